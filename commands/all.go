@@ -1,0 +1,8 @@
+package commands
+
+import "slices"
+
+// Specs gives every command that touches data. Package server adds the session's own.
+func Specs() []Spec {
+	return slices.Concat(stringSpecs, keySpecs, hashSpecs, zsetSpecs, scriptSpecs)
+}

@@ -1,0 +1,86 @@
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// Env is what the machine tells a command about the moment it runs in, and takes from it.
+type Env struct {
+	Keyspace *keyspace.Keyspace
+	// ClockMs is the cluster clock to count remaining lives by, ms. In an entry it is the entry's stamp, in a read the leader's
+	// reading, which may be later than Keyspace.Now. Whether a key exists is the keyspace's own business.
+	ClockMs int64
+	// WallUs is the wall clock for TIME and for absolute times, µs since 1970: the entry's own, or the leader's in a read.
+	WallUs int64
+	// Seed is the same on every node and differs from one entry to the next: the source of anything random.
+	Seed    uint64
+	Scripts Scripts
+	// Emit takes an event; in a read nothing emits.
+	Emit func(Event)
+}
+
+// Event is something that other connections are told after the entry was applied.
+type Event struct {
+	Channel, Payload []byte
+	Shard            bool // sent by SPUBLISH
+}
+
+// Scripts is the script engine as the script commands see it; package fsm implements it.
+type Scripts interface {
+	// Eval runs a script given by its source, or by its SHA1 in hexadecimal when source is nil.
+	Eval(x *Call, script Script) error
+	// Load compiles and keeps a script and returns its SHA1 in hexadecimal.
+	Load(source []byte) (sha string, err error)
+	Exists(sha []byte) bool
+	Flush()
+}
+
+// Script is one call of EVAL or EVALSHA.
+type Script struct {
+	Source, SHA []byte
+	Keys, Args  [][]byte
+	ReadOnly    bool
+}
+
+// Tx is the state that the commands of one request share: a transaction, or a script with what it calls.
+type Tx struct {
+	DB     int  // selected database
+	Proto  int  // the asker's protocol, 2 or 3
+	Multi  bool // inside EXEC
+	Script bool // called by a script
+}
+
+// Call is one command being run.
+type Call struct {
+	*Env
+	Tx   *Tx
+	Spec *Spec
+	Args [][]byte // with the name first; valid until the handler returns
+	Out  Reply
+}
+
+// DB is the database that the command works on.
+func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
+
+// Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
+func (t *Table) Run(x *Call) {
+	spec, err := t.Resolve(x.Args)
+	if err == nil && spec.Handler == nil {
+		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
+	}
+	if err == nil {
+		x.Spec = spec
+		err = spec.Handler(x)
+	}
+	if err != nil {
+		x.Out.Error(err.Error())
+	}
+}
+
+// WallMs is the wall clock in ms since 1970.
+func (x *Call) WallMs() int64 { return x.WallUs / 1000 }
+
+// DeadlineAt converts an absolute wall time (ms since 1970) into a deadline on the cluster clock, by the distance from now.
+// A time that is past gives a deadline that is past.
+func (x *Call) DeadlineAt(wallMs int64) int64 { return x.ClockMs + (wallMs - x.WallMs()) }
+
+// WallAt converts a deadline into the wall time (ms since 1970) at which the key will expire as far as is known now.
+func (x *Call) WallAt(deadlineMs int64) int64 { return x.WallMs() + (deadlineMs - x.ClockMs) }

@@ -1,0 +1,36 @@
+package commands
+
+import "fmt"
+
+// Error is an error reply: its text is API, the code word first, byte-equal with Redis.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// Errorf makes an error reply from a format.
+func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
+
+// Error replies that several commands give.
+const (
+	ErrWrongType      Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	ErrSyntax         Error = "ERR syntax error"
+	ErrNotInteger     Error = "ERR value is not an integer or out of range"
+	ErrNotFloat       Error = "ERR value is not a valid float"
+	ErrOverflow       Error = "ERR increment or decrement would overflow"
+	ErrNaN            Error = "ERR increment would produce NaN or Infinity"
+	ErrHashNotInteger Error = "ERR hash value is not an integer"
+	ErrHashNotFloat   Error = "ERR hash value is not a float"
+	ErrNoSuchKey      Error = "ERR no such key"
+	ErrOutOfRange     Error = "ERR index out of range"
+	ErrInvalidCursor  Error = "ERR invalid cursor"
+	ErrNoScript       Error = "NOSCRIPT No matching script. Please use EVAL."
+	ErrExecAbort      Error = "EXECABORT Transaction discarded because of previous errors."
+	ErrTooLong        Error = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	ErrDBIndex        Error = "ERR DB index is out of range"
+	ErrDBNotInteger   Error = "ERR invalid DB index"
+)
+
+// InvalidExpire is the error of a command whose expire time is zero, negative or too large.
+func InvalidExpire(command string) error {
+	return Errorf("ERR invalid expire time in '%s' command", command)
+}

@@ -1,0 +1,306 @@
+package keyspace
+
+import (
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// DB is one database. Its keys lie in a tree ordered by (hash, key): lookups compare integers, iteration looks random as
+// on Redis yet is the same on every node, and a SCAN cursor is a hash, valid on any node and across writes.
+type DB struct {
+	ks    *Keyspace
+	index int
+	keys  *btree.BTreeG[slot]
+	// volatile counts the keys with a deadline.
+	volatile int
+}
+
+type slot struct {
+	hash  uint64
+	key   string
+	entry *Entry
+}
+
+func slotLess(a, b slot) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.key < b.key
+}
+
+func newDB(ks *Keyspace, index int) *DB {
+	return &DB{ks: ks, index: index, keys: btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})}
+}
+
+// Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
+type Entry struct {
+	hash     uint64
+	key      string
+	str      []byte
+	coll     Collection // nil for a string
+	created  Revision
+	changed  Revision
+	deadline int64 // ms of the cluster clock; 0 means none
+	gen      uint64
+}
+
+// Collection is a value that has elements: a hash, a sorted set.
+type Collection interface {
+	Kind() Kind
+	Len() int
+	// Sum is a hash over the content, kept up to date by every change.
+	Sum() uint64
+	// Clone returns a copy that can be changed while this one is read, in constant time or for a small value.
+	Clone() Collection
+	// appendTo appends the content as snapshot record fields.
+	appendTo(dst []byte) []byte
+}
+
+// Kind is a value's type. The numbers are part of the snapshot format.
+type Kind uint8
+
+// The kinds of values.
+const (
+	KindString Kind = 1
+	KindHash   Kind = 2
+	KindZSet   Kind = 3
+)
+
+// String is the name that TYPE answers.
+func (k Kind) String() string {
+	switch k {
+	case KindString:
+		return "string"
+	case KindHash:
+		return "hash"
+	case KindZSet:
+		return "zset"
+	}
+	return "none"
+}
+
+// Key is the entry's key.
+func (e *Entry) Key() string { return e.key }
+
+// Kind is the type of the entry's value.
+func (e *Entry) Kind() Kind {
+	if e.coll == nil {
+		return KindString
+	}
+	return e.coll.Kind()
+}
+
+// Bytes is the value of a string entry. The caller must not change it.
+func (e *Entry) Bytes() []byte { return e.str }
+
+// Collection is the value of an entry that is not a string, else nil.
+func (e *Entry) Collection() Collection { return e.coll }
+
+// Deadline is when the key expires, ms of the cluster clock; 0 means never.
+func (e *Entry) Deadline() int64 { return e.deadline }
+
+// Created is the revision that created the key.
+func (e *Entry) Created() Revision { return e.created }
+
+// Changed is the revision that last changed the key.
+func (e *Entry) Changed() Revision { return e.changed }
+
+// view reads b as a string without a copy; it must not outlive b or be stored.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// Find returns the entry of a key that exists, else nil. The entry is for reading only.
+func (db *DB) Find(key []byte) *Entry {
+	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
+	if !ok || db.dead(s.entry) {
+		return nil
+	}
+	return s.entry
+}
+
+// dead says whether an entry's deadline has passed: it does not exist any more, though it was not swept yet.
+func (db *DB) dead(e *Entry) bool { return e.deadline != 0 && e.deadline < db.ks.now }
+
+// Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
+func (db *DB) Edit(key []byte) *Entry {
+	db.mustWrite()
+	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
+	if !ok {
+		return nil
+	}
+	e := s.entry
+	if db.dead(e) {
+		db.remove(e)
+		db.ks.expired++
+		return nil
+	}
+	if e.gen == db.ks.gen {
+		return e
+	}
+	c := *e
+	c.gen = db.ks.gen
+	if e.coll != nil {
+		c.coll = e.coll.Clone()
+	}
+	db.keys.Set(slot{hash: c.hash, key: c.key, entry: &c})
+	return &c
+}
+
+// edit returns the entry of key, ready to be changed, making one where there is none.
+func (db *DB) edit(key []byte) *Entry {
+	if e := db.Edit(key); e != nil {
+		return e
+	}
+	e := &Entry{hash: xxhash.Sum64(key), key: string(key), created: db.ks.rev, gen: db.ks.gen}
+	db.keys.Set(slot{hash: e.hash, key: e.key, entry: e})
+	return e
+}
+
+// SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see SetDeadline.
+func (db *DB) SetString(key, value []byte) *Entry {
+	e := db.edit(key)
+	e.coll = nil
+	e.str = append([]byte(nil), value...)
+	db.Changed(e)
+	return e
+}
+
+// AppendString appends to a string, making it where there is none. The key must not hold another type.
+func (db *DB) AppendString(key, tail []byte) *Entry {
+	e := db.edit(key)
+	// Appending in place is safe under a running snapshot: its own header of the slice ends before the new bytes.
+	e.str = append(e.str, tail...)
+	db.Changed(e)
+	return e
+}
+
+// SetCollection makes key hold c, whatever it held. Its deadline stays. The caller fills c and calls Changed.
+func (db *DB) SetCollection(key []byte, c Collection) *Entry {
+	e := db.edit(key)
+	e.str, e.coll = nil, c
+	return e
+}
+
+// Changed records that e, which came from Edit or a setter, was changed: it gets the current revision, and a collection
+// that is now empty removes its key, as on Redis.
+func (db *DB) Changed(e *Entry) {
+	if e.coll != nil && e.coll.Len() == 0 {
+		db.remove(e)
+		return
+	}
+	e.changed = db.ks.rev
+	if e.coll != nil {
+		db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
+	} else {
+		db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(e.str))
+	}
+}
+
+// SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock); 0 makes it stay.
+func (db *DB) SetDeadline(e *Entry, atMs int64) {
+	if e.deadline == atMs {
+		return
+	}
+	d := deadline{atMs: e.deadline, db: db.index, hash: e.hash, key: e.key}
+	if e.deadline != 0 {
+		db.ks.expiry.Delete(d)
+		db.volatile--
+	}
+	if atMs != 0 {
+		d.atMs = atMs
+		db.ks.expiry.Set(d)
+		db.volatile++
+	}
+	e.deadline = atMs
+	e.changed = db.ks.rev
+	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
+}
+
+// Delete removes key and says whether it existed.
+func (db *DB) Delete(key []byte) bool {
+	db.mustWrite()
+	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
+	if !ok {
+		return false
+	}
+	dead := db.dead(s.entry)
+	if dead {
+		db.ks.expired++
+	}
+	db.remove(s.entry)
+	return !dead
+}
+
+// remove takes an entry out of the tree and of the expiry index.
+func (db *DB) remove(e *Entry) {
+	db.keys.Delete(slot{hash: e.hash, key: e.key})
+	if e.deadline != 0 {
+		db.ks.expiry.Delete(deadline{atMs: e.deadline, db: db.index, hash: e.hash, key: e.key})
+		db.volatile--
+	}
+	db.ks.mix(e.hash+uint64(db.index), 0)
+}
+
+// Flush removes every key.
+func (db *DB) Flush() {
+	db.mustWrite()
+	if db.keys.Len() == 0 {
+		return
+	}
+	db.keys.Scan(func(s slot) bool {
+		if s.entry.deadline != 0 {
+			db.ks.expiry.Delete(deadline{atMs: s.entry.deadline, db: db.index, hash: s.hash, key: s.key})
+		}
+		return true
+	})
+	db.ks.mix(uint64(db.index), uint64(db.keys.Len()))
+	db.keys.Clear()
+	db.volatile = 0
+}
+
+// Len counts the keys that exist.
+func (db *DB) Len() int {
+	n := db.keys.Len()
+	db.ks.expiry.Scan(func(d deadline) bool {
+		if d.atMs >= db.ks.now {
+			return false
+		}
+		if d.db == db.index {
+			n--
+		}
+		return true
+	})
+	return n
+}
+
+// Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
+func (db *DB) Volatile() int { return db.volatile }
+
+// Each calls f with every key that exists, in the order of the tree, until f answers false. f must not change the keyspace.
+func (db *DB) Each(f func(*Entry) bool) {
+	db.keys.Scan(func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
+}
+
+// Scan calls f with the keys from a cursor on, at least count of them where there are as many, and returns the cursor to go
+// on from, 0 at the end. A key that exists during the whole of an iteration is seen once: the order does not depend on
+// other keys, and keys whose cursors are equal come in one step.
+func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
+	s := scan{count: count}
+	db.keys.Ascend(slot{hash: cursorStart(cursor)}, func(sl slot) bool {
+		if !s.take(sl.hash) {
+			return false
+		}
+		if !db.dead(sl.entry) {
+			f(sl.entry)
+		}
+		return true
+	})
+	return s.next
+}
+
+func (db *DB) mustWrite() {
+	if !db.ks.writable {
+		panic("keyspace: a change outside of an entry")
+	}
+}

@@ -1,0 +1,142 @@
+// Package keyspace holds coordd's data: sixteen databases of keys, their values, deadlines and revisions.
+//
+// It knows no command and no clock: the machine tells it, entry by entry, what time it is (Begin) and which revision a
+// change gets (SetRevision). Everything that can be seen from outside comes from sorted structures, so that machines fed the same
+// entries hold the same bytes.
+//
+// A snapshot is taken while writes go on. The key tree is copy-on-write: Freeze copies it in constant time and starts a
+// new generation; an entry of an older generation may be read by a running snapshot, so Edit clones it before it is changed.
+package keyspace
+
+import (
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// Databases is the number of databases, SELECT's range, as Redis has by default.
+const Databases = 16
+
+// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry cannot hold up one entry for long. Keys past
+// their deadline do not exist whether they were swept or not.
+const sweepLimit = 4096
+
+// Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits one writer or many readers.
+type Keyspace struct {
+	dbs      [Databases]*DB
+	expiry   *btree.BTreeG[deadline]
+	now      int64    // cluster clock of the newest applied entry, ms
+	rev      Revision // revision of the command being applied
+	gen      uint64   // rises with every Freeze
+	sum      uint64   // running hash over all changes
+	expired  uint64   // keys removed because their deadline passed
+	writable bool     // between Begin and End: catches a read handler that writes
+}
+
+// deadline is one key's place in the expiry index.
+type deadline struct {
+	atMs int64
+	db   int
+	hash uint64
+	key  string
+}
+
+func deadlineLess(a, b deadline) bool {
+	switch {
+	case a.atMs != b.atMs:
+		return a.atMs < b.atMs
+	case a.db != b.db:
+		return a.db < b.db
+	case a.hash != b.hash:
+		return a.hash < b.hash
+	}
+	return a.key < b.key
+}
+
+// New returns an empty keyspace.
+func New() *Keyspace {
+	ks := &Keyspace{expiry: btree.NewBTreeGOptions(deadlineLess, btree.Options{NoLocks: true})}
+	for i := range ks.dbs {
+		ks.dbs[i] = newDB(ks, i)
+	}
+	return ks
+}
+
+// DB returns database i, 0 to Databases-1.
+func (ks *Keyspace) DB(i int) *DB { return ks.dbs[i] }
+
+// Begin opens the keyspace for the changes of one entry at the cluster clock nowMs (which never falls) and removes
+// keys whose deadline has passed.
+func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
+	ks.now = max(ks.now, nowMs)
+	ks.rev = rev
+	ks.writable = true
+	ks.sweep()
+}
+
+// SetRevision says which revision the following changes get.
+func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
+
+// End closes the keyspace for changes until the next Begin.
+func (ks *Keyspace) End() { ks.writable = false }
+
+// Now is the cluster clock of the newest entry, ms. A key exists while its deadline is not before it.
+func (ks *Keyspace) Now() int64 { return ks.now }
+
+// RestoreClock sets the clock of a keyspace that is being restored from a snapshot.
+func (ks *Keyspace) RestoreClock(nowMs int64) { ks.now = nowMs }
+
+// Sum is the running hash over every change applied so far: machines that applied the same entries have the same.
+func (ks *Keyspace) Sum() uint64 { return ks.sum }
+
+// RestoreSum sets the running hash of a keyspace that is being restored from a snapshot.
+func (ks *Keyspace) RestoreSum(sum uint64) { ks.sum = sum }
+
+// Expired counts the keys removed because their deadline passed, since this machine started.
+func (ks *Keyspace) Expired() uint64 { return ks.expired }
+
+// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
+	d, ok := ks.expiry.Min()
+	return d.atMs, ok
+}
+
+// sweep removes up to sweepLimit keys whose deadline has passed, the earliest first.
+func (ks *Keyspace) sweep() {
+	for range sweepLimit {
+		d, ok := ks.expiry.Min()
+		if !ok || d.atMs >= ks.now {
+			return
+		}
+		db := ks.dbs[d.db]
+		slot, _ := db.keys.Get(slot{hash: d.hash, key: d.key})
+		db.remove(slot.entry)
+		ks.expired++
+	}
+}
+
+// mix folds one change into the running hash.
+func (ks *Keyspace) mix(a, b uint64) {
+	hi, lo := bits.Mul64(ks.sum^a^0x9e3779b97f4a7c15, b^0xd6e8feb86659fd93)
+	ks.sum = bits.RotateLeft64(hi^lo, 23) + a + b
+}
+
+// FlushAll removes every key of every database.
+func (ks *Keyspace) FlushAll() {
+	for _, db := range ks.dbs {
+		db.Flush()
+	}
+}
+
+// Len counts the keys of all databases.
+func (ks *Keyspace) Len() int {
+	n := 0
+	for _, db := range ks.dbs {
+		n += db.Len()
+	}
+	return n
+}
+
+// hashOf places keys, fields and members in trees and in scan cursors. It has to be the same on every node and in every release.
+func hashOf(s string) uint64 { return xxhash.Sum64String(s) }

@@ -1,0 +1,188 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/tidwall/btree"
+)
+
+// ErrCorrupt says that a snapshot record cannot be read.
+var ErrCorrupt = errors.New("keyspace: corrupt snapshot record")
+
+// Frozen is the content of a keyspace at one moment. It may be read while the keyspace changes.
+type Frozen struct {
+	trees [Databases]*btree.BTreeG[slot]
+}
+
+// Freeze takes the content as it is now, in constant time.
+func (ks *Keyspace) Freeze() *Frozen {
+	f := &Frozen{}
+	for i, db := range ks.dbs {
+		if db.keys.Len() > 0 {
+			f.trees[i] = db.keys.IsoCopy()
+		}
+	}
+	ks.gen++
+	return f
+}
+
+// Len counts the records.
+func (f *Frozen) Len() int {
+	n := 0
+	for _, t := range f.trees {
+		if t != nil {
+			n += t.Len()
+		}
+	}
+	return n
+}
+
+// Records calls yield with one record a key, in the order of databases and trees, until it fails. The record is yield's
+// until it returns. Equal contents give equal records.
+func (f *Frozen) Records(yield func(record []byte) error) error {
+	var buf []byte
+	var err error
+	for i, t := range f.trees {
+		if t == nil {
+			continue
+		}
+		t.Scan(func(s slot) bool {
+			buf = appendRecord(buf[:0], i, s.entry)
+			err = yield(buf)
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendRecord encodes a key: database, kind, key, revisions, deadline, content.
+func appendRecord(dst []byte, db int, e *Entry) []byte {
+	dst = append(dst, byte(db), byte(e.Kind()))
+	dst = appendBytes(dst, e.key)
+	dst = binary.AppendUvarint(dst, uint64(e.created))
+	dst = binary.AppendUvarint(dst, uint64(e.changed))
+	dst = binary.AppendVarint(dst, e.deadline)
+	if e.coll == nil {
+		return appendBytes(dst, e.str)
+	}
+	return e.coll.appendTo(dst)
+}
+
+// Load puts the key of one record into a keyspace that is being restored.
+func (ks *Keyspace) Load(record []byte) error {
+	r := &reader{b: record}
+	index, kind := int(r.byte()), Kind(r.byte())
+	e := &Entry{key: string(r.bytes()), gen: ks.gen}
+	e.hash = hashOf(e.key)
+	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
+	e.deadline = r.varint()
+	switch kind {
+	case KindString:
+		e.str = append([]byte(nil), r.bytes()...)
+	case KindHash:
+		e.coll = readHash(r)
+	case KindZSet:
+		e.coll = readZSet(r)
+	default:
+		r.fail()
+	}
+	if r.bad || len(r.b) != 0 || index >= Databases || e.deadline < 0 {
+		return ErrCorrupt
+	}
+	db := ks.dbs[index]
+	if _, replaced := db.keys.Set(slot{hash: e.hash, key: e.key, entry: e}); replaced {
+		return ErrCorrupt
+	}
+	if e.deadline != 0 {
+		ks.expiry.Set(deadline{atMs: e.deadline, db: index, hash: e.hash, key: e.key})
+		db.volatile++
+	}
+	return nil
+}
+
+func appendBytes[S ~string | ~[]byte](dst []byte, s S) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+func boolByte(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reader takes a record apart. After the first thing that is not there it is bad and gives zeros.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) fail() { r.bad, r.b = true, nil }
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) uint64() uint64 {
+	if b := r.take(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	return r.take(int(n))
+}
+
+// count reads a number of elements, each of which takes minBytes at least: a larger number than can be there is corrupt.
+func (r *reader) count(minBytes int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/minBytes) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}

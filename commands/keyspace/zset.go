@@ -1,0 +1,254 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// ZSet is a sorted set: members ordered by (score, member). While small it is one sorted slice; when large two trees, by
+// member and by score.
+type ZSet struct {
+	small   []Scored
+	members *btree.BTreeG[member]
+	scores  *btree.BTreeG[Scored]
+	sum     uint64
+}
+
+// Scored is a member with its score. The score is never NaN.
+type Scored struct {
+	Score  float64
+	Member string
+}
+
+type member struct {
+	hash  uint64
+	name  string
+	score float64
+}
+
+func memberLess(a, b member) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.name < b.name
+}
+
+func scoredLess(a, b Scored) bool {
+	if a.Score != b.Score {
+		return a.Score < b.Score
+	}
+	return a.Member < b.Member
+}
+
+// NewZSet returns an empty sorted set.
+func NewZSet() *ZSet { return &ZSet{} }
+
+// Kind is KindZSet.
+func (z *ZSet) Kind() Kind { return KindZSet }
+
+// Len counts the members.
+func (z *ZSet) Len() int {
+	if z.scores != nil {
+		return z.scores.Len()
+	}
+	return len(z.small)
+}
+
+// Sum is a hash over the content.
+func (z *ZSet) Sum() uint64 { return z.sum }
+
+// Compact says whether the set still has its small form, which OBJECT ENCODING calls listpack.
+func (z *ZSet) Compact() bool { return z.scores == nil }
+
+// Clone returns a copy that can be changed while z is read.
+func (z *ZSet) Clone() Collection {
+	c := *z
+	c.small = slices.Clone(z.small)
+	if z.scores != nil {
+		c.scores, c.members = z.scores.IsoCopy(), z.members.IsoCopy()
+	}
+	return &c
+}
+
+// Score returns a member's score.
+func (z *ZSet) Score(name []byte) (score float64, ok bool) {
+	if z.members != nil {
+		m, ok := z.members.Get(member{hash: xxhash.Sum64(name), name: view(name)})
+		return m.score, ok
+	}
+	for _, s := range z.small {
+		if s.Member == view(name) {
+			return s.Score, true
+		}
+	}
+	return 0, false
+}
+
+func memberSum(name []byte, score float64) uint64 {
+	return pairSum(xxhash.Sum64(name), math.Float64bits(score))
+}
+
+// Add gives a member a score, which must not be NaN, and says whether the member is new.
+func (z *ZSet) Add(name []byte, score float64) (created bool) {
+	old, exists := z.Score(name)
+	if exists && old == score && math.Signbit(old) == math.Signbit(score) {
+		return false
+	}
+	if exists {
+		z.sum ^= memberSum(name, old)
+	}
+	z.sum ^= memberSum(name, score)
+	if z.scores == nil && !exists && (len(z.small) >= smallEntries || len(name) > smallBytes) {
+		z.grow()
+	}
+	s := Scored{score, string(name)}
+	if z.scores != nil {
+		if exists {
+			z.scores.Delete(Scored{old, s.Member})
+		}
+		z.scores.Set(s)
+		z.members.Set(member{hash: hashOf(s.Member), name: s.Member, score: score})
+		return !exists
+	}
+	if exists {
+		i := z.seek(Scored{old, s.Member})
+		z.small = slices.Delete(z.small, i, i+1)
+	}
+	z.small = slices.Insert(z.small, z.seek(s), s)
+	return !exists
+}
+
+// grow gives the set its large form.
+func (z *ZSet) grow() {
+	z.scores = btree.NewBTreeGOptions(scoredLess, btree.Options{NoLocks: true})
+	z.members = btree.NewBTreeGOptions(memberLess, btree.Options{NoLocks: true})
+	for _, s := range z.small {
+		z.scores.Set(s)
+		z.members.Set(member{hash: hashOf(s.Member), name: s.Member, score: s.Score})
+	}
+	z.small = nil
+}
+
+// Remove takes a member out and says whether it was there.
+func (z *ZSet) Remove(name []byte) bool {
+	score, ok := z.Score(name)
+	if !ok {
+		return false
+	}
+	z.sum ^= memberSum(name, score)
+	s := Scored{score, view(name)}
+	if z.scores != nil {
+		z.scores.Delete(s)
+		z.members.Delete(member{hash: hashOf(s.Member), name: s.Member})
+		return true
+	}
+	i := z.seek(s)
+	z.small = slices.Delete(z.small, i, i+1)
+	return true
+}
+
+// At returns the member of a rank, 0 to Len()-1, counted from the lowest score.
+func (z *ZSet) At(rank int) Scored {
+	if z.scores != nil {
+		s, _ := z.scores.GetAt(rank)
+		return s
+	}
+	return z.small[rank]
+}
+
+// Seek returns the rank of the first element for which atOrAfter holds, Len() where there is none. atOrAfter must hold
+// for every element after one for which it holds.
+func (z *ZSet) Seek(atOrAfter func(Scored) bool) int {
+	return sort.Search(z.Len(), func(i int) bool { return atOrAfter(z.At(i)) })
+}
+
+// seek is the rank of s, or where it would stand.
+func (z *ZSet) seek(s Scored) int { return z.Seek(func(o Scored) bool { return !scoredLess(o, s) }) }
+
+// Rank returns a member's rank counted from the lowest score.
+func (z *ZSet) Rank(name []byte) (rank int, ok bool) {
+	score, ok := z.Score(name)
+	if !ok {
+		return 0, false
+	}
+	return z.seek(Scored{score, view(name)}), true
+}
+
+// Range calls f with the members of ranks first to last, both included, until it answers false; downwards when
+// first > last. The ranks must exist. f must not change the set.
+func (z *ZSet) Range(first, last int, f func(Scored) bool) {
+	step, n := 1, last-first+1
+	if first > last {
+		step, n = -1, first-last+1
+	}
+	if z.scores == nil {
+		for i := range n {
+			if !f(z.small[first+i*step]) {
+				return
+			}
+		}
+		return
+	}
+	walk := z.scores.Ascend
+	if step < 0 {
+		walk = z.scores.Descend
+	}
+	walk(z.At(first), func(s Scored) bool {
+		n--
+		return f(s) && n > 0
+	})
+}
+
+// Scan is one step of ZSCAN: see DB.Scan. A small set is given whole, in order of score.
+func (z *ZSet) Scan(cursor uint64, count int, f func(Scored)) (next uint64) {
+	if z.members == nil {
+		for _, s := range z.small {
+			f(s)
+		}
+		return 0
+	}
+	sc := scan{count: count}
+	z.members.Ascend(member{hash: cursorStart(cursor)}, func(m member) bool {
+		if !sc.take(m.hash) {
+			return false
+		}
+		f(Scored{m.score, m.name})
+		return true
+	})
+	return sc.next
+}
+
+func (z *ZSet) appendTo(dst []byte) []byte {
+	dst = append(dst, boolByte(z.scores != nil))
+	dst = binary.AppendUvarint(dst, uint64(z.Len()))
+	if z.Len() > 0 {
+		z.Range(0, z.Len()-1, func(s Scored) bool {
+			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(s.Score))
+			dst = appendBytes(dst, s.Member)
+			return true
+		})
+	}
+	return dst
+}
+
+func readZSet(r *reader) *ZSet {
+	z := NewZSet()
+	if r.byte() == 1 {
+		z.grow()
+	}
+	for range r.count(9) {
+		score := math.Float64frombits(r.uint64())
+		name := r.bytes()
+		if math.IsNaN(score) {
+			r.fail()
+			break
+		}
+		z.Add(name, score)
+	}
+	return z
+}

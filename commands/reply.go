@@ -1,0 +1,224 @@
+package commands
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Reply takes a command's reply piece by piece. RESP writes it for the asker, the script engine makes Lua values of it,
+// Discard is for nodes that were not asked.
+type Reply interface {
+	Status(s string)
+	Error(msg string) // code word first; line breaks become spaces
+	Int(n int64)
+	Bulk(b []byte)
+	BulkString(s string)
+	Null()      // no value
+	NullArray() // no value where an array was to be expected: RESP2 tells the two apart
+	Array(n int)
+	Map(pairs int)
+	Set(n int)
+	Push(n int)
+	Double(f float64)
+	Bool(b bool)
+	BigNumber(digits string)
+	Verbatim(format, text string) // format has three letters: txt, mkd
+}
+
+// RESP writes replies in the Redis protocol, version Proto (2 or 3).
+type RESP struct {
+	Buf   []byte
+	Proto int
+}
+
+func (r *RESP) head(kind byte, n int64) {
+	r.Buf = append(r.Buf, kind)
+	r.Buf = strconv.AppendInt(r.Buf, n, 10)
+	r.Buf = append(r.Buf, '\r', '\n')
+}
+
+func (r *RESP) line(kind byte, s string) {
+	r.Buf = append(r.Buf, kind)
+	for i := range len(s) {
+		c := s[i]
+		if c == '\r' || c == '\n' {
+			c = ' '
+		}
+		r.Buf = append(r.Buf, c)
+	}
+	r.Buf = append(r.Buf, '\r', '\n')
+}
+
+// Status writes a simple string.
+func (r *RESP) Status(s string) { r.line('+', s) }
+
+// Error writes an error.
+func (r *RESP) Error(msg string) { r.line('-', strings.TrimRight(msg, "\r\n")) }
+
+// Int writes an integer.
+func (r *RESP) Int(n int64) { r.head(':', n) }
+
+// Bulk writes a bulk string.
+func (r *RESP) Bulk(b []byte) {
+	r.head('$', int64(len(b)))
+	r.Buf = append(r.Buf, b...)
+	r.Buf = append(r.Buf, '\r', '\n')
+}
+
+// BulkString writes a bulk string.
+func (r *RESP) BulkString(s string) {
+	r.head('$', int64(len(s)))
+	r.Buf = append(r.Buf, s...)
+	r.Buf = append(r.Buf, '\r', '\n')
+}
+
+// Null writes the absence of a value.
+func (r *RESP) Null() {
+	if r.Proto == 3 {
+		r.Buf = append(r.Buf, "_\r\n"...)
+		return
+	}
+	r.Buf = append(r.Buf, "$-1\r\n"...)
+}
+
+// NullArray writes the absence of an array.
+func (r *RESP) NullArray() {
+	if r.Proto == 3 {
+		r.Buf = append(r.Buf, "_\r\n"...)
+		return
+	}
+	r.Buf = append(r.Buf, "*-1\r\n"...)
+}
+
+// Array opens an array of n elements.
+func (r *RESP) Array(n int) { r.head('*', int64(n)) }
+
+// Map opens a map; RESP2 has an array of keys and values.
+func (r *RESP) Map(pairs int) {
+	if r.Proto == 3 {
+		r.head('%', int64(pairs))
+		return
+	}
+	r.head('*', int64(2*pairs))
+}
+
+// Set opens a set; RESP2 has an array.
+func (r *RESP) Set(n int) {
+	if r.Proto == 3 {
+		r.head('~', int64(n))
+		return
+	}
+	r.head('*', int64(n))
+}
+
+// Push opens a message out of turn; RESP2 has an array.
+func (r *RESP) Push(n int) {
+	if r.Proto == 3 {
+		r.head('>', int64(n))
+		return
+	}
+	r.head('*', int64(n))
+}
+
+// Double writes a double; RESP2 has a bulk string.
+func (r *RESP) Double(f float64) {
+	if r.Proto == 3 {
+		r.line(',', FormatFloat(f))
+		return
+	}
+	r.BulkString(FormatFloat(f))
+}
+
+// Bool writes a boolean; RESP2 has 1 and 0.
+func (r *RESP) Bool(b bool) {
+	switch {
+	case r.Proto == 3 && b:
+		r.Buf = append(r.Buf, "#t\r\n"...)
+	case r.Proto == 3:
+		r.Buf = append(r.Buf, "#f\r\n"...)
+	case b:
+		r.Int(1)
+	default:
+		r.Int(0)
+	}
+}
+
+// BigNumber writes a number of any size; RESP2 has a bulk string.
+func (r *RESP) BigNumber(digits string) {
+	if r.Proto == 3 {
+		r.line('(', digits)
+		return
+	}
+	r.BulkString(digits)
+}
+
+// Verbatim writes a text with its format; RESP2 has a bulk string.
+func (r *RESP) Verbatim(format, text string) {
+	if r.Proto == 3 {
+		r.head('=', int64(len(text)+4))
+		r.Buf = append(r.Buf, format...)
+		r.Buf = append(r.Buf, ':')
+		r.Buf = append(r.Buf, text...)
+		r.Buf = append(r.Buf, '\r', '\n')
+		return
+	}
+	r.BulkString(text)
+}
+
+// Discard is a Reply that nobody asked for.
+type Discard struct{}
+
+// The methods of Discard do nothing.
+func (Discard) Status(string)           {}
+func (Discard) Error(string)            {}
+func (Discard) Int(int64)               {}
+func (Discard) Bulk([]byte)             {}
+func (Discard) BulkString(string)       {}
+func (Discard) Null()                   {}
+func (Discard) NullArray()              {}
+func (Discard) Array(int)               {}
+func (Discard) Map(int)                 {}
+func (Discard) Set(int)                 {}
+func (Discard) Push(int)                {}
+func (Discard) Double(float64)          {}
+func (Discard) Bool(bool)               {}
+func (Discard) BigNumber(string)        {}
+func (Discard) Verbatim(string, string) {}
+
+// FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers without an exponent up to
+// that, inf, -inf, nan.
+func FormatFloat(f float64) string {
+	switch {
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	case math.IsNaN(f):
+		return "nan"
+	case f == 0:
+		if math.Signbit(f) {
+			return "-0"
+		}
+		return "0"
+	}
+	return formatG(f, 17)
+}
+
+// formatG is C's %.<precision>g for a finite number that is not zero.
+func formatG(f float64, precision int) string {
+	e := strconv.FormatFloat(f, 'e', precision-1, 64)
+	mantissa, exponent, _ := strings.Cut(e, "e")
+	x, _ := strconv.Atoi(exponent)
+	if x < -4 || x >= precision {
+		if strings.Contains(mantissa, ".") {
+			mantissa = strings.TrimRight(strings.TrimRight(mantissa, "0"), ".")
+		}
+		return mantissa + "e" + exponent
+	}
+	s := strconv.FormatFloat(f, 'f', precision-1-x, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}

@@ -1,0 +1,163 @@
+package commands
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// ErrCorruptRequest says that an encoded request cannot be read.
+var ErrCorruptRequest = errors.New("commands: corrupt request")
+
+// Request is what a connection hands to the machine at once: a command, or a transaction. Its encoding is part of the
+// log-entry format, whose version the entry carries.
+type Request struct {
+	DB    int
+	Proto int // protocol of the asker: 2 or 3
+	Multi bool
+	Watch []WatchedKey // only with Multi
+	Cmds  [][][]byte   // one, unless Multi
+}
+
+// WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0 if it did not exist.
+type WatchedKey struct {
+	DB      int
+	Key     []byte
+	Changed keyspace.Revision
+}
+
+const (
+	requestMulti = 1 << iota
+	requestRESP3
+)
+
+// AppendRequest appends the encoding of r to dst.
+func AppendRequest(dst []byte, r *Request) []byte {
+	var flags byte
+	if r.Multi {
+		flags |= requestMulti
+	}
+	if r.Proto == 3 {
+		flags |= requestRESP3
+	}
+	dst = append(dst, flags, byte(r.DB))
+	if r.Multi {
+		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
+		for _, w := range r.Watch {
+			dst = append(dst, byte(w.DB))
+			dst = appendArg(dst, w.Key)
+			dst = binary.AppendUvarint(dst, uint64(w.Changed))
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(r.Cmds)))
+	}
+	for _, cmd := range r.Cmds {
+		dst = binary.AppendUvarint(dst, uint64(len(cmd)))
+		for _, a := range cmd {
+			dst = appendArg(dst, a)
+		}
+	}
+	return dst
+}
+
+func appendArg(dst, b []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b)))
+	return append(dst, b...)
+}
+
+// RequestReader takes a run of encoded requests apart. It keeps its memory from one request to the next: what Next gave is
+// valid until it is called again.
+type RequestReader struct {
+	b    []byte
+	bad  bool
+	req  Request
+	args [][]byte
+}
+
+// Reset makes the reader start on run.
+func (r *RequestReader) Reset(run []byte) { r.b, r.bad = run, false }
+
+// More says whether another request follows.
+func (r *RequestReader) More() bool { return len(r.b) > 0 }
+
+// Next returns the next request. Its arguments are parts of the run.
+func (r *RequestReader) Next() (*Request, error) {
+	q := &r.req
+	flags := r.byte()
+	q.DB = int(r.byte())
+	q.Multi = flags&requestMulti != 0
+	q.Proto = 2
+	if flags&requestRESP3 != 0 {
+		q.Proto = 3
+	}
+	q.Watch, q.Cmds, r.args = q.Watch[:0], q.Cmds[:0], r.args[:0]
+	cmds := 1
+	if q.Multi {
+		for range r.count(3) {
+			w := WatchedKey{DB: int(r.byte()), Key: r.arg()}
+			w.Changed = keyspace.Revision(r.uvarint())
+			if w.DB >= keyspace.Databases {
+				r.bad = true
+			}
+			q.Watch = append(q.Watch, w)
+		}
+		cmds = r.count(2)
+	}
+	for range cmds {
+		n := r.count(1)
+		start := len(r.args)
+		for range n {
+			r.args = append(r.args, r.arg())
+		}
+		if n == 0 {
+			r.bad = true
+		}
+		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
+	}
+	if r.bad || q.DB >= keyspace.Databases || flags&^(requestMulti|requestRESP3) != 0 {
+		r.b = nil
+		return nil, ErrCorruptRequest
+	}
+	return q, nil
+}
+
+func (r *RequestReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *RequestReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *RequestReader) arg() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	a := r.b[:n:n]
+	r.b = r.b[n:]
+	return a
+}
+
+// count reads a number of things of at least minBytes each: more than can follow is corrupt, and costs nothing.
+func (r *RequestReader) count(minBytes uint64) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b))/minBytes {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"bufio"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// Adapter is the machine as hashicorp/raft and package cluster drive it: the one file of this package that knows them. It
+// admits readers beside each other and the log alone.
+type Adapter struct {
+	origin  uint64
+	table   *commands.Table
+	deliver func(commands.Event)
+	fatal   func(error)
+
+	mu sync.RWMutex
+	m  *Machine
+
+	checkMu sync.Mutex
+	checked uint64 // index of the newest check that this node put in an entry
+}
+
+// checkEvery is how many entries lie between two checks in a leader's entries.
+const checkEvery = 256
+
+// NewAdapter returns an adapter around an empty machine. origin must differ from one start of a process to the next: it tells
+// the entries whose replies are wanted here. deliver is called for each event of an entry, in order, by the goroutine that
+// applies, and must not block. fatal is called when the machine cannot go on, and must not return.
+func NewAdapter(table *commands.Table, origin uint64, deliver func(commands.Event), fatal func(error)) *Adapter {
+	return &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
+}
+
+// Apply implements raft.FSM. For an entry that this process made it returns the replies, [][]byte, one a group.
+func (a *Adapter) Apply(log *raft.Log) any {
+	e, err := DecodeEntry(log.Data)
+	if err != nil {
+		a.fatal(err)
+		return nil
+	}
+	a.mu.Lock()
+	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
+	a.mu.Unlock()
+	if err != nil {
+		a.fatal(err)
+		return nil
+	}
+	for _, ev := range result.Events {
+		a.deliver(ev)
+	}
+	return result.Replies
+}
+
+// AppendEntry appends one entry with the groups to dst.
+func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
+	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Check: a.nextCheck(), Groups: groups})
+}
+
+// nextCheck is the running hash for an entry to carry, none if the last is not long ago.
+func (a *Adapter) nextCheck() Check {
+	a.mu.RLock()
+	c := a.m.Sum()
+	a.mu.RUnlock()
+	a.checkMu.Lock()
+	defer a.checkMu.Unlock()
+	if c.Index < a.checked+checkEvery {
+		return Check{}
+	}
+	a.checked = c.Index
+	return c
+}
+
+// EntryClock reads the stamp of an encoded entry.
+func (a *Adapter) EntryClock(data []byte) (clockMs int64, ok bool) { return entryClock(data) }
+
+// Clock is the cluster clock of the newest applied entry, ms.
+func (a *Adapter) Clock() int64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.ClockMs()
+}
+
+// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.NextDeadline()
+}
+
+// Read runs requests that change nothing against the applied state and appends their replies to dst.
+func (a *Adapter) Read(dst, run []byte, clockMs, wallUs int64) []byte {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Read(dst, run, clockMs, wallUs)
+}
+
+// Stats counts what the machine holds.
+func (a *Adapter) Stats() Stats {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Stats()
+}
+
+// Snapshot implements raft.FSM.
+func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return frozen{a.m.Snapshot()}, nil
+}
+
+// Restore implements raft.FSM: the machine is replaced only by a snapshot that was read whole.
+func (a *Adapter) Restore(from io.ReadCloser) error {
+	defer from.Close()
+	m, err := ReadSnapshot(bufio.NewReader(from), a.table)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.m = m
+	return nil
+}
+
+// frozen is a Snapshot as raft.FSMSnapshot.
+type frozen struct{ s *Snapshot }
+
+// Persist implements raft.FSMSnapshot.
+func (f frozen) Persist(sink raft.SnapshotSink) error {
+	if _, err := f.s.WriteTo(sink); err != nil {
+		_ = sink.Cancel()
+		return err
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (frozen) Release() {}

@@ -1,0 +1,205 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Machine is the replicated state: the keyspace and the script cache, changed by entries alone. Machines that applied the
+// same entries are equal. It is not safe for concurrent use: one Apply, or any number of Reads, at a time.
+type Machine struct {
+	table  *commands.Table
+	ks     *keyspace.Keyspace
+	engine *engine
+	epoch  uint64
+	index  uint64 // of the newest applied entry
+
+	// recent are the running hashes after the newest entries, to hold against the leader's. They are no part of the state.
+	recent [recentChecks]Check
+
+	requests commands.RequestReader
+	events   []commands.Event
+}
+
+// recentChecks is how many entries back a leader's running hash can still be compared.
+const recentChecks = 4096
+
+// NewMachine returns an empty machine that runs the commands of table.
+func NewMachine(table *commands.Table) *Machine {
+	return &Machine{table: table, ks: keyspace.New(), engine: newEngine(table)}
+}
+
+// Index is the log index of the newest applied entry.
+func (m *Machine) Index() uint64 { return m.index }
+
+// ClockMs is the cluster clock of the newest applied entry.
+func (m *Machine) ClockMs() int64 { return m.ks.Now() }
+
+// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+func (m *Machine) NextDeadline() (clockMs int64, ok bool) { return m.ks.NextDeadline() }
+
+// Sum is the running hash over all changes with the index it holds for.
+func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
+
+// DivergedError says that this machine's state is not the leader's.
+type DivergedError struct {
+	Index       uint64
+	Own, Leader uint64
+}
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("state differs from the leader's after entry %d: running hash %016x, the leader's %016x", e.Index, e.Own, e.Leader)
+}
+
+// Result is what applying an entry brings besides the change of state.
+type Result struct {
+	Replies [][]byte         // one a group, when answers were wanted
+	Events  []commands.Event // valid until the next Apply
+}
+
+// Apply applies the entry at index. With answer the replies of every group are built. An error means that the
+// entry cannot be applied and the machine must not be used any more.
+func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
+	if err := m.verify(e.Check); err != nil {
+		return Result{}, err
+	}
+	m.index = index
+	m.events = m.events[:0]
+	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
+	env := &commands.Env{
+		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Seed: index, Scripts: m.engine,
+		Emit: func(ev commands.Event) { m.events = append(m.events, ev) },
+	}
+	var replies [][]byte
+	if answer {
+		replies = make([][]byte, 0, len(e.Groups))
+	}
+	place := uint64(0)
+	r := runner{table: m.table, env: env}
+	for _, group := range e.Groups {
+		r.resp.Buf = nil
+		m.requests.Reset(group)
+		for m.requests.More() {
+			q, err := m.requests.Next()
+			if err != nil {
+				return Result{}, err
+			}
+			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
+			place++
+			r.run(q, answer)
+		}
+		if answer {
+			replies = append(replies, r.resp.Buf)
+		}
+	}
+	m.ks.End()
+	m.recent[index%recentChecks] = m.Sum()
+	return Result{Replies: replies, Events: m.events}, nil
+}
+
+// verify holds the leader's running hash against this machine's own, as far back as that is remembered.
+func (m *Machine) verify(c Check) error {
+	own := m.recent[c.Index%recentChecks]
+	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum {
+		return nil
+	}
+	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}
+}
+
+// Read runs a run of requests that change nothing and appends their replies to dst. clockMs and wallUs are the cluster clock and
+// the wall clock at the moment of reading.
+func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
+	env := &commands.Env{
+		Keyspace: m.ks, ClockMs: max(clockMs, m.ks.Now()), WallUs: wallUs, Seed: uint64(wallUs), Scripts: m.engine,
+		Emit: func(commands.Event) {},
+	}
+	r := runner{table: m.table, env: env, readOnly: true}
+	r.resp.Buf = dst
+	var requests commands.RequestReader
+	requests.Reset(run)
+	for requests.More() {
+		q, err := requests.Next()
+		if err != nil {
+			r.resp.Error("ERR " + err.Error())
+			break
+		}
+		r.run(q, true)
+	}
+	return r.resp.Buf
+}
+
+// Stats is what INFO shows of the machine.
+type Stats struct {
+	Index, Expired uint64
+	ClockMs        int64
+	Scripts        int
+	Keys, Volatile [keyspace.Databases]int
+}
+
+// Stats counts what the machine holds.
+func (m *Machine) Stats() Stats {
+	s := Stats{Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(), Scripts: m.engine.Len()}
+	for i := range keyspace.Databases {
+		s.Keys[i], s.Volatile[i] = m.ks.DB(i).Len(), m.ks.DB(i).Volatile()
+	}
+	return s
+}
+
+// runner runs requests one after the other and writes their replies.
+type runner struct {
+	table    *commands.Table
+	env      *commands.Env
+	readOnly bool
+	resp     commands.RESP
+}
+
+// run runs one request: a command, or a transaction if none of the keys it watches has changed.
+func (r *runner) run(q *commands.Request, answer bool) {
+	var out commands.Reply = commands.Discard{}
+	if answer {
+		r.resp.Proto = q.Proto
+		out = &r.resp
+	}
+	x := commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi}, Out: out}
+	if !q.Multi {
+		x.Args = q.Cmds[0]
+		r.command(&x)
+		return
+	}
+	for _, w := range q.Watch {
+		var changed keyspace.Revision
+		if e := r.env.Keyspace.DB(w.DB).Find(w.Key); e != nil {
+			changed = e.Changed()
+		}
+		if changed != w.Changed {
+			out.NullArray()
+			return
+		}
+	}
+	out.Array(len(q.Cmds))
+	for _, cmd := range q.Cmds {
+		x.Args = cmd
+		r.command(&x)
+	}
+}
+
+// command runs one command. A panic in a handler is a mistake in coordd, and happens on every node at the same place with
+// the same state: it is answered, so that one command cannot stop a cluster.
+func (r *runner) command(x *commands.Call) {
+	start := len(r.resp.Buf)
+	defer func() {
+		if p := recover(); p != nil {
+			r.resp.Buf = r.resp.Buf[:start]
+			x.Out.Error(fmt.Sprintf("ERR internal error: %v", p))
+		}
+	}()
+	if r.readOnly {
+		if spec, err := r.table.Resolve(x.Args); err == nil && spec.Kind == commands.Write {
+			x.Out.Error("ERR '" + spec.FullName() + "' is not a read")
+			return
+		}
+	}
+	r.table.Run(x)
+}

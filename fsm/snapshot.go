@@ -1,0 +1,180 @@
+package fsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// A snapshot file is a magic, the format version (4 bytes), records (length in 4 bytes, then the content), an empty record,
+// and a CRC-32C of all that. The first record is the header, the second the script cache, then one a key, in
+// the keyspace's order: equal machines give equal bytes.
+const (
+	snapshotMagic   = "coordd snapshot\n"
+	snapshotVersion = 1
+	// maxRecord bounds a record, so that a corrupt length costs nothing.
+	maxRecord = 1 << 30
+)
+
+// Errors of ReadSnapshot.
+var (
+	ErrSnapshotCorrupt = errors.New("snapshot is corrupt")
+	ErrSnapshotVersion = errors.New("snapshot has a newer format")
+)
+
+// Snapshot is the state of a machine at one index. It may be written while the machine goes on.
+type Snapshot struct {
+	header  []byte
+	scripts []byte
+	keys    *keyspace.Frozen
+}
+
+// Snapshot takes the state as it is now; the pause does not depend on the number of keys.
+func (m *Machine) Snapshot() *Snapshot {
+	var h []byte
+	h = binary.AppendUvarint(h, m.index)
+	h = binary.AppendUvarint(h, m.epoch)
+	h = binary.AppendUvarint(h, uint64(m.ks.Now()))
+	h = binary.LittleEndian.AppendUint64(h, m.ks.Sum())
+	return &Snapshot{header: h, scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
+}
+
+// WriteTo writes the snapshot file.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	out := &snapshotWriter{w: bufio.NewWriterSize(w, 1<<16), sum: crc32.New(crcTable)}
+	out.write([]byte(snapshotMagic))
+	out.write(binary.LittleEndian.AppendUint32(nil, snapshotVersion))
+	out.record(s.header)
+	out.record(s.scripts)
+	_ = s.keys.Records(func(record []byte) error { // the writer keeps its first error
+		out.record(record)
+		return out.err
+	})
+	out.write(make([]byte, 4))
+	out.write(binary.LittleEndian.AppendUint32(nil, out.sum.Sum32()))
+	if out.err == nil {
+		out.err = out.w.Flush()
+	}
+	return out.n, out.err
+}
+
+type snapshotWriter struct {
+	w   *bufio.Writer
+	sum hash.Hash32
+	n   int64
+	err error
+}
+
+func (w *snapshotWriter) write(b []byte) {
+	if w.err != nil {
+		return
+	}
+	w.sum.Write(b)
+	var n int
+	n, w.err = w.w.Write(b)
+	w.n += int64(n)
+}
+
+func (w *snapshotWriter) record(b []byte) {
+	w.write(binary.LittleEndian.AppendUint32(nil, uint32(len(b))))
+	w.write(b)
+}
+
+// ReadSnapshot makes a machine of a snapshot file. It fails unless the whole file is in order.
+func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
+	in := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
+	if string(in.read(len(snapshotMagic))) != snapshotMagic {
+		return nil, in.error("it does not begin as one")
+	}
+	if v := in.uint32(); in.err == nil && v != snapshotVersion {
+		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v, snapshotVersion)
+	}
+	m := NewMachine(table)
+	if !m.loadHeader(in.record()) {
+		return nil, in.error("its header is wrong")
+	}
+	if err := m.engine.load(in.record()); err != nil {
+		return nil, in.error(err.Error())
+	}
+	for {
+		record := in.record()
+		if len(record) == 0 {
+			break
+		}
+		if err := m.ks.Load(record); err != nil {
+			return nil, in.error(err.Error())
+		}
+	}
+	sum := in.sum.Sum32()
+	if in.uint32() != sum || in.err != nil {
+		return nil, in.error("its checksum does not match")
+	}
+	if _, err := in.r.ReadByte(); err != io.EOF {
+		return nil, in.error("it goes on after its end")
+	}
+	return m, nil
+}
+
+func (m *Machine) loadHeader(h []byte) bool {
+	d := decoder{b: h}
+	m.index, m.epoch = d.uvarint(), d.uvarint()
+	m.ks.RestoreClock(int64(d.uvarint()))
+	m.ks.RestoreSum(d.uint64())
+	return !d.bad && len(d.b) == 0 && m.ks.Now() >= 0
+}
+
+type snapshotReader struct {
+	r   *bufio.Reader
+	sum hash.Hash32
+	buf []byte
+	err error
+}
+
+func (r *snapshotReader) error(what string) error {
+	if r.err != nil {
+		what = r.err.Error()
+	}
+	return fmt.Errorf("%w: %s", ErrSnapshotCorrupt, what)
+}
+
+// read returns the next n bytes, valid until the next call, or nil after an error. It grows its buffer by what is there, not by what is
+// announced.
+func (r *snapshotReader) read(n int) []byte {
+	r.buf = r.buf[:0]
+	for r.err == nil && len(r.buf) < n {
+		step := min(n-len(r.buf), 1<<20)
+		at := len(r.buf)
+		r.buf = append(r.buf, make([]byte, step)...)
+		_, r.err = io.ReadFull(r.r, r.buf[at:])
+	}
+	if r.err != nil {
+		return nil
+	}
+	r.sum.Write(r.buf)
+	return r.buf
+}
+
+func (r *snapshotReader) uint32() uint32 {
+	if b := r.read(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *snapshotReader) record() []byte {
+	n := r.uint32()
+	if n > maxRecord {
+		r.err = errors.New("a record is too long")
+	}
+	if n == 0 || r.err != nil {
+		return nil
+	}
+	return r.read(int(n))
+}
