@@ -1,0 +1,33 @@
+# make test   install what the tests need where it is missing, run them, say what was skipped
+# make bench  compare with redis-server on this machine
+# make soak   the slow tests: more failures, longer fuzzing
+GO ?= go
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TESTFLAGS ?= -race -timeout 20m
+
+.PHONY: build test lint deps bench soak fuzz
+
+build:
+	$(GO) build -o coordd ./cmd/coordd
+
+deps:
+	sh .ci/deps
+
+test: deps
+	sh .ci/test $(GO) test $(TESTFLAGS) ./...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
+	$(GO) vet ./... ./testdata/clients/go/...
+	$(GO) run $(STATICCHECK) ./...
+
+bench: deps
+	$(GO) run ./testdata/bench
+
+FUZZTIME ?= 30s
+fuzz:
+	sh .ci/fuzz $(GO) $(FUZZTIME)
+
+soak: deps
+	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m ./...
+	$(MAKE) fuzz FUZZTIME=5m
