@@ -1,0 +1,263 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// config is what the command line and the environment say.
+type config struct {
+	id            string
+	listen        string
+	advertise     string
+	peerListen    string
+	peerAdvertise string
+	dataDir       string
+	cluster       []member
+	httpListen    string
+	logStore      string
+	logLevel      string
+	logFormat     string
+	heartbeat     time.Duration
+	leaderWait    time.Duration
+	snapshotAfter uint64
+	maxClients    int
+	maxRequest    int
+}
+
+// member is one node of --cluster.
+type member struct{ id, peerAddr string }
+
+// option is one flag with its environment variable. set parses and checks a value.
+type option struct {
+	name, value, usage string
+	set                func(c *config, value string) error
+}
+
+// env is the option's environment variable: --data-dir is COORDD_DATA_DIR.
+func (o option) env() string {
+	return "COORDD_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+}
+
+var options = []option{
+	{"id", "n1", "name of this node, unique in the cluster and fixed for its data directory", setID},
+	{"listen", "127.0.0.1:6379", "host:port for Redis clients", setAddress(func(c *config) *string { return &c.listen })},
+	{"advertise", "", "host:port at which clients reach this node, where it is not --listen", setAddress(func(c *config) *string { return &c.advertise })},
+	{"peer-listen", "", "host:port for the other nodes; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerListen })},
+	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerAdvertise })},
+	{"data-dir", "./coordd-data", "directory of the log and the snapshots; made if it is not there", setString(func(c *config) *string { return &c.dataDir })},
+	{"cluster", "", "all nodes as id=host:peerport,…, the same on every node; empty: one node alone", setCluster},
+	{"http-listen", "", "host:port for /healthz and /readyz; empty: off", setAddress(func(c *config) *string { return &c.httpListen })},
+	{"log-store", "wal", "how the log is kept: wal or bolt (slower); fixed for a data directory", setChoice(func(c *config) *string { return &c.logStore }, "wal", "bolt")},
+	{"log-level", "info", "debug, info, warn or error", setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error")},
+	{"log-format", "auto", "text, json, or auto: text on a terminal, else json", setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json")},
+	{"heartbeat-timeout", "400ms", "how long a follower waits for the leader before it stands for election, the same on every node", setDuration(func(c *config) *time.Duration { return &c.heartbeat }, 50*time.Millisecond)},
+	{"leader-wait", "2s", "how long a request waits for a leader before it is answered CLUSTERDOWN", setDuration(func(c *config) *time.Duration { return &c.leaderWait }, 0)},
+	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.snapshotAfter = uint64(n) }, 64)},
+	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.maxClients = n }, 1)},
+	{"max-request-bytes", "33554432", "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
+}
+
+func setString(field func(*config) *string) func(*config, string) error {
+	return func(c *config, v string) error {
+		if v == "" {
+			return errors.New("it is empty")
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func setChoice(field func(*config) *string, choices ...string) func(*config, string) error {
+	return func(c *config, v string) error {
+		if !slices.Contains(choices, v) {
+			return fmt.Errorf("it has to be one of %s", strings.Join(choices, ", "))
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func setNumber(assign func(*config, int), least int) func(*config, string) error {
+	return func(c *config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < least {
+			return fmt.Errorf("it has to be a whole number, %d or more", least)
+		}
+		assign(c, n)
+		return nil
+	}
+}
+
+func setDuration(field func(*config) *time.Duration, least time.Duration) func(*config, string) error {
+	return func(c *config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < least {
+			return fmt.Errorf("it has to be a duration such as 400ms or 2s, %v or more", least)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func setAddress(field func(*config) *string) func(*config, string) error {
+	return func(c *config, v string) error {
+		if v == "" {
+			return nil
+		}
+		if err := checkAddress(v); err != nil {
+			return err
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func checkAddress(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return errors.New("it has to be host:port")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return errors.New("its port has to be a number from 0 to 65535")
+	}
+	return nil
+}
+
+// idChars are the characters of a node id: it stands in addresses lists, file contents and logs.
+const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+func setID(c *config, v string) error {
+	if v == "" || len(v) > 64 || strings.Trim(v, idChars) != "" {
+		return errors.New("it has to be 1 to 64 letters, digits, dots, dashes or underscores")
+	}
+	c.id = v
+	return nil
+}
+
+func setCluster(c *config, v string) error {
+	c.cluster = nil
+	if v == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(v, ",") {
+		id, addr, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok {
+			return fmt.Errorf("%q is not id=host:peerport", part)
+		}
+		if err := setID(&config{}, id); err != nil {
+			return fmt.Errorf("the id %q: %w", id, err)
+		}
+		if err := checkAddress(addr); err != nil {
+			return fmt.Errorf("the address of %s, %q: %w", id, addr, err)
+		}
+		for _, m := range c.cluster {
+			if m.id == id || m.peerAddr == addr {
+				return fmt.Errorf("%s appears twice", part)
+			}
+		}
+		c.cluster = append(c.cluster, member{id, addr})
+	}
+	return nil
+}
+
+// usageError is a command line that cannot be read; the process exits with 2.
+type usageError struct{ error }
+
+// parseConfig reads flags and, for those not given, environment variables. It returns flag.ErrHelp for --help.
+func parseConfig(args []string, getenv func(string) string) (*config, error) {
+	fs := flag.NewFlagSet("coordd", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	given := make([]*string, len(options))
+	for i, o := range options {
+		given[i] = fs.String(o.name, o.value, o.usage)
+	}
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, usageError{err}
+	}
+	if fs.NArg() > 0 {
+		return nil, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	onLine := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { onLine[f.Name] = true })
+	c := &config{}
+	for i, o := range options {
+		value, from := *given[i], "--"+o.name
+		if v := getenv(o.env()); v != "" && !onLine[o.name] {
+			value, from = v, o.env()
+		}
+		if err := o.set(c, value); err != nil {
+			return nil, fmt.Errorf("%s %q: %w", from, value, err)
+		}
+	}
+	return c, c.complete()
+}
+
+// complete fills in what follows from other options and checks what options say of each other.
+func (c *config) complete() error {
+	if c.advertise == "" {
+		c.advertise = c.listen
+	}
+	if c.maxRequest > maxRequestBytes {
+		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, maxRequestBytes)
+	}
+	if len(c.cluster) == 0 {
+		// One node alone has nobody to listen for, but Raft wants an address: a free one of the loopback.
+		if c.peerListen == "" {
+			c.peerListen = "127.0.0.1:0"
+		}
+		return nil
+	}
+	i := slices.IndexFunc(c.cluster, func(m member) bool { return m.id == c.id })
+	if i < 0 {
+		return fmt.Errorf("--id %s is not one of the nodes in --cluster", c.id)
+	}
+	if c.peerListen == "" {
+		c.peerListen = c.cluster[i].peerAddr
+	}
+	if c.peerAdvertise == "" {
+		c.peerAdvertise = c.cluster[i].peerAddr
+	}
+	if host, _, _ := net.SplitHostPort(c.peerAdvertise); isWildcard(host) {
+		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node at a wildcard address; give its own", c.peerAdvertise)
+	}
+	return nil
+}
+
+func isWildcard(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || (ip != nil && ip.IsUnspecified())
+}
+
+// maxRequestBytes is the largest request: it has to fit a log record.
+const maxRequestBytes = 32 << 20
+
+// printHelp writes what --help shows.
+func printHelp(w io.Writer) {
+	fmt.Fprint(w, `coordd is a coordination server that speaks the Redis protocol.
+
+  coordd [flags]                run a node
+  coordd dev [--port 6379]      run a throwaway cluster of three nodes in one process
+  coordd --version              print the version
+
+Flags (each can also be set by the environment variable beside it):
+
+`)
+	for _, o := range options {
+		value := o.value
+		if value == "" {
+			value = "none"
+		}
+		fmt.Fprintf(w, "  --%-18s %s (default %s) [%s]\n", o.name, o.usage, value, o.env())
+	}
+}

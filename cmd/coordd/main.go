@@ -1,0 +1,78 @@
+// Command coordd is the server: flags and configuration, wiring, signals.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+// version is set by the release build; otherwise the module's own version is shown.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main without the process: it returns the exit code, 0, 1 for what went wrong, 2 for a command line that cannot be read.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	var err error
+	switch {
+	case len(args) > 0 && args[0] == "dev":
+		err = runDev(ctx, args[1:], stdout, stderr)
+	case len(args) == 1 && (args[0] == "--version" || args[0] == "-version"):
+		fmt.Fprintln(stdout, "coordd", versionText())
+	default:
+		err = runNode(ctx, args, getenv, stderr)
+	}
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		printHelp(stdout)
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "coordd: %v; coordd --help shows the flags\n", err)
+		return 2
+	}
+	fmt.Fprintf(stderr, "coordd: %v\n", err)
+	return 1
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// runNode runs one node until ctx ends.
+func runNode(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	cfg, err := parseConfig(args, getenv)
+	if err != nil {
+		return err
+	}
+	n, err := startNode(cfg, listeners{}, newLogger(stderr, cfg.logLevel, cfg.logFormat))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		n.log.Info("stopping")
+	case err = <-n.failed:
+	}
+	return errors.Join(err, n.close())
+}

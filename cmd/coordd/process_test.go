@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: clusters of real processes for tests, and waiting for conditions.
+
+// binary builds coordd once for all tests of the package and returns its path.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "coordd-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "coordd")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %v\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// process is one coordd process, which can be killed and started again with the same flags.
+type process struct {
+	t    *testing.T
+	args []string
+	id   string
+	addr string // for clients
+	http string
+	cmd  *exec.Cmd
+	log  *logBuffer
+	done chan struct{}
+}
+
+// logBuffer keeps what a process writes, for the test's own output when it fails.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone), and ends them with the test.
+func startProcesses(t *testing.T, n int, extra ...string) []*process {
+	t.Helper()
+	ports := freePorts(t, 3*n)
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, ports[3*i+1]))
+	}
+	dir := t.TempDir()
+	var ps []*process
+	for i := range n {
+		id := fmt.Sprintf("n%d", i+1)
+		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]), log: &logBuffer{}}
+		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir", filepath.Join(dir, id)}
+		if n > 1 {
+			p.args = append(p.args, "--cluster", strings.Join(members, ","))
+		}
+		p.args = append(p.args, extra...)
+		ps = append(ps, p)
+	}
+	t.Cleanup(func() {
+		for _, p := range ps {
+			p.kill()
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", p.id, p.log)
+			}
+		}
+	})
+	for _, p := range ps {
+		p.start()
+	}
+	for _, p := range ps {
+		p.waitReady()
+	}
+	return ps
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// freePorts finds ports that nobody listens on.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = exec.Command(path, p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	p.done = done
+	cmd := p.cmd
+	go func() { _ = cmd.Wait(); close(done) }()
+}
+
+// kill ends the process as kill -9 does; it may be dead already.
+func (p *process) kill() {
+	if p.cmd != nil && p.cmd.Process != nil {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// waitReady waits until the node says that it serves.
+func (p *process) waitReady() {
+	p.t.Helper()
+	waitFor(p.t, 20*time.Second, p.id+" ready", func() bool { return httpStatus(p.http, "/readyz") == 200 })
+}
+
+// client returns a go-redis client of the node with its default handshake, no retries of its own.
+func (p *process) client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second, DialTimeout: 5 * time.Second})
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// role is the first word of ROLE, empty if the node does not answer.
+func (p *process) role() string {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 2 * time.Second})
+	defer c.Close()
+	v, err := c.Do(context.Background(), "ROLE").Slice()
+	if err != nil || len(v) == 0 {
+		return ""
+	}
+	s, _ := v[0].(string)
+	return s
+}
+
+// leader waits until one of the processes calls itself master, and returns it and the others.
+func leader(t *testing.T, ps []*process) (*process, []*process) {
+	t.Helper()
+	var found int
+	waitFor(t, 10*time.Second, "a leader", func() bool {
+		for i, p := range ps {
+			if p.role() == "master" {
+				found = i
+				return true
+			}
+		}
+		return false
+	})
+	others := append(append([]*process(nil), ps[:found]...), ps[found+1:]...)
+	return ps[found], others
+}
+
+// waitFor polls a condition until it holds or the limit is over.
+func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %v", what, limit)
+		case <-tick.C:
+		}
+	}
+}
+
+// errorWord is the code word of an error reply, or of none: "".
+func errorWord(err error) string {
+	var re redis.Error
+	if !errors.As(err, &re) {
+		return ""
+	}
+	word, _, _ := strings.Cut(re.Error(), " ")
+	return word
+}
