@@ -1,0 +1,183 @@
+package commands
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds what handlers of several types share: option words, typed lookups, expire times, SCAN's arguments.
+
+// isWord says whether arg is the option word, which is given in upper case, in any case of letters.
+func isWord(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, c := range arg {
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// cText is arg up to its first zero byte: what Redis shows of an argument in an error.
+func cText(arg []byte) []byte {
+	before, _, _ := bytes.Cut(arg, []byte{0})
+	return before
+}
+
+// findString returns the entry of a key that holds a string, nil where there is no key, or ErrWrongType.
+func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
+	e := x.DB().Find(key)
+	if e != nil && e.Kind() != keyspace.KindString {
+		return nil, ErrWrongType
+	}
+	return e, nil
+}
+
+// lifeUnit says how the argument of an expire option is to be read.
+type lifeUnit uint8
+
+const (
+	lifeNone lifeUnit = iota
+	lifeEX            // seconds from now
+	lifePX            // ms from now
+	lifeEXAT          // seconds since 1970
+	lifePXAT          // ms since 1970
+)
+
+// lifeWord is the unit of an expire option, or lifeNone for another word.
+func lifeWord(arg []byte) lifeUnit {
+	switch {
+	case isWord(arg, "PX"):
+		return lifePX
+	case isWord(arg, "EX"):
+		return lifeEX
+	case isWord(arg, "PXAT"):
+		return lifePXAT
+	case isWord(arg, "EXAT"):
+		return lifeEXAT
+	}
+	return lifeNone
+}
+
+// lifeDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns the deadline in ms of the
+// cluster clock, which an absolute time may put into the past. Times must be positive; what Redis's own arithmetic on
+// wall time overflows at is refused with Redis's error.
+func (x *Call) lifeDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
+	ms, ok := ParseInt(arg)
+	if !ok {
+		return 0, ErrNotInteger
+	}
+	if unit == lifeEX || unit == lifeEXAT {
+		if ms > math.MaxInt64/1000 {
+			return 0, InvalidExpire(x.Spec.FullName())
+		}
+		ms *= 1000
+	}
+	absolute := unit == lifeEXAT || unit == lifePXAT
+	if ms <= 0 || (!absolute && ms > math.MaxInt64-x.WallMs()) {
+		return 0, InvalidExpire(x.Spec.FullName())
+	}
+	return x.deadline(ms, absolute), nil
+}
+
+// deadline turns a time in ms, since 1970 or from now, into a deadline in ms of the cluster clock. A time beyond what can
+// be counted becomes the last one that can.
+func (x *Call) deadline(ms int64, absolute bool) int64 {
+	if absolute {
+		ms = addMs(ms, -x.WallMs())
+	}
+	return addMs(x.ClockMs, ms)
+}
+
+// past says whether a key with this deadline is to be deleted at once. A key lives through the millisecond of its deadline,
+// but one that is given it then is gone, as on Redis.
+func (x *Call) past(deadlineMs int64) bool { return deadlineMs <= x.ClockMs }
+
+// addMs adds two times or durations and stays at the end of the range where the sum lies outside.
+func addMs(a, b int64) int64 {
+	switch sum := a + b; {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	default:
+		return sum
+	}
+}
+
+// roundSeconds is a time that is not negative in seconds, as Redis rounds the ms.
+func roundSeconds(ms int64) int64 {
+	if ms%1000 >= 500 {
+		return ms/1000 + 1
+	}
+	return ms / 1000
+}
+
+// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes.
+func parseCursor(arg []byte) (uint64, error) {
+	digits, negative := arg, false
+	if len(arg) > 1 && (arg[0] == '-' || arg[0] == '+') {
+		digits, negative = arg[1:], arg[0] == '-'
+	}
+	var n uint64
+	for _, c := range digits {
+		d := uint64(c - '0')
+		if c < '0' || c > '9' || n > (math.MaxUint64-d)/10 {
+			return 0, ErrInvalidCursor
+		}
+		n = n*10 + d
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
+
+// scanOptions are the options of SCAN and its kin.
+type scanOptions struct {
+	match []byte // nil: everything
+	count int
+	kind  []byte // of SCAN alone: name of a type; nil: every type
+}
+
+// wants says whether the pattern takes name.
+func (o *scanOptions) wants(name []byte) bool { return o.match == nil || Glob(o.match, name) }
+
+// parseScanOptions reads MATCH and COUNT, and TYPE where withType is set.
+func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
+	o := scanOptions{count: 10}
+	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return o, ErrSyntax
+		}
+		value := args[i+1]
+		switch {
+		case isWord(args[i], "COUNT"):
+			n, ok := ParseInt(value)
+			if !ok {
+				return o, ErrNotInteger
+			}
+			if n < 1 {
+				return o, ErrSyntax
+			}
+			o.count = int(n)
+		case isWord(args[i], "MATCH"):
+			o.match = value
+			if string(value) == "*" {
+				o.match = nil // it takes the empty name too, which Glob's star does not
+			}
+		case withType && isWord(args[i], "TYPE"):
+			o.kind = value
+		default:
+			return o, ErrSyntax
+		}
+	}
+	return o, nil
+}
