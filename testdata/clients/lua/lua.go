@@ -1,0 +1,11 @@
+// Package lua holds the Lua scripts that the scenario programs share. The Go
+// program reads them from here; those of other languages read the .lua files
+// beside this one, so that every client sends the same bytes.
+package lua
+
+import "embed"
+
+// Files has every .lua file of this directory, by its base name.
+//
+//go:embed *.lua
+var Files embed.FS
