@@ -1,0 +1,114 @@
+// What lives here: the ways in which a scenario line compares two replies.
+
+package commandtest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Compare says how two replies are compared. The zero value compares their bytes.
+type Compare struct {
+	Sorted    bool  // the order of the top-level elements does not count
+	Pairs     bool  // the order of the top-level pairs does not count
+	Rounded   bool  // integers, and bulk strings that are integers, may differ by Tolerance
+	Tolerance int64 //
+	Error     bool  // of errors, only the first word counts
+	Shape     bool  // only types and numbers of elements count
+}
+
+// parseCompare reads the words between brackets at the beginning of a line: "sorted, rounded 20". silent is told apart: it says
+// that no reply comes.
+func parseCompare(s string) (c Compare, silent bool, err error) {
+	for word := range strings.SplitSeq(s, ",") {
+		name, arg, _ := strings.Cut(strings.TrimSpace(word), " ")
+		switch {
+		case name == "rounded":
+			c.Rounded = true
+			if c.Tolerance, err = strconv.ParseInt(arg, 10, 64); err != nil || c.Tolerance < 0 {
+				return c, false, fmt.Errorf("[rounded N]: %q is no tolerance", arg)
+			}
+			continue
+		case arg != "":
+			return c, false, fmt.Errorf("[%s] takes no argument", name)
+		}
+		switch name {
+		case "sorted":
+			c.Sorted = true
+		case "pairs":
+			c.Pairs = true
+		case "error":
+			c.Error = true
+		case "shape":
+			c.Shape = true
+		case "silent":
+			silent = true
+		default:
+			return c, false, fmt.Errorf("unknown comparison [%s]", name)
+		}
+	}
+	return c, silent, nil
+}
+
+// Equal says whether two replies, as bytes, are equal under c. What is no whole reply equals nothing.
+func (c Compare) Equal(a, b []byte) (bool, error) {
+	va, err := Parse(a)
+	if err != nil {
+		return false, err
+	}
+	vb, err := Parse(b)
+	if err != nil {
+		return false, err
+	}
+	if c == (Compare{}) {
+		return bytes.Equal(a, b), nil
+	}
+	if c.Sorted || c.Pairs {
+		va, vb = c.sort(va), c.sort(vb)
+	}
+	return c.same(va, vb), nil
+}
+
+// sort orders the top-level elements, or pairs, by their text.
+func (c Compare) sort(v Value) Value {
+	size := 1
+	if c.Pairs || v.Kind == '%' {
+		size = 2
+	}
+	if len(v.Elems)%size != 0 {
+		return v
+	}
+	groups := slices.Collect(slices.Chunk(v.Elems, size))
+	slices.SortStableFunc(groups, func(a, b []Value) int { return strings.Compare(join("", a, ""), join("", b, "")) })
+	v.Elems = slices.Concat(groups...)
+	return v
+}
+
+func (c Compare) same(a, b Value) bool {
+	if a.Kind != b.Kind || a.Null != b.Null || len(a.Elems) != len(b.Elems) {
+		return false
+	}
+	for i := range a.Elems {
+		if !c.same(a.Elems[i], b.Elems[i]) {
+			return false
+		}
+	}
+	if c.Shape || a.Text == b.Text {
+		return true
+	}
+	if c.Error && a.IsError() {
+		wa, _, _ := strings.Cut(a.Text, " ")
+		wb, _, _ := strings.Cut(b.Text, " ")
+		return wa == wb
+	}
+	if c.Rounded && (a.Kind == ':' || a.Kind == '$') {
+		x, errX := strconv.ParseInt(a.Text, 10, 64)
+		y, errY := strconv.ParseInt(b.Text, 10, 64)
+		// -1 and -2 are answers of their own (no expiry, no key), never a rounding of 0.
+		return errX == nil && errY == nil && x >= 0 && y >= 0 && max(x, y)-min(x, y) <= c.Tolerance
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+// What lives here: a RESP connection that gives replies as the bytes that came, and a redis-server to compare with.
+
+package commandtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// replyTimeout bounds the wait for one reply: a test that hangs says so.
+const replyTimeout = 20 * time.Second
+
+// Conn is a connection to a server that speaks the Redis protocol. It is a Target and a Messenger.
+type Conn struct {
+	nc net.Conn
+	br *bufio.Reader
+}
+
+// Dial connects to a server: network is "unix" or "tcp".
+func Dial(network, address string) (*Conn, error) {
+	nc, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{nc: nc, br: bufio.NewReader(nc)}, nil
+}
+
+// Close ends the connection.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Do sends a call and reads its reply.
+func (c *Conn) Do(args [][]byte) ([]byte, error) {
+	if err := c.Send(args); err != nil {
+		return nil, err
+	}
+	return c.Receive()
+}
+
+// Send sends a call without waiting for a reply.
+func (c *Conn) Send(args [][]byte) error { return c.SendRaw(AppendCall(nil, args)) }
+
+// SendRaw sends bytes as they are: pipelines, inline commands, broken ones.
+func (c *Conn) SendRaw(b []byte) error {
+	if err := c.nc.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return err
+	}
+	_, err := c.nc.Write(b)
+	return err
+}
+
+// Receive reads the bytes of one whole reply or push message. At the end of the stream the error is io.EOF; inside of a reply it is
+// io.ErrUnexpectedEOF.
+func (c *Conn) Receive() ([]byte, error) {
+	if err := c.nc.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return nil, err
+	}
+	if _, err := c.br.Peek(1); err != nil {
+		return nil, err
+	}
+	r := &reader{br: c.br}
+	_, err := r.value()
+	return r.raw, err
+}
+
+// AppendCall appends a call as clients send it: an array of bulk strings.
+func AppendCall(dst []byte, args [][]byte) []byte {
+	dst = fmt.Appendf(dst, "*%d\r\n", len(args))
+	for _, a := range args {
+		dst = fmt.Appendf(dst, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return dst
+}
+
+// Args makes the arguments of a call from strings.
+func Args(words ...string) [][]byte {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	return args
+}
+
+// RedisMissing is what a test says that could not compare with a real server.
+const RedisMissing = "SKIPPED: redis-server not found"
+
+// guardian runs redis-server and kills it when its own input ends, which it does even when the test process dies.
+// Only the server holds the pipe of its log, which thus ends with it.
+const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
+
+// StartRedis starts a redis-server without persistence on a unix socket of its own and ends it with the test. It returns the socket's
+// path, or "" where no redis-server is installed.
+func StartRedis(t testing.TB) (socket string) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return ""
+	}
+	// t.TempDir would put the test's name in the path, which a socket has only 107 bytes for.
+	dir, err := os.MkdirTemp("", "commandtest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "redis.sock")
+	cmd := exec.Command("sh", "-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no")
+	life, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	t.Cleanup(func() {
+		life.Close()
+		<-drained
+		_ = cmd.Wait() // its status is that of a killed server
+	})
+	ready := make(chan string, 1)
+	go func() {
+		defer close(drained)
+		watchStart(out, ready)
+	}()
+	if log := <-ready; log != "" {
+		t.Fatalf("redis-server did not start:\n%s", log)
+	}
+	return socket
+}
+
+// watchStart reads the server's log to its end and tells once whether it got ready: "" or, where it ended before, its log.
+func watchStart(out io.Reader, ready chan<- string) {
+	var log strings.Builder
+	started := false
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if started {
+			continue
+		}
+		fmt.Fprintln(&log, lines.Text())
+		if strings.Contains(lines.Text(), "ready to accept connections") {
+			started = true
+			ready <- ""
+		}
+	}
+	if !started {
+		ready <- log.String() + "(end of its log)"
+	}
+}
