@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coordd/coordd/cluster"
 )
 
 // config is what the command line and the environment say.
@@ -30,6 +32,7 @@ type config struct {
 	snapshotAfter uint64
 	maxClients    int
 	maxRequest    int
+	clock         cluster.Clock // nil: the system's; tests give their own
 }
 
 // member is one node of --cluster.

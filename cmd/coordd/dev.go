@@ -68,7 +68,8 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 }
 
 // startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. On an error it returns what it started.
-func startDevNodes(port int, dir string, stderr io.Writer) ([]*node, error) {
+// adjust, where given, is told each node's configuration before it starts.
+func startDevNodes(port int, dir string, stderr io.Writer, adjust ...func(*config)) ([]*node, error) {
 	var nodes []*node
 	var taken []listeners
 	var members []member
@@ -99,6 +100,9 @@ func startDevNodes(port int, dir string, stderr io.Writer) ([]*node, error) {
 		}, func(string) string { return "" })
 		if err == nil {
 			cfg.cluster = members
+			for _, f := range adjust {
+				f(cfg)
+			}
 			var n *node
 			if n, err = startNode(cfg, taken[i], log.With("node", m.id)); err == nil {
 				nodes = append(nodes, n)

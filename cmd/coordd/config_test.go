@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func noEnv(string) string { return "" }
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		env  map[string]string
+		code int
+		says string
+	}{
+		{args: "--no-such-flag", code: 2, says: "not defined"},
+		{args: "stray", code: 2, says: `unexpected argument "stray"`},
+		{args: "--listen here", code: 1, says: `--listen "here": it has to be host:port`},
+		{args: "--listen 127.0.0.1:99999", code: 1, says: "its port has to be"},
+		{args: "--id a/b", code: 1, says: "it has to be 1 to 64 letters"},
+		{args: "--cluster n1", code: 1, says: `"n1" is not id=host:peerport`},
+		{args: "--cluster n1=127.0.0.1:1,n1=127.0.0.1:2", code: 1, says: "appears twice"},
+		{args: "--id n4 --cluster n1=127.0.0.1:1,n2=127.0.0.1:2", code: 1, says: "--id n4 is not one of the nodes"},
+		{args: "--id n1 --cluster n1=0.0.0.0:7000,n2=127.0.0.1:2", code: 1, says: "wildcard address"},
+		{args: "--heartbeat-timeout soon", code: 1, says: "it has to be a duration"},
+		{args: "--log-store tape", code: 1, says: "it has to be one of wal, bolt"},
+		{args: "--max-request-bytes 99999999999", code: 1, says: "--max-request-bytes"},
+		{args: "", env: map[string]string{"COORDD_LISTEN": "nowhere"}, code: 1, says: `COORDD_LISTEN "nowhere"`},
+		{args: "dev --port x", code: 2, says: "invalid value"},
+		{args: "dev --port 65535", code: 1, says: "from 0 to 65533"},
+		{args: "dev stray", code: 2, says: "unexpected argument"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), strings.Fields(c.args), func(k string) string { return c.env[k] }, &out, &errs)
+		if code != c.code || !strings.Contains(errs.String(), c.says) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("coordd %s %v: exit %d, %q; want %d and one line with %q", c.args, c.env, code, errs.String(), c.code, c.says)
+		}
+	}
+}
+
+func TestEnvironmentAndFlags(t *testing.T) {
+	env := map[string]string{"COORDD_ID": "n2", "COORDD_LISTEN": "127.0.0.1:7000", "COORDD_CLUSTER": "n1=a:1,n2=b:2"}
+	c, err := parseConfig([]string{"--listen", "127.0.0.1:7001"}, func(k string) string { return env[k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.id != "n2" || c.listen != "127.0.0.1:7001" || c.advertise != c.listen || c.peerListen != "b:2" || len(c.cluster) != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(context.Background(), []string{"--help"}, noEnv, &out, &errs); code != 0 || errs.Len() > 0 {
+		t.Fatal(code, errs.String())
+	}
+	for _, o := range options {
+		if !strings.Contains(out.String(), "--"+o.name) || !strings.Contains(out.String(), o.env()) {
+			t.Errorf("--help does not name --%s and %s", o.name, o.env())
+		}
+	}
+}
+
+// runOnce runs coordd with its context already over: it starts, and stops at once.
+func runOnce(args ...string) (code int, stderr string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	code = run(ctx, args, noEnv, &out, &errs)
+	return code, errs.String()
+}
+
+func TestStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	if code, errs := runOnce("--listen", "127.0.0.1:0", "--data-dir", data, "--log-level", "error"); code != 0 {
+		t.Fatal(code, errs)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--listen", taken.Addr().String(), "--data-dir", filepath.Join(dir, "x")}, "address already in use"},
+		{[]string{"--listen", "127.0.0.1:0", "--http-listen", taken.Addr().String(), "--data-dir", filepath.Join(dir, "y")}, "address already in use"},
+		{[]string{"--listen", "127.0.0.1:0", "--id", "other", "--data-dir", data}, "n1"},
+		{[]string{"--listen", "127.0.0.1:0", "--data-dir", file}, "not a directory"},
+	} {
+		code, errs := runOnce(append(c.args, "--log-level", "error")...)
+		if code != 1 || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit %d, %q; want 1 and one line with %q", c.args, code, errs, c.says)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// What lives here: one node put together from the machine, the cluster and the server.
+
+// listeners are sockets that are bound before a node starts; those that are nil the node binds itself.
+type listeners struct{ client, peer net.Listener }
+
+func (l listeners) close() {
+	for _, ln := range []net.Listener{l.client, l.peer} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// listen binds a TCP address; the error says which one.
+func listen(addr string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
+	}
+	return ln, nil
+}
+
+// node is a running node.
+type node struct {
+	cfg     *config
+	log     *slog.Logger
+	adapter *fsm.Adapter
+	cluster *cluster.Node
+	server  *server.Server
+	client  net.Listener
+	http    *http.Server
+	failed  chan error // what ended the node by itself
+}
+
+// startNode starts a node. On an error nothing of it is left.
+func startNode(cfg *config, ls listeners, log *slog.Logger) (n *node, err error) {
+	n = &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4)}
+	defer func() {
+		if err != nil {
+			ls.close()
+			_ = n.close()
+		}
+	}()
+	// Sockets first: a port that is taken is to be known before a file is touched.
+	if n.client == nil {
+		if n.client, err = listen(cfg.listen); err != nil {
+			return nil, err
+		}
+	}
+	if ls.peer == nil {
+		if ls.peer, err = listen(cfg.peerListen); err != nil {
+			return nil, err
+		}
+	}
+	var web net.Listener
+	if cfg.httpListen != "" {
+		if web, err = listen(cfg.httpListen); err != nil {
+			return nil, err
+		}
+	}
+	table := commands.NewTable(commands.Specs(), server.Specs())
+	n.adapter = fsm.NewAdapter(table, newOrigin(), func(ev commands.Event) { n.server.Deliver(ev) }, n.fatal)
+	n.server = server.New(server.Config{
+		Table: table, Backend: n, Logger: log, Version: versionText(),
+		MaxClients: cfg.maxClients, MaxRequestBytes: cfg.maxRequest,
+	})
+	if n.cluster, err = cluster.Open(n.clusterConfig(ls.peer), n.adapter); err != nil {
+		if web != nil {
+			_ = web.Close()
+		}
+		return nil, err
+	}
+	n.serve(web)
+	log.Info("started", "id", cfg.id, "listen", n.addr(), "data_dir", cfg.dataDir, "version", versionText())
+	return n, nil
+}
+
+func (n *node) clusterConfig(peer net.Listener) cluster.Config {
+	c := cluster.Config{
+		ID: n.cfg.id, PeerListener: peer, PeerListen: n.cfg.peerListen, PeerAdvertise: n.cfg.peerAdvertise, ClientAddr: n.cfg.advertise,
+		DataDir: n.cfg.dataDir, LogStore: n.cfg.logStore, HeartbeatTimeout: n.cfg.heartbeat, LeaderWait: n.cfg.leaderWait,
+		SnapshotThreshold: n.cfg.snapshotAfter, Clock: n.cfg.clock, Logger: n.log,
+	}
+	if c.PeerAdvertise == "" {
+		c.PeerAdvertise = peer.Addr().String()
+	}
+	for _, m := range n.cfg.cluster {
+		c.Members = append(c.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
+	}
+	return c
+}
+
+// serve starts to take clients and, if web is given, to answer on HTTP.
+func (n *node) serve(web net.Listener) {
+	go func() {
+		if err := n.server.Serve(n.client); err != nil {
+			n.failed <- fmt.Errorf("serving clients: %w", err)
+		}
+	}()
+	if web == nil {
+		return
+	}
+	n.http = &http.Server{Handler: n.server.HealthHandler(), ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := n.http.Serve(web); !errors.Is(err, http.ErrServerClosed) {
+			n.failed <- fmt.Errorf("serving HTTP: %w", err)
+		}
+	}()
+}
+
+// fatal ends the process: the machine cannot go on, and wrong answers are worse than none.
+func (n *node) fatal(err error) {
+	n.log.Error("this node cannot go on and stops", "error", err)
+	os.Exit(1)
+}
+
+// close stops the node: clients first, so that what they asked is answered, then the cluster, which hands leadership over.
+func (n *node) close() error {
+	if n.server != nil {
+		n.server.Close()
+	}
+	if n.http != nil {
+		_ = n.http.Close()
+	}
+	if n.client != nil {
+		_ = n.client.Close()
+	}
+	if n.cluster != nil {
+		return n.cluster.Close()
+	}
+	return nil
+}
+
+// addr is where clients reach the node.
+func (n *node) addr() string { return n.client.Addr().String() }
+
+// waitReady waits until the node serves.
+func (n *node) waitReady(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !n.cluster.Status().Ready {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// newOrigin names this start of the process in log entries.
+func newOrigin() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Write implements server.Backend.
+func (n *node) Write(ctx context.Context, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.Write(ctx, run, count)
+	return b, replyError(err)
+}
+
+// Read implements server.Backend.
+func (n *node) Read(ctx context.Context, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.Read(ctx, run)
+	return b, replyError(err)
+}
+
+// ReadLocal implements server.Backend.
+func (n *node) ReadLocal(run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.ReadLocal(run)
+	return b, replyError(err)
+}
+
+// replyError makes of the cluster's certainties what clients are told.
+func replyError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, cluster.ErrNotRun):
+		return commands.Errorf("CLUSTERDOWN the command did not run: %v", err)
+	case errors.Is(err, cluster.ErrTooLarge):
+		return commands.Errorf("ERR the command did not run: %v", err)
+	}
+	return commands.Errorf("UNKNOWN the command may or may not have run: %v", err)
+}
+
+// Status implements server.Backend.
+func (n *node) Status() server.Status {
+	c, m := n.cluster.Status(), n.adapter.Stats()
+	s := server.Status{
+		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderClientAddr, Ready: c.Ready, NotReady: c.NotReady,
+		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: c.LeaderContact,
+		Expired: m.Expired, Scripts: m.Scripts, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
+	}
+	for _, p := range c.Members {
+		s.Members = append(s.Members, server.Member{
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Match: p.Match, LastContact: p.LastContact,
+		})
+	}
+	for i := range keyspace.Databases {
+		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
+	}
+	return s
+}
