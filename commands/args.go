@@ -142,13 +142,15 @@ func parseCursor(arg []byte) (uint64, error) {
 
 // scanOptions are the options of SCAN and its kin.
 type scanOptions struct {
-	match []byte // nil: everything
-	count int
-	kind  []byte // of SCAN alone: name of a type; nil: every type
+	count    int
+	filter   bool // by match
+	match    []byte
+	oneType  bool // of SCAN alone: by typeName
+	typeName []byte
 }
 
 // wants says whether the pattern takes name.
-func (o *scanOptions) wants(name []byte) bool { return o.match == nil || Glob(o.match, name) }
+func (o *scanOptions) wants(name []byte) bool { return !o.filter || Glob(o.match, name) }
 
 // parseScanOptions reads MATCH and COUNT, and TYPE where withType is set.
 func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
@@ -169,12 +171,9 @@ func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
 			}
 			o.count = int(n)
 		case isWord(args[i], "MATCH"):
-			o.match = value
-			if string(value) == "*" {
-				o.match = nil // it takes the empty name too, which Glob's star does not
-			}
+			o.match, o.filter = value, string(value) != "*" // a star alone takes the empty name too, which Glob's does not
 		case withType && isWord(args[i], "TYPE"):
-			o.kind = value
+			o.typeName, o.oneType = value, true
 		default:
 			return o, ErrSyntax
 		}

@@ -1,0 +1,113 @@
+package commands
+
+import (
+	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds the commands on a database as a whole: listing, counting, picking and deleting its keys.
+
+func keysCommand(x *Call) error {
+	o := scanOptions{match: x.Args[1], filter: string(x.Args[1]) != "*"}
+	var found []*keyspace.Entry
+	var name []byte
+	x.DB().Each(func(e *keyspace.Entry) bool {
+		name = append(name[:0], e.Key()...)
+		if o.wants(name) {
+			found = append(found, e)
+		}
+		return true
+	})
+	x.Out.Array(len(found))
+	for _, e := range found {
+		x.Out.BulkString(e.Key())
+	}
+	return nil
+}
+
+func scanCommand(x *Call) error {
+	cursor, err := parseCursor(x.Args[1])
+	if err != nil {
+		return err
+	}
+	o, err := parseScanOptions(x.Args[2:], true)
+	if err != nil {
+		return err
+	}
+	var found []*keyspace.Entry
+	var name []byte
+	next := x.DB().Scan(cursor, o.count, func(e *keyspace.Entry) {
+		name = append(name[:0], e.Key()...)
+		if o.wants(name) && o.wantsKind(e.Kind()) {
+			found = append(found, e)
+		}
+	})
+	x.Out.Array(2)
+	x.Out.BulkString(strconv.FormatUint(next, 10))
+	x.Out.Array(len(found))
+	for _, e := range found {
+		x.Out.BulkString(e.Key())
+	}
+	return nil
+}
+
+// wantsKind says whether TYPE takes values of kind. A name that no type has takes none.
+func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
+	if !o.oneType {
+		return true
+	}
+	var buf [16]byte
+	return len(o.typeName) <= len(buf) && string(lower(buf[:0], o.typeName)) == kind.String()
+}
+
+func dbsizeCommand(x *Call) error {
+	x.Out.Int(int64(x.DB().Len()))
+	return nil
+}
+
+func randomkeyCommand(x *Call) error {
+	// The entry's seed goes on by one step, so that a script that asks twice is not given the same key for ever.
+	x.Seed += 0x9e3779b97f4a7c15
+	e := x.DB().Random(scramble(x.Seed))
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	x.Out.BulkString(e.Key())
+	return nil
+}
+
+// scramble spreads a counter over all bits: the output function of splitmix64 (Steele, Lea, Flood: Fast splittable
+// pseudorandom number generators, OOPSLA 2014).
+func scramble(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: removing keys blocks nobody for long.
+func (x *Call) flushMode() error {
+	if len(x.Args) == 1 || (len(x.Args) == 2 && (isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
+		return nil
+	}
+	return ErrSyntax
+}
+
+func flushdbCommand(x *Call) error {
+	if err := x.flushMode(); err != nil {
+		return err
+	}
+	x.DB().Flush()
+	x.Out.Status("OK")
+	return nil
+}
+
+func flushallCommand(x *Call) error {
+	if err := x.flushMode(); err != nil {
+		return err
+	}
+	x.Keyspace.FlushAll()
+	x.Out.Status("OK")
+	return nil
+}

@@ -1,0 +1,92 @@
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// This file holds OBJECT: what is true of it here. Redis's encodings are answered by the forms that coordd has itself; uses of
+// a key are not tracked, since reads leave no trace in the log.
+
+// Error replies of OBJECT.
+const (
+	ErrNoFreq Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when " +
+		"switching between policies at runtime LRU and LFU data will take some time to adjust."
+	ErrNoIdleTime Error = "ERR idle time is not tracked"
+)
+
+// object runs show on the entry of the subcommand's key, or answers null where there is none.
+func (x *Call) object(show func(e *keyspace.Entry) error) error {
+	e := x.DB().Find(x.Args[2])
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	return show(e)
+}
+
+func objectEncodingCommand(x *Call) error {
+	return x.object(func(e *keyspace.Entry) error {
+		x.Out.BulkString(encoding(e))
+		return nil
+	})
+}
+
+// embeddedLen is the length up to which Redis keeps a string in one piece with its header.
+const embeddedLen = 44
+
+// encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string is set.
+func encoding(e *keyspace.Entry) string {
+	switch v := e.Collection().(type) {
+	case *keyspace.Hash:
+		if v.Compact() {
+			return "listpack"
+		}
+		return "hashtable"
+	case *keyspace.ZSet:
+		if v.Compact() {
+			return "listpack"
+		}
+		return "skiplist"
+	}
+	if _, ok := ParseInt(e.Bytes()); ok {
+		return "int"
+	}
+	if len(e.Bytes()) <= embeddedLen {
+		return "embstr"
+	}
+	return "raw"
+}
+
+func objectRefcountCommand(x *Call) error {
+	return x.object(func(*keyspace.Entry) error {
+		x.Out.Int(1)
+		return nil
+	})
+}
+
+func objectFreqCommand(x *Call) error {
+	return x.object(func(*keyspace.Entry) error { return ErrNoFreq })
+}
+
+func objectIdletimeCommand(x *Call) error {
+	return x.object(func(*keyspace.Entry) error { return ErrNoIdleTime })
+}
+
+func objectHelpCommand(x *Call) error {
+	lines := []string{
+		"OBJECT <subcommand> [<argument>], where the subcommand is one of:",
+		"ENCODING <key>",
+		"    The form in which the key's value is kept.",
+		"FREQ <key>",
+		"    An error: how often keys are used is not tracked.",
+		"HELP",
+		"    These lines.",
+		"IDLETIME <key>",
+		"    An error: when keys were used last is not tracked.",
+		"REFCOUNT <key>",
+		"    How many references the key's value has: one.",
+	}
+	x.Out.Array(len(lines))
+	for _, line := range lines {
+		x.Out.Status(line)
+	}
+	return nil
+}

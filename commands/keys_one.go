@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds the commands on single keys whatever they hold: deleting, counting, renaming, copying, fencing.
+
+// ErrSameObject is COPY's error for a key that is to be copied to itself.
+const ErrSameObject Error = "ERR source and destination objects are the same"
+
+func delCommand(x *Call) error {
+	n := int64(0)
+	for _, key := range x.Args[1:] {
+		if x.DB().Delete(key) {
+			n++
+		}
+	}
+	x.Out.Int(n)
+	return nil
+}
+
+func existsCommand(x *Call) error {
+	n := int64(0)
+	for _, key := range x.Args[1:] {
+		if x.DB().Find(key) != nil {
+			n++
+		}
+	}
+	x.Out.Int(n)
+	return nil
+}
+
+func typeCommand(x *Call) error {
+	kind := keyspace.Kind(0)
+	if e := x.DB().Find(x.Args[1]); e != nil {
+		kind = e.Kind()
+	}
+	x.Out.Status(kind.String())
+	return nil
+}
+
+func fenceCommand(x *Call) error {
+	e := x.DB().Find(x.Args[1])
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	x.Out.Int(int64(e.Created()))
+	return nil
+}
+
+func renameCommand(x *Call) error {
+	if x.DB().Find(x.Args[1]) == nil {
+		return ErrNoSuchKey
+	}
+	if !bytes.Equal(x.Args[1], x.Args[2]) {
+		x.DB().Rename(x.Args[1], x.Args[2])
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+func renamenxCommand(x *Call) error {
+	if x.DB().Find(x.Args[1]) == nil {
+		return ErrNoSuchKey
+	}
+	if x.DB().Find(x.Args[2]) != nil {
+		x.Out.Int(0)
+		return nil
+	}
+	x.DB().Rename(x.Args[1], x.Args[2])
+	x.Out.Int(1)
+	return nil
+}
+
+func copyCommand(x *Call) error {
+	index, replace := x.Tx.DB, false
+	for i := 3; i < len(x.Args); i++ {
+		switch {
+		case isWord(x.Args[i], "REPLACE"):
+			replace = true
+		case isWord(x.Args[i], "DB") && i+1 < len(x.Args):
+			i++
+			n, err := parseDB(x.Args[i])
+			if err != nil {
+				return err
+			}
+			index = n
+		default:
+			return ErrSyntax
+		}
+	}
+	source, to := x.Args[1], x.Args[2]
+	if index == x.Tx.DB && bytes.Equal(source, to) {
+		return ErrSameObject
+	}
+	dst := x.Keyspace.DB(index)
+	if x.DB().Find(source) == nil || (!replace && dst.Find(to) != nil) {
+		x.Out.Int(0)
+		return nil
+	}
+	x.DB().Copy(source, dst, to)
+	x.Out.Int(1)
+	return nil
+}
+
+// parseDB reads the number of a database as COPY takes it.
+func parseDB(arg []byte) (int, error) {
+	n, ok := ParseInt(arg)
+	switch {
+	case !ok:
+		return 0, ErrNotInteger
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return 0, Errorf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32)
+	case n < 0 || n >= keyspace.Databases:
+		return 0, ErrDBIndex
+	}
+	return int(n), nil
+}

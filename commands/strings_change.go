@@ -1,0 +1,111 @@
+package commands
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+)
+
+// This file holds the commands that change a string by what it holds: counters and APPEND. They keep the key's life.
+
+// maxString bounds the length of a string, Redis's proto-max-bulk-len.
+const maxString = 512 << 20
+
+// ErrDecrement is DECRBY's own error for the one number that has no negative.
+const ErrDecrement Error = "ERR decrement would overflow"
+
+func incrCommand(x *Call) error { return x.increment(1) }
+
+func decrCommand(x *Call) error { return x.increment(-1) }
+
+func incrbyCommand(x *Call) error {
+	by, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	return x.increment(by)
+}
+
+func decrbyCommand(x *Call) error {
+	by, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	if by == math.MinInt64 {
+		return ErrDecrement
+	}
+	return x.increment(-by)
+}
+
+func (x *Call) increment(by int64) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	n := int64(0)
+	if e != nil {
+		var ok bool
+		if n, ok = ParseInt(e.Bytes()); !ok {
+			return ErrNotInteger
+		}
+	}
+	if (by > 0 && n > math.MaxInt64-by) || (by < 0 && n < math.MinInt64-by) {
+		return ErrOverflow
+	}
+	n += by
+	var buf [20]byte
+	x.replace(e != nil, strconv.AppendInt(buf[:0], n, 10))
+	x.Out.Int(n)
+	return nil
+}
+
+// replace sets the string of the key x.Args[1] and leaves its life as it is.
+func (x *Call) replace(exists bool, value []byte) {
+	if exists {
+		x.DB().SetString(x.Args[1], value)
+		return
+	}
+	x.DB().Create(x.Args[1], value)
+}
+
+func incrbyfloatCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	n := new(big.Float).SetPrec(extended)
+	if e != nil {
+		var ok bool
+		if n, ok = ParseExtended(e.Bytes()); !ok {
+			return ErrNotFloat
+		}
+	}
+	by, ok := ParseExtended(x.Args[2])
+	if !ok {
+		return ErrNotFloat
+	}
+	if n.IsInf() || by.IsInf() {
+		return ErrNaN
+	}
+	s := FormatExtended(new(big.Float).SetPrec(extended).Add(n, by))
+	x.replace(e != nil, []byte(s))
+	x.Out.BulkString(s)
+	return nil
+}
+
+func appendCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	n := len(x.Args[2])
+	if e != nil {
+		n += len(e.Bytes())
+	}
+	if n > maxString {
+		return ErrTooLong
+	}
+	x.DB().AppendString(x.Args[1], x.Args[2])
+	x.Out.Int(int64(n))
+	return nil
+}

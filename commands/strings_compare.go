@@ -1,0 +1,97 @@
+package commands
+
+import (
+	"bytes"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds the commands that compare what a key holds before they act: the release of a lock without a script, by
+// Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
+
+// digestLen is the length of a digest in hexadecimal digits.
+const digestLen = 16
+
+// Error replies of Redis 8.4's comparisons.
+const (
+	ErrDigest         Error = "ERR must be exactly 16 hexadecimal characters"
+	ErrDelexType      Error = "ERR Key should be of string type if conditions are specified"
+	ErrDelexCondition Error = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
+)
+
+// digest writes the XXH3 hash (64 bits, seed 0) of b in hexadecimal with its leading zeros.
+func digest(b []byte) (hex [digestLen]byte) {
+	sum := xxh3.Hash(b)
+	for i := range hex {
+		hex[i] = "0123456789abcdef"[sum>>(60-4*i)&15]
+	}
+	return hex
+}
+
+// sameDigest says whether b has the digest hex, written in upper or lower case. What is not hexadecimal is the digest of nothing.
+func sameDigest(b, hex []byte) bool {
+	own := digest(b)
+	return bytes.EqualFold(own[:], hex)
+}
+
+func digestCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	hex := digest(e.Bytes())
+	x.Out.Bulk(hex[:])
+	return nil
+}
+
+func delexCommand(x *Call) error {
+	if len(x.Args) == 2 {
+		return delCommand(x)
+	}
+	if len(x.Args) != 4 {
+		return x.Spec.ArityError()
+	}
+	e := x.DB().Find(x.Args[1])
+	if e == nil {
+		x.Out.Int(0) // even if there is no such condition
+		return nil
+	}
+	if e.Kind() != keyspace.KindString {
+		return ErrDelexType
+	}
+	when := ifWord(x.Args[2])
+	if when == setAlways {
+		return ErrDelexCondition
+	}
+	holds, err := when.holds(e, x.Args[3])
+	if err != nil {
+		return err
+	}
+	x.deleteIf(holds)
+	return nil
+}
+
+func delifeqCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.deleteIf(e != nil && bytes.Equal(e.Bytes(), x.Args[2]))
+	return nil
+}
+
+// deleteIf deletes the key x.Args[1], which exists, on the condition, and answers how many keys it deleted.
+func (x *Call) deleteIf(holds bool) {
+	if !holds {
+		x.Out.Int(0)
+		return
+	}
+	x.DB().Delete(x.Args[1])
+	x.Out.Int(1)
+}

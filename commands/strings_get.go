@@ -1,0 +1,139 @@
+package commands
+
+// This file holds the commands that read strings, and those that change a key or its life while they read.
+
+func getCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	x.Out.Bulk(e.Bytes())
+	return nil
+}
+
+func mgetCommand(x *Call) error {
+	x.Out.Array(len(x.Args) - 1)
+	for _, key := range x.Args[1:] {
+		if e, err := x.findString(key); e != nil && err == nil {
+			x.Out.Bulk(e.Bytes())
+		} else {
+			x.Out.Null() // another type reads as no value
+		}
+	}
+	return nil
+}
+
+func strlenCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Int(0)
+		return nil
+	}
+	x.Out.Int(int64(len(e.Bytes())))
+	return nil
+}
+
+func getrangeCommand(x *Call) error {
+	start, ok := ParseInt(x.Args[2])
+	end, ok2 := ParseInt(x.Args[3])
+	if !ok || !ok2 {
+		return ErrNotInteger
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	var b []byte
+	if e != nil {
+		b = e.Bytes()
+	}
+	x.Out.Bulk(part(b, start, end))
+	return nil
+}
+
+// part is b from start to end, both included and counted from the end of b where negative.
+func part(b []byte, start, end int64) []byte {
+	n := int64(len(b))
+	if start < 0 && end < 0 && start > end {
+		return nil
+	}
+	if start < 0 {
+		start = max(start+n, 0)
+	}
+	if end < 0 {
+		end = max(end+n, 0)
+	}
+	end = min(end, n-1)
+	if start > end {
+		return nil
+	}
+	return b[start : end+1]
+}
+
+func getdelCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	old := e.Bytes()
+	x.DB().Delete(x.Args[1])
+	x.Out.Bulk(old)
+	return nil
+}
+
+func getexCommand(x *Call) error {
+	unit, life, persist := lifeNone, []byte(nil), false
+	for i := 2; i < len(x.Args); i++ {
+		u := lifeWord(x.Args[i])
+		switch {
+		case u != lifeNone && !persist && (unit == lifeNone || unit == u) && i+1 < len(x.Args):
+			i++
+			unit, life = u, x.Args[i]
+		case isWord(x.Args[i], "PERSIST") && unit == lifeNone:
+			persist = true
+		default:
+			return ErrSyntax
+		}
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	var deadlineMs int64
+	if unit != lifeNone {
+		if deadlineMs, err = x.lifeDeadline(unit, life); err != nil {
+			return err
+		}
+	}
+	value := e.Bytes()
+	if unit != lifeNone || (persist && e.Deadline() != 0) {
+		x.setDeadline(x.Args[1], deadlineMs)
+	}
+	x.Out.Bulk(value)
+	return nil
+}
+
+// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is past.
+func (x *Call) setDeadline(key []byte, deadlineMs int64) {
+	db := x.DB()
+	if deadlineMs != 0 && x.past(deadlineMs) {
+		db.Delete(key)
+		return
+	}
+	db.SetDeadline(db.Edit(key), deadlineMs)
+}

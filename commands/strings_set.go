@@ -1,0 +1,250 @@
+package commands
+
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds SET with its options and the commands that are SET under another name. SET NX PX takes every lock there
+// is: parsing allocates nothing, and a key is looked up no oftener than needed.
+
+// setOptions are SET's options.
+type setOptions struct {
+	when    setCondition
+	operand []byte // of the IF conditions
+	get     bool
+	keepTTL bool
+	unit    lifeUnit
+	life    []byte
+}
+
+// setCondition says when SET sets and DELEX deletes. No two conditions go together.
+type setCondition uint8
+
+const (
+	setAlways setCondition = iota
+	setNX                  // the key does not exist
+	setXX                  // the key exists
+	setIFEQ                // the key holds the operand
+	setIFNE                // the key does not exist or holds something else
+	setIFDEQ               // the key holds a string of this digest
+	setIFDNE               // the key does not exist or holds a string of another digest
+)
+
+// ifWord is the condition that a word names, setAlways if none. NX and XX take no operand and are not among them.
+func ifWord(arg []byte) setCondition {
+	switch {
+	case isWord(arg, "IFEQ"):
+		return setIFEQ
+	case isWord(arg, "IFNE"):
+		return setIFNE
+	case isWord(arg, "IFDEQ"):
+		return setIFDEQ
+	case isWord(arg, "IFDNE"):
+		return setIFDNE
+	}
+	return setAlways
+}
+
+// parse reads SET's options. As on Redis an option may be repeated, and the last one counts.
+func (o *setOptions) parse(args [][]byte) error {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		more := i+1 < len(args)
+		if unit := lifeWord(arg); unit != lifeNone {
+			if !more || o.keepTTL || (o.unit != lifeNone && o.unit != unit) {
+				return ErrSyntax
+			}
+			i++
+			o.unit, o.life = unit, args[i]
+			continue
+		}
+		when := setAlways
+		switch {
+		case isWord(arg, "NX"):
+			when = setNX
+		case isWord(arg, "XX"):
+			when = setXX
+		case isWord(arg, "GET"):
+			o.get = true
+			continue
+		case isWord(arg, "KEEPTTL") && o.unit == lifeNone:
+			o.keepTTL = true
+			continue
+		default:
+			if when = ifWord(arg); when == setAlways || !more {
+				return ErrSyntax
+			}
+			i++
+			o.operand = args[i]
+		}
+		if o.when != setAlways && o.when != when {
+			return ErrSyntax
+		}
+		o.when = when
+	}
+	return nil
+}
+
+func setCommand(x *Call) error {
+	var o setOptions
+	if len(x.Args) > 3 {
+		if err := o.parse(x.Args[3:]); err != nil {
+			return err
+		}
+	}
+	var deadlineMs int64
+	if o.unit != lifeNone {
+		var err error
+		if deadlineMs, err = x.lifeDeadline(o.unit, o.life); err != nil {
+			return err
+		}
+	}
+	if o.when == setAlways && !o.get {
+		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
+		x.Out.Status("OK")
+		return nil
+	}
+	e := x.DB().Find(x.Args[1])
+	if e != nil && e.Kind() != keyspace.KindString && (o.get || o.when >= setIFEQ) {
+		return ErrWrongType
+	}
+	holds, err := o.when.holds(e, o.operand)
+	if err != nil {
+		return err
+	}
+	var old []byte
+	if e != nil {
+		old = e.Bytes()
+	}
+	switch {
+	case holds && e == nil:
+		x.create(x.Args[1], x.Args[2], deadlineMs)
+	case holds:
+		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
+	}
+	switch {
+	case o.get && e != nil:
+		x.Out.Bulk(old)
+	case o.get || !holds:
+		x.Out.Null()
+	default:
+		x.Out.Status("OK")
+	}
+	return nil
+}
+
+// holds says whether the condition is met by e, a string or nil. The error is about an operand that is no digest: as on
+// Redis it is looked at where there is something to compare it with.
+func (c setCondition) holds(e *keyspace.Entry, operand []byte) (bool, error) {
+	switch c {
+	case setNX:
+		return e == nil, nil
+	case setXX:
+		return e != nil, nil
+	case setIFEQ:
+		return e != nil && bytes.Equal(e.Bytes(), operand), nil
+	case setIFNE:
+		return e == nil || !bytes.Equal(e.Bytes(), operand), nil
+	case setIFDEQ, setIFDNE:
+		if e == nil {
+			return c == setIFDNE, nil
+		}
+		if len(operand) != digestLen {
+			return false, ErrDigest
+		}
+		return sameDigest(e.Bytes(), operand) == (c == setIFDEQ), nil
+	}
+	return true, nil
+}
+
+// set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before with keepTTL.
+func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
+	db := x.DB()
+	if deadlineMs != 0 && x.past(deadlineMs) {
+		db.Delete(key)
+		return
+	}
+	e := db.SetString(key, value)
+	if !keepTTL {
+		db.SetDeadline(e, deadlineMs)
+	}
+}
+
+// create is set for a key that does not exist.
+func (x *Call) create(key, value []byte, deadlineMs int64) {
+	if deadlineMs != 0 && x.past(deadlineMs) {
+		return
+	}
+	db := x.DB()
+	db.SetDeadline(db.Create(key, value), deadlineMs)
+}
+
+func setnxCommand(x *Call) error {
+	if x.DB().Find(x.Args[1]) != nil {
+		x.Out.Int(0)
+		return nil
+	}
+	x.create(x.Args[1], x.Args[2], 0)
+	x.Out.Int(1)
+	return nil
+}
+
+func setexCommand(x *Call) error { return x.setWithLife(lifeEX) }
+
+func psetexCommand(x *Call) error { return x.setWithLife(lifePX) }
+
+func (x *Call) setWithLife(unit lifeUnit) error {
+	deadlineMs, err := x.lifeDeadline(unit, x.Args[2])
+	if err != nil {
+		return err
+	}
+	x.set(x.Args[1], x.Args[3], false, deadlineMs)
+	x.Out.Status("OK")
+	return nil
+}
+
+func getsetCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.create(x.Args[1], x.Args[2], 0)
+		x.Out.Null()
+		return nil
+	}
+	old := e.Bytes()
+	x.set(x.Args[1], x.Args[2], false, 0)
+	x.Out.Bulk(old)
+	return nil
+}
+
+func msetCommand(x *Call) error {
+	if len(x.Args)%2 == 0 {
+		return x.Spec.ArityError()
+	}
+	for i := 1; i < len(x.Args); i += 2 {
+		x.set(x.Args[i], x.Args[i+1], false, 0)
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+func msetnxCommand(x *Call) error {
+	if len(x.Args)%2 == 0 {
+		return x.Spec.ArityError()
+	}
+	for i := 1; i < len(x.Args); i += 2 {
+		if x.DB().Find(x.Args[i]) != nil {
+			x.Out.Int(0)
+			return nil
+		}
+	}
+	for i := 1; i < len(x.Args); i += 2 {
+		x.set(x.Args[i], x.Args[i+1], false, 0)
+	}
+	x.Out.Int(1)
+	return nil
+}
