@@ -71,7 +71,10 @@ func addrs(name string) []string {
 func (e *env) node(i int) *redis.Client { return e.nodes[i%len(e.nodes)] }
 
 // begin starts a scenario: its keys are its own, in this run.
-func (e *env) begin(name string) { e.prefix = "scn:go:" + e.runID + ":" + name + ":" }
+func (e *env) begin(name string) {
+	e.prefix = "scn:go:" + e.runID + ":" + name + ":"
+	clear(e.keys)
+}
 
 // key makes a key name of this scenario, and remembers it for removeKeys.
 func (e *env) key(name string) string {
@@ -95,7 +98,6 @@ func (e *env) removeKeys() error {
 			}
 		}
 	}
-	clear(e.keys)
 	return nil
 }
 

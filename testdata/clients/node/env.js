@@ -4,10 +4,15 @@
 
 const crypto = require('node:crypto');
 const { setMaxListeners } = require('node:events');
+const net = require('node:net');
 const { isDeepStrictEqual } = require('node:util');
 
 // What a lease may seem short by, in ms: a server counts whole milliseconds.
 const CLOCK_SLACK_MS = 2;
+
+// How long a scenario may take to remove its keys; clients try to reach a server
+// that is gone for ever.
+const CLEAN_LIMIT_MS = 5000;
 
 const RUN_ID = token();
 
@@ -19,6 +24,21 @@ function token() {
 // Splits a comma-separated environment variable.
 function addresses(variable) {
   return (process.env[variable] ?? '').split(/[, ]+/).filter((address) => address !== '');
+}
+
+// Rejects when nobody listens at an address: the clients themselves would try on.
+function reach(address) {
+  const [, host, port] = address.match(/^(.*):(\d+)$/) ?? [];
+  return new Promise((resolve, reject) => {
+    const socket = net.connect({ host, port: Number(port), timeout: CLEAN_LIMIT_MS });
+    const end = (settle) => {
+      socket.destroy();
+      settle();
+    };
+    socket.on('connect', () => end(resolve));
+    socket.on('timeout', () => end(() => reject(new Error(`${address}: no answer`))));
+    socket.on('error', (err) => end(() => reject(new Error(`${address}: ${err.code ?? err.message}`))));
+  });
 }
 
 // Throws unless what was got is what is wanted.
@@ -124,13 +144,22 @@ class Env {
   // Removes the scenario's keys on every server and closes all connections.
   async end() {
     this.stop();
+    let timer;
+    const tooLate = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error('removing the keys took too long')), CLEAN_LIMIT_MS);
+    });
     try {
-      const servers = [await this.node(0), ...(await this.shared.singles())];
-      for (const server of servers) {
-        for (const key of this.keys) await server.del(key);
-      }
+      await Promise.race([this.removeKeys(), tooLate]);
     } finally {
+      clearTimeout(timer);
       for (const client of this.open) client.close();
+    }
+  }
+
+  async removeKeys() {
+    const servers = [await this.node(0), ...(await this.shared.singles())];
+    for (const server of servers) {
+      for (const key of this.keys) await server.del(key);
     }
   }
 }
@@ -142,4 +171,4 @@ async function raise(client, key) {
   await client.set(key, String(n + 1));
 }
 
-module.exports = { Env, CLOCK_SLACK_MS, RUN_ID, addresses, check, raise, together, token, want };
+module.exports = { Env, CLOCK_SLACK_MS, RUN_ID, addresses, check, raise, reach, together, token, want };

@@ -6,7 +6,7 @@
 // (without it the scenario over them is skipped, and says so).
 // Prints a line a scenario and exits 1 if one failed, 2 for wrong usage.
 
-const { Env, addresses } = require('./env');
+const { Env, addresses, reach } = require('./env');
 
 // How long one scenario may take; a healthy one takes a fraction of it.
 const LIMIT_MS = 15_000;
@@ -57,6 +57,12 @@ async function main() {
   }
   for (const name of names) {
     if (!SCENARIOS.some(([known]) => known === name)) usage(`no scenario is named ${JSON.stringify(name)}`);
+  }
+  try {
+    await Promise.all([...addresses('COORDD_ADDRS'), ...addresses('COORDD_SINGLES')].map(reach));
+  } catch (err) {
+    console.log(`FAIL connect: ${err.message}`);
+    process.exit(1);
   }
   let failed = false;
   for (const [name, scenario] of SCENARIOS) {
