@@ -5,13 +5,13 @@
 lock=${P}lock
 window=${P}window
 now_ms=$(date +%s)000
-count() {
+count() { # I MEMBER NOW_MS
   take_lock "$1" "$lock" "$2"
-  printf '%s\n' MULTI "ZREMRANGEBYSCORE $window -inf $((now_ms - 60000))" "ZADD $window $now_ms $2" \
+  printf '%s\n' MULTI "ZREMRANGEBYSCORE $window -inf $(($3 - 60000))" "ZADD $window $3 $2" \
     "ZCARD $window" "PEXPIRE $window 60000" "DEL $lock" EXEC | node "$1" | tail -n 5 >"$TMP/exec$2"
   sed -n 's/^3) (integer) //p' "$TMP/exec$2" >>"$TMP/multi$1"
 }
-caller() { for j in 1 2 3; do count "$1" "c$1$j"; done; }
+caller() { for j in 1 2 3; do count "$1" "c$1$j" "$now_ms"; done; }
 pids=
 for i in 0 1 2 3 4; do
   rm -f "$TMP/multi$i"
@@ -27,6 +27,8 @@ $(sed -n 3p "$TMP/execc43")
 4) (integer) 1
 5) (integer) 1" "EXEC's reply"
 want "$(node 2 EXISTS "$lock")" '(integer) 0' "EXISTS of the lock afterwards"
+count 0 late $((now_ms + 60000))
+want "$(tr '\n' ' ' <"$TMP/execlate")" '1) (integer) 15 2) (integer) 1 3) (integer) 1 4) (integer) 1 5) (integer) 1 ' "EXEC a window later"
 
 # The watched lock changes hands on another node before EXEC.
 want "$(node 0 SET "$lock" first NX PX 30000)" OK "SET NX PX of a free lock"

@@ -26,3 +26,10 @@ want "$counts" '1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 ' "the counts"
 want "$(node 1 EXISTS "$lock")" '(integer) 0' "EXISTS of the lock afterwards"
 want "$(call 2 $((now_ms + 120000)) late)" '(integer) 1' "the count two windows later"
 want "$(node 0 ZRANGE "$window" 0 -1)" '1) "late"' "what is in the window then"
+
+# A script loaded through one node runs by its hash through the others.
+hash=$(node 0 --raw SCRIPT LOAD "return '$P' .. KEYS[1]")
+for i in 0 1 2; do
+  want "$(node $i EVALSHA "$hash" 1 x)" "\"${P}x\"" "EVALSHA on node $i of a script loaded on node 0"
+  want "$(node $i EVALSHA "f$hash" 0)" '(error) NOSCRIPT No matching script. Please use EVAL.' "EVALSHA of an unknown script on node $i"
+done
