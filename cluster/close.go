@@ -1,0 +1,111 @@
+// This file holds the end of a node: handing leadership over, and stopping everything that Open started.
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// drainWait bounds how long Close waits for entries under way. A leader that cannot reach a majority steps down
+	// within its lease, which answers them, so it is reached only when the disk or the machine hangs.
+	drainWait  = 5 * time.Second
+	flightWait = time.Second // for frames under way to the leader
+	drainCheck = 2 * time.Millisecond
+)
+
+// TransferLeadership hands leadership to the member that is connected and furthest in the log. It returns nil when
+// this node leads no more, and an error when it was not the leader or nobody took over.
+func (n *Node) TransferLeadership() error {
+	if n.raft.State() != raft.Leader {
+		return errors.New("this node is not the leader")
+	}
+	id, addr, ok := n.successor()
+	if !ok {
+		return errors.New("no other voter is connected")
+	}
+	return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error()
+}
+
+// successor picks the voter to hand leadership to. Raft's own choice may fall on a member that is down.
+func (n *Node) successor() (id, addr string, ok bool) {
+	var best uint64
+	for _, s := range n.configuration().Servers {
+		l := n.link(string(s.ID))
+		if s.Suffrage != raft.Voter || l == nil || !l.up() {
+			continue
+		}
+		l.mu.Lock()
+		lastIndex := l.report.lastIndex
+		l.mu.Unlock()
+		if !ok || lastIndex > best {
+			id, addr, best, ok = string(s.ID), string(s.Address), lastIndex, true
+		}
+	}
+	return id, addr, ok
+}
+
+// Close hands leadership over when this node leads, then refuses new requests, lets what is under way end, and stops
+// everything that Open started. It takes a few seconds at most, unless the disk hangs.
+func (n *Node) Close() error {
+	n.closeOnce.Do(func() { n.closeErr = n.shutdown() })
+	return n.closeErr
+}
+
+func (n *Node) shutdown() error {
+	close(n.closing)
+	if n.raft.State() == raft.Leader {
+		if err := n.TransferLeadership(); err != nil {
+			n.logger.Debug("leadership was not handed over", "error", err)
+		}
+	}
+	n.writes.close()
+	n.reads.close()
+	drained := n.drain()
+
+	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.
+	close(n.stop)
+	n.endLinks()
+	n.mux.Close()
+	if drained {
+		n.loops.Wait()
+		close(n.flying)
+		n.completer.Wait()
+	}
+	err := n.raft.Shutdown().Error()
+	n.mux.wait()
+	if !drained {
+		n.logger.Error("entries were still under way when the node stopped")
+	}
+	return errors.Join(err, n.stores.close())
+}
+
+// drain waits until no entry is under way and no barrier is awaited. The proposer still runs, but its queue is closed.
+func (n *Node) drain() bool {
+	began := time.Now()
+	for {
+		r := n.route.Load()
+		entries := n.inFlight.Load() != 0 || r.self && r.lead == nil && n.raft.State() == raft.Leader
+		waited := time.Since(began)
+		switch {
+		case entries && waited > drainWait:
+			return false
+		case !entries && (!n.linksBusy() || waited > flightWait):
+			return true
+		}
+		time.Sleep(drainCheck)
+	}
+}
+
+func (n *Node) linksBusy() bool {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, l := range n.links {
+		if l.busy() {
+			return true
+		}
+	}
+	return false
+}

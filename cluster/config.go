@@ -1,0 +1,177 @@
+// This file holds the configuration of a node: defaults and checks.
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Member is one node of the cluster as it is first made.
+type Member struct {
+	ID       string
+	PeerAddr string // host:port of its peer port, as other members reach it
+}
+
+// Config says what Open opens. The zero value of a field means its default.
+type Config struct {
+	ID            string // this node's id: 1 to 128 letters, digits, '.', '_', '-', ':'
+	PeerListen    string // host:port of the peer port; default 127.0.0.1:0
+	PeerAdvertise string // host:port that others reach it at; default: this node in Members, else what it listens on
+	ClientAddr    string // host:port that clients reach this node at; told to the other members
+	DataDir       string
+	Members       []Member // the first configuration, the same on every node; empty or only this node: a single node
+	LogStore      string   // LogStoreWAL (default) or LogStoreBolt
+
+	HeartbeatTimeout  time.Duration // without word from the leader before an election; default 400 ms
+	LeaderWait        time.Duration // how long a request waits for a leader; default 2 s
+	SnapshotThreshold uint64        // log entries between snapshots; default 8192
+	TrailingLogs      uint64        // log entries kept behind a snapshot; default 10240
+
+	Clock        Clock        // default SystemClock
+	Logger       *slog.Logger // default: nothing is logged
+	PeerListener net.Listener // already bound; replaces PeerListen. Open owns it, also when it fails
+
+	dial     dialFunc           // tests cut links here
+	tuneRaft func(*raft.Config) // tests shorten intervals here
+	inFlight int                // measurements vary maxInFlight here
+}
+
+const (
+	defaultHeartbeat   = 400 * time.Millisecond
+	defaultLeaderWait  = 2 * time.Second
+	defaultThreshold   = 8192
+	defaultTrailing    = 10240
+	snapshotInterval   = 30 * time.Second
+	rpcTimeout         = 5 * time.Second
+	maxAppendEntries   = 32 // an AppendEntries message may hold so many entries of MaxGroupBytes
+	maxMemberIDLen     = 128
+	heartbeatAtLeast   = 20 * time.Millisecond
+	raftConnectionPool = 3
+)
+
+// commitTimeout is how long the leader of an idle cluster waits (up to twice this) before it tells followers of a
+// commit, and so bounds how far a follower's own state lags. Each step costs a small message to every follower.
+const commitTimeout = 7 * time.Millisecond
+
+func (c *Config) applyDefaults() error {
+	if err := checkID(c.ID); err != nil {
+		return err
+	}
+	if c.DataDir == "" {
+		return fmt.Errorf("a data directory is needed")
+	}
+	switch c.LogStore {
+	case "":
+		c.LogStore = LogStoreWAL
+	case LogStoreWAL, LogStoreBolt:
+	default:
+		return fmt.Errorf("the log store %q is unknown: it is %q or %q", c.LogStore, LogStoreWAL, LogStoreBolt)
+	}
+	setDefault(&c.PeerListen, "127.0.0.1:0")
+	setDefault(&c.HeartbeatTimeout, defaultHeartbeat)
+	setDefault(&c.LeaderWait, defaultLeaderWait)
+	setDefault(&c.SnapshotThreshold, defaultThreshold)
+	setDefault(&c.TrailingLogs, defaultTrailing)
+	setDefault(&c.inFlight, maxInFlight)
+	if c.HeartbeatTimeout < heartbeatAtLeast {
+		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)
+	}
+	if c.LeaderWait < 0 {
+		return fmt.Errorf("a leader wait of %v is negative", c.LeaderWait)
+	}
+	if c.Clock == nil {
+		c.Clock = SystemClock{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.dial == nil {
+		c.dial = dialTCP
+	}
+	return c.checkMembers()
+}
+
+func (c *Config) checkMembers() error {
+	if len(c.Members) == 0 {
+		return nil
+	}
+	ids, addrs := map[string]bool{}, map[string]string{}
+	for _, m := range c.Members {
+		if err := checkID(m.ID); err != nil {
+			return err
+		}
+		if ids[m.ID] {
+			return fmt.Errorf("member %q is named twice", m.ID)
+		}
+		ids[m.ID] = true
+		if _, _, err := net.SplitHostPort(m.PeerAddr); err != nil {
+			return fmt.Errorf("member %q has the peer address %q, which is not host:port", m.ID, m.PeerAddr)
+		}
+		if other, ok := addrs[m.PeerAddr]; ok {
+			return fmt.Errorf("members %q and %q have the same peer address %s", other, m.ID, m.PeerAddr)
+		}
+		addrs[m.PeerAddr] = m.ID
+	}
+	if !ids[c.ID] {
+		return fmt.Errorf("this node, %q, is not among the members", c.ID)
+	}
+	return nil
+}
+
+// advertise returns the peer address that this node is known by, given what it listens on.
+func (c *Config) advertise(ln net.Listener) string {
+	if c.PeerAdvertise != "" {
+		return c.PeerAdvertise
+	}
+	for _, m := range c.Members {
+		if m.ID == c.ID {
+			return m.PeerAddr
+		}
+	}
+	return ln.Addr().String()
+}
+
+func checkID(id string) error {
+	ok := id != "" && len(id) <= maxMemberIDLen && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
+	})
+	if !ok {
+		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-', ':'", id, maxMemberIDLen)
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// raftConfig translates the configuration for hashicorp/raft.
+func (c *Config) raftConfig() *raft.Config {
+	rc := raft.DefaultConfig()
+	rc.LocalID = raft.ServerID(c.ID)
+	rc.HeartbeatTimeout = c.HeartbeatTimeout
+	rc.ElectionTimeout = c.HeartbeatTimeout
+	rc.LeaderLeaseTimeout = c.HeartbeatTimeout * 3 / 4
+	rc.CommitTimeout = commitTimeout
+	rc.MaxAppendEntries = maxAppendEntries
+	// The proposer bounds what is in flight below the channel's size, so handing an entry over never blocks.
+	rc.BatchApplyCh = true
+	rc.SnapshotInterval = snapshotInterval
+	rc.SnapshotThreshold = c.SnapshotThreshold
+	rc.TrailingLogs = c.TrailingLogs
+	rc.ShutdownOnRemove = false // only Close shuts Raft down: a shutdown loses futures
+	rc.NoLegacyTelemetry = true
+	rc.Logger = newRaftLogger(c.Logger)
+	if c.tuneRaft != nil {
+		c.tuneRaft(rc)
+	}
+	return rc
+}

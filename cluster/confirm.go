@@ -1,0 +1,93 @@
+// This file holds the confirmation of leadership by which reads are linearizable.
+//
+// raft.VerifyLeader is not used. It counts any answer to any AppendEntries that arrives after it was called, also the
+// answer to one that was sent, and answered, long before: when this process was paused (SIGSTOP, a virtual machine
+// that is moved), an answer from before the pause waits in the socket, and after the pause it confirms a leader that
+// was deposed meanwhile. Its answer also has to wait for Raft's main loop, which sits in fsync under load.
+//
+// Instead the read loop asks each voter for its current term and counts the answers to this question. A node raises
+// its term, on disk and then in memory, before it votes in a later one. So when a majority (this node included) is in
+// no later term at some time after the question was put, no later leader had been elected before the question, and
+// every write acknowledged by then was committed at or below the commit index that was noted before the question.
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// askAgain is how long to wait for answers before asking again: a link may have been lost with the question on it.
+const askAgain = 50 * time.Millisecond
+
+// confirm returns true when this node still led in lead's term at some time after the call began, and false when that
+// cannot be found out: the leadership is gone, or the node stops.
+func (n *Node) confirm(lead *leadership) bool {
+	first := n.nonce + 1
+	timer := time.NewTimer(askAgain)
+	defer timer.Stop()
+	for {
+		others, need := n.quorum()
+		if n.raft.CurrentTerm() != lead.term {
+			return false
+		}
+		if need == 0 {
+			return true
+		}
+		n.nonce++
+		for _, l := range others {
+			l.ask(n.nonce)
+		}
+		timer.Reset(askAgain)
+		for asking := true; asking; {
+			select {
+			case <-n.confirmed:
+			case <-timer.C:
+				asking = false
+			case <-n.stop:
+				return false
+			}
+			have := 0
+			for _, l := range others {
+				if l.answered(first, lead.term) {
+					have++
+				}
+			}
+			if have >= need {
+				return n.raft.CurrentTerm() == lead.term
+			}
+			if n.route.Load().lead != lead {
+				return false
+			}
+		}
+	}
+}
+
+// quorum returns the links to the other voters, and how many of them have to answer for a majority of all voters.
+func (n *Node) quorum() (others []*link, need int) {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	voters, own := 0, 0
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if string(s.ID) == n.cfg.ID {
+			own = 1 // a node that is being removed does not count itself
+		} else if l := n.links[string(s.ID)]; l != nil {
+			others = append(others, l)
+		}
+	}
+	return others, voters/2 + 1 - own
+}
+
+// configuration returns the newest configuration in this node's log.
+func (n *Node) configuration() raft.Configuration {
+	return n.raft.GetConfiguration().Configuration()
+}
+
+// termReport answers a leader's question.
+func (n *Node) termReport() termReport {
+	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(), applied: n.machine.appliedIndex.Load()}
+}

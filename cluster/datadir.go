@@ -1,0 +1,159 @@
+// This file holds the data directory: its layout, and the version file that says whose it is and how to read it.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The names in a data directory.
+const (
+	versionName   = "VERSION"
+	stableName    = "raft.db"
+	walName       = "wal"
+	boltLogName   = "log.db"
+	snapshotsName = "snapshots"
+)
+
+// Log stores that Config.LogStore names.
+const (
+	LogStoreWAL  = "wal"
+	LogStoreBolt = "bolt"
+)
+
+const (
+	dataFormat   = 1
+	versionTitle = "coordd data directory"
+	maxVersionIn = 4096 // bytes of a version file that are read
+)
+
+// dirVersion is the content of the version file. The kind of log store is part of it: opening a directory with the
+// other kind would find an empty log and forget every write.
+type dirVersion struct {
+	format   int
+	node     string
+	logStore string
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode gives the file's bytes: a title, a line a field, and a checksum over all before it.
+func (v dirVersion) encode() []byte {
+	body := fmt.Sprintf("%s\nformat: %d\nnode: %s\nlog-store: %s\n", versionTitle, v.format, v.node, v.logStore)
+	return fmt.Appendf(nil, "%schecksum: %08x\n", body, crc32.Checksum([]byte(body), castagnoli))
+}
+
+// decodeVersion reads a version file. A newer format is reported before the checksum is looked at: its file may be
+// laid out in another way.
+func decodeVersion(data []byte, dir string) (dirVersion, error) {
+	var v dirVersion
+	corrupt := fmt.Errorf("data directory %s has a corrupt %s file", dir, versionName)
+	rest, ok := strings.CutPrefix(string(data), versionTitle+"\n")
+	if !ok {
+		return v, corrupt
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	if _, err := fmt.Sscanf(line, "format: %d", &v.format); err != nil {
+		return v, corrupt
+	}
+	if v.format != dataFormat {
+		return v, fmt.Errorf("data directory %s has format %d, and this version of coordd reads format %d only", dir, v.format, dataFormat)
+	}
+	if n, err := fmt.Sscanf(rest, "format: %d\nnode: %s\nlog-store: %s\n", &v.format, &v.node, &v.logStore); err != nil || n != 3 {
+		return v, corrupt
+	}
+	if string(v.encode()) != string(data) {
+		return v, corrupt
+	}
+	return v, nil
+}
+
+// prepareDir checks that dir is, or makes it, the data directory of node with the given kind of log store. It touches
+// nothing in a directory that it refuses.
+func prepareDir(dir, node, logStore string) error {
+	want := dirVersion{format: dataFormat, node: node, logStore: logStore}
+	have, err := readVersion(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := refuseForeign(dir); err != nil {
+			return err
+		}
+		if err := writeVersion(dir, want); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+		}
+		have, err = readVersion(dir) // another process may have been first
+	}
+	switch {
+	case err != nil:
+		return err
+	case have.node != node:
+		return fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir, have.node, node)
+	case have.logStore != logStore:
+		return fmt.Errorf("data directory %s keeps its log in %q, and the log store asked for is %q", dir, have.logStore, logStore)
+	}
+	return nil
+}
+
+func readVersion(dir string) (dirVersion, error) {
+	f, err := os.Open(filepath.Join(dir, versionName))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return dirVersion{}, err
+		}
+		return dirVersion{}, fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+	}
+	defer f.Close()
+	buf := make([]byte, maxVersionIn)
+	n, err := f.Read(buf)
+	if err != nil && n == 0 {
+		return dirVersion{}, fmt.Errorf("data directory %s has a corrupt %s file", dir, versionName)
+	}
+	return decodeVersion(buf[:n], dir)
+}
+
+// refuseForeign refuses a directory that holds stores but no version file.
+func refuseForeign(dir string) error {
+	for _, name := range []string{stableName, walName, boltLogName, snapshotsName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("data directory %s holds %s but no %s file, so it is not known whose it is", dir, name, versionName)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// writeVersion makes the version file appear whole or not at all, and never replaces one (fs.ErrExist).
+func writeVersion(dir string, v dirVersion) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, versionName+".tmp-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(v.encode())
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(tmp.Name(), filepath.Join(dir, versionName)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

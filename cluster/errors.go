@@ -1,0 +1,55 @@
+// This file holds the errors that callers can see, each with what it says about whether a request ran.
+package cluster
+
+import (
+	"errors"
+
+	"github.com/hashicorp/raft"
+)
+
+// The three certainties of a request that has no reply. Test with errors.Is; the error's text is the reason.
+var (
+	// ErrNotRun: the request did not run and never will.
+	ErrNotRun = errors.New("the request did not run")
+	// ErrUnknown: the write may or may not have run, or may still run.
+	ErrUnknown = errors.New("the request may or may not have run")
+	// ErrTooLarge: the request is past a limit; it did not run and never will.
+	ErrTooLarge = errors.New("the request is too large")
+)
+
+// outcomeError is a reason with its certainty.
+type outcomeError struct {
+	certainty error
+	reason    string
+}
+
+func (e *outcomeError) Error() string { return e.reason }
+func (e *outcomeError) Unwrap() error { return e.certainty }
+
+func notRun(reason string) error   { return &outcomeError{ErrNotRun, reason} }
+func unknown(reason string) error  { return &outcomeError{ErrUnknown, reason} }
+func tooLarge(reason string) error { return &outcomeError{ErrTooLarge, reason} }
+
+var (
+	errNoLeader      = notRun("no leader is known, or the majority is not reachable")
+	errStopping      = notRun("this node is stopping")
+	errWithdrawn     = notRun("the request was given up before it was sent")
+	errAbandoned     = unknown("the request was given up while it was under way")
+	errLinkLost      = unknown("the connection to the leader was lost while the request was under way")
+	errLeaderChanged = unknown("the leader changed while the request was under way")
+	errNoReply       = unknown("the entry was applied but left no reply")
+	errBigReply      = unknown("the reply is too large to be passed on by this node")
+	errReadBigReply  = notRun("the reply is too large to be passed on by this node")
+)
+
+// neverLogged reports whether err, the answer to a proposal, says that the entry never entered any log. From the
+// source of hashicorp/raft v1.7.3: ErrNotLeader answers a proposal in the follower and candidate loops, and in the
+// leader loop once a committed configuration has removed this node, each time instead of dispatchLogs;
+// ErrLeadershipTransferInProgress likewise; ErrEnqueueTimeout when the main loop never took it.
+// Not among them: ErrLeadershipLost (it was in flight and may yet be committed by the next leader), an error of
+// StoreLogs (part of it may be on disk), ErrRaftShutdown (it also answers committed entries), ErrAbortedByRestore.
+func neverLogged(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) ||
+		errors.Is(err, raft.ErrLeadershipTransferInProgress) ||
+		errors.Is(err, raft.ErrEnqueueTimeout)
+}

@@ -1,0 +1,268 @@
+// This file holds the bytes of the forwarding protocol: hello, frames, and the groups inside them.
+package cluster
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// The first byte of a connection to the peer port says what it carries.
+const (
+	streamRaft    byte = 'R'
+	streamForward byte = 'F'
+)
+
+// protocolVersion is the version of the forwarding protocol. A hello of another version is refused with a reason; the
+// layout of hello and of its answer stays as it is for ever.
+const protocolVersion = 1
+
+const maxHello = 4096 // bytes
+
+// hello is what both ends say of themselves before the first frame.
+type hello struct {
+	version    uint64
+	id         string
+	clientAddr string
+	refusal    string // the acceptor's reason for refusing; empty when it accepts
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// appendHello appends a length (u32 little endian) and the fields.
+func appendHello(dst []byte, h hello) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.AppendUvarint(dst, h.version)
+	for _, s := range []string{h.id, h.clientAddr, h.refusal} {
+		dst = appendString(dst, s)
+	}
+	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
+	return dst
+}
+
+func readHello(r io.Reader) (hello, error) {
+	var h hello
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return h, err
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if n > maxHello {
+		return h, fmt.Errorf("a hello of %d bytes, the limit is %d", n, maxHello)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return h, err
+	}
+	c := cursor{rest: body}
+	h.version = c.uvarint()
+	h.id, h.clientAddr, h.refusal = string(c.bytes()), string(c.bytes()), string(c.bytes())
+	if c.bad {
+		return h, errors.New("a malformed hello")
+	}
+	return h, nil // bytes after the known fields are a later version's
+}
+
+// frameKind is what a frame carries.
+type frameKind uint8
+
+const (
+	frameWrite   frameKind = iota + 1 // groups of writes, to the leader
+	frameRead                         // groups of reads, to the leader
+	frameConfirm                      // the leader's question: which term are you in?
+	frameReply                        // the answer to a write or read frame: status and replies
+	frameTerm                         // the answer to a confirm frame
+	lastKind     = frameTerm
+)
+
+// frameStatus is the outcome of a write or read frame, of all its groups together.
+type frameStatus uint8
+
+const (
+	statusDone     frameStatus = iota // ran; the replies follow
+	statusNotTaken                    // did not run and never will here: route it again
+	statusUnknown                     // may or may not have run; the reason follows
+	statusBigReply                    // ran, but the replies are past the limit of a frame
+	lastStatus     = statusBigReply
+)
+
+const (
+	frameHeaderLen = 20
+	// A frame of requests holds one batch, or one group with its lengths.
+	maxRequestFrame = MaxGroupBytes + maxBatchBytes
+	maxReplyFrame   = 1 << 30
+	maxSmallFrame   = 64
+)
+
+// maxPayload bounds the payload (bytes) of each kind.
+func maxPayload(kind frameKind) uint32 {
+	switch kind {
+	case frameWrite, frameRead:
+		return maxRequestFrame
+	case frameReply:
+		return maxReplyFrame
+	default:
+		return maxSmallFrame
+	}
+}
+
+// frame is one message. On the wire: payload length u32, CRC-32C of the payload u32, kind u8, status u8, zero u16,
+// id u64, payload; little endian.
+type frame struct {
+	kind    frameKind
+	status  frameStatus
+	id      uint64
+	payload []byte
+}
+
+// beginFrame returns a buffer with room for a header and the payload's size (a hint), to be ended by endFrame.
+func beginFrame(size int) []byte {
+	return make([]byte, frameHeaderLen, frameHeaderLen+size)
+}
+
+// endFrame fills the header in.
+func endFrame(buf []byte, kind frameKind, status frameStatus, id uint64) []byte {
+	payload := buf[frameHeaderLen:]
+	binary.LittleEndian.PutUint32(buf, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(buf[4:], crc32.Checksum(payload, castagnoli))
+	buf[8], buf[9], buf[10], buf[11] = byte(kind), byte(status), 0, 0
+	binary.LittleEndian.PutUint64(buf[12:], id)
+	return buf
+}
+
+// readFrame reads one frame. The payload is newly allocated, in steps as it arrives, so that a false length costs
+// nothing.
+func readFrame(r *bufio.Reader) (frame, error) {
+	var head [frameHeaderLen]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	f := frame{kind: frameKind(head[8]), status: frameStatus(head[9]), id: binary.LittleEndian.Uint64(head[12:])}
+	size, sum := binary.LittleEndian.Uint32(head[:]), binary.LittleEndian.Uint32(head[4:])
+	switch {
+	case f.kind == 0 || f.kind > lastKind || f.status > lastStatus || head[10] != 0 || head[11] != 0:
+		return frame{}, errors.New("a malformed frame header")
+	case size > maxPayload(f.kind):
+		return frame{}, fmt.Errorf("a frame of kind %d with %d bytes, the limit is %d", f.kind, size, maxPayload(f.kind))
+	}
+	const step = 1 << 20
+	for have := 0; have < int(size); have = len(f.payload) {
+		n := min(int(size)-have, max(step, have))
+		f.payload = append(make([]byte, 0, have+n), f.payload...)[:have+n]
+		if _, err := io.ReadFull(r, f.payload[have:]); err != nil {
+			return frame{}, err
+		}
+	}
+	if crc32.Checksum(f.payload, castagnoli) != sum {
+		return frame{}, errors.New("a frame with a wrong checksum")
+	}
+	return f, nil
+}
+
+// appendRequests appends the payload of a write or read frame: the number of requests, of groups, and the groups.
+func appendRequests(dst []byte, count int, groups [][]byte) []byte {
+	return appendGroups(binary.AppendUvarint(dst, uint64(count)), groups)
+}
+
+func appendGroups(dst []byte, groups [][]byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(groups)))
+	for _, g := range groups {
+		dst = append(binary.AppendUvarint(dst, uint64(len(g))), g...)
+	}
+	return dst
+}
+
+// decodeRequests reads the payload of a write or read frame. The groups are slices of payload.
+func decodeRequests(payload []byte) (count int, groups [][]byte, size int, err error) {
+	c := cursor{rest: payload}
+	n := c.uvarint()
+	groups = c.groups()
+	for _, g := range groups {
+		size += len(g)
+	}
+	switch {
+	case c.bad || len(c.rest) != 0 || len(groups) == 0:
+		return 0, nil, 0, errors.New("a malformed request frame")
+	case n > MaxGroupRequests || n < uint64(len(groups)):
+		return 0, nil, 0, fmt.Errorf("a request frame that counts %d requests in %d groups", n, len(groups))
+	case len(groups) > 1 && size > maxBatchBytes || size > MaxGroupBytes:
+		return 0, nil, 0, fmt.Errorf("a request frame with %d bytes of requests", size)
+	}
+	return int(n), groups, size, nil
+}
+
+// decodeReplies reads the payload of a reply frame that is done. The replies are slices of payload.
+func decodeReplies(payload []byte) ([][]byte, error) {
+	c := cursor{rest: payload}
+	replies := c.groups()
+	if c.bad || len(c.rest) != 0 {
+		return nil, errors.New("a malformed reply frame")
+	}
+	return replies, nil
+}
+
+// termReport is a node's answer to a confirm frame.
+type termReport struct {
+	term, lastIndex, applied uint64
+}
+
+func appendTermReport(dst []byte, t termReport) []byte {
+	for _, v := range []uint64{t.term, t.lastIndex, t.applied} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return dst
+}
+
+func decodeTermReport(payload []byte) (termReport, error) {
+	if len(payload) != 24 {
+		return termReport{}, errors.New("a malformed term frame")
+	}
+	u := func(i int) uint64 { return binary.LittleEndian.Uint64(payload[i:]) }
+	return termReport{u(0), u(8), u(16)}, nil
+}
+
+// cursor reads fields off a slice; bad is set, and stays, when one is not there.
+type cursor struct {
+	rest []byte
+	bad  bool
+}
+
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 {
+		c.bad, c.rest = true, nil
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) bytes() []byte {
+	n := c.uvarint()
+	if n > uint64(len(c.rest)) {
+		c.bad, c.rest = true, nil
+		return nil
+	}
+	b := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *cursor) groups() [][]byte {
+	n := c.uvarint()
+	if n > maxBatchGroups || n > uint64(len(c.rest)) {
+		c.bad = true
+		return nil
+	}
+	groups := make([][]byte, n)
+	for i := range groups {
+		groups[i] = c.bytes()
+	}
+	return groups
+}

@@ -1,0 +1,298 @@
+// This file holds the test cluster: nodes in one process over loopback TCP, with links that can be cut and clocks that
+// can be moved.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// testClock is a Clock whose readings can be shifted and whose monotonic rate can be stopped.
+type testClock struct {
+	mu    sync.Mutex
+	mono  time.Duration // added to the real one
+	wall  time.Duration
+	reads int
+}
+
+func (c *testClock) Monotonic() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	return SystemClock{}.Monotonic() + c.mono
+}
+
+func (c *testClock) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.wall)
+}
+
+func (c *testClock) shiftWall(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += d
+}
+
+// network knows the links between nodes by their addresses and can cut them.
+type network struct {
+	mu    sync.Mutex
+	cut   map[string]bool // node ids that are isolated
+	owner map[string]string
+	conns map[net.Conn][2]string
+}
+
+func newNetwork() *network {
+	return &network{cut: map[string]bool{}, owner: map[string]string{}, conns: map[net.Conn][2]string{}}
+}
+
+var errCut = errors.New("the link is cut")
+
+func (w *network) dialer(from string) dialFunc {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		w.mu.Lock()
+		to := w.owner[addr]
+		bad := w.cut[from] || w.cut[to]
+		w.mu.Unlock()
+		if bad {
+			return nil, errCut
+		}
+		conn, err := dialTCP(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.cut[from] || w.cut[to] {
+			conn.Close()
+			return nil, errCut
+		}
+		w.conns[conn] = [2]string{from, to}
+		return conn, nil
+	}
+}
+
+// isolate cuts all links of a node; heal joins it again.
+func (w *network) isolate(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut[id] = true
+	for conn, ends := range w.conns {
+		if ends[0] == id || ends[1] == id {
+			conn.Close()
+			delete(w.conns, conn)
+		}
+	}
+}
+
+func (w *network) heal(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.cut, id)
+}
+
+type testCluster struct {
+	t       testing.TB
+	net     *network
+	dir     string
+	members []Member
+	nodes   map[string]*Node
+	toys    map[string]*toy
+	clocks  map[string]*testClock
+	change  func(*Config)
+}
+
+// newCluster opens size nodes n1, n2, … and waits until every one is ready.
+func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := &testCluster{
+		t: t, net: newNetwork(), dir: t.TempDir(), change: change,
+		nodes: map[string]*Node{}, toys: map[string]*toy{}, clocks: map[string]*testClock{},
+	}
+	lns := map[string]net.Listener{}
+	for i := 1; i <= size; i++ {
+		id := fmt.Sprintf("n%d", i)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lns[id] = ln
+		c.net.owner[ln.Addr().String()] = id
+		c.members = append(c.members, Member{ID: id, PeerAddr: ln.Addr().String()})
+		c.clocks[id] = &testClock{}
+	}
+	t.Cleanup(c.closeAll)
+	for _, m := range c.members {
+		c.open(m.ID, lns[m.ID])
+	}
+	for _, m := range c.members {
+		c.ready(m.ID)
+	}
+	return c
+}
+
+func (c *testCluster) open(id string, ln net.Listener) {
+	c.t.Helper()
+	cfg := Config{
+		ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln,
+		Members: c.members, Clock: c.clocks[id], dial: c.net.dialer(id), Logger: testLogger(),
+	}
+	if len(c.members) == 1 {
+		cfg.Members = nil
+	}
+	for _, m := range c.members {
+		if m.ID == id {
+			cfg.PeerListen = m.PeerAddr
+		}
+	}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	toy := newToy()
+	n, err := Open(cfg, toy)
+	if err != nil {
+		c.t.Fatalf("open %s: %v", id, err)
+	}
+	c.nodes[id], c.toys[id] = n, toy
+}
+
+// reopen starts a closed node again on its directory and address.
+func (c *testCluster) reopen(id string) {
+	c.t.Helper()
+	c.open(id, nil)
+}
+
+func (c *testCluster) close(id string) {
+	c.t.Helper()
+	if err := c.nodes[id].Close(); err != nil {
+		c.t.Errorf("close %s: %v", id, err)
+	}
+	delete(c.nodes, id)
+}
+
+func (c *testCluster) closeAll() {
+	var wg sync.WaitGroup
+	for id, n := range c.nodes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := n.Close(); err != nil {
+				c.t.Errorf("close %s: %v", id, err)
+			}
+		}()
+	}
+	wg.Wait()
+	c.nodes = map[string]*Node{}
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("never: %s\n%s", what, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (c *testCluster) ready(id string) {
+	c.t.Helper()
+	eventually(c.t, id+" is ready", func() bool { return c.nodes[id].Status().Ready })
+}
+
+// leader waits until one open node, not isolated, leads and is ready, and returns it.
+func (c *testCluster) leader() *Node {
+	c.t.Helper()
+	var lead *Node
+	eventually(c.t, "a leader is ready", func() bool {
+		for id, n := range c.nodes {
+			c.net.mu.Lock()
+			cut := c.net.cut[id]
+			c.net.mu.Unlock()
+			if s := n.Status(); !cut && s.Role == RoleLeader && s.Ready {
+				lead = n
+				return true
+			}
+		}
+		return false
+	})
+	return lead
+}
+
+// followers returns the open nodes that do not lead, in the order of their ids.
+func (c *testCluster) followers() []*Node {
+	lead := c.leader()
+	var out []*Node
+	for _, m := range c.members {
+		if n := c.nodes[m.ID]; n != nil && n != lead {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// write writes one group and fails the test on any error.
+func (c *testCluster) write(n *Node, group string) string {
+	c.t.Helper()
+	reply, err := n.Write(context.Background(), []byte(group), 1)
+	if err != nil {
+		c.t.Fatalf("write %q on %s: %v", group, n.cfg.ID, err)
+	}
+	return string(reply)
+}
+
+func (c *testCluster) read(n *Node, group string) string {
+	c.t.Helper()
+	reply, err := n.Read(context.Background(), []byte(group))
+	if err != nil {
+		c.t.Fatalf("read %q on %s: %v", group, n.cfg.ID, err)
+	}
+	return string(reply)
+}
+
+// converged waits until all open nodes have applied the same list, and returns it.
+func (c *testCluster) converged() []string {
+	c.t.Helper()
+	var list []string
+	eventually(c.t, "all nodes have the same list", func() bool {
+		first := true
+		for id := range c.nodes {
+			have := c.toys[id].groups()
+			if first {
+				list, first = have, false
+			} else if fmt.Sprint(have) != fmt.Sprint(list) {
+				return false
+			}
+		}
+		return true
+	})
+	return list
+}
+
+func testLogger() *slog.Logger {
+	if os.Getenv("CLUSTER_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// checkGoroutines fails the test when goroutines of this package or of Raft outlive it.
+func checkGoroutines(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
+	})
+}

@@ -1,0 +1,124 @@
+// This file holds the leader's side of forwarding: it takes frames from followers into the queues and answers them.
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// maxInboundFrames is how many frames of one connection are under way at once; more wait in the connection. A peer
+// that keeps to maxFlights never waits.
+const maxInboundFrames = 64
+
+// inbound is one forwarding connection that another member opened.
+type inbound struct {
+	n     *Node
+	w     *wire
+	peer  string
+	slots chan struct{}
+}
+
+// serveForward serves a forwarding connection until it ends.
+func (n *Node) serveForward(conn net.Conn) {
+	reader := bufio.NewReaderSize(conn, linkBuffer)
+	peer, err := n.greetPeer(conn, reader)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			n.logger.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
+		}
+		return
+	}
+	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames)}
+	err = in.serve()
+	in.w.close()
+	<-in.w.done
+	var netErr net.Error
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &netErr) {
+		n.logger.Warn("a member sent what cannot be understood; the connection is closed", "member", peer.id, "error", err)
+	}
+}
+
+// greetPeer reads the dialer's hello and answers it.
+func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return hello{}, err
+	}
+	h, err := readHello(reader)
+	if err != nil {
+		return h, err
+	}
+	refusal := ""
+	switch {
+	case h.version != protocolVersion:
+		refusal = fmt.Sprintf("node %s speaks version %d of the peer protocol, and node %s version %d", n.cfg.ID, protocolVersion, h.id, h.version)
+	case h.id == n.cfg.ID:
+		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
+	case h.id == "":
+		refusal = "the node id is empty"
+	}
+	if _, err := conn.Write(appendHello(nil, n.hello(refusal))); err != nil {
+		return h, err
+	}
+	if refusal != "" {
+		return h, errors.New(refusal)
+	}
+	return h, conn.SetDeadline(time.Time{})
+}
+
+func (in *inbound) serve() error {
+	for {
+		f, err := readFrame(in.w.reader)
+		if err != nil {
+			return err
+		}
+		switch f.kind {
+		case frameConfirm:
+			report := appendTermReport(beginFrame(24), in.n.termReport())
+			in.w.send(endFrame(report, frameTerm, 0, f.id), nil)
+		case frameWrite, frameRead:
+			count, groups, size, err := decodeRequests(f.payload)
+			if err != nil {
+				return err
+			}
+			select {
+			case in.slots <- struct{}{}:
+			case <-in.n.closing:
+				return nil
+			case <-in.w.done:
+				return nil
+			}
+			u := &unit{groups: groups, count: count, size: size, from: in, frameID: f.id}
+			u.deadline = time.Now().Add(in.n.cfg.LeaderWait)
+			if !in.n.leads() || !in.n.queueOf(f.kind).push(u) {
+				u.finish(nil, errNoLeader)
+			}
+		default:
+			return fmt.Errorf("a frame of kind %d where a request was due", f.kind)
+		}
+	}
+}
+
+// answer sends the outcome of a frame.
+func (in *inbound) answer(u *unit, replies [][]byte, err error) {
+	<-in.slots
+	size := 0
+	for _, r := range replies {
+		size += len(r) + 10
+	}
+	status, buf := statusDone, []byte(nil)
+	switch {
+	case errors.Is(err, ErrNotRun):
+		status, buf = statusNotTaken, beginFrame(0)
+	case err != nil:
+		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
+	case size > maxReplyFrame-16:
+		status, buf = statusBigReply, beginFrame(0)
+	default:
+		buf = appendGroups(beginFrame(size+10), replies)
+	}
+	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
+}

@@ -1,0 +1,320 @@
+// This file holds the outgoing links: one persistent forwarding connection to each other member, redialled when lost.
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// How many frames of a kind a follower has under way to the leader. More gives smaller frames.
+const maxFlights = 4
+
+const (
+	redialMin   = 20 * time.Millisecond
+	redialMax   = 500 * time.Millisecond
+	linkBuffer  = 64 << 10 // bytes of the read buffer
+	maxAskQueue = 64 << 10 // bytes waiting at which a confirm frame is left out
+)
+
+// flight is one write or read frame that waits for its reply.
+type flight struct {
+	kind  frameKind
+	units []*unit
+	begun bool // some of it may have left this node; guarded by the wire's lock until its writer has ended
+}
+
+// link is this node's way to one other member.
+type link struct {
+	n  *Node
+	id string
+
+	stop chan struct{} // closed when the member is removed or the node stops
+
+	mu         sync.Mutex
+	wire       *wire // nil while down
+	flights    map[uint64]*flight
+	inFlight   [lastKind + 1]int
+	failure    error // why flights that may have begun fail; nil for errLinkLost
+	clientAddr string
+	ackNonce   uint64 // the newest confirm frame that was answered, and the answer
+	report     termReport
+	heard      time.Time
+}
+
+func newLink(n *Node, id string) *link {
+	return &link{n: n, id: id, stop: make(chan struct{}), flights: map[uint64]*flight{}}
+}
+
+// run keeps the link up until it is stopped.
+func (l *link) run() {
+	delay, up, reported := redialMin, false, false
+	for {
+		began := time.Now()
+		err := l.session(&up)
+		if up {
+			delay, reported = redialMin, false
+		}
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		if !reported && (up || time.Since(l.n.opened) > 2*time.Second) {
+			reported = true
+			l.n.logger.Warn("no connection to member", "member", l.id, "error", err)
+		}
+		up = false
+		wait := delay + time.Duration(rand.Int64N(int64(delay)/2)) - time.Since(began)
+		delay = min(2*delay, redialMax)
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// session dials, greets, and reads replies until the connection fails.
+func (l *link) session(up *bool) error {
+	addr, ok := l.n.peerAddr(l.id)
+	if !ok {
+		return errors.New("its address is not known")
+	}
+	conn, err := l.n.mux.open(addr, streamForward, dialTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(appendHello(nil, l.n.hello(""))); err != nil {
+		return err
+	}
+	reader := bufio.NewReaderSize(conn, linkBuffer)
+	h, err := readHello(reader)
+	switch {
+	case err != nil:
+		return err
+	case h.refusal != "":
+		return fmt.Errorf("it refused the connection: %s", h.refusal)
+	case h.version != protocolVersion:
+		return fmt.Errorf("it speaks version %d of the peer protocol, this node version %d", h.version, protocolVersion)
+	case h.id != l.id:
+		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	w := newWire(conn, reader)
+	l.mu.Lock()
+	l.wire, l.clientAddr, l.heard, l.failure = w, h.clientAddr, time.Now(), nil
+	l.mu.Unlock()
+	*up = true
+	l.n.logger.Debug("connected to member", "member", l.id)
+	l.n.linkChanged()
+	err = l.receive(w)
+	w.close()
+	<-w.done
+	l.down()
+	return err
+}
+
+// receive handles frames until the connection or the peer fails.
+func (l *link) receive(w *wire) error {
+	for {
+		f, err := readFrame(w.reader)
+		if err != nil {
+			return err
+		}
+		switch f.kind {
+		case frameReply:
+			err = l.reply(f)
+		case frameTerm:
+			err = l.termAnswer(f)
+		default:
+			err = fmt.Errorf("a frame of kind %d where an answer was due", f.kind)
+		}
+		if err != nil {
+			l.n.logger.Warn("a member sent what cannot be understood; the connection is closed", "member", l.id, "error", err)
+			return err
+		}
+	}
+}
+
+// down ends the flights of a lost connection: what cannot have left this node, and reads, are routed again; a write
+// that may have left is unknown.
+func (l *link) down() {
+	l.mu.Lock()
+	flights, failure := l.flights, l.failure
+	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]int{}
+	l.mu.Unlock()
+	if failure == nil {
+		failure = errLinkLost
+	}
+	for _, f := range flights {
+		if f.kind == frameWrite && f.begun {
+			for _, u := range f.units {
+				u.finish(nil, failure)
+			}
+		} else {
+			l.n.queueOf(f.kind).pushBack(f.units, false)
+		}
+	}
+	l.n.linkChanged()
+}
+
+// fail closes the connection when a write or read is under way on it, which then ends with err or is routed again.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	w := l.wire
+	busy := len(l.flights) > 0
+	if w != nil && busy && l.failure == nil {
+		l.failure = err
+	}
+	l.mu.Unlock()
+	if w != nil && busy {
+		w.close()
+	}
+}
+
+// end stops the link for good.
+func (l *link) end() {
+	l.mu.Lock()
+	w := l.wire
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	l.mu.Unlock()
+	if w != nil {
+		w.close()
+	}
+}
+
+// ready reports whether one more frame of that kind may be sent.
+func (l *link) ready(kind frameKind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wire != nil && l.inFlight[kind] < maxFlights
+}
+
+// busy reports whether a write or read is under way.
+func (l *link) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.flights) > 0
+}
+
+// up reports whether the connection stands.
+func (l *link) up() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wire != nil
+}
+
+// forward sends units in one frame; false when the connection is down, and nothing was sent.
+func (l *link) forward(kind frameKind, units []*unit) bool {
+	count, size, groups := 0, 0, make([][]byte, 0, len(units))
+	for _, u := range units {
+		count, size, groups = count+u.count, size+u.size, append(groups, u.groups...)
+	}
+	id := l.n.nextFrame.Add(1)
+	buf := appendRequests(beginFrame(size+5*len(groups)+16), count, groups)
+	f := &flight{kind: kind, units: units}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire == nil {
+		return false
+	}
+	l.flights[id] = f
+	l.inFlight[kind]++
+	if !l.wire.send(endFrame(buf, kind, 0, id), f) {
+		delete(l.flights, id)
+		l.inFlight[kind]--
+		return false
+	}
+	return true
+}
+
+// ask sends a confirm frame; a peer that reads nothing is left out.
+func (l *link) ask(nonce uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire != nil && l.wire.backlog() < maxAskQueue {
+		l.wire.send(endFrame(beginFrame(0), frameConfirm, 0, nonce), nil)
+	}
+}
+
+// answered reports whether the member answered a confirm frame no older than nonce, and said that it is in no later
+// term than term.
+func (l *link) answered(nonce, term uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ackNonce >= nonce && l.report.term <= term
+}
+
+func (l *link) termAnswer(f frame) error {
+	t, err := decodeTermReport(f.payload)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.ackNonce, l.report, l.heard = f.id, t, time.Now()
+	l.mu.Unlock()
+	kick(l.n.confirmed)
+	return nil
+}
+
+// reply hands out the answer to a write or read frame.
+func (l *link) reply(f frame) error {
+	l.mu.Lock()
+	fl := l.flights[f.id]
+	if fl == nil {
+		l.mu.Unlock()
+		return fmt.Errorf("a reply to frame %d, which is not under way", f.id)
+	}
+	var replies [][]byte
+	var err error
+	if f.status == statusDone {
+		if replies, err = decodeReplies(f.payload); err == nil && len(replies) != len(fl.units) {
+			err = fmt.Errorf("%d replies to %d groups", len(replies), len(fl.units))
+		}
+		if err != nil { // the flight stays and ends with the connection
+			l.mu.Unlock()
+			return err
+		}
+	}
+	delete(l.flights, f.id)
+	l.inFlight[fl.kind]--
+	l.heard = time.Now()
+	l.mu.Unlock()
+
+	q := l.n.queueOf(fl.kind)
+	switch {
+	case f.status == statusDone:
+		for i, u := range fl.units {
+			u.finish(replies[i:i+1:i+1], nil)
+		}
+	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
+		q.pushBack(fl.units, true)
+	default:
+		why := unknown("the leader says: " + string(f.payload))
+		if f.status == statusBigReply {
+			why = errBigReply
+			if fl.kind == frameRead {
+				why = errReadBigReply
+			}
+		}
+		for _, u := range fl.units {
+			u.finish(nil, why)
+		}
+	}
+	kick(q.wake)
+	return nil
+}

@@ -1,0 +1,142 @@
+// This file holds the seam to the state machine: the Machine interface, and the applier that stands between Raft and
+// the machine, serialises access to it and tracks what it has applied.
+package cluster
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// Machine is the replicated state machine. The node never calls Read, Clock or NextDeadline while Apply, Snapshot or
+// Restore runs, but calls Read, Clock and NextDeadline from several goroutines at once. AppendEntry and EntryClock are
+// called at any time, AppendEntry by one goroutine. What Snapshot returned is persisted while Apply goes on.
+type Machine interface {
+	// FSM's Apply returns [][]byte: one reply for each group, in order, when this node built the entry with
+	// AppendEntry, and nil otherwise. It must neither change nor keep a reference into log.Data beyond what it never
+	// changes: the log cache shares the bytes. The replies belong to the caller.
+	raft.FSM
+	// AppendEntry appends to dst one log entry that carries groups, stamped with the cluster clock (ms) and the wall
+	// clock (µs since 1970), and returns the extended slice. groups may be empty: a tick. groups is not kept.
+	AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte
+	// EntryClock peeks at the stamp (ms) of an encoded entry; ok is false when data is no entry.
+	EntryClock(data []byte) (clockMs int64, ok bool)
+	// Clock returns the stamp of the last applied entry, in ms.
+	Clock() int64
+	// NextDeadline returns the earliest expiry deadline in ms of cluster clock. A tick is due when clock > deadline.
+	NextDeadline() (clockMs int64, ok bool)
+	// Read runs a group of read-only requests against the applied state and appends the replies to dst. clockMs is the
+	// present estimate of the cluster clock; wallUs the wall clock in µs.
+	Read(dst, requests []byte, clockMs, wallUs int64) []byte
+}
+
+// voided is the result of applying an entry whose stamp was read in another term than the one it was logged in.
+type voided struct{}
+
+// Entry marks travel in raft.Log.Extensions: a format byte and the term (u64 little endian).
+const (
+	markFormat = 1
+	markLen    = 9
+)
+
+func appendMark(dst []byte, term uint64) []byte {
+	return binary.LittleEndian.AppendUint64(append(dst, markFormat), term)
+}
+
+// isVoid reports whether a command entry is to be skipped: it was stamped under another leadership than the one that
+// logged it, so its stamp could run ahead of leases granted in between. The decision uses the log alone, so every node
+// takes the same one.
+func isVoid(l *raft.Log) bool {
+	if len(l.Extensions) != markLen || l.Extensions[0] != markFormat {
+		return false
+	}
+	return binary.LittleEndian.Uint64(l.Extensions[1:]) != l.Term
+}
+
+// applier is the raft.FSM that Raft sees. It implements raft.ConfigurationStore too, so that configuration entries
+// count as applied: raft's own AppliedIndex runs ahead of the machine.
+type applier struct {
+	machine Machine
+	mu      sync.RWMutex // Apply, Snapshot, Restore against Read, Clock, NextDeadline
+
+	appliedIndex atomic.Uint64 // the machine has seen everything up to here
+	clockMs      atomic.Int64  // machine.Clock(), readable without the lock
+	awaited      atomic.Uint64 // the index that the read loop sleeps for; 0 for none
+	wake         chan struct{} // kicked when awaited is reached
+	restored     func(clockMs int64)
+}
+
+func newApplier(m Machine) *applier {
+	a := &applier{machine: m, wake: make(chan struct{}, 1)}
+	a.clockMs.Store(m.Clock())
+	return a
+}
+
+func (a *applier) Apply(l *raft.Log) any {
+	var out any = voided{}
+	if !isVoid(l) {
+		a.mu.Lock()
+		out = a.machine.Apply(l)
+		a.clockMs.Store(a.machine.Clock())
+		a.mu.Unlock()
+	}
+	a.advance(l.Index)
+	return out
+}
+
+// StoreConfiguration is called in the order of the log, like Apply.
+func (a *applier) StoreConfiguration(index uint64, _ raft.Configuration) { a.advance(index) }
+
+func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.machine.Snapshot()
+}
+
+func (a *applier) Restore(source io.ReadCloser) error {
+	a.mu.Lock()
+	err := a.machine.Restore(source)
+	clockMs := a.machine.Clock()
+	a.clockMs.Store(clockMs)
+	a.mu.Unlock()
+	if err == nil && a.restored != nil {
+		a.restored(clockMs)
+	}
+	return err
+}
+
+// advance notes that the machine has applied everything up to index and wakes the read loop if it waits for that.
+func (a *applier) advance(index uint64) {
+	for {
+		have := a.appliedIndex.Load()
+		if index <= have {
+			return
+		}
+		if a.appliedIndex.CompareAndSwap(have, index) {
+			break
+		}
+	}
+	if want := a.awaited.Load(); want != 0 && index >= want {
+		kick(a.wake)
+	}
+}
+
+// nextDeadline asks the machine, unless it is busy: the caller asks again soon.
+func (a *applier) nextDeadline() (int64, bool) {
+	if !a.mu.TryRLock() {
+		return 0, false
+	}
+	defer a.mu.RUnlock()
+	return a.machine.NextDeadline()
+}
+
+// kick wakes the one goroutine that sleeps on ch (capacity 1); a kick that is already pending is enough.
+func kick(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,153 @@
+// This file holds the toy machine of the tests: a list of the groups that ran, in order.
+package cluster
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// toy is a Machine. A group is text; its reply is "<position>:<group>". A group "ttl:<ms>" sets the deadline to the
+// entry's stamp plus ms. Reads are answered with the list, its groups joined by spaces, or for "clock" with the clock.
+type toy struct {
+	id    uint64
+	built atomic.Uint64
+	mine  sync.Map // sequence numbers of entries that this machine built and has not applied
+
+	mu       sync.Mutex // the tests look in from outside
+	List     []string
+	ClockMs  int64
+	Deadline int64
+	Expired  []int64 // stamps at which the deadline was seen to be past
+	Stamps   []int64
+	Decrease bool // a stamp lower than the one before was applied
+}
+
+var toyIDs atomic.Uint64
+
+func newToy() *toy { return &toy{id: toyIDs.Add(1)} }
+
+const toyHeader = 8 * 4
+
+func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
+	seq := t.built.Add(1)
+	t.mine.Store(seq, true)
+	for _, v := range []uint64{t.id, seq, uint64(clockMs), uint64(wallUs)} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return appendGroups(dst, groups)
+}
+
+func (t *toy) EntryClock(data []byte) (int64, bool) {
+	if len(data) < toyHeader {
+		return 0, false
+	}
+	return int64(binary.LittleEndian.Uint64(data[16:])), true
+}
+
+func (t *toy) Apply(l *raft.Log) any {
+	id, seq := binary.LittleEndian.Uint64(l.Data), binary.LittleEndian.Uint64(l.Data[8:])
+	stampMs, _ := t.EntryClock(l.Data)
+	c := cursor{rest: l.Data[toyHeader:]}
+	groups := c.groups()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if stampMs < t.ClockMs {
+		t.Decrease = true
+	}
+	t.ClockMs = max(t.ClockMs, stampMs)
+	t.Stamps = append(t.Stamps, stampMs)
+	if t.Deadline != 0 && t.ClockMs > t.Deadline {
+		t.Deadline, t.Expired = 0, append(t.Expired, t.ClockMs)
+	}
+	replies := make([][]byte, len(groups))
+	for i, g := range groups {
+		t.List = append(t.List, string(g))
+		var ttl int64
+		if _, err := fmt.Sscanf(string(g), "ttl:%d", &ttl); err == nil {
+			t.Deadline = t.ClockMs + ttl
+		}
+		replies[i] = fmt.Appendf(nil, "%d:%s", len(t.List), g)
+	}
+	if _, ok := t.mine.LoadAndDelete(seq); !ok || id != t.id {
+		return [][]byte(nil)
+	}
+	return replies
+}
+
+func (t *toy) Clock() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ClockMs
+}
+
+func (t *toy) NextDeadline() (int64, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Deadline, t.Deadline != 0
+}
+
+func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch string(requests) {
+	case "clock":
+		return fmt.Append(dst, clockMs)
+	case "len":
+		return fmt.Append(dst, len(t.List))
+	case "":
+		return append(dst, strings.Join(t.List, " ")...)
+	}
+	n := 0
+	for _, g := range t.List {
+		if g == string(requests) {
+			n++
+		}
+	}
+	return fmt.Append(dst, n)
+}
+
+type toyState struct {
+	List              []string
+	ClockMs, Deadline int64
+}
+
+func (t *toy) Snapshot() (raft.FSMSnapshot, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline}}, nil
+}
+
+func (t *toy) Restore(r io.ReadCloser) error {
+	var s toyState
+	if err := json.NewDecoder(r).Decode(&s); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.List, t.ClockMs, t.Deadline = s.List, s.ClockMs, s.Deadline
+	return nil
+}
+
+func (t *toy) groups() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.List...)
+}
+
+type toySnapshot struct{ s toyState }
+
+func (s toySnapshot) Persist(sink raft.SnapshotSink) error {
+	if err := json.NewEncoder(sink).Encode(s.s); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+func (toySnapshot) Release() {}

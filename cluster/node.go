@@ -1,0 +1,251 @@
+// This file holds the node: opening, the calls that it answers, and closing.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Node is one member of the cluster. Its methods may be called from any goroutine.
+type Node struct {
+	cfg      Config
+	logger   *slog.Logger
+	opened   time.Time
+	machine  *applier
+	arrivals *arrivals
+	logs     *logStore
+	stores   *stores
+	mux      *mux
+	raft     *raft.Raft
+
+	writes, reads *queue
+	route         atomic.Pointer[route]
+	flying        chan *entry  // proposed entries, in order, to the completer
+	inFlight      atomic.Int32 // entries among them
+	tickDue       atomic.Bool
+	nextFrame     atomic.Uint64
+	nonce         uint64        // the read loop's newest confirm frame
+	confirmed     chan struct{} // kicked when a confirm frame was answered
+
+	steerWake  chan struct{}
+	watchers   watchers
+	linksMu    sync.Mutex
+	links      map[string]*link
+	members    map[string]string // id → peer address, from Config.Members
+	linkWG     sync.WaitGroup
+	lastLeader leaderSeen
+
+	closing   chan struct{} // closed when Close begins
+	stop      chan struct{} // closed when the loops are to end
+	loops     sync.WaitGroup
+	completer sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open starts the node on its data directory and returns without waiting for a leader. A directory without state gets
+// the configuration in cfg.Members. Errors are one clear sentence each: a bad configuration, a peer port that cannot
+// be bound, a data directory of another node, of an unreadable version, or in use.
+func Open(cfg Config, m Machine) (node *Node, err error) {
+	ln := cfg.PeerListener
+	defer func() {
+		if err != nil && ln != nil {
+			ln.Close()
+		}
+	}()
+	if err := cfg.applyDefaults(); err != nil {
+		return nil, err
+	}
+	if err := prepareDir(cfg.DataDir, cfg.ID, cfg.LogStore); err != nil {
+		return nil, err
+	}
+	if ln == nil {
+		if ln, err = net.Listen("tcp", cfg.PeerListen); err != nil {
+			return nil, fmt.Errorf("the peer port %s cannot be bound: %w", cfg.PeerListen, err)
+		}
+	}
+	n := newNode(cfg, m)
+	n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
+	if err != nil {
+		return nil, err
+	}
+	n.mux = newMux(ln, cfg.advertise(ln), cfg.dial, n.logger)
+	if err := n.startRaft(); err != nil {
+		n.mux.Close()
+		return nil, errors.Join(err, n.stores.close())
+	}
+	n.start()
+	return n, nil
+}
+
+func newNode(cfg Config, m Machine) *Node {
+	n := &Node{
+		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m),
+		writes: newQueue(), reads: newQueue(),
+		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
+		links: map[string]*link{}, members: map[string]string{},
+		closing: make(chan struct{}), stop: make(chan struct{}),
+	}
+	for _, member := range cfg.Members {
+		n.members[member.ID] = member.PeerAddr
+	}
+	n.route.Store(&route{})
+	n.arrivals = &arrivals{clock: cfg.Clock, entryClock: m.EntryClock}
+	n.machine.restored = n.arrivals.raise
+	return n
+}
+
+// startRaft bootstraps a new data directory and starts Raft, which restores the newest snapshot.
+func (n *Node) startRaft() error {
+	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
+	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
+		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
+	}), n: n}
+	rc := n.cfg.raftConfig()
+	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
+	if err == nil && !existing {
+		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport, n.firstConfiguration())
+	}
+	if err == nil {
+		n.logs.resetArrival() // what is in the log arrived no later than now
+		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, n.stores.stable, n.stores.snapshots, transport)
+	}
+	if err != nil {
+		transport.Close()
+		return fmt.Errorf("raft cannot start on data directory %s: %w", n.cfg.DataDir, err)
+	}
+	return nil
+}
+
+func (n *Node) firstConfiguration() raft.Configuration {
+	var c raft.Configuration
+	for _, m := range n.cfg.Members {
+		addr := m.PeerAddr
+		if m.ID == n.cfg.ID && n.cfg.PeerAdvertise != "" {
+			addr = n.cfg.PeerAdvertise
+		}
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(addr)})
+	}
+	if len(c.Servers) == 0 {
+		c.Servers = []raft.Server{{ID: raft.ServerID(n.cfg.ID), Address: raft.ServerAddress(n.mux.Addr().String())}}
+	}
+	return c
+}
+
+// start starts the node's own goroutines, once Raft runs.
+func (n *Node) start() {
+	// The observer's filter runs in Raft's goroutines and only kicks; the steering loop reads the state itself.
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(*raft.Observation) bool {
+		kick(n.steerWake)
+		return false
+	}))
+	for _, loop := range []func(){n.steer, n.propose, n.serveReads} {
+		n.loops.Add(1)
+		go func() {
+			defer n.loops.Done()
+			loop()
+		}()
+	}
+	n.completer.Add(1)
+	go func() {
+		defer n.completer.Done()
+		n.complete()
+	}()
+	n.mux.start(n.serveForward)
+}
+
+// Write runs a group of count requests through the log, from whichever node leads, and returns the group's reply. The
+// error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. When ctx ended the call, group must not be changed
+// afterwards; in every other case it is the caller's again.
+func (n *Node) Write(ctx context.Context, group []byte, count int) ([]byte, error) {
+	if count < 1 || count > MaxGroupRequests {
+		return nil, tooLarge(fmt.Sprintf("a group of %d requests, the limit is %d", count, MaxGroupRequests))
+	}
+	return n.submit(ctx, n.writes, group, count, errAbandoned)
+}
+
+// Read runs a group of read-only requests so that it sees every write that was acknowledged, on any node, before the
+// call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and group is as for Write.
+func (n *Node) Read(ctx context.Context, group []byte) ([]byte, error) {
+	return n.submit(ctx, n.reads, group, 1, errWithdrawn)
+}
+
+// submit queues a group and waits for its outcome; abandoned is the outcome of a group under way when ctx ends.
+func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, abandoned error) ([]byte, error) {
+	if len(group) > MaxGroupBytes {
+		return nil, tooLarge(fmt.Sprintf("a group of %d bytes, the limit is %d", len(group), MaxGroupBytes))
+	}
+	u := newLocalUnit(group, count, time.Now().Add(n.cfg.LeaderWait))
+	if !q.push(u) {
+		u.release()
+		return nil, errStopping
+	}
+	select {
+	case <-u.done:
+	case <-ctx.Done():
+		if q.withdraw(u) {
+			return nil, errWithdrawn
+		}
+		select {
+		case <-u.done: // it was just finished
+		default:
+			return nil, abandoned
+		}
+	}
+	err := u.err
+	var reply []byte
+	if err == nil {
+		reply = u.replies[0]
+	}
+	u.release()
+	return reply, err
+}
+
+// ReadLocal runs a group of read-only requests against this node's own state, however old that is.
+func (n *Node) ReadLocal(group []byte) ([]byte, error) {
+	select {
+	case <-n.closing:
+		return nil, errStopping
+	default:
+	}
+	return n.runRead(group, n.clockMs()), nil
+}
+
+// runRead runs one group against the applied state.
+func (n *Node) runRead(group []byte, clockMs int64) []byte {
+	n.machine.mu.RLock()
+	defer n.machine.mu.RUnlock()
+	return n.machine.machine.Read(nil, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
+}
+
+// Snapshot writes a snapshot now and cuts the log behind it. With nothing to write it does nothing.
+func (n *Node) Snapshot() error {
+	err := n.raft.Snapshot().Error()
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	if err == nil {
+		n.logger.Info("snapshot written", "applied", n.machine.appliedIndex.Load())
+	}
+	return err
+}
+
+func (n *Node) queueOf(kind frameKind) *queue {
+	if kind == frameRead {
+		return n.reads
+	}
+	return n.writes
+}
+
+func (n *Node) hello(refusal string) hello {
+	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal}
+}

@@ -1,0 +1,233 @@
+// This file holds the tests of a cluster in good health, of takeover, and of restarts.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestWriteAndReadOnEveryNode(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			checkGoroutines(t)
+			c := newCluster(t, size, nil)
+			k := 0
+			for _, w := range c.members {
+				for _, r := range c.members {
+					k++
+					group := fmt.Sprintf("g%d", k)
+					if got, want := c.write(c.nodes[w.ID], group), fmt.Sprintf("%d:%s", k, group); got != want {
+						t.Fatalf("reply %q, want %q", got, want)
+					}
+					if got := c.read(c.nodes[r.ID], group); got != "1" {
+						t.Fatalf("written on %s, read on %s: %q", w.ID, r.ID, got)
+					}
+				}
+			}
+			if got := len(c.converged()); got != k {
+				t.Errorf("%d groups, want %d", got, k)
+			}
+			for id, n := range c.nodes {
+				if got, err := n.ReadLocal([]byte("len")); err != nil || string(got) != fmt.Sprint(k) {
+					t.Errorf("ReadLocal on %s: %q %v", id, got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	const callers, each = 16, 40
+	var wg sync.WaitGroup
+	for _, n := range c.nodes {
+		for caller := range callers {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for i := range each {
+					group := fmt.Sprintf("%s-%d-%d", n.cfg.ID, caller, i)
+					reply, err := n.Write(context.Background(), []byte(group), 1)
+					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
+						t.Errorf("write %s: %q %v", group, reply, err)
+						return
+					}
+					if got, err := n.Read(context.Background(), []byte(group)); err != nil || string(got) != "1" {
+						t.Errorf("read %s: %q %v", group, got, err)
+						return
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	list := c.converged()
+	slices.Sort(list)
+	if got := len(slices.Compact(list)); got != 3*callers*each {
+		t.Errorf("%d distinct groups, want %d", got, 3*callers*each)
+	}
+}
+
+func TestTakeoverLosesNoAcknowledgedWrite(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	var mu sync.Mutex
+	acked, unsure := map[string]bool{}, map[string]bool{}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for id, n := range c.nodes {
+		for caller := range 4 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					group := fmt.Sprintf("%s-%d-%d", id, caller, i)
+					_, err := n.Write(context.Background(), []byte(group), 1)
+					mu.Lock()
+					switch {
+					case err == nil:
+						acked[group] = true
+					case errors.Is(err, ErrUnknown):
+						unsure[group] = true
+					case !errors.Is(err, ErrNotRun):
+						t.Errorf("write: %v", err)
+					}
+					mu.Unlock()
+					if err != nil && errors.Is(err, errStopping) {
+						return
+					}
+				}
+			}()
+		}
+	}
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(acked) }
+	eventually(t, "some writes", func() bool { return count() > 50 })
+	c.close(c.leader().cfg.ID)
+	at := count()
+	eventually(t, "writes after the takeover", func() bool { return count() > at+50 })
+	close(stop)
+	wg.Wait()
+	have := map[string]int{}
+	for _, g := range c.converged() {
+		have[g]++
+	}
+	for g := range acked {
+		if have[g] != 1 {
+			t.Errorf("acknowledged %s is there %d times", g, have[g])
+		}
+	}
+	for g, k := range have {
+		if k != 1 || !acked[g] && !unsure[g] {
+			t.Errorf("%s is there %d times; acknowledged %v, unknown %v", g, k, acked[g], unsure[g])
+		}
+	}
+}
+
+func TestMinorityRefuses(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "before")
+	rest := c.followers()[0]
+	for _, n := range []*Node{c.leader(), c.followers()[1]} {
+		c.close(n.cfg.ID)
+	}
+	eventually(t, "the leader is given up", func() bool { return rest.Status().LeaderID == "" })
+	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+		t.Errorf("write: %v", err)
+	}
+	if _, err := rest.Read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
+		t.Errorf("read: %v", err)
+	}
+	if got, err := rest.ReadLocal([]byte("before")); err != nil || string(got) != "1" {
+		t.Errorf("stale read: %q %v", got, err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
+		for _, snapshot := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/snapshot=%v", kind, snapshot), func(t *testing.T) {
+				c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore, cfg.TrailingLogs = kind, 1 })
+				for i := range 20 {
+					c.write(c.leader(), fmt.Sprint("a", i))
+				}
+				if snapshot {
+					c.converged()
+					for id, n := range c.nodes {
+						if err := n.Snapshot(); err != nil {
+							t.Fatalf("snapshot on %s: %v", id, err)
+						}
+					}
+				}
+				c.write(c.leader(), "after")
+				want := fmt.Sprint(c.converged())
+				c.closeAll()
+				for _, m := range c.members {
+					c.reopen(m.ID)
+				}
+				c.ready("n1")
+				if got := c.read(c.nodes["n1"], "after"); got != "1" {
+					t.Errorf("read after the restart: %q", got)
+				}
+				if got := fmt.Sprint(c.converged()); got != want {
+					t.Errorf("after the restart %s, want %s", got, want)
+				}
+				c.write(c.nodes["n2"], "more")
+			})
+		}
+	}
+}
+
+func TestFollowerCatchesUpFromSnapshot(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
+	behind := c.followers()[0].cfg.ID
+	c.close(behind)
+	for i := range 30 {
+		c.write(c.leader(), fmt.Sprint("a", i))
+	}
+	for _, n := range c.nodes {
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.write(c.leader(), "last")
+	c.reopen(behind)
+	if got := len(c.converged()); got != 31 {
+		t.Errorf("%d groups", got)
+	}
+	c.ready(behind)
+	if got := c.read(c.nodes[behind], "last"); got != "1" {
+		t.Errorf("read: %q", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.leader()
+	for _, count := range []int{0, -1, MaxGroupRequests + 1} {
+		if _, err := n.Write(context.Background(), []byte("w"), count); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%d requests: %v", count, err)
+		}
+	}
+	if _, err := n.Write(context.Background(), []byte("w"), MaxGroupRequests); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	big := make([]byte, MaxGroupBytes+1)
+	if _, err := n.Write(context.Background(), big, 1); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too many bytes: %v", err)
+	}
+	if _, err := n.Read(context.Background(), big); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too many bytes to read: %v", err)
+	}
+	if _, err := n.Write(context.Background(), big[:MaxGroupBytes], 1); err != nil {
+		t.Errorf("at the limit of bytes: %v", err)
+	}
+}

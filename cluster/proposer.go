@@ -1,0 +1,188 @@
+// This file holds the write path: the proposer, which turns what waits into log entries or frames, and the completer,
+// which hands the replies out.
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// maxInFlight is how many entries the leader has proposed and not yet answered. While one is being written here, the
+// one before is being written on the followers; more makes entries smaller, and an entry costs much more than a group.
+const maxInFlight = 3
+
+// entry is one proposed log entry.
+type entry struct {
+	future raft.ApplyFuture
+	units  []*unit
+	groups int
+}
+
+// propose is the proposer's loop.
+func (n *Node) propose() {
+	var scratch [][]byte
+	n.consume(n.writes, func(r *route) bool {
+		if r.lead == nil || n.inFlight.Load() >= int32(n.cfg.inFlight) {
+			return false
+		}
+		var did bool
+		scratch, did = n.proposeOnce(r.lead, scratch)
+		return did
+	}, frameWrite)
+}
+
+// consume is the loop of a queue's one consumer. lead does one step of work on the leader and reports whether there
+// was any; on a follower frames of that kind go to the leader; with no way to a leader, what waits too long is refused.
+func (n *Node) consume(q *queue, lead func(*route) bool, kind frameKind) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		pause := q.heldFor()
+		if pause == 0 {
+			r := n.route.Load()
+			var did bool
+			if did, pause = n.step(q, r, lead, kind); did {
+				continue
+			}
+		}
+		timer.Reset(pause)
+		select {
+		case <-q.wake:
+		case <-timer.C:
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+const idlePause = time.Hour
+
+// step does one piece of work, or returns how long to sleep at most when there is none to do now.
+func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) (did bool, pause time.Duration) {
+	if r.lead != nil {
+		return lead(r), idlePause
+	}
+	if !r.self {
+		n.refuseForwarded(q)
+	}
+	if r.link != nil && r.link.up() {
+		if !r.link.ready(kind) {
+			return false, idlePause // its next reply wakes the loop
+		}
+		units := q.take(nil)
+		if len(units) == 0 {
+			return false, idlePause
+		}
+		if !r.link.forward(kind, units) {
+			q.pushBack(units, false)
+		}
+		return true, 0
+	}
+	return false, n.expire(q)
+}
+
+// refuseForwarded gives the frames of followers back: this node does not lead, and a frame is passed on only once.
+func (n *Node) refuseForwarded(q *queue) {
+	dropped, _ := q.remove(func(u *unit) bool { return u.from != nil })
+	for _, u := range dropped {
+		u.finish(nil, errNoLeader)
+	}
+}
+
+// expire refuses what has waited for a leader until its deadline, and returns the time until the next one is due.
+func (n *Node) expire(q *queue) time.Duration {
+	now := time.Now()
+	dropped, next := q.remove(func(u *unit) bool { return !u.deadline.After(now) })
+	for _, u := range dropped {
+		u.finish(nil, errNoLeader)
+	}
+	if next.IsZero() {
+		return idlePause
+	}
+	return next.Sub(now)
+}
+
+// proposeOnce makes one entry of what waits and hands it to Raft. With nothing waiting it proposes a tick when one is
+// due. scratch is reused for the groups.
+func (n *Node) proposeOnce(lead *leadership, scratch [][]byte) ([][]byte, bool) {
+	units := n.writes.take(nil)
+	tick := n.tickDue.Swap(false)
+	if len(units) == 0 && !(tick && n.inFlight.Load() == 0) {
+		return scratch, false
+	}
+	groups, size := scratch[:0], 0
+	for _, u := range units {
+		groups, size = append(groups, u.groups...), size+u.size
+	}
+	data := make([]byte, 0, size+8*len(groups)+64)
+	data = n.machine.machine.AppendEntry(data, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), groups)
+	e := &entry{units: units, groups: len(groups)}
+	n.inFlight.Add(1)
+	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
+	n.flying <- e
+	clear(groups)
+	return groups, true
+}
+
+// complete is the completer's loop: entries are answered in the order in which they were proposed.
+func (n *Node) complete() {
+	for e := range n.flying {
+		err := e.future.Error()
+		switch replies := e.replies(); {
+		case err != nil && neverLogged(err), err == nil && replies.void:
+			n.retract(e.units)
+		case err != nil:
+			e.finish(unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
+		case replies.groups == nil && e.groups > 0:
+			e.finish(errNoReply)
+		default:
+			rest := replies.groups
+			for _, u := range e.units {
+				k := len(u.groups)
+				u.finish(rest[:k:k], nil)
+				rest = rest[k:]
+			}
+		}
+		n.inFlight.Add(-1)
+		kick(n.writes.wake)
+	}
+}
+
+type entryReplies struct {
+	groups [][]byte
+	void   bool
+}
+
+// replies reads the result of applying; call it after the future's Error has returned.
+func (e *entry) replies() entryReplies {
+	switch r := e.future.Response().(type) {
+	case voided:
+		return entryReplies{void: true}
+	case [][]byte:
+		if len(r) == e.groups {
+			return entryReplies{groups: r}
+		}
+	}
+	return entryReplies{}
+}
+
+func (e *entry) finish(err error) {
+	for _, u := range e.units {
+		u.finish(nil, err)
+	}
+}
+
+// retract takes units whose entry never entered the log: local ones are routed again, frames are given back.
+func (n *Node) retract(units []*unit) {
+	local := units[:0]
+	for _, u := range units {
+		if u.from != nil {
+			u.finish(nil, errNoLeader)
+		} else {
+			local = append(local, u)
+		}
+	}
+	n.writes.pushBack(local, true)
+}

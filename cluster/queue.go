@@ -1,0 +1,231 @@
+// This file holds the intake: units of work, and the queue in which they wait for the proposer or the read loop.
+package cluster
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits of what is gathered into one entry or one frame.
+const (
+	// MaxGroupBytes is the largest group that Write and Read take. raft-wal's records end at 64 MiB.
+	MaxGroupBytes = 32 << 20
+	// MaxGroupRequests is the most requests that one group, and one entry, may hold: the encoder counts places.
+	MaxGroupRequests = 4096
+	// maxBatchGroups bounds the groups of one entry or frame.
+	maxBatchGroups = 4096
+	// maxBatchBytes bounds the bytes of one entry or frame, unless one group alone is larger.
+	maxBatchBytes = 1 << 20
+)
+
+type unitState uint8
+
+const (
+	unitQueued unitState = iota
+	unitTaken
+	unitWithdrawn
+)
+
+// unit is what waits in a queue: one group of a local caller, or all the groups of a frame from a follower, which stay
+// together in one entry.
+type unit struct {
+	groups   [][]byte
+	count    int // requests in groups
+	size     int // bytes in groups
+	seq      uint64
+	deadline time.Time // past this, a unit that finds no leader is refused
+	state    unitState // guarded by the queue's lock
+
+	done    chan struct{} // local: one token when replies and err are set
+	replies [][]byte
+	err     error
+
+	from    *inbound // set when the unit came in a frame: done is not used
+	frameID uint64
+
+	oneGroup [1][]byte
+}
+
+var unitPool = sync.Pool{New: func() any { return &unit{done: make(chan struct{}, 1)} }}
+
+// newLocalUnit returns a unit for one caller's group, from the pool.
+func newLocalUnit(group []byte, count int, deadline time.Time) *unit {
+	u := unitPool.Get().(*unit)
+	u.oneGroup[0] = group
+	u.groups = u.oneGroup[:]
+	u.count, u.size, u.deadline = count, len(group), deadline
+	u.state = unitQueued
+	return u
+}
+
+// release gives a finished local unit back. A unit that its caller abandoned is never released: the loops may hold it.
+func (u *unit) release() {
+	u.groups, u.oneGroup[0], u.replies, u.err = nil, nil, nil, nil
+	unitPool.Put(u)
+}
+
+// finish hands the unit its outcome. replies holds one reply a group unless err is set.
+func (u *unit) finish(replies [][]byte, err error) {
+	if u.from != nil {
+		u.from.answer(u, replies, err)
+		return
+	}
+	u.replies, u.err = replies, err
+	u.done <- struct{}{}
+}
+
+// queue is a FIFO of units with one consumer. Its length is bounded by its producers: a local caller waits for its
+// reply before it returns, and a follower has a bounded number of frames in flight.
+type queue struct {
+	mu      sync.Mutex
+	units   []*unit
+	head    int
+	nextSeq uint64
+	wanted  bool // the consumer sleeps for want of units
+	closed  bool
+	hold    time.Time // nothing is to be taken before: what was refused is not tried again at once
+	wake    chan struct{}
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// push appends u; false when the queue is closed.
+func (q *queue) push(u *unit) bool {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return false
+	}
+	q.nextSeq++
+	u.seq = q.nextSeq
+	q.units = append(q.units, u)
+	wanted := q.wanted
+	q.wanted = false
+	q.mu.Unlock()
+	if wanted {
+		kick(q.wake)
+	}
+	return true
+}
+
+// rejectPause is how long a queue rests after a refusal: a leadership transfer or an election is under way.
+const rejectPause = 5 * time.Millisecond
+
+// pushBack returns units that were taken but did not run, to the places that they had. pause says to rest first.
+func (q *queue) pushBack(units []*unit, pause bool) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		for _, u := range units {
+			u.finish(nil, errStopping)
+		}
+		return
+	}
+	rest := q.units[q.head:]
+	merged := make([]*unit, 0, len(units)+len(rest))
+	merged = append(append(merged, units...), rest...)
+	slices.SortStableFunc(merged, func(a, b *unit) int { return int(int64(a.seq - b.seq)) })
+	for _, u := range units {
+		u.state = unitQueued
+	}
+	q.units, q.head, q.wanted = merged, 0, false
+	if pause {
+		q.hold = time.Now().Add(rejectPause)
+	}
+	q.mu.Unlock()
+	kick(q.wake)
+}
+
+// take appends to dst the units at the head that fit into one entry or frame. When there is none it marks the
+// consumer as sleeping, so that the next push wakes it.
+func (q *queue) take(dst []*unit) []*unit {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	groups, count, size := 0, 0, 0
+	for q.head < len(q.units) {
+		u := q.units[q.head]
+		if u.state == unitQueued {
+			if groups > 0 && (groups+len(u.groups) > maxBatchGroups || count+u.count > MaxGroupRequests || size+u.size > maxBatchBytes) {
+				break
+			}
+			groups, count, size = groups+len(u.groups), count+u.count, size+u.size
+			u.state = unitTaken
+			dst = append(dst, u)
+		}
+		q.units[q.head] = nil
+		q.head++
+	}
+	if q.head == len(q.units) {
+		q.units, q.head = q.units[:0], 0
+	}
+	q.wanted = groups == 0
+	return dst
+}
+
+// withdraw takes u out again for a caller that gives up; false when it is already under way.
+func (q *queue) withdraw(u *unit) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if u.state != unitQueued {
+		return false
+	}
+	u.state = unitWithdrawn // take and remove skip it
+	return true
+}
+
+// remove takes out all units for which drop says so and returns them, with the earliest deadline of the rest (zero
+// when none is left). It marks the consumer as sleeping.
+func (q *queue) remove(drop func(*unit) bool) (dropped []*unit, next time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := q.units[:0]
+	for _, u := range q.units[q.head:] {
+		switch {
+		case u.state != unitQueued:
+		case drop(u):
+			u.state = unitTaken
+			dropped = append(dropped, u)
+		default:
+			kept = append(kept, u)
+			if next.IsZero() || u.deadline.Before(next) {
+				next = u.deadline
+			}
+		}
+	}
+	clear(q.units[len(kept):])
+	q.units, q.head, q.wanted = kept, 0, true
+	return dropped, next
+}
+
+// heldFor returns how long the queue has to rest yet.
+func (q *queue) heldFor() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.hold.IsZero() {
+		return 0
+	}
+	d := time.Until(q.hold)
+	if d <= 0 {
+		q.hold = time.Time{}
+	}
+	return max(d, 0)
+}
+
+// empty reports whether nothing waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.head == len(q.units)
+}
+
+// close refuses later pushes and ends what waits with errStopping.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	dropped, _ := q.remove(func(*unit) bool { return true })
+	for _, u := range dropped {
+		u.finish(nil, errStopping)
+	}
+}

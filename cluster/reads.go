@@ -1,0 +1,68 @@
+// This file holds the read loop.
+package cluster
+
+// serveReads is the read loop: all reads that wait share one confirmation.
+func (n *Node) serveReads() {
+	n.consume(n.reads, func(r *route) bool { return n.readOnce(r.lead) }, frameRead)
+}
+
+// readOnce serves the reads that wait now; false when there are none.
+func (n *Node) readOnce(lead *leadership) bool {
+	var units []*unit
+	for {
+		more := n.reads.take(units)
+		if len(more) == len(units) {
+			break
+		}
+		units = more
+	}
+	if len(units) == 0 {
+		return false
+	}
+	// The order matters: the commit index first, then the question. See confirm.go.
+	index := n.logs.audible(n.raft.CommitIndex())
+	if !n.confirm(lead) || !n.awaitApplied(index) {
+		n.retractReads(units)
+		return true
+	}
+	clockMs := lead.nowMs()
+	for _, u := range units {
+		replies := make([][]byte, len(u.groups))
+		for i, g := range u.groups {
+			replies[i] = n.runRead(g, clockMs)
+		}
+		u.finish(replies, nil)
+	}
+	return true
+}
+
+// retractReads routes reads again; frames are given back.
+func (n *Node) retractReads(units []*unit) {
+	local := units[:0]
+	for _, u := range units {
+		if u.from != nil {
+			u.finish(nil, errNoLeader)
+		} else {
+			local = append(local, u)
+		}
+	}
+	n.reads.pushBack(local, true)
+}
+
+// awaitApplied sleeps until the machine has applied everything up to index; false when the node stops.
+func (n *Node) awaitApplied(index uint64) bool {
+	a := n.machine
+	if a.appliedIndex.Load() >= index {
+		return true
+	}
+	a.awaited.Store(index)
+	defer a.awaited.Store(0)
+	for a.appliedIndex.Load() < index {
+		select {
+		case <-a.wake:
+		case <-n.stop:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,114 @@
+// This file holds the view from outside: Status.
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Roles in Status.
+const (
+	RoleLeader    = "leader"
+	RoleFollower  = "follower"
+	RoleCandidate = "candidate"
+)
+
+// Status is what a node knows of itself and of the cluster. Positions are indexes of the Raft log.
+type Status struct {
+	ID         string
+	ClientAddr string
+	PeerAddr   string
+	Role       string // RoleLeader, RoleFollower or RoleCandidate
+	LeaderID   string // empty when none is known
+	LeaderAddr string // the leader's client address; empty when not known
+	// Ready: requests can be served. A leader's barrier has passed; a follower knows a leader, has heard from it
+	// lately, and is connected to it.
+	Ready       bool
+	Term        uint64
+	Commit      uint64
+	Applied     uint64 // by the machine
+	LastLog     uint64
+	ClockMs     int64         // cluster clock; an estimate where the node does not lead
+	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1 for never
+	Members     []MemberStatus
+}
+
+// MemberStatus is what the answering node knows of one member.
+type MemberStatus struct {
+	ID         string
+	PeerAddr   string
+	ClientAddr string // empty when the member was never connected
+	Voter      bool
+	Connected  bool // this node has a connection to it
+	// Known on the leader, from the member's own reports, at most about a second old when idle:
+	LastLog     uint64
+	Applied     uint64
+	LastContact time.Duration // since the last answer from it; -1 for never, 0 for the answering node itself
+}
+
+// Status returns the node's present view.
+func (n *Node) Status() Status {
+	r := n.route.Load()
+	s := Status{
+		ID: n.cfg.ID, ClientAddr: n.cfg.ClientAddr, PeerAddr: n.mux.Addr().String(),
+		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
+		Applied: n.machine.appliedIndex.Load(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
+	}
+	switch n.raft.State() {
+	case raft.Leader:
+		s.Role = RoleLeader
+		s.Ready = r.lead != nil
+	case raft.Candidate:
+		s.Role, s.LastContact = RoleCandidate, n.lastContact()
+	default:
+		s.Role, s.LastContact = RoleFollower, n.lastContact()
+		s.Ready = r.link != nil && r.link.up() && s.LastContact >= 0 && s.LastContact < 2*n.cfg.HeartbeatTimeout
+	}
+	for _, server := range n.configuration().Servers {
+		s.Members = append(s.Members, n.memberStatus(server))
+	}
+	for _, m := range s.Members {
+		if m.ID == s.LeaderID {
+			s.LeaderAddr = m.ClientAddr
+		}
+	}
+	return s
+}
+
+func (n *Node) lastContact() time.Duration {
+	at := n.raft.LastContact()
+	if at.IsZero() {
+		return -1
+	}
+	return time.Since(at)
+}
+
+func (n *Node) memberStatus(server raft.Server) MemberStatus {
+	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address), Voter: server.Suffrage == raft.Voter, LastContact: -1}
+	if m.ID == n.cfg.ID {
+		m.ClientAddr, m.Connected, m.LastContact = n.cfg.ClientAddr, true, 0
+		m.LastLog, m.Applied = n.raft.LastIndex(), n.machine.appliedIndex.Load()
+		return m
+	}
+	if addr, ok := n.peerAddr(m.ID); ok {
+		m.PeerAddr = addr
+	}
+	if l := n.link(m.ID); l != nil {
+		l.mu.Lock()
+		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.clientAddr, l.wire != nil, l.report.lastIndex, l.report.applied
+		if !l.heard.IsZero() {
+			m.LastContact = time.Since(l.heard)
+		}
+		l.mu.Unlock()
+	}
+	return m
+}
+
+// clockMs returns the cluster clock on the leader, and elsewhere an estimate.
+func (n *Node) clockMs() int64 {
+	if r := n.route.Load(); r.lead != nil {
+		return r.lead.nowMs()
+	}
+	return n.arrivals.estimate(n.machine.clockMs.Load())
+}

@@ -1,0 +1,222 @@
+// This file holds the steering loop: it follows Raft's state, establishes a leadership behind its barrier, decides the
+// route that requests take, and has ticks proposed.
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The steering loop wakes on every change of Raft's state, and by itself: often on the leader, for expiry deadlines.
+const (
+	leaderTick   = 10 * time.Millisecond
+	followerTick = 100 * time.Millisecond
+	askEvery     = time.Second // on an idle leader, so that Status knows the members
+)
+
+// route is where requests go now. It is immutable; the loops read it for each step.
+type route struct {
+	self     bool        // this node is Raft's leader
+	lead     *leadership // and its barrier has passed
+	leaderID string      // empty when none is known
+	link     *link       // the way to another leader
+}
+
+// leaderSeen is what the steering loop knew last.
+type leaderSeen struct {
+	id      string    // the newest known leader, also while none is known
+	lost    time.Time // when it became unknown; zero while known
+	lastAsk time.Time
+}
+
+// steer is the steering loop.
+func (n *Node) steer() {
+	ticker := time.NewTicker(followerTick)
+	defer ticker.Stop()
+	pace := followerTick
+	for {
+		r := n.observe()
+		want := followerTick
+		if r.lead != nil {
+			want = leaderTick
+			n.checkDeadline(r.lead)
+		}
+		if want != pace {
+			pace = want
+			ticker.Reset(pace)
+		}
+		select {
+		case <-n.steerWake:
+		case <-ticker.C:
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// observe brings links and route in line with Raft's state and returns the route.
+func (n *Node) observe() *route {
+	n.updateLinks()
+	old := n.route.Load()
+	next := &route{self: n.raft.State() == raft.Leader}
+	_, leaderID := n.raft.LeaderWithID()
+	next.leaderID = string(leaderID)
+	switch {
+	case next.self:
+		next.leaderID = n.cfg.ID
+		if old.lead != nil && old.lead.term == n.raft.CurrentTerm() {
+			next.lead = old.lead
+		}
+	case next.leaderID == n.cfg.ID:
+		next.leaderID = "" // it stepped down between the two questions
+	case next.leaderID != "":
+		next.link = n.link(next.leaderID)
+	}
+	n.setRoute(old, next)
+	n.failStale(next)
+	if next.self && next.lead == nil {
+		if lead := n.establish(); lead != nil {
+			ready := *next
+			ready.lead = lead
+			n.setRoute(next, &ready)
+			return &ready
+		}
+	}
+	return next
+}
+
+// establish waits for the barrier of this term: after it the machine has applied everything of earlier terms. It
+// returns nil when the leadership was lost meanwhile; Raft answers the barrier in any case.
+func (n *Node) establish() *leadership {
+	term := n.raft.CurrentTerm()
+	barrier := n.raft.Barrier(0)
+	if err := barrier.Error(); err != nil {
+		kick(n.steerWake)
+		return nil
+	}
+	// Terms only grow, and a node leads a term at most once without a break: when it leads this term now, it led it
+	// when the barrier was logged.
+	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+		kick(n.steerWake)
+		return nil
+	}
+	if f, ok := barrier.(raft.IndexFuture); ok {
+		n.machine.advance(f.Index())
+	}
+	lead := &leadership{term: term, mark: appendMark(nil, term), clock: n.cfg.Clock}
+	lead.baseMs, lead.base = n.arrivals.base(n.machine.clockMs.Load())
+	return lead
+}
+
+// setRoute publishes a route that differs from the old one, wakes the loops and tells the watchers.
+func (n *Node) setRoute(old, next *route) {
+	if *old == *next {
+		return
+	}
+	n.route.Store(next)
+	kick(n.writes.wake)
+	kick(n.reads.wake)
+	kick(n.confirmed)
+	if (old.lead == nil) != (next.lead == nil) || old.leaderID != next.leaderID {
+		n.logRole(old, next)
+		n.watchers.tell()
+	}
+}
+
+func (n *Node) logRole(old, next *route) {
+	switch {
+	case next.lead != nil:
+		n.logger.Info("this node leads", "term", next.lead.term, "clock-ms", next.lead.nowMs())
+	case old.lead != nil:
+		n.logger.Info("this node leads no more", "term", n.raft.CurrentTerm(), "leader", next.leaderID)
+	case next.leaderID == "" && old.leaderID != "" && !next.self:
+		n.logger.Warn("no leader", "last", old.leaderID)
+	case next.leaderID != "" && !next.self && next.leaderID != old.leaderID:
+		n.logger.Info("following", "leader", next.leaderID, "term", n.raft.CurrentTerm())
+	}
+}
+
+// failStale ends what is under way to a node that is not the leader any more: another one is, or none has been known
+// for so long that no request waits for one. A paused leader would otherwise hold its followers' clients for ever.
+func (n *Node) failStale(r *route) {
+	seen := &n.lastLeader
+	now := time.Now()
+	switch {
+	case r.leaderID != "":
+		seen.id, seen.lost = r.leaderID, time.Time{}
+	case seen.lost.IsZero():
+		seen.lost = now
+	case now.Sub(seen.lost) > n.cfg.LeaderWait:
+		seen.id = ""
+	}
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for id, l := range n.links {
+		if id != seen.id {
+			l.fail(errLeaderChanged)
+		}
+	}
+}
+
+// checkDeadline has a tick proposed when a deadline has passed and no entry is under way: the next entry is a tick
+// anyway. On an idle leader it also asks the members how far they are.
+func (n *Node) checkDeadline(lead *leadership) {
+	if n.inFlight.Load() == 0 {
+		if deadlineMs, ok := n.machine.nextDeadline(); ok && lead.nowMs() > deadlineMs {
+			n.tickDue.Store(true)
+			kick(n.writes.wake)
+		}
+	}
+	if now := time.Now(); now.Sub(n.lastLeader.lastAsk) >= askEvery {
+		n.lastLeader.lastAsk = now
+		n.linksMu.Lock()
+		defer n.linksMu.Unlock()
+		for _, l := range n.links {
+			l.ask(0) // an answer to nonce 0 confirms nothing
+		}
+	}
+}
+
+// linkChanged wakes whoever may use, or has to stop using, a link.
+func (n *Node) linkChanged() {
+	kick(n.writes.wake)
+	kick(n.reads.wake)
+	kick(n.steerWake)
+}
+
+// leads reports whether this node is Raft's leader, its barrier passed or not.
+func (n *Node) leads() bool { return n.route.Load().self }
+
+// watchers are the channels that learn of leader changes.
+type watchers struct {
+	mu  sync.Mutex
+	chs map[chan struct{}]struct{}
+}
+
+func (w *watchers) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch := range w.chs {
+		kick(ch)
+	}
+}
+
+// WatchLeader returns a channel that has a token after each change of the leader or of this node's readiness to lead
+// (several changes may share one), and a function that ends the watch. Ask Status or Leader for the state.
+func (n *Node) WatchLeader() (<-chan struct{}, func()) {
+	ch := make(chan struct{}, 1)
+	w := &n.watchers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chs == nil {
+		w.chs = map[chan struct{}]struct{}{}
+	}
+	w.chs[ch] = struct{}{}
+	return ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.chs, ch)
+	}
+}

@@ -1,0 +1,138 @@
+// This file holds the wire: one forwarding connection, either end, with its writer goroutine.
+package cluster
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"time"
+)
+
+// writeTimeout bounds one write to a peer that reads nothing (paused, or cut off).
+const writeTimeout = 5 * time.Second
+
+// wire sends frames over one connection. Frames queue in memory and one goroutine writes them, many to a system call,
+// so that whoever sends (the completer, the read loop) is never held up by a slow peer.
+type wire struct {
+	conn   net.Conn
+	reader *bufio.Reader
+
+	scratch []byte // the writer's, to send small frames together
+
+	mu     sync.Mutex
+	bufs   [][]byte
+	sent   []*flight // flights among bufs
+	bytes  int
+	closed bool
+	wake   chan struct{}
+	done   chan struct{} // closed when the writer has ended
+}
+
+func newWire(conn net.Conn, reader *bufio.Reader) *wire {
+	w := &wire{conn: conn, reader: reader, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go w.write()
+	return w
+}
+
+// send queues one encoded frame; false when the wire is closed. f, when not nil, learns when writing begins.
+func (w *wire) send(buf []byte, f *flight) bool {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return false
+	}
+	idle := len(w.bufs) == 0
+	w.bufs = append(w.bufs, buf)
+	w.bytes += len(buf)
+	if f != nil {
+		w.sent = append(w.sent, f)
+	}
+	w.mu.Unlock()
+	if idle {
+		kick(w.wake)
+	}
+	return true
+}
+
+// backlog returns the bytes that wait to be written.
+func (w *wire) backlog() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes
+}
+
+// write is the writer goroutine. A flight counts as begun from before the write that carries it, unless that write
+// failed without a byte having left.
+func (w *wire) write() {
+	defer close(w.done)
+	for {
+		w.mu.Lock()
+		bufs, flights := w.bufs, w.sent
+		w.bufs, w.sent, w.bytes = nil, nil, 0
+		closed := w.closed
+		if !closed {
+			for _, f := range flights {
+				f.begun = true
+			}
+		}
+		w.mu.Unlock()
+		if closed {
+			return
+		}
+		if len(bufs) == 0 {
+			<-w.wake
+			continue
+		}
+		err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		var n int64
+		if err == nil {
+			n, err = w.writeAll(bufs)
+		}
+		if err != nil {
+			if n == 0 {
+				w.mu.Lock()
+				for _, f := range flights {
+					f.begun = false
+				}
+				w.mu.Unlock()
+			}
+			w.close()
+			return
+		}
+	}
+}
+
+// writeAll writes small frames with one call, and a large one with its own.
+func (w *wire) writeAll(bufs [][]byte) (written int64, err error) {
+	const most = 64 << 10
+	for len(bufs) > 0 {
+		out := bufs[0]
+		bufs = bufs[1:]
+		if len(bufs) > 0 && len(out)+len(bufs[0]) <= most {
+			w.scratch = append(w.scratch[:0], out...)
+			for len(bufs) > 0 && len(w.scratch)+len(bufs[0]) <= most {
+				w.scratch = append(w.scratch, bufs[0]...)
+				bufs = bufs[1:]
+			}
+			out = w.scratch
+		}
+		n, err := w.conn.Write(out)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// close ends both directions; the reader's next read fails.
+func (w *wire) close() {
+	w.mu.Lock()
+	closed := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if !closed {
+		w.conn.Close()
+		kick(w.wake)
+	}
+}
