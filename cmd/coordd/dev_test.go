@@ -94,7 +94,7 @@ func (c *skewedClock) jump(d time.Duration) {
 func TestWallClockJump(t *testing.T) {
 	var clocks []*skewedClock
 	nodes, err := startDevNodes(0, t.TempDir(), io.Discard, func(c *config) {
-		clock := &skewedClock{Clock: cluster.SystemClock()}
+		clock := &skewedClock{Clock: cluster.SystemClock{}}
 		clocks = append(clocks, clock)
 		c.clock = clock
 	})

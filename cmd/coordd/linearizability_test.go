@@ -126,10 +126,10 @@ func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran b
 
 func TestLinearizableWhileLeadersDie(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("COORDD_SEED"); s != "" {
+	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
-	t.Logf("COORDD_SEED=%d", seed)
+	t.Logf("COORDD_TEST_SEED=%d", seed)
 	kills := 2
 	if os.Getenv("COORDD_SOAK") != "" {
 		kills = 20

@@ -211,13 +211,16 @@ func replyError(err error) error {
 func (n *node) Status() server.Status {
 	c, m := n.cluster.Status(), n.adapter.Stats()
 	s := server.Status{
-		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderClientAddr, Ready: c.Ready, NotReady: c.NotReady,
-		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: c.LeaderContact,
-		Expired: m.Expired, Scripts: m.Scripts, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
+		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
+		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
+		Expired: m.Expired, Scripts: m.Scripts,
+	}
+	if !c.Ready {
+		s.NotReady = "no leader is reachable, or it is not established yet"
 	}
 	for _, p := range c.Members {
 		s.Members = append(s.Members, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Match: p.Match, LastContact: p.LastContact,
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Match: p.LastLog, LastContact: p.LastContact,
 		})
 	}
 	for i := range keyspace.Databases {
