@@ -99,6 +99,16 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+func TestParseAll(t *testing.T) {
+	all, err := ParseAll([]byte("+a\r\n*1\r\n:1\r\n$-1\r\n"))
+	if got := fmt.Sprint(all); err != nil || got != "[+a [:1] nil]" {
+		t.Errorf("%s, %v", got, err)
+	}
+	if all, err := ParseAll([]byte("+a\r\n*1\r\n")); err == nil {
+		t.Errorf("a cut reply reads as %v", all)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		words, a, b string

@@ -47,6 +47,20 @@ func Parse(raw []byte) (Value, error) {
 	return v, nil
 }
 
+// ParseAll reads the replies of a run of calls.
+func ParseAll(raw []byte) ([]Value, error) {
+	r := &reader{br: bufio.NewReader(bytes.NewReader(raw))}
+	var all []Value
+	for len(r.raw) < len(raw) {
+		v, err := r.value()
+		if err != nil {
+			return nil, fmt.Errorf("%w in %q", err, clip(string(raw)))
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
 func (r *reader) value() (Value, error) {
 	line, err := r.line()
 	if err != nil {

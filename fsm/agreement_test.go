@@ -1,0 +1,236 @@
+// What lives here: the behaviour that purity is for (DESIGN sections 1.5 and 4). Machines fed the same entries stay equal, whether they
+// were restored from a snapshot half-way, asked for replies, or read from in between.
+
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// agreementEntries is the length of a log, half-way one machine is restored; agreementLogs is the number of logs.
+const (
+	agreementEntries = 600
+	agreementLogs    = 5
+)
+
+func TestMachinesAgree(t *testing.T) {
+	seed := testSeed(t)
+	for i := range uint64(agreementLogs) {
+		t.Run(fmt.Sprint("log", i), func(t *testing.T) { machinesAgree(t, seed+i) })
+	}
+}
+
+func machinesAgree(t *testing.T, seed uint64) {
+	table := testTable()
+	g := newGenerator(table, seed)
+	answering, silent, restored := NewMachine(table), NewMachine(table), (*Machine)(nil)
+	replies := newReplyCount(table)
+	var half *Snapshot
+	var halfBytes []byte
+	for index := uint64(1); index <= agreementEntries; index++ {
+		if index == agreementEntries/2 {
+			half = answering.Snapshot()
+			halfBytes = snapshotBytes(t, half)
+			restored = restore(t, halfBytes, table)
+		}
+		e := g.entry()
+		if index > 1 {
+			e.Check = answering.Sum()
+		}
+		decoded, err := DecodeEntry(AppendEntry(nil, e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := mustApply(t, answering, index, decoded, true)
+		b := mustApply(t, silent, index, decoded, false)
+		if len(b.Replies) != 0 {
+			t.Fatalf("entry %d: replies that nobody asked for", index)
+		}
+		sameEvents(t, index, a, b)
+		replies.add(t, decoded, a)
+		if restored != nil {
+			c := mustApply(t, restored, index, decoded, true)
+			sameReplies(t, index, decoded, a, c)
+			sameEvents(t, index, a, c)
+		}
+		// Only one of the machines is read from.
+		answering.Read(nil, g.reads(), decoded.ClockMs+g.Int64N(50), decoded.WallUs)
+		if answering.Sum() != silent.Sum() || (restored != nil && restored.Sum() != silent.Sum()) {
+			t.Fatalf("entry %d: the running hashes differ: %s", index, entryText(decoded))
+		}
+	}
+	want := snapshotBytes(t, silent.Snapshot())
+	if !bytes.Equal(want, snapshotBytes(t, answering.Snapshot())) || !bytes.Equal(want, snapshotBytes(t, restored.Snapshot())) {
+		t.Error("equal machines give different snapshots")
+	}
+	if !bytes.Equal(want, snapshotBytes(t, restore(t, want, table).Snapshot())) {
+		t.Error("a restored machine gives another snapshot")
+	}
+	if !bytes.Equal(halfBytes, snapshotBytes(t, half)) {
+		t.Error("a snapshot changed while the machine went on")
+	}
+	if answering.ks.Len() == 0 {
+		t.Error("nothing was left to compare")
+	}
+	replies.judge(t)
+}
+
+// A machine whose state differs from the leader's stops at the leader's check.
+func TestDivergenceIsSeen(t *testing.T) {
+	table := testTable()
+	set := func(value string) *Entry {
+		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "k", value)}}
+		return &Entry{ClockMs: 1, Groups: [][]byte{commands.AppendRequest(nil, q)}}
+	}
+	leader, follower := NewMachine(table), NewMachine(table)
+	mustApply(t, leader, 1, set("a"), true)
+	mustApply(t, follower, 1, set("b"), true)
+	_, err := follower.Apply(2, &Entry{ClockMs: 1, Check: leader.Sum()}, true)
+	var diverged *DivergedError
+	if !errors.As(err, &diverged) || diverged.Index != 1 {
+		t.Errorf("%v, want a divergence at entry 1", err)
+	}
+	if _, err := leader.Apply(2, &Entry{ClockMs: 1, Check: leader.Sum()}, true); err != nil {
+		t.Errorf("the leader's own check: %v", err)
+	}
+}
+
+func mustApply(t testing.TB, m *Machine, index uint64, e *Entry, answer bool) Result {
+	t.Helper()
+	r, err := m.Apply(index, e, answer)
+	if err != nil {
+		t.Fatalf("entry %d: %v", index, err)
+	}
+	r.Events = slices.Clone(r.Events) // the machine's own are overwritten by the next entry
+	return r
+}
+
+func snapshotBytes(t testing.TB, s *Snapshot) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := s.WriteTo(&b)
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("snapshot: %d bytes told, %d written, %v", n, b.Len(), err)
+	}
+	return b.Bytes()
+}
+
+func restore(t testing.TB, snapshot []byte, table *commands.Table) *Machine {
+	t.Helper()
+	m, err := ReadSnapshot(bytes.NewReader(snapshot), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func sameReplies(t *testing.T, index uint64, e *Entry, a, b Result) {
+	t.Helper()
+	for i := range a.Replies {
+		if !bytes.Equal(a.Replies[i], b.Replies[i]) {
+			t.Fatalf("entry %d: replies differ\n%q\n%q\n%s", index, a.Replies[i], b.Replies[i], entryText(e))
+		}
+	}
+}
+
+func sameEvents(t *testing.T, index uint64, a, b Result) {
+	t.Helper()
+	if !reflect.DeepEqual(a.Events, b.Events) {
+		t.Fatalf("entry %d: events differ\n%v\n%v", index, a.Events, b.Events)
+	}
+}
+
+// entryText shows the calls of an entry.
+func entryText(e *Entry) string {
+	var s strings.Builder
+	var r commands.RequestReader
+	for _, run := range e.Groups {
+		r.Reset(run)
+		for r.More() {
+			q, err := r.Next()
+			if err != nil {
+				return err.Error()
+			}
+			fmt.Fprintf(&s, "\n  db %d RESP%d multi %v: %q", q.DB, q.Proto, q.Multi, q.Cmds)
+		}
+	}
+	return s.String()
+}
+
+// replyCount counts how the generator's single calls ended: random calls that all fail would prove nothing.
+type replyCount struct {
+	table       *commands.Table
+	calls, good map[string]int
+}
+
+func newReplyCount(table *commands.Table) *replyCount {
+	return &replyCount{table: table, calls: map[string]int{}, good: map[string]int{}}
+}
+
+// add counts the replies of an entry. An internal error is a mistake of a handler, whatever called it.
+func (c *replyCount) add(t *testing.T, e *Entry, result Result) {
+	t.Helper()
+	var r commands.RequestReader
+	for i, run := range e.Groups {
+		if bytes.Contains(result.Replies[i], []byte("ERR internal error")) {
+			t.Fatalf("%q%s", result.Replies[i], entryText(e))
+		}
+		replies, err := commandtest.ParseAll(result.Replies[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Reset(run)
+		for r.More() {
+			q, err := r.Next()
+			if err != nil || len(replies) == 0 {
+				t.Fatalf("a reply is missing, %v%s", err, entryText(e))
+			}
+			if spec, err := c.table.Resolve(firstCall(q)); err == nil {
+				c.calls[spec.FullName()]++
+				if !replies[0].IsError() {
+					c.good[spec.FullName()]++
+				}
+			}
+			replies = replies[1:]
+		}
+		if len(replies) != 0 {
+			t.Fatalf("%d replies too many%s", len(replies), entryText(e))
+		}
+	}
+}
+
+// firstCall is the call of a request that is no transaction.
+func firstCall(q *commands.Request) [][]byte {
+	if q.Multi {
+		return commandtest.Args("")
+	}
+	return q.Cmds[0]
+}
+
+// judge fails when too few calls did something.
+func (c *replyCount) judge(t *testing.T) {
+	t.Helper()
+	calls, good := 0, 0
+	var never []string
+	for name, n := range c.calls {
+		calls += n
+		good += c.good[name]
+		if c.good[name] == 0 {
+			never = append(never, name)
+		}
+	}
+	slices.Sort(never)
+	t.Logf("%d of %d single calls succeeded; none of %v", good, calls, never)
+	if good*5 < calls*2 {
+		t.Errorf("only %d of %d calls succeeded", good, calls)
+	}
+}

@@ -1,0 +1,399 @@
+// What lives here: the checker behind purity_test.go. It reads one package's syntax and types and finds what would make two nodes that
+// apply the same log differ: clocks, randomness, concurrency, I/O, orders and addresses that Go leaves open.
+
+package fsm
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The rules, by the names that exceptions use.
+const (
+	ruleImport    = "import"
+	ruleGoroutine = "goroutine"
+	ruleChannel   = "channel"
+	ruleMapOrder  = "map order"
+	ruleAddress   = "address"
+	ruleCall      = "call"
+	ruleGlobal    = "global"
+	ruleFusedSum  = "fused sum"
+)
+
+// freeImports are the packages that every pure file may use. What a pure package may use besides is an exception with a reason.
+var freeImports = map[string]bool{
+	"bufio": true, "bytes": true, "cmp": true, "errors": true, "fmt": true, "io": true, "iter": true, "slices": true, "sort": true,
+	"strconv": true, "strings": true, "unicode": true, "unicode/utf8": true, "math": true, "math/big": true, "math/bits": true,
+	"crypto/sha1": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true, "encoding/base64": true,
+	"hash": true, "hash/crc32": true, "hash/crc64": true,
+	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true, "github.com/tidwall/btree": true,
+	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true,
+}
+
+// luaImports are free in fsm/ alone.
+var luaImports = map[string]bool{
+	"github.com/yuin/gopher-lua": true, "github.com/yuin/gopher-lua/ast": true, "github.com/yuin/gopher-lua/parse": true,
+}
+
+// insteadOf says for a package that is not free what to use.
+var insteadOf = map[string]string{
+	"time":          "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now; an entry carries it",
+	"math/rand":     "take randomness from Env.Seed, which is the same on every node",
+	"math/rand/v2":  "take randomness from Env.Seed, which is the same on every node",
+	"crypto/rand":   "take randomness from Env.Seed, which is the same on every node",
+	"hash/maphash":  "its seed differs from process to process: use xxhash",
+	"maps":          "its iterators have Go's random order: keep a sorted structure (btree) or a slice beside the map",
+	"os":            "the machine does no I/O: return an effect as a value, server/ and cluster/ act",
+	"net":           "the machine does no I/O: return an effect as a value, server/ and cluster/ act",
+	"log":           "the machine does no I/O: return an error or an event",
+	"log/slog":      "the machine does no I/O: return an error or an event",
+	"sync":          "one Apply at a time owns the machine, and the adapter has the lock",
+	"sync/atomic":   "one Apply at a time owns the machine, and the adapter has the lock",
+	"reflect":       "it shows addresses and map orders: write the cases out",
+	"runtime":       "what it tells differs from node to node",
+	"context":       "nothing here waits or is cancelled",
+	"encoding/json": "write the encoding out: its order and its limits are part of a reply",
+	"unsafe":        "only keyspace's views of bytes have a reason to",
+}
+
+// badCalls are functions of packages that are allowed otherwise, with what to use instead. A key that ends in a star is a prefix.
+var badCalls = map[string]string{
+	"fmt.Print*":  "the machine does no I/O: return an error or an event",
+	"fmt.Scan*":   "the machine does no I/O",
+	"println":     "the machine does no I/O: return an error or an event",
+	"print":       "the machine does no I/O: return an error or an event",
+	"time.Now":    "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.Since":  "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.Until":  "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.After*": "nothing here waits",
+	"time.Sleep":  "nothing here waits",
+	"time.Tick":   "nothing here waits",
+	"time.New*":   "nothing here waits",
+	"time.Local":  "the time zone differs from node to node",
+
+	"context.With*":     "a script is stopped by a count of instructions, never by a clock or from outside",
+	"context.After*":    "nothing here waits",
+	"(*sync.Map).Range": "its order is random: keep a sorted structure",
+
+	"(*github.com/yuin/gopher-lua.LTable).ForEach":      "it ranges Go maps: use Next, which has the order of insertion",
+	"(*github.com/yuin/gopher-lua.LState).ForEach":      "it ranges Go maps: use Next, which has the order of insertion",
+	"(*github.com/yuin/gopher-lua.LState).OpenLibs":     "it opens io and os: open what the sandbox has, one by one",
+	"(*github.com/yuin/gopher-lua.LState).DoFile":       "the machine does no I/O",
+	"(*github.com/yuin/gopher-lua.LState).LoadFile":     "the machine does no I/O",
+	"(*github.com/yuin/gopher-lua.LState).ToStringMeta": "it shows the addresses of tables and functions: use the engine's own tostring",
+	"(*github.com/yuin/gopher-lua.LTable).String":       "it shows an address",
+	"(*github.com/yuin/gopher-lua.LFunction).String":    "it shows an address",
+	"(*github.com/yuin/gopher-lua.LUserData).String":    "it shows an address",
+	"(github.com/yuin/gopher-lua.LValue).String":        "it shows the addresses of tables and functions: switch on the type",
+	"github.com/yuin/gopher-lua.OpenOs":                 "it has clocks and I/O",
+	"github.com/yuin/gopher-lua.OpenIo":                 "the machine does no I/O",
+	"github.com/yuin/gopher-lua.OpenPackage":            "it reads files",
+	"github.com/yuin/gopher-lua.OpenDebug":              "it shows what is not the same on every node",
+	"github.com/yuin/gopher-lua.OpenChannel":            "it has goroutines' channels",
+	"github.com/yuin/gopher-lua.OpenMath":               "its random numbers are the process's own",
+}
+
+// finding is a place that breaks a rule.
+type finding struct {
+	pos           token.Position
+	rule, message string
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", path.Base(f.pos.Filename), f.pos.Line, f.rule, f.message)
+}
+
+// checker inspects the files of one package.
+type checker struct {
+	fset     *token.FileSet
+	info     *types.Info
+	findings []finding
+}
+
+func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
+	c.findings = append(c.findings, finding{c.fset.Position(pos), rule, fmt.Sprintf(format, args...)})
+}
+
+// check finds what the files of a package do that is not pure. A line is excused by a comment "//purity: reason" on it or alone on the
+// line before; one that excuses nothing is a finding too. Imports cannot be excused by a comment.
+func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
+	c := &checker{fset: fset, info: info}
+	excuses := map[string]token.Pos{}
+	for _, f := range files {
+		c.imports(f)
+		ast.Inspect(f, c.node)
+		for _, group := range f.Comments {
+			for _, comment := range group.List {
+				if reason, ok := strings.CutPrefix(comment.Text, "//purity:"); ok && strings.TrimSpace(reason) != "" {
+					excuses[lineOf(fset.Position(comment.Pos()), 0)] = comment.Pos()
+				}
+			}
+		}
+	}
+	used := map[string]bool{}
+	var left []finding
+	for _, f := range c.findings {
+		excused := false
+		for back := range 2 {
+			line := lineOf(f.pos, -back)
+			if _, ok := excuses[line]; ok && f.rule != ruleImport {
+				excused, used[line] = true, true
+			}
+		}
+		if !excused {
+			left = append(left, f)
+		}
+	}
+	for line, pos := range excuses {
+		if !used[line] {
+			left = append(left, finding{fset.Position(pos), "comment", "this //purity: comment excuses nothing: remove it"})
+		}
+	}
+	return left
+}
+
+func lineOf(p token.Position, offset int) string {
+	return p.Filename + ":" + strconv.Itoa(p.Line+offset)
+}
+
+func (c *checker) imports(f *ast.File) {
+	for _, spec := range f.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value)
+		dir := path.Base(path.Dir(c.fset.Position(f.Package).Filename))
+		if freeImports[name] || (luaImports[name] && dir == "fsm") {
+			continue
+		}
+		why := insteadOf[name]
+		if why == "" {
+			why = "pure code uses what freeImports in purity_check_test.go lists; a package that is pure itself may be added there"
+		}
+		c.report(spec.Pos(), ruleImport, "%q: %s", name, why)
+	}
+}
+
+func (c *checker) node(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		c.report(n.Pos(), ruleGoroutine, "the order of goroutines differs from node to node: return the work as an event, server/ and cluster/ do it")
+	case *ast.SelectStmt:
+		c.report(n.Pos(), ruleChannel, "select chooses at random: nothing here waits, return an event instead")
+	case *ast.SendStmt:
+		c.report(n.Pos(), ruleChannel, "return an event instead of sending it")
+	case *ast.ChanType:
+		c.report(n.Pos(), ruleChannel, "nothing here waits for another goroutine: use a slice")
+	case *ast.UnaryExpr:
+		if n.Op == token.ARROW {
+			c.report(n.Pos(), ruleChannel, "nothing here waits: what is needed comes with the entry")
+		}
+	case *ast.RangeStmt:
+		c.rangeOver(n)
+	case *ast.CallExpr:
+		c.call(n)
+	case *ast.Ident:
+		c.use(n)
+	case *ast.BasicLit:
+		if n.Kind == token.STRING && addressVerb.MatchString(n.Value) {
+			c.report(n.Pos(), ruleAddress, "%%p shows an address, which differs from node to node: show a number that the entry decides")
+		}
+	case *ast.AssignStmt:
+		c.assign(n)
+	case *ast.IncDecStmt:
+		c.global(n.X)
+	case *ast.BinaryExpr:
+		if n.Op == token.ADD || n.Op == token.SUB {
+			c.fused(n.X)
+			c.fused(n.Y)
+		}
+	}
+	return true
+}
+
+var addressVerb = regexp.MustCompile(`%[-+# 0]*[0-9]*p`)
+
+func (c *checker) rangeOver(n *ast.RangeStmt) {
+	t := c.info.TypeOf(n.X)
+	if t == nil {
+		return
+	}
+	if p, ok := t.(*types.TypeParam); ok {
+		t = p.Constraint()
+	}
+	switch kindOf(t) {
+	case "map":
+		c.report(n.Pos(), ruleMapOrder, "the order is random: keep a sorted structure (btree) or a slice beside the map; "+
+			"where no order can be seen, say so on the line: //purity: reason")
+	case "chan":
+		c.report(n.Pos(), ruleChannel, "nothing here waits: use a slice")
+	}
+}
+
+// kindOf is "map" or "chan" where a value of type t, or of one of the types of a constraint, is one.
+func kindOf(t types.Type) string {
+	switch u := t.Underlying().(type) {
+	case *types.Map:
+		return "map"
+	case *types.Chan:
+		return "chan"
+	case *types.Interface:
+		for i := range u.NumEmbeddeds() {
+			if k := kindOf(u.EmbeddedType(i)); k != "" {
+				return k
+			}
+		}
+	case *types.Union:
+		for i := range u.Len() {
+			if k := kindOf(u.Term(i).Type()); k != "" {
+				return k
+			}
+		}
+	}
+	return ""
+}
+
+// use holds the function or variable that is named against badCalls, called or not.
+func (c *checker) use(id *ast.Ident) {
+	obj := c.info.Uses[id]
+	name := ""
+	switch obj := obj.(type) {
+	case *types.Func:
+		name = obj.Origin().FullName()
+	case *types.Var:
+		if obj.Pkg() != nil && obj.Parent() == obj.Pkg().Scope() {
+			name = obj.Pkg().Path() + "." + obj.Name()
+		}
+	case *types.Builtin:
+		name = obj.Name()
+	}
+	if name == "" {
+		return
+	}
+	for bad, why := range badCalls {
+		prefix, star := strings.CutSuffix(bad, "*")
+		if name == bad || (star && strings.HasPrefix(name, prefix)) {
+			c.report(id.Pos(), ruleCall, "%s: %s", name, why)
+		}
+	}
+}
+
+// call finds addresses that become numbers or text.
+func (c *checker) call(n *ast.CallExpr) {
+	if tv, ok := c.info.Types[n.Fun]; ok && tv.IsType() && len(n.Args) == 1 {
+		if isBasic(tv.Type, types.Uintptr) && isBasic(c.info.TypeOf(n.Args[0]), types.UnsafePointer) {
+			c.report(n.Pos(), ruleAddress, "an address differs from node to node: count or hash the content")
+		}
+		return
+	}
+	sel, ok := n.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	if f, ok := c.info.Uses[sel.Sel].(*types.Func); ok && f.Pkg() != nil && f.Pkg().Path() == "fmt" {
+		for _, arg := range n.Args {
+			if t := c.info.TypeOf(arg); t != nil && printsAddress(t) {
+				c.report(arg.Pos(), ruleAddress, "fmt shows the address of a %s: show what it holds", t)
+			}
+		}
+	}
+}
+
+func isBasic(t types.Type, kind types.BasicKind) bool {
+	if t == nil {
+		return false
+	}
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Kind() == kind
+}
+
+// printsAddress says whether fmt writes a value of type t as an address: functions, channels, and pointers without a text of their own
+// to what is not a struct, array, slice or map.
+func printsAddress(t types.Type) bool {
+	for _, name := range []string{"Error", "String", "Format", "GoString", "Write"} {
+		if m, _, _ := types.LookupFieldOrMethod(t, false, nil, name); m != nil {
+			return false
+		}
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Signature, *types.Chan:
+		return true
+	case *types.Basic:
+		return u.Kind() == types.UnsafePointer
+	case *types.Pointer:
+		switch u.Elem().Underlying().(type) {
+		case *types.Struct, *types.Array, *types.Slice, *types.Map:
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+func (c *checker) assign(n *ast.AssignStmt) {
+	if n.Tok == token.DEFINE {
+		return
+	}
+	for _, lhs := range n.Lhs {
+		c.global(lhs)
+	}
+	if n.Tok == token.ADD_ASSIGN || n.Tok == token.SUB_ASSIGN {
+		c.fused(n.Rhs[0])
+	}
+}
+
+// global finds a change of a variable of a package, or of what it holds.
+func (c *checker) global(e ast.Expr) {
+	for {
+		switch x := ast.Unparen(e).(type) {
+		case *ast.IndexExpr:
+			e = x.X
+			continue
+		case *ast.StarExpr:
+			e = x.X
+			continue
+		case *ast.SelectorExpr:
+			if _, qualified := c.info.Uses[x.Sel].(*types.Var); qualified && c.isPackage(x.X) {
+				c.globalVar(x.Sel)
+				return
+			}
+			e = x.X
+			continue
+		case *ast.Ident:
+			c.globalVar(x)
+		}
+		return
+	}
+}
+
+func (c *checker) isPackage(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	_, ok = c.info.Uses[id].(*types.PkgName)
+	return ok
+}
+
+func (c *checker) globalVar(id *ast.Ident) {
+	v, ok := c.info.Uses[id].(*types.Var)
+	if ok && v.Pkg() != nil && v.Parent() == v.Pkg().Scope() {
+		c.report(id.Pos(), ruleGlobal, "%s belongs to all machines of the process and to no snapshot: keep state in Machine or Keyspace", id.Name)
+	}
+}
+
+// fused finds a product of floats that is added to at once: some processors do both with one rounding, others with two, and
+// nodes of different make would differ. The Go specification: an explicit conversion prevents it.
+func (c *checker) fused(e ast.Expr) {
+	product, ok := ast.Unparen(e).(*ast.BinaryExpr)
+	if !ok || product.Op != token.MUL {
+		return
+	}
+	tv := c.info.Types[product]
+	if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&types.IsFloat != 0 && tv.Value == nil {
+		c.report(product.Pos(), ruleFusedSum, "x*y+z may be rounded once or twice, by the processor: write float64(x*y) + z")
+	}
+}
