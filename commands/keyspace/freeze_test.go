@@ -1,0 +1,225 @@
+package keyspace
+
+// This file tests snapshots against a model: what a frozen keyspace holds stays as it was while the keyspace changes, and
+// machines that do the same hold the same, one restored from records included.
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// player does random changes, the same for the same seed.
+type player struct {
+	*rand.Rand
+	ks    *Keyspace
+	index uint64
+	keys  int
+}
+
+func newPlayer(ks *Keyspace, seed uint64, keys int) *player {
+	return &player{Rand: rand.New(rand.NewPCG(seed, 1)), ks: ks, keys: keys}
+}
+
+// entry begins another entry and does some changes.
+func (p *player) entry(changes int) {
+	p.index++
+	p.ks.Begin(p.ks.Now()+p.Int64N(5), NewRevision(0, p.index, 0))
+	for i := range changes {
+		p.ks.SetRevision(NewRevision(0, p.index, uint64(i)))
+		p.change()
+	}
+	p.ks.End()
+}
+
+func (p *player) bytes() []byte {
+	b := make([]byte, p.IntN(100))
+	for i := range b {
+		b[i] = byte(p.Uint32())
+	}
+	return b
+}
+
+func (p *player) change() {
+	db, key := p.ks.DB(p.IntN(3)), k(p.IntN(p.keys))
+	e := db.Edit(key)
+	if e != nil && e.Kind() != KindString {
+		p.changeCollection(db, e)
+		return
+	}
+	switch p.IntN(12) {
+	case 0, 1:
+		db.SetString(key, p.bytes())
+	case 2, 3:
+		db.AppendString(key, p.bytes())
+	case 4:
+		db.Delete(key)
+	case 5, 6:
+		if e != nil {
+			db.SetDeadline(e, p.ks.Now()+p.Int64N(100))
+		}
+	case 7:
+		h := NewHash()
+		h.Set([]byte("f"), p.bytes())
+		db.Changed(db.SetCollection(key, h))
+	case 8:
+		z := NewZSet()
+		z.Add([]byte("m"), p.Float64())
+		db.Changed(db.SetCollection(key, z))
+	case 9:
+		db.Rename(key, k(p.IntN(p.keys)))
+	case 10:
+		if to := k(p.IntN(p.keys)); !bytes.Equal(key, to) {
+			db.Copy(key, db, to)
+		}
+		db.Copy(key, p.ks.DB(3), key)
+	case 11:
+		if e == nil {
+			db.Create(key, p.bytes())
+		}
+		if p.IntN(500) == 0 {
+			db.Flush()
+		}
+	}
+}
+
+// changeCollection changes some elements, often enough for small ones to become large.
+func (p *player) changeCollection(db *DB, e *Entry) {
+	key := []byte(e.Key())
+	switch p.IntN(10) {
+	case 0:
+		db.Delete(key)
+		return
+	case 1:
+		db.Rename(key, k(p.IntN(p.keys)))
+		return
+	case 2:
+		db.Copy(key, p.ks.DB(4), key)
+		return
+	}
+	for range 1 + p.IntN(40) {
+		name := k(p.IntN(300))
+		switch c := e.Collection().(type) {
+		case *Hash:
+			if p.IntN(4) == 0 {
+				c.Delete(name)
+			} else {
+				c.Set(name, p.bytes())
+			}
+		case *ZSet:
+			if p.IntN(4) == 0 {
+				c.Remove(name)
+			} else {
+				c.Add(name, p.Float64())
+			}
+		}
+	}
+	db.Changed(e)
+}
+
+// What Freeze took is read while the keyspace changes, and is what a keyspace held that stopped there. With -race this also shows
+// that neither touches the other's memory.
+func TestFrozenStaysAsItWas(t *testing.T) {
+	seed := dbRand(t).Uint64()
+	const entries, keys = 60, 40
+	ks := New()
+	p := newPlayer(ks, seed, keys)
+	var readers sync.WaitGroup
+	snapshots := make([][][]byte, entries)
+	for i := range entries {
+		p.entry(30)
+		f := ks.Freeze()
+		readers.Go(func() { snapshots[i] = records(t, f) })
+	}
+	readers.Wait()
+	// The same again, each snapshot read at once.
+	again := New()
+	p = newPlayer(again, seed, keys)
+	large := 0
+	for i := range entries {
+		p.entry(30)
+		want := records(t, again.Freeze())
+		if !sameRecords(snapshots[i], want) {
+			t.Fatalf("snapshot %d changed after it was taken: %d records, want %d", i, len(snapshots[i]), len(want))
+		}
+		large = max(large, len(want))
+	}
+	if large < keys/2 {
+		t.Fatalf("the largest snapshot has %d records: the test shows nothing", large)
+	}
+	if ks.Sum() != again.Sum() {
+		t.Error("the same changes gave another running hash")
+	}
+}
+
+// A keyspace that is restored from records goes on as the one that they were taken of.
+func TestRestoredGoesOnAlike(t *testing.T) {
+	seed := dbRand(t).Uint64()
+	ks := New()
+	p := newPlayer(ks, seed, 60)
+	for range 100 {
+		p.entry(20)
+	}
+	f := ks.Freeze()
+	restored := New()
+	for _, r := range records(t, f) {
+		if err := restored.Load(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restored.RestoreClock(ks.Now())
+	restored.RestoreSum(ks.Sum())
+	if f.Len() == 0 || !sameRecords(records(t, f), records(t, restored.Freeze())) {
+		t.Fatalf("%d records do not restore what they were taken of", f.Len())
+	}
+	q := newPlayer(restored, seed+1, 60)
+	p = newPlayer(ks, seed+1, 60)
+	p.index, q.index = 100, 100
+	for i := range 100 {
+		p.entry(20)
+		q.entry(20)
+		if ks.Sum() != restored.Sum() || ks.Len() != restored.Len() {
+			t.Fatalf("entry %d after the restart: running hash %x and %x, %d and %d keys", i, ks.Sum(), restored.Sum(), ks.Len(), restored.Len())
+		}
+	}
+	if !sameRecords(records(t, ks.Freeze()), records(t, restored.Freeze())) {
+		t.Fatal("the two hold different things in the end")
+	}
+	for i := range Databases {
+		if ks.DB(i).Volatile() != restored.DB(i).Volatile() {
+			t.Errorf("database %d: %d and %d volatile keys", i, ks.DB(i).Volatile(), restored.DB(i).Volatile())
+		}
+	}
+}
+
+// Any two different changes give different running hashes.
+func TestSumTellsChangesApart(t *testing.T) {
+	seen := map[uint64]string{}
+	for name, f := range map[string]func(ks *Keyspace){
+		"nothing": func(*Keyspace) {},
+		"value":   func(ks *Keyspace) { ks.DB(0).SetString(k(1), []byte("other")) },
+		"value twice": func(ks *Keyspace) {
+			ks.DB(0).SetString(k(1), []byte("other"))
+			ks.DB(0).SetString(k(1), []byte("other"))
+		},
+		"key":             func(ks *Keyspace) { ks.DB(0).SetString(k(2), []byte("other")) },
+		"database":        func(ks *Keyspace) { ks.DB(1).SetString(k(1), []byte("other")) },
+		"deletion":        func(ks *Keyspace) { ks.DB(0).Delete(k(1)) },
+		"deadline":        func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 10) },
+		"later deadline":  func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 11) },
+		"flush":           func(ks *Keyspace) { ks.DB(0).Flush() },
+		"flush all":       func(ks *Keyspace) { ks.DB(1).SetString(k(1), nil); ks.FlushAll() },
+		"rename":          func(ks *Keyspace) { ks.DB(0).Rename(k(1), k(2)) },
+		"copy":            func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(0), k(2)) },
+		"copy to another": func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(1), k(1)) },
+	} {
+		ks := writable(1, 1)
+		ks.DB(0).SetString(k(1), []byte("value"))
+		f(ks)
+		if other, ok := seen[ks.Sum()]; ok {
+			t.Errorf("%s and %s give the same running hash", name, other)
+		}
+		seen[ks.Sum()] = name
+	}
+}

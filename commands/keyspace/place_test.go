@@ -1,0 +1,131 @@
+package keyspace
+
+// This file tests creating, renaming, copying and picking keys.
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestRename(t *testing.T) {
+	ks := writable(1, 1)
+	db := ks.DB(0)
+	db.SetDeadline(db.SetString(k(1), []byte("one")), 50)
+	db.SetDeadline(db.SetString(k(2), []byte("two")), 60)
+	ks.Freeze()
+	ks.Begin(2, NewRevision(0, 2, 0))
+	if db.Rename(k(9), k(1)) || !db.Rename(k(1), k(1)) || db.Rename(k(9), k(9)) {
+		t.Fatal("a key that does not exist was renamed, or one was not to itself")
+	}
+	if !db.Rename(k(1), k(2)) || db.Find(k(1)) != nil {
+		t.Fatal("the key is there under its old name")
+	}
+	e := db.Find(k(2))
+	if string(e.Bytes()) != "one" || e.Deadline() != 50 || e.Created() != NewRevision(0, 2, 0) || e.Changed() != e.Created() {
+		t.Fatalf("renamed: %q deadline %d created %d", e.Bytes(), e.Deadline(), e.Created())
+	}
+	if db.Len() != 1 || db.Volatile() != 1 {
+		t.Fatalf("%d keys, %d volatile", db.Len(), db.Volatile())
+	}
+	ks.Begin(55, NewRevision(0, 3, 0))
+	if db.Len() != 0 {
+		t.Fatal("the deadline did not go along")
+	}
+}
+
+func TestCopyIsIndependent(t *testing.T) {
+	ks := writable(1, 1)
+	db := ks.DB(0)
+	db.AppendString(k(1), []byte("12345"))
+	db.AppendString(k(1), []byte("6"))
+	if s := db.Find(k(1)).Bytes(); len(s) == cap(s) {
+		t.Fatal("there is no room behind the string's end: the test shows nothing")
+	}
+	if !db.Copy(k(1), db, k(2)) || db.Copy(k(9), db, k(2)) {
+		t.Fatal("Copy does not say whether the key existed")
+	}
+	db.AppendString(k(2), []byte("c"))
+	db.AppendString(k(1), []byte("o"))
+	db.AppendString(k(2), []byte("opy"))
+	if a, b := string(db.Find(k(1)).Bytes()), string(db.Find(k(2)).Bytes()); a != "123456o" || b != "123456copy" {
+		t.Fatalf("the strings are %q and %q", a, b)
+	}
+	for _, n := range []int{1, 600} {
+		h, z := NewHash(), NewZSet()
+		for i := range n {
+			h.Set(k(i), []byte("v"))
+			z.Add(k(i), 1)
+		}
+		for i, c := range []Collection{h, z} {
+			from, to := k(10+i), k(20+i)
+			db.Changed(db.SetCollection(from, c))
+			db.Copy(from, ks.DB(1), to)
+			edit := db.Edit(from)
+			switch c := edit.Collection().(type) {
+			case *Hash:
+				c.Delete(k(0))
+				c.Set(k(n), nil)
+			case *ZSet:
+				c.Remove(k(0))
+				c.Add(k(n), 5)
+			}
+			db.Changed(edit)
+			got := ks.DB(1).Find(to)
+			var there, foreign bool
+			switch c := got.Collection().(type) {
+			case *Hash:
+				_, there = c.Get(k(0))
+				_, foreign = c.Get(k(n))
+			case *ZSet:
+				_, there = c.Score(k(0))
+				_, foreign = c.Score(k(n))
+			}
+			if got.Collection().Len() != n || !there || foreign || got.Created() != NewRevision(0, 1, 0) {
+				t.Errorf("%v of %d elements: the copy has %d, the removed one %v, the added one %v", got.Kind(), n, got.Collection().Len(), there, foreign)
+			}
+		}
+	}
+}
+
+func TestCreateIsSetString(t *testing.T) {
+	a, b := writable(1, 1), writable(1, 1)
+	for i := range 100 {
+		a.DB(0).SetString(k(i), k(i))
+		b.DB(0).Create(k(i), k(i))
+	}
+	if a.Sum() != b.Sum() || !sameRecords(records(t, a.Freeze()), records(t, b.Freeze())) {
+		t.Error("Create made something else than SetString")
+	}
+}
+
+func TestRandomPicksEveryKeyThatExists(t *testing.T) {
+	ks := writable(1, 1)
+	db := ks.DB(0)
+	if db.Random(7) != nil {
+		t.Fatal("a key of an empty database")
+	}
+	const n = 50
+	for i := range n {
+		db.SetString(k(i), nil)
+	}
+	picked := map[string]bool{}
+	for seed := range uint64(n) {
+		picked[db.Random(seed).Key()] = true
+	}
+	if len(picked) != n {
+		t.Errorf("%d consecutive seeds picked %d of %d keys", n, len(picked), n)
+	}
+	// Keys past their deadline are passed over, round the end of the tree too.
+	ks = past(sweepLimit + 30)
+	var got []string
+	for seed := range uint64(31) {
+		got = append(got, ks.DB(0).Random(seed).Key())
+	}
+	if slices.ContainsFunc(got, func(s string) bool { return s != "stays" }) {
+		t.Errorf("picked %v", got)
+	}
+	ks.DB(0).Delete([]byte("stays"))
+	if e := ks.DB(0).Random(3); e != nil {
+		t.Errorf("picked %s, which is past its deadline", e.Key())
+	}
+}
