@@ -1,0 +1,60 @@
+package server
+
+// This file declares what the server needs of the rest of coordd.
+
+import (
+	"context"
+	"time"
+)
+
+// Backend runs requests. A run is count requests encoded one after the other by commands.AppendRequest; its result is
+// their RESP replies, one after the other. The text of an error is the error reply, code word first ("CLUSTERDOWN …", "UNKNOWN …"), for
+// every request of the run. Nobody keeps the run or changes the replies after the call.
+type Backend interface {
+	// Write puts the run in the log and returns when it is durable and applied.
+	Write(ctx context.Context, run []byte, count int) ([]byte, error)
+	// Read runs requests that change nothing, linearizably.
+	Read(ctx context.Context, run []byte, count int) ([]byte, error)
+	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
+	ReadLocal(run []byte, count int) ([]byte, error)
+	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
+	Status() Status
+}
+
+// Status is what INFO, ROLE, WAIT and the health pages tell about the node and its cluster.
+type Status struct {
+	NodeID     string
+	Role       string // leader, follower or candidate
+	LeaderID   string // empty: not known
+	LeaderAddr string // where clients reach the leader, host:port
+	Ready      bool   // takes commands now
+	NotReady   string // why it does not
+
+	Term, Commit, Applied, LastLog uint64        // raft's term; indexes of the log
+	ClockMs                        int64         // the cluster clock, ms
+	LeaderContact                  time.Duration // since a follower last heard from its leader; the leader has 0
+	Members                        []Member
+
+	Databases     []DatabaseStatus // by number
+	Expired       uint64           // keys that expired since the state began
+	Scripts       int              // in the cache
+	SnapshotIndex uint64           // of the newest snapshot; 0: none
+	SnapshotTime  time.Time        // when it was taken
+}
+
+// Member is a node of the cluster.
+type Member struct {
+	ID         string
+	PeerAddr   string
+	ClientAddr string // empty: not known
+	Voter      bool
+	// Match is the index up to which the member's log is known to be durable; known on the leader alone, 0 elsewhere.
+	Match uint64
+	// LastContact is the time since the leader last heard from it; known on the leader alone, negative elsewhere.
+	LastContact time.Duration
+}
+
+// DatabaseStatus counts the keys of a database.
+type DatabaseStatus struct {
+	Keys, Volatile int
+}

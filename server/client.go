@@ -1,0 +1,311 @@
+package server
+
+// This file holds CLIENT: what a connection says of itself, and what it sees of the others.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const (
+	clientFlags = commands.NoScript | commands.Loading | commands.Stale
+	userDefault = "default" // the one user
+)
+
+var clientSpecs = []commands.Spec{{
+	Name: "client", Kind: commands.Session, Arity: -2, Group: "connection", Since: "2.4.0",
+	Summary: "What a connection says of itself, and sees of the others.", Complexity: "That of the subcommand",
+	Subcommands: []commands.Spec{
+		clientSub("id", 2, "5.0.0", "", "Answers the number of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.Int(int64(s.id))
+		}),
+		clientSub("info", 2, "6.2.0", "", "Tells about this connection.", false, func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.show(2)
+			s.w.Verbatim("txt", s.describe(time.Now())+"\n")
+		}),
+		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]", "Tells about all connections.", clientList),
+		clientSub("setname", 3, "2.6.9", "connection-name", "Gives the connection a name.", true, clientSetName),
+		clientSub("getname", 2, "2.6.9", "", "Answers the connection's name.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
+			if s.name == "" {
+				s.w.Null()
+				return
+			}
+			s.w.BulkString(s.name)
+		}),
+		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Names the client library.", true, clientSetInfo),
+		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepted: no command here counts as a use of a key.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
+		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Accepted: connections are not closed to save memory.", onOff(func(s *session, on bool) { s.noEvict = on })),
+		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
+		clientSub("getredir", 2, "6.0.0", "", "Answers -1: nothing is tracked.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.Int(-1)
+		}),
+		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] ...>>",
+			"Closes connections.", clientKill),
+		helpSpec("CLIENT", "5.0.0", "connection",
+			"GETREDIR", "    Return the client ID we are redirecting to when tracking is enabled.",
+			"GETNAME", "    Return the name of the current connection.",
+			"ID", "    Return the ID of the current connection.",
+			"INFO", "    Return information about the current client connection.",
+			"KILL <ip:port>", "    Kill connection made from <ip:port>.",
+			"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:",
+			"    * ADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made from the specified address",
+			"    * LADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made to specified local address",
+			"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
+			"    * USER <username>", "      Kill connections authenticated by <username>.",
+			"    * SKIPME (YES|NO)", "      Skip killing current connection (default: yes).",
+			"LIST [options ...]", "    Return information about client connections. Options:",
+			"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Return clients of specified type.",
+			"REPLY (ON|OFF|SKIP)", "    Control the replies sent to the current connection.",
+			"SETNAME <name>", "    Assign the name <name> to the current connection.",
+			"SETINFO <option> <value>", "    Set client meta attr. Options are:", "    * LIB-NAME: the client lib name.", "    * LIB-VER: the client lib version.",
+			"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
+			"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on."),
+	},
+}}
+
+func clientSub(name string, arity int, since, syntax, summary string, early bool, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Session, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
+		Syntax: syntax, Summary: summary, Complexity: "O(1)", Local: local{early: early, run: run},
+	}
+}
+
+func adminSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Admin, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run},
+	}
+}
+
+func clientSetName(s *session, _ *commands.Spec, args [][]byte) {
+	if !validName(args[2]) {
+		s.fail(errBadName)
+		return
+	}
+	s.name = string(args[2])
+	s.w.Status("OK")
+}
+
+func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
+	var field *string
+	var option string
+	switch {
+	case is(args[2], "lib-name"):
+		field, option = &s.libName, "lib-name"
+	case is(args[2], "lib-ver"):
+		field, option = &s.libVer, "lib-ver"
+	default:
+		s.fail(commands.Errorf("ERR Unrecognized option '%s'", args[2]))
+		return
+	}
+	if !validName(args[3]) {
+		s.fail(commands.Errorf("ERR %s cannot contain spaces, newlines or special characters.", option))
+		return
+	}
+	*field = string(args[3])
+	s.w.Status("OK")
+}
+
+// onOff is a subcommand that takes ON or OFF.
+func onOff(set func(*session, bool)) func(*session, *commands.Spec, [][]byte) {
+	return func(s *session, _ *commands.Spec, args [][]byte) {
+		switch {
+		case is(args[2], "on"):
+			set(s, true)
+		case is(args[2], "off"):
+			set(s, false)
+		default:
+			s.fail(commands.ErrSyntax)
+			return
+		}
+		s.w.Status("OK")
+	}
+}
+
+func clientReply(s *session, _ *commands.Spec, args [][]byte) {
+	switch {
+	case is(args[2], "on"):
+		s.muted, s.skipping = false, false
+		s.w.Status("OK")
+	case is(args[2], "off"):
+		s.muted = true
+	case is(args[2], "skip"):
+		s.skipNext = !s.muted
+	default:
+		s.fail(commands.ErrSyntax)
+	}
+}
+
+// clientType reads a TYPE argument. Only normal and pubsub clients exist here.
+func clientType(arg []byte) (string, error) {
+	switch t := strings.ToLower(string(arg)); t {
+	case "normal", "pubsub", "master", "replica":
+		return t, nil
+	case "slave":
+		return "replica", nil
+	}
+	return "", commands.Errorf("ERR Unknown client type '%s'", arg)
+}
+
+func (s *session) kind() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view.subs[subChannel]+s.view.subs[subPattern]+s.view.subs[subShard] > 0 {
+		return "pubsub"
+	}
+	return "normal"
+}
+
+func clientList(s *session, _ *commands.Spec, args [][]byte) {
+	keep := func(*session) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) == 4 && is(args[2], "type"):
+		kind, err := clientType(args[3])
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		keep = func(c *session) bool { return c.kind() == kind }
+	case len(args) > 3 && is(args[2], "id"):
+		ids := map[uint64]bool{}
+		for _, a := range args[3:] {
+			id, ok := commands.ParseInt(a)
+			if !ok {
+				s.fail(commands.Error("ERR Invalid client ID"))
+				return
+			}
+			ids[uint64(id)] = true
+		}
+		keep = func(c *session) bool { return ids[c.id] }
+	default:
+		s.fail(commands.ErrSyntax)
+		return
+	}
+	s.show(len(args))
+	now := time.Now()
+	var b strings.Builder
+	for _, c := range s.srv.all() {
+		if keep(c) {
+			b.WriteString(c.describe(now))
+			b.WriteByte('\n')
+		}
+	}
+	s.w.Verbatim("txt", b.String())
+}
+
+// describe is a connection's line of CLIENT LIST, with the fields of Redis 7.0 and the library's of 7.2.
+func (s *session) describe(now time.Time) string {
+	waiting := s.out.waiting()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := &s.view
+	pieces := 0
+	if waiting > 0 {
+		pieces = 1
+	}
+	total := v.queryBytes + v.queryFree + v.argBytes + v.multiBytes + v.replyBytes + waiting
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
+		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
+		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()), int64(now.Sub(v.used).Seconds()), v.flags, v.db,
+		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
+		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces, waiting, total, v.last, userDefault, v.proto, v.libName, v.libVer)
+}
+
+// fd is the file descriptor of the connection; -1 where it has none of its own.
+func (s *session) fd() int {
+	fd := -1
+	if c, ok := s.conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(p uintptr) { fd = int(p) })
+		}
+	}
+	return fd
+}
+
+// clientKill takes an address alone, or filters that must all hold.
+func clientKill(s *session, _ *commands.Spec, args [][]byte) {
+	if len(args) == 3 {
+		for _, c := range s.srv.all() {
+			if c.addr == string(args[2]) {
+				s.killOther(c)
+				s.w.Status("OK")
+				return
+			}
+		}
+		s.fail(commands.Error("ERR No such client"))
+		return
+	}
+	keep, err := killFilter(s, args[2:])
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	n := 0
+	for _, c := range s.srv.all() {
+		if keep(c) {
+			s.killOther(c)
+			n++
+		}
+	}
+	s.w.Int(int64(n))
+}
+
+// killOther ends a session; the asker's own after its reply.
+func (s *session) killOther(c *session) {
+	if c == s {
+		s.quit = true
+		return
+	}
+	c.kill()
+}
+
+// killFilter reads the pairs of CLIENT KILL.
+func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
+	if len(args)%2 != 0 {
+		return nil, commands.ErrSyntax
+	}
+	var id int64
+	var addr, laddr, kind string
+	skipMe := true
+	for i := 0; i < len(args); i += 2 {
+		value := string(args[i+1])
+		var ok bool
+		var err error
+		switch {
+		case is(args[i], "id"):
+			if id, ok = commands.ParseInt(args[i+1]); !ok || id < 1 {
+				return nil, commands.Error("ERR client-id should be greater than 0")
+			}
+		case is(args[i], "type"):
+			if kind, err = clientType(args[i+1]); err != nil {
+				return nil, err
+			}
+		case is(args[i], "addr"):
+			addr = value
+		case is(args[i], "laddr"):
+			laddr = value
+		case is(args[i], "user"):
+			if value != userDefault {
+				return nil, commands.Errorf("ERR No such user '%s'", value)
+			}
+		case is(args[i], "skipme") && strings.EqualFold(value, "yes"):
+			skipMe = true
+		case is(args[i], "skipme") && strings.EqualFold(value, "no"):
+			skipMe = false
+		default:
+			return nil, commands.ErrSyntax
+		}
+	}
+	return func(c *session) bool {
+		return (id == 0 || c.id == uint64(id)) && (addr == "" || c.addr == addr) && (laddr == "" || c.laddr == laddr) &&
+			(kind == "" || c.kind() == kind) && (!skipMe || c != s)
+	}, nil
+}
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,269 @@
+package server
+
+// This file holds the commands about the connection itself: PING, SELECT, HELLO, AUTH, RESET, QUIT, READONLY …
+
+import (
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+const sessionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.Fast
+
+var connectionSpecs = []commands.Spec{
+	{
+		Name: "ping", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
+		Flags:  commands.Fast | commands.SubscribeMode | commands.AnyDB,
+		Syntax: "[message]", Summary: "Answers PONG, or the message.", Complexity: "O(1)",
+		Handler: pingHandler, Local: local{early: true, run: ping},
+	},
+	{
+		Name: "echo", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
+		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
+		Syntax: "message", Summary: "Answers the message.", Complexity: "O(1)",
+		Handler: echoHandler,
+		Local:   local{early: true, run: func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) }},
+	},
+	{
+		Name: "select", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
+		Flags:  commands.Loading | commands.Stale | commands.Fast,
+		Syntax: "index", Summary: "Changes the database of the connection.", Complexity: "O(1)",
+		Handler: selectHandler, Local: local{early: true, run: selectDB},
+	},
+	{
+		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth,
+		Syntax:  "[protover [AUTH username password] [SETNAME clientname]]",
+		Summary: "Begins a session: protocol, user and name.", Complexity: "O(1)", Local: local{run: hello},
+	},
+	{
+		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth,
+		Syntax: "[username] password", Summary: "Says who the client is.",
+		Complexity: "O(1)", Local: local{early: true, run: auth},
+	},
+	{
+		Name: "quit", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
+		Flags:   sessionFlags | commands.NoAuth | commands.SubscribeMode,
+		Summary: "Closes the connection.", Complexity: "O(1)",
+		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.Status("OK")
+			s.quit = true
+		}},
+	},
+	{
+		Name: "reset", Kind: commands.Session, Arity: 1, Group: "connection", Since: "6.2.0",
+		Flags:   sessionFlags | commands.NoAuth | commands.SubscribeMode,
+		Summary: "Makes the session as new as one that has just connected.", Complexity: "O(1)", Local: local{run: reset},
+	},
+	{
+		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
+		Flags:   commands.Loading | commands.Stale | commands.Fast,
+		Summary: "Lets reads see the state of this node, which may be old.", Complexity: "O(1)",
+		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.stale = true
+			s.w.Status("OK")
+		}},
+	},
+	{
+		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
+		Flags:   commands.Loading | commands.Stale | commands.Fast,
+		Summary: "Makes reads linearizable again, as they are at first.", Complexity: "O(1)",
+		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.stale = false
+			s.w.Status("OK")
+		}},
+	},
+	{
+		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
+		Flags:   commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
+		Summary: "Tells the leader's wall clock: seconds, and microseconds of the second.", Complexity: "O(1)",
+		Handler: timeHandler,
+	},
+}
+
+func pingHandler(x *commands.Call) error {
+	switch len(x.Args) {
+	case 1:
+		x.Out.Status("PONG")
+	case 2:
+		x.Out.Bulk(x.Args[1])
+	default:
+		return x.Spec.ArityError()
+	}
+	return nil
+}
+
+func ping(s *session, spec *commands.Spec, args [][]byte) {
+	if len(args) > 2 {
+		s.fail(spec.ArityError())
+		return
+	}
+	if s.proto == 2 && s.subscribed() {
+		s.w.Array(2)
+		s.w.BulkString("pong")
+		if len(args) == 2 {
+			s.w.Bulk(args[1])
+		} else {
+			s.w.BulkString("")
+		}
+		return
+	}
+	if len(args) == 2 {
+		s.w.Bulk(args[1])
+		return
+	}
+	s.w.Status("PONG")
+}
+
+func echoHandler(x *commands.Call) error {
+	x.Out.Bulk(x.Args[1])
+	return nil
+}
+
+// timeHandler answers the wall reading that the entry, or the read, carries.
+func timeHandler(x *commands.Call) error {
+	x.Out.Array(2)
+	x.Out.BulkString(formatInt(x.WallUs / 1e6))
+	x.Out.BulkString(formatInt(x.WallUs % 1e6))
+	return nil
+}
+
+// selectHandler changes the database for the rest of a transaction or script. The session follows a transaction's.
+func selectHandler(x *commands.Call) error {
+	db, err := parseDB(x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Tx.DB = db
+	x.Out.Status("OK")
+	return nil
+}
+
+func selectDB(s *session, _ *commands.Spec, args [][]byte) {
+	db, err := parseDB(args[1])
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.db = db
+	s.w.Status("OK")
+}
+
+// parseDB reads the number of a database.
+func parseDB(arg []byte) (int, error) {
+	n, ok := commands.ParseInt(arg)
+	if !ok || n != int64(int32(n)) {
+		return 0, commands.ErrNotInteger
+	}
+	if n < 0 || n >= keyspace.Databases {
+		return 0, commands.ErrDBIndex
+	}
+	return int(n), nil
+}
+
+const (
+	errNoPassword commands.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	errWrongPass  commands.Error = "WRONGPASS invalid username-password pair or user is disabled."
+	errBadName    commands.Error = "ERR Client names cannot contain spaces, newlines or special characters."
+)
+
+// auth answers as Redis does where no password is set: the default user needs none, others do not exist.
+func auth(s *session, _ *commands.Spec, args [][]byte) {
+	switch {
+	case len(args) > 3:
+		s.fail(commands.ErrSyntax)
+	case len(args) == 2:
+		s.fail(errNoPassword)
+	case string(args[1]) != "default":
+		s.fail(errWrongPass)
+	default:
+		s.w.Status("OK")
+	}
+}
+
+// hello changes nothing unless all of it is right.
+func hello(s *session, _ *commands.Spec, args [][]byte) {
+	proto := s.proto
+	var name []byte
+	named := false
+	if len(args) > 1 {
+		n, ok := commands.ParseInt(args[1])
+		if !ok {
+			s.fail(commands.Error("ERR Protocol version is not an integer or out of range"))
+			return
+		}
+		if n != 2 && n != 3 {
+			s.fail(commands.Error("NOPROTO unsupported protocol version"))
+			return
+		}
+		proto = int(n)
+	}
+	for i := 2; i < len(args); i++ {
+		left := len(args) - 1 - i
+		switch {
+		case is(args[i], "auth") && left >= 2:
+			if string(args[i+1]) != "default" {
+				s.fail(errWrongPass)
+				return
+			}
+			i += 2
+		case is(args[i], "setname") && left >= 1:
+			if !validName(args[i+1]) {
+				s.fail(errBadName)
+				return
+			}
+			name, named = args[i+1], true
+			i++
+		default:
+			s.fail(commands.Errorf("ERR Syntax error in HELLO option '%s'", args[i]))
+			return
+		}
+	}
+	if named {
+		s.name = string(name)
+	}
+	s.setProto(proto)
+	s.greet()
+}
+
+func (s *session) greet() {
+	role := "master"
+	if s.srv.backend.Status().Role != "leader" {
+		role = "replica"
+	}
+	s.w.Map(7)
+	s.w.BulkString("server")
+	s.w.BulkString("redis")
+	s.w.BulkString("version")
+	s.w.BulkString(commands.RedisVersion)
+	s.w.BulkString("proto")
+	s.w.Int(int64(s.proto))
+	s.w.BulkString("id")
+	s.w.Int(int64(s.id))
+	s.w.BulkString("mode")
+	s.w.BulkString("standalone")
+	s.w.BulkString("role")
+	s.w.BulkString(role)
+	s.w.BulkString("modules")
+	s.w.Array(0)
+}
+
+// validName says whether Redis would take the name of a client or library.
+func validName(b []byte) bool {
+	for _, c := range b {
+		if c < '!' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func reset(s *session, _ *commands.Spec, _ [][]byte) {
+	for kind := range s.subs {
+		for name := range s.subs[kind] {
+			s.unsubscribe(subKind(kind), name)
+		}
+	}
+	s.tx = transaction{}
+	s.db, s.name, s.stale, s.muted, s.skipping, s.noEvict, s.noTouch = 0, "", false, false, false, false, false
+	s.setProto(2)
+	s.w.Status("RESET")
+}

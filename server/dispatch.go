@@ -1,0 +1,268 @@
+package server
+
+// This file holds the way of a command: look it up, refuse it, queue it, answer it from the session, or gather it with its
+// neighbours into a run that goes to the backend in one piece.
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// local is what Spec.Local holds: how a session answers a command outside of a transaction.
+type local struct {
+	run func(s *session, spec *commands.Spec, args [][]byte)
+	// early commands see and change nothing that the requests before them could have changed: they do not wait for these.
+	early bool
+	// raw commands take care of the order of answers themselves: they call answer, or become requests.
+	raw bool
+}
+
+// step says what becomes of a request's reply.
+type step uint8
+
+const (
+	plain     step = iota // it is the answer
+	literal               // there was no request: the answer lies in run.literals
+	delivered             // the answer is the number of subscribers here
+	watched               // revisions for the session
+	executed              // a transaction's
+)
+
+// pending is an answer that a run owes.
+type pending struct {
+	step  step
+	muted bool
+	shard bool     // of delivered
+	end   int      // of literal: where it ends in run.literals
+	args  [][]byte // of delivered and watched
+	block []queued // of executed
+}
+
+// run is what goes to the backend next.
+type run struct {
+	bytes    []byte // encoded requests
+	count    int
+	write    bool // one of the requests is a write
+	fresh    bool // one of the reads must not be stale
+	pending  []pending
+	literals commands.RESP
+	req      commands.Request
+	cmd      [1][][]byte
+}
+
+// dispatch takes one command. Its answer is in s.reply, or owed by s.run.
+func (s *session) dispatch(args [][]byte) {
+	s.srv.stats.commands.Add(1)
+	s.skipping, s.skipNext = s.skipNext, false
+	if len(args) == 0 {
+		s.refuse(commands.Errorf("ERR request is larger than %d bytes, it was not run", s.srv.cfg.MaxRequestBytes))
+		return
+	}
+	spec, err := s.srv.table.Resolve(args)
+	if err != nil {
+		if s.browser(args[0]) {
+			return
+		}
+		s.refuse(err)
+		return
+	}
+	s.last = spec
+	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
+		s.refuse(commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
+		return
+	}
+	if s.tx.open && !unqueued(spec) {
+		s.queue(spec, args)
+		return
+	}
+	if l, ok := spec.Local.(local); ok {
+		s.runLocal(&l, spec, args)
+		return
+	}
+	s.request(spec, args)
+}
+
+// browser ends the connection of a web page that was made to talk to us, as Redis does.
+func (s *session) browser(word []byte) bool {
+	if !bytes.EqualFold(word, []byte("post")) && !bytes.EqualFold(word, []byte("host:")) {
+		return false
+	}
+	s.srv.log.Warn("a client speaks HTTP: closed", "client", s.addr)
+	s.flush()
+	s.quit = true
+	return true
+}
+
+// refuse answers a command that does not run with an error. A transaction that it should have been part of fails.
+func (s *session) refuse(err error) {
+	if s.tx.open {
+		s.tx.failed = true
+	}
+	s.answer(func() { s.w.Error(err.Error()) })
+	s.countError(err.Error())
+}
+
+// fail is the error answer of a session command.
+func (s *session) fail(err error) {
+	s.w.Error(err.Error())
+	s.countError(err.Error())
+}
+
+// runLocal answers a session command.
+func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
+	if s.run.fresh {
+		s.flush() // what was watched is state of the session
+	}
+	switch {
+	case l.raw:
+		l.run(s, spec, args)
+	case l.early:
+		s.answer(func() { l.run(s, spec, args) })
+	default:
+		s.flush()
+		s.answer(func() { l.run(s, spec, args) })
+	}
+}
+
+// answer takes what f writes to s.w as the answer of the current command, behind those that the run owes.
+func (s *session) answer(f func()) {
+	behind := len(s.run.pending) > 0
+	if behind {
+		s.w = &s.run.literals
+	}
+	start := len(s.w.Buf)
+	f()
+	if s.silent() {
+		s.w.Buf = s.w.Buf[:start]
+	}
+	if behind {
+		s.run.pending = append(s.run.pending, pending{step: literal, end: len(s.run.literals.Buf)})
+		s.w = &s.reply
+	}
+}
+
+// silent says whether the current command's answer is not sent, because of CLIENT REPLY.
+func (s *session) silent() bool { return s.muted || s.skipping }
+
+// setProto changes the protocol of what is answered from now on.
+func (s *session) setProto(proto int) {
+	s.proto, s.reply.Proto, s.run.literals.Proto = proto, proto, proto
+	s.pushProto.Store(int32(proto))
+}
+
+// request adds a command to the run.
+func (s *session) request(spec *commands.Spec, args [][]byte) {
+	if spec.Kind != commands.Read && spec.Kind != commands.Write {
+		s.refuse(commands.Errorf("ERR '%s' cannot be run here", spec.FullName())) // declared without a way to answer it
+		return
+	}
+	s.run.cmd[0] = args
+	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain})
+}
+
+// addRequest encodes a command, or a transaction where owed.step is executed, into the run.
+func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
+	r := &s.run
+	size := 16
+	for _, args := range cmds {
+		size += 2
+		for _, a := range args {
+			size += len(a) + 3
+		}
+	}
+	if r.count > 0 && (r.count == maxRunRequests || len(r.bytes)+size > maxRunBytes) {
+		s.flush()
+	}
+	r.req = commands.Request{DB: s.db, Proto: s.proto, Cmds: cmds}
+	if owed.step == executed {
+		r.req.Multi, r.req.Watch = true, s.tx.watch
+	}
+	r.bytes = commands.AppendRequest(r.bytes, &r.req)
+	r.count++
+	r.write = r.write || write
+	owed.muted = s.silent()
+	r.pending = append(r.pending, owed)
+}
+
+// flush sends the run to the backend and takes its answers into s.reply.
+func (s *session) flush() {
+	r := &s.run
+	if len(r.pending) == 0 {
+		return
+	}
+	var replies []byte
+	var err error
+	switch {
+	case r.count == 0:
+	case r.write:
+		replies, err = s.srv.backend.Write(s.srv.ctx, r.bytes, r.count)
+	case s.stale && !r.fresh:
+		replies, err = s.srv.backend.ReadLocal(r.bytes, r.count)
+	default:
+		replies, err = s.srv.backend.Read(s.srv.ctx, r.bytes, r.count)
+	}
+	s.takeReplies(replies, err)
+	clear(r.pending)
+	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
+	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {
+		r.bytes = nil
+	}
+	if r.literals.Buf = r.literals.Buf[:0]; cap(r.literals.Buf) > maxRunBytes {
+		r.literals.Buf = nil
+	}
+}
+
+// takeReplies puts the answers of the run in order.
+func (s *session) takeReplies(replies []byte, err error) {
+	if err != nil && err.Error() == "" {
+		err = commands.Error("UNKNOWN the outcome is not known")
+	}
+	start := 0
+	for i := range s.run.pending {
+		p := &s.run.pending[i]
+		if p.step == literal {
+			s.reply.Buf = append(s.reply.Buf, s.run.literals.Buf[start:p.end]...)
+			start = p.end
+			continue
+		}
+		before := len(s.reply.Buf)
+		if err != nil {
+			s.fail(err)
+		} else {
+			n := replyLen(replies)
+			if n <= 0 {
+				s.srv.log.Error("a run came back with too few replies", "requests", s.run.count)
+				s.fail(commands.Error("UNKNOWN the reply is missing"))
+				s.quit = true
+				return
+			}
+			s.settle(p, replies[:n])
+			replies = replies[n:]
+		}
+		if p.muted {
+			s.reply.Buf = s.reply.Buf[:before]
+		}
+	}
+}
+
+// settle answers a request by its reply.
+func (s *session) settle(p *pending, reply []byte) {
+	if reply[0] == '-' {
+		line, _, _ := strings.Cut(string(reply[1:min(len(reply), 64)]), "\r")
+		s.countError(line)
+		s.reply.Buf = append(s.reply.Buf, reply...)
+		return
+	}
+	switch p.step {
+	case delivered:
+		s.reply.Int(int64(s.srv.hub.receivers(p.args[1], p.shard)))
+	case watched:
+		s.keepWatch(p.args[1:], reply)
+	case executed:
+		s.spliceExec(p.block, reply)
+	default:
+		s.reply.Buf = append(s.reply.Buf, reply...)
+	}
+}

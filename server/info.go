@@ -1,0 +1,312 @@
+package server
+
+// This file holds INFO, in the sections and field names that clients and exporters read. Every value is a true one: what
+// coordd does not have is not shown.
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// infoText collects sections.
+type infoText struct {
+	strings.Builder
+	srv *Server
+	st  Status
+	now time.Time
+}
+
+func (t *infoText) head(name string) {
+	if t.Len() > 0 {
+		t.WriteString("\r\n")
+	}
+	t.WriteString("# " + name + "\r\n")
+}
+
+// field writes one line.
+func (t *infoText) field(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", name, value) }
+
+type infoSection struct {
+	name  string
+	write func(*infoText)
+}
+
+var infoSections = []infoSection{
+	{"Server", infoServer},
+	{"Clients", infoClients},
+	{"Memory", infoMemory},
+	{"Persistence", infoPersistence},
+	{"Stats", infoStats},
+	{"Replication", infoReplication},
+	{"CPU", infoCPU},
+	{"Errorstats", infoErrors},
+	{"Cluster", infoCluster},
+	{"Keyspace", infoKeyspace},
+	{"Coordd", infoCoordd},
+}
+
+func info(s *session, _ *commands.Spec, args [][]byte) {
+	wanted := map[string]bool{}
+	all := len(args) == 1
+	for _, a := range args[1:] {
+		switch name := strings.ToLower(string(a)); name {
+		case "all", "everything", "default":
+			all = true
+		default:
+			wanted[name] = true
+		}
+	}
+	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), now: time.Now()}
+	for _, section := range infoSections {
+		if all || wanted[strings.ToLower(section.name)] {
+			t.head(section.name)
+			section.write(t)
+		}
+	}
+	s.w.Verbatim("txt", t.String())
+}
+
+func infoServer(t *infoText) {
+	uptime := int64(t.now.Sub(t.srv.started).Seconds())
+	t.field("redis_version", commands.RedisVersion)
+	t.field("redis_mode", "standalone")
+	t.field("coordd_version", t.srv.cfg.Version)
+	t.field("os", runtime.GOOS)
+	t.field("arch_bits", strconv.IntSize)
+	t.field("go_version", runtime.Version())
+	t.field("process_id", os.Getpid())
+	t.field("run_id", t.srv.runID)
+	t.field("tcp_port", t.srv.tcpPort())
+	t.field("server_time_usec", t.now.UnixMicro())
+	t.field("uptime_in_seconds", uptime)
+	t.field("uptime_in_days", uptime/86400)
+}
+
+func infoClients(t *infoText) {
+	sessions := t.srv.all()
+	subscribers, waiting, query := 0, 0, 0
+	for _, c := range sessions {
+		if c.kind() == "pubsub" {
+			subscribers++
+		}
+		waiting = max(waiting, c.out.waiting())
+		c.mu.Lock()
+		query = max(query, c.view.queryBytes)
+		c.mu.Unlock()
+	}
+	t.field("connected_clients", len(sessions))
+	t.field("cluster_connections", max(len(t.st.Members)-1, 0))
+	t.field("maxclients", t.srv.config.maxClients.Load())
+	t.field("client_recent_max_input_buffer", query)
+	t.field("client_recent_max_output_buffer", waiting)
+	t.field("blocked_clients", 0)
+	t.field("tracking_clients", 0)
+	t.field("clients_in_timeout_table", 0)
+	t.field("pubsub_clients", subscribers)
+}
+
+func infoMemory(t *infoText) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(samples)
+	used := samples[0].Value.Uint64()
+	held := samples[1].Value.Uint64() - samples[2].Value.Uint64()
+	rss, peak := residentBytes(held)
+	t.field("used_memory", used)
+	t.field("used_memory_human", human(used))
+	t.field("used_memory_rss", rss)
+	t.field("used_memory_rss_human", human(rss))
+	t.field("used_memory_peak", peak)
+	t.field("used_memory_peak_human", human(peak))
+	t.field("number_of_cached_scripts", t.st.Scripts)
+	t.field("maxmemory", 0)
+	t.field("maxmemory_human", "0B")
+	t.field("maxmemory_policy", "noeviction")
+	t.field("mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(rss)/float64(max(used, 1))))
+	t.field("mem_allocator", "go")
+}
+
+// residentBytes is the memory that the process holds now and held at most, from the system where it tells.
+func residentBytes(held uint64) (now, peak uint64) {
+	now, peak = held, held
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return now, peak
+	}
+	for line := range strings.Lines(string(status)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseUint(f[1], 10, 64)
+		switch f[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			peak = kib << 10
+		}
+	}
+	return now, peak
+}
+
+// human writes bytes as Redis does: 1.50M.
+func human(n uint64) string {
+	f := float64(n)
+	for i, unit := range []string{"B", "K", "M", "G", "T"} {
+		if f < 1024 || unit == "T" {
+			if i == 0 {
+				return fmt.Sprintf("%dB", n)
+			}
+			return fmt.Sprintf("%.2f%s", f, unit)
+		}
+		f /= 1024
+	}
+	return ""
+}
+
+func infoPersistence(t *infoText) {
+	t.field("loading", 0)
+	t.field("async_loading", 0)
+	t.field("rdb_bgsave_in_progress", 0)
+	saved := int64(0)
+	if !t.st.SnapshotTime.IsZero() {
+		saved = t.st.SnapshotTime.Unix()
+	}
+	t.field("rdb_last_save_time", saved)
+	t.field("rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex))
+	t.field("aof_enabled", 1)
+	t.field("aof_rewrite_in_progress", 0)
+	t.field("aof_last_write_status", "ok")
+}
+
+func infoStats(t *infoText) {
+	s := &t.srv.stats
+	ops, in, out := s.rate(t.now)
+	t.field("total_connections_received", s.connections.Load())
+	t.field("total_commands_processed", s.commands.Load())
+	t.field("instantaneous_ops_per_sec", int64(ops))
+	t.field("total_net_input_bytes", s.bytesIn.Load())
+	t.field("total_net_output_bytes", s.bytesOut.Load())
+	t.field("instantaneous_input_kbps", fmt.Sprintf("%.2f", in/1024))
+	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
+	t.field("rejected_connections", s.rejected.Load())
+	t.field("expired_keys", t.st.Expired)
+	t.field("evicted_keys", 0)
+	t.field("pubsub_channels", t.srv.hub.kinds(subChannel))
+	t.field("pubsub_patterns", t.srv.hub.kinds(subPattern))
+	t.field("pubsubshard_channels", t.srv.hub.kinds(subShard))
+	t.field("total_error_replies", s.errorReplies.Load())
+	t.field("total_reads_processed", s.reads.Load())
+	t.field("total_writes_processed", s.writes.Load())
+}
+
+func infoReplication(t *infoText) {
+	st := &t.st
+	if st.Role == "leader" {
+		online := st.online()
+		t.field("role", "master")
+		t.field("connected_slaves", len(online))
+		for i, m := range online {
+			host, port := m.clientHostPort()
+			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port, m.Match, int64(m.LastContact.Seconds()))
+		}
+		t.field("master_failover_state", "no-failover")
+		t.field("master_repl_offset", st.Commit)
+		return
+	}
+	host, port := "", "0"
+	link := "down"
+	if st.LeaderID != "" {
+		host, port = hostPort(st.LeaderAddr)
+		if st.Ready {
+			link = "up"
+		}
+	}
+	t.field("role", "slave")
+	t.field("master_host", host)
+	t.field("master_port", port)
+	t.field("master_link_status", link)
+	t.field("master_last_io_seconds_ago", int64(st.LeaderContact.Seconds()))
+	t.field("master_sync_in_progress", 0)
+	t.field("slave_read_repl_offset", st.LastLog)
+	t.field("slave_repl_offset", st.Applied)
+	t.field("slave_priority", 100)
+	t.field("slave_read_only", 0)
+	t.field("replica_announced", 1)
+	t.field("connected_slaves", 0)
+	t.field("master_failover_state", "no-failover")
+	t.field("master_repl_offset", st.Commit)
+}
+
+func infoCPU(t *infoText) {
+	var self, children syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil || syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
+		return
+	}
+	seconds := func(v syscall.Timeval) string { return fmt.Sprintf("%.6f", float64(v.Nano())/1e9) }
+	t.field("used_cpu_sys", seconds(self.Stime))
+	t.field("used_cpu_user", seconds(self.Utime))
+	t.field("used_cpu_sys_children", seconds(children.Stime))
+	t.field("used_cpu_user_children", seconds(children.Utime))
+}
+
+func infoErrors(t *infoText) {
+	counts := t.srv.stats.errorCounts()
+	words := make([]string, 0, len(counts))
+	for w := range counts {
+		words = append(words, w)
+	}
+	slices.Sort(words)
+	for _, w := range words {
+		fmt.Fprintf(t, "errorstat_%s:count=%d\r\n", w, counts[w])
+	}
+}
+
+func infoCluster(t *infoText) { t.field("cluster_enabled", 0) }
+
+func infoKeyspace(t *infoText) {
+	for i, db := range t.st.Databases {
+		if db.Keys > 0 {
+			fmt.Fprintf(t, "db%d:keys=%d,expires=%d,avg_ttl=0\r\n", i, db.Keys, db.Volatile)
+		}
+	}
+}
+
+// infoCoordd is what Redis has no field for.
+func infoCoordd(t *infoText) {
+	st := &t.st
+	ready := 0
+	if st.Ready {
+		ready = 1
+	}
+	t.field("node_id", st.NodeID)
+	t.field("raft_role", st.Role)
+	t.field("raft_term", st.Term)
+	t.field("raft_commit_index", st.Commit)
+	t.field("raft_applied_index", st.Applied)
+	t.field("raft_last_log_index", st.LastLog)
+	t.field("leader_id", st.LeaderID)
+	t.field("leader_addr", st.LeaderAddr)
+	t.field("leader_contact_ms", st.LeaderContact.Milliseconds())
+	t.field("cluster_clock_ms", st.ClockMs)
+	t.field("snapshot_index", st.SnapshotIndex)
+	t.field("ready", ready)
+	if st.NotReady != "" {
+		t.field("not_ready", st.NotReady)
+	}
+	for i, m := range st.Members {
+		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr, m.Voter, m.Match)
+	}
+}

@@ -1,0 +1,338 @@
+package server
+
+// This file holds COMMAND. All of it derives from the table.
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+var introspectSpecs = []commands.Spec{{
+	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
+	Flags:   commands.Loading | commands.Stale,
+	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
+	Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+		all := s.srv.table.All()
+		s.w.Array(len(all))
+		for _, c := range all {
+			s.commandInfo(c)
+		}
+	}},
+	Subcommands: []commands.Spec{
+		commandSub("count", 2, "2.8.13", "", "Counts the commands.", func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.Int(int64(len(s.srv.table.All())))
+		}),
+		commandSub("list", -2, "7.0.0", "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", "Lists the names of the commands.", commandList),
+		commandSub("info", -2, "2.8.13", "[command-name [command-name ...]]", "Tells about some commands, or all.", commandInfos),
+		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]", "Gives the documentation of some commands, or all.", commandDocs),
+		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]", "Finds the keys of a command.", getKeys(false)),
+		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]", "Finds the keys of a command, and what it does to them.", getKeys(true)),
+		helpSpec("COMMAND", "5.0.0", "server",
+			"(no subcommand)", "    Return details about all Redis commands.",
+			"COUNT", "    Return the total number of commands in this Redis server.",
+			"LIST", "    Return a list of all commands in this Redis server.",
+			"INFO [<command-name> ...]", "    Return details about multiple Redis commands.",
+			"    If no command names are given, documentation details for all", "    commands are returned.",
+			"DOCS [<command-name> ...]", "    Return documentation details about multiple Redis commands.",
+			"    If no command names are given, documentation details for all", "    commands are returned.",
+			"GETKEYS <full-command>", "    Return the keys from a full Redis command.",
+			"GETKEYSANDFLAGS <full-command>", "    Return the keys and the access flags from a full Redis command."),
+	},
+}}
+
+func commandSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since, Flags: commands.Loading | commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, run: run},
+	}
+}
+
+// flagWords names the flags that a Spec sets, in Redis's order; the kind's own word stands among them.
+var flagWords = []struct {
+	flag commands.Flag
+	word string
+}{
+	{commands.DenyOOM, "denyoom"}, {0, "admin"}, {commands.PubSub, "pubsub"}, {commands.NoScript, "noscript"},
+	{commands.Blocking, "blocking"}, {commands.Loading, "loading"}, {commands.Stale, "stale"}, {commands.SkipMonitor, "skip_monitor"},
+	{commands.Fast, "fast"}, {commands.NoAuth, "no_auth"}, {commands.MayReplicate, "may_replicate"}, {commands.NoMulti, "no_multi"},
+	{commands.MovableKeys, "movablekeys"},
+}
+
+// writes and reads say what Redis would flag: commands of sessions, messages and scripts are neither.
+func writes(c *commands.Spec) bool {
+	return c.Kind == commands.Write && c.Group != "scripting" && !c.Has(commands.MayReplicate)
+}
+
+func reads(c *commands.Spec) bool {
+	return c.Kind == commands.Read && c.Group != "transactions" && !c.Has(commands.AnyDB)
+}
+
+func commandFlags(c *commands.Spec) []string {
+	var words []string
+	if writes(c) {
+		words = append(words, "write")
+	}
+	if reads(c) {
+		words = append(words, "readonly")
+	}
+	for _, f := range flagWords {
+		if f.flag == 0 && c.Kind == commands.Admin || f.flag != 0 && c.Has(f.flag) {
+			words = append(words, f.word)
+		}
+	}
+	return words
+}
+
+// groupCategories gives the ACL category of a group, where it has one.
+var groupCategories = map[string]string{
+	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
+	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
+}
+
+// categoryOrder is the order in which Redis lists ACL categories.
+var categoryOrder = strings.Fields("keyspace read write set sortedset list hash string pubsub admin fast slow blocking dangerous connection transaction scripting")
+
+// categories gives the ACL categories of a command, in Redis's order.
+func categories(c *commands.Spec) []string {
+	has := map[string]bool{
+		"read": reads(c), "write": writes(c), "pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
+		"admin": c.Kind == commands.Admin, "dangerous": c.Kind == commands.Admin,
+		"fast": c.Has(commands.Fast), "slow": !c.Has(commands.Fast),
+	}
+	if category := groupCategories[c.Group]; category != "" && c.Subcommands == nil {
+		has[category] = true
+	}
+	var found []string
+	for _, category := range categoryOrder {
+		if has[category] {
+			found = append(found, category)
+		}
+	}
+	return found
+}
+
+func (s *session) statusSet(words []string, prefix string) {
+	s.w.Set(len(words))
+	for _, w := range words {
+		s.w.Status(prefix + w)
+	}
+}
+
+// commandInfo writes a command's element of COMMAND.
+func (s *session) commandInfo(c *commands.Spec) {
+	k := c.Keys
+	step := k.Step
+	if k.First > 0 {
+		step = max(step, 1)
+	}
+	s.w.Array(10)
+	s.w.BulkString(c.FullName())
+	s.w.Int(int64(c.Arity))
+	s.statusSet(commandFlags(c), "")
+	s.w.Int(int64(k.First))
+	s.w.Int(int64(k.Last))
+	s.w.Int(int64(step))
+	s.statusSet(categories(c), "@")
+	s.w.Array(0) // tips
+	s.keySpecs(c)
+	s.w.Array(len(c.Subcommands))
+	for i := range c.Subcommands {
+		s.commandInfo(&c.Subcommands[i])
+	}
+}
+
+// keyFlags says what a command does to its keys, in Redis's words.
+func keyFlags(c *commands.Spec) []string {
+	switch {
+	case c.Has(commands.PubSub):
+		return []string{"not_key"}
+	case c.Group == "transactions":
+		return []string{"RO"}
+	case c.Kind == commands.Read:
+		return []string{"RO", "access"}
+	}
+	return []string{"RW", "access", "update"}
+}
+
+func (s *session) keySpecs(c *commands.Spec) {
+	k := c.Keys
+	if k.First == 0 && k.Numkeys == 0 {
+		s.w.Array(0)
+		return
+	}
+	index, kind := k.First, "range"
+	words := []string{"lastkey", "keystep", "limit"}
+	numbers := []int{k.Last - k.First, max(k.Step, 1), 0}
+	if k.Last < 0 {
+		numbers[0] = k.Last
+	}
+	if k.Numkeys > 0 {
+		index, kind = k.Numkeys, "keynum"
+		words, numbers = []string{"keynumidx", "firstkey", "keystep"}, []int{0, 1, max(k.Step, 1)}
+	}
+	s.w.Array(1)
+	s.w.Map(3)
+	s.w.BulkString("flags")
+	s.statusSet(keyFlags(c), "")
+	s.w.BulkString("begin_search")
+	s.w.Map(2)
+	s.w.BulkString("type")
+	s.w.BulkString("index")
+	s.w.BulkString("spec")
+	s.w.Map(1)
+	s.w.BulkString("index")
+	s.w.Int(int64(index))
+	s.w.BulkString("find_keys")
+	s.w.Map(2)
+	s.w.BulkString("type")
+	s.w.BulkString(kind)
+	s.w.BulkString("spec")
+	s.w.Map(3)
+	for i, w := range words {
+		s.w.BulkString(w)
+		s.w.Int(int64(numbers[i]))
+	}
+}
+
+// byName finds a command by its full name: get, config|get.
+func (s *session) byName(name []byte) *commands.Spec {
+	container, sub, found := strings.Cut(string(name), "|")
+	c := s.srv.table.Get([]byte(container))
+	if c == nil || !found {
+		return c
+	}
+	if c.Subcommands == nil {
+		return nil
+	}
+	return s.srv.table.Subcommand(c, []byte(sub))
+}
+
+func commandInfos(s *session, _ *commands.Spec, args [][]byte) {
+	if len(args) == 2 {
+		all := s.srv.table.All()
+		s.w.Array(len(all))
+		for _, c := range all {
+			s.commandInfo(c)
+		}
+		return
+	}
+	s.w.Array(len(args) - 2)
+	for _, name := range args[2:] {
+		if c := s.byName(name); c != nil {
+			s.commandInfo(c)
+		} else {
+			s.w.NullArray()
+		}
+	}
+}
+
+func commandList(s *session, _ *commands.Spec, args [][]byte) {
+	keep := func(*commands.Spec) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) != 5 || !is(args[2], "filterby"):
+		s.fail(commands.ErrSyntax)
+		return
+	case is(args[3], "module"):
+		keep = func(*commands.Spec) bool { return false }
+	case is(args[3], "aclcat"):
+		keep = func(c *commands.Spec) bool { return slices.Contains(categories(c), strings.ToLower(string(args[4]))) }
+	case is(args[3], "pattern"):
+		pattern := []byte(strings.ToLower(string(args[4])))
+		keep = func(c *commands.Spec) bool { return commands.Glob(pattern, []byte(c.FullName())) }
+	default:
+		s.fail(commands.ErrSyntax)
+		return
+	}
+	var names []string
+	for _, c := range s.srv.table.All() {
+		if keep(c) {
+			names = append(names, c.Name)
+		}
+		for i := range c.Subcommands {
+			if sub := &c.Subcommands[i]; len(args) > 2 && keep(sub) {
+				names = append(names, sub.FullName())
+			}
+		}
+	}
+	s.w.Array(len(names))
+	for _, n := range names {
+		s.w.BulkString(n)
+	}
+}
+
+func commandDocs(s *session, _ *commands.Spec, args [][]byte) {
+	found := s.srv.table.All()
+	if len(args) > 2 {
+		found = nil
+		for _, name := range args[2:] {
+			if c := s.byName(name); c != nil {
+				found = append(found, c)
+			}
+		}
+	}
+	s.w.Map(len(found))
+	for _, c := range found {
+		s.commandDoc(c)
+	}
+}
+
+// commandDoc writes a name and its documentation.
+func (s *session) commandDoc(c *commands.Spec) {
+	s.w.BulkString(c.FullName())
+	fields := [][2]string{{"summary", c.Summary}, {"since", c.Since}, {"group", c.Group}, {"complexity", c.Complexity}}
+	fields = slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" })
+	n := len(fields)
+	if len(c.Subcommands) > 0 {
+		n++
+	}
+	s.w.Map(n)
+	for _, f := range fields {
+		s.w.BulkString(f[0])
+		s.w.BulkString(f[1])
+	}
+	if len(c.Subcommands) > 0 {
+		s.w.BulkString("subcommands")
+		s.w.Map(len(c.Subcommands))
+		for i := range c.Subcommands {
+			s.commandDoc(&c.Subcommands[i])
+		}
+	}
+}
+
+// getKeys answers COMMAND GETKEYS and GETKEYSANDFLAGS.
+func getKeys(flags bool) func(*session, *commands.Spec, [][]byte) {
+	return func(s *session, _ *commands.Spec, args [][]byte) {
+		args = args[2:]
+		if s.srv.table.Get(args[0]) == nil {
+			s.fail(commands.Error("ERR Invalid command specified"))
+			return
+		}
+		c, err := s.srv.table.Resolve(args)
+		if err != nil {
+			s.fail(commands.Error("ERR Invalid number of arguments specified for command"))
+			return
+		}
+		if c.Keys.First == 0 && c.Keys.Numkeys == 0 || c.Has(commands.PubSub) {
+			s.fail(commands.Error("ERR The command has no key arguments"))
+			return
+		}
+		places, err := c.KeyIndexes(args)
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.w.Array(len(places))
+		for _, i := range places {
+			if flags {
+				s.w.Array(2)
+			}
+			s.w.Bulk(args[i])
+			if flags {
+				s.statusSet(keyFlags(c), "")
+			}
+		}
+	}
+}

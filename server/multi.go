@@ -1,0 +1,255 @@
+package server
+
+// This file holds transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH. The commands of a transaction go to the machine as one
+// request, with the revisions of the watched keys. Those that only the session can answer are answered when the machine has
+// replied, and put in their places.
+
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// transaction is the state between MULTI and EXEC, and what is watched before.
+type transaction struct {
+	open   bool
+	failed bool // a command was refused: EXEC will be
+	bytes  int  // of all arguments in queue
+	queue  []queued
+	watch  []commands.WatchedKey
+}
+
+// queued is a command that waits for EXEC.
+type queued struct {
+	spec *commands.Spec
+	args [][]byte
+}
+
+// inMachine says whether the machine runs the command; the session answers it otherwise.
+func (q *queued) inMachine() bool { return q.spec.Handler != nil }
+
+var transactionSpecs = []commands.Spec{
+	{
+		Name: "multi", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Summary: "Begins a transaction: what follows is queued until EXEC.", Complexity: "O(1)",
+		Local: local{early: true, run: multi},
+	},
+	{
+		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
+		Flags:   commands.NoScript | commands.Loading | commands.Stale,
+		Summary: "Runs the queued commands as one, unless a watched key changed.", Complexity: "That of the queued commands",
+		Local: local{raw: true, run: exec},
+	},
+	{
+		Name: "discard", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.0.0",
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Summary: "Drops the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
+		Local: local{early: true, run: discard},
+	},
+	{
+		Name: "watch", Kind: commands.Read, Arity: -2, Group: "transactions", Since: "2.2.0",
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Syntax:  "key [key ...]",
+		Summary: "Makes the next EXEC fail if one of the keys changes before it.", Complexity: "O(1) for every key",
+		Handler: watchHandler, Local: local{raw: true, run: watch},
+	},
+	{
+		Name: "unwatch", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.2.0",
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Summary: "Forgets all watched keys.", Complexity: "O(1)",
+		Local: local{run: unwatch},
+	},
+}
+
+// unqueued says whether a command runs at once inside a transaction.
+func unqueued(spec *commands.Spec) bool {
+	switch spec.Name {
+	case "exec", "discard", "multi", "watch", "quit", "reset":
+		return spec.Group == "transactions" || spec.Group == "connection"
+	}
+	return false
+}
+
+// queue keeps a command for EXEC.
+func (s *session) queue(spec *commands.Spec, args [][]byte) {
+	if spec.Has(commands.NoMulti) {
+		s.refuse(commands.Error("ERR Command not allowed inside a transaction"))
+		return
+	}
+	size := 0
+	for _, a := range args {
+		size += len(a)
+	}
+	if s.tx.bytes+size+32*len(args) > s.srv.cfg.MaxRequestBytes {
+		s.refuse(commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
+		return
+	}
+	if !s.tx.failed {
+		s.tx.bytes += size + 32*len(args)
+		s.tx.queue = append(s.tx.queue, queued{spec, copyArgs(args, size)})
+	}
+	s.answer(func() { s.w.Status("QUEUED") })
+}
+
+// copyArgs copies arguments of size bytes in all.
+func copyArgs(args [][]byte, size int) [][]byte {
+	text := make([]byte, 0, size)
+	kept := make([][]byte, len(args))
+	for i, a := range args {
+		start := len(text)
+		text = append(text, a...)
+		kept[i] = text[start:len(text):len(text)]
+	}
+	return kept
+}
+
+func multi(s *session, _ *commands.Spec, _ [][]byte) {
+	if s.tx.open {
+		s.fail(commands.Error("ERR MULTI calls can not be nested"))
+		return
+	}
+	s.tx.open = true
+	s.w.Status("OK")
+}
+
+func discard(s *session, _ *commands.Spec, _ [][]byte) {
+	if !s.tx.open {
+		s.fail(commands.Error("ERR DISCARD without MULTI"))
+		return
+	}
+	s.tx = transaction{}
+	s.w.Status("OK")
+}
+
+// exec hands the transaction to the run. It is not answered here, but by spliceExec.
+func exec(s *session, _ *commands.Spec, _ [][]byte) {
+	switch {
+	case !s.tx.open:
+		s.answer(func() { s.fail(commands.Error("ERR EXEC without MULTI")) })
+		return
+	case s.tx.failed:
+		s.tx = transaction{}
+		s.answer(func() { s.fail(commands.ErrExecAbort) })
+		return
+	}
+	// Commands of the session see what happened before, and what comes later sees what they did.
+	write, together := len(s.tx.watch) > 0, true
+	cmds := make([][][]byte, 0, len(s.tx.queue))
+	for i := range s.tx.queue {
+		q := &s.tx.queue[i]
+		write = write || q.spec.Kind == commands.Write
+		together = together && q.inMachine() && q.spec.Name != "select"
+		if q.inMachine() {
+			cmds = append(cmds, q.args)
+		}
+	}
+	if len(cmds) == 0 && len(s.tx.watch) == 0 {
+		block := s.tx.queue
+		s.tx = transaction{}
+		s.flush()
+		s.answer(func() { s.spliceExec(block, []byte("*0\r\n")) })
+		return
+	}
+	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue})
+	s.tx = transaction{}
+	if !together {
+		s.flush()
+	}
+}
+
+// spliceExec answers EXEC: the machine's replies and the session's own in the order of the commands. Null, where a watched key
+// had changed, is passed on.
+func (s *session) spliceExec(block []queued, reply []byte) {
+	_, rest, ok := elements(reply)
+	if !ok {
+		s.reply.Buf = append(s.reply.Buf, reply...)
+		return
+	}
+	s.reply.Array(len(block))
+	s.inExec = true
+	defer func() { s.inExec = false }()
+	for i := range block {
+		q := &block[i]
+		if !q.inMachine() {
+			if l, ok := q.spec.Local.(local); ok {
+				l.run(s, q.spec, q.args)
+			}
+			continue
+		}
+		n := replyLen(rest)
+		if n <= 0 {
+			s.srv.log.Error("a transaction came back with too few replies", "commands", len(block))
+			s.quit = true
+			return
+		}
+		if q.spec.Name == "select" && rest[0] == '+' {
+			if db, err := parseDB(q.args[1]); err == nil {
+				s.db = db
+			}
+		}
+		if rest[0] == '-' {
+			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
+			s.countError(string(line))
+		}
+		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
+		rest = rest[n:]
+	}
+}
+
+// watchHandler replies the keys' change revisions, 0 for a key that does not exist. It is for the session; clients see OK.
+func watchHandler(x *commands.Call) error {
+	x.Out.Array(len(x.Args) - 1)
+	for _, key := range x.Args[1:] {
+		var changed keyspace.Revision
+		if e := x.DB().Find(key); e != nil {
+			changed = e.Changed()
+		}
+		x.Out.Int(int64(changed))
+	}
+	return nil
+}
+
+func watch(s *session, spec *commands.Spec, args [][]byte) {
+	if s.tx.open {
+		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
+		return
+	}
+	s.run.cmd[0] = args
+	s.addRequest(false, s.run.cmd[:], pending{step: watched, args: args})
+	s.run.fresh = true
+}
+
+// keepWatch remembers the revisions of keys that WATCH got. A key that is watched already keeps its older revision.
+func (s *session) keepWatch(keys [][]byte, reply []byte) {
+	_, rest, _ := elements(reply)
+	for _, key := range keys {
+		n := replyLen(rest)
+		if n < 4 || rest[0] != ':' {
+			s.fail(commands.Error("ERR WATCH got no revision"))
+			return
+		}
+		changed, _ := commands.ParseInt(rest[1 : n-2])
+		rest = rest[n:]
+		if !s.watches(key) {
+			s.tx.watch = append(s.tx.watch, commands.WatchedKey{DB: s.db, Key: bytes.Clone(key), Changed: keyspace.Revision(changed)})
+		}
+	}
+	s.reply.Status("OK")
+}
+
+func (s *session) watches(key []byte) bool {
+	for i := range s.tx.watch {
+		if s.tx.watch[i].DB == s.db && bytes.Equal(s.tx.watch[i].Key, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func unwatch(s *session, _ *commands.Spec, _ [][]byte) {
+	s.tx.watch = nil
+	s.w.Status("OK")
+}

@@ -1,0 +1,208 @@
+package server
+
+// This file holds the commands of messages: SUBSCRIBE and its family, PUBLISH, PUBSUB.
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// words of the confirmations, by kind of subscription.
+var (
+	subscribeWords   = [subKinds]string{"subscribe", "psubscribe", "ssubscribe"}
+	unsubscribeWords = [subKinds]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
+)
+
+const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale | commands.SubscribeMode
+
+var pubsubSpecs = []commands.Spec{
+	{
+		Name: "subscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Syntax: "channel [channel ...]", Summary: "Asks for the messages of channels.",
+		Complexity: "O(N) where N is the number of channels", Local: subscribing(subChannel),
+	},
+	{
+		Name: "psubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Syntax: "pattern [pattern ...]", Summary: "Asks for the messages of all channels that match patterns.",
+		Complexity: "O(N) where N is the number of patterns", Local: subscribing(subPattern),
+	},
+	{
+		Name: "ssubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
+		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Syntax: "shardchannel [shardchannel ...]", Summary: "Asks for the messages of shard channels.",
+		Complexity: "O(N) where N is the number of channels", Local: subscribing(subShard),
+	},
+	{
+		Name: "unsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Syntax: "[channel [channel ...]]", Summary: "Ends subscriptions to channels, all without arguments.",
+		Complexity: "O(N) where N is the number of channels", Local: unsubscribing(subChannel),
+	},
+	{
+		Name: "punsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Syntax: "[pattern [pattern ...]]", Summary: "Ends subscriptions to patterns, all without arguments.",
+		Complexity: "O(N) where N is the number of patterns", Local: unsubscribing(subPattern),
+	},
+	{
+		Name: "sunsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
+		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Syntax: "[shardchannel [shardchannel ...]]", Summary: "Ends subscriptions to shard channels, all without arguments.",
+		Complexity: "O(N) where N is the number of channels", Local: unsubscribing(subShard),
+	},
+	{
+		Name: "publish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "2.0.0",
+		Flags:  commands.PubSub | commands.Loading | commands.Stale | commands.Fast | commands.MayReplicate | commands.AnyDB,
+		Syntax: "channel message", Summary: "Sends a message to the subscribers of a channel, on every node.",
+		Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number of patterns",
+		Handler:    publishHandler(false), Local: publishing(false),
+	},
+	{
+		Name: "spublish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "7.0.0",
+		Flags:  commands.PubSub | commands.Loading | commands.Stale | commands.Fast | commands.MayReplicate | commands.AnyDB,
+		Keys:   commands.KeySpec{First: 1, Last: 1, Step: 1},
+		Syntax: "shardchannel message", Summary: "Sends a message to the subscribers of a shard channel, on every node.",
+		Complexity: "O(N) where N is the number of subscribers of the channel",
+		Handler:    publishHandler(true), Local: publishing(true),
+	},
+	{
+		Name: "pubsub", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.8.0",
+		Summary: "Tells about the subscriptions of this node.", Complexity: "That of the subcommand",
+		Subcommands: []commands.Spec{
+			pubsubSub("channels", -2, "2.8.0", "[pattern]", "Lists the channels that have subscribers.", channelsOf(subChannel)),
+			pubsubSub("numsub", -2, "2.8.0", "[channel [channel ...]]", "Counts the subscribers of channels.", numSubOf(subChannel)),
+			pubsubSub("numpat", 2, "2.8.0", "", "Counts the patterns that are subscribed to.", numPat),
+			pubsubSub("shardchannels", -2, "7.0.0", "[pattern]", "Lists the shard channels that have subscribers.", channelsOf(subShard)),
+			pubsubSub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]", "Counts the subscribers of shard channels.", numSubOf(subShard)),
+			helpSpec("PUBSUB", "6.2.0", "pubsub",
+				"CHANNELS [<pattern>]", "    Return the currently active channels matching a <pattern> (default: '*').",
+				"NUMPAT", "    Return number of subscriptions to patterns.",
+				"NUMSUB [<channel> ...]", "    Return the number of subscribers for the specified channels, excluding", "    pattern subscriptions(default: no channels).",
+				"SHARDCHANNELS [<pattern>]", "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+				"SHARDNUMSUB [<shardchannel> ...]", "    Return the number of subscribers for the specified shard level channel(s)"),
+		},
+	},
+}
+
+func pubsubSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since, Syntax: syntax, Summary: summary,
+		Flags:      commands.PubSub | commands.Loading | commands.Stale,
+		Complexity: "O(N) where N is the number of channels or patterns", Local: local{run: run},
+	}
+}
+
+// subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE: a confirmation for each name, before any of its messages.
+func subscribing(kind subKind) local {
+	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+		if !s.out.hold(&s.srv.wg) {
+			s.quit = true
+			return
+		}
+		if s.subs[kind] == nil {
+			s.subs[kind] = map[string]struct{}{}
+		}
+		for _, a := range args[1:] {
+			name := string(a)
+			if _, known := s.subs[kind][name]; !known {
+				s.subs[kind][name] = struct{}{}
+				s.srv.hub.add(kind, name, s)
+			}
+			s.confirm(subscribeWords[kind], a, kind)
+		}
+	}}
+}
+
+// unsubscribing answers UNSUBSCRIBE and its kin. Without names it is for all of them.
+func unsubscribing(kind subKind) local {
+	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+		if !s.inExec && s.send() != nil { // messages that wait behind replies come before the confirmation
+			s.quit = true
+		}
+		names := args[1:]
+		if len(names) == 0 {
+			for _, name := range slices.Sorted(maps.Keys(s.subs[kind])) {
+				names = append(names, []byte(name))
+			}
+		}
+		for _, a := range names {
+			s.unsubscribe(kind, string(a))
+			s.confirm(unsubscribeWords[kind], a, kind)
+		}
+		if len(names) == 0 {
+			s.confirm(unsubscribeWords[kind], nil, kind)
+		}
+	}}
+}
+
+func (s *session) unsubscribe(kind subKind, name string) {
+	if _, known := s.subs[kind][name]; known {
+		delete(s.subs[kind], name)
+		s.srv.hub.remove(kind, name, s)
+	}
+}
+
+// confirm tells of a subscription or its end, with the number of those left. Shard channels are counted apart.
+func (s *session) confirm(word string, name []byte, kind subKind) {
+	n := len(s.subs[subChannel]) + len(s.subs[subPattern])
+	if kind == subShard {
+		n = len(s.subs[subShard])
+	}
+	s.w.Push(3)
+	s.w.BulkString(word)
+	if name == nil {
+		s.w.Null()
+	} else {
+		s.w.Bulk(name)
+	}
+	s.w.Int(int64(n))
+}
+
+// publishHandler sends a message from the log. The machine does not know who is subscribed where: 0.
+func publishHandler(shard bool) commands.Handler {
+	return func(x *commands.Call) error {
+		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
+		x.Out.Int(0)
+		return nil
+	}
+}
+
+// publishing answers with the number of receivers on this node, as a node of Redis Cluster does.
+func publishing(shard bool) local {
+	return local{raw: true, run: func(s *session, _ *commands.Spec, args [][]byte) {
+		s.run.cmd[0] = args
+		s.addRequest(true, s.run.cmd[:], pending{step: delivered, args: args, shard: shard})
+	}}
+}
+
+func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
+	return func(s *session, spec *commands.Spec, args [][]byte) {
+		if len(args) > 3 {
+			s.fail(subcommandSyntax(args))
+			return
+		}
+		var pattern []byte
+		if len(args) == 3 {
+			pattern = args[2]
+		}
+		names := s.srv.hub.names(kind, pattern)
+		s.w.Array(len(names))
+		for _, name := range names {
+			s.w.BulkString(name)
+		}
+	}
+}
+
+func numSubOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
+	return func(s *session, _ *commands.Spec, args [][]byte) {
+		s.w.Array(2 * len(args[2:]))
+		for _, a := range args[2:] {
+			s.w.Bulk(a)
+			s.w.Int(int64(s.srv.hub.count(kind, a)))
+		}
+	}
+}
+
+func numPat(s *session, _ *commands.Spec, _ [][]byte) {
+	s.w.Int(int64(s.srv.hub.kinds(subPattern)))
+}

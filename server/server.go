@@ -1,0 +1,208 @@
+// Package server speaks the Redis protocol with clients: it reads commands, keeps the state of connections, sends what
+// touches data to the Backend in runs, and delivers messages to subscribers. It is the one package that imports redcon.
+//
+// A connection has one goroutine. It takes all commands that came (stream), answers those that concern the session,
+// gathers the others into a run that makes one round trip (dispatch), and writes all replies at once. A connection that
+// subscribes gets a second goroutine, which does all its writing from then on (output).
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// Config says how a Server works. Zero values of limits mean the defaults that are named.
+type Config struct {
+	Table   *commands.Table
+	Backend Backend
+	Logger  *slog.Logger // nil: no logs
+	Version string       // of coordd itself, for INFO
+
+	MaxClients         int           // connections at a time; 10000
+	MaxRequestBytes    int           // of one command, and of what one transaction queues; 32 MiB
+	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
+	IdleTimeout        time.Duration // a connection without commands for so long is closed; 0: never
+	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
+}
+
+func (c *Config) setDefaults() {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxClients == 0 {
+		c.MaxClients = 10000
+	}
+	if c.MaxRequestBytes == 0 {
+		c.MaxRequestBytes = 32 << 20
+	}
+	if c.MaxSubscriberBytes == 0 {
+		c.MaxSubscriberBytes = 32 << 20
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 5 * time.Second
+	}
+}
+
+// Server serves clients of one node.
+type Server struct {
+	table   *commands.Table
+	backend Backend
+	log     *slog.Logger
+	cfg     Config
+	started time.Time
+	runID   string // 40 hexadecimal digits, other at each start
+	hub     *hub
+	stats   stats
+	config  settings
+
+	ctx    context.Context // ends what Close did not wait for
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // sessions
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	sessions  map[uint64]*session
+	closing   atomic.Bool
+	nextID    uint64
+	port      int // of the first listener, for INFO
+}
+
+// New makes a server. Its table has Specs() among others.
+func New(cfg Config) *Server {
+	cfg.setDefaults()
+	s := &Server{
+		table:     cfg.Table,
+		backend:   cfg.Backend,
+		log:       cfg.Logger,
+		cfg:       cfg,
+		started:   time.Now(),
+		hub:       newHub(),
+		listeners: map[net.Listener]struct{}{},
+		sessions:  map[uint64]*session{},
+	}
+	var id [20]byte
+	_, _ = rand.Read(id[:]) // never fails
+	s.runID = hex.EncodeToString(id[:])
+	s.stats.errors = map[string]uint64{}
+	s.config.init(cfg)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Serve accepts connections of ln until Close, then returns nil; another end of ln is an error. It may be called for
+// several listeners. It closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	s.mu.Lock()
+	if s.closing.Load() {
+		s.mu.Unlock()
+		_ = ln.Close()
+		return nil
+	}
+	s.listeners[ln] = struct{}{}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.port == 0 {
+		s.port = a.Port
+	}
+	s.mu.Unlock()
+	defer func() { _ = ln.Close() }()
+	pause := time.Duration(0)
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			pause = 0
+			s.accept(conn)
+			continue
+		}
+		if s.closing.Load() {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		// Usually no file is left for the connection: others end in time.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.log.Warn("cannot accept a connection", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// accept starts a session, unless there are too many.
+func (s *Server) accept(conn net.Conn) {
+	s.mu.Lock()
+	if s.closing.Load() {
+		s.mu.Unlock()
+		_ = conn.Close()
+		return
+	}
+	if int64(len(s.sessions)) >= s.config.maxClients.Load() {
+		s.mu.Unlock()
+		s.stats.rejected.Add(1)
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = conn.Write([]byte("-ERR max number of clients reached\r\n"))
+		_ = conn.Close()
+		return
+	}
+	s.nextID++
+	c := newSession(s, s.nextID, conn)
+	s.sessions[c.id] = c
+	s.wg.Add(1)
+	s.mu.Unlock()
+	s.stats.connections.Add(1)
+	go func() {
+		defer s.wg.Done()
+		c.serve()
+		s.mu.Lock()
+		delete(s.sessions, c.id)
+		s.mu.Unlock()
+	}()
+}
+
+// Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
+// all connections. When it returns nothing of the server runs any more.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closing.Store(true)
+	for ln := range s.listeners {
+		_ = ln.Close()
+	}
+	for _, c := range s.sessions {
+		_ = c.conn.SetReadDeadline(past)
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() { s.wg.Wait(); close(done) }()
+	limit := time.NewTimer(s.cfg.DrainTimeout)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+		s.mu.Lock()
+		for _, c := range s.sessions {
+			c.kill()
+		}
+		s.mu.Unlock()
+	}
+	s.cancel()
+	<-done
+}
+
+// all returns the sessions in order of age.
+func (s *Server) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sortedSessions(s.sessions)
+}
+
+// past is a deadline that wakes whoever reads or writes.
+var past = time.Unix(1, 0)

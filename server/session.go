@@ -1,0 +1,253 @@
+package server
+
+// This file holds a connection's state and its life: read all that came, run it, write all replies, again.
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// Limits of one run: what is ready beyond them makes another.
+const (
+	maxRunRequests = 4096
+	maxRunBytes    = 1 << 20
+)
+
+// session is one connection. Its goroutine alone uses the fields without a comment; others see it through view and atomics.
+type session struct {
+	srv     *Server
+	id      uint64
+	conn    net.Conn
+	addr    string // the client's, host:port
+	laddr   string // ours
+	created time.Time
+	in      *stream
+	out     output
+
+	db       int
+	proto    int  // 2 or 3
+	stale    bool // READONLY: reads see this node's own state
+	quit     bool // the connection ends after the replies so far
+	muted    bool // CLIENT REPLY OFF
+	skipNext bool // CLIENT REPLY SKIP: the next command's reply is not sent
+	skipping bool // … and this is that command
+	noEvict  bool
+	noTouch  bool
+	name     string
+	libName  string
+	libVer   string
+	tx       transaction
+	subs     [subKinds]map[string]struct{} // of this session, as hub knows them
+	run      run
+	reply    commands.RESP  // replies that are complete, not sent yet
+	w        *commands.RESP // where a command's own answer goes
+	last     *commands.Spec // newest command
+
+	inExec bool // the session's part of a transaction is being answered
+
+	killed    atomic.Bool
+	pushProto atomic.Int32 // proto, for who delivers messages
+
+	mu   sync.Mutex
+	view view // guarded by mu: what other connections are told
+}
+
+// view is what CLIENT LIST and CLIENT KILL see of another session.
+type view struct {
+	name, libName, libVer string
+	db, proto             int
+	multi                 int // queued commands; -1: no transaction
+	multiBytes            int
+	subs                  [subKinds]int
+	watch                 int
+	flags                 string
+	used                  time.Time
+	last                  string // full name of the newest command
+	queryBytes, queryFree int
+	argBytes              int
+	replyBytes            int
+}
+
+func newSession(srv *Server, id uint64, conn net.Conn) *session {
+	s := &session{
+		srv:     srv,
+		id:      id,
+		conn:    conn,
+		addr:    conn.RemoteAddr().String(),
+		laddr:   conn.LocalAddr().String(),
+		created: time.Now(),
+	}
+	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
+	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut)
+	s.setProto(2)
+	s.w = &s.reply
+	s.view = view{proto: 2, multi: -1, flags: "N", used: s.created, last: "NULL"}
+	return s
+}
+
+// serve is the life of the connection.
+func (s *session) serve() {
+	defer s.end()
+	for !s.quit {
+		cmds, err := s.in.take()
+		if len(cmds) > 0 {
+			s.handle(cmds)
+			if s.quit {
+				return
+			}
+		}
+		if err != nil {
+			s.srv.log.Debug("protocol error", "client", s.addr, "error", err)
+			s.w.Error(err.Error())
+			s.countError(err.Error())
+			_ = s.send()
+			return
+		}
+		s.setIdleDeadline()
+		if s.srv.closing.Load() || s.killed.Load() {
+			return
+		}
+		n, err := s.in.fill()
+		if err != nil {
+			s.endOfInput(err)
+			return
+		}
+		s.srv.stats.bytesIn.Add(uint64(n))
+		s.srv.stats.reads.Add(1)
+	}
+}
+
+func (s *session) endOfInput(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !s.srv.closing.Load() && !s.killed.Load() {
+		s.srv.log.Debug("closed an idle client", "client", s.addr)
+	}
+}
+
+// setIdleDeadline bounds the wait for the next command. Subscribers may be silent for ever, as on Redis.
+func (s *session) setIdleDeadline() {
+	idle := time.Duration(s.srv.config.idleTimeout.Load())
+	if idle > 0 && !s.subscribed() {
+		_ = s.conn.SetReadDeadline(time.Now().Add(idle))
+	} else if idle > 0 {
+		_ = s.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// handle runs all commands that were ready and sends their replies.
+func (s *session) handle(cmds [][][]byte) {
+	s.show(len(cmds[0]))
+	for _, args := range cmds {
+		s.dispatch(args)
+		if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+			s.quit = true
+		}
+		if s.quit {
+			break
+		}
+	}
+	s.flush()
+	if s.send() != nil {
+		s.quit = true
+	}
+	s.show(0)
+}
+
+// send writes the replies that are complete.
+func (s *session) send() error {
+	if len(s.reply.Buf) > 0 {
+		s.srv.stats.writes.Add(1)
+	}
+	err := s.out.write(s.reply.Buf)
+	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
+		s.reply.Buf = nil
+	}
+	return err
+}
+
+// end closes the connection and forgets it everywhere.
+func (s *session) end() {
+	s.srv.hub.forget(s)
+	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	s.out.end()
+	_ = s.conn.Close()
+}
+
+// kill makes another session end soon. It never blocks.
+func (s *session) kill() {
+	s.killed.Store(true)
+	_ = s.conn.SetDeadline(past)
+}
+
+func (s *session) subscribed() bool {
+	return len(s.subs[subChannel])+len(s.subs[subPattern])+len(s.subs[subShard]) > 0
+}
+
+// show refreshes what other sessions are told. args is the number of arguments of the command that comes now.
+func (s *session) show(args int) {
+	last := "NULL"
+	if s.last != nil {
+		last = s.last.FullName()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := &s.view
+	v.name, v.libName, v.libVer = s.name, s.libName, s.libVer
+	v.db, v.proto, v.last, v.used = s.db, s.proto, last, time.Now()
+	v.multi, v.multiBytes = -1, 0
+	if s.tx.open {
+		v.multi, v.multiBytes = len(s.tx.queue), s.tx.bytes
+	}
+	v.watch = len(s.tx.watch)
+	for k := range s.subs {
+		v.subs[k] = len(s.subs[k])
+	}
+	v.flags = s.flags()
+	v.queryBytes = s.in.end - s.in.start
+	v.queryFree = len(s.in.buf) - v.queryBytes
+	v.argBytes = args * 24
+	v.replyBytes = cap(s.reply.Buf)
+}
+
+// flags are the letters of CLIENT LIST.
+func (s *session) flags() string {
+	var b []byte
+	if s.subscribed() {
+		b = append(b, 'P')
+	}
+	if s.tx.open {
+		b = append(b, 'x')
+	}
+	if s.quit {
+		b = append(b, 'c')
+	}
+	if s.stale {
+		b = append(b, 'r')
+	}
+	if s.noEvict {
+		b = append(b, 'e')
+	}
+	if s.noTouch {
+		b = append(b, 'T')
+	}
+	if len(b) == 0 {
+		return "N"
+	}
+	return string(b)
+}
+
+func sortedSessions(m map[uint64]*session) []*session {
+	all := make([]*session, 0, len(m))
+	for _, c := range m {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+	return all
+}

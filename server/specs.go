@@ -1,0 +1,42 @@
+package server
+
+// This file joins the declarations of the session's commands.
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// Specs gives every command that a session answers, or takes part in answering.
+func Specs() []commands.Spec {
+	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs)
+}
+
+// helpSpec is the HELP subcommand of a container; lines tell of the others, in Redis's words, which tools show.
+func helpSpec(container, since, group string, lines ...string) commands.Spec {
+	return commands.Spec{
+		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
+		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands.", Complexity: "O(1)",
+		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.Array(len(lines) + 3)
+			s.w.Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+			for _, l := range lines {
+				s.w.Status(l)
+			}
+			s.w.Status("HELP")
+			s.w.Status("    Prints this help.")
+		}},
+	}
+}
+
+// subcommandSyntax is the error of a subcommand whose arguments are too many.
+func subcommandSyntax(args [][]byte) error {
+	return commands.Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.", args[1], strings.ToUpper(string(args[0])))
+}
+
+// is compares an argument with a word in lower case.
+func is(arg []byte, word string) bool {
+	return len(arg) == len(word) && strings.EqualFold(string(arg), word)
+}

@@ -1,0 +1,72 @@
+package server
+
+// This file holds the counters that INFO shows.
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxErrorKinds bounds the kinds of errors that are counted apart: scripts can make any.
+const maxErrorKinds = 128
+
+type stats struct {
+	connections, rejected, commands atomic.Uint64
+	bytesIn, bytesOut               atomic.Uint64
+	reads, writes                   atomic.Uint64
+	errorReplies                    atomic.Uint64
+
+	mu     sync.Mutex
+	errors map[string]uint64 // by first word
+
+	rateAt                        time.Time // since when rates are measured
+	rateCommands, rateIn, rateOut uint64
+	rates                         [3]float64
+}
+
+// error counts an error reply by its first word.
+func (t *stats) error(text string) {
+	t.errorReplies.Add(1)
+	word, _, _ := strings.Cut(text, " ")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.errors[word]; known || len(t.errors) < maxErrorKinds {
+		t.errors[word]++
+	}
+}
+
+// errorCounts returns a copy of the counts by first word.
+func (t *stats) errorCounts() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.errors)
+}
+
+// rate returns commands, bytes in and bytes out a second, since it was last asked at least a second ago.
+func (t *stats) rate(now time.Time) (ops, in, sent float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if seconds := now.Sub(t.rateAt).Seconds(); seconds >= 1 {
+		c, i, out := t.commands.Load(), t.bytesIn.Load(), t.bytesOut.Load()
+		t.rates = [3]float64{float64(c-t.rateCommands) / seconds, float64(i-t.rateIn) / seconds, float64(out-min(out, t.rateOut)) / seconds}
+		t.rateAt, t.rateCommands, t.rateIn, t.rateOut = now, c, i, out
+	}
+	return t.rates[0], t.rates[1], t.rates[2]
+}
+
+// reset is CONFIG RESETSTAT.
+func (t *stats) reset() {
+	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies} {
+		c.Store(0)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.errors)
+	t.rateAt, t.rateCommands, t.rateIn, t.rateOut = time.Now(), 0, 0, 0
+	t.rates = [3]float64{}
+}
+
+func (s *session) countError(text string) { s.srv.stats.error(text) }

@@ -1,0 +1,358 @@
+package server
+
+// This file holds the reading of a client's bytes. It frames commands under limits before redcon takes them apart: redcon has no
+// bound on what a client announces, reads a growing command from its beginning at every packet, and takes some input
+// otherwise than Redis does. What is framed here is rewritten to the plain form, so redcon never fails on it.
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const (
+	maxInline     = 64 << 10  // bytes of a line, as Redis
+	maxArgs       = 1 << 20   // arguments of a command
+	maxBulk       = 512 << 20 // bytes of an argument, as Redis
+	minReadBuffer = 4 << 10
+	maxReadBuffer = 1 << 20 // bytes; a larger one serves a larger command alone
+	arenaSize     = 512     // arguments
+)
+
+// protocolError is what a client sent that is not the protocol: the rest of the connection cannot be understood.
+type protocolError string
+
+func (e protocolError) Error() string { return "ERR Protocol error: " + string(e) }
+
+const (
+	errMultibulkLength protocolError = "invalid multibulk length"
+	errBulkLength      protocolError = "invalid bulk length"
+	errBigInline       protocolError = "too big inline request"
+	errBigMultibulk    protocolError = "too big mbulk count string"
+	errBigBulk         protocolError = "too big bulk count string"
+	errQuotes          protocolError = "unbalanced quotes in request"
+)
+
+var errIncomplete = errors.New("server: more bytes are needed")
+
+// stream takes the commands out of what a client sends.
+type stream struct {
+	src      io.Reader
+	maxBytes int // of one command: a larger one is skipped and told of
+
+	buf              []byte
+	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] has been looked through
+	count, left      int  // arguments of the command under way, and how many of them have not come
+	bulk             int  // bytes of the argument under way with its line end; -1: its head comes next
+	skipping         bool // the command under way is too large
+
+	cmds  [][][]byte
+	arena [][]byte
+	ahead []byte // read by peek
+}
+
+func newStream(src io.Reader, maxBytes int) *stream {
+	return &stream{src: src, maxBytes: maxBytes, bulk: -1}
+}
+
+// take returns all complete commands that were read. They are valid until fill is called. An empty command stands for one
+// that was too large. An error concerns what follows the commands.
+func (s *stream) take() ([][][]byte, error) {
+	s.cmds = s.cmds[:0]
+	for {
+		cmd, err := s.next()
+		if err == errIncomplete {
+			return s.cmds, nil
+		}
+		if err != nil {
+			return s.cmds, err
+		}
+		s.cmds = append(s.cmds, cmd)
+	}
+}
+
+// fill reads once. n is the number of bytes that came.
+func (s *stream) fill() (n int, err error) {
+	s.makeRoom()
+	if len(s.ahead) > 0 {
+		n = copy(s.buf[s.end:], s.ahead)
+		s.ahead = s.ahead[n:]
+	} else {
+		n, err = s.src.Read(s.buf[s.end:])
+	}
+	s.end += n
+	if n > 0 {
+		err = nil // it comes again
+	}
+	return n, err
+}
+
+// peek reads a little without moving what was taken, to learn whether the client is still there.
+func (s *stream) peek() error {
+	var b [512]byte
+	n, err := s.src.Read(b[:])
+	s.ahead = append(s.ahead, b[:n]...)
+	return err
+}
+
+// makeRoom moves what is not taken to the buffer's beginning, and lets the buffer grow where the last read filled it, or
+// shrink where it is idle.
+func (s *stream) makeRoom() {
+	full := s.end == len(s.buf)
+	used := s.end - s.start
+	size := len(s.buf)
+	switch {
+	case size == 0:
+		size = minReadBuffer
+	case used == size, full && size < maxReadBuffer:
+		size *= 2
+	case used == 0 && size > maxReadBuffer:
+		size = minReadBuffer
+	case s.end < size/8 && used == 0 && size > minReadBuffer:
+		size /= 2
+	}
+	if cap(s.cmds) > 4*arenaSize {
+		s.cmds = nil
+	}
+	if cap(s.arena) > arenaSize {
+		s.arena = nil
+	}
+	s.arena = s.arena[:0]
+	if size != len(s.buf) {
+		grown := make([]byte, size)
+		copy(grown, s.buf[s.start:s.end])
+		s.buf = grown
+	} else if s.start > 0 {
+		copy(s.buf, s.buf[s.start:s.end])
+	}
+	s.scan, s.start, s.end = s.scan-s.start, 0, used
+}
+
+// next returns the next command, or errIncomplete.
+func (s *stream) next() ([][]byte, error) {
+	for s.left == 0 {
+		if s.scan == s.end {
+			return nil, errIncomplete
+		}
+		if s.buf[s.scan] != '*' {
+			cmd, err := s.inline()
+			if err != nil || len(cmd) > 0 {
+				return cmd, err
+			}
+			continue
+		}
+		n, ok, err := s.head(errBigMultibulk, '*')
+		if err != nil {
+			return nil, err
+		}
+		if !ok || n > maxArgs {
+			return nil, errMultibulkLength
+		}
+		if n <= 0 {
+			s.start = s.scan
+			continue
+		}
+		s.count, s.left, s.bulk = int(n), int(n), -1
+	}
+	for s.left > 0 {
+		if err := s.argument(); err != nil {
+			return nil, err
+		}
+	}
+	if s.skipping {
+		s.skipping = false
+		s.start = s.scan
+		return nil, nil
+	}
+	framed := s.buf[s.start:s.scan]
+	s.start = s.scan
+	if cap(s.arena)-len(s.arena) < s.count {
+		s.arena = make([][]byte, 0, max(arenaSize, s.count))
+	}
+	free := s.arena[len(s.arena):len(s.arena)]
+	complete, args, _, _, err := redcon.ReadNextCommand(framed, free)
+	if err != nil || !complete || len(args) != s.count {
+		return nil, protocolError("unreadable command") // framing and redcon disagree: never seen
+	}
+	s.arena = s.arena[:len(s.arena)+len(args)]
+	return args[:len(args):len(args)], nil
+}
+
+// argument looks through one argument, head and text.
+func (s *stream) argument() error {
+	if s.bulk < 0 {
+		n, ok, err := s.head(errBigBulk, '$')
+		if err != nil {
+			return err
+		}
+		if !ok || n < 0 || n > maxBulk {
+			return errBulkLength
+		}
+		s.bulk = int(n) + 2
+		if s.scan-s.start+s.bulk > s.maxBytes {
+			s.skipping = true
+		}
+	}
+	if s.skipping {
+		n := min(s.bulk, s.end-s.scan)
+		s.scan += n
+		s.bulk -= n
+		s.start = s.scan
+		if s.bulk > 0 {
+			return errIncomplete
+		}
+	} else {
+		if s.end-s.scan < s.bulk {
+			return errIncomplete
+		}
+		s.scan += s.bulk
+		s.buf[s.scan-2], s.buf[s.scan-1] = '\r', '\n' // Redis does not look at them
+	}
+	s.bulk = -1
+	s.left--
+	return nil
+}
+
+// head reads a line of kind and a number. ok is false where the number is none.
+func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err error) {
+	b := s.buf[s.scan:s.end]
+	i := bytes.IndexByte(b, '\r')
+	if i < 0 && len(b) > maxInline {
+		return 0, false, tooLong
+	}
+	if i < 0 || i+1 >= len(b) {
+		return 0, false, errIncomplete
+	}
+	if b[0] != kind {
+		return 0, false, protocolError("expected '" + string(kind) + "', got '" + string(b[:1]) + "'")
+	}
+	b[i+1] = '\n' // Redis does not look at it
+	s.scan += i + 2
+	n, ok = commands.ParseInt(b[1:i])
+	return n, ok, nil
+}
+
+// inline takes a command that was typed as a line. An empty line is no command.
+func (s *stream) inline() ([][]byte, error) {
+	b := s.buf[s.scan:s.end]
+	i := bytes.IndexByte(b, '\n')
+	if i >= 0 && bytes.IndexByte(b[:i], 0) >= 0 {
+		i = -1 // Redis sees no line end after a zero byte
+	}
+	if i < 0 {
+		if len(b) > maxInline {
+			return nil, errBigInline
+		}
+		return nil, errIncomplete
+	}
+	args, ok := splitLine(bytes.TrimSuffix(b[:i], []byte{'\r'}))
+	if !ok {
+		return nil, errQuotes
+	}
+	s.scan += i + 1
+	s.start = s.scan
+	return args, nil
+}
+
+// splitLine splits a line into words as redis-cli and inline commands do: "…" with the escapes \n \r \t \b \a \xHH, '…'
+// with \', and quotes that must end where the word ends. Words are copies.
+func splitLine(line []byte) (words [][]byte, ok bool) {
+	for i := 0; ; {
+		for i < len(line) && isSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return words, true
+		}
+		word, next, ok := splitWord(line, i)
+		if !ok {
+			return nil, false
+		}
+		words = append(words, word)
+		i = next
+	}
+}
+
+func splitWord(line []byte, i int) (word []byte, next int, ok bool) {
+	word = []byte{}
+	for i < len(line) {
+		switch c := line[i]; c {
+		case ' ', '\n', '\r', '\t', 0:
+			return word, i, true
+		case '"', '\'':
+			i++
+			for {
+				if i >= len(line) {
+					return nil, 0, false
+				}
+				if line[i] == c {
+					break
+				}
+				var b byte
+				b, i = quotedByte(line, i, c)
+				word = append(word, b)
+			}
+			i++
+			if i < len(line) && !isSpace(line[i]) {
+				return nil, 0, false
+			}
+			return word, i, true
+		default:
+			word = append(word, c)
+			i++
+		}
+	}
+	return word, i, true
+}
+
+// quotedByte reads one byte inside quotes and says where the next begins.
+func quotedByte(line []byte, i int, quote byte) (c byte, next int) {
+	if line[i] != '\\' || i+1 >= len(line) {
+		return line[i], i + 1
+	}
+	e := line[i+1]
+	if quote == '\'' {
+		if e == '\'' {
+			return e, i + 2
+		}
+		return line[i], i + 1
+	}
+	if e == 'x' && i+3 < len(line) {
+		high, ok1 := hexDigit(line[i+2])
+		low, ok2 := hexDigit(line[i+3])
+		if ok1 && ok2 {
+			return high<<4 | low, i + 4
+		}
+	}
+	switch e {
+	case 'n':
+		e = '\n'
+	case 'r':
+		e = '\r'
+	case 't':
+		e = '\t'
+	case 'b':
+		e = '\b'
+	case 'a':
+		e = '\a'
+	}
+	return e, i + 2
+}
+
+func isSpace(c byte) bool { return c == ' ' || ('\t' <= c && c <= '\r') }
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10, true
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
