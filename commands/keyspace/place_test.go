@@ -116,7 +116,7 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 		t.Errorf("%d consecutive seeds picked %d of %d keys", n, len(picked), n)
 	}
 	// Keys past their deadline are passed over, round the end of the tree too.
-	ks = past(sweepLimit + 30)
+	ks = past(30)
 	var got []string
 	for seed := range uint64(31) {
 		got = append(got, ks.DB(0).Random(seed).Key())
