@@ -16,18 +16,16 @@ import (
 	"time"
 )
 
-// testClock is a Clock whose readings can be shifted and whose monotonic rate can be stopped.
+// testClock is a Clock whose readings can be shifted.
 type testClock struct {
-	mu    sync.Mutex
-	mono  time.Duration // added to the real one
-	wall  time.Duration
-	reads int
+	mu   sync.Mutex
+	mono time.Duration // added to the real one
+	wall time.Duration
 }
 
 func (c *testClock) Monotonic() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reads++
 	return SystemClock{}.Monotonic() + c.mono
 }
 
@@ -46,13 +44,14 @@ func (c *testClock) shiftWall(d time.Duration) {
 // network knows the links between nodes by their addresses and can cut them.
 type network struct {
 	mu    sync.Mutex
-	cut   map[string]bool // node ids that are isolated
-	owner map[string]string
+	cut   map[string]bool          // node ids that are isolated
+	stall map[string]chan struct{} // node ids that are paused; closed when they go on
+	owner map[string]string        // peer address → node id
 	conns map[net.Conn][2]string
 }
 
 func newNetwork() *network {
-	return &network{cut: map[string]bool{}, owner: map[string]string{}, conns: map[net.Conn][2]string{}}
+	return &network{cut: map[string]bool{}, stall: map[string]chan struct{}{}, owner: map[string]string{}, conns: map[net.Conn][2]string{}}
 }
 
 var errCut = errors.New("the link is cut")
@@ -77,7 +76,76 @@ func (w *network) dialer(from string) dialFunc {
 			return nil, errCut
 		}
 		w.conns[conn] = [2]string{from, to}
-		return conn, nil
+		return &stallConn{Conn: conn, w: w, node: from, closed: make(chan struct{})}, nil
+	}
+}
+
+// stallConn is one end of a connection, of a node that can be paused: then it neither reads nor writes, and what the
+// other end sends waits, as for a stopped process.
+type stallConn struct {
+	net.Conn
+	w      *network
+	node   string
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *stallConn) wait() {
+	c.w.mu.Lock()
+	stalled := c.w.stall[c.node]
+	c.w.mu.Unlock()
+	if stalled != nil {
+		select {
+		case <-stalled:
+		case <-c.closed:
+		}
+	}
+}
+
+func (c *stallConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wait()
+	return n, err
+}
+
+func (c *stallConn) Write(p []byte) (int, error) {
+	c.wait()
+	return c.Conn.Write(p)
+}
+
+func (c *stallConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// stallListener wraps what a node accepts.
+type stallListener struct {
+	net.Listener
+	w    *network
+	node string
+}
+
+func (l stallListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &stallConn{Conn: conn, w: l.w, node: l.node, closed: make(chan struct{})}, nil
+}
+
+// pause stops all traffic of a node without closing anything; resume lets it go on.
+func (w *network) pause(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stall[id] = make(chan struct{})
+}
+
+func (w *network) resume(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch := w.stall[id]; ch != nil {
+		close(ch)
+		delete(w.stall, id)
 	}
 }
 
@@ -157,6 +225,13 @@ func (c *testCluster) open(id string, ln net.Listener) {
 	if c.change != nil {
 		c.change(&cfg)
 	}
+	if ln == nil {
+		var err error
+		if ln, err = net.Listen("tcp", cfg.PeerListen); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	cfg.PeerListener = stallListener{ln, c.net, id}
 	toy := newToy()
 	n, err := Open(cfg, toy)
 	if err != nil {
@@ -180,6 +255,9 @@ func (c *testCluster) close(id string) {
 }
 
 func (c *testCluster) closeAll() {
+	for _, m := range c.members {
+		c.net.resume(m.ID)
+	}
 	var wg sync.WaitGroup
 	for id, n := range c.nodes {
 		wg.Add(1)
@@ -192,6 +270,13 @@ func (c *testCluster) closeAll() {
 	}
 	wg.Wait()
 	c.nodes = map[string]*Node{}
+	for id, toy := range c.toys {
+		toy.mu.Lock()
+		if toy.Decrease {
+			c.t.Errorf("%s applied a stamp lower than the one before", id)
+		}
+		toy.mu.Unlock()
+	}
 }
 
 // eventually waits for a condition.

@@ -18,7 +18,8 @@ import (
 type toy struct {
 	id    uint64
 	built atomic.Uint64
-	mine  sync.Map // sequence numbers of entries that this machine built and has not applied
+	asked atomic.Uint64 // calls of NextDeadline
+	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
 
 	mu       sync.Mutex // the tests look in from outside
 	List     []string
@@ -88,6 +89,7 @@ func (t *toy) Clock() int64 {
 }
 
 func (t *toy) NextDeadline() (int64, bool) {
+	t.asked.Add(1)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.Deadline, t.Deadline != 0

@@ -135,6 +135,7 @@ func TestTakeoverLosesNoAcknowledgedWrite(t *testing.T) {
 func TestMinorityRefuses(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "before")
+	c.converged()
 	rest := c.followers()[0]
 	for _, n := range []*Node{c.leader(), c.followers()[1]} {
 		c.close(n.cfg.ID)

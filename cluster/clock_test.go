@@ -1,0 +1,212 @@
+// This file holds the tests of the cluster clock.
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// clockOn returns the cluster clock as a linearizable read on n sees it, with the real times before and after.
+func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) {
+	c.t.Helper()
+	before = time.Now()
+	clockMs, err := strconv.ParseInt(c.read(n, "clock"), 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return clockMs, before, time.Now()
+}
+
+// TestClockAcrossLeaders gives each node another monotonic clock and checks that over changes of leader and restarts
+// the cluster clock gains at most what really went by, and loses little while some node lives.
+func TestClockAcrossLeaders(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.clocks["n1"].mono += 5 * time.Hour
+	c.clocks["n2"].mono += 100 * time.Hour
+	c.closeAll() // the offsets hold from a start on
+	for _, m := range c.members {
+		c.reopen(m.ID)
+	}
+	c.write(c.leader(), "w")
+	startMs, before, _ := c.clockOn(c.leader())
+	check := func(what string, mayLose time.Duration) {
+		t.Helper()
+		nowMs, asked, after := c.clockOn(c.leader())
+		gained := time.Duration(nowMs-startMs) * time.Millisecond
+		if most := after.Sub(before) + 2*time.Millisecond; gained > most {
+			t.Fatalf("%s: the clock gained %v in %v", what, gained, most)
+		}
+		if least := asked.Sub(before) - mayLose; gained < least {
+			t.Fatalf("%s: the clock gained %v, at least %v were to be expected", what, gained, least)
+		}
+		startMs, before = nowMs, asked
+	}
+	for i := range 3 {
+		c.write(c.leader(), "w")
+		old := c.leader().cfg.ID
+		c.close(old)
+		c.leader()
+		check(fmt.Sprintf("takeover %d", i), 300*time.Millisecond) // of up to a few hundred ms without a leader
+		c.reopen(old)
+		c.ready(old)
+		check(fmt.Sprintf("reopened %d", i), 100*time.Millisecond)
+	}
+	c.closeAll()
+	for _, m := range c.members {
+		c.reopen(m.ID)
+	}
+	c.leader()
+	check("restart", time.Hour)
+}
+
+func TestWallJumpExpiresNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	const ttl = 400 * time.Millisecond
+	began := time.Now()
+	c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
+	for _, clock := range c.clocks {
+		clock.shiftWall(time.Hour)
+	}
+	toy := c.toys[c.leader().cfg.ID]
+	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+	eventually(t, "the deadline passes without a write", expired)
+	if took := time.Since(began); took < ttl {
+		t.Errorf("a TTL of %v was over after %v", ttl, took)
+	} else if took > ttl+2*time.Second {
+		t.Errorf("a TTL of %v was over only after %v", ttl, took)
+	}
+}
+
+// TestDeadlineSurvivesTakeover kills the leader in the middle of a TTL.
+func TestDeadlineSurvivesTakeover(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	const ttl = 1500 * time.Millisecond
+	began := time.Now()
+	c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
+	c.close(c.leader().cfg.ID)
+	toy := c.toys[c.leader().cfg.ID]
+	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+	eventually(t, "the deadline passes", expired)
+	if took := time.Since(began); took < ttl || took > ttl+2*time.Second {
+		t.Errorf("a TTL of %v was over after %v", ttl, took)
+	}
+}
+
+func TestIdleLeaderProposesNoTicks(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.write(c.leader(), "ttl:100")
+	toy := c.toys["n1"]
+	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+	eventually(t, "the deadline passes", expired)
+	last := c.nodes["n1"].raft.LastIndex()
+	at := toy.asked.Load()
+	eventually(t, "the leader looks for deadlines many times", func() bool { return toy.asked.Load() > at+20 })
+	if now := c.nodes["n1"].raft.LastIndex(); now > last+1 { // one may have been on its way
+		t.Errorf("%d entries without a deadline", now-last)
+	}
+}
+
+// stubClock stands still until it is moved.
+type stubClock struct{ mono time.Duration }
+
+func (c *stubClock) Monotonic() time.Duration { return c.mono }
+func (c *stubClock) Wall() time.Time          { return time.Unix(0, 0) }
+
+func stamped(index, term uint64, stampMs int64, markTerm uint64) *raft.Log {
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: newToy().AppendEntry(nil, stampMs, 0, nil),
+		Extensions: appendMark(nil, markTerm)}
+}
+
+func TestArrivals(t *testing.T) {
+	clock := &stubClock{}
+	a := &arrivals{clock: clock, entryClock: newToy().EntryClock}
+	applied := int64(0)
+	s := newLogStore(raft.NewInmemStore(), a, func() int64 { return applied })
+	store := func(at time.Duration, logs ...*raft.Log) {
+		t.Helper()
+		clock.mono = at
+		if err := s.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, appliedMs, wantMs int64, wantAt time.Duration) {
+		t.Helper()
+		if ms, at := a.base(appliedMs); ms != wantMs || at != wantAt {
+			t.Errorf("%s: base %d at %v, want %d at %v", what, ms, at, wantMs, wantAt)
+		}
+	}
+	store(1*time.Second, stamped(1, 1, 1000, 1), stamped(2, 1, 1010, 1))
+	store(2*time.Second, stamped(3, 1, 2000, 1))
+	check("newest", 2000, 2000, 2*time.Second)
+	store(3*time.Second, &raft.Log{Index: 4, Term: 1, Type: raft.LogNoop}, &raft.Log{Index: 5, Term: 1, Type: raft.LogBarrier})
+	check("noop and barrier carry no stamp", 2000, 2000, 2*time.Second)
+	store(4*time.Second, stamped(6, 1, 9999, 7))
+	check("nor does a void entry", 2000, 2000, 2*time.Second)
+	store(5*time.Second, stamped(7, 1, 5000, 1), stamped(8, 1, 5500, 1))
+	clock.mono = 6 * time.Second
+	if err := s.DeleteRange(7, 8); err != nil {
+		t.Fatal(err)
+	}
+	check("a cut suffix falls back to what stays, as of now", 2000, 2000, 6*time.Second)
+	clock.mono = 7 * time.Second
+	if err := s.DeleteRange(1, 2); err != nil {
+		t.Fatal(err)
+	}
+	check("a cut prefix changes nothing", 2000, 2000, 6*time.Second)
+	check("another stamp than the machine's is not trusted", 2500, 2500, 7*time.Second)
+	applied = 3000
+	a.raise(3000)
+	check("a snapshot", 3000, 3000, 7*time.Second)
+	clock.mono = 8 * time.Second
+	a.raise(2999)
+	check("an older snapshot changes nothing", 3000, 3000, 7*time.Second)
+	if err := s.DeleteRange(3, 6); err != nil {
+		t.Fatal(err)
+	}
+	check("an empty log leaves the machine's clock, as of now", 3000, 3000, 8*time.Second)
+	if got := a.estimate(3000); got != 3000 {
+		t.Errorf("estimate %d", got)
+	}
+	clock.mono = 9 * time.Second
+	if got := a.estimate(3000); got != 4000 {
+		t.Errorf("estimate %d", got)
+	}
+}
+
+func TestLeadershipClock(t *testing.T) {
+	clock := &stubClock{mono: 10 * time.Second}
+	lead := &leadership{baseMs: 500, base: 9 * time.Second, clock: clock}
+	if got := lead.nowMs(); got != 1500 {
+		t.Errorf("now %d, want 1500", got)
+	}
+	clock.mono = 10*time.Second + 999*time.Microsecond
+	if got := lead.nowMs(); got != 1500 {
+		t.Errorf("now %d, want 1500: parts of a ms are cut off", got)
+	}
+	clock.mono = 0
+	if got := lead.nowMs(); got != 500 {
+		t.Errorf("now %d, want 500: never below the base", got)
+	}
+}
+
+func TestVoidEntryDoesNotRun(t *testing.T) {
+	toy := newToy()
+	a := newApplier(toy)
+	entry := toy.AppendEntry(nil, 100, 0, [][]byte{[]byte("w")})
+	if _, ok := a.Apply(&raft.Log{Index: 5, Term: 3, Data: entry, Extensions: appendMark(nil, 2)}).(voided); !ok {
+		t.Error("an entry stamped in another term is not void")
+	}
+	if a.appliedIndex.Load() != 5 || len(toy.groups()) != 0 || a.clockMs.Load() != 0 {
+		t.Errorf("applied %d, %v", a.appliedIndex.Load(), toy.groups())
+	}
+	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 2, Data: entry, Extensions: appendMark(nil, 2)}).([][]byte); !ok {
+		t.Error("an entry stamped in its own term does not run")
+	}
+	if len(toy.groups()) != 1 || a.clockMs.Load() != 100 {
+		t.Errorf("%v, clock %d", toy.groups(), a.clockMs.Load())
+	}
+}

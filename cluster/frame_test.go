@@ -1,0 +1,159 @@
+// This file holds the tests of the forwarding protocol's bytes and handshake, and their fuzz targets.
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFrameRoundTrip(t *testing.T) {
+	for _, size := range []int{0, 1, 1 << 20, 3<<20 + 7} {
+		payload := bytes.Repeat([]byte{7}, size)
+		buf := endFrame(append(beginFrame(0), payload...), frameWrite, statusUnknown, 1<<40)
+		f, err := readFrame(bufio.NewReader(bytes.NewReader(buf)))
+		if err != nil || f.kind != frameWrite || f.status != statusUnknown || f.id != 1<<40 || !bytes.Equal(f.payload, payload) {
+			t.Errorf("%d bytes came back as %d, %v", size, len(f.payload), err)
+		}
+	}
+	h := hello{protocolVersion, "n1", "host:1", "no"}
+	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
+		t.Errorf("hello %+v %v", got, err)
+	}
+	r := termReport{1, 2, 3}
+	if got, err := decodeTermReport(appendTermReport(nil, r)); err != nil || got != r {
+		t.Errorf("report %+v %v", got, err)
+	}
+}
+
+func TestFrameRefusals(t *testing.T) {
+	good := endFrame(append(beginFrame(0), "payload"...), frameWrite, 0, 1)
+	change := func(at int, to byte) []byte {
+		b := bytes.Clone(good)
+		b[at] = to
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"no kind":            change(8, 0),
+		"an unknown kind":    change(8, byte(lastKind)+1),
+		"an unknown status":  change(9, byte(lastStatus)+1),
+		"a reserved byte":    change(10, 1),
+		"a huge size":        change(3, 0xff),
+		"a long term frame":  endFrame(make([]byte, frameHeaderLen+maxSmallFrame+1), frameTerm, 0, 1),
+		"a wrong checksum":   change(4, good[4]+1),
+		"a changed payload":  change(frameHeaderLen, 'x'),
+		"a frame that ends":  good[:len(good)-1],
+		"a header that ends": good[:frameHeaderLen-1],
+	} {
+		if _, err := readFrame(bufio.NewReader(bytes.NewReader(b))); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"no groups":           appendRequests(nil, 1, nil),
+		"fewer requests":      appendRequests(nil, 1, [][]byte{{1}, {2}}),
+		"too many requests":   appendRequests(nil, MaxGroupRequests+1, [][]byte{{1}}),
+		"too many bytes":      appendRequests(nil, 2, [][]byte{make([]byte, maxBatchBytes), {2}}),
+		"bytes behind":        append(appendRequests(nil, 1, [][]byte{{1}}), 0),
+		"a group that ends":   appendRequests(nil, 1, [][]byte{{1, 2}})[:4],
+		"an impossible count": {1, 0xff, 0xff, 0xff, 0xff, 0x7f, 1},
+	} {
+		if _, _, _, err := decodeRequests(b); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
+	f.Add(endFrame(append(beginFrame(0), appendGroups(nil, [][]byte{[]byte("reply")})...), frameReply, statusDone, 2))
+	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
+	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fr, err := readFrame(bufio.NewReader(bytes.NewReader(data)))
+		if err != nil {
+			return
+		}
+		again := endFrame(append(beginFrame(0), fr.payload...), fr.kind, fr.status, fr.id)
+		if !bytes.HasPrefix(data, again) {
+			t.Errorf("%x was read as %+v", data, fr)
+		}
+	})
+}
+
+func FuzzDecodePayloads(f *testing.F) {
+	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
+	f.Add(appendGroups(nil, [][]byte{[]byte("reply"), nil}))
+	f.Add(appendHello(nil, hello{1, "n1", "a:1", ""}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if count, groups, size, err := decodeRequests(data); err == nil {
+			n, back, total, err := decodeRequests(appendRequests(nil, count, groups))
+			if err != nil || n != count || total != size || !reflect.DeepEqual(groups, back) {
+				t.Errorf("requests %x: %d %q %d, again %d %q %d %v", data, count, groups, size, n, back, total, err)
+			}
+		}
+		if replies, err := decodeReplies(data); err == nil {
+			back, err := decodeReplies(appendGroups(nil, replies))
+			if err != nil || len(back) != len(replies) {
+				t.Errorf("replies %x: %q, again %q %v", data, replies, back, err)
+			}
+		}
+		if h, err := readHello(bytes.NewReader(data)); err == nil && len(appendHello(nil, h)) <= maxHello {
+			if back, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || back != h {
+				t.Errorf("hello %x: %+v, again %+v %v", data, h, back, err)
+			}
+		}
+	})
+}
+
+// TestHandshakeRefusals speaks to the peer port by hand.
+func TestHandshakeRefusals(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.nodes["n1"]
+	open := func(first []byte) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", n.mux.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(first); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	for _, test := range []struct {
+		h    hello
+		want string
+	}{
+		{hello{version: protocolVersion + 1, id: "n2"}, "node n1 speaks version 1 of the peer protocol, and node n2 version 2"},
+		{hello{version: protocolVersion, id: "n1"}, `node id "n1" is used by both ends`},
+		{hello{version: protocolVersion}, "the node id is empty"},
+		{hello{version: protocolVersion, id: "n2"}, ""},
+	} {
+		conn := open(appendHello([]byte{streamForward}, test.h))
+		if got, err := readHello(conn); err != nil || got.refusal != test.want || got.id != "n1" || got.clientAddr != "client-n1" {
+			t.Errorf("%+v was answered %+v %v", test.h, got, err)
+		}
+		if test.want == "" { // accepted; now a broken frame ends it
+			if _, err := conn.Write(bytes.Repeat([]byte{0xff}, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if k, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("after %+v the connection goes on with %d bytes", test.h, k)
+		}
+	}
+	for _, first := range []string{"x", "GET / HTTP/1.1\r\n\r\n", string(appendHello([]byte{streamForward}, hello{id: strings.Repeat("x", maxHello)}))} {
+		if k, err := open([]byte(first)).Read(make([]byte, 1)); err == nil {
+			t.Errorf("a connection that began with %.5q goes on with %d bytes", first, k)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+// This file holds the tests of certainty: links cut, nodes paused, calls given up.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestIsolatedLeader(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.leader()
+	c.write(old, "before")
+	c.net.isolate(old.cfg.ID)
+	_, err := old.Write(context.Background(), []byte("lost"), 1)
+	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRun) {
+		t.Errorf("write on the isolated leader: %v", err)
+	}
+	lead := c.leader()
+	if lead == old {
+		t.Fatal("the isolated node leads")
+	}
+	c.write(lead, "after")
+	if got, err := old.Read(context.Background(), []byte("after")); err == nil || !errors.Is(err, ErrNotRun) {
+		t.Errorf("read on the isolated node: %q %v", got, err)
+	}
+	if _, err := old.Write(context.Background(), []byte("refused"), 1); !errors.Is(err, ErrNotRun) {
+		t.Errorf("write on the isolated node: %v", err)
+	}
+	c.net.heal(old.cfg.ID)
+	c.ready(old.cfg.ID)
+	if got := c.read(old, "after"); got != "1" {
+		t.Errorf("read after healing: %q", got)
+	}
+	for _, g := range c.converged() {
+		if g == "refused" {
+			t.Error("a write that was refused ran")
+		}
+	}
+}
+
+// TestEntryInFlightIsUnknown has an entry in the log of a leader that loses its followers before it is committed.
+func TestEntryInFlightIsUnknown(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.leader()
+	for _, n := range c.followers() {
+		c.net.pause(n.cfg.ID)
+	}
+	last := old.raft.LastIndex()
+	done := make(chan error, 1)
+	go func() {
+		_, err := old.Write(context.Background(), []byte("in flight"), 1)
+		done <- err
+	}()
+	eventually(t, "the entry is logged", func() bool { return old.raft.LastIndex() > last })
+	if err := <-done; !errors.Is(err, ErrUnknown) {
+		t.Errorf("write: %v", err)
+	}
+}
+
+// TestReadsAcrossPartitions reads on every node while leaders are cut off and joined again: a read that began after a
+// write was acknowledged has to see it.
+func TestReadsAcrossPartitions(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	var mu sync.Mutex
+	acked := 0
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	reads := make(map[string]int)
+	for id, n := range c.nodes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				mu.Lock()
+				want := acked
+				mu.Unlock()
+				reply, err := n.Read(context.Background(), []byte("len"))
+				if err != nil {
+					if !errors.Is(err, ErrNotRun) {
+						t.Errorf("read: %v", err)
+					}
+					continue
+				}
+				var have int
+				if _, err := fmt.Sscan(string(reply), &have); err != nil || have < want {
+					t.Errorf("a read on %s saw %d writes, %d were acknowledged before it", id, have, want)
+					return
+				}
+				mu.Lock()
+				reads[id]++
+				mu.Unlock()
+			}
+		}()
+	}
+	write := func() {
+		_, err := c.leader().Write(context.Background(), []byte("w"), 1)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			acked++
+		}
+	}
+	for round := range 4 {
+		write()
+		old := c.leader().cfg.ID
+		if round%2 == 0 {
+			c.net.isolate(old)
+		} else {
+			c.net.pause(old)
+		}
+		eventually(t, "another leader", func() bool {
+			for id, n := range c.nodes {
+				if s := n.Status(); id != old && s.Role == RoleLeader && s.Ready {
+					_, err := n.Write(context.Background(), []byte("w"), 1)
+					mu.Lock()
+					if err == nil {
+						acked++
+					}
+					mu.Unlock()
+					return true
+				}
+			}
+			return false
+		})
+		c.net.heal(old)
+		c.net.resume(old)
+		c.ready(old)
+	}
+	for id := range c.nodes {
+		mu.Lock()
+		at := reads[id]
+		mu.Unlock()
+		eventually(t, "reads on "+id, func() bool { mu.Lock(); defer mu.Unlock(); return reads[id] > at })
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// TestPausedLeaderHoldsNoClient forwards to a leader that stops: writes under way end as unknown, reads go to the new
+// leader.
+func TestPausedLeaderHoldsNoClient(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.leader()
+	follower := c.followers()[0]
+	c.write(follower, "before")
+	c.net.pause(old.cfg.ID)
+	type result struct {
+		reply []byte
+		err   error
+	}
+	writes, reads := make(chan result, 1), make(chan result, 1)
+	go func() {
+		reply, err := follower.Write(context.Background(), []byte("w"), 1)
+		writes <- result{reply, err}
+	}()
+	go func() {
+		reply, err := follower.Read(context.Background(), []byte("before"))
+		reads <- result{reply, err}
+	}()
+	if r := <-writes; !errors.Is(r.err, ErrUnknown) {
+		t.Errorf("write: %q %v", r.reply, r.err)
+	}
+	if r := <-reads; r.err != nil || string(r.reply) != "1" {
+		t.Errorf("read: %q %v", r.reply, r.err)
+	}
+}
+
+func TestLinkLostWithAFrame(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead, follower := c.leader(), c.followers()[0]
+	c.net.pause(lead.cfg.ID) // the frame leaves, the leader does not see it
+	link := follower.link(lead.cfg.ID)
+	done := make(chan error, 1)
+	go func() {
+		_, err := follower.Write(context.Background(), []byte("w"), 1)
+		done <- err
+	}()
+	eventually(t, "the frame is on its way", link.begun)
+	link.mu.Lock()
+	w := link.wire
+	link.mu.Unlock()
+	w.close()
+	if err := <-done; !errors.Is(err, ErrUnknown) {
+		t.Errorf("write: %v", err)
+	}
+}
+
+// begun reports whether a flight may have left.
+func (l *link) begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire == nil {
+		return false
+	}
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	for _, f := range l.flights {
+		if f.begun {
+			return true
+		}
+	}
+	return false
+}
+
+func TestContext(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead, followers := c.leader(), c.followers()
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, n := range followers {
+		c.net.pause(n.cfg.ID)
+	}
+	// What is in flight, at first, then what is queued behind it.
+	busy, release := context.WithCancel(context.Background())
+	errs := make(chan error, 1)
+	last := lead.raft.LastIndex()
+	go func() {
+		_, err := lead.Write(busy, []byte("w"), 1)
+		errs <- err
+	}()
+	eventually(t, "the entry is logged", func() bool { return lead.raft.LastIndex() > last })
+	release()
+	if err := <-errs; !errors.Is(err, ErrUnknown) {
+		t.Errorf("a write in flight, given up: %v", err)
+	}
+	if _, err := lead.Read(done, []byte("len")); err != nil && !errors.Is(err, ErrNotRun) {
+		t.Errorf("a read given up: %v", err)
+	}
+	eventually(t, "the leader steps down", func() bool { return lead.Status().LeaderID == "" })
+	short, cancel2 := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel2()
+	if _, err := lead.Write(short, []byte("w"), 1); err != errWithdrawn {
+		t.Errorf("a queued write, given up: %v", err)
+	}
+}
+
+func TestTransferUnderLoad(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	acked := map[string]bool{}
+	for id, n := range c.nodes {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				group := fmt.Sprintf("%s-%d", id, i)
+				_, err := n.Write(context.Background(), []byte(group), 1)
+				if errors.Is(err, ErrNotRun) {
+					t.Errorf("write: %v", err) // a leader was there all the time
+				}
+				if err == nil {
+					mu.Lock()
+					acked[group] = true
+					mu.Unlock()
+				}
+			}
+		}()
+	}
+	for range 3 {
+		old := c.leader()
+		eventually(t, "leadership is handed over", func() bool { return old.TransferLeadership() == nil })
+		eventually(t, "another leader", func() bool { return c.leader() != old })
+	}
+	close(stop)
+	wg.Wait()
+	have := map[string]int{}
+	for _, g := range c.converged() {
+		have[g]++
+	}
+	for g := range acked {
+		if have[g] != 1 {
+			t.Errorf("acknowledged %s is there %d times", g, have[g])
+		}
+	}
+}
+
+func TestWatchLeader(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old, watcher := c.leader(), c.followers()[0]
+	changes, end := watcher.WatchLeader()
+	defer end()
+	if got := watcher.Status(); got.LeaderID != old.cfg.ID || got.LeaderAddr != "client-"+old.cfg.ID {
+		t.Errorf("leader %q at %q", got.LeaderID, got.LeaderAddr)
+	}
+	c.close(old.cfg.ID)
+	eventually(t, "the watcher learns of another leader", func() bool {
+		select {
+		case <-changes:
+		default:
+			return false
+		}
+		s := watcher.Status()
+		return s.LeaderID != "" && s.LeaderID != old.cfg.ID
+	})
+}

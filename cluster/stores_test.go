@@ -1,0 +1,207 @@
+// This file holds the tests of the log store's cache and of data directories.
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+func TestLogCacheAgreesWithTheStore(t *testing.T) {
+	inner := raft.NewInmemStore()
+	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	next := uint64(1)
+	add := func(n, size int) {
+		t.Helper()
+		var logs []*raft.Log
+		for range n {
+			logs = append(logs, &raft.Log{Index: next, Term: 1, Data: make([]byte, size)})
+			next++
+		}
+		if err := s.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string) {
+		t.Helper()
+		bytes := 0
+		for _, l := range s.ring {
+			if l != nil {
+				bytes += len(l.Data)
+			}
+		}
+		if bytes != s.bytes || bytes > cacheBytes {
+			t.Errorf("%s: %d bytes cached, counted as %d", what, bytes, s.bytes)
+		}
+		for i := uint64(0); i <= next; i++ {
+			var a, b raft.Log
+			errA, errB := s.GetLog(i, &a), inner.GetLog(i, &b)
+			if errA != errB || a.Index != b.Index || len(a.Data) != len(b.Data) {
+				t.Fatalf("%s: entry %d is %d %v in the cache and %d %v in the store", what, i, a.Index, errA, b.Index, errB)
+			}
+		}
+	}
+	add(cacheEntries+100, 10)
+	check("more entries than the cache holds")
+	add(100, 1<<20)
+	check("more bytes than the cache holds")
+	if err := s.DeleteRange(next-10, next-1); err != nil {
+		t.Fatal(err)
+	}
+	next -= 10
+	check("a cut suffix")
+	add(5, 20)
+	check("a new suffix")
+	if err := s.DeleteRange(1, 100); err != nil {
+		t.Fatal(err)
+	}
+	check("a cut prefix")
+}
+
+func TestAudible(t *testing.T) {
+	s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	kinds := []raft.LogType{raft.LogConfiguration, raft.LogNoop, raft.LogBarrier, raft.LogCommand, raft.LogNoop, raft.LogBarrier}
+	for i, kind := range kinds {
+		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 1, Type: kind, Data: []byte{1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for index, want := range []uint64{0, 1, 1, 1, 4, 4, 4} {
+		if got := s.audible(uint64(index)); got != want {
+			t.Errorf("audible(%d) = %d, want %d", index, got, want)
+		}
+	}
+	if err := s.DeleteRange(5, 6); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StoreLog(&raft.Log{Index: 5, Term: 2, Data: []byte{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.audible(5); got != 5 {
+		t.Errorf("audible(5) = %d after another entry took its place", got)
+	}
+}
+
+// tree returns the names and contents of all files under dir.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestDataDirectoryRefusals(t *testing.T) {
+	made := t.TempDir()
+	n, err := Open(Config{ID: "n1", DataDir: made}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{ID: "n1", DataDir: made}, newToy()); err == nil || !strings.Contains(err.Error(), "is in use by another process") {
+		t.Errorf("a directory in use: %v", err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	version, err := os.ReadFile(filepath.Join(made, versionName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(from, to string) func(string) {
+		return func(dir string) {
+			changed := strings.Replace(string(version), from, to, 1)
+			if changed == string(version) {
+				t.Fatalf("%q is not in the version file", from)
+			}
+			if err := os.WriteFile(filepath.Join(dir, versionName), []byte(changed), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(dir string)
+		cfg    Config
+		want   string
+	}{
+		{"another node", nil, Config{ID: "n2"}, `belongs to node "n1", and this is node "n2"`},
+		{"another log store", nil, Config{ID: "n1", LogStore: LogStoreBolt}, `keeps its log in "wal", and the log store asked for is "bolt"`},
+		{"a newer format", edit("format: 1", "format: 2"), Config{ID: "n1"}, "has format 2, and this version of coordd reads format 1 only"},
+		{"a changed id", edit("node: n1", "node: n2"), Config{ID: "n2"}, "has a corrupt VERSION file"},
+		{"a cut file", edit("\nchecksum", ""), Config{ID: "n1"}, "has a corrupt VERSION file"},
+		{"an empty file", edit(string(version), ""), Config{ID: "n1"}, "has a corrupt VERSION file"},
+		{"no version file", func(dir string) { os.Remove(filepath.Join(dir, versionName)) }, Config{ID: "n1"}, "but no VERSION file, so it is not known whose it is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "d")
+			if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != nil {
+				test.change(dir)
+			}
+			before := tree(t, dir)
+			test.cfg.DataDir = dir
+			n, err := Open(test.cfg, newToy())
+			if err == nil {
+				n.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want %q in one line", err, test.want)
+			}
+			after := tree(t, dir)
+			if len(before) != len(after) {
+				t.Errorf("%d files before, %d after", len(before), len(after))
+			}
+			for path, data := range before {
+				if after[path] != data {
+					t.Errorf("%s was changed", path)
+				}
+			}
+		})
+	}
+}
+
+func TestConfigRefusals(t *testing.T) {
+	members := []Member{{"n1", "127.0.0.1:1"}, {"n2", "127.0.0.1:2"}}
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, `"" is no node id`},
+		{Config{ID: "a b"}, `"a b" is no node id`},
+		{Config{ID: strings.Repeat("x", maxMemberIDLen+1)}, "is no node id"},
+		{Config{ID: "n1", LogStore: "tape"}, `log store "tape" is unknown`},
+		{Config{ID: "n3", Members: members}, `this node, "n3", is not among the members`},
+		{Config{ID: "n1", Members: append(members, members[1])}, `member "n2" is named twice`},
+		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "which is not host:port"},
+		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}}, "have the same peer address"},
+		{Config{ID: "n1", HeartbeatTimeout: 1}, "is too short"},
+		{Config{ID: "n1", LeaderWait: -1}, "is negative"},
+		{Config{ID: "n1", PeerListen: "256.0.0.1:1"}, "cannot be bound"},
+	} {
+		test.cfg.DataDir = t.TempDir()
+		if n, err := Open(test.cfg, newToy()); err == nil {
+			n.Close()
+			t.Errorf("%+v was opened", test.cfg)
+		} else if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("error %q, want %q", err, test.want)
+		}
+	}
+	if _, err := Open(Config{ID: "n1"}, newToy()); err == nil || !strings.Contains(err.Error(), "a data directory is needed") {
+		t.Errorf("no data directory: %v", err)
+	}
+}
