@@ -33,6 +33,16 @@ func TestSplitCall(t *testing.T) {
 	}
 }
 
+func TestSplitArgs(t *testing.T) {
+	args, err := SplitArgs(" a => " + Quote("\x00 \"\\\n\xff") + "\n")
+	if got := fmt.Sprintf("%q", args); err != nil || got != `["a" "=>" "\x00 \"\\\n\xff"]` {
+		t.Errorf("%s, %v", got, err)
+	}
+	if args, err := SplitArgs(`a "b`); err == nil {
+		t.Errorf("%q, want an error", args)
+	}
+}
+
 // Every reply that can be written in the notation reads back as itself and has the right bytes in both protocols.
 func TestNotation(t *testing.T) {
 	for _, c := range []struct{ text, resp2, resp3 string }{

@@ -131,6 +131,22 @@ func (n *notation) text() (string, error) {
 	return text, nil
 }
 
+// SplitArgs parts a line into arguments, as redis-cli reads them: see splitCall. "=>" is an argument like any other.
+func SplitArgs(line string) (args [][]byte, err error) {
+	line = strings.TrimRight(line, "\r\n")
+	for {
+		line = strings.TrimLeft(line, " \t")
+		if line == "" {
+			return args, nil
+		}
+		var arg []byte
+		if arg, line, err = splitArg(line); err != nil {
+			return nil, err
+		}
+		args = append(args, arg)
+	}
+}
+
 // splitCall parts a line into the arguments of a call and what follows "=>", as redis-cli reads arguments: bare words, words in
 // double quotes with \n \r \t \b \a \xHH, words in single quotes with \'.
 func splitCall(line string) (args [][]byte, want string, found bool, err error) {

@@ -173,7 +173,7 @@ func (v Value) String() string {
 	}
 	switch v.Kind {
 	case '$':
-		return quote(v.Text)
+		return Quote(v.Text)
 	case '*':
 		return join("[", v.Elems, "]")
 	case '%':
@@ -197,7 +197,7 @@ func join(open string, elems []Value, end string) string {
 // word is s as it is where the notation can read it so, else quoted.
 func word(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(c rune) bool { return !bare(c) }) {
-		return quote(s)
+		return Quote(s)
 	}
 	return s
 }
@@ -205,8 +205,8 @@ func word(s string) string {
 // bare says whether the notation takes c outside of quotes.
 func bare(c rune) bool { return c > ' ' && c < 0x7f && !strings.ContainsRune("\"[]{}|\\", c) }
 
-// quote writes s in double quotes, with the escapes that a scenario file reads.
-func quote(s string) string {
+// Quote writes s in double quotes, with the escapes that a scenario file reads.
+func Quote(s string) string {
 	b := []byte{'"'}
 	for i := range len(s) {
 		switch c := s[i]; {

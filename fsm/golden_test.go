@@ -1,0 +1,234 @@
+// What lives here: the files that this and every later release has to read. testdata/golden holds an entry and a snapshot for each
+// format version, made once by
+//
+//	go test ./fsm -run Golden -update
+//
+// which never writes over a file that is there. After a change of a format raise its version, keep reading the old one, and make the new files.
+
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+var update = flag.Bool("update", false, "make golden files that are missing")
+
+const goldenFiles = "../testdata/golden/"
+
+func readGolden(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// makeGolden writes a file when -update asks for it and it does not exist.
+func makeGolden(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("made %s", path)
+}
+
+// goldenRequests are the requests of the golden entry: a call, a call of another database with any bytes, and a transaction.
+var goldenRequests = []commands.Request{
+	{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "lock", "owner", "NX", "PX", "30000")}},
+	{DB: 15, Proto: 3, Cmds: [][][]byte{commandtest.Args("SET", "bin\x00\xff", "")}},
+	{
+		Proto: 3, Multi: true,
+		Watch: []commands.WatchedKey{{DB: 2, Key: []byte("w"), Changed: keyspace.NewRevision(1, 1<<33, keyspace.MaxPlace)}, {Key: []byte{}}},
+		Cmds:  [][][]byte{commandtest.Args("INCR", "n"), commandtest.Args("PING")},
+	},
+	{Proto: 2, Multi: true},
+}
+
+func goldenEntry() *Entry {
+	e := &Entry{
+		Origin: 0x0123456789abcdef, ClockMs: 1 << 40, WallUs: 1_700_000_000_123_456,
+		Check: Check{Index: 1 << 33, Sum: 0xfedcba9876543210}, Groups: [][]byte{nil, {}},
+	}
+	for i := range goldenRequests {
+		e.Groups[i%2] = commands.AppendRequest(e.Groups[i%2], &goldenRequests[i])
+	}
+	return e
+}
+
+// goldenTick is an entry without requests, from before 1970.
+func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Groups: [][]byte{}} }
+
+func TestGoldenEntries(t *testing.T) {
+	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick()} {
+		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
+		makeGolden(t, current, AppendEntry(nil, e))
+		for version := 1; version <= entryVersion; version++ {
+			path := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, version)
+			got, err := DecodeEntry(readGolden(t, path))
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if !reflect.DeepEqual(got, e) {
+				t.Errorf("%s is read as\n%+v, want\n%+v", path, got, e)
+			}
+		}
+		if !bytes.Equal(AppendEntry(nil, e), readGolden(t, current)) {
+			t.Errorf("%s is written otherwise now: a new format needs a new version", current)
+		}
+	}
+}
+
+// The requests of a golden entry are read as they were written.
+func TestGoldenRequests(t *testing.T) {
+	e, err := DecodeEntry(readGolden(t, goldenFiles+"entry-v1.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers := make([]commands.RequestReader, len(e.Groups))
+	for i := range readers {
+		readers[i].Reset(e.Groups[i])
+	}
+	for i := range goldenRequests {
+		got, err := readers[i%2].Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := &goldenRequests[i]; fmt.Sprintf("%v", *got) != fmt.Sprintf("%v", *want) {
+			t.Errorf("request %d is read as\n%v, want\n%v", i, *got, *want)
+		}
+	}
+	for i := range readers {
+		if readers[i].More() {
+			t.Errorf("group %d goes on", i)
+		}
+	}
+}
+
+// goldenCalls make the state of the golden snapshot: each kind of value in its small and in its large form, with and without a deadline,
+// in several databases, a script that was loaded and one that was run, a key that was changed after it was made.
+func goldenCalls() []commands.Request {
+	var all []commands.Request
+	add := func(db int, words ...string) {
+		all = append(all, commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}})
+	}
+	add(0, "SET", "text", "value")
+	add(0, "SET", "lock", "owner", "PX", "30000")
+	add(0, "SET", "", "empty key")
+	add(0, "SET", "bin\x00\r\n\xff", "\x00\xff")
+	add(0, "SET", "empty value", "")
+	add(0, "INCRBY", "counter", "41")
+	add(0, "INCR", "counter")
+	add(3, "HSET", "hash", "f2", "v2", "f1", "v1", "", "")
+	add(3, "PEXPIRE", "hash", "60000")
+	add(15, "ZADD", "zset", "1.5", "b", "-inf", "a", "1.5", "a2", "inf", "z")
+	large := []string{"HSET", "large hash"}
+	ranks := []string{"ZADD", "large zset"}
+	for i := range 600 {
+		large = append(large, fmt.Sprint("field", i), fmt.Sprint("value", i))
+	}
+	for i := range 200 {
+		ranks = append(ranks, fmt.Sprint(i%7), fmt.Sprint("member", i))
+	}
+	add(0, large...)
+	add(0, ranks...)
+	add(0, "SCRIPT", "LOAD", "return {KEYS[1], ARGV[1]}")
+	add(0, "EVAL", "return 'run'", "0")
+	return all
+}
+
+// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by the scenario beside them, whose every line carries its
+// reply.
+func TestGoldenSnapshots(t *testing.T) {
+	table := testTable()
+	m := NewMachine(table)
+	for i, q := range goldenCalls() {
+		run := commands.AppendRequest(nil, &q)
+		e := &Entry{ClockMs: 1000 + int64(i), WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
+		if r := mustApply(t, m, uint64(100+i), e, true); r.Replies[0][0] == '-' {
+			t.Fatalf("%q: %q", q.Cmds, r.Replies[0])
+		}
+	}
+	current := fmt.Sprintf("%ssnapshot-v%d.bin", goldenFiles, snapshotVersion)
+	makeGolden(t, current, snapshotBytes(t, m.Snapshot()))
+	for version := 1; version <= snapshotVersion; version++ {
+		name := fmt.Sprintf("%ssnapshot-v%d", goldenFiles, version)
+		content := readGolden(t, name+".bin")
+		node := &scenarioNode{table: table}
+		commandtest.Run(t, name+".txt", commandtest.Server{
+			Reset: func() error {
+				machine := restore(t, content, table)
+				*node = scenarioNode{table: table, machine: machine, index: machine.Index(), clockMs: machine.ClockMs()}
+				return nil
+			},
+			Open:    func() (commandtest.Target, error) { return &scenarioSession{node: node, proto: 2}, nil },
+			Advance: node.advance,
+		})
+	}
+	content := readGolden(t, current)
+	if !bytes.Equal(snapshotBytes(t, restore(t, content, table).Snapshot()), content) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", current)
+	}
+}
+
+// A file that is cut, changed in any place, or of a later version is refused.
+func TestGoldenDamaged(t *testing.T) {
+	table := testTable()
+	entry, snapshot := readGolden(t, goldenFiles+"entry-v1.bin"), readGolden(t, goldenFiles+"snapshot-v1.bin")
+	for i := range entry {
+		damaged := bytes.Clone(entry)
+		damaged[i] ^= 0x40
+		if _, err := DecodeEntry(damaged); !errors.Is(err, ErrEntryCorrupt) {
+			t.Errorf("an entry with byte %d changed: %v", i, err)
+		}
+		if _, err := DecodeEntry(entry[:i]); !errors.Is(err, ErrEntryCorrupt) {
+			t.Errorf("an entry of %d bytes: %v", i, err)
+		}
+	}
+	// All of the header, and what follows by steps.
+	for i := 0; i < len(snapshot); i += 1 + i/100 {
+		damaged := bytes.Clone(snapshot)
+		damaged[i] ^= 0x40
+		if _, err := ReadSnapshot(bytes.NewReader(damaged), table); err == nil {
+			t.Errorf("a snapshot with byte %d changed is taken", i)
+		}
+		if _, err := ReadSnapshot(bytes.NewReader(snapshot[:i]), table); !errors.Is(err, ErrSnapshotCorrupt) {
+			t.Errorf("a snapshot of %d bytes: %v", i, err)
+		}
+	}
+	if _, err := ReadSnapshot(bytes.NewReader(append(bytes.Clone(snapshot), 0)), table); !errors.Is(err, ErrSnapshotCorrupt) {
+		t.Errorf("a snapshot that goes on: %v", err)
+	}
+	later := bytes.Clone(entry[:len(entry)-4])
+	later[0] = entryVersion + 1
+	if _, err := DecodeEntry(withChecksum(later)); !errors.Is(err, ErrEntryVersion) {
+		t.Errorf("an entry of a later version: %v", err)
+	}
+	later = bytes.Clone(snapshot)
+	later[len(snapshotMagic)] = snapshotVersion + 1
+	if _, err := ReadSnapshot(bytes.NewReader(later), table); !errors.Is(err, ErrSnapshotVersion) {
+		t.Errorf("a snapshot of a later version: %v", err)
+	}
+}
