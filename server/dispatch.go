@@ -57,7 +57,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.srv.stats.commands.Add(1)
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
-		s.refuse(commands.Errorf("ERR request is larger than %d bytes, it was not run", s.srv.cfg.MaxRequestBytes))
+		s.refuse(nil, commands.Errorf("ERR request is larger than %d bytes, it was not run", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	spec, err := s.srv.table.Resolve(args)
@@ -65,12 +65,12 @@ func (s *session) dispatch(args [][]byte) {
 		if s.browser(args[0]) {
 			return
 		}
-		s.refuse(err)
+		s.refuse(s.srv.table.Get(args[0]), err)
 		return
 	}
 	s.last = spec
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
-		s.refuse(commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
+		s.refuse(spec, commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
 		return
 	}
 	if s.tx.open && !unqueued(spec) {
@@ -95,9 +95,15 @@ func (s *session) browser(word []byte) bool {
 	return true
 }
 
-// refuse answers a command that does not run with an error. A transaction that it should have been part of fails.
-func (s *session) refuse(err error) {
-	if s.tx.open {
+// refuse answers a command that does not run with an error. A transaction that it should have been part of fails; where it is
+// EXEC, at once.
+func (s *session) refuse(spec *commands.Spec, err error) {
+	switch {
+	case spec != nil && spec.Group == "transactions" && spec.Name == "exec":
+		s.flush() // a WATCH under way belongs to what is dropped
+		s.tx = transaction{}
+		err = commands.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(err.Error(), "ERR "))
+	case s.tx.open:
 		s.tx.failed = true
 	}
 	s.answer(func() { s.w.Error(err.Error()) })
@@ -155,7 +161,7 @@ func (s *session) setProto(proto int) {
 // request adds a command to the run.
 func (s *session) request(spec *commands.Spec, args [][]byte) {
 	if spec.Kind != commands.Read && spec.Kind != commands.Write {
-		s.refuse(commands.Errorf("ERR '%s' cannot be run here", spec.FullName())) // declared without a way to answer it
+		s.refuse(spec, commands.Errorf("ERR '%s' cannot be run here", spec.FullName())) // declared without a way to answer it
 		return
 	}
 	s.run.cmd[0] = args

@@ -56,7 +56,7 @@ var flagWords = []struct {
 }{
 	{commands.DenyOOM, "denyoom"}, {0, "admin"}, {commands.PubSub, "pubsub"}, {commands.NoScript, "noscript"},
 	{commands.Blocking, "blocking"}, {commands.Loading, "loading"}, {commands.Stale, "stale"}, {commands.SkipMonitor, "skip_monitor"},
-	{commands.Fast, "fast"}, {commands.NoAuth, "no_auth"}, {commands.MayReplicate, "may_replicate"}, {commands.NoMulti, "no_multi"},
+	{commands.Fast, "fast"}, {commands.NoAuth, "no_auth"}, {commands.NoMulti, "no_multi"},
 	{commands.MovableKeys, "movablekeys"},
 }
 
@@ -88,7 +88,7 @@ func commandFlags(c *commands.Spec) []string {
 // groupCategories gives the ACL category of a group, where it has one.
 var groupCategories = map[string]string{
 	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
-	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
+	"connection": "connection", "cluster": "connection", "transactions": "transaction", "scripting": "scripting",
 }
 
 // categoryOrder is the order in which Redis lists ACL categories.
@@ -135,9 +135,9 @@ func (s *session) commandInfo(c *commands.Spec) {
 	s.w.Int(int64(k.Last))
 	s.w.Int(int64(step))
 	s.statusSet(categories(c), "@")
-	s.w.Array(0) // tips
+	s.w.Set(0) // tips
 	s.keySpecs(c)
-	s.w.Array(len(c.Subcommands))
+	s.w.Set(len(c.Subcommands))
 	for i := range c.Subcommands {
 		s.commandInfo(&c.Subcommands[i])
 	}
@@ -159,7 +159,7 @@ func keyFlags(c *commands.Spec) []string {
 func (s *session) keySpecs(c *commands.Spec) {
 	k := c.Keys
 	if k.First == 0 && k.Numkeys == 0 {
-		s.w.Array(0)
+		s.w.Set(0)
 		return
 	}
 	index, kind := k.First, "range"
@@ -172,7 +172,7 @@ func (s *session) keySpecs(c *commands.Spec) {
 		index, kind = k.Numkeys, "keynum"
 		words, numbers = []string{"keynumidx", "firstkey", "keystep"}, []int{0, 1, max(k.Step, 1)}
 	}
-	s.w.Array(1)
+	s.w.Set(1)
 	s.w.Map(3)
 	s.w.BulkString("flags")
 	s.statusSet(keyFlags(c), "")
@@ -223,7 +223,7 @@ func commandInfos(s *session, _ *commands.Spec, args [][]byte) {
 		if c := s.byName(name); c != nil {
 			s.commandInfo(c)
 		} else {
-			s.w.NullArray()
+			s.w.Null()
 		}
 	}
 }
@@ -249,10 +249,10 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	var names []string
 	for _, c := range s.srv.table.All() {
 		if keep(c) {
-			names = append(names, c.Name)
+			names = append(names, c.FullName())
 		}
 		for i := range c.Subcommands {
-			if sub := &c.Subcommands[i]; len(args) > 2 && keep(sub) {
+			if sub := &c.Subcommands[i]; keep(sub) {
 				names = append(names, sub.FullName())
 			}
 		}

@@ -76,7 +76,7 @@ func unqueued(spec *commands.Spec) bool {
 // queue keeps a command for EXEC.
 func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	if spec.Has(commands.NoMulti) {
-		s.refuse(commands.Error("ERR Command not allowed inside a transaction"))
+		s.refuse(spec, commands.Error("ERR Command not allowed inside a transaction"))
 		return
 	}
 	size := 0
@@ -84,7 +84,7 @@ func (s *session) queue(spec *commands.Spec, args [][]byte) {
 		size += len(a)
 	}
 	if s.tx.bytes+size+32*len(args) > s.srv.cfg.MaxRequestBytes {
-		s.refuse(commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
+		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	if !s.tx.failed {

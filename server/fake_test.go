@@ -1,0 +1,291 @@
+package server
+
+// This file holds what the tests run the server on: a machine without a log, and clients that speak raw RESP.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// fakeBackend runs requests on one keyspace at once, through the real table.
+type fakeBackend struct {
+	table   *commands.Table
+	deliver func(commands.Event)
+
+	mu    sync.Mutex
+	ks    *keyspace.Keyspace
+	index uint64
+	calls []string      // "write 3", "read 1", "local 2"
+	fail  error         // answers everything
+	gate  chan struct{} // when set, Write waits for it
+	begun chan struct{} // when set, Write tells that it has begun
+	st    Status
+}
+
+func newFake() *fakeBackend {
+	f := &fakeBackend{table: commands.NewTable(commands.Specs(), Specs())}
+	f.st = Status{
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "127.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100,
+		Members: []Member{
+			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true},
+			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Match: 100},
+			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90},
+		},
+	}
+	f.reset()
+	return f
+}
+
+func (f *fakeBackend) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ks, f.calls = keyspace.New(), nil
+}
+
+// set changes the fake under its lock.
+func (f *fakeBackend) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// takeCalls returns the runs since it was last asked.
+func (f *fakeBackend) takeCalls() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := strings.Join(f.calls, ", ")
+	f.calls = nil
+	return s
+}
+
+func (f *fakeBackend) Write(ctx context.Context, run []byte, count int) ([]byte, error) {
+	f.mu.Lock()
+	gate, begun := f.gate, f.begun
+	f.mu.Unlock()
+	if begun != nil {
+		begun <- struct{}{}
+	}
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, commands.Error("UNKNOWN stopped")
+		}
+	}
+	return f.run("write", run, count, true)
+}
+
+func (f *fakeBackend) Read(_ context.Context, run []byte, count int) ([]byte, error) {
+	return f.run("read", run, count, false)
+}
+
+func (f *fakeBackend) ReadLocal(run []byte, count int) ([]byte, error) {
+	return f.run("local", run, count, false)
+}
+
+func (f *fakeBackend) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := f.st
+	for i := range keyspace.Databases {
+		st.Databases = append(st.Databases, DatabaseStatus{Keys: f.ks.DB(i).Len(), Volatile: f.ks.DB(i).Volatile()})
+	}
+	return st
+}
+
+func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byte, error) {
+	f.mu.Lock()
+	var events []commands.Event
+	defer func() {
+		f.mu.Unlock()
+		for _, e := range events {
+			f.deliver(e)
+		}
+	}()
+	f.calls = append(f.calls, kind+" "+formatInt(int64(count)))
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	f.index++
+	env := &commands.Env{Keyspace: f.ks, ClockMs: 1000, WallUs: 1_700_000_000_123_456, Seed: f.index}
+	env.Emit = func(e commands.Event) {
+		events = append(events, commands.Event{Channel: append([]byte{}, e.Channel...), Payload: append([]byte{}, e.Payload...), Shard: e.Shard})
+	}
+	if write {
+		f.ks.Begin(1000, keyspace.NewRevision(0, f.index, 0))
+		defer f.ks.End()
+	}
+	var out commands.RESP
+	var rd commands.RequestReader
+	rd.Reset(run)
+	n := uint64(0)
+	for rd.More() {
+		q, err := rd.Next()
+		if err != nil {
+			return nil, err
+		}
+		if write {
+			f.ks.SetRevision(keyspace.NewRevision(0, f.index, n))
+		}
+		n++
+		out.Proto = q.Proto
+		f.request(env, q, &out)
+	}
+	if n != uint64(count) {
+		return nil, errors.New("ERR the run's count is wrong")
+	}
+	return out.Buf, nil
+}
+
+func (f *fakeBackend) request(env *commands.Env, q *commands.Request, out *commands.RESP) {
+	x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi}, Out: out}
+	for _, w := range q.Watch {
+		var changed keyspace.Revision
+		if e := f.ks.DB(w.DB).Find(w.Key); e != nil {
+			changed = e.Changed()
+		}
+		if changed != w.Changed {
+			out.NullArray()
+			return
+		}
+	}
+	if q.Multi {
+		out.Array(len(q.Cmds))
+	}
+	for _, cmd := range q.Cmds {
+		x.Args = cmd
+		f.table.Run(x)
+	}
+}
+
+// node is a server under test.
+type node struct {
+	*Server
+	fake *fakeBackend
+	addr string
+}
+
+// start runs a server until the test ends.
+func start(t testing.TB, change func(*Config)) *node {
+	t.Helper()
+	f := newFake()
+	cfg := Config{Table: f.table, Backend: f, Version: "test", Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&cfg)
+	}
+	s := New(cfg)
+	f.deliver = s.Deliver
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		f.set(func() {
+			if f.gate != nil {
+				close(f.gate)
+				f.gate = nil
+			}
+		})
+		s.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return &node{Server: s, fake: f, addr: ln.Addr().String()}
+}
+
+// client is a connection of a test.
+type client struct {
+	*commandtest.Conn
+	t testing.TB
+}
+
+func (n *node) dial(t testing.TB) *client {
+	t.Helper()
+	c, err := commandtest.Dial("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &client{c, t}
+}
+
+// call sends a line of words and returns the reply's bytes.
+func (c *client) call(words ...string) string {
+	c.t.Helper()
+	if err := c.Send(commandtest.Args(words...)); err != nil {
+		c.t.Fatal(err)
+	}
+	return c.next()
+}
+
+// next is the next reply or message.
+func (c *client) next() string {
+	c.t.Helper()
+	raw, err := c.Receive()
+	if err != nil {
+		c.t.Fatalf("no reply: %v", err)
+	}
+	return string(raw)
+}
+
+// raw sends bytes as they are.
+func (c *client) raw(s string) {
+	c.t.Helper()
+	if err := c.SendRaw([]byte(s)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// want fails unless the next replies are these.
+func (c *client) want(replies ...string) {
+	c.t.Helper()
+	for i, w := range replies {
+		if got := c.next(); got != w {
+			c.t.Fatalf("reply %d: %q, want %q", i, got, w)
+		}
+	}
+}
+
+// ended fails unless the connection ends now.
+func (c *client) ended() {
+	c.t.Helper()
+	if raw, err := c.Receive(); err == nil {
+		c.t.Fatalf("%q came, not the end", raw)
+	} else if err != io.EOF && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "broken pipe") {
+		c.t.Fatalf("%v, not the end", err)
+	}
+}
+
+// eventually waits for a condition that another goroutine brings about.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+func pipeline(calls ...[]string) string {
+	var b []byte
+	for _, c := range calls {
+		b = commandtest.AppendCall(b, commandtest.Args(c...))
+	}
+	return string(b)
+}

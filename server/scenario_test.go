@@ -1,0 +1,92 @@
+package server
+
+// This file runs testdata/sessions against a server over a socket, beside a real redis-server.
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+const scenarioFiles = "../testdata/sessions/*.txt"
+
+func TestScenarios(t *testing.T) {
+	n := start(t, nil)
+	commandtest.Run(t, scenarioFiles, commandtest.Server{
+		Reset: func() error { n.fake.reset(); return nil },
+		Open:  func() (commandtest.Target, error) { return commandtest.Dial("tcp", n.addr) },
+	})
+}
+
+// TestEveryCommandHasAScenario fails for a command of the session that no scenario calls.
+func TestEveryCommandHasAScenario(t *testing.T) {
+	table := commands.NewTable(commands.Specs(), Specs())
+	files, err := commandtest.Load(scenarioFiles)
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	called := map[*commands.Spec]bool{}
+	for _, f := range files {
+		for _, s := range f.Steps {
+			if len(s.Args) == 0 {
+				continue
+			}
+			if c := table.Get(s.Args[0]); c != nil {
+				called[c] = true
+				if len(s.Args) > 1 {
+					called[table.Subcommand(c, s.Args[1])] = true
+				}
+			}
+		}
+	}
+	for _, spec := range Specs() {
+		c := table.Get([]byte(spec.Name))
+		if !called[c] {
+			t.Errorf("no scenario calls %s", c.FullName())
+		}
+		for i := range c.Subcommands {
+			if sub := &c.Subcommands[i]; !called[sub] {
+				t.Errorf("no scenario calls %s", sub.FullName())
+			}
+		}
+	}
+}
+
+// TestSpecsAreComplete holds every declaration against the rules that COMMAND and the documentation stand on.
+func TestSpecsAreComplete(t *testing.T) {
+	var check func(c *commands.Spec, path string)
+	check = func(c *commands.Spec, path string) {
+		name := path + c.Name
+		missing := ""
+		for _, f := range [][2]string{{"name", c.Name}, {"group", c.Group}, {"since", c.Since}, {"summary", c.Summary}, {"complexity", c.Complexity}} {
+			if f[1] == "" {
+				missing += " " + f[0]
+			}
+		}
+		if missing != "" || c.Arity == 0 {
+			t.Errorf("%s: arity %d, without%s", name, c.Arity, missing)
+		}
+		_, answered := c.Local.(local)
+		if !answered && c.Handler == nil && c.Subcommands == nil {
+			t.Errorf("%s: nobody answers it", name)
+		}
+		if c.Local != nil && !answered {
+			t.Errorf("%s: Local is %T", name, c.Local)
+		}
+		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil {
+			t.Errorf("%s: kind %d without a handler", name, c.Kind)
+		}
+		for i := range c.Subcommands {
+			check(&c.Subcommands[i], name+"|")
+		}
+	}
+	specs := Specs()
+	for i := range specs {
+		check(&specs[i], "")
+	}
+	if len(specs) < 25 {
+		t.Error(fmt.Sprint(len(specs), " commands are too few"))
+	}
+}
