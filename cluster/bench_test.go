@@ -47,7 +47,7 @@ func runCallers(b *testing.B, callers int, op func() error) {
 
 func BenchmarkWrite(b *testing.B) {
 	group := []byte(strings.Repeat("x", 60))
-	for _, inFlight := range []int{1, 2, 3, 4, 8} {
+	for _, inFlight := range []int{1, 2, 3, 4} {
 		for _, callers := range []int{1, 50, 200} {
 			b.Run(fmt.Sprintf("inflight=%d/callers=%d", inFlight, callers), func(b *testing.B) {
 				c := newCluster(b, 3, func(cfg *Config) { cfg.inFlight = inFlight })

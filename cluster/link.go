@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,19 +35,43 @@ type link struct {
 
 	stop chan struct{} // closed when the member is removed or the node stops
 
+	missed atomic.Bool // its absence was logged
+
 	mu         sync.Mutex
 	wire       *wire // nil while down
 	flights    map[uint64]*flight
 	inFlight   [lastKind + 1]int
 	failure    error // why flights that may have begun fail; nil for errLinkLost
 	clientAddr string
-	ackNonce   uint64 // the newest confirm frame that was answered, and the answer
+	lost       bool          // the last attempt did not reach the member; false before the first one
+	reached    chan struct{} // closed when lost becomes false
+	ackNonce   uint64        // the newest confirm frame that was answered, and the answer
 	report     termReport
 	heard      time.Time
 }
 
 func newLink(n *Node, id string) *link {
-	return &link{n: n, id: id, stop: make(chan struct{}), flights: map[uint64]*flight{}}
+	return &link{n: n, id: id, stop: make(chan struct{}), flights: map[uint64]*flight{}, reached: make(chan struct{})}
+}
+
+// reachable reports whether the member answers, as far as is known, and returns a channel that is closed when a member
+// that does not comes back. A member that refuses this link, for its version say, is reachable all the same.
+func (l *link) reachable() (<-chan struct{}, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reached, !l.lost
+}
+
+func (l *link) setLost(lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case lost && !l.lost:
+		l.reached = make(chan struct{})
+	case !lost && l.lost:
+		close(l.reached)
+	}
+	l.lost = lost
 }
 
 // run keeps the link up until it is stopped.
@@ -65,6 +90,7 @@ func (l *link) run() {
 		}
 		if !reported && (up || time.Since(l.n.opened) > 2*time.Second) {
 			reported = true
+			l.missed.Store(true)
 			l.n.logger.Warn("no connection to member", "member", l.id, "error", err)
 		}
 		up = false
@@ -86,6 +112,7 @@ func (l *link) session(up *bool) error {
 	}
 	conn, err := l.n.mux.open(addr, streamForward, dialTimeout)
 	if err != nil {
+		l.setLost(true)
 		return err
 	}
 	defer conn.Close()
@@ -97,6 +124,7 @@ func (l *link) session(up *bool) error {
 	}
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	h, err := readHello(reader)
+	l.setLost(err != nil)
 	switch {
 	case err != nil:
 		return err
@@ -115,7 +143,11 @@ func (l *link) session(up *bool) error {
 	l.wire, l.clientAddr, l.heard, l.failure = w, h.clientAddr, time.Now(), nil
 	l.mu.Unlock()
 	*up = true
-	l.n.logger.Debug("connected to member", "member", l.id)
+	if l.missed.Swap(false) {
+		l.n.logger.Info("member is connected again", "member", l.id)
+	} else {
+		l.n.logger.Debug("connected to member", "member", l.id)
+	}
 	l.n.linkChanged()
 	err = l.receive(w)
 	w.close()

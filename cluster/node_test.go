@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestWriteAndReadOnEveryNode(t *testing.T) {
@@ -230,5 +231,26 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := n.Write(context.Background(), big[:MaxGroupBytes], 1); err != nil {
 		t.Errorf("at the limit of bytes: %v", err)
+	}
+}
+
+// TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it behind for seconds more.
+func TestMemberCatchesUpSoon(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 6 s")
+	}
+	c := newCluster(t, 3, nil)
+	away := c.followers()[0].cfg.ID
+	c.close(away)
+	gone := time.Now()
+	eventually(t, "a long absence", func() bool {
+		c.write(c.leader(), "w")
+		return time.Since(gone) > 6*time.Second
+	})
+	back := time.Now()
+	c.reopen(away)
+	c.converged()
+	if took := time.Since(back); took > 2*time.Second {
+		t.Errorf("the member was behind for %v", took)
 	}
 }

@@ -1,10 +1,72 @@
-// This file holds the transport that Raft sees: hashicorp's network transport over the peer port.
+// This file holds the transport that Raft sees: hashicorp's network transport over the peer port, with a gate that
+// keeps replication to an unreachable member from backing off for long.
 package cluster
 
-import "github.com/hashicorp/raft"
+import (
+	"errors"
+	"io"
+	"time"
 
-// transport is Raft's network transport. Its methods are those of the embedded one (pre-vote included).
+	"github.com/hashicorp/raft"
+)
+
+// gatePoll is how often a gated call looks whether its leadership has ended.
+const gatePoll = 50 * time.Millisecond
+
+var errGateClosed = errors.New("the leadership ended while the member could not be reached")
+
+// transport is Raft's network transport. Its methods are those of the embedded one (pre-vote included), but for the
+// gate: Raft's replication to a member waits up to 10 s after a run of failures, so a member that comes back would
+// stay behind for that long, and a second failure in that time would stop all writes. A call to a member that the
+// link says is unreachable waits here for the link instead of failing, so that no run of failures builds up.
 type transport struct {
 	*raft.NetworkTransport
 	n *Node
+}
+
+// AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short backoff.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+	if !heartbeat {
+		if err := t.gate(id, req.Term); err != nil {
+			return err
+		}
+	}
+	return t.NetworkTransport.AppendEntries(id, target, req, resp)
+}
+
+// InstallSnapshot sends a snapshot.
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := t.gate(id, req.Term); err != nil {
+		return err
+	}
+	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
+}
+
+// gate waits while the member is unreachable and this node leads in term.
+func (t *transport) gate(id raft.ServerID, term uint64) error {
+	l := t.n.link(string(id))
+	if l == nil {
+		return nil
+	}
+	timer := time.NewTimer(gatePoll)
+	defer timer.Stop()
+	for {
+		reached, ok := l.reachable()
+		if ok {
+			return nil
+		}
+		timer.Reset(gatePoll)
+		select {
+		case <-reached:
+		case <-timer.C:
+		case <-l.stop:
+			return nil // removed: Raft ends this replication itself
+		case <-t.n.stop:
+			return errGateClosed
+		}
+		if t.n.raft.State() != raft.Leader || t.n.raft.CurrentTerm() != term {
+			return errGateClosed
+		}
+	}
 }
