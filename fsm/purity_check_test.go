@@ -158,6 +158,61 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	return left
 }
 
+// checkHandlers checks the functions that are commands.Handlers, and those of the same package that they use, in a package that
+// need not be pure itself. It also counts the handlers.
+func checkHandlers(fset *token.FileSet, files []*ast.File, info *types.Info) (found []finding, handlers int) {
+	c := &checker{fset: fset, info: info}
+	bodies := map[types.Object]*ast.BlockStmt{}
+	var work []*ast.BlockStmt
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				obj := info.Defs[n.Name]
+				bodies[obj] = n.Body
+				if isHandler(obj.Type()) {
+					work = append(work, n.Body)
+				}
+			case *ast.FuncLit:
+				if isHandler(info.TypeOf(n)) {
+					work = append(work, n.Body)
+				}
+			}
+			return true
+		})
+	}
+	handlers = len(work)
+	for len(work) > 0 {
+		body := work[0]
+		work = work[1:]
+		ast.Inspect(body, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				obj := info.Uses[id]
+				if next := bodies[obj]; next != nil {
+					bodies[obj] = nil // once is enough
+					work = append(work, next)
+				}
+				c.foreign(id, obj)
+			}
+			return c.node(n)
+		})
+	}
+	return c.findings, handlers
+}
+
+// isHandler says whether t is func(*commands.Call) error.
+func isHandler(t types.Type) bool {
+	f, ok := t.(*types.Signature)
+	return ok && f.Recv() == nil && f.Params().Len() == 1 && strings.HasSuffix(f.Params().At(0).Type().String(), "coordd/commands.Call")
+}
+
+// foreign finds a function or variable of a package that pure code may not import.
+func (c *checker) foreign(id *ast.Ident, obj types.Object) {
+	if name, ok := obj.(*types.PkgName); ok && !freeImports[name.Imported().Path()] {
+		c.report(id.Pos(), ruleImport, "%q: %s", name.Imported().Path(), insteadOf[name.Imported().Path()])
+	}
+}
+
 func lineOf(p token.Position, offset int) string {
 	return p.Filename + ":" + strconv.Itoa(p.Line+offset)
 }

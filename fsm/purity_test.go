@@ -26,6 +26,7 @@ type exception struct{ file, rule, what, reason string }
 // exceptions are the places that have a reason. One that is not needed fails the test.
 var exceptions = []exception{
 	{"keyspace/db.go", ruleImport, "unsafe", "reads a key's bytes as a string without a copy, for the time of one lookup"},
+	{"fsm/engine.go", ruleImport, `"sync"`, "reads may run scripts at the same time: it guards compiled forms, which are no part of the state"},
 	{"fsm/lua_budget.go", ruleImport, `"context"`, "the interpreter asks its context before each instruction: counting there is the budget"},
 	{"fsm/lua_budget.go", ruleImport, `"time"`, "a context has a method Deadline, which names time.Time; no clock is read"},
 	{"fsm/lua_budget.go", ruleChannel, "use a slice", "a context says with a closed channel that it is done; nobody waits for it"},
@@ -36,7 +37,7 @@ var notPure = []string{"commands/commandtest", "fsm/adapter.go"}
 
 // TestPurity reads every source of commands/ and fsm/.
 func TestPurity(t *testing.T) {
-	exports := exportData(t, "./commands/...", "./fsm")
+	exports := exportData(t, "./commands/...", "./fsm", "./server")
 	needed := make([]bool, len(exceptions))
 	inspected := 0
 	for _, dir := range pureDirs(t) {
@@ -58,6 +59,9 @@ func TestPurity(t *testing.T) {
 			t.Errorf("%s:%d: %s: %s", strings.TrimPrefix(f.pos.Filename, "../"), f.pos.Line, f.rule, f.message)
 		}
 	}
+	for _, f := range serverHandlers(t, exports) {
+		t.Error(f)
+	}
 	for i, e := range exceptions {
 		if !needed[i] {
 			t.Errorf("the exception %+v is not needed: remove it", e)
@@ -66,6 +70,21 @@ func TestPurity(t *testing.T) {
 	if inspected < 10 {
 		t.Errorf("only %d files were found", inspected)
 	}
+}
+
+// serverHandlers checks those handlers of package server that run in the machine (TIME, PUBLISH …) and the functions that they use.
+func serverHandlers(t *testing.T, exports map[string]string) []finding {
+	fset := token.NewFileSet()
+	_, all := parseDir(t, fset, "../server")
+	info, err := typeCheck(fset, "../server", all, exports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, handlers := checkHandlers(fset, all, info)
+	if handlers == 0 {
+		t.Error("no handler was found in package server")
+	}
+	return found
 }
 
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
@@ -243,6 +262,36 @@ func (s snippet) dir() string {
 		return "fsm"
 	}
 	return "commands"
+}
+
+// The handlers of an impure package are found, and so is what they use.
+func TestPuritySeesHandlers(t *testing.T) {
+	exports := exportData(t, "time", "os", "./commands")
+	const code = `package server
+import ("os"; "time"; "github.com/coordd/coordd/commands")
+func pure(x *commands.Call) error { x.Out.Int(x.ClockMs); return commands.ErrSyntax }
+func made(deep bool) commands.Handler { return func(x *commands.Call) error { helper(); return nil } }
+func helper() { helper(); _ = time.Now() }
+func direct(x *commands.Call) error { _, err := os.Stat("/"); return err }
+func session() { go session(); time.Sleep(1) }
+`
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "server/x.go", code, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := typeCheck(fset, "server", []*ast.File{f}, exports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, handlers := checkHandlers(fset, []*ast.File{f}, info)
+	lines := map[int]bool{}
+	for _, f := range found {
+		lines[f.pos.Line] = true
+	}
+	if handlers != 3 || len(lines) != 2 || !lines[5] || !lines[6] {
+		t.Errorf("%d handlers, findings %v; want 3, and findings in lines 5 and 6", handlers, found)
+	}
 }
 
 // Without this, TestPurity might be green because it sees nothing.

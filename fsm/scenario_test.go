@@ -12,12 +12,13 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/server"
 )
 
 const scenarioFiles = "../testdata/commands/*.txt"
 
-// testTable is the table of every command that runs in the machine.
-func testTable() *commands.Table { return commands.NewTable(commands.Specs()) }
+// testTable is the table of a node: scripts and transactions in the machine run some of the session's commands too (TIME, PUBLISH).
+func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
 // TestScenarios runs every line on the way of a real request: encoded, put in an entry, encoded again, applied.
 func TestScenarios(t *testing.T) {
