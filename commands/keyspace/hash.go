@@ -10,9 +10,10 @@ import (
 )
 
 // A small hash or sorted set is a slice; past these bounds it becomes a tree and stays one, at Redis's own limits
-// (hash-max-listpack-entries and -value), since the form decides the order of HGETALL.
+// (hash-max-listpack-entries, zset-max-listpack-entries, …-value), since the form decides the order of HGETALL.
 const (
-	smallEntries = 128
+	smallFields  = 512
+	smallMembers = 128
 	smallBytes   = 64
 )
 
@@ -115,7 +116,7 @@ func (h *Hash) Set(name, value []byte) (created bool) {
 			h.small[i].value = value
 			return false
 		}
-		if !exists && len(h.small) < smallEntries && len(name) <= smallBytes && len(value) <= smallBytes {
+		if !exists && len(h.small) < smallFields && len(name) <= smallBytes && len(value) <= smallBytes {
 			h.small = append(h.small, field{string(name), value})
 			return true
 		}

@@ -93,19 +93,23 @@ func memberSum(name []byte, score float64) uint64 {
 	return pairSum(xxhash.Sum64(name), math.Float64bits(score))
 }
 
-// Add gives a member a score, which must not be NaN, and says whether the member is new.
+// Add gives a member a score, which must not be NaN, and says whether the member is new. As on Redis, 0 and -0 are the same
+// score, and the small form keeps 0 for either.
 func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	old, exists := z.Score(name)
-	if exists && old == score && math.Signbit(old) == math.Signbit(score) {
+	if exists && old == score {
 		return false
+	}
+	if z.scores == nil && !exists && (len(z.small) >= smallMembers || len(name) > smallBytes) {
+		z.grow()
+	}
+	if z.scores == nil && score == 0 {
+		score = 0 // not -0
 	}
 	if exists {
 		z.sum ^= memberSum(name, old)
 	}
 	z.sum ^= memberSum(name, score)
-	if z.scores == nil && !exists && (len(z.small) >= smallEntries || len(name) > smallBytes) {
-		z.grow()
-	}
 	s := Scored{score, string(name)}
 	if z.scores != nil {
 		if exists {

@@ -1,0 +1,25 @@
+package keyspace
+
+import (
+	"math"
+	"slices"
+)
+
+// This file holds what works on a whole range of a sorted set.
+
+// RemoveRange removes the members of ranks first to last, both included, which must exist.
+func (z *ZSet) RemoveRange(first, last int) {
+	if z.scores == nil {
+		for _, s := range z.small[first : last+1] {
+			z.sum ^= pairSum(hashOf(s.Member), math.Float64bits(s.Score))
+		}
+		z.small = slices.Delete(z.small, first, last+1)
+		return
+	}
+	for range last - first + 1 {
+		s, _ := z.scores.DeleteAt(first)
+		hash := hashOf(s.Member)
+		z.members.Delete(member{hash: hash, name: s.Member})
+		z.sum ^= pairSum(hash, math.Float64bits(s.Score))
+	}
+}
