@@ -1,3 +1,317 @@
 package commands
 
-var hashSpecs []Spec
+// This file holds the commands of hashes.
+
+import (
+	"math/big"
+	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// errInfiniteIncrement is HINCRBYFLOAT's error for an infinite increment.
+const errInfiniteIncrement Error = "ERR value is NaN or Infinity"
+
+var hashSpecs = []Spec{
+	{Name: "hset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field value [field value ...]",
+		Summary:    "Sets fields of a hash, creating it if need be, and counts the new ones",
+		Complexity: "O(1) a field", Handler: hset},
+	{Name: "hsetnx", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field value",
+		Summary:    "Sets a field of a hash unless it is there",
+		Complexity: "O(1)", Handler: hsetnx},
+	{Name: "hmset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field value [field value ...]",
+		Summary:    "Sets fields of a hash; HSET's elder form, which answers OK",
+		Complexity: "O(1) a field", Handler: hmset},
+	{Name: "hget", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field",
+		Summary:    "Reads a field of a hash",
+		Complexity: "O(1)", Handler: hget},
+	{Name: "hmget", Kind: Read, Arity: -3, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field [field ...]",
+		Summary:    "Reads several fields of a hash",
+		Complexity: "O(1) a field", Handler: hmget},
+	{Name: "hgetall", Kind: Read, Arity: 2, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key",
+		Summary:    "Reads all fields of a hash with their values",
+		Complexity: "O(n) in the fields of the hash", Handler: hgetall},
+	{Name: "hkeys", Kind: Read, Arity: 2, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key",
+		Summary:    "Lists the names of a hash's fields",
+		Complexity: "O(n) in the fields of the hash", Handler: hkeys},
+	{Name: "hvals", Kind: Read, Arity: 2, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key",
+		Summary:    "Lists the values of a hash's fields",
+		Complexity: "O(n) in the fields of the hash", Handler: hvals},
+	{Name: "hdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field [field ...]",
+		Summary:    "Removes fields from a hash, and the hash with its last one",
+		Complexity: "O(1) a field", Handler: hdel},
+	{Name: "hexists", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field",
+		Summary:    "Tells whether a hash has a field",
+		Complexity: "O(1)", Handler: hexists},
+	{Name: "hlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key",
+		Summary:    "Counts the fields of a hash",
+		Complexity: "O(1)", Handler: hlen},
+	{Name: "hstrlen", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "3.2.0",
+		Syntax:     "key field",
+		Summary:    "Measures the value of a hash's field in bytes",
+		Complexity: "O(1)", Handler: hstrlen},
+	{Name: "hincrby", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "2.0.0",
+		Syntax:     "key field increment",
+		Summary:    "Adds to the integer in a field of a hash",
+		Complexity: "O(1)", Handler: hincrby},
+	{Name: "hincrbyfloat", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "2.6.0",
+		Syntax:     "key field increment",
+		Summary:    "Adds to the decimal number in a field of a hash",
+		Complexity: "O(1)", Handler: hincrbyfloat},
+	{Name: "hscan", Kind: Read, Arity: -3, Keys: collectionKey, Group: "hash", Since: "2.8.0",
+		Syntax:     "key cursor [MATCH pattern] [COUNT count]",
+		Summary:    "Walks through the fields of a hash step by step",
+		Complexity: "O(count) a step, O(n) for all the fields", Handler: hscan},
+}
+
+// setFields sets the fields that the arguments after the key name in pairs, and counts those that are new.
+func setFields(x *Call) (created int64, err error) {
+	if len(x.Args)%2 != 0 {
+		return 0, x.Spec.ArityError()
+	}
+	if _, err := findHash(x, x.Args[1]); err != nil {
+		return 0, err
+	}
+	e, h := editHash(x, x.Args[1])
+	for i := 2; i < len(x.Args); i += 2 {
+		if h.Set(x.Args[i], x.Args[i+1]) {
+			created++
+		}
+	}
+	x.DB().Changed(e)
+	return created, nil
+}
+
+func hset(x *Call) error {
+	created, err := setFields(x)
+	if err != nil {
+		return err
+	}
+	x.Out.Int(created)
+	return nil
+}
+
+func hmset(x *Call) error {
+	if _, err := setFields(x); err != nil {
+		return err
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+func hsetnx(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if _, ok := h.Get(x.Args[2]); ok {
+		x.Out.Int(0)
+		return nil
+	}
+	setField(x, x.Args[3])
+	x.Out.Int(1)
+	return nil
+}
+
+// setField sets the field named by the second argument to value. The key's type was checked.
+func setField(x *Call, value []byte) {
+	e, h := editHash(x, x.Args[1])
+	h.Set(x.Args[2], value)
+	x.DB().Changed(e)
+}
+
+func hget(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	replyField(x, h, x.Args[2])
+	return nil
+}
+
+func replyField(x *Call, h *keyspace.Hash, name []byte) {
+	if value, ok := h.Get(name); ok {
+		x.Out.Bulk(value)
+		return
+	}
+	x.Out.Null()
+}
+
+func hmget(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Array(len(x.Args) - 2)
+	for _, name := range x.Args[2:] {
+		replyField(x, h, name)
+	}
+	return nil
+}
+
+func hgetall(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Map(h.Len())
+	h.Each(func(name string, value []byte) bool {
+		x.Out.BulkString(name)
+		x.Out.Bulk(value)
+		return true
+	})
+	return nil
+}
+
+func hkeys(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Array(h.Len())
+	h.Each(func(name string, _ []byte) bool {
+		x.Out.BulkString(name)
+		return true
+	})
+	return nil
+}
+
+func hvals(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Array(h.Len())
+	h.Each(func(_ string, value []byte) bool {
+		x.Out.Bulk(value)
+		return true
+	})
+	return nil
+}
+
+func hdel(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var e *keyspace.Entry
+	var removed int64
+	for _, name := range x.Args[2:] {
+		if _, ok := h.Get(name); !ok {
+			continue
+		}
+		if e == nil {
+			e, h = editHash(x, x.Args[1])
+		}
+		h.Delete(name)
+		removed++
+	}
+	if e != nil {
+		x.DB().Changed(e)
+	}
+	x.Out.Int(removed)
+	return nil
+}
+
+func hexists(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var n int64
+	if _, ok := h.Get(x.Args[2]); ok {
+		n = 1
+	}
+	x.Out.Int(n)
+	return nil
+}
+
+func hlen(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Int(int64(h.Len()))
+	return nil
+}
+
+func hstrlen(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	value, _ := h.Get(x.Args[2])
+	x.Out.Int(int64(len(value)))
+	return nil
+}
+
+func hincrby(x *Call) error {
+	by, ok := ParseInt(x.Args[3])
+	if !ok {
+		return ErrNotInteger
+	}
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var n int64
+	if value, exists := h.Get(x.Args[2]); exists {
+		if n, ok = ParseInt(value); !ok {
+			return ErrHashNotInteger
+		}
+	}
+	sum := n + by
+	if (by > 0 && sum < n) || (by < 0 && sum > n) {
+		return ErrOverflow
+	}
+	var buf [20]byte
+	setField(x, strconv.AppendInt(buf[:0], sum, 10))
+	x.Out.Int(sum)
+	return nil
+}
+
+func hincrbyfloat(x *Call) error {
+	by, ok := ParseExtended(x.Args[3])
+	if !ok {
+		return ErrNotFloat
+	}
+	if by.IsInf() {
+		return errInfiniteIncrement
+	}
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	sum := by
+	if value, exists := h.Get(x.Args[2]); exists {
+		n, ok := ParseExtended(value)
+		if !ok {
+			return ErrHashNotFloat
+		}
+		sum = new(big.Float).SetPrec(extended).Add(n, by)
+	}
+	if sum.IsInf() {
+		return ErrNaN
+	}
+	text := []byte(FormatExtended(sum))
+	setField(x, text)
+	x.Out.Bulk(text)
+	return nil
+}
+
+func hscan(x *Call) error {
+	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
+		return h.Scan(cursor, s.count, func(name string, value []byte) { s.take(name, string(value)) })
+	})
+}

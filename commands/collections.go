@@ -1,0 +1,108 @@
+package commands
+
+// This file holds what the commands of hashes and of sorted sets share: the typed lookups, and the steps of HSCAN and ZSCAN.
+
+import (
+	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// ErrNotPositive is the error of a count that is no number or below zero.
+const ErrNotPositive Error = "ERR value is out of range, must be positive"
+
+// collectionKey says that a command has one key, its first argument.
+var collectionKey = KeySpec{First: 1, Last: 1, Step: 1}
+
+// What a lookup answers for a key that does not exist: a value with nothing in it, for reading only.
+var (
+	noHash = keyspace.NewHash()
+	noZSet = keyspace.NewZSet()
+)
+
+// findHash returns the hash at key for reading, an empty one where there is no key, or ErrWrongType.
+func findHash(x *Call, key []byte) (*keyspace.Hash, error) { return findCollection(x, key, noHash) }
+
+// findZSet returns the sorted set at key for reading, an empty one where there is no key, or ErrWrongType.
+func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
+
+func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
+	e := x.DB().Find(key)
+	if e == nil {
+		return none, nil
+	}
+	c, ok := e.Collection().(T)
+	if !ok {
+		return none, ErrWrongType
+	}
+	return c, nil
+}
+
+// editHash returns the hash at key with its entry, both ready to be changed, making them where there is no key. findHash has
+// to have found no wrong type. Lookup and edit are two steps so that a command that changes nothing writes nothing.
+func editHash(x *Call, key []byte) (*keyspace.Entry, *keyspace.Hash) {
+	return editCollection(x, key, keyspace.NewHash)
+}
+
+// editZSet is editHash for sorted sets.
+func editZSet(x *Call, key []byte) (*keyspace.Entry, *keyspace.ZSet) {
+	return editCollection(x, key, keyspace.NewZSet)
+}
+
+func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T) (*keyspace.Entry, T) {
+	if e := x.DB().Edit(key); e != nil {
+		return e, e.Collection().(T)
+	}
+	c := create()
+	return x.DB().SetCollection(key, c), c
+}
+
+// elementScan is one step of HSCAN or ZSCAN.
+type elementScan struct {
+	scanOptions
+	found []scanned
+}
+
+type scanned struct{ name, value string }
+
+// take keeps an element that the pattern matches.
+func (s *elementScan) take(name, value string) {
+	if !s.filter || Glob(s.match, []byte(name)) {
+		s.found = append(s.found, scanned{name, value})
+	}
+}
+
+// reply writes the cursor to go on from and the elements.
+func (s *elementScan) reply(out Reply, next uint64) {
+	out.Array(2)
+	out.BulkString(strconv.FormatUint(next, 10))
+	out.Array(2 * len(s.found))
+	for _, f := range s.found {
+		out.BulkString(f.name)
+		out.BulkString(f.value)
+	}
+}
+
+// scanElements runs HSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
+// answers for a key that does not exist without looking at them.
+func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
+	cursor, err := parseCursor(cText(x.Args[2]))
+	if err != nil {
+		return err
+	}
+	c, err := find(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var s elementScan
+	if c.Len() == 0 {
+		s.reply(x.Out, 0)
+		return nil
+	}
+	if s.scanOptions, err = parseScanOptions(x.Args[3:], false); err != nil {
+		return err
+	}
+	next := walk(c, &s, cursor)
+	s.reply(x.Out, next)
+	return nil
+}

@@ -1,0 +1,160 @@
+package commands
+
+// This file holds ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// Errors of options that do not go together.
+const (
+	errLimitByRank     Error = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+	errWithScoresByLex Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
+)
+
+// zrangeForm is what a command's name settles. ZRANGE and ZRANGESTORE settle nothing: BYSCORE, BYLEX and REV are theirs alone.
+type zrangeForm struct {
+	by      rangeBy
+	fixed   bool // by and reverse are settled
+	reverse bool
+	store   bool // ZRANGESTORE, which has no WITHSCORES
+}
+
+// zselection is a parsed range with its options.
+type zselection struct {
+	bounds     zbounds
+	reverse    bool
+	withScores bool
+	offset     int64 // members to leave out; negative leaves out all
+	count      int64 // members to give after that; negative means all
+}
+
+// parse reads the arguments from the lower bound on: start stop [options].
+func (s *zselection) parse(form zrangeForm, args [][]byte) error {
+	s.bounds.by, s.reverse, s.count = form.by, form.reverse, -1
+	if err := s.parseOptions(form, args[2:]); err != nil {
+		return err
+	}
+	by := s.bounds.by
+	if s.count != -1 && by == byRank {
+		return errLimitByRank
+	}
+	if s.withScores && by == byLex {
+		return errWithScoresByLex
+	}
+	if s.reverse && by != byRank {
+		return s.bounds.parse(args[1], args[0])
+	}
+	return s.bounds.parse(args[0], args[1])
+}
+
+func (s *zselection) parseOptions(form zrangeForm, args [][]byte) error {
+	bySet := false
+	for ; len(args) > 0; args = args[1:] {
+		switch {
+		case !form.store && isWord(args[0], "WITHSCORES"):
+			s.withScores = true
+		case len(args) >= 3 && isWord(args[0], "LIMIT"):
+			var ok [2]bool
+			s.offset, ok[0] = ParseInt(args[1])
+			s.count, ok[1] = ParseInt(args[2])
+			if !ok[0] || !ok[1] {
+				return ErrNotInteger
+			}
+			args = args[2:]
+		case !form.fixed && !s.reverse && isWord(args[0], "REV"):
+			s.reverse = true
+		case !form.fixed && !bySet && isWord(args[0], "BYLEX"):
+			s.bounds.by, bySet = byLex, true
+		case !form.fixed && !bySet && isWord(args[0], "BYSCORE"):
+			s.bounds.by, bySet = byScore, true
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+// ranks gives the rank of the first member to give, that of the last, which is lower in a reverse range, and their number.
+// Where the number is 0 there are none.
+func (s *zselection) ranks(z *keyspace.ZSet) (from, to, n int) {
+	skip := 0
+	if s.bounds.by != byRank {
+		if s.offset < 0 {
+			return 0, 0, 0
+		}
+		skip = int(min(s.offset, int64(z.Len())))
+	}
+	first, last := s.bounds.span(z, s.reverse, skip)
+	n = max(last-first+1, 0)
+	if s.count >= 0 {
+		n = int(min(int64(n), s.count))
+	}
+	if s.reverse {
+		return last, last - n + 1, n
+	}
+	return first, first + n - 1, n
+}
+
+// zrange is the handler of ZRANGE and of the older commands that form settles.
+func zrange(form zrangeForm) Handler {
+	return func(x *Call) error {
+		var s zselection
+		if err := s.parse(form, x.Args[2:]); err != nil {
+			return err
+		}
+		z, err := findZSet(x, x.Args[1])
+		if err != nil {
+			return err
+		}
+		from, to, n := s.ranks(z)
+		nested := s.withScores && x.Tx.Proto == 3
+		if s.withScores && !nested {
+			x.Out.Array(2 * n)
+		} else {
+			x.Out.Array(n)
+		}
+		if n == 0 {
+			return nil
+		}
+		z.Range(from, to, func(m keyspace.Scored) bool {
+			if s.withScores {
+				replyScored(x, m, nested)
+			} else {
+				x.Out.BulkString(m.Member)
+			}
+			return true
+		})
+		return nil
+	}
+}
+
+// zrangestore replaces whatever the destination holds; a range without members removes it.
+func zrangestore(x *Call) error {
+	var s zselection
+	if err := s.parse(zrangeForm{store: true}, x.Args[3:]); err != nil {
+		return err
+	}
+	dst := x.Args[1]
+	src, err := findZSet(x, x.Args[2])
+	if err != nil {
+		return err
+	}
+	from, to, n := s.ranks(src)
+	if n == 0 {
+		if x.DB().Find(dst) != nil {
+			x.DB().Delete(dst)
+		}
+		x.Out.Int(0)
+		return nil
+	}
+	// The source may be the destination: the new set is complete before anything is replaced.
+	z := keyspace.NewZSet()
+	src.Range(from, to, func(m keyspace.Scored) bool {
+		z.Add([]byte(m.Member), m.Score)
+		return true
+	})
+	e := x.DB().SetCollection(dst, z)
+	x.DB().SetDeadline(e, 0)
+	x.DB().Changed(e)
+	x.Out.Int(int64(n))
+	return nil
+}

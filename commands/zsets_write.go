@@ -1,0 +1,267 @@
+package commands
+
+// This file holds the commands that add, change and remove members of sorted sets.
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of ZADD and ZINCRBY.
+const (
+	errAddXXNX   Error = "ERR XX and NX options at the same time are not compatible"
+	errAddGTLTNX Error = "ERR GT, LT, and/or NX options at the same time are not compatible"
+	errAddIncr   Error = "ERR INCR option supports a single increment-element pair"
+	errScoreNaN  Error = "ERR resulting score is not a number (NaN)"
+)
+
+// zaddition is one call of ZADD or ZINCRBY.
+type zaddition struct {
+	nx, xx, gt, lt bool
+	ch, incr       bool
+	pairs          [][]byte // score, member, score, member …
+	scores         []float64
+	scoreBuf       [8]float64 // where scores lie when they are few
+}
+
+// parse reads the options and the scores, in Redis's order of checks.
+func (a *zaddition) parse(args [][]byte) error {
+	for ; len(args) > 0; args = args[1:] {
+		switch {
+		case isWord(args[0], "NX"):
+			a.nx = true
+		case isWord(args[0], "XX"):
+			a.xx = true
+		case isWord(args[0], "GT"):
+			a.gt = true
+		case isWord(args[0], "LT"):
+			a.lt = true
+		case isWord(args[0], "CH"):
+			a.ch = true
+		case isWord(args[0], "INCR"):
+			a.incr = true
+		default:
+			return a.parsePairs(args)
+		}
+	}
+	return ErrSyntax
+}
+
+func (a *zaddition) parsePairs(pairs [][]byte) error {
+	switch {
+	case len(pairs)%2 != 0:
+		return ErrSyntax
+	case a.nx && a.xx:
+		return errAddXXNX
+	case (a.gt && a.nx) || (a.lt && a.nx) || (a.gt && a.lt):
+		return errAddGTLTNX
+	case a.incr && len(pairs) > 2:
+		return errAddIncr
+	}
+	a.pairs = pairs
+	a.scores = a.scoreBuf[:0]
+	for i := 0; i < len(pairs); i += 2 {
+		score, ok := parseScore(pairs[i])
+		if !ok {
+			return ErrNotFloat
+		}
+		a.scores = append(a.scores, score)
+	}
+	return nil
+}
+
+// decide says which score a member gets that has the score old, if it exists, and is given score; ok is false where the options
+// leave it as it is. The error is that of a sum that is no number.
+func (a *zaddition) decide(old float64, exists bool, score float64) (result float64, ok bool, err error) {
+	if !exists {
+		return score, !a.xx, nil
+	}
+	if a.nx {
+		return 0, false, nil
+	}
+	if a.incr {
+		score += old
+		if math.IsNaN(score) {
+			return 0, false, errScoreNaN
+		}
+	}
+	if (a.lt && score >= old) || (a.gt && score <= old) {
+		return 0, false, nil
+	}
+	return score, true, nil
+}
+
+// run changes the sorted set and replies. The set is opened for change at the first member that really changes.
+func (a *zaddition) run(x *Call) error {
+	z, err := findZSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var e *keyspace.Entry
+	var added, updated int64
+	var result float64
+	processed := false
+	for i, score := range a.scores {
+		name := a.pairs[2*i+1]
+		old, exists := z.Score(name)
+		score, ok, err := a.decide(old, exists, score)
+		if err != nil {
+			return err // INCR has a single member: nothing was changed yet
+		}
+		if !ok {
+			continue
+		}
+		result, processed = score, true
+		if exists && score == old {
+			continue
+		}
+		if e == nil {
+			e, z = editZSet(x, x.Args[1])
+		}
+		if z.Add(name, score) {
+			added++
+		} else {
+			updated++
+		}
+	}
+	if e != nil {
+		x.DB().Changed(e)
+	}
+	switch {
+	case a.incr && processed:
+		x.Out.Double(result)
+	case a.incr:
+		x.Out.Null()
+	case a.ch:
+		x.Out.Int(added + updated)
+	default:
+		x.Out.Int(added)
+	}
+	return nil
+}
+
+func zadd(x *Call) error {
+	var a zaddition
+	if err := a.parse(x.Args[2:]); err != nil {
+		return err
+	}
+	return a.run(x)
+}
+
+// zincrby is ZADD INCR with one member. As on Redis, an increment that is a word of ZADD's options is a syntax error.
+func zincrby(x *Call) error {
+	a := zaddition{incr: true}
+	if err := a.parse(x.Args[2:]); err != nil {
+		return err
+	}
+	return a.run(x)
+}
+
+func zrem(x *Call) error {
+	z, err := findZSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var e *keyspace.Entry
+	var removed int64
+	for _, name := range x.Args[2:] {
+		if _, ok := z.Score(name); !ok {
+			continue
+		}
+		if e == nil {
+			e, z = editZSet(x, x.Args[1])
+		}
+		z.Remove(name)
+		removed++
+	}
+	if e != nil {
+		x.DB().Changed(e)
+	}
+	x.Out.Int(removed)
+	return nil
+}
+
+func zpopmin(x *Call) error { return zpop(x, false) }
+
+func zpopmax(x *Call) error { return zpop(x, true) }
+
+// zpop takes out the members of the lowest scores, or of the highest, in that order.
+func zpop(x *Call, highest bool) error {
+	if len(x.Args) > 3 {
+		return ErrSyntax
+	}
+	count, counted := int64(1), len(x.Args) == 3
+	if counted {
+		var ok bool
+		if count, ok = ParseInt(x.Args[2]); !ok || count < 0 {
+			return ErrNotPositive
+		}
+	}
+	z, err := findZSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	n := int(min(count, int64(z.Len())))
+	if n == 0 {
+		x.Out.Array(0)
+		return nil
+	}
+	from, to := 0, n-1
+	if highest {
+		from, to = z.Len()-1, z.Len()-n
+	}
+	popped := make([]keyspace.Scored, 0, n)
+	z.Range(from, to, func(s keyspace.Scored) bool {
+		popped = append(popped, s)
+		return true
+	})
+	removeSpan(x, x.Args[1], min(from, to), max(from, to))
+	nested := x.Tx.Proto == 3 && counted
+	if nested {
+		x.Out.Array(n)
+	} else {
+		x.Out.Array(2 * n)
+	}
+	for _, s := range popped {
+		replyScored(x, s, nested)
+	}
+	return nil
+}
+
+// replyScored writes a member and its score, in an array of their own when nested.
+func replyScored(x *Call, s keyspace.Scored, nested bool) {
+	if nested {
+		x.Out.Array(2)
+	}
+	x.Out.BulkString(s.Member)
+	x.Out.Double(s.Score)
+}
+
+// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key.
+func removeSpan(x *Call, key []byte, first, last int) {
+	e, z := editZSet(x, key)
+	z.RemoveRange(first, last)
+	x.DB().Changed(e)
+}
+
+// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX.
+func zremrange(by rangeBy) Handler {
+	return func(x *Call) error {
+		b := zbounds{by: by}
+		if err := b.parse(x.Args[2], x.Args[3]); err != nil {
+			return err
+		}
+		z, err := findZSet(x, x.Args[1])
+		if err != nil {
+			return err
+		}
+		first, last := b.span(z, false, 0)
+		n := max(last-first+1, 0)
+		if n > 0 {
+			removeSpan(x, x.Args[1], first, last)
+		}
+		x.Out.Int(int64(n))
+		return nil
+	}
+}
