@@ -25,16 +25,7 @@ func raiseBare(L *lua.LState, msg string) {
 }
 
 // position returns "chunk:line: " of the function that called the running library function, "" when that is not Lua.
-func position(L *lua.LState) string {
-	dbg, ok := L.GetStack(1)
-	if !ok {
-		return ""
-	}
-	if _, err := L.GetInfo("Sl", dbg, lua.LNil); err != nil || dbg.Source == "" || dbg.CurrentLine < 0 {
-		return ""
-	}
-	return dbg.Source + ":" + strconv.Itoa(dbg.CurrentLine) + ": "
-}
+func position(L *lua.LState) string { return positionAt(L, 1) }
 
 // argError raises "bad argument #n to 'name' (msg)". As in C Lua the name is the one that the caller used, and
 // the receiver of a method call is not counted.

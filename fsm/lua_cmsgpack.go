@@ -150,17 +150,17 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 	}
 }
 
-// isArray decides as the original does: every key is a number above 0 that an int holds exactly, or a string that
-// reads as one, and the largest is the number of keys.
+// isArray decides as the original does: every key is a number above 0 that an int holds exactly, and the largest is
+// the number of keys.
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		e.b.charge(e.L, 1)
-		n, ok := toNumber(key)
-		if !ok || n <= 0 || math.IsInf(n, 0) || float64(truncate32(n)) != n {
+		n, ok := key.(lua.LNumber)
+		if !ok || n <= 0 || lua.LNumber(truncate32(float64(n))) != n {
 			return false
 		}
-		largest = max(largest, truncate32(n))
+		largest = max(largest, truncate32(float64(n)))
 		count++
 	}
 	return int(largest) == count

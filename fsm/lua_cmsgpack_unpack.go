@@ -15,6 +15,7 @@ const (
 	errMsgpackShort    = "Missing bytes in input."
 	errMsgpackFormat   = "Bad data format in input."
 	errMsgpackResults  = "stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)"
+	errMsgpackNoRoom   = "stack overflow (in function mp_unpack_full)"
 	errMsgpackTooDeep  = "stack overflow (in function mp_decode_to_lua_array)"
 	errTableIndexIsNil = "table index is nil"
 	errTableIndexIsNaN = "table index is NaN"
@@ -30,24 +31,25 @@ type msgpackDecoder struct {
 func msgpackUnpack(L *lua.LState) int { return unpackMessages(L, 0, 0) }
 
 func msgpackUnpackOne(L *lua.LState) int {
-	return unpackMessages(L, 1, int(int32(optInteger(L, 2, 0))))
+	return unpackMessages(L, 1, optInteger(L, 2, 0))
 }
 
 func msgpackUnpackLimit(L *lua.LState) int {
-	limit := checkInt(L, 2)
-	return unpackMessages(L, limit, optInt(L, 3, 0))
+	limit := checkInteger(L, 2)
+	return unpackMessages(L, limit, optInteger(L, 3, 0))
 }
 
 // unpackMessages pushes at most limit values of argument 1 from the offset on, after the offset of what follows them
 // (-1 at the end). Limit and offset 0 mean all values and no offset among the results.
-func unpackMessages(L *lua.LState, limit, offset int) int {
+func unpackMessages(L *lua.LState, limit, offset int64) int {
 	data := checkString(L, 1)
+	length := int64(len(data))
 	if offset < 0 || limit < 0 {
 		// The original fills in the length of the input where its text speaks of the limit.
-		raise(L, "Invalid request to unpack with offset of "+strconv.Itoa(offset)+" and limit of "+strconv.Itoa(len(data))+".")
+		raise(L, "Invalid request to unpack with offset of "+int32Text(offset)+" and limit of "+int32Text(length)+".")
 	}
-	if offset > len(data) {
-		raise(L, "Start offset "+strconv.Itoa(offset)+" greater than input length "+strconv.Itoa(len(data))+".")
+	if offset > length {
+		raise(L, "Start offset "+int32Text(offset)+" greater than input length "+int32Text(length)+".")
 	}
 	all := limit == 0 && offset == 0
 	if all {
@@ -55,7 +57,7 @@ func unpackMessages(L *lua.LState, limit, offset int) int {
 	}
 	d := msgpackDecoder{L: L, b: budgetOf(L), data: data[offset:]}
 	var values []lua.LValue
-	for len(d.data) > 0 && len(values) < limit {
+	for len(d.data) > 0 && int64(len(values)) < limit {
 		values = append(values, d.value(1+len(values)))
 	}
 	L.SetTop(1)
@@ -65,7 +67,7 @@ func unpackMessages(L *lua.LState, limit, offset int) int {
 			next = len(data) - len(d.data)
 		}
 		if 1+len(values)+1 > maxStackSlots {
-			raise(L, errMsgpackResults)
+			raise(L, errMsgpackNoRoom)
 		}
 		L.Push(lua.LNumber(next))
 	}
@@ -74,6 +76,9 @@ func unpackMessages(L *lua.LState, limit, offset int) int {
 	}
 	return L.GetTop() - 1
 }
+
+// int32Text writes n as the original's "%d" does: of a 64-bit number the low half.
+func int32Text(n int64) string { return strconv.Itoa(int(int32(n))) }
 
 // need raises an error where fewer than n bytes are left.
 func (d *msgpackDecoder) need(n uint64) {
@@ -125,8 +130,10 @@ func (d *msgpackDecoder) value(slots int) lua.LValue {
 		return lua.LNumber(math.Float32frombits(uint32(d.uint(4))))
 	case 0xcb:
 		return lua.LNumber(math.Float64frombits(d.uint(8)))
-	case 0xcc, 0xcd, 0xce, 0xcf:
+	case 0xcc, 0xcd, 0xce:
 		return lua.LNumber(d.uint(1 << (c - 0xcc)))
+	case 0xcf:
+		return lua.LNumber(int64(d.uint(8))) // negative from 2^63 up, as in the original
 	case 0xd0:
 		return lua.LNumber(int8(d.uint(1)))
 	case 0xd1:

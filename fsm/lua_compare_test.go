@@ -66,8 +66,10 @@ func libraryState(t testing.TB) *lua.LState {
 	meta := L.NewTable()
 	meta.RawSetString("__index", str)
 	L.SetMetatable(lua.LString(""), meta)
+	pcall, xpcall := openProtected(L)
 	for name, lib := range map[string]lua.LValue{
-		"string": str, "table": openTable(L), "bit": openBit(L), "struct": openStruct(L),
+		"pcall": pcall, "xpcall": xpcall, "error": L.NewFunction(luaError), "assert": L.NewFunction(luaAssert),
+		"coroutine": openCoroutine(L), "string": str, "table": openTable(L), "bit": openBit(L), "struct": openStruct(L),
 		"cjson": openCJSON(L), "cmsgpack": openCmsgpack(L),
 		"tostring": L.NewFunction(luaToString), "tonumber": L.NewFunction(luaToNumber), "unpack": L.NewFunction(luaUnpack),
 	} {
@@ -155,9 +157,31 @@ func compare(t *testing.T, snippets []string) {
 	t.Helper()
 	redis := startRedis(t)
 	for _, snippet := range snippets {
-		want := redis.eval(t, harness+snippet+ending)
-		if got := runHere(t, snippet); got != want {
-			t.Errorf("%s\n  redis: %s\n   here: %s", snippet, want, got)
-		}
+		redis.compare(t, snippet)
 	}
+}
+
+// compare runs one snippet on both sides; of long results it shows the place where they part.
+func (r *realRedis) compare(t *testing.T, snippet string) {
+	t.Helper()
+	want, got := r.eval(t, harness+snippet+ending), runHere(t, snippet)
+	if got == want {
+		return
+	}
+	same := 0
+	for same < min(len(want), len(got)) && want[same] == got[same] {
+		same++
+	}
+	from := max(same-60, 0)
+	t.Errorf("%.600s\n  redis: %.300s\n   here: %.300s", snippet, want[from:], got[from:])
+}
+
+// boundedState returns libraryState with a budget of the given instructions and bytes, and its context.
+func boundedState(t testing.TB, instructions, bytes int64) (*lua.LState, *budgetContext) {
+	t.Helper()
+	L := libraryState(t)
+	t.Cleanup(L.Close)
+	ctx := newBudgetContext(&budget{instructions: instructions, bytes: bytes})
+	L.SetContext(ctx)
+	return L, ctx
 }

@@ -1,42 +1,127 @@
-// pcall and xpcall, and the coroutine library. gopher-lua's own ones do work that no budget sees: they write a stack
-// trace for each error that they catch (its cost grows with the square of the depth), and their coroutines derive a
-// context of their own, which escapes the count.
+// error, assert, pcall and xpcall. gopher-lua's own ones differ from C Lua in where they say an error happened, and
+// its pcall does work that no budget sees: it writes a stack trace for each error that it catches, at a cost that
+// grows with the square of the depth.
 
 package fsm
 
 import (
+	"strconv"
+
 	lua "github.com/yuin/gopher-lua"
 )
 
 // noTrace stands where an error's stack trace would, so that none is written.
 const noTrace = "-"
 
-// maxResumeDepth bounds coroutines that resume coroutines, as C Lua bounds its C calls: each level is a level of Go's
-// stack, and past its end the process dies.
-const maxResumeDepth = 200
-
-// protect calls the function that stands below nargs arguments on L's stack, as L.PCall does with all results kept,
-// and returns the value of the error, nil where there was none. handler (nil: none) turns the error into another.
-func protect(L *lua.LState, nargs int, handler *lua.LFunction) lua.LValue {
-	base := L.GetTop() - nargs
-	L.Insert(L.NewFunction(func(L *lua.LState) int {
-		if handler == nil {
-			L.Panic = panicWithoutTrace // L.PCall puts the old one back
+// openProtected returns the globals pcall and xpcall.
+func openProtected(L *lua.LState) (pcall, xpcall *lua.LFunction) {
+	call := L.NewFunction(callWithoutTrace)
+	pcall = L.NewFunction(func(L *lua.LState) int {
+		f := L.Get(1)
+		if L.GetTop() == 0 {
+			f = lua.LTrue // what Redis's Lua finds there, and says that it cannot call
 		}
-		L.Call(L.GetTop()-1, lua.MultRet)
+		budgetOf(L).charge(L, 1)
+		if !callable(L, f) {
+			return failed(L, lua.LString("attempt to call a "+f.Type().String()+" value"))
+		}
+		L.Insert(call, 1)
+		if err := L.PCall(L.GetTop()-1, lua.MultRet, nil); err != nil {
+			return failed(L, errorValue(err))
+		}
+		L.Insert(lua.LTrue, 1)
 		return L.GetTop()
-	}), base)
-	err := L.PCall(nargs+1, lua.MultRet, handler)
-	if err == nil {
-		return nil
-	}
+	})
+	xpcall = L.NewFunction(func(L *lua.LState) int {
+		handler, f := checkAny(L, 2), L.Get(1)
+		budgetOf(L).charge(L, 1)
+		L.SetTop(0)
+		handlerFn, ok := handler.(*lua.LFunction)
+		if !ok || !callable(L, f) {
+			// C Lua raises the second error, of the handler that is none, while it handles the first.
+			if ok {
+				L.Push(handlerFn)
+				L.Push(lua.LString("attempt to call a " + f.Type().String() + " value"))
+				L.Call(1, 1)
+				return failed(L, L.Get(-1))
+			}
+			return failed(L, lua.LNil)
+		}
+		L.Push(f)
+		if err := L.PCall(0, lua.MultRet, handlerFn); err != nil {
+			return failed(L, errorValue(err))
+		}
+		L.Insert(lua.LTrue, 1)
+		return L.GetTop()
+	})
+	return pcall, xpcall
+}
+
+// callWithoutTrace calls its first argument with the others, in such a way that the L.PCall round it finds a stack
+// trace in an error and does not write one.
+func callWithoutTrace(L *lua.LState) int {
+	L.Panic = panicWithoutTrace // L.PCall puts the old one back
+	L.Call(L.GetTop()-1, lua.MultRet)
+	return L.GetTop()
+}
+
+// panicWithoutTrace is how an error leaves a Lua state under callWithoutTrace; the error's value is on top.
+func panicWithoutTrace(L *lua.LState) {
+	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: L.Get(-1), StackTrace: noTrace})
+}
+
+// failed makes false and the error's value the results.
+func failed(L *lua.LState, value lua.LValue) int {
+	L.Push(lua.LFalse)
+	L.Push(value)
+	return 2
+}
+
+// errorValue returns the Lua value of an error that L.PCall gave.
+func errorValue(err error) lua.LValue {
 	if e, ok := err.(*lua.ApiError); ok {
 		return e.Object
 	}
 	return lua.LString(err.Error())
 }
 
-// panicWithoutTrace is how an error leaves a function that protect called: the error's value is on top of L's stack.
-func panicWithoutTrace(L *lua.LState) {
-	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: L.Get(-1), StackTrace: noTrace})
+// callable reports whether v is a function or has a __call.
+func callable(L *lua.LState, v lua.LValue) bool {
+	if v.Type() == lua.LTFunction {
+		return true
+	}
+	return L.GetMetaField(v, "__call").Type() == lua.LTFunction
+}
+
+// luaError is the global error(value [, level]): a string or number gets the position of the function that the level
+// names before it.
+func luaError(L *lua.LState) int {
+	level := optInt(L, 2, 1)
+	value := L.Get(1)
+	if s, ok := toString(value); ok && level > 0 {
+		raiseBare(L, positionAt(L, level)+s)
+	}
+	L.Error(value, 0)
+	return 0
+}
+
+// luaAssert is the global assert(value [, message, ...]).
+func luaAssert(L *lua.LState) int {
+	if !lua.LVAsBool(checkAny(L, 1)) {
+		raise(L, optString(L, 2, "assertion failed!"))
+	}
+	return L.GetTop()
+}
+
+// positionAt returns "chunk:line: " of the function at a level of the call stack (0: the running one), "" when that
+// is not a Lua function.
+func positionAt(L *lua.LState, level int) string {
+	dbg, ok := L.GetStack(level)
+	if !ok {
+		return ""
+	}
+	if _, err := L.GetInfo("Sl", dbg, lua.LNil); err != nil || dbg.Source == "" || dbg.CurrentLine < 0 {
+		return ""
+	}
+	return dbg.Source + ":" + strconv.Itoa(dbg.CurrentLine) + ": "
 }

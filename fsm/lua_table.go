@@ -156,7 +156,7 @@ func tableConcat(L *lua.LState) int {
 		v := element(t, i)
 		s, ok := toString(v)
 		if !ok {
-			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for concat")
+			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
 		}
 		out = appendCharged(L, b, out, s)
 		if i != last {
