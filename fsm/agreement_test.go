@@ -31,7 +31,7 @@ func TestMachinesAgree(t *testing.T) {
 
 func machinesAgree(t *testing.T, seed uint64) {
 	table := testTable()
-	g := newGenerator(table, seed)
+	g := newCallMaker(table, seed)
 	answering, silent, restored := NewMachine(table), NewMachine(table), (*Machine)(nil)
 	replies := newReplyCount(table)
 	events := 0
@@ -168,7 +168,7 @@ func entryText(e *Entry) string {
 	return s.String()
 }
 
-// replyCount counts how the generator's single calls ended: random calls that all fail would prove nothing.
+// replyCount counts how the random single calls ended: random calls that all fail would prove nothing.
 type replyCount struct {
 	table       *commands.Table
 	calls, good map[string]int

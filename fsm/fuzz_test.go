@@ -27,7 +27,7 @@ func withChecksum(b []byte) []byte {
 
 // Any bytes give an entry or an error, and an entry survives being written again. What is announced costs nothing.
 func FuzzDecodeEntry(f *testing.F) {
-	g := newGenerator(testTable(), fuzzSeed)
+	g := newCallMaker(testTable(), fuzzSeed)
 	for range 20 {
 		e := g.entry()
 		e.Check = Check{Index: g.Uint64N(3), Sum: g.Uint64()}
@@ -78,7 +78,7 @@ func FuzzApply(f *testing.F) {
 		}
 		f.Add(run)
 	}
-	g := newGenerator(table, fuzzSeed)
+	g := newCallMaker(table, fuzzSeed)
 	for range 200 {
 		f.Add(commands.AppendRequest(nil, g.request()))
 	}
@@ -92,7 +92,7 @@ func FuzzCalls(f *testing.F) {
 	for _, calls := range scenarioCalls(f) {
 		f.Add(callsText(calls))
 	}
-	g := newGenerator(table, fuzzSeed)
+	g := newCallMaker(table, fuzzSeed)
 	for range 100 {
 		f.Add(callsText([][][]byte{g.call(g.specs), g.call(g.specs), g.call(g.specs)}))
 	}
@@ -177,7 +177,7 @@ func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 func FuzzReadSnapshot(f *testing.F) {
 	table := testTable()
 	m := NewMachine(table)
-	g := newGenerator(table, fuzzSeed)
+	g := newCallMaker(table, fuzzSeed)
 	add := func() {
 		b := snapshotBytes(f, m.Snapshot())
 		f.Add(b[:len(b)-4])

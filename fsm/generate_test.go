@@ -35,16 +35,16 @@ func testSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// generator makes random calls, requests and entries. Equal seeds give equal ones.
-type generator struct {
+// callMaker makes random calls, requests and entries. Equal seeds give equal ones.
+type callMaker struct {
 	*rand.Rand
 	specs   []*commands.Spec // that the machine runs
 	clockMs int64
 	wallUs  int64
 }
 
-func newGenerator(table *commands.Table, seed uint64) *generator {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), clockMs: 1, wallUs: 1_700_000_000_000_000}
+func newCallMaker(table *commands.Table, seed uint64) *callMaker {
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), clockMs: 1, wallUs: 1_700_000_000_000_000}
 	for _, s := range table.All() {
 		if s.Subcommands == nil {
 			g.specs = append(g.specs, s)
@@ -58,7 +58,7 @@ func newGenerator(table *commands.Table, seed uint64) *generator {
 }
 
 // entry makes an entry: the clock moves on, the wall clock jumps now and then.
-func (g *generator) entry() *Entry {
+func (g *callMaker) entry() *Entry {
 	g.clockMs += g.Int64N(300)
 	g.wallUs += g.Int64N(300_000)
 	if g.IntN(20) == 0 {
@@ -76,7 +76,7 @@ func (g *generator) entry() *Entry {
 }
 
 // request makes a call or, more seldom, a transaction, which may watch keys.
-func (g *generator) request() *commands.Request {
+func (g *callMaker) request() *commands.Request {
 	q := &commands.Request{Proto: 2 + g.IntN(2)}
 	if g.IntN(10) == 0 {
 		q.DB = g.IntN(3)
@@ -96,7 +96,7 @@ func (g *generator) request() *commands.Request {
 }
 
 // reads makes a run of calls that change nothing.
-func (g *generator) reads() []byte {
+func (g *callMaker) reads() []byte {
 	specs := slices.DeleteFunc(slices.Clone(g.specs), func(s *commands.Spec) bool { return s.Kind != commands.Read })
 	var run []byte
 	for range 1 + g.IntN(4) {
@@ -106,7 +106,7 @@ func (g *generator) reads() []byte {
 }
 
 // call makes a call of one of the specs, now and then a wrong one.
-func (g *generator) call(specs []*commands.Spec) [][]byte {
+func (g *callMaker) call(specs []*commands.Spec) [][]byte {
 	spec := specs[g.IntN(len(specs))]
 	// What removes everything would leave the machines nothing to differ in.
 	for strings.HasPrefix(spec.Name, "flush") && g.IntN(30) > 0 {
@@ -128,7 +128,7 @@ func (g *generator) call(specs []*commands.Spec) [][]byte {
 }
 
 // countKeys makes the argument that counts keys true: the syntax cannot say that it has to be.
-func (g *generator) countKeys(words []string, n int) {
+func (g *callMaker) countKeys(words []string, n int) {
 	keys := 0
 	for _, w := range words[n+1:] {
 		if !slices.Contains(keyPool, w) {
@@ -183,10 +183,10 @@ var pools = []struct {
 	{"type", []string{"string", "hash", "zset", "list"}},
 }
 
-func (g *generator) pick(pool []string) string { return pool[g.IntN(len(pool))] }
+func (g *callMaker) pick(pool []string) string { return pool[g.IntN(len(pool))] }
 
 // value is a value for a placeholder.
-func (g *generator) value(name string) string {
+func (g *callMaker) value(name string) string {
 	for _, p := range pools {
 		if strings.Contains(name, p.part) {
 			return g.pick(p.pool)
@@ -198,7 +198,7 @@ func (g *generator) value(name string) string {
 // syntaxReader makes words of a syntax as Redis's documentation writes it: NAME is a word, name a placeholder, [x] may be left out,
 // <x | y> and [x | y] are choices, "..." repeats what is before it within its brackets.
 type syntaxReader struct {
-	g *generator
+	g *callMaker
 	s string
 }
 
@@ -265,7 +265,7 @@ func TestSyntaxReader(t *testing.T) {
 		{"A [B [C]] D", "A B C D"},
 	} {
 		seen := map[string]bool{}
-		g := newGenerator(commands.NewTable(), 1)
+		g := newCallMaker(commands.NewTable(), 1)
 		for range 300 {
 			r := &syntaxReader{g: g, s: c.syntax}
 			seen[strings.Join(r.sequence(), " ")] = true
