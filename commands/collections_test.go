@@ -130,6 +130,72 @@ func TestFormsChangeWhereRedisDoes(t *testing.T) {
 	compareCalls(t, newTestRun(), real, calls)
 }
 
+// A write command that changes nothing opens nothing for change: it runs on a keyspace that is closed, which panics at a
+// change, so that it neither breaks a WATCH nor needs a log entry.
+func TestCallsThatChangeNothing(t *testing.T) {
+	r := newTestRun()
+	for _, call := range [][]string{{"HSET", "h", "f", "v"}, {"ZADD", "z", "1", "a", "2", "b"}} {
+		if reply, changed := r.do(commandtest.Args(call...)); !changed {
+			t.Fatalf("%q changed nothing: %q", call, reply)
+		}
+	}
+	before := r.ks.Sum()
+	for _, call := range [][]string{
+		{"HSETNX", "h", "f", "w"}, {"HDEL", "h", "none"}, {"HDEL", "none", "f"},
+		{"ZADD", "z", "1", "a"}, {"ZADD", "z", "NX", "5", "a"}, {"ZADD", "z", "XX", "5", "c"}, {"ZADD", "none", "XX", "5", "c"},
+		{"ZADD", "z", "GT", "0", "a"}, {"ZADD", "z", "LT", "INCR", "1", "a"}, {"ZINCRBY", "z", "0", "a"}, {"ZADD", "z", "x", "a"},
+		{"ZREM", "z", "none"}, {"ZREM", "none", "a"}, {"ZPOPMIN", "z", "0"}, {"ZPOPMAX", "none"},
+		{"ZREMRANGEBYRANK", "z", "5", "9"}, {"ZREMRANGEBYSCORE", "z", "5", "9"}, {"ZREMRANGEBYLEX", "z", "[c", "[d"},
+		{"ZRANGESTORE", "none", "z", "5", "9"},
+	} {
+		out := &RESP{Proto: 2}
+		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
+		if len(out.Buf) == 0 {
+			t.Errorf("%q: no reply", call)
+		}
+	}
+	if r.ks.Sum() != before {
+		t.Error("the running hash has changed")
+	}
+}
+
+// BenchmarkWindow is one turn of a sliding window of 100 calls: trim, add, count.
+func BenchmarkWindow(b *testing.B) {
+	r := newTestRun()
+	calls := [][][]byte{commandtest.Args("ZREMRANGEBYSCORE", "z", "-inf", ""), commandtest.Args("ZADD", "z", "", ""), commandtest.Args("ZCARD", "z")}
+	out := &RESP{Proto: 2}
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Out: out}
+	b.ReportAllocs()
+	for i := range b.N {
+		calls[0][3] = strconv.AppendInt(calls[0][3][:0], int64(i-100), 10)
+		calls[1][2] = strconv.AppendInt(calls[1][2][:0], int64(i), 10)
+		calls[1][3] = calls[1][2]
+		r.ks.Begin(1, keyspace.NewRevision(0, uint64(i), 0))
+		for _, x.Args = range calls {
+			out.Buf = out.Buf[:0]
+			r.table.Run(x)
+		}
+		r.ks.End()
+	}
+}
+
+// BenchmarkReentrant is what a reentrant lock does to its hash: HEXISTS, then HINCRBY.
+func BenchmarkReentrant(b *testing.B) {
+	r := newTestRun()
+	calls := [][][]byte{commandtest.Args("HEXISTS", "lock", "owner:1"), commandtest.Args("HINCRBY", "lock", "owner:1", "1")}
+	out := &RESP{Proto: 2}
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Out: out}
+	b.ReportAllocs()
+	for i := range b.N {
+		r.ks.Begin(1, keyspace.NewRevision(0, uint64(i), 0))
+		for _, x.Args = range calls {
+			out.Buf = out.Buf[:0]
+			r.table.Run(x)
+		}
+		r.ks.End()
+	}
+}
+
 // callMode says what is random in calls, because Redis promises no order of a large set's scan, nor what a range by
 // name gives where scores differ, and coordd's answers to those are its own.
 type callMode int
