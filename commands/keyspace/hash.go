@@ -74,7 +74,12 @@ func (h *Hash) Clone() Collection {
 
 // find is the place of a field in the small form, or -1.
 func (h *Hash) find(name []byte) int {
-	return slices.IndexFunc(h.small, func(f field) bool { return f.name == view(name) })
+	for i := range h.small { // slices.IndexFunc would copy each field
+		if h.small[i].name == view(name) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Get returns a field's value, for reading only.
@@ -106,13 +111,19 @@ func (h *Hash) Set(name, value []byte) (created bool) {
 	if value == nil {
 		value = []byte{}
 	}
-	old, exists := h.Get(name)
+	i, exists := -1, false
+	var old []byte
+	if h.large != nil {
+		old, exists = h.Get(name)
+	} else if i = h.find(name); i >= 0 {
+		old, exists = h.small[i].value, true
+	}
 	if exists {
 		h.sum ^= fieldSum(name, old)
 	}
 	h.sum ^= fieldSum(name, value)
 	if h.large == nil {
-		if i := h.find(name); i >= 0 && len(value) <= smallBytes {
+		if exists && len(value) <= smallBytes {
 			h.small[i].value = value
 			return false
 		}
