@@ -54,8 +54,8 @@ type node struct {
 }
 
 // startNode starts a node. On an error nothing of it is left.
-func startNode(cfg *config, ls listeners, log *slog.Logger) (n *node, err error) {
-	n = &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4)}
+func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err error) {
+	n := &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4)}
 	defer func() {
 		if err != nil {
 			ls.close()

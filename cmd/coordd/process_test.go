@@ -19,8 +19,8 @@ import (
 
 // What lives here: clusters of real processes for tests, and waiting for conditions.
 
-// binary builds coordd once for all tests of the package and returns its path.
-var binary = sync.OnceValues(func() (string, error) {
+// builtBinary builds coordd once for all tests of the package and returns its path.
+var builtBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "coordd-test-")
 	if err != nil {
 		return "", err
@@ -34,7 +34,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
+	if path, err := builtBinary(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
 	os.Exit(code)
@@ -126,7 +126,7 @@ func freePorts(t *testing.T, n int) []int {
 
 func (p *process) start() {
 	p.t.Helper()
-	path, err := binary()
+	path, err := builtBinary()
 	if err != nil {
 		p.t.Fatal(err)
 	}
