@@ -1,3 +1,188 @@
+// The script commands. What runs scripts is the engine behind Env.Scripts; these parse its arguments and reply.
+
 package commands
 
-var scriptSpecs []Spec
+import "bytes"
+
+// Errors of the script commands.
+const (
+	errKeysNegative Error = "ERR Number of keys can't be negative"
+	errKeysTooMany  Error = "ERR Number of keys can't be greater than number of args"
+	errScriptFlush  Error = "ERR SCRIPT FLUSH only support SYNC|ASYNC option"
+	errScriptKill   Error = "NOTBUSY No scripts in execution right now."
+	errScriptDebug  Error = "ERR SCRIPT DEBUG is not supported: scripts run on every node, none stops for a debugger"
+	errDebugMode    Error = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
+)
+
+const (
+	evalSyntax     = "script numkeys [key [key ...]] [arg [arg ...]]"
+	evalSHASyntax  = "sha1 numkeys [key [key ...]] [arg [arg ...]]"
+	evalComplexity = "Depends on the script that is executed."
+	evalFlags      = NoScript | SkipMonitor | MovableKeys
+)
+
+var scriptSpecs = []Spec{
+	{
+		Name: "eval", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "2.6.0",
+		Syntax: evalSyntax, Summary: "Runs a Lua script.", Complexity: evalComplexity,
+		Handler: func(x *Call) error { return eval(x, false) },
+	},
+	{
+		Name: "evalsha", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "2.6.0",
+		Syntax: evalSHASyntax, Summary: "Runs a Lua script that the server knows, by its SHA1.", Complexity: evalComplexity,
+		Handler: func(x *Call) error { return evalSHA(x, false) },
+	},
+	{
+		Name: "eval_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Syntax: evalSyntax, Summary: "Runs a Lua script that only reads.", Complexity: evalComplexity,
+		Handler: func(x *Call) error { return eval(x, true) },
+	},
+	{
+		Name: "evalsha_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Syntax: evalSHASyntax, Summary: "Runs a Lua script that only reads and that the server knows, by its SHA1.", Complexity: evalComplexity,
+		Handler: func(x *Call) error { return evalSHA(x, true) },
+	},
+	{
+		Name: "script", Kind: Read, Arity: -2, Group: "scripting", Since: "2.6.0",
+		Syntax: "subcommand", Summary: "A container of the commands about scripts.", Complexity: "Depends on subcommand.",
+		Subcommands: scriptSubcommands,
+	},
+}
+
+var scriptSubcommands = []Spec{
+	{
+		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale, Group: "scripting", Since: "2.6.0", Syntax: "script",
+		Summary: "Makes a Lua script known to the server.", Complexity: "O(N) with N being the length in bytes of the script body.",
+		Handler: scriptLoad,
+	},
+	{
+		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript, Group: "scripting", Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
+		Summary: "Tells which Lua scripts the server knows.", Complexity: "O(N) with N being the number of scripts to check.",
+		Handler: scriptExists,
+	},
+	{
+		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
+		Summary: "Makes the server forget all Lua scripts.", Complexity: "O(N) with N being the number of scripts in cache",
+		Handler: scriptFlush,
+	},
+	{
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "2.6.0",
+		Summary: "Would stop a running Lua script: here none runs while another command is answered.", Complexity: "O(1)",
+		Handler: func(*Call) error { return errScriptKill },
+	},
+	{
+		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript, Group: "scripting", Since: "3.2.0", Syntax: "YES|SYNC|NO",
+		Summary: "Would choose how scripts are debugged: there is no debugger.", Complexity: "O(1)",
+		Handler: scriptDebug,
+	},
+	{
+		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0",
+		Summary: "Tells what the subcommands of SCRIPT are.", Complexity: "O(1)",
+		Handler: scriptHelp,
+	},
+}
+
+// eval runs EVAL and EVAL_RO.
+func eval(x *Call, readOnly bool) error {
+	s := Script{Source: x.Args[1], ReadOnly: readOnly}
+	if s.Source == nil {
+		s.Source = []byte{} // nil means that the SHA1 counts
+	}
+	if err := s.readKeys(x.Args); err != nil {
+		return err
+	}
+	return x.Scripts.Eval(x, s)
+}
+
+// evalSHA runs EVALSHA and EVALSHA_RO. What cannot be a SHA1 is told before anything else, as Redis does.
+func evalSHA(x *Call, readOnly bool) error {
+	s := Script{SHA: x.Args[1], ReadOnly: readOnly}
+	if len(s.SHA) != 40 {
+		return ErrNoScript
+	}
+	if err := s.readKeys(x.Args); err != nil {
+		return err
+	}
+	return x.Scripts.Eval(x, s)
+}
+
+// readKeys reads numkeys and what follows.
+func (s *Script) readKeys(args [][]byte) error {
+	n, ok := ParseInt(args[2])
+	switch {
+	case !ok:
+		return ErrNotInteger
+	case n > int64(len(args)-3):
+		return errKeysTooMany
+	case n < 0:
+		return errKeysNegative
+	}
+	s.Keys, s.Args = args[3:3+n], args[3+n:]
+	return nil
+}
+
+func scriptLoad(x *Call) error {
+	sha, err := x.Scripts.Load(x.Args[2])
+	if err != nil {
+		return err
+	}
+	x.Out.BulkString(sha)
+	return nil
+}
+
+func scriptExists(x *Call) error {
+	x.Out.Array(len(x.Args) - 2)
+	for _, sha := range x.Args[2:] {
+		known := int64(0)
+		if x.Scripts.Exists(sha) {
+			known = 1
+		}
+		x.Out.Int(known)
+	}
+	return nil
+}
+
+func scriptFlush(x *Call) error {
+	if len(x.Args) > 3 || len(x.Args) == 3 && !bytes.EqualFold(x.Args[2], []byte("async")) && !bytes.EqualFold(x.Args[2], []byte("sync")) {
+		return errScriptFlush
+	}
+	x.Scripts.Flush()
+	x.Out.Status("OK")
+	return nil
+}
+
+func scriptDebug(x *Call) error {
+	for _, mode := range []string{"no", "yes", "sync"} {
+		if bytes.EqualFold(x.Args[2], []byte(mode)) {
+			if mode == "no" {
+				x.Out.Status("OK")
+				return nil
+			}
+			return errScriptDebug
+		}
+	}
+	return errDebugMode
+}
+
+func scriptHelp(x *Call) error {
+	lines := []string{
+		"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"DEBUG (YES|SYNC|NO)",
+		"    Not supported; NO is accepted.",
+		"EXISTS <sha1> [<sha1> ...]",
+		"    Tell which scripts are known.",
+		"FLUSH [ASYNC|SYNC]",
+		"    Forget all scripts, on every node.",
+		"KILL",
+		"    No script ever runs long: each is stopped after a count of instructions.",
+		"LOAD <script>",
+		"    Make a script known, on every node, without running it.",
+		"HELP",
+		"    Print this help.",
+	}
+	x.Out.Array(len(lines))
+	for _, l := range lines {
+		x.Out.Status(l)
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+// The script engine: what the script commands of package commands run their scripts with, and the replicated script cache.
+// How a script is compiled is in engine_compile.go, what it runs in is in engine_interpreter.go.
+
+package fsm
+
+import (
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"sync"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// The limits of scripts. All are counts, so that every node stops at the same place.
+const (
+	// scriptInstructions is what one script may execute: about half a second of one core, in which the machine does nothing else.
+	scriptInstructions = 10_000_000
+	// scriptBytes is what one script may build in strings and large tables; it is not given back when a value is dropped.
+	scriptBytes = 64 << 20
+	// maxScriptBytes bounds a script's source: compiling is not counted, and its work grows with the length.
+	maxScriptBytes = 1 << 20
+	// maxCachedScripts is how many scripts that came by EVAL stay for EVALSHA. Programs that build their scripts' text
+	// anew for every call would fill the memory otherwise. It is the number of Redis 7.4.
+	maxCachedScripts = 500
+	// maxLoadedBytes bounds the sources that SCRIPT LOAD keeps, which are never dropped.
+	maxLoadedBytes = 64 << 20
+	// maxDerivedPrograms bounds the compiled scripts of reads, which are no part of the state.
+	maxDerivedPrograms = 256
+)
+
+const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
+
+// cachedScript is a script that EVALSHA can call.
+type cachedScript struct {
+	source     string
+	sha        string   // SHA1 of source in lower-case hexadecimal
+	loaded     bool     // came by SCRIPT LOAD: it stays until SCRIPT FLUSH
+	program    *program // derived; nil until the script is first run by an entry
+	prev, next *cachedScript
+}
+
+// scriptList is a ring of scripts in the order of their use, the oldest first.
+type scriptList struct{ root cachedScript }
+
+func (l *scriptList) init() { l.root.prev, l.root.next = &l.root, &l.root }
+
+func (l *scriptList) first() *cachedScript {
+	if l.root.next == &l.root {
+		return nil
+	}
+	return l.root.next
+}
+
+func (l *scriptList) pushBack(s *cachedScript) {
+	s.prev, s.next = l.root.prev, &l.root
+	s.prev.next, l.root.prev = s, s
+}
+
+func (s *cachedScript) unlink() { s.prev.next, s.next.prev = s.next, s.prev }
+
+// engine implements commands.Scripts. The cache is state: only what entries run changes it (EVAL, EVALSHA, SCRIPT LOAD, SCRIPT FLUSH).
+// EVAL_RO and EVALSHA_RO, which may run in several reads at a time, leave it alone.
+type engine struct {
+	table *commands.Table
+
+	bySHA       map[string]*cachedScript
+	bySource    map[string]*cachedScript
+	loaded      scriptList // in the order of loading
+	cached      scriptList // by EVAL, in the order of use
+	cachedCount int
+	loadedBytes int
+
+	writer *interpreter // of the scripts that entries run
+
+	mu      sync.Mutex // guards what follows: reads run at the same time
+	readers []*interpreter
+	derived map[string]*program // by source
+	order   []string            // of the keys of derived, oldest first
+}
+
+// newEngine returns an engine without scripts, whose scripts call the commands of table.
+func newEngine(table *commands.Table) *engine {
+	e := &engine{table: table, derived: map[string]*program{}}
+	e.Flush()
+	return e
+}
+
+// Len is the number of scripts that EVALSHA can call.
+func (e *engine) Len() int { return len(e.bySHA) }
+
+// Exists says whether EVALSHA can call the script with this SHA1 (40 hexadecimal digits in any case).
+func (e *engine) Exists(sha []byte) bool { return e.find(sha) != nil }
+
+// Flush forgets all scripts.
+func (e *engine) Flush() {
+	e.bySHA, e.bySource = map[string]*cachedScript{}, map[string]*cachedScript{}
+	e.loaded.init()
+	e.cached.init()
+	e.cachedCount, e.loadedBytes = 0, 0
+}
+
+// Load compiles and keeps a script, and returns its SHA1 in hexadecimal. Errors are replies: the script does not compile,
+// or too much is loaded.
+func (e *engine) Load(source []byte) (sha string, err error) {
+	s := e.bySource[string(source)]
+	switch {
+	case s != nil && s.loaded:
+		return s.sha, nil
+	case e.loadedBytes+len(source) > maxLoadedBytes:
+		return "", errScriptsFull
+	case s != nil:
+		s.unlink()
+		e.cachedCount--
+	default:
+		p, err := compileScript(source)
+		if err != nil {
+			return "", err
+		}
+		s = e.add(string(source))
+		s.program = p
+	}
+	s.loaded = true
+	e.loaded.pushBack(s)
+	e.loadedBytes += len(source)
+	return s.sha, nil
+}
+
+// add makes a script known without putting it in a list.
+func (e *engine) add(source string) *cachedScript {
+	s := &cachedScript{source: source, sha: shaOf(source)}
+	e.bySHA[s.sha], e.bySource[source] = s, s
+	return s
+}
+
+// remember caches a script that EVAL ran, and drops the one that was not used for longest.
+func (e *engine) remember(source string, p *program) *cachedScript {
+	s := e.add(source)
+	s.program = p
+	e.cached.pushBack(s)
+	if e.cachedCount++; e.cachedCount > maxCachedScripts {
+		old := e.cached.first()
+		old.unlink()
+		delete(e.bySHA, old.sha)
+		delete(e.bySource, old.source)
+		e.cachedCount--
+	}
+	return s
+}
+
+// touch makes a script the newest in use.
+func (e *engine) touch(s *cachedScript) {
+	if !s.loaded && e.cached.root.prev != s {
+		s.unlink()
+		e.cached.pushBack(s)
+	}
+}
+
+func (e *engine) find(sha []byte) *cachedScript {
+	if len(sha) != 2*sha1.Size {
+		return nil
+	}
+	var low [2 * sha1.Size]byte
+	for i, c := range sha {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		low[i] = c
+	}
+	return e.bySHA[string(low[:])]
+}
+
+// Eval runs a script and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply, not
+// an error of Eval. Errors: the script is unknown or does not compile, and nothing ran.
+func (e *engine) Eval(x *commands.Call, script commands.Script) error {
+	if script.ReadOnly {
+		return e.evalReadOnly(x, script)
+	}
+	var s *cachedScript
+	if script.Source == nil {
+		if s = e.find(script.SHA); s == nil {
+			return commands.ErrNoScript
+		}
+	} else {
+		s = e.bySource[string(script.Source)]
+	}
+	if s == nil {
+		p, err := compileScript(script.Source)
+		if err != nil {
+			return err
+		}
+		s = e.remember(string(script.Source), p)
+	} else {
+		e.touch(s)
+	}
+	if s.program == nil {
+		p, err := compileScript([]byte(s.source))
+		if err != nil {
+			return err
+		}
+		s.program = p
+	}
+	if e.writer == nil {
+		e.writer = newInterpreter(e.table)
+	}
+	if !e.writer.run(x, s.program, s.sha, script) {
+		e.writer = nil
+	}
+	return nil
+}
+
+// evalReadOnly runs a script of EVAL_RO or EVALSHA_RO, which several reads may do at the same time.
+func (e *engine) evalReadOnly(x *commands.Call, script commands.Script) error {
+	source, sha := string(script.Source), ""
+	if script.Source == nil {
+		s := e.find(script.SHA)
+		if s == nil {
+			return commands.ErrNoScript
+		}
+		source, sha = s.source, s.sha
+	} else {
+		sha = shaOf(source)
+	}
+	p, err := e.derive(source)
+	if err != nil {
+		return err
+	}
+	if p.shebang && !p.noWrites {
+		return errWritesInReadOnly
+	}
+	in := e.takeReader()
+	if in.run(x, p, sha, script) {
+		e.mu.Lock()
+		e.readers = append(e.readers, in)
+		e.mu.Unlock()
+	}
+	return nil
+}
+
+func (e *engine) takeReader() *interpreter {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := len(e.readers); n > 0 {
+		in := e.readers[n-1]
+		e.readers = e.readers[:n-1]
+		return in
+	}
+	return newInterpreter(e.table)
+}
+
+// derive returns the compiled form of a source, from a small store beside the state.
+func (e *engine) derive(source string) (*program, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.derived[source]; p != nil {
+		return p, nil
+	}
+	p, err := compileScript([]byte(source))
+	if err != nil {
+		return nil, err
+	}
+	if len(e.order) == maxDerivedPrograms {
+		delete(e.derived, e.order[0])
+		e.order = append(e.order[:0], e.order[1:]...)
+	}
+	e.derived[source] = p
+	e.order = append(e.order, source)
+	return p, nil
+}
+
+func shaOf(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// errScriptRecord says that the script cache in a snapshot cannot be read.
+var errScriptRecord = errors.New("its script cache is corrupt")
+
+// appendTo appends the cache to dst: the sources that were loaded, then those that EVAL cached, each with its order.
+func (e *engine) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(e.bySHA)-e.cachedCount))
+	dst = binary.AppendUvarint(dst, uint64(e.cachedCount))
+	for _, l := range []*scriptList{&e.loaded, &e.cached} {
+		for s := l.first(); s != nil && s != &l.root; s = s.next {
+			dst = binary.AppendUvarint(dst, uint64(len(s.source)))
+			dst = append(dst, s.source...)
+		}
+	}
+	return dst
+}
+
+// load replaces the cache by what appendTo wrote. After an error the engine must not be used.
+func (e *engine) load(b []byte) error {
+	e.Flush()
+	d := decoder{b: b}
+	loaded, cached := d.uvarint(), d.uvarint()
+	if loaded > uint64(len(b)) || cached > maxCachedScripts {
+		return errScriptRecord
+	}
+	for i := range loaded + cached {
+		n := d.uvarint()
+		if d.bad || n > uint64(len(d.b)) {
+			return errScriptRecord
+		}
+		source := string(d.b[:n])
+		d.b = d.b[n:]
+		if e.bySource[source] != nil {
+			return errScriptRecord
+		}
+		s := e.add(source)
+		if s.loaded = i < loaded; s.loaded {
+			e.loaded.pushBack(s)
+			e.loadedBytes += len(source)
+		} else {
+			e.cached.pushBack(s)
+			e.cachedCount++
+		}
+	}
+	if d.bad || len(d.b) != 0 {
+		return errScriptRecord
+	}
+	return nil
+}
+
+var _ commands.Scripts = (*engine)(nil)

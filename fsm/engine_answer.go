@@ -1,0 +1,146 @@
+// A script's result as a reply.
+
+package fsm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// maxReplyDepth bounds tables in tables, which may contain themselves.
+const maxReplyDepth = 100
+
+const errReplyDepth = "ERR reached lua stack limit"
+
+// answer writes a script's result. It is measured first: a table that holds one long string many times is small in memory and
+// endless as a reply.
+func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
+	if _, ok := v.(*lua.LTable); ok {
+		if in.measure(v, 0); in.budget.spent() != nil {
+			out.Error("ERR " + in.budget.spent().Error())
+			return
+		}
+	}
+	if _, nobody := out.(commands.Discard); nobody {
+		return
+	}
+	in.write(out, v, 0)
+}
+
+// measure charges for what the reply of v takes.
+func (in *interpreter) measure(v lua.LValue, depth int) {
+	in.budget.instructions = subtract(in.budget.instructions, 1)
+	if s, ok := v.(lua.LString); ok {
+		in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
+	}
+	t, ok := v.(*lua.LTable)
+	if !ok || depth > maxReplyDepth {
+		return
+	}
+	t = in.behind(t)
+	for key, value := t.Next(lua.LNil); key != lua.LNil && in.budget.spent() == nil; key, value = t.Next(key) {
+		in.measure(value, depth+1)
+		if s, ok := key.(lua.LString); ok {
+			in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
+		}
+	}
+}
+
+func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
+	switch v := v.(type) {
+	case lua.LString:
+		out.BulkString(string(v))
+	case lua.LNumber:
+		out.Int(truncate(float64(v)))
+	case lua.LBool:
+		switch {
+		case in.resp == 3:
+			out.Bool(bool(v))
+		case bool(v):
+			out.Int(1)
+		default:
+			out.Null()
+		}
+	case *lua.LTable:
+		if depth > maxReplyDepth {
+			out.Error(errReplyDepth)
+			return
+		}
+		if v = in.behind(v); !in.writeTyped(out, v, depth) {
+			in.writeArray(out, v, depth)
+		}
+	default:
+		out.Null()
+	}
+}
+
+// writeTyped writes a table whose one special field says what it is. The order of the questions is Redis's.
+func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) bool {
+	if s, ok := t.RawGetString("err").(lua.LString); ok {
+		out.Error(string(s))
+		return true
+	}
+	if s, ok := t.RawGetString("ok").(lua.LString); ok {
+		out.Status(string(s))
+		return true
+	}
+	if f, ok := t.RawGetString("double").(lua.LNumber); ok {
+		out.Double(float64(f))
+		return true
+	}
+	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
+		in.writePairs(out, in.behind(m), depth, true)
+		return true
+	}
+	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
+		in.writePairs(out, in.behind(m), depth, false)
+		return true
+	}
+	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
+		out.BigNumber(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(s)))
+		return true
+	}
+	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {
+		text, ok := v.RawGetString("string").(lua.LString)
+		format, ok2 := v.RawGetString("format").(lua.LString)
+		if ok && ok2 {
+			out.Verbatim((string(format) + "   ")[:3], string(text))
+			return true
+		}
+	}
+	return false
+}
+
+// writePairs writes a map, or the keys of a table as a set, in the order of insertion.
+func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, values bool) {
+	n := 0
+	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+		n++
+	}
+	if values {
+		out.Map(n)
+	} else {
+		out.Set(n)
+	}
+	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+		in.write(out, key, depth+1)
+		if values {
+			in.write(out, value, depth+1)
+		}
+	}
+}
+
+// writeArray writes the elements before the first nil.
+func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) {
+	n := 0
+	for element(t, n+1) != lua.LNil {
+		n++
+	}
+	out.Array(n)
+	for i := 1; i <= n; i++ {
+		in.write(out, element(t, i), depth+1)
+	}
+}

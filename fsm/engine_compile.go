@@ -1,0 +1,129 @@
+// Compiling scripts: the first line's flags, parsing, the changes to the syntax tree that make gopher-lua behave as Redis's
+// Lua where its virtual machine cannot be told to, and the words of a compile error.
+
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// scriptName is the chunk name that Redis gives its scripts. Errors show it.
+const scriptName = "user_script"
+
+// errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it only reads.
+const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
+
+// program is a compiled script. It is not changed by running it, so interpreters share it.
+type program struct {
+	proto    *lua.FunctionProto
+	shebang  bool // the first line is #!lua
+	noWrites bool // with the flag no-writes
+}
+
+// compileScript compiles a script as EVAL gets it. The error is a reply.
+func compileScript(source []byte) (*program, error) {
+	if len(source) > maxScriptBytes {
+		return nil, commands.Errorf("ERR script is longer than %d bytes", maxScriptBytes)
+	}
+	p := &program{}
+	body, err := p.readShebang(source)
+	if err != nil {
+		return nil, err
+	}
+	p.proto, err = compileChunk(body, scriptName)
+	if err != nil {
+		return nil, commands.Errorf("ERR Error compiling script (new function): %s", err)
+	}
+	return p, nil
+}
+
+// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text: the line break
+// stays, so that errors count lines as the author does.
+func (p *program) readShebang(source []byte) (body []byte, err error) {
+	if !bytes.HasPrefix(source, []byte("#!")) {
+		return source, nil
+	}
+	end := bytes.IndexByte(source, '\n')
+	if end < 0 {
+		return nil, commands.Error("ERR Invalid script shebang")
+	}
+	words := bytes.Split(source[:end], []byte(" "))
+	if string(words[0]) != "#!lua" {
+		return nil, commands.Errorf("ERR Unexpected engine in script shebang: %s", words[0])
+	}
+	p.shebang = true
+	for _, word := range words[1:] {
+		list, ok := bytes.CutPrefix(word, []byte("flags="))
+		switch {
+		case len(word) == 0:
+		case !ok:
+			return nil, commands.Errorf("ERR Unknown lua shebang option: %s", word)
+		case len(list) > 0:
+			if err := p.readFlags(list); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return source[end:], nil
+}
+
+func (p *program) readFlags(list []byte) error {
+	for _, flag := range bytes.Split(list, []byte(",")) {
+		switch string(flag) {
+		case "no-writes":
+			p.noWrites = true
+		case "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys":
+			// coordd has no slots, and refuses writes for lack of memory before they come to the log.
+		default:
+			return commands.Errorf("ERR Unexpected flag in script shebang: %s", flag)
+		}
+	}
+	return nil
+}
+
+// compileChunk compiles Lua source. chunk is how errors name it, without a line.
+func compileChunk(source []byte, chunk string) (proto *lua.FunctionProto, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the compiler's own way out where it has no error of its own
+			proto, err = nil, fmt.Errorf("%s: cannot be compiled: %v", chunk, p)
+		}
+	}()
+	if bytes.HasPrefix(source, []byte("\x1b")) {
+		return nil, fmt.Errorf("%s: bytecode is not accepted", chunk)
+	}
+	statements, err := parse.Parse(bytes.NewReader(source), chunk)
+	if err != nil {
+		return nil, wordParseError(err, source, chunk)
+	}
+	r := rewriter{declared: map[string]int{}}
+	r.block(statements)
+	if r.problem != "" {
+		return nil, fmt.Errorf("%s:%d: %s", chunk, r.problemLine, r.problem)
+	}
+	proto, err = lua.Compile(statements, chunk)
+	if e, ok := err.(*lua.CompileError); ok {
+		return nil, fmt.Errorf("%s:%d: %s", chunk, e.Line, e.Message)
+	}
+	return proto, err
+}
+
+// wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near 'token'.
+func wordParseError(err error, source []byte, chunk string) error {
+	var e *parse.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("%s:1: %w", chunk, err)
+	}
+	line, token := e.Pos.Line, e.Token
+	if line == parse.EOF || token == "" || strings.Contains(e.Message, "end of file") {
+		line, token = 1+bytes.Count(source, []byte("\n")), "<eof>"
+	}
+	return fmt.Errorf("%s:%d: %s near '%s'", chunk, line, e.Message, token)
+}

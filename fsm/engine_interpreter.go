@@ -1,0 +1,157 @@
+// An interpreter: a Lua state set up as Redis's sandbox, which runs one script after the other. Nothing that one script does can be seen by
+// the next: all tables that outlive a run are behind read-only stand-ins (engine_readonly.go), and what the libraries remember hangs on
+// the run's context.
+
+package fsm
+
+import (
+	"strconv"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// The sizes of a Lua state: call frames and registers. Both are reserved or grown per interpreter, and both bound
+// recursion: of Lua functions, and of Go's stack where a library function calls back.
+const (
+	scriptCallFrames  = 1000
+	scriptRegisters   = 2048
+	scriptRegistersTo = 1 << 17
+	registerStep      = 8192
+	// threadCallFrames and threadRegisters are those of a coroutine, which the script's memory budget pays for.
+	threadCallFrames = 200
+	threadRegisters  = 512
+)
+
+// interpreter is one Lua state. It runs one script at a time.
+type interpreter struct {
+	table     *commands.Table
+	L         *lua.LState
+	globals   *lua.LTable
+	guarded   *lua.LFunction              // runs the script's function; errors leave through capture
+	traceless *lua.LFunction              // calls its argument; errors leave without a stack trace
+	real      map[*lua.LTable]*lua.LTable // what stands behind a read-only stand-in; looked up only
+
+	globalsStandIn *lua.LTable // _G
+	globalsMeta    *lua.LTable // what getmetatable(_G) shows
+
+	// Of the running script.
+	x        *commands.Call
+	readOnly bool
+	resp     int // what redis.setresp chose: 2 or 3
+	budget   budget
+	random   luaRandom
+	call     commands.Call // the command that the script calls
+	tx       commands.Tx
+	reply    luaReply
+	args     [][]byte
+	arena    []byte
+	chunks   map[string]string // the name that load was given, by the one that errors show; looked up only
+
+	failedSource string // where the error was raised that ends the script
+	failedLine   int
+}
+
+// newInterpreter returns an interpreter whose scripts call the commands of table.
+func newInterpreter(table *commands.Table) *interpreter {
+	L := lua.NewState(lua.Options{
+		CallStackSize: scriptCallFrames, RegistrySize: scriptRegisters, RegistryMaxSize: scriptRegistersTo,
+		RegistryGrowStep: registerStep, SkipOpenLibs: true,
+	})
+	L.Options.CallStackSize, L.Options.RegistrySize = threadCallFrames, threadRegisters // what newThread goes by
+	in := &interpreter{table: table, L: L, real: map[*lua.LTable]*lua.LTable{}}
+	in.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
+	in.guarded = L.NewFunction(func(L *lua.LState) int {
+		L.Panic = in.capture // L.PCall puts the old one back
+		L.Call(0, 1)
+		return 1
+	})
+	in.traceless = L.NewFunction(callWithoutTrace)
+	in.openSandbox()
+	return in
+}
+
+// capture is how an error leaves the script's function: its value is on top of the stack. It notes where the error was raised:
+// in the function on top, or in the one that called it where that is a library's.
+func (in *interpreter) capture(L *lua.LState) {
+	in.failedSource, in.failedLine = "", 0
+	for level := range 2 {
+		dbg, ok := L.GetStack(level)
+		if !ok {
+			break
+		}
+		if _, err := L.GetInfo("Sl", dbg, lua.LNil); err == nil && dbg.Source != "" && dbg.CurrentLine >= 0 {
+			in.failedSource, in.failedLine = dbg.Source, dbg.CurrentLine
+			break
+		}
+	}
+	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: reword(L.Get(-1)), StackTrace: noTrace})
+}
+
+// run runs a script and writes its reply. It is false when the interpreter must not be used again.
+func (in *interpreter) run(x *commands.Call, p *program, sha string, script commands.Script) (reusable bool) {
+	L := in.L
+	in.x, in.readOnly, in.resp = x, script.ReadOnly || p.noWrites, 2
+	in.budget = budget{instructions: scriptInstructions, bytes: scriptBytes}
+	in.random = luaRandom{state: x.Seed}
+	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
+	in.chunks = nil
+	L.SetContext(newBudgetContext(&in.budget))
+	L.G.CurrentThread = L
+	in.globals.RawSetString("KEYS", stringTable(L, script.Keys))
+	in.globals.RawSetString("ARGV", stringTable(L, script.Args))
+	L.SetTop(0)
+	L.Push(in.guarded)
+	L.Push(L.NewFunctionFromProto(p.proto))
+	err := L.PCall(1, 1, nil)
+	if err == nil {
+		in.answer(x.Out, L.Get(-1))
+	} else {
+		x.Out.Error(in.failure(err, sha))
+	}
+	L.SetTop(0)
+	in.x = nil
+	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack}
+	if cap(in.arena) > maxKeptArena {
+		in.arena = nil
+	}
+	e, _ := err.(*lua.ApiError)
+	return in.budget.spent() == nil && (e == nil || e.Type != lua.ApiErrorPanic)
+}
+
+// maxKeptArena is how many bytes of arguments an interpreter keeps room for between scripts.
+const maxKeptArena = 1 << 20
+
+// stringTable makes a Lua array of strings.
+func stringTable(L *lua.LState, list [][]byte) *lua.LTable {
+	t := L.CreateTable(len(list), 0)
+	for _, b := range list {
+		t.Append(lua.LString(b))
+	}
+	return t
+}
+
+// failure words the error that ended a script as Redis does: what, which script, where.
+func (in *interpreter) failure(err error, sha string) string {
+	value := lua.LValue(lua.LString(err.Error()))
+	if e, ok := err.(*lua.ApiError); ok {
+		value = e.Object
+	}
+	text := ""
+	if t, ok := value.(*lua.LTable); ok {
+		if text, ok = toString(t.RawGetString("err")); !ok {
+			text = "ERR the script raised a table without a field err" // at this Redis 7.0 dies
+		}
+	} else {
+		text = "ERR " + describe(in.L, value)
+	}
+	if in.failedSource == "" {
+		return text + " script: " + sha
+	}
+	source, ok := in.chunks[in.failedSource]
+	if !ok {
+		source = "@" + in.failedSource
+	}
+	return text + " script: " + sha + ", on " + source + ":" + strconv.Itoa(in.failedLine) + "."
+}

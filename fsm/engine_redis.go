@@ -1,0 +1,294 @@
+// The table redis: what a script can ask of the server that runs it.
+
+package fsm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// The errors of redis.call, byte-equal with Redis 7.0.
+const (
+	errNoCommand      = "ERR Please specify at least one argument for this redis lib call"
+	errCommandArgs    = "ERR Lua redis lib command arguments must be strings or integers"
+	errUnknownCommand = "ERR Unknown Redis command called from script"
+	errCommandArity   = "ERR Wrong number of args calling Redis command from script"
+	errNotFromScript  = "ERR This Redis command is not allowed from script"
+	errReadOnlyScript = "ERR Write commands are not allowed from read-only scripts."
+)
+
+func (in *interpreter) openRedis() *lua.LTable {
+	lib := newLibrary(in.L, []libraryFunction{
+		{"call", in.redisCall},
+		{"pcall", in.redisPcall},
+		{"log", redisLog},
+		{"setresp", in.redisSetResp},
+		{"sha1hex", in.redisSHA1Hex},
+		{"error_reply", redisErrorReply},
+		{"status_reply", redisStatusReply},
+		{"set_repl", redisSetRepl},
+		{"replicate_commands", pushTrue},
+		{"acl_check_cmd", in.redisACLCheck},
+		{"breakpoint", func(L *lua.LState) int { L.Push(lua.LFalse); return 1 }},
+		{"debug", func(*lua.LState) int { return 0 }},
+	})
+	for _, c := range []struct {
+		name  string
+		value lua.LNumber
+	}{
+		{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3},
+		{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2}, {"REPL_REPLICA", 2}, {"REPL_ALL", 3},
+		{"REDIS_VERSION_NUM", commands.RedisVersionNumber},
+	} {
+		lib.RawSetString(c.name, c.value)
+	}
+	lib.RawSetString("REDIS_VERSION", lua.LString(commands.RedisVersion))
+	return lib
+}
+
+func pushTrue(L *lua.LState) int {
+	L.Push(lua.LTrue)
+	return 1
+}
+
+// errorTable is an error as scripts see it.
+func errorTable(L *lua.LState, msg string) *lua.LTable {
+	t := L.CreateTable(0, 1)
+	t.RawSetString("err", lua.LString(msg))
+	return t
+}
+
+// raiseReply raises an error that reads as an error reply.
+func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg), 0) }
+
+// redisCall runs a command and raises its error.
+func (in *interpreter) redisCall(L *lua.LState) int {
+	if err := in.command(L); err != "" {
+		L.Error(commandError(L, err), 0)
+	}
+	L.Push(in.reply.result)
+	return 1
+}
+
+// redisPcall runs a command and gives its error as a table.
+func (in *interpreter) redisPcall(L *lua.LState) int {
+	if err := in.command(L); err != "" {
+		L.Push(commandError(L, err))
+		return 1
+	}
+	L.Push(in.reply.result)
+	return 1
+}
+
+// commandError is the error of a command, with the mark that Redis 7.0 puts in.
+func commandError(L *lua.LState, msg string) *lua.LTable {
+	t := L.CreateTable(0, 2)
+	t.RawSetString("ignore_error_stats_update", lua.LTrue)
+	t.RawSetString("err", lua.LString(msg))
+	return t
+}
+
+// callInstructions is what a command costs besides what it reads and answers.
+const callInstructions = 20
+
+// command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or the error that comes back.
+func (in *interpreter) command(L *lua.LState) (err string) {
+	if err := in.readArgs(L); err != "" {
+		return err
+	}
+	in.reply.start(L, &in.budget, in.resp)
+	x := &in.call
+	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply}
+	in.tx.Proto = in.resp
+	if done, err := in.ownCommand(); done {
+		return err
+	}
+	spec, resolved := in.table.Resolve(in.args)
+	switch {
+	case spec == nil && resolved != nil:
+		return in.notResolved()
+	case spec.Has(commands.NoScript) || spec.Handler == nil:
+		return errNotFromScript
+	case in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)):
+		return errReadOnlyScript
+	}
+	x.Spec = spec
+	failed := spec.Handler(x)
+	in.budget.charge(L, 1) // stops the script here when the reply was more than it may build
+	in.budget.chargeBytes(L, 1)
+	if failed != nil {
+		return failed.Error()
+	}
+	return in.reply.err
+}
+
+// notResolved words why the table did not resolve the command: scripts are told less than clients.
+func (in *interpreter) notResolved() string {
+	spec := in.table.Get(in.args[0])
+	if spec == nil {
+		return errUnknownCommand
+	}
+	if spec.Subcommands != nil && len(in.args) > 1 && in.table.Subcommand(spec, in.args[1]) == nil {
+		return errUnknownCommand
+	}
+	return errCommandArity
+}
+
+// readArgs takes the arguments from L's stack into in.args.
+func (in *interpreter) readArgs(L *lua.LState) (err string) {
+	n := L.GetTop()
+	if n == 0 {
+		return errNoCommand
+	}
+	in.args, in.arena = in.args[:0], in.arena[:0]
+	for i := 1; i <= n; i++ {
+		start := len(in.arena)
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			in.arena = append(in.arena, v...)
+		case lua.LNumber:
+			in.arena = appendNumber(in.arena, float64(v), 17)
+		default:
+			return errCommandArgs
+		}
+		in.args = append(in.args, in.arena[start:len(in.arena):len(in.arena)])
+	}
+	in.budget.charge(L, callInstructions+int64(len(in.arena)/16))
+	return ""
+}
+
+// ownCommand runs the commands that a session answers for its connection and that have a meaning inside a script too.
+func (in *interpreter) ownCommand() (done bool, err string) {
+	name := in.args[0]
+	if len(name) != 4 && len(name) != 6 {
+		return false, ""
+	}
+	switch low := strings.ToLower(string(name)); {
+	case low == "select" && len(in.args) == 2:
+		n, ok := commands.ParseInt(in.args[1])
+		switch {
+		case !ok:
+			return true, string(commands.ErrNotInteger)
+		case n < 0 || n >= keyspace.Databases:
+			return true, string(commands.ErrDBIndex)
+		}
+		in.tx.DB = int(n)
+		in.reply.Status("OK")
+	case low == "ping" && len(in.args) == 1:
+		in.reply.Status("PONG")
+	case low == "ping" && len(in.args) == 2, low == "echo" && len(in.args) == 2:
+		in.reply.Bulk(in.args[1])
+	case low == "ping" && len(in.args) > 2:
+		return true, "ERR wrong number of arguments for 'ping' command"
+	case low == "select", low == "echo":
+		return true, errCommandArity
+	default:
+		return false, ""
+	}
+	return true, in.reply.err
+}
+
+// redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a script runs on every node.
+func redisLog(L *lua.LState) int {
+	if L.GetTop() < 2 {
+		raiseReply(L, "ERR redis.log() requires two arguments or more.")
+	}
+	level, ok := toNumber(L.Get(1))
+	if !ok {
+		raiseReply(L, "ERR First argument must be a number (log level).")
+	}
+	if n := truncate(level); n < 0 || n > 3 {
+		raiseReply(L, "ERR Invalid debug level.")
+	}
+	return 0
+}
+
+func (in *interpreter) redisSetResp(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR redis.setresp() requires one argument.")
+	}
+	f, _ := toNumber(L.Get(1))
+	n := truncate(f)
+	if n != 2 && n != 3 {
+		raiseReply(L, "ERR RESP version must be 2 or 3.")
+	}
+	in.resp = int(n)
+	return 0
+}
+
+func (in *interpreter) redisSHA1Hex(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR wrong number of arguments")
+	}
+	s, _ := toString(L.Get(1))
+	in.budget.charge(L, 20+int64(len(s)/4))
+	return push(L, shaOf(s))
+}
+
+// redisErrorReply makes an error table. As Redis 7.0 does, it puts ERR before a text of one word.
+func redisErrorReply(L *lua.LState) int {
+	s, ok := L.Get(1).(lua.LString)
+	if !ok || L.GetTop() != 1 {
+		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
+		return 1
+	}
+	text := strings.TrimPrefix(string(s), "-")
+	code, msg, found := strings.Cut(text, " ")
+	if !found {
+		code, msg = "ERR", text
+	}
+	L.Push(errorTable(L, code+" "+strings.Trim(msg, "\r\n")))
+	return 1
+}
+
+func redisStatusReply(L *lua.LState) int {
+	s, ok := L.Get(1).(lua.LString)
+	if !ok || L.GetTop() != 1 {
+		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
+		return 1
+	}
+	t := L.CreateTable(0, 1)
+	t.RawSetString("ok", s)
+	L.Push(t)
+	return 1
+}
+
+// redisSetRepl checks its argument. What scripts change is replicated in any case: each node runs them.
+func redisSetRepl(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR redis.set_repl() requires two arguments.")
+	}
+	f, _ := toNumber(L.Get(1))
+	if truncate(f)&^3 != 0 {
+		raiseReply(L, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+	}
+	return 0
+}
+
+// redisACLCheck says whether the script's user may call a command: every user may call all that a script can.
+func (in *interpreter) redisACLCheck(L *lua.LState) int {
+	if err := in.readArgs(L); err != "" {
+		raiseReply(L, err)
+	}
+	spec := in.table.Get(in.args[0])
+	if spec == nil || spec.Subcommands != nil && len(in.args) > 1 && in.table.Subcommand(spec, in.args[1]) == nil {
+		if done, _ := in.ownName(); !done {
+			raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
+		}
+	}
+	L.Push(lua.LTrue)
+	return 1
+}
+
+// ownName says whether the command is one that ownCommand runs.
+func (in *interpreter) ownName() (bool, string) {
+	switch low := strings.ToLower(string(in.args[0])); low {
+	case "select", "ping", "echo":
+		return true, low
+	}
+	return false, ""
+}
