@@ -138,9 +138,13 @@ func (s *session) answer(f func()) {
 	if behind {
 		s.w = &s.run.literals
 	}
-	start := len(s.w.Buf)
+	start, sends := len(s.w.Buf), s.sends
+	s.pushed = false
 	f()
-	if s.silent() {
+	if s.sends != sends {
+		start = 0 // what stood before has gone out
+	}
+	if s.silent() && !s.pushed {
 		s.w.Buf = s.w.Buf[:start]
 	}
 	if behind {

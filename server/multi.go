@@ -15,7 +15,7 @@ import (
 type transaction struct {
 	open   bool
 	failed bool // a command was refused: EXEC will be
-	bytes  int  // of all arguments in queue
+	bytes  int  // of all arguments in queue and of the watched keys, with what keeping them takes
 	queue  []queued
 	watch  []commands.WatchedKey
 }
@@ -73,22 +73,38 @@ func unqueued(spec *commands.Spec) bool {
 	return false
 }
 
+// argCost is what keeping an argument takes besides its bytes, in bytes.
+const argCost = 32
+
+// grow counts n bytes more, unless the transaction would pass its limit.
+func (t *transaction) grow(n, limit int) bool {
+	if t.bytes+n > limit {
+		return false
+	}
+	t.bytes += n
+	return true
+}
+
+func argBytes(args [][]byte) int {
+	n := 0
+	for _, a := range args {
+		n += len(a)
+	}
+	return n
+}
+
 // queue keeps a command for EXEC.
 func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	if spec.Has(commands.NoMulti) {
 		s.refuse(spec, commands.Error("ERR Command not allowed inside a transaction"))
 		return
 	}
-	size := 0
-	for _, a := range args {
-		size += len(a)
-	}
-	if s.tx.bytes+size+32*len(args) > s.srv.cfg.MaxRequestBytes {
+	size := argBytes(args)
+	if !s.tx.grow(size+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
 		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	if !s.tx.failed {
-		s.tx.bytes += size + 32*len(args)
 		s.tx.queue = append(s.tx.queue, queued{spec, copyArgs(args, size)})
 	}
 	s.answer(func() { s.w.Status("QUEUED") })
@@ -217,6 +233,10 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
 		return
 	}
+	if !s.tx.grow(argBytes(args[1:])+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
+		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
+		return
+	}
 	s.run.cmd[0] = args
 	s.addRequest(false, s.run.cmd[:], pending{step: watched, args: args})
 	s.run.fresh = true
@@ -251,5 +271,8 @@ func (s *session) watches(key []byte) bool {
 
 func unwatch(s *session, _ *commands.Spec, _ [][]byte) {
 	s.tx.watch = nil
+	if !s.tx.open {
+		s.tx.bytes = 0
+	}
 	s.w.Status("OK")
 }

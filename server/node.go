@@ -154,6 +154,10 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 	index := st.Commit
 	n := int64(st.holders(index))
 	start := time.Now()
+	if n < want && !s.inExec && s.send() != nil { // the client sees what was answered while it waits
+		s.quit = true
+		return
+	}
 	for n < want && !s.inExec {
 		pause := 10 * time.Millisecond
 		if timeoutMs > 0 {

@@ -148,6 +148,7 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 	if kind == subShard {
 		n = len(s.subs[subShard])
 	}
+	s.pushed = true
 	s.w.Push(3)
 	s.w.BulkString(word)
 	if name == nil {

@@ -51,6 +51,8 @@ type session struct {
 	w        *commands.RESP // where a command's own answer goes
 	last     *commands.Spec // newest command
 
+	sends  int  // how often replies were sent
+	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence
 	inExec bool // the session's part of a transaction is being answered
 
 	killed    atomic.Bool
@@ -165,6 +167,7 @@ func (s *session) send() error {
 	if len(s.reply.Buf) > 0 {
 		s.srv.stats.writes.Add(1)
 	}
+	s.sends++
 	err := s.out.write(s.reply.Buf)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
 		s.reply.Buf = nil

@@ -46,6 +46,7 @@ type stream struct {
 
 	buf              []byte
 	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] has been looked through
+	searched         int  // bytes behind scan in which no line ends
 	count, left      int  // arguments of the command under way, and how many of them have not come
 	bulk             int  // bytes of the argument under way with its line end; -1: its head comes next
 	skipping         bool // the command under way is too large
@@ -220,13 +221,14 @@ func (s *stream) argument() error {
 // head reads a line of kind and a number. ok is false where the number is none.
 func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err error) {
 	b := s.buf[s.scan:s.end]
-	i := bytes.IndexByte(b, '\r')
+	i := s.find(b, '\r')
 	if i < 0 && len(b) > maxInline {
 		return 0, false, tooLong
 	}
 	if i < 0 || i+1 >= len(b) {
 		return 0, false, errIncomplete
 	}
+	s.searched = 0
 	if b[0] != kind {
 		return 0, false, protocolError("expected '" + string(kind) + "', got '" + string(b[:1]) + "'")
 	}
@@ -239,7 +241,7 @@ func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err e
 // inline takes a command that was typed as a line. An empty line is no command.
 func (s *stream) inline() ([][]byte, error) {
 	b := s.buf[s.scan:s.end]
-	i := bytes.IndexByte(b, '\n')
+	i := s.find(b, '\n')
 	if i >= 0 && bytes.IndexByte(b[:i], 0) >= 0 {
 		i = -1 // Redis sees no line end after a zero byte
 	}
@@ -253,9 +255,21 @@ func (s *stream) inline() ([][]byte, error) {
 	if !ok {
 		return nil, errQuotes
 	}
+	s.searched = 0
 	s.scan += i + 1
 	s.start = s.scan
 	return args, nil
+}
+
+// find looks for c in b, which begins at scan, where it was not looked for yet.
+func (s *stream) find(b []byte, c byte) int {
+	i := bytes.IndexByte(b[s.searched:], c)
+	if i < 0 {
+		s.searched = len(b)
+		return i
+	}
+	s.searched += i
+	return s.searched
 }
 
 // splitLine splits a line into words as redis-cli and inline commands do: "…" with the escapes \n \r \t \b \a \xHH, '…'

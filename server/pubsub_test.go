@@ -1,0 +1,151 @@
+package server
+
+// This file tests the delivery of messages: order, forms, slow subscribers, and counts.
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+)
+
+func TestMessagesInRESP3(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.raw(calls("SUBSCRIBE a", "PUBLISH a one", "GET x", "PSUBSCRIBE a*", "SSUBSCRIBE a", "MULTI", "PUBLISH a two", "SPUBLISH a three", "EXEC"))
+	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
+	// Replies keep their order, messages theirs; how the two mix is open.
+	var replies, messages []string
+	for range 12 {
+		if m := c.next(); strings.HasPrefix(m, ">3\r\n$7\r\nmess") || strings.HasPrefix(m, ">4") || strings.HasPrefix(m, ">3\r\n$8\r\nsm") {
+			messages = append(messages, m)
+		} else {
+			replies = append(replies, m)
+		}
+	}
+	want := []string{
+		":1\r\n", "_\r\n", ">3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:2\r\n", ">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n",
+		"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:0\r\n:0\r\n",
+	}
+	if fmt.Sprintf("%q", replies) != fmt.Sprintf("%q", want) {
+		t.Errorf("replies %q,\nwant %q", replies, want)
+	}
+	want = []string{
+		">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\none\r\n", ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\ntwo\r\n",
+		">4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$3\r\ntwo\r\n", ">3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$5\r\nthree\r\n",
+	}
+	if fmt.Sprintf("%q", messages) != fmt.Sprintf("%q", want) {
+		t.Errorf("messages %q,\nwant %q", messages, want)
+	}
+}
+
+// A confirmation comes before the first message, whatever is published meanwhile; and after the confirmation of the end
+// none comes.
+func TestSubscribeHasNoGap(t *testing.T) {
+	n := start(t, nil)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				n.Deliver(commands.Event{Channel: []byte("c"), Payload: []byte("m")})
+			}
+		}
+	}()
+	defer wg.Wait()
+	defer close(stop)
+	c := n.dial(t)
+	const message = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n"
+	for i := range 50 {
+		c.raw(calls("PING", "SUBSCRIBE c"))
+		c.want("+PONG\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", message)
+		c.raw(calls("UNSUBSCRIBE c", "ECHO x"))
+		for m := c.next(); m != "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n"; m = c.next() {
+			if m != message {
+				t.Fatalf("round %d: %q", i, m)
+			}
+		}
+		c.want("$1\r\nx\r\n")
+	}
+}
+
+// A subscriber that does not read is closed at its limit; who publishes never waits for it.
+func TestSlowSubscriber(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxSubscriberBytes = 1 << 20 })
+	slow, fast, p := n.dial(t), n.dial(t), n.dial(t)
+	slow.call("SUBSCRIBE", "c")
+	fast.call("SUBSCRIBE", "d")
+	payload := strings.Repeat("x", 100_000)
+	for range 400 { // 40 MB: more than all buffers of the system hold
+		if p.call("PUBLISH", "c", payload) == ":0\r\n" {
+			break
+		}
+	}
+	eventually(t, "the slow subscriber is gone", func() bool { return p.call("PUBSUB", "NUMSUB", "c") == "*2\r\n$1\r\nc\r\n:0\r\n" })
+	if got := p.call("PUBLISH", "d", "x"); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	fast.want("*3\r\n$7\r\nmessage\r\n$1\r\nd\r\n$1\r\nx\r\n")
+}
+
+// One that reads gets everything, in order, however much it is.
+func TestManyMessages(t *testing.T) {
+	n := start(t, nil)
+	s, p := n.dial(t), n.dial(t)
+	s.call("SUBSCRIBE", "c")
+	const many = 20000
+	var b strings.Builder
+	for i := range many {
+		b.WriteString(calls(fmt.Sprintf("PUBLISH c %d", i)))
+	}
+	go func() { _ = p.SendRaw([]byte(b.String())) }()
+	for i := range many {
+		v := fmt.Sprint(i)
+		s.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$%d\r\n%s\r\n", len(v), v))
+		p.want(":1\r\n")
+	}
+}
+
+// CLIENT REPLY silences replies, not messages and not the confirmations of subscriptions.
+func TestSilenceAndMessages(t *testing.T) {
+	n := start(t, nil)
+	c, p := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.raw(calls("CLIENT REPLY OFF", "GET a", "SUBSCRIBE c", "SET a 1", "WAIT 0 0", "UNSUBSCRIBE d", "GET a"))
+	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nd\r\n:1\r\n")
+	if got := p.call("PUBLISH", "c", "x"); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	c.want(">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+	c.raw(calls("GET a", "CLIENT REPLY ON", "GET a"))
+	c.want("+OK\r\n", "$1\r\n1\r\n")
+}
+
+// Connections of subscribers end without leaving anything behind.
+func TestSubscribersAreForgotten(t *testing.T) {
+	n := start(t, nil)
+	p := n.dial(t)
+	for i := range 20 {
+		c := n.dial(t)
+		c.call("SUBSCRIBE", fmt.Sprint("c", i))
+		c.call("PSUBSCRIBE", "p*")
+		c.call("SSUBSCRIBE", "s")
+		_ = c.Close()
+	}
+	eventually(t, "no subscription is left", func() bool {
+		return p.call("PUBSUB", "CHANNELS")+p.call("PUBSUB", "NUMPAT")+p.call("PUBSUB", "SHARDCHANNELS") == "*0\r\n:0\r\n*0\r\n"
+	})
+	for kind := range n.hub.subs {
+		if len(n.hub.subs[kind]) != 0 {
+			t.Errorf("kind %d: %v", kind, n.hub.subs[kind])
+		}
+	}
+}

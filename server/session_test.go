@@ -1,0 +1,290 @@
+package server
+
+// This file tests the life of connections: limits, ends, and what is told about them.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMaxClients(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxClients = 2 })
+	a, b := n.dial(t), n.dial(t)
+	if got := a.call("PING") + b.call("PING"); got != "+PONG\r\n+PONG\r\n" {
+		t.Fatal(got)
+	}
+	c := n.dial(t)
+	c.want("-ERR max number of clients reached\r\n")
+	c.ended()
+	if got := a.call("CONFIG", "SET", "maxclients", "3"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	if got := n.dial(t).call("PING"); got != "+PONG\r\n" {
+		t.Fatal(got)
+	}
+	if info := a.call("INFO", "stats"); !strings.Contains(info, "rejected_connections:1\r\n") {
+		t.Error(info)
+	}
+	_ = b.Close()
+	eventually(t, "a place becomes free", func() bool {
+		return strings.Contains(a.call("INFO", "clients"), "connected_clients:2\r\n")
+	})
+}
+
+func TestIdleTimeout(t *testing.T) {
+	n := start(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
+	c := n.dial(t)
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		t.Fatal(got)
+	}
+	c.ended()
+	s := n.dial(t) // a subscriber may be silent
+	s.call("SUBSCRIBE", "a")
+	d := n.dial(t)
+	d.ended()
+	if got := n.dial(t).call("PUBLISH", "a", "x"); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	s.want("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n")
+}
+
+func TestKill(t *testing.T) {
+	n := start(t, nil)
+	a, b, c, d := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+	for _, x := range []*client{a, b, c, d} {
+		x.call("PING")
+	}
+	c.call("SUBSCRIBE", "x")
+	id := strings.Trim(b.call("CLIENT", "ID"), ":\r\n")
+	if got := a.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	b.ended()
+	if got := a.call("CLIENT", "KILL", "TYPE", "pubsub"); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	c.ended()
+	eventually(t, "the subscription is gone", func() bool { return a.call("PUBSUB", "NUMSUB", "x") == "*2\r\n$1\r\nx\r\n:0\r\n" })
+	addr := field(d.call("CLIENT", "INFO"), "addr")
+	if got := a.call("CLIENT", "KILL", addr); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	d.ended()
+	a.raw(calls("CLIENT KILL TYPE normal SKIPME no", "PING"))
+	a.want(":1\r\n")
+	a.ended()
+}
+
+// field is the value of a field of CLIENT INFO.
+func field(info, name string) string {
+	for _, f := range strings.Fields(info) {
+		if v, ok := strings.CutPrefix(f, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+func TestClientInfo(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.raw(calls("CLIENT SETNAME app", "CLIENT SETINFO LIB-NAME lib", "CLIENT SETINFO LIB-VER 1.2", "SELECT 3", "PSUBSCRIBE p*", "UNSUBSCRIBE"))
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*3\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n:1\r\n", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n")
+	d := n.dial(t)
+	d.call("CLIENT", "SETNAME", "other")
+	d.raw(calls("MULTI", "GET a", "GET b"))
+	d.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n")
+	list := n.dial(t).call("CLIENT", "LIST")
+	lines := strings.Split(strings.TrimSpace(list), "\n")[1:]
+	if len(lines) != 3 {
+		t.Fatalf("%q", list)
+	}
+	for name, want := range map[string]string{
+		"id": "1", "name": "app", "db": "3", "psub": "1", "sub": "0", "flags": "P", "cmd": "unsubscribe", "user": "default", "resp": "2",
+		"lib-name": "lib", "lib-ver": "1.2", "multi": "-1", "redir": "-1", "events": "r",
+	} {
+		if got := field(lines[0], name); got != want {
+			t.Errorf("%s=%s, want %s, in %s", name, got, want, lines[0])
+		}
+	}
+	for name, want := range map[string]string{"name": "other", "multi": "2", "flags": "x", "cmd": "get"} {
+		if got := field(lines[1], name); got != want {
+			t.Errorf("%s=%s, want %s, in %s", name, got, want, lines[1])
+		}
+	}
+	if got := field(lines[2], "cmd"); got != "client|list" {
+		t.Errorf("cmd=%s", got)
+	}
+	one := n.dial(t).call("CLIENT", "LIST", "ID", "2", "77")
+	if !strings.Contains(one, "name=other") || strings.Count(one, "id=") != 1 {
+		t.Error(one)
+	}
+}
+
+func TestHello(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	want3 := "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
+	if got := c.call("HELLO", "3"); got != want3 {
+		t.Errorf("%q", got)
+	}
+	n.fake.set(func() { n.fake.st.Role = "follower" })
+	if got := c.call("HELLO", "2"); !strings.HasPrefix(got, "*14\r\n") || !strings.Contains(got, "$7\r\nreplica\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestInfoAndRole(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("SET", "a", "1", "PX", "5000")
+	c.call("SET", "b", "1")
+	has := func(text string, wants ...string) {
+		t.Helper()
+		for _, w := range wants {
+			if !strings.Contains(text, w+"\r\n") {
+				t.Errorf("INFO lacks %q:\n%s", w, text)
+			}
+		}
+	}
+	all := c.call("INFO")
+	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone", fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
+		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction", "# Persistence", "loading:0", "# Stats", "total_connections_received:1",
+		"# Replication", "role:master", "connected_slaves:2", "slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
+		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:0", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
+	if strings.Contains(all, "db1:") {
+		t.Error("an empty database is shown")
+	}
+	if got := c.call("INFO", "EVERYTHING"); len(got) < len(all)-100 {
+		t.Error("everything is less than the default")
+	}
+	two := c.call("INFO", "keyspace", "Cluster")
+	if want := "$76\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n\r\n"; two != want {
+		t.Errorf("%q, want %q", two, want)
+	}
+	n.fake.set(func() { n.fake.st.Role, n.fake.st.LeaderID, n.fake.st.LeaderAddr = "follower", "n2", "10.0.0.2:7001" })
+	has(c.call("INFO", "replication"), "role:slave", "master_host:10.0.0.2", "master_port:7001", "master_link_status:up", "slave_read_only:0", "connected_slaves:0")
+	if got, want := c.call("ROLE"), "*5\r\n$5\r\nslave\r\n$8\r\n10.0.0.2\r\n:7001\r\n$9\r\nconnected\r\n:100\r\n"; got != want {
+		t.Errorf("%q", got)
+	}
+	n.fake.set(func() {
+		n.fake.st.LeaderID, n.fake.st.LeaderAddr, n.fake.st.Ready, n.fake.st.NotReady = "", "", false, "no leader"
+	})
+	has(c.call("INFO", "replication", "coordd"), "master_host:", "master_link_status:down", "ready:0", "not_ready:no leader")
+}
+
+// WAIT is answered when enough voters hold the writes, when the time is over, or never to a client that has gone.
+func TestWait(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	start := time.Now()
+	if got := c.call("WAIT", "2", "30"); got != ":1\r\n" || time.Since(start) < 30*time.Millisecond {
+		t.Fatalf("%q after %v", got, time.Since(start))
+	}
+	c.raw(calls("WAIT 2 0", "PING"))
+	n.fake.set(func() {
+		n.fake.st.Members = append([]Member{}, n.fake.st.Members...)
+		n.fake.st.Members[2].Match = 100
+	})
+	c.want(":2\r\n", "+PONG\r\n")
+	c.raw(calls("SET a 1", "WAIT 9 0", "PING"))
+	c.want("+OK\r\n")
+	_ = c.Close()
+	eventually(t, "the session of a client that went away ends", func() bool {
+		return strings.Contains(n.dial(t).call("CLIENT", "LIST", "ID", "1"), "$0\r\n")
+	})
+}
+
+// Close answers what is in flight, and ends sessions that wait.
+func TestCloseDrains(t *testing.T) {
+	n := start(t, nil)
+	busy, idle, subscriber := n.dial(t), n.dial(t), n.dial(t)
+	idle.call("PING")
+	subscriber.call("SUBSCRIBE", "a")
+	begun, gate := make(chan struct{}), make(chan struct{})
+	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
+	busy.raw(calls("SET a 1", "PUBLISH a bye"))
+	<-begun
+	closed := make(chan struct{})
+	go func() { n.Close(); close(closed) }()
+	idle.ended()
+	n.fake.set(func() { n.fake.gate = nil })
+	close(gate)
+	busy.want("+OK\r\n")
+	if got := busy.next(); got != ":0\r\n" && got != ":1\r\n" { // the subscriber may have gone already
+		t.Fatalf("%q", got)
+	}
+	busy.ended()
+	<-closed
+	if n.Close(); n.ctx.Err() != context.Canceled {
+		t.Error("a second Close does harm")
+	}
+}
+
+// A request that is never answered does not hold up Close for ever.
+func TestCloseIsBounded(t *testing.T) {
+	n := start(t, func(c *Config) { c.DrainTimeout = 20 * time.Millisecond })
+	c := n.dial(t)
+	begun := make(chan struct{})
+	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, make(chan struct{}) })
+	c.raw(calls("SET a 1"))
+	<-begun
+	n.Close()
+	c.ended()
+}
+
+func TestHealth(t *testing.T) {
+	n := start(t, nil)
+	get := func(path string) (int, map[string]any) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		n.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		var body map[string]any
+		if w.Code != http.StatusNotFound {
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.Code, body
+	}
+	if code, body := get("/healthz"); code != 200 || body["status"] != "ok" {
+		t.Error(code, body)
+	}
+	if code, body := get("/readyz"); code != 200 || body["status"] != "ready" || body["node"] != "n1" {
+		t.Error(code, body)
+	}
+	n.fake.set(func() { n.fake.st.Ready, n.fake.st.NotReady = false, "no leader" })
+	if code, body := get("/readyz"); code != 503 || body["reason"] != "no leader" {
+		t.Error(code, body)
+	}
+	if code, _ := get("/other"); code != 404 {
+		t.Error(code)
+	}
+}
+
+// BenchmarkPipeline is the cost of the server's own part of a command.
+func BenchmarkPipeline(b *testing.B) {
+	n := start(b, nil)
+	n.fake.set(func() { n.fake.calls = nil })
+	for _, depth := range []int{1, 16} {
+		b.Run(fmt.Sprint(depth), func(b *testing.B) {
+			s := newSession(n.Server, 99, nullConn{})
+			var cmds [][][]byte
+			for range depth {
+				cmds = append(cmds, [][]byte{[]byte("SET"), []byte("lock:12345"), []byte("owner"), []byte("NX"), []byte("PX"), []byte("10000")})
+			}
+			s.srv.backend = okBackend{n.fake}
+			defer func() { s.srv.backend = n.fake }()
+			b.ReportAllocs()
+			for b.Loop() {
+				s.handle(cmds)
+			}
+		})
+	}
+}
