@@ -29,12 +29,12 @@ func openBit(L *lua.LState) *lua.LTable {
 
 // roundToInteger is 2^52+2^51. Added to a float64 below 2^51 in size it leaves the number, rounded to the nearest
 // integer (halves to even), in the low bits of the mantissa. It is BitOp's way, kept because beyond that range its
-// results are what they are.
+// results are what they are. Of a NaN all bits are 0.
 const roundToInteger = 6755399441055744.0
 
 // bitArg returns argument n as the 32 bits that BitOp makes of it.
 func bitArg(L *lua.LState, n int) uint32 {
-	return uint32(math.Float64bits(checkNumber(L, n) + roundToInteger))
+	return uint32(math.Float64bits(canonical(checkNumber(L, n)) + roundToInteger))
 }
 
 // pushBits pushes x as a signed number, and is the one result.

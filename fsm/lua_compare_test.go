@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,7 +41,14 @@ func runHere(t testing.TB, snippet string) string {
 	t.Helper()
 	L := libraryState(t)
 	defer L.Close()
+	return runIn(t, L, snippet)
+}
+
+// runIn is runHere in a state that is used again; settings and budgets begin anew.
+func runIn(t testing.TB, L *lua.LState, snippet string) string {
+	t.Helper()
 	L.SetContext(newBudgetContext(&budget{instructions: 50_000_000, bytes: 1 << 30}))
+	L.SetTop(0)
 	fn, err := L.Load(strings.NewReader(harness+snippet+ending), "user_script")
 	if err != nil {
 		t.Fatalf("%s: %v", snippet, err)
@@ -66,9 +72,8 @@ func libraryState(t testing.TB) *lua.LState {
 	meta := L.NewTable()
 	meta.RawSetString("__index", str)
 	L.SetMetatable(lua.LString(""), meta)
-	pcall, xpcall := openProtected(L)
 	for name, lib := range map[string]lua.LValue{
-		"pcall": pcall, "xpcall": xpcall, "error": L.NewFunction(luaError), "assert": L.NewFunction(luaAssert),
+		"error": L.NewFunction(luaError), "assert": L.NewFunction(luaAssert),
 		"coroutine": openCoroutine(L), "string": str, "table": openTable(L), "bit": openBit(L), "struct": openStruct(L),
 		"cjson": openCJSON(L), "cmsgpack": openCmsgpack(L),
 		"tostring": L.NewFunction(luaToString), "tonumber": L.NewFunction(luaToNumber), "unpack": L.NewFunction(luaUnpack),
@@ -82,7 +87,7 @@ func libraryState(t testing.TB) *lua.LState {
 type realRedis struct {
 	conn net.Conn
 	in   *bufio.Reader
-	mu   sync.Mutex
+	here *lua.LState // what it is compared with
 }
 
 // startRedis starts a redis-server that ends with the test, or skips the test.
@@ -121,14 +126,14 @@ func startRedis(t testing.TB) *realRedis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return &realRedis{conn: conn, in: bufio.NewReader(conn)}
+	here := libraryState(t)
+	t.Cleanup(here.Close)
+	return &realRedis{conn: conn, in: bufio.NewReader(conn), here: here}
 }
 
 // eval runs a script and returns its reply, a bulk string or an error.
 func (r *realRedis) eval(t testing.TB, script string) string {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err := r.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +169,7 @@ func compare(t *testing.T, snippets []string) {
 // compare runs one snippet on both sides; of long results it shows the place where they part.
 func (r *realRedis) compare(t *testing.T, snippet string) {
 	t.Helper()
-	want, got := r.eval(t, harness+snippet+ending), runHere(t, snippet)
+	want, got := r.eval(t, harness+snippet+ending), runIn(t, r.here, snippet)
 	if got == want {
 		return
 	}

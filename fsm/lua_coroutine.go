@@ -3,11 +3,7 @@
 
 package fsm
 
-import (
-	"slices"
-
-	lua "github.com/yuin/gopher-lua"
-)
+import lua "github.com/yuin/gopher-lua"
 
 // maxResumeDepth bounds coroutines that resume coroutines, as C Lua bounds its C calls: each level is a level of Go's
 // stack, and past the end of that the process dies.
@@ -137,21 +133,4 @@ func status(L, th *lua.LState) string {
 		return "dead"
 	}
 	return "suspended"
-}
-
-// orderedLibrary returns a copy of a library table of gopher-lua with its keys in alphabetical order. gopher-lua fills
-// its tables from Go maps, so pairs(math) would show another order on each node.
-func orderedLibrary(L *lua.LState, t *lua.LTable) *lua.LTable {
-	var names []string
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
-		if name, ok := key.(lua.LString); ok {
-			names = append(names, string(name))
-		}
-	}
-	slices.Sort(names)
-	ordered := L.CreateTable(0, len(names))
-	for _, name := range names {
-		ordered.RawSetString(name, t.RawGetString(name))
-	}
-	return ordered
 }

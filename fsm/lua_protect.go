@@ -1,6 +1,6 @@
-// error, assert, pcall and xpcall. gopher-lua's own ones differ from C Lua in where they say an error happened, and
-// its pcall does work that no budget sees: it writes a stack trace for each error that it catches, at a cost that
-// grows with the square of the depth.
+// error and assert, and what a pcall is made of. gopher-lua's own ones differ from C Lua in where they say an error
+// happened, and its PCall does work that no budget sees: it writes a stack trace for each error that it catches, at a
+// cost that grows with the square of the depth, unless the error has one.
 
 package fsm
 
@@ -12,50 +12,6 @@ import (
 
 // noTrace stands where an error's stack trace would, so that none is written.
 const noTrace = "-"
-
-// openProtected returns the globals pcall and xpcall.
-func openProtected(L *lua.LState) (pcall, xpcall *lua.LFunction) {
-	call := L.NewFunction(callWithoutTrace)
-	pcall = L.NewFunction(func(L *lua.LState) int {
-		f := L.Get(1)
-		if L.GetTop() == 0 {
-			f = lua.LTrue // what Redis's Lua finds there, and says that it cannot call
-		}
-		budgetOf(L).charge(L, 1)
-		if !callable(L, f) {
-			return failed(L, lua.LString("attempt to call a "+f.Type().String()+" value"))
-		}
-		L.Insert(call, 1)
-		if err := L.PCall(L.GetTop()-1, lua.MultRet, nil); err != nil {
-			return failed(L, errorValue(err))
-		}
-		L.Insert(lua.LTrue, 1)
-		return L.GetTop()
-	})
-	xpcall = L.NewFunction(func(L *lua.LState) int {
-		handler, f := checkAny(L, 2), L.Get(1)
-		budgetOf(L).charge(L, 1)
-		L.SetTop(0)
-		handlerFn, ok := handler.(*lua.LFunction)
-		if !ok || !callable(L, f) {
-			// C Lua raises the second error, of the handler that is none, while it handles the first.
-			if ok {
-				L.Push(handlerFn)
-				L.Push(lua.LString("attempt to call a " + f.Type().String() + " value"))
-				L.Call(1, 1)
-				return failed(L, L.Get(-1))
-			}
-			return failed(L, lua.LNil)
-		}
-		L.Push(f)
-		if err := L.PCall(0, lua.MultRet, handlerFn); err != nil {
-			return failed(L, errorValue(err))
-		}
-		L.Insert(lua.LTrue, 1)
-		return L.GetTop()
-	})
-	return pcall, xpcall
-}
 
 // callWithoutTrace calls its first argument with the others, in such a way that the L.PCall round it finds a stack
 // trace in an error and does not write one.
@@ -83,14 +39,6 @@ func errorValue(err error) lua.LValue {
 		return e.Object
 	}
 	return lua.LString(err.Error())
-}
-
-// callable reports whether v is a function or has a __call.
-func callable(L *lua.LState, v lua.LValue) bool {
-	if v.Type() == lua.LTFunction {
-		return true
-	}
-	return L.GetMetaField(v, "__call").Type() == lua.LTFunction
 }
 
 // luaError is the global error(value [, level]): a string or number gets the position of the function that the level

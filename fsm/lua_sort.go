@@ -22,11 +22,12 @@ type sorter struct {
 // tableSort is table.sort(t [, less]).
 func tableSort(L *lua.LState) int {
 	t := checkTable(L, 1)
-	n := t.Len()
+	b := budgetOf(L)
+	n := lengthOf(L, b, t)
 	if L.Get(2) != lua.LNil {
 		checkFunction(L, 2)
 	}
-	s := sorter{L: L, b: budgetOf(L), t: t, less: L.Get(2)}
+	s := sorter{L: L, b: b, t: t, less: L.Get(2)}
 	s.sort(1, n)
 	return 0
 }

@@ -60,8 +60,38 @@ func trim(L *lua.LState, b *budget, t *lua.LTable, length int) lua.LValue {
 	}
 }
 
+// lengthOf is #t. The nil slots that it walks over are dropped, so that each is paid for once.
+func lengthOf(L *lua.LState, b *budget, t *lua.LTable) int {
+	n := t.Len()
+	if n > 0 {
+		trim(L, b, t, n)
+		return n
+	}
+	t.RawSetInt(1, lua.LTrue) // so that there is an end to what trim drops
+	trim(L, b, t, 1)
+	t.Remove(1)
+	return 0
+}
+
+// nextPair is t.Next(key), the step of every traversal, for tables that may have been shortened since the last step.
+// t.Next alone loses the first key that is no array index when the array has become shorter than the index it gets.
+func nextPair(t *lua.LTable, key lua.LValue) (nextKey, value lua.LValue) {
+	n, ok := key.(lua.LNumber)
+	if !ok || n < 1 || n >= lua.LNumber(lua.MaxArrayIndex) || n != lua.LNumber(int(n)) || t.RawGetInt(int(n)) != lua.LNil {
+		return t.Next(key)
+	}
+	length := t.Len()
+	switch {
+	case int(n) <= length:
+		return t.Next(key)
+	case length == 0:
+		return t.Next(lua.LNil)
+	}
+	return t.Next(lua.LNumber(length))
+}
+
 func tableGetn(L *lua.LState) int {
-	L.Push(lua.LNumber(checkTable(L, 1).Len()))
+	L.Push(lua.LNumber(lengthOf(L, budgetOf(L), checkTable(L, 1))))
 	return 1
 }
 
@@ -92,7 +122,7 @@ func tableInsert(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
 	b.charge(L, 1)
-	length := t.Len()
+	length := lengthOf(L, b, t)
 	switch L.GetTop() {
 	case 2:
 		setElement(L, b, t, length, length+1, L.Get(2))
@@ -103,7 +133,6 @@ func tableInsert(L *lua.LState) int {
 		} else if position <= length {
 			b.charge(L, int64(length-position)/16)
 			b.chargeBytes(L, valueBytes)
-			trim(L, b, t, length)
 			t.Insert(position, L.Get(3))
 		} else {
 			setElement(L, b, t, length, position, L.Get(3))
@@ -128,13 +157,12 @@ func tableRemove(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
 	b.charge(L, 1)
-	length := t.Len()
+	length := lengthOf(L, b, t)
 	position := optInt(L, 2, length)
 	if position < 1 || position > length {
 		return 0
 	}
 	b.charge(L, int64(length-position)/16)
-	trim(L, b, t, length)
 	L.Push(t.Remove(position))
 	return 1
 }
@@ -144,13 +172,13 @@ func tableConcat(L *lua.LState) int {
 	separator := optString(L, 2, "")
 	t := checkTable(L, 1)
 	first := optInt(L, 3, 1)
+	b := budgetOf(L)
 	var last int
 	if L.Get(4) == lua.LNil {
-		last = t.Len()
+		last = lengthOf(L, b, t)
 	} else {
 		last = checkInt(L, 4)
 	}
-	b := budgetOf(L)
 	var out []byte
 	for i := first; i <= last; i++ {
 		v := element(t, i)
@@ -171,7 +199,7 @@ func tableConcat(L *lua.LState) int {
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+	for key, value := nextPair(t, lua.LNil); key != lua.LNil; key, value = nextPair(t, key) {
 		b.charge(L, 1)
 		if callForeach(L, f, key, value) {
 			return 1
@@ -184,7 +212,7 @@ func tableForeach(L *lua.LState) int {
 func tableForeachi(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	n := t.Len()
+	n := lengthOf(L, b, t)
 	for i := 1; i <= n; i++ {
 		b.charge(L, 1)
 		if callForeach(L, f, lua.LNumber(i), element(t, i)) {
@@ -213,7 +241,7 @@ func luaUnpack(L *lua.LState) int {
 	first := optInt(L, 2, 1)
 	last := 0
 	if L.Get(3) == lua.LNil {
-		last = t.Len()
+		last = lengthOf(L, budgetOf(L), t)
 	} else {
 		last = checkInt(L, 3)
 	}
