@@ -45,7 +45,7 @@ func TestBudgetStopsAtTheSameCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counts := map[int]bool{}
 			for range 3 {
-				L, ctx, ticks := countingState(t, 4_000, 1<<40)
+				L, ctx, ticks := countingState(t, 2_000, 1<<40)
 				err := L.DoString(src)
 				if err == nil || !strings.Contains(err.Error(), errScriptInstructions) {
 					t.Fatalf("error %v, want %q", err, errScriptInstructions)
