@@ -3,7 +3,6 @@ package commands
 // This file holds the commands of hashes.
 
 import (
-	"math/big"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -299,10 +298,9 @@ func hincrbyfloat(x *Call) error {
 		if !ok {
 			return ErrHashNotFloat
 		}
-		sum = new(big.Float).SetPrec(extended).Add(n, by)
-	}
-	if sum.IsInf() {
-		return ErrNaN
+		if sum, ok = AddExtended(n, by); !ok {
+			return ErrNaN
+		}
 	}
 	text := []byte(FormatExtended(sum))
 	setField(x, text)

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"errors"
 	"math"
 	"math/big"
 	"strconv"
@@ -39,20 +40,31 @@ func ParseInt(b []byte) (int64, bool) {
 	return -int64(n), n <= math.MaxInt64
 }
 
-// ParseFloat reads a double as Redis does: what strtod takes, without spaces around it, and not NaN.
+// ParseFloat reads a double as Redis does: what strtod takes, without spaces around it, not NaN, and neither too large nor
+// too small for a double.
 func ParseFloat(b []byte) (float64, bool) {
 	s, ok := floatText(b)
 	if !ok {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil && !strings.Contains(err.Error(), "out of range") {
+	if err != nil || math.IsNaN(f) || (f == 0 && !zeroText(b)) {
 		return 0, false
 	}
-	if err != nil && math.IsInf(f, 0) {
-		return 0, false // ERANGE upwards; a denormal that became zero is kept
+	return f, true
+}
+
+// zeroText says whether the number written in b, which is valid, has no digit but 0 before its exponent.
+func zeroText(b []byte) bool {
+	digits, exponent := "123456789", "eE"
+	if strings.ContainsAny(string(b), "xX") {
+		digits, exponent = "123456789abcdefABCDEF", "pP"
 	}
-	return f, !math.IsNaN(f)
+	mantissa := string(b)
+	if i := strings.IndexAny(mantissa, exponent); i >= 0 {
+		mantissa = mantissa[:i]
+	}
+	return !strings.ContainsAny(mantissa, digits)
 }
 
 // floatText is b as Go's parsers take it, or false for texts that Go takes and C does not.
@@ -68,24 +80,45 @@ func floatText(b []byte) (string, bool) {
 	return s, true
 }
 
-// extended is a number of the precision that Redis adds increments with: the 64-bit mantissa of x87.
+// extended is the precision that Redis adds increments with: the 64-bit mantissa of x87.
 const extended = 64
 
-// ParseExtended reads a float with 64 bits of mantissa, as INCRBYFLOAT does.
+// The powers of two between which x87's numbers lie, as big.Float counts them: beyond is infinite, below is refused.
+const (
+	maxExponent = 16384
+	minExponent = -16444
+)
+
+// ParseExtended reads a float with 64 bits of mantissa, as INCRBYFLOAT does. It may be infinite.
 func ParseExtended(b []byte) (*big.Float, bool) {
-	f, ok := ParseFloat(b)
+	s, ok := floatText(b)
 	if !ok {
 		return nil, false
 	}
-	if math.IsInf(f, 0) {
-		return new(big.Float).SetInf(f < 0), true
+	f, err := strconv.ParseFloat(s, 64)
+	if math.IsNaN(f) || (err != nil && !errors.Is(err, strconv.ErrRange)) {
+		return nil, false
 	}
-	s, _ := floatText(b)
+	if math.IsInf(f, 0) && err == nil { // written as such
+		return new(big.Float).SetPrec(extended).SetInf(f < 0), true
+	}
 	x, _, err := big.ParseFloat(s, 0, extended, big.ToNearestEven)
-	if err != nil {
-		return big.NewFloat(f).SetPrec(extended), true
+	if err != nil || x.IsInf() || (x.Sign() == 0 && !zeroText(b)) {
+		return nil, false
+	}
+	if e := x.MantExp(nil); x.Sign() != 0 && (e > maxExponent || e < minExponent) {
+		return nil, false
 	}
 	return x, true
+}
+
+// AddExtended adds with 64 bits of mantissa; false when the sum is infinite.
+func AddExtended(a, b *big.Float) (*big.Float, bool) {
+	if a.IsInf() || b.IsInf() {
+		return nil, false
+	}
+	sum := new(big.Float).SetPrec(extended).Add(a, b)
+	return sum, sum.MantExp(nil) <= maxExponent
 }
 
 // FormatExtended writes the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.

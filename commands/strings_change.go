@@ -84,10 +84,11 @@ func incrbyfloatCommand(x *Call) error {
 	if !ok {
 		return ErrNotFloat
 	}
-	if n.IsInf() || by.IsInf() {
+	sum, ok := AddExtended(n, by)
+	if !ok {
 		return ErrNaN
 	}
-	s := FormatExtended(new(big.Float).SetPrec(extended).Add(n, by))
+	s := FormatExtended(sum)
 	x.replace(e != nil, []byte(s))
 	x.Out.BulkString(s)
 	return nil

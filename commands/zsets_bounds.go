@@ -141,28 +141,6 @@ func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 	return score, open, !math.IsNaN(score)
 }
 
-// parseScore reads a member's score. Redis refuses a text that is too small for a double, which ParseFloat takes as 0.
-func parseScore(arg []byte) (float64, bool) {
-	f, ok := ParseFloat(arg)
-	if ok && f == 0 && !zeroText(arg) {
-		return 0, false
-	}
-	return f, ok
-}
-
-// zeroText says whether the number written in arg, which is valid, has no digit but 0 before its exponent.
-func zeroText(arg []byte) bool {
-	digits, exponent := "123456789", "eE"
-	if strings.ContainsAny(string(arg), "xX") {
-		digits, exponent = "123456789abcdefABCDEF", "pP"
-	}
-	mantissa := string(arg)
-	if i := strings.IndexAny(mantissa, exponent); i >= 0 {
-		mantissa = mantissa[:i]
-	}
-	return !strings.ContainsAny(mantissa, digits)
-}
-
 // lexBounds are two names.
 type lexBounds struct{ min, max lexBound }
 

@@ -62,7 +62,7 @@ func (a *zaddition) parsePairs(pairs [][]byte) error {
 	a.pairs = pairs
 	a.scores = a.scoreBuf[:0]
 	for i := 0; i < len(pairs); i += 2 {
-		score, ok := parseScore(pairs[i])
+		score, ok := ParseFloat(pairs[i])
 		if !ok {
 			return ErrNotFloat
 		}

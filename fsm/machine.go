@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/coordd/coordd/commands"
@@ -70,7 +71,11 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Seed: index, Scripts: m.engine,
-		Emit: func(ev commands.Event) { m.events = append(m.events, ev) },
+		Emit: func(ev commands.Event) {
+			// The bytes are a script's or the entry's; a script uses its own again.
+			ev.Channel, ev.Payload = bytes.Clone(ev.Channel), bytes.Clone(ev.Payload)
+			m.events = append(m.events, ev)
+		},
 	}
 	var replies [][]byte
 	if answer {
