@@ -142,8 +142,12 @@ func TestMinorityRefuses(t *testing.T) {
 		c.close(n.cfg.ID)
 	}
 	eventually(t, "the leader is given up", func() bool { return rest.Status().LeaderID == "" })
+	asked := time.Now()
 	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("write: %v", err)
+	}
+	if took := time.Since(asked); took < defaultLeaderWait/2 || took > defaultLeaderWait+time.Second {
+		t.Errorf("the write was refused after %v", took)
 	}
 	if _, err := rest.Read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
 		t.Errorf("read: %v", err)

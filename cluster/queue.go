@@ -81,8 +81,9 @@ type queue struct {
 	mu      sync.Mutex
 	units   []*unit
 	head    int
+	groups  int // groups in units that wait
 	nextSeq uint64
-	wanted  bool // the consumer sleeps for want of units
+	wanted  int // the consumer sleeps until so many groups wait; 0 when it does not sleep for want of units
 	closed  bool
 	hold    time.Time // nothing is to be taken before: what was refused is not tried again at once
 	wake    chan struct{}
@@ -100,10 +101,13 @@ func (q *queue) push(u *unit) bool {
 	q.nextSeq++
 	u.seq = q.nextSeq
 	q.units = append(q.units, u)
-	wanted := q.wanted
-	q.wanted = false
+	q.groups += len(u.groups)
+	wake := q.wanted > 0 && q.groups >= q.wanted
+	if wake {
+		q.wanted = 0
+	}
 	q.mu.Unlock()
-	if wanted {
+	if wake {
 		kick(q.wake)
 	}
 	return true
@@ -128,8 +132,9 @@ func (q *queue) pushBack(units []*unit, pause bool) {
 	slices.SortStableFunc(merged, func(a, b *unit) int { return int(int64(a.seq - b.seq)) })
 	for _, u := range units {
 		u.state = unitQueued
+		q.groups += len(u.groups)
 	}
-	q.units, q.head, q.wanted = merged, 0, false
+	q.units, q.head, q.wanted = merged, 0, 0
 	if pause {
 		q.hold = time.Now().Add(rejectPause)
 	}
@@ -137,11 +142,16 @@ func (q *queue) pushBack(units []*unit, pause bool) {
 	kick(q.wake)
 }
 
-// take appends to dst the units at the head that fit into one entry or frame. When there is none it marks the
-// consumer as sleeping, so that the next push wakes it.
-func (q *queue) take(dst []*unit) []*unit {
+// take appends to dst the units at the head that fit into one entry or frame. When fewer than least groups (at least
+// one) wait it takes nothing and marks the consumer as sleeping, so that the push that makes them enough wakes it.
+func (q *queue) take(dst []*unit, least int) []*unit {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if least = max(least, 1); q.groups < least {
+		q.wanted = least
+		return dst
+	}
+	q.wanted = 0
 	groups, count, size := 0, 0, 0
 	for q.head < len(q.units) {
 		u := q.units[q.head]
@@ -150,6 +160,7 @@ func (q *queue) take(dst []*unit) []*unit {
 				break
 			}
 			groups, count, size = groups+len(u.groups), count+u.count, size+u.size
+			q.groups -= len(u.groups)
 			u.state = unitTaken
 			dst = append(dst, u)
 		}
@@ -159,7 +170,6 @@ func (q *queue) take(dst []*unit) []*unit {
 	if q.head == len(q.units) {
 		q.units, q.head = q.units[:0], 0
 	}
-	q.wanted = groups == 0
 	return dst
 }
 
@@ -171,6 +181,7 @@ func (q *queue) withdraw(u *unit) bool {
 		return false
 	}
 	u.state = unitWithdrawn // take and remove skip it
+	q.groups -= len(u.groups)
 	return true
 }
 
@@ -185,6 +196,7 @@ func (q *queue) remove(drop func(*unit) bool) (dropped []*unit, next time.Time) 
 		case u.state != unitQueued:
 		case drop(u):
 			u.state = unitTaken
+			q.groups -= len(u.groups)
 			dropped = append(dropped, u)
 		default:
 			kept = append(kept, u)
@@ -194,7 +206,7 @@ func (q *queue) remove(drop func(*unit) bool) (dropped []*unit, next time.Time) 
 		}
 	}
 	clear(q.units[len(kept):])
-	q.units, q.head, q.wanted = kept, 0, true
+	q.units, q.head, q.wanted = kept, 0, 1
 	return dropped, next
 }
 

@@ -10,7 +10,7 @@ func (n *Node) serveReads() {
 func (n *Node) readOnce(lead *leadership) bool {
 	var units []*unit
 	for {
-		more := n.reads.take(units)
+		more := n.reads.take(units, 1)
 		if len(more) == len(units) {
 			break
 		}

@@ -85,6 +85,21 @@ func TestAudible(t *testing.T) {
 	}
 }
 
+// TestBytesThatLast holds the version file and the entry mark of the first release against the code.
+func TestBytesThatLast(t *testing.T) {
+	const version = "coordd data directory\nformat: 1\nnode: n1\nlog-store: wal\nchecksum: eadb4933\n"
+	v := dirVersion{format: 1, node: "n1", logStore: LogStoreWAL}
+	if got := string(v.encode()); got != version {
+		t.Errorf("version file %q, want %q", got, version)
+	}
+	if got, err := decodeVersion([]byte(version), "d"); err != nil || got != v {
+		t.Errorf("the version file was read as %+v, %v", got, err)
+	}
+	if got := appendMark(nil, 0x0102); string(got) != "\x01\x02\x01\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("entry mark %x", got)
+	}
+}
+
 // tree returns the names and contents of all files under dir.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()

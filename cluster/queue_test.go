@@ -1,0 +1,117 @@
+// This file holds the tests of the intake queue.
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func queuedUnits(q *queue, sizes ...int) []*unit {
+	var units []*unit
+	for _, size := range sizes {
+		u := newLocalUnit(make([]byte, size), 1, time.Now().Add(time.Hour))
+		q.push(u)
+		units = append(units, u)
+	}
+	return units
+}
+
+func TestQueueTakesWithinLimits(t *testing.T) {
+	const mb = 1 << 20
+	for _, test := range []struct {
+		name    string
+		units   []unit
+		batches []int // units in each batch
+	}{
+		{"all at once", []unit{{count: 1, size: 10}, {count: 1, size: 10}}, []int{2}},
+		{"bytes at the limit", []unit{{count: 1, size: mb - 1}, {count: 1, size: 1}, {count: 1, size: 1}}, []int{2, 1}},
+		{"a large one alone", []unit{{count: 1, size: 1}, {count: 1, size: 9 * mb}, {count: 1, size: 1}}, []int{1, 1, 1}},
+		{"requests at the limit", []unit{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
+	} {
+		q := newQueue()
+		for i := range test.units {
+			test.units[i].groups = make([][]byte, 1)
+			q.push(&test.units[i])
+		}
+		for _, want := range test.batches {
+			if got := len(q.take(nil, 1)); got != want {
+				t.Errorf("%s: a batch of %d, want %d", test.name, got, want)
+			}
+		}
+		if !q.empty() || q.groups != 0 {
+			t.Errorf("%s: units are left", test.name)
+		}
+	}
+	q := newQueue()
+	for range maxBatchGroups + 1 {
+		q.push(&unit{groups: make([][]byte, 1)})
+	}
+	if a, b := len(q.take(nil, 1)), len(q.take(nil, 1)); a != maxBatchGroups || b != 1 {
+		t.Errorf("batches of %d and %d groups", a, b)
+	}
+}
+
+func TestQueueOrder(t *testing.T) {
+	q := newQueue()
+	u := queuedUnits(q, 1, 2, 3, 4, 5, 6)
+	first, second := q.take(nil, 1), []*unit(nil)
+	q.pushBack(first[2:4], false)
+	q.pushBack(first[:2], false) // refused after the ones behind it
+	q.pushBack(first[4:], true)
+	if q.heldFor() <= 0 {
+		t.Error("the queue does not rest after a refusal")
+	}
+	if !q.withdraw(u[1]) || q.withdraw(u[1]) {
+		t.Error("withdraw")
+	}
+	dropped, next := q.remove(func(v *unit) bool { return v == u[3] })
+	if len(dropped) != 1 || next.IsZero() {
+		t.Errorf("dropped %d, next %v", len(dropped), next)
+	}
+	second = q.take(nil, 1)
+	var sizes []int
+	for _, v := range second {
+		sizes = append(sizes, v.size)
+	}
+	if fmt.Sprint(sizes) != "[1 3 5 6]" {
+		t.Errorf("order %v", sizes)
+	}
+	if q.withdraw(u[0]) {
+		t.Error("a unit under way was withdrawn")
+	}
+	q.close()
+	if q.push(u[0]) {
+		t.Error("a closed queue took a unit")
+	}
+}
+
+func TestQueueWakesWhenEnoughWait(t *testing.T) {
+	q := newQueue()
+	woken := func() bool {
+		select {
+		case <-q.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	queuedUnits(q, 1)
+	if woken() {
+		t.Error("a consumer that does not sleep was woken")
+	}
+	if got := q.take(nil, 3); got != nil {
+		t.Errorf("%d units, fewer than asked for", len(got))
+	}
+	queuedUnits(q, 1)
+	if woken() {
+		t.Error("woken with two of three")
+	}
+	queuedUnits(q, 1)
+	if !woken() {
+		t.Error("not woken with three of three")
+	}
+	if got := q.take(nil, 3); len(got) != 3 {
+		t.Errorf("%d units", len(got))
+	}
+}
