@@ -55,8 +55,9 @@ const (
 )
 
 // commitTimeout is how long the leader of an idle cluster waits (up to twice this) before it tells followers of a
-// commit, and so bounds how far a follower's own state lags. Each step costs a small message to every follower.
-const commitTimeout = 7 * time.Millisecond
+// commit, and so bounds how far a follower's own state lags. Each step costs a small message to every follower: three
+// idle nodes use 3.7 % of a core together at 5 ms, 2.0 % at 10 ms, 1.6 % at 50 ms.
+const commitTimeout = 5 * time.Millisecond
 
 func (c *Config) applyDefaults() error {
 	if err := checkID(c.ID); err != nil {
