@@ -4,7 +4,7 @@ package fsm
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -88,9 +88,7 @@ func TestCmsgpackLikeRedis(t *testing.T) {
 
 func TestRandomBytesLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	seed := rand.Int63()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewSource(seed))
+	rnd := rand.New(rand.NewPCG(testSeed(t), 0))
 	literal := func(b []byte) string {
 		var s strings.Builder
 		for _, c := range b {
@@ -104,18 +102,18 @@ func TestRandomBytesLikeRedis(t *testing.T) {
 		var code strings.Builder
 		code.WriteString("local r = {} ")
 		for range 15 {
-			data := make([]byte, rnd.Intn(24))
+			data := make([]byte, rnd.IntN(24))
 			for i := range data {
-				if data[i] = heads[rnd.Intn(len(heads))]; rnd.Intn(4) == 0 {
-					data[i] = byte(rnd.Intn(256))
+				if data[i] = heads[rnd.IntN(len(heads))]; rnd.IntN(4) == 0 {
+					data[i] = byte(rnd.IntN(256))
 				}
 			}
 			format := ""
-			for range rnd.Intn(6) {
-				format += letters[rnd.Intn(len(letters))]
+			for range rnd.IntN(6) {
+				format += letters[rnd.IntN(len(letters))]
 			}
 			fmt.Fprintf(&code, `r[#r + 1] = {pcall(cmsgpack.unpack, '%s')} `, literal(data))
-			fmt.Fprintf(&code, `r[#r + 1] = {pcall(struct.unpack, '%s', '%s', %d)} `, format, literal(data), 1+rnd.Intn(3))
+			fmt.Fprintf(&code, `r[#r + 1] = {pcall(struct.unpack, '%s', '%s', %d)} `, format, literal(data), 1+rnd.IntN(3))
 			fmt.Fprintf(&code, `r[#r + 1] = {pcall(struct.pack, '%s', %s, %s, 'abc', %s)} `, format, randomNumber(rnd), randomNumber(rnd), randomNumber(rnd))
 			fmt.Fprintf(&code, `r[#r + 1] = {pcall(cmsgpack.pack, %s, {%s}, {a = %s})} `, randomNumber(rnd), randomNumber(rnd), randomNumber(rnd))
 		}

@@ -4,7 +4,7 @@ package fsm
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -60,18 +60,16 @@ func luaBytes(s string) string {
 
 func TestRandomJSONLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	seed := rand.Int63()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewSource(seed))
+	rnd := rand.New(rand.NewPCG(testSeed(t), 0))
 	pieces := []string{"[", "]", "{", "}", ",", ":", `"a"`, `"b`, `"\u00e9"`, `"\n"`, `\`, `"`, "1", "-2.5", "1e3", "0x1f", "nan", "inf", "true", "false", "null", " ", "[1,2]", `{"a":1}`, `{"k":[`, "]}", "\x00", "é", "t", "+", "-", "."}
 	for range 80 {
 		var code strings.Builder
 		code.WriteString("local r = {} ")
 		for range 15 {
 			text := randomJSON(rnd, 0)
-			if rnd.Intn(2) == 0 { // broken somewhere
-				at := rnd.Intn(len(text) + 1)
-				text = text[:at] + pieces[rnd.Intn(len(pieces))] + text[min(at+rnd.Intn(3), len(text)):]
+			if rnd.IntN(2) == 0 { // broken somewhere
+				at := rnd.IntN(len(text) + 1)
+				text = text[:at] + pieces[rnd.IntN(len(pieces))] + text[min(at+rnd.IntN(3), len(text)):]
 			}
 			fmt.Fprintf(&code, `r[#r + 1] = {pcall(cjson.decode, '%s')} `, luaBytes(text))
 		}
@@ -82,31 +80,31 @@ func TestRandomJSONLikeRedis(t *testing.T) {
 
 // randomJSON returns a valid text.
 func randomJSON(rnd *rand.Rand, depth int) string {
-	kind := rnd.Intn(8)
+	kind := rnd.IntN(8)
 	if depth > 3 {
-		kind = rnd.Intn(5)
+		kind = rnd.IntN(5)
 	}
 	switch kind {
 	case 0:
-		return fmt.Sprint(rnd.Intn(2000) - 1000)
+		return fmt.Sprint(rnd.IntN(2000) - 1000)
 	case 1:
-		return fmt.Sprintf("%.*g", 1+rnd.Intn(17), rnd.NormFloat64())
+		return fmt.Sprintf("%.*g", 1+rnd.IntN(17), rnd.NormFloat64())
 	case 2:
-		return []string{`"x"`, `""`, `"a\tb"`, `"\u0041\ud83d\ude00"`, `"é"`}[rnd.Intn(5)]
+		return []string{`"x"`, `""`, `"a\tb"`, `"\u0041\ud83d\ude00"`, `"é"`}[rnd.IntN(5)]
 	case 3:
-		return []string{"true", "false", "null"}[rnd.Intn(3)]
+		return []string{"true", "false", "null"}[rnd.IntN(3)]
 	case 4:
-		return []string{"[]", "{}", " [ ] ", "{ }"}[rnd.Intn(4)]
+		return []string{"[]", "{}", " [ ] ", "{ }"}[rnd.IntN(4)]
 	case 5, 6:
 		var parts []string
-		for range rnd.Intn(4) {
+		for range rnd.IntN(4) {
 			parts = append(parts, randomJSON(rnd, depth+1))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	var parts []string
-	for range rnd.Intn(4) {
-		parts = append(parts, fmt.Sprintf(`"%c": %s`, 'a'+rnd.Intn(5), randomJSON(rnd, depth+1)))
+	for range rnd.IntN(4) {
+		parts = append(parts, fmt.Sprintf(`"%c": %s`, 'a'+rnd.IntN(5), randomJSON(rnd, depth+1)))
 	}
 	return "{" + strings.Join(parts, ",") + "}"
 }

@@ -4,7 +4,7 @@ package fsm
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -52,9 +52,7 @@ func TestPatternsLikeRedis(t *testing.T) {
 
 func TestRandomPatternsLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	seed := rand.Int63()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewSource(seed))
+	rnd := rand.New(rand.NewPCG(testSeed(t), 0))
 	pieces := []string{"a", "b", "c", ".", "%a", "%d", "%w", "%s", "%A", "[ab]", "[^a]", "[a-c]", "[%d_]", "(", ")", "()", "(a)", "(.-)", "(%w*)",
 		"%1", "%2", "%b()", "%f[a]", "%f[%W]", "$", "^", "-", "*", "+", "?", "%%", "1", " ", "[]]", "[", "]", "%"}
 	for range 120 {
@@ -62,14 +60,14 @@ func TestRandomPatternsLikeRedis(t *testing.T) {
 		code.WriteString("local r = {} ")
 		for range 10 {
 			var pattern, subject string
-			for range 1 + rnd.Intn(6) {
-				pattern += pieces[rnd.Intn(len(pieces))]
+			for range 1 + rnd.IntN(6) {
+				pattern += pieces[rnd.IntN(len(pieces))]
 			}
-			for range rnd.Intn(12) {
-				subject += string("aabbcc1 _()X"[rnd.Intn(12)])
+			for range rnd.IntN(12) {
+				subject += string("aabbcc1 _()X"[rnd.IntN(12)])
 			}
 			call := []string{"find(%[1]q, %[2]q)", "match(%[1]q, %[2]q)", "gsub(%[1]q, %[2]q, '<%%0>')", "gsub(%[1]q, %[2]q, '%%1', 2)", "find(%[1]q, %[2]q, 3)",
-				"gsub(%[1]q, %[2]q, {a = 1, ab = 2, b = 'x'})"}[rnd.Intn(6)]
+				"gsub(%[1]q, %[2]q, {a = 1, ab = 2, b = 'x'})"}[rnd.IntN(6)]
 			fmt.Fprintf(&code, "r[#r + 1] = {pcall(function() return string."+call+" end)} ", subject, pattern)
 		}
 		snippet := code.String() + "return r"

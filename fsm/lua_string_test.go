@@ -4,7 +4,7 @@ package fsm
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -82,9 +82,7 @@ func TestFormatLikeRedis(t *testing.T) {
 
 func TestFormatNumbersLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	seed := rand.Int63()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewSource(seed))
+	rnd := rand.New(rand.NewPCG(testSeed(t), 0))
 	flags := []string{"", "-", "+", " ", "#", "0", "+0", "-#", "#0", " 0", "+-", "+ "}
 	for range 60 {
 		var code strings.Builder
@@ -94,14 +92,14 @@ func TestFormatNumbersLikeRedis(t *testing.T) {
 				code.WriteString(", ")
 			}
 			width, precision := "", ""
-			if rnd.Intn(2) == 0 {
-				width = fmt.Sprint(1 + rnd.Intn(25))
+			if rnd.IntN(2) == 0 {
+				width = fmt.Sprint(1 + rnd.IntN(25))
 			}
-			if rnd.Intn(2) == 0 {
-				precision = fmt.Sprintf(".%d", rnd.Intn(22))
+			if rnd.IntN(2) == 0 {
+				precision = fmt.Sprintf(".%d", rnd.IntN(22))
 			}
-			verb := "diuoxXeEfgGs"[rnd.Intn(12)]
-			fmt.Fprintf(&code, "string.format('%%%s%s%s%c', %s)", flags[rnd.Intn(len(flags))], width, precision, verb, randomNumber(rnd))
+			verb := "diuoxXeEfgGs"[rnd.IntN(12)]
+			fmt.Fprintf(&code, "string.format('%%%s%s%s%c', %s)", flags[rnd.IntN(len(flags))], width, precision, verb, randomNumber(rnd))
 		}
 		snippet := code.String()
 		redis.compare(t, snippet)
@@ -110,21 +108,21 @@ func TestFormatNumbersLikeRedis(t *testing.T) {
 
 // randomNumber returns a number as Lua source: small, large, whole, broken, and near the edges of integers.
 func randomNumber(rnd *rand.Rand) string {
-	switch rnd.Intn(7) {
+	switch rnd.IntN(7) {
 	case 0:
-		return fmt.Sprint(rnd.Intn(2000) - 1000)
+		return fmt.Sprint(rnd.IntN(2000) - 1000)
 	case 1:
 		return fmt.Sprintf("%.17g", rnd.NormFloat64()*1000)
 	case 2:
-		return fmt.Sprintf("%.17ge%d", rnd.NormFloat64(), rnd.Intn(600)-300)
+		return fmt.Sprintf("%.15fe%d", rnd.NormFloat64(), rnd.IntN(600)-300)
 	case 3:
-		return fmt.Sprintf("(2^%d%+d)", rnd.Intn(70), rnd.Intn(5)-2)
+		return fmt.Sprintf("(2^%d%+d)", rnd.IntN(70), rnd.IntN(5)-2)
 	case 4:
-		return fmt.Sprintf("(-2^%d%+d)", rnd.Intn(70), rnd.Intn(5)-2)
+		return fmt.Sprintf("(-2^%d%+d)", rnd.IntN(70), rnd.IntN(5)-2)
 	case 5:
-		return fmt.Sprintf("%d.5", rnd.Intn(100))
+		return fmt.Sprintf("%d.5", rnd.IntN(100))
 	}
-	return fmt.Sprintf("(%d/%d)", rnd.Intn(1000), 1+rnd.Intn(1000))
+	return fmt.Sprintf("(%d/%d)", rnd.IntN(1000), 1+rnd.IntN(1000))
 }
 
 func TestConcat(t *testing.T) {
