@@ -119,9 +119,7 @@ func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byt
 	}
 	f.index++
 	env := &commands.Env{Keyspace: f.ks, ClockMs: 1000, WallUs: 1_700_000_000_123_456, Seed: f.index}
-	env.Emit = func(e commands.Event) {
-		events = append(events, commands.Event{Channel: append([]byte{}, e.Channel...), Payload: append([]byte{}, e.Payload...), Shard: e.Shard})
-	}
+	env.Emit = func(e commands.Event) { events = append(events, e) }
 	if write {
 		f.ks.Begin(1000, keyspace.NewRevision(0, f.index, 0))
 		defer f.ks.End()

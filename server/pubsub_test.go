@@ -149,3 +149,19 @@ func TestSubscribersAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// An event outlives the arguments of the call that made it: a script uses their memory again for its next call.
+func TestEventsKeepTheirBytes(t *testing.T) {
+	for _, name := range []string{"publish", "spublish"} {
+		var events []commands.Event
+		var out commands.RESP
+		args := [][]byte{[]byte(name), []byte("channel"), []byte("payload")}
+		x := &commands.Call{Env: &commands.Env{Emit: func(e commands.Event) { events = append(events, e) }}, Tx: &commands.Tx{}, Args: args, Out: &out}
+		commands.NewTable(Specs()).Run(x)
+		copy(args[1], "XXXXXXX")
+		copy(args[2], "XXXXXXX")
+		if len(events) != 1 || string(events[0].Channel) != "channel" || string(events[0].Payload) != "payload" || events[0].Shard != (name == "spublish") {
+			t.Errorf("%s: %q", name, events)
+		}
+	}
+}
