@@ -66,7 +66,13 @@ func writes(c *commands.Spec) bool {
 }
 
 func reads(c *commands.Spec) bool {
-	return c.Kind == commands.Read && c.Group != "transactions" && !c.Has(commands.AnyDB)
+	switch {
+	case c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) || (c.Has(commands.Loading) && c.Has(commands.Stale)):
+		return false
+	case c.Group == "scripting":
+		return c.Keys.Numkeys > 0 // EVAL_RO and its kin, not SCRIPT
+	}
+	return true
 }
 
 func commandFlags(c *commands.Spec) []string {
@@ -97,7 +103,7 @@ var categoryOrder = strings.Fields("keyspace read write set sortedset list hash 
 // categories gives the ACL categories of a command, in Redis's order.
 func categories(c *commands.Spec) []string {
 	has := map[string]bool{
-		"read": reads(c), "write": writes(c), "pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
+		"read": reads(c) && c.Group != "scripting", "write": writes(c), "pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
 		"admin": c.Kind == commands.Admin, "dangerous": c.Kind == commands.Admin,
 		"fast": c.Has(commands.Fast), "slow": !c.Has(commands.Fast),
 	}

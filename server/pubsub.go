@@ -16,6 +16,9 @@ var (
 	unsubscribeWords = [subKinds]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
+// maxSubscriptions of each kind are taken from one connection.
+const maxSubscriptions = 100_000
+
 const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale | commands.SubscribeMode
 
 var pubsubSpecs = []commands.Spec{
@@ -96,6 +99,10 @@ func pubsubSub(name string, arity int, since, syntax, summary string, run func(*
 // subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE: a confirmation for each name, before any of its messages.
 func subscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+		if len(s.subs[kind])+len(args)-1 > maxSubscriptions {
+			s.fail(commands.Errorf("ERR too many subscriptions: a connection can have %d of a kind", maxSubscriptions))
+			return
+		}
 		if !s.out.hold(&s.srv.wg) {
 			s.quit = true
 			return

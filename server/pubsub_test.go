@@ -161,7 +161,28 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 		copy(args[1], "XXXXXXX")
 		copy(args[2], "XXXXXXX")
 		if len(events) != 1 || string(events[0].Channel) != "channel" || string(events[0].Payload) != "payload" || events[0].Shard != (name == "spublish") {
-			t.Errorf("%s: %q", name, events)
+			t.Errorf("%s: %+v", name, events)
 		}
+	}
+}
+
+func TestSubscriptionLimit(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	names := []string{"SUBSCRIBE"}
+	for i := range maxSubscriptions {
+		names = append(names, fmt.Sprint(i))
+	}
+	c.raw(pipeline(names))
+	for range maxSubscriptions {
+		c.next()
+	}
+	const refused = "-ERR too many subscriptions: a connection can have 100000 of a kind\r\n"
+	if got := c.call("SUBSCRIBE", "one more"); got != refused {
+		t.Errorf("%q", got)
+	}
+	if got := n.dial(t).call(append(names, "x")...); got != refused {
+		t.Errorf("%q", got)
 	}
 }

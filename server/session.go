@@ -5,6 +5,7 @@ package server
 import (
 	"cmp"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -21,6 +22,12 @@ const (
 	maxRunBytes    = 1 << 20
 )
 
+// How long, and for how many bytes, a connection that the server ends is still read.
+const (
+	goodbye      = 100 * time.Millisecond
+	goodbyeBytes = 1 << 20
+)
+
 // session is one connection. Its goroutine alone uses the fields without a comment; others see it through view and atomics.
 type session struct {
 	srv     *Server
@@ -34,6 +41,7 @@ type session struct {
 
 	db       int
 	proto    int  // 2 or 3
+	gone     bool // the client has closed the connection
 	stale    bool // READONLY: reads see this node's own state
 	quit     bool // the connection ends after the replies so far
 	muted    bool // CLIENT REPLY OFF
@@ -119,6 +127,7 @@ func (s *session) serve() {
 		}
 		n, err := s.in.fill()
 		if err != nil {
+			s.gone = !errors.Is(err, os.ErrDeadlineExceeded)
 			s.endOfInput(err)
 			return
 		}
@@ -180,7 +189,21 @@ func (s *session) end() {
 	s.srv.hub.forget(s)
 	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	s.out.end()
+	if !s.gone && !s.killed.Load() {
+		s.sayGoodbye()
+	}
 	_ = s.conn.Close()
+}
+
+// sayGoodbye lets the last replies arrive: a connection that is closed while input is unread is reset by the system, which takes
+// replies from the client that it has not read yet.
+func (s *session) sayGoodbye() {
+	c, ok := s.conn.(interface{ CloseWrite() error })
+	if !ok || c.CloseWrite() != nil {
+		return
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
+	_, _ = io.CopyN(io.Discard, s.conn, goodbyeBytes)
 }
 
 // kill makes another session end soon. It never blocks.

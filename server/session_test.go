@@ -76,6 +76,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(got)
 	}
 	d.ended()
+	eventually(t, "the killed are gone", func() bool { return strings.Contains(a.call("INFO", "clients"), "connected_clients:1\r\n") })
 	a.raw(calls("CLIENT KILL TYPE normal SKIPME no", "PING"))
 	a.want(":1\r\n")
 	a.ended()
