@@ -127,7 +127,7 @@ func (in *interpreter) next(L *lua.LState) int {
 	t := in.behind(checkTable(L, 1))
 	L.SetTop(2)
 	key := L.Get(2)
-	in.budget.charge(L, deadKeys(t)/16)
+	in.budget.charge(L, deadKeys(t)/8)
 	for {
 		next, value := t.Next(key)
 		in.chargeGap(L, key, next)
@@ -215,7 +215,7 @@ func (in *interpreter) usedKB() int64 { return 64 + (scriptBytes-in.budget.bytes
 
 // Compiling costs more than reading: what loadstring charges per byte of source.
 const (
-	compileInstructions = 4
+	compileInstructions = 16
 	compileBytes        = 16
 )
 

@@ -112,7 +112,30 @@ func compileChunk(source []byte, chunk string) (proto *lua.FunctionProto, err er
 	if e, ok := err.(*lua.CompileError); ok {
 		return nil, fmt.Errorf("%s:%d: %s", chunk, e.Line, e.Message)
 	}
-	return proto, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", chunk, err)
+	}
+	proto.IsVarArg &^= lua.VarArgNeedsArg // a chunk has no table arg
+	mend(proto)
+	return proto, nil
+}
+
+// mend changes compiled functions in two ways. One that says `...` does not make the table arg of Lua 5.0, as in C Lua: that costs more
+// than the call. And tail calls become calls: where a library function is called last, gopher-lua loses its frame, and a coroutine that
+// ends with `return coroutine.yield()` breaks. What tail calls would save is bounded by scriptCallFrames.
+func mend(proto *lua.FunctionProto) {
+	const opShift = 26
+	for i, instruction := range proto.Code {
+		switch int(instruction >> opShift) {
+		case lua.OP_VARARG:
+			proto.IsVarArg &^= lua.VarArgNeedsArg
+		case lua.OP_TAILCALL:
+			proto.Code[i] = instruction&(1<<opShift-1) | uint32(lua.OP_CALL)<<opShift
+		}
+	}
+	for _, inner := range proto.FunctionPrototypes {
+		mend(inner)
+	}
 }
 
 // wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near 'token'.

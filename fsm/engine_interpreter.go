@@ -15,7 +15,7 @@ import (
 // The sizes of a Lua state: call frames and registers. Both are reserved or grown per interpreter, and both bound
 // recursion: of Lua functions, and of Go's stack where a library function calls back.
 const (
-	scriptCallFrames  = 1000
+	scriptCallFrames  = 2000
 	scriptRegisters   = 2048
 	scriptRegistersTo = 1 << 17
 	registerStep      = 8192
@@ -37,17 +37,18 @@ type interpreter struct {
 	globalsMeta    *lua.LTable // what getmetatable(_G) shows
 
 	// Of the running script.
-	x        *commands.Call
-	readOnly bool
-	resp     int // what redis.setresp chose: 2 or 3
-	budget   budget
-	random   luaRandom
-	call     commands.Call // the command that the script calls
-	tx       commands.Tx
-	reply    luaReply
-	args     [][]byte
-	arena    []byte
-	chunks   map[string]string // the name that load was given, by the one that errors show; looked up only
+	x         *commands.Call
+	readOnly  bool
+	protected int // protected calls that are running, in each other
+	resp      int // what redis.setresp chose: 2 or 3
+	budget    budget
+	random    luaRandom
+	call      commands.Call // the command that the script calls
+	tx        commands.Tx
+	reply     luaReply
+	args      [][]byte
+	arena     []byte
+	chunks    map[string]string // the name that load was given, by the one that errors show; looked up only
 
 	failedSource string // where the error was raised that ends the script
 	failedLine   int
@@ -67,7 +68,11 @@ func newInterpreter(table *commands.Table) *interpreter {
 		L.Call(0, 1)
 		return 1
 	})
-	in.traceless = L.NewFunction(callWithoutTrace)
+	in.traceless = L.NewFunction(func(L *lua.LState) int {
+		L.Panic = in.leave // L.PCall puts the old one back
+		L.Call(L.GetTop()-1, lua.MultRet)
+		return L.GetTop()
+	})
 	in.openSandbox()
 	return in
 }
@@ -86,17 +91,53 @@ func (in *interpreter) capture(L *lua.LState) {
 			break
 		}
 	}
+	in.leave(L)
+}
+
+// leave is how an error leaves a protected call. It charges for the way: Go looks at every frame of its stack between the error and who
+// catches it, and recursion through metamethods has four of them for each of Lua's.
+func (in *interpreter) leave(L *lua.LState) {
+	in.budget.instructions = subtract(in.budget.instructions, caughtError+frameInstructions*frames(L))
 	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: reword(L.Get(-1)), StackTrace: noTrace})
+}
+
+// What an error charges, and for each call frame that is in use besides.
+const (
+	caughtError       = 50
+	frameInstructions = 8
+)
+
+// frames is how many call frames of L are in use, or 0 where they are few.
+func frames(L *lua.LState) int64 {
+	const few = 30
+	if _, deep := L.GetStack(few); !deep {
+		return 0
+	}
+	low, high := few, 1+max(scriptCallFrames, threadCallFrames)
+	for low+1 < high {
+		middle := (low + high) / 2
+		if _, deep := L.GetStack(middle); deep {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return int64(high)
 }
 
 // run runs a script and writes its reply. It is false when the interpreter must not be used again.
 func (in *interpreter) run(x *commands.Call, p *program, sha string, script commands.Script) (reusable bool) {
+	return in.runWithin(x, p, sha, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
+}
+
+// runWithin is run with a budget.
+func (in *interpreter) runWithin(x *commands.Call, p *program, sha string, script commands.Script, b budget) (reusable bool) {
 	L := in.L
-	in.x, in.readOnly, in.resp = x, script.ReadOnly || p.noWrites, 2
-	in.budget = budget{instructions: scriptInstructions, bytes: scriptBytes}
+	in.x, in.readOnly, in.resp, in.protected = x, script.ReadOnly || p.noWrites, 2, 0
+	in.budget = b
 	in.random = luaRandom{state: x.Seed}
 	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
-	in.chunks = nil
+	in.chunks, in.failedSource, in.failedLine = nil, "", 0
 	L.SetContext(newBudgetContext(&in.budget))
 	L.G.CurrentThread = L
 	in.globals.RawSetString("KEYS", stringTable(L, script.Keys))

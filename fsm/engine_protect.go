@@ -8,15 +8,23 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// maxProtected bounds protected calls in each other, as C Lua bounds calls of C functions.
+const maxProtected = 190
+
 // protect calls the function that stands below nargs arguments on L's stack. It is nil with all results on the stack from that
 // place, or the value of the error.
 func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
+	if in.protected >= maxProtected {
+		raise(L, "C stack overflow")
+	}
+	in.protected++
 	L.Insert(in.traceless, L.GetTop()-nargs)
 	err := L.PCall(nargs+1, lua.MultRet, nil)
+	in.protected--
 	if err == nil {
 		return nil
 	}
-	in.budget.charge(L, caughtError)
+	in.budget.charge(L, 1) // a script that is over its budget does not go on
 	return reword(errorValue(err))
 }
 
@@ -60,9 +68,6 @@ func (in *interpreter) xpcall(L *lua.LState) int {
 	L.Insert(lua.LFalse, 1)
 	return 2
 }
-
-// caughtError is what catching an error charges: Go unwinds its stack for it.
-const caughtError = 50
 
 // reword puts the errors of gopher-lua's virtual machine in C Lua's words, as far as those can be known: it does not tell the name of
 // the variable that had the wrong value.

@@ -27,8 +27,8 @@ const (
 const (
 	maxTreeDepth     = 1000
 	maxTreeConstants = 20_000
-	// maxConcat is how many operands of `..` one call takes: a function has 250 registers.
-	maxConcat = 50
+	// maxConcat is how many operands of `..` one chain may have: as many as C Lua takes, and each needs a register.
+	maxConcat = 200
 	// smallKey is a table key that cannot leave a gap worth counting.
 	smallKey = 64
 )
@@ -224,7 +224,7 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 	return e
 }
 
-// concat makes a chain of `..`, which groups from the right, one call, or calls of calls where it is long.
+// concat makes a chain of `..`, which groups from the right, one call.
 func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	var operands []ast.Expr
 	for {
@@ -236,10 +236,8 @@ func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 		e = right
 	}
 	operands = append(operands, single(r.expr(e.Rhs)))
-	for len(operands) > maxConcat {
-		last := len(operands) - maxConcat
-		joined := call(e, hiddenConcat, operands[last:]...)
-		operands = append(operands[:last:last], joined)
+	if len(operands) > maxConcat {
+		r.fail(e, "chunk has too many syntax levels")
 	}
 	return call(e, hiddenConcat, operands...)
 }

@@ -1,0 +1,362 @@
+// What lives here: the bounds of scripts, what one script can leave to the next (nothing), the cache, and agreement between nodes.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// eval runs a script as EVAL and returns the raw reply.
+func (s *scenarioSession) eval(t testing.TB, source string, args ...string) string {
+	t.Helper()
+	raw, err := s.Do(commandtest.Args(append([]string{"EVAL", source, "0"}, args...)...))
+	if err != nil {
+		t.Fatalf("%s: %v", source, err)
+	}
+	return string(raw)
+}
+
+// runaways are scripts that do not end, or build without end, each in its own way. None may stop the machine for long, kill the process,
+// or escape by catching the error.
+var runaways = []string{
+	`while true do end`,
+	`while true do pcall(function() while true do end end) end`,
+	`local function f() return pcall(f) end while true do f() end`,
+	`local function f() pcall(f) f() end f()`,
+	`while true do xpcall(function() error("x") end, function() error("y") end) end`,
+	`while true do coroutine.wrap(function() while true do end end)() end`,
+	`local function f() coroutine.wrap(f)() end while true do pcall(f) end`,
+	`local function f() local ok, e = pcall(coroutine.wrap(f)) f() end f()`,
+	`while true do redis.pcall("get", "x") end`,
+	`while true do redis.pcall("get", {}) end`,
+	`local s = "x" while true do s = s .. s end`,
+	`local s = ("x"):rep(1000000) while true do local t = s .. "y" end`,
+	`local t = {} while true do t[#t + 1] = ("x"):rep(100000) end`,
+	`while true do local t = {} t[60000000] = 1 end`,
+	`while true do local t = {} local function f() return t end f()[60000000] = 1 end`,
+	`while true do rawset({}, 60000000, 1) end`,
+	`while true do local t = {[60000000] = 1} end`,
+	`local t = {} for i = 1, 1000000 do t[i] = i end for i = 2, 999999 do t[i] = nil end while true do next(t, 1) end`,
+	`local t = {} for i = 1, 300000 do t[i] = i end for i = 1, 300000 do t[i] = nil end while true do local n = #t end`,
+	`local t = {} for i = 1, 200000 do t["k" .. i] = i end for i = 1, 199999 do t["k" .. i] = nil end while true do next(t) end`,
+	`while true do for k in pairs({}) do end end`,
+	`local t = {} while true do t = {t, t} end`,
+	`local t = {} while true do t[{}] = {} end`,
+	`local t = {} for i = 1, 100000 do t[i] = i end while true do table.sort(t, function(a, b) return a > b end) end`,
+	`local t = {} for i = 1, 100000 do t[i] = i end while true do table.concat(t) end`,
+	`local t = {} for i = 1, 100000 do t[i] = i end while true do table.insert(t, 1, 1) end`,
+	`local s = ("a"):rep(30000) while true do s:find(("a*"):rep(20) .. "b") end`,
+	`local s = ("a"):rep(100000) while true do s:gsub("a", "bb") end`,
+	`local t = setmetatable({}, {__index = function(t, k) return t[k] end}) while true do pcall(function() return t.x end) end`,
+	`local t = setmetatable({}, {__tostring = function(t) return tostring(t) end}) while true do pcall(tostring, t) end`,
+	`local t = setmetatable({}, {__concat = function(a, b) return a .. b end}) while true do pcall(function() return t .. t end) end`,
+	`local t = setmetatable({}, {__eq = function(a, b) return a == b end}) local u = setmetatable({}, getmetatable(t)) while true do pcall(function() return t == u end) end`,
+	`local function f(...) return f(1, ...) end while true do pcall(f) end`,
+	`while true do loadstring("return " .. ("1+"):rep(1000) .. "1") end`,
+	`return load(function() return "x=1 " end)`,
+	`while true do cjson.decode(cjson.encode({1, 2, 3})) end`,
+	`while true do cmsgpack.unpack(cmsgpack.pack({1, 2, 3})) end`,
+	`while true do redis.sha1hex(("x"):rep(10000)) end`,
+	`while true do unpack({}, 1, 7000) end`,
+	`local t = {} t[1] = t for i = 1, 20 do t = {t, t, t, t} end return t`,
+	`local s = ("x"):rep(1000000) local t = {} for i = 1, 1000 do t[i] = s end return t`,
+}
+
+func TestRunawaysAreStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds long")
+	}
+	// A tenth of what scripts have is enough to see that each of these is stopped.
+	limit := budget{instructions: scriptInstructions / 10, bytes: scriptBytes / 10}
+	interpreters := []*interpreter{newInterpreter(testTable()), newInterpreter(testTable())}
+	run := func(i int, source string) string {
+		p, err := compileScript([]byte(source))
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		out := &commands.RESP{Proto: 2}
+		env := &commands.Env{Keyspace: keyspace.New(), Emit: func(commands.Event) {}}
+		x := &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}
+		if !interpreters[i].runWithin(x, p, "sha", commands.Script{}, limit) {
+			interpreters[i] = newInterpreter(testTable())
+		}
+		return string(out.Buf)
+	}
+	for _, source := range runaways {
+		got := run(0, source)
+		if !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, "script stopped: it used up its ") {
+			t.Errorf("%s\n  reply %.200q", source, got)
+		}
+		if other := run(1, source); other != got {
+			t.Errorf("%s\n  one node  %.200q\n  the other %.200q", source, got, other)
+		}
+		if after := run(0, `return 1`); after != ":1\r\n" {
+			t.Fatalf("%s\n  the next script's reply: %.200q", source, after)
+		}
+	}
+}
+
+// What a script wrote before it was stopped stays, and is the same on every node.
+func TestStopIsAtTheSameWrite(t *testing.T) {
+	a, b := newScriptNode(), newScriptNode()
+	const source = `while true do redis.call("incr", "n") end`
+	first, second := a.eval(t, source), b.eval(t, source)
+	if first != second || !strings.Contains(first, "script stopped") {
+		t.Fatalf("replies %q and %q", first, second)
+	}
+	x, y := a.eval(t, `return redis.call("get", "n")`), b.eval(t, `return redis.call("get", "n")`)
+	if x != y || x == "$-1\r\n" || a.node.machine.Sum() != b.node.machine.Sum() {
+		t.Fatalf("counters %q and %q", x, y)
+	}
+}
+
+// What differs from Redis on purpose.
+func TestOwnAnswers(t *testing.T) {
+	deep := func(open, shut string, n int) string {
+		return "return " + strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
+	}
+	for _, c := range []struct{ source, want string }{
+		{`error({a=1})`, "-ERR the script raised a table without a field err script: SHA, on @user_script:1.\r\n"},
+		{`error(setmetatable({}, {__index = {err = "ERR hidden"}}))`, "-ERR the script raised a table without a field err script: SHA, on @user_script:1.\r\n"},
+		{`return {tostring({}), tostring(print == nil)}`, "-ERR user_script:1: Script attempted to access nonexistent global variable 'print' script: SHA, on @user_script:1.\r\n"},
+		{`local t = {} return tostring(t) == tostring(t) and tostring(t) ~= tostring({})`, ":1\r\n"},
+		{`return os.clock() < 0.01 and os.time`, "$-1\r\n"},
+		{`local a = os.clock() for i = 1, 1000 do end return os.clock() > a`, ":1\r\n"},
+		{`local t = {} t[1] = t return t`, strings.Repeat("*1\r\n", maxReplyDepth+1) + "-" + errReplyDepth + "\r\n"},
+		{deep("{", "}", 2000), "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
+		{deep("not ", "", 100_000), "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
+		{deep("(", ")", 20_000), ":1\r\n"},
+		{"return " + strings.Repeat("'a' .. ", 149) + "'a'", "$150\r\n" + strings.Repeat("a", 150) + "\r\n"},
+		{"return " + strings.Repeat("'a' .. ", 300) + "'a'", "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
+		{`return -{}`, "-ERR user_script:1: attempt to perform arithmetic on a nil value script: SHA, on @user_script:1.\r\n"},
+		{`local x return x.y`, "-ERR user_script:1: attempt to index a nil value script: SHA, on @user_script:1.\r\n"},
+		{`local function f(n) if n == 0 then return "deep" end return f(n - 1) end return f(1500)`, "$4\r\ndeep\r\n"},
+		{`local function f(n) return f(n + 1) end return f(1)`, "-ERR user_script:1: stack overflow script: SHA, on @user_script:1.\r\n"},
+		{"return 1 --" + strings.Repeat("x", maxScriptBytes), "-ERR script is longer than 1048576 bytes\r\n"},
+		{"local t = {" + strings.Repeat("1,", maxTreeConstants+1) + "} return 1", "-ERR Error compiling script (new function): user_script:1: chunk has too many constants\r\n"},
+		{`return loadstring("\27Lua")`, "$-1\r\n"},
+		{`return _G["\0concat"]`, "-ERR user_script:1: Script attempted to access nonexistent global variable '\x00concat' script: SHA, on @user_script:1.\r\n"},
+		{`return rawget(_G, "\0concat")`, "$-1\r\n"},
+		{`local n = 0 for k in pairs(_G) do if k:byte() == 0 then n = n + 1 end end return n`, ":0\r\n"},
+	} {
+		if testing.Short() && len(c.source) > 1<<16 {
+			continue
+		}
+		want := strings.ReplaceAll(c.want, "SHA", shaOf(c.source))
+		if got := newScriptNode().eval(t, c.source); got != want {
+			t.Errorf("%.100s\n  got  %.300q\n  want %.300q", c.source, got, want)
+		}
+	}
+}
+
+// leavers are scripts that try to leave something behind; each is followed by every probe.
+var leavers = []string{
+	`x = 1`, `rawset(_G, "x", 1)`, `_G.x = 1`, `string.x = 1`, `redis.call = 1`, `table.insert(string, 1)`, `table.insert(_G, 1)`,
+	`getmetatable("").__index = 1`, `getmetatable("").x = 1`, `setmetatable(_G, nil)`, `setmetatable(string, nil)`, `getmetatable(_G).__index = 1`,
+	`KEYS.x = 1 ARGV.x = 1`, `KEYS = nil`, `setmetatable(KEYS, {__index = function() return 1 end})`,
+	`cjson.encode_max_depth(1)`, `cjson.encode_sparse_array(true)`, `cjson.x = 1`, `cjson.new().x = 1`, `rawset(cjson, "encode", nil)`,
+	`math.randomseed(7)`, `math.pi = 3`, `redis.setresp(3)`, `redis.set_repl(0)`, `redis.call("select", "5")`,
+	`coroutine.create(function() coroutine.yield() end)`, `coroutine.wrap(function() coroutine.yield() end)()`,
+	`coroutine.wrap(function() error("x") end)()`, `local function f() f() end f()`, `error({err = "x", source = "y", line = 3})`,
+	`local function f() return function() return f end end error(f())`, `tostring({}) tostring({})`, `string.x = setmetatable({}, {__index = 1})`,
+	`local t = {} for k, v in pairs(_G) do t[k] = v end t.x = 1 for k, v in pairs(t) do if type(v) == "table" then pcall(rawset, v, "x", 1) pcall(function() v.x = 1 end) pcall(table.insert, v, 1) pcall(setmetatable, v, {}) end end`,
+	`table.sort(string) table.remove(_G) table.remove(string)`, `setmetatable({}, {__index = _G, __newindex = _G}).x = 1`,
+	`loadstring("x = 1")()`, `load(function() error("x") end)`, `local s = "x" while true do s = s .. s end`, `return ("x"):rep(1e9)`,
+}
+
+var probes = []string{
+	`local t = {} for k, v in pairs(_G) do t[#t + 1] = k .. type(v) end return t`,
+	`local t = {} for k, v in pairs(string) do t[#t + 1] = tostring(k) .. type(v) end for k, v in pairs(redis) do t[#t + 1] = tostring(k) .. type(v) end return t`,
+	`local t = {} for k, v in pairs(cjson) do t[#t + 1] = tostring(k) .. type(v) end return {t, cjson.encode({{{{1}}}}), pcall(cjson.encode, {[1] = 1, [100] = 2})}`,
+	`return {tostring({}), ("x").x == nil, ("x"):rep(2), #KEYS, #ARGV, tostring(KEYS.x), math.random(1e6), tostring(math.pi)}`,
+	`return {redis.call("get", "nokey"), redis.call("dbsize"), tostring(coroutine.running())}`,
+	`return {tostring(getmetatable(KEYS)), tostring(getmetatable(string)), type(getmetatable(_G).__index), tostring(#string), tostring(next(redis))}`,
+	`local f = coroutine.wrap(function(a) return coroutine.yield(a) end) return {f(1), f(2)}`,
+	`local x = 1 local function f() x = x + 1 return x end return {f(), f(), pcall(error, "e")}`,
+	`return x`,
+}
+
+func TestNothingIsLeftToTheNextScript(t *testing.T) {
+	var fresh []string
+	for _, p := range probes {
+		fresh = append(fresh, newScriptNode().eval(t, p))
+	}
+	for _, leaver := range leavers {
+		used := newScriptNode()
+		for i, p := range probes {
+			used.node.index = 0 // the entry's place is the seed of math.random
+			used.eval(t, leaver)
+			used.node.index = 0
+			if got := used.eval(t, p); got != fresh[i] {
+				t.Errorf("after %s\n  %s\n  got  %q\n  want %q", leaver, p, got, fresh[i])
+			}
+		}
+	}
+}
+
+// TestNodesAgreeOnScripts runs the whole corpus on two machines, one of which is restored from its snapshot after every script.
+func TestNodesAgreeOnScripts(t *testing.T) {
+	for _, path := range corpusFiles(t) {
+		a, b := newScriptNode(), newScriptNode()
+		for _, s := range readCorpus(t, path) {
+			args := commandtest.Args(append([]string{"EVAL", s.source}, s.args...)...)
+			run := commands.AppendRequest(nil, &commands.Request{Proto: 3, Cmds: [][][]byte{args}})
+			var replies, files [2]bytes.Buffer
+			for i, n := range []*scenarioNode{a.node, b.node} {
+				entry := &Entry{ClockMs: n.clockMs, WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
+				n.index++
+				result, err := n.machine.Apply(n.index, entry, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				replies[i].Write(result.Replies[0])
+				if _, err := n.machine.Snapshot().WriteTo(&files[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if replies[0].String() != replies[1].String() {
+				t.Errorf("%s\n  one node  %q\n  the other %q", s.source, &replies[0], &replies[1])
+			}
+			if !bytes.Equal(files[0].Bytes(), files[1].Bytes()) {
+				t.Fatalf("%s: the snapshots differ", s.source)
+			}
+			restored, err := ReadSnapshot(&files[1], b.node.table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.node.machine = restored
+		}
+	}
+}
+
+// evalOn runs EVAL or EVAL_RO on an engine alone.
+func evalOn(e *engine, source string, readOnly bool) string {
+	out := &commands.RESP{Proto: 2}
+	x := &commands.Call{Env: &commands.Env{Scripts: e}, Tx: &commands.Tx{}, Out: out}
+	if err := e.Eval(x, commands.Script{Source: []byte(source), ReadOnly: readOnly}); err != nil {
+		return err.Error()
+	}
+	return string(out.Buf)
+}
+
+func TestScriptCache(t *testing.T) {
+	e := newEngine(testTable())
+	script := func(i int) string { return fmt.Sprintf("return %d", i) }
+	known := func(i int) bool { return e.Exists([]byte(shaOf(script(i)))) }
+	if _, err := e.Load([]byte(script(-1))); err != nil {
+		t.Fatal(err)
+	}
+	evalOn(e, script(-2), false)
+	if _, err := e.Load([]byte(script(-2))); err != nil { // is kept from now on
+		t.Fatal(err)
+	}
+	for i := range maxCachedScripts {
+		evalOn(e, script(i), false)
+	}
+	if !known(0) || e.Len() != maxCachedScripts+2 {
+		t.Fatalf("%d scripts, the first known: %v", e.Len(), known(0))
+	}
+	evalOn(e, script(0), false)
+	before := e.appendTo(nil)
+	evalOn(e, script(9999), true)
+	evalOn(e, script(1), true)
+	if after := e.appendTo(nil); !bytes.Equal(before, after) {
+		t.Error("EVAL_RO changed the cache")
+	}
+	evalOn(e, "x x", false)
+	if after := e.appendTo(nil); !bytes.Equal(before, after) {
+		t.Error("a script that does not compile changed the cache")
+	}
+	evalOn(e, script(maxCachedScripts), false)
+	if !known(0) || known(1) || !known(2) || !known(-1) || !known(-2) || e.Len() != maxCachedScripts+2 {
+		t.Errorf("known: %v %v %v %v %v of %d", known(0), known(1), known(2), known(-1), known(-2), e.Len())
+	}
+	restored := newEngine(e.table)
+	if err := restored.load(e.appendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.appendTo(nil), e.appendTo(nil)) || restored.Len() != e.Len() {
+		t.Error("the restored cache differs")
+	}
+	for _, both := range []*engine{e, restored} {
+		evalOn(both, script(2), false)
+		evalOn(both, script(maxCachedScripts+1), false)
+	}
+	if !bytes.Equal(restored.appendTo(nil), e.appendTo(nil)) || known(3) {
+		t.Error("the restored cache drops another script")
+	}
+	e.Flush()
+	if e.Len() != 0 || known(-1) || !bytes.Equal(e.appendTo(nil), []byte{0, 0}) {
+		t.Error("FLUSH left something")
+	}
+}
+
+func TestLoadedScriptsHaveALimit(t *testing.T) {
+	e := newEngine(testTable())
+	e.loadedBytes = maxLoadedBytes - len("return 1")
+	if _, err := e.Load([]byte("return 1")); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if _, err := e.Load([]byte("return 1")); err != nil {
+		t.Errorf("what is loaded, again: %v", err)
+	}
+	if _, err := e.Load([]byte("return")); err != errScriptsFull {
+		t.Errorf("past the limit: %v", err)
+	}
+	e.Flush()
+	if _, err := e.Load([]byte("return")); err != nil {
+		t.Errorf("after SCRIPT FLUSH: %v", err)
+	}
+}
+
+func TestCorruptScriptRecords(t *testing.T) {
+	e := newEngine(testTable())
+	evalOn(e, "return 1", false)
+	if _, err := e.Load([]byte("return 2")); err != nil {
+		t.Fatal(err)
+	}
+	whole := e.appendTo(nil)
+	for n := range whole {
+		if newEngine(e.table).load(whole[:n]) == nil {
+			t.Errorf("the first %d of %d bytes were accepted", n, len(whole))
+		}
+	}
+	twice := append([]byte{0, 2}, whole[2:11]...)
+	for _, b := range [][]byte{append(whole[:len(whole):len(whole)], 0), append(twice, whole[2:11]...), {255, 255, 255, 255, 15, 0}, {0, 255, 255, 3}} {
+		if newEngine(e.table).load(b) == nil {
+			t.Errorf("%q was accepted", b)
+		}
+	}
+	if err := newEngine(e.table).load(whole); err != nil {
+		t.Error(err)
+	}
+}
+
+// Reads may run scripts at the same time.
+func TestConcurrentReads(t *testing.T) {
+	s := newScriptNode()
+	s.eval(t, `redis.call("set", "a", "1") return 1`)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				source := fmt.Sprintf(`local t = {} for i = 1, 50 do t[i] = redis.call("get", "a") end return #t + %d`, i%7+g)
+				args := commandtest.Args("EVAL_RO", source, "0")
+				run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+				got, want := string(s.node.machine.Read(nil, run, 1, 1)), fmt.Sprintf(":%d\r\n", 50+i%7+g)
+				if got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
