@@ -7,31 +7,36 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// DB is one database. Its keys lie in a tree ordered by (hash, key): lookups compare integers, iteration looks random as
-// on Redis yet is the same on every node, and a SCAN cursor is a hash, valid on any node and across writes.
+// DB is one database. A map finds a key. A tree ordered by (hash, key) holds the same entries for everything that has an
+// order: iteration looks random as on Redis yet is the same on every node, a SCAN cursor is a hash, valid on any node
+// and across writes, and a copy of the tree, made in constant time, is a snapshot. Nothing ranges over the map.
 type DB struct {
 	ks    *Keyspace
 	index int
-	keys  *btree.BTreeG[slot]
+	keys  map[string]*Entry
+	tree  *btree.BTreeG[slot]
 	// volatile counts the keys with a deadline.
 	volatile int
 }
 
 type slot struct {
 	hash  uint64
-	key   string
-	entry *Entry
+	entry *Entry // nil: before every entry of that hash
 }
 
 func slotLess(a, b slot) bool {
 	if a.hash != b.hash {
 		return a.hash < b.hash
 	}
-	return a.key < b.key
+	return b.entry != nil && (a.entry == nil || a.entry.key < b.entry.key)
 }
 
 func newDB(ks *Keyspace, index int) *DB {
-	return &DB{ks: ks, index: index, keys: btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})}
+	return &DB{ks: ks, index: index, keys: map[string]*Entry{}, tree: newTree()}
+}
+
+func newTree() *btree.BTreeG[slot] {
+	return btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
 }
 
 // Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
@@ -44,6 +49,7 @@ type Entry struct {
 	changed  Revision
 	deadline int64 // ms of the cluster clock; 0 means none
 	gen      uint64
+	db       uint8
 }
 
 // Collection is a value that has elements: a hash, a sorted set.
@@ -112,11 +118,11 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Find returns the entry of a key that exists, else nil. The entry is for reading only.
 func (db *DB) Find(key []byte) *Entry {
-	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
-	if !ok || db.dead(s.entry) {
+	e := db.keys[string(key)]
+	if e == nil || db.dead(e) {
 		return nil
 	}
-	return s.entry
+	return e
 }
 
 // dead says whether an entry's deadline has passed: it does not exist any more, though it was not swept yet.
@@ -125,11 +131,10 @@ func (db *DB) dead(e *Entry) bool { return e.deadline != 0 && e.deadline < db.ks
 // Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
 func (db *DB) Edit(key []byte) *Entry {
 	db.mustWrite()
-	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
-	if !ok {
+	e := db.keys[string(key)]
+	if e == nil {
 		return nil
 	}
-	e := s.entry
 	if db.dead(e) {
 		db.remove(e)
 		db.ks.expired++
@@ -143,8 +148,24 @@ func (db *DB) Edit(key []byte) *Entry {
 	if e.coll != nil {
 		c.coll = e.coll.Clone()
 	}
-	db.keys.Set(slot{hash: c.hash, key: c.key, entry: &c})
+	db.place(&c)
 	return &c
+}
+
+// place puts an entry under its key everywhere, over an older one with the same key and deadline if there is one.
+func (db *DB) place(e *Entry) {
+	db.keys[e.key] = e
+	db.tree.Set(slot{e.hash, e})
+	if e.deadline != 0 {
+		db.ks.expiry.Set(deadline{e.deadline, e.hash, e})
+	}
+}
+
+// add makes an entry of a key that is not in the database.
+func (db *DB) add(key []byte) *Entry {
+	e := &Entry{hash: xxhash.Sum64(key), key: string(key), created: db.ks.rev, gen: db.ks.gen, db: uint8(db.index)}
+	db.place(e)
+	return e
 }
 
 // edit returns the entry of key, ready to be changed, making one where there is none.
@@ -152,9 +173,7 @@ func (db *DB) edit(key []byte) *Entry {
 	if e := db.Edit(key); e != nil {
 		return e
 	}
-	e := &Entry{hash: xxhash.Sum64(key), key: string(key), created: db.ks.rev, gen: db.ks.gen}
-	db.keys.Set(slot{hash: e.hash, key: e.key, entry: e})
-	return e
+	return db.add(key)
 }
 
 // SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see SetDeadline.
@@ -202,14 +221,12 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	if e.deadline == atMs {
 		return
 	}
-	d := deadline{atMs: e.deadline, db: db.index, hash: e.hash, key: e.key}
 	if e.deadline != 0 {
-		db.ks.expiry.Delete(d)
+		db.ks.expiry.Delete(deadline{e.deadline, e.hash, e})
 		db.volatile--
 	}
 	if atMs != 0 {
-		d.atMs = atMs
-		db.ks.expiry.Set(d)
+		db.ks.expiry.Set(deadline{atMs, e.hash, e})
 		db.volatile++
 	}
 	e.deadline = atMs
@@ -220,23 +237,24 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 // Delete removes key and says whether it existed.
 func (db *DB) Delete(key []byte) bool {
 	db.mustWrite()
-	s, ok := db.keys.Get(slot{hash: xxhash.Sum64(key), key: view(key)})
-	if !ok {
+	e := db.keys[string(key)]
+	if e == nil {
 		return false
 	}
-	dead := db.dead(s.entry)
+	dead := db.dead(e)
 	if dead {
 		db.ks.expired++
 	}
-	db.remove(s.entry)
+	db.remove(e)
 	return !dead
 }
 
-// remove takes an entry out of the tree and of the expiry index.
+// remove takes an entry out everywhere.
 func (db *DB) remove(e *Entry) {
-	db.keys.Delete(slot{hash: e.hash, key: e.key})
+	delete(db.keys, e.key)
+	db.tree.Delete(slot{e.hash, e})
 	if e.deadline != 0 {
-		db.ks.expiry.Delete(deadline{atMs: e.deadline, db: db.index, hash: e.hash, key: e.key})
+		db.ks.expiry.Delete(deadline{e.deadline, e.hash, e})
 		db.volatile--
 	}
 	db.ks.mix(e.hash+uint64(db.index), 0)
@@ -245,28 +263,27 @@ func (db *DB) remove(e *Entry) {
 // Flush removes every key.
 func (db *DB) Flush() {
 	db.mustWrite()
-	if db.keys.Len() == 0 {
+	if len(db.keys) == 0 {
 		return
 	}
-	db.keys.Scan(func(s slot) bool {
+	db.tree.Scan(func(s slot) bool {
 		if s.entry.deadline != 0 {
-			db.ks.expiry.Delete(deadline{atMs: s.entry.deadline, db: db.index, hash: s.hash, key: s.key})
+			db.ks.expiry.Delete(deadline{s.entry.deadline, s.hash, s.entry})
 		}
 		return true
 	})
-	db.ks.mix(uint64(db.index), uint64(db.keys.Len()))
-	db.keys.Clear()
-	db.volatile = 0
+	db.ks.mix(uint64(db.index), uint64(len(db.keys)))
+	db.keys, db.tree, db.volatile = map[string]*Entry{}, newTree(), 0
 }
 
 // Len counts the keys that exist.
 func (db *DB) Len() int {
-	n := db.keys.Len()
+	n := len(db.keys)
 	db.ks.expiry.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
 			return false
 		}
-		if d.db == db.index {
+		if int(d.entry.db) == db.index {
 			n--
 		}
 		return true
@@ -279,7 +296,7 @@ func (db *DB) Volatile() int { return db.volatile }
 
 // Each calls f with every key that exists, in the order of the tree, until f answers false. f must not change the keyspace.
 func (db *DB) Each(f func(*Entry) bool) {
-	db.keys.Scan(func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
+	db.tree.Scan(func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
 }
 
 // Scan calls f with the keys from a cursor on, at least count of them where there are as many, and returns the cursor to go
@@ -287,7 +304,7 @@ func (db *DB) Each(f func(*Entry) bool) {
 // other keys, and keys whose cursors are equal come in one step.
 func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	s := scan{count: count}
-	db.keys.Ascend(slot{hash: cursorStart(cursor)}, func(sl slot) bool {
+	db.tree.Ascend(slot{hash: cursorStart(cursor)}, func(sl slot) bool {
 		if !s.take(sl.hash) {
 			return false
 		}

@@ -36,22 +36,22 @@ type Keyspace struct {
 
 // deadline is one key's place in the expiry index.
 type deadline struct {
-	atMs int64
-	db   int
-	hash uint64
-	key  string
+	atMs  int64
+	hash  uint64
+	entry *Entry
 }
 
+// deadlineLess orders by time, then by what is the same on every node.
 func deadlineLess(a, b deadline) bool {
 	switch {
 	case a.atMs != b.atMs:
 		return a.atMs < b.atMs
-	case a.db != b.db:
-		return a.db < b.db
 	case a.hash != b.hash:
 		return a.hash < b.hash
+	case a.entry.db != b.entry.db:
+		return a.entry.db < b.entry.db
 	}
-	return a.key < b.key
+	return a.entry.key < b.entry.key
 }
 
 // New returns an empty keyspace.
@@ -109,9 +109,7 @@ func (ks *Keyspace) sweep() {
 		if !ok || d.atMs >= ks.now {
 			return
 		}
-		db := ks.dbs[d.db]
-		slot, _ := db.keys.Get(slot{hash: d.hash, key: d.key})
-		db.remove(slot.entry)
+		ks.dbs[d.entry.db].remove(d.entry)
 		ks.expired++
 	}
 }

@@ -1,38 +1,28 @@
 package keyspace
 
-import "github.com/cespare/xxhash/v2"
-
 // This file holds the ways to put or take a whole key besides those of db.go: creating one that is known not to exist,
 // renaming, copying, picking one at random.
 
-// Create makes a string of a key that does not exist: Find has just said so. It saves SetString's own lookup.
+// Create makes a string of a key that does not exist: Find has just said so. One whose deadline has passed and that was
+// not swept yet makes room.
 func (db *DB) Create(key, value []byte) *Entry {
 	db.mustWrite()
-	e := &Entry{hash: xxhash.Sum64(key), key: string(key), str: append([]byte(nil), value...), created: db.ks.rev, gen: db.ks.gen}
-	db.insert(e)
+	if e := db.keys[string(key)]; e != nil {
+		db.remove(e)
+		db.ks.expired++
+	}
+	e := db.add(key)
+	e.str = append([]byte(nil), value...)
 	db.Changed(e)
 	return e
-}
-
-// insert puts an entry in the tree, in the place of one whose deadline has passed and that was not swept yet, if any.
-func (db *DB) insert(e *Entry) {
-	old, replaced := db.keys.Set(slot{hash: e.hash, key: e.key, entry: e})
-	if !replaced {
-		return
-	}
-	if old.entry.deadline != 0 {
-		db.ks.expiry.Delete(deadline{atMs: old.entry.deadline, db: db.index, hash: e.hash, key: e.key})
-		db.volatile--
-	}
-	db.ks.expired++
 }
 
 // put makes key hold a value with a deadline, in the place of whatever it held. The key is a new one: it gets the current
 // revision as its creation.
 func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
-	e := &Entry{hash: xxhash.Sum64(key), key: string(key), str: str, coll: coll, created: db.ks.rev, gen: db.ks.gen}
-	db.insert(e)
+	e := db.add(key)
+	e.str, e.coll = str, coll
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)
 }
@@ -67,11 +57,11 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 
 // Random returns a key that exists, chosen by seed with about equal chances, or nil where there is none.
 func (db *DB) Random(seed uint64) *Entry {
-	n := db.keys.Len()
+	n := db.tree.Len()
 	if n == 0 {
 		return nil
 	}
-	start, _ := db.keys.GetAt(int(seed % uint64(n)))
+	start, _ := db.tree.GetAt(int(seed % uint64(n)))
 	var found *Entry
 	alive := func(s slot) bool {
 		if !db.dead(s.entry) {
@@ -79,9 +69,9 @@ func (db *DB) Random(seed uint64) *Entry {
 		}
 		return found == nil
 	}
-	db.keys.Ascend(start, alive)
+	db.tree.Ascend(start, alive)
 	if found == nil {
-		db.keys.Scan(alive)
+		db.tree.Scan(alive)
 	}
 	return found
 }

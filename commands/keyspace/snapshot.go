@@ -19,8 +19,8 @@ type Frozen struct {
 func (ks *Keyspace) Freeze() *Frozen {
 	f := &Frozen{}
 	for i, db := range ks.dbs {
-		if db.keys.Len() > 0 {
-			f.trees[i] = db.keys.IsoCopy()
+		if db.tree.Len() > 0 {
+			f.trees[i] = db.tree.IsoCopy()
 		}
 	}
 	ks.gen++
@@ -76,7 +76,7 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 func (ks *Keyspace) Load(record []byte) error {
 	r := &reader{b: record}
 	index, kind := int(r.byte()), Kind(r.byte())
-	e := &Entry{key: string(r.bytes()), gen: ks.gen}
+	e := &Entry{key: string(r.bytes()), gen: ks.gen, db: uint8(index)}
 	e.hash = hashOf(e.key)
 	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
 	e.deadline = r.varint()
@@ -94,11 +94,11 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	db := ks.dbs[index]
-	if _, replaced := db.keys.Set(slot{hash: e.hash, key: e.key, entry: e}); replaced {
+	if db.keys[e.key] != nil {
 		return ErrCorrupt
 	}
+	db.place(e)
 	if e.deadline != 0 {
-		ks.expiry.Set(deadline{atMs: e.deadline, db: index, hash: e.hash, key: e.key})
 		db.volatile++
 	}
 	return nil
