@@ -189,6 +189,10 @@ func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, ab
 		u.release()
 		return nil, errStopping
 	}
+	if ctx.Done() == nil {
+		<-u.done // a select costs as much as the rest of the hand-over
+		return u.take()
+	}
 	select {
 	case <-u.done:
 	case <-ctx.Done():
@@ -201,13 +205,7 @@ func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, ab
 			return nil, abandoned
 		}
 	}
-	err := u.err
-	var reply []byte
-	if err == nil {
-		reply = u.replies[0]
-	}
-	u.release()
-	return reply, err
+	return u.take()
 }
 
 // ReadLocal runs a group of read-only requests against this node's own state, however old that is.

@@ -65,6 +65,17 @@ func (u *unit) release() {
 	unitPool.Put(u)
 }
 
+// take returns the outcome of a local unit that is done, and releases it.
+func (u *unit) take() ([]byte, error) {
+	err := u.err
+	var reply []byte
+	if err == nil {
+		reply = u.replies[0]
+	}
+	u.release()
+	return reply, err
+}
+
 // finish hands the unit its outcome. replies holds one reply a group unless err is set.
 func (u *unit) finish(replies [][]byte, err error) {
 	if u.from != nil {

@@ -4,6 +4,7 @@ package server
 // neighbours into a run that goes to the backend in one piece.
 
 import (
+	"context"
 	"bytes"
 	"strings"
 
@@ -207,11 +208,11 @@ func (s *session) flush() {
 	switch {
 	case r.count == 0:
 	case r.write:
-		replies, err = s.srv.backend.Write(s.srv.ctx, r.bytes, r.count)
+		replies, err = s.srv.backend.Write(context.Background(), r.bytes, r.count)
 	case s.stale && !r.fresh:
 		replies, err = s.srv.backend.ReadLocal(r.bytes, r.count)
 	default:
-		replies, err = s.srv.backend.Read(s.srv.ctx, r.bytes, r.count)
+		replies, err = s.srv.backend.Read(context.Background(), r.bytes, r.count)
 	}
 	s.takeReplies(replies, err)
 	clear(r.pending)

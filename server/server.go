@@ -169,7 +169,7 @@ func (s *Server) accept(conn net.Conn) {
 }
 
 // Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
-// all connections. When it returns nothing of the server runs any more.
+// all connections. A session that waits for the Backend longer than that ends when the Backend answers.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closing.Store(true)
@@ -190,11 +190,11 @@ func (s *Server) Close() {
 		s.mu.Lock()
 		for _, c := range s.sessions {
 			c.kill()
+			_ = c.conn.Close()
 		}
 		s.mu.Unlock()
 	}
 	s.cancel()
-	<-done
 }
 
 // all returns the sessions in order of age.
