@@ -59,6 +59,13 @@ func (m *hashModel) names(h *Hash) []string {
 // check compares everything that h shows with the model.
 func (m *hashModel) check(t *testing.T, h *Hash) {
 	t.Helper()
+	m.checkContent(t, h)
+	m.checkSum(t, h)
+}
+
+// checkContent is check without the Sum.
+func (m *hashModel) checkContent(t *testing.T, h *Hash) {
+	t.Helper()
 	if h.Len() != len(m.fields) {
 		t.Fatalf("Len is %d, want %d", h.Len(), len(m.fields))
 	}
@@ -133,12 +140,11 @@ func TestHashAgainstModel(t *testing.T) {
 			}
 			if step%300 == 0 {
 				m.check(t, h)
-				m.checkSum(t, h)
 				clones, models, sums = append(clones, h.Clone().(*Hash)), append(models, m.clone()), append(sums, h.Sum())
 			}
 		}
 		for i, c := range clones {
-			models[i].check(t, c)
+			models[i].checkContent(t, c)
 			if c.Sum() != sums[i] { // the whole content is as it was, so its Sum must be too
 				t.Fatalf("Sum of clone %d is %x, at its making it was %x", i, c.Sum(), sums[i])
 			}
@@ -146,7 +152,6 @@ func TestHashAgainstModel(t *testing.T) {
 			c.Delete([]byte("f1"))
 		}
 		m.check(t, h)
-		m.checkSum(t, h)
 	}
 }
 
