@@ -18,7 +18,7 @@ const (
 	evalSyntax     = "script numkeys [key [key ...]] [arg [arg ...]]"
 	evalSHASyntax  = "sha1 numkeys [key [key ...]] [arg [arg ...]]"
 	evalComplexity = "Depends on the script that is executed."
-	evalFlags      = NoScript | SkipMonitor | MovableKeys
+	evalFlags      = NoScript | Stale | SkipMonitor | MovableKeys
 )
 
 var scriptSpecs = []Spec{
