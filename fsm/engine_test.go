@@ -202,6 +202,42 @@ func TestNothingIsLeftToTheNextScript(t *testing.T) {
 	}
 }
 
+// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch must not be given the same numbers, and a node that applies
+// the entry again must be given the same.
+func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
+	const requests = 20
+	var group []byte
+	for range requests {
+		args := commandtest.Args("EVAL", `return tostring(math.random())`, "0")
+		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+	}
+	e := &Entry{ClockMs: 1, Groups: [][]byte{group, group}}
+	var replies [2]string
+	drawn := map[string]bool{}
+	for i := range replies {
+		m := NewMachine(testTable())
+		for index := uint64(1); index <= 2; index++ {
+			res, err := m.Apply(index, e, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := string(bytes.Join(res.Replies, nil))
+			replies[i] += all
+			for _, line := range strings.Split(all, "\r\n") {
+				if strings.HasPrefix(line, "0.") {
+					drawn[line] = true
+				}
+			}
+		}
+	}
+	if replies[0] != replies[1] {
+		t.Errorf("nodes differ:\n%q\n%q", replies[0], replies[1])
+	}
+	if want := 2 * 2 * requests; len(drawn) < want-1 { // 14 digits of a float: two may be equal, not more
+		t.Errorf("%d requests drew %d numbers: %q", want, len(drawn), replies[0])
+	}
+}
+
 // TestNodesAgreeOnScripts runs the whole corpus on two machines, one of which is restored from its snapshot after every script.
 func TestNodesAgreeOnScripts(t *testing.T) {
 	for _, path := range corpusFiles(t) {

@@ -70,7 +70,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.events = m.events[:0]
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
-		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Seed: index, Scripts: m.engine,
+		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Scripts: m.engine,
 		Emit: func(ev commands.Event) {
 			// The bytes are a script's or the entry's; a script uses its own again.
 			ev.Channel, ev.Payload = bytes.Clone(ev.Channel), bytes.Clone(ev.Payload)
@@ -92,6 +92,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				return Result{}, err
 			}
 			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
+			env.Seed = index*(keyspace.MaxPlace+1) + place // each request's own: scripts of one entry must not draw the same numbers
 			place++
 			r.run(q, answer)
 		}
