@@ -26,14 +26,15 @@ type Node struct {
 	mux      *mux
 	raft     *raft.Raft
 
-	writes, reads *queue
-	route         atomic.Pointer[route]
-	flying        chan *entry  // proposed entries, in order, to the completer
-	inFlight      atomic.Int32 // entries among them
-	tickDue       atomic.Bool
-	nextFrame     atomic.Uint64
-	nonce         uint64        // the read loop's newest confirm frame
-	confirmed     chan struct{} // kicked when a confirm frame was answered
+	writes, reads  *queue
+	route          atomic.Pointer[route]
+	flying         chan *entry  // proposed entries, in order, to the completer
+	inFlight       atomic.Int32 // entries among them
+	groupsInFlight atomic.Int32 // and groups
+	tickDue        atomic.Bool
+	nextFrame      atomic.Uint64
+	nonce          uint64        // the read loop's newest confirm frame
+	confirmed      chan struct{} // kicked when a confirm frame was answered
 
 	steerWake  chan struct{}
 	watchers   watchers

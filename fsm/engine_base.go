@@ -38,13 +38,18 @@ func (in *interpreter) baseFunctions() []libraryFunction {
 func baseType(L *lua.LState) int { return push(L, checkAny(L, 1).Type().String()) }
 
 func rawEqual(L *lua.LState) int {
-	L.Push(lua.LBool(L.RawEqual(checkAny(L, 1), checkAny(L, 2))))
+	a, b := checkAny(L, 1), checkAny(L, 2)
+	if s, ok := a.(lua.LString); ok {
+		budgetOf(L).charge(L, int64(len(s))/bytesEqual)
+	}
+	L.Push(lua.LBool(L.RawEqual(a, b)))
 	return 1
 }
 
 // rawGet does not tell the hidden globals.
 func (in *interpreter) rawGet(L *lua.LState) int {
 	t, key := in.behind(checkTable(L, 1)), checkAny(L, 2)
+	in.budget.charge(L, keyCost(key))
 	if hidden(key) && t == in.globals {
 		key = lua.LNil
 	}
@@ -55,6 +60,7 @@ func (in *interpreter) rawGet(L *lua.LState) int {
 func (in *interpreter) rawSet(L *lua.LState) int {
 	t, key, value := checkTable(L, 1), checkAny(L, 2), checkAny(L, 3)
 	in.checkWritable(L, 1)
+	in.budget.charge(L, keyCost(key))
 	L.Push(key)
 	L.Push(t)
 	L.Insert(key, 1) // the hidden function takes (key, table)
@@ -127,7 +133,7 @@ func (in *interpreter) next(L *lua.LState) int {
 	t := in.behind(checkTable(L, 1))
 	L.SetTop(2)
 	key := L.Get(2)
-	in.budget.charge(L, deadKeys(t)/8)
+	in.budget.charge(L, deadKeys(t)/8+keyCost(key))
 	for {
 		next, value := t.Next(key)
 		in.chargeGap(L, key, next)
@@ -230,6 +236,7 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 		L.Push(lua.LString(err.Error()))
 		return 2
 	}
+	in.budget.sees(longestConstant(proto))
 	if in.chunks == nil {
 		in.chunks = map[string]string{}
 	}

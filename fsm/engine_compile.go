@@ -26,6 +26,7 @@ type program struct {
 	proto    *lua.FunctionProto
 	shebang  bool // the first line is #!lua
 	noWrites bool // with the flag no-writes
+	longest  int  // bytes of its longest constant
 }
 
 // compileScript compiles a script as EVAL gets it. The error is a reply.
@@ -42,7 +43,22 @@ func compileScript(source []byte) (*program, error) {
 	if err != nil {
 		return nil, commands.Errorf("ERR Error compiling script (new function): %s", err)
 	}
+	p.longest = longestConstant(p.proto)
 	return p, nil
+}
+
+// longestConstant is the length in bytes of the longest string that the source of a function names.
+func longestConstant(proto *lua.FunctionProto) int {
+	n := 0
+	for _, c := range proto.Constants {
+		if s, ok := c.(lua.LString); ok {
+			n = max(n, len(s))
+		}
+	}
+	for _, inner := range proto.FunctionPrototypes {
+		n = max(n, longestConstant(inner))
+	}
+	return n
 }
 
 // readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text: the line break

@@ -97,8 +97,15 @@ func (in *interpreter) capture(L *lua.LState) {
 // leave is how an error leaves a protected call. It charges for the way: Go looks at every frame of its stack between the error and who
 // catches it, and recursion through metamethods has four of them for each of Lua's.
 func (in *interpreter) leave(L *lua.LState) {
-	in.budget.instructions = subtract(in.budget.instructions, caughtError+frameInstructions*frames(L))
-	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: reword(L.Get(-1)), StackTrace: noTrace})
+	value := L.Get(-1)
+	cost := caughtError + frameInstructions*frames(L)
+	if s, ok := value.(lua.LString); ok { // a text that was built, and that reword reads several times
+		in.budget.sees(len(s))
+		in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
+		cost += int64(len(s)) / 8
+	}
+	in.budget.instructions = subtract(in.budget.instructions, cost)
+	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: reword(value), StackTrace: noTrace})
 }
 
 // What an error charges, and for each call frame that is in use besides.
@@ -138,10 +145,13 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, sha string, scrip
 	in.random = luaRandom{state: x.Seed}
 	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
 	in.chunks, in.failedSource, in.failedLine = nil, "", 0
-	L.SetContext(newBudgetContext(&in.budget))
+	run := newBudgetContext(&in.budget)
+	run.global = L.G
+	L.SetContext(run)
 	L.G.CurrentThread = L
-	in.globals.RawSetString("KEYS", stringTable(L, script.Keys))
-	in.globals.RawSetString("ARGV", stringTable(L, script.Args))
+	in.globals.RawSetString("KEYS", in.stringTable(script.Keys))
+	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
+	in.budget.sees(p.longest)
 	L.SetTop(0)
 	L.Push(in.guarded)
 	L.Push(L.NewFunctionFromProto(p.proto))
@@ -165,9 +175,10 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, sha string, scrip
 const maxKeptArena = 1 << 20
 
 // stringTable makes a Lua array of strings.
-func stringTable(L *lua.LState, list [][]byte) *lua.LTable {
-	t := L.CreateTable(len(list), 0)
+func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
+	t := in.L.CreateTable(len(list), 0)
 	for _, b := range list {
+		in.budget.sees(len(b))
 		t.Append(lua.LString(b))
 	}
 	return t

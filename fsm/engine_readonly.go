@@ -85,6 +85,7 @@ func (in *interpreter) openSandbox() {
 	in.globals.RawSetString(hiddenLength, L.NewFunction(in.length))
 	in.globals.RawSetString(hiddenKey, L.NewFunction(in.key))
 	in.globals.RawSetString(hiddenTable, L.NewFunction(in.newTable))
+	in.globals.RawSetString(hiddenVararg, L.NewFunction(in.vararg))
 	in.globals.RawSetString(hiddenReadonly, in.globalsStandIn)
 	missing := L.CreateTable(0, 1)
 	missing.RawSetString("__index", L.NewFunction(missingGlobal))
@@ -94,6 +95,7 @@ func (in *interpreter) openSandbox() {
 	shown := L.CreateTable(0, 1)
 	meta := L.CreateTable(0, 2)
 	meta.RawSetString("__index", strings)
+	in.openArithmetic(meta)
 	shown.RawSetString("__index", in.globals.RawGetString("string"))
 	meta.RawSetString("__metatable", in.standIn(shown, shown))
 	L.SetMetatable(lua.LString(""), meta)
@@ -130,10 +132,21 @@ func hidden(key lua.LValue) bool {
 // tableCost is what a table constructor charges besides the values: roughly what gopher-lua allocates for a small table.
 const tableCost = 512
 
-// newTable is the hidden function round a table constructor.
+// newTable is the hidden function round a table constructor, which may have taken any number of values from a call.
 func (in *interpreter) newTable(L *lua.LState) int {
 	in.budget.chargeBytes(L, tableCost)
+	if t, ok := L.Get(1).(*lua.LTable); ok && in.budget.look {
+		in.budget.chargeBytes(L, int64(slots(t))*valueBytes)
+	}
 	return 1
+}
+
+// vararg is the hidden function round `...` where it stands for any number of values: those are copied.
+func (in *interpreter) vararg(L *lua.LState) int {
+	n := L.GetTop()
+	in.budget.hands(n)
+	in.budget.charge(L, int64(n)/(valuesCopied/2))
+	return n
 }
 
 // length is the hidden function that `#` calls.

@@ -72,6 +72,7 @@ func (r *luaReply) take(n int) bool {
 }
 
 func (r *luaReply) text(s string) lua.LValue {
+	r.budget.sees(len(s))
 	if !r.take(len(s)) {
 		return lua.LFalse
 	}
@@ -120,6 +121,7 @@ func (r *luaReply) Int(n int64) { r.put(lua.LNumber(n)) }
 
 // Bulk gives a string.
 func (r *luaReply) Bulk(b []byte) {
+	r.budget.sees(len(b))
 	if !r.take(len(b)) {
 		r.put(lua.LFalse)
 		return

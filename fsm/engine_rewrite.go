@@ -2,6 +2,7 @@
 //   - `..` writes numbers in Go's way, in the virtual machine itself: a chain becomes one call of a hidden function;
 //   - `#` walks over an array's nils, and t[1e7] = 1 fills a gap with them, in one instruction: hidden functions count that;
 //   - a global must not be assigned: that becomes an assignment to a field of a table that refuses it;
+//   - `...` copies any number of values in one instruction: a hidden function counts them;
 //   - tables take memory that no instruction counts: the hidden function round a constructor does.
 //
 // A hidden name begins with a zero byte, which no identifier has.
@@ -21,6 +22,7 @@ const (
 	hiddenKey      = "\x00key"
 	hiddenTable    = "\x00table"
 	hiddenReadonly = "\x00readonly"
+	hiddenVararg   = "\x00vararg"
 )
 
 // Bounds of a script's syntax tree. The compiler recurses over it, and searches a function's constants one by one.
@@ -220,6 +222,10 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 		return call(e, hiddenLength, single(r.expr(e.Expr)))
 	case *ast.FunctionExpr:
 		r.function(e)
+	case *ast.Comma3Expr:
+		if !e.AdjustRet {
+			return at(e, &ast.FuncCallExpr{Func: ident(e, hiddenVararg), Args: []ast.Expr{e}})
+		}
 	}
 	return e
 }

@@ -112,7 +112,11 @@ func optString(L *lua.LState, n int, absent string) string {
 
 // checkNumber returns argument n, a number or a string that reads as one.
 func checkNumber(L *lua.LState, n int) float64 {
-	f, ok := toNumber(L.Get(n))
+	v := L.Get(n)
+	if s, isString := v.(lua.LString); isString {
+		chargeNumeral(L, budgetOf(L), string(s))
+	}
+	f, ok := toNumber(v)
 	if !ok {
 		typeError(L, n, "number")
 	}

@@ -1,7 +1,8 @@
 // The budget of one script run: how many instructions it may still execute and how many bytes it may still build.
 // The interpreter asks its context before every instruction, so a context that counts is the only hook that stops a
 // script at the same instruction on every node; library functions charge by hand for the work they do between two
-// instructions. Both limits are counts, never times: a clock would stop the nodes at different places.
+// instructions. A few instructions of the virtual machine do work that grows with a string's length or with a number
+// of values: once a script has such a string or so many values, their operands are looked at before they run. Both limits are counts, never times: a clock would stop the nodes at different places.
 
 package fsm
 
@@ -40,6 +41,35 @@ var closedSignal = func() chan struct{} { c := make(chan struct{}); close(c); re
 type budget struct {
 	instructions int64 // instructions left
 	bytes        int64 // bytes left to build
+	longest      int   // bytes of the longest string that the script has had
+	step         int64 // what each instruction costs above one, for the strings that are not looked at
+	look         bool  // operands are looked at: there was a string above longString, or more than manyValues at once
+}
+
+const (
+	// longString is the length in bytes above which a string is charged for by each instruction that reads it through. Below
+	// it the work is spread: every instruction costs one more for each stepBytes of the longest string. So a script without a
+	// string of stepBytes pays nothing, and none is slowed by more than longString/stepBytes.
+	longString = 4096
+	stepBytes  = 512
+	// manyValues is how many arguments or results a script can have without their copies being looked at.
+	manyValues = 64
+)
+
+// sees tells the budget that the script gets a string of n bytes.
+func (b *budget) sees(n int) {
+	if b != nil && n > b.longest {
+		b.longest = n
+		b.step = int64(min(n, longString) / stepBytes)
+		b.look = b.look || n > longString
+	}
+}
+
+// hands tells the budget that the script gets n values at once.
+func (b *budget) hands(n int) {
+	if b != nil && n > manyValues {
+		b.look = true
+	}
 }
 
 // charge takes instructions off and raises errScriptInstructions in L when there are not as many left.
@@ -71,6 +101,7 @@ func (b *budget) chargeWork(L *lua.LState, bytes int) { b.charge(L, 1+int64(byte
 
 // chargeString charges for a new string of n bytes: the work of writing it and the memory that it takes.
 func (b *budget) chargeString(L *lua.LState, n int) {
+	b.sees(n)
 	b.chargeWork(L, n)
 	b.chargeBytes(L, int64(n))
 }
@@ -102,6 +133,7 @@ func subtract(left, n int64) int64 {
 // restored from a snapshot would not have seen.
 type budgetContext struct {
 	*budget
+	global *lua.Global        // of the interpreter whose operands are looked at; nil: none are
 	notes  map[any]any        // what a library remembers, by its own key; looked up only, never ranged over
 	labels map[lua.LValue]int // numbers that tostring gave out; looked up only, never ranged over
 }
@@ -115,15 +147,19 @@ func (c *budgetContext) Deadline() (deadline time.Time, ok bool) { return time.T
 // Value holds nothing.
 func (c *budgetContext) Value(any) any { return nil }
 
-// Done is asked by the interpreter once before each instruction. It takes one instruction off and answers nil (go on)
-// while there was one left, and a closed channel (stop) for ever after.
+// Done is asked by the interpreter once before each instruction. It takes the instruction's cost off, one for nearly all, and
+// answers nil (go on) while that much was left, and a closed channel (stop) for ever after.
 func (c *budgetContext) Done() <-chan struct{} {
 	b := c.budget
 	if b == nil {
 		return nil
 	}
-	if b.instructions > 0 && b.bytes >= 0 {
-		b.instructions--
+	cost := 1 + b.step
+	if b.look && c.global != nil {
+		cost += operandCost(c.global.CurrentThread)
+	}
+	if b.instructions >= cost && b.bytes >= 0 {
+		b.instructions -= cost
 		return nil
 	}
 	if b.bytes >= 0 {

@@ -60,6 +60,7 @@ func unpackMessages(L *lua.LState, limit, offset int64) int {
 	for len(d.data) > 0 && int64(len(values)) < limit {
 		values = append(values, d.value(1+len(values)))
 	}
+	d.b.hands(len(values))
 	L.SetTop(1)
 	if !all {
 		next := -1

@@ -56,8 +56,7 @@ func stringFormat(L *lua.LState) int {
 		}
 		out = appendCharged(L, b, out, formatOne(L, spec, verb, arg))
 	}
-	L.Push(lua.LString(out))
-	return 1
+	return push(L, string(out))
 }
 
 // appendCharged appends s to out after charging for it.

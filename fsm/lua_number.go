@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	lua "github.com/yuin/gopher-lua"
 )
 
 // nanText is how every NaN is written. C Lua on x86 writes "-nan" for what 0/0 gives and "nan" once the sign is turned
@@ -63,6 +65,10 @@ func parseNumber(s string) (f float64, ok bool) {
 	}
 	return f, true
 }
+
+// chargeNumeral charges for reading a string as a number. One with more digits than a float has is read digit by digit, at some
+// nanoseconds each.
+func chargeNumeral(L *lua.LState, b *budget, s string) { b.charge(L, int64(len(s))/8) }
 
 // scanNumber reads the number at the start of s as C's strtod does: white space, a sign, then digits with a fraction
 // and an exponent, hexadecimal digits after 0x with a binary exponent, "inf", "infinity" or "nan", in any case.

@@ -121,7 +121,7 @@ func stringGsub(L *lua.LState) int {
 	if copied == 0 && len(out) == 0 {
 		L.Push(lua.LString(subject))
 	} else {
-		L.Push(lua.LString(m.appendCharged(out, subject[copied:])))
+		push(L, string(m.appendCharged(out, subject[copied:])))
 	}
 	L.Push(lua.LNumber(count))
 	return 2

@@ -42,6 +42,9 @@ func fromEnd(pos int64, length int) int64 {
 
 // push pushes a string that was built, and is the one result.
 func push(L *lua.LState, s string) int {
+	if len(s) >= stepBytes {
+		budgetOf(L).sees(len(s))
+	}
 	L.Push(lua.LString(s))
 	return 1
 }
@@ -126,7 +129,9 @@ func stringByte(L *lua.LState) int {
 	if !hasStack(L, n) {
 		raise(L, "stack overflow (string slice too long)")
 	}
-	budgetOf(L).charge(L, n)
+	b := budgetOf(L)
+	b.hands(int(n))
+	b.charge(L, n)
 	for _, c := range []byte(s[first-1 : last]) {
 		L.Push(lua.LNumber(c))
 	}
@@ -165,7 +170,9 @@ func luaToString(L *lua.LState) int {
 		return 1
 	}
 	s := describe(L, v)
-	budgetOf(L).chargeBytes(L, int64(len(s)))
+	if _, same := v.(lua.LString); !same {
+		budgetOf(L).chargeBytes(L, int64(len(s)))
+	}
 	return push(L, s)
 }
 
@@ -211,6 +218,9 @@ func luaToNumber(L *lua.LState) int {
 	base := optInt(L, 2, 10)
 	if base == 10 {
 		v := checkAny(L, 1)
+		if s, ok := v.(lua.LString); ok {
+			chargeNumeral(L, budgetOf(L), string(s))
+		}
 		if f, ok := toNumber(v); ok {
 			L.Push(lua.LNumber(f))
 		} else {
@@ -219,6 +229,7 @@ func luaToNumber(L *lua.LState) int {
 		return 1
 	}
 	s := checkString(L, 1)
+	chargeNumeral(L, budgetOf(L), s)
 	if base < 2 || base > 36 {
 		argError(L, 2, "base out of range")
 	}

@@ -252,7 +252,9 @@ func luaUnpack(L *lua.LState) int {
 	if !hasStack(L, n) {
 		raise(L, "too many results to unpack")
 	}
-	budgetOf(L).charge(L, n)
+	b := budgetOf(L)
+	b.hands(int(n))
+	b.charge(L, n)
 	for i := first; i <= last; i++ {
 		L.Push(element(t, i))
 	}

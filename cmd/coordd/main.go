@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 )
@@ -16,18 +17,28 @@ import (
 // version is set by the release build; otherwise the module's own version is shown.
 var version = ""
 
-// gcPercent lets the heap grow to three times what lives before it is collected: the collector walks every key, and was a
-// quarter of the cost of a pipelined write at Go's own 100. GOGC overrides it.
-const gcPercent = 200
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	tune()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// gcPercent lets the heap grow to three times what lives before it is collected: the collector walks every key, and was a
+// quarter of the cost of a pipelined write at Go's own 100.
+const gcPercent = 200
+
+// tune sets Go's runtime up, where GOGC and GOMAXPROCS do not say otherwise. A node runs its Go code on half of the processors. The rest
+// is the kernel's, which does as much work for a write (sockets, fsync); and what a processor less saves in hand-overs between threads is
+// worth more than it: measured on two processors, one client was served a quarter faster, and fifty a fifth.
+func tune() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
 }
 
 // run is main without the process: it returns the exit code, 0, 1 for what went wrong, 2 for a command line that cannot be read.
