@@ -4,8 +4,8 @@ package server
 // neighbours into a run that goes to the backend in one piece.
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"strings"
 
 	"github.com/coordd/coordd/commands"
