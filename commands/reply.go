@@ -166,24 +166,52 @@ func (r *RESP) Verbatim(format, text string) {
 	r.BulkString(text)
 }
 
-// Discard is a Reply that nobody asked for.
+// Discard is a Reply that nobody asked for: its methods do nothing.
 type Discard struct{}
 
-// The methods of Discard do nothing.
-func (Discard) Status(string)           {}
-func (Discard) Error(string)            {}
-func (Discard) Int(int64)               {}
-func (Discard) Bulk([]byte)             {}
-func (Discard) BulkString(string)       {}
-func (Discard) Null()                   {}
-func (Discard) NullArray()              {}
-func (Discard) Array(int)               {}
-func (Discard) Map(int)                 {}
-func (Discard) Set(int)                 {}
-func (Discard) Push(int)                {}
-func (Discard) Double(float64)          {}
-func (Discard) Bool(bool)               {}
-func (Discard) BigNumber(string)        {}
+// Status does nothing.
+func (Discard) Status(string) {}
+
+// Error does nothing.
+func (Discard) Error(string) {}
+
+// Int does nothing.
+func (Discard) Int(int64) {}
+
+// Bulk does nothing.
+func (Discard) Bulk([]byte) {}
+
+// BulkString does nothing.
+func (Discard) BulkString(string) {}
+
+// Null does nothing.
+func (Discard) Null() {}
+
+// NullArray does nothing.
+func (Discard) NullArray() {}
+
+// Array does nothing.
+func (Discard) Array(int) {}
+
+// Map does nothing.
+func (Discard) Map(int) {}
+
+// Set does nothing.
+func (Discard) Set(int) {}
+
+// Push does nothing.
+func (Discard) Push(int) {}
+
+// Double does nothing.
+func (Discard) Double(float64) {}
+
+// Bool does nothing.
+func (Discard) Bool(bool) {}
+
+// BigNumber does nothing.
+func (Discard) BigNumber(string) {}
+
+// Verbatim does nothing.
 func (Discard) Verbatim(string, string) {}
 
 // FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers without an exponent up to
