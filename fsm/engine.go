@@ -16,7 +16,7 @@ import (
 // The limits of scripts. All are counts, so that every node stops at the same place.
 const (
 	// scriptInstructions is what one script may execute. In that time the machine does nothing else: a tenth of a second for plain Lua,
-	// two to four seconds for the worst that we found to do (errors caught in deep recursion).
+	// about one second for the worst that we found to do (walks over tables whose keys were set to nil).
 	scriptInstructions = 10_000_000
 	// scriptBytes is what one script may build in strings and large tables; it is not given back when a value is dropped.
 	scriptBytes = 64 << 20

@@ -41,6 +41,7 @@ func (in *interpreter) measure(v lua.LValue, depth int) {
 		return
 	}
 	t = in.behind(t)
+	in.budget.instructions = subtract(in.budget.instructions, walkCost(t))
 	for key, value := t.Next(lua.LNil); key != lua.LNil && in.budget.spent() == nil; key, value = t.Next(key) {
 		in.measure(value, depth+1)
 		if s, ok := key.(lua.LString); ok {

@@ -121,11 +121,26 @@ func (in *interpreter) setMetatable(L *lua.LState) int {
 	}
 	in.checkWritable(L, 1)
 	if m, ok := meta.(*lua.LTable); ok {
-		meta = in.behind(m)
+		m = in.behind(m)
+		in.linked(m)
+		meta = m
 	}
 	t.Metatable = meta
 	L.SetTop(1)
 	return 1
+}
+
+// linked counts the metatables of a script: tables that are each other's __index are walked over in one instruction, and can be no more
+// than there are metatables.
+func (in *interpreter) linked(meta *lua.LTable) {
+	if len(in.metatables) >= maxLinks || in.metatables[meta] {
+		return
+	}
+	if in.metatables == nil {
+		in.metatables = map[*lua.LTable]bool{}
+	}
+	in.metatables[meta] = true
+	in.budget.links(len(in.metatables))
 }
 
 // next walks over a table in the order of insertion.
@@ -133,7 +148,7 @@ func (in *interpreter) next(L *lua.LState) int {
 	t := in.behind(checkTable(L, 1))
 	L.SetTop(2)
 	key := L.Get(2)
-	in.budget.charge(L, deadKeys(t)/8+keyCost(key))
+	in.budget.charge(L, deadKeys(t)/2+keyCost(key))
 	for {
 		next, value := t.Next(key)
 		in.chargeGap(L, key, next)

@@ -50,6 +50,8 @@ type interpreter struct {
 	arena     []byte
 	chunks    map[string]string // the name that load was given, by the one that errors show; looked up only
 
+	metatables map[*lua.LTable]bool // that setmetatable was given, maxLinks of them at most; looked up and counted only
+
 	failedSource string // where the error was raised that ends the script
 	failedLine   int
 }
@@ -144,7 +146,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, sha string, scrip
 	in.budget = b
 	in.random = luaRandom{state: x.Seed}
 	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
-	in.chunks, in.failedSource, in.failedLine = nil, "", 0
+	in.chunks, in.metatables, in.failedSource, in.failedLine = nil, nil, "", 0
 	run := newBudgetContext(&in.budget)
 	run.global = L.G
 	L.SetContext(run)

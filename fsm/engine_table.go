@@ -49,6 +49,12 @@ func deadKeys(t *lua.LTable) int64 {
 	return int64(v.Field(tableKeys).Len() - v.Field(tableDict).Len() - v.Field(tableStrdict).Len())
 }
 
+// chargeWalk charges for what a walk over all pairs of a table steps over besides: keys that were set to nil, each of which is looked up, and
+// the nils of the array.
+func chargeWalk(L *lua.LState, b *budget, t *lua.LTable) { b.charge(L, walkCost(t)) }
+
+func walkCost(t *lua.LTable) int64 { return deadKeys(t) + int64(slots(t))/32 }
+
 // slots is the length of a table's array, with its nils.
 func slots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(tableArray).Len() }
 
@@ -56,11 +62,11 @@ func slots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(tableArra
 // than some 100 ns for each that it is charged for.
 const (
 	bytesEqual = 1024 // compared by ==
-	bytesLess  = 64   // compared by <, one by one
+	bytesLess  = 32   // compared by <, one by one
 	bytesKey   = 256  // hashed and compared as a key that is looked up
 	bytesNew   = 64   // as a key that is assigned to: it is looked up in three maps
 	// valuesCopied is how many values are copied at that price.
-	valuesCopied = 16
+	valuesCopied = 8
 )
 
 // keyCost is what looking up a key costs above one instruction.
@@ -74,9 +80,15 @@ func keyCost(key lua.LValue) int64 {
 // operandCost is what the instruction that L is about to run costs above one.
 func operandCost(L *lua.LState) int64 {
 	state := reflect.ValueOf(L).Elem()
+	if state.Field(stateFrame).IsNil() { // a thread that has ended runs nothing
+		return 0
+	}
 	frame := state.Field(stateFrame).Elem()
 	pc := int(frame.Field(framePc).Int()) - 1
 	proto := frame.Field(frameFn).Elem().Field(functionProto).Elem()
+	if !proto.IsValid() || pc < 0 {
+		return 0
+	}
 	o := operands{instruction: uint32(proto.Field(protoCode).Index(pc).Uint()), state: state, frame: frame, proto: proto}
 	switch int(o.instruction >> 26) {
 	case lua.OP_EQ:
@@ -107,7 +119,7 @@ func (o *operands) a() int { return int(o.instruction >> 18 & 0xff) }
 func (o *operands) b() int { return int(o.instruction & 0x1ff) }
 func (o *operands) c() int { return int(o.instruction >> 9 & 0x1ff) }
 
-// length is the length of the string in an operand, a register or a constant; 0 for other values and for strings that are not long.
+// length is the length of the string in an operand, a register or a constant; 0 for other values.
 func (o *operands) length(operand int) int64 {
 	const constant = 1 << 8
 	var v reflect.Value
@@ -116,7 +128,7 @@ func (o *operands) length(operand int) int64 {
 	} else {
 		v = o.state.Field(stateRegistry).Elem().Field(registryArray).Index(int(o.frame.Field(frameBase).Int()) + operand)
 	}
-	if v = v.Elem(); v.Kind() != reflect.String || v.Len() <= longString {
+	if v = v.Elem(); v.Kind() != reflect.String {
 		return 0
 	}
 	return int64(v.Len())

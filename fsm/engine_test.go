@@ -64,10 +64,102 @@ var runaways = []string{
 	`return load(function() return "x=1 " end)`,
 	`while true do cjson.decode(cjson.encode({1, 2, 3})) end`,
 	`while true do cmsgpack.unpack(cmsgpack.pack({1, 2, 3})) end`,
+	`local t = {} for i = 1, 20000 do t["k" .. i] = i end for i = 1, 19999 do t["k" .. i] = nil end while true do cjson.encode(t) end`,
+	`local t = {} for i = 1, 99 do t = setmetatable({}, {__index = t}) end while true do local x = t.y end`,
+	`local all = {} local function f(...) while true do all[#all + 1] = {...} end end f(unpack({}, 1, 7000))`,
 	`while true do redis.sha1hex(("x"):rep(10000)) end`,
 	`while true do unpack({}, 1, 7000) end`,
 	`local t = {} t[1] = t for i = 1, 20 do t = {t, t, t, t} end return t`,
 	`local s = ("x"):rep(1000000) local t = {} for i = 1, 1000 do t[i] = s end return t`,
+}
+
+// Work that one instruction does is charged for: with two strings of 3 MB, a tenth of the budget must not last for a thousand of these.
+// (A full budget of the first took 2 s for each 25,000 rounds before, and takes 0.8 s now.)
+func TestLongOperandsArePaidFor(t *testing.T) {
+	const size = 3 << 20
+	long := bytes.Repeat([]byte("1"), size)
+	args := [][]byte{append(long[:size:size], '2'), append(long[:size:size], '3')}
+	for _, body := range []string{
+		`local x = ARGV[1] == ARGV[2]`,
+		`local x = ARGV[1] < ARGV[2]`,
+		`local x = ARGV[1] <= ARGV[2]`,
+		`local x = t[ARGV[1]]`,
+		`t[ARGV[1]] = nil`,
+		`local x = ARGV[1] + 1`,
+		`local x = -ARGV[1]`,
+		`local x = tonumber(ARGV[1])`,
+		`local x = rawequal(ARGV[1], ARGV[2])`,
+		`pcall(error, ARGV[1])`,
+		`coroutine.wrap(function() local x = ARGV[1] == ARGV[2] end)()`,
+		`pcall(coroutine.wrap(function() error(ARGV[2]) end)) local x = ARGV[1] == ARGV[2]`,
+		`local a = {unpack(wide, 1, 7000)}`,
+		`local x = (function(...) local y = (function() end)(...) end)(unpack(wide, 1, 7000))`,
+	} {
+		var rounds [2]string
+		for i := range rounds {
+			ks := keyspace.New()
+			ks.Begin(1, keyspace.NewRevision(0, 1, 0))
+			env := &commands.Env{Keyspace: ks, ClockMs: 1, Emit: func(commands.Event) {}}
+			p, err := compileScript([]byte(`local t, wide = {}, {} while true do redis.call("incr", "n") ` + body + ` end`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := &commands.RESP{Proto: 2}
+			limit := budget{instructions: scriptInstructions / 10, bytes: scriptBytes}
+			newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{Args: args}, limit)
+			if !strings.Contains(string(out.Buf), "script stopped") {
+				t.Errorf("%s: reply %.100q", body, out.Buf)
+			}
+			out.Buf = nil
+			testTable().Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out, Args: commandtest.Args("GET", "n")})
+			rounds[i] = string(out.Buf)
+		}
+		if rounds[0] != rounds[1] {
+			t.Errorf("%s: %q rounds, then %q", body, rounds[0], rounds[1])
+		}
+		if len(rounds[0]) > len("$3\r\n999\r\n") {
+			t.Errorf("%s: %q rounds", body, rounds[0])
+		}
+	}
+}
+
+// Whatever brings a long string into a script, or many values, has its instructions looked at; a common script has not.
+func TestLongStringsAreSeen(t *testing.T) {
+	in := newInterpreter(testTable())
+	long := strings.Repeat("x", 2*longString)
+	for source, want := range map[string]bool{
+		`return 1`: false, `local t = {} for i = 1, 20 do t[i] = redis.call("get", "short") .. i end return cjson.encode(t)`: false,
+		`return #ARGV[1]`: true, `return redis.call("get", "long")`: true, `return "` + long + `"`: true,
+		`local s = ("x"):rep(2000)`: true, `local s = ("x"):rep(600) local u = s .. s`: true,
+		`local t = {} for i = 1, 600 do t[i] = "abc" end table.concat(t)`: true,
+		`("x"):rep(600):gsub("x", "abc")`:                                 true, `("%1000s%1000s"):format("", "")`: false, `("%99s"):rep(20):format(unpack({}, 1, 20))`: false,
+		`local s = ("%99d"):rep(20):format(1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0)`: true,
+		`local t = {} for i = 1, 600 do t[i] = 1 end cjson.encode(t)`:                                   true,
+		`local t = {} for i = 1, 1100 do t[i] = 1 end cmsgpack.pack(t)`:                                 true,
+		`loadstring("return '" .. ("x"):rep(900) .. "' .. '" .. ("x"):rep(900) .. "'")`:                 true,
+		`unpack({}, 1, 100)`: true, `local s = ("x"):rep(100) s:byte(1, -1)`: true,
+		`local function f(n, ...) if n > 0 then return f(n - 1, n, ...) end end f(100)`: true,
+	} {
+		p, err := compileScript([]byte(source))
+		if err != nil {
+			t.Fatalf("%.100s: %v", source, err)
+		}
+		ks := keyspace.New()
+		ks.Begin(1, keyspace.NewRevision(0, 1, 0))
+		env := &commands.Env{Keyspace: ks, ClockMs: 1, Emit: func(commands.Event) {}}
+		x := &commands.Call{Env: env, Tx: &commands.Tx{}, Out: &commands.RESP{Proto: 2}}
+		for _, set := range [][]string{{"SET", "long", long}, {"SET", "short", "s"}} {
+			testTable().Run(&commands.Call{Env: env, Tx: x.Tx, Out: commands.Discard{}, Args: commandtest.Args(set...)})
+		}
+		script := commands.Script{}
+		if strings.Contains(source, "ARGV") {
+			script.Args = [][]byte{[]byte(long)}
+		}
+		in.run(x, p, "sha", script)
+		if in.budget.look != want {
+			t.Errorf("%.100s: looked at %v, want %v", source, in.budget.look, want)
+		}
+	}
 }
 
 func TestRunawaysAreStopped(t *testing.T) {

@@ -42,26 +42,30 @@ type budget struct {
 	instructions int64 // instructions left
 	bytes        int64 // bytes left to build
 	longest      int   // bytes of the longest string that the script has had
-	step         int64 // what each instruction costs above one, for the strings that are not looked at
+	chain        int   // how many tables a chain of __index can have
+	step         int64 // what each instruction costs above one, for what is not looked at
 	look         bool  // operands are looked at: there was a string above longString, or more than manyValues at once
 }
 
 const (
-	// longString is the length in bytes above which a string is charged for by each instruction that reads it through. Below
-	// it the work is spread: every instruction costs one more for each stepBytes of the longest string. So a script without a
-	// string of stepBytes pays nothing, and none is slowed by more than longString/stepBytes.
-	longString = 4096
-	stepBytes  = 512
+	// longString is the length in bytes of the longest string above which operands are looked at, which takes some 50 ns an
+	// instruction. Until then their work is spread: every instruction costs one more for each stepBytes of the longest string,
+	// and a script without a string of stepBytes pays nothing.
+	longString = 1024
+	stepBytes  = 128
 	// manyValues is how many arguments or results a script can have without their copies being looked at.
 	manyValues = 64
+	// stepLinks is how many tables in a chain of __index make every instruction cost one more. gopher-lua walks over maxLinks at most.
+	stepLinks = 8
+	maxLinks  = 100
 )
 
 // sees tells the budget that the script gets a string of n bytes.
 func (b *budget) sees(n int) {
 	if b != nil && n > b.longest {
 		b.longest = n
-		b.step = int64(min(n, longString) / stepBytes)
 		b.look = b.look || n > longString
+		b.spread()
 	}
 }
 
@@ -69,6 +73,21 @@ func (b *budget) sees(n int) {
 func (b *budget) hands(n int) {
 	if b != nil && n > manyValues {
 		b.look = true
+		b.spread()
+	}
+}
+
+// links tells the budget that a chain of __index can be n tables long.
+func (b *budget) links(n int) {
+	b.chain = n
+	b.spread()
+}
+
+// spread sets what every instruction pays above one: for a chain of __index, and for strings until operands are looked at.
+func (b *budget) spread() {
+	b.step = int64(b.chain / stepLinks)
+	if !b.look {
+		b.step += int64(b.longest / stepBytes)
 	}
 }
 

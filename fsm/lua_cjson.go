@@ -277,6 +277,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 // arrayLength returns the largest key when all keys are positive integers, -1 when they are not, 0 for an empty table.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int32 {
 	var largest, items int32 // a C int, overflow included
+	chargeWalk(e.L, e.b, t)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		e.b.charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
@@ -318,6 +319,7 @@ func (e *jsonEncoder) array(t *lua.LTable, n int32, depth, slots int) {
 
 func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 	e.out = append(e.out, '{')
+	chargeWalk(e.L, e.b, t)
 	first := true
 	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
 		if !first {
@@ -344,6 +346,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 // number writes n with the precision that is set.
 func (e *jsonEncoder) number(n lua.LNumber) {
 	f := float64(n)
+	e.b.charge(e.L, numeralInstructions)
 	if f != f || math.IsInf(f, 0) {
 		switch e.cfg.encodeInvalidNumbers {
 		case invalidNumbersOff:

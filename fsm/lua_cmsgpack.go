@@ -154,6 +154,7 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 // the number of keys.
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
+	chargeWalk(e.L, e.b, t)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		e.b.charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
@@ -178,6 +179,8 @@ func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 // object appends all pairs of t.
 func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 	n := 0
+	chargeWalk(e.L, e.b, t)
+	chargeWalk(e.L, e.b, t) // there are two walks
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		e.b.charge(e.L, 1)
 		n++

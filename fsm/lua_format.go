@@ -54,7 +54,9 @@ func stringFormat(L *lua.LState) int {
 			verb = format[i]
 			i++
 		}
-		out = appendCharged(L, b, out, formatOne(L, spec, verb, arg))
+		one := formatOne(L, spec, verb, arg)
+		b.charge(L, numeralInstructions+int64(len(one))/8)
+		out = appendCharged(L, b, out, one)
 	}
 	return push(L, string(out))
 }

@@ -66,9 +66,12 @@ func parseNumber(s string) (f float64, ok bool) {
 	return f, true
 }
 
+// numeralInstructions is what writing a number costs a library function that writes many.
+const numeralInstructions = 6
+
 // chargeNumeral charges for reading a string as a number. One with more digits than a float has is read digit by digit, at some
 // nanoseconds each.
-func chargeNumeral(L *lua.LState, b *budget, s string) { b.charge(L, int64(len(s))/8) }
+func chargeNumeral(L *lua.LState, b *budget, s string) { b.charge(L, int64(len(s))/4) }
 
 // scanNumber reads the number at the start of s as C's strtod does: white space, a sign, then digits with a fraction
 // and an exponent, hexadecimal digits after 0x with a binary exponent, "inf", "infinity" or "nan", in any case.

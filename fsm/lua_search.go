@@ -67,6 +67,7 @@ func stringGmatch(L *lua.LState) int {
 	from := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
 		m := newMatcher(L, subject, pattern)
+		m.b.charge(L, 5) // for what it takes
 		for s := from; s <= len(subject); s++ {
 			m.step()
 			e := m.start(s, 0)

@@ -171,6 +171,7 @@ func luaToString(L *lua.LState) int {
 	}
 	s := describe(L, v)
 	if _, same := v.(lua.LString); !same {
+		budgetOf(L).charge(L, numeralInstructions)
 		budgetOf(L).chargeBytes(L, int64(len(s)))
 	}
 	return push(L, s)

@@ -75,12 +75,13 @@ func lengthOf(L *lua.LState, b *budget, t *lua.LTable) int {
 
 // nextPair is t.Next(key), the step of every traversal, for tables that may have been shortened since the last step.
 // t.Next alone loses the first key that is no array index when the array has become shorter than the index it gets.
-func nextPair(t *lua.LTable, key lua.LValue) (nextKey, value lua.LValue) {
+func nextPair(L *lua.LState, b *budget, t *lua.LTable, key lua.LValue) (nextKey, value lua.LValue) {
 	n, ok := key.(lua.LNumber)
 	if !ok || n < 1 || n >= lua.LNumber(lua.MaxArrayIndex) || n != lua.LNumber(int(n)) || t.RawGetInt(int(n)) != lua.LNil {
 		return t.Next(key)
 	}
 	length := t.Len()
+	b.charge(L, int64(slots(t)-length)/16)
 	switch {
 	case int(n) <= length:
 		return t.Next(key)
@@ -106,6 +107,7 @@ func tableSetn(L *lua.LState) int {
 func tableMaxn(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
+	chargeWalk(L, b, t)
 	largest := lua.LNumber(0)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		b.charge(L, 1)
@@ -182,13 +184,16 @@ func tableConcat(L *lua.LState) int {
 	var out []byte
 	for i := first; i <= last; i++ {
 		v := element(t, i)
+		if b.charge(L, 1); v.Type() == lua.LTNumber {
+			b.charge(L, numeralInstructions)
+		}
 		s, ok := toString(v)
 		if !ok {
 			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
 		}
 		out = appendCharged(L, b, out, s)
 		if i != last {
-			b.chargeBytes(L, int64(len(separator)))
+			b.chargeString(L, len(separator))
 			out = append(out, separator...)
 		}
 	}
@@ -199,8 +204,9 @@ func tableConcat(L *lua.LState) int {
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	for key, value := nextPair(t, lua.LNil); key != lua.LNil; key, value = nextPair(t, key) {
-		b.charge(L, 1)
+	chargeWalk(L, b, t)
+	for key, value := nextPair(L, b, t, lua.LNil); key != lua.LNil; key, value = nextPair(L, b, t, key) {
+		b.charge(L, 1+keyCost(key))
 		if callForeach(L, f, key, value) {
 			return 1
 		}

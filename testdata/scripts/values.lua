@@ -232,3 +232,33 @@ return cmsgpack.unpack(cmsgpack.pack({1,2,3}))
 return {struct.unpack("Bc0I", struct.pack("Bc0I", string.len("abc"), "abc", 77))}
 ---- 0
 return bit.band(0xff, 0x0f)
+
+---- 0
+return {"10" + 1, "0x10" + 1, " 5 " * "2", 7 - "2", -"3", - -"0x1f", "7" % "4", "-7" % 4, "2" ^ "3", tostring("1" / "0"), tostring("1e1" + 0)}
+---- 0
+local out = {}
+for _, s in ipairs({"1_000", "0b1", "0o7", "abc", "", " ", "1 2", "0x", "1e", "inf?"}) do
+  local ok = pcall(function() return s + 1 end)
+  out[#out + 1] = s .. "=" .. tostring(ok)
+end
+return out
+---- 0
+local t = setmetatable({}, {__add = function(a, b) return type(a) .. "+" .. type(b) end, __unm = function() return "neg" end})
+return {"1" + t, t + "1", "abc" + t, t + "abc", -t}
+---- 0
+return "abc" + 1
+---- 0
+return 1 + "abc"
+---- 0
+return -"abc"
+---- 0
+return "10" * cjson.null
+---- 0
+local function f(...) local a, b = ... return select("#", ...), a, b, ... end
+return {f(1, nil, 3)}
+---- 0
+local function f(...) local t = {0, ...} return #t, (...) end
+return {f("a", "b", "c")}
+---- 0
+local function f(...) return ... end
+return {f(), f(1), (f(1, 2)), f(1, 2)}
