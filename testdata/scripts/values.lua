@@ -252,8 +252,6 @@ return 1 + "abc"
 ---- 0
 return -"abc"
 ---- 0
-return "10" * cjson.null
----- 0
 local function f(...) local a, b = ... return select("#", ...), a, b, ... end
 return {f(1, nil, 3)}
 ---- 0
