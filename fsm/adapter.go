@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -21,8 +22,9 @@ type Adapter struct {
 	mu sync.RWMutex
 	m  *Machine
 
-	checkMu sync.Mutex
-	checked uint64 // index of the newest check that this node put in an entry
+	replaying bool          // entries come from this node's own log: their messages were sent in an earlier life
+	applied   atomic.Uint64 // index of the newest applied entry
+	checked   uint64        // index of the newest check that this node put in an entry; the proposer's own
 }
 
 // checkEvery is how many entries lie between two checks in a leader's entries.
@@ -49,11 +51,17 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		a.fatal(err)
 		return nil
 	}
-	for _, ev := range result.Events {
-		a.deliver(ev)
+	a.applied.Store(log.Index)
+	if !a.replaying {
+		for _, ev := range result.Events {
+			a.deliver(ev)
+		}
 	}
 	return result.Replies
 }
+
+// Replaying says whether the entries that come next were in this node's log when it started. The goroutine that applies calls it.
+func (a *Adapter) Replaying(yes bool) { a.replaying = yes }
 
 // AppendEntry appends one entry with the groups to dst.
 func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
@@ -62,14 +70,12 @@ func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte
 
 // nextCheck is the running hash for an entry to carry, none if the last is not long ago.
 func (a *Adapter) nextCheck() Check {
-	a.mu.RLock()
-	c := a.m.Sum()
-	a.mu.RUnlock()
-	a.checkMu.Lock()
-	defer a.checkMu.Unlock()
-	if c.Index < a.checked+checkEvery {
+	if a.applied.Load() < a.checked+checkEvery {
 		return Check{}
 	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	c := a.m.Sum()
 	a.checked = c.Index
 	return c
 }
@@ -122,6 +128,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.m = m
+	a.applied.Store(m.Index())
 	return nil
 }
 

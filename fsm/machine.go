@@ -88,8 +88,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		m.requests.Reset(group)
 		for m.requests.More() {
 			q, err := m.requests.Next()
-			if err != nil {
-				return Result{}, err
+			if err != nil { // the same on every node; what is left of the group cannot be told apart
+				r.resp.Error("ERR " + err.Error())
+				break
 			}
 			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
 			env.Seed = index*(keyspace.MaxPlace+1) + place // each request's own: scripts of one entry must not draw the same numbers

@@ -13,14 +13,14 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// A snapshot file is a magic, the format version (4 bytes), records (length in 4 bytes, then the content), an empty record,
+// A snapshot file is a magic, the format version (4 bytes), records (length in 8 bytes, then the content), an empty record,
 // and a CRC-32C of all that. The first record is the header, the second the script cache, then one a key, in
 // the keyspace's order: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
-	// maxRecord bounds a record, so that a corrupt length costs nothing.
-	maxRecord = 1 << 30
+	// maxRecord bounds what a length can mean. Memory is taken by what follows, not by what is announced.
+	maxRecord = 1 << 40
 )
 
 // Errors of ReadSnapshot.
@@ -57,7 +57,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		out.record(record)
 		return out.err
 	})
-	out.write(make([]byte, 4))
+	out.write(make([]byte, 8))
 	out.write(binary.LittleEndian.AppendUint32(nil, out.sum.Sum32()))
 	if out.err == nil {
 		out.err = out.w.Flush()
@@ -83,7 +83,7 @@ func (w *snapshotWriter) write(b []byte) {
 }
 
 func (w *snapshotWriter) record(b []byte) {
-	w.write(binary.LittleEndian.AppendUint32(nil, uint32(len(b))))
+	w.write(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
 	w.write(b)
 }
 
@@ -169,7 +169,10 @@ func (r *snapshotReader) uint32() uint32 {
 }
 
 func (r *snapshotReader) record() []byte {
-	n := r.uint32()
+	var n uint64
+	if b := r.read(8); b != nil {
+		n = binary.LittleEndian.Uint64(b)
+	}
 	if n > maxRecord {
 		r.err = errors.New("a record is too long")
 	}

@@ -190,7 +190,8 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 	e := db.edit(key)
 	// Appending in place is safe under a running snapshot: its own header of the slice ends before the new bytes.
 	e.str = append(e.str, tail...)
-	db.Changed(e)
+	e.changed = db.ks.rev
+	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str))) // not the whole string: it may be long
 	return e
 }
 
@@ -263,17 +264,25 @@ func (db *DB) remove(e *Entry) {
 // Flush removes every key.
 func (db *DB) Flush() {
 	db.mustWrite()
-	if len(db.keys) == 0 {
-		return
+	if db.volatile == db.ks.expiry.Len() {
+		db.ks.expiry = newExpiry()
+	} else {
+		db.tree.Scan(func(s slot) bool {
+			if s.entry.deadline != 0 {
+				db.ks.expiry.Delete(deadline{s.entry.deadline, s.hash, s.entry})
+			}
+			return true
+		})
 	}
-	db.tree.Scan(func(s slot) bool {
-		if s.entry.deadline != 0 {
-			db.ks.expiry.Delete(deadline{s.entry.deadline, s.hash, s.entry})
-		}
-		return true
-	})
-	db.ks.mix(uint64(db.index), uint64(len(db.keys)))
-	db.keys, db.tree, db.volatile = map[string]*Entry{}, newTree(), 0
+	db.forget()
+}
+
+// forget drops every key whose deadline is not in the expiry index any more.
+func (db *DB) forget() {
+	if len(db.keys) > 0 {
+		db.ks.mix(uint64(db.index), uint64(len(db.keys)))
+		db.keys, db.tree, db.volatile = map[string]*Entry{}, newTree(), 0
+	}
 }
 
 // Len counts the keys that exist.

@@ -56,11 +56,15 @@ func deadlineLess(a, b deadline) bool {
 
 // New returns an empty keyspace.
 func New() *Keyspace {
-	ks := &Keyspace{expiry: btree.NewBTreeGOptions(deadlineLess, btree.Options{NoLocks: true})}
+	ks := &Keyspace{expiry: newExpiry()}
 	for i := range ks.dbs {
 		ks.dbs[i] = newDB(ks, i)
 	}
 	return ks
+}
+
+func newExpiry() *btree.BTreeG[deadline] {
+	return btree.NewBTreeGOptions(deadlineLess, btree.Options{NoLocks: true})
 }
 
 // DB returns database i, 0 to Databases-1.
@@ -122,8 +126,10 @@ func (ks *Keyspace) mix(a, b uint64) {
 
 // FlushAll removes every key of every database.
 func (ks *Keyspace) FlushAll() {
+	ks.dbs[0].mustWrite()
+	ks.expiry = newExpiry()
 	for _, db := range ks.dbs {
-		db.Flush()
+		db.forget()
 	}
 }
 

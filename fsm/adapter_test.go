@@ -1,0 +1,77 @@
+package fsm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/server"
+)
+
+// calls encodes commands, given as words, as one group.
+func calls(lines ...string) []byte {
+	var group []byte
+	for _, l := range lines {
+		var args [][]byte
+		for _, w := range strings.Fields(l) {
+			args = append(args, []byte(w))
+		}
+		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+	}
+	return group
+}
+
+func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
+
+// A group that cannot be read is answered, and costs neither the machine nor the other groups of its entry.
+func TestCorruptGroupIsAnswered(t *testing.T) {
+	m := NewMachine(wholeTable())
+	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
+	result, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{broken, calls("GET a")}}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(result.Replies[0]); got != "+OK\r\n-ERR commands: corrupt request\r\n" {
+		t.Errorf("the broken group: %q", got)
+	}
+	if got := string(result.Replies[1]); got != "$1\r\n1\r\n" {
+		t.Errorf("the group after it: %q", got)
+	}
+}
+
+// A machine whose running hash is not the leader's must not go on.
+func TestDivergenceIsFound(t *testing.T) {
+	m := NewMachine(wholeTable())
+	if _, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{calls("SET a 1")}}, false); err != nil {
+		t.Fatal(err)
+	}
+	right := m.Sum()
+	if _, err := m.Apply(2, &Entry{ClockMs: 2, Check: right}, false); err != nil {
+		t.Fatal("its own hash:", err)
+	}
+	right.Sum++
+	_, err := m.Apply(3, &Entry{ClockMs: 3, Check: right}, false)
+	var diverged *DivergedError
+	if !errors.As(err, &diverged) || diverged.Index != 1 {
+		t.Fatalf("another hash: %v", err)
+	}
+}
+
+// Messages of entries that a node finds in its own log at the start were sent before: they are not sent again.
+func TestReplaySendsNoMessages(t *testing.T) {
+	var sent []string
+	a := NewAdapter(wholeTable(), 7, func(ev commands.Event) { sent = append(sent, string(ev.Payload)) }, func(err error) { t.Fatal(err) })
+	apply := func(index uint64, line string) {
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(line)}})})
+	}
+	a.Replaying(true)
+	apply(1, "PUBLISH c old")
+	a.Replaying(false)
+	apply(2, "PUBLISH c new")
+	if len(sent) != 1 || sent[0] != "new" {
+		t.Fatalf("sent %q", sent)
+	}
+}
