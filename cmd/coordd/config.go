@@ -51,8 +51,8 @@ func (o option) env() string {
 
 var options = []option{
 	{"id", "n1", "name of this node, unique in the cluster and fixed for its data directory", setID},
-	{"listen", "127.0.0.1:6379", "host:port for Redis clients", setAddress(func(c *config) *string { return &c.listen })},
-	{"advertise", "", "host:port at which clients reach this node, where it is not --listen", setAddress(func(c *config) *string { return &c.advertise })},
+	{"listen", "127.0.0.1:6379", "host:port for Redis clients", setListen},
+	{"advertise", "", "host:port at which clients reach this node; default: --listen, on the host of --peer-advertise where that is a wildcard", setAddress(func(c *config) *string { return &c.advertise })},
 	{"peer-listen", "", "host:port for the other nodes; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerListen })},
 	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerAdvertise })},
 	{"data-dir", "./coordd-data", "directory of the log and the snapshots; made if it is not there", setString(func(c *config) *string { return &c.dataDir })},
@@ -108,6 +108,11 @@ func setDuration(field func(*config) *time.Duration, least time.Duration) func(*
 		*field(c) = d
 		return nil
 	}
+}
+
+func setListen(c *config, v string) error {
+	c.listen = v
+	return checkAddress(v)
 }
 
 func setAddress(field func(*config) *string) func(*config, string) error {
@@ -208,9 +213,6 @@ func parseConfig(args []string, getenv func(string) string) (*config, error) {
 
 // complete fills in what follows from other options and checks what options say of each other.
 func (c *config) complete() error {
-	if c.advertise == "" {
-		c.advertise = c.listen
-	}
 	if c.maxRequest > maxRequestBytes {
 		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, maxRequestBytes)
 	}
@@ -219,6 +221,7 @@ func (c *config) complete() error {
 		if c.peerListen == "" {
 			c.peerListen = "127.0.0.1:0"
 		}
+		c.adviseClients("127.0.0.1")
 		return nil
 	}
 	i := slices.IndexFunc(c.cluster, func(m member) bool { return m.id == c.id })
@@ -231,10 +234,23 @@ func (c *config) complete() error {
 	if c.peerAdvertise == "" {
 		c.peerAdvertise = c.cluster[i].peerAddr
 	}
-	if host, _, _ := net.SplitHostPort(c.peerAdvertise); isWildcard(host) {
+	host, _, _ := net.SplitHostPort(c.peerAdvertise)
+	if isWildcard(host) {
 		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node at a wildcard address; give its own", c.peerAdvertise)
 	}
+	c.adviseClients(host)
 	return nil
+}
+
+// adviseClients sets the address that clients are told: that of --advertise, else of --listen, there with host in the place of a wildcard.
+func (c *config) adviseClients(host string) {
+	if c.advertise != "" {
+		return
+	}
+	c.advertise = c.listen
+	if h, port, _ := net.SplitHostPort(c.listen); isWildcard(h) {
+		c.advertise = net.JoinHostPort(host, port)
+	}
 }
 
 func isWildcard(host string) bool {

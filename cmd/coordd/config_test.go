@@ -23,6 +23,8 @@ func TestConfigErrors(t *testing.T) {
 		{args: "stray", code: 2, says: `unexpected argument "stray"`},
 		{args: "--listen here", code: 1, says: `--listen "here": it has to be host:port`},
 		{args: "--listen 127.0.0.1:99999", code: 1, says: "its port has to be"},
+		{args: "", env: map[string]string{"COORDD_LISTEN": " "}, code: 1, says: "it has to be host:port"},
+		{args: "--listen=", code: 1, says: "it has to be host:port"},
 		{args: "--id a/b", code: 1, says: "it has to be 1 to 64 letters"},
 		{args: "--cluster n1", code: 1, says: `"n1" is not id=host:peerport`},
 		{args: "--cluster n1=127.0.0.1:1,n1=127.0.0.1:2", code: 1, says: "appears twice"},
@@ -32,7 +34,7 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--log-store tape", code: 1, says: "it has to be one of wal, bolt"},
 		{args: "--max-request-bytes 99999999999", code: 1, says: "--max-request-bytes"},
 		{args: "", env: map[string]string{"COORDD_LISTEN": "nowhere"}, code: 1, says: `COORDD_LISTEN "nowhere"`},
-		{args: "dev --port x", code: 2, says: "invalid value"},
+		{args: "dev --port x", code: 1, says: "--port x"},
 		{args: "dev --port 65535", code: 1, says: "from 0 to 65533"},
 		{args: "dev stray", code: 2, says: "unexpected argument"},
 	} {
@@ -52,6 +54,20 @@ func TestEnvironmentAndFlags(t *testing.T) {
 	}
 	if c.id != "n2" || c.listen != "127.0.0.1:7001" || c.advertise != c.listen || c.peerListen != "b:2" || len(c.cluster) != 2 {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestAdvertisedAddresses(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--listen 127.0.0.1:7000", "127.0.0.1:7000"},
+		{"--listen 0.0.0.0:7000", "127.0.0.1:7000"},
+		{"--listen :7000 --advertise db1:7001", "db1:7001"},
+		{"--listen [::]:7000 --cluster n1=db1:1,n2=db2:2", "db1:7000"},
+	} {
+		got, err := parseConfig(strings.Fields(c.args), noEnv)
+		if err != nil || got.advertise != c.want {
+			t.Errorf("%s: %+v, %v; want %s", c.args, got, err, c.want)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const devNodes = 3
 func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("coordd dev", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	port := fs.Int("port", 6379, "")
+	portText := fs.String("port", "6379", "")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -30,8 +30,9 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if fs.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
-	if *port < 0 || *port > 65535-devNodes+1 {
-		return fmt.Errorf("--port %d: it has to be a number from 0 to %d", *port, 65535-devNodes+1)
+	port, err := strconv.Atoi(*portText)
+	if err != nil || port < 0 || port > 65535-devNodes+1 {
+		return fmt.Errorf("--port %s: it has to be a number from 0 to %d", *portText, 65535-devNodes+1)
 	}
 	dir, err := os.MkdirTemp("", "coordd-dev-")
 	if err != nil {
@@ -39,7 +40,7 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer os.RemoveAll(dir)
 
-	nodes, err := startDevNodes(*port, dir, stderr)
+	nodes, err := startDevNodes(port, dir, stderr)
 	defer func() {
 		for _, n := range nodes {
 			_ = n.close()
@@ -48,8 +49,10 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := nodes[0].waitReady(ctx); err != nil {
-		return nil // interrupted while starting
+	for _, n := range nodes {
+		if n.waitReady(ctx) != nil {
+			return nil // interrupted while starting
+		}
 	}
 	fmt.Fprintf(stdout, "A cluster of three nodes is ready:\n")
 	for _, n := range nodes {
