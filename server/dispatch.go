@@ -151,6 +151,9 @@ func (s *session) answer(f func()) {
 	if behind {
 		s.run.pending = append(s.run.pending, pending{step: literal, end: len(s.run.literals.Buf)})
 		s.w = &s.reply
+		if len(s.run.literals.Buf) > maxRunBytes || len(s.run.pending) > 2*maxRunRequests {
+			s.flush() // small requests can have large answers: they must not pile up behind what the run owes
+		}
 	}
 }
 

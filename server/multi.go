@@ -187,12 +187,11 @@ func (s *session) spliceExec(block []queued, reply []byte) {
 	s.reply.Array(len(block))
 	s.inExec = true
 	defer func() { s.inExec = false }()
+	own := 0 // bytes of the session's answers
 	for i := range block {
 		q := &block[i]
 		if !q.inMachine() {
-			if l, ok := q.spec.Local.(local); ok {
-				l.run(s, q.spec, q.args)
-			}
+			own += s.runQueued(q, own)
 			continue
 		}
 		n := replyLen(rest)
@@ -213,6 +212,20 @@ func (s *session) spliceExec(block []queued, reply []byte) {
 		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
 		rest = rest[n:]
 	}
+}
+
+// runQueued answers one of the session's commands inside EXEC and returns the bytes of the answer. own bytes were
+// answered before it.
+func (s *session) runQueued(q *queued, own int) int {
+	start := len(s.reply.Buf)
+	l, ok := q.spec.Local.(local)
+	switch {
+	case own > maxExecBytes:
+		s.fail(commands.Errorf("ERR the transaction's reply is larger than %d bytes, the command was not run", maxExecBytes))
+	case ok:
+		l.run(s, q.spec, q.args)
+	}
+	return len(s.reply.Buf) - start
 }
 
 // watchHandler replies the keys' change revisions, 0 for a key that does not exist. It is for the session; clients see OK.

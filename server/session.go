@@ -22,6 +22,9 @@ const (
 	maxRunBytes    = 1 << 20
 )
 
+// maxExecBytes of answers are given by the session within one transaction: they cannot be sent before the last is there.
+const maxExecBytes = 64 << 20
+
 // How long, and for how many bytes, a connection that the server ends is still read.
 const (
 	goodbye      = 100 * time.Millisecond

@@ -1,0 +1,46 @@
+package server
+
+// This file tests that small input does not make the server hold much memory, or work long.
+
+import (
+	"strings"
+	"testing"
+)
+
+// Answers of the session that wait behind a request are given in pieces: they do not pile up until the pipeline ends.
+func TestAnswersBehindARequestAreBounded(t *testing.T) {
+	n := start(t, nil)
+	s := newSession(n.Server, 99, nullConn{})
+	s.dispatch([][]byte{[]byte("GET"), []byte("x")})
+	for i := range 500 {
+		s.dispatch([][]byte{[]byte("COMMAND")})
+		if held := len(s.run.literals.Buf); held > 2*maxRunBytes {
+			t.Fatalf("%d answers wait with %d bytes", i+1, held)
+		}
+		s.reply.Buf = s.reply.Buf[:0]
+	}
+	for range 10 * maxRunRequests {
+		s.dispatch([][]byte{[]byte("PING")})
+		if owed := len(s.run.pending); owed > 2*maxRunRequests {
+			t.Fatalf("%d answers are owed", owed)
+		}
+		s.reply.Buf = s.reply.Buf[:0]
+	}
+}
+
+// The session's part of a transaction has a limit of its own.
+func TestAnswersInATransactionAreBounded(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	one := len(c.call("COMMAND"))
+	count := maxExecBytes/one + 10
+	c.raw(calls("MULTI") + strings.Repeat(calls("COMMAND"), count) + calls("EXEC"))
+	c.want("+OK\r\n")
+	for range count {
+		c.want("+QUEUED\r\n")
+	}
+	got := c.next()
+	if !strings.HasSuffix(got, "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n") || len(got) > maxExecBytes+2*one {
+		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-100:])
+	}
+}
