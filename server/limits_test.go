@@ -3,8 +3,10 @@ package server
 // This file tests that small input does not make the server hold much memory, or work long.
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Answers of the session that wait behind a request are given in pieces: they do not pile up until the pipeline ends.
@@ -43,4 +45,30 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 	if !strings.HasSuffix(got, "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n") || len(got) > maxExecBytes+2*one {
 		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-100:])
 	}
+}
+
+// WATCH takes many keys in little time, and a key again and again without growing.
+func TestWatchOfManyKeys(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	watch := []string{"WATCH"}
+	for i := range 100_000 {
+		watch = append(watch, fmt.Sprint("key", i))
+	}
+	begun := time.Now()
+	if got := c.call(watch...); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	if d := time.Since(begun); d > 5*time.Second { // one that compares each with each takes 30 s
+		t.Fatalf("took %v", d)
+	}
+	for range 5 { // together more than a transaction may have
+		if got := c.call(watch...); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+	}
+	c.raw(calls("SET key99999 x", "MULTI", "SET a 1", "EXEC", "WATCH a a", "MULTI", "SET a 2", "EXEC"))
+	c.want("+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*-1\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n")
+	c.raw(calls("WATCH a", "SELECT 1", "WATCH a", "SELECT 0", "UNWATCH", "WATCH a", "SET a 3", "MULTI", "EXEC"))
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*-1\r\n")
 }

@@ -18,6 +18,13 @@ type transaction struct {
 	bytes  int  // of all arguments in queue and of the watched keys, with what keeping them takes
 	queue  []queued
 	watch  []commands.WatchedKey
+	known  map[watchedKey]struct{} // what is in watch
+}
+
+// watchedKey names a key of a database.
+type watchedKey struct {
+	db  int
+	key string
 }
 
 // queued is a command that waits for EXEC.
@@ -75,6 +82,9 @@ func unqueued(spec *commands.Spec) bool {
 
 // argCost is what keeping an argument takes besides its bytes, in bytes.
 const argCost = 32
+
+// watchCost is what keeping a watched key takes besides twice its bytes: in the list for the machine and in the set.
+const watchCost = 128
 
 // grow counts n bytes more, unless the transaction would pass its limit.
 func (t *transaction) grow(n, limit int) bool {
@@ -246,7 +256,7 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
 		return
 	}
-	if !s.tx.grow(argBytes(args[1:])+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
+	if !s.tx.grow(2*argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
 		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
@@ -266,24 +276,21 @@ func (s *session) keepWatch(keys [][]byte, reply []byte) {
 		}
 		changed, _ := commands.ParseInt(rest[1 : n-2])
 		rest = rest[n:]
-		if !s.watches(key) {
-			s.tx.watch = append(s.tx.watch, commands.WatchedKey{DB: s.db, Key: bytes.Clone(key), Changed: keyspace.Revision(changed)})
+		if _, known := s.tx.known[watchedKey{s.db, string(key)}]; known {
+			s.tx.bytes -= 2*len(key) + watchCost
+			continue
 		}
+		if s.tx.known == nil {
+			s.tx.known = map[watchedKey]struct{}{}
+		}
+		s.tx.known[watchedKey{s.db, string(key)}] = struct{}{}
+		s.tx.watch = append(s.tx.watch, commands.WatchedKey{DB: s.db, Key: bytes.Clone(key), Changed: keyspace.Revision(changed)})
 	}
 	s.reply.Status("OK")
 }
 
-func (s *session) watches(key []byte) bool {
-	for i := range s.tx.watch {
-		if s.tx.watch[i].DB == s.db && bytes.Equal(s.tx.watch[i].Key, key) {
-			return true
-		}
-	}
-	return false
-}
-
 func unwatch(s *session, _ *commands.Spec, _ [][]byte) {
-	s.tx.watch = nil
+	s.tx.watch, s.tx.known = nil, nil
 	if !s.tx.open {
 		s.tx.bytes = 0
 	}
