@@ -145,12 +145,22 @@ type scanOptions struct {
 	count    int
 	filter   bool // by match
 	match    []byte
+	matcher  matcher // of match
 	oneType  bool // of SCAN alone: by typeName
 	typeName []byte
 }
 
 // wants says whether the pattern takes name.
-func (o *scanOptions) wants(name []byte) bool { return !o.filter || Glob(o.match, name) }
+func (o *scanOptions) wants(name []byte) bool { return !o.filter || o.matcher.match(o.match, name, 0) }
+
+// work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy, and what its match may take.
+func (o *scanOptions) work(n int) int {
+	units := 1 + n/bytesSpent
+	if o.filter {
+		units += len(o.match) * n / 32
+	}
+	return units
+}
 
 // parseScanOptions reads MATCH and COUNT, and TYPE where withType is set.
 func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
@@ -171,6 +181,9 @@ func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
 			}
 			o.count = int(n)
 		case isWord(args[i], "MATCH"):
+			if err := CheckPattern(value); err != nil {
+				return o, err
+			}
 			o.match, o.filter = value, string(value) != "*" // a star alone takes the empty name too, which Glob's does not
 		case withType && isWord(args[i], "TYPE"):
 			o.typeName, o.oneType = value, true

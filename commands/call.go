@@ -10,9 +10,12 @@ type Env struct {
 	ClockMs int64
 	// WallUs is the wall clock for TIME and for absolute times, µs since 1970: the entry's own, or the leader's in a read.
 	WallUs int64
-	// Seed is the same on every node and differs from one entry to the next: the source of anything random.
+	// Seed is the same on every node and differs from one command to the next: the source of anything random.
 	Seed    uint64
 	Scripts Scripts
+	// Work counts what commands did beyond what their arguments and replies tell, in units of about one instruction of a script:
+	// at most some 100 ns. It only grows, by Spend; who wants a command's own share takes the difference.
+	Work uint64
 	// Emit takes an event; in a read nothing emits.
 	Emit func(Event)
 }
@@ -59,6 +62,27 @@ type Call struct {
 
 // DB is the database that the command works on.
 func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
+
+// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their reply call it, with a number that is the
+// same on every node: it decides where a script is stopped. So nothing may go in that depends on how a value came about, such
+// as the capacity of a slice.
+func (x *Call) Spend(units int) { x.Work += uint64(max(units, 0)) }
+
+// bytesSpent is how many bytes of a value a unit of work hashes or copies.
+const bytesSpent = 64
+
+// spendBytes adds the work of hashing or copying n bytes of a value.
+func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
+
+// spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How many there are takes as long to find out,
+// so where there is one, all that have a deadline may be.
+func (x *Call) spendDead() {
+	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
+		for i := range keyspace.Databases {
+			x.Spend(x.Keyspace.DB(i).Volatile() / 8)
+		}
+	}
+}
 
 // Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
 func (t *Table) Run(x *Call) {

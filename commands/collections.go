@@ -26,7 +26,16 @@ func findHash(x *Call, key []byte) (*keyspace.Hash, error) { return findCollecti
 // findZSet returns the sorted set at key for reading, an empty one where there is no key, or ErrWrongType.
 func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
 
-func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
+// compactable is a collection that has a small form, which is searched from its beginning.
+type compactable interface {
+	keyspace.Collection
+	Compact() bool
+}
+
+// searched is how many elements of a small form a unit of work goes over.
+const searched = 16
+
+func findCollection[T compactable](x *Call, key []byte, none T) (T, error) {
 	e := x.DB().Find(key)
 	if e == nil {
 		return none, nil
@@ -34,6 +43,9 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 	c, ok := e.Collection().(T)
 	if !ok {
 		return none, ErrWrongType
+	}
+	if c.Compact() { // each argument behind the key may be a name to look up
+		x.Spend((len(x.Args) - 2) * c.Len() / searched)
 	}
 	return c, nil
 }
@@ -60,17 +72,20 @@ func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T)
 // elementScan is one step of HSCAN or ZSCAN.
 type elementScan struct {
 	scanOptions
+	call  *Call
 	found []scanned
 }
 
 type scanned struct{ name, value string }
 
-// take keeps an element that the pattern matches.
-func (s *elementScan) take(name, value string) {
-	if !s.filter || Glob(s.match, []byte(name)) {
-		s.found = append(s.found, scanned{name, value})
-	}
+// take says whether the pattern takes an element.
+func (s *elementScan) take(name string) bool {
+	s.call.Spend(s.work(len(name)))
+	return !s.filter || Glob(s.match, []byte(name))
 }
+
+// keep adds an element to the reply.
+func (s *elementScan) keep(name, value string) { s.found = append(s.found, scanned{name, value}) }
 
 // reply writes the cursor to go on from and the elements.
 func (s *elementScan) reply(out Reply, next uint64) {
@@ -85,7 +100,7 @@ func (s *elementScan) reply(out Reply, next uint64) {
 
 // scanElements runs HSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
 // answers for a key that does not exist without looking at them.
-func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
+func scanElements[T compactable](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
 	cursor, err := parseCursor(cText(x.Args[2]))
 	if err != nil {
 		return err
@@ -94,7 +109,7 @@ func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, e
 	if err != nil {
 		return err
 	}
-	var s elementScan
+	s := elementScan{call: x}
 	if c.Len() == 0 {
 		s.reply(x.Out, 0)
 		return nil

@@ -84,6 +84,10 @@ func setFields(x *Call) (created int64, err error) {
 	}
 	e, h := editHash(x, x.Args[1])
 	for i := 2; i < len(x.Args); i += 2 {
+		if x.Tx.Script { // who else asks what it cost?
+			old, _ := h.Get(x.Args[i])
+			x.spendBytes(len(old)) // it is hashed
+		}
 		if h.Set(x.Args[i], x.Args[i+1]) {
 			created++
 		}
@@ -207,9 +211,11 @@ func hdel(x *Call) error {
 	var e *keyspace.Entry
 	var removed int64
 	for _, name := range x.Args[2:] {
-		if _, ok := h.Get(name); !ok {
+		value, ok := h.Get(name)
+		if !ok {
 			continue
 		}
+		x.spendBytes(len(value))
 		if e == nil {
 			e, h = editHash(x, x.Args[1])
 		}
@@ -281,6 +287,7 @@ func hincrby(x *Call) error {
 }
 
 func hincrbyfloat(x *Call) error {
+	x.Spend(digitsWork(x.Args[3]))
 	by, ok := ParseExtended(x.Args[3])
 	if !ok {
 		return ErrNotFloat
@@ -294,6 +301,7 @@ func hincrbyfloat(x *Call) error {
 	}
 	sum := by
 	if value, exists := h.Get(x.Args[2]); exists {
+		x.Spend(digitsWork(value))
 		n, ok := ParseExtended(value)
 		if !ok {
 			return ErrHashNotFloat
@@ -303,6 +311,7 @@ func hincrbyfloat(x *Call) error {
 		}
 	}
 	text := []byte(FormatExtended(sum))
+	x.Spend(digitsWork(text))
 	setField(x, text)
 	x.Out.Bulk(text)
 	return nil
@@ -310,6 +319,10 @@ func hincrbyfloat(x *Call) error {
 
 func hscan(x *Call) error {
 	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
-		return h.Scan(cursor, s.count, func(name string, value []byte) { s.take(name, string(value)) })
+		return h.Scan(cursor, s.count, func(name string, value []byte) {
+			if s.take(name) {
+				s.keep(name, string(value))
+			}
+		})
 	})
 }

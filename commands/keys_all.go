@@ -9,10 +9,15 @@ import (
 // This file holds the commands on a database as a whole: listing, counting, picking and deleting its keys.
 
 func keysCommand(x *Call) error {
+	if err := CheckPattern(x.Args[1]); err != nil {
+		return err
+	}
 	o := scanOptions{match: x.Args[1], filter: string(x.Args[1]) != "*"}
 	var found []*keyspace.Entry
 	var name []byte
+	x.spendDead()
 	x.DB().Each(func(e *keyspace.Entry) bool {
+		x.Spend(o.work(len(e.Key())))
 		name = append(name[:0], e.Key()...)
 		if o.wants(name) {
 			found = append(found, e)
@@ -37,7 +42,9 @@ func scanCommand(x *Call) error {
 	}
 	var found []*keyspace.Entry
 	var name []byte
+	x.spendDead()
 	next := x.DB().Scan(cursor, o.count, func(e *keyspace.Entry) {
+		x.Spend(o.work(len(e.Key())))
 		name = append(name[:0], e.Key()...)
 		if o.wants(name) && o.wantsKind(e.Kind()) {
 			found = append(found, e)
@@ -62,6 +69,7 @@ func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 }
 
 func dbsizeCommand(x *Call) error {
+	x.spendDead()
 	x.Out.Int(int64(x.DB().Len()))
 	return nil
 }
@@ -69,6 +77,7 @@ func dbsizeCommand(x *Call) error {
 func randomkeyCommand(x *Call) error {
 	// The entry's seed goes on by one step, so that a script that asks twice is not given the same key for ever.
 	x.Seed += 0x9e3779b97f4a7c15
+	x.spendDead()
 	e := x.DB().Random(scramble(x.Seed))
 	if e == nil {
 		x.Out.Null()
@@ -86,6 +95,9 @@ func scramble(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// flushedKeys is how many keys a unit of work drops: where other databases keep deadlines, each key is looked at.
+const flushedKeys = 16
+
 // flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: removing keys blocks nobody for long.
 func (x *Call) flushMode() error {
 	if len(x.Args) == 1 || (len(x.Args) == 2 && (isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
@@ -98,6 +110,8 @@ func flushdbCommand(x *Call) error {
 	if err := x.flushMode(); err != nil {
 		return err
 	}
+	x.spendDead()
+	x.Spend(x.DB().Len() / flushedKeys)
 	x.DB().Flush()
 	x.Out.Status("OK")
 	return nil
@@ -107,6 +121,8 @@ func flushallCommand(x *Call) error {
 	if err := x.flushMode(); err != nil {
 		return err
 	}
+	x.spendDead()
+	x.Spend(x.Keyspace.Len() / flushedKeys)
 	x.Keyspace.FlushAll()
 	x.Out.Status("OK")
 	return nil

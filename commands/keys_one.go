@@ -58,7 +58,7 @@ func renameCommand(x *Call) error {
 		return ErrNoSuchKey
 	}
 	if !bytes.Equal(x.Args[1], x.Args[2]) {
-		x.DB().Rename(x.Args[1], x.Args[2])
+		x.rename()
 	}
 	x.Out.Status("OK")
 	return nil
@@ -72,9 +72,24 @@ func renamenxCommand(x *Call) error {
 		x.Out.Int(0)
 		return nil
 	}
-	x.DB().Rename(x.Args[1], x.Args[2])
+	x.rename()
 	x.Out.Int(1)
 	return nil
+}
+
+// rename gives the key x.Args[1], which exists, the name x.Args[2].
+func (x *Call) rename() {
+	x.spendCopy(x.Args[1])
+	x.DB().Rename(x.Args[1], x.Args[2])
+}
+
+// spendCopy adds the work of giving another key the value of one that exists: a string is hashed, a small collection copied.
+func (x *Call) spendCopy(key []byte) {
+	e := x.DB().Find(key)
+	x.spendBytes(len(e.Bytes()))
+	if c, ok := e.Collection().(compactable); ok && c.Compact() {
+		x.Spend(c.Len() / 8)
+	}
 }
 
 func copyCommand(x *Call) error {
@@ -103,6 +118,7 @@ func copyCommand(x *Call) error {
 		x.Out.Int(0)
 		return nil
 	}
+	x.spendCopy(source)
 	x.DB().Copy(source, dst, to)
 	x.Out.Int(1)
 	return nil

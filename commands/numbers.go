@@ -67,9 +67,12 @@ func zeroText(b []byte) bool {
 	return !strings.ContainsAny(mantissa, digits)
 }
 
+// maxFloatText is the longest text that is read as a float, as on Redis.
+const maxFloatText = 5 * 1024
+
 // floatText is b as Go's parsers take it, or false for texts that Go takes and C does not.
 func floatText(b []byte) (string, bool) {
-	if len(b) == 0 || len(b) > 5*1024 || strings.ContainsAny(string(b), "_ \t\n\v\f\r") {
+	if len(b) == 0 || len(b) > maxFloatText || strings.ContainsAny(string(b), "_ \t\n\v\f\r") {
 		return "", false
 	}
 	s := string(b)
@@ -121,8 +124,18 @@ func AddExtended(a, b *big.Float) (*big.Float, bool) {
 	return sum, sum.MantExp(nil) <= maxExponent
 }
 
+// noDecimals is the exponent below which a number has no 17 decimals that are not 0: 2^-60 is less than half of 10^-17.
+const noDecimals = -60
+
+// digitsWork is what reading or writing a number with 64 bits of mantissa costs, in units of Env.Work: its text may have
+// some 5,000 digits.
+func digitsWork(text []byte) int { return min(len(text), maxFloatText) / 2 }
+
 // FormatExtended writes the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.
 func FormatExtended(x *big.Float) string {
+	if x.Sign() != 0 && x.MantExp(nil) < noDecimals {
+		return "0" // big.Float would write down all of its thousands of digits first, which takes milliseconds
+	}
 	s := x.Text('f', 17)
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

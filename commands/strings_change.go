@@ -76,10 +76,12 @@ func incrbyfloatCommand(x *Call) error {
 	n := new(big.Float).SetPrec(extended)
 	if e != nil {
 		var ok bool
+		x.Spend(digitsWork(e.Bytes()))
 		if n, ok = ParseExtended(e.Bytes()); !ok {
 			return ErrNotFloat
 		}
 	}
+	x.Spend(digitsWork(x.Args[2]))
 	by, ok := ParseExtended(x.Args[2])
 	if !ok {
 		return ErrNotFloat
@@ -89,7 +91,9 @@ func incrbyfloatCommand(x *Call) error {
 		return ErrNaN
 	}
 	s := FormatExtended(sum)
-	x.replace(e != nil, []byte(s))
+	text := []byte(s)
+	x.Spend(digitsWork(text))
+	x.replace(e != nil, text)
 	x.Out.BulkString(s)
 	return nil
 }
@@ -106,7 +110,11 @@ func appendCommand(x *Call) error {
 	if n > maxString {
 		return ErrTooLong
 	}
-	x.DB().AppendString(x.Args[1], x.Args[2])
+	if e == nil || len(x.Args[2]) > 0 { // an empty tail makes an empty key, and changes none
+		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
+		x.spendBytes(n)
+		x.DB().AppendString(x.Args[1], x.Args[2])
+	}
 	x.Out.Int(int64(n))
 	return nil
 }

@@ -45,6 +45,7 @@ func digestCommand(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
+	x.spendBytes(len(e.Bytes()))
 	hex := digest(e.Bytes())
 	x.Out.Bulk(hex[:])
 	return nil
@@ -69,7 +70,7 @@ func delexCommand(x *Call) error {
 	if when == setAlways {
 		return ErrDelexCondition
 	}
-	holds, err := when.holds(e, x.Args[3])
+	holds, err := when.holds(x, e, x.Args[3])
 	if err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func setCommand(x *Call) error {
 	if e != nil && e.Kind() != keyspace.KindString && (o.get || o.when >= setIFEQ) {
 		return ErrWrongType
 	}
-	holds, err := o.when.holds(e, o.operand)
+	holds, err := o.when.holds(x, e, o.operand)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func setCommand(x *Call) error {
 
 // holds says whether the condition is met by e, a string or nil. The error is about an operand that is no digest: as on
 // Redis it is looked at where there is something to compare it with.
-func (c setCondition) holds(e *keyspace.Entry, operand []byte) (bool, error) {
+func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, error) {
 	switch c {
 	case setNX:
 		return e == nil, nil
@@ -154,6 +154,7 @@ func (c setCondition) holds(e *keyspace.Entry, operand []byte) (bool, error) {
 		if len(operand) != digestLen {
 			return false, ErrDigest
 		}
+		x.spendBytes(len(e.Bytes()))
 		return sameDigest(e.Bytes(), operand) == (c == setIFDEQ), nil
 	}
 	return true, nil

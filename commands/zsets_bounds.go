@@ -5,6 +5,7 @@ package commands
 import (
 	"errors"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -81,6 +82,17 @@ func (b *zbounds) span(z *keyspace.ZSet, reverse bool, skip int) (first, last in
 		return first, last - skip
 	}
 	return first + skip, last
+}
+
+// spend adds the work of span: going over a small set, or a search whose steps are searches.
+func (b *zbounds) spend(x *Call, z *keyspace.ZSet) {
+	switch {
+	case b.by == byRank:
+	case z.Compact():
+		x.Spend(z.Len() / 8)
+	default:
+		x.Spend(2 * bits.Len(uint(z.Len())))
+	}
 }
 
 // rankSpan brings two ranks, of which negative ones are counted from the end, into the bounds of a set of n members.

@@ -75,7 +75,7 @@ func (s *zselection) parseOptions(form zrangeForm, args [][]byte) error {
 
 // ranks gives the rank of the first member to give, that of the last, which is lower in a reverse range, and their number.
 // Where the number is 0 there are none.
-func (s *zselection) ranks(z *keyspace.ZSet) (from, to, n int) {
+func (s *zselection) ranks(x *Call, z *keyspace.ZSet) (from, to, n int) {
 	skip := 0
 	if s.bounds.by != byRank {
 		if s.offset < 0 {
@@ -83,6 +83,7 @@ func (s *zselection) ranks(z *keyspace.ZSet) (from, to, n int) {
 		}
 		skip = int(min(s.offset, int64(z.Len())))
 	}
+	s.bounds.spend(x, z)
 	first, last := s.bounds.span(z, s.reverse, skip)
 	n = max(last-first+1, 0)
 	if s.count >= 0 {
@@ -105,7 +106,7 @@ func zrange(form zrangeForm) Handler {
 		if err != nil {
 			return err
 		}
-		from, to, n := s.ranks(z)
+		from, to, n := s.ranks(x, z)
 		nested := s.withScores && x.Tx.Proto == 3
 		if s.withScores && !nested {
 			x.Out.Array(2 * n)
@@ -127,6 +128,9 @@ func zrange(form zrangeForm) Handler {
 	}
 }
 
+// storedMember is what one member that ZRANGESTORE puts costs, in units of Env.Work.
+const storedMember = 16
+
 // zrangestore replaces whatever the destination holds; a range without members removes it.
 func zrangestore(x *Call) error {
 	var s zselection
@@ -138,7 +142,7 @@ func zrangestore(x *Call) error {
 	if err != nil {
 		return err
 	}
-	from, to, n := s.ranks(src)
+	from, to, n := s.ranks(x, src)
 	if n == 0 {
 		if x.DB().Find(dst) != nil {
 			x.DB().Delete(dst)
@@ -149,6 +153,7 @@ func zrangestore(x *Call) error {
 	// The source may be the destination: the new set is complete before anything is replaced.
 	z := keyspace.NewZSet()
 	src.Range(from, to, func(m keyspace.Scored) bool {
+		x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
 		z.Add([]byte(m.Member), m.Score)
 		return true
 	})

@@ -4,6 +4,7 @@ package commands
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -54,6 +55,7 @@ func zrank(reverse bool) Handler {
 		if err != nil {
 			return err
 		}
+		x.Spend(bits.Len(uint(z.Len())))
 		rank, ok := z.Rank(x.Args[2])
 		if !ok {
 			x.Out.Null()
@@ -78,6 +80,7 @@ func zcount(by rangeBy) Handler {
 		if err != nil {
 			return err
 		}
+		b.spend(x, z)
 		first, last := b.span(z, false, 0)
 		x.Out.Int(int64(max(last-first+1, 0)))
 		return nil
@@ -87,7 +90,11 @@ func zcount(by rangeBy) Handler {
 func zscan(x *Call) error {
 	return scanElements(x, findZSet, func(z *keyspace.ZSet, s *elementScan, cursor uint64) uint64 {
 		compact := z.Compact()
-		return z.Scan(cursor, s.count, func(m keyspace.Scored) { s.take(m.Member, scannedScore(m.Score, compact)) })
+		return z.Scan(cursor, s.count, func(m keyspace.Scored) {
+			if s.take(m.Member) {
+				s.keep(m.Member, scannedScore(m.Score, compact))
+			}
+		})
 	})
 }
 

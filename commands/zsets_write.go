@@ -238,9 +238,18 @@ func replyScored(x *Call, s keyspace.Scored, nested bool) {
 	x.Out.Double(s.Score)
 }
 
+// removedMember is what taking one member out of a large sorted set costs, in units of Env.Work.
+const removedMember = 8
+
 // removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key.
 func removeSpan(x *Call, key []byte, first, last int) {
 	e, z := editZSet(x, key)
+	if !z.Compact() {
+		z.Range(first, last, func(s keyspace.Scored) bool {
+			x.Spend(removedMember + len(s.Member)/bytesSpent)
+			return true
+		})
+	}
 	z.RemoveRange(first, last)
 	x.DB().Changed(e)
 }
@@ -256,6 +265,7 @@ func zremrange(by rangeBy) Handler {
 		if err != nil {
 			return err
 		}
+		b.spend(x, z)
 		first, last := b.span(z, false, 0)
 		n := max(last-first+1, 0)
 		if n > 0 {
