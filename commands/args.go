@@ -146,7 +146,7 @@ type scanOptions struct {
 	filter   bool // by match
 	match    []byte
 	matcher  matcher // of match
-	oneType  bool // of SCAN alone: by typeName
+	oneType  bool    // of SCAN alone: by typeName
 	typeName []byte
 }
 

@@ -2,36 +2,80 @@ package commands
 
 // This file holds the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and CONFIG GET share.
 
+// maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64 steps a byte.
+const maxPattern = 1 << 10
+
+// CheckPattern refuses a pattern that is too long to be matched in bounded time.
+func CheckPattern(pattern []byte) error {
+	if len(pattern) > maxPattern {
+		return Errorf("ERR pattern is longer than %d bytes", maxPattern)
+	}
+	return nil
+}
+
 // Glob says whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a byte of a class, \ before a
 // byte that stands for itself. What is malformed is read as Redis reads it: a class without its end closes with the
-// pattern, a backslash at the end is a backslash. A failure goes back to the last star alone (an earlier one could
-// not do better), so the time is at most len(pattern)·len(s).
+// pattern, a backslash at the end is a backslash.
 func Glob(pattern, s []byte) bool {
+	var m matcher
+	return m.match(pattern, s, 512*len(pattern)) // about what the table costs
+}
+
+// matcher matches many strings with one pattern. The plain way looks at some bytes of the string again and again, and at
+// each byte of a class; where that takes too many steps the table, which is built when it is first needed, takes over.
+type matcher struct {
+	words int // for one bit an element of the pattern and one for its end
+	// stars has a bit for each star, masks one for each element that takes a byte; words for every byte.
+	stars, masks []uint64
+	last         int // the bit of the end
+	now, next    []uint64
+}
+
+// match is Glob. extra steps, besides some for each byte, are given to the plain way.
+func (m *matcher) match(pattern, s []byte, extra int) bool {
 	if len(s) == 0 {
 		return len(pattern) == 0 // as Redis: even a star wants a byte when there is none at all
 	}
+	ok, done := globPlain(pattern, s, extra+8*len(s)+64)
+	if done {
+		return ok
+	}
+	if m.masks == nil {
+		m.build(pattern)
+	}
+	return m.run(s)
+}
+
+// globPlain matches without a table; done is false where that takes more than about so many steps. A failure goes back to
+// the last star alone: an earlier one could not do better.
+func globPlain(pattern, s []byte, steps int) (ok, done bool) {
 	p, i := 0, 0
 	star, resume := -1, 0 // the place after the last star; where in s its rest was last tried
 	for i < len(s) {
+		if steps < 0 {
+			return false, false
+		}
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
 				p++
 			}
 			if p == len(pattern) {
-				return true
+				return true, true
 			}
 			star, resume = p, i
 			continue
 		}
 		if p < len(pattern) {
-			if ok, next := globByte(pattern, p, s[i]); ok {
+			ok, next := globByte(pattern, p, s[i])
+			steps -= next - p
+			if ok {
 				p = next
 				i++
 				continue
 			}
 		}
 		if star < 0 {
-			return false
+			return false, true
 		}
 		resume++
 		p, i = star, resume
@@ -39,7 +83,64 @@ func Glob(pattern, s []byte) bool {
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	return p == len(pattern)
+	return p == len(pattern), true
+}
+
+// build makes the table: which elements of the pattern take which byte.
+func (m *matcher) build(pattern []byte) {
+	m.words = len(pattern)/64 + 1
+	m.masks = make([]uint64, 256*m.words)
+	m.stars, m.now, m.next = make([]uint64, m.words), make([]uint64, m.words), make([]uint64, m.words)
+	bit := 0
+	for p := 0; p < len(pattern); bit++ {
+		word, mask := bit/64, uint64(1)<<(bit%64)
+		if pattern[p] == '*' {
+			for p < len(pattern) && pattern[p] == '*' {
+				p++
+			}
+			m.stars[word] |= mask
+			continue
+		}
+		after := p
+		for c := range 256 {
+			var ok bool
+			if ok, after = globByte(pattern, p, byte(c)); ok {
+				m.masks[c*m.words+word] |= mask
+			}
+		}
+		p = after
+	}
+	m.last = bit
+}
+
+// run keeps one bit for each element that may come next, and moves all of them at each byte.
+func (m *matcher) run(s []byte) bool {
+	now, next := m.now, m.next
+	clear(now)
+	now[0] = 1
+	m.skipStars(now)
+	for _, c := range s {
+		masks := m.masks[int(c)*m.words:][:m.words]
+		carry := uint64(0)
+		for w, set := range now {
+			moved := set & masks[w]
+			next[w] = moved<<1 | carry | set&m.stars[w]
+			carry = moved >> 63
+		}
+		m.skipStars(next)
+		now, next = next, now
+	}
+	return now[m.last/64]>>(m.last%64)&1 == 1
+}
+
+// skipStars adds the elements behind stars, which may take nothing. No two stars are neighbours.
+func (m *matcher) skipStars(set []uint64) {
+	carry := uint64(0)
+	for w := range set {
+		at := set[w] & m.stars[w]
+		set[w] |= at<<1 | carry
+		carry = at >> 63
+	}
 }
 
 // globByte matches c with the element of the pattern that begins at p, and says where the next element begins.

@@ -32,15 +32,57 @@ func TestGlob(t *testing.T) {
 	}
 }
 
+// The longest pattern and a name of a megabyte, the plain way, would take a billion steps; classes are the worst.
 func TestGlobBombIsBounded(t *testing.T) {
-	pattern := []byte(strings.Repeat("a*", 200) + "b")
-	s := []byte(strings.Repeat("a", 5000))
-	start := time.Now()
-	if Glob(pattern, s) {
-		t.Fatal("a bomb matched")
+	s := []byte(strings.Repeat("a", 1<<20))
+	for _, pattern := range []string{
+		"*" + strings.Repeat("a", maxPattern-2) + "b", strings.Repeat("a*", maxPattern/2-1) + "b", "*[" + strings.Repeat("b", maxPattern-4) + "]c",
+	} {
+		begun := time.Now()
+		if len(pattern) > maxPattern || Glob([]byte(pattern), s) {
+			t.Fatalf("a bomb of %d bytes matched", len(pattern))
+		}
+		if d := time.Since(begun); d > 2*time.Second {
+			t.Fatalf("%.10s…: took %v", pattern, d)
+		}
 	}
-	if d := time.Since(start); d > 2*time.Second {
-		t.Fatalf("took %v", d)
+	if err := CheckPattern(make([]byte, maxPattern+1)); err == nil || CheckPattern(make([]byte, maxPattern)) != nil {
+		t.Fatal("the limit is not where it is said to be")
+	}
+}
+
+// The table says what the plain way says, for patterns of one word and of several.
+func TestGlobTable(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	text := func(alphabet string, n int) []byte {
+		b := make([]byte, 1+rnd.IntN(n))
+		for i := range b {
+			b[i] = alphabet[rnd.IntN(len(alphabet))]
+		}
+		return b
+	}
+	matches := 0
+	for range 20000 {
+		pattern, s := text(`aab**?[[]]^-\`, 12), text(`ab]\-^[*`, 9)
+		if rnd.IntN(4) == 0 { // several words; most of it matches
+			long := text("ab", 200)
+			pattern, s = append(append([]byte{}, long...), pattern...), append(long, s...)
+			pattern[rnd.IntN(len(pattern))], pattern[rnd.IntN(len(pattern))] = '*', '?'
+		}
+		want, done := globPlain(pattern, s, 1<<30)
+		var m matcher
+		m.build(pattern)
+		if got := m.run(s); !done || got != want || m.run(s) != want {
+			t.Fatalf("%q on %q: %v, the plain way %v", pattern, s, got, want)
+		}
+		if want {
+			matches++
+		}
+	}
+	if matches < 300 {
+		t.Fatalf("%d matches tell nothing", matches)
 	}
 }
 

@@ -80,6 +80,10 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 			}
 			continue
 		}
+		if err := commands.CheckPattern(a); err != nil {
+			s.fail(err)
+			return
+		}
 		pattern := bytes.ToLower(a)
 		for i := range params {
 			if p := &params[i]; names[p] == "" && commands.Glob(pattern, []byte(p.name)) {

@@ -246,6 +246,10 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[3], "aclcat"):
 		keep = func(c *commands.Spec) bool { return slices.Contains(categories(c), strings.ToLower(string(args[4]))) }
 	case is(args[3], "pattern"):
+		if err := commands.CheckPattern(args[4]); err != nil {
+			s.fail(err)
+			return
+		}
 		pattern := []byte(strings.ToLower(string(args[4])))
 		keep = func(c *commands.Spec) bool { return commands.Glob(pattern, []byte(c.FullName())) }
 	default:

@@ -72,3 +72,23 @@ func TestWatchOfManyKeys(t *testing.T) {
 	c.raw(calls("WATCH a", "SELECT 1", "WATCH a", "SELECT 0", "UNWATCH", "WATCH a", "SET a 3", "MULTI", "EXEC"))
 	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*-1\r\n")
 }
+
+// Patterns have a length that can be matched in bounded time, wherever they are given.
+func TestLongPatterns(t *testing.T) {
+	c := start(t, nil).dial(t)
+	long := strings.Repeat("?", 1025)
+	for _, call := range [][]string{
+		{"KEYS", long}, {"SCAN", "0", "MATCH", long}, {"HSCAN", "h", "0", "MATCH", long}, {"PSUBSCRIBE", "a", long}, {"PUBSUB", "CHANNELS", long},
+		{"CONFIG", "GET", long}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", long},
+	} {
+		if call[0] == "HSCAN" {
+			c.call("HSET", "h", "f", "v")
+		}
+		if got := c.call(call...); got != "-ERR pattern is longer than 1024 bytes\r\n" {
+			t.Errorf("%s: %q", call[0], got)
+		}
+	}
+	if got := c.call("PUBSUB", "NUMPAT"); got != ":0\r\n" {
+		t.Errorf("%q patterns", got)
+	}
+}

@@ -103,6 +103,14 @@ func subscribing(kind subKind) local {
 			s.fail(commands.Errorf("ERR too many subscriptions: a connection can have %d of a kind", maxSubscriptions))
 			return
 		}
+		if kind == subPattern {
+			for _, pattern := range args[1:] {
+				if err := commands.CheckPattern(pattern); err != nil {
+					s.fail(err)
+					return
+				}
+			}
+		}
 		if !s.out.hold(&s.srv.wg) {
 			s.quit = true
 			return
@@ -194,6 +202,10 @@ func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
 		var pattern []byte
 		if len(args) == 3 {
 			pattern = args[2]
+			if err := commands.CheckPattern(pattern); err != nil {
+				s.fail(err)
+				return
+			}
 		}
 		names := s.srv.hub.names(kind, pattern)
 		s.w.Array(len(names))
