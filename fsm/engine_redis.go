@@ -8,7 +8,6 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // The errors of redis.call, byte-equal with Redis 7.0.
@@ -92,8 +91,11 @@ func commandError(L *lua.LState, msg string) *lua.LTable {
 	return t
 }
 
-// callInstructions is what a command costs besides what it reads and answers.
-const callInstructions = 20
+// What a command costs besides what it reads, answers and says of its own work (Env.Work): for the call, and for each argument.
+const (
+	callInstructions     = 10
+	argumentInstructions = 5
+)
 
 // command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or the error that comes back.
 func (in *interpreter) command(L *lua.LState) (err string) {
@@ -104,9 +106,6 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	x := &in.call
 	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply}
 	in.tx.Proto = in.resp
-	if done, err := in.ownCommand(); done {
-		return err
-	}
 	spec, resolved := in.table.Resolve(in.args)
 	switch {
 	case spec == nil && resolved != nil:
@@ -117,8 +116,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return errReadOnlyScript
 	}
 	x.Spec = spec
+	before := x.Work
 	failed := spec.Handler(x)
-	in.budget.charge(L, 1) // stops the script here when the reply was more than it may build
+	in.budget.charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
 	in.budget.chargeBytes(L, 1)
 	if failed != nil {
 		return failed.Error()
@@ -157,39 +157,8 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 		}
 		in.args = append(in.args, in.arena[start:len(in.arena):len(in.arena)])
 	}
-	in.budget.charge(L, callInstructions+int64(len(in.arena)/16))
+	in.budget.charge(L, callInstructions+argumentInstructions*int64(n)+int64(len(in.arena)/16))
 	return ""
-}
-
-// ownCommand runs the commands that a session answers for its connection and that have a meaning inside a script too.
-func (in *interpreter) ownCommand() (done bool, err string) {
-	name := in.args[0]
-	if len(name) != 4 && len(name) != 6 {
-		return false, ""
-	}
-	switch low := strings.ToLower(string(name)); {
-	case low == "select" && len(in.args) == 2:
-		n, ok := commands.ParseInt(in.args[1])
-		switch {
-		case !ok:
-			return true, string(commands.ErrNotInteger)
-		case n < 0 || n >= keyspace.Databases:
-			return true, string(commands.ErrDBIndex)
-		}
-		in.tx.DB = int(n)
-		in.reply.Status("OK")
-	case low == "ping" && len(in.args) == 1:
-		in.reply.Status("PONG")
-	case low == "ping" && len(in.args) == 2, low == "echo" && len(in.args) == 2:
-		in.reply.Bulk(in.args[1])
-	case low == "ping" && len(in.args) > 2:
-		return true, "ERR wrong number of arguments for 'ping' command"
-	case low == "select", low == "echo":
-		return true, errCommandArity
-	default:
-		return false, ""
-	}
-	return true, in.reply.err
 }
 
 // redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a script runs on every node.
@@ -276,19 +245,8 @@ func (in *interpreter) redisACLCheck(L *lua.LState) int {
 	}
 	spec := in.table.Get(in.args[0])
 	if spec == nil || spec.Subcommands != nil && len(in.args) > 1 && in.table.Subcommand(spec, in.args[1]) == nil {
-		if done, _ := in.ownName(); !done {
-			raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
-		}
+		raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
 	}
 	L.Push(lua.LTrue)
 	return 1
-}
-
-// ownName says whether the command is one that ownCommand runs.
-func (in *interpreter) ownName() (bool, string) {
-	switch low := strings.ToLower(string(in.args[0])); low {
-	case "select", "ping", "echo":
-		return true, low
-	}
-	return false, ""
 }
