@@ -112,7 +112,7 @@ func FuzzDecodePayloads(f *testing.F) {
 
 // TestHandshakeRefusals speaks to the peer port by hand.
 func TestHandshakeRefusals(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 3, nil)
 	n := c.nodes["n1"]
 	open := func(first []byte) net.Conn {
 		t.Helper()
@@ -136,6 +136,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		{hello{version: protocolVersion + 1, id: "n2"}, "node n1 speaks version 1 of the peer protocol, and node n2 version 2"},
 		{hello{version: protocolVersion, id: "n1"}, `node id "n1" is used by both ends`},
 		{hello{version: protocolVersion}, "the node id is empty"},
+		{hello{version: protocolVersion, id: "n9"}, `node "n9" is no member of the cluster that node n1 knows`},
 		{hello{version: protocolVersion, id: "n2"}, ""},
 	} {
 		conn := open(appendHello([]byte{streamForward}, test.h))

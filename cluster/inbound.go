@@ -59,6 +59,8 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
 	case h.id == "":
 		refusal = "the node id is empty"
+	case !n.isMember(h.id):
+		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
 	}
 	if _, err := conn.Write(appendHello(nil, n.hello(refusal))); err != nil {
 		return h, err

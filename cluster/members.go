@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -57,6 +58,11 @@ func (n *Node) link(id string) *link {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	return n.links[id]
+}
+
+// isMember reports whether the newest configuration in this node's log has a member with that id.
+func (n *Node) isMember(id string) bool {
+	return slices.ContainsFunc(n.configuration().Servers, func(s raft.Server) bool { return string(s.ID) == id })
 }
 
 // peerAddr returns the peer address of a member: the one that this node was started with, since a node is known by

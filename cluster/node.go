@@ -26,15 +26,14 @@ type Node struct {
 	mux      *mux
 	raft     *raft.Raft
 
-	writes, reads  *queue
-	route          atomic.Pointer[route]
-	flying         chan *entry  // proposed entries, in order, to the completer
-	inFlight       atomic.Int32 // entries among them
-	groupsInFlight atomic.Int32 // and groups
-	tickDue        atomic.Bool
-	nextFrame      atomic.Uint64
-	nonce          uint64        // the read loop's newest confirm frame
-	confirmed      chan struct{} // kicked when a confirm frame was answered
+	writes, reads *queue
+	route         atomic.Pointer[route]
+	flying        chan *entry  // proposed entries, in order, to the completer
+	inFlight      atomic.Int32 // entries among them
+	tickDue       atomic.Bool
+	nextFrame     atomic.Uint64
+	nonce         uint64        // the read loop's newest confirm frame
+	confirmed     chan struct{} // kicked when a confirm frame was answered
 
 	steerWake  chan struct{}
 	watchers   watchers
@@ -54,7 +53,7 @@ type Node struct {
 
 // Open starts the node on its data directory and returns without waiting for a leader. A directory without state gets
 // the configuration in cfg.Members. Errors are one clear sentence each: a bad configuration, a peer port that cannot
-// be bound, a data directory of another node, of an unreadable version, or in use.
+// be bound, a data directory of another node, of a cluster with other members, of an unreadable version, or in use.
 func Open(cfg Config, m Machine) (node *Node, err error) {
 	ln := cfg.PeerListener
 	defer func() {
@@ -113,6 +112,12 @@ func (n *Node) startRaft() error {
 	}), n: n}
 	rc := n.cfg.raftConfig()
 	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
+	if err == nil && existing {
+		if err := n.checkStored(); err != nil {
+			transport.Close()
+			return err
+		}
+	}
 	if err == nil && !existing {
 		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport, n.firstConfiguration())
 	}
