@@ -1,10 +1,11 @@
 package server
 
-// This file holds who is subscribed to what on this node, and the delivery of messages to them.
+// This file holds who is subscribed to what on this node, and what each of them is sent.
 
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -21,14 +22,22 @@ const (
 
 // hub knows the subscriptions of all sessions.
 type hub struct {
+	delivery delivery
+	deliver  func(e *commands.Event, number uint64)
+	size     atomic.Int64 // subscriptions of all kinds
+
 	mu   sync.RWMutex
-	subs [subKinds]map[string]map[*session]struct{}
+	subs [subKinds]map[string]subscribers // by name
 }
 
-func newHub() *hub {
-	h := &hub{}
+// subscribers of one channel or pattern, with the number of the newest message that was handed over before they came.
+type subscribers map[*session]uint64
+
+func newHub(deliver func(e *commands.Event, number uint64)) *hub {
+	h := &hub{deliver: deliver}
+	h.delivery.init()
 	for k := range h.subs {
-		h.subs[k] = map[string]map[*session]struct{}{}
+		h.subs[k] = map[string]subscribers{}
 	}
 	return h
 }
@@ -38,10 +47,13 @@ func (h *hub) add(kind subKind, name string, s *session) {
 	defer h.mu.Unlock()
 	m := h.subs[kind][name]
 	if m == nil {
-		m = map[*session]struct{}{}
+		m = subscribers{}
 		h.subs[kind][name] = m
 	}
-	m[s] = struct{}{}
+	if _, known := m[s]; !known {
+		h.size.Add(1) // before the number is read: from here on Deliver queues what comes
+		m[s] = h.delivery.join(h.deliver)
+	}
 }
 
 func (h *hub) remove(kind subKind, name string, s *session) {
@@ -52,6 +64,10 @@ func (h *hub) remove(kind subKind, name string, s *session) {
 
 func (h *hub) drop(kind subKind, name string, s *session) {
 	m := h.subs[kind][name]
+	if _, known := m[s]; !known {
+		return
+	}
+	h.size.Add(-1)
 	delete(m, s)
 	if len(m) == 0 {
 		delete(h.subs[kind], name)
@@ -117,31 +133,43 @@ func (h *hub) kinds(kind subKind) int {
 	return len(h.subs[kind])
 }
 
-// Deliver hands a message to the subscribers of this node. It is called as entries are applied, and never blocks.
+// Deliver hands a message to the subscribers of this node, and keeps its bytes. It is called as entries are applied, and
+// costs next to nothing: it waits only when more messages than a limit have not been given to their subscribers' queues,
+// and never for a client. A subscription that was confirmed before gets the message, one that begins after does not.
 func (s *Server) Deliver(e commands.Event) {
+	if s.hub.size.Load() > 0 {
+		s.hub.delivery.put(e)
+	}
+}
+
+// spreadAll gives a message to all who wanted it when it was handed over.
+func (s *Server) spreadAll(e *commands.Event, number uint64) {
 	h := s.hub
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if e.Shard {
 		if m := h.subs[subShard][string(e.Channel)]; len(m) > 0 {
-			s.spread(m, "smessage", nil, &e)
+			s.spread(m, number, "smessage", nil, e)
 		}
 		return
 	}
 	if m := h.subs[subChannel][string(e.Channel)]; len(m) > 0 {
-		s.spread(m, "message", nil, &e)
+		s.spread(m, number, "message", nil, e)
 	}
 	for pattern, m := range h.subs[subPattern] {
 		if p := []byte(pattern); commands.Glob(p, e.Channel) {
-			s.spread(m, "pmessage", p, &e)
+			s.spread(m, number, "pmessage", p, e)
 		}
 	}
 }
 
 // spread queues one message for several sessions.
-func (s *Server) spread(to map[*session]struct{}, word string, pattern []byte, e *commands.Event) {
+func (s *Server) spread(to subscribers, number uint64, word string, pattern []byte, e *commands.Event) {
 	var frames [2]commands.RESP // by protocol, 2 and 3
-	for c := range to {
+	for c, after := range to {
+		if number <= after {
+			continue
+		}
 		f := &frames[c.pushProto.Load()-2]
 		if f.Buf == nil {
 			f.Proto = int(c.pushProto.Load())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/commands"
 )
 
 // Answers of the session that wait behind a request are given in pieces: they do not pile up until the pipeline ends.
@@ -33,17 +35,17 @@ func TestAnswersBehindARequestAreBounded(t *testing.T) {
 // The session's part of a transaction has a limit of its own.
 func TestAnswersInATransactionAreBounded(t *testing.T) {
 	n := start(t, nil)
-	c := n.dial(t)
-	one := len(c.call("COMMAND"))
-	count := maxExecBytes/one + 10
-	c.raw(calls("MULTI") + strings.Repeat(calls("COMMAND"), count) + calls("EXEC"))
-	c.want("+OK\r\n")
-	for range count {
-		c.want("+QUEUED\r\n")
+	s := newSession(n.Server, 99, nullConn{})
+	own := &commands.Spec{Name: "own", Local: local{run: func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) }}}
+	echo := queued{own, [][]byte{[]byte("ECHO"), make([]byte, 1<<20)}}
+	var block []queued
+	for range maxExecBytes>>20 + 3 {
+		block = append(block, echo)
 	}
-	got := c.next()
-	if !strings.HasSuffix(got, "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n") || len(got) > maxExecBytes+2*one {
-		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-100:])
+	s.spliceExec(block, []byte("*0\r\n"))
+	const refused = "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n"
+	if got := s.reply.Buf; replyLen(got) != len(got) || !strings.HasSuffix(string(got[len(got)-200:]), refused) || len(got) > maxExecBytes+2<<20 {
+		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-200:])
 	}
 }
 
@@ -90,5 +92,52 @@ func TestLongPatterns(t *testing.T) {
 	}
 	if got := c.call("PUBSUB", "NUMPAT"); got != ":0\r\n" {
 		t.Errorf("%q patterns", got)
+	}
+}
+
+// Messages keep their order on the way to subscribers; who comes later gets only later ones, and who leaves gets those before.
+// Who applies waits once very many are under way, and no longer when the server closes.
+func TestDeliveryOrder(t *testing.T) {
+	n := start(t, nil)
+	early, late := n.dial(t), n.dial(t)
+	message := func(i int) string {
+		v := fmt.Sprint(i)
+		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$%d\r\n%s\r\n", len(v), v)
+	}
+	deliver := func(i int) { n.Deliver(commands.Event{Channel: []byte("c"), Payload: fmt.Append(nil, i)}) }
+	early.call("SUBSCRIBE", "c")
+	n.hub.mu.Lock() // the goroutine cannot give any away
+	for i := range 1000 {
+		deliver(i)
+	}
+	_ = late.Send([][]byte{[]byte("SUBSCRIBE"), []byte("c")})
+	_ = early.Send([][]byte{[]byte("UNSUBSCRIBE")})
+	n.hub.mu.Unlock()
+	for i := range 1000 {
+		early.want(message(i))
+	}
+	early.want("*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n")
+	late.want("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
+	deliver(1000)
+	late.want(message(1000))
+
+	n.hub.mu.Lock()
+	blocked := make(chan struct{})
+	go func() {
+		defer close(blocked)
+		for i := range 2*maxDeliveries + 2 {
+			deliver(i)
+		}
+	}()
+	waits := func() (under uint64) {
+		n.hub.delivery.mu.Lock()
+		defer n.hub.delivery.mu.Unlock()
+		return n.hub.delivery.handed - n.hub.delivery.done
+	}
+	eventually(t, "the limit is reached", func() bool { return waits() == maxDeliveries })
+	n.hub.mu.Unlock()
+	<-blocked
+	if n := waits(); n > maxDeliveries {
+		t.Fatalf("%d messages wait", n)
 	}
 }

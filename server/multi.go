@@ -83,7 +83,7 @@ func unqueued(spec *commands.Spec) bool {
 // argCost is what keeping an argument takes besides its bytes, in bytes.
 const argCost = 32
 
-// watchCost is what keeping a watched key takes besides twice its bytes: in the list for the machine and in the set.
+// watchCost is what keeping a watched key takes besides its bytes, in the list for the machine and in the set.
 const watchCost = 128
 
 // grow counts n bytes more, unless the transaction would pass its limit.
@@ -256,7 +256,7 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
 		return
 	}
-	if !s.tx.grow(2*argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
+	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
 		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
@@ -277,7 +277,7 @@ func (s *session) keepWatch(keys [][]byte, reply []byte) {
 		changed, _ := commands.ParseInt(rest[1 : n-2])
 		rest = rest[n:]
 		if _, known := s.tx.known[watchedKey{s.db, string(key)}]; known {
-			s.tx.bytes -= 2*len(key) + watchCost
+			s.tx.bytes -= len(key) + watchCost
 			continue
 		}
 		if s.tx.known == nil {

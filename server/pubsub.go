@@ -132,6 +132,9 @@ func subscribing(kind subKind) local {
 // unsubscribing answers UNSUBSCRIBE and its kin. Without names it is for all of them.
 func unsubscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+		if s.subscribed() {
+			s.srv.hub.delivery.settle() // what was published before this is still wanted
+		}
 		if !s.inExec && s.send() != nil { // messages that wait behind replies come before the confirmation
 			s.quit = true
 		}

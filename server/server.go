@@ -85,10 +85,10 @@ func New(cfg Config) *Server {
 		log:       cfg.Logger,
 		cfg:       cfg,
 		started:   time.Now(),
-		hub:       newHub(),
 		listeners: map[net.Listener]struct{}{},
 		sessions:  map[uint64]*session{},
 	}
+	s.hub = newHub(s.spreadAll)
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
@@ -195,6 +195,7 @@ func (s *Server) Close() {
 		s.mu.Unlock()
 	}
 	s.cancel()
+	s.hub.delivery.close()
 }
 
 // all returns the sessions in order of age.

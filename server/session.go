@@ -189,6 +189,9 @@ func (s *session) send() error {
 
 // end closes the connection and forgets it everywhere.
 func (s *session) end() {
+	if s.quit && s.subscribed() {
+		s.srv.hub.delivery.settle() // what was published before QUIT was answered
+	}
 	s.srv.hub.forget(s)
 	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	s.out.end()
