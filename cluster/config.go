@@ -28,7 +28,8 @@ type Config struct {
 	LogStore      string   // LogStoreWAL (default) or LogStoreBolt
 
 	HeartbeatTimeout  time.Duration // without word from the leader before an election; default 400 ms
-	LeaderWait        time.Duration // how long a request waits for a leader; default 2 s
+	LeaderWait        time.Duration // how long a request waits for a leader; 0: the default, 2 s; negative: not at all
+	ReplyWait         time.Duration // how long a request waits for a leader that does not answer; default 10 s
 	SnapshotThreshold uint64        // log entries between snapshots; default 8192
 	TrailingLogs      uint64        // log entries kept behind a snapshot; default 10240
 
@@ -36,14 +37,16 @@ type Config struct {
 	Logger       *slog.Logger // default: nothing is logged
 	PeerListener net.Listener // already bound; replaces PeerListen. Open owns it, also when it fails
 
-	dial     dialFunc           // tests cut links here
-	tuneRaft func(*raft.Config) // tests shorten intervals here
-	inFlight int                // measurements vary maxInFlight here
+	dial     dialFunc                          // tests cut links here
+	tuneRaft func(*raft.Config)                // tests shorten intervals here
+	wrapLog  func(raft.LogStore) raft.LogStore // tests hang the disk here
+	inFlight int                               // measurements vary maxInFlight here
 }
 
 const (
 	defaultHeartbeat   = 400 * time.Millisecond
 	defaultLeaderWait  = 2 * time.Second
+	defaultReplyWait   = 10 * time.Second
 	defaultThreshold   = 8192
 	defaultTrailing    = 10240
 	snapshotInterval   = 30 * time.Second
@@ -76,14 +79,16 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.PeerListen, "127.0.0.1:0")
 	setDefault(&c.HeartbeatTimeout, defaultHeartbeat)
 	setDefault(&c.LeaderWait, defaultLeaderWait)
+	setDefault(&c.ReplyWait, defaultReplyWait)
 	setDefault(&c.SnapshotThreshold, defaultThreshold)
 	setDefault(&c.TrailingLogs, defaultTrailing)
 	setDefault(&c.inFlight, maxInFlight)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
 		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)
 	}
-	if c.LeaderWait < 0 {
-		return fmt.Errorf("a leader wait of %v is negative", c.LeaderWait)
+	c.LeaderWait = max(c.LeaderWait, 0)
+	if c.ReplyWait < 0 {
+		return fmt.Errorf("a reply wait of %v is negative", c.ReplyWait)
 	}
 	if c.Clock == nil {
 		c.Clock = SystemClock{}

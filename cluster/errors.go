@@ -37,6 +37,8 @@ var (
 	errAbandoned     = unknown("the request was given up while it was under way")
 	errLinkLost      = unknown("the connection to the leader was lost while the request was under way")
 	errLeaderChanged = unknown("the leader changed while the request was under way")
+	errNoAnswer      = unknown("the leader did not answer in time, with the request under way")
+	errNoProgress    = notRun("the leader makes no progress: its disk hangs, most likely")
 	errNoReply       = unknown("the entry was applied but left no reply")
 	errBigReply      = unknown("the reply is too large to be passed on by this node")
 	errReadBigReply  = notRun("the reply is too large to be passed on by this node")

@@ -24,8 +24,9 @@ const (
 // flight is one write or read frame that waits for its reply.
 type flight struct {
 	kind  frameKind
-	units []*unit
-	begun bool // some of it may have left this node; guarded by the wire's lock until its writer has ended
+	sent  time.Time
+	units []*unit // nil once they were given up; the flight keeps its place until the reply comes
+	begun bool    // some of it may have left this node; guarded by the wire's lock until its writer has ended
 }
 
 // link is this node's way to one other member.
@@ -190,9 +191,7 @@ func (l *link) down() {
 	}
 	for _, f := range flights {
 		if f.kind == frameWrite && f.begun {
-			for _, u := range f.units {
-				u.finish(nil, failure)
-			}
+			finishAll(f.units, failure)
 		} else {
 			l.n.queueOf(f.kind).pushBack(f.units, false)
 		}
@@ -258,7 +257,7 @@ func (l *link) forward(kind frameKind, units []*unit) bool {
 	}
 	id := l.n.nextFrame.Add(1)
 	buf := appendRequests(beginFrame(size+5*len(groups)+16), count, groups)
-	f := &flight{kind: kind, units: units}
+	f := &flight{kind: kind, units: units, sent: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire == nil {
@@ -313,7 +312,7 @@ func (l *link) reply(f frame) error {
 	}
 	var replies [][]byte
 	var err error
-	if f.status == statusDone {
+	if f.status == statusDone && fl.units != nil {
 		if replies, err = decodeReplies(f.payload); err == nil && len(replies) != len(fl.units) {
 			err = fmt.Errorf("%d replies to %d groups", len(replies), len(fl.units))
 		}
@@ -330,7 +329,7 @@ func (l *link) reply(f frame) error {
 	q := l.n.queueOf(fl.kind)
 	switch {
 	case f.status == statusDone:
-		for i, u := range fl.units {
+		for i, u := range fl.units { // none when the sweep gave them up
 			u.finish(replies[i:i+1:i+1], nil)
 		}
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
@@ -343,9 +342,7 @@ func (l *link) reply(f frame) error {
 				why = errReadBigReply
 			}
 		}
-		for _, u := range fl.units {
-			u.finish(nil, why)
-		}
+		finishAll(fl.units, why)
 	}
 	kick(q.wake)
 	return nil

@@ -30,6 +30,7 @@ type Node struct {
 	route         atomic.Pointer[route]
 	flying        chan *entry  // proposed entries, in order, to the completer
 	inFlight      atomic.Int32 // entries among them
+	underWay      underWay     // the same entries, for the sweep
 	tickDue       atomic.Bool
 	nextFrame     atomic.Uint64
 	nonce         uint64        // the read loop's newest confirm frame
@@ -42,6 +43,7 @@ type Node struct {
 	members    map[string]string // id → peer address, from Config.Members
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
+	lastSweep  time.Time // the steering loop's own
 
 	closing   chan struct{} // closed when Close begins
 	stop      chan struct{} // closed when the loops are to end
@@ -105,6 +107,9 @@ func newNode(cfg Config, m Machine) *Node {
 
 // startRaft bootstraps a new data directory and starts Raft, which restores the newest snapshot.
 func (n *Node) startRaft() error {
+	if n.cfg.wrapLog != nil {
+		n.stores.log = n.cfg.wrapLog(n.stores.log)
+	}
 	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
 	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -20,9 +21,21 @@ const joinGroups = 64
 
 // entry is one proposed log entry.
 type entry struct {
-	future raft.ApplyFuture
-	units  []*unit
-	groups int
+	future   raft.ApplyFuture
+	groups   int
+	proposed time.Time
+
+	mu    sync.Mutex
+	units []*unit // nil once they have their outcome
+}
+
+// take returns the units that have no outcome yet, to whoever gives them one.
+func (e *entry) take() []*unit {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	units := e.units
+	e.units = nil
+	return units
 }
 
 // propose is the proposer's loop.
@@ -104,9 +117,7 @@ func (n *Node) refuseForwarded(q *queue) {
 func (n *Node) expire(q *queue) time.Duration {
 	now := time.Now()
 	dropped, next := q.remove(func(u *unit) bool { return !u.deadline.After(now) })
-	for _, u := range dropped {
-		u.finish(nil, errNoLeader)
-	}
+	finishAll(dropped, errNoLeader)
 	if next.IsZero() {
 		return idlePause
 	}
@@ -127,8 +138,9 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	}
 	data := make([]byte, 0, size+8*len(groups)+64)
 	data = n.machine.machine.AppendEntry(data, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), groups)
-	e := &entry{units: units, groups: len(groups)}
+	e := &entry{units: units, groups: len(groups), proposed: time.Now()}
 	n.inFlight.Add(1)
+	n.underWay.add(e)
 	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
 	n.flying <- e
 	clear(groups)
@@ -139,16 +151,18 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 func (n *Node) complete() {
 	for e := range n.flying {
 		err := e.future.Error()
+		n.underWay.removeFirst()
+		units := e.take() // none when the sweep gave them up
 		switch replies := e.replies(); {
 		case err != nil && neverLogged(err), err == nil && replies.void:
-			n.retract(e.units)
+			n.retract(units)
 		case err != nil:
-			e.finish(unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
+			finishAll(units, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
 		case replies.groups == nil && e.groups > 0:
-			e.finish(errNoReply)
+			finishAll(units, errNoReply)
 		default:
 			rest := replies.groups
-			for _, u := range e.units {
+			for _, u := range units {
 				k := len(u.groups)
 				u.finish(rest[:k:k], nil)
 				rest = rest[k:]
@@ -177,8 +191,8 @@ func (e *entry) replies() entryReplies {
 	return entryReplies{}
 }
 
-func (e *entry) finish(err error) {
-	for _, u := range e.units {
+func finishAll(units []*unit, err error) {
+	for _, u := range units {
 		u.finish(nil, err)
 	}
 }

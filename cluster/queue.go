@@ -221,6 +221,19 @@ func (q *queue) remove(drop func(*unit) bool) (dropped []*unit, next time.Time) 
 	return dropped, next
 }
 
+// overdue takes out all units whose deadline is before limit. Units stand in the order in which they came, give or take
+// what was pushed back, so a look at the first one mostly tells that there are none.
+func (q *queue) overdue(limit time.Time) []*unit {
+	q.mu.Lock()
+	late := q.head < len(q.units) && q.units[q.head].deadline.Before(limit)
+	q.mu.Unlock()
+	if !late {
+		return nil
+	}
+	dropped, _ := q.remove(func(u *unit) bool { return u.deadline.Before(limit) })
+	return dropped
+}
+
 // heldFor returns how long the queue has to rest yet.
 func (q *queue) heldFor() time.Duration {
 	q.mu.Lock()

@@ -43,6 +43,7 @@ func (n *Node) steer() {
 			want = leaderTick
 			n.checkDeadline(r.lead)
 		}
+		n.sweep(time.Now())
 		if want != pace {
 			pace = want
 			ticker.Reset(pace)

@@ -205,7 +205,7 @@ func TestConfigRefusals(t *testing.T) {
 		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "which is not host:port"},
 		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}}, "have the same peer address"},
 		{Config{ID: "n1", HeartbeatTimeout: 1}, "is too short"},
-		{Config{ID: "n1", LeaderWait: -1}, "is negative"},
+		{Config{ID: "n1", ReplyWait: -1}, "is negative"},
 		{Config{ID: "n1", PeerListen: "256.0.0.1:1"}, "cannot be bound"},
 	} {
 		test.cfg.DataDir = t.TempDir()

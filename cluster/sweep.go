@@ -1,0 +1,90 @@
+// This file holds the sweep: it ends the wait for a leader whose heartbeats go on while it does nothing else, because
+// its disk hangs. Nobody is elected then, so no other event would end it.
+package cluster
+
+import (
+	"sync"
+	"time"
+)
+
+// underWay holds the proposed entries that are not answered, oldest first. The completer removes them in that order.
+type underWay struct {
+	mu      sync.Mutex
+	entries []*entry
+}
+
+func (w *underWay) add(e *entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.entries = append(w.entries, e)
+}
+
+func (w *underWay) removeFirst() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	copy(w.entries, w.entries[1:]) // a handful
+	w.entries[len(w.entries)-1] = nil
+	w.entries = w.entries[:len(w.entries)-1]
+}
+
+// giveUp takes the units of entries that were proposed before limit. The entries stay until Raft answers them.
+func (w *underWay) giveUp(limit time.Time) (units []*unit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.entries {
+		if !e.proposed.Before(limit) {
+			break
+		}
+		units = append(units, e.take()...)
+	}
+	return units
+}
+
+// sweep gives up what has been under way for ReplyWait: a write is unknown, a read is routed again. What has waited in
+// a queue for so long behind that (LeaderWait is over by then) never ran. Entries and frames keep their places until
+// they are answered, so that no more of them pile up at a leader that hangs. The steering loop calls it.
+func (n *Node) sweep(now time.Time) {
+	if now.Sub(n.lastSweep) < n.cfg.ReplyWait/sweepsPerWait {
+		return
+	}
+	n.lastSweep = now
+	limit := now.Add(-n.cfg.ReplyWait)
+	finishAll(n.underWay.giveUp(limit), errNoAnswer)
+	n.linksMu.Lock()
+	links := make([]*link, 0, len(n.links))
+	for _, l := range n.links {
+		links = append(links, l)
+	}
+	n.linksMu.Unlock()
+	for _, l := range links {
+		writes, reads := l.giveUp(limit)
+		finishAll(writes, errNoAnswer)
+		if len(reads) > 0 {
+			n.reads.pushBack(reads, true)
+		}
+	}
+	for _, q := range []*queue{n.writes, n.reads} {
+		finishAll(q.overdue(limit), errNoProgress)
+	}
+}
+
+// sweepsPerWait is how many sweeps there are in ReplyWait; what is late is found late by a part of it at most.
+const sweepsPerWait = 10
+
+// giveUp takes the units of frames that were sent before limit.
+func (l *link) giveUp(limit time.Time) (writes, reads []*unit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.flights {
+		if !f.sent.Before(limit) {
+			continue
+		}
+		if f.kind == frameWrite {
+			writes = append(writes, f.units...)
+		} else {
+			reads = append(reads, f.units...)
+		}
+		f.units = nil
+	}
+	return writes, reads
+}

@@ -1,0 +1,97 @@
+// This file holds the tests of a leader whose disk hangs.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// hangingLog is a log store that stops to write while hung is locked.
+type hangingLog struct {
+	raft.LogStore
+	hung *sync.RWMutex
+}
+
+func (h hangingLog) StoreLog(l *raft.Log) error { return h.StoreLogs([]*raft.Log{l}) }
+
+func (h hangingLog) StoreLogs(logs []*raft.Log) error {
+	h.hung.RLock()
+	defer h.hung.RUnlock()
+	return h.LogStore.StoreLogs(logs)
+}
+
+// IsMonotonic passes on what the store below is.
+func (h hangingLog) IsMonotonic() bool {
+	m, ok := h.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// TestLeaderWhoseDiskHangs holds no caller: what is under way is unknown, what is queued behind it did not run, and
+// reads, which need no disk, are served.
+func TestLeaderWhoseDiskHangs(t *testing.T) {
+	hung := map[string]*sync.RWMutex{"n1": {}, "n2": {}, "n3": {}}
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.ReplyWait = 300 * time.Millisecond
+		cfg.LeaderWait = 100 * time.Millisecond
+		mu := hung[cfg.ID]
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return hangingLog{s, mu} }
+	})
+	lead, follower := c.leader(), c.followers()[0]
+	c.write(follower, "before")
+	hung[lead.cfg.ID].Lock()
+	release := sync.OnceFunc(hung[lead.cfg.ID].Unlock)
+	defer release()
+	const callers = 12
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	unsure := 0
+	for _, n := range []*Node{lead, follower} {
+		for i := range callers {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				_, err := n.Write(context.Background(), fmt.Appendf(nil, "%s-%d", n.cfg.ID, i), 1)
+				if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRun) {
+					t.Errorf("write on %s: %v", n.cfg.ID, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, ErrUnknown) {
+					unsure++
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	if unsure == 0 {
+		t.Error("no write is unknown")
+	}
+	if got := c.read(follower, "before"); got != "1" {
+		t.Errorf("read: %q", got)
+	}
+	if c.leader() != lead {
+		t.Error("another node leads: the test shows nothing")
+	}
+	release()
+	for _, n := range []*Node{lead, follower} {
+		eventually(t, "writes on "+n.cfg.ID, func() bool {
+			_, err := n.Write(context.Background(), []byte("after"), 1)
+			return err == nil
+		})
+	}
+	have := map[string]int{}
+	for _, g := range c.converged() {
+		have[g]++
+	}
+	for g, k := range have {
+		if g != "after" && k != 1 {
+			t.Errorf("%s ran %d times", g, k)
+		}
+	}
+}
