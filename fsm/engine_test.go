@@ -294,14 +294,15 @@ func TestNothingIsLeftToTheNextScript(t *testing.T) {
 	}
 }
 
-// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch must not be given the same numbers, and a node that applies
-// the entry again must be given the same.
+// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch, in transactions or not, must not be given the same numbers,
+// and a node that applies the entry again must be given the same.
 func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	const requests = 20
 	var group []byte
 	for range requests {
 		args := commandtest.Args("EVAL", `return tostring(math.random())`, "0")
 		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{args, args}})
 	}
 	e := &Entry{ClockMs: 1, Groups: [][]byte{group, group}}
 	var replies [2]string
@@ -325,8 +326,8 @@ func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	if replies[0] != replies[1] {
 		t.Errorf("nodes differ:\n%q\n%q", replies[0], replies[1])
 	}
-	if want := 2 * 2 * requests; len(drawn) < want-1 { // 14 digits of a float: two may be equal, not more
-		t.Errorf("%d requests drew %d numbers: %q", want, len(drawn), replies[0])
+	if want := 2 * 2 * 3 * requests; len(drawn) < want-1 { // 14 digits of a float: two may be equal, not more
+		t.Errorf("%d scripts drew %d numbers: %q", want, len(drawn), replies[0])
 	}
 }
 

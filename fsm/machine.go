@@ -209,4 +209,5 @@ func (r *runner) command(x *commands.Call) {
 		}
 	}
 	r.table.Run(x)
+	r.env.Seed += 0xd1b54a32d192ed03 // scripts of one transaction, or run of reads, must not draw alike; not the step of luaRandom, which would only shift
 }
