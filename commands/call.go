@@ -16,7 +16,8 @@ type Env struct {
 	// Work counts what commands did beyond what their arguments and replies tell, in units of about one instruction of a script:
 	// at most some 100 ns. It only grows, by Spend; who wants a command's own share takes the difference.
 	Work uint64
-	// Emit takes an event; in a read nothing emits.
+	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
+	// uses again.
 	Emit func(Event)
 }
 

@@ -3,6 +3,7 @@ package server
 // This file holds what the tests run the server on: a machine without a log, and clients that speak raw RESP.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -119,7 +120,10 @@ func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byt
 	}
 	f.index++
 	env := &commands.Env{Keyspace: f.ks, ClockMs: 1000, WallUs: 1_700_000_000_123_456, Seed: f.index}
-	env.Emit = func(e commands.Event) { events = append(events, e) }
+	env.Emit = func(e commands.Event) {
+		e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
+		events = append(events, e)
+	}
 	if write {
 		f.ks.Begin(1000, keyspace.NewRevision(0, f.index, 0))
 		defer f.ks.End()

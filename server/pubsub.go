@@ -3,7 +3,6 @@ package server
 // This file holds the commands of messages: SUBSCRIBE and its family, PUBLISH, PUBSUB.
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 
@@ -181,8 +180,7 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 // publishHandler sends a message from the log. The machine does not know who is subscribed where: 0.
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
-		// The event outlives the arguments, which a script's next call overwrites.
-		x.Emit(commands.Event{Channel: bytes.Clone(x.Args[1]), Payload: bytes.Clone(x.Args[2]), Shard: shard})
+		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
 		x.Out.Int(0)
 		return nil
 	}

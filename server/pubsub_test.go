@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/fsm"
 )
 
 func TestMessagesInRESP3(t *testing.T) {
@@ -150,18 +152,21 @@ func TestSubscribersAreForgotten(t *testing.T) {
 	}
 }
 
-// An event outlives the arguments of the call that made it: a script uses their memory again for its next call.
+// An event outlives the arguments of the call that made it: a script uses their memory again for its next call. The machine
+// copies them.
 func TestEventsKeepTheirBytes(t *testing.T) {
-	for _, name := range []string{"publish", "spublish"} {
-		var events []commands.Event
-		var out commands.RESP
-		args := [][]byte{[]byte(name), []byte("channel"), []byte("payload")}
-		x := &commands.Call{Env: &commands.Env{Emit: func(e commands.Event) { events = append(events, e) }}, Tx: &commands.Tx{}, Args: args, Out: &out}
-		commands.NewTable(Specs()).Run(x)
-		copy(args[1], "XXXXXXX")
-		copy(args[2], "XXXXXXX")
-		if len(events) != 1 || string(events[0].Channel) != "channel" || string(events[0].Payload) != "payload" || events[0].Shard != (name == "spublish") {
-			t.Errorf("%s: %+v", name, events)
+	m := fsm.NewMachine(commands.NewTable(commands.Specs(), Specs()))
+	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', 'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
+	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0")}})
+	result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Groups: [][]byte{group}}, true)
+	clear(group)
+	if err != nil || len(result.Events) != 2 {
+		t.Fatal(result, err)
+	}
+	for i, want := range []string{"channel payload false", "XXXXXXX YYYYYYY true"} {
+		e := result.Events[i]
+		if got := fmt.Sprintf("%s %s %v", e.Channel, e.Payload, e.Shard); got != want {
+			t.Errorf("event %d: %q, want %q", i, got, want)
 		}
 	}
 }
