@@ -133,3 +133,36 @@ func TestCommonScriptsPayLittle(t *testing.T) {
 		}
 	}
 }
+
+// Keys that are past their deadline and not swept yet are stepped over, which is paid for.
+func TestStepsOverDeadKeysArePaidFor(t *testing.T) {
+	ks := keyspace.New()
+	ks.Begin(1, keyspace.NewRevision(0, 1, 0))
+	env := &commands.Env{Keyspace: ks, ClockMs: 1}
+	table := testTable()
+	work := func(args ...string) uint64 {
+		before := env.Work
+		table.Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
+		return env.Work - before
+	}
+	const keys = 6000 // more than one entry sweeps
+	for i := range keys {
+		work("SET", strconv.Itoa(i), "v", "PX", "1")
+	}
+	if n := work("DBSIZE"); n != 0 {
+		t.Errorf("work %d where no key is dead", n)
+	}
+	ks.Begin(100, keyspace.NewRevision(0, 2, 0))
+	if ks.DB(0).Volatile() == 0 {
+		t.Fatal("all were swept at once")
+	}
+	for _, name := range []string{"DBSIZE", "RANDOMKEY", "SCAN", "KEYS", "FLUSHDB"} {
+		args := map[string][]string{"SCAN": {"SCAN", "0"}, "KEYS": {"KEYS", "*"}}[name]
+		if args == nil {
+			args = []string{name}
+		}
+		if n := work(args...); n == 0 {
+			t.Errorf("%s: no work", name)
+		}
+	}
+}
