@@ -100,7 +100,7 @@ func copyCommand(x *Call) error {
 			replace = true
 		case isWord(x.Args[i], "DB") && i+1 < len(x.Args):
 			i++
-			n, err := parseDB(x.Args[i])
+			n, err := ParseDB(x.Args[i])
 			if err != nil {
 				return err
 			}
@@ -124,8 +124,8 @@ func copyCommand(x *Call) error {
 	return nil
 }
 
-// parseDB reads the number of a database as COPY takes it.
-func parseDB(arg []byte) (int, error) {
+// ParseDB reads the number of a database, as SELECT and COPY take it.
+func ParseDB(arg []byte) (int, error) {
 	n, ok := ParseInt(arg)
 	switch {
 	case !ok:

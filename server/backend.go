@@ -19,6 +19,8 @@ type Backend interface {
 	ReadLocal(run []byte, count int) ([]byte, error)
 	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
 	Status() Status
+	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
+	Role() string
 }
 
 // Status is what INFO, ROLE, WAIT and the health pages tell about the node and its cluster.

@@ -2,10 +2,7 @@ package server
 
 // This file holds the commands about the connection itself: PING, SELECT, HELLO, AUTH, RESET, QUIT, READONLY …
 
-import (
-	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/commands/keyspace"
-)
+import "github.com/coordd/coordd/commands"
 
 const sessionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.Fast
 
@@ -128,7 +125,7 @@ func timeHandler(x *commands.Call) error {
 
 // selectHandler changes the database for the rest of a transaction or script. The session follows a transaction's.
 func selectHandler(x *commands.Call) error {
-	db, err := parseDB(x.Args[1])
+	db, err := commands.ParseDB(x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -138,25 +135,13 @@ func selectHandler(x *commands.Call) error {
 }
 
 func selectDB(s *session, _ *commands.Spec, args [][]byte) {
-	db, err := parseDB(args[1])
+	db, err := commands.ParseDB(args[1])
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	s.db = db
 	s.w.Status("OK")
-}
-
-// parseDB reads the number of a database.
-func parseDB(arg []byte) (int, error) {
-	n, ok := commands.ParseInt(arg)
-	if !ok || n != int64(int32(n)) {
-		return 0, commands.ErrNotInteger
-	}
-	if n < 0 || n >= keyspace.Databases {
-		return 0, commands.ErrDBIndex
-	}
-	return int(n), nil
 }
 
 const (
@@ -226,7 +211,7 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 
 func (s *session) greet() {
 	role := "master"
-	if s.srv.backend.Status().Role != "leader" {
+	if s.srv.backend.Role() != "leader" {
 		role = "replica"
 	}
 	s.w.Map(7)

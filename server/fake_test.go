@@ -105,6 +105,12 @@ func (f *fakeBackend) Status() Status {
 	return st
 }
 
+func (f *fakeBackend) Role() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.st.Role
+}
+
 func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byte, error) {
 	f.mu.Lock()
 	var events []commands.Event

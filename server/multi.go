@@ -211,7 +211,7 @@ func (s *session) spliceExec(block []queued, reply []byte) {
 			return
 		}
 		if q.spec.Name == "select" && rest[0] == '+' {
-			if db, err := parseDB(q.args[1]); err == nil {
+			if db, err := commands.ParseDB(q.args[1]); err == nil {
 				s.db = db
 			}
 		}
