@@ -89,5 +89,5 @@ func (n *Node) configuration() raft.Configuration {
 
 // termReport answers a leader's question.
 func (n *Node) termReport() termReport {
-	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(), applied: n.machine.appliedIndex.Load()}
+	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(), applied: n.applied()}
 }

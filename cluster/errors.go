@@ -7,10 +7,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The three certainties of a request that has no reply. Test with errors.Is; the error's text is the reason.
+// What is certain of a request that has no reply. Test with errors.Is; the error's text is the reason.
 var (
 	// ErrNotRun: the request did not run and never will.
 	ErrNotRun = errors.New("the request did not run")
+	// ErrLoading: the node has not applied yet what its log held when it started. It is an ErrNotRun.
+	ErrLoading = notRun("LOADING the node replays its log")
 	// ErrUnknown: the write may or may not have run, or may still run.
 	ErrUnknown = errors.New("the request may or may not have run")
 	// ErrTooLarge: the request is past a limit; it did not run and never will.

@@ -5,15 +5,14 @@ package cluster
 import (
 	"encoding/binary"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
 
-// Machine is the replicated state machine. The node never calls Read, Clock or NextDeadline while Apply, Snapshot or
-// Restore runs, but calls Read, Clock and NextDeadline from several goroutines at once. AppendEntry and EntryClock are
-// called at any time, AppendEntry by one goroutine. What Snapshot returned is persisted while Apply goes on.
+// Machine is the replicated state machine. It does its own locking: one goroutine calls Apply, Snapshot and Restore, one
+// calls AppendEntry, and any number call Read, Clock, NextDeadline and EntryClock meanwhile. What Snapshot returned is
+// persisted while Apply goes on.
 type Machine interface {
 	// FSM's Apply returns [][]byte: one reply for each group, in order, when this node built the entry with
 	// AppendEntry, and nil otherwise. It must neither change nor keep a reference into log.Data beyond what it never
@@ -31,6 +30,13 @@ type Machine interface {
 	// Read runs a group of read-only requests against the applied state and appends the replies to dst. clockMs is the
 	// present estimate of the cluster clock; wallUs the wall clock in µs.
 	Read(dst, requests []byte, clockMs, wallUs int64) []byte
+}
+
+// Replayer is what a Machine may implement to know which entries it saw in an earlier life of the process.
+type Replayer interface {
+	// Replaying is called by the goroutine that applies: with true before the first entry that was in this node's log
+	// when it started, and once with false before the first one that was not.
+	Replaying(yes bool)
 }
 
 // voided is the result of applying an entry whose stamp was read in another term than the one it was logged in.
@@ -60,10 +66,12 @@ func isVoid(l *raft.Log) bool {
 // count as applied: raft's own AppliedIndex runs ahead of the machine.
 type applier struct {
 	machine Machine
-	mu      sync.RWMutex // Apply, Snapshot, Restore against Read, Clock, NextDeadline
+	busy    atomic.Bool // Apply, Snapshot or Restore runs
 
 	appliedIndex atomic.Uint64 // the machine has seen everything up to here
-	clockMs      atomic.Int64  // machine.Clock(), readable without the lock
+	clockMs      atomic.Int64  // machine.Clock(), readable without waiting for it
+	replayEnd    atomic.Uint64 // the last entry for the machine that was in the log at the start, and was not cut off since
+	replaying    bool          // the machine was told so; the applying goroutine's
 	awaited      atomic.Uint64 // the index that the read loop sleeps for; 0 for none
 	wake         chan struct{} // kicked when awaited is reached
 	restored     func(clockMs int64)
@@ -78,32 +86,60 @@ func newApplier(m Machine) *applier {
 func (a *applier) Apply(l *raft.Log) any {
 	var out any = voided{}
 	if !isVoid(l) {
-		a.mu.Lock()
+		a.tellReplay(l.Index <= a.replayEnd.Load())
+		a.busy.Store(true)
 		out = a.machine.Apply(l)
+		a.busy.Store(false)
 		a.clockMs.Store(a.machine.Clock())
-		a.mu.Unlock()
 	}
 	a.advance(l.Index)
 	return out
 }
 
+// tellReplay tells a machine that wants to know, when it changes. It starts as false.
+func (a *applier) tellReplay(yes bool) {
+	if yes == a.replaying {
+		return
+	}
+	a.replaying = yes
+	if r, ok := a.machine.(Replayer); ok {
+		r.Replaying(yes)
+	}
+}
+
+// cut notes that the log lost all entries behind an index: what comes in their place is new.
+func (a *applier) cut(after uint64) {
+	for {
+		end := a.replayEnd.Load()
+		if end <= after || a.replayEnd.CompareAndSwap(end, after) {
+			return
+		}
+	}
+}
+
+// loading reports whether the machine has yet to apply what was in the log at the start.
+func (a *applier) loading() bool { return a.appliedIndex.Load() < a.replayEnd.Load() }
+
 // StoreConfiguration is called in the order of the log, like Apply.
 func (a *applier) StoreConfiguration(index uint64, _ raft.Configuration) { a.advance(index) }
 
 func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.busy.Store(true)
+	defer a.busy.Store(false)
 	return a.machine.Snapshot()
 }
 
 func (a *applier) Restore(source io.ReadCloser) error {
-	a.mu.Lock()
+	a.busy.Store(true)
 	err := a.machine.Restore(source)
+	a.busy.Store(false)
 	clockMs := a.machine.Clock()
 	a.clockMs.Store(clockMs)
-	a.mu.Unlock()
 	if err == nil && a.restored != nil {
 		a.restored(clockMs)
+	}
+	if err == nil {
+		a.advance(snapshotIndex(source))
 	}
 	return err
 }
@@ -124,12 +160,11 @@ func (a *applier) advance(index uint64) {
 	}
 }
 
-// nextDeadline asks the machine, unless it is busy: the caller asks again soon.
+// nextDeadline asks the machine, unless it is busy: the caller must not wait for a long script, and asks again soon.
 func (a *applier) nextDeadline() (int64, bool) {
-	if !a.mu.TryRLock() {
+	if a.busy.Load() {
 		return 0, false
 	}
-	defer a.mu.RUnlock()
 	return a.machine.NextDeadline()
 }
 

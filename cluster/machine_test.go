@@ -27,7 +27,8 @@ type toy struct {
 	Deadline int64
 	Expired  []int64 // stamps at which the deadline was seen to be past
 	Stamps   []int64
-	Decrease bool // a stamp lower than the one before was applied
+	Replays  []string // what Replaying was told, each with the length of the list then
+	Decrease bool     // a stamp lower than the one before was applied
 }
 
 var toyIDs atomic.Uint64
@@ -80,6 +81,12 @@ func (t *toy) Apply(l *raft.Log) any {
 		return [][]byte(nil)
 	}
 	return replies
+}
+
+func (t *toy) Replaying(yes bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Replays = append(t.Replays, fmt.Sprint(yes, len(t.List)))
 }
 
 func (t *toy) Clock() int64 {

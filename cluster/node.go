@@ -127,6 +127,9 @@ func (n *Node) startRaft() error {
 		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport, n.firstConfiguration())
 	}
 	if err == nil {
+		err = n.surveyLog()
+	}
+	if err == nil {
 		n.logs.resetArrival() // what is in the log arrived no later than now
 		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, n.stores.stable, n.stores.snapshots, transport)
 	}
@@ -134,6 +137,17 @@ func (n *Node) startRaft() error {
 		transport.Close()
 		return fmt.Errorf("raft cannot start on data directory %s: %w", n.cfg.DataDir, err)
 	}
+	return nil
+}
+
+// surveyLog finds out, before Raft starts, which entries will be replayed.
+func (n *Node) surveyLog() error {
+	end, err := n.logs.survey()
+	if err != nil {
+		return err
+	}
+	n.machine.replayEnd.Store(end)
+	n.logs.cut = n.machine.cut
 	return nil
 }
 
@@ -219,20 +233,22 @@ func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, ab
 	return u.take()
 }
 
-// ReadLocal runs a group of read-only requests against this node's own state, however old that is.
+// ReadLocal runs a group of read-only requests against this node's own state, however old that is; but no older than
+// what the node knew when it was stopped: until that is applied again the error is ErrLoading.
 func (n *Node) ReadLocal(group []byte) ([]byte, error) {
 	select {
 	case <-n.closing:
 		return nil, errStopping
 	default:
 	}
+	if n.machine.loading() {
+		return nil, ErrLoading
+	}
 	return n.runRead(group, n.clockMs()), nil
 }
 
 // runRead runs one group against the applied state.
 func (n *Node) runRead(group []byte, clockMs int64) []byte {
-	n.machine.mu.RLock()
-	defer n.machine.mu.RUnlock()
 	return n.machine.machine.Read(nil, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
 }
 
@@ -241,9 +257,6 @@ func (n *Node) Snapshot() error {
 	err := n.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
-	}
-	if err == nil {
-		n.logger.Info("snapshot written", "applied", n.machine.appliedIndex.Load())
 	}
 	return err
 }

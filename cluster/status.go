@@ -27,11 +27,14 @@ type Status struct {
 	Ready       bool
 	Term        uint64
 	Commit      uint64
-	Applied     uint64 // by the machine
+	Applied     uint64 // by the machine; the commit index when nothing up to it is left for the machine
 	LastLog     uint64
 	ClockMs     int64         // cluster clock; an estimate where the node does not lead
 	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1 for never
 	Members     []MemberStatus
+	// The newest snapshot that this node has on disk; zero for none.
+	SnapshotIndex uint64
+	SnapshotTime  time.Time
 }
 
 // MemberStatus is what the answering node knows of one member.
@@ -53,8 +56,10 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.cfg.ID, ClientAddr: n.cfg.ClientAddr, PeerAddr: n.mux.Addr().String(),
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
-		Applied: n.machine.appliedIndex.Load(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
+		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
 	}
+	snapshot := n.stores.snapshots.newest.Load()
+	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
 	switch n.raft.State() {
 	case raft.Leader:
 		s.Role = RoleLeader
@@ -76,6 +81,16 @@ func (n *Node) Status() Status {
 	return s
 }
 
+// applied returns how far this node has applied the log. Entries that the machine never sees count as applied with
+// the one before them.
+func (n *Node) applied() uint64 {
+	have, commit := n.machine.appliedIndex.Load(), n.raft.CommitIndex()
+	if have < commit && n.logs.audible(commit) <= have {
+		return commit
+	}
+	return have
+}
+
 func (n *Node) lastContact() time.Duration {
 	at := n.raft.LastContact()
 	if at.IsZero() {
@@ -88,7 +103,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address), Voter: server.Suffrage == raft.Voter, LastContact: -1}
 	if m.ID == n.cfg.ID {
 		m.ClientAddr, m.Connected, m.LastContact = n.cfg.ClientAddr, true, 0
-		m.LastLog, m.Applied = n.raft.LastIndex(), n.machine.appliedIndex.Load()
+		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
 	if addr, ok := n.peerAddr(m.ID); ok {

@@ -38,9 +38,11 @@ type logStore struct {
 	bytes  int
 	// silent holds the newest indexes of entries that never reach the machine (noop, barrier), ascending.
 	silent []uint64
+	cut    func(after uint64) // told when entries behind an index were dropped; may be nil
 }
 
-const maxSilent = 64
+// maxSilent is far more than a cluster without a single write collects: two for each change of leader.
+const maxSilent = 1024
 
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
 	return &logStore{LogStore: inner, arrivals: a, appliedMs: appliedMs}
@@ -73,7 +75,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range logs {
-		if l.Type == raft.LogNoop || l.Type == raft.LogBarrier {
+		if isSilent(l) {
 			if len(s.silent) == maxSilent {
 				s.silent = slices.Delete(s.silent, 0, 1)
 			}
@@ -82,6 +84,41 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.cacheLocked(l)
 	}
 	return nil
+}
+
+// isSilent reports whether an entry never reaches the machine or its applier.
+func isSilent(l *raft.Log) bool { return l.Type == raft.LogNoop || l.Type == raft.LogBarrier }
+
+// survey notes the silent entries at the end of a log that was just opened, and returns the index of the last entry
+// that is not silent; 0 when there is none.
+func (s *logStore) survey() (uint64, error) {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return 0, err
+	}
+	index, err := s.LastIndex()
+	if err != nil || index == 0 {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; index >= max(first, 1); index-- {
+		var l raft.Log
+		if err := s.LogStore.GetLog(index, &l); err != nil {
+			return 0, fmt.Errorf("log entry %d: %w", index, err)
+		}
+		if !isSilent(&l) {
+			break
+		}
+		if len(s.silent) < maxSilent {
+			s.silent = append(s.silent, index)
+		}
+	}
+	slices.Reverse(s.silent)
+	if index < first {
+		return 0, nil // all of them are silent
+	}
+	return index, nil
 }
 
 // cacheLocked adds l as the newest entry and drops the oldest ones past the bounds.
@@ -125,6 +162,9 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	}
 	if high >= last {
 		s.resetArrival()
+		if s.cut != nil {
+			s.cut(low - 1)
+		}
 	}
 	return nil
 }
@@ -149,7 +189,7 @@ func (s *logStore) resetArrival() {
 	s.arrivals.reset(s.appliedMs())
 }
 
-// audible returns the largest index ≤ index whose entry the machine sees (as far as this process stored it).
+// audible returns the largest index ≤ index whose entry the machine sees.
 func (s *logStore) audible(index uint64) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -165,7 +205,7 @@ func (s *logStore) audible(index uint64) uint64 {
 type stores struct {
 	stable    *raftboltdb.BoltStore
 	log       raft.LogStore
-	snapshots raft.SnapshotStore
+	snapshots *snapshotStore
 	closers   []io.Closer
 }
 
@@ -195,10 +235,11 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		}
 		s.log, s.closers = log, append(s.closers, log)
 	}
-	s.snapshots, err = raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
 	}
+	s.snapshots = newSnapshotStore(snapshots, logger)
 	return s, nil
 }
 

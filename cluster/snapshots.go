@@ -1,0 +1,103 @@
+// This file holds the snapshot store that Raft sees: it logs each snapshot that was written, remembers the newest one
+// for Status, and tells the applier which index a snapshot that it restores has.
+package cluster
+
+import (
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// snapshotSeen is what is known of a finished snapshot.
+type snapshotSeen struct {
+	index uint64
+	at    time.Time
+}
+
+// snapshotStore wraps the store on disk.
+type snapshotStore struct {
+	raft.SnapshotStore
+	logger *slog.Logger
+	newest atomic.Pointer[snapshotSeen] // never nil
+}
+
+func newSnapshotStore(inner raft.SnapshotStore, logger *slog.Logger) *snapshotStore {
+	s := &snapshotStore{SnapshotStore: inner, logger: logger}
+	s.newest.Store(&snapshotSeen{})
+	if list, err := inner.List(); err == nil && len(list) > 0 { // Raft lists again and reports the error
+		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID)})
+	}
+	return s
+}
+
+// snapshotTime reads the time at which a snapshot was begun off its id, which ends with it in ms; zero when it does not.
+func snapshotTime(id string) time.Time {
+	ms, err := strconv.ParseInt(id[strings.LastIndexByte(id, '-')+1:], 10, 64)
+	if err != nil || ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// Create begins a snapshot, of this node's machine or one that the leader sends.
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	began := time.Now()
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
+}
+
+// Open returns a snapshot for reading; the reader knows the index.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, indexedSnapshot{r, meta.Index}, nil
+}
+
+// snapshotSink is a snapshot being written.
+type snapshotSink struct {
+	raft.SnapshotSink
+	s     *snapshotStore
+	index uint64
+	began time.Time
+}
+
+// Close ends the snapshot; only now it counts.
+func (k *snapshotSink) Close() error {
+	if err := k.SnapshotSink.Close(); err != nil {
+		return err
+	}
+	k.s.newest.Store(&snapshotSeen{k.index, k.began})
+	k.s.logger.Info("snapshot written", "index", k.index, "took", time.Since(k.began))
+	return nil
+}
+
+// indexedSnapshot is the content of a snapshot that holds the state after entry index.
+type indexedSnapshot struct {
+	io.ReadCloser
+	index uint64
+}
+
+// snapshotIndex finds the index below what Raft wraps around the reader; 0 when it cannot be found.
+func snapshotIndex(r io.ReadCloser) uint64 {
+	for {
+		switch in := r.(type) {
+		case indexedSnapshot:
+			return in.index
+		case raft.ReadCloserWrapper:
+			r = in.WrappedReadCloser()
+		default:
+			return 0
+		}
+	}
+}
