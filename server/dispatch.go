@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -39,6 +40,7 @@ type pending struct {
 	end   int      // of literal: where it ends in run.literals
 	args  [][]byte // of delivered and watched
 	block []queued // of executed
+	spec  *commands.Spec
 }
 
 // run is what goes to the backend next.
@@ -99,6 +101,7 @@ func (s *session) browser(word []byte) bool {
 // refuse answers a command that does not run with an error. A transaction that it should have been part of fails; where it is
 // EXEC, at once.
 func (s *session) refuse(spec *commands.Spec, err error) {
+	s.countRejected(spec)
 	switch {
 	case spec != nil && spec.Group == "transactions" && spec.Name == "exec":
 		s.flush() // a WATCH under way belongs to what is dropped
@@ -113,6 +116,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 
 // fail is the error answer of a session command.
 func (s *session) fail(err error) {
+	s.fails++
 	s.w.Error(err.Error())
 	s.countError(err.Error())
 }
@@ -122,15 +126,21 @@ func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 	if s.run.fresh {
 		s.flush() // what was watched is state of the session
 	}
-	switch {
-	case l.raw:
+	if l.raw {
 		l.run(s, spec, args)
-	case l.early:
-		s.answer(func() { l.run(s, spec, args) })
-	default:
-		s.flush()
-		s.answer(func() { l.run(s, spec, args) })
+		return
 	}
+	if !l.early {
+		s.flush()
+	}
+	s.answer(func() { s.runCounted(l, spec, args) })
+}
+
+// runCounted answers a session command and counts it.
+func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
+	fails := s.fails
+	l.run(s, spec, args)
+	s.count(spec, s.fails != fails, s.lap())
 }
 
 // answer takes what f writes to s.w as the answer of the current command, behind those that the run owes.
@@ -173,7 +183,7 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		return
 	}
 	s.run.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain})
+	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, spec: spec})
 }
 
 // addRequest encodes a command, or a transaction where owed.step is executed, into the run.
@@ -217,7 +227,7 @@ func (s *session) flush() {
 	default:
 		replies, err = s.srv.backend.Read(context.Background(), r.bytes, r.count)
 	}
-	s.takeReplies(replies, err)
+	s.takeReplies(replies, err, s.lap()/time.Duration(max(r.count, 1)))
 	clear(r.pending)
 	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
 	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {
@@ -228,8 +238,8 @@ func (s *session) flush() {
 	}
 }
 
-// takeReplies puts the answers of the run in order.
-func (s *session) takeReplies(replies []byte, err error) {
+// takeReplies puts the answers of the run in order. share is each request's part of the time that the run took.
+func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 	if err != nil && err.Error() == "" {
 		err = commands.Error("UNKNOWN the outcome is not known")
 	}
@@ -241,7 +251,7 @@ func (s *session) takeReplies(replies []byte, err error) {
 			start = p.end
 			continue
 		}
-		before := len(s.reply.Buf)
+		before, failed := len(s.reply.Buf), true
 		if err != nil {
 			s.fail(err)
 		} else {
@@ -252,17 +262,19 @@ func (s *session) takeReplies(replies []byte, err error) {
 				s.quit = true
 				return
 			}
-			s.settle(p, replies[:n])
+			failed = replies[0] == '-'
+			s.settle(p, replies[:n], share)
 			replies = replies[n:]
 		}
+		s.count(p.spec, failed, share)
 		if p.muted {
 			s.reply.Buf = s.reply.Buf[:before]
 		}
 	}
 }
 
-// settle answers a request by its reply.
-func (s *session) settle(p *pending, reply []byte) {
+// settle answers a request by its reply, which took so long.
+func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	if reply[0] == '-' {
 		line, _, _ := strings.Cut(string(reply[1:min(len(reply), 64)]), "\r")
 		s.countError(line)
@@ -275,7 +287,7 @@ func (s *session) settle(p *pending, reply []byte) {
 	case watched:
 		s.keepWatch(p.args[1:], reply)
 	case executed:
-		s.spliceExec(p.block, reply)
+		s.spliceExec(p.block, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
 		s.reply.Buf = append(s.reply.Buf, reply...)
 	}

@@ -38,36 +38,41 @@ func (t *infoText) field(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", n
 type infoSection struct {
 	name  string
 	write func(*infoText)
+	asked bool // it is not shown unless it is asked for, or everything is
 }
 
 var infoSections = []infoSection{
-	{"Server", infoServer},
-	{"Clients", infoClients},
-	{"Memory", infoMemory},
-	{"Persistence", infoPersistence},
-	{"Stats", infoStats},
-	{"Replication", infoReplication},
-	{"CPU", infoCPU},
-	{"Errorstats", infoErrors},
-	{"Cluster", infoCluster},
-	{"Keyspace", infoKeyspace},
-	{"Coordd", infoCoordd},
+	{"Server", infoServer, false},
+	{"Clients", infoClients, false},
+	{"Memory", infoMemory, false},
+	{"Persistence", infoPersistence, false},
+	{"Stats", infoStats, false},
+	{"Replication", infoReplication, false},
+	{"CPU", infoCPU, false},
+	{"Commandstats", infoCommands, true},
+	{"Errorstats", infoErrors, false},
+	{"Cluster", infoCluster, false},
+	{"Keyspace", infoKeyspace, false},
+	{"Coordd", infoCoordd, false},
 }
 
 func info(s *session, _ *commands.Spec, args [][]byte) {
 	wanted := map[string]bool{}
-	all := len(args) == 1
+	usual, all := len(args) == 1, false
 	for _, a := range args[1:] {
 		switch name := strings.ToLower(string(a)); name {
-		case "all", "everything", "default":
+		case "all", "everything":
 			all = true
+		case "default":
+			usual = true
 		default:
 			wanted[name] = true
 		}
 	}
+	s.tellTally()
 	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), now: time.Now()}
 	for _, section := range infoSections {
-		if all || wanted[strings.ToLower(section.name)] {
+		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
 			t.head(section.name)
 			section.write(t)
 		}

@@ -6,6 +6,7 @@ package server
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -151,14 +152,16 @@ func discard(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 // exec hands the transaction to the run. It is not answered here, but by spliceExec.
-func exec(s *session, _ *commands.Spec, _ [][]byte) {
+func exec(s *session, spec *commands.Spec, _ [][]byte) {
 	switch {
 	case !s.tx.open:
 		s.answer(func() { s.fail(commands.Error("ERR EXEC without MULTI")) })
+		s.count(spec, true, 0)
 		return
 	case s.tx.failed:
 		s.tx = transaction{}
 		s.answer(func() { s.fail(commands.ErrExecAbort) })
+		s.count(spec, true, 0)
 		return
 	}
 	// Commands of the session see what happened before, and what comes later sees what they did.
@@ -176,10 +179,11 @@ func exec(s *session, _ *commands.Spec, _ [][]byte) {
 		block := s.tx.queue
 		s.tx = transaction{}
 		s.flush()
-		s.answer(func() { s.spliceExec(block, []byte("*0\r\n")) })
+		s.answer(func() { s.spliceExec(block, []byte("*0\r\n"), 0) })
+		s.count(spec, false, 0)
 		return
 	}
-	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue})
+	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, spec: spec})
 	s.tx = transaction{}
 	if !together {
 		s.flush()
@@ -187,8 +191,8 @@ func exec(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 // spliceExec answers EXEC: the machine's replies and the session's own in the order of the commands. Null, where a watched key
-// had changed, is passed on.
-func (s *session) spliceExec(block []queued, reply []byte) {
+// had changed, is passed on. share is each command's part of the time that the machine took.
+func (s *session) spliceExec(block []queued, reply []byte, share time.Duration) {
 	_, rest, ok := elements(reply)
 	if !ok {
 		s.reply.Buf = append(s.reply.Buf, reply...)
@@ -219,6 +223,7 @@ func (s *session) spliceExec(block []queued, reply []byte) {
 			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
 			s.countError(string(line))
 		}
+		s.count(q.spec, rest[0] == '-', share)
 		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
 		rest = rest[n:]
 	}
@@ -233,7 +238,7 @@ func (s *session) runQueued(q *queued, own int) int {
 	case own > maxExecBytes:
 		s.fail(commands.Errorf("ERR the transaction's reply is larger than %d bytes, the command was not run", maxExecBytes))
 	case ok:
-		l.run(s, q.spec, q.args)
+		s.runCounted(&l, q.spec, q.args)
 	}
 	return len(s.reply.Buf) - start
 }
@@ -254,6 +259,7 @@ func watchHandler(x *commands.Call) error {
 func watch(s *session, spec *commands.Spec, args [][]byte) {
 	if s.tx.open {
 		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
+		s.count(spec, true, 0)
 		return
 	}
 	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
@@ -261,7 +267,7 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	s.run.cmd[0] = args
-	s.addRequest(false, s.run.cmd[:], pending{step: watched, args: args})
+	s.addRequest(false, s.run.cmd[:], pending{step: watched, args: args, spec: spec})
 	s.run.fresh = true
 }
 

@@ -188,9 +188,9 @@ func publishHandler(shard bool) commands.Handler {
 
 // publishing answers with the number of receivers on this node, as a node of Redis Cluster does.
 func publishing(shard bool) local {
-	return local{raw: true, run: func(s *session, _ *commands.Spec, args [][]byte) {
+	return local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
 		s.run.cmd[0] = args
-		s.addRequest(true, s.run.cmd[:], pending{step: delivered, args: args, shard: shard})
+		s.addRequest(true, s.run.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
 	}}
 }
 

@@ -93,6 +93,7 @@ func New(cfg Config) *Server {
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
 	s.stats.errors = map[string]uint64{}
+	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

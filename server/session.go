@@ -61,6 +61,9 @@ type session struct {
 	reply    commands.RESP  // replies that are complete, not sent yet
 	w        *commands.RESP // where a command's own answer goes
 	last     *commands.Spec // newest command
+	tally    tally
+	clock    time.Time // newest reading: one costs as much as a command
+	fails    uint64    // error answers to the session's own commands
 
 	sends  int  // how often replies were sent
 	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence
@@ -157,6 +160,7 @@ func (s *session) setIdleDeadline() {
 
 // handle runs all commands that were ready and sends their replies.
 func (s *session) handle(cmds [][][]byte) {
+	s.clock = time.Now()
 	s.show(len(cmds[0]))
 	for _, args := range cmds {
 		s.dispatch(args)
@@ -168,6 +172,7 @@ func (s *session) handle(cmds [][][]byte) {
 		}
 	}
 	s.flush()
+	s.tellTally()
 	if s.send() != nil {
 		s.quit = true
 	}
@@ -232,7 +237,7 @@ func (s *session) show(args int) {
 	defer s.mu.Unlock()
 	v := &s.view
 	v.name, v.libName, v.libVer = s.name, s.libName, s.libVer
-	v.db, v.proto, v.last, v.used = s.db, s.proto, last, time.Now()
+	v.db, v.proto, v.last, v.used = s.db, s.proto, last, s.clock
 	v.multi, v.multiBytes = -1, 0
 	if s.tx.open {
 		v.multi, v.multiBytes = len(s.tx.queue), s.tx.bytes

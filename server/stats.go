@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordd/coordd/commands"
 )
 
 // maxErrorKinds bounds the kinds of errors that are counted apart: scripts can make any.
@@ -18,6 +20,7 @@ type stats struct {
 	bytesIn, bytesOut               atomic.Uint64
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
+	byCommand                       map[*commands.Spec]*commandStats // the map itself never changes
 
 	mu     sync.Mutex
 	errors map[string]uint64 // by first word
@@ -61,6 +64,12 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 func (t *stats) reset() {
 	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies} {
 		c.Store(0)
+	}
+	for _, c := range t.byCommand {
+		c.calls.Store(0)
+		c.rejected.Store(0)
+		c.failed.Store(0)
+		c.took.Store(0)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
