@@ -19,7 +19,7 @@ type Member struct {
 
 // Config says what Open opens. The zero value of a field means its default.
 type Config struct {
-	ID            string // this node's id: 1 to 128 letters, digits, '.', '_', '-', ':'
+	ID            string // this node's id, as CheckID wants it
 	PeerListen    string // host:port of the peer port; default 127.0.0.1:0
 	PeerAdvertise string // host:port that others reach it at; default: this node in Members, else what it listens on
 	ClientAddr    string // host:port that clients reach this node at; told to the other members
@@ -51,8 +51,8 @@ const (
 	defaultTrailing    = 10240
 	snapshotInterval   = 30 * time.Second
 	rpcTimeout         = 5 * time.Second
-	maxAppendEntries   = 32 // an AppendEntries message may hold so many entries of MaxGroupBytes
-	maxMemberIDLen     = 128
+	maxAppendEntries   = 8 // an AppendEntries message may hold so many entries of MaxGroupBytes, and has rpcTimeout to arrive
+	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond
 	raftConnectionPool = 3
 )
@@ -63,7 +63,7 @@ const (
 const commitTimeout = 5 * time.Millisecond
 
 func (c *Config) applyDefaults() error {
-	if err := checkID(c.ID); err != nil {
+	if err := CheckID(c.ID); err != nil {
 		return err
 	}
 	if c.DataDir == "" {
@@ -108,7 +108,7 @@ func (c *Config) checkMembers() error {
 	}
 	ids, addrs := map[string]bool{}, map[string]string{}
 	for _, m := range c.Members {
-		if err := checkID(m.ID); err != nil {
+		if err := CheckID(m.ID); err != nil {
 			return err
 		}
 		if ids[m.ID] {
@@ -142,12 +142,13 @@ func (c *Config) advertise(ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-func checkID(id string) error {
+// CheckID says what is wrong with a node id: it is 1 to 64 letters, digits, '.', '_' or '-'.
+func CheckID(id string) error {
 	ok := id != "" && len(id) <= maxMemberIDLen && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	})
 	if !ok {
-		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-', ':'", id, maxMemberIDLen)
+		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-'", id, maxMemberIDLen)
 	}
 	return nil
 }

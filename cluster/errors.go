@@ -15,7 +15,9 @@ var (
 	ErrLoading = notRun("LOADING the node replays its log")
 	// ErrUnknown: the write may or may not have run, or may still run.
 	ErrUnknown = errors.New("the request may or may not have run")
-	// ErrTooLarge: the request is past a limit; it did not run and never will.
+	// ErrBusy: too much waits in this node already. It is an ErrNotRun.
+	ErrBusy = notRun("too many bytes of requests wait for the leader")
+	// ErrTooLarge: the request, or the reply to a read, is past a limit; it did not run and never will.
 	ErrTooLarge = errors.New("the request is too large")
 )
 
@@ -42,8 +44,8 @@ var (
 	errNoAnswer      = unknown("the leader did not answer in time, with the request under way")
 	errNoProgress    = notRun("the leader makes no progress: its disk hangs, most likely")
 	errNoReply       = unknown("the entry was applied but left no reply")
-	errBigReply      = unknown("the reply is too large to be passed on by this node")
-	errReadBigReply  = notRun("the reply is too large to be passed on by this node")
+	errBigReply      = unknown("the write ran, but its reply is too large to be passed on by a node that does not lead")
+	errReadBigReply  = tooLarge("the reply is too large to be passed on by a node that does not lead")
 )
 
 // neverLogged reports whether err, the answer to a proposal, says that the entry never entered any log. From the

@@ -88,8 +88,7 @@ const (
 	statusDone     frameStatus = iota // ran; the replies follow
 	statusNotTaken                    // did not run and never will here: route it again
 	statusUnknown                     // may or may not have run; the reason follows
-	statusBigReply                    // ran, but the replies are past the limit of a frame
-	lastStatus     = statusBigReply
+	lastStatus     = statusUnknown
 )
 
 const (
@@ -97,7 +96,9 @@ const (
 	// A frame of requests holds one batch, or one group with its lengths.
 	maxRequestFrame = MaxGroupBytes + maxBatchBytes
 	maxReplyFrame   = 1 << 30
-	maxSmallFrame   = 64
+	// maxGroupReply bounds the reply to one group that is passed on; a larger one is told apart from the others.
+	maxGroupReply = 64 << 20
+	maxSmallFrame = 64
 )
 
 // maxPayload bounds the payload (bytes) of each kind.
@@ -197,12 +198,53 @@ func decodeRequests(payload []byte) (count int, groups [][]byte, size int, err e
 	return int(n), groups, size, nil
 }
 
-// decodeReplies reads the payload of a reply frame that is done. The replies are slices of payload.
+// Each reply in a reply frame follows a byte that says what it is.
+const (
+	replyWhole  byte = iota
+	replyTooBig      // the group ran, but its reply is left out
+)
+
+// appendReplies appends the payload of a reply frame that is done: the number of replies, and for each its kind and
+// its bytes. Replies past most bytes, and those that no longer fit into the frame, are left out.
+func appendReplies(dst []byte, replies [][]byte, most int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(replies)))
+	for i, r := range replies {
+		behind := 2 * (len(replies) - i) // at least, for this one and those behind it when they are left out
+		if len(r) > most || len(dst)+len(r)+behind+16 > maxReplyFrame {
+			dst = append(dst, replyTooBig, 0)
+			continue
+		}
+		dst = append(binary.AppendUvarint(append(dst, replyWhole), uint64(len(r))), r...)
+	}
+	return dst
+}
+
+// decodeReplies reads the payload of a reply frame that is done. The replies are slices of payload, nil for those
+// that were left out.
 func decodeReplies(payload []byte) ([][]byte, error) {
+	malformed := errors.New("a malformed reply frame")
 	c := cursor{rest: payload}
-	replies := c.groups()
+	n := c.uvarint()
+	if n > maxBatchGroups || n > uint64(len(c.rest)) {
+		return nil, malformed
+	}
+	replies := make([][]byte, n)
+	for i := range replies {
+		if len(c.rest) == 0 {
+			return nil, malformed
+		}
+		kind := c.rest[0]
+		c.rest = c.rest[1:]
+		reply := c.bytes()
+		switch {
+		case kind == replyWhole && !c.bad:
+			replies[i] = reply
+		case kind != replyTooBig || len(reply) != 0:
+			return nil, malformed
+		}
+	}
 	if c.bad || len(c.rest) != 0 {
-		return nil, errors.New("a malformed reply frame")
+		return nil, malformed
 	}
 	return replies, nil
 }

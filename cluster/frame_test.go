@@ -68,9 +68,32 @@ func TestFrameRefusals(t *testing.T) {
 	}
 }
 
+// TestLargeRepliesAreToldApart: a reply past the limit costs no other group of its frame its own.
+func TestLargeRepliesAreToldApart(t *testing.T) {
+	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 5)
+	got, err := decodeReplies(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := [][]byte{[]byte("12345"), nil, {}, []byte("1")}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for name, b := range map[string][]byte{
+		"an unknown kind":   {1, replyTooBig + 1, 0},
+		"bytes left out":    {1, replyTooBig, 1, 'x'},
+		"a reply that ends": {1, replyWhole, 2, 'x'},
+		"no kind":           {1},
+		"bytes behind":      append(bytes.Clone(payload), 0),
+	} {
+		if replies, err := decodeReplies(b); err == nil {
+			t.Errorf("%s was read as %q", name, replies)
+		}
+	}
+}
+
 func FuzzReadFrame(f *testing.F) {
 	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
-	f.Add(endFrame(append(beginFrame(0), appendGroups(nil, [][]byte{[]byte("reply")})...), frameReply, statusDone, 2))
+	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, maxGroupReply)...), frameReply, statusDone, 2))
 	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -87,7 +110,7 @@ func FuzzReadFrame(f *testing.F) {
 
 func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
-	f.Add(appendGroups(nil, [][]byte{[]byte("reply"), nil}))
+	f.Add(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 5))
 	f.Add(appendHello(nil, hello{1, "n1", "a:1", ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if count, groups, size, err := decodeRequests(data); err == nil {
@@ -97,8 +120,8 @@ func FuzzDecodePayloads(f *testing.F) {
 			}
 		}
 		if replies, err := decodeReplies(data); err == nil {
-			back, err := decodeReplies(appendGroups(nil, replies))
-			if err != nil || len(back) != len(replies) {
+			back, err := decodeReplies(appendReplies(nil, replies, maxGroupReply))
+			if err != nil || len(back) != len(replies) { // those left out come back empty
 				t.Errorf("replies %x: %q, again %q %v", data, replies, back, err)
 			}
 		}

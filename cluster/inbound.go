@@ -95,8 +95,12 @@ func (in *inbound) serve() error {
 			}
 			u := &unit{groups: groups, count: count, size: size, from: in, frameID: f.id}
 			u.deadline = time.Now().Add(in.n.cfg.LeaderWait)
-			if !in.n.leads() || !in.n.queueOf(f.kind).push(u) {
-				u.finish(nil, errNoLeader)
+			err = errNoLeader
+			if in.n.leads() {
+				err = in.n.queueOf(f.kind).push(u)
+			}
+			if err != nil {
+				u.finish(nil, err)
 			}
 		default:
 			return fmt.Errorf("a frame of kind %d where a request was due", f.kind)
@@ -113,14 +117,12 @@ func (in *inbound) answer(u *unit, replies [][]byte, err error) {
 	}
 	status, buf := statusDone, []byte(nil)
 	switch {
-	case errors.Is(err, ErrNotRun):
+	case errors.Is(err, ErrNotRun): // ErrBusy among them: the follower tries again, and keeps what it has meanwhile
 		status, buf = statusNotTaken, beginFrame(0)
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
-	case size > maxReplyFrame-16:
-		status, buf = statusBigReply, beginFrame(0)
 	default:
-		buf = appendGroups(beginFrame(size+10), replies)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, maxGroupReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
 }

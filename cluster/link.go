@@ -296,7 +296,8 @@ func (l *link) termAnswer(f frame) error {
 		return err
 	}
 	l.mu.Lock()
-	l.ackNonce, l.report, l.heard = f.id, t, time.Now()
+	// A question of the steering loop has nonce 0 and must not undo an answer to the read loop.
+	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
 	l.mu.Unlock()
 	kick(l.n.confirmed)
 	return nil
@@ -330,19 +331,19 @@ func (l *link) reply(f frame) error {
 	switch {
 	case f.status == statusDone:
 		for i, u := range fl.units { // none when the sweep gave them up
-			u.finish(replies[i:i+1:i+1], nil)
+			switch {
+			case replies[i] != nil:
+				u.finish(replies[i:i+1:i+1], nil)
+			case fl.kind == frameRead:
+				u.finish(nil, errReadBigReply)
+			default:
+				u.finish(nil, errBigReply)
+			}
 		}
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
 		q.pushBack(fl.units, true)
 	default:
-		why := unknown("the leader says: " + string(f.payload))
-		if f.status == statusBigReply {
-			why = errBigReply
-			if fl.kind == frameRead {
-				why = errReadBigReply
-			}
-		}
-		finishAll(fl.units, why)
+		finishAll(fl.units, unknown("the leader says: "+string(f.payload)))
 	}
 	kick(q.wake)
 	return nil

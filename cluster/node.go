@@ -210,9 +210,9 @@ func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, ab
 		return nil, tooLarge(fmt.Sprintf("a group of %d bytes, the limit is %d", len(group), MaxGroupBytes))
 	}
 	u := newLocalUnit(group, count, time.Now().Add(n.cfg.LeaderWait))
-	if !q.push(u) {
+	if err := q.push(u); err != nil {
 		u.release()
-		return nil, errStopping
+		return nil, err
 	}
 	if ctx.Done() == nil {
 		<-u.done // a select costs as much as the rest of the hand-over

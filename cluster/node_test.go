@@ -157,6 +157,22 @@ func TestMinorityRefuses(t *testing.T) {
 	}
 }
 
+func TestNegativeLeaderWaitIsNone(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LeaderWait = -1 })
+	rest := c.followers()[0]
+	for _, n := range []*Node{c.leader(), c.followers()[1]} {
+		c.close(n.cfg.ID)
+	}
+	eventually(t, "the leader is given up", func() bool { return rest.Status().LeaderID == "" })
+	asked := time.Now()
+	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+		t.Errorf("write: %v", err)
+	}
+	if took := time.Since(asked); took > defaultLeaderWait/2 {
+		t.Errorf("the write was refused after %v", took)
+	}
+}
+
 func TestRestart(t *testing.T) {
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		for _, snapshot := range []bool{false, true} {
@@ -235,6 +251,27 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := n.Write(context.Background(), big[:MaxGroupBytes], 1); err != nil {
 		t.Errorf("at the limit of bytes: %v", err)
+	}
+}
+
+// TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again would not help.
+func TestForwardedReplyTooLarge(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	const parts = 16 // and a space after each but the last
+	group := []byte(strings.Repeat("x", maxGroupReply/parts))
+	for have := 0; have < parts; {
+		// Disks may be so slow that the leader changes meanwhile.
+		if _, err := c.leader().Write(context.Background(), group, 1); err != nil && !errors.Is(err, ErrUnknown) {
+			t.Fatal(err)
+		}
+		fmt.Sscan(c.read(c.leader(), "len"), &have)
+	}
+	follower := c.followers()[0]
+	if got, err := follower.Read(context.Background(), []byte("")); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNotRun) {
+		t.Errorf("on a follower: %d bytes, %v", len(got), err)
+	}
+	if got := c.read(c.leader(), ""); len(got) <= maxGroupReply {
+		t.Errorf("on the leader: %d bytes, too few for this test", len(got))
 	}
 }
 

@@ -93,9 +93,20 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 		if !r.link.ready(kind) {
 			return false, idlePause // its next reply wakes the loop
 		}
-		units := q.take(nil, 1)
-		if len(units) == 0 {
+		taken := q.take(nil, 1)
+		if len(taken) == 0 {
 			return false, idlePause
+		}
+		units := taken[:0]
+		for _, u := range taken {
+			if u.from != nil { // it came when this node still led
+				u.finish(nil, errNoLeader)
+			} else {
+				units = append(units, u)
+			}
+		}
+		if len(units) == 0 {
+			return true, 0
 		}
 		if !r.link.forward(kind, units) {
 			q.pushBack(units, false)
@@ -107,6 +118,9 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 
 // refuseForwarded gives the frames of followers back: this node does not lead, and a frame is passed on only once.
 func (n *Node) refuseForwarded(q *queue) {
+	if !q.hasForeign() {
+		return // the queue is not walked for nothing
+	}
 	dropped, _ := q.remove(func(u *unit) bool { return u.from != nil })
 	for _, u := range dropped {
 		u.finish(nil, errNoLeader)

@@ -17,6 +17,9 @@ const (
 	maxBatchGroups = 4096
 	// maxBatchBytes bounds the bytes of one entry or frame, unless one group alone is larger.
 	maxBatchBytes = 1 << 20
+	// maxQueueBytes bounds the bytes of groups in one queue: it is about a minute's work of a slow disk, and a part of
+	// what a node that coordinates may be expected to have in memory.
+	maxQueueBytes = 256 << 20
 )
 
 type unitState uint8
@@ -86,13 +89,15 @@ func (u *unit) finish(replies [][]byte, err error) {
 	u.done <- struct{}{}
 }
 
-// queue is a FIFO of units with one consumer. Its length is bounded by its producers: a local caller waits for its
-// reply before it returns, and a follower has a bounded number of frames in flight.
+// queue is a FIFO of units with one consumer. Its length is bounded by its producers (a local caller waits for its
+// reply before it returns, a follower has a bounded number of frames in flight), its bytes by maxQueueBytes.
 type queue struct {
 	mu      sync.Mutex
 	units   []*unit
 	head    int
 	groups  int // groups in units that wait
+	bytes   int // and bytes in those
+	foreign int // units among them that came in a frame
 	nextSeq uint64
 	wanted  int // the consumer sleeps until so many groups wait; 0 when it does not sleep for want of units
 	closed  bool
@@ -102,17 +107,29 @@ type queue struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// push appends u; false when the queue is closed.
-func (q *queue) push(u *unit) bool {
+// count adds u to what waits, or with -1 takes it off.
+func (q *queue) count(u *unit, sign int) {
+	q.groups += sign * len(u.groups)
+	q.bytes += sign * u.size
+	if u.from != nil {
+		q.foreign += sign
+	}
+}
+
+// push appends u. It returns errStopping when the queue is closed, and ErrBusy when it is full.
+func (q *queue) push(u *unit) error {
 	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return false
+	if q.closed || q.bytes+u.size > maxQueueBytes {
+		defer q.mu.Unlock()
+		if q.closed {
+			return errStopping
+		}
+		return ErrBusy
 	}
 	q.nextSeq++
 	u.seq = q.nextSeq
 	q.units = append(q.units, u)
-	q.groups += len(u.groups)
+	q.count(u, 1)
 	wake := q.wanted > 0 && q.groups >= q.wanted
 	if wake {
 		q.wanted = 0
@@ -121,7 +138,7 @@ func (q *queue) push(u *unit) bool {
 	if wake {
 		kick(q.wake)
 	}
-	return true
+	return nil
 }
 
 // rejectPause is how long a queue rests after a refusal: a leadership transfer or an election is under way.
@@ -143,7 +160,7 @@ func (q *queue) pushBack(units []*unit, pause bool) {
 	slices.SortStableFunc(merged, func(a, b *unit) int { return int(int64(a.seq - b.seq)) })
 	for _, u := range units {
 		u.state = unitQueued
-		q.groups += len(u.groups)
+		q.count(u, 1)
 	}
 	q.units, q.head, q.wanted = merged, 0, 0
 	if pause {
@@ -171,7 +188,7 @@ func (q *queue) take(dst []*unit, least int) []*unit {
 				break
 			}
 			groups, count, size = groups+len(u.groups), count+u.count, size+u.size
-			q.groups -= len(u.groups)
+			q.count(u, -1)
 			u.state = unitTaken
 			dst = append(dst, u)
 		}
@@ -192,7 +209,7 @@ func (q *queue) withdraw(u *unit) bool {
 		return false
 	}
 	u.state = unitWithdrawn // take and remove skip it
-	q.groups -= len(u.groups)
+	q.count(u, -1)
 	return true
 }
 
@@ -207,7 +224,7 @@ func (q *queue) remove(drop func(*unit) bool) (dropped []*unit, next time.Time) 
 		case u.state != unitQueued:
 		case drop(u):
 			u.state = unitTaken
-			q.groups -= len(u.groups)
+			q.count(u, -1)
 			dropped = append(dropped, u)
 		default:
 			kept = append(kept, u)
@@ -232,6 +249,13 @@ func (q *queue) overdue(limit time.Time) []*unit {
 	}
 	dropped, _ := q.remove(func(u *unit) bool { return u.deadline.Before(limit) })
 	return dropped
+}
+
+// hasForeign reports whether a unit waits that came in a frame.
+func (q *queue) hasForeign() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.foreign > 0
 }
 
 // heldFor returns how long the queue has to rest yet.

@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -81,8 +82,42 @@ func TestQueueOrder(t *testing.T) {
 		t.Error("a unit under way was withdrawn")
 	}
 	q.close()
-	if q.push(u[0]) {
-		t.Error("a closed queue took a unit")
+	if err := q.push(u[0]); err != errStopping {
+		t.Errorf("a closed queue: %v", err)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	q := newQueue()
+	push := func(size int) (*unit, error) {
+		u := &unit{groups: make([][]byte, 1), count: 1, size: size}
+		return u, q.push(u)
+	}
+	first, err := push(maxQueueBytes - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := push(1); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if _, err := push(1); !errors.Is(err, ErrBusy) || !errors.Is(err, ErrNotRun) {
+		t.Errorf("past the limit: %v", err)
+	}
+	for name, free := range map[string]func(){
+		"withdraw": func() { q.withdraw(first) },
+		"take":     func() { q.take(nil, 1) },
+		"remove":   func() { q.remove(func(*unit) bool { return true }) },
+	} {
+		if free(); q.bytes > 1 {
+			t.Errorf("%d bytes after %s", q.bytes, name)
+		}
+		q.take(nil, 1)
+		if q.bytes != 0 || q.groups != 0 || q.foreign != 0 {
+			t.Errorf("an empty queue counts %d bytes, %d groups, %d frames", q.bytes, q.groups, q.foreign)
+		}
+		if first, err = push(maxQueueBytes); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
 	}
 }
 

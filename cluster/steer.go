@@ -13,7 +13,7 @@ import (
 const (
 	leaderTick   = 10 * time.Millisecond
 	followerTick = 100 * time.Millisecond
-	askEvery     = time.Second // on an idle leader, so that Status knows the members
+	askEvery     = time.Second // on the leader, so that Status knows the members when nobody reads
 )
 
 // route is where requests go now. It is immutable; the loops read it for each step.
@@ -162,7 +162,7 @@ func (n *Node) failStale(r *route) {
 }
 
 // checkDeadline has a tick proposed when a deadline has passed and no entry is under way: the next entry is a tick
-// anyway. On an idle leader it also asks the members how far they are.
+// anyway. Now and then it also asks the members how far they are, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
 	if n.inFlight.Load() == 0 {
 		if deadlineMs, ok := n.machine.nextDeadline(); ok && lead.nowMs() > deadlineMs {

@@ -220,3 +220,16 @@ func TestConfigRefusals(t *testing.T) {
 		t.Errorf("no data directory: %v", err)
 	}
 }
+
+func TestCheckID(t *testing.T) {
+	for _, id := range []string{"a", "Z", "0", "n-1.dc_2", strings.Repeat("x", 64)} {
+		if err := CheckID(id); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range []string{"", "a:b", "a b", "ä", "a/b", "a\n", strings.Repeat("x", 65)} {
+		if CheckID(id) == nil {
+			t.Errorf("%q is an id", id)
+		}
+	}
+}
