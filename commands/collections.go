@@ -81,7 +81,7 @@ type scanned struct{ name, value string }
 // take says whether the pattern takes an element.
 func (s *elementScan) take(name string) bool {
 	s.call.Spend(s.work(len(name)))
-	return !s.filter || Glob(s.match, []byte(name))
+	return s.wants([]byte(name))
 }
 
 // keep adds an element to the reply.
