@@ -139,11 +139,8 @@ func checkAddress(v string) error {
 	return nil
 }
 
-// idChars are the characters of a node id: it stands in addresses lists, file contents and logs.
-const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-
 func setID(c *config, v string) error {
-	if v == "" || len(v) > 64 || strings.Trim(v, idChars) != "" {
+	if cluster.CheckID(v) != nil {
 		return errors.New("it has to be 1 to 64 letters, digits, dots, dashes or underscores")
 	}
 	c.id = v

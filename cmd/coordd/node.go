@@ -105,6 +105,9 @@ func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 	if c.PeerAdvertise == "" {
 		c.PeerAdvertise = peer.Addr().String()
 	}
+	if c.LeaderWait == 0 {
+		c.LeaderWait = -1 // the cluster's word for none
+	}
 	for _, m := range n.cfg.cluster {
 		c.Members = append(c.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
 	}
@@ -199,6 +202,10 @@ func replyError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, cluster.ErrBusy):
+		return commands.Errorf("TRYAGAIN the command did not run: %v", err)
+	case errors.Is(err, cluster.ErrLoading):
+		return commands.Errorf("LOADING the command did not run: this node replays its log")
 	case errors.Is(err, cluster.ErrNotRun):
 		return commands.Errorf("CLUSTERDOWN the command did not run: %v", err)
 	case errors.Is(err, cluster.ErrTooLarge):
@@ -216,7 +223,7 @@ func (n *node) Status() server.Status {
 	s := server.Status{
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
-		Expired: m.Expired, Scripts: m.Scripts,
+		Expired: m.Expired, Scripts: m.Scripts, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
 	}
 	if !c.Ready {
 		s.NotReady = "no leader is reachable, or it is not established yet"
