@@ -278,7 +278,7 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 // TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it behind for seconds more.
 func TestMemberCatchesUpSoon(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 6 s")
+		t.Skip("SKIPPED: takes 6 s, and -short was given")
 	}
 	c := newCluster(t, 3, nil)
 	away := c.followers()[0].cfg.ID

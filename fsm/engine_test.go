@@ -164,7 +164,7 @@ func TestLongStringsAreSeen(t *testing.T) {
 
 func TestRunawaysAreStopped(t *testing.T) {
 	if testing.Short() {
-		t.Skip("some seconds long")
+		t.Skip("SKIPPED: takes some seconds, and -short was given")
 	}
 	// A tenth of what scripts have is enough to see that each of these is stopped.
 	limit := budget{instructions: scriptInstructions / 10, bytes: scriptBytes / 10}
