@@ -19,6 +19,8 @@ type Env struct {
 	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
 	// uses again.
 	Emit func(Event)
+	// Notify takes a keyspace notification; nil where notifications are off. It copies the key.
+	Notify func(class NotifyClass, event string, db int, key []byte)
 }
 
 // Event is something that other connections are told after the entry was applied.
@@ -49,6 +51,7 @@ type Tx struct {
 	DB     int  // selected database
 	Proto  int  // the asker's protocol, 2 or 3
 	Multi  bool // inside EXEC
+	Woken  bool // a blocking command that waited and is tried again
 	Script bool // called by a script
 }
 

@@ -16,6 +16,7 @@ type Request struct {
 	DB    int
 	Proto int // protocol of the asker: 2 or 3
 	Multi bool
+	Woken bool         // a blocking command that waited and is tried again
 	Watch []WatchedKey // only with Multi
 	Cmds  [][][]byte   // one, unless Multi
 }
@@ -30,6 +31,7 @@ type WatchedKey struct {
 const (
 	requestMulti = 1 << iota
 	requestRESP3
+	requestWoken
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -40,6 +42,9 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	}
 	if r.Proto == 3 {
 		flags |= requestRESP3
+	}
+	if r.Woken {
+		flags |= requestWoken
 	}
 	dst = append(dst, flags, byte(r.DB))
 	if r.Multi {
@@ -85,7 +90,7 @@ func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req
 	flags := r.byte()
 	q.DB = int(r.byte())
-	q.Multi = flags&requestMulti != 0
+	q.Multi, q.Woken = flags&requestMulti != 0, flags&requestWoken != 0
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
 		q.Proto = 3
@@ -114,7 +119,7 @@ func (r *RequestReader) Next() (*Request, error) {
 		}
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
-	if r.bad || q.DB >= keyspace.Databases || flags&^(requestMulti|requestRESP3) != 0 {
+	if r.bad || q.DB >= keyspace.Databases || flags&^(requestMulti|requestRESP3|requestWoken) != 0 || (q.Multi && q.Woken) {
 		r.b = nil
 		return nil, ErrCorruptRequest
 	}

@@ -47,10 +47,13 @@ const (
 )
 
 // KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the end). Numkeys, when not 0, is the
-// argument that counts them, the keys follow it. No keys: First is 0 and Numkeys is 0.
+// argument that counts them, the keys follow it. No keys: First is 0 and Numkeys is 0. Where all that cannot say it (a destination before
+// counted keys, a word among the options) Find gives the places of the keys in args, whose number fits the arity, or nil where
+// args are wrong; First, Last and Step then are what COMMAND INFO shows.
 type KeySpec struct {
 	First, Last, Step int
 	Numkeys           int
+	Find              func(args [][]byte) []int
 }
 
 // Handler runs a data command. It parses everything, checks types, then changes, then replies: an error it returns means that
@@ -205,6 +208,13 @@ func lower(dst, src []byte) []byte {
 func (s *Spec) KeyIndexes(args [][]byte) ([]int, error) {
 	k := s.Keys
 	first, last, step := k.First, k.Last, max(k.Step, 1)
+	if k.Find != nil {
+		places := k.Find(args)
+		if places == nil {
+			return nil, Error("ERR Invalid arguments specified for command")
+		}
+		return places, nil
+	}
 	if k.Numkeys > 0 {
 		if k.Numkeys >= len(args) {
 			return nil, Error("ERR Invalid arguments specified for command")

@@ -169,7 +169,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.resp.Proto = q.Proto
 		out = &r.resp
 	}
-	x := commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi}, Out: out}
+	x := commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken}, Out: out}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		r.command(&x)

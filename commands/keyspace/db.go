@@ -72,17 +72,25 @@ const (
 	KindString Kind = 1
 	KindHash   Kind = 2
 	KindZSet   Kind = 3
+	KindList   Kind = 4
+	KindSet    Kind = 5
+	KindStream Kind = 6
 )
+
+// kinds is what each kind is called by TYPE, and how the content of its snapshot record is read.
+var kinds = [...]struct {
+	name string
+	read func(*reader) Collection // nil for strings, which are no collections
+}{
+	KindString: {"string", nil},
+	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }},
+	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
+}
 
 // String is the name that TYPE answers.
 func (k Kind) String() string {
-	switch k {
-	case KindString:
-		return "string"
-	case KindHash:
-		return "hash"
-	case KindZSet:
-		return "zset"
+	if int(k) < len(kinds) && kinds[k].name != "" {
+		return kinds[k].name
 	}
 	return "none"
 }
@@ -136,8 +144,7 @@ func (db *DB) Edit(key []byte) *Entry {
 		return nil
 	}
 	if db.dead(e) {
-		db.remove(e)
-		db.ks.expired++
+		db.expire(e)
 		return nil
 	}
 	if e.gen == db.ks.gen {
@@ -191,6 +198,7 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 	// Appending in place is safe under a running snapshot: its own header of the slice ends before the new bytes.
 	e.str = append(e.str, tail...)
 	e.changed = db.ks.rev
+	db.ks.tell(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str))) // not the whole string: it may be long
 	return e
 }
@@ -210,6 +218,7 @@ func (db *DB) Changed(e *Entry) {
 		return
 	}
 	e.changed = db.ks.rev
+	db.ks.tell(e, Modified)
 	if e.coll != nil {
 		db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 	} else {
@@ -232,6 +241,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	}
 	e.deadline = atMs
 	e.changed = db.ks.rev
+	db.ks.tell(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
 }
 
@@ -242,16 +252,29 @@ func (db *DB) Delete(key []byte) bool {
 	if e == nil {
 		return false
 	}
-	dead := db.dead(e)
-	if dead {
-		db.ks.expired++
+	if db.dead(e) {
+		db.expire(e)
+		return false
 	}
 	db.remove(e)
-	return !dead
+	return true
 }
 
-// remove takes an entry out everywhere.
+// expire removes an entry whose deadline has passed.
+func (db *DB) expire(e *Entry) {
+	db.ks.tell(e, Expired)
+	db.drop(e)
+	db.ks.expired++
+}
+
+// remove takes out an entry that exists.
 func (db *DB) remove(e *Entry) {
+	db.ks.tell(e, Removed)
+	db.drop(e)
+}
+
+// drop takes an entry out everywhere.
+func (db *DB) drop(e *Entry) {
 	delete(db.keys, e.key)
 	db.tree.Delete(slot{e.hash, e})
 	if e.deadline != 0 {
@@ -280,6 +303,9 @@ func (db *DB) Flush() {
 // forget drops every key whose deadline is not in the expiry index any more.
 func (db *DB) forget() {
 	if len(db.keys) > 0 {
+		if db.ks.observe != nil {
+			db.ks.observe(db.index, nil, Flushed)
+		}
 		db.ks.mix(uint64(db.index), uint64(len(db.keys)))
 		db.keys, db.tree, db.volatile = map[string]*Entry{}, newTree(), 0
 	}

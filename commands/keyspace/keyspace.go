@@ -32,6 +32,31 @@ type Keyspace struct {
 	sum      uint64   // running hash over all changes
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes
+	observe  Observer // nil: nobody wants to know
+}
+
+// Change says what happened to a key.
+type Change uint8
+
+// What can happen to a key.
+const (
+	Modified Change = iota // it was made, or its value or its deadline changed
+	Removed                // it was there and is not any more, or is about to be made anew
+	Expired                // the same, because its deadline had passed
+	Flushed                // every key of the database is gone
+)
+
+// Observer is told of changes as they happen, of one change oftener than once now and then. It sees the entry as it is at that moment (nil
+// when Flushed), must not keep it, and must not change anything that the machine's state depends on.
+type Observer func(db int, e *Entry, c Change)
+
+// Observe makes f be told of all changes from now on, or nobody if it is nil.
+func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
+
+func (ks *Keyspace) tell(e *Entry, c Change) {
+	if ks.observe != nil {
+		ks.observe(int(e.db), e, c)
+	}
 }
 
 // deadline is one key's place in the expiry index.
@@ -113,8 +138,7 @@ func (ks *Keyspace) sweep() {
 		if !ok || d.atMs >= ks.now {
 			return
 		}
-		ks.dbs[d.entry.db].remove(d.entry)
-		ks.expired++
+		ks.dbs[d.entry.db].expire(d.entry)
 	}
 }
 

@@ -8,8 +8,7 @@ package keyspace
 func (db *DB) Create(key, value []byte) *Entry {
 	db.mustWrite()
 	if e := db.keys[string(key)]; e != nil {
-		db.remove(e)
-		db.ks.expired++
+		db.expire(e)
 	}
 	e := db.add(key)
 	e.str = append([]byte(nil), value...)

@@ -80,13 +80,11 @@ func (ks *Keyspace) Load(record []byte) error {
 	e.hash = hashOf(e.key)
 	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
 	e.deadline = r.varint()
-	switch kind {
-	case KindString:
+	switch {
+	case kind == KindString:
 		e.str = append([]byte(nil), r.bytes()...)
-	case KindHash:
-		e.coll = readHash(r)
-	case KindZSet:
-		e.coll = readZSet(r)
+	case int(kind) < len(kinds) && kinds[kind].read != nil:
+		e.coll = kinds[kind].read(r)
 	default:
 		r.fail()
 	}
