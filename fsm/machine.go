@@ -160,6 +160,7 @@ type runner struct {
 	env      *commands.Env
 	readOnly bool
 	resp     commands.RESP
+	tx       commands.Tx // of the request that runs
 }
 
 // run runs one request: a command, or a transaction if none of the keys it watches has changed.
@@ -169,7 +170,8 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.resp.Proto = q.Proto
 		out = &r.resp
 	}
-	x := commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken}, Out: out}
+	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken}
+	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		r.command(&x)

@@ -4,39 +4,19 @@ import (
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/tidwall/btree"
 )
 
-// DB is one database. A map finds a key. A tree ordered by (hash, key) holds the same entries for everything that has an
-// order: iteration looks random as on Redis yet is the same on every node, a SCAN cursor is a hash, valid on any node
-// and across writes, and a copy of the tree, made in constant time, is a snapshot. Nothing ranges over the map.
+// DB is one database.
 type DB struct {
 	ks    *Keyspace
 	index int
-	keys  map[string]*Entry
-	tree  *btree.BTreeG[slot]
+	keys  *index
 	// volatile counts the keys with a deadline.
 	volatile int
 }
 
-type slot struct {
-	hash  uint64
-	entry *Entry // nil: before every entry of that hash
-}
-
-func slotLess(a, b slot) bool {
-	if a.hash != b.hash {
-		return a.hash < b.hash
-	}
-	return b.entry != nil && (a.entry == nil || a.entry.key < b.entry.key)
-}
-
-func newDB(ks *Keyspace, index int) *DB {
-	return &DB{ks: ks, index: index, keys: map[string]*Entry{}, tree: newTree()}
-}
-
-func newTree() *btree.BTreeG[slot] {
-	return btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
+func newDB(ks *Keyspace, number int) *DB {
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen)}
 }
 
 // Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
@@ -126,7 +106,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Find returns the entry of a key that exists, else nil. The entry is for reading only.
 func (db *DB) Find(key []byte) *Entry {
-	e := db.keys[string(key)]
+	e := db.keys.find(hashKey(key), key)
 	if e == nil || db.dead(e) {
 		return nil
 	}
@@ -139,7 +119,7 @@ func (db *DB) dead(e *Entry) bool { return e.deadline != 0 && e.deadline < db.ks
 // Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
 func (db *DB) Edit(key []byte) *Entry {
 	db.mustWrite()
-	e := db.keys[string(key)]
+	e := db.keys.find(hashKey(key), key)
 	if e == nil {
 		return nil
 	}
@@ -161,8 +141,7 @@ func (db *DB) Edit(key []byte) *Entry {
 
 // place puts an entry under its key everywhere, over an older one with the same key and deadline if there is one.
 func (db *DB) place(e *Entry) {
-	db.keys[e.key] = e
-	db.tree.Set(slot{e.hash, e})
+	db.keys.set(e)
 	if e.deadline != 0 {
 		db.ks.expiry.Set(deadline{e.deadline, e.hash, e})
 	}
@@ -170,7 +149,7 @@ func (db *DB) place(e *Entry) {
 
 // add makes an entry of a key that is not in the database.
 func (db *DB) add(key []byte) *Entry {
-	e := &Entry{hash: xxhash.Sum64(key), key: string(key), created: db.ks.rev, gen: db.ks.gen, db: uint8(db.index)}
+	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: db.ks.gen, db: uint8(db.index)}
 	db.place(e)
 	return e
 }
@@ -248,7 +227,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 // Delete removes key and says whether it existed.
 func (db *DB) Delete(key []byte) bool {
 	db.mustWrite()
-	e := db.keys[string(key)]
+	e := db.keys.find(hashKey(key), key)
 	if e == nil {
 		return false
 	}
@@ -275,8 +254,7 @@ func (db *DB) remove(e *Entry) {
 
 // drop takes an entry out everywhere.
 func (db *DB) drop(e *Entry) {
-	delete(db.keys, e.key)
-	db.tree.Delete(slot{e.hash, e})
+	db.keys.remove(e)
 	if e.deadline != 0 {
 		db.ks.expiry.Delete(deadline{e.deadline, e.hash, e})
 		db.volatile--
@@ -290,7 +268,7 @@ func (db *DB) Flush() {
 	if db.volatile == db.ks.expiry.Len() {
 		db.ks.expiry = newExpiry()
 	} else {
-		db.tree.Scan(func(s slot) bool {
+		db.keys.from(0, func(s slot) bool {
 			if s.entry.deadline != 0 {
 				db.ks.expiry.Delete(deadline{s.entry.deadline, s.hash, s.entry})
 			}
@@ -302,18 +280,18 @@ func (db *DB) Flush() {
 
 // forget drops every key whose deadline is not in the expiry index any more.
 func (db *DB) forget() {
-	if len(db.keys) > 0 {
+	if db.keys.size > 0 {
 		if db.ks.observe != nil {
 			db.ks.observe(db.index, nil, Flushed)
 		}
-		db.ks.mix(uint64(db.index), uint64(len(db.keys)))
-		db.keys, db.tree, db.volatile = map[string]*Entry{}, newTree(), 0
+		db.ks.mix(uint64(db.index), uint64(db.keys.size))
+		db.keys, db.volatile = newIndex(db.ks.gen), 0
 	}
 }
 
 // Len counts the keys that exist.
 func (db *DB) Len() int {
-	n := len(db.keys)
+	n := db.keys.size
 	db.ks.expiry.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
 			return false
@@ -329,9 +307,9 @@ func (db *DB) Len() int {
 // Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
 func (db *DB) Volatile() int { return db.volatile }
 
-// Each calls f with every key that exists, in the order of the tree, until f answers false. f must not change the keyspace.
+// Each calls f with every key that exists, in the order of (hash, key), until f answers false. f must not change the keyspace.
 func (db *DB) Each(f func(*Entry) bool) {
-	db.tree.Scan(func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
+	db.keys.from(0, func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
 }
 
 // Scan calls f with the keys from a cursor on, at least count of them where there are as many, and returns the cursor to go
@@ -339,7 +317,7 @@ func (db *DB) Each(f func(*Entry) bool) {
 // other keys, and keys whose cursors are equal come in one step.
 func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	s := scan{count: count}
-	db.tree.Ascend(slot{hash: cursorStart(cursor)}, func(sl slot) bool {
+	db.keys.from(cursorStart(cursor), func(sl slot) bool {
 		if !s.take(sl.hash) {
 			return false
 		}

@@ -138,7 +138,7 @@ func TestSweepIsBoundedAndUnseen(t *testing.T) {
 	ks := past(n)
 	ks.Begin(100_000, NewRevision(0, 2, 0))
 	db := ks.DB(0)
-	if left := db.tree.Len(); left != 101 || ks.Expired() != sweepLimit {
+	if left := db.keys.size; left != 101 || ks.Expired() != sweepLimit {
 		t.Fatalf("one entry left %d of %d keys, %d expired", left, n+1, ks.Expired())
 	}
 	if db.Len() != 1 || !slices.Equal(names(db), []string{"stays"}) {
@@ -154,8 +154,8 @@ func TestSweepIsBoundedAndUnseen(t *testing.T) {
 		}
 	}
 	ks.Begin(100_000, NewRevision(0, 3, 0))
-	if db.tree.Len() != 1 || ks.Expired() != n || db.Volatile() != 0 {
-		t.Fatalf("the next entry left %d keys, %d expired, %d volatile", db.tree.Len(), ks.Expired(), db.Volatile())
+	if db.keys.size != 1 || ks.Expired() != n || db.Volatile() != 0 {
+		t.Fatalf("the next entry left %d keys, %d expired, %d volatile", db.keys.size, ks.Expired(), db.Volatile())
 	}
 }
 

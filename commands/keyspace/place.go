@@ -7,7 +7,7 @@ package keyspace
 // not swept yet makes room.
 func (db *DB) Create(key, value []byte) *Entry {
 	db.mustWrite()
-	if e := db.keys[string(key)]; e != nil {
+	if e := db.keys.find(hashKey(key), key); e != nil {
 		db.expire(e)
 	}
 	e := db.add(key)
@@ -56,11 +56,11 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 
 // Random returns a key that exists, chosen by seed with about equal chances, or nil where there is none.
 func (db *DB) Random(seed uint64) *Entry {
-	n := db.tree.Len()
+	n := db.keys.size
 	if n == 0 {
 		return nil
 	}
-	start, _ := db.tree.GetAt(int(seed % uint64(n)))
+	start := db.keys.at(int(seed % uint64(n)))
 	var found *Entry
 	alive := func(s slot) bool {
 		if !db.dead(s.entry) {
@@ -68,9 +68,9 @@ func (db *DB) Random(seed uint64) *Entry {
 		}
 		return found == nil
 	}
-	db.tree.Ascend(start, alive)
+	db.keys.from(start.hash, alive)
 	if found == nil {
-		db.tree.Scan(alive)
+		db.keys.from(0, alive)
 	}
 	return found
 }

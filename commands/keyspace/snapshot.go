@@ -3,8 +3,6 @@ package keyspace
 import (
 	"encoding/binary"
 	"errors"
-
-	"github.com/tidwall/btree"
 )
 
 // ErrCorrupt says that a snapshot record cannot be read.
@@ -12,42 +10,35 @@ var ErrCorrupt = errors.New("keyspace: corrupt snapshot record")
 
 // Frozen is the content of a keyspace at one moment. It may be read while the keyspace changes.
 type Frozen struct {
-	trees [Databases]*btree.BTreeG[slot]
+	dbs [Databases]*index
 }
 
 // Freeze takes the content as it is now, in constant time.
 func (ks *Keyspace) Freeze() *Frozen {
 	f := &Frozen{}
-	for i, db := range ks.dbs {
-		if db.tree.Len() > 0 {
-			f.trees[i] = db.tree.IsoCopy()
-		}
-	}
 	ks.gen++
+	for i, db := range ks.dbs {
+		f.dbs[i] = db.keys.freeze(ks.gen)
+	}
 	return f
 }
 
 // Len counts the records.
 func (f *Frozen) Len() int {
 	n := 0
-	for _, t := range f.trees {
-		if t != nil {
-			n += t.Len()
-		}
+	for _, keys := range f.dbs {
+		n += keys.size
 	}
 	return n
 }
 
-// Records calls yield with one record a key, in the order of databases and trees, until it fails. The record is yield's
+// Records calls yield with one record a key, in the order of databases and of (hash, key), until it fails. The record is yield's
 // until it returns. Equal contents give equal records.
 func (f *Frozen) Records(yield func(record []byte) error) error {
 	var buf []byte
 	var err error
-	for i, t := range f.trees {
-		if t == nil {
-			continue
-		}
-		t.Scan(func(s slot) bool {
+	for i, keys := range f.dbs {
+		keys.from(0, func(s slot) bool {
 			buf = appendRecord(buf[:0], i, s.entry)
 			err = yield(buf)
 			return err == nil
@@ -92,7 +83,7 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	db := ks.dbs[index]
-	if db.keys[e.key] != nil {
+	if db.keys.find(e.hash, []byte(e.key)) != nil {
 		return ErrCorrupt
 	}
 	db.place(e)

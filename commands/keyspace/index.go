@@ -1,0 +1,373 @@
+package keyspace
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// index finds the entries of a database by key, and gives them in the order of (hash, key), which is that of SCAN's cursors, of
+// snapshots and of everything else that shows: it looks random as on Redis yet is the same on every node.
+//
+// It is extendible hashing (Fagin, Nievergelt, Pippenger, Strong: ACM TODS 4(3), 1979) by the leading bits of the hash, which keeps the
+// order: a directory leads to pages of up to pageSlots sorted slots, a full page is split in two, and the directory doubles when a page
+// needs more bits than it has. A lookup is one step into the directory and one into a page, however many keys there are.
+//
+// It is copy-on-write: freeze is a copy of the directory's outer level, and what belongs to an older generation is copied
+// before it is changed.
+type index struct {
+	gen   uint64 // what was made in an older generation may be read by a frozen index
+	depth int    // the directory has 1<<depth places
+	dir   []part
+	size  int
+	used  [maxDepth + 1]int // pages by depth
+}
+
+const (
+	// pageSlots is how many entries a page holds before it is split, mergeSlots how many two halves may hold to be joined again.
+	pageSlots  = 64
+	mergeSlots = 24
+	// partBits is the binary logarithm of the places in one part of the directory.
+	partBits = 8
+	maxDepth = 48
+)
+
+// part is a piece of the directory with the number of entries in the pages that begin in it.
+type part struct {
+	*places
+	count int
+}
+
+type places struct {
+	gen   uint64
+	pages [1 << partBits]*page
+}
+
+// page holds the entries whose hashes share their leading bits. Too many hashes that share more bits than a directory
+// should have, which takes an attacker, make it a tree.
+type page struct {
+	gen   uint64
+	depth int // how many leading bits are shared
+	slots []slot
+	tree  *btree.BTreeG[slot]
+}
+
+type slot struct {
+	hash  uint64
+	entry *Entry // nil: before every entry of that hash
+}
+
+func slotLess(a, b slot) bool { return slotCompare(a, b) < 0 }
+
+func slotCompare(a, b slot) int {
+	switch {
+	case a.hash != b.hash:
+		return cmp.Compare(a.hash, b.hash)
+	case a.entry == b.entry:
+		return 0
+	case a.entry == nil:
+		return -1
+	case b.entry == nil:
+		return 1
+	}
+	return strings.Compare(a.entry.key, b.entry.key)
+}
+
+func newIndex(gen uint64) *index {
+	x := &index{gen: gen}
+	x.dir = []part{{places: &places{gen: gen}}}
+	x.dir[0].pages[0] = x.newPage(0)
+	return x
+}
+
+func (x *index) newPage(depth int) *page {
+	x.used[depth]++
+	return &page{gen: x.gen, depth: depth}
+}
+
+// freeze returns the index as it is now, for reading. What x changes from now on has generation gen.
+func (x *index) freeze(gen uint64) *index {
+	f := *x
+	f.dir = slices.Clone(x.dir)
+	x.gen = gen
+	return &f
+}
+
+// place is where the directory leads a hash.
+func (x *index) place(hash uint64) int { return int(hash >> 1 >> (63 - x.depth)) }
+
+func (x *index) page(place int) *page { return x.dir[place>>partBits].pages[place&(1<<partBits-1)] }
+
+// first is the first of the directory's places that lead to the page that a hash belongs to.
+func (x *index) first(place int, p *page) int { return place &^ (1<<(x.depth-p.depth) - 1) }
+
+// find returns the entry of a key, or nil.
+func (x *index) find(hash uint64, key []byte) *Entry {
+	p := x.page(x.place(hash))
+	if p.tree != nil {
+		s, _ := p.tree.Get(slot{hash, &Entry{key: view(key)}})
+		return s.entry
+	}
+	for i := p.seek(hash); i < len(p.slots) && p.slots[i].hash == hash; i++ {
+		if e := p.slots[i].entry; e.key == view(key) {
+			return e
+		}
+	}
+	return nil
+}
+
+// seek is the place of the first slot whose hash is not below hash. Hashes are spread evenly over a page: the place
+// is guessed, and mended from there.
+func (p *page) seek(hash uint64) int {
+	i := int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
+	for i > 0 && p.slots[i-1].hash >= hash {
+		i--
+	}
+	for i < len(p.slots) && p.slots[i].hash < hash {
+		i++
+	}
+	return i
+}
+
+// search is the place of the first slot that is not before s.
+func (p *page) search(s slot) int {
+	i := p.seek(s.hash)
+	for i < len(p.slots) && slotLess(p.slots[i], s) {
+		i++
+	}
+	return i
+}
+
+// writable returns the page at a place, a copy of it where a frozen index may see it.
+func (x *index) writable(place int) *page {
+	p := x.page(place)
+	if p.gen == x.gen {
+		return p
+	}
+	c := &page{gen: x.gen, depth: p.depth}
+	if p.tree != nil {
+		c.tree = p.tree.IsoCopy()
+	} else {
+		c.slots = make([]slot, len(p.slots), pageSlots)
+		copy(c.slots, p.slots)
+	}
+	x.lead(x.first(place, p), c)
+	return c
+}
+
+// lead makes the directory lead to p from all of its places, the first of which is given.
+func (x *index) lead(first int, p *page) {
+	for i := range 1 << (x.depth - p.depth) {
+		at := first + i
+		d := &x.dir[at>>partBits]
+		if d.gen != x.gen {
+			d.places = &places{gen: x.gen, pages: d.pages}
+		}
+		d.pages[at&(1<<partBits-1)] = p
+	}
+}
+
+// count adds n to the number of entries in a page.
+func (x *index) count(place int, p *page, n int) {
+	x.size += n
+	x.dir[x.first(place, p)>>partBits].count += n
+}
+
+// set puts an entry under its key, over an older one with that key if there is one.
+func (x *index) set(e *Entry) {
+	place := x.place(e.hash)
+	p := x.writable(place)
+	s := slot{e.hash, e}
+	if p.tree != nil {
+		if _, over := p.tree.Set(s); !over {
+			x.count(place, p, 1)
+		}
+		return
+	}
+	i := p.search(s)
+	if i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
+		p.slots[i] = s
+		return
+	}
+	if p.slots == nil {
+		p.slots = make([]slot, 0, pageSlots)
+	}
+	p.slots = slices.Insert(p.slots, i, s)
+	x.count(place, p, 1)
+	if len(p.slots) >= pageSlots {
+		x.split(place, p)
+	}
+}
+
+// split halves a full page, until a half has room.
+func (x *index) split(place int, p *page) {
+	// With hashes that are spread evenly no page needs more bits than this.
+	if p.depth >= min(bits.Len(uint(x.size)), maxDepth) {
+		p.tree = btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
+		for _, s := range p.slots {
+			p.tree.Set(s)
+		}
+		p.slots = nil
+		return
+	}
+	if p.depth == x.depth {
+		x.double()
+		place *= 2
+	}
+	first := x.first(place, p)
+	x.count(place, p, -len(p.slots))
+	x.used[p.depth]--
+	half := first + 1<<(x.depth-p.depth-1)
+	bit := uint64(1) << (63 - p.depth)
+	cut := 0
+	for cut < len(p.slots) && p.slots[cut].hash&bit == 0 {
+		cut++
+	}
+	low, high := x.newPage(p.depth+1), x.newPage(p.depth+1)
+	low.slots = append(make([]slot, 0, pageSlots), p.slots[:cut]...)
+	high.slots = append(make([]slot, 0, pageSlots), p.slots[cut:]...)
+	x.lead(first, low)
+	x.lead(half, high)
+	x.count(first, low, len(low.slots))
+	x.count(half, high, len(high.slots))
+	switch pageSlots {
+	case len(low.slots):
+		x.split(first, low)
+	case len(high.slots):
+		x.split(half, high)
+	}
+}
+
+// double gives the directory one more bit.
+func (x *index) double() { x.resize(x.depth + 1) }
+
+// resize makes the directory anew with so many bits, none of which a page lacks.
+func (x *index) resize(depth int) {
+	old := *x
+	x.depth = depth
+	x.dir = make([]part, max(1, 1<<depth>>partBits))
+	for i := range x.dir {
+		x.dir[i].places = &places{gen: x.gen}
+	}
+	x.size = 0
+	first := 0
+	for place := 0; place < 1<<old.depth; {
+		p := old.page(place)
+		x.lead(first, p)
+		x.count(first, p, p.len())
+		place += 1 << (old.depth - p.depth)
+		first += 1 << (depth - p.depth)
+	}
+}
+
+func (p *page) len() int {
+	if p.tree != nil {
+		return p.tree.Len()
+	}
+	return len(p.slots)
+}
+
+// remove takes an entry out.
+func (x *index) remove(e *Entry) {
+	place := x.place(e.hash)
+	s := slot{e.hash, e}
+	p := x.writable(place)
+	if p.tree != nil {
+		if _, had := p.tree.Delete(s); had {
+			x.count(place, p, -1)
+		}
+		if p.tree.Len() == 0 {
+			p.tree = nil
+		}
+	} else if i := p.search(s); i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
+		p.slots = slices.Delete(p.slots, i, i+1)
+		x.count(place, p, -1)
+	}
+	if p.depth > 0 && p.len() < mergeSlots/2 {
+		x.merge(place, p)
+	}
+}
+
+// merge joins a page with the one that it was split from, if the two have become small, and lets the directory shrink.
+func (x *index) merge(place int, p *page) {
+	first := x.first(place, p)
+	width := 1 << (x.depth - p.depth)
+	low, high := first&^width, first|width
+	a, b := x.page(low), x.page(high)
+	if a.depth != b.depth || a.tree != nil || b.tree != nil || len(a.slots)+len(b.slots) > mergeSlots {
+		return
+	}
+	x.count(low, a, -len(a.slots))
+	x.count(high, b, -len(b.slots))
+	x.used[p.depth] -= 2
+	m := x.newPage(p.depth - 1)
+	m.slots = append(append(make([]slot, 0, pageSlots), a.slots...), b.slots...)
+	x.lead(low, m)
+	x.count(low, m, len(m.slots))
+	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 {
+		x.resize(x.depth - 1)
+	}
+}
+
+// from calls f with every entry that is not before a hash, in order, until f answers false.
+func (x *index) from(hash uint64, f func(slot) bool) {
+	start := slot{hash: hash}
+	for place := x.place(hash); place < 1<<x.depth; {
+		p := x.page(place)
+		if p.tree != nil {
+			more := true
+			p.tree.Ascend(start, func(s slot) bool {
+				more = f(s)
+				return more
+			})
+			if !more {
+				return
+			}
+		} else {
+			for _, s := range p.slots[p.search(start):] {
+				if !f(s) {
+					return
+				}
+			}
+		}
+		place = x.first(place, p) + 1<<(x.depth-p.depth)
+		start.hash = 0
+	}
+}
+
+// at returns the entry at a place in the order, from 0 to size-1.
+func (x *index) at(n int) slot {
+	i := 0
+	for ; n >= x.dir[i].count; i++ {
+		n -= x.dir[i].count
+	}
+	for place := x.start(i); ; {
+		p := x.page(place)
+		if n < p.len() {
+			if p.tree != nil {
+				s, _ := p.tree.GetAt(n)
+				return s
+			}
+			return p.slots[n]
+		}
+		n -= p.len()
+		place += 1 << (x.depth - p.depth)
+	}
+}
+
+// start is the first place in part i at which a page begins.
+func (x *index) start(i int) int {
+	place := i << partBits
+	p := x.page(place)
+	if first := x.first(place, p); first < place {
+		return first + 1<<(x.depth-p.depth)
+	}
+	return place
+}
+
+// hashKey places a key. It has to be the same on every node and in every release.
+func hashKey(key []byte) uint64 { return xxhash.Sum64(key) }
