@@ -1,0 +1,70 @@
+package commands
+
+// This file holds the random choices of commands. They come from Env.Seed, so every node makes the same.
+
+import "math/bits"
+
+// draws is a sequence of random numbers.
+type draws struct{ state uint64 }
+
+// draws starts the sequence of this command.
+func (x *Call) draws() *draws { return &draws{state: x.Seed} }
+
+// next is a number of 64 random bits: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+func (d *draws) next() uint64 {
+	d.state += 0x9e3779b97f4a7c15
+	z := d.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below is a number from 0 to n-1; n is 1 or more.
+func (d *draws) below(n int) int {
+	hi, _ := bits.Mul64(d.next(), uint64(n)) // uneven by less than n in 2^64
+	return int(hi)
+}
+
+// distinct gives count different numbers from 0 to n-1 in random order, count being n at most, in time proportional to count.
+func (d *draws) distinct(n, count int) []int {
+	picked := make([]int, count)
+	moved := make(map[int]int, count) // a shuffle of 0 … n-1 of which only what was moved is kept
+	at := func(i int) int {
+		if j, ok := moved[i]; ok {
+			return j
+		}
+		return i
+	}
+	for i := range picked {
+		j := i + d.below(n-i)
+		picked[i] = at(j)
+		moved[j] = at(i)
+	}
+	return picked
+}
+
+// What may be picked with repetition in one call, which Redis does not bound: all clients share a machine that runs one command at a time.
+const (
+	maxPicked      = 1 << 20
+	maxPickedBytes = 64 << 20
+)
+
+// ErrPickRange is the error of a count of random elements that is out of range.
+const ErrPickRange Error = "ERR value is out of range"
+
+// repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of element i; the error says that
+// the elements are too many or too large together.
+func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error) {
+	if count > maxPicked {
+		return nil, ErrPickRange
+	}
+	picked := make([]int, count)
+	total := 0
+	for i := range picked {
+		picked[i] = d.below(n)
+		if total += size(picked[i]); total > maxPickedBytes {
+			return nil, ErrPickRange
+		}
+	}
+	return picked, nil
+}
