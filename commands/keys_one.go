@@ -44,12 +44,11 @@ func typeCommand(x *Call) error {
 }
 
 func fenceCommand(x *Call) error {
-	e := x.DB().Find(x.Args[1])
-	if e == nil {
-		x.Out.Null()
+	if created := x.DB().Creation(x.Args[1]); created != 0 {
+		x.Out.Int(int64(created))
 		return nil
 	}
-	x.Out.Int(int64(e.Created()))
+	x.Out.Null()
 	return nil
 }
 

@@ -178,11 +178,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		return
 	}
 	for _, w := range q.Watch {
-		var changed keyspace.Revision
-		if e := r.env.Keyspace.DB(w.DB).Find(w.Key); e != nil {
-			changed = e.Changed()
-		}
-		if changed != w.Changed {
+		if r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed {
 			out.NullArray()
 			return
 		}

@@ -248,10 +248,6 @@ func (s *scenarioSession) end() { s.multi, s.broken, s.queue, s.watch = false, f
 
 func (s *scenarioSession) watchKeys(keys [][]byte) {
 	for _, key := range keys {
-		w := commands.WatchedKey{DB: s.db, Key: key}
-		if e := s.node.machine.ks.DB(s.db).Find(key); e != nil {
-			w.Changed = e.Changed()
-		}
-		s.watch = append(s.watch, w)
+		s.watch = append(s.watch, commands.WatchedKey{DB: s.db, Key: key, Changed: s.node.machine.ks.DB(s.db).LastChange(key)})
 	}
 }

@@ -159,11 +159,7 @@ func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byt
 func (f *fakeBackend) request(env *commands.Env, q *commands.Request, out *commands.RESP) {
 	x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi}, Out: out}
 	for _, w := range q.Watch {
-		var changed keyspace.Revision
-		if e := f.ks.DB(w.DB).Find(w.Key); e != nil {
-			changed = e.Changed()
-		}
-		if changed != w.Changed {
+		if f.ks.DB(w.DB).LastChange(w.Key) != w.Changed {
 			out.NullArray()
 			return
 		}

@@ -247,11 +247,7 @@ func (s *session) runQueued(q *queued, own int) int {
 func watchHandler(x *commands.Call) error {
 	x.Out.Array(len(x.Args) - 1)
 	for _, key := range x.Args[1:] {
-		var changed keyspace.Revision
-		if e := x.DB().Find(key); e != nil {
-			changed = e.Changed()
-		}
-		x.Out.Int(int64(changed))
+		x.Out.Int(int64(x.DB().LastChange(key)))
 	}
 	return nil
 }

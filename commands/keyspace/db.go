@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
 )
 
 // DB is one database.
@@ -11,12 +12,13 @@ type DB struct {
 	ks    *Keyspace
 	index int
 	keys  *index
-	// volatile counts the keys with a deadline.
-	volatile int
+	// expiry holds the entries that have a deadline. Each database has its own, so that Swap moves it along.
+	expiry  *btree.BTreeG[deadline]
+	swapped Revision // of the newest Swap; 0 if there was none
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen)}
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry()}
 }
 
 // Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
@@ -29,7 +31,6 @@ type Entry struct {
 	changed  Revision
 	deadline int64 // ms of the cluster clock; 0 means none
 	gen      uint64
-	db       uint8
 }
 
 // Collection is a value that has elements: a hash, a sorted set.
@@ -143,13 +144,13 @@ func (db *DB) Edit(key []byte) *Entry {
 func (db *DB) place(e *Entry) {
 	db.keys.set(e)
 	if e.deadline != 0 {
-		db.ks.expiry.Set(deadline{e.deadline, e.hash, e})
+		db.expiry.Set(deadline{e.deadline, e.hash, e})
 	}
 }
 
 // add makes an entry of a key that is not in the database.
 func (db *DB) add(key []byte) *Entry {
-	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: db.ks.gen, db: uint8(db.index)}
+	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: db.ks.gen}
 	db.place(e)
 	return e
 }
@@ -177,7 +178,7 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 	// Appending in place is safe under a running snapshot: its own header of the slice ends before the new bytes.
 	e.str = append(e.str, tail...)
 	e.changed = db.ks.rev
-	db.ks.tell(e, Modified)
+	db.tell(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str))) // not the whole string: it may be long
 	return e
 }
@@ -197,7 +198,7 @@ func (db *DB) Changed(e *Entry) {
 		return
 	}
 	e.changed = db.ks.rev
-	db.ks.tell(e, Modified)
+	db.tell(e, Modified)
 	if e.coll != nil {
 		db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 	} else {
@@ -211,16 +212,14 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 		return
 	}
 	if e.deadline != 0 {
-		db.ks.expiry.Delete(deadline{e.deadline, e.hash, e})
-		db.volatile--
+		db.expiry.Delete(deadline{e.deadline, e.hash, e})
 	}
 	if atMs != 0 {
-		db.ks.expiry.Set(deadline{atMs, e.hash, e})
-		db.volatile++
+		db.expiry.Set(deadline{atMs, e.hash, e})
 	}
 	e.deadline = atMs
 	e.changed = db.ks.rev
-	db.ks.tell(e, Modified)
+	db.tell(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
 }
 
@@ -241,14 +240,14 @@ func (db *DB) Delete(key []byte) bool {
 
 // expire removes an entry whose deadline has passed.
 func (db *DB) expire(e *Entry) {
-	db.ks.tell(e, Expired)
+	db.tell(e, Expired)
 	db.drop(e)
 	db.ks.expired++
 }
 
 // remove takes out an entry that exists.
 func (db *DB) remove(e *Entry) {
-	db.ks.tell(e, Removed)
+	db.tell(e, Removed)
 	db.drop(e)
 }
 
@@ -256,8 +255,7 @@ func (db *DB) remove(e *Entry) {
 func (db *DB) drop(e *Entry) {
 	db.keys.remove(e)
 	if e.deadline != 0 {
-		db.ks.expiry.Delete(deadline{e.deadline, e.hash, e})
-		db.volatile--
+		db.expiry.Delete(deadline{e.deadline, e.hash, e})
 	}
 	db.ks.mix(e.hash+uint64(db.index), 0)
 }
@@ -265,47 +263,35 @@ func (db *DB) drop(e *Entry) {
 // Flush removes every key.
 func (db *DB) Flush() {
 	db.mustWrite()
-	if db.volatile == db.ks.expiry.Len() {
-		db.ks.expiry = newExpiry()
-	} else {
-		db.keys.from(0, func(s slot) bool {
-			if s.entry.deadline != 0 {
-				db.ks.expiry.Delete(deadline{s.entry.deadline, s.hash, s.entry})
-			}
-			return true
-		})
+	if db.keys.size > 0 {
+		db.tell(nil, Flushed)
+		db.ks.mix(uint64(db.index), uint64(db.keys.size))
+		db.keys, db.expiry = newIndex(db.ks.gen), newExpiry()
 	}
-	db.forget()
 }
 
-// forget drops every key whose deadline is not in the expiry index any more.
-func (db *DB) forget() {
-	if db.keys.size > 0 {
-		if db.ks.observe != nil {
-			db.ks.observe(db.index, nil, Flushed)
-		}
-		db.ks.mix(uint64(db.index), uint64(db.keys.size))
-		db.keys, db.volatile = newIndex(db.ks.gen), 0
+// tell tells the observer of a change to an entry, or to all of them where e is nil.
+func (db *DB) tell(e *Entry, c Change) {
+	if db.ks.observe != nil {
+		db.ks.observe(db.index, e, c)
 	}
 }
 
 // Len counts the keys that exist.
 func (db *DB) Len() int {
 	n := db.keys.size
-	db.ks.expiry.Scan(func(d deadline) bool {
+	db.expiry.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
 			return false
 		}
-		if int(d.entry.db) == db.index {
-			n--
-		}
+		n--
 		return true
 	})
 	return n
 }
 
 // Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
-func (db *DB) Volatile() int { return db.volatile }
+func (db *DB) Volatile() int { return db.expiry.Len() }
 
 // Each calls f with every key that exists, in the order of (hash, key), until f answers false. f must not change the keyspace.
 func (db *DB) Each(f func(*Entry) bool) {

@@ -78,8 +78,11 @@ func (p *player) change() {
 		if e == nil {
 			db.Create(key, p.bytes())
 		}
-		if p.IntN(500) == 0 {
+		switch p.IntN(1000) {
+		case 0, 1:
 			db.Flush()
+		case 2, 3:
+			p.ks.Swap(db.index, p.IntN(5))
 		}
 	}
 }

@@ -25,7 +25,6 @@ const sweepLimit = 4096
 // Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits one writer or many readers.
 type Keyspace struct {
 	dbs      [Databases]*DB
-	expiry   *btree.BTreeG[deadline]
 	now      int64    // cluster clock of the newest applied entry, ms
 	rev      Revision // revision of the command being applied
 	gen      uint64   // rises with every Freeze
@@ -43,7 +42,7 @@ const (
 	Modified Change = iota // it was made, or its value or its deadline changed
 	Removed                // it was there and is not any more, or is about to be made anew
 	Expired                // the same, because its deadline had passed
-	Flushed                // every key of the database is gone
+	Flushed                // every key of the database is gone, or another database's keys are in their place
 )
 
 // Observer is told of changes as they happen, of one change oftener than once now and then. It sees the entry as it is at that moment (nil
@@ -53,13 +52,7 @@ type Observer func(db int, e *Entry, c Change)
 // Observe makes f be told of all changes from now on, or nobody if it is nil.
 func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
 
-func (ks *Keyspace) tell(e *Entry, c Change) {
-	if ks.observe != nil {
-		ks.observe(int(e.db), e, c)
-	}
-}
-
-// deadline is one key's place in the expiry index.
+// deadline is one key's place in its database's expiry index.
 type deadline struct {
 	atMs  int64
 	hash  uint64
@@ -73,15 +66,13 @@ func deadlineLess(a, b deadline) bool {
 		return a.atMs < b.atMs
 	case a.hash != b.hash:
 		return a.hash < b.hash
-	case a.entry.db != b.entry.db:
-		return a.entry.db < b.entry.db
 	}
 	return a.entry.key < b.entry.key
 }
 
 // New returns an empty keyspace.
 func New() *Keyspace {
-	ks := &Keyspace{expiry: newExpiry()}
+	ks := &Keyspace{}
 	for i := range ks.dbs {
 		ks.dbs[i] = newDB(ks, i)
 	}
@@ -127,18 +118,25 @@ func (ks *Keyspace) Expired() uint64 { return ks.expired }
 
 // NextDeadline is the earliest deadline of any key, ms of the cluster clock.
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
-	d, ok := ks.expiry.Min()
-	return d.atMs, ok
+	for _, db := range ks.dbs {
+		if d, some := db.expiry.Min(); some && (!ok || d.atMs < atMs) {
+			atMs, ok = d.atMs, true
+		}
+	}
+	return atMs, ok
 }
 
-// sweep removes up to sweepLimit keys whose deadline has passed, the earliest first.
+// sweep removes up to sweepLimit keys whose deadline has passed, of one database after the other, the earliest first.
 func (ks *Keyspace) sweep() {
-	for range sweepLimit {
-		d, ok := ks.expiry.Min()
-		if !ok || d.atMs >= ks.now {
-			return
+	left := sweepLimit
+	for _, db := range ks.dbs {
+		for ; left > 0; left-- {
+			d, ok := db.expiry.Min()
+			if !ok || d.atMs >= ks.now {
+				break
+			}
+			db.expire(d.entry)
 		}
-		ks.dbs[d.entry.db].expire(d.entry)
 	}
 }
 
@@ -150,10 +148,8 @@ func (ks *Keyspace) mix(a, b uint64) {
 
 // FlushAll removes every key of every database.
 func (ks *Keyspace) FlushAll() {
-	ks.dbs[0].mustWrite()
-	ks.expiry = newExpiry()
 	for _, db := range ks.dbs {
-		db.forget()
+		db.Flush()
 	}
 }
 

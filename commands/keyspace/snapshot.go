@@ -10,7 +10,8 @@ var ErrCorrupt = errors.New("keyspace: corrupt snapshot record")
 
 // Frozen is the content of a keyspace at one moment. It may be read while the keyspace changes.
 type Frozen struct {
-	dbs [Databases]*index
+	dbs     [Databases]*index
+	swapped [Databases]Revision
 }
 
 // Freeze takes the content as it is now, in constant time.
@@ -18,7 +19,7 @@ func (ks *Keyspace) Freeze() *Frozen {
 	f := &Frozen{}
 	ks.gen++
 	for i, db := range ks.dbs {
-		f.dbs[i] = db.keys.freeze(ks.gen)
+		f.dbs[i], f.swapped[i] = db.keys.freeze(ks.gen), db.swapped
 	}
 	return f
 }
@@ -26,18 +27,27 @@ func (ks *Keyspace) Freeze() *Frozen {
 // Len counts the records.
 func (f *Frozen) Len() int {
 	n := 0
-	for _, keys := range f.dbs {
+	for i, keys := range f.dbs {
 		n += keys.size
+		if f.swapped[i] != 0 {
+			n++
+		}
 	}
 	return n
 }
 
-// Records calls yield with one record a key, in the order of databases and of (hash, key), until it fails. The record is yield's
-// until it returns. Equal contents give equal records.
+// Records calls yield with one record a key, in the order of databases and of (hash, key), until it fails; before the keys of a
+// database that was swapped comes a record of that. The record is yield's until it returns. Equal contents give equal
+// records.
 func (f *Frozen) Records(yield func(record []byte) error) error {
 	var buf []byte
 	var err error
 	for i, keys := range f.dbs {
+		if f.swapped[i] != 0 {
+			if err = yield(binary.AppendUvarint(append(buf[:0], byte(i), byte(kindSwap)), uint64(f.swapped[i]))); err != nil {
+				return err
+			}
+		}
 		keys.from(0, func(s slot) bool {
 			buf = appendRecord(buf[:0], i, s.entry)
 			err = yield(buf)
@@ -63,11 +73,25 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 	return e.coll.appendTo(dst)
 }
 
+// kindSwap stands in the place of a key's kind in the record of a database that was swapped.
+const kindSwap Kind = 0
+
 // Load puts the key of one record into a keyspace that is being restored.
 func (ks *Keyspace) Load(record []byte) error {
 	r := &reader{b: record}
 	index, kind := int(r.byte()), Kind(r.byte())
-	e := &Entry{key: string(r.bytes()), gen: ks.gen, db: uint8(index)}
+	if index >= Databases {
+		return ErrCorrupt
+	}
+	db := ks.dbs[index]
+	if kind == kindSwap {
+		db.swapped = Revision(r.uvarint())
+		if r.bad || len(r.b) != 0 || db.swapped == 0 {
+			return ErrCorrupt
+		}
+		return nil
+	}
+	e := &Entry{key: string(r.bytes()), gen: ks.gen}
 	e.hash = hashOf(e.key)
 	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
 	e.deadline = r.varint()
@@ -79,17 +103,13 @@ func (ks *Keyspace) Load(record []byte) error {
 	default:
 		r.fail()
 	}
-	if r.bad || len(r.b) != 0 || index >= Databases || e.deadline < 0 {
+	if r.bad || len(r.b) != 0 || e.deadline < 0 {
 		return ErrCorrupt
 	}
-	db := ks.dbs[index]
 	if db.keys.find(e.hash, []byte(e.key)) != nil {
 		return ErrCorrupt
 	}
 	db.place(e)
-	if e.deadline != 0 {
-		db.volatile++
-	}
 	return nil
 }
 
