@@ -14,11 +14,12 @@ type DB struct {
 	keys  *index
 	// expiry holds the entries that have a deadline. Each database has its own, so that Swap moves it along.
 	expiry  *btree.BTreeG[deadline]
-	swapped Revision // of the newest Swap; 0 if there was none
+	fields  *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
+	swapped Revision                // of the newest Swap; 0 if there was none
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry()}
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry(), fields: newExpiry()}
 }
 
 // Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
@@ -30,7 +31,8 @@ type Entry struct {
 	created  Revision
 	changed  Revision
 	deadline int64 // ms of the cluster clock; 0 means none
-	gen      uint64
+	gen      uint32
+	own      bool // no other entry has a part in str, so that WriteAt may change it in place
 }
 
 // Collection is a value that has elements: a hash, a sorted set.
@@ -66,6 +68,7 @@ var kinds = [...]struct {
 	KindString: {"string", nil},
 	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }},
 	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
+	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
 }
 
 // String is the name that TYPE answers.
@@ -114,8 +117,11 @@ func (db *DB) Find(key []byte) *Entry {
 	return e
 }
 
-// dead says whether an entry's deadline has passed: it does not exist any more, though it was not swept yet.
-func (db *DB) dead(e *Entry) bool { return e.deadline != 0 && e.deadline < db.ks.now }
+// dead says whether an entry's deadline has passed, or those of all fields of a hash: it does not exist any more, though it was not
+// swept yet.
+func (db *DB) dead(e *Entry) bool {
+	return e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e)
+}
 
 // Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
 func (db *DB) Edit(key []byte) *Entry {
@@ -128,11 +134,11 @@ func (db *DB) Edit(key []byte) *Entry {
 		db.expire(e)
 		return nil
 	}
-	if e.gen == db.ks.gen {
+	if uint64(e.gen) == db.ks.gen {
 		return e
 	}
 	c := *e
-	c.gen = db.ks.gen
+	c.gen, c.own = uint32(db.ks.gen), false
 	if e.coll != nil {
 		c.coll = e.coll.Clone()
 	}
@@ -146,12 +152,16 @@ func (db *DB) place(e *Entry) {
 	if e.deadline != 0 {
 		db.expiry.Set(deadline{e.deadline, e.hash, e})
 	}
+	if due := scheduled(e); due != 0 {
+		db.fields.Set(deadline{due, e.hash, e})
+	}
 }
 
 // add makes an entry of a key that is not in the database.
 func (db *DB) add(key []byte) *Entry {
-	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: db.ks.gen}
+	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
 	db.place(e)
+	db.tell(e, Added)
 	return e
 }
 
@@ -166,6 +176,7 @@ func (db *DB) edit(key []byte) *Entry {
 // SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see SetDeadline.
 func (db *DB) SetString(key, value []byte) *Entry {
 	e := db.edit(key)
+	db.unschedule(e)
 	e.coll = nil
 	e.str = append([]byte(nil), value...)
 	db.Changed(e)
@@ -186,6 +197,7 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 // SetCollection makes key hold c, whatever it held. Its deadline stays. The caller fills c and calls Changed.
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	e := db.edit(key)
+	db.unschedule(e)
 	e.str, e.coll = nil, c
 	return e
 }
@@ -197,6 +209,7 @@ func (db *DB) Changed(e *Entry) {
 		db.remove(e)
 		return
 	}
+	db.schedule(e)
 	e.changed = db.ks.rev
 	db.tell(e, Modified)
 	if e.coll != nil {
@@ -238,11 +251,15 @@ func (db *DB) Delete(key []byte) bool {
 	return true
 }
 
-// expire removes an entry whose deadline has passed.
+// expire removes an entry whose deadline has passed, or those of all of its fields.
 func (db *DB) expire(e *Entry) {
-	db.tell(e, Expired)
+	if e.deadline != 0 && e.deadline < db.ks.now {
+		db.tell(e, Expired)
+		db.ks.expired++
+	} else {
+		db.tell(e, FieldsExpired)
+	}
 	db.drop(e)
-	db.ks.expired++
 }
 
 // remove takes out an entry that exists.
@@ -257,6 +274,7 @@ func (db *DB) drop(e *Entry) {
 	if e.deadline != 0 {
 		db.expiry.Delete(deadline{e.deadline, e.hash, e})
 	}
+	db.unschedule(e)
 	db.ks.mix(e.hash+uint64(db.index), 0)
 }
 
@@ -266,7 +284,7 @@ func (db *DB) Flush() {
 	if db.keys.size > 0 {
 		db.tell(nil, Flushed)
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
-		db.keys, db.expiry = newIndex(db.ks.gen), newExpiry()
+		db.keys, db.expiry, db.fields = newIndex(db.ks.gen), newExpiry(), newExpiry()
 	}
 }
 
@@ -287,7 +305,7 @@ func (db *DB) Len() int {
 		n--
 		return true
 	})
-	return n
+	return n - db.deadByFields()
 }
 
 // Volatile counts the keys that have a deadline, those included that are past it and not swept yet.

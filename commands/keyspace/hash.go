@@ -23,11 +23,13 @@ type Hash struct {
 	small []field
 	large *btree.BTreeG[hashField]
 	sum   uint64
+	lives *lives // nil: no field has a deadline
 }
 
 type field struct {
-	name  string
-	value []byte
+	name     string
+	value    []byte
+	deadline int64 // ms of the cluster clock; 0 means none
 }
 
 type hashField struct {
@@ -48,8 +50,11 @@ func NewHash() *Hash { return &Hash{} }
 // Kind is KindHash.
 func (h *Hash) Kind() Kind { return KindHash }
 
-// Len counts the fields.
-func (h *Hash) Len() int {
+// Len counts the fields that exist.
+func (h *Hash) Len() int { return h.size() - h.Dead() }
+
+// size counts the fields, those included that are past their deadline and not swept yet.
+func (h *Hash) size() int {
 	if h.large != nil {
 		return h.large.Len()
 	}
@@ -69,6 +74,7 @@ func (h *Hash) Clone() Collection {
 	if h.large != nil {
 		c.large = h.large.IsoCopy()
 	}
+	c.lives = h.lives.clone()
 	return &c
 }
 
@@ -82,21 +88,41 @@ func (h *Hash) find(name []byte) int {
 	return -1
 }
 
-// Get returns a field's value, for reading only.
+// Get returns the value of a field that exists, for reading only.
 func (h *Hash) Get(name []byte) (value []byte, ok bool) {
+	f, ok := h.get(name)
+	return f.value, ok
+}
+
+// get returns a field that exists.
+func (h *Hash) get(name []byte) (field, bool) {
+	f, _, ok := h.lookup(name)
+	if !ok || h.dead(f) {
+		return field{}, false
+	}
+	return f, true
+}
+
+// lookup returns a field, be it past its deadline or not, and its place in the small form.
+func (h *Hash) lookup(name []byte) (f field, place int, ok bool) {
 	if h.large != nil {
 		f, ok := h.large.Get(hashField{hash: xxhash.Sum64(name), field: field{name: view(name)}})
-		return f.value, ok
+		return f.field, -1, ok
 	}
 	if i := h.find(name); i >= 0 {
-		return h.small[i].value, true
+		return h.small[i], i, true
 	}
-	return nil, false
+	return field{}, -1, false
 }
 
 // fieldSum is a field's part in Sum.
-func fieldSum(name, value []byte) uint64 {
-	return pairSum(xxhash.Sum64(name), xxhash.Sum64(value))
+func fieldSum(f field) uint64 {
+	hash := hashOf(f.name)
+	sum := pairSum(hash, xxhash.Sum64(f.value))
+	if f.deadline != 0 {
+		sum ^= pairSum(^hash, uint64(f.deadline))
+	}
+	return sum
 }
 
 // pairSum joins the hashes of an element's two halves so that swapping or cancelling them shows.
@@ -105,36 +131,54 @@ func pairSum(a, b uint64) uint64 {
 	return x ^ x>>29 ^ b
 }
 
-// Set sets a field to a copy of value and says whether the field is new.
-func (h *Hash) Set(name, value []byte) (created bool) {
-	value = bytes.Clone(value)
-	if value == nil {
-		value = []byte{}
+// Set sets a field to a copy of value and says whether the field is new. A deadline that it had goes.
+func (h *Hash) Set(name, value []byte) (created bool) { return h.set(name, value, 0) }
+
+// Update is Set for a field that keeps its deadline.
+func (h *Hash) Update(name, value []byte) (created bool) {
+	f, _ := h.get(name)
+	return h.set(name, value, f.deadline)
+}
+
+// set sets a field to a copy of value. deadline is the one that the field has, or 0: only SetDeadline gives new ones.
+func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
+	old, place, exists := h.lookup(name)
+	if exists && h.dead(old) { // it went before this one comes, at the end of a small hash
+		h.remove(old, place)
+		exists = false
 	}
-	i, exists := -1, false
-	var old []byte
-	if h.large != nil {
-		old, exists = h.Get(name)
-	} else if i = h.find(name); i >= 0 {
-		old, exists = h.small[i].value, true
+	f := field{name: old.name, value: bytes.Clone(value), deadline: deadline}
+	if !exists {
+		f.name = string(name)
+	}
+	if f.value == nil {
+		f.value = []byte{}
 	}
 	if exists {
-		h.sum ^= fieldSum(name, old)
-	}
-	h.sum ^= fieldSum(name, value)
-	if h.large == nil {
-		if exists && len(value) <= smallBytes {
-			h.small[i].value = value
-			return false
+		h.sum ^= fieldSum(old)
+		if old.deadline != deadline {
+			h.forget(old)
 		}
-		if !exists && len(h.small) < smallFields && len(name) <= smallBytes && len(value) <= smallBytes {
-			h.small = append(h.small, field{string(name), value})
-			return true
+	}
+	h.sum ^= fieldSum(f)
+	h.put(f, place, exists)
+	return !exists
+}
+
+// put stores a field, over the one with its name, which is at that place of the small form, or as a new one.
+func (h *Hash) put(f field, place int, exists bool) {
+	if h.large == nil {
+		if exists && len(f.value) <= smallBytes {
+			h.small[place] = f
+			return
+		}
+		if !exists && len(h.small) < smallFields && len(f.name) <= smallBytes && len(f.value) <= smallBytes {
+			h.small = append(h.small, f)
+			return
 		}
 		h.grow()
 	}
-	h.large.Set(hashField{hash: xxhash.Sum64(name), field: field{string(name), value}})
-	return !exists
+	h.large.Set(hashField{hash: hashOf(f.name), field: f})
 }
 
 // grow gives the hash its large form.
@@ -148,30 +192,38 @@ func (h *Hash) grow() {
 
 // Delete removes a field and says whether it existed.
 func (h *Hash) Delete(name []byte) bool {
-	if h.large != nil {
-		f, ok := h.large.Delete(hashField{hash: xxhash.Sum64(name), field: field{name: view(name)}})
-		if ok {
-			h.sum ^= fieldSum(name, f.value)
-		}
-		return ok
-	}
-	i := h.find(name)
-	if i < 0 {
+	f, place, ok := h.lookup(name)
+	if !ok || h.dead(f) {
 		return false
 	}
-	h.sum ^= fieldSum(name, h.small[i].value)
-	h.small = slices.Delete(h.small, i, i+1)
+	h.remove(f, place)
 	return true
 }
 
-// Each calls f with every field until it answers false.
-func (h *Hash) Each(f func(name string, value []byte) bool) {
+// remove takes out a field that is there, at that place of the small form.
+func (h *Hash) remove(f field, place int) {
+	h.sum ^= fieldSum(f)
+	h.forget(f)
 	if h.large != nil {
-		h.large.Scan(func(hf hashField) bool { return f(hf.name, hf.value) })
+		h.large.Delete(hashField{hash: hashOf(f.name), field: f})
+		return
+	}
+	h.small = slices.Delete(h.small, place, place+1)
+}
+
+// Each calls f with every field that exists until it answers false.
+func (h *Hash) Each(f func(name string, value []byte) bool) {
+	h.all(func(sf field) bool { return h.dead(sf) || f(sf.name, sf.value) })
+}
+
+// all calls f with every field, those included that are past their deadline, until it answers false.
+func (h *Hash) all(f func(field) bool) {
+	if h.large != nil {
+		h.large.Scan(func(hf hashField) bool { return f(hf.field) })
 		return
 	}
 	for _, sf := range h.small {
-		if !f(sf.name, sf.value) {
+		if !f(sf) {
 			return
 		}
 	}
@@ -180,9 +232,10 @@ func (h *Hash) Each(f func(name string, value []byte) bool) {
 // Scan is one step of HSCAN: see DB.Scan. A small hash is given whole.
 func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte)) (next uint64) {
 	if h.large == nil {
-		for _, sf := range h.small {
-			f(sf.name, sf.value)
-		}
+		h.Each(func(name string, value []byte) bool {
+			f(name, value)
+			return true
+		})
 		return 0
 	}
 	s := scan{count: count}
@@ -190,18 +243,34 @@ func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte))
 		if !s.take(hf.hash) {
 			return false
 		}
-		f(hf.name, hf.value)
+		if !h.dead(hf.field) {
+			f(hf.name, hf.value)
+		}
 		return true
 	})
 	return s.next
 }
 
+// The forms of a hash in a snapshot record, added up. A hash without deadlines is written as it was before there were any.
+const (
+	largeRecord = 1 << iota
+	livesRecord // each field is followed by its deadline
+)
+
+// appendTo writes every field: which of them are past their deadline is the reader's business, and no clock may be asked here.
 func (h *Hash) appendTo(dst []byte) []byte {
-	dst = append(dst, boolByte(h.large != nil))
-	dst = binary.AppendUvarint(dst, uint64(h.Len()))
-	h.Each(func(name string, value []byte) bool {
-		dst = appendBytes(dst, name)
-		dst = appendBytes(dst, value)
+	form := boolByte(h.large != nil) * largeRecord
+	if h.Volatile() > 0 {
+		form |= livesRecord
+	}
+	dst = append(dst, form)
+	dst = binary.AppendUvarint(dst, uint64(h.size()))
+	h.all(func(f field) bool {
+		dst = appendBytes(dst, f.name)
+		dst = appendBytes(dst, f.value)
+		if form&livesRecord != 0 {
+			dst = binary.AppendUvarint(dst, uint64(f.deadline))
+		}
 		return true
 	})
 	return dst
@@ -209,12 +278,27 @@ func (h *Hash) appendTo(dst []byte) []byte {
 
 func readHash(r *reader) *Hash {
 	h := NewHash()
-	if r.byte() == 1 {
+	form := r.byte()
+	if form > largeRecord|livesRecord {
+		r.fail()
+	}
+	if form&largeRecord != 0 {
 		h.grow()
 	}
 	for range r.count(2) {
 		name, value := r.bytes(), r.bytes()
 		h.Set(name, value)
+		if form&livesRecord == 0 {
+			continue
+		}
+		deadline := int64(r.uvarint())
+		if deadline < 0 {
+			r.fail()
+		}
+		h.SetDeadline(r.keyspace, name, deadline)
+	}
+	if form&livesRecord != 0 && h.Volatile() == 0 {
+		r.fail()
 	}
 	return h
 }

@@ -43,6 +43,10 @@ const (
 	Removed                // it was there and is not any more, or is about to be made anew
 	Expired                // the same, because its deadline had passed
 	Flushed                // every key of the database is gone, or another database's keys are in their place
+	// FieldsExpired: fields of a hash were removed because their deadlines had passed; the hash goes with the last.
+	FieldsExpired
+	// Added: a key that was not there comes to be. Its value is not there yet: Modified follows.
+	Added
 )
 
 // Observer is told of changes as they happen, of one change oftener than once now and then. It sees the entry as it is at that moment (nil
@@ -116,17 +120,19 @@ func (ks *Keyspace) RestoreSum(sum uint64) { ks.sum = sum }
 // Expired counts the keys removed because their deadline passed, since this machine started.
 func (ks *Keyspace) Expired() uint64 { return ks.expired }
 
-// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+// NextDeadline is the earliest deadline of any key or field, ms of the cluster clock.
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	for _, db := range ks.dbs {
-		if d, some := db.expiry.Min(); some && (!ok || d.atMs < atMs) {
-			atMs, ok = d.atMs, true
+		for _, order := range [...]*btree.BTreeG[deadline]{db.expiry, db.fields} {
+			if d, some := order.Min(); some && (!ok || d.atMs < atMs) {
+				atMs, ok = d.atMs, true
+			}
 		}
 	}
 	return atMs, ok
 }
 
-// sweep removes up to sweepLimit keys whose deadline has passed, of one database after the other, the earliest first.
+// sweep removes up to sweepLimit keys and fields whose deadline has passed, of one database after the other, the earliest first.
 func (ks *Keyspace) sweep() {
 	left := sweepLimit
 	for _, db := range ks.dbs {
@@ -137,6 +143,7 @@ func (ks *Keyspace) sweep() {
 			}
 			db.expire(d.entry)
 		}
+		left -= db.sweepFields(left)
 	}
 }
 

@@ -21,7 +21,7 @@ func (db *DB) Create(key, value []byte) *Entry {
 func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
 	e := db.add(key)
-	e.str, e.coll = str, coll
+	e.str, e.coll = str, unscheduled(coll)
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)
 }
@@ -50,6 +50,7 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 		coll = coll.Clone()
 	}
 	// Clipped: the two strings share memory, and appending to the copy must not write behind the original's end.
+	e.own = false
 	dst.put(to, e.str[:len(e.str):len(e.str)], coll, e.deadline)
 	return true
 }

@@ -78,7 +78,7 @@ const kindSwap Kind = 0
 
 // Load puts the key of one record into a keyspace that is being restored.
 func (ks *Keyspace) Load(record []byte) error {
-	r := &reader{b: record}
+	r := &reader{b: record, keyspace: ks}
 	index, kind := int(r.byte()), Kind(r.byte())
 	if index >= Databases {
 		return ErrCorrupt
@@ -91,7 +91,7 @@ func (ks *Keyspace) Load(record []byte) error {
 		}
 		return nil
 	}
-	e := &Entry{key: string(r.bytes()), gen: ks.gen}
+	e := &Entry{key: string(r.bytes()), gen: uint32(ks.gen)}
 	e.hash = hashOf(e.key)
 	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
 	e.deadline = r.varint()
@@ -110,6 +110,7 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	db.place(e)
+	db.schedule(e)
 	return nil
 }
 
@@ -127,8 +128,9 @@ func boolByte(b bool) byte {
 
 // reader takes a record apart. After the first thing that is not there it is bad and gives zeros.
 type reader struct {
-	b   []byte
-	bad bool
+	b        []byte
+	bad      bool
+	keyspace *Keyspace // that is being restored
 }
 
 func (r *reader) fail() { r.bad, r.b = true, nil }
