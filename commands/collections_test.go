@@ -146,7 +146,8 @@ func TestCallsThatChangeNothing(t *testing.T) {
 		{"ZADD", "z", "GT", "0", "a"}, {"ZADD", "z", "LT", "INCR", "1", "a"}, {"ZINCRBY", "z", "0", "a"}, {"ZADD", "z", "x", "a"},
 		{"ZREM", "z", "none"}, {"ZREM", "none", "a"}, {"ZPOPMIN", "z", "0"}, {"ZPOPMAX", "none"},
 		{"ZREMRANGEBYRANK", "z", "5", "9"}, {"ZREMRANGEBYSCORE", "z", "5", "9"}, {"ZREMRANGEBYLEX", "z", "[c", "[d"},
-		{"ZRANGESTORE", "none", "z", "5", "9"},
+		{"ZRANGESTORE", "none", "z", "5", "9"}, {"ZMPOP", "1", "none", "MIN"}, {"ZINTERSTORE", "none", "2", "z", "none"}, {"ZDIFFSTORE", "none", "2", "z", "z"},
+		{"ZUNIONSTORE", "none", "1", "none"},
 	} {
 		out := &RESP{Proto: 2}
 		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
@@ -406,6 +407,16 @@ func (g *callMaker) zsetChange() []string {
 		low, high := g.bounds()
 		return []string{g.pick("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"), key, low, high}
 	case 6:
+		switch g.IntN(6) {
+		case 0:
+			return append(append([]string{"ZMPOP"}, g.inputs()...), append([]string{g.pick("MIN", "MAX", "max", "x")},
+				g.options([]string{"COUNT", g.pick("1", "2", "0", "x")})...)...)
+		case 1:
+			call := append(append([]string{g.pick("ZUNIONSTORE", "ZINTERSTORE"), g.key("z")}, g.inputs()...), g.combineOptions()...)
+			return call
+		case 2:
+			return append(append([]string{"ZDIFFSTORE", g.key("z")}, g.inputs()...), g.options()...)
+		}
 		call := []string{g.pick("ZPOPMIN", "ZPOPMAX"), key}
 		if g.IntN(2) == 0 {
 			call = append(call, g.pick("0", "1", "2", "-1", "x", "3"))
@@ -416,6 +427,24 @@ func (g *callMaker) zsetChange() []string {
 	return append([]string{"ZRANGESTORE", g.key("z"), key, low, high}, g.rangeOptions()...)
 }
 
+// inputs are some keys with their number before them.
+func (g *callMaker) inputs() []string {
+	n := 1 + g.IntN(3)
+	inputs := []string{strconv.Itoa(n)}
+	if g.IntN(40) == 0 {
+		inputs[0] = g.pick("0", "-1", "x", "4", "")
+	}
+	for range n {
+		inputs = append(inputs, g.key("z"))
+	}
+	return inputs
+}
+
+func (g *callMaker) combineOptions() []string {
+	weights := []string{"WEIGHTS", g.number(), g.number(), g.number()}
+	return g.options(weights[:2+g.IntN(3)], []string{"AGGREGATE", g.pick("SUM", "MIN", "max", "x")})
+}
+
 func (g *callMaker) rangeOptions() []string {
 	return g.options([]string{"BYSCORE"}, []string{"BYLEX"}, []string{"REV"}, []string{"WITHSCORES"}, []string{"LIMIT", g.integer(), g.integer()})
 }
@@ -423,7 +452,15 @@ func (g *callMaker) rangeOptions() []string {
 func (g *callMaker) zsetRead() []string {
 	key := g.key("z")
 	low, high := g.bounds()
-	switch g.IntN(5) {
+	switch g.IntN(6) {
+	case 5:
+		switch g.IntN(3) {
+		case 0:
+			return append(append(append([]string{g.pick("ZUNION", "ZINTER")}, g.inputs()...), g.combineOptions()...), g.options([]string{"WITHSCORES"})...)
+		case 1:
+			return append(append([]string{"ZDIFF"}, g.inputs()...), g.options([]string{"WITHSCORES"})...)
+		}
+		return append(append([]string{"ZINTERCARD"}, g.inputs()...), g.options([]string{"LIMIT", g.integer()})...)
 	case 0, 1:
 		return append([]string{"ZRANGE", key, low, high}, g.rangeOptions()...)
 	case 2:

@@ -34,3 +34,8 @@ const (
 func InvalidExpire(command string) error {
 	return Errorf("ERR invalid expire time in '%s' command", command)
 }
+
+// outOfRange is the error of an integer that is not between two others.
+func outOfRange(least, most int64) error {
+	return Errorf("ERR value is out of range, value must between %d and %d", least, most)
+}

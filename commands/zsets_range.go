@@ -143,23 +143,16 @@ func zrangestore(x *Call) error {
 		return err
 	}
 	from, to, n := s.ranks(x, src)
-	if n == 0 {
-		if x.DB().Find(dst) != nil {
-			x.DB().Delete(dst)
-		}
-		x.Out.Int(0)
-		return nil
-	}
 	// The source may be the destination: the new set is complete before anything is replaced.
 	z := keyspace.NewZSet()
-	src.Range(from, to, func(m keyspace.Scored) bool {
-		x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
-		z.Add([]byte(m.Member), m.Score)
-		return true
-	})
-	e := x.DB().SetCollection(dst, z)
-	x.DB().SetDeadline(e, 0)
-	x.DB().Changed(e)
+	if n > 0 {
+		src.Range(from, to, func(m keyspace.Scored) bool {
+			x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
+			z.Add([]byte(m.Member), m.Score)
+			return true
+		})
+	}
+	storeCollection(x, dst, z, NotifyZSet, "zrangestore")
 	x.Out.Int(int64(n))
 	return nil
 }

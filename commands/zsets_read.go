@@ -106,3 +106,75 @@ func scannedScore(score float64, compact bool) string {
 	}
 	return FormatFloat(score)
 }
+
+// zrandmember gives one member at random, or with a count some of them: different ones, or with repetition where it is negative.
+func zrandmember(x *Call) error {
+	count, counted := int64(1), len(x.Args) > 2
+	withScores := len(x.Args) == 4 && isWord(x.Args[3], "WITHSCORES")
+	if counted {
+		var ok bool
+		switch count, ok = ParseInt(x.Args[2]); {
+		case !ok:
+			return ErrNotInteger
+		case count == math.MinInt64:
+			return outOfRange(-math.MaxInt64, math.MaxInt64)
+		case len(x.Args) > 3 && !withScores:
+			return ErrSyntax
+		case withScores && (count < -math.MaxInt64/2 || count > math.MaxInt64/2):
+			return ErrPickRange
+		}
+	}
+	z, err := findZSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if !counted {
+		if z.Len() == 0 {
+			x.Out.Null()
+			return nil
+		}
+		x.Out.BulkString(z.At(x.draws().below(z.Len())).Member)
+		return nil
+	}
+	picked, err := pickScored(x, z, count)
+	if err != nil {
+		return err
+	}
+	if withScores {
+		replyAllScored(x, picked, x.Tx.Proto == 3)
+		return nil
+	}
+	x.Out.Array(len(picked))
+	for _, s := range picked {
+		x.Out.BulkString(s.Member)
+	}
+	return nil
+}
+
+// pickScored picks members at random as ZRANDMEMBER counts them. As on Redis the whole set comes in order, the highest score first.
+func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, error) {
+	n := z.Len()
+	if n == 0 {
+		return nil, nil
+	}
+	var ranks []int
+	switch {
+	case count < 0:
+		var err error
+		if ranks, err = x.draws().repeated(n, -count, func(i int) int { return len(z.At(i).Member) }); err != nil {
+			return nil, err
+		}
+	case count < int64(n):
+		ranks = x.draws().distinct(n, int(count))
+	default:
+		for rank := n - 1; rank >= 0; rank-- {
+			ranks = append(ranks, rank)
+		}
+	}
+	x.Spend(len(ranks) * bits.Len(uint(n)))
+	picked := make([]keyspace.Scored, len(ranks))
+	for i, rank := range ranks {
+		picked[i] = z.At(rank)
+	}
+	return picked, nil
+}

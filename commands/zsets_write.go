@@ -125,8 +125,12 @@ func (a *zaddition) run(x *Call) error {
 			updated++
 		}
 	}
-	if e != nil {
-		x.DB().Changed(e)
+	switch {
+	case e == nil:
+	case a.incr:
+		x.changed(e, NotifyZSet, "zincr")
+	default:
+		x.changed(e, NotifyZSet, "zadd")
 	}
 	switch {
 	case a.incr && processed:
@@ -176,73 +180,17 @@ func zrem(x *Call) error {
 		removed++
 	}
 	if e != nil {
-		x.DB().Changed(e)
+		x.changed(e, NotifyZSet, "zrem")
 	}
 	x.Out.Int(removed)
 	return nil
 }
 
-func zpopmin(x *Call) error { return zpop(x, false) }
-
-func zpopmax(x *Call) error { return zpop(x, true) }
-
-// zpop takes out the members of the lowest scores, or of the highest, in that order.
-func zpop(x *Call, highest bool) error {
-	if len(x.Args) > 3 {
-		return ErrSyntax
-	}
-	count, counted := int64(1), len(x.Args) == 3
-	if counted {
-		var ok bool
-		if count, ok = ParseInt(x.Args[2]); !ok || count < 0 {
-			return ErrNotPositive
-		}
-	}
-	z, err := findZSet(x, x.Args[1])
-	if err != nil {
-		return err
-	}
-	n := int(min(count, int64(z.Len())))
-	if n == 0 {
-		x.Out.Array(0)
-		return nil
-	}
-	from, to := 0, n-1
-	if highest {
-		from, to = z.Len()-1, z.Len()-n
-	}
-	popped := make([]keyspace.Scored, 0, n)
-	z.Range(from, to, func(s keyspace.Scored) bool {
-		popped = append(popped, s)
-		return true
-	})
-	removeSpan(x, x.Args[1], min(from, to), max(from, to))
-	nested := x.Tx.Proto == 3 && counted
-	if nested {
-		x.Out.Array(n)
-	} else {
-		x.Out.Array(2 * n)
-	}
-	for _, s := range popped {
-		replyScored(x, s, nested)
-	}
-	return nil
-}
-
-// replyScored writes a member and its score, in an array of their own when nested.
-func replyScored(x *Call, s keyspace.Scored, nested bool) {
-	if nested {
-		x.Out.Array(2)
-	}
-	x.Out.BulkString(s.Member)
-	x.Out.Double(s.Score)
-}
-
 // removedMember is what taking one member out of a large sorted set costs, in units of Env.Work.
 const removedMember = 8
 
-// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key.
-func removeSpan(x *Call, key []byte, first, last int) {
+// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and tells of event.
+func removeSpan(x *Call, key []byte, first, last int, event string) {
 	e, z := editZSet(x, key)
 	if !z.Compact() {
 		z.Range(first, last, func(s keyspace.Scored) bool {
@@ -251,10 +199,10 @@ func removeSpan(x *Call, key []byte, first, last int) {
 		})
 	}
 	z.RemoveRange(first, last)
-	x.DB().Changed(e)
+	x.changed(e, NotifyZSet, event)
 }
 
-// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX.
+// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX, whose own names are the events.
 func zremrange(by rangeBy) Handler {
 	return func(x *Call) error {
 		b := zbounds{by: by}
@@ -269,7 +217,7 @@ func zremrange(by rangeBy) Handler {
 		first, last := b.span(z, false, 0)
 		n := max(last-first+1, 0)
 		if n > 0 {
-			removeSpan(x, x.Args[1], first, last)
+			removeSpan(x, x.Args[1], first, last, x.Spec.Name)
 		}
 		x.Out.Int(int64(n))
 		return nil
