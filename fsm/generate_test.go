@@ -39,12 +39,13 @@ func testSeed(t testing.TB) uint64 {
 type callMaker struct {
 	*rand.Rand
 	specs   []*commands.Spec // that the machine runs
+	pools   []pool
 	clockMs int64
 	wallUs  int64
 }
 
 func newCallMaker(table *commands.Table, seed uint64) *callMaker {
-	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), clockMs: 1, wallUs: 1_700_000_000_000_000}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000}
 	for _, s := range table.All() {
 		if s.Subcommands == nil {
 			g.specs = append(g.specs, s)
@@ -169,11 +170,14 @@ var shaPool = func() []string {
 	return pool
 }()
 
-// pools finds the values of a placeholder by a part of its name; the first that fits counts.
-var pools = []struct {
-	part string
-	pool []string
-}{
+// pool is the values of a placeholder whose name has a part.
+type pool struct {
+	part   string
+	values []string
+}
+
+// pools are looked through in their order; the first that fits counts.
+var pools = []pool{
 	{"sha1", shaPool}, {"script", scriptPool}, {"key", keyPool}, {"member", memberPool}, {"field", memberPool},
 	{"second", lifePool}, {"unix", lifePool}, {"timestamp", lifePool}, {"ttl", lifePool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
@@ -187,9 +191,9 @@ func (g *callMaker) pick(pool []string) string { return pool[g.IntN(len(pool))] 
 
 // value is a value for a placeholder.
 func (g *callMaker) value(name string) string {
-	for _, p := range pools {
+	for _, p := range g.pools {
 		if strings.Contains(name, p.part) {
-			return g.pick(p.pool)
+			return g.pick(p.values)
 		}
 	}
 	return g.pick(valuePool)
