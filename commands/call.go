@@ -23,10 +23,26 @@ type Env struct {
 	Notify func(class NotifyClass, event string, db int, key []byte)
 }
 
-// Event is something that other connections are told after the entry was applied.
+// EventKind tells events apart.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	Message       EventKind = iota // for the subscribers of a channel; keyspace notifications are messages too
+	KeyChanged                     // a key was made, changed or removed
+	DBChanged                      // any key of a database may have changed: it was flushed, or swapped with another
+	StateReplaced                  // a snapshot took the place of everything: any key may have changed
+)
+
+// Event is something that other connections, or what waits on a node, are told after the entry was applied.
 type Event struct {
-	Channel, Payload []byte
-	Shard            bool // sent by SPUBLISH
+	Kind             EventKind
+	Channel, Payload []byte // of a Message
+	Shard            bool   // of a Message: sent by SPUBLISH
+	Gone             bool   // of KeyChanged: the key does not exist after the entry
+	DB               int    // of KeyChanged and DBChanged
+	Key              string // of KeyChanged
+	Client           uint64 // of KeyChanged: the Request.Client of the request that did it, 0 where it gave none or no request did it
 }
 
 // Scripts is the script engine as the script commands see it; package fsm implements it.

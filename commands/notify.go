@@ -1,6 +1,10 @@
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"strings"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // This file holds keyspace notifications as handlers send them: who receives them is not their business.
 
@@ -40,4 +44,69 @@ func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 	if e.Collection().Len() == 0 {
 		x.notify(NotifyGeneric, "del", key)
 	}
+}
+
+// NotifyFlags is a value of notify-keyspace-events.
+type NotifyFlags uint16
+
+// notifyLetters are the letters of notify-keyspace-events in the order in which CONFIG GET writes them; A stands for the classes of
+// notifyAll. e and d are of what coordd has not, evicted keys and modules, and m of what it does not tell: see docs/compatibility.md.
+const (
+	notifyLetters = "g$lshzxetdnKEm"
+	notifyAll     = "g$lshzxetd"
+)
+
+// ErrNotifyFlags is the error for a letter that is no class.
+const ErrNotifyFlags Error = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
+
+func notifyFlag(letter byte) NotifyFlags {
+	if i := strings.IndexByte(notifyLetters, letter); i >= 0 {
+		return 1 << i
+	}
+	return 0
+}
+
+// ParseNotifyFlags reads the letters of notify-keyspace-events.
+func ParseNotifyFlags(text string) (NotifyFlags, error) {
+	var f NotifyFlags
+	for i := range len(text) {
+		letters := text[i : i+1]
+		if letters == "A" {
+			letters = notifyAll
+		}
+		for j := range len(letters) {
+			bit := notifyFlag(letters[j])
+			if bit == 0 {
+				return 0, ErrNotifyFlags
+			}
+			f |= bit
+		}
+	}
+	return f, nil
+}
+
+// String writes the letters as Redis does, which leaves out n behind A.
+func (f NotifyFlags) String() string {
+	var b []byte
+	all, _ := ParseNotifyFlags(notifyAll)
+	if f&all == all {
+		b = append(b, 'A')
+		f &^= all | notifyFlag('n')
+	}
+	for i := range len(notifyLetters) {
+		if f&(1<<i) != 0 {
+			b = append(b, notifyLetters[i])
+		}
+	}
+	return string(b)
+}
+
+// Keyspace says whether notifications of a class are sent to the channels that are named after keys.
+func (f NotifyFlags) Keyspace(class NotifyClass) bool { return f.wants(class, 'K') }
+
+// Keyevent says whether notifications of a class are sent to the channels that are named after events.
+func (f NotifyFlags) Keyevent(class NotifyClass) bool { return f.wants(class, 'E') }
+
+func (f NotifyFlags) wants(class NotifyClass, channel byte) bool {
+	return f&notifyFlag(byte(class)) != 0 && f&notifyFlag(channel) != 0
 }

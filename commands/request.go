@@ -16,9 +16,13 @@ type Request struct {
 	DB    int
 	Proto int // protocol of the asker: 2 or 3
 	Multi bool
-	Woken bool         // a blocking command that waited and is tried again
-	Watch []WatchedKey // only with Multi
-	Cmds  [][][]byte   // one, unless Multi
+	Woken bool // a blocking command that waited and is tried again
+	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its new value. The reply is OK or an error.
+	Setting bool
+	// Client is the asker's number on its own node, for the events that the request causes; 0: nobody wants to know.
+	Client uint64
+	Watch  []WatchedKey // only with Multi
+	Cmds   [][][]byte   // one, unless Multi
 }
 
 // WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0 if it did not exist.
@@ -32,6 +36,10 @@ const (
 	requestMulti = 1 << iota
 	requestRESP3
 	requestWoken
+	requestSetting
+	requestClient // the asker's number follows the database
+
+	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -46,7 +54,16 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.Woken {
 		flags |= requestWoken
 	}
+	if r.Setting {
+		flags |= requestSetting
+	}
+	if r.Client != 0 {
+		flags |= requestClient
+	}
 	dst = append(dst, flags, byte(r.DB))
+	if r.Client != 0 {
+		dst = binary.AppendUvarint(dst, r.Client)
+	}
 	if r.Multi {
 		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
 		for _, w := range r.Watch {
@@ -90,7 +107,11 @@ func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req
 	flags := r.byte()
 	q.DB = int(r.byte())
-	q.Multi, q.Woken = flags&requestMulti != 0, flags&requestWoken != 0
+	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0, flags&requestSetting != 0
+	q.Client = 0
+	if flags&requestClient != 0 {
+		q.Client = r.uvarint()
+	}
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
 		q.Proto = 3
@@ -119,7 +140,7 @@ func (r *RequestReader) Next() (*Request, error) {
 		}
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
-	if r.bad || q.DB >= keyspace.Databases || flags&^(requestMulti|requestRESP3|requestWoken) != 0 || (q.Multi && q.Woken) {
+	if r.bad || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Setting)) {
 		r.b = nil
 		return nil, ErrCorruptRequest
 	}

@@ -16,8 +16,10 @@ import (
 type Adapter struct {
 	origin  uint64
 	table   *commands.Table
-	deliver func(commands.Event)
+	deliver func([]commands.Event)
 	fatal   func(error)
+
+	interest atomic.Pointer[Interest] // in changes of keys; nil: nobody waits for any
 
 	mu sync.RWMutex
 	m  *Machine
@@ -31,9 +33,9 @@ type Adapter struct {
 const checkEvery = 256
 
 // NewAdapter returns an adapter around an empty machine. origin must differ from one start of a process to the next: it tells
-// the entries whose replies are wanted here. deliver is called for each event of an entry, in order, by the goroutine that
-// applies, and must not block. fatal is called when the machine cannot go on, and must not return.
-func NewAdapter(table *commands.Table, origin uint64, deliver func(commands.Event), fatal func(error)) *Adapter {
+// the entries whose replies are wanted here. deliver is called with the events of an entry, in order, by the goroutine that
+// applies, before the replies are handed out; it must not block, nor keep the slice. fatal is called when the machine cannot go on, and must not return.
+func NewAdapter(table *commands.Table, origin uint64, deliver func([]commands.Event), fatal func(error)) *Adapter {
 	return &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
 }
 
@@ -45,6 +47,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		return nil
 	}
 	a.mu.Lock()
+	a.m.Observe(a.observed()) // under the lock: who reads behind it and sees nothing of this entry had told its interest too late
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
 	a.mu.Unlock()
 	if err != nil {
@@ -52,12 +55,28 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		return nil
 	}
 	a.applied.Store(log.Index)
-	if !a.replaying {
-		for _, ev := range result.Events {
-			a.deliver(ev)
-		}
+	if !a.replaying && len(result.Events) > 0 {
+		a.deliver(result.Events)
 	}
 	return result.Replies
+}
+
+// SetInterest says which changes of keys are to be told of from now on: those of keys that f answers true for, none if it is nil. f is
+// called while an entry is applied, and must be quick. Whoever runs a command after it returned is told of every
+// change that the command did not see.
+func (a *Adapter) SetInterest(f Interest) {
+	if f == nil {
+		a.interest.Store(nil)
+		return
+	}
+	a.interest.Store(&f)
+}
+
+func (a *Adapter) observed() Interest {
+	if f := a.interest.Load(); f != nil {
+		return *f
+	}
+	return nil
 }
 
 // Replaying says whether the entries that come next were in this node's log when it started. The goroutine that applies calls it.
@@ -126,9 +145,10 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 		return err
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.m = m
 	a.applied.Store(m.Index())
+	a.mu.Unlock()
+	a.deliver([]commands.Event{{Kind: commands.StateReplaced}}) // what the entries in between changed nobody was told
 	return nil
 }
 

@@ -63,7 +63,11 @@ func TestDivergenceIsFound(t *testing.T) {
 // Messages of entries that a node finds in its own log at the start were sent before: they are not sent again.
 func TestReplaySendsNoMessages(t *testing.T) {
 	var sent []string
-	a := NewAdapter(wholeTable(), 7, func(ev commands.Event) { sent = append(sent, string(ev.Payload)) }, func(err error) { t.Fatal(err) })
+	a := NewAdapter(wholeTable(), 7, func(evs []commands.Event) {
+		for _, ev := range evs {
+			sent = append(sent, string(ev.Payload))
+		}
+	}, func(err error) { t.Fatal(err) })
 	apply := func(index uint64, line string) {
 		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(line)}})})
 	}

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/coordd/coordd/commands"
@@ -21,7 +20,7 @@ type Machine struct {
 	recent [recentChecks]Check
 
 	requests commands.RequestReader
-	events   []commands.Event
+	events   *events
 }
 
 // recentChecks is how many entries back a leader's running hash can still be compared.
@@ -29,7 +28,7 @@ const recentChecks = 4096
 
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
-	return &Machine{table: table, ks: keyspace.New(), engine: newEngine(table)}
+	return &Machine{table: table, ks: keyspace.New(), engine: newEngine(table), events: newEvents()}
 }
 
 // Index is the log index of the newest applied entry.
@@ -60,6 +59,12 @@ type Result struct {
 	Events  []commands.Event // valid until the next Apply
 }
 
+// Observe says of which keys' changes the next entries' events are to tell: of those that f answers true for, of none if it is nil.
+func (m *Machine) Observe(f Interest) { m.events.interest = f }
+
+// Notify is the setting of keyspace notifications.
+func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
+
 // Apply applies the entry at index. With answer the replies of every group are built. An error means that the
 // entry cannot be applied and the machine must not be used any more.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
@@ -67,15 +72,11 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		return Result{}, err
 	}
 	m.index = index
-	m.events = m.events[:0]
+	m.events.begin(m.ks)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Scripts: m.engine,
-		Emit: func(ev commands.Event) {
-			// The bytes are a script's or the entry's; a script uses its own again.
-			ev.Channel, ev.Payload = bytes.Clone(ev.Channel), bytes.Clone(ev.Payload)
-			m.events = append(m.events, ev)
-		},
+		Emit: m.events.emit, Notify: m.events.notifying(),
 	}
 	var replies [][]byte
 	if answer {
@@ -95,6 +96,14 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
 			env.Seed = index*(keyspace.MaxPlace+1) + place // each request's own: scripts of one entry must not draw the same numbers
 			place++
+			if m.events.client = 0; answer {
+				m.events.client = q.Client
+			}
+			if q.Setting {
+				r.acknowledge(m.set(q))
+				env.Notify = m.events.notifying()
+				continue
+			}
 			r.run(q, answer)
 		}
 		if answer {
@@ -103,7 +112,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
-	return Result{Replies: replies, Events: m.events}, nil
+	return Result{Replies: replies, Events: m.events.list}, nil
 }
 
 // verify holds the leader's running hash against this machine's own, as far back as that is remembered.
@@ -132,6 +141,10 @@ func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 			r.resp.Error("ERR " + err.Error())
 			break
 		}
+		if q.Setting {
+			r.resp.Error("ERR a setting is not read by a request")
+			continue
+		}
 		r.run(q, true)
 	}
 	return r.resp.Buf
@@ -142,12 +155,13 @@ type Stats struct {
 	Index, Expired uint64
 	ClockMs        int64
 	Scripts        int
+	Notify         commands.NotifyFlags
 	Keys, Volatile [keyspace.Databases]int
 }
 
 // Stats counts what the machine holds.
 func (m *Machine) Stats() Stats {
-	s := Stats{Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(), Scripts: m.engine.Len()}
+	s := Stats{Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(), Scripts: m.engine.Len(), Notify: m.events.notify}
 	for i := range keyspace.Databases {
 		s.Keys[i], s.Volatile[i] = m.ks.DB(i).Len(), m.ks.DB(i).Volatile()
 	}
@@ -161,6 +175,15 @@ type runner struct {
 	readOnly bool
 	resp     commands.RESP
 	tx       commands.Tx // of the request that runs
+}
+
+// acknowledge answers a change of a setting.
+func (r *runner) acknowledge(err error) {
+	if err != nil {
+		r.resp.Error(err.Error())
+		return
+	}
+	r.resp.Status("OK")
 }
 
 // run runs one request: a command, or a transaction if none of the keys it watches has changed.

@@ -43,6 +43,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	h = binary.AppendUvarint(h, m.epoch)
 	h = binary.AppendUvarint(h, uint64(m.ks.Now()))
 	h = binary.LittleEndian.AppendUint64(h, m.ks.Sum())
+	if m.events.notify != 0 { // else as it was before there were settings
+		h = binary.AppendUvarint(h, uint64(m.events.notify))
+	}
 	return &Snapshot{header: h, scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
 }
 
@@ -127,6 +130,11 @@ func (m *Machine) loadHeader(h []byte) bool {
 	m.index, m.epoch = d.uvarint(), d.uvarint()
 	m.ks.RestoreClock(int64(d.uvarint()))
 	m.ks.RestoreSum(d.uint64())
+	if len(d.b) > 0 {
+		f := d.uvarint()
+		m.events.notify = commands.NotifyFlags(f)
+		d.bad = d.bad || f == 0 || uint64(m.events.notify) != f
+	}
 	return !d.bad && len(d.b) == 0 && m.ks.Now() >= 0
 }
 

@@ -77,6 +77,10 @@ func (r *reader) value() (Value, error) {
 		return v, r.text(&v)
 	case '*', '~', '>', '%', '|':
 		return v, r.elements(&v)
+	case '?': // of a machine alone: the command waits, see commands.Block
+		again, err := r.value()
+		v.Elems = []Value{again}
+		return v, err
 	}
 	return Value{}, fmt.Errorf("unknown type byte %q", v.Kind)
 }

@@ -1,0 +1,143 @@
+package fsm
+
+// This file holds what applying an entry tells the node about: messages, keyspace notifications, and changes of the keys that
+// somebody on the node waits for. What it gathers is no part of the state: a node that nobody is connected to has the same.
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Interest says whether somebody on this node wants to be told of changes of a key.
+type Interest func(db int, key string) bool
+
+// events gathers what one entry brings about.
+type events struct {
+	list     []commands.Event
+	interest Interest                                        // nil: of no key
+	notify   commands.NotifyFlags                            // part of the state: which keyspace notifications are sent
+	client   uint64                                          // who asked for what is done now; 0 where that does not count
+	place    map[changedKey]int                              // where in list a key is told of
+	observer keyspace.Observer                               // observe, made once
+	notifier func(commands.NotifyClass, string, int, []byte) // tell, made once
+}
+
+// changedKey tells apart what is told of once: a key, and who changed it.
+type changedKey struct {
+	db     int
+	key    string
+	client uint64
+}
+
+func newEvents() *events {
+	v := &events{place: map[changedKey]int{}}
+	v.observer, v.notifier = v.observe, v.send
+	return v
+}
+
+// begin forgets the last entry's and says what is to be told of the keyspace's changes.
+func (v *events) begin(ks *keyspace.Keyspace) {
+	v.list, v.client = v.list[:0], 0
+	clear(v.place)
+	if v.interest == nil && v.notify == 0 {
+		ks.Observe(nil)
+		return
+	}
+	ks.Observe(v.observer)
+}
+
+// emit takes a message. The bytes are a script's or the entry's; a script uses its own again.
+func (v *events) emit(e commands.Event) {
+	e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
+	v.list = append(v.list, e)
+}
+
+// send makes messages of a keyspace notification, as far as they are wanted.
+func (v *events) send(class commands.NotifyClass, event string, db int, key []byte) {
+	number := strconv.Itoa(db)
+	if v.notify.Keyspace(class) {
+		v.list = append(v.list, commands.Event{Channel: append([]byte("__keyspace@"+number+"__:"), key...), Payload: []byte(event)})
+	}
+	if v.notify.Keyevent(class) {
+		v.list = append(v.list, commands.Event{Channel: []byte("__keyevent@" + number + "__:" + event), Payload: bytes.Clone(key)})
+	}
+}
+
+// observe is told of the keyspace's changes. It sends those notifications that no command sends.
+func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
+	switch c {
+	case keyspace.Flushed:
+		if v.interest != nil {
+			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db, Client: v.client})
+			clear(v.place) // what is told of a key from here on comes behind this
+		}
+		return
+	case keyspace.Added:
+		v.own(commands.NotifyNew, "new", db, e)
+		return // Modified follows
+	case keyspace.Expired:
+		v.own(commands.NotifyExpired, "expired", db, e)
+	case keyspace.FieldsExpired:
+		v.own(commands.NotifyHash, "hexpired", db, e)
+		if e.Collection().Len() == 0 {
+			v.own(commands.NotifyGeneric, "del", db, e)
+			c = keyspace.Expired
+		}
+	}
+	if v.interest != nil && v.interest(db, e.Key()) {
+		v.change(db, e.Key(), c)
+	}
+}
+
+func (v *events) own(class commands.NotifyClass, event string, db int, e *keyspace.Entry) {
+	if v.notify != 0 {
+		v.send(class, event, db, []byte(e.Key()))
+	}
+}
+
+// change tells of a key, once an entry for each who changed it. What it says of the key's existence is the newest.
+func (v *events) change(db int, key string, c keyspace.Change) {
+	client := v.client
+	if c == keyspace.Expired || c == keyspace.FieldsExpired {
+		client = 0 // nobody did that
+	}
+	gone := c == keyspace.Removed || c == keyspace.Expired
+	id := changedKey{db, key, client}
+	if i, known := v.place[id]; known {
+		v.list[i].Gone = gone
+		return
+	}
+	v.place[id] = len(v.list)
+	v.list = append(v.list, commands.Event{Kind: commands.KeyChanged, DB: db, Key: key, Gone: gone, Client: client})
+}
+
+// notifying gives commands the way to send notifications, nil while none are wanted.
+func (v *events) notifying() func(commands.NotifyClass, string, int, []byte) {
+	if v.notify == 0 {
+		return nil
+	}
+	return v.notifier
+}
+
+// settingNotify is the one setting that all nodes share.
+const settingNotify = "notify-keyspace-events"
+
+// set changes a setting that all nodes share, from the next request on.
+func (m *Machine) set(q *commands.Request) error {
+	cmd := q.Cmds[0]
+	if len(cmd) != 2 || string(cmd[0]) != settingNotify {
+		return commands.Error("ERR no such setting")
+	}
+	f, err := commands.ParseNotifyFlags(string(cmd[1]))
+	if err != nil {
+		return commands.Errorf("ERR %v", err)
+	}
+	m.events.notify = f
+	if f != 0 {
+		m.ks.Observe(m.events.observer)
+	}
+	return nil
+}
