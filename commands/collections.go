@@ -35,7 +35,8 @@ type compactable interface {
 // searched is how many elements of a small form a unit of work goes over.
 const searched = 16
 
-func findCollection[T compactable](x *Call, key []byte, none T) (T, error) {
+// findCollection returns the collection at key for reading, none where there is no key, or ErrWrongType.
+func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
 	e := x.DB().Find(key)
 	if e == nil {
 		return none, nil
@@ -44,7 +45,7 @@ func findCollection[T compactable](x *Call, key []byte, none T) (T, error) {
 	if !ok {
 		return none, ErrWrongType
 	}
-	if c.Compact() { // each argument behind the key may be a name to look up
+	if small, ok := any(c).(compactable); ok && small.Compact() { // each argument behind the key may be a name to look up
 		x.Spend((len(x.Args) - 2) * c.Len() / searched)
 	}
 	return c, nil

@@ -1,0 +1,259 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// List is a sequence of elements. Its two ends lie in short slices of its own, so that pushing and popping costs little, and what is between
+// them in a rope. A list that is not longer than an end is a slice alone. How a list came about decides where
+// its parts meet; nothing shows that.
+type List struct {
+	head []element
+	mid  *rope // nil: nothing
+	tail []element
+}
+
+// NewList returns an empty list.
+func NewList() *List { return &List{} }
+
+func newElement(value []byte) element { return element{xxhash.Sum64(value), string(value)} }
+
+// Kind is KindList.
+func (l *List) Kind() Kind { return KindList }
+
+// Len counts the elements.
+func (l *List) Len() int { return len(l.head) + l.between() + len(l.tail) }
+
+// between counts the elements in the rope.
+func (l *List) between() int {
+	if l.mid == nil {
+		return 0
+	}
+	return l.mid.count
+}
+
+// Sum is a hash over the content, and over its order.
+func (l *List) Sum() uint64 {
+	d := digestOf(l.head)
+	if l.mid != nil {
+		d = d.then(l.mid.digest)
+	}
+	d = d.then(digestOf(l.tail))
+	return pairSum(d.sum, d.power)
+}
+
+// Clone returns a copy that can be changed while l is read.
+func (l *List) Clone() Collection {
+	return &List{slices.Clone(l.head), l.mid, slices.Clone(l.tail)}
+}
+
+// PushFront puts a copy of value before all others.
+func (l *List) PushFront(value []byte) {
+	l.head = slices.Insert(l.head, 0, newElement(value))
+	l.spill()
+}
+
+// PushBack puts a copy of value behind all others.
+func (l *List) PushBack(value []byte) {
+	l.tail = append(l.tail, newElement(value))
+	l.spill()
+}
+
+// spill moves half of an end that has become too long to the rope. A half stays, so that pushing and popping in turn does not move
+// elements each time.
+func (l *List) spill() {
+	if n := len(l.head) / 2; len(l.head) > pieceMax {
+		l.mid = concat(leaf(slices.Clone(l.head[n:])), l.mid)
+		l.head = slices.Delete(l.head, n, len(l.head))
+	}
+	if n := len(l.tail) / 2; len(l.tail) > pieceMax {
+		l.mid = concat(l.mid, leaf(slices.Clone(l.tail[:n])))
+		l.tail = slices.Delete(l.tail, 0, n)
+	}
+}
+
+// refill gives an end that has become empty the rope's outermost leaf.
+func (l *List) refill() {
+	if len(l.head) == 0 && l.mid != nil {
+		l.head, l.mid = append(l.head, l.mid.first()...), l.mid.withoutFirst()
+	}
+	if len(l.tail) == 0 && l.mid != nil {
+		l.tail, l.mid = append(l.tail, l.mid.last()...), l.mid.withoutLast()
+	}
+}
+
+// At returns the element at place i, 0 to Len()-1.
+func (l *List) At(i int) string {
+	if i < len(l.head) {
+		return l.head[i].value
+	}
+	if i -= len(l.head); i < l.between() {
+		return l.mid.at(i).value
+	}
+	return l.tail[i-l.between()].value
+}
+
+// Set puts a copy of value in the place of the element at i, 0 to Len()-1.
+func (l *List) Set(i int, value []byte) {
+	e := newElement(value)
+	if i < len(l.head) {
+		l.head[i] = e
+		return
+	}
+	if i -= len(l.head); i < l.between() {
+		l.mid = l.mid.set(i, e)
+		return
+	}
+	l.tail[i-l.between()] = e
+}
+
+// Insert puts a copy of value before the element at i, or behind all when i is Len().
+func (l *List) Insert(i int, value []byte) {
+	e, middle := newElement(value), l.between()
+	switch at := i - len(l.head); {
+	case at < 0:
+		l.head = slices.Insert(l.head, i, e)
+	case at < middle:
+		l.mid = l.mid.insert(at, e)
+	default:
+		l.tail = slices.Insert(l.tail, at-middle, e)
+	}
+	l.spill()
+}
+
+// RemoveRange removes the elements from place first to last, both included, which must exist.
+func (l *List) RemoveRange(first, last int) {
+	head, middle := len(l.head), l.between()
+	// part is what the range has in common with n elements that begin at place base.
+	part := func(base, n int) (from, to int) {
+		return min(max(first-base, 0), n), max(min(last+1-base, n), 0)
+	}
+	if from, to := part(0, head); from < to {
+		l.head = slices.Delete(l.head, from, to)
+	}
+	if from, to := part(head, middle); to-from == 1 {
+		l.mid = l.mid.without(0, []int{from})
+	} else if from < to {
+		before, rest := l.mid.split(from)
+		_, behind := rest.split(to - from)
+		l.mid = join(before, behind)
+	}
+	if from, to := part(head+middle, len(l.tail)); from < to {
+		l.tail = slices.Delete(l.tail, from, to)
+	}
+	l.refill()
+}
+
+// Remove removes the elements at places, which must exist, each once and in rising order.
+func (l *List) Remove(places []int) {
+	head, middle := len(l.head), l.between()
+	inMid, _ := slices.BinarySearch(places, head)
+	inTail, _ := slices.BinarySearch(places, head+middle)
+	l.head = keepOthers(l.head, 0, places[:inMid])
+	if l.mid != nil {
+		l.mid = l.mid.without(head, places[inMid:inTail])
+	}
+	l.tail = keepOthers(l.tail, head+middle, places[inTail:])
+	l.refill()
+}
+
+// Range calls f with the elements from place first to last, both included, until it answers false; downwards when
+// first > last. The places must exist. f must not change the list.
+func (l *List) Range(first, last int, f func(value string) bool) {
+	n := max(last-first, first-last) + 1
+	take := func(e element) bool {
+		n--
+		return f(e.value) && n > 0
+	}
+	if first <= last {
+		l.ascend(first, take)
+	} else {
+		l.descend(first, take)
+	}
+}
+
+// Find calls found with the places of the elements equal to value, from place first to last, both included, until it answers
+// false; downwards when first > last. The places must exist.
+func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
+	hash := xxhash.Sum64(value)
+	place, step := first, 1
+	if first > last {
+		step = -1
+	}
+	look := func(e element) bool {
+		if e.hash == hash && e.value == view(value) && !found(place) {
+			return false
+		}
+		place += step
+		return place != last+step
+	}
+	if step > 0 {
+		l.ascend(first, look)
+	} else {
+		l.descend(first, look)
+	}
+}
+
+// ascend calls f with the elements from place i on until it answers false.
+func (l *List) ascend(i int, f func(element) bool) {
+	for ; i < len(l.head); i++ {
+		if !f(l.head[i]) {
+			return
+		}
+	}
+	i -= len(l.head)
+	if middle := l.between(); i < middle {
+		if !l.mid.ascend(i, f) {
+			return
+		}
+		i = 0
+	} else {
+		i -= middle
+	}
+	for _, e := range l.tail[i:] {
+		if !f(e) {
+			return
+		}
+	}
+}
+
+// descend calls f with the elements from place i down until it answers false.
+func (l *List) descend(i int, f func(element) bool) {
+	head, middle := len(l.head), l.between()
+	for ; i >= head+middle; i-- {
+		if !f(l.tail[i-head-middle]) {
+			return
+		}
+	}
+	if i >= head {
+		if !l.mid.descend(i-head, f) {
+			return
+		}
+		i = head - 1
+	}
+	for ; i >= 0; i-- {
+		if !f(l.head[i]) {
+			return
+		}
+	}
+}
+
+func (l *List) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(l.Len()))
+	l.ascend(0, func(e element) bool {
+		dst = appendBytes(dst, e.value)
+		return true
+	})
+	return dst
+}
+
+func readList(r *reader) *List {
+	l := NewList()
+	for range r.count(1) {
+		l.PushBack(r.bytes())
+	}
+	return l
+}

@@ -1,0 +1,245 @@
+package keyspace
+
+import "slices"
+
+// This file holds the tree that the middle of a list lies in. Its nodes are never changed once they are made, so a copy of a list
+// shares all of them; a change makes the few nodes on its way anew. Leaves hold pieces of the list, and each node knows how many
+// elements are below it, which finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
+// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert at but by a key.
+
+// pieceMax is how many elements a leaf holds at most.
+const pieceMax = 64
+
+// element is an element of a list with its hash, which saves reading it again when the list's Sum changes or is searched.
+type element struct {
+	hash  uint64
+	value string
+}
+
+// digest is a hash of a sequence of elements that tells their order: sum is the polynomial of their hashes at digestBase, and power
+// is digestBase to the number of elements.
+type digest struct{ sum, power uint64 }
+
+const digestBase = 0x9e3779b97f4a7c15
+
+// then is the digest of d's elements followed by e's.
+func (d digest) then(e digest) digest { return digest{d.sum + d.power*e.sum, d.power * e.power} }
+
+func digestOf(piece []element) digest {
+	d := digest{power: 1}
+	for _, e := range piece {
+		d.sum += d.power * e.hash
+		d.power *= digestBase
+	}
+	return d
+}
+
+// rope is a node: a leaf, which has a piece, or an inner node, which has two children. No rope is nil.
+type rope struct {
+	left, right *rope
+	piece       []element
+	count       int
+	height      int // 0 of a leaf
+	digest      digest
+}
+
+// leaf is a rope of one piece, which it keeps; nil of none.
+func leaf(piece []element) *rope {
+	if len(piece) == 0 {
+		return nil
+	}
+	return &rope{piece: piece, count: len(piece), digest: digestOf(piece)}
+}
+
+// link makes a node of two children whose heights differ by one at most.
+func link(l, r *rope) *rope {
+	return &rope{left: l, right: r, count: l.count + r.count, height: max(l.height, r.height) + 1, digest: l.digest.then(r.digest)}
+}
+
+// balance is link for heights that differ by two at most.
+func balance(l, r *rope) *rope {
+	switch {
+	case l.height > r.height+1 && l.left.height >= l.right.height:
+		return link(l.left, link(l.right, r))
+	case l.height > r.height+1:
+		return link(link(l.left, l.right.left), link(l.right.right, r))
+	case r.height > l.height+1 && r.right.height >= r.left.height:
+		return link(link(l, r.left), r.right)
+	case r.height > l.height+1:
+		return link(link(l, r.left.left), link(r.left.right, r.right))
+	}
+	return link(l, r)
+}
+
+// concat puts two ropes of any height one behind the other.
+func concat(l, r *rope) *rope {
+	switch {
+	case l == nil:
+		return r
+	case r == nil:
+		return l
+	case l.height > r.height+1:
+		return balance(l.left, concat(l.right, r))
+	case r.height > l.height+1:
+		return balance(concat(l, r.left), r.right)
+	}
+	return link(l, r)
+}
+
+// join is concat that makes one leaf of the two that meet, if they fit, so that what was cut into bits grows together again.
+func join(l, r *rope) *rope {
+	if l == nil || r == nil {
+		return concat(l, r)
+	}
+	a, b := l.last(), r.first()
+	if len(a)+len(b) > pieceMax {
+		return concat(l, r)
+	}
+	return concat(concat(l.withoutLast(), leaf(slices.Concat(a, b))), r.withoutFirst())
+}
+
+func (t *rope) first() []element {
+	for t.height > 0 {
+		t = t.left
+	}
+	return t.piece
+}
+
+func (t *rope) last() []element {
+	for t.height > 0 {
+		t = t.right
+	}
+	return t.piece
+}
+
+// withoutFirst is t without its first leaf.
+func (t *rope) withoutFirst() *rope {
+	if t.height == 0 {
+		return nil
+	}
+	return concat(t.left.withoutFirst(), t.right)
+}
+
+// withoutLast is t without its last leaf.
+func (t *rope) withoutLast() *rope {
+	if t.height == 0 {
+		return nil
+	}
+	return concat(t.left, t.right.withoutLast())
+}
+
+// at is the element at place i, 0 to count-1.
+func (t *rope) at(i int) element {
+	for t.height > 0 {
+		if i < t.left.count {
+			t = t.left
+		} else {
+			i -= t.left.count
+			t = t.right
+		}
+	}
+	return t.piece[i]
+}
+
+// set is t with e in the place of the element at i.
+func (t *rope) set(i int, e element) *rope {
+	switch {
+	case t.height == 0:
+		piece := slices.Clone(t.piece)
+		piece[i] = e
+		return leaf(piece)
+	case i < t.left.count:
+		return link(t.left.set(i, e), t.right)
+	}
+	return link(t.left, t.right.set(i-t.left.count, e))
+}
+
+// insert is t with e before the element at i.
+func (t *rope) insert(i int, e element) *rope {
+	switch {
+	case t.height == 0:
+		piece := slices.Concat(t.piece[:i], []element{e}, t.piece[i:])
+		if half := len(piece) / 2; len(piece) > pieceMax {
+			return link(leaf(slices.Clone(piece[:half])), leaf(slices.Clone(piece[half:])))
+		}
+		return leaf(piece)
+	case i < t.left.count:
+		return balance(t.left.insert(i, e), t.right)
+	}
+	return balance(t.left, t.right.insert(i-t.left.count, e))
+}
+
+// split cuts t before the element at i, 0 to count; a side with nothing in it is nil.
+func (t *rope) split(i int) (before, from *rope) {
+	switch {
+	case i == 0:
+		return nil, t
+	case i == t.count:
+		return t, nil
+	case t.height == 0: // clones: a part of the piece would keep all of it in memory
+		return leaf(slices.Clone(t.piece[:i])), leaf(slices.Clone(t.piece[i:]))
+	case i <= t.left.count:
+		before, from = t.left.split(i)
+		return before, concat(from, t.right)
+	}
+	before, from = t.right.split(i - t.left.count)
+	return concat(t.left, before), from
+}
+
+// without is t without the elements at places, which are sorted; base is the place of t's first element.
+func (t *rope) without(base int, places []int) *rope {
+	if len(places) == 0 {
+		return t
+	}
+	if t.height == 0 {
+		return leaf(keepOthers(slices.Clone(t.piece), base, places))
+	}
+	cut, _ := slices.BinarySearch(places, base+t.left.count)
+	return join(t.left.without(base, places[:cut]), t.right.without(base+t.left.count, places[cut:]))
+}
+
+// keepOthers takes the elements at places, which are sorted, out of piece, whose first element is at place base.
+func keepOthers(piece []element, base int, places []int) []element {
+	kept := piece[:0]
+	for i, e := range piece {
+		if len(places) > 0 && places[0] == base+i {
+			places = places[1:]
+			continue
+		}
+		kept = append(kept, e)
+	}
+	clear(piece[len(kept):]) // so that what is gone does not stay in memory
+	return kept
+}
+
+// ascend calls f with the elements from place i on until it answers false.
+func (t *rope) ascend(i int, f func(element) bool) bool {
+	if t.height == 0 {
+		for _, e := range t.piece[i:] {
+			if !f(e) {
+				return false
+			}
+		}
+		return true
+	}
+	if i < t.left.count {
+		return t.left.ascend(i, f) && t.right.ascend(0, f)
+	}
+	return t.right.ascend(i-t.left.count, f)
+}
+
+// descend calls f with the elements from place i down until it answers false.
+func (t *rope) descend(i int, f func(element) bool) bool {
+	if t.height == 0 {
+		for _, e := range slices.Backward(t.piece[:i+1]) {
+			if !f(e) {
+				return false
+			}
+		}
+		return true
+	}
+	if i >= t.left.count {
+		return t.right.descend(i-t.left.count, f) && t.left.descend(t.left.count-1, f)
+	}
+	return t.left.descend(i, f)
+}
