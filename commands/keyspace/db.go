@@ -69,7 +69,6 @@ var kinds = [...]struct {
 	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }},
 	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
 	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
-	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
 }
 
 // String is the name that TYPE answers.
