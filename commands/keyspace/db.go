@@ -68,6 +68,7 @@ var kinds = [...]struct {
 	KindString: {"string", nil},
 	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }},
 	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
+	KindSet:    {"set", func(r *reader) Collection { return readSet(r) }},
 	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
 }
 

@@ -1,0 +1,205 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// smallIntegers is up to how many integers a set keeps the form of sorted integers: Redis's set-max-intset-entries. The form decides the
+// order of SMEMBERS and what OBJECT ENCODING answers.
+const smallIntegers = 512
+
+// Set is a set of strings. While all are integers and few it is a sorted slice of numbers; else they have the order of their
+// hashes, and stay in it.
+type Set struct {
+	integers []int64  // sorted
+	names    *nameSet // nil: the members are integers
+	sum      uint64
+}
+
+// NewSet returns an empty set.
+func NewSet() *Set { return &Set{} }
+
+// Kind is KindSet.
+func (s *Set) Kind() Kind { return KindSet }
+
+// Len counts the members.
+func (s *Set) Len() int {
+	if s.names != nil {
+		return s.names.len()
+	}
+	return len(s.integers)
+}
+
+// Sum is a hash over the content.
+func (s *Set) Sum() uint64 { return s.sum }
+
+// Integers says whether the set has the form of sorted integers, which OBJECT ENCODING calls intset.
+func (s *Set) Integers() bool { return s.names == nil }
+
+// Clone returns a copy that can be changed while s is read.
+func (s *Set) Clone() Collection {
+	c := *s
+	c.integers = slices.Clone(s.integers)
+	if s.names != nil {
+		c.names = s.names.clone()
+	}
+	return &c
+}
+
+// integer reads a member that is written exactly as the number that it is.
+func integer(member []byte) (n int64, ok bool) {
+	if len(member) == 0 || len(member) > 20 || member[len(member)-1] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(view(member), 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	var buf [20]byte
+	return n, view(strconv.AppendInt(buf[:0], n, 10)) == view(member)
+}
+
+// setSum is a member's part in Sum.
+func setSum(hash uint64) uint64 { return pairSum(hash, uint64(KindSet)) }
+
+// Has says whether a member is there.
+func (s *Set) Has(member []byte) bool {
+	if s.names != nil {
+		return s.names.has(setName{xxhash.Sum64(member), view(member)})
+	}
+	n, ok := integer(member)
+	if ok {
+		_, ok = slices.BinarySearch(s.integers, n)
+	}
+	return ok
+}
+
+// Add puts a member in and says whether it is new.
+func (s *Set) Add(member []byte) bool {
+	hash := xxhash.Sum64(member)
+	if s.names == nil {
+		n, ok := integer(member)
+		if ok {
+			i, exists := slices.BinarySearch(s.integers, n)
+			if exists {
+				return false
+			}
+			if len(s.integers) < smallIntegers {
+				s.integers = slices.Insert(s.integers, i, n)
+				s.sum ^= setSum(hash)
+				return true
+			}
+		}
+		s.grow()
+	}
+	if s.names.has(setName{hash, view(member)}) {
+		return false
+	}
+	s.names.add(setName{hash, string(member)})
+	s.sum ^= setSum(hash)
+	return true
+}
+
+// grow gives the set the form of any strings.
+func (s *Set) grow() {
+	s.names = &nameSet{}
+	for _, n := range s.integers {
+		name := strconv.FormatInt(n, 10)
+		s.names.add(setName{hashOf(name), name})
+	}
+	s.integers = nil
+}
+
+// Remove takes a member out and says whether it was there.
+func (s *Set) Remove(member []byte) bool {
+	hash := xxhash.Sum64(member)
+	if s.names != nil {
+		if !s.names.remove(setName{hash, view(member)}) {
+			return false
+		}
+		s.sum ^= setSum(hash)
+		return true
+	}
+	n, ok := integer(member)
+	if !ok {
+		return false
+	}
+	i, ok := slices.BinarySearch(s.integers, n)
+	if ok {
+		s.integers = slices.Delete(s.integers, i, i+1)
+		s.sum ^= setSum(hash)
+	}
+	return ok
+}
+
+// At returns the member at a place in the order, 0 to Len()-1.
+func (s *Set) At(i int) string {
+	if s.names != nil {
+		return s.names.at(i).name
+	}
+	return strconv.FormatInt(s.integers[i], 10)
+}
+
+// Each calls f with every member until it answers false.
+func (s *Set) Each(f func(member string) bool) {
+	if s.names != nil {
+		s.names.from(0, func(n setName) bool { return f(n.name) })
+		return
+	}
+	for _, n := range s.integers {
+		if !f(strconv.FormatInt(n, 10)) {
+			return
+		}
+	}
+}
+
+// Scan is one step of SSCAN: see DB.Scan. Integers are given all at once.
+func (s *Set) Scan(cursor uint64, count int, f func(member string)) (next uint64) {
+	if s.names == nil {
+		s.Each(func(member string) bool {
+			f(member)
+			return true
+		})
+		return 0
+	}
+	sc := scan{count: count}
+	s.names.from(cursorStart(cursor), func(n setName) bool {
+		if !sc.take(n.hash) {
+			return false
+		}
+		f(n.name)
+		return true
+	})
+	return sc.next
+}
+
+func (s *Set) appendTo(dst []byte) []byte {
+	dst = append(dst, boolByte(s.names != nil))
+	dst = binary.AppendUvarint(dst, uint64(s.Len()))
+	s.Each(func(member string) bool {
+		dst = appendBytes(dst, member)
+		return true
+	})
+	return dst
+}
+
+func readSet(r *reader) *Set {
+	s := NewSet()
+	form := r.byte()
+	if form == 1 {
+		s.grow()
+	}
+	for range r.count(1) {
+		if !s.Add(r.bytes()) {
+			r.fail() // twice the same
+		}
+	}
+	if form != boolByte(s.names != nil) {
+		r.fail()
+	}
+	return s
+}

@@ -1,0 +1,119 @@
+package keyspace
+
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+)
+
+// This file holds the form of a set whose members are any strings.
+
+// smallNames is up to how many members a set is a slice before it becomes a tree. Nothing shows which of the two it is.
+const smallNames = 128
+
+// nameSet is a set of strings in the order of (hash, name).
+type nameSet struct {
+	small []setName
+	large *btree.BTreeG[setName]
+}
+
+type setName struct {
+	hash uint64
+	name string
+}
+
+func setNameLess(a, b setName) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.name < b.name
+}
+
+func (s *nameSet) len() int {
+	if s.large != nil {
+		return s.large.Len()
+	}
+	return len(s.small)
+}
+
+func (s *nameSet) clone() *nameSet {
+	c := &nameSet{small: slices.Clone(s.small)}
+	if s.large != nil {
+		c.large = s.large.IsoCopy()
+	}
+	return c
+}
+
+// seek is the place of n in the slice, or where it would stand.
+func (s *nameSet) seek(n setName) (place int, exists bool) {
+	return slices.BinarySearchFunc(s.small, n, func(a, b setName) int {
+		switch {
+		case a == b:
+			return 0
+		case setNameLess(a, b):
+			return -1
+		}
+		return 1
+	})
+}
+
+func (s *nameSet) has(n setName) bool {
+	if s.large != nil {
+		_, ok := s.large.Get(n)
+		return ok
+	}
+	_, ok := s.seek(n)
+	return ok
+}
+
+// add puts in a name that is not there.
+func (s *nameSet) add(n setName) {
+	if s.large == nil && len(s.small) == smallNames {
+		s.large = btree.NewBTreeGOptions(setNameLess, btree.Options{NoLocks: true})
+		for _, old := range s.small {
+			s.large.Set(old)
+		}
+		s.small = nil
+	}
+	if s.large != nil {
+		s.large.Set(n)
+		return
+	}
+	place, _ := s.seek(n)
+	s.small = slices.Insert(s.small, place, n)
+}
+
+// remove takes a name out and says whether it was there.
+func (s *nameSet) remove(n setName) bool {
+	if s.large != nil {
+		_, ok := s.large.Delete(n)
+		return ok
+	}
+	place, ok := s.seek(n)
+	if ok {
+		s.small = slices.Delete(s.small, place, place+1)
+	}
+	return ok
+}
+
+func (s *nameSet) at(i int) setName {
+	if s.large != nil {
+		n, _ := s.large.GetAt(i)
+		return n
+	}
+	return s.small[i]
+}
+
+// from calls f with every name that is not before a hash, in order, until f answers false.
+func (s *nameSet) from(hash uint64, f func(setName) bool) {
+	if s.large != nil {
+		s.large.Ascend(setName{hash: hash}, f)
+		return
+	}
+	first, _ := s.seek(setName{hash: hash})
+	for _, n := range s.small[first:] {
+		if !f(n) {
+			return
+		}
+	}
+}
