@@ -58,6 +58,11 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the length of the part", Handler: getrangeCommand,
 	},
 	{
+		Name: "setrange", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "string", Since: "2.2.0",
+		Syntax: "key offset value", Summary: "Writes over a part of the string that a key holds, from an offset on, after zero bytes where it is shorter.",
+		Complexity: "O(N) where N is the length of the value", Handler: setrangeCommand,
+	},
+	{
 		Name: "incr", Kind: Write, Arity: 2, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "string", Since: "1.0.0",
 		Syntax: "key", Summary: "Adds one to the integer that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: incrCommand,
 	},

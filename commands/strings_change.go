@@ -4,9 +4,11 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// This file holds the commands that change a string by what it holds: counters and APPEND. They keep the key's life.
+// This file holds the commands that change a string by what it holds: counters, APPEND and SETRANGE. They keep the key's life.
 
 // maxString bounds the length of a string, Redis's proto-max-bulk-len.
 const maxString = 512 << 20
@@ -54,18 +56,19 @@ func (x *Call) increment(by int64) error {
 	}
 	n += by
 	var buf [20]byte
-	x.replace(e != nil, strconv.AppendInt(buf[:0], n, 10))
+	x.replace(e != nil, strconv.AppendInt(buf[:0], n, 10), "incrby")
 	x.Out.Int(n)
 	return nil
 }
 
-// replace sets the string of the key x.Args[1] and leaves its life as it is.
-func (x *Call) replace(exists bool, value []byte) {
+// replace sets the string of the key x.Args[1], leaves its life as it is, and tells of event.
+func (x *Call) replace(exists bool, value []byte, event string) {
 	if exists {
 		x.DB().SetString(x.Args[1], value)
-		return
+	} else {
+		x.DB().Create(x.Args[1], value)
 	}
-	x.DB().Create(x.Args[1], value)
+	x.tellString(x.Args[1], !exists, event)
 }
 
 func incrbyfloatCommand(x *Call) error {
@@ -93,7 +96,7 @@ func incrbyfloatCommand(x *Call) error {
 	s := FormatExtended(sum)
 	text := []byte(s)
 	x.Spend(digitsWork(text))
-	x.replace(e != nil, text)
+	x.replace(e != nil, text, "incrbyfloat")
 	x.Out.BulkString(s)
 	return nil
 }
@@ -114,7 +117,54 @@ func appendCommand(x *Call) error {
 		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
 		x.spendBytes(n)
 		x.DB().AppendString(x.Args[1], x.Args[2])
+		x.tellString(x.Args[1], e == nil, "append")
 	}
 	x.Out.Int(int64(n))
 	return nil
+}
+
+// errOffset is SETRANGE's error for an offset before the string.
+const errOffset Error = "ERR offset is out of range"
+
+func setrangeCommand(x *Call) error {
+	offset, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	if offset < 0 {
+		return errOffset
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	size := len(stringBytes(e))
+	if len(x.Args[3]) > 0 { // else nothing is changed, nor made
+		if offset > maxString-int64(len(x.Args[3])) {
+			return ErrTooLong
+		}
+		x.writeAt(e, int(offset), x.Args[3], "setrange")
+		size = max(size, int(offset)+len(x.Args[3]))
+	}
+	x.Out.Int(int64(size))
+	return nil
+}
+
+// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil, and tells of event.
+func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
+	x.spendWrite(e, offset+len(part))
+	x.DB().WriteAt(x.Args[1], offset, part)
+	x.tellString(x.Args[1], e == nil, event)
+}
+
+// spendWrite adds the work of writing into a string, e or none, which then is size bytes long at least. It may have to be copied: the first
+// time that a request writes into it, and when it grows out of its room. Whether it is differs between nodes.
+func (x *Call) spendWrite(e *keyspace.Entry, size int) {
+	n := len(stringBytes(e))
+	if e != nil && !x.DB().Rewritten(e) {
+		x.spendBytes(n)
+	}
+	if grown := size - n; grown > 0 {
+		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
+	}
 }

@@ -94,5 +94,6 @@ func (x *Call) deleteIf(holds bool) {
 		return
 	}
 	x.DB().Delete(x.Args[1])
+	x.notify(NotifyGeneric, "del", x.Args[1])
 	x.Out.Int(1)
 }

@@ -60,10 +60,19 @@ func getrangeCommand(x *Call) error {
 
 // part is b from start to end, both included and counted from the end of b where negative.
 func part(b []byte, start, end int64) []byte {
-	n := int64(len(b))
 	if start < 0 && end < 0 && start > end {
 		return nil
 	}
+	start, end, ok := clip(int64(len(b)), start, end)
+	if !ok {
+		return nil
+	}
+	return b[start : end+1]
+}
+
+// clip turns a range of n elements, both ends included and counted from the end where negative, into places from 0 to n-1; false
+// if nothing lies in it. One that lies before the elements is the first of them, unless the caller sees to that, as Redis has it.
+func clip(n, start, end int64) (from, to int64, ok bool) {
 	if start < 0 {
 		start = max(start+n, 0)
 	}
@@ -71,10 +80,7 @@ func part(b []byte, start, end int64) []byte {
 		end = max(end+n, 0)
 	}
 	end = min(end, n-1)
-	if start > end {
-		return nil
-	}
-	return b[start : end+1]
+	return start, end, start <= end
 }
 
 func getdelCommand(x *Call) error {
@@ -88,6 +94,7 @@ func getdelCommand(x *Call) error {
 	}
 	old := e.Bytes()
 	x.DB().Delete(x.Args[1])
+	x.notify(NotifyGeneric, "del", x.Args[1])
 	x.Out.Bulk(old)
 	return nil
 }
@@ -128,12 +135,18 @@ func getexCommand(x *Call) error {
 	return nil
 }
 
-// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is past.
+// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is past, and tells of it.
 func (x *Call) setDeadline(key []byte, deadlineMs int64) {
 	db := x.DB()
-	if deadlineMs != 0 && x.past(deadlineMs) {
+	switch {
+	case deadlineMs == 0:
+		db.SetDeadline(db.Edit(key), 0)
+		x.notify(NotifyGeneric, "persist", key)
+	case x.past(deadlineMs):
 		db.Delete(key)
-		return
+		x.notify(NotifyGeneric, "del", key)
+	default:
+		db.SetDeadline(db.Edit(key), deadlineMs)
+		x.notify(NotifyGeneric, "expire", key)
 	}
-	db.SetDeadline(db.Edit(key), deadlineMs)
 }

@@ -163,23 +163,45 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 // set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before with keepTTL.
 func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	db := x.DB()
+	fresh := x.Notify != nil && db.Find(key) == nil
 	if deadlineMs != 0 && x.past(deadlineMs) {
 		db.Delete(key)
-		return
+	} else {
+		e := db.SetString(key, value)
+		if !keepTTL {
+			db.SetDeadline(e, deadlineMs)
+		}
 	}
-	e := db.SetString(key, value)
-	if !keepTTL {
-		db.SetDeadline(e, deadlineMs)
-	}
+	x.tellSet(key, fresh, deadlineMs)
 }
 
 // create is set for a key that does not exist.
 func (x *Call) create(key, value []byte, deadlineMs int64) {
-	if deadlineMs != 0 && x.past(deadlineMs) {
+	if deadlineMs == 0 || !x.past(deadlineMs) {
+		db := x.DB()
+		db.SetDeadline(db.Create(key, value), deadlineMs)
+	}
+	x.tellSet(key, true, deadlineMs)
+}
+
+// tellSet tells that key was set, and made if it is fresh. One whose deadline is past was never there, but Redis tells of its whole life.
+func (x *Call) tellSet(key []byte, fresh bool, deadlineMs int64) {
+	x.tellString(key, fresh, "set")
+	if deadlineMs == 0 {
 		return
 	}
-	db := x.DB()
-	db.SetDeadline(db.Create(key, value), deadlineMs)
+	x.notify(NotifyGeneric, "expire", key)
+	if x.past(deadlineMs) {
+		x.notify(NotifyExpired, "expired", key)
+	}
+}
+
+// tellString tells of what was done to the string at key, which was made by it if it is fresh.
+func (x *Call) tellString(key []byte, fresh bool, event string) {
+	if fresh {
+		x.notify(NotifyNew, "new", key)
+	}
+	x.notify(NotifyString, event, key)
 }
 
 func setnxCommand(x *Call) error {

@@ -8,8 +8,8 @@ import (
 
 // This file holds the change of some bytes in the middle of a string, for SETRANGE and the bit commands.
 
-// roomAhead bounds the room that a string which grows gets for growing on, bytes.
-const roomAhead = 1 << 20
+// RoomAhead bounds the room that a string which grows gets for growing on, bytes.
+const RoomAhead = 1 << 20
 
 // WriteAt writes part into a string from offset on, making the key where there is none. The string gets zeros at its end until it is long
 // enough. The key must not hold another type.
@@ -17,7 +17,7 @@ func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	e := db.edit(key)
 	if size := offset + len(part); size > len(e.str) {
 		if size > cap(e.str) || !e.own { // what lies behind the end may be another's
-			grown := make([]byte, len(e.str), size+min(size, roomAhead))
+			grown := make([]byte, len(e.str), size+min(size, RoomAhead))
 			copy(grown, e.str)
 			e.str = grown
 		}

@@ -1,0 +1,327 @@
+package commands
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// This file holds the commands that see a string as a row of bits, the first one being the highest of the first byte. BITFIELD lies in
+// bits_field.go.
+
+// Error replies of the bit commands.
+const (
+	ErrBitOffset Error = "ERR bit offset is not an integer or out of range"
+	ErrBit       Error = "ERR bit is not an integer or out of range"
+	ErrBitWanted Error = "ERR The bit argument must be 1 or 0."
+	ErrBitNot    Error = "ERR BITOP NOT must be called with a single source key."
+)
+
+var bitSpecs = []Spec{
+	{Name: "setbit", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: collectionKey, Group: "bitmap", Since: "2.2.0",
+		Syntax:     "key offset value",
+		Summary:    "Sets a bit of a string, which grows if need be, and answers what the bit was",
+		Complexity: "O(1)", Handler: setbitCommand},
+	{Name: "getbit", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey, Group: "bitmap", Since: "2.2.0",
+		Syntax:     "key offset",
+		Summary:    "Reads a bit of a string",
+		Complexity: "O(1)", Handler: getbitCommand},
+	{Name: "bitcount", Kind: Read, Arity: -2, Keys: collectionKey, Group: "bitmap", Since: "2.6.0",
+		Syntax:     "key [start end [BYTE | BIT]]",
+		Summary:    "Counts the bits that are set in a string or in a part of it",
+		Complexity: "O(N) in the bytes looked at", Handler: bitcountCommand},
+	{Name: "bitpos", Kind: Read, Arity: -3, Keys: collectionKey, Group: "bitmap", Since: "2.8.7",
+		Syntax:     "key bit [start [end [BYTE | BIT]]]",
+		Summary:    "Finds the first bit of a string, or of a part of it, that is set or clear",
+		Complexity: "O(N) in the bytes looked at", Handler: bitposCommand},
+	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM, Keys: KeySpec{First: 2, Last: -1, Step: 1}, Group: "bitmap", Since: "2.6.0",
+		Syntax:     "<AND | OR | XOR | NOT> destkey key [key ...]",
+		Summary:    "Joins strings bit by bit with AND, OR or XOR, or inverts one with NOT, and stores the result",
+		Complexity: "O(N) in the bytes of the strings", Handler: bitopCommand},
+	{Name: "bitfield", Kind: Write, Arity: -2, Flags: DenyOOM, Keys: collectionKey, Group: "bitmap", Since: "3.2.0",
+		Syntax: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> " +
+			"[GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]]",
+		Summary:    "Reads, sets and adds to integers of any number of bits inside a string",
+		Complexity: "O(1) an operation", Handler: bitfieldCommand},
+	{Name: "bitfield_ro", Kind: Read, Arity: -2, Flags: Fast, Keys: collectionKey, Group: "bitmap", Since: "6.0.0",
+		Syntax:     "key [GET encoding offset [GET encoding offset ...]]",
+		Summary:    "Reads integers of any number of bits inside a string",
+		Complexity: "O(1) an operation", Handler: bitfieldROCommand},
+}
+
+// bitOffset reads the place of a bit, which lies in a string of at most maxString bytes.
+func bitOffset(arg []byte) (int, error) {
+	n, ok := ParseInt(arg)
+	if !ok || n < 0 || n>>3 >= maxString {
+		return 0, ErrBitOffset
+	}
+	return int(n), nil
+}
+
+// bitAt is a bit of b, 0 behind its end.
+func bitAt(b []byte, at int) byte {
+	if at>>3 >= len(b) {
+		return 0
+	}
+	return b[at>>3] >> (7 - at&7) & 1
+}
+
+// stringBytes is what the string e holds, nothing where e is nil.
+func stringBytes(e *keyspace.Entry) []byte {
+	if e == nil {
+		return nil
+	}
+	return e.Bytes()
+}
+
+func setbitCommand(x *Call) error {
+	at, err := bitOffset(x.Args[2])
+	if err != nil {
+		return err
+	}
+	bit, ok := ParseInt(x.Args[3])
+	if !ok || bit&^1 != 0 {
+		return ErrBit
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	b := stringBytes(e)
+	old := bitAt(b, at)
+	if at>>3 >= len(b) || old != byte(bit) {
+		changed := byte(bit) << (7 - at&7)
+		if at>>3 < len(b) {
+			changed = b[at>>3] ^ 1<<(7-at&7)
+		}
+		x.writeAt(e, at>>3, []byte{changed}, "setbit")
+	}
+	x.Out.Int(int64(old))
+	return nil
+}
+
+func getbitCommand(x *Call) error {
+	at, err := bitOffset(x.Args[2])
+	if err != nil {
+		return err
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Int(int64(bitAt(stringBytes(e), at)))
+	return nil
+}
+
+// bitUnit reads BYTE or BIT and returns how many bits the indexes of a range count in.
+func bitUnit(arg []byte) (int64, error) {
+	switch {
+	case isWord(arg, "BYTE"):
+		return 8, nil
+	case isWord(arg, "BIT"):
+		return 1, nil
+	}
+	return 0, ErrSyntax
+}
+
+// bitcountCommand looks at its options after the lookup: Redis answers for a key that does not exist without looking at them.
+func bitcountCommand(x *Call) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Int(0)
+		return nil
+	}
+	b, unit, from, to := e.Bytes(), int64(8), int64(0), int64(-1)
+	switch len(x.Args) {
+	case 2:
+	case 4, 5:
+		var ok, ok2 bool
+		from, ok = ParseInt(x.Args[2])
+		to, ok2 = ParseInt(x.Args[3])
+		if !ok || !ok2 {
+			return ErrNotInteger
+		}
+		if from < 0 && to < 0 && from > to { // seen before a wrong unit, as on Redis
+			x.Out.Int(0)
+			return nil
+		}
+		if len(x.Args) == 5 {
+			if unit, err = bitUnit(x.Args[4]); err != nil {
+				return err
+			}
+		}
+	default:
+		return ErrSyntax
+	}
+	from, to, ok := clip(int64(len(b))*8/unit, from, to)
+	if !ok {
+		x.Out.Int(0)
+		return nil
+	}
+	from, to = from*unit, (to+1)*unit-1
+	x.spendBytes(int(to-from) / 8)
+	x.Out.Int(int64(countBits(b, int(from), int(to))))
+	return nil
+}
+
+// countBits counts the bits that are set in b from one to another, both included.
+func countBits(b []byte, from, to int) (n int) {
+	b, cut := b[from>>3:to>>3+1], to|7-to
+	n -= bits.OnesCount8(b[0] &^ (0xff >> (from & 7)))
+	n -= bits.OnesCount8(b[len(b)-1] & (1<<cut - 1))
+	for ; len(b) >= 8; b = b[8:] {
+		n += bits.OnesCount64(binary.LittleEndian.Uint64(b))
+	}
+	for _, c := range b {
+		n += bits.OnesCount8(c)
+	}
+	return n
+}
+
+func bitposCommand(x *Call) error {
+	bit, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	if bit&^1 != 0 {
+		return ErrBitWanted
+	}
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		x.Out.Int(-bit)
+		return nil
+	}
+	b, unit, from, to := e.Bytes(), int64(8), int64(0), int64(-1)
+	if len(x.Args) > 6 {
+		return ErrSyntax
+	}
+	if len(x.Args) > 3 {
+		if from, ok = ParseInt(x.Args[3]); !ok {
+			return ErrNotInteger
+		}
+	}
+	if len(x.Args) == 6 {
+		if unit, err = bitUnit(x.Args[5]); err != nil {
+			return err
+		}
+	}
+	if len(x.Args) > 4 {
+		if to, ok = ParseInt(x.Args[4]); !ok {
+			return ErrNotInteger
+		}
+	}
+	from, to, ok = clip(int64(len(b))*8/unit, from, to)
+	if !ok {
+		x.Out.Int(-1)
+		return nil
+	}
+	from, to = from*unit, (to+1)*unit-1
+	x.spendBytes(int(to-from) / 8)
+	at := findBit(b, byte(bit), int(from), int(to))
+	if at < 0 && bit == 0 && len(x.Args) < 5 {
+		at = len(b) * 8 // with no end given, zeros follow the string
+	}
+	x.Out.Int(int64(at))
+	return nil
+}
+
+// findBit is the place of the first bit in b, from one to another, both included, that is as wanted, or -1.
+func findBit(b []byte, wanted byte, from, to int) int {
+	flip := wanted - 1 // so that ones are looked for
+	first := (b[from>>3] ^ flip) & (0xff >> (from & 7))
+	i := from >> 3
+	for first == 0 {
+		if i++; i > to>>3 {
+			return -1
+		}
+		first = b[i] ^ flip
+	}
+	at := i<<3 + bits.LeadingZeros8(first)
+	if at > to {
+		return -1
+	}
+	return at
+}
+
+func bitopCommand(x *Call) error {
+	join, ok := bitJoin(x.Args[1])
+	if !ok {
+		return ErrSyntax
+	}
+	if join == nil && len(x.Args) != 4 {
+		return ErrBitNot
+	}
+	sources := make([][]byte, 0, len(x.Args)-3)
+	size, sum := 0, 0
+	for _, key := range x.Args[3:] {
+		e, err := x.findString(key)
+		if err != nil {
+			return err
+		}
+		b := stringBytes(e)
+		sources = append(sources, b)
+		size, sum = max(size, len(b)), sum+len(b)
+	}
+	x.spendBytes(sum + 2*size) // read, made, kept
+	x.storeBits(joinBits(join, sources, size))
+	x.Out.Int(int64(size))
+	return nil
+}
+
+// bitJoin is the operation of BITOP that a word names, on 8 bytes; NOT, which has one operand, is nil.
+func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
+	switch {
+	case isWord(arg, "AND"):
+		return func(a, b uint64) uint64 { return a & b }, true
+	case isWord(arg, "OR"):
+		return func(a, b uint64) uint64 { return a | b }, true
+	case isWord(arg, "XOR"):
+		return func(a, b uint64) uint64 { return a ^ b }, true
+	}
+	return nil, isWord(arg, "NOT")
+}
+
+// joinBits joins strings, which count as if zeros followed them, to one of size bytes.
+func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte {
+	result := make([]byte, size)
+	copy(result, sources[0])
+	if join == nil {
+		for i := range result {
+			result[i] = ^result[i]
+		}
+		return result
+	}
+	for _, s := range sources[1:] {
+		r := result
+		for ; len(r) >= 8 && len(s) >= 8; r, s = r[8:], s[8:] {
+			binary.LittleEndian.PutUint64(r, join(binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(s)))
+		}
+		for i := range r {
+			var c byte
+			if i < len(s) {
+				c = s[i]
+			}
+			r[i] = byte(join(uint64(r[i]), uint64(c)))
+		}
+	}
+	return result
+}
+
+// storeBits makes the key x.Args[2] hold a result of BITOP. Nothing is stored as no key.
+func (x *Call) storeBits(result []byte) {
+	key := x.Args[2]
+	if len(result) > 0 {
+		x.set(key, result, false, 0)
+		return
+	}
+	if x.DB().Delete(key) {
+		x.notify(NotifyGeneric, "del", key)
+	}
+}

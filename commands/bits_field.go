@@ -1,0 +1,270 @@
+package commands
+
+import "slices"
+
+// This file holds BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of bits.
+
+// Error replies of BITFIELD.
+const (
+	ErrBitfieldType     Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
+	ErrBitfieldOverflow Error = "ERR Invalid OVERFLOW type specified"
+	ErrBitfieldReads    Error = "ERR BITFIELD_RO only supports the GET subcommand"
+)
+
+// fieldType is the type of an integer: u1 to u63, i1 to i64.
+type fieldType struct {
+	signed bool
+	bits   int
+}
+
+// fieldOp is one operation of BITFIELD.
+type fieldOp struct {
+	kind     fieldOpKind
+	overflow overflowRule
+	fieldType
+	at    int // place of its first bit
+	value int64
+}
+
+type fieldOpKind uint8
+
+const (
+	fieldGet fieldOpKind = iota
+	fieldSet
+	fieldIncrBy
+)
+
+// overflowRule says what becomes of a number that its type cannot hold.
+type overflowRule uint8
+
+const (
+	overflowWrap     overflowRule = iota // its lowest bits are taken
+	overflowSaturate                     // the nearest number that the type can hold is taken
+	overflowFail                         // the operation is not done
+)
+
+// parseFieldType reads i8, u16 …
+func parseFieldType(arg []byte) (t fieldType, err error) {
+	if len(arg) == 0 || (arg[0] != 'i' && arg[0] != 'u') {
+		return t, ErrBitfieldType
+	}
+	t.signed = arg[0] == 'i'
+	most := int64(63)
+	if t.signed {
+		most = 64
+	}
+	n, ok := ParseInt(arg[1:])
+	if !ok || n < 1 || n > most {
+		return t, ErrBitfieldType
+	}
+	t.bits = int(n)
+	return t, nil
+}
+
+// offset reads the place of an integer, in bits or, behind a #, in integers of its type.
+func (t fieldType) offset(arg []byte) (int, error) {
+	if len(arg) == 0 || arg[0] != '#' {
+		return bitOffset(arg)
+	}
+	n, ok := ParseInt(arg[1:])
+	if n *= int64(t.bits); !ok || n < 0 || n>>3 >= maxString { // it may wrap around, as in Redis
+		return 0, ErrBitOffset
+	}
+	return int(n), nil
+}
+
+// parseOverflow reads OVERFLOW's argument.
+func parseOverflow(arg []byte) (overflowRule, error) {
+	switch {
+	case isWord(arg, "WRAP"):
+		return overflowWrap, nil
+	case isWord(arg, "SAT"):
+		return overflowSaturate, nil
+	case isWord(arg, "FAIL"):
+		return overflowFail, nil
+	}
+	return 0, ErrBitfieldOverflow
+}
+
+// parseFieldOps reads the operations of BITFIELD.
+func parseFieldOps(args [][]byte) (ops []fieldOp, err error) {
+	overflow := overflowWrap
+	for len(args) > 0 {
+		op, size := fieldOp{overflow: overflow}, 4
+		switch {
+		case isWord(args[0], "GET"):
+			size = 3
+		case isWord(args[0], "SET"):
+			op.kind = fieldSet
+		case isWord(args[0], "INCRBY"):
+			op.kind = fieldIncrBy
+		case isWord(args[0], "OVERFLOW") && len(args) > 1:
+			if overflow, err = parseOverflow(args[1]); err != nil {
+				return nil, err
+			}
+			args = args[2:]
+			continue
+		default:
+			return nil, ErrSyntax
+		}
+		if len(args) < size {
+			return nil, ErrSyntax
+		}
+		if op.fieldType, err = parseFieldType(args[1]); err != nil {
+			return nil, err
+		}
+		if op.at, err = op.offset(args[2]); err != nil {
+			return nil, err
+		}
+		if op.kind != fieldGet {
+			var ok bool
+			if op.value, ok = ParseInt(args[3]); !ok {
+				return nil, ErrNotInteger
+			}
+		}
+		ops = append(ops, op)
+		args = args[size:]
+	}
+	return ops, nil
+}
+
+// readBits is the number in bits of b from a place on. Zeros follow b.
+func readBits(b []byte, at, size int) (n uint64) {
+	for i := range size {
+		n = n<<1 | uint64(bitAt(b, at+i))
+	}
+	return n
+}
+
+// number reads an integer of the type out of b: what it is, in 64 bits.
+func (t fieldType) number(b []byte, at int) int64 {
+	n := readBits(b, at, t.bits)
+	if t.signed {
+		return int64(n<<(64-t.bits)) >> (64 - t.bits)
+	}
+	return int64(n)
+}
+
+// sum adds two numbers as the type and the overflow rule say; false if that fails. The first may be one that the type cannot hold.
+func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
+	var most, least int64
+	var over, under bool
+	if t.signed {
+		most = int64(^uint64(0) >> (65 - t.bits))
+		least = -most - 1
+		over = n > most || by > 0 && n > most-by
+		under = n < least || by < 0 && n < least-by
+	} else {
+		most = int64(uint64(1)<<t.bits - 1)
+		over = uint64(n) > uint64(most) || by > 0 && n > most-by // a negative number to set counts as a huge one
+		under = !over && by < 0 && n+by < 0
+	}
+	switch {
+	case !over && !under:
+		return n + by, true
+	case rule == overflowFail:
+		return 0, false
+	case rule == overflowSaturate && over:
+		return most, true
+	case rule == overflowSaturate:
+		return least, true
+	case t.signed:
+		return (n + by) << (64 - t.bits) >> (64 - t.bits), true
+	}
+	return (n + by) & most, true
+}
+
+// put writes a number of the type into b, which reaches far enough.
+func (t fieldType) put(b []byte, at int, n int64) {
+	for i := range t.bits {
+		mask := byte(1) << (7 - (at+i)&7)
+		if n>>(t.bits-1-i)&1 != 0 {
+			b[(at+i)>>3] |= mask
+		} else {
+			b[(at+i)>>3] &^= mask
+		}
+	}
+}
+
+func bitfieldCommand(x *Call) error {
+	ops, err := parseFieldOps(x.Args[2:])
+	if err != nil {
+		return err
+	}
+	return x.bitfield(ops)
+}
+
+func bitfieldROCommand(x *Call) error {
+	ops, err := parseFieldOps(x.Args[2:])
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(ops, func(op fieldOp) bool { return op.kind != fieldGet }) {
+		return ErrBitfieldReads
+	}
+	return x.bitfield(ops)
+}
+
+// bitfield runs the operations. As on Redis the string is made as long as they reach before the first of them, whatever becomes of them.
+func (x *Call) bitfield(ops []fieldOp) error {
+	e, err := x.findString(x.Args[1])
+	if err != nil {
+		return err
+	}
+	size := 0
+	for _, op := range ops {
+		if op.kind != fieldGet {
+			size = max(size, (op.at+op.bits-1)>>3+1)
+		}
+	}
+	fresh := e == nil && size > 0
+	grown := size > len(stringBytes(e)) // then each number that is set counts as a change
+	if grown {
+		x.spendWrite(e, size)
+		e = x.DB().WriteAt(x.Args[1], size, nil)
+	}
+	changed := false
+	x.Out.Array(len(ops))
+	for _, op := range ops {
+		old := op.number(stringBytes(e), op.at)
+		n, by := old, op.value
+		if op.kind == fieldSet {
+			n, by = op.value, 0
+		}
+		if op.kind == fieldGet {
+			x.Out.Int(old)
+			continue
+		}
+		n, ok := op.sum(n, by, op.overflow)
+		if !ok {
+			x.Out.Null()
+			continue
+		}
+		if n != old {
+			x.putNumber(op, n)
+			e = x.DB().Find(x.Args[1])
+		}
+		changed = changed || grown || n != old
+		if op.kind == fieldSet {
+			n = old
+		}
+		x.Out.Int(n)
+	}
+	if fresh {
+		x.notify(NotifyNew, "new", x.Args[1])
+	}
+	if changed {
+		x.notify(NotifyString, "setbit", x.Args[1])
+	}
+	return nil
+}
+
+// putNumber writes a number into the string at x.Args[1], which reaches far enough.
+func (x *Call) putNumber(op fieldOp, n int64) {
+	e := x.DB().Find(x.Args[1])
+	first, end := op.at>>3, (op.at+op.bits-1)>>3+1
+	part := slices.Clone(e.Bytes()[first:end])
+	op.put(part, op.at&7, n)
+	x.spendWrite(e, end)
+	x.DB().WriteAt(x.Args[1], first, part)
+}
