@@ -1,11 +1,13 @@
 # make test   install what the tests need where it is missing, run them, say what was skipped
 # make bench  compare with redis-server on this machine
+# make clients       run the libraries of several languages against a cluster, and write docs/clients.md
+# make differential  2,000,000 random calls on coordd and on redis-server side by side
 # make soak   the slow tests: more failures, longer fuzzing
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -timeout 20m
 
-.PHONY: build test lint deps bench soak fuzz
+.PHONY: build test lint deps bench soak fuzz clients differential
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -23,6 +25,14 @@ lint:
 
 bench: deps
 	$(GO) run ./testdata/bench
+
+clients:
+	sh .ci/deps clients
+	$(GO) run ./testdata/clients/libraries
+
+CALLS ?= 2000000
+differential: deps
+	COORDD_DIFFERENTIAL=$(CALLS) $(GO) test ./fsm -run Differential -count 1 -v -timeout 2h
 
 FUZZTIME ?= 30s
 fuzz:
