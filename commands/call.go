@@ -1,6 +1,10 @@
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"iter"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // Env is what the machine tells a command about the moment it runs in, and takes from it.
 type Env struct {
@@ -47,19 +51,32 @@ type Event struct {
 
 // Scripts is the script engine as the script commands see it; package fsm implements it.
 type Scripts interface {
-	// Eval runs a script given by its source, or by its SHA1 in hexadecimal when source is nil.
+	// Eval runs a script.
 	Eval(x *Call, script Script) error
 	// Load compiles and keeps a script and returns its SHA1 in hexadecimal.
 	Load(source []byte) (sha string, err error)
 	Exists(sha []byte) bool
 	Flush()
+
+	// HasFunction says whether a library has a function of that name, in any case of letters.
+	HasFunction(name []byte) bool
+	// LoadLibrary runs the source of a library, which registers its functions, and keeps it. replace says that a library of the same
+	// name is to go for it.
+	LoadLibrary(source []byte, replace bool) (name string, err error)
+	// RestoreLibraries loads libraries from their sources, all of them or none. An error in their sequence is returned.
+	RestoreLibraries(sources iter.Seq2[[]byte, error], policy RestorePolicy) error
+	DeleteLibrary(name []byte) bool
+	FlushLibraries()
+	// Libraries gives all libraries in order of name.
+	Libraries() []*Library
 }
 
-// Script is one call of EVAL or EVALSHA.
+// Script is one call of EVAL, EVALSHA or FCALL: by the source, the SHA1 in hexadecimal, or the name of a function that there is.
+// The others are nil.
 type Script struct {
-	Source, SHA []byte
-	Keys, Args  [][]byte
-	ReadOnly    bool
+	Source, SHA, Function []byte
+	Keys, Args            [][]byte
+	ReadOnly              bool
 }
 
 // Tx is the state that the commands of one request share: a transaction, or a script with what it calls.

@@ -1,6 +1,9 @@
 package commands
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Error is an error reply: its text is API, the code word first, byte-equal with Redis.
 type Error string
@@ -38,4 +41,9 @@ func InvalidExpire(command string) error {
 // outOfRange is the error of an integer that is not between two others.
 func outOfRange(least, most int64) error {
 	return Errorf("ERR value is out of range, value must between %d and %d", least, most)
+}
+
+// SubcommandSyntax is the error of a subcommand with more arguments than it takes, where its arity does not say how many those are.
+func SubcommandSyntax(args [][]byte) error {
+	return Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.", args[1], strings.ToUpper(string(args[0])))
 }

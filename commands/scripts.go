@@ -88,7 +88,7 @@ func eval(x *Call, readOnly bool) error {
 	if s.Source == nil {
 		s.Source = []byte{} // nil means that the SHA1 counts
 	}
-	if err := s.readKeys(x.Args); err != nil {
+	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
 	}
 	return x.Scripts.Eval(x, s)
@@ -100,18 +100,18 @@ func evalSHA(x *Call, readOnly bool) error {
 	if len(s.SHA) != 40 {
 		return ErrNoScript
 	}
-	if err := s.readKeys(x.Args); err != nil {
+	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
 	}
 	return x.Scripts.Eval(x, s)
 }
 
-// readKeys reads numkeys and what follows.
-func (s *Script) readKeys(args [][]byte) error {
+// readKeys reads numkeys and what follows. notNumber is the error where numkeys is none.
+func (s *Script) readKeys(args [][]byte, notNumber error) error {
 	n, ok := ParseInt(args[2])
 	switch {
 	case !ok:
-		return ErrNotInteger
+		return notNumber
 	case n > int64(len(args)-3):
 		return errKeysTooMany
 	case n < 0:
@@ -165,7 +165,7 @@ func scriptDebug(x *Call) error {
 }
 
 func scriptHelp(x *Call) error {
-	lines := []string{
+	replyHelp(x.Out,
 		"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
 		"DEBUG (YES|SYNC|NO)",
 		"    Not supported; NO is accepted.",
@@ -179,10 +179,14 @@ func scriptHelp(x *Call) error {
 		"    Make a script known, on every node, without running it.",
 		"HELP",
 		"    Print this help.",
-	}
-	x.Out.Array(len(lines))
-	for _, l := range lines {
-		x.Out.Status(l)
-	}
+	)
 	return nil
+}
+
+// replyHelp writes the lines of a HELP subcommand.
+func replyHelp(out Reply, lines ...string) {
+	out.Array(len(lines))
+	for _, l := range lines {
+		out.Status(l)
+	}
 }

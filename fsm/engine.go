@@ -21,8 +21,6 @@ const (
 	scriptInstructions = 10_000_000
 	// scriptBytes is what one script may build in strings and large tables; it is not given back when a value is dropped.
 	scriptBytes = 64 << 20
-	// maxScriptBytes bounds a script's source: compiling is not counted, and its work grows with the length.
-	maxScriptBytes = 1 << 20
 	// maxCachedScripts is how many scripts that came by EVAL stay for EVALSHA. Programs that build their scripts' text
 	// anew for every call would fill the memory otherwise. It is the number of Redis 7.4.
 	maxCachedScripts = 500
@@ -62,8 +60,8 @@ func (l *scriptList) pushBack(s *cachedScript) {
 
 func (s *cachedScript) unlink() { s.prev.next, s.next.prev = s.next, s.prev }
 
-// engine implements commands.Scripts. The cache is state: only what entries run changes it (EVAL, EVALSHA, SCRIPT LOAD, SCRIPT FLUSH).
-// EVAL_RO and EVALSHA_RO, which may run in several reads at a time, leave it alone.
+// engine implements commands.Scripts. The cache and the libraries are state: only what entries run changes them (EVAL, EVALSHA, SCRIPT LOAD, FUNCTION LOAD …).
+// EVAL_RO, EVALSHA_RO and FCALL_RO, which may run in several reads at a time, leave it alone.
 type engine struct {
 	table *commands.Table
 
@@ -73,6 +71,8 @@ type engine struct {
 	cached      scriptList // by EVAL, in the order of use
 	cachedCount int
 	loadedBytes int
+
+	libraries *librarySet
 
 	writer *interpreter // of the scripts that entries run
 
@@ -84,7 +84,7 @@ type engine struct {
 
 // newEngine returns an engine without scripts, whose scripts call the commands of table.
 func newEngine(table *commands.Table) *engine {
-	e := &engine{table: table, derived: map[string]*program{}}
+	e := &engine{table: table, libraries: newLibrarySet(), derived: map[string]*program{}}
 	e.Flush()
 	return e
 }
@@ -173,10 +173,14 @@ func (e *engine) find(sha []byte) *cachedScript {
 	return e.bySHA[string(low[:])]
 }
 
-// Eval runs a script and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply, not
-// an error of Eval. Errors: the script is unknown or does not compile, and nothing ran.
+// Eval runs a script or a function and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply,
+// not an error of Eval. Errors: the script is unknown or does not compile, or it may write and is called as one that only reads, and
+// nothing ran.
 func (e *engine) Eval(x *commands.Call, script commands.Script) error {
-	if script.ReadOnly {
+	switch {
+	case script.Function != nil:
+		return e.callFunction(x, script)
+	case script.ReadOnly:
 		return e.evalReadOnly(x, script)
 	}
 	var s *cachedScript
@@ -203,13 +207,23 @@ func (e *engine) Eval(x *commands.Call, script commands.Script) error {
 		}
 		s.program = p
 	}
+	e.runWriter(x, s.program, s.sha, script)
+	return nil
+}
+
+// runWriter runs what an entry asks for.
+func (e *engine) runWriter(x *commands.Call, p *program, name string, script commands.Script) {
+	if !e.entryInterpreter().run(x, p, name, script) {
+		e.writer = nil
+	}
+}
+
+// entryInterpreter is the interpreter of what entries run.
+func (e *engine) entryInterpreter() *interpreter {
 	if e.writer == nil {
 		e.writer = newInterpreter(e.table)
 	}
-	if !e.writer.run(x, s.program, s.sha, script) {
-		e.writer = nil
-	}
-	return nil
+	return e.writer
 }
 
 // evalReadOnly runs a script of EVAL_RO or EVALSHA_RO, which several reads may do at the same time.
@@ -231,13 +245,18 @@ func (e *engine) evalReadOnly(x *commands.Call, script commands.Script) error {
 	if p.shebang && !p.noWrites {
 		return errWritesInReadOnly
 	}
+	e.runReader(x, p, sha, script)
+	return nil
+}
+
+// runReader runs what a read asks for, or an entry for something that only reads.
+func (e *engine) runReader(x *commands.Call, p *program, name string, script commands.Script) {
 	in := e.takeReader()
-	if in.run(x, p, sha, script) {
+	if in.run(x, p, name, script) {
 		e.mu.Lock()
 		e.readers = append(e.readers, in)
 		e.mu.Unlock()
 	}
-	return nil
 }
 
 func (e *engine) takeReader() *interpreter {
@@ -279,7 +298,7 @@ func shaOf(source string) string {
 // errScriptRecord says that the script cache in a snapshot cannot be read.
 var errScriptRecord = errors.New("its script cache is corrupt")
 
-// appendTo appends the cache to dst: the sources that were loaded, then those that EVAL cached, each with its order.
+// appendTo appends the cache to dst: the sources that were loaded, then those that EVAL cached, each with its order; then the libraries.
 func (e *engine) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(e.bySHA)-e.cachedCount))
 	dst = binary.AppendUvarint(dst, uint64(e.cachedCount))
@@ -289,10 +308,10 @@ func (e *engine) appendTo(dst []byte) []byte {
 			dst = append(dst, s.source...)
 		}
 	}
-	return dst
+	return e.libraries.appendTo(dst)
 }
 
-// load replaces the cache by what appendTo wrote. After an error the engine must not be used.
+// load replaces the cache and the libraries by what appendTo wrote. After an error the engine must not be used.
 func (e *engine) load(b []byte) error {
 	e.Flush()
 	d := decoder{b: b}
@@ -319,10 +338,10 @@ func (e *engine) load(b []byte) error {
 			e.cachedCount++
 		}
 	}
-	if d.bad || len(d.b) != 0 {
+	if d.bad {
 		return errScriptRecord
 	}
-	return nil
+	return e.loadLibraries(&d)
 }
 
 var _ commands.Scripts = (*engine)(nil)

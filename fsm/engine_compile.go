@@ -31,8 +31,8 @@ type program struct {
 
 // compileScript compiles a script as EVAL gets it. The error is a reply.
 func compileScript(source []byte) (*program, error) {
-	if len(source) > maxScriptBytes {
-		return nil, commands.Errorf("ERR script is longer than %d bytes", maxScriptBytes)
+	if len(source) > commands.MaxScriptBytes {
+		return nil, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
 	}
 	p := &program{}
 	body, err := p.readShebang(source)
@@ -92,15 +92,12 @@ func (p *program) readShebang(source []byte) (body []byte, err error) {
 }
 
 func (p *program) readFlags(list []byte) error {
-	for _, flag := range bytes.Split(list, []byte(",")) {
-		switch string(flag) {
-		case "no-writes":
-			p.noWrites = true
-		case "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys":
-			// coordd has no slots, and refuses writes for lack of memory before they come to the log.
-		default:
-			return commands.Errorf("ERR Unexpected flag in script shebang: %s", flag)
+	for _, name := range bytes.Split(list, []byte(",")) {
+		flag := commands.ParseFunctionFlag(name)
+		if flag == 0 {
+			return commands.Errorf("ERR Unexpected flag in script shebang: %s", name)
 		}
+		p.noWrites = p.noWrites || flag == commands.NoWrites
 	}
 	return nil
 }

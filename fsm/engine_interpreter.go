@@ -29,15 +29,22 @@ type interpreter struct {
 	table     *commands.Table
 	L         *lua.LState
 	globals   *lua.LTable
-	guarded   *lua.LFunction              // runs the script's function; errors leave through capture
+	guarded   *lua.LFunction              // calls its argument with those that follow; errors leave through capture
 	traceless *lua.LFunction              // calls its argument; errors leave without a stack trace
 	real      map[*lua.LTable]*lua.LTable // what stands behind a read-only stand-in; looked up only
 
 	globalsStandIn *lua.LTable // _G
 	globalsMeta    *lua.LTable // what getmetatable(_G) shows
 
+	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
+
+	libraryGlobals *lua.LTable // of libraries: it is empty, librarySwitch is its metatable
+	librarySwitch  *lua.LTable // its __index is loadGlobals while a library's code runs, and globals when one of its functions does
+	loadGlobals    *lua.LTable
+
 	// Of the running script.
 	x         *commands.Call
+	loading   *registered // by the library whose code runs, or nil
 	readOnly  bool
 	protected int // protected calls that are running, in each other
 	resp      int // what redis.setresp chose: 2 or 3
@@ -67,7 +74,7 @@ func newInterpreter(table *commands.Table) *interpreter {
 	in.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
 	in.guarded = L.NewFunction(func(L *lua.LState) int {
 		L.Panic = in.capture // L.PCall puts the old one back
-		L.Call(0, 1)
+		L.Call(L.GetTop()-1, 1)
 		return 1
 	})
 	in.traceless = L.NewFunction(func(L *lua.LState) int {
@@ -80,21 +87,27 @@ func newInterpreter(table *commands.Table) *interpreter {
 }
 
 // capture is how an error leaves the script's function: its value is on top of the stack. It notes where the error was raised:
-// in the function on top, or in the one that called it where that is a library's.
+// in the function on top, or in the one that called it where that is a Go function.
 func (in *interpreter) capture(L *lua.LState) {
 	in.failedSource, in.failedLine = "", 0
 	for level := range 2 {
 		dbg, ok := L.GetStack(level)
-		if !ok {
+		if _, below := L.GetStack(level + 1); !ok || !below { // the last one is guarded
 			break
 		}
 		if _, err := L.GetInfo("Sl", dbg, lua.LNil); err == nil && dbg.Source != "" && dbg.CurrentLine >= 0 {
 			in.failedSource, in.failedLine = dbg.Source, dbg.CurrentLine
 			break
 		}
+		if level == 1 {
+			in.failedSource, in.failedLine = goSource, -1
+		}
 	}
 	in.leave(L)
 }
+
+// goSource is how C Lua shows functions that are not written in Lua.
+const goSource = "=[C]"
 
 // leave is how an error leaves a protected call. It charges for the way: Go looks at every frame of its stack between the error and who
 // catches it, and recursion through metamethods has four of them for each of Lua's.
@@ -134,43 +147,73 @@ func frames(L *lua.LState) int64 {
 	return int64(high)
 }
 
-// run runs a script and writes its reply. It is false when the interpreter must not be used again.
-func (in *interpreter) run(x *commands.Call, p *program, sha string, script commands.Script) (reusable bool) {
-	return in.runWithin(x, p, sha, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
+// run runs a script, or a function of a library, and writes its reply. name is what errors call it by: its SHA1, or its name. The
+// interpreter must not be used again unless reusable.
+func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
+	return in.runWithin(x, p, name, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
 }
 
 // runWithin is run with a budget.
-func (in *interpreter) runWithin(x *commands.Call, p *program, sha string, script commands.Script, b budget) (reusable bool) {
+func (in *interpreter) runWithin(x *commands.Call, p *program, name string, script commands.Script, b budget) (reusable bool) {
 	L := in.L
-	in.x, in.readOnly, in.resp, in.protected = x, script.ReadOnly || p.noWrites, 2, 0
-	in.budget = b
+	in.begin(p, b)
+	in.x, in.readOnly = x, script.ReadOnly || p.noWrites
 	in.random = luaRandom{state: x.Seed}
 	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
-	in.chunks, in.metatables, in.failedSource, in.failedLine = nil, nil, "", 0
-	run := newBudgetContext(&in.budget)
-	run.global = L.G
-	L.SetContext(run)
-	L.G.CurrentThread = L
-	in.globals.RawSetString("KEYS", in.stringTable(script.Keys))
-	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
-	in.budget.sees(p.longest)
-	L.SetTop(0)
+	in.setGlobals(script)
+	var err error
 	L.Push(in.guarded)
-	L.Push(L.NewFunctionFromProto(p.proto))
-	err := L.PCall(1, 1, nil)
+	if script.Function != nil {
+		err = in.pushFunction(p, name, script)
+	} else {
+		L.Push(L.NewFunctionFromProto(p.proto))
+	}
+	if err == nil {
+		err = L.PCall(L.GetTop()-1, 1, nil)
+	}
 	if err == nil {
 		in.answer(x.Out, L.Get(-1))
 	} else {
-		x.Out.Error(in.failure(err, sha))
+		x.Out.Error(in.failure(err, name))
 	}
-	L.SetTop(0)
 	in.x = nil
 	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack}
 	if cap(in.arena) > maxKeptArena {
 		in.arena = nil
 	}
+	return in.end(err)
+}
+
+// begin makes the state ready for a program, with a budget.
+func (in *interpreter) begin(p *program, b budget) {
+	in.resp, in.protected = 2, 0
+	in.budget = b
+	in.chunks, in.metatables, in.failedSource, in.failedLine = nil, nil, "", 0
+	run := newBudgetContext(&in.budget)
+	run.global = in.L.G
+	in.L.SetContext(run)
+	in.L.G.CurrentThread = in.L
+	in.budget.sees(p.longest)
+	in.L.SetTop(0)
+}
+
+// end clears the stack. The interpreter must not be used again, after the program ended with err, unless reusable.
+func (in *interpreter) end(err error) (reusable bool) {
+	in.L.SetTop(0)
 	e, _ := err.(*lua.ApiError)
 	return in.budget.spent() == nil && (e == nil || e.Type != lua.ApiErrorPanic)
+}
+
+// setGlobals sets what differs between the globals of a script and of a function, which gets its keys and arguments otherwise.
+func (in *interpreter) setGlobals(script commands.Script) {
+	var keys, args lua.LValue = lua.LNil, lua.LNil
+	lib := in.redisOfFunctions
+	if script.Function == nil {
+		keys, args, lib = in.stringTable(script.Keys), in.stringTable(script.Args), in.redisOfScripts
+	}
+	in.globals.RawSetString("redis", lib)
+	in.globals.RawSetString("KEYS", keys)
+	in.globals.RawSetString("ARGV", args)
 }
 
 // maxKeptArena is how many bytes of arguments an interpreter keeps room for between scripts.
@@ -186,26 +229,34 @@ func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
 	return t
 }
 
-// failure words the error that ended a script as Redis does: what, which script, where.
-func (in *interpreter) failure(err error, sha string) string {
+// errorText is the error that ended a program as Redis words it.
+func (in *interpreter) errorText(err error) string {
 	value := lua.LValue(lua.LString(err.Error()))
 	if e, ok := err.(*lua.ApiError); ok {
 		value = e.Object
 	}
-	text := ""
-	if t, ok := value.(*lua.LTable); ok {
-		if text, ok = toString(t.RawGetString("err")); !ok {
-			text = "ERR the script raised a table without a field err" // at this Redis 7.0 dies
-		}
-	} else {
-		text = "ERR " + describe(in.L, value)
+	t, ok := value.(*lua.LTable)
+	if !ok {
+		return "ERR " + describe(in.L, value)
 	}
+	if text, ok := toString(t.RawGetString("err")); ok {
+		return text
+	}
+	return "ERR the script raised a table without a field err" // at this Redis 7.0 dies
+}
+
+// failure is errorText with the program's name and the place of the error, where that is known.
+func (in *interpreter) failure(err error, name string) string {
+	text := in.errorText(err)
 	if in.failedSource == "" {
-		return text + " script: " + sha
+		return text
 	}
 	source, ok := in.chunks[in.failedSource]
-	if !ok {
+	switch {
+	case in.failedSource == goSource:
+		source = goSource
+	case !ok:
 		source = "@" + in.failedSource
 	}
-	return text + " script: " + sha + ", on " + source + ":" + strconv.Itoa(in.failedLine) + "."
+	return text + " script: " + name + ", on " + source + ":" + strconv.Itoa(in.failedLine) + "."
 }

@@ -75,7 +75,8 @@ func (in *interpreter) openSandbox() {
 	in.library("cmsgpack", openCmsgpack(L))
 	in.library("struct", openStruct(L))
 	in.library("bit", openBit(L))
-	in.library("redis", in.openRedis())
+	in.redisOfScripts, in.redisOfFunctions = in.openRedis(true), in.openRedis(false)
+	in.globals.RawSetString("redis", in.redisOfScripts)
 	in.globals.RawSetString("KEYS", lua.LFalse) // their places in the order of the globals
 	in.globals.RawSetString("ARGV", lua.LFalse)
 
@@ -99,6 +100,7 @@ func (in *interpreter) openSandbox() {
 	shown.RawSetString("__index", in.globals.RawGetString("string"))
 	meta.RawSetString("__metatable", in.standIn(shown, shown))
 	L.SetMetatable(lua.LString(""), meta)
+	in.openLibraries(missing)
 }
 
 // library makes a table a read-only global.

@@ -20,8 +20,9 @@ const (
 	errReadOnlyScript = "ERR Write commands are not allowed from read-only scripts."
 )
 
-func (in *interpreter) openRedis() *lua.LTable {
-	lib := newLibrary(in.L, []libraryFunction{
+// openRedis makes the table, read-only, as scripts see it or as functions do.
+func (in *interpreter) openRedis(ofScripts bool) *lua.LTable {
+	list := []libraryFunction{
 		{"call", in.redisCall},
 		{"pcall", in.redisPcall},
 		{"log", redisLog},
@@ -30,23 +31,40 @@ func (in *interpreter) openRedis() *lua.LTable {
 		{"error_reply", redisErrorReply},
 		{"status_reply", redisStatusReply},
 		{"set_repl", redisSetRepl},
-		{"replicate_commands", pushTrue},
 		{"acl_check_cmd", in.redisACLCheck},
-		{"breakpoint", func(L *lua.LState) int { L.Push(lua.LFalse); return 1 }},
-		{"debug", func(*lua.LState) int { return 0 }},
-	})
-	for _, c := range []struct {
-		name  string
-		value lua.LNumber
-	}{
-		{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3},
-		{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2}, {"REPL_REPLICA", 2}, {"REPL_ALL", 3},
-		{"REDIS_VERSION_NUM", commands.RedisVersionNumber},
-	} {
+	}
+	if ofScripts {
+		list = append(list, []libraryFunction{
+			{"replicate_commands", pushTrue},
+			{"breakpoint", func(L *lua.LState) int { L.Push(lua.LFalse); return 1 }},
+			{"debug", func(*lua.LState) int { return 0 }},
+		}...)
+	}
+	lib := newLibrary(in.L, list)
+	addConstants(lib)
+	for _, c := range replConstants {
 		lib.RawSetString(c.name, c.value)
 	}
+	return in.standIn(lib, lib)
+}
+
+type namedNumber struct {
+	name  string
+	value lua.LNumber
+}
+
+var (
+	logConstants  = [...]namedNumber{{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3}}
+	replConstants = [...]namedNumber{{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2}, {"REPL_REPLICA", 2}, {"REPL_ALL", 3}}
+)
+
+// addConstants adds the constants that library code sees too while it is loaded.
+func addConstants(lib *lua.LTable) {
+	for _, c := range logConstants {
+		lib.RawSetString(c.name, c.value)
+	}
+	lib.RawSetString("REDIS_VERSION_NUM", lua.LNumber(commands.RedisVersionNumber))
 	lib.RawSetString("REDIS_VERSION", lua.LString(commands.RedisVersion))
-	return lib
 }
 
 func pushTrue(L *lua.LState) int {

@@ -25,6 +25,9 @@ const (
 	hiddenVararg   = "\x00vararg"
 )
 
+// hiddenNames are all of them.
+var hiddenNames = [...]string{hiddenConcat, hiddenLength, hiddenKey, hiddenTable, hiddenReadonly, hiddenVararg}
+
 // Bounds of a script's syntax tree. The compiler recurses over it, and searches a function's constants one by one.
 const (
 	maxTreeDepth     = 1000

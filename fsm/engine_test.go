@@ -232,7 +232,7 @@ func TestOwnAnswers(t *testing.T) {
 		{`local x return x.y`, "-ERR user_script:1: attempt to index a nil value script: SHA, on @user_script:1.\r\n"},
 		{`local function f(n) if n == 0 then return "deep" end return f(n - 1) end return f(1500)`, "$4\r\ndeep\r\n"},
 		{`local function f(n) return f(n + 1) end return f(1)`, "-ERR user_script:1: stack overflow script: SHA, on @user_script:1.\r\n"},
-		{"return 1 --" + strings.Repeat("x", maxScriptBytes), "-ERR script is longer than 1048576 bytes\r\n"},
+		{"return 1 --" + strings.Repeat("x", commands.MaxScriptBytes), "-ERR script is longer than 1048576 bytes\r\n"},
 		{"local t = {" + strings.Repeat("1,", maxTreeConstants+1) + "} return 1", "-ERR Error compiling script (new function): user_script:1: chunk has too many constants\r\n"},
 		{`return loadstring("\27Lua")`, "$-1\r\n"},
 		{`return _G["\0concat"]`, "-ERR user_script:1: Script attempted to access nonexistent global variable '\x00concat' script: SHA, on @user_script:1.\r\n"},

@@ -33,7 +33,7 @@ func helpSpec(container, since, group string, lines ...string) commands.Spec {
 
 // subcommandSyntax is the error of a subcommand whose arguments are too many.
 func subcommandSyntax(args [][]byte) error {
-	return commands.Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.", args[1], strings.ToUpper(string(args[0])))
+	return commands.SubcommandSyntax(args)
 }
 
 // is compares an argument with a word in lower case.

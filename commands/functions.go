@@ -1,0 +1,281 @@
+// The commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see scripts.go.
+
+package commands
+
+import "bytes"
+
+// Errors of the function commands.
+const (
+	errNoFunction    Error = "ERR Function not found"
+	errFunctionKeys  Error = "ERR Bad number of keys provided"
+	errNoLibrary     Error = "ERR Library not found"
+	errNoLibraryName Error = "ERR library name argument was not given"
+	errFunctionFlush Error = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
+	errRestorePolicy Error = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+)
+
+const fcallSyntax = "function numkeys [key [key ...]] [arg [arg ...]]"
+
+var functionSpecs = []Spec{
+	{
+		Name: "fcall", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Syntax: fcallSyntax, Summary: "Runs a function of a library.", Complexity: "Depends on the function that is executed.",
+		Handler: func(x *Call) error { return callFunction(x, false) },
+	},
+	{
+		Name: "fcall_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Syntax: fcallSyntax, Summary: "Runs a function of a library that only reads.", Complexity: "Depends on the function that is executed.",
+		Handler: func(x *Call) error { return callFunction(x, true) },
+	},
+	{
+		Name: "function", Kind: Read, Arity: -2, Group: "scripting", Since: "7.0.0",
+		Syntax: "subcommand", Summary: "A container of the commands about functions.", Complexity: "Depends on subcommand.",
+		Subcommands: functionSubcommands,
+	},
+}
+
+var functionSubcommands = []Spec{
+	{
+		Name: "load", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[REPLACE] function-code",
+		Summary: "Makes a library of functions known, on every node.", Complexity: "O(N) with N being the length of the code, and what it runs.",
+		Handler: functionLoad,
+	},
+	{
+		Name: "delete", Kind: Write, Arity: 3, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "library-name",
+		Summary: "Forgets a library and its functions.", Complexity: "O(N) with N being the number of libraries.",
+		Handler: functionDelete,
+	},
+	{
+		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[ASYNC|SYNC]",
+		Summary: "Forgets all libraries.", Complexity: "O(1)",
+		Handler: functionFlush,
+	},
+	{
+		Name: "list", Kind: Read, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Tells what libraries there are, with their functions.",
+		Complexity: "O(N) with N being the number of functions.",
+		Handler:    functionList,
+	},
+	{
+		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Summary: "Gives all libraries as one value that FUNCTION RESTORE takes.", Complexity: "O(N) with N being the bytes of all libraries.",
+		Handler: functionDump,
+	},
+	{
+		Name: "restore", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0",
+		Syntax: "serialized-value [FLUSH|APPEND|REPLACE]", Summary: "Makes the libraries of a FUNCTION DUMP known, here or on a Redis.",
+		Complexity: "O(N) with N being the bytes of the libraries, and what they run.",
+		Handler:    functionRestore,
+	},
+	{
+		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Summary: "Counts libraries and functions.", Complexity: "O(N) with N being the number of libraries.",
+		Handler: functionStats,
+	},
+	{
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Summary: "Would stop a running function: here none runs while another command is answered.", Complexity: "O(1)",
+		Handler: func(*Call) error { return errScriptKill },
+	},
+	{
+		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "7.0.0",
+		Summary: "Tells what the subcommands of FUNCTION are.", Complexity: "O(1)",
+		Handler: functionHelp,
+	},
+}
+
+// callFunction runs FCALL and FCALL_RO. That there is no such function is told before anything else, as Redis does.
+func callFunction(x *Call, readOnly bool) error {
+	s := Script{Function: x.Args[1], ReadOnly: readOnly}
+	if !x.Scripts.HasFunction(s.Function) {
+		return errNoFunction
+	}
+	if err := s.readKeys(x.Args, errFunctionKeys); err != nil {
+		return err
+	}
+	return x.Scripts.Eval(x, s)
+}
+
+func functionLoad(x *Call) error {
+	last := len(x.Args) - 1
+	replace := false
+	for _, option := range x.Args[2:last] {
+		if !isWord(option, "REPLACE") {
+			return Errorf("ERR Unknown option given: %s", cText(option))
+		}
+		replace = true
+	}
+	name, err := x.Scripts.LoadLibrary(x.Args[last], replace)
+	if err != nil {
+		return err
+	}
+	x.Out.BulkString(name)
+	return nil
+}
+
+func functionDelete(x *Call) error {
+	if !x.Scripts.DeleteLibrary(x.Args[2]) {
+		return errNoLibrary
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+func functionFlush(x *Call) error {
+	switch {
+	case len(x.Args) > 3:
+		return SubcommandSyntax(x.Args)
+	case len(x.Args) == 3 && !isWord(x.Args[2], "SYNC") && !isWord(x.Args[2], "ASYNC"):
+		return errFunctionFlush
+	}
+	x.Scripts.FlushLibraries()
+	x.Out.Status("OK")
+	return nil
+}
+
+func functionList(x *Call) error {
+	var pattern []byte
+	filter, withCode := false, false
+	for i := 2; i < len(x.Args); i++ {
+		switch arg := x.Args[i]; {
+		case !withCode && isWord(arg, "WITHCODE"):
+			withCode = true
+		case !filter && isWord(arg, "LIBRARYNAME"):
+			if i++; i == len(x.Args) {
+				return errNoLibraryName
+			}
+			pattern, filter = bytes.ToLower(x.Args[i]), true
+		default:
+			return Errorf("ERR Unknown argument %s", cText(arg))
+		}
+	}
+	if err := CheckPattern(pattern); err != nil {
+		return err
+	}
+	var chosen []*Library
+	var m matcher
+	for _, l := range x.Scripts.Libraries() {
+		if !filter || m.match(pattern, bytes.ToLower([]byte(l.Name)), 0) {
+			chosen = append(chosen, l)
+		}
+	}
+	x.Out.Array(len(chosen))
+	for _, l := range chosen {
+		l.reply(x.Out, withCode)
+	}
+	return nil
+}
+
+func (l *Library) reply(out Reply, withCode bool) {
+	pairs := 3
+	if withCode {
+		pairs++
+	}
+	out.Map(pairs)
+	out.BulkString("library_name")
+	out.BulkString(l.Name)
+	out.BulkString("engine")
+	out.BulkString(engineName)
+	out.BulkString("functions")
+	out.Array(len(l.Functions))
+	for i := range l.Functions {
+		l.Functions[i].reply(out)
+	}
+	if withCode {
+		out.BulkString("library_code")
+		out.BulkString(l.Source)
+	}
+}
+
+func (f *Function) reply(out Reply) {
+	out.Map(3)
+	out.BulkString("name")
+	out.BulkString(f.Name)
+	out.BulkString("description")
+	if f.Described {
+		out.BulkString(f.Description)
+	} else {
+		out.Null()
+	}
+	out.BulkString("flags")
+	flags := f.Flags.names()
+	out.Set(len(flags))
+	for _, name := range flags {
+		out.Status(name)
+	}
+}
+
+// functionStats tells that nothing runs: while a function does, no other command is answered.
+func functionStats(x *Call) error {
+	libraries, functions := x.Scripts.Libraries(), 0
+	for _, l := range libraries {
+		functions += len(l.Functions)
+	}
+	x.Out.Map(2)
+	x.Out.BulkString("running_script")
+	x.Out.Null()
+	x.Out.BulkString("engines")
+	x.Out.Map(1)
+	x.Out.BulkString(engineName)
+	x.Out.Map(2)
+	x.Out.BulkString("libraries_count")
+	x.Out.Int(int64(len(libraries)))
+	x.Out.BulkString("functions_count")
+	x.Out.Int(int64(functions))
+	return nil
+}
+
+func functionDump(x *Call) error {
+	x.Out.Bulk(dumpLibraries(x.Scripts.Libraries()))
+	return nil
+}
+
+func functionRestore(x *Call) error {
+	policy := RestoreAppend
+	switch {
+	case len(x.Args) > 4:
+		return SubcommandSyntax(x.Args)
+	case len(x.Args) < 4 || isWord(x.Args[3], "APPEND"):
+	case isWord(x.Args[3], "REPLACE"):
+		policy = RestoreReplace
+	case isWord(x.Args[3], "FLUSH"):
+		policy = RestoreFlush
+	default:
+		return errRestorePolicy
+	}
+	sources, err := dumpedSources(x.Args[2])
+	if err != nil {
+		return err
+	}
+	if err := x.Scripts.RestoreLibraries(sources, policy); err != nil {
+		return err
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+func functionHelp(x *Call) error {
+	replyHelp(x.Out,
+		"FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"DELETE <library>",
+		"    Forget a library and its functions, on every node.",
+		"DUMP",
+		"    Give all libraries as one value, which FUNCTION RESTORE takes here and on a Redis.",
+		"FLUSH [ASYNC|SYNC]",
+		"    Forget all libraries, on every node.",
+		"KILL",
+		"    No function ever runs long: each is stopped after a count of instructions.",
+		"LIST [LIBRARYNAME <pattern>] [WITHCODE]",
+		"    Tell what libraries and functions there are, and their code.",
+		"LOAD [REPLACE] <code>",
+		"    Make a library known, on every node.",
+		"RESTORE <value> [FLUSH|APPEND|REPLACE]",
+		"    Make the libraries of a FUNCTION DUMP known: instead of those that are there, beside them (the default),",
+		"    or beside them and instead of those with the same names.",
+		"STATS",
+		"    Count libraries and functions.",
+		"HELP",
+		"    Print this help.",
+	)
+	return nil
+}
