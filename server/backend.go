@@ -5,6 +5,8 @@ package server
 import (
 	"context"
 	"time"
+
+	"github.com/coordd/coordd/commands"
 )
 
 // Backend runs requests. A run is count requests encoded one after the other by commands.AppendRequest; its result is
@@ -17,6 +19,9 @@ type Backend interface {
 	Read(ctx context.Context, run []byte, count int) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
 	ReadLocal(run []byte, count int) ([]byte, error)
+	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is
+	// nil. What a run that is handed over afterwards does not see of a change, Deliver is told of.
+	Observe(wants func(db int, key string) bool)
 	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
 	Status() Status
 	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
@@ -40,6 +45,7 @@ type Status struct {
 	Databases     []DatabaseStatus // by number
 	Expired       uint64           // keys that expired since the state began
 	Scripts       int              // in the cache
+	Notify        commands.NotifyFlags
 	SnapshotIndex uint64           // of the newest snapshot; 0: none
 	SnapshotTime  time.Time        // when it was taken
 }

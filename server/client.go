@@ -41,9 +41,8 @@ var clientSpecs = []commands.Spec{{
 		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepted: no command here counts as a use of a key.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Accepted: connections are not closed to save memory.", onOff(func(s *session, on bool) { s.noEvict = on })),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
-		clientSub("getredir", 2, "6.0.0", "", "Answers -1: nothing is tracked.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.Int(-1)
-		}),
+		adminSub("unblock", -3, "5.0.0", "client-id [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
+		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
 		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] ...>>",
 			"Closes connections.", clientKill),
 		helpSpec("CLIENT", "5.0.0", "connection",

@@ -28,6 +28,7 @@ type param struct {
 	name     string
 	get      func(*Server) string
 	set      func(*Server, int64)
+	share    func(*Server, string) error // in place of set: makes the value that of all nodes, or fails
 	low, max int64 // of set's number
 	frozen   bool
 }
@@ -47,6 +48,12 @@ var params = []param{
 		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
 		set: func(s *Server, n int64) { s.config.idleTimeout.Store(n * int64(time.Second)) },
 	},
+	{
+		name: "tracking-table-max-keys", low: 0, max: 1<<63 - 1,
+		get: func(s *Server) string { return formatInt(s.tracking.maxKeys.Load()) },
+		set: func(s *Server, n int64) { s.tracking.maxKeys.Store(n) },
+	},
+	{name: settingNotify, get: notifyText, share: (*Server).setNotify},
 	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
 	{name: "databases", frozen: true, get: func(*Server) string { return strconv.Itoa(databases) }},
 	{name: "cluster-enabled", frozen: true, get: func(*Server) string { return "no" }},
@@ -58,7 +65,7 @@ var params = []param{
 	}},
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("save", ""),
 	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
-	fixed("requirepass", ""), fixed("notify-keyspace-events", ""), fixed("replica-read-only", "no"),
+	fixed("requirepass", ""), fixed("replica-read-only", "no"),
 }
 
 func findParam(name []byte) *param {
@@ -107,7 +114,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrSyntax)
 		return
 	}
-	values := map[*param]int64{}
+	values, shared := map[*param]int64{}, map[*param]string{}
 	seen := map[*param]bool{}
 	for i := 0; i < len(args); i += 2 {
 		p := findParam(args[i])
@@ -127,6 +134,10 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	for i := 0; i < len(args); i += 2 {
 		p := findParam(args[i])
+		if p.share != nil {
+			shared[p] = string(args[i+1])
+			continue
+		}
 		if p.set == nil {
 			if !strings.EqualFold(p.get(s.srv), string(args[i+1])) {
 				s.fail(setFailed(p, "can't set immutable config"))
@@ -144,6 +155,12 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 		values[p] = n
+	}
+	for p, text := range shared { // there is one: it can fail, so it comes first
+		if err := p.share(s.srv, text); err != nil {
+			s.fail(setFailed(p, err.Error()))
+			return
+		}
 	}
 	for p, n := range values {
 		p.set(s.srv, n)

@@ -247,7 +247,9 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 			s.unsubscribe(subKind(kind), name)
 		}
 	}
-	s.tx = transaction{}
+	s.tx, s.caching = transaction{}, false
+	s.srv.tracking.end(s)
+	s.srv.observe()
 	s.db, s.name, s.stale, s.muted, s.skipping, s.noEvict, s.noTouch = 0, "", false, false, false, false, false
 	s.setProto(2)
 	s.w.Status("RESET")

@@ -15,12 +15,20 @@ const (
 	maxDeliveryBytes = 16 << 20
 )
 
+// parcel is a message for the subscribers of its channel, or, with invalid.to, one about keys for the clients that are named there.
+type parcel struct {
+	commands.Event
+	invalid invalidation
+}
+
+func (p *parcel) bytes() int { return len(p.Channel) + len(p.Payload) + p.invalid.bytes() }
+
 // delivery is a queue of messages in the order of the log, and the goroutine that empties it.
 type delivery struct {
 	mu      sync.Mutex
 	filled  sync.Cond // queue is not empty, or closed
 	drained sync.Cond // done grew, or closed
-	queue   []commands.Event
+	queue   []parcel
 	bytes   int
 	handed  uint64 // messages that were ever queued; the n-th has number n
 	done    uint64 // messages that lie in their subscribers' queues
@@ -30,13 +38,11 @@ type delivery struct {
 
 func (d *delivery) init() { d.filled.L, d.drained.L = &d.mu, &d.mu }
 
-func eventBytes(e *commands.Event) int { return len(e.Channel) + len(e.Payload) }
-
 // put queues a message.
-func (d *delivery) put(e commands.Event) {
+func (d *delivery) put(p parcel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	size := eventBytes(&e)
+	size := p.bytes()
 	for !d.closed && d.handed > d.done && (d.handed-d.done >= maxDeliveries || d.bytes+size > maxDeliveryBytes) {
 		d.drained.Wait()
 	}
@@ -45,13 +51,13 @@ func (d *delivery) put(e commands.Event) {
 	}
 	d.handed++
 	d.bytes += size
-	d.queue = append(d.queue, e)
+	d.queue = append(d.queue, p)
 	d.filled.Signal()
 }
 
 // join starts the goroutine, which calls deliver, unless it runs. It returns the number of the newest message: who
 // subscribes now gets later ones.
-func (d *delivery) join(deliver func(e *commands.Event, number uint64)) uint64 {
+func (d *delivery) join(deliver func(p *parcel, number uint64)) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended == nil && !d.closed {
@@ -61,9 +67,9 @@ func (d *delivery) join(deliver func(e *commands.Event, number uint64)) uint64 {
 	return d.handed
 }
 
-func (d *delivery) run(deliver func(e *commands.Event, number uint64)) {
+func (d *delivery) run(deliver func(p *parcel, number uint64)) {
 	defer close(d.ended)
-	var spare []commands.Event
+	var spare []parcel
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
@@ -78,7 +84,7 @@ func (d *delivery) run(deliver func(e *commands.Event, number uint64)) {
 		d.mu.Unlock()
 		size := 0
 		for i := range batch {
-			size += eventBytes(&batch[i])
+			size += batch[i].bytes()
 			deliver(&batch[i], number+uint64(i)+1)
 		}
 		d.mu.Lock()

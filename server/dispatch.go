@@ -72,6 +72,9 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.last = spec
+	if s.caching {
+		defer s.cachingPast(spec)
+	}
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
 		s.refuse(spec, commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
 		return
@@ -182,6 +185,16 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		s.refuse(spec, commands.Errorf("ERR '%s' cannot be run here", spec.FullName())) // declared without a way to answer it
 		return
 	}
+	if mayWait(spec, args) {
+		s.block(spec, args)
+		return
+	}
+	s.enqueue(spec, args)
+}
+
+// enqueue adds a command that the machine answers to the run.
+func (s *session) enqueue(spec *commands.Spec, args [][]byte) {
+	s.remember(spec, args)
 	s.run.cmd[0] = args
 	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, spec: spec})
 }
@@ -199,7 +212,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if r.count > 0 && (r.count == maxRunRequests || len(r.bytes)+size > maxRunBytes) {
 		s.flush()
 	}
-	r.req = commands.Request{DB: s.db, Proto: s.proto, Cmds: cmds}
+	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Cmds: cmds}
 	if owed.step == executed {
 		r.req.Multi, r.req.Watch = true, s.tx.watch
 	}
@@ -216,18 +229,37 @@ func (s *session) flush() {
 	if len(r.pending) == 0 {
 		return
 	}
-	var replies []byte
-	var err error
-	switch {
-	case r.count == 0:
-	case r.write:
-		replies, err = s.srv.backend.Write(context.Background(), r.bytes, r.count)
-	case s.stale && !r.fresh:
-		replies, err = s.srv.backend.ReadLocal(r.bytes, r.count)
-	default:
-		replies, err = s.srv.backend.Read(context.Background(), r.bytes, r.count)
-	}
+	replies, err := s.ask()
 	s.takeReplies(replies, err, s.lap()/time.Duration(max(r.count, 1)))
+	s.dropRun()
+}
+
+// ask sends the run to the backend.
+func (s *session) ask() (replies []byte, err error) {
+	r := &s.run
+	if r.count == 0 {
+		return nil, nil
+	}
+	return s.askFor(r.bytes, r.count, r.write, r.fresh)
+}
+
+// askFor sends a run to the backend. What it brings about is told to this client behind its replies.
+func (s *session) askFor(run []byte, count int, write, fresh bool) (replies []byte, err error) {
+	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
+		s.quit = true
+	}
+	switch {
+	case write:
+		return s.srv.backend.Write(context.Background(), run, count)
+	case s.stale && !fresh:
+		return s.srv.backend.ReadLocal(run, count)
+	}
+	return s.srv.backend.Read(context.Background(), run, count)
+}
+
+// dropRun forgets the run, which was answered.
+func (s *session) dropRun() {
+	r := &s.run
 	clear(r.pending)
 	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
 	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {

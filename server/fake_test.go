@@ -3,7 +3,6 @@ package server
 // This file holds what the tests run the server on: a machine without a log, and clients that speak raw RESP.
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,17 +15,19 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/fsm"
 )
 
-// fakeBackend runs requests on one keyspace at once, through the real table.
+// fakeBackend runs requests on one machine at once, without a log.
 type fakeBackend struct {
 	table   *commands.Table
-	deliver func(commands.Event)
+	deliver func([]commands.Event)
 
-	mu    sync.Mutex
-	ks    *keyspace.Keyspace
-	index uint64
+	mu      sync.Mutex
+	machine *fsm.Machine
+	index   uint64
+	clockMs int64
+	wants   fsm.Interest
 	calls []string      // "write 3", "read 1", "local 2"
 	fail  error         // answers everything
 	gate  chan struct{} // when set, Write waits for it
@@ -51,7 +52,7 @@ func newFake() *fakeBackend {
 func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ks, f.calls = keyspace.New(), nil
+	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 0, 1000, nil
 }
 
 // set changes the fake under its lock.
@@ -99,9 +100,11 @@ func (f *fakeBackend) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.st
-	for i := range keyspace.Databases {
-		st.Databases = append(st.Databases, DatabaseStatus{Keys: f.ks.DB(i).Len(), Volatile: f.ks.DB(i).Volatile()})
+	m := f.machine.Stats()
+	for i := range m.Keys {
+		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
 	}
+	st.Notify = m.Notify
 	return st
 }
 
@@ -113,64 +116,47 @@ func (f *fakeBackend) Role() string {
 
 func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byte, error) {
 	f.mu.Lock()
-	var events []commands.Event
-	defer func() {
-		f.mu.Unlock()
-		for _, e := range events {
-			f.deliver(e)
-		}
-	}()
+	defer f.mu.Unlock()
 	f.calls = append(f.calls, kind+" "+formatInt(int64(count)))
 	if f.fail != nil {
 		return nil, f.fail
 	}
-	f.index++
-	env := &commands.Env{Keyspace: f.ks, ClockMs: 1000, WallUs: 1_700_000_000_123_456, Seed: f.index}
-	env.Emit = func(e commands.Event) {
-		e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
-		events = append(events, e)
-	}
-	if write {
-		f.ks.Begin(1000, keyspace.NewRevision(0, f.index, 0))
-		defer f.ks.End()
-	}
-	var out commands.RESP
 	var rd commands.RequestReader
 	rd.Reset(run)
-	n := uint64(0)
-	for rd.More() {
-		q, err := rd.Next()
-		if err != nil {
-			return nil, err
+	for n := 0; n < count || rd.More(); n++ {
+		if _, err := rd.Next(); err != nil || n >= count {
+			return nil, errors.New("ERR the run's count is wrong")
 		}
-		if write {
-			f.ks.SetRevision(keyspace.NewRevision(0, f.index, n))
-		}
-		n++
-		out.Proto = q.Proto
-		f.request(env, q, &out)
 	}
-	if n != uint64(count) {
-		return nil, errors.New("ERR the run's count is wrong")
+	if !write {
+		return f.machine.Read(nil, run, f.clockMs, fakeWallUs), nil
 	}
-	return out.Buf, nil
+	replies, err := f.apply(run)
+	if err != nil {
+		return nil, err
+	}
+	return replies[0], nil
 }
 
-func (f *fakeBackend) request(env *commands.Env, q *commands.Request, out *commands.RESP) {
-	x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi}, Out: out}
-	for _, w := range q.Watch {
-		if f.ks.DB(w.DB).LastChange(w.Key) != w.Changed {
-			out.NullArray()
-			return
-		}
+// fakeWallUs is what the fake's wall clock stands at.
+const fakeWallUs = 1_700_000_000_123_456
+
+// apply applies an entry of groups and hands its events out, as a node does.
+func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
+	f.index++
+	f.machine.Observe(f.wants)
+	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs, Groups: groups}, true)
+	if err != nil {
+		return nil, err
 	}
-	if q.Multi {
-		out.Array(len(q.Cmds))
-	}
-	for _, cmd := range q.Cmds {
-		x.Args = cmd
-		f.table.Run(x)
-	}
+	f.deliver(result.Events)
+	return result.Replies, nil
+}
+
+func (f *fakeBackend) Observe(wants func(db int, key string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wants = wants
 }
 
 // node is a server under test.

@@ -23,7 +23,7 @@ const (
 // hub knows the subscriptions of all sessions.
 type hub struct {
 	delivery delivery
-	deliver  func(e *commands.Event, number uint64)
+	deliver  func(p *parcel, number uint64)
 	size     atomic.Int64 // subscriptions of all kinds
 
 	mu   sync.RWMutex
@@ -33,7 +33,7 @@ type hub struct {
 // subscribers of one channel or pattern, with the number of the newest message that was handed over before they came.
 type subscribers map[*session]uint64
 
-func newHub(deliver func(e *commands.Event, number uint64)) *hub {
+func newHub(deliver func(p *parcel, number uint64)) *hub {
 	h := &hub{deliver: deliver}
 	h.delivery.init()
 	for k := range h.subs {
@@ -51,6 +51,7 @@ func (h *hub) add(kind subKind, name string, s *session) {
 		h.subs[kind][name] = m
 	}
 	if _, known := m[s]; !known {
+		s.subscriptions.Add(1)
 		h.size.Add(1) // before the number is read: from here on Deliver queues what comes
 		m[s] = h.delivery.join(h.deliver)
 	}
@@ -68,6 +69,7 @@ func (h *hub) drop(kind subKind, name string, s *session) {
 		return
 	}
 	h.size.Add(-1)
+	s.subscriptions.Add(-1)
 	delete(m, s)
 	if len(m) == 0 {
 		delete(h.subs[kind], name)
@@ -133,18 +135,51 @@ func (h *hub) kinds(kind subKind) int {
 	return len(h.subs[kind])
 }
 
-// Deliver hands a message to the subscribers of this node, and keeps its bytes. It is called as entries are applied, and
-// costs next to nothing: it waits only when more messages than a limit have not been given to their subscribers' queues,
-// and never for a client. A subscription that was confirmed before gets the message, one that begins after does not.
-func (s *Server) Deliver(e commands.Event) {
-	if s.hub.size.Load() > 0 {
-		s.hub.delivery.put(e)
+// Deliver hands the events of one entry to the clients of this node, and keeps their bytes, but not the slice. It is called as entries are
+// applied, and costs next to nothing: it waits only when more messages than a limit have not been given to their receivers'
+// queues, and never for a client. A subscription that was confirmed before gets the messages, one that begins after does not.
+func (s *Server) Deliver(events []commands.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind != commands.Message {
+			s.waiters.changed(e)
+		} else if s.hub.size.Load() > 0 {
+			s.hub.delivery.put(parcel{Event: *e})
+		}
+	}
+	for _, v := range s.tracking.changed(events) {
+		s.hub.delivery.put(parcel{invalid: v})
+	}
+}
+
+// wants says whether somebody on this node waits for changes of a key, or is to be told of them.
+func (s *Server) wants(db int, key string) bool {
+	return s.waiters.wants(db, key) || s.tracking.wants(key)
+}
+
+// observe tells the backend whether changes of keys are to be told of. It is called after somebody came who wants to know, before what
+// that one does next, and after one has left.
+func (s *Server) observe() {
+	s.observing.Lock()
+	defer s.observing.Unlock()
+	on := s.waiters.count.Load() > 0 || s.tracking.on.Load() > 0
+	if on == s.observed {
+		return
+	}
+	s.observed = on
+	if on {
+		s.backend.Observe(s.wants)
+	} else {
+		s.backend.Observe(nil)
 	}
 }
 
 // spreadAll gives a message to all who wanted it when it was handed over.
-func (s *Server) spreadAll(e *commands.Event, number uint64) {
-	h := s.hub
+func (s *Server) spreadAll(p *parcel, number uint64) {
+	if p.invalid.to != nil {
+		s.invalidate(&p.invalid)
+		return
+	}
+	h, e := s.hub, &p.Event
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if e.Shard {
@@ -185,9 +220,14 @@ func (s *Server) spread(to subscribers, number uint64, word string, pattern []by
 			f.Bulk(e.Channel)
 			f.Bulk(e.Payload)
 		}
-		if c.out.push(f.Buf) {
-			s.log.Warn("closed a subscriber that does not read its messages", "client", c.addr, "limit_bytes", c.out.limit)
-			c.kill()
-		}
+		s.push(c, f.Buf)
+	}
+}
+
+// push queues a message for a client, which it ends where too many wait.
+func (s *Server) push(c *session, message []byte) {
+	if c.out.push(message) {
+		s.log.Warn("closed a subscriber that does not read its messages", "client", c.addr, "limit_bytes", c.out.limit)
+		c.kill()
 	}
 }

@@ -99,7 +99,7 @@ func TestDeliveryOrder(t *testing.T) {
 		v := fmt.Sprint(i)
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$%d\r\n%s\r\n", len(v), v)
 	}
-	deliver := func(i int) { n.Deliver(commands.Event{Channel: []byte("c"), Payload: fmt.Append(nil, i)}) }
+	deliver := func(i int) { n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: fmt.Append(nil, i)}}) }
 	early.call("SUBSCRIBE", "c")
 	n.hub.mu.Lock() // the goroutine cannot give any away
 	for i := range 1000 {

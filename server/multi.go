@@ -172,6 +172,7 @@ func exec(s *session, spec *commands.Spec, _ [][]byte) {
 		write = write || q.spec.Kind == commands.Write
 		together = together && q.inMachine() && q.spec.Name != "select"
 		if q.inMachine() {
+			s.remember(q.spec, q.args)
 			cmds = append(cmds, q.args)
 		}
 	}

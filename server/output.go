@@ -69,15 +69,27 @@ func (o *output) hold(wg *sync.WaitGroup) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.holds = true
-	if !o.queued && !o.dead {
-		o.queued = true
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			o.pump()
-		}()
-	}
+	o.start(wg)
 	return !o.dead
+}
+
+// open starts the writer goroutine if it does not run, so that messages can be pushed. Another session may call it.
+func (o *output) open(wg *sync.WaitGroup) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.start(wg)
+}
+
+func (o *output) start(wg *sync.WaitGroup) {
+	if o.queued || o.dead {
+		return
+	}
+	o.queued = true
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		o.pump()
+	}()
 }
 
 // push queues a message. It never blocks. over says that the limit was passed and the connection has to end.

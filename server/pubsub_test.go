@@ -58,7 +58,7 @@ func TestSubscribeHasNoGap(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				n.Deliver(commands.Event{Channel: []byte("c"), Payload: []byte("m")})
+				n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("m")}})
 			}
 		}
 	}()

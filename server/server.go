@@ -54,15 +54,17 @@ func (c *Config) setDefaults() {
 
 // Server serves clients of one node.
 type Server struct {
-	table   *commands.Table
-	backend Backend
-	log     *slog.Logger
-	cfg     Config
-	started time.Time
-	runID   string // 40 hexadecimal digits, other at each start
-	hub     *hub
-	stats   stats
-	config  settings
+	table    *commands.Table
+	backend  Backend
+	log      *slog.Logger
+	cfg      Config
+	started  time.Time
+	runID    string // 40 hexadecimal digits, other at each start
+	hub      *hub
+	waiters  waiters
+	tracking tracking
+	stats    stats
+	config   settings
 
 	ctx    context.Context // ends what Close did not wait for
 	cancel context.CancelFunc
@@ -73,7 +75,10 @@ type Server struct {
 	sessions  map[uint64]*session
 	closing   atomic.Bool
 	nextID    uint64
-	port      int // of the first listener, for INFO
+
+	observing sync.Mutex
+	observed  bool // guarded by observing: the backend tells of changes of keys
+	port      int  // of the first listener, for INFO
 }
 
 // New makes a server. Its table has Specs() among others.
@@ -89,6 +94,7 @@ func New(cfg Config) *Server {
 		sessions:  map[uint64]*session{},
 	}
 	s.hub = newHub(s.spreadAll)
+	s.tracking.init()
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
@@ -178,7 +184,7 @@ func (s *Server) Close() {
 		_ = ln.Close()
 	}
 	for _, c := range s.sessions {
-		_ = c.conn.SetReadDeadline(past)
+		c.interrupt()
 	}
 	s.mu.Unlock()
 	done := make(chan struct{})
@@ -204,6 +210,13 @@ func (s *Server) all() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sortedSessions(s.sessions)
+}
+
+// session returns the session of a number, or nil.
+func (s *Server) session(id uint64) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
 }
 
 // past is a deadline that wakes whoever reads or writes.

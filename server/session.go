@@ -69,8 +69,15 @@ type session struct {
 	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence
 	inExec bool // the session's part of a transaction is being answered
 
-	killed    atomic.Bool
-	pushProto atomic.Int32 // proto, for who delivers messages
+	blocked bool // the command under way waits
+	caching bool // CLIENT CACHING was said for the next command
+
+	killed        atomic.Bool
+	pushProto     atomic.Int32            // proto, for who delivers messages
+	subscriptions atomic.Int32            // as hub knows them
+	waiter        atomic.Pointer[waiter]  // of the command that waits
+	track         atomic.Pointer[tracker] // nil: the client is not told of changes of keys
+	tracked       map[string]struct{}     // keys that it is told of; guarded by tracking.mu
 
 	mu   sync.Mutex
 	view view // guarded by mu: what other connections are told
@@ -198,6 +205,10 @@ func (s *session) end() {
 		s.srv.hub.delivery.settle() // what was published before QUIT was answered
 	}
 	s.srv.hub.forget(s)
+	if s.track.Load() != nil {
+		s.srv.tracking.end(s)
+		s.srv.observe()
+	}
 	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	s.out.end()
 	if !s.gone && !s.killed.Load() {
@@ -221,6 +232,15 @@ func (s *session) sayGoodbye() {
 func (s *session) kill() {
 	s.killed.Store(true)
 	_ = s.conn.SetDeadline(past)
+	s.interrupt()
+}
+
+// interrupt makes the session look around if it waits for its client or for a key. Others call it.
+func (s *session) interrupt() {
+	_ = s.conn.SetReadDeadline(past)
+	if w := s.waiter.Load(); w != nil {
+		w.interrupt()
+	}
 }
 
 func (s *session) subscribed() bool {
@@ -261,6 +281,18 @@ func (s *session) flags() string {
 	}
 	if s.tx.open {
 		b = append(b, 'x')
+	}
+	if s.blocked {
+		b = append(b, 'b')
+	}
+	if t := s.track.Load(); t != nil {
+		b = append(b, 't')
+		if t.broken.Load() {
+			b = append(b, 'R')
+		}
+		if t.bcast {
+			b = append(b, 'B')
+		}
 	}
 	if s.quit {
 		b = append(b, 'c')

@@ -80,7 +80,7 @@ func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err 
 		}
 	}
 	table := commands.NewTable(commands.Specs(), server.Specs())
-	n.adapter = fsm.NewAdapter(table, newOrigin(), func(ev commands.Event) { n.server.Deliver(ev) }, n.fatal)
+	n.adapter = fsm.NewAdapter(table, newOrigin(), func(evs []commands.Event) { n.server.Deliver(evs) }, n.fatal)
 	n.server = server.New(server.Config{
 		Table: table, Backend: n, Logger: log, Version: versionText(),
 		MaxClients: cfg.maxClients, MaxRequestBytes: cfg.maxRequest,
@@ -197,6 +197,9 @@ func (n *node) ReadLocal(run []byte, count int) ([]byte, error) {
 	return b, replyError(err)
 }
 
+// Observe implements server.Backend.
+func (n *node) Observe(wants func(db int, key string) bool) { n.adapter.SetInterest(wants) }
+
 // replyError makes of the cluster's certainties what clients are told.
 func replyError(err error) error {
 	switch {
@@ -223,7 +226,7 @@ func (n *node) Status() server.Status {
 	s := server.Status{
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
-		Expired: m.Expired, Scripts: m.Scripts, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
+		Expired: m.Expired, Scripts: m.Scripts, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
 	}
 	if !c.Ready {
 		s.NotReady = "no leader is reachable, or it is not established yet"

@@ -1,0 +1,276 @@
+package server
+
+// This file holds the life of a command that waits: tried once, asleep until one of its keys changed, tried again, until there is
+// something, the time is over, or the client has gone.
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const errUnblocked commands.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+
+// How long a waiting command pauses when a try could not run because no leader was there, and how long at most after several.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
+// mayWait says whether a call of a command can come to wait: always, or only with its word BLOCK.
+func mayWait(spec *commands.Spec, args [][]byte) bool {
+	if !spec.Has(commands.Blocking) || spec.Handler == nil {
+		return false
+	}
+	if !strings.Contains(spec.Syntax, "[BLOCK ") {
+		return true
+	}
+	for _, a := range args[1:] {
+		if is(a, "block") {
+			return true
+		}
+	}
+	return false
+}
+
+// block runs a command that may wait. It goes alone: what the run owes is answered before.
+func (s *session) block(spec *commands.Spec, args [][]byte) {
+	places, err := spec.KeyIndexes(args)
+	if err != nil || len(places) == 0 {
+		s.enqueue(spec, args) // it is answered with an error
+		return
+	}
+	keys := make([][]byte, len(places))
+	for i, at := range places {
+		keys[i] = args[at]
+	}
+	s.flush()
+	b := blocked{s: s, spec: spec, start: time.Now()}
+	b.w = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
+	defer s.srv.waiters.leave(b.w)
+	s.srv.observe()
+	s.enqueue(spec, args)
+	replies, err := s.ask()
+	b.took = s.lap()
+	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {
+		if replies, err = b.await(args, timeoutMs, again); b.left {
+			s.quit = true
+			s.dropRun()
+			return
+		}
+	}
+	s.takeReplies(replies, err, b.took)
+	s.dropRun()
+}
+
+// blocked is a command that waits.
+type blocked struct {
+	s     *session
+	spec  *commands.Spec
+	w     *waiter
+	start time.Time
+	took  time.Duration // by tries, without the waiting
+	left  bool          // the client, or the server, has gone away
+
+	until   time.Time     // when the time is over; zero: never
+	resume  time.Time     // when the next try may begin after one that could not run; zero: at once
+	pause   time.Duration // before the next such try
+	request commands.Request
+}
+
+// await waits and tries until there is a reply.
+func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies []byte, err error) {
+	s := b.s
+	if timeoutMs > 0 {
+		b.until = b.start.Add(time.Duration(min(timeoutMs, 1<<43)) * time.Millisecond)
+	}
+	b.request = commands.Request{DB: s.db, Proto: s.proto, Woken: true, Client: s.asker(), Cmds: [][][]byte{args}}
+	b.retryWith(again)
+	b.begin(len(args))
+	defer b.end()
+	for s.send() == nil { // the client sees what was answered, and held back, before it waits
+		switch b.sleep() {
+		case wokeUnblocked:
+			if b.w.unblock == unblockError {
+				return nil, errUnblocked
+			}
+			return b.nothing(), nil
+		case wokeLate:
+			return b.nothing(), nil
+		case wokeLeft:
+			b.left = true
+			return nil, nil
+		}
+		replies, err, done := b.try()
+		if done {
+			return replies, err
+		}
+	}
+	b.left = true
+	return nil, nil
+}
+
+// begin shows that the session waits.
+func (b *blocked) begin(args int) {
+	s := b.s
+	s.srv.waiters.blocked.Add(1)
+	s.waiter.Store(b.w)
+	b.w.mu.Lock()
+	b.w.waits = true
+	b.w.mu.Unlock()
+	s.blocked = true
+	s.show(args)
+}
+
+func (b *blocked) end() {
+	b.s.srv.waiters.blocked.Add(-1)
+	b.s.waiter.Store(nil)
+	b.s.blocked = false
+	_ = b.s.conn.SetReadDeadline(time.Time{})
+}
+
+// nothing is the reply when the time is over.
+func (b *blocked) nothing() []byte {
+	out := commands.RESP{Proto: b.s.proto}
+	out.NullArray()
+	return out.Buf
+}
+
+// try runs the command again. done is false where it goes on waiting.
+func (b *blocked) try() (replies []byte, err error, done bool) {
+	s := b.s
+	s.clock = time.Now()
+	run := commands.AppendRequest(nil, &b.request)
+	replies, err = s.askFor(run, 1, b.spec.Kind == commands.Write, false)
+	b.took += s.lap()
+	if err != nil {
+		if !notRun(err) {
+			return nil, err, true
+		}
+		b.pause = min(max(2*b.pause, firstPause), longestPause)
+		b.resume = time.Now().Add(b.pause)
+		return nil, nil, false
+	}
+	b.pause, b.resume = 0, time.Time{}
+	_, again, waits := commands.CutBlock(replies)
+	if !waits {
+		return replies, nil, true
+	}
+	b.retryWith(again)
+	b.w.mu.Lock()
+	b.w.turn = false
+	b.w.mu.Unlock()
+	return nil, nil, false
+}
+
+// notRun says whether an error promises that the command did not run and never will: it may be tried again.
+func notRun(err error) bool {
+	word, _, _ := strings.Cut(err.Error(), " ")
+	return word == "CLUSTERDOWN" || word == "TRYAGAIN" || word == "LOADING"
+}
+
+// retryWith takes the arguments that the handler wants to be called with the next time, if it gave any.
+func (b *blocked) retryWith(again []byte) {
+	n, rest, ok := elements(again)
+	if !ok || n == 0 {
+		return
+	}
+	args := make([][]byte, 0, n)
+	for range n {
+		size := replyLen(rest)
+		if size <= 0 {
+			return
+		}
+		at := strings.IndexByte(string(rest[:size]), '\n') + 1
+		args = append(args, rest[at:size-2])
+		rest = rest[size:]
+	}
+	b.request.Cmds[0] = args
+}
+
+// woke is why a sleep ended.
+type woke uint8
+
+const (
+	wokeNot       woke = iota
+	wokeChange         // a key changed
+	wokeUnblocked      // CLIENT UNBLOCK
+	wokeLate           // the time is over
+	wokeLeft           // the client, the session or the server ends
+)
+
+// sleep waits for something to do. It reads the connection meanwhile, to learn that the client has gone.
+func (b *blocked) sleep() woke {
+	s := b.s
+	for {
+		until, why := b.lieDown()
+		if why == wokeChange && !clientThere(s.conn) {
+			return wokeLeft
+		}
+		if why != wokeNot {
+			return why
+		}
+		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
+			return wokeLeft
+		}
+		if err := b.rest(until); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			s.gone = true
+			return wokeLeft
+		}
+	}
+}
+
+// lieDown says why the command cannot sleep, or prepares its sleep, until a time or without end where that is zero.
+func (b *blocked) lieDown() (until time.Time, why woke) {
+	w := b.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asleep = false
+	now := time.Now()
+	late := !b.until.IsZero() && !now.Before(b.until)
+	switch {
+	case w.unblock != "":
+		return until, wokeUnblocked
+	case late:
+		return until, wokeLate
+	case !b.resume.IsZero():
+		w.woken = true // the try that did not run is owed
+		if now.Before(b.resume) {
+			break
+		}
+		fallthrough
+	case w.woken:
+		w.woken, w.turn = false, true
+		_ = w.conn.SetReadDeadline(time.Time{})
+		return until, wokeChange
+	}
+	until = b.until
+	if !b.resume.IsZero() && (until.IsZero() || b.resume.Before(until)) {
+		until = b.resume
+	}
+	w.asleep = true
+	_ = w.conn.SetReadDeadline(until)
+	return until, wokeNot
+}
+
+// rest sleeps once. What the client sends meanwhile is kept, up to a limit from which on it is not read any more.
+func (b *blocked) rest(until time.Time) error {
+	if len(b.s.in.ahead) < maxAhead {
+		return b.s.in.peek()
+	}
+	var over <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-b.w.wake:
+	case <-over:
+	case <-b.s.srv.ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package server
+
+// This file holds the settings that all nodes share: set on one, they hold on all, are part of snapshots and survive restarts.
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// settingNotify is the parameter that says which keyspace notifications are sent.
+const settingNotify = "notify-keyspace-events"
+
+// ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the leader that has it already.
+const ownDelay = time.Second
+
+// setNotify puts the flags of keyspace notifications in the log. The error is the text behind CONFIG SET's own.
+func (s *Server) setNotify(text string) error {
+	want, err := commands.ParseNotifyFlags(text)
+	if err != nil {
+		return err
+	}
+	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
+	reply, err := s.backend.Write(context.Background(), commands.AppendRequest(nil, &request), 1)
+	if err != nil {
+		return err
+	}
+	if reply[0] == '-' {
+		return commands.Error(strings.TrimSpace(string(reply[1:])))
+	}
+	for start := time.Now(); s.backend.Status().Notify != want && time.Since(start) < ownDelay; {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// notifyText is the setting as this node has it.
+func notifyText(s *Server) string { return s.backend.Status().Notify.String() }

@@ -1,0 +1,253 @@
+package server
+
+// This file holds the commands of client-side caching, CLIENT TRACKING and its kin, and which reads of a session are remembered.
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const (
+	errTrackRedirects commands.Error = "ERR A client can only redirect to a single other client"
+	errTrackTarget    commands.Error = "ERR The client ID you want redirect to does not exist"
+	errTrackPrefix    commands.Error = "ERR PREFIX option requires BCAST mode to be enabled"
+	errTrackBcast     commands.Error = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode."
+	errTrackBcastOpt  commands.Error = "ERR OPTIN and OPTOUT are not compatible with BCAST"
+	errTrackOpts      commands.Error = "ERR You can't specify both OPTIN mode and OPTOUT mode"
+	errTrackOptSwitch commands.Error = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode."
+	errCachingOff     commands.Error = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
+	errCachingYes     commands.Error = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."
+	errCachingNo      commands.Error = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."
+)
+
+var trackingSpecs = []commands.Spec{
+	clientSub("tracking", -3, "6.0.0", "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+		"Chooses whether the client is told of changes of the keys that it reads.", false, clientTracking),
+	clientSub("caching", 3, "6.0.0", "<YES | NO>", "Says whether the keys of the next command are tracked.", false, clientCaching),
+	clientSub("trackinginfo", 2, "6.2.0", "", "Tells how the client tracks keys.", false, clientTrackingInfo),
+	clientSub("getredir", 2, "6.0.0", "", "Answers the number of the connection that is told of changes in place of this one.", false, clientGetRedir),
+}
+
+func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
+	t, err := s.parseTracking(args[3:])
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	switch {
+	case is(args[2], "on"):
+		err = s.startTracking(t)
+	case is(args[2], "off"):
+		s.srv.tracking.end(s)
+		s.srv.observe()
+	default:
+		err = commands.ErrSyntax
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.w.Status("OK")
+}
+
+// parseTracking reads the options of CLIENT TRACKING.
+func (s *session) parseTracking(args [][]byte) (*tracker, error) {
+	t := &tracker{}
+	redirected := false
+	for i := 0; i < len(args); i++ {
+		more := i+1 < len(args)
+		switch {
+		case is(args[i], "redirect") && more:
+			i++
+			if redirected {
+				return nil, errTrackRedirects
+			}
+			id, ok := commands.ParseInt(args[i])
+			if !ok {
+				return nil, commands.ErrNotInteger
+			}
+			if t.redirect = uint64(id); s.srv.session(t.redirect) == nil {
+				return nil, errTrackTarget
+			}
+			redirected = true
+		case is(args[i], "bcast"):
+			t.bcast = true
+		case is(args[i], "optin"):
+			t.optin = true
+		case is(args[i], "optout"):
+			t.optout = true
+		case is(args[i], "noloop"):
+			t.noloop = true
+		case is(args[i], "prefix") && more:
+			i++
+			t.prefixes = append(t.prefixes, string(args[i]))
+		default:
+			return nil, commands.ErrSyntax
+		}
+	}
+	return t, nil
+}
+
+// startTracking makes the session tracked as t says, if that goes with how it is tracked already.
+func (s *session) startTracking(t *tracker) error {
+	old := s.track.Load()
+	switch {
+	case !t.bcast && len(t.prefixes) > 0:
+		return errTrackPrefix
+	case old != nil && old.bcast != t.bcast:
+		return errTrackBcast
+	case t.bcast && (t.optin || t.optout):
+		return errTrackBcastOpt
+	case t.optin && t.optout:
+		return errTrackOpts
+	case old != nil && (t.optin && old.optout || t.optout && old.optin):
+		return errTrackOptSwitch
+	}
+	if t.bcast {
+		var before []string
+		if old != nil {
+			before = old.prefixes
+		}
+		if err := overlap(t.prefixes, before); err != nil {
+			return err
+		}
+		if len(t.prefixes) == 0 {
+			t.prefixes = []string{""}
+		}
+		t.prefixes = append(t.prefixes, before...)
+		slices.Sort(t.prefixes)
+		t.prefixes = slices.Compact(t.prefixes)
+	}
+	if !s.out.hold(&s.srv.wg) {
+		s.quit = true
+		return nil
+	}
+	if target := s.srv.session(t.redirect); target != nil {
+		target.out.open(&s.srv.wg)
+	}
+	s.srv.hub.delivery.join(s.srv.hub.deliver)
+	s.srv.tracking.begin(s, t)
+	s.srv.observe()
+	return nil
+}
+
+// overlap refuses prefixes one of which begins with another.
+func overlap(prefixes, before []string) error {
+	for i, p := range prefixes {
+		for _, b := range before {
+			if strings.HasPrefix(p, b) || strings.HasPrefix(b, p) {
+				return commands.Errorf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", p, b)
+			}
+		}
+		for _, other := range prefixes[i+1:] {
+			if strings.HasPrefix(p, other) || strings.HasPrefix(other, p) {
+				return commands.Errorf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", p, other)
+			}
+		}
+	}
+	return nil
+}
+
+func clientCaching(s *session, _ *commands.Spec, args [][]byte) {
+	t := s.track.Load()
+	var err error
+	switch {
+	case t == nil:
+		err = errCachingOff
+	case is(args[2], "yes") && !t.optin:
+		err = errCachingYes
+	case is(args[2], "no") && !t.optout:
+		err = errCachingNo
+	case !is(args[2], "yes") && !is(args[2], "no"):
+		err = commands.ErrSyntax
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.caching = true
+	s.w.Status("OK")
+}
+
+// cachingPast ends what CLIENT CACHING said, behind the command that it was for. That is a whole transaction.
+func (s *session) cachingPast(spec *commands.Spec) {
+	if s.caching && !s.tx.open && !strings.HasPrefix(spec.FullName(), "client|") {
+		s.caching = false
+	}
+}
+
+func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
+	t := s.track.Load()
+	flags, redirect := []string{"off"}, int64(-1)
+	var prefixes []string
+	if t != nil {
+		flags, redirect, prefixes = []string{"on"}, int64(t.redirect), t.prefixes
+		for _, f := range []struct {
+			on   bool
+			name string
+		}{
+			{t.bcast, "bcast"}, {t.optin, "optin"}, {t.optin && s.caching, "caching-yes"},
+			{t.optout, "optout"}, {t.optout && s.caching, "caching-no"}, {t.noloop, "noloop"}, {t.broken.Load(), "broken_redirect"},
+		} {
+			if f.on {
+				flags = append(flags, f.name)
+			}
+		}
+	}
+	s.w.Map(3)
+	s.w.BulkString("flags")
+	s.w.Set(len(flags))
+	for _, f := range flags {
+		s.w.BulkString(f)
+	}
+	s.w.BulkString("redirect")
+	s.w.Int(redirect)
+	s.w.BulkString("prefixes")
+	s.w.Array(len(prefixes))
+	for _, p := range prefixes {
+		s.w.BulkString(p)
+	}
+}
+
+func clientGetRedir(s *session, _ *commands.Spec, _ [][]byte) { s.w.Int(s.redirect()) }
+
+// redirect is the number of the connection that is told of changes in place of this one; 0: none, -1: nobody is told.
+func (s *session) redirect() int64 {
+	if t := s.track.Load(); t != nil {
+		return int64(t.redirect)
+	}
+	return -1
+}
+
+// asker is what requests say of who asks: nothing, unless the client is not to be told of its own changes.
+func (s *session) asker() uint64 {
+	if s.track.Load().quiet() {
+		return s.id
+	}
+	return 0
+}
+
+// remember notes the keys that a command is about to read, where the client is to be told of changes of them. Of a script the
+// machine alone knows what it reads: all keys that it is given count.
+func (s *session) remember(spec *commands.Spec, args [][]byte) {
+	t := s.track.Load()
+	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
+		return
+	}
+	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" || spec.Has(commands.PubSub) {
+		return
+	}
+	places, err := spec.KeyIndexes(args)
+	if err != nil || len(places) == 0 {
+		return
+	}
+	keys := make([]string, len(places))
+	for i, at := range places {
+		keys[i] = string(args[at])
+	}
+	for _, v := range s.srv.tracking.remember(s, keys) {
+		s.srv.hub.delivery.put(parcel{invalid: v})
+	}
+}
