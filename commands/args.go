@@ -148,7 +148,16 @@ type scanOptions struct {
 	matcher  matcher // of match
 	oneType  bool    // of SCAN alone: by typeName
 	typeName []byte
+	noValues bool // of HSCAN alone
 }
+
+// scanWords are the options that not all commands of the SCAN family have.
+type scanWords uint8
+
+const (
+	scanType     scanWords = 1 << iota // TYPE
+	scanNoValues                       // NOVALUES
+)
 
 // wants says whether the pattern takes name.
 func (o *scanOptions) wants(name []byte) bool { return !o.filter || o.matcher.match(o.match, name, 0) }
@@ -162,10 +171,15 @@ func (o *scanOptions) work(n int) int {
 	return units
 }
 
-// parseScanOptions reads MATCH and COUNT, and TYPE where withType is set.
-func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
+// parseScanOptions reads MATCH and COUNT, and the words that the command has more.
+func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 	o := scanOptions{count: 10}
 	for i := 0; i < len(args); i += 2 {
+		if words&scanNoValues != 0 && isWord(args[i], "NOVALUES") {
+			o.noValues = true
+			i-- // no value follows
+			continue
+		}
 		if i+1 == len(args) {
 			return o, ErrSyntax
 		}
@@ -185,7 +199,7 @@ func parseScanOptions(args [][]byte, withType bool) (scanOptions, error) {
 				return o, err
 			}
 			o.match, o.filter = value, string(value) != "*" // a star alone takes the empty name too, which Glob's does not
-		case withType && isWord(args[i], "TYPE"):
+		case words&scanType != 0 && isWord(args[i], "TYPE"):
 			o.typeName, o.oneType = value, true
 		default:
 			return o, ErrSyntax

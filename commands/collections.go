@@ -1,6 +1,6 @@
 package commands
 
-// This file holds what the commands of hashes and of sorted sets share: the typed lookups, and the steps of HSCAN and ZSCAN.
+// This file holds what the commands of hashes, sets and sorted sets share: the typed lookups, and the steps of HSCAN, SSCAN and ZSCAN.
 
 import (
 	"strconv"
@@ -21,7 +21,13 @@ var (
 )
 
 // findHash returns the hash at key for reading, an empty one where there is no key, or ErrWrongType.
-func findHash(x *Call, key []byte) (*keyspace.Hash, error) { return findCollection(x, key, noHash) }
+func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
+	h, err := findCollection(x, key, noHash)
+	if err == nil {
+		x.Spend(h.Dead() / 8) // each may be stepped over
+	}
+	return h, err
+}
 
 // findZSet returns the sorted set at key for reading, an empty one where there is no key, or ErrWrongType.
 func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
@@ -91,7 +97,7 @@ func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyCla
 	x.changed(e, class, event)
 }
 
-// elementScan is one step of HSCAN or ZSCAN.
+// elementScan is one step of HSCAN, SSCAN or ZSCAN.
 type elementScan struct {
 	scanOptions
 	call  *Call
@@ -113,16 +119,22 @@ func (s *elementScan) keep(name, value string) { s.found = append(s.found, scann
 func (s *elementScan) reply(out Reply, next uint64) {
 	out.Array(2)
 	out.BulkString(strconv.FormatUint(next, 10))
-	out.Array(2 * len(s.found))
+	if s.noValues {
+		out.Array(len(s.found))
+	} else {
+		out.Array(2 * len(s.found))
+	}
 	for _, f := range s.found {
 		out.BulkString(f.name)
-		out.BulkString(f.value)
+		if !s.noValues {
+			out.BulkString(f.value)
+		}
 	}
 }
 
-// scanElements runs HSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
+// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
 // answers for a key that does not exist without looking at them.
-func scanElements[T compactable](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
+func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
 	cursor, err := parseCursor(cText(x.Args[2]))
 	if err != nil {
 		return err
@@ -136,7 +148,11 @@ func scanElements[T compactable](x *Call, find func(*Call, []byte) (T, error), w
 		s.reply(x.Out, 0)
 		return nil
 	}
-	if s.scanOptions, err = parseScanOptions(x.Args[3:], false); err != nil {
+	var words scanWords
+	if c.Kind() == keyspace.KindHash {
+		words = scanNoValues
+	}
+	if s.scanOptions, err = parseScanOptions(x.Args[3:], words); err != nil {
 		return err
 	}
 	next := walk(c, &s, cursor)

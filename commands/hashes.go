@@ -68,8 +68,12 @@ var hashSpecs = []Spec{
 		Syntax:     "key field increment",
 		Summary:    "Adds to the decimal number in a field of a hash",
 		Complexity: "O(1)", Handler: hincrbyfloat},
+	{Name: "hrandfield", Kind: Read, Arity: -2, Keys: collectionKey, Group: "hash", Since: "6.2.0",
+		Syntax:     "key [count [WITHVALUES]]",
+		Summary:    "Picks fields of a hash at random",
+		Complexity: "O(N) in the fields picked", Handler: hrandfield},
 	{Name: "hscan", Kind: Read, Arity: -3, Keys: collectionKey, Group: "hash", Since: "2.8.0",
-		Syntax:     "key cursor [MATCH pattern] [COUNT count]",
+		Syntax:     "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
 		Summary:    "Walks through the fields of a hash step by step",
 		Complexity: "O(count) a step, O(n) for all the fields", Handler: hscan},
 }
@@ -92,7 +96,7 @@ func setFields(x *Call) (created int64, err error) {
 			created++
 		}
 	}
-	x.DB().Changed(e)
+	x.changed(e, NotifyHash, "hset")
 	return created, nil
 }
 
@@ -122,16 +126,17 @@ func hsetnx(x *Call) error {
 		x.Out.Int(0)
 		return nil
 	}
-	setField(x, x.Args[3])
+	updateField(x, x.Args[3], "hset")
 	x.Out.Int(1)
 	return nil
 }
 
-// setField sets the field named by the second argument to value. The key's type was checked.
-func setField(x *Call, value []byte) {
+// updateField sets the field named by the second argument to value and tells of event. A deadline of the field stays. The key's
+// type was checked.
+func updateField(x *Call, value []byte, event string) {
 	e, h := editHash(x, x.Args[1])
-	h.Set(x.Args[2], value)
-	x.DB().Changed(e)
+	h.Update(x.Args[2], value)
+	x.changed(e, NotifyHash, event)
 }
 
 func hget(x *Call) error {
@@ -223,7 +228,7 @@ func hdel(x *Call) error {
 		removed++
 	}
 	if e != nil {
-		x.DB().Changed(e)
+		x.changed(e, NotifyHash, "hdel")
 	}
 	x.Out.Int(removed)
 	return nil
@@ -281,7 +286,7 @@ func hincrby(x *Call) error {
 		return ErrOverflow
 	}
 	var buf [20]byte
-	setField(x, strconv.AppendInt(buf[:0], sum, 10))
+	updateField(x, strconv.AppendInt(buf[:0], sum, 10), "hincrby")
 	x.Out.Int(sum)
 	return nil
 }
@@ -312,9 +317,71 @@ func hincrbyfloat(x *Call) error {
 	}
 	text := []byte(FormatExtended(sum))
 	x.Spend(digitsWork(text))
-	setField(x, text)
+	updateField(x, text, "hincrbyfloat")
 	x.Out.Bulk(text)
 	return nil
+}
+
+// hrandfield gives one field at random, or with a count some of them: different ones, or with repetition where it is negative.
+func hrandfield(x *Call) error {
+	o, err := x.parseRandom("WITHVALUES")
+	if err != nil {
+		return err
+	}
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if !o.counted {
+		if h.Len() == 0 {
+			x.Out.Null()
+			return nil
+		}
+		name, _ := h.Pick()(x.draws().below(h.Len()))
+		x.Out.BulkString(name)
+		return nil
+	}
+	at := h.Pick()
+	places, err := pickFields(x, h.Len(), o, at)
+	if err != nil {
+		return err
+	}
+	size := len(places)
+	if o.pairs && x.Tx.Proto < 3 {
+		size *= 2
+	}
+	x.Out.Array(size)
+	for _, i := range places {
+		name, value := at(i)
+		if o.pairs && x.Tx.Proto == 3 {
+			x.Out.Array(2)
+		}
+		x.Out.BulkString(name)
+		if o.pairs {
+			x.Out.Bulk(value)
+		}
+	}
+	return nil
+}
+
+// pickFields picks places of n fields at random as HRANDFIELD counts them. All fields come in their order.
+func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, value []byte)) ([]int, error) {
+	switch {
+	case n == 0:
+		return nil, nil
+	case o.count < 0:
+		return x.draws().repeated(n, -o.count, func(i int) int {
+			name, value := at(i)
+			return len(name) + len(value)
+		})
+	case o.count < int64(n):
+		return x.draws().distinct(n, int(o.count)), nil
+	}
+	places := make([]int, n)
+	for i := range places {
+		places[i] = i
+	}
+	return places, nil
 }
 
 func hscan(x *Call) error {

@@ -36,7 +36,7 @@ func scanCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
-	o, err := parseScanOptions(x.Args[2:], true)
+	o, err := parseScanOptions(x.Args[2:], scanType)
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,8 @@ func dbsizeCommand(x *Call) error {
 }
 
 func randomkeyCommand(x *Call) error {
-	// The entry's seed goes on by one step, so that a script that asks twice is not given the same key for ever.
-	x.Seed += 0x9e3779b97f4a7c15
 	x.spendDead()
-	e := x.DB().Random(scramble(x.Seed))
+	e := x.DB().Random(x.draws().next())
 	if e == nil {
 		x.Out.Null()
 		return nil

@@ -2,13 +2,19 @@ package commands
 
 // This file holds the random choices of commands. They come from Env.Seed, so every node makes the same.
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // draws is a sequence of random numbers.
 type draws struct{ state uint64 }
 
-// draws starts the sequence of this command.
-func (x *Call) draws() *draws { return &draws{state: x.Seed} }
+// draws starts the sequence of this command. The seed goes on by one step, so that a script that asks twice is not answered alike.
+func (x *Call) draws() *draws {
+	x.Seed += 0x9e3779b97f4a7c15
+	return &draws{state: scramble(x.Seed)}
+}
 
 // next is a number of 64 random bits: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 func (d *draws) next() uint64 {
@@ -67,4 +73,31 @@ func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error
 		}
 	}
 	return picked, nil
+}
+
+// randomOptions are the arguments of HRANDFIELD and ZRANDMEMBER behind the key.
+type randomOptions struct {
+	count   int64 // negative: with repetition
+	counted bool
+	pairs   bool // values or scores are wanted too
+}
+
+// parseRandom reads a count and, behind it, the word that asks for pairs.
+func (x *Call) parseRandom(word string) (o randomOptions, err error) {
+	if len(x.Args) == 2 {
+		return o, nil
+	}
+	count, ok := ParseInt(x.Args[2])
+	o = randomOptions{count: count, counted: true, pairs: len(x.Args) == 4 && isWord(x.Args[3], word)}
+	switch {
+	case !ok:
+		return o, ErrNotInteger
+	case count == math.MinInt64:
+		return o, outOfRange(-math.MaxInt64, math.MaxInt64)
+	case len(x.Args) > 3 && !o.pairs:
+		return o, ErrSyntax
+	case o.pairs && (count < -math.MaxInt64/2 || count > math.MaxInt64/2):
+		return o, ErrPickRange
+	}
+	return o, nil
 }

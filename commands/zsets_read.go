@@ -109,26 +109,15 @@ func scannedScore(score float64, compact bool) string {
 
 // zrandmember gives one member at random, or with a count some of them: different ones, or with repetition where it is negative.
 func zrandmember(x *Call) error {
-	count, counted := int64(1), len(x.Args) > 2
-	withScores := len(x.Args) == 4 && isWord(x.Args[3], "WITHSCORES")
-	if counted {
-		var ok bool
-		switch count, ok = ParseInt(x.Args[2]); {
-		case !ok:
-			return ErrNotInteger
-		case count == math.MinInt64:
-			return outOfRange(-math.MaxInt64, math.MaxInt64)
-		case len(x.Args) > 3 && !withScores:
-			return ErrSyntax
-		case withScores && (count < -math.MaxInt64/2 || count > math.MaxInt64/2):
-			return ErrPickRange
-		}
+	o, err := x.parseRandom("WITHSCORES")
+	if err != nil {
+		return err
 	}
 	z, err := findZSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}
-	if !counted {
+	if !o.counted {
 		if z.Len() == 0 {
 			x.Out.Null()
 			return nil
@@ -136,11 +125,11 @@ func zrandmember(x *Call) error {
 		x.Out.BulkString(z.At(x.draws().below(z.Len())).Member)
 		return nil
 	}
-	picked, err := pickScored(x, z, count)
+	picked, err := pickScored(x, z, o.count)
 	if err != nil {
 		return err
 	}
-	if withScores {
+	if o.pairs {
 		replyAllScored(x, picked, x.Tx.Proto == 3)
 		return nil
 	}
