@@ -46,8 +46,8 @@ type Status struct {
 	Expired       uint64           // keys that expired since the state began
 	Scripts       int              // in the cache
 	Notify        commands.NotifyFlags
-	SnapshotIndex uint64           // of the newest snapshot; 0: none
-	SnapshotTime  time.Time        // when it was taken
+	SnapshotIndex uint64    // of the newest snapshot; 0: none
+	SnapshotTime  time.Time // when it was taken
 }
 
 // Member is a node of the cluster.

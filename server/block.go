@@ -50,6 +50,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	s.flush()
 	b := blocked{s: s, spec: spec, start: time.Now()}
 	b.w = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
+	defer s.srv.observe()
 	defer s.srv.waiters.leave(b.w)
 	s.srv.observe()
 	s.enqueue(spec, args)

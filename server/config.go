@@ -29,7 +29,7 @@ type param struct {
 	get      func(*Server) string
 	set      func(*Server, int64)
 	share    func(*Server, string) error // in place of set: makes the value that of all nodes, or fails
-	low, max int64 // of set's number
+	low, max int64                       // of set's number
 	frozen   bool
 }
 

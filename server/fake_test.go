@@ -28,11 +28,11 @@ type fakeBackend struct {
 	index   uint64
 	clockMs int64
 	wants   fsm.Interest
-	calls []string      // "write 3", "read 1", "local 2"
-	fail  error         // answers everything
-	gate  chan struct{} // when set, Write waits for it
-	begun chan struct{} // when set, Write tells that it has begun
-	st    Status
+	calls   []string      // "write 3", "read 1", "local 2"
+	fail    error         // answers everything
+	gate    chan struct{} // when set, Write waits for it
+	begun   chan struct{} // when set, Write tells that it has begun
+	st      Status
 }
 
 func newFake() *fakeBackend {

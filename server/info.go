@@ -113,8 +113,8 @@ func infoClients(t *infoText) {
 	t.field("maxclients", t.srv.config.maxClients.Load())
 	t.field("client_recent_max_input_buffer", query)
 	t.field("client_recent_max_output_buffer", waiting)
-	t.field("blocked_clients", 0)
-	t.field("tracking_clients", 0)
+	t.field("blocked_clients", t.srv.waiters.blocked.Load())
+	t.field("tracking_clients", t.srv.tracking.on.Load())
 	t.field("clients_in_timeout_table", 0)
 	t.field("pubsub_clients", subscribers)
 }

@@ -91,6 +91,7 @@ type view struct {
 	multiBytes            int
 	subs                  [subKinds]int
 	watch                 int
+	redirect              int64
 	flags                 string
 	used                  time.Time
 	last                  string // full name of the newest command
@@ -112,7 +113,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut)
 	s.setProto(2)
 	s.w = &s.reply
-	s.view = view{proto: 2, multi: -1, flags: "N", used: s.created, last: "NULL"}
+	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s
 }
 
@@ -266,7 +267,7 @@ func (s *session) show(args int) {
 	for k := range s.subs {
 		v.subs[k] = len(s.subs[k])
 	}
-	v.flags = s.flags()
+	v.flags, v.redirect = s.flags(), s.redirect()
 	v.queryBytes = s.in.end - s.in.start
 	v.queryFree = len(s.in.buf) - v.queryBytes
 	v.argBytes = args * 24

@@ -27,8 +27,8 @@ type Step struct {
 	Silent  bool      // no reply comes
 	Want    *[2]Value // the reply in RESP2 and in RESP3, for what the real server is not asked
 
-	Directive string // "resp", "db", "advance", "fresh", "conn", "receive"
-	Number    int64  // of resp (2, 3), db, advance (ms)
+	Directive string // "resp", "db", "advance", "fresh", "conn", "receive", "blocked"
+	Number    int64  // of resp (2, 3), db, advance (ms), blocked (clients)
 	Name      string // of conn
 }
 
@@ -133,7 +133,7 @@ func parseDirective(line string) (s Step, err error) {
 			return s, errors.New("@conn NAME: the name is missing")
 		}
 		return s, nil
-	case "resp", "db", "advance":
+	case "resp", "db", "advance", "blocked":
 		s.Number, err = strconv.ParseInt(arg, 10, 64)
 		if err != nil || s.Number < 0 || (name == "resp" && s.Number != 2 && s.Number != 3) {
 			return s, fmt.Errorf("@%s cannot be %q", name, arg)
