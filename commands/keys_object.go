@@ -45,6 +45,8 @@ func encoding(e *keyspace.Entry) string {
 			return "listpack"
 		}
 		return "skiplist"
+	case *keyspace.List:
+		return "quicklist"
 	}
 	if _, ok := ParseInt(e.Bytes()); ok {
 		return "int"

@@ -1,0 +1,195 @@
+package commands
+
+// This file holds the table of the commands of lists, and what they share.
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// twoKeys says that a command has two keys, its first arguments.
+var twoKeys = KeySpec{First: 1, Last: 2, Step: 1}
+
+var listSpecs = []Spec{
+	{Name: "lpush", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key element [element ...]",
+		Summary:    "Puts elements before the first of a list, one after the other, creating the list if need be",
+		Complexity: "O(1) an element", Handler: push(leftEnd, false)},
+	{Name: "rpush", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key element [element ...]",
+		Summary:    "Puts elements behind the last of a list, one after the other, creating the list if need be",
+		Complexity: "O(1) an element", Handler: push(rightEnd, false)},
+	{Name: "lpushx", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "list", Since: "2.2.0",
+		Syntax:     "key element [element ...]",
+		Summary:    "Puts elements before the first of a list if there is one",
+		Complexity: "O(1) an element", Handler: push(leftEnd, true)},
+	{Name: "rpushx", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "list", Since: "2.2.0",
+		Syntax:     "key element [element ...]",
+		Summary:    "Puts elements behind the last of a list if there is one",
+		Complexity: "O(1) an element", Handler: push(rightEnd, true)},
+	{Name: "lpop", Kind: Write, Arity: -2, Flags: Fast, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key [count]",
+		Summary:    "Takes the first elements out of a list, and removes the list with its last one",
+		Complexity: "O(k + log n) for k elements taken", Handler: pop(leftEnd)},
+	{Name: "rpop", Kind: Write, Arity: -2, Flags: Fast, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key [count]",
+		Summary:    "Takes the last elements out of a list, and removes the list with its last one",
+		Complexity: "O(k + log n) for k elements taken", Handler: pop(rightEnd)},
+	{Name: "llen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key",
+		Summary:    "Counts the elements of a list",
+		Complexity: "O(1)", Handler: llen},
+	{Name: "lindex", Kind: Read, Arity: 3, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key index",
+		Summary:    "Reads the element at a place of a list",
+		Complexity: "O(log n)", Handler: lindex},
+	{Name: "lrange", Kind: Read, Arity: 4, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key start stop",
+		Summary:    "Reads the elements between two places of a list",
+		Complexity: "O(k + log n) for k elements read", Handler: lrange},
+	{Name: "lpos", Kind: Read, Arity: -3, Keys: collectionKey, Group: "list", Since: "6.0.6",
+		Syntax:     "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
+		Summary:    "Finds the places of an element in a list",
+		Complexity: "O(n) in the elements looked at", Handler: lpos},
+	{Name: "linsert", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: collectionKey, Group: "list", Since: "2.2.0",
+		Syntax:     "key BEFORE|AFTER pivot element",
+		Summary:    "Puts an element before or behind the first one that equals another",
+		Complexity: "O(n) in the elements up to that one", Handler: linsert},
+	{Name: "lset", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key index element",
+		Summary:    "Replaces the element at a place of a list",
+		Complexity: "O(log n)", Handler: lset},
+	{Name: "lrem", Kind: Write, Arity: 4, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key count element",
+		Summary:    "Removes the elements that equal a value, all or some from either end",
+		Complexity: "O(n + k log n) for k elements removed", Handler: lrem},
+	{Name: "ltrim", Kind: Write, Arity: 4, Keys: collectionKey, Group: "list", Since: "1.0.0",
+		Syntax:     "key start stop",
+		Summary:    "Removes all elements of a list but those between two places",
+		Complexity: "O(log n)", Handler: ltrim},
+	{Name: "lmove", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: twoKeys, Group: "list", Since: "6.2.0",
+		Syntax:     "source destination LEFT|RIGHT LEFT|RIGHT",
+		Summary:    "Moves an element from an end of a list to an end of another, or of the same",
+		Complexity: "O(log n)", Handler: lmove},
+	{Name: "rpoplpush", Kind: Write, Arity: 3, Flags: DenyOOM, Keys: twoKeys, Group: "list", Since: "1.2.0",
+		Syntax:     "source destination",
+		Summary:    "Moves the last element of a list before the first of another; LMOVE's elder form",
+		Complexity: "O(log n)", Handler: rpoplpush},
+	{Name: "lmpop", Kind: Write, Arity: -4, Flags: MovableKeys, Keys: KeySpec{Numkeys: 1}, Group: "list", Since: "7.0.0",
+		Syntax:     "numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+		Summary:    "Takes elements from an end of the first list that is there",
+		Complexity: "O(m + k + log n) for m keys and k elements taken", Handler: multipopHandler(false, endWords, lmultipop)},
+	{Name: "blpop", Kind: Write, Arity: -3, Flags: NoScript | Blocking, Keys: KeySpec{First: 1, Last: -2, Step: 1}, Group: "list", Since: "2.0.0",
+		Syntax:     "key [key ...] timeout",
+		Summary:    "Takes the first element of the first list that is there, waiting for one if need be",
+		Complexity: "O(m + log n) for m keys", Handler: bpop(leftEnd)},
+	{Name: "brpop", Kind: Write, Arity: -3, Flags: NoScript | Blocking, Keys: KeySpec{First: 1, Last: -2, Step: 1}, Group: "list", Since: "2.0.0",
+		Syntax:     "key [key ...] timeout",
+		Summary:    "Takes the last element of the first list that is there, waiting for one if need be",
+		Complexity: "O(m + log n) for m keys", Handler: bpop(rightEnd)},
+	{Name: "blmove", Kind: Write, Arity: 6, Flags: DenyOOM | NoScript | Blocking, Keys: twoKeys, Group: "list", Since: "6.2.0",
+		Syntax:     "source destination LEFT|RIGHT LEFT|RIGHT timeout",
+		Summary:    "Moves an element between ends of lists as LMOVE does, waiting for one if need be",
+		Complexity: "O(log n)", Handler: blmove},
+	{Name: "brpoplpush", Kind: Write, Arity: 4, Flags: DenyOOM | NoScript | Blocking, Keys: twoKeys, Group: "list", Since: "2.2.0",
+		Syntax:     "source destination timeout",
+		Summary:    "Moves the last element of a list before the first of another, waiting for one if need be; BLMOVE's elder form",
+		Complexity: "O(log n)", Handler: brpoplpush},
+	{Name: "blmpop", Kind: Write, Arity: -5, Flags: Blocking | MovableKeys, Keys: KeySpec{Numkeys: 2}, Group: "list", Since: "7.0.0",
+		Syntax:     "timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+		Summary:    "Takes elements from an end of the first list that is there, waiting for one if need be",
+		Complexity: "O(m + k + log n) for m keys and k elements taken", Handler: multipopHandler(true, endWords, lmultipop)},
+}
+
+// noList is what a lookup answers for a key that does not exist: for reading only.
+var noList = keyspace.NewList()
+
+// findList returns the list at key for reading, an empty one where there is no key, or ErrWrongType.
+func findList(x *Call, key []byte) (*keyspace.List, error) { return findCollection(x, key, noList) }
+
+// editList is editHash for lists.
+func editList(x *Call, key []byte) (*keyspace.Entry, *keyspace.List) {
+	return editCollection(x, key, keyspace.NewList)
+}
+
+// listEnd is an end of a list. A list seen from an end begins there.
+type listEnd uint8
+
+const (
+	leftEnd listEnd = iota
+	rightEnd
+)
+
+// endWords are the words for the ends.
+var endWords = [...]string{leftEnd: "LEFT", rightEnd: "RIGHT"}
+
+// parseEnd reads the word for an end.
+func parseEnd(arg []byte) (listEnd, error) {
+	for end, word := range endWords {
+		if isWord(arg, word) {
+			return listEnd(end), nil
+		}
+	}
+	return 0, ErrSyntax
+}
+
+// span gives the places of the first n elements as seen from the end, the nearest first.
+func (end listEnd) span(l *keyspace.List, n int) (first, last int) {
+	if end == leftEnd {
+		return 0, n - 1
+	}
+	return l.Len() - 1, l.Len() - n
+}
+
+// push puts an element at the end of a list that is open for change.
+func (end listEnd) push(l *keyspace.List, value []byte) {
+	if end == leftEnd {
+		l.PushFront(value)
+	} else {
+		l.PushBack(value)
+	}
+}
+
+// pushed is the notification of an element put at the end.
+func (end listEnd) pushed() string { return [...]string{leftEnd: "lpush", rightEnd: "rpush"}[end] }
+
+// popped is the notification of an element taken from the end.
+func (end listEnd) popped() string { return [...]string{leftEnd: "lpop", rightEnd: "rpop"}[end] }
+
+// cutEnd removes the first n elements, as seen from the end, of the list at key, which has as many.
+func cutEnd(x *Call, key []byte, end listEnd, n int) {
+	e, l := editList(x, key)
+	first, last := end.span(l, n)
+	l.RemoveRange(min(first, last), max(first, last))
+	x.changed(e, NotifyList, end.popped())
+}
+
+// takeEnd replies with the first elements of l, the list at key, as seen from the end, up to count of them, and removes them.
+func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
+	n := int(min(count, int64(l.Len())))
+	x.Out.Array(n)
+	first, last := end.span(l, n)
+	replyElements(x, l, first, last)
+	cutEnd(x, key, end, n)
+}
+
+// replyElements writes the elements from place first to last, both included, which exist; downwards when first > last.
+func replyElements(x *Call, l *keyspace.List, first, last int) {
+	l.Range(first, last, func(value string) bool {
+		x.Out.BulkString(value)
+		return true
+	})
+}
+
+// listSpan reads two places, of which negative ones count from the end, and gives the part of l that lies between them: last is lower than
+// first where there is none.
+func listSpan(l *keyspace.List, start, stop int64) (first, last int) {
+	n := int64(l.Len())
+	if start < 0 {
+		start = max(start+n, 0)
+	}
+	if stop < 0 {
+		stop += n
+	}
+	if start >= n || start > stop {
+		return 0, -1
+	}
+	return int(start), int(min(stop, n-1))
+}

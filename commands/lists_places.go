@@ -1,0 +1,299 @@
+package commands
+
+// This file holds the commands that read, find, replace, insert and remove elements of lists by their places or by their values.
+
+import (
+	"math"
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of LPOS's options.
+const (
+	errPosRank   Error = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list"
+	errPosCount  Error = "ERR COUNT can't be negative"
+	errPosMaxlen Error = "ERR MAXLEN can't be negative"
+)
+
+func llen(x *Call) error {
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Int(int64(l.Len()))
+	return nil
+}
+
+// listPlace reads a place in l, counted from the end when it is negative. ok is false where l has none like it.
+func listPlace(l *keyspace.List, arg []byte) (place int, ok bool, err error) {
+	i, ok := ParseInt(arg)
+	if !ok {
+		return 0, false, ErrNotInteger
+	}
+	if i < 0 {
+		i += int64(l.Len())
+	}
+	return int(i), i >= 0 && i < int64(l.Len()), nil
+}
+
+func lindex(x *Call) error {
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if l.Len() == 0 { // Redis does not look at the index then
+		x.Out.Null()
+		return nil
+	}
+	place, ok, err := listPlace(l, x.Args[2])
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		x.Out.BulkString(l.At(place))
+	default:
+		x.Out.Null()
+	}
+	return nil
+}
+
+func lset(x *Call) error {
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if l.Len() == 0 {
+		return ErrNoSuchKey
+	}
+	place, ok, err := listPlace(l, x.Args[2])
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrOutOfRange
+	}
+	e, l := editList(x, x.Args[1])
+	l.Set(place, x.Args[3])
+	x.changed(e, NotifyList, "lset")
+	x.Out.Status("OK")
+	return nil
+}
+
+// findSpan looks up the list at the first argument and gives the part of it between the places that the next two name.
+func findSpan(x *Call) (l *keyspace.List, first, last int, err error) {
+	start, ok := ParseInt(x.Args[2])
+	if !ok {
+		return nil, 0, 0, ErrNotInteger
+	}
+	stop, ok := ParseInt(x.Args[3])
+	if !ok {
+		return nil, 0, 0, ErrNotInteger
+	}
+	if l, err = findList(x, x.Args[1]); err != nil {
+		return nil, 0, 0, err
+	}
+	first, last = listSpan(l, start, stop)
+	return l, first, last, nil
+}
+
+func lrange(x *Call) error {
+	l, first, last, err := findSpan(x)
+	if err != nil {
+		return err
+	}
+	x.Out.Array(last - first + 1)
+	if first <= last {
+		replyElements(x, l, first, last)
+	}
+	return nil
+}
+
+func ltrim(x *Call) error {
+	l, first, last, err := findSpan(x)
+	if err != nil {
+		return err
+	}
+	if n := l.Len(); last-first+1 < n { // else nothing changes, and nothing is written
+		e, l := editList(x, x.Args[1])
+		if last < n-1 {
+			l.RemoveRange(last+1, n-1)
+		}
+		if first > 0 {
+			l.RemoveRange(0, first-1)
+		}
+		x.changed(e, NotifyList, "ltrim")
+	}
+	x.Out.Status("OK")
+	return nil
+}
+
+// searchList calls found with the places of the elements of l that equal value, as seen from the end, in the first limit of them, until it
+// answers false.
+func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int, found func(place int) bool) {
+	if limit == 0 {
+		return
+	}
+	first, last := end.span(l, limit)
+	reached := last
+	l.Find(value, first, last, func(place int) bool {
+		x.spendBytes(len(value)) // equal bytes are compared to their end
+		if !found(place) {
+			reached = place
+			return false
+		}
+		return true
+	})
+	x.Spend(max(reached-first, first-reached) / searched)
+}
+
+func linsert(x *Call) error {
+	behind := isWord(x.Args[2], "AFTER")
+	if !behind && !isWord(x.Args[2], "BEFORE") {
+		return ErrSyntax
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if l.Len() == 0 {
+		x.Out.Int(0)
+		return nil
+	}
+	at := -1
+	searchList(x, l, x.Args[3], leftEnd, l.Len(), func(place int) bool {
+		at = place
+		return false
+	})
+	if at < 0 {
+		x.Out.Int(-1)
+		return nil
+	}
+	if behind {
+		at++
+	}
+	e, l := editList(x, x.Args[1])
+	l.Insert(at, x.Args[4])
+	x.changed(e, NotifyList, "linsert")
+	x.Out.Int(int64(l.Len()))
+	return nil
+}
+
+// removedElement is what taking one element out of the middle of a long list costs, in units of Env.Work.
+const removedElement = 8
+
+func lrem(x *Call) error {
+	count, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	end := leftEnd
+	if count < 0 {
+		end, count = rightEnd, -count // the lowest number stays what it is, and is never reached: all are removed
+	}
+	var places []int
+	searchList(x, l, x.Args[3], end, l.Len(), func(place int) bool {
+		places = append(places, place)
+		return int64(len(places)) != count
+	})
+	if len(places) > 0 {
+		if end == rightEnd {
+			slices.Reverse(places)
+		}
+		x.Spend(len(places) * removedElement)
+		e, l := editList(x, x.Args[1])
+		l.Remove(places)
+		x.changed(e, NotifyList, "lrem")
+	}
+	x.Out.Int(int64(len(places)))
+	return nil
+}
+
+// listSearch are LPOS's options.
+type listSearch struct {
+	end    listEnd
+	skip   int64 // matches to pass over
+	count  int64 // matches to give, 0 for all
+	listed bool  // COUNT was given: the reply is an array
+	maxlen int64 // elements to look at, 0 for all
+}
+
+func (s *listSearch) parse(args [][]byte) error {
+	s.count = 1
+	for ; len(args) > 0; args = args[2:] {
+		if len(args) == 1 {
+			return ErrSyntax
+		}
+		n, ok := ParseInt(args[1])
+		switch {
+		case isWord(args[0], "RANK"):
+			if !ok {
+				return ErrNotInteger
+			}
+			if n == 0 {
+				return errPosRank
+			}
+			s.end, s.skip = leftEnd, n-1
+			if n < 0 { // the lowest number stays negative and is the first match on Redis too
+				s.end, s.skip = rightEnd, max(-n, 1)-1
+			}
+		case isWord(args[0], "COUNT"):
+			if !ok || n < 0 {
+				return errPosCount
+			}
+			s.count, s.listed = n, true
+		case isWord(args[0], "MAXLEN"):
+			if !ok || n < 0 {
+				return errPosMaxlen
+			}
+			s.maxlen = n
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+func lpos(x *Call) error {
+	var s listSearch
+	if err := s.parse(x.Args[3:]); err != nil {
+		return err
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	limit := int64(l.Len())
+	if s.maxlen > 0 {
+		limit = min(limit, s.maxlen)
+	}
+	wanted := s.count
+	if wanted == 0 {
+		wanted = math.MaxInt64
+	}
+	var places []int
+	searchList(x, l, x.Args[2], s.end, int(limit), func(place int) bool {
+		if s.skip > 0 {
+			s.skip--
+			return true
+		}
+		places = append(places, place)
+		return int64(len(places)) < wanted
+	})
+	switch {
+	case s.listed:
+		x.Out.Array(len(places))
+		for _, place := range places {
+			x.Out.Int(int64(place))
+		}
+	case len(places) > 0:
+		x.Out.Int(int64(places[0]))
+	default:
+		x.Out.Null()
+	}
+	return nil
+}
