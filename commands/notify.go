@@ -41,7 +41,7 @@ func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 	}
 	key := []byte(e.Key())
 	x.notify(class, event, key)
-	if e.Collection().Len() == 0 {
+	if e.Emptied() {
 		x.notify(NotifyGeneric, "del", key)
 	}
 }

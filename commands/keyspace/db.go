@@ -35,7 +35,7 @@ type Entry struct {
 	own      bool // no other entry has a part in str, so that WriteAt may change it in place
 }
 
-// Collection is a value that has elements: a hash, a sorted set.
+// Collection is a value that has elements: a hash, a list.
 type Collection interface {
 	Kind() Kind
 	Len() int
@@ -70,6 +70,7 @@ var kinds = [...]struct {
 	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
 	KindSet:    {"set", func(r *reader) Collection { return readSet(r) }},
 	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
+	KindStream: {"stream", func(r *reader) Collection { return readStream(r) }},
 }
 
 // String is the name that TYPE answers.
@@ -96,6 +97,9 @@ func (e *Entry) Bytes() []byte { return e.str }
 
 // Collection is the value of an entry that is not a string, else nil.
 func (e *Entry) Collection() Collection { return e.coll }
+
+// Emptied says whether nothing is left in the entry's collection, so that its key goes: all but streams go.
+func (e *Entry) Emptied() bool { return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0 }
 
 // Deadline is when the key expires, ms of the cluster clock; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
@@ -206,7 +210,7 @@ func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 // Changed records that e, which came from Edit or a setter, was changed: it gets the current revision, and a collection
 // that is now empty removes its key, as on Redis.
 func (db *DB) Changed(e *Entry) {
-	if e.coll != nil && e.coll.Len() == 0 {
+	if e.Emptied() {
 		db.remove(e)
 		return
 	}
@@ -218,6 +222,15 @@ func (db *DB) Changed(e *Entry) {
 	} else {
 		db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(e.str))
 	}
+}
+
+// Noted records that e, which came from Edit and holds a collection, was changed in a way that WATCH does not count and that brings those
+// who wait for the key nothing: who read what of a stream. With wake they look again all the same.
+func (db *DB) Noted(e *Entry, wake bool) {
+	if wake {
+		db.tell(e, Modified)
+	}
+	db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 }
 
 // SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock); 0 makes it stay.

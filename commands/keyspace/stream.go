@@ -1,0 +1,207 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// Stream is a log of entries in the order of their ids, with groups of consumers that read it. Unlike other collections it stays when it
+// is empty: its last id and its groups are worth keeping.
+type Stream struct {
+	entries *btree.BTreeG[StreamEntry]
+	nodes   *btree.BTreeG[streamNode]
+	groups  []*Group // in order of name
+	// owner is what the groups that may be changed in place carry. A clone and its original both get a new one, so that the first change of
+	// a group in either copies that group: Clone need not copy them all.
+	owner *owner
+	last  StreamID // the highest id ever given, or what XSETID said
+	// tombstone is the highest id that was deleted alone; trimming does not count.
+	tombstone StreamID
+	added     uint64 // entries ever added
+	sum       uint64 // of entries and groups
+}
+
+type owner struct{ _ byte } // not empty, so that each has an address of its own
+
+// StreamEntry is one entry of a stream.
+type StreamEntry struct {
+	ID     StreamID
+	packed []byte // see pack
+}
+
+// Fields counts the entry's names and values together.
+func (e StreamEntry) Fields() int {
+	n, _ := binary.Uvarint(e.packed)
+	return int(n)
+}
+
+// Size is about how many bytes the entry's names and values take.
+func (e StreamEntry) Size() int { return len(e.packed) }
+
+// Each calls f with the entry's names and values in turn, for reading only.
+func (e StreamEntry) Each(f func(text []byte)) {
+	n, width := binary.Uvarint(e.packed)
+	rest := e.packed[width:]
+	for range n {
+		size, width := binary.Uvarint(rest)
+		end := width + int(size)
+		f(rest[width:end])
+		rest = rest[end:]
+	}
+}
+
+// pack copies texts into one piece: how many, then each with its length before it.
+func pack(texts [][]byte) []byte {
+	size := uvarintSize(len(texts))
+	for _, t := range texts {
+		size += uvarintSize(len(t)) + len(t)
+	}
+	dst := binary.AppendUvarint(make([]byte, 0, size), uint64(len(texts)))
+	for _, t := range texts {
+		dst = appendBytes(dst, t)
+	}
+	return dst
+}
+
+func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
+
+func streamEntryLess(a, b StreamEntry) bool { return a.ID.Less(b.ID) }
+
+// NewStream returns an empty stream.
+func NewStream() *Stream {
+	return &Stream{
+		entries: btree.NewBTreeGOptions(streamEntryLess, btree.Options{NoLocks: true}),
+		nodes:   btree.NewBTreeGOptions(streamNodeLess, btree.Options{NoLocks: true}),
+		owner:   new(owner),
+	}
+}
+
+// Kind is KindStream.
+func (s *Stream) Kind() Kind { return KindStream }
+
+// Len counts the entries.
+func (s *Stream) Len() int { return s.entries.Len() }
+
+// Sum is a hash over the content.
+func (s *Stream) Sum() uint64 {
+	last, tombstone := s.last.bigEndian(), s.tombstone.bigEndian()
+	ids := pairSum(xxhash.Sum64(last[:]), xxhash.Sum64(tombstone[:]))
+	return pairSum(s.sum, ids) ^ s.added
+}
+
+// Clone returns a copy that can be changed while s is read, in constant time but for a list of the groups.
+func (s *Stream) Clone() Collection {
+	c := *s
+	c.entries, c.nodes = s.entries.IsoCopy(), s.nodes.IsoCopy()
+	c.groups = slices.Clone(s.groups)
+	c.owner, s.owner = new(owner), new(owner)
+	return &c
+}
+
+// Last is the highest id that was ever given to an entry, or what SetLast said.
+func (s *Stream) Last() StreamID { return s.last }
+
+// Tombstone is the highest id of an entry that was deleted, not trimmed; zero if none was.
+func (s *Stream) Tombstone() StreamID { return s.tombstone }
+
+// Added counts the entries that were ever added.
+func (s *Stream) Added() uint64 { return s.added }
+
+// First is the entry with the lowest id.
+func (s *Stream) First() (e StreamEntry, ok bool) { return s.entries.Min() }
+
+// Top is the entry with the highest id.
+func (s *Stream) Top() (e StreamEntry, ok bool) { return s.entries.Max() }
+
+// Get returns the entry of an id.
+func (s *Stream) Get(id StreamID) (e StreamEntry, ok bool) { return s.entries.Get(StreamEntry{ID: id}) }
+
+// Range calls f with the entries from start to end, both included, until it answers false. f may change groups, not entries.
+func (s *Stream) Range(start, end StreamID, f func(StreamEntry) bool) {
+	s.entries.Ascend(StreamEntry{ID: start}, func(e StreamEntry) bool { return !end.Less(e.ID) && f(e) })
+}
+
+// RangeBack is Range from end down to start.
+func (s *Stream) RangeBack(start, end StreamID, f func(StreamEntry) bool) {
+	s.entries.Descend(StreamEntry{ID: end}, func(e StreamEntry) bool { return !e.ID.Less(start) && f(e) })
+}
+
+// entrySum is an entry's part in sum.
+func entrySum(e StreamEntry) uint64 {
+	id := e.ID.bigEndian()
+	return pairSum(xxhash.Sum64(id[:]), xxhash.Sum64(e.packed))
+}
+
+// Add appends an entry of names and values in turn, of which it keeps copies. id must be higher than Last.
+func (s *Stream) Add(id StreamID, texts [][]byte) {
+	e := StreamEntry{ID: id, packed: pack(texts)}
+	s.entries.Set(e)
+	s.sum ^= entrySum(e)
+	s.layOut(id, texts)
+	s.last = id
+	s.added++
+}
+
+// Delete takes one entry out and says whether it was there.
+func (s *Stream) Delete(id StreamID) bool {
+	e, ok := s.entries.Delete(StreamEntry{ID: id})
+	if !ok {
+		return false
+	}
+	s.sum ^= entrySum(e)
+	n := s.nodeOf(id)
+	n.live--
+	n.dead++
+	if n.live == 0 {
+		s.nodes.Delete(n)
+	} else {
+		s.nodes.Set(n)
+	}
+	if s.tombstone.Less(id) {
+		s.tombstone = id
+	}
+	return true
+}
+
+// SetLast sets the id that the next entry has to be higher than. No entry's may be higher than it.
+func (s *Stream) SetLast(id StreamID) { s.last = id }
+
+// SetAdded sets how many entries were ever added.
+func (s *Stream) SetAdded(n uint64) { s.added = n }
+
+// SetTombstone sets the highest id that was deleted.
+func (s *Stream) SetTombstone(id StreamID) { s.tombstone = id }
+
+// tombstonesFrom says whether entries with an id from start on may have been deleted.
+func (s *Stream) tombstonesFrom(start StreamID) bool {
+	first, ok := s.First()
+	if !ok || s.tombstone.IsZero() || s.tombstone.Less(first.ID) {
+		return false
+	}
+	return !s.tombstone.Less(start)
+}
+
+// reads is how many entries, of all that were ever added, one has read who has come to id; unknown where entries between were deleted. The
+// cases are those of Redis, since XINFO shows the result.
+func (s *Stream) reads(id StreamID) int64 {
+	first, ok := s.First()
+	switch {
+	case s.added == 0:
+		return 0
+	case !ok && !s.last.Less(id), id == s.last:
+		return int64(s.added)
+	case s.last.Less(id):
+		return UnknownReads
+	case !s.tombstone.IsZero() && !s.tombstone.Less(first.ID):
+		return UnknownReads
+	case id.Less(first.ID):
+		return int64(s.added) - int64(s.Len())
+	case id == first.ID:
+		return int64(s.added) - int64(s.Len()) + 1
+	}
+	return UnknownReads
+}

@@ -1,0 +1,319 @@
+package keyspace
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
+
+// This file holds a stream's groups of consumers, and the entries that were delivered and not acknowledged: the pending ones.
+
+// UnknownReads stands for a count of entries that cannot be known.
+const UnknownReads = -1
+
+// Group is a group of consumers, each of which gets entries that no other gets. What comes from Stream.Group is for reading only, what
+// comes from EditGroup or CreateGroup may be changed until the stream is cloned.
+type Group struct {
+	stream *Stream // whose sum is kept up to date; valid in a group that may be changed
+	owner  *owner
+	name   string
+	hash   uint64 // of the name
+	last   StreamID
+	reads  int64
+
+	consumers *btree.BTreeG[Consumer] // by name
+	pending   *btree.BTreeG[Pending]  // by id
+	owned     *btree.BTreeG[ownedID]  // the same by consumer and id
+	sum       uint64                  // the group's part in the stream's sum
+}
+
+// Consumer is one member of a group.
+type Consumer struct {
+	Name    string
+	SeenMs  int64 // when it last took something, ms of the cluster clock
+	Pending int   // entries delivered to it and not acknowledged
+}
+
+// Pending is an entry that was delivered to a consumer and not acknowledged. The entry itself may have been deleted since.
+type Pending struct {
+	ID          StreamID
+	Consumer    string
+	DeliveredMs int64 // when it was delivered last, ms of the cluster clock; before 0 if XCLAIM says so
+	Deliveries  int64
+}
+
+type ownedID struct {
+	consumer string
+	id       StreamID
+}
+
+func consumerLess(a, b Consumer) bool { return a.Name < b.Name }
+func pendingLess(a, b Pending) bool   { return a.ID.Less(b.ID) }
+
+func ownedLess(a, b ownedID) bool {
+	if a.consumer != b.consumer {
+		return a.consumer < b.consumer
+	}
+	return a.id.Less(b.id)
+}
+
+// Groups counts the groups.
+func (s *Stream) Groups() int { return len(s.groups) }
+
+// EachGroup calls f with every group in order of name, for reading.
+func (s *Stream) EachGroup(f func(*Group)) {
+	for _, g := range s.groups {
+		f(g)
+	}
+}
+
+func (s *Stream) groupPlace(name []byte) (place int, ok bool) {
+	return slices.BinarySearchFunc(s.groups, view(name), func(g *Group, name string) int { return cmp.Compare(g.name, name) })
+}
+
+// Group returns a group for reading, nil if there is none of that name.
+func (s *Stream) Group(name []byte) *Group {
+	if i, ok := s.groupPlace(name); ok {
+		return s.groups[i]
+	}
+	return nil
+}
+
+// EditGroup returns a group that may be changed, nil if there is none of that name.
+func (s *Stream) EditGroup(name []byte) *Group {
+	i, ok := s.groupPlace(name)
+	if !ok {
+		return nil
+	}
+	g := s.groups[i]
+	if g.owner != s.owner {
+		c := *g
+		c.stream, c.owner = s, s.owner
+		c.consumers, c.pending, c.owned = g.consumers.IsoCopy(), g.pending.IsoCopy(), g.owned.IsoCopy()
+		g = &c
+		s.groups[i] = g
+	}
+	return g
+}
+
+// CreateGroup makes a group that has read entries up to last, or returns nil if there is one of that name. reads is how many these are, or
+// UnknownReads.
+func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
+	i, exists := s.groupPlace(name)
+	if exists {
+		return nil
+	}
+	options := btree.Options{NoLocks: true}
+	g := &Group{
+		stream: s, owner: s.owner, name: string(name), hash: xxhash.Sum64(name), last: last, reads: reads,
+		consumers: btree.NewBTreeGOptions(consumerLess, options),
+		pending:   btree.NewBTreeGOptions(pendingLess, options),
+		owned:     btree.NewBTreeGOptions(ownedLess, options),
+	}
+	s.groups = slices.Insert(s.groups, i, g)
+	g.mix(g.positionSum())
+	return g
+}
+
+// DestroyGroup removes a group with all that it knows, and says whether there was one of that name.
+func (s *Stream) DestroyGroup(name []byte) bool {
+	i, ok := s.groupPlace(name)
+	if ok {
+		s.sum ^= s.groups[i].sum
+		s.groups = slices.Delete(s.groups, i, i+1)
+	}
+	return ok
+}
+
+// Lag is how many entries the group has not read yet, or UnknownReads: what XINFO shows.
+func (s *Stream) Lag(g *Group) int64 {
+	reads := g.reads
+	switch {
+	case s.added == 0:
+		return 0
+	case reads == UnknownReads || s.tombstonesFrom(g.last):
+		if reads = s.reads(g.last); reads == UnknownReads {
+			return UnknownReads
+		}
+	}
+	return int64(s.added) - reads
+}
+
+// Name is the group's name.
+func (g *Group) Name() string { return g.name }
+
+// Last is the id up to which entries were delivered.
+func (g *Group) Last() StreamID { return g.last }
+
+// Reads is how many entries were delivered, as far as known, else UnknownReads.
+func (g *Group) Reads() int64 { return g.reads }
+
+// Consumers counts the consumers.
+func (g *Group) Consumers() int { return g.consumers.Len() }
+
+// Pending counts the pending entries.
+func (g *Group) Pending() int { return g.pending.Len() }
+
+// mix folds a part that came or went into the sums.
+func (g *Group) mix(part uint64) {
+	g.sum ^= part
+	g.stream.sum ^= part
+}
+
+// The parts of a group in the sum: its position, each consumer, each pending entry. A number before each tells them apart.
+
+func (g *Group) positionSum() uint64 {
+	var buf [64]byte
+	b := g.last.appendTo(append(buf[:0], 1))
+	return pairSum(g.hash, xxhash.Sum64(binary.AppendVarint(b, g.reads)))
+}
+
+func (g *Group) consumerSum(c Consumer) uint64 {
+	var buf [64]byte
+	b := binary.AppendVarint(append(buf[:0], 2), c.SeenMs)
+	return pairSum(g.hash, xxhash.Sum64(append(b, c.Name...)))
+}
+
+func (g *Group) pendingSum(p Pending) uint64 {
+	var buf [128]byte
+	b := p.ID.appendTo(append(buf[:0], 3))
+	b = binary.AppendVarint(b, p.DeliveredMs)
+	b = binary.AppendVarint(b, p.Deliveries)
+	return pairSum(g.hash, xxhash.Sum64(append(b, p.Consumer...)))
+}
+
+// SetPosition says up to which id entries were delivered, and how many these are.
+func (g *Group) SetPosition(last StreamID, reads int64) {
+	g.mix(g.positionSum())
+	g.last, g.reads = last, reads
+	g.mix(g.positionSum())
+}
+
+// Advance moves the position to an entry that is being delivered, if it lies behind it.
+func (g *Group) Advance(id StreamID) {
+	if !g.last.Less(id) {
+		return
+	}
+	reads := g.reads
+	if reads != UnknownReads && !g.stream.tombstonesFrom(id) {
+		reads++
+	} else if g.stream.added > 0 {
+		reads = g.stream.reads(id)
+	}
+	g.SetPosition(id, reads)
+}
+
+// Consumer returns a consumer.
+func (g *Group) Consumer(name []byte) (c Consumer, ok bool) {
+	return g.consumers.Get(Consumer{Name: view(name)})
+}
+
+// EachConsumer calls f with every consumer in order of name.
+func (g *Group) EachConsumer(f func(Consumer)) {
+	g.consumers.Scan(func(c Consumer) bool {
+		f(c)
+		return true
+	})
+}
+
+// See notes that a consumer took something at a time, making it if need be, and says whether it is new.
+func (g *Group) See(name []byte, nowMs int64) (created bool) {
+	c, exists := g.Consumer(name)
+	if exists {
+		g.mix(g.consumerSum(c))
+	} else {
+		c.Name = string(name)
+	}
+	c.SeenMs = nowMs
+	g.mix(g.consumerSum(c))
+	g.consumers.Set(c)
+	return !exists
+}
+
+// RemoveConsumer removes a consumer and the entries that are pending for it.
+func (g *Group) RemoveConsumer(name []byte) {
+	c, ok := g.consumers.Delete(Consumer{Name: view(name)})
+	if !ok {
+		return
+	}
+	g.mix(g.consumerSum(c))
+	for range c.Pending {
+		o, _ := g.nextOwned(c.Name, StreamID{})
+		g.owned.Delete(o)
+		p, _ := g.pending.Delete(Pending{ID: o.id})
+		g.mix(g.pendingSum(p))
+	}
+}
+
+// FindPending returns the pending entry of an id.
+func (g *Group) FindPending(id StreamID) (p Pending, ok bool) { return g.pending.Get(Pending{ID: id}) }
+
+// NextPending returns the pending entry with the lowest id from start on.
+func (g *Group) NextPending(start StreamID) (p Pending, ok bool) {
+	g.pending.Ascend(Pending{ID: start}, func(found Pending) bool {
+		p, ok = found, true
+		return false
+	})
+	return p, ok
+}
+
+// LastPending returns the pending entry with the highest id.
+func (g *Group) LastPending() (p Pending, ok bool) { return g.pending.Max() }
+
+// NextPendingOf returns the pending entry of a consumer with the lowest id from start on.
+func (g *Group) NextPendingOf(consumer []byte, start StreamID) (p Pending, ok bool) {
+	o, ok := g.nextOwned(view(consumer), start)
+	if !ok {
+		return Pending{}, false
+	}
+	return g.pending.Get(Pending{ID: o.id})
+}
+
+func (g *Group) nextOwned(consumer string, start StreamID) (o ownedID, ok bool) {
+	g.owned.Ascend(ownedID{consumer, start}, func(found ownedID) bool {
+		o, ok = found, found.consumer == consumer
+		return false
+	})
+	return o, ok
+}
+
+// SetPending makes an entry pending, or changes how it is. The consumer must be one of the group's.
+func (g *Group) SetPending(p Pending) {
+	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
+	p.Consumer = c.Name // not the caller's bytes, and one copy for all
+	old, exists := g.pending.Set(p)
+	if exists {
+		g.mix(g.pendingSum(old))
+	}
+	g.mix(g.pendingSum(p))
+	if exists && old.Consumer == p.Consumer {
+		return
+	}
+	if exists {
+		g.disown(old)
+	}
+	c.Pending++
+	g.consumers.Set(c)
+	g.owned.Set(ownedID{p.Consumer, p.ID})
+}
+
+// disown takes a pending entry from its consumer.
+func (g *Group) disown(p Pending) {
+	g.owned.Delete(ownedID{p.Consumer, p.ID})
+	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
+	c.Pending--
+	g.consumers.Set(c)
+}
+
+// Acknowledge ends that an entry is pending and says whether it was.
+func (g *Group) Acknowledge(id StreamID) bool {
+	p, ok := g.pending.Delete(Pending{ID: id})
+	if ok {
+		g.mix(g.pendingSum(p))
+		g.disown(p)
+	}
+	return ok
+}

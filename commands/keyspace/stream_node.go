@@ -1,0 +1,268 @@
+package keyspace
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// This file holds the layout of a stream's entries in nodes. Redis keeps up to 100 entries together, in up to about 4096 bytes, and XADD and
+// XTRIM with ~ remove whole nodes: which entries remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
+// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of them takes.
+//
+// The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md) with stream-node-max-bytes and
+// stream-node-max-entries at their defaults.
+
+const (
+	nodeBytes   = 4096
+	nodeEntries = 100
+)
+
+// streamNode is a run of entries.
+type streamNode struct {
+	first, last StreamID // ids of the first and the last entry that it got, be they there still or not
+	live, dead  int      // entries that are there, and that were
+	size        int      // bytes of Redis's listpack
+	names       []byte   // packed: of its first entry; an entry with the same ones takes less room
+}
+
+func streamNodeLess(a, b streamNode) bool { return a.first.Less(b.first) }
+
+// nodeOf is the node that an entry which exists, or was just deleted, belongs to.
+func (s *Stream) nodeOf(id StreamID) (n streamNode) {
+	s.nodes.Descend(streamNode{first: id}, func(found streamNode) bool {
+		n = found
+		return false
+	})
+	return n
+}
+
+// layOut puts a new entry into the last node, or into a new one where that is full.
+func (s *Stream) layOut(id StreamID, texts [][]byte) {
+	n, ok := s.nodes.Max()
+	length := 0
+	for _, t := range texts {
+		length += len(t)
+	}
+	if !ok || n.size+length >= nodeBytes || n.live+n.dead >= nodeEntries {
+		n = newStreamNode(id, texts)
+	}
+	n.add(id, texts)
+	s.nodes.Set(n)
+}
+
+// listpackFrame is what an empty listpack takes.
+const listpackFrame = 7
+
+// newStreamNode is a node with a head, made for the entry that comes first, and no entries.
+func newStreamNode(id StreamID, texts [][]byte) streamNode {
+	n := streamNode{first: id}
+	names := make([][]byte, 0, len(texts)/2)
+	n.size = listpackFrame + 2*numberSize(0) + numberSize(int64(len(texts)/2)) + numberSize(0)
+	for i := 0; i < len(texts); i += 2 {
+		names = append(names, texts[i])
+		n.size += textSize(texts[i])
+	}
+	n.names = pack(names)
+	return n
+}
+
+// add counts an entry in.
+func (n *streamNode) add(id StreamID, texts [][]byte) {
+	const flags = 0
+	pieces := 3 + len(texts)/2 // that Redis counts: flags, two parts of the id, values
+	n.size += numberSize(flags) + numberSize(int64(id.Ms-n.first.Ms)) + numberSize(int64(id.Seq-n.first.Seq))
+	same := n.sameNames(texts)
+	if !same {
+		n.size += numberSize(int64(len(texts) / 2))
+		pieces += len(texts)/2 + 1
+	}
+	for i, t := range texts {
+		if i%2 == 1 || !same {
+			n.size += textSize(t)
+		}
+	}
+	n.size += numberSize(int64(pieces))
+	n.last = id
+	n.live++
+}
+
+func (n *streamNode) sameNames(texts [][]byte) bool {
+	names := StreamEntry{packed: n.names}
+	if names.Fields() != len(texts)/2 {
+		return false
+	}
+	i, same := 0, true
+	names.Each(func(name []byte) {
+		same = same && bytes.Equal(name, texts[i])
+		i += 2
+	})
+	return same
+}
+
+// numberSize is what a number takes in a listpack.
+func numberSize(n int64) int {
+	switch {
+	case 0 <= n && n < 1<<7:
+		return 2
+	case -1<<12 <= n && n < 1<<12:
+		return 3
+	case -1<<15 <= n && n < 1<<15:
+		return 4
+	case -1<<23 <= n && n < 1<<23:
+		return 5
+	case -1<<31 <= n && n < 1<<31:
+		return 6
+	}
+	return 10
+}
+
+// textSize is what a text takes in a listpack, which keeps one that reads as a number as such.
+func textSize(t []byte) int {
+	if len(t) <= 20 {
+		if n, err := strconv.ParseInt(view(t), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(t) {
+			return numberSize(n)
+		}
+	}
+	size := len(t)
+	switch {
+	case size < 1<<6:
+		size++
+	case size < 1<<12:
+		size += 2
+	default:
+		size += 5
+	}
+	switch { // behind the text stands its size again, in 7 bits a byte
+	case size <= 127:
+		return size + 1
+	case size < 1<<14-1:
+		return size + 2
+	case size < 1<<21-1:
+		return size + 3
+	case size < 1<<28-1:
+		return size + 4
+	}
+	return size + 5
+}
+
+// Nodes counts the nodes.
+func (s *Stream) Nodes() int { return s.nodes.Len() }
+
+// RadixNodes counts the nodes of the radix tree in which Redis keeps a stream's nodes, by the ids that they begin with. It takes as many
+// steps as Nodes, some times over.
+func (s *Stream) RadixNodes() int {
+	ids := make([][16]byte, 0, s.nodes.Len())
+	s.nodes.Scan(func(n streamNode) bool {
+		ids = append(ids, n.first.bigEndian())
+		return true
+	})
+	if len(ids) == 0 {
+		return 1
+	}
+	return radixNodes(ids, 0)
+}
+
+// radixNodes counts the nodes of a radix tree of sorted ids that are equal up to the byte depth.
+func radixNodes(ids [][16]byte, depth int) int {
+	if len(ids) == 1 {
+		if depth == len(ids[0]) {
+			return 1 // a leaf
+		}
+		return 2 // a chain of bytes, and its leaf
+	}
+	count, fork := 1, depth
+	first, last := ids[0], ids[len(ids)-1]
+	for first[fork] == last[fork] {
+		fork++
+	}
+	if fork > depth {
+		count++
+	}
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n][fork] == ids[0][fork] {
+			n++
+		}
+		count += radixNodes(ids[:n], fork+1)
+		ids = ids[n:]
+	}
+	return count
+}
+
+// StreamTrim says what Trim removes.
+type StreamTrim struct {
+	ByLength bool
+	MaxLen   int64    // by length: entries to keep
+	MinID    StreamID // else: the lowest id to keep
+	Approx   bool     // whole nodes only
+	Limit    int64    // entries to remove at most; 0: no limit
+}
+
+// Trim removes the entries with the lowest ids and counts them.
+func (s *Stream) Trim(t StreamTrim) (removed int) {
+	for {
+		n, whole, ok := s.trimStep(t, removed)
+		if !ok {
+			return removed
+		}
+		if whole {
+			for range n.live {
+				s.popEntry()
+			}
+			s.nodes.Delete(n)
+			removed += n.live
+			continue
+		}
+		for {
+			first, ok := s.First()
+			if !ok || t.keeps(s.Len(), first.ID) {
+				break
+			}
+			s.popEntry()
+			n.live--
+			n.dead++
+			removed++
+		}
+		s.nodes.Set(n) // even with no entry left, as in Redis, until entries behind it are removed too
+		return removed
+	}
+}
+
+// Trims says whether Trim would do anything, if only away with a node in which nothing is left.
+func (s *Stream) Trims(t StreamTrim) bool {
+	n, whole, ok := s.trimStep(t, 0)
+	if !ok || whole {
+		return ok
+	}
+	first, some := s.First()
+	return some && n.live > 0 && !t.keeps(s.Len(), first.ID)
+}
+
+// trimStep says what Trim does next: to remove its first node n whole, or entries of it, or to stop.
+func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bool) {
+	n, ok = s.nodes.Min()
+	if !ok || (t.ByLength && int64(s.Len()) <= t.MaxLen) || (t.Limit > 0 && int64(removed+n.live) > t.Limit) {
+		return n, false, false
+	}
+	if t.ByLength {
+		whole = int64(s.Len()-n.live) >= t.MaxLen
+	} else {
+		whole = n.last.Less(t.MinID)
+	}
+	return n, whole, whole || !t.Approx
+}
+
+// keeps says whether to stop before an entry that is the first of length.
+func (t *StreamTrim) keeps(length int, first StreamID) bool {
+	if t.ByLength {
+		return int64(length) <= t.MaxLen
+	}
+	return !first.Less(t.MinID)
+}
+
+// popEntry removes the first entry.
+func (s *Stream) popEntry() {
+	if e, ok := s.entries.PopMin(); ok {
+		s.sum ^= entrySum(e)
+	}
+}
