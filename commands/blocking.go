@@ -59,8 +59,8 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	}
 	seconds, _ := f.Float64()
 	ms := math.Ceil(seconds * 1000)
-	if ms >= math.MaxInt64 {
-		return 0, errTimeoutRange
+	if ms >= math.MaxInt64 { // Redis's conversion to an integer overflows to a negative number
+		return 0, errTimeoutNegative
 	}
 	return x.timeout(int64(ms))
 }

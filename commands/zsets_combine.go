@@ -57,15 +57,8 @@ func (z zsetNames) each(f func(keyspace.Scored) bool) {
 	}
 }
 
-// memberSet is what a set has to offer.
-type memberSet interface {
-	Len() int
-	Has(name []byte) bool
-	Each(f func(name string) bool)
-}
-
 // setNames is a set as an input.
-type setNames struct{ memberSet }
+type setNames struct{ *keyspace.Set }
 
 // setScore is the score of a set's members.
 const setScore = 1
@@ -108,10 +101,8 @@ func findNames(x *Call, key []byte) (scoredNames, error) {
 	switch c := e.Collection().(type) {
 	case *keyspace.ZSet:
 		return zsetNames{c}, nil
-	case memberSet:
-		if e.Kind() == keyspace.KindSet {
-			return setNames{c}, nil
-		}
+	case *keyspace.Set:
+		return setNames{c}, nil
 	}
 	return nil, ErrWrongType
 }
