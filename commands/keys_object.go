@@ -47,6 +47,11 @@ func encoding(e *keyspace.Entry) string {
 		return "skiplist"
 	case *keyspace.List:
 		return "quicklist"
+	case *keyspace.Set:
+		if v.Integers() {
+			return "intset"
+		}
+		return "hashtable"
 	}
 	if _, ok := ParseInt(e.Bytes()); ok {
 		return "int"

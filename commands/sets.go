@@ -1,0 +1,236 @@
+package commands
+
+// This file declares the commands of sets and holds those on single members. What picks at random lies in sets_pick.go, what combines
+// sets in sets_combine.go.
+
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+var setSpecs = []Spec{
+	{Name: "sadd", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key member [member ...]",
+		Summary:    "Adds members to a set, creating it if need be, and counts the new ones",
+		Complexity: "O(1) a member", Handler: sadd},
+	{Name: "srem", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key member [member ...]",
+		Summary:    "Removes members from a set, and the set with its last one",
+		Complexity: "O(1) a member", Handler: srem},
+	{Name: "smove", Kind: Write, Arity: 4, Flags: Fast, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "set", Since: "1.0.0",
+		Syntax:     "source destination member",
+		Summary:    "Takes a member out of a set and puts it into another",
+		Complexity: "O(1)", Handler: smove},
+	{Name: "smembers", Kind: Read, Arity: 2, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key",
+		Summary:    "Lists the members of a set",
+		Complexity: "O(n) in the members of the set", Handler: smembers},
+	{Name: "sismember", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key member",
+		Summary:    "Tells whether a set has a member",
+		Complexity: "O(1)", Handler: sismember},
+	{Name: "smismember", Kind: Read, Arity: -3, Flags: Fast, Keys: collectionKey, Group: "set", Since: "6.2.0",
+		Syntax:     "key member [member ...]",
+		Summary:    "Tells of several members whether a set has them",
+		Complexity: "O(1) a member", Handler: smismember},
+	{Name: "scard", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key",
+		Summary:    "Counts the members of a set",
+		Complexity: "O(1)", Handler: scard},
+	{Name: "spop", Kind: Write, Arity: -2, Flags: Fast, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key [count]",
+		Summary:    "Takes out members picked at random",
+		Complexity: "O(log n) a member", Handler: spop},
+	{Name: "srandmember", Kind: Read, Arity: -2, Keys: collectionKey, Group: "set", Since: "1.0.0",
+		Syntax:     "key [count]",
+		Summary:    "Picks members at random: different ones, or with a negative count any",
+		Complexity: "O(log n) a member", Handler: srandmember},
+	{Name: "sscan", Kind: Read, Arity: -3, Keys: collectionKey, Group: "set", Since: "2.8.0",
+		Syntax:     "key cursor [MATCH pattern] [COUNT count]",
+		Summary:    "Walks through the members of a set step by step",
+		Complexity: "O(count) a step, O(n) for all the members", Handler: sscan},
+	{Name: "sinter", Kind: Read, Arity: -2, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "key [key ...]",
+		Summary:    "Lists the members that all of the sets have",
+		Complexity: "O(n m) for n members of the smallest of m sets", Handler: scombine(intersection)},
+	{Name: "sinterstore", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "destination key [key ...]",
+		Summary:    "Makes a set of the members that all of the sets have",
+		Complexity: "O(n m) for n members of the smallest of m sets", Handler: scombineStore(intersection, "sinterstore")},
+	{Name: "sintercard", Kind: Read, Arity: -3, Flags: MovableKeys, Keys: KeySpec{Numkeys: 1}, Group: "set", Since: "7.0.0",
+		Syntax:     "numkeys key [key ...] [LIMIT limit]",
+		Summary:    "Counts the members that all of the sets have",
+		Complexity: "O(n m) for n members of the smallest of m sets", Handler: sintercard},
+	{Name: "sunion", Kind: Read, Arity: -2, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "key [key ...]",
+		Summary:    "Lists the members that any of the sets has",
+		Complexity: "O(n) in the members of all the sets", Handler: scombine(union)},
+	{Name: "sunionstore", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "destination key [key ...]",
+		Summary:    "Makes a set of the members that any of the sets has",
+		Complexity: "O(n) in the members of all the sets", Handler: scombineStore(union, "sunionstore")},
+	{Name: "sdiff", Kind: Read, Arity: -2, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "key [key ...]",
+		Summary:    "Lists the members of the first set that none of the others has",
+		Complexity: "O(n m) for n members of the first of m sets", Handler: scombine(difference)},
+	{Name: "sdiffstore", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: allKeys, Group: "set", Since: "1.0.0",
+		Syntax:     "destination key [key ...]",
+		Summary:    "Makes a set of the members of the first set that none of the others has",
+		Complexity: "O(n m) for n members of the first of m sets", Handler: scombineStore(difference, "sdiffstore")},
+}
+
+// allKeys says that all arguments of a command are keys.
+var allKeys = KeySpec{First: 1, Last: -1, Step: 1}
+
+// noSet is the set of a key that does not exist, for reading only.
+var noSet = keyspace.NewSet()
+
+// findSet returns the set at key for reading, an empty one where there is no key, or ErrWrongType.
+func findSet(x *Call, key []byte) (*keyspace.Set, error) { return findCollection(x, key, noSet) }
+
+// editSet is editHash for sets.
+func editSet(x *Call, key []byte) (*keyspace.Entry, *keyspace.Set) {
+	return editCollection(x, key, keyspace.NewSet)
+}
+
+func sadd(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var e *keyspace.Entry
+	var added int64
+	for _, member := range x.Args[2:] {
+		if e == nil {
+			if s.Has(member) {
+				continue
+			}
+			e, s = editSet(x, x.Args[1])
+		}
+		if s.Add(member) {
+			added++
+		}
+	}
+	if e != nil {
+		x.changed(e, NotifySet, "sadd")
+	}
+	x.Out.Int(added)
+	return nil
+}
+
+func srem(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	var e *keyspace.Entry
+	var removed int64
+	for _, member := range x.Args[2:] {
+		if e == nil {
+			if !s.Has(member) {
+				continue
+			}
+			e, s = editSet(x, x.Args[1])
+		}
+		if s.Remove(member) {
+			removed++
+		}
+	}
+	if e != nil {
+		x.changed(e, NotifySet, "srem")
+	}
+	x.Out.Int(removed)
+	return nil
+}
+
+func smove(x *Call) error {
+	if x.DB().Find(x.Args[1]) == nil { // then Redis does not look at the destination
+		x.Out.Int(0)
+		return nil
+	}
+	source, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	destination, err := findSet(x, x.Args[2])
+	if err != nil {
+		return err
+	}
+	member := x.Args[3]
+	if !source.Has(member) {
+		x.Out.Int(0)
+		return nil
+	}
+	x.Out.Int(1)
+	if bytes.Equal(x.Args[1], x.Args[2]) {
+		return nil
+	}
+	e, s := editSet(x, x.Args[1])
+	s.Remove(member)
+	x.changed(e, NotifySet, "srem")
+	if !destination.Has(member) {
+		e, s = editSet(x, x.Args[2])
+		s.Add(member)
+		x.changed(e, NotifySet, "sadd")
+	}
+	return nil
+}
+
+func smembers(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	replySet(x, s)
+	return nil
+}
+
+// membership is 1 for a member of s, else 0.
+func membership(s *keyspace.Set, member []byte) int64 {
+	if s.Has(member) {
+		return 1
+	}
+	return 0
+}
+
+func sismember(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Int(membership(s, x.Args[2]))
+	return nil
+}
+
+func smismember(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Array(len(x.Args) - 2)
+	for _, member := range x.Args[2:] {
+		x.Out.Int(membership(s, member))
+	}
+	return nil
+}
+
+func scard(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	x.Out.Int(int64(s.Len()))
+	return nil
+}
+
+func sscan(x *Call) error {
+	return scanElements(x, findSet, func(s *keyspace.Set, step *elementScan, cursor uint64) uint64 {
+		step.noValues = true
+		return s.Scan(cursor, step.count, func(member string) {
+			if step.take(member) {
+				step.keep(member, "")
+			}
+		})
+	})
+}

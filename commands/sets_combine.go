@@ -1,0 +1,148 @@
+package commands
+
+// This file holds the intersections, unions and differences of sets. Results are built as sets, which gives them Redis's order
+// where it has one: integers, while they are few, are sorted.
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// setCombiner makes the result of an operation on one or more sets.
+type setCombiner func(x *Call, sets []*keyspace.Set) *keyspace.Set
+
+// findSets returns the sets at the keys for reading, empty ones where there is no key, or ErrWrongType.
+func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
+	sets := make([]*keyspace.Set, len(keys))
+	for i, key := range keys {
+		var err error
+		if sets[i], err = findSet(x, key); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}
+
+// intersect calls f with every member that all of the sets have until it answers false.
+func intersect(x *Call, sets []*keyspace.Set, f func(member []byte) bool) {
+	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int { return cmp.Compare(a.Len(), b.Len()) })
+	sets[0].Each(func(member string) bool {
+		x.Spend(joinedMember)
+		name := []byte(member)
+		for _, s := range sets[1:] {
+			x.Spend(lookedUp + len(name)/bytesSpent)
+			if !s.Has(name) {
+				return true
+			}
+		}
+		return f(name)
+	})
+}
+
+func intersection(x *Call, sets []*keyspace.Set) *keyspace.Set {
+	result := keyspace.NewSet()
+	intersect(x, sets, result.Add)
+	return result
+}
+
+func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
+	result := keyspace.NewSet()
+	for _, s := range sets {
+		s.Each(func(member string) bool {
+			x.Spend(joinedMember + len(member)/bytesSpent)
+			result.Add([]byte(member))
+			return true
+		})
+	}
+	return result
+}
+
+func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
+	result := keyspace.NewSet()
+	// The largest first: a member that is to go is likelier to be in it.
+	others := slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int { return cmp.Compare(b.Len(), a.Len()) })
+	sets[0].Each(func(member string) bool {
+		x.Spend(joinedMember)
+		name := []byte(member)
+		for _, s := range others {
+			x.Spend(lookedUp + len(name)/bytesSpent)
+			if s.Has(name) {
+				return true
+			}
+		}
+		result.Add(name)
+		return true
+	})
+	return result
+}
+
+// scombine is the handler of SINTER, SUNION and SDIFF.
+func scombine(combine setCombiner) Handler {
+	return func(x *Call) error {
+		sets, err := findSets(x, x.Args[1:])
+		if err != nil {
+			return err
+		}
+		replySet(x, combine(x, sets))
+		return nil
+	}
+}
+
+func replySet(x *Call, s *keyspace.Set) {
+	x.Out.Set(s.Len())
+	replyMembers(x, s)
+}
+
+// replyMembers writes the members in the order of the set.
+func replyMembers(x *Call, s *keyspace.Set) {
+	s.Each(func(member string) bool {
+		x.Out.BulkString(member)
+		return true
+	})
+}
+
+// scombineStore is the handler of SINTERSTORE, SUNIONSTORE and SDIFFSTORE.
+func scombineStore(combine setCombiner, event string) Handler {
+	return func(x *Call) error {
+		sets, err := findSets(x, x.Args[2:])
+		if err != nil {
+			return err
+		}
+		result := combine(x, sets)
+		storeCollection(x, x.Args[1], result, NotifySet, event)
+		x.Out.Int(int64(result.Len()))
+		return nil
+	}
+}
+
+func sintercard(x *Call) error {
+	n, ok := ParseInt(x.Args[1])
+	switch {
+	case !ok || n < 1:
+		return errNumkeysPositive
+	case n > int64(len(x.Args)-2):
+		return errKeysTooMany
+	}
+	limit := int64(0)
+	for options := x.Args[2+n:]; len(options) > 0; options = options[2:] {
+		if len(options) < 2 || !isWord(options[0], "LIMIT") {
+			return ErrSyntax
+		}
+		if limit, ok = ParseInt(options[1]); !ok || limit < 0 {
+			return errLimitNegative
+		}
+	}
+	sets, err := findSets(x, x.Args[2:2+n])
+	if err != nil {
+		return err
+	}
+	var found int64
+	intersect(x, sets, func([]byte) bool {
+		found++
+		return found != limit
+	})
+	x.Out.Int(found)
+	return nil
+}

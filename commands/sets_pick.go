@@ -1,0 +1,146 @@
+package commands
+
+// This file holds the commands that pick members of a set at random.
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+func spop(x *Call) error {
+	switch len(x.Args) {
+	case 2:
+		return spopOne(x)
+	case 3:
+		return spopMany(x)
+	}
+	return ErrSyntax
+}
+
+func spopOne(x *Call) error {
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if s.Len() == 0 {
+		x.Out.Null()
+		return nil
+	}
+	member := s.At(x.draws().below(s.Len()))
+	e, s := editSet(x, x.Args[1])
+	s.Remove([]byte(member))
+	x.changed(e, NotifySet, "spop")
+	x.Out.BulkString(member)
+	return nil
+}
+
+func spopMany(x *Call) error {
+	count, ok := ParseInt(x.Args[2])
+	if !ok || count < 0 {
+		return ErrNotPositive
+	}
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	n := int(min(count, int64(s.Len())))
+	if n == 0 {
+		x.Out.Set(0)
+		return nil
+	}
+	x.Spend(n * removedMember)
+	popped := popMembers(x, s, n)
+	x.Out.Set(n)
+	for _, member := range popped {
+		x.Out.BulkString(member)
+	}
+	return nil
+}
+
+// rebuildShare says when SPOP makes the set anew: when this many times what stays is not more than what goes. Redis does so, and the set
+// is one of integers again where what stays is.
+const rebuildShare = 5
+
+// popMembers takes n members out of s, the set at x.Args[1], and returns them.
+func popMembers(x *Call, s *keyspace.Set, n int) []string {
+	popped := make([]string, 0, n)
+	stay := s.Len() - n
+	if stay*rebuildShare > n {
+		for _, i := range x.draws().distinct(s.Len(), n) {
+			popped = append(popped, s.At(i))
+		}
+		e, s := editSet(x, x.Args[1])
+		for _, member := range popped {
+			s.Remove([]byte(member))
+		}
+		x.changed(e, NotifySet, "spop")
+		return popped
+	}
+	rest := keyspace.NewSet()
+	for _, i := range x.draws().distinct(s.Len(), stay) {
+		rest.Add([]byte(s.At(i)))
+	}
+	s.Each(func(member string) bool {
+		if !rest.Has([]byte(member)) {
+			popped = append(popped, member)
+		}
+		return true
+	})
+	x.changed(x.DB().SetCollection(x.Args[1], rest), NotifySet, "spop")
+	return popped
+}
+
+func srandmember(x *Call) error {
+	if len(x.Args) == 2 {
+		s, err := findSet(x, x.Args[1])
+		if err != nil {
+			return err
+		}
+		if s.Len() == 0 {
+			x.Out.Null()
+			return nil
+		}
+		x.Out.BulkString(s.At(x.draws().below(s.Len())))
+		return nil
+	}
+	if len(x.Args) > 3 {
+		return ErrSyntax
+	}
+	count, ok := ParseInt(x.Args[2])
+	switch {
+	case !ok:
+		return ErrNotInteger
+	case count == math.MinInt64:
+		return outOfRange(-math.MaxInt64, math.MaxInt64)
+	}
+	s, err := findSet(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	return replyPicked(x, s, count)
+}
+
+// replyPicked replies count members of s picked at random, different ones; with a negative count each is picked from all.
+func replyPicked(x *Call, s *keyspace.Set, count int64) error {
+	n := s.Len()
+	if n == 0 || count >= int64(n) {
+		x.Out.Array(n)
+		replyMembers(x, s)
+		return nil
+	}
+	var picked []int
+	if count >= 0 {
+		picked = x.draws().distinct(n, int(count))
+	} else {
+		var err error
+		if picked, err = x.draws().repeated(n, -count, func(i int) int { return len(s.At(i)) }); err != nil {
+			return err
+		}
+	}
+	x.Out.Array(len(picked))
+	for _, i := range picked {
+		x.Out.BulkString(s.At(i))
+	}
+	return nil
+}
