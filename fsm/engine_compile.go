@@ -123,6 +123,10 @@ func compileChunk(source []byte, chunk string) (proto *lua.FunctionProto, err er
 	}
 	proto, err = lua.Compile(statements, chunk)
 	if e, ok := err.(*lua.CompileError); ok {
+		const vararg = "cannot use '...' outside a vararg function"
+		if e.Message == vararg {
+			e.Message += " near '...'"
+		}
 		return nil, fmt.Errorf("%s:%d: %s", chunk, e.Line, e.Message)
 	}
 	if err != nil {

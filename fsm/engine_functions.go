@@ -19,7 +19,7 @@ const (
 	// loadInstructions and loadBytes are what a library may execute and build when it is loaded. It does so again at each call of its functions, on
 	// the call's own budget.
 	loadInstructions = 1_000_000
-	loadBytes        = 8 << 20
+	loadBytes        = 16 << 20
 	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node that starts from a snapshot load them all.
 	maxLoadCost = 10_000_000
 )

@@ -155,6 +155,7 @@ func (in *interpreter) namedArguments(L *lua.LState) (f commands.Function, callb
 		if !ok {
 			raiseReply(L, errRegisterKey)
 		}
+		name = cString(name)
 		problem := errRegisterUnknown
 		switch {
 		case strings.EqualFold(name, "function_name"):
@@ -194,7 +195,7 @@ func (in *interpreter) readFunctionFlags(L *lua.LState, value lua.LValue) (flags
 	for i := 1; element(t, i) != lua.LNil; i++ {
 		in.budget.charge(L, 1)
 		name, _ := toString(element(t, i))
-		flag := commands.ParseFunctionFlag([]byte(strings.ToLower(name)))
+		flag := commands.ParseFunctionFlag([]byte(strings.ToLower(cString(name))))
 		if flag == 0 {
 			return 0, errRegisterFlag
 		}
