@@ -148,7 +148,7 @@ type scanOptions struct {
 	matcher  matcher // of match
 	oneType  bool    // of SCAN alone: by typeName
 	typeName []byte
-	noValues bool // of HSCAN alone
+	noValues bool // of HSCAN and ZSCAN: names alone
 }
 
 // scanWords are the options that not all commands of the SCAN family have.
@@ -157,6 +157,7 @@ type scanWords uint8
 const (
 	scanType     scanWords = 1 << iota // TYPE
 	scanNoValues                       // NOVALUES
+	scanNoScores                       // NOSCORES
 )
 
 // wants says whether the pattern takes name.
@@ -175,7 +176,7 @@ func (o *scanOptions) work(n int) int {
 func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 	o := scanOptions{count: 10}
 	for i := 0; i < len(args); i += 2 {
-		if words&scanNoValues != 0 && isWord(args[i], "NOVALUES") {
+		if (words&scanNoValues != 0 && isWord(args[i], "NOVALUES")) || (words&scanNoScores != 0 && isWord(args[i], "NOSCORES")) {
 			o.noValues = true
 			i-- // no value follows
 			continue

@@ -149,8 +149,11 @@ func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, e
 		return nil
 	}
 	var words scanWords
-	if c.Kind() == keyspace.KindHash {
+	switch c.Kind() {
+	case keyspace.KindHash:
 		words = scanNoValues
+	case keyspace.KindZSet:
+		words = scanNoScores
 	}
 	if s.scanOptions, err = parseScanOptions(x.Args[3:], words); err != nil {
 		return err

@@ -88,7 +88,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Picks members of a sorted set at random",
 		Complexity: "O(log n) a member", Handler: zrandmember},
 	{Name: "zscan", Kind: Read, Arity: -3, Keys: collectionKey, Group: "sorted-set", Since: "2.8.0",
-		Syntax:     "key cursor [MATCH pattern] [COUNT count]",
+		Syntax:     "key cursor [MATCH pattern] [COUNT count] [NOSCORES]",
 		Summary:    "Walks through the members of a sorted set step by step",
 		Complexity: "O(count) a step, O(n) for all the members", Handler: zscan},
 	{Name: "zrange", Kind: Read, Arity: -4, Keys: collectionKey, Group: "sorted-set", Since: "1.2.0",
