@@ -48,7 +48,6 @@ const (
 	errTimeoutFloat    Error = "ERR timeout is not a float or out of range"
 	errTimeoutInteger  Error = "ERR timeout is not an integer or out of range"
 	errTimeoutNegative Error = "ERR timeout is negative"
-	errTimeoutRange    Error = "ERR timeout is out of range"
 )
 
 // timeoutSeconds reads a timeout in seconds, with decimals, and returns ms, rounded up.
@@ -62,7 +61,7 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	if ms >= math.MaxInt64 { // Redis's conversion to an integer overflows to a negative number
 		return 0, errTimeoutNegative
 	}
-	return x.timeout(int64(ms))
+	return notNegative(int64(ms))
 }
 
 // timeoutMilliseconds reads a timeout in ms.
@@ -71,16 +70,12 @@ func (x *Call) timeoutMilliseconds(arg []byte) (timeoutMs int64, err error) {
 	if !ok {
 		return 0, errTimeoutInteger
 	}
-	return x.timeout(ms)
+	return notNegative(ms)
 }
 
-// timeout refuses what Redis refuses: times before now, and beyond what its clock can count.
-func (x *Call) timeout(ms int64) (int64, error) {
-	switch {
-	case ms < 0:
+func notNegative(ms int64) (int64, error) {
+	if ms < 0 {
 		return 0, errTimeoutNegative
-	case ms > math.MaxInt64-x.WallMs():
-		return 0, errTimeoutRange
 	}
 	return ms, nil
 }
