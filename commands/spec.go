@@ -30,20 +30,24 @@ type Flag uint32
 
 // The flags of a Spec. Those that Redis derives from the kind (write, readonly, admin) are not repeated here.
 const (
-	DenyOOM       Flag = 1 << iota // may use more memory
-	NoScript                       // refused in scripts
-	Fast                           // O(1) or O(log n)
-	Loading                        // allowed while a node is loading
-	Stale                          // allowed without a leader
-	NoMulti                        // refused in a transaction
-	NoAuth                         // allowed before authentication
-	SkipMonitor                    // not shown to MONITOR
-	PubSub                         // concerns messages
-	Blocking                       // may wait
-	MayReplicate                   // writes nothing but sends messages
-	MovableKeys                    // the places of its keys depend on its arguments
-	SubscribeMode                  // allowed in RESP2 while subscribed
-	AnyDB                          // does not depend on the selected database
+	DenyOOM         Flag = 1 << iota // may use more memory
+	NoScript                         // refused in scripts
+	Fast                             // O(1) or O(log n)
+	Loading                          // allowed while a node is loading
+	Stale                            // allowed without a leader
+	NoMulti                          // refused in a transaction
+	NoAuth                           // allowed before authentication
+	SkipMonitor                      // not shown to MONITOR
+	PubSub                           // concerns messages
+	Blocking                         // may wait
+	MayReplicate                     // writes nothing but sends messages
+	MovableKeys                      // the places of its keys depend on its arguments
+	SubscribeMode                    // allowed in RESP2 while subscribed
+	AnyDB                            // does not depend on the selected database
+	NoMandatoryKeys                  // may be called without keys, though it can have some
+	AllowBusy                        // allowed while a script runs long, which Redis knows
+	NoAsyncLoading                   // refused while Redis replaces its data in the background
+	SkipSlowlog                      // not kept in the slow log
 )
 
 // KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the end). Numkeys, when not 0, is the
@@ -54,6 +58,9 @@ type KeySpec struct {
 	First, Last, Step int
 	Numkeys           int
 	Find              func(args [][]byte) []int
+	// Flags say what the command does to the keys. Where it does not do the same to all of them, Parts say it of each.
+	Flags KeyFlag
+	Parts []KeyPart
 }
 
 // Handler runs a data command. It parses everything, checks types, then changes, then replies: an error it returns means that
@@ -73,6 +80,8 @@ type Spec struct {
 	Summary    string
 	Complexity string
 	Handler    Handler
+	// Categories are the ACL categories that neither kind nor flags tell, instead of the group's own.
+	Categories string
 	// Local answers Session and Admin commands; its type is package server's.
 	Local any
 	// Subcommands makes the command a container. Arity then is the container's.

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -39,7 +38,9 @@ func testSeed(t testing.TB) uint64 {
 type callMaker struct {
 	*rand.Rand
 	specs   []*commands.Spec // that the machine runs
+	syntax  map[*commands.Spec][]commands.Arg
 	pools   []pool
+	group   string // of the command under way
 	clockMs int64
 	wallUs  int64
 }
@@ -55,6 +56,13 @@ func newCallMaker(table *commands.Table, seed uint64) *callMaker {
 		}
 	}
 	g.specs = slices.DeleteFunc(g.specs, func(s *commands.Spec) bool { return s.Handler == nil })
+	for _, s := range g.specs {
+		args, err := commands.ParseSyntax(s.Syntax)
+		if err != nil {
+			panic(s.FullName() + ": " + err.Error()) // a mistake in the table; package server's tests tell of all
+		}
+		g.syntax[s] = args
+	}
 	return g
 }
 
@@ -113,9 +121,9 @@ func (g *callMaker) call(specs []*commands.Spec) [][]byte {
 	for strings.HasPrefix(spec.Name, "flush") && g.IntN(30) > 0 {
 		spec = specs[g.IntN(len(specs))]
 	}
+	g.group = spec.Group
 	words := strings.Split(spec.FullName(), "|")
-	syntax := &syntaxReader{g: g, s: spec.Syntax}
-	words = append(words, syntax.sequence()...)
+	words = append(words, g.words(g.syntax[spec])...)
 	if n := spec.Keys.Numkeys; n > 0 && n < len(words) && g.IntN(20) > 0 {
 		g.countKeys(words, n)
 	}
@@ -142,7 +150,7 @@ func (g *callMaker) countKeys(words []string, n int) {
 
 // The pools are small, so that calls meet at the same keys and fields.
 var (
-	keyPool    = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "", "key\x00\xff"}
+	keyPool    = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1", "x2", "", "key\x00\xff"}
 	memberPool = []string{"m1", "m2", "m3", "a", "b", "", "\xff\x00", strings.Repeat("long", 20)}
 	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807", "text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
@@ -161,6 +169,12 @@ var (
 	}
 )
 
+// ownKeys are the keys that the commands of a group are mostly called with, so that they often find what they look for.
+var ownKeys = map[string][]string{
+	"string": {"k1", "k2", "k3"}, "bitmap": {"k1", "k2"}, "hash": {"h1", "h2"}, "sorted-set": {"z1", "z2"}, "list": {"l1", "l2"},
+	"set": {"s1", "s2"}, "stream": {"x1", "x2"},
+}
+
 // shaPool names the scripts, and one that never was.
 var shaPool = func() []string {
 	pool := []string{strings.Repeat("0", 40)}
@@ -170,6 +184,21 @@ var shaPool = func() []string {
 	return pool
 }()
 
+// libraryPool are libraries that meet at their names and functions, dumpPool what FUNCTION DUMP gives of one and of none.
+var (
+	libraryPool = []string{
+		"#!lua name=one\nredis.register_function('f1', function(keys, args) return redis.call('set', keys[1] or 'k1', args[1] or 'v') end)",
+		"#!lua name=one\nredis.register_function{function_name='f1', flags={'no-writes'}, callback=function(keys) return redis.call('get', keys[1] or 'k1') end}",
+		"#!lua name=two\nredis.register_function('f2', function(keys) redis.call('incr', 'k3') error('after a write') end)",
+		"#!lua name=two\nredis.register_function('F1', redis.log)", "#!lua name=two\nredis.register_function('f3', redis.log)",
+		"#!lua name=two\nx = 1", "#!lua name=two", "syntax error",
+	}
+	dumpPool = []string{
+		"\xf57#!lua name=one\nredis.register_function('f4', redis.log)\n\x00\x80\xf2\xca\x94\x18\x1e=\x80",
+		"\n\x00]\x9b\\@\x0f\x7f\xa2\xda",
+	}
+)
+
 // pool is the values of a placeholder whose name has a part.
 type pool struct {
 	part   string
@@ -178,7 +207,8 @@ type pool struct {
 
 // pools are looked through in their order; the first that fits counts.
 var pools = []pool{
-	{"sha1", shaPool}, {"script", scriptPool}, {"key", keyPool}, {"member", memberPool}, {"field", memberPool},
+	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}}, {"function", []string{"f1", "f2", "F3", "f4"}},
+	{"serialized", dumpPool}, {"script", scriptPool}, {"key", keyPool}, {"member", memberPool}, {"field", memberPool},
 	{"second", lifePool}, {"unix", lifePool}, {"timestamp", lifePool}, {"ttl", lifePool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
 	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool}, {"end", rangePool},
@@ -191,6 +221,9 @@ func (g *callMaker) pick(pool []string) string { return pool[g.IntN(len(pool))] 
 
 // value is a value for a placeholder.
 func (g *callMaker) value(name string) string {
+	if own := ownKeys[g.group]; own != nil && strings.Contains(name, "key") && g.IntN(3) > 0 {
+		return g.pick(own)
+	}
 	for _, p := range g.pools {
 		if strings.Contains(name, p.part) {
 			return g.pick(p.values)
@@ -199,63 +232,42 @@ func (g *callMaker) value(name string) string {
 	return g.pick(valuePool)
 }
 
-// syntaxReader makes words of a syntax as Redis's documentation writes it: NAME is a word, name a placeholder, [x] may be left out,
-// <x | y> and [x | y] are choices, "..." repeats what is before it within its brackets.
-type syntaxReader struct {
-	g *callMaker
-	s string
-}
-
-// sequence reads up to a closing bracket or the end, and makes words of one of its alternatives.
-func (r *syntaxReader) sequence() []string {
-	alternatives := [][]string{nil}
-	repeated := false
-	for {
-		r.s = strings.TrimLeft(r.s, " ")
-		last := &alternatives[len(alternatives)-1]
-		switch {
-		case r.s == "" || r.s[0] == ']' || r.s[0] == '>':
-			r.s = strings.TrimPrefix(strings.TrimPrefix(r.s, "]"), ">")
-			chosen := alternatives[r.g.IntN(len(alternatives))]
-			if repeated && r.g.IntN(2) == 0 {
-				chosen = append(chosen, chosen...)
-			}
-			return chosen
-		case r.s[0] == '|':
-			r.s = r.s[1:]
-			alternatives = append(alternatives, nil)
-		case r.s[0] == '[':
-			r.s = r.s[1:]
-			inner := r.sequence()
-			if r.g.IntN(3) == 0 {
-				*last = append(*last, inner...)
-			}
-		case r.s[0] == '<':
-			r.s = r.s[1:]
-			*last = append(*last, r.sequence()...)
-		case strings.HasPrefix(r.s, "..."):
-			r.s = r.s[3:]
-			repeated = true
-		default:
-			*last = append(*last, r.word())
+// words makes words of arguments as Spec.Syntax declares them.
+func (g *callMaker) words(args []commands.Arg) []string {
+	var words []string
+	for i := range args {
+		a := &args[i]
+		if a.Optional && g.IntN(3) > 0 {
+			continue
+		}
+		words = append(words, g.argument(a, true)...)
+		for a.Multiple && g.IntN(2) == 0 {
+			words = append(words, g.argument(a, a.MultipleToken)...)
 		}
 	}
+	return words
 }
 
-func (r *syntaxReader) word() string {
-	end := strings.IndexAny(r.s, " []<>|")
-	if end < 0 {
-		end = len(r.s)
+// argument makes the words of one argument once.
+func (g *callMaker) argument(a *commands.Arg, token bool) []string {
+	var words []string
+	if a.Token != "" && (token || a.Type == commands.ArgToken) {
+		words = append(words, a.Token)
 	}
-	word := strings.TrimSuffix(r.s[:end], "...")
-	r.s = r.s[end:]
-	if strings.Trim(word, "\"") == "" || strings.ContainsFunc(word, unicode.IsLower) {
-		return r.g.value(strings.ToLower(word))
+	switch a.Type {
+	case commands.ArgToken:
+	case commands.ArgOneOf:
+		one := g.IntN(len(a.Args))
+		words = append(words, g.words(a.Args[one:one+1])...)
+	case commands.ArgBlock:
+		words = append(words, g.words(a.Args)...)
+	default:
+		words = append(words, g.value(strings.ToLower(a.Name)))
 	}
-	return strings.Trim(word, "\"")
+	return words
 }
 
-func TestSyntaxReader(t *testing.T) {
+func TestWordsOfSyntax(t *testing.T) {
 	for _, c := range []struct{ syntax, some string }{
 		{"", ""},
 		{"WORD", "WORD"},
@@ -264,18 +276,18 @@ func TestSyntaxReader(t *testing.T) {
 		{"[A]", "A"},
 		{"[A]", ""},
 		{"[A | B C]", "B C"},
-		{"[A ...]", "A A"},
+		{"[A [A ...]]", "A A"},
 		{"[NX|XX] [CH]", "XX CH"},
 		{"A [B [C]] D", "A B C D"},
 	} {
+		args, err := commands.ParseSyntax(c.syntax)
+		if err != nil {
+			t.Fatal(err)
+		}
 		seen := map[string]bool{}
 		g := newCallMaker(commands.NewTable(), 1)
 		for range 300 {
-			r := &syntaxReader{g: g, s: c.syntax}
-			seen[strings.Join(r.sequence(), " ")] = true
-			if r.s != "" {
-				t.Fatalf("%s: %q was not read", c.syntax, r.s)
-			}
+			seen[strings.Join(g.words(args), " ")] = true
 		}
 		if !seen[c.some] {
 			t.Errorf("%s never gives %q but %v", c.syntax, c.some, seen)

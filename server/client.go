@@ -42,6 +42,8 @@ var clientSpecs = []commands.Spec{{
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Accepted: connections are not closed to save memory.", onOff(func(s *session, on bool) { s.noEvict = on })),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
 		adminSub("unblock", -3, "5.0.0", "client-id [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
+		adminSub("pause", -3, "3.0.0", "timeout [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
+		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
 		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] ...>>",
 			"Closes connections.", clientKill),

@@ -16,6 +16,7 @@ import (
 type commandStats struct {
 	calls, rejected, failed atomic.Uint64
 	took                    atomic.Int64 // ns
+	times                   histogram
 }
 
 // newCommandStats makes the counters of every command that can be called.
@@ -39,7 +40,7 @@ type tally struct {
 }
 
 // count counts a call that ran. took is its own time, or its part of its run's.
-func (s *session) count(spec *commands.Spec, failed bool, took time.Duration) {
+func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took time.Duration) {
 	if s.tally.spec != spec {
 		s.tellTally()
 		s.tally.spec, s.tally.to = spec, s.srv.stats.byCommand[spec]
@@ -49,6 +50,11 @@ func (s *session) count(spec *commands.Spec, failed bool, took time.Duration) {
 	if failed {
 		s.tally.failed++
 	}
+	if s.tally.to != nil && s.srv.config.trackLatency.Load() { // tests have commands that the table has not
+		s.tally.to.times.add(took)
+	}
+	s.srv.slowlog.note(s, spec, args, took)
+	s.srv.latency.note(spec, took)
 }
 
 // lap is the time since the last lap, or since the commands under way were read.

@@ -11,7 +11,7 @@ import (
 func TestCommandStats(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	c.raw(calls("SET a 1", "SET a 2", "INCR x", "GET a", "GET", "LPUSHX", "SET b x", "INCR b", "CLIENT SETNAME n", "CLIENT REPLY what", "PUBLISH c m",
+	c.raw(calls("SET a 1", "SET a 2", "INCR x", "GET a", "GET", "NOSUCH", "SET b x", "INCR b", "CLIENT SETNAME n", "CLIENT REPLY what", "PUBLISH c m",
 		"MULTI", "SET a 3", "INCR b", "CLIENT ID", "EXEC", "EXEC", "PING"))
 	for range 15 + 3 {
 		c.next()

@@ -250,6 +250,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.tx, s.caching = transaction{}, false
 	s.srv.tracking.end(s)
 	s.srv.observe()
+	s.endMonitor()
 	s.db, s.name, s.stale, s.muted, s.skipping, s.noEvict, s.noTouch = 0, "", false, false, false, false, false
 	s.setProto(2)
 	s.w.Status("RESET")

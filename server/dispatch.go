@@ -38,7 +38,8 @@ type pending struct {
 	muted bool
 	shard bool     // of delivered
 	end   int      // of literal: where it ends in run.literals
-	args  [][]byte // of delivered and watched
+	args  [][]byte // of what was asked; valid until more is read
+	db    int      // that it was asked in
 	block []queued // of executed
 	spec  *commands.Spec
 }
@@ -68,7 +69,7 @@ func (s *session) dispatch(args [][]byte) {
 		if s.browser(args[0]) {
 			return
 		}
-		s.refuse(s.srv.table.Get(args[0]), err)
+		s.refuse(s.srv.table.Get(args[0]), refusedError(args, err))
 		return
 	}
 	s.last = spec
@@ -77,6 +78,14 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
 		s.refuse(spec, commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
+		return
+	}
+	if s.monitoring && keptFromMonitor(spec) {
+		s.refuse(spec, errMonitorData)
+		return
+	}
+	if !s.waitPaused(spec) {
+		s.quit = true
 		return
 	}
 	if s.tx.open && !unqueued(spec) {
@@ -143,7 +152,10 @@ func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
 	fails := s.fails
 	l.run(s, spec, args)
-	s.count(spec, s.fails != fails, s.lap())
+	if !s.inExec {
+		s.showMonitors(spec, args)
+	}
+	s.count(spec, args, s.fails != fails, s.lap())
 }
 
 // answer takes what f writes to s.w as the answer of the current command, behind those that the run owes.
@@ -196,7 +208,7 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 func (s *session) enqueue(spec *commands.Spec, args [][]byte) {
 	s.remember(spec, args)
 	s.run.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, spec: spec})
+	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, args: args, spec: spec})
 }
 
 // addRequest encodes a command, or a transaction where owed.step is executed, into the run.
@@ -213,8 +225,11 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		s.flush()
 	}
 	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Cmds: cmds}
+	owed.db = s.db
 	if owed.step == executed {
 		r.req.Multi, r.req.Watch = true, s.tx.watch
+	} else {
+		s.showMonitors(owed.spec, owed.args)
 	}
 	r.bytes = commands.AppendRequest(r.bytes, &r.req)
 	r.count++
@@ -298,7 +313,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			s.settle(p, replies[:n], share)
 			replies = replies[n:]
 		}
-		s.count(p.spec, failed, share)
+		s.count(p.spec, p.args, failed, share)
 		if p.muted {
 			s.reply.Buf = s.reply.Buf[:before]
 		}
@@ -319,7 +334,7 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case watched:
 		s.keepWatch(p.args[1:], reply)
 	case executed:
-		s.spliceExec(p.block, reply, took/time.Duration(max(len(p.block), 1)))
+		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
 		s.reply.Buf = append(s.reply.Buf, reply...)
 	}

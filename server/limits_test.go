@@ -41,7 +41,7 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 	for range maxExecBytes>>20 + 3 {
 		block = append(block, echo)
 	}
-	s.spliceExec(block, []byte("*0\r\n"), 0)
+	s.spliceExec(&pending{block: block}, []byte("*0\r\n"), 0)
 	const refused = "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n"
 	if got := s.reply.Buf; replyLen(got) != len(got) || !strings.HasSuffix(string(got[len(got)-200:]), refused) || len(got) > maxExecBytes+2<<20 {
 		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-200:])

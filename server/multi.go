@@ -152,16 +152,14 @@ func discard(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 // exec hands the transaction to the run. It is not answered here, but by spliceExec.
-func exec(s *session, spec *commands.Spec, _ [][]byte) {
+func exec(s *session, spec *commands.Spec, args [][]byte) {
 	switch {
 	case !s.tx.open:
-		s.answer(func() { s.fail(commands.Error("ERR EXEC without MULTI")) })
-		s.count(spec, true, 0)
+		s.failRaw(spec, args, commands.Error("ERR EXEC without MULTI"))
 		return
 	case s.tx.failed:
 		s.tx = transaction{}
-		s.answer(func() { s.fail(commands.ErrExecAbort) })
-		s.count(spec, true, 0)
+		s.failRaw(spec, args, commands.ErrExecAbort)
 		return
 	}
 	// Commands of the session see what happened before, and what comes later sees what they did.
@@ -180,21 +178,31 @@ func exec(s *session, spec *commands.Spec, _ [][]byte) {
 		block := s.tx.queue
 		s.tx = transaction{}
 		s.flush()
-		s.answer(func() { s.spliceExec(block, []byte("*0\r\n"), 0) })
-		s.count(spec, false, 0)
+		owed := pending{block: block, spec: spec, args: args, db: s.db}
+		s.answer(func() { s.spliceExec(&owed, []byte("*0\r\n"), 0) })
+		s.count(spec, args, false, 0)
 		return
 	}
-	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, spec: spec})
+	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, spec: spec, args: args})
 	s.tx = transaction{}
 	if !together {
 		s.flush()
 	}
 }
 
+// failRaw answers a raw command with an error.
+func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
+	s.answer(func() { s.fail(err) })
+	s.showMonitors(spec, args)
+	s.count(spec, args, true, 0)
+}
+
 // spliceExec answers EXEC: the machine's replies and the session's own in the order of the commands. Null, where a watched key
 // had changed, is passed on. share is each command's part of the time that the machine took.
-func (s *session) spliceExec(block []queued, reply []byte, share time.Duration) {
+func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
+	block := p.block
 	_, rest, ok := elements(reply)
+	s.showBlock(p, ok)
 	if !ok {
 		s.reply.Buf = append(s.reply.Buf, reply...)
 		return
@@ -224,7 +232,7 @@ func (s *session) spliceExec(block []queued, reply []byte, share time.Duration) 
 			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
 			s.countError(string(line))
 		}
-		s.count(q.spec, rest[0] == '-', share)
+		s.count(q.spec, q.args, rest[0] == '-', share)
 		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
 		rest = rest[n:]
 	}
@@ -255,8 +263,7 @@ func watchHandler(x *commands.Call) error {
 
 func watch(s *session, spec *commands.Spec, args [][]byte) {
 	if s.tx.open {
-		s.answer(func() { s.fail(commands.Error("ERR WATCH inside MULTI is not allowed")) })
-		s.count(spec, true, 0)
+		s.failRaw(spec, args, commands.Error("ERR WATCH inside MULTI is not allowed"))
 		return
 	}
 	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {

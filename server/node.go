@@ -180,23 +180,32 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 // maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.
 const maxAhead = 64 << 10
 
+// lookAgain is how often who waits in the middle of a command looks around when the connection cannot be read.
+const lookAgain = 50 * time.Millisecond
+
 // linger lets time pass in the middle of a command. It returns false when the client, or the server, has gone away.
 func (s *session) linger(d time.Duration) bool {
 	if s.srv.closing.Load() || s.killed.Load() {
 		return false
 	}
-	if len(s.in.ahead) >= maxAhead {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-s.srv.ctx.Done():
-			return false
-		}
-	}
 	_ = s.conn.SetReadDeadline(time.Now().Add(d))
-	err := s.in.peek()
+	err := s.watchClient(d)
 	_ = s.conn.SetReadDeadline(time.Time{})
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// watchClient reads the connection up to its deadline, which is d away, to learn whether the client is there. What comes is kept; with too
+// much of that it looks again after a while.
+func (s *session) watchClient(d time.Duration) error {
+	if len(s.in.ahead) < maxAhead {
+		return s.in.peek()
+	}
+	t := time.NewTimer(min(d, lookAgain))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.srv.ctx.Done():
+		return s.srv.ctx.Err()
+	}
 }

@@ -65,6 +65,10 @@ type Server struct {
 	tracking tracking
 	stats    stats
 	config   settings
+	monitors monitors
+	pause    pause
+	slowlog  slowlog
+	latency  latency
 
 	ctx    context.Context // ends what Close did not wait for
 	cancel context.CancelFunc
@@ -95,6 +99,8 @@ func New(cfg Config) *Server {
 	}
 	s.hub = newHub(s.spreadAll)
 	s.tracking.init()
+	s.slowlog.threshold.Store(slowlogUs)
+	s.slowlog.maxLen.Store(slowlogLen)
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])

@@ -69,8 +69,9 @@ type session struct {
 	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence
 	inExec bool // the session's part of a transaction is being answered
 
-	blocked bool // the command under way waits
-	caching bool // CLIENT CACHING was said for the next command
+	blocked    bool // the command under way waits
+	monitoring bool // MONITOR was said
+	caching    bool // CLIENT CACHING was said for the next command
 
 	killed        atomic.Bool
 	pushProto     atomic.Int32            // proto, for who delivers messages
@@ -206,6 +207,7 @@ func (s *session) end() {
 		s.srv.hub.delivery.settle() // what was published before QUIT was answered
 	}
 	s.srv.hub.forget(s)
+	s.endMonitor()
 	if s.track.Load() != nil {
 		s.srv.tracking.end(s)
 		s.srv.observe()
@@ -279,6 +281,9 @@ func (s *session) flags() string {
 	var b []byte
 	if s.subscribed() {
 		b = append(b, 'P')
+	}
+	if s.monitoring {
+		b = append(b, 'O')
 	}
 	if s.tx.open {
 		b = append(b, 'x')

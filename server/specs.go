@@ -11,7 +11,8 @@ import (
 
 // Specs gives every command that a session answers, or takes part in answering.
 func Specs() []commands.Spec {
-	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs)
+	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs,
+		monitorSpecs, slowlogSpecs, latencySpecs)
 }
 
 // helpSpec is the HELP subcommand of a container; lines tell of the others, in Redis's words, which tools show.

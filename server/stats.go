@@ -70,6 +70,7 @@ func (t *stats) reset() {
 		c.rejected.Store(0)
 		c.failed.Store(0)
 		c.took.Store(0)
+		c.times.reset()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,150 @@
+package commands
+
+import "slices"
+
+// This file holds what COMMAND tells of keys beyond their places: what a command does to each of them.
+
+// KeyFlag is a set of what a command does to a key, by Redis's words.
+type KeyFlag uint16
+
+// One of the first four says how the key's value is touched, the others what its content is for.
+const (
+	KeyRO       KeyFlag = 1 << iota // read only
+	KeyRW                           // read and changed
+	KeyOW                           // overwritten unread
+	KeyRM                           // removed unread
+	KeyAccess                       // the content decides the reply
+	KeyUpdate                       // the content is changed
+	KeyInsert                       // something is added, nothing changed
+	KeyDelete                       // something is removed
+	KeyNone                         // no key, though routed like one: a shard channel
+	KeyVariable                     // the arguments decide the flags
+)
+
+// keyWords names the flags in Redis's order.
+var keyWords = []struct {
+	flag KeyFlag
+	word string
+}{
+	{KeyRO, "RO"}, {KeyRW, "RW"}, {KeyOW, "OW"}, {KeyRM, "RM"}, {KeyAccess, "access"}, {KeyUpdate, "update"}, {KeyInsert, "insert"},
+	{KeyDelete, "delete"}, {KeyNone, "not_key"}, {KeyVariable, "variable_flags"},
+}
+
+// Words gives Redis's words of the flags, in its order.
+func (f KeyFlag) Words() []string {
+	var words []string
+	for _, w := range keyWords {
+		if f&w.flag != 0 {
+			words = append(words, w.word)
+		}
+	}
+	return words
+}
+
+// KeyPart says where some of a command's keys are, and what happens to them. They begin at argument First, or behind the argument that is
+// Keyword, looked for from First on. They go to Last, counted from their begin (negative: from the end of the arguments), in steps of
+// Step; Limit, when above 1, ends them after that share of the arguments from their begin on. Numkeys: the argument at the begin counts the
+// keys, which follow it. Unknown: only KeySpec.Find can say where they are.
+type KeyPart struct {
+	First, Last, Step int
+	Limit             int
+	Keyword           string
+	Numkeys, Unknown  bool
+	Flags             KeyFlag
+	// Vary gives the flags that a call has, where Flags has KeyVariable.
+	Vary func(args [][]byte) KeyFlag
+}
+
+// KeyParts gives what is known of the command's keys, part by part.
+func (s *Spec) KeyParts() []KeyPart {
+	k := s.Keys
+	switch {
+	case k.Parts != nil:
+		return k.Parts
+	case k.Numkeys > 0:
+		return []KeyPart{{First: k.Numkeys, Step: max(k.Step, 1), Numkeys: true, Flags: k.Flags}}
+	case k.First == 0:
+		return nil
+	}
+	last := k.Last
+	if last > 0 {
+		last -= k.First
+	}
+	return []KeyPart{{First: k.First, Last: last, Step: max(k.Step, 1), Flags: k.Flags}}
+}
+
+// places gives the places of the part's keys in args.
+func (p *KeyPart) places(args [][]byte) []int {
+	if p.Unknown {
+		return nil
+	}
+	first := p.First
+	if p.Keyword != "" {
+		if first = p.find(args); first < 0 {
+			return nil
+		}
+	}
+	last := first + p.Last
+	switch {
+	case p.Numkeys:
+		if first >= len(args) {
+			return nil
+		}
+		n, ok := ParseInt(args[first])
+		if !ok || n < 0 || n > int64(len(args)) {
+			return nil
+		}
+		first++
+		last = first + (int(n)-1)*p.Step
+	case p.Last < 0 && p.Limit > 1:
+		last = first + (len(args)-first)/p.Limit + p.Last
+	case p.Last < 0:
+		last = len(args) + p.Last
+	}
+	var places []int
+	for i := first; i <= last && i < len(args); i += p.Step {
+		places = append(places, i)
+	}
+	return places
+}
+
+// find gives the place behind the keyword, or -1.
+func (p *KeyPart) find(args [][]byte) int {
+	for i := p.First; i < len(args)-1; i++ {
+		if isWord(args[i], p.Keyword) {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// KeyUse is a key of a call.
+type KeyUse struct {
+	Place int // in the arguments
+	Flags KeyFlag
+}
+
+// KeyUses gives the keys of a call with what happens to them, in the order of KeyIndexes.
+func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
+	places, err := s.KeyIndexes(args)
+	if err != nil {
+		return nil, err
+	}
+	parts := s.KeyParts()
+	uses := make([]KeyUse, len(places))
+	for i, place := range places {
+		uses[i] = KeyUse{place, parts[len(parts)-1].Flags} // of an unknown part, which stands last
+		for j := range parts {
+			p := &parts[j]
+			if !slices.Contains(p.places(args), place) {
+				continue
+			}
+			uses[i].Flags = p.Flags
+			if p.Vary != nil {
+				uses[i].Flags = p.Vary(args)
+			}
+			break
+		}
+	}
+	return uses, nil
+}

@@ -1,0 +1,262 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// This file holds the reading of Spec.Syntax, the notation of Redis's documentation, into a tree: COMMAND DOCS shows it, and random
+// tests make calls of it.
+//
+//	WORD          itself; a word without lower-case letters, between double quotes if need be
+//	name          a value
+//	WORD a b      a word and the values that belong to it
+//	[x]           x, or nothing
+//	<x | y>       one of them; between [ ] as well
+//	x [x ...]     x, once or more often
+
+// ArgType is what stands for an argument, by the words of COMMAND DOCS.
+type ArgType string
+
+// The types of arguments.
+const (
+	ArgString   ArgType = "string"
+	ArgInteger  ArgType = "integer"
+	ArgDouble   ArgType = "double"
+	ArgKey      ArgType = "key"
+	ArgPattern  ArgType = "pattern"
+	ArgUnixTime ArgType = "unix-time"
+	ArgToken    ArgType = "pure-token" // Arg.Token alone
+	ArgOneOf    ArgType = "oneof"      // one of Arg.Args
+	ArgBlock    ArgType = "block"      // all of Arg.Args
+)
+
+// Arg is an argument of a command, or several.
+type Arg struct {
+	Name          string
+	Type          ArgType
+	Token         string // the word that stands before it, or is it
+	Optional      bool
+	Multiple      bool // may be repeated
+	MultipleToken bool // each time with its token
+	Args          []Arg
+}
+
+// ParseSyntax reads a Spec's Syntax.
+func ParseSyntax(syntax string) ([]Arg, error) {
+	r := syntaxReader{words: splitSyntax(syntax)}
+	group, err := r.alternatives("")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", syntax, err)
+	}
+	if len(group.alts) > 1 {
+		return []Arg{group.arg()}, nil
+	}
+	return joinTokens(group.alts[0]), nil
+}
+
+// splitSyntax takes the notation apart into brackets, bars, dots and words.
+func splitSyntax(s string) []string {
+	var words []string
+	for s != "" {
+		n := 1
+		switch {
+		case strings.HasPrefix(s, "..."):
+			n = 3
+		case s[0] == '"':
+			n = strings.IndexByte(s[1:], '"') + 2
+		case !strings.ContainsRune(" []<>|", rune(s[0])):
+			if n = strings.IndexAny(s, " []<>|\""); n < 0 {
+				n = len(s)
+			}
+			if dots := strings.Index(s[:n], "..."); dots > 0 {
+				n = dots
+			}
+		}
+		if n = max(n, 1); s[0] != ' ' {
+			words = append(words, s[:n])
+		}
+		s = s[n:]
+	}
+	return words
+}
+
+type syntaxReader struct{ words []string }
+
+// argGroup is what stands between brackets.
+type argGroup struct {
+	alts     [][]Arg // parted by bars
+	repeated bool    // ended by dots: it says that what stands before it may come again
+}
+
+var errSyntaxEnd = errors.New("a bracket is not closed")
+
+// alternatives reads up to a closing bracket, which is taken, or the end where there is none to come.
+func (r *syntaxReader) alternatives(end string) (argGroup, error) {
+	g := argGroup{alts: [][]Arg{nil}}
+	for {
+		if len(r.words) == 0 {
+			if end != "" {
+				return g, errSyntaxEnd
+			}
+			return g, g.check()
+		}
+		word := r.words[0]
+		r.words = r.words[1:]
+		if word == end {
+			return g, g.check()
+		}
+		last := &g.alts[len(g.alts)-1]
+		switch word {
+		case "]", ">":
+			return g, fmt.Errorf("%q is too much", word)
+		case "|":
+			g.alts = append(g.alts, nil)
+		case "...":
+			g.repeated = true
+		case "<":
+			inner, err := r.alternatives(">")
+			if err != nil {
+				return g, err
+			}
+			*last = append(*last, inner.arg())
+		case "[":
+			inner, err := r.alternatives("]")
+			if err != nil {
+				return g, err
+			}
+			g.option(inner)
+		default:
+			*last = append(*last, wordArg(word))
+		}
+	}
+}
+
+func (g *argGroup) check() error {
+	if slices.ContainsFunc(g.alts, func(a []Arg) bool { return len(a) == 0 }) && len(g.alts) > 1 {
+		return errors.New("an alternative is empty")
+	}
+	return nil
+}
+
+// option adds what stands between square brackets, or takes it as the repetition of what stands before it.
+func (g *argGroup) option(inner argGroup) {
+	last := &g.alts[len(g.alts)-1]
+	if inner.repeated {
+		// The whole of the group with all its alternatives …
+		if len(g.alts) > 1 && reflect.DeepEqual(inner.alts, g.alts) {
+			g.repeated = true
+			return
+		}
+		// … or the newest arguments.
+		again := inner.alts[0]
+		if len(inner.alts) > 1 {
+			again = []Arg{(&argGroup{alts: inner.alts}).arg()}
+		}
+		if at := len(*last) - len(again); at >= 0 && reflect.DeepEqual(again, (*last)[at:]) {
+			once := argGroup{alts: [][]Arg{again}, repeated: true}
+			*last = append((*last)[:at:at], once.arg())
+			return
+		}
+	}
+	a := inner.arg()
+	a.Optional = true
+	*last = append(*last, a)
+}
+
+// arg makes one argument of a group.
+func (g *argGroup) arg() Arg {
+	var options []Arg
+	for _, alt := range g.alts {
+		options = append(options, oneArg(joinTokens(alt)))
+	}
+	a := options[0]
+	if len(options) > 1 {
+		a = Arg{Type: ArgOneOf, Args: options, Name: nameOf(options)}
+	}
+	if g.repeated {
+		a.Multiple = true
+		a.MultipleToken = a.Token != "" && a.Type != ArgToken
+	}
+	return a
+}
+
+// oneArg makes a block of several arguments.
+func oneArg(args []Arg) Arg {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return Arg{Type: ArgBlock, Args: args, Name: nameOf(args)}
+}
+
+// joinTokens gives words the values that follow them.
+func joinTokens(args []Arg) []Arg {
+	var joined []Arg
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		end := i + 1
+		if a.Type == ArgToken && !a.Optional && !a.Multiple {
+			for end < len(args) && takesToken(&args[end]) {
+				end++
+			}
+			if end == i+1 && end < len(args) && args[end].Type == ArgOneOf && !args[end].Optional && args[end].Token == "" {
+				end++
+			}
+		}
+		if end > i+1 {
+			value := oneArg(args[i+1 : end])
+			value.Token = a.Token
+			a = value
+		}
+		joined = append(joined, a)
+		i = end - 1
+	}
+	return joined
+}
+
+// takesToken says whether a is a value that belongs to a word before it.
+func takesToken(a *Arg) bool {
+	return a.Token == "" && !a.Optional && a.Type != ArgOneOf && (a.Type != ArgBlock || a.Multiple)
+}
+
+func nameOf(args []Arg) string {
+	names := make([]string, len(args))
+	for i := range args {
+		names[i] = args[i].Name
+	}
+	return strings.Join(names, "-")
+}
+
+func wordArg(word string) Arg {
+	if text := strings.Trim(word, "\""); text != word || !strings.ContainsFunc(word, unicode.IsLower) {
+		return Arg{Name: strings.ToLower(text), Type: ArgToken, Token: text}
+	}
+	return Arg{Name: word, Type: valueType(word)}
+}
+
+// valueTypes finds the type of a value by a part of its name; the first that fits counts.
+var valueTypes = []struct {
+	part string
+	kind ArgType
+}{
+	{"unix-time", ArgUnixTime}, {"pattern", ArgPattern}, {"numkeys", ArgInteger}, {"key", ArgKey}, {"destination-db", ArgInteger},
+	{"destination", ArgKey}, {"source", ArgKey},
+	{"score", ArgDouble}, {"weight", ArgDouble},
+	{"second", ArgInteger}, {"count", ArgInteger}, {"num", ArgInteger}, {"offset", ArgInteger}, {"cursor", ArgInteger}, {"index", ArgInteger},
+	{"increment", ArgInteger}, {"decrement", ArgInteger}, {"start", ArgInteger}, {"stop", ArgInteger}, {"timeout", ArgInteger},
+	{"rank", ArgInteger}, {"len", ArgInteger}, {"port", ArgInteger}, {"bits", ArgInteger}, {"client-id", ArgInteger}, {"limit", ArgInteger},
+	{"db", ArgInteger}, {"bit", ArgInteger},
+}
+
+func valueType(name string) ArgType {
+	for _, v := range valueTypes {
+		if strings.Contains(name, v.part) {
+			return v.kind
+		}
+	}
+	return ArgString
+}

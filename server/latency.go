@@ -1,0 +1,305 @@
+package server
+
+// This file holds LATENCY: histograms of how long calls took, and, where latency-monitor-threshold is set, the slow ones second by
+// second.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// latencySamples of each event are kept, as on Redis.
+const latencySamples = 160
+
+// Events of LATENCY: all that this server can tell apart.
+const (
+	slowCommand     = "command"
+	slowFastCommand = "fast-command" // a command that has the flag fast
+)
+
+// latency knows the seconds in which something took long.
+type latency struct {
+	threshold atomic.Int64 // ms; 0: nothing is noted
+
+	mu     sync.Mutex
+	events map[string]*latencyEvent
+}
+
+type latencyEvent struct {
+	samples []latencySample // oldest first
+	highest int64           // of all times, ms
+}
+
+// latencySample is the longest time in a second.
+type latencySample struct{ at, ms int64 }
+
+var latencySpecs = []commands.Spec{{
+	Name: "latency", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.8.13",
+	Summary: "Tells how long calls take on this node.", Complexity: "That of the subcommand",
+	Subcommands: []commands.Spec{
+		latencySub("latest", 2, "2.8.13", "", "Gives the newest slow second of each event.", latencyLatest),
+		latencySub("history", 3, "2.8.13", "event", "Gives the slow seconds of an event.", latencyHistory),
+		latencySub("reset", -2, "2.8.13", "[event [event ...]]", "Forgets the slow seconds of events, or of all.", latencyReset),
+		latencySub("graph", 3, "2.8.13", "event", "Draws the slow seconds of an event.", latencyGraph),
+		latencySub("doctor", 2, "2.8.13", "", "Says in words what the slow seconds mean.", latencyDoctor),
+		latencySub("histogram", -2, "7.0.0", "[command [command ...]]", "Counts how long the calls of commands took.", latencyHistogram),
+		helpSpec("LATENCY", "2.8.13", "server",
+			"DOCTOR", "    Return a human readable latency analysis report.",
+			"GRAPH <event>", "    Return an ASCII latency graph for the <event> class.",
+			"HISTORY <event>", "    Return time-latency samples for the <event> class.",
+			"LATEST", "    Return the latest latency samples for all events.",
+			"RESET [<event> ...]", "    Reset latency data of one or more <event> classes.", "    (default: reset all data for all event classes)",
+			"HISTOGRAM [COMMAND ...]", "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
+			"    If no commands are specified then all histograms are replied."),
+	},
+}}
+
+func latencySub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: since,
+		Flags:  commands.NoScript | commands.Loading | commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of samples", Local: local{run: run},
+	}
+}
+
+// note keeps a call that took at least the threshold.
+func (l *latency) note(spec *commands.Spec, took time.Duration) {
+	threshold := l.threshold.Load()
+	if threshold == 0 || took.Milliseconds() < threshold {
+		return
+	}
+	name := slowCommand
+	if spec.Has(commands.Fast) {
+		name = slowFastCommand
+	}
+	at, ms := time.Now().Unix(), took.Milliseconds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.events[name]
+	if e == nil {
+		e = &latencyEvent{}
+		if l.events == nil {
+			l.events = map[string]*latencyEvent{}
+		}
+		l.events[name] = e
+	}
+	e.highest = max(e.highest, ms)
+	if n := len(e.samples); n > 0 && e.samples[n-1].at == at {
+		e.samples[n-1].ms = max(e.samples[n-1].ms, ms)
+		return
+	}
+	if len(e.samples) == latencySamples {
+		e.samples = append(e.samples[:0], e.samples[1:]...)
+	}
+	e.samples = append(e.samples, latencySample{at, ms})
+}
+
+// event gives a copy of what is known of an event; nothing where it never was.
+func (l *latency) event(name string) latencyEvent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.events[name]
+	if e == nil {
+		return latencyEvent{}
+	}
+	return latencyEvent{slices.Clone(e.samples), e.highest}
+}
+
+func (l *latency) names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.events))
+}
+
+// reset forgets events, or all, and returns how many there were.
+func (l *latency) reset(names [][]byte) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.events)
+	if len(names) == 0 {
+		clear(l.events)
+	}
+	for _, name := range names {
+		delete(l.events, string(name))
+	}
+	return before - len(l.events)
+}
+
+func latencyLatest(s *session, _ *commands.Spec, _ [][]byte) {
+	names := s.srv.latency.names()
+	s.w.Array(len(names))
+	for _, name := range names {
+		e := s.srv.latency.event(name)
+		last := latencySample{}
+		if n := len(e.samples); n > 0 {
+			last = e.samples[n-1]
+		}
+		s.w.Array(4)
+		s.w.BulkString(name)
+		s.w.Int(last.at)
+		s.w.Int(last.ms)
+		s.w.Int(e.highest)
+	}
+}
+
+func latencyHistory(s *session, _ *commands.Spec, args [][]byte) {
+	e := s.srv.latency.event(string(args[2]))
+	s.w.Array(len(e.samples))
+	for _, sample := range e.samples {
+		s.w.Array(2)
+		s.w.Int(sample.at)
+		s.w.Int(sample.ms)
+	}
+}
+
+func latencyReset(s *session, _ *commands.Spec, args [][]byte) {
+	s.w.Int(int64(s.srv.latency.reset(args[2:])))
+}
+
+// latencyGraph draws a column for each sample, four rows high, and under it how long ago that was.
+func latencyGraph(s *session, _ *commands.Spec, args [][]byte) {
+	name := string(args[2])
+	e := s.srv.latency.event(name)
+	if len(e.samples) == 0 {
+		s.fail(commands.Errorf("ERR No samples available for event '%s'", name))
+		return
+	}
+	s.w.Verbatim("txt", drawLatency(name, e, time.Now().Unix()))
+}
+
+const graphRows = 4
+
+func drawLatency(name string, e latencyEvent, now int64) string {
+	low, high := e.samples[0].ms, e.samples[0].ms
+	for _, sample := range e.samples {
+		low, high = min(low, sample.ms), max(high, sample.ms)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", name, high, low, e.highest, strings.Repeat("-", 80))
+	for row := graphRows - 1; row >= 0; row-- {
+		for _, sample := range e.samples {
+			level := int64(graphRows - 1)
+			if high > low {
+				level = (sample.ms - low) * (graphRows - 1) / (high - low)
+			}
+			switch {
+			case level > int64(row):
+				b.WriteByte('|')
+			case level == int64(row):
+				b.WriteByte('_')
+			default:
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	labels := make([]string, len(e.samples))
+	for i, sample := range e.samples {
+		labels[i] = shortAge(now - sample.at)
+	}
+	for row := range 3 {
+		b.WriteByte('\n')
+		for _, label := range labels {
+			if row < len(label) {
+				b.WriteByte(label[row])
+			} else {
+				b.WriteByte(' ')
+			}
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// shortAge writes seconds with up to three characters: 7s, 12m, 3h, 99d.
+func shortAge(seconds int64) string {
+	for _, unit := range []struct {
+		seconds int64
+		letter  string
+	}{{86400, "d"}, {3600, "h"}, {60, "m"}} {
+		if seconds >= unit.seconds {
+			return formatInt(min(seconds/unit.seconds, 99)) + unit.letter
+		}
+	}
+	return formatInt(max(seconds, 0)) + "s"
+}
+
+func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
+	l := &s.srv.latency
+	threshold := l.threshold.Load()
+	if threshold == 0 {
+		s.w.Verbatim("txt", "Slow calls are not noted: CONFIG SET latency-monitor-threshold <milliseconds> begins it.\n")
+		return
+	}
+	names := l.names()
+	if len(names) == 0 {
+		s.w.Verbatim("txt", fmt.Sprintf("No call took %d ms or more since that is noted.\n", threshold))
+		return
+	}
+	var b strings.Builder
+	for _, name := range names {
+		e := l.event(name)
+		sum := int64(0)
+		for _, sample := range e.samples {
+			sum += sample.ms
+		}
+		n := max(int64(len(e.samples)), 1)
+		fmt.Fprintf(&b, "%s: %d slow seconds, on average %d ms, at most %d ms.\n", name, len(e.samples), sum/n, e.highest)
+	}
+	b.WriteString("A write takes as long as the disks of a majority need to sync it: look at the disks and the network between the nodes first,\n" +
+		"then at SLOWLOG GET for calls that do much at once.\n")
+	s.w.Verbatim("txt", b.String())
+}
+
+// latencyHistogram answers for the commands that were called; a container stands for its subcommands.
+func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
+	s.tellTally()
+	var specs []*commands.Spec
+	add := func(c *commands.Spec) {
+		specs = append(specs, c)
+		for i := range c.Subcommands {
+			specs = append(specs, &c.Subcommands[i])
+		}
+	}
+	if len(args) == 2 {
+		for _, c := range s.srv.table.All() {
+			add(c)
+		}
+	}
+	for _, name := range args[2:] {
+		if c := s.byName(name); c != nil {
+			add(c)
+		}
+	}
+	type row struct {
+		name  string
+		calls uint64
+		steps []latencyStep
+	}
+	var rows []row
+	for _, c := range specs {
+		if counts, calls := s.srv.stats.byCommand[c].times.read(); calls > 0 {
+			rows = append(rows, row{c.FullName(), calls, steps(counts)})
+		}
+	}
+	s.w.Map(len(rows))
+	for _, r := range rows {
+		s.w.BulkString(r.name)
+		s.w.Map(2)
+		s.w.BulkString("calls")
+		s.w.Int(int64(r.calls))
+		s.w.BulkString("histogram_usec")
+		s.w.Map(len(r.steps))
+		for _, step := range r.steps {
+			s.w.Int(int64(step.us))
+			s.w.Int(int64(step.calls))
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package server
+
+// This file holds MONITOR: a connection that is shown every command of this node's clients. A command is shown when it is handed on,
+// before its outcome is known; those of a transaction when it has run.
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+var monitorSpecs = []commands.Spec{{
+	Name: "monitor", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
+	Flags:   commands.NoScript | commands.Loading | commands.Stale,
+	Summary: "Shows every command that this node's clients send.", Complexity: "O(1) for every command",
+	Local: local{run: monitor},
+}}
+
+const (
+	errMonitorMulti commands.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
+	errMonitorData  commands.Error = "ERR Replica can't interact with the keyspace"
+)
+
+// monitors are the sessions that are shown commands.
+type monitors struct {
+	size atomic.Int32 // of all
+	mu   sync.Mutex
+	all  map[*session]struct{}
+}
+
+func (m *monitors) add(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[*session]struct{}{}
+	}
+	m.all[s] = struct{}{}
+	m.size.Store(int32(len(m.all)))
+}
+
+func (m *monitors) remove(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, s)
+	m.size.Store(int32(len(m.all)))
+}
+
+// show gives a line to all of them.
+func (m *monitors) show(line []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c := range m.all {
+		if c.out.push(line) {
+			c.srv.log.Warn("closed a monitor that does not read", "client", c.addr, "limit_bytes", c.out.limit)
+			c.kill()
+		}
+	}
+}
+
+func monitor(s *session, _ *commands.Spec, _ [][]byte) {
+	switch {
+	case s.inExec:
+		s.fail(errMonitorMulti)
+		return
+	case s.monitoring:
+		return // Redis does not answer either
+	case !s.out.hold(&s.srv.wg):
+		s.quit = true
+		return
+	}
+	s.monitoring = true
+	s.srv.monitors.add(s)
+	s.w.Status("OK")
+}
+
+// endMonitor makes a session as one that never said MONITOR.
+func (s *session) endMonitor() {
+	if s.monitoring {
+		s.monitoring = false
+		s.srv.monitors.remove(s)
+	}
+}
+
+// keptFromMonitor says whether a session that is a monitor may not call a command: what touches data.
+func keptFromMonitor(spec *commands.Spec) bool {
+	return writes(spec) || reads(spec) || spec.Has(commands.MayReplicate) || spec.Keys.Numkeys > 0
+}
+
+// showMonitors shows a command to the monitors.
+func (s *session) showMonitors(spec *commands.Spec, args [][]byte) {
+	if s.srv.monitors.size.Load() > 0 {
+		s.showCall(spec, s.db, args)
+	}
+}
+
+func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
+	if spec.Kind == commands.Admin {
+		return // as on Redis: they may hold secrets
+	}
+	s.srv.monitors.show(monitorLine(db, s.addr, redact(spec, args)))
+}
+
+// Called shows a command that a script called, to this node's monitors. Whoever applies entries calls it.
+func (s *Server) Called(db int, args [][]byte) {
+	if s.monitors.size.Load() > 0 {
+		s.monitors.show(monitorLine(db, "lua", args))
+	}
+}
+
+// monitorLine is a command as MONITOR shows it.
+func monitorLine(db int, from string, args [][]byte) []byte {
+	now := time.Now()
+	b := fmt.Appendf(nil, "+%d.%06d [%d %s]", now.Unix(), now.Nanosecond()/1000, db, from)
+	for _, a := range args {
+		b = append(b, ' ')
+		b = appendQuoted(b, a)
+	}
+	return append(b, "\r\n"...)
+}
+
+// appendQuoted writes bytes between double quotes, as redis-cli reads them.
+func appendQuoted(dst, arg []byte) []byte {
+	dst = append(dst, '"')
+	for _, c := range arg {
+		switch c {
+		case '\\', '"':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\a':
+			dst = append(dst, '\\', 'a')
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		default:
+			if c < ' ' || c > '~' {
+				dst = append(dst, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
+			} else {
+				dst = append(dst, c)
+			}
+		}
+	}
+	return append(dst, '"')
+}
+
+const hexDigits = "0123456789abcdef"
+
+var redactedArg = []byte("(redacted)")
+
+// redact hides names and passwords. It does not change args.
+func redact(spec *commands.Spec, args [][]byte) [][]byte {
+	secret := func(int) bool { return false }
+	switch {
+	case spec.Group != "connection":
+		return args
+	case spec.Name == "auth":
+		secret = func(i int) bool { return i > 0 }
+	case spec.Name == "hello":
+		secret = func(i int) bool { return i > 2 && is(args[i-1], "auth") || i > 3 && is(args[i-2], "auth") }
+	}
+	var shown [][]byte
+	for i := range args {
+		if !secret(i) {
+			continue
+		}
+		if shown == nil {
+			shown = append(shown, args...)
+		}
+		shown[i] = redactedArg
+	}
+	if shown == nil {
+		return args
+	}
+	return shown
+}
+
+// showBlock shows the commands of a transaction, if it ran, and its EXEC.
+func (s *session) showBlock(exec *pending, ran bool) {
+	if s.srv.monitors.size.Load() == 0 {
+		return
+	}
+	db := exec.db
+	for i := range exec.block {
+		q := &exec.block[i]
+		if !ran {
+			break
+		}
+		if q.spec.Name == "select" {
+			if n, err := commands.ParseDB(q.args[1]); err == nil {
+				db = n
+			}
+		}
+		s.showCall(q.spec, db, q.args)
+	}
+	s.showCall(exec.spec, db, exec.args)
+}

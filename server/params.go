@@ -1,0 +1,146 @@
+package server
+
+// This file holds the table of CONFIG's parameters: those that can be changed, and those that clients, libraries and exporters ask for,
+// with the value that is true here.
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// param is one parameter. Without set, choose and share it has one value; a frozen one cannot even be set to that, as on Redis.
+type param struct {
+	name     string
+	get      func(*Server) string
+	set      func(*Server, int64)
+	low, max int64                                              // of set's number
+	choose   func(text string) (apply func(*Server), err error) // in place of set, for what is no number
+	share    func(*Server, string) error                        // in place of set: makes the value that of all nodes, or fails
+	frozen   bool
+}
+
+func fixed(name, value string) param {
+	return param{name: name, get: func(*Server) string { return value }}
+}
+
+func frozen(name, value string) param {
+	p := fixed(name, value)
+	p.frozen = true
+	return p
+}
+
+// atomicNumber is where number keeps its value.
+type atomicNumber = interface {
+	Load() int64
+	Store(int64)
+}
+
+func number(name string, low, max int64, in func(*Server) atomicNumber) param {
+	return param{
+		name: name, low: low, max: max,
+		get: func(s *Server) string { return formatInt(in(s).Load()) },
+		set: func(s *Server, n int64) { in(s).Store(n) },
+	}
+}
+
+const maxInt64 = 1<<63 - 1
+
+var params = []param{
+	number("maxclients", 1, 1<<32-1, func(s *Server) atomicNumber { return &s.config.maxClients }),
+	{
+		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
+		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
+		set: func(s *Server, n int64) { s.config.idleTimeout.Store(n * int64(time.Second)) },
+	},
+	number("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber { return &s.tracking.maxKeys }),
+	number("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.threshold }),
+	number("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.maxLen }),
+	number("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber { return &s.latency.threshold }),
+	{name: "latency-tracking", get: func(s *Server) string { return yesNo(s.config.trackLatency.Load()) }, choose: chooseTracking},
+	{name: "latency-tracking-info-percentiles", get: func(s *Server) string { return percentileText(*s.config.percentiles.Load()) }, choose: choosePercentiles},
+	{name: settingNotify, get: notifyText, share: (*Server).setNotify},
+	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
+	frozen("databases", strconv.Itoa(databases)),
+	frozen("cluster-enabled", "no"), frozen("daemonize", "no"), frozen("supervised", "no"), frozen("unixsocket", ""),
+	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""), frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
+	{name: "client-query-buffer-limit", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
+	{name: "proto-max-bulk-len", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
+	{name: "client-output-buffer-limit", get: func(s *Server) string {
+		return "normal 0 0 0 slave 0 0 0 pubsub " + strconv.Itoa(s.cfg.MaxSubscriberBytes) + " 0 0"
+	}},
+
+	// What is written is on disk, and nothing else is saved.
+	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
+	fixed("stop-writes-on-bgsave-error", "no"),
+	// Nothing is ever evicted; replicas, keys and scripts are not given up for memory or time.
+	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"), fixed("maxmemory-clients", "0"),
+	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
+	fixed("activedefrag", "no"),
+	// There is one user, and no password.
+	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""), fixed("protected-mode", "no"),
+	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"), fixed("slave-read-only", "no"),
+	fixed("replica-priority", "100"), fixed("slave-priority", "100"), fixed("tls-port", "0"),
+	// The sizes up to which OBJECT ENCODING tells small forms.
+	fixed("hash-max-listpack-entries", "512"), fixed("hash-max-ziplist-entries", "512"),
+	fixed("hash-max-listpack-value", "64"), fixed("hash-max-ziplist-value", "64"),
+	fixed("zset-max-listpack-entries", "128"), fixed("zset-max-ziplist-entries", "128"),
+	fixed("zset-max-listpack-value", "64"), fixed("zset-max-ziplist-value", "64"),
+	fixed("set-max-intset-entries", "512"), fixed("list-max-listpack-size", "-2"), fixed("list-max-ziplist-size", "-2"),
+	fixed("stream-node-max-entries", "100"), fixed("stream-node-max-bytes", "4096"),
+}
+
+func findParam(name []byte) *param {
+	for i := range params {
+		if is(name, params[i].name) {
+			return &params[i]
+		}
+	}
+	return nil
+}
+
+func yesNo(on bool) string {
+	if on {
+		return "yes"
+	}
+	return "no"
+}
+
+func chooseTracking(text string) (func(*Server), error) {
+	on := strings.EqualFold(text, "yes")
+	if !on && !strings.EqualFold(text, "no") {
+		return nil, commands.Error("argument must be 'yes' or 'no'")
+	}
+	return func(s *Server) { s.config.trackLatency.Store(on) }, nil
+}
+
+// usualPercentiles are those that INFO latencystats shows at first.
+var usualPercentiles = []float64{50, 99, 99.9}
+
+func choosePercentiles(text string) (func(*Server), error) {
+	words := strings.Fields(text)
+	list := make([]float64, len(words))
+	for i, word := range words {
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, commands.Error("Invalid latency-tracking-info-percentiles parameters")
+		}
+		if !(f >= 0 && f <= 100) {
+			return nil, commands.Error("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
+		}
+		list[i] = f
+	}
+	return func(s *Server) { s.config.percentiles.Store(&list) }, nil
+}
+
+func percentileText(list []float64) string {
+	words := make([]string, len(list))
+	for i, f := range list {
+		words[i] = formatPercent(f)
+	}
+	return strings.Join(words, " ")
+}
+
+func formatPercent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
