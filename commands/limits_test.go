@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
@@ -249,6 +250,38 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 		}
 		if reply != want || (changed && !changes) {
 			t.Fatalf("%d, %q: %q, want %q; changed: %v", old, call, reply, want, changed)
+		}
+	}
+}
+
+// What limits tell of, as Redis 8.8's INCREX and the proposal of GCRA say it.
+func TestNotificationsOfLimits(t *testing.T) {
+	table, ks := NewTable(Specs()), keyspace.New()
+	var told []string
+	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15, Notify: func(_ NotifyClass, event string, _ int, _ []byte) { told = append(told, event) }}
+	for i, c := range []struct{ call, want string }{
+		{"INCREX k BYINT 5", "new incrby"},
+		{"INCREX k BYFLOAT 0.5", "incrbyfloat"},
+		{"INCREX k BYFLOAT 0.5 PERSIST", "incrbyfloat"},
+		{"INCREX k EX 100", "incrby expire"},
+		{"INCREX k EX 200 ENX", "incrby"},
+		{"INCREX k PERSIST", "incrby persist"},
+		{"INCREX k UBOUND 3", ""},
+		{"INCREX k UBOUND 3 SATURATE EX 5", "incrby expire"},
+		{"INCREX k EXAT 1", "del"},
+		{"INCREX k EXAT 1", ""},
+		{"INCREX k FOO", ""},
+		{"CL.THROTTLE t 1 1 1", "new set expire"},
+		{"GCRA t 1 1 1", "set expire"},
+		{"GCRA t 1 1 1", ""},
+		{"CL.THROTTLE t 1 1 1 0", ""},
+	} {
+		told = nil
+		ks.Begin(1, keyspace.NewRevision(0, uint64(i+1), 0))
+		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(c.call)...), Out: &RESP{Proto: 2}})
+		ks.End()
+		if got := strings.Join(told, " "); got != c.want {
+			t.Errorf("%s told of %q, want %q", c.call, got, c.want)
 		}
 	}
 }

@@ -1,0 +1,93 @@
+package commands
+
+// This file holds the test that the commands of sorted sets send the notifications that Redis sends.
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// notifiedRedis is a real server with a connection that hears its notifications.
+type notifiedRedis struct {
+	t             *testing.T
+	caller, hears *commandtest.Conn
+}
+
+func startNotifiedRedis(t *testing.T) *notifiedRedis {
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
+	}
+	r := &notifiedRedis{t: t}
+	for _, c := range []**commandtest.Conn{&r.caller, &r.hears} {
+		var err error
+		if *c, err = commandtest.Dial("unix", socket); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { (*c).Close() })
+	}
+	r.do(r.caller, "CONFIG", "SET", "notify-keyspace-events", "EAn")
+	r.do(r.hears, "PSUBSCRIBE", "__keyevent@0__:*")
+	return r
+}
+
+func (r *notifiedRedis) do(c *commandtest.Conn, call ...string) []byte {
+	r.t.Helper()
+	reply, err := c.Do(commandtest.Args(call...))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reply
+}
+
+// events runs a call and returns what was told of it, event and key.
+func (r *notifiedRedis) events(call []string) (events []string) {
+	r.t.Helper()
+	r.do(r.caller, call...)
+	r.do(r.caller, "PUBLISH", "__keyevent@0__:end", "")
+	for {
+		message, err := r.hears.Receive()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		lines := strings.Split(string(message), "\r\n") // *4 $8 pmessage $n pattern $n channel $n key
+		event := strings.TrimPrefix(lines[6], "__keyevent@0__:")
+		if event == "end" {
+			return events
+		}
+		events = append(events, event+" "+lines[8])
+	}
+}
+
+func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
+	real := startNotifiedRedis(t)
+	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 5))}
+	table, ks := NewTable(Specs()), keyspace.New()
+	var own []string
+	heard := 0
+	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int, key []byte) { own = append(own, event+" "+string(key)) }}
+	for index := range uint64(4000) {
+		call := g.zsetChange()
+		ks.Begin(1, keyspace.NewRevision(0, index+1, 0))
+		own = own[:0]
+		out := &RESP{Proto: 2}
+		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
+		ks.End()
+		if want := real.events(call); !slices.Equal(own, want) {
+			t.Fatalf("%q\ncoordd %q\nredis  %q", call, own, want)
+		}
+		if bytes.HasPrefix(out.Buf, []byte("-")) && len(own) > 0 {
+			t.Fatalf("%q failed with %q and told of %q", call, out.Buf, own)
+		}
+		heard += len(own)
+	}
+	if heard < 1000 {
+		t.Errorf("%d notifications only", heard)
+	}
+}
