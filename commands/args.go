@@ -93,7 +93,10 @@ func (x *Call) deadline(ms int64, absolute bool) int64 {
 	if absolute {
 		ms = addMs(ms, -x.WallMs())
 	}
-	return addMs(x.ClockMs, ms)
+	if deadlineMs := addMs(x.ClockMs, ms); deadlineMs != 0 {
+		return deadlineMs
+	}
+	return -1 // 0 means none
 }
 
 // past says whether a key with this deadline is to be deleted at once. A key lives through the millisecond of its deadline,

@@ -217,7 +217,6 @@ func (x *Call) bitfield(ops []fieldOp) error {
 			size = max(size, (op.at+op.bits-1)>>3+1)
 		}
 	}
-	fresh := e == nil && size > 0
 	grown := size > len(stringBytes(e)) // then each number that is set counts as a change
 	if grown {
 		x.spendWrite(e, size)
@@ -249,9 +248,6 @@ func (x *Call) bitfield(ops []fieldOp) error {
 			n = old
 		}
 		x.Out.Int(n)
-	}
-	if fresh {
-		x.notify(NotifyNew, "new", x.Args[1])
 	}
 	if changed {
 		x.notify(NotifyString, "setbit", x.Args[1])

@@ -73,27 +73,20 @@ func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T)
 		return e, e.Collection().(T)
 	}
 	c := create()
-	e := x.DB().SetCollection(key, c)
-	x.notify(NotifyNew, "new", key)
-	return e, c
+	return x.DB().SetCollection(key, c), c
 }
 
 // storeCollection makes key hold c in the place of whatever it held, without a deadline, and tells of event. An empty c
 // removes the key.
 func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyClass, event string) {
-	exists := x.DB().Find(key) != nil
 	if c.Len() == 0 {
-		if exists {
-			x.DB().Delete(key)
+		if x.DB().Delete(key) {
 			x.notify(NotifyGeneric, "del", key)
 		}
 		return
 	}
 	e := x.DB().SetCollection(key, c)
 	x.DB().SetDeadline(e, 0)
-	if !exists {
-		x.notify(NotifyNew, "new", key)
-	}
 	x.changed(e, class, event)
 }
 

@@ -88,16 +88,21 @@ func setFields(x *Call) (created int64, err error) {
 	}
 	e, h := editHash(x, x.Args[1])
 	for i := 2; i < len(x.Args); i += 2 {
-		if x.Tx.Script { // who else asks what it cost?
-			old, _ := h.Get(x.Args[i])
-			x.spendBytes(len(old)) // it is hashed
-		}
+		spendOld(x, h, x.Args[i])
 		if h.Set(x.Args[i], x.Args[i+1]) {
 			created++
 		}
 	}
 	x.changed(e, NotifyHash, "hset")
 	return created, nil
+}
+
+// spendOld adds the work of hashing the value that a field loses.
+func spendOld(x *Call, h *keyspace.Hash, name []byte) {
+	if x.Tx.Script { // who else asks what it cost?
+		old, _ := h.Get(name)
+		x.spendBytes(len(old))
+	}
 }
 
 func hset(x *Call) error {
@@ -213,23 +218,15 @@ func hdel(x *Call) error {
 	if err != nil {
 		return err
 	}
-	var e *keyspace.Entry
+	edit := hashEdit{x: x, h: h}
 	var removed int64
 	for _, name := range x.Args[2:] {
-		value, ok := h.Get(name)
-		if !ok {
-			continue
+		if _, exists := edit.h.Get(name); exists {
+			edit.remove(name)
+			removed++
 		}
-		x.spendBytes(len(value))
-		if e == nil {
-			e, h = editHash(x, x.Args[1])
-		}
-		h.Delete(name)
-		removed++
 	}
-	if e != nil {
-		x.changed(e, NotifyHash, "hdel")
-	}
+	edit.end("hdel")
 	x.Out.Int(removed)
 	return nil
 }

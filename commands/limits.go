@@ -308,7 +308,6 @@ func (o *increxOptions) store(x *Call, e *keyspace.Entry, sum []byte, event stri
 		e = db.SetString(key, sum)
 	} else {
 		e = db.Create(key, sum)
-		x.notify(NotifyNew, "new", key)
 	}
 	x.notify(NotifyString, event, key)
 	switch {

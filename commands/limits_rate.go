@@ -208,7 +208,6 @@ func (x *Call) storeRate(exists bool, state []byte, deadlineMs int64) {
 		db.SetDeadline(db.SetString(key, state), deadlineMs)
 	} else {
 		db.SetDeadline(db.Create(key, state), deadlineMs)
-		x.notify(NotifyNew, "new", key)
 	}
 	x.notify(NotifyString, "set", key)
 	x.notify(NotifyGeneric, "expire", key)

@@ -21,14 +21,19 @@ const (
 	NotifyZSet    NotifyClass = 'z'
 	NotifyStream  NotifyClass = 't'
 	NotifyExpired NotifyClass = 'x'
-	NotifyNew     NotifyClass = 'n' // a key was made
+	NotifyNew     NotifyClass = 'n' // a key was made: the machine tells of it when the keyspace does
 	NotifyMiss    NotifyClass = 'm' // a key that a read asked for is not there
 )
 
 // notify tells of something that was done to a key of the selected database, after it was done.
 func (x *Call) notify(class NotifyClass, event string, key []byte) {
+	x.notifyIn(x.Tx.DB, class, event, key)
+}
+
+// notifyIn is notify for a key of the database db.
+func (x *Call) notifyIn(db int, class NotifyClass, event string, key []byte) {
 	if x.Notify != nil {
-		x.Notify(class, event, x.Tx.DB, key)
+		x.Notify(class, event, db, key)
 	}
 }
 

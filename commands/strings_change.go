@@ -68,7 +68,7 @@ func (x *Call) replace(exists bool, value []byte, event string) {
 	} else {
 		x.DB().Create(x.Args[1], value)
 	}
-	x.tellString(x.Args[1], !exists, event)
+	x.notify(NotifyString, event, x.Args[1])
 }
 
 func incrbyfloatCommand(x *Call) error {
@@ -117,7 +117,7 @@ func appendCommand(x *Call) error {
 		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
 		x.spendBytes(n)
 		x.DB().AppendString(x.Args[1], x.Args[2])
-		x.tellString(x.Args[1], e == nil, "append")
+		x.notify(NotifyString, "append", x.Args[1])
 	}
 	x.Out.Int(int64(n))
 	return nil
@@ -154,7 +154,7 @@ func setrangeCommand(x *Call) error {
 func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
 	x.spendWrite(e, offset+len(part))
 	x.DB().WriteAt(x.Args[1], offset, part)
-	x.tellString(x.Args[1], e == nil, event)
+	x.notify(NotifyString, event, x.Args[1])
 }
 
 // spendWrite adds the work of writing into a string, e or none, which then is size bytes long at least. It may have to be copied: the first

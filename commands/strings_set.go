@@ -163,45 +163,43 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 // set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before with keepTTL.
 func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	db := x.DB()
-	fresh := x.Notify != nil && db.Find(key) == nil
 	if deadlineMs != 0 && x.past(deadlineMs) {
-		db.Delete(key)
-	} else {
-		e := db.SetString(key, value)
-		if !keepTTL {
-			db.SetDeadline(e, deadlineMs)
-		}
+		x.tellDead(key, !db.Delete(key))
+		return
 	}
-	x.tellSet(key, fresh, deadlineMs)
+	e := db.SetString(key, value)
+	x.notify(NotifyString, "set", key)
+	if !keepTTL {
+		db.SetDeadline(e, deadlineMs)
+	}
+	if deadlineMs != 0 {
+		x.notify(NotifyGeneric, "expire", key)
+	}
 }
 
 // create is set for a key that does not exist.
 func (x *Call) create(key, value []byte, deadlineMs int64) {
-	if deadlineMs == 0 || !x.past(deadlineMs) {
-		db := x.DB()
-		db.SetDeadline(db.Create(key, value), deadlineMs)
-	}
-	x.tellSet(key, true, deadlineMs)
-}
-
-// tellSet tells that key was set, and made if it is fresh. One whose deadline is past was never there, but Redis tells of its whole life.
-func (x *Call) tellSet(key []byte, fresh bool, deadlineMs int64) {
-	x.tellString(key, fresh, "set")
-	if deadlineMs == 0 {
+	if deadlineMs != 0 && x.past(deadlineMs) {
+		x.tellDead(key, true)
 		return
 	}
-	x.notify(NotifyGeneric, "expire", key)
-	if x.past(deadlineMs) {
-		x.notify(NotifyExpired, "expired", key)
+	db := x.DB()
+	e := db.Create(key, value)
+	x.notify(NotifyString, "set", key)
+	if deadlineMs != 0 {
+		db.SetDeadline(e, deadlineMs)
+		x.notify(NotifyGeneric, "expire", key)
 	}
 }
 
-// tellString tells of what was done to the string at key, which was made by it if it is fresh.
-func (x *Call) tellString(key []byte, fresh bool, event string) {
+// tellDead tells of a key that was set to a life that is over: it was never there, but Redis tells of its whole life.
+func (x *Call) tellDead(key []byte, fresh bool) {
 	if fresh {
 		x.notify(NotifyNew, "new", key)
 	}
-	x.notify(NotifyString, event, key)
+	x.notify(NotifyString, "set", key)
+	x.notify(NotifyGeneric, "expire", key)
+	x.notify(NotifyExpired, "expired", key)
 }
 
 func setnxCommand(x *Call) error {

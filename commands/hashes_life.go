@@ -1,0 +1,346 @@
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// This file holds the lives of a hash's fields: the commands of Redis 7.4 that set, show and remove their deadlines, and those of 8.0 that
+// do it while they read, set or delete. As with keys, deadlines are compared and kept in ms of the cluster clock.
+
+// Error replies of the commands on fields' lives.
+const (
+	errFieldsWord     Error = "ERR Mandatory argument FIELDS is missing or not at the right position"
+	errFieldsCount    Error = "ERR Number of fields must be a positive integer"
+	errFieldsNumber   Error = "ERR Parameter `numFields` should be greater than 0" // HEXPIRE's and its kin's own
+	errFieldsMatch    Error = "ERR The `numfields` parameter must match the number of arguments"
+	errFieldsInvalid  Error = "ERR invalid number of fields" // HSETEX's own
+	errNegativeExpire Error = "ERR invalid expire time, must be >= 0"
+	errNoExpire       Error = "ERR missing expire time"
+	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified"
+	errOneCondition   Error = "ERR Only one of FXX or FNX arguments can be specified"
+)
+
+// What the commands on fields' lives answer for a field.
+const (
+	fieldMissing = -2 // there is no such field or key
+	fieldStays   = -1 // it has no deadline
+	fieldRefused = 0  // the condition is not met
+	fieldDone    = 1
+	fieldDeleted = 2 // the time that was given is past
+)
+
+// maxFieldLifeMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits there.
+const maxFieldLifeMs = 1<<46 - 1
+
+const (
+	fieldsSyntax = " FIELDS numfields field [field ...]"
+	expireSyntax = " [NX | XX | GT | LT]" + fieldsSyntax
+	oneAField    = "O(1) a field"
+)
+
+var hashLifeSpecs = []Spec{
+	{Name: "hexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key seconds" + expireSyntax,
+		Summary:    "Sets when fields of a hash expire, in seconds from now",
+		Complexity: oneAField, Handler: hexpireCommand},
+	{Name: "hpexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key milliseconds" + expireSyntax,
+		Summary:    "Sets when fields of a hash expire, in milliseconds from now",
+		Complexity: oneAField, Handler: hpexpireCommand},
+	{Name: "hexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key unix-time-seconds" + expireSyntax,
+		Summary:    "Sets when fields of a hash expire, in seconds since 1970",
+		Complexity: oneAField, Handler: hexpireatCommand},
+	{Name: "hpexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key unix-time-milliseconds" + expireSyntax,
+		Summary:    "Sets when fields of a hash expire, in milliseconds since 1970",
+		Complexity: oneAField, Handler: hpexpireatCommand},
+	{Name: "hpersist", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Makes fields of a hash stay that would expire",
+		Complexity: oneAField, Handler: hpersistCommand},
+	{Name: "httl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Shows how long fields of a hash have to live, in seconds",
+		Complexity: oneAField, Handler: httlCommand},
+	{Name: "hpttl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Shows how long fields of a hash have to live, in milliseconds",
+		Complexity: oneAField, Handler: hpttlCommand},
+	{Name: "hexpiretime", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Shows when fields of a hash expire, in seconds since 1970",
+		Complexity: oneAField, Handler: hexpiretimeCommand},
+	{Name: "hpexpiretime", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "7.4.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Shows when fields of a hash expire, in milliseconds since 1970",
+		Complexity: oneAField, Handler: hpexpiretimeCommand},
+	{Name: "hgetex", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "8.0.0",
+		Syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]" +
+			fieldsSyntax,
+		Summary:    "Reads fields of a hash and sets or removes their deadline",
+		Complexity: oneAField, Handler: hgetexCommand},
+	{Name: "hsetex", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "hash", Since: "8.0.0",
+		Syntax: "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] " +
+			"FIELDS numfields field value [field value ...]",
+		Summary:    "Sets fields of a hash, on a condition and with a deadline if wanted, all of them or none",
+		Complexity: oneAField, Handler: hsetexCommand},
+	{Name: "hgetdel", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey, Group: "hash", Since: "8.0.0",
+		Syntax:     "key" + fieldsSyntax,
+		Summary:    "Reads fields of a hash and removes them",
+		Complexity: oneAField, Handler: hgetdelCommand},
+}
+
+// parseFields reads FIELDS, a number, and as many names. notNumber is the command's error for a number that is none.
+func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
+	if !isWord(args[0], "FIELDS") {
+		return nil, errFieldsWord
+	}
+	if len(args) < 2 {
+		return nil, notNumber
+	}
+	n, ok := ParseInt(args[1])
+	if !ok || n < 1 {
+		return nil, notNumber
+	}
+	if n != int64(len(args)-2) {
+		return nil, errFieldsMatch
+	}
+	return args[2:], nil
+}
+
+// fieldDeadline reads the time that a field is to live, or to live until, and returns its deadline. It may be past.
+func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
+	n, ok := ParseInt(arg)
+	if !ok {
+		return 0, ErrNotInteger
+	}
+	if n < 0 {
+		return 0, errNegativeExpire
+	}
+	absolute := unit == lifeEXAT || unit == lifePXAT
+	most := int64(maxFieldLifeMs)
+	if unit == lifeEX || unit == lifeEXAT {
+		if n > most/1000 {
+			return 0, InvalidExpire(x.Spec.FullName())
+		}
+		n *= 1000
+	}
+	if !absolute {
+		most -= x.WallMs()
+	}
+	if n > most {
+		return 0, InvalidExpire(x.Spec.FullName())
+	}
+	return x.deadline(n, absolute), nil
+}
+
+// hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing is written before it does.
+type hashEdit struct {
+	x *Call
+	h *keyspace.Hash
+	e *keyspace.Entry // nil until something is changed
+}
+
+// begin makes the hash ready to be changed.
+func (c *hashEdit) begin() {
+	if c.e == nil {
+		c.e, c.h = editHash(c.x, c.x.Args[1])
+	}
+}
+
+// remove deletes a field that exists.
+func (c *hashEdit) remove(name []byte) {
+	spendOld(c.x, c.h, name)
+	c.begin()
+	c.h.Delete(name)
+}
+
+// expire gives a field that exists a deadline, 0 for none, or deletes it when that is past, and says which.
+func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
+	if deadlineMs != 0 && c.x.past(deadlineMs) {
+		c.remove(name)
+		return true
+	}
+	c.begin()
+	c.h.SetDeadline(c.x.Keyspace, name, deadlineMs)
+	return false
+}
+
+// end closes the change, if there was one, and tells of event.
+func (c *hashEdit) end(event string) {
+	if c.e != nil {
+		c.x.changed(c.e, NotifyHash, event)
+	}
+}
+
+func hexpireCommand(x *Call) error { return x.expireFields(lifeEX) }
+
+func hpexpireCommand(x *Call) error { return x.expireFields(lifePX) }
+
+func hexpireatCommand(x *Call) error { return x.expireFields(lifeEXAT) }
+
+func hpexpireatCommand(x *Call) error { return x.expireFields(lifePXAT) }
+
+// expireFields is HEXPIRE and its kin.
+func (x *Call) expireFields(unit lifeUnit) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	deadlineMs, err := x.fieldDeadline(unit, x.Args[2])
+	if err != nil {
+		return err
+	}
+	rest := x.Args[3:]
+	var o expireOptions
+	if o.parse(rest[:1]) == nil { // one condition at most
+		rest = rest[1:]
+	}
+	names, err := parseFields(rest, errFieldsNumber)
+	if err != nil {
+		return err
+	}
+	edit := hashEdit{x: x, h: h}
+	event := "hexpire"
+	x.Out.Array(len(names))
+	for _, name := range names {
+		oldMs, exists := edit.h.Deadline(name)
+		switch {
+		case !exists:
+			x.Out.Int(fieldMissing)
+		case !o.allow(oldMs, deadlineMs):
+			x.Out.Int(fieldRefused)
+		case edit.expire(name, deadlineMs):
+			event = "hdel"
+			x.Out.Int(fieldDeleted)
+		default:
+			x.Out.Int(fieldDone)
+		}
+	}
+	edit.end(event)
+	return nil
+}
+
+func hpersistCommand(x *Call) error {
+	h, names, err := x.hashFields()
+	if err != nil {
+		return err
+	}
+	edit := hashEdit{x: x, h: h}
+	x.Out.Array(len(names))
+	for _, name := range names {
+		switch deadlineMs, exists := edit.h.Deadline(name); {
+		case !exists:
+			x.Out.Int(fieldMissing)
+		case deadlineMs == 0:
+			x.Out.Int(fieldStays)
+		default:
+			edit.expire(name, 0)
+			x.Out.Int(fieldDone)
+		}
+	}
+	edit.end("hpersist")
+	return nil
+}
+
+// hashFields reads the arguments of a command that has no others than a key and fields.
+func (x *Call) hashFields() (h *keyspace.Hash, names [][]byte, err error) {
+	if h, err = findHash(x, x.Args[1]); err != nil {
+		return nil, nil, err
+	}
+	names, err = parseFields(x.Args[2:], errFieldsCount)
+	return h, names, err
+}
+
+func httlCommand(x *Call) error {
+	return x.fieldLives(func(deadlineMs int64) int64 { return ceilSeconds(x.remainingMs(deadlineMs)) })
+}
+
+func hpttlCommand(x *Call) error { return x.fieldLives(x.remainingMs) }
+
+func hexpiretimeCommand(x *Call) error {
+	// A deadline given as wall time may be shown 1 ms later, see docs/compatibility.md: that must not make it a second.
+	return x.fieldLives(func(deadlineMs int64) int64 { return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0)) })
+}
+
+func hpexpiretimeCommand(x *Call) error { return x.fieldLives(x.expiryMs) }
+
+// ceilSeconds is a time that is not negative in seconds, rounded up, as Redis shows fields' lives but not keys'.
+func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
+
+// fieldLives answers what show makes of the deadlines of fields.
+func (x *Call) fieldLives(show func(deadlineMs int64) int64) error {
+	h, names, err := x.hashFields()
+	if err != nil {
+		return err
+	}
+	x.Out.Array(len(names))
+	for _, name := range names {
+		switch deadlineMs, exists := h.Deadline(name); {
+		case !exists:
+			x.Out.Int(fieldMissing)
+		case deadlineMs == 0:
+			x.Out.Int(fieldStays)
+		default:
+			x.Out.Int(show(deadlineMs))
+		}
+	}
+	return nil
+}
+
+func hgetdelCommand(x *Call) error {
+	h, names, err := x.hashFields()
+	if err != nil {
+		return err
+	}
+	edit := hashEdit{x: x, h: h}
+	x.Out.Array(len(names))
+	for _, name := range names {
+		replyField(x, edit.h, name)
+		if _, exists := edit.h.Get(name); exists {
+			edit.remove(name)
+		}
+	}
+	edit.end("hdel")
+	return nil
+}
+
+func hgetexCommand(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	rest := x.Args[2:]
+	unit, persist := lifeWord(rest[0]), isWord(rest[0], "PERSIST")
+	var deadlineMs int64
+	switch {
+	case unit != lifeNone:
+		if deadlineMs, err = x.fieldDeadline(unit, rest[1]); err != nil {
+			return err
+		}
+		rest = rest[2:]
+	case persist:
+		rest = rest[1:]
+	}
+	names, err := parseFields(rest, errFieldsCount)
+	if err != nil {
+		return err
+	}
+	edit := hashEdit{x: x, h: h}
+	event := "hdel" // unless a field stays
+	x.Out.Array(len(names))
+	for _, name := range names {
+		replyField(x, edit.h, name)
+		oldMs, exists := edit.h.Deadline(name)
+		if !exists || (unit == lifeNone && (!persist || oldMs == 0)) {
+			continue
+		}
+		if !edit.expire(name, deadlineMs) {
+			event = "hexpire"
+		}
+	}
+	if persist {
+		event = "hpersist"
+	}
+	edit.end(event)
+	return nil
+}

@@ -1,0 +1,132 @@
+package commands
+
+// This file holds HSETEX, which sets fields of a hash together with their deadline.
+
+// hsetexOptions are what HSETEX is told besides its key.
+type hsetexOptions struct {
+	when       setCondition // setAlways, or setNX or setXX for all of the fields
+	unit       lifeUnit
+	keepTTL    bool
+	deadlineMs int64
+	pairs      [][]byte // fields with their values
+}
+
+// parse reads the options in the order in which Redis looks at them: the time as it comes, and nothing behind FIELDS.
+func (o *hsetexOptions) parse(x *Call) (err error) {
+	args := x.Args
+	for i := 2; i < len(args); i++ {
+		switch unit := lifeWord(args[i]); {
+		case isWord(args[i], "FIELDS"):
+			return o.parsePairs(x, args[i+1:])
+		case unit != lifeNone || isWord(args[i], "KEEPTTL"):
+			if o.unit != lifeNone || o.keepTTL {
+				return errOneExpire
+			}
+			if o.unit = unit; unit == lifeNone {
+				o.keepTTL = true
+				continue
+			}
+			if i++; i == len(args) {
+				return errNoExpire
+			}
+			if o.deadlineMs, err = x.fieldDeadline(unit, args[i]); err != nil {
+				return err
+			}
+		case isWord(args[i], "FXX") || isWord(args[i], "FNX"):
+			if o.when != setAlways {
+				return errOneCondition
+			}
+			o.when = setXX
+			if isWord(args[i], "FNX") {
+				o.when = setNX
+			}
+		default:
+			return Errorf("ERR unknown argument: %s", cText(args[i]))
+		}
+	}
+	return x.Spec.ArityError()
+}
+
+// parsePairs reads what follows FIELDS: a number, and as many fields with their values.
+func (o *hsetexOptions) parsePairs(x *Call, args [][]byte) error {
+	if len(args) < 3 {
+		return x.Spec.ArityError()
+	}
+	n, ok := ParseInt(args[0])
+	if !ok || n < 1 || n > maxFields {
+		return errFieldsInvalid
+	}
+	o.pairs = args[1:]
+	if int64(len(o.pairs)) != 2*n {
+		return x.Spec.ArityError()
+	}
+	return nil
+}
+
+// maxFields is the largest number of fields that HSETEX reads as one.
+const maxFields = 1<<31 - 1
+
+func hsetexCommand(x *Call) error {
+	var o hsetexOptions
+	if err := o.parse(x); err != nil {
+		return err
+	}
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	for i := 0; o.when != setAlways && i < len(o.pairs); i += 2 {
+		if _, exists := h.Get(o.pairs[i]); exists != (o.when == setXX) {
+			x.Out.Int(0)
+			return nil
+		}
+	}
+	if o.unit != lifeNone && x.past(o.deadlineMs) {
+		x.setDeadFields(&o)
+		x.Out.Int(1)
+		return nil
+	}
+	e, h := editHash(x, x.Args[1])
+	for i := 0; i < len(o.pairs); i += 2 {
+		name, value := o.pairs[i], o.pairs[i+1]
+		spendOld(x, h, name)
+		if o.keepTTL {
+			h.Update(name, value)
+			continue
+		}
+		h.Set(name, value)
+		if o.unit != lifeNone {
+			h.SetDeadline(x.Keyspace, name, o.deadlineMs)
+		}
+	}
+	x.changed(e, NotifyHash, "hset")
+	if o.unit != lifeNone {
+		x.notify(NotifyHash, "hexpire", x.Args[1])
+	}
+	x.Out.Int(1)
+	return nil
+}
+
+// setDeadFields is what HSETEX does with a time that is past: the fields are not there any more. Redis tells of their whole life.
+func (x *Call) setDeadFields(o *hsetexOptions) {
+	key := x.Args[1]
+	h, _ := findHash(x, key)
+	edit := hashEdit{x: x, h: h}
+	if x.DB().Find(key) == nil {
+		x.notify(NotifyNew, "new", key)
+	}
+	x.notify(NotifyHash, "hset", key)
+	for i := 0; i < len(o.pairs); i += 2 {
+		if _, exists := edit.h.Get(o.pairs[i]); exists {
+			edit.remove(o.pairs[i])
+		}
+	}
+	if edit.e != nil {
+		edit.end("hdel")
+		return
+	}
+	x.notify(NotifyHash, "hdel", key)
+	if x.DB().Find(key) == nil {
+		x.notify(NotifyGeneric, "del", key)
+	}
+}
