@@ -55,6 +55,12 @@ type KeyPart struct {
 	Vary func(args [][]byte) KeyFlag
 }
 
+// does gives the spec with flags for all its keys.
+func (k KeySpec) does(flags KeyFlag) KeySpec {
+	k.Flags = flags
+	return k
+}
+
 // KeyParts gives what is known of the command's keys, part by part.
 func (s *Spec) KeyParts() []KeyPart {
 	k := s.Keys

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "string", Since: "8.8.0",
+var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 	Syntax: "key [BYFLOAT increment | BYINT increment] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] " +
 		"[EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] [ENX]",
 	Summary:    "Adds to a number within bounds, and sets how long it lives",
@@ -298,10 +298,7 @@ func (o *increxOptions) store(x *Call, e *keyspace.Entry, sum []byte, event stri
 	volatile := e != nil && e.Deadline() != 0
 	expires := o.unit != lifeNone && !(o.enx && volatile)
 	if expires && x.past(o.deadlineMs) {
-		if e != nil {
-			db.Delete(key)
-			x.notify(NotifyGeneric, "del", key)
-		}
+		x.deleteKey(key)
 		return
 	}
 	if e != nil {

@@ -260,7 +260,7 @@ func TestNotificationsOfLimits(t *testing.T) {
 	var told []string
 	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15, Notify: func(_ NotifyClass, event string, _ int, _ []byte) { told = append(told, event) }}
 	for i, c := range []struct{ call, want string }{
-		{"INCREX k BYINT 5", "new incrby"},
+		{"INCREX k BYINT 5", "incrby"},
 		{"INCREX k BYFLOAT 0.5", "incrbyfloat"},
 		{"INCREX k BYFLOAT 0.5 PERSIST", "incrbyfloat"},
 		{"INCREX k EX 100", "incrby expire"},
@@ -271,7 +271,7 @@ func TestNotificationsOfLimits(t *testing.T) {
 		{"INCREX k EXAT 1", "del"},
 		{"INCREX k EXAT 1", ""},
 		{"INCREX k FOO", ""},
-		{"CL.THROTTLE t 1 1 1", "new set expire"},
+		{"CL.THROTTLE t 1 1 1", "set expire"},
 		{"GCRA t 1 1 1", "set expire"},
 		{"GCRA t 1 1 1", ""},
 		{"CL.THROTTLE t 1 1 1 0", ""},

@@ -1,6 +1,6 @@
 package commands
 
-// This file holds the test that the commands of sorted sets send the notifications that Redis sends.
+// This file holds the test that the commands of sorted sets send the notifications that Redis sends. Of keys that are made the machine tells.
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func startNotifiedRedis(t *testing.T) *notifiedRedis {
 		}
 		t.Cleanup(func() { (*c).Close() })
 	}
-	r.do(r.caller, "CONFIG", "SET", "notify-keyspace-events", "EAn")
+	r.do(r.caller, "CONFIG", "SET", "notify-keyspace-events", "EA")
 	r.do(r.hears, "PSUBSCRIBE", "__keyevent@0__:*")
 	return r
 }
