@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"math/big"
 	"strconv"
 )
 
@@ -56,12 +57,18 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	if !ok {
 		return 0, errTimeoutFloat
 	}
-	seconds, _ := f.Float64()
-	ms := math.Ceil(seconds * 1000)
-	if ms >= math.MaxInt64 { // Redis's conversion to an integer overflows to a negative number
+	if f.IsInf() {
 		return 0, errTimeoutNegative
 	}
-	return notNegative(int64(ms))
+	f.Mul(f, big.NewFloat(1000)) // with 64 bits of mantissa, as Redis does: -0.001 gives a little more than -1, which becomes 0
+	ms, rounded := f.Int64()
+	switch {
+	case ms == math.MaxInt64: // Redis's conversion to an integer overflows to a negative number
+		return 0, errTimeoutNegative
+	case rounded == big.Below:
+		ms++
+	}
+	return notNegative(ms)
 }
 
 // timeoutMilliseconds reads a timeout in ms.

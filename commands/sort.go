@@ -1,0 +1,412 @@
+package commands
+
+// This file holds SORT and SORT_RO.
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of SORT.
+const (
+	errSortWeight Error = "ERR One or more scores can't be converted into double"
+	errSortSize   Error = "ERR BY and GET go over more than 67108864 bytes"
+)
+
+// maxSorted is how many bytes of keys and of values BY and GET go over in one call, which Redis does not bound: a value that is looked up
+// for each element would make work and a reply of any size from little data. resultSize is what each counts at least.
+const (
+	maxSorted  = 64 << 20
+	resultSize = 16
+)
+
+var sortSpecs = []Spec{
+	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys}, Group: "generic", Since: "1.0.0",
+		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]",
+		Summary:    "Sorts the elements of a list, a set or a sorted set, by themselves or by what keys named after them hold, and replies with them or stores them",
+		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(true)},
+	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys, Keys: collectionKey, Group: "generic", Since: "7.0.0",
+		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]",
+		Summary:    "Sorts the elements of a list, a set or a sorted set and replies with them; SORT without STORE",
+		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(false)},
+}
+
+// sorting is one call of SORT.
+type sorting struct {
+	unsorted    bool         // BY a pattern without a star: the elements stay in their own order
+	by          *sortPattern // nil: elements are their own weights
+	desc, alpha bool
+	offset      int64
+	count       int64 // negative means all
+	gets        []sortPattern
+	store       []byte
+	storing     bool
+	size        int // bytes that lookups went over
+}
+
+// parse reads the options. store is whether STORE is one of them.
+func (s *sorting) parse(args [][]byte, store bool) error {
+	s.count = -1
+	for ; len(args) > 0; args = args[1:] {
+		rest := len(args) - 1
+		switch {
+		case isWord(args[0], "ASC"):
+			s.desc = false
+			continue
+		case isWord(args[0], "DESC"):
+			s.desc = true
+			continue
+		case isWord(args[0], "ALPHA"):
+			s.alpha = true
+			continue
+		case rest >= 2 && isWord(args[0], "LIMIT"):
+			var ok [2]bool
+			s.offset, ok[0] = ParseInt(args[1])
+			s.count, ok[1] = ParseInt(args[2])
+			if !ok[0] || !ok[1] {
+				return ErrNotInteger
+			}
+			args = args[1:]
+		case rest >= 1 && store && isWord(args[0], "STORE"):
+			s.store, s.storing = args[1], true
+		case rest >= 1 && isWord(args[0], "BY"):
+			p := parseSortPattern(args[1])
+			s.by = &p
+			s.unsorted = s.unsorted || p.star < 0 // as on Redis, a later BY does not undo it
+		case rest >= 1 && isWord(args[0], "GET"):
+			s.gets = append(s.gets, parseSortPattern(args[1]))
+		default:
+			return ErrSyntax
+		}
+		args = args[1:]
+	}
+	return nil
+}
+
+// sortPattern names a key for each element, and maybe a field of the hash there.
+type sortPattern struct {
+	self   bool   // "#": the element itself
+	text   []byte // of the key, with a star in the element's place
+	star   int    // its place, -1: none, and the pattern names nothing
+	field  []byte
+	ofHash bool
+	key    []byte // of the last lookup
+}
+
+// parseSortPattern takes a pattern apart. Like Redis it looks for the star and for the arrow before a field's name up to the first zero byte.
+func parseSortPattern(arg []byte) sortPattern {
+	text := cText(arg)
+	p := sortPattern{self: string(text) == "#", text: arg, star: bytes.IndexByte(text, '*')}
+	if arrow := bytes.Index(text[p.star+1:], []byte("->")); p.star >= 0 && arrow >= 0 {
+		arrow += p.star + 1
+		if arrow+2 < len(text) {
+			p.text, p.field, p.ofHash = arg[:arrow], arg[arrow+2:], true
+		}
+	}
+	return p
+}
+
+// lookupWork is what looking up what a pattern names costs beside its bytes, in units of Env.Work.
+const lookupWork = 3
+
+// lookup returns what a pattern names for an element, for reading only. The error says that it is too much with what was looked up before.
+func (s *sorting) lookup(x *Call, p *sortPattern, element string) (value []byte, ok bool, err error) {
+	switch {
+	case p.self:
+		value, ok = []byte(element), true
+	case p.star >= 0:
+		p.key = append(p.key[:0], p.text[:p.star]...)
+		p.key = append(p.key, element...)
+		p.key = append(p.key, p.text[p.star+1:]...)
+		value, ok = p.find(x)
+	}
+	size := resultSize + len(p.key) + len(p.field) + len(value)
+	x.Spend(lookupWork + size/bytesSpent)
+	if s.size += size; s.size > maxSorted {
+		return nil, false, errSortSize
+	}
+	return value, ok, nil
+}
+
+// find returns the string at the pattern's key, or the field of the hash there.
+func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
+	e := x.DB().Find(p.key)
+	switch {
+	case e == nil:
+		return nil, false
+	case !p.ofHash:
+		return e.Bytes(), e.Kind() == keyspace.KindString
+	}
+	h, ok := e.Collection().(*keyspace.Hash)
+	if !ok {
+		return nil, false
+	}
+	if h.Compact() {
+		x.Spend(h.Len() / searched)
+	}
+	return h.Get(p.field)
+}
+
+// source looks up what is to be sorted: the number of elements, and a function that goes through those from first to last, which
+// exist, in their own order.
+func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(value string) bool), err error) {
+	e := x.DB().Find(x.Args[1])
+	if e == nil {
+		return 0, nil, nil
+	}
+	switch c := e.Collection().(type) {
+	case *keyspace.List:
+		return c.Len(), func(first, last int, f func(string) bool) {
+			first, last = s.turn(c, first, last)
+			c.Range(first, last, f)
+		}, nil
+	case *keyspace.ZSet:
+		return c.Len(), func(first, last int, f func(string) bool) {
+			first, last = s.turn(c, first, last)
+			c.Range(first, last, func(m keyspace.Scored) bool { return f(m.Member) })
+		}, nil
+	case *keyspace.Set:
+		if s.unsorted && (s.storing || x.Tx.Script) { // as on Redis, where the order of a set is not one to rely on
+			s.unsorted, s.alpha, s.by = false, true, nil
+		}
+		return c.Len(), func(first, last int, f func(string) bool) {
+			i := 0
+			c.Each(func(member string) bool {
+				i++
+				return i <= first || (f(member) && i <= last)
+			})
+		}, nil
+	}
+	return 0, nil, ErrWrongType
+}
+
+// turn counts the places of c from its end where DESC stands: elements that stay in their own order are given backwards then.
+func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
+	if s.unsorted && s.desc {
+		return c.Len() - 1 - first, c.Len() - 1 - last
+	}
+	return first, last
+}
+
+// limits are the first and the last of n elements that LIMIT leaves, last being lower where it leaves none.
+func (s *sorting) limits(n int) (first, last int) {
+	all := int64(n)
+	offset := min(max(s.offset, 0), all)
+	if s.count < 0 {
+		return int(offset), n - 1
+	}
+	return int(offset), int(min(offset+min(s.count, all), all)) - 1
+}
+
+// weighed is an element with what it is ordered by.
+type weighed struct {
+	value  string
+	score  float64 // unless ALPHA
+	weight []byte  // of BY
+	found  bool    // BY names something
+}
+
+// run gives the elements in order, as LIMIT says.
+func (s *sorting) run(x *Call) ([]weighed, error) {
+	n, walk, err := s.source(x)
+	if err != nil {
+		return nil, err
+	}
+	first, last := s.limits(n)
+	if first > last {
+		first, last = 0, -1
+	}
+	from, to := first, last
+	if !s.unsorted {
+		from, to = 0, n-1
+	}
+	if from > to {
+		return nil, nil
+	}
+	all := make([]weighed, 0, to-from+1)
+	walk(from, to, func(value string) bool {
+		all = append(all, weighed{value: value})
+		return true
+	})
+	x.Spend(len(all) / searched)
+	if s.unsorted {
+		return all, nil
+	}
+	if err := s.order(x, all); err != nil {
+		return nil, err
+	}
+	return all[first : last+1], nil
+}
+
+// order weighs and sorts the elements.
+func (s *sorting) order(x *Call, all []weighed) error {
+	size := 0
+	for i := range all {
+		if err := s.weigh(x, &all[i]); err != nil {
+			return err
+		}
+		size += len(all[i].value)
+	}
+	rounds := bits.Len(uint(len(all)))
+	x.Spend(rounds * (len(all)/2 + (size+s.size)/bytesSpent))
+	slices.SortStableFunc(all, func(a, b weighed) int {
+		c := s.compare(&a, &b)
+		if s.desc {
+			return -c
+		}
+		return c
+	})
+	return nil
+}
+
+// weigh sets what an element is ordered by.
+func (s *sorting) weigh(x *Call, e *weighed) (err error) {
+	if s.by != nil {
+		if e.weight, e.found, err = s.lookup(x, s.by, e.value); err != nil {
+			return err
+		}
+	}
+	ok := true
+	switch {
+	case s.alpha && !s.storing: // what Redis does not store it compares by strcoll, which stops at a zero byte
+		e.weight = cText(e.weight)
+	case s.alpha:
+	case s.by == nil:
+		e.score, ok = sortNumber([]byte(e.value))
+	case e.found:
+		e.score, ok = sortNumber(e.weight)
+	}
+	if !ok {
+		return errSortWeight
+	}
+	return nil
+}
+
+func (s *sorting) compare(a, b *weighed) int {
+	switch {
+	case !s.alpha && a.score != b.score:
+		return cmp.Compare(a.score, b.score)
+	case !s.alpha || (s.by == nil && s.storing):
+		return strings.Compare(a.value, b.value)
+	case s.by == nil:
+		a, _, _ := strings.Cut(a.value, "\x00")
+		b, _, _ := strings.Cut(b.value, "\x00")
+		return strings.Compare(a, b)
+	case a.found && b.found:
+		return bytes.Compare(a.weight, b.weight)
+	case a.found:
+		return 1
+	case b.found:
+		return -1
+	}
+	return 0
+}
+
+// sortNumber reads a weight as Redis does: what C's strtod takes to the end of the text or to a zero byte, nothing at all being 0, but neither
+// NaN nor a number that a double cannot hold.
+func sortNumber(text []byte) (float64, bool) {
+	text = cText(text)
+	if len(text) == 0 {
+		return 0, true
+	}
+	text = bytes.TrimLeft(text, " \t\n\v\f\r")
+	f, ok := ParseFloat(text)
+	const smallestNormal = 0x1p-1022
+	if ok && f != 0 && math.Abs(f) < smallestNormal && !bytes.ContainsAny(text, "xX") {
+		return 0, false // not exact, which strtod tells as out of range; only hexadecimal digits write such a number exactly
+	}
+	return f, ok
+}
+
+// sorted is one element of the reply.
+type sorted struct {
+	value []byte
+	ok    bool // the pattern names something
+}
+
+// results makes what is replied or stored of the elements: themselves, or what each GET names for each of them.
+func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
+	if len(s.gets) == 0 {
+		all := make([]sorted, len(elements))
+		for i, e := range elements {
+			all[i] = sorted{[]byte(e.value), true}
+		}
+		return all, nil
+	}
+	var all []sorted
+	for _, e := range elements {
+		for i := range s.gets {
+			value, ok, err := s.lookup(x, &s.gets[i], e.value)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, sorted{value, ok})
+		}
+	}
+	return all, nil
+}
+
+// sortCommand is the handler of SORT, or of SORT_RO, which has no STORE.
+func sortCommand(store bool) Handler {
+	return func(x *Call) error {
+		var s sorting
+		if err := s.parse(x.Args[2:], store); err != nil {
+			return err
+		}
+		elements, err := s.run(x)
+		if err != nil {
+			return err
+		}
+		results, err := s.results(x, elements)
+		if err != nil {
+			return err
+		}
+		if s.storing {
+			storeSorted(x, s.store, results)
+			return nil
+		}
+		x.Out.Array(len(results))
+		for _, r := range results {
+			if r.ok {
+				x.Out.Bulk(r.value)
+			} else {
+				x.Out.Null()
+			}
+		}
+		return nil
+	}
+}
+
+// storeSorted makes key a list of the results, in which what is not there is an empty element, and replies with their number.
+func storeSorted(x *Call, key []byte, results []sorted) {
+	l := keyspace.NewList()
+	for _, r := range results {
+		x.Spend(1 + len(r.value)/bytesSpent)
+		l.PushBack(r.value)
+	}
+	storeCollection(x, key, l, NotifyList, "sortstore")
+	x.Out.Int(int64(len(results)))
+}
+
+// sortKeys finds the keys of SORT: what it sorts, and the last STORE. What BY and GET name depends on the elements.
+func sortKeys(args [][]byte) []int {
+	keys := []int{1}
+	for i := 2; i < len(args); i++ {
+		switch {
+		case isWord(args[i], "LIMIT"):
+			i += 2
+		case isWord(args[i], "BY"), isWord(args[i], "GET"):
+			i++
+		case isWord(args[i], "STORE") && i+1 < len(args):
+			i++
+			keys = append(keys[:1], i)
+		}
+	}
+	return keys
+}
