@@ -46,7 +46,7 @@ type callMaker struct {
 }
 
 func newCallMaker(table *commands.Table, seed uint64) *callMaker {
-	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000, syntax: map[*commands.Spec][]commands.Arg{}}
 	for _, s := range table.All() {
 		if s.Subcommands == nil {
 			g.specs = append(g.specs, s)
