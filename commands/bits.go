@@ -316,12 +316,9 @@ func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte 
 
 // storeBits makes the key x.Args[2] hold a result of BITOP. Nothing is stored as no key.
 func (x *Call) storeBits(result []byte) {
-	key := x.Args[2]
 	if len(result) > 0 {
-		x.set(key, result, false, 0)
+		x.set(x.Args[2], result, false, 0)
 		return
 	}
-	if x.DB().Delete(key) {
-		x.notify(NotifyGeneric, "del", key)
-	}
+	x.deleteKey(x.Args[2])
 }

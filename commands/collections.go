@@ -80,9 +80,7 @@ func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T)
 // removes the key.
 func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyClass, event string) {
 	if c.Len() == 0 {
-		if x.DB().Delete(key) {
-			x.notify(NotifyGeneric, "del", key)
-		}
+		x.deleteKey(key)
 		return
 	}
 	e := x.DB().SetCollection(key, c)

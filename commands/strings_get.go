@@ -135,6 +135,14 @@ func getexCommand(x *Call) error {
 	return nil
 }
 
+// deleteKey deletes a key if it exists, and tells of it.
+func (x *Call) deleteKey(key []byte) {
+	if x.DB().Find(key) != nil {
+		x.DB().Delete(key)
+		x.notify(NotifyGeneric, "del", key)
+	}
+}
+
 // setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is past, and tells of it.
 func (x *Call) setDeadline(key []byte, deadlineMs int64) {
 	db := x.DB()

@@ -48,7 +48,7 @@ func (p *player) change() {
 		p.changeCollection(db, e)
 		return
 	}
-	switch p.IntN(12) {
+	switch p.IntN(14) {
 	case 0, 1:
 		db.SetString(key, p.bytes())
 	case 2, 3:
@@ -74,6 +74,8 @@ func (p *player) change() {
 			db.Copy(key, db, to)
 		}
 		db.Copy(key, p.ks.DB(3), key)
+	case 12, 13:
+		db.WriteAt(key, p.IntN(150), p.bytes())
 	case 11:
 		if e == nil {
 			db.Create(key, p.bytes())
@@ -105,9 +107,14 @@ func (p *player) changeCollection(db *DB, e *Entry) {
 		name := k(p.IntN(300))
 		switch c := e.Collection().(type) {
 		case *Hash:
-			if p.IntN(4) == 0 {
+			switch p.IntN(8) {
+			case 0, 1:
 				c.Delete(name)
-			} else {
+			case 2:
+				c.Update(name, p.bytes())
+			case 3, 4:
+				c.SetDeadline(p.ks, name, p.Int64N(2)*(p.ks.Now()+p.Int64N(100)))
+			default:
 				c.Set(name, p.bytes())
 			}
 		case *ZSet:
@@ -206,16 +213,22 @@ func TestSumTellsChangesApart(t *testing.T) {
 			ks.DB(0).SetString(k(1), []byte("other"))
 			ks.DB(0).SetString(k(1), []byte("other"))
 		},
-		"key":             func(ks *Keyspace) { ks.DB(0).SetString(k(2), []byte("other")) },
-		"database":        func(ks *Keyspace) { ks.DB(1).SetString(k(1), []byte("other")) },
-		"deletion":        func(ks *Keyspace) { ks.DB(0).Delete(k(1)) },
-		"deadline":        func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 10) },
-		"later deadline":  func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 11) },
-		"flush":           func(ks *Keyspace) { ks.DB(0).Flush() },
-		"flush all":       func(ks *Keyspace) { ks.DB(1).SetString(k(1), nil); ks.FlushAll() },
-		"rename":          func(ks *Keyspace) { ks.DB(0).Rename(k(1), k(2)) },
-		"copy":            func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(0), k(2)) },
-		"copy to another": func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(1), k(1)) },
+		"key":                         func(ks *Keyspace) { ks.DB(0).SetString(k(2), []byte("other")) },
+		"database":                    func(ks *Keyspace) { ks.DB(1).SetString(k(1), []byte("other")) },
+		"deletion":                    func(ks *Keyspace) { ks.DB(0).Delete(k(1)) },
+		"deadline":                    func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 10) },
+		"later deadline":              func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 11) },
+		"flush":                       func(ks *Keyspace) { ks.DB(0).Flush() },
+		"flush all":                   func(ks *Keyspace) { ks.DB(1).SetString(k(1), nil); ks.FlushAll() },
+		"written":                     func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 1, []byte("x")) },
+		"written behind it":           func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 2, []byte("x")) },
+		"written over its end":        func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 5, []byte("x")) },
+		"field":                       func(ks *Keyspace) { setLives(ks, k(2), 0) },
+		"field with a deadline":       func(ks *Keyspace) { setLives(ks, k(2), 10) },
+		"field with a later deadline": func(ks *Keyspace) { setLives(ks, k(2), 11) },
+		"rename":                      func(ks *Keyspace) { ks.DB(0).Rename(k(1), k(2)) },
+		"copy":                        func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(0), k(2)) },
+		"copy to another":             func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(1), k(1)) },
 	} {
 		ks := writable(1, 1)
 		ks.DB(0).SetString(k(1), []byte("value"))

@@ -1,0 +1,322 @@
+package keyspace
+
+// This file tests the deadlines of fields: random changes against a model, what a sweep leaves to be seen, and that strings that share memory
+// are not written into.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// setLives makes key a hash whose fields have these deadlines, 0 for none.
+func setLives(ks *Keyspace, key []byte, deadlines ...int64) {
+	h := NewHash()
+	for i, atMs := range deadlines {
+		name := strconv.AppendInt(nil, int64(i), 10)
+		h.Set(name, []byte("v"))
+		h.SetDeadline(ks, name, atMs)
+	}
+	ks.DB(0).Changed(ks.DB(0).SetCollection(key, h))
+}
+
+// lifeModel is a hash beside a map of what must exist in it.
+type lifeModel struct {
+	*testing.T
+	ks     *Keyspace
+	h      *Hash
+	fields map[string]lifeField
+}
+
+type lifeField struct {
+	value string
+	atMs  int64
+}
+
+func (m *lifeModel) alive(name string) (lifeField, bool) {
+	f, ok := m.fields[name]
+	return f, ok && (f.atMs == 0 || f.atMs >= m.ks.now)
+}
+
+// check compares everything that the hash shows with the model.
+func (m *lifeModel) check() {
+	m.Helper()
+	want := map[string]string{}
+	for name := range m.fields {
+		f, ok := m.alive(name)
+		if value, exists := m.h.Get([]byte(name)); exists != ok || string(value) != map[bool]string{true: f.value}[ok] {
+			m.Fatalf("%q is %q, %v, want %+v, %v", name, value, exists, f, ok)
+		}
+		if atMs, exists := m.h.Deadline([]byte(name)); exists != ok || (ok && atMs != f.atMs) {
+			m.Fatalf("%q expires at %d, %v, want %+v, %v", name, atMs, exists, f, ok)
+		}
+		if ok {
+			want[name] = f.value
+		}
+	}
+	got, scanned, picked := map[string]string{}, map[string]string{}, map[string]string{}
+	m.h.Each(func(name string, value []byte) bool {
+		got[name] = string(value)
+		return true
+	})
+	m.h.Scan(0, 1<<20, func(name string, value []byte) { scanned[name] = string(value) })
+	at := m.h.Pick()
+	for i := range m.h.Len() {
+		name, value := at(i)
+		picked[name] = string(value)
+	}
+	if m.h.Len() != len(want) || !maps.Equal(got, want) || !maps.Equal(scanned, want) || !maps.Equal(picked, want) {
+		m.Fatalf("Len %d, Each %d, Scan %d, Pick %d fields, want %d", m.h.Len(), len(got), len(scanned), len(picked), len(want))
+	}
+	if over := len(want) == 0 && m.h.size() > 0; m.h.over() != over {
+		m.Fatalf("over is %v with %d fields of %d alive", m.h.over(), len(want), m.h.size())
+	}
+	rebuilt := NewHash()
+	m.h.all(func(f field) bool {
+		rebuilt.Set([]byte(f.name), f.value)
+		rebuilt.SetDeadline(m.ks, []byte(f.name), f.deadline)
+		return true
+	})
+	if rebuilt.Sum() != m.h.Sum() || rebuilt.Volatile() != m.h.Volatile() {
+		m.Fatalf("Sum %x and %d volatile, built anew %x and %d", m.h.Sum(), m.h.Volatile(), rebuilt.Sum(), rebuilt.Volatile())
+	}
+	r := &reader{b: m.h.appendTo(nil), keyspace: m.ks}
+	if read := readHash(r); r.bad || len(r.b) > 0 || read.Sum() != m.h.Sum() || read.size() != m.h.size() {
+		m.Fatalf("read from its record: bad %v, Sum %x of %d, want %x of %d", r.bad, read.Sum(), read.size(), m.h.Sum(), m.h.size())
+	}
+}
+
+func TestFieldLivesAgainstModel(t *testing.T) {
+	r := dbRand(t)
+	for _, names := range []int{4, 100, 2 * smallFields} {
+		ks := New()
+		m := &lifeModel{T: t, ks: ks, h: NewHash(), fields: map[string]lifeField{}}
+		frozen := m.h.Clone().(*Hash)
+		before := frozen.appendTo(nil)
+		for step := range 4000 {
+			name := strconv.Itoa(r.IntN(names))
+			value := strings.Repeat("v", r.IntN(3))
+			old, ok := m.alive(name)
+			switch r.IntN(12) {
+			case 0, 1, 2:
+				if m.h.Set([]byte(name), []byte(value)) == ok {
+					t.Fatalf("Set of %q: new is %v", name, ok)
+				}
+				m.fields[name] = lifeField{value: value}
+			case 3:
+				if m.h.Update([]byte(name), []byte(value)) == ok {
+					t.Fatalf("Update of %q: new is %v", name, ok)
+				}
+				m.fields[name] = lifeField{value, map[bool]int64{true: old.atMs}[ok]}
+			case 4:
+				if m.h.Delete([]byte(name)) != ok {
+					t.Fatalf("Delete of %q is %v", name, !ok)
+				}
+				if ok {
+					delete(m.fields, name)
+				}
+			case 5, 6, 7, 8:
+				if ok {
+					old.atMs = ks.now + r.Int64N(30)
+					m.fields[name] = old
+					m.h.SetDeadline(ks, []byte(name), old.atMs)
+				}
+			case 9:
+				if ok {
+					old.atMs = 0
+					m.fields[name] = old
+					m.h.SetDeadline(ks, []byte(name), 0)
+				}
+			case 10:
+				ks.now += r.Int64N(5)
+			case 11:
+				if most, dead := r.IntN(4), m.h.Dead(); m.h.sweep(most) != min(most, dead) {
+					t.Fatalf("a sweep of %d left %d of %d", most, m.h.Dead(), dead)
+				}
+			}
+			if step%25 == 0 {
+				m.check()
+			}
+			if step%500 == 0 {
+				if string(frozen.appendTo(nil)) != string(before) {
+					t.Fatal("a clone changed with what it was made of")
+				}
+				frozen = m.h
+				before = frozen.appendTo(nil)
+				m.h = m.h.Clone().(*Hash)
+			}
+		}
+		ks.now += 1000
+		m.check()
+		m.h.sweep(1 << 20)
+		m.check()
+		if m.h.Dead() != 0 {
+			t.Errorf("%d dead fields after a whole sweep", m.h.Dead())
+		}
+	}
+}
+
+// A hash without deadlines is written as before there were any, also when it had some.
+func TestRecordWithoutLives(t *testing.T) {
+	ks := New()
+	h := NewHash()
+	h.Set([]byte("f"), []byte("v"))
+	plain := string(h.appendTo(nil))
+	h.SetDeadline(ks, []byte("f"), 7)
+	if string(h.appendTo(nil)) == plain {
+		t.Error("the deadline is not in the record")
+	}
+	h.SetDeadline(ks, []byte("f"), 0)
+	if got := string(h.appendTo(nil)); got != plain {
+		t.Errorf("record %q, want %q", got, plain)
+	}
+	for name, record := range map[string][]byte{
+		"another form":             {4, 1, 1, 'f', 1, 'v'},
+		"lives without a deadline": {2, 1, 1, 'f', 1, 'v', 0},
+		"a deadline before 0":      {2, 1, 1, 'f', 1, 'v', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		"no deadline":              {2, 1, 1, 'f', 1, 'v'},
+	} {
+		r := &reader{b: record, keyspace: ks}
+		if readHash(r); !r.bad {
+			t.Errorf("%s is read", name)
+		}
+	}
+}
+
+// A field past its deadline is not seen, be it swept or not, and a hash of such fields is no key; one sweep does a bounded part of the work.
+func TestFieldsAreSwept(t *testing.T) {
+	const n = sweepLimit + 100
+	ks := writable(100, 1)
+	db := ks.DB(0)
+	deadlines := make([]int64, n)
+	for i := range deadlines {
+		deadlines[i] = 200
+	}
+	setLives(ks, k(1), append(deadlines, 0)...) // one field stays
+	setLives(ks, k(2), 200, 200)
+	setLives(ks, k(3), 100_001, 0)
+	db.SetDeadline(db.Edit(k(3)), 100_000)
+	setLives(ks, k(4), 200, 200)
+	db.SetDeadline(db.Edit(k(4)), 150)
+	if atMs, ok := ks.NextDeadline(); !ok || atMs != 150 {
+		t.Fatalf("next deadline %d, %v", atMs, ok)
+	}
+	var told []string
+	ks.Observe(func(_ int, e *Entry, c Change) {
+		switch c {
+		case FieldsExpired:
+			told = append(told, fmt.Sprintf("%s fields, %d left", e.Key(), e.Collection().Len()))
+		case Expired:
+			told = append(told, e.Key()+" expired")
+		}
+	})
+	for i := range 2 {
+		ks.Begin(100_000, NewRevision(0, uint64(2+i), 0))
+		h := db.Find(k(1)).Collection().(*Hash)
+		if left := []int{n - sweepLimit + 2, 0}[i]; h.Len() != 1 || db.Len() != 2 || h.Dead() > left {
+			t.Errorf("after sweep %d: %d fields, %d keys, %d fields dead", i, h.Len(), db.Len(), h.Dead())
+		}
+		if db.Find(k(2)) != nil || db.Find(k(4)) != nil || len(names(db)) != 2 {
+			t.Errorf("after sweep %d: keys %v", i, names(db))
+		}
+	}
+	if slices.Sort(told); !slices.Equal(slices.Compact(told), []string{string(k(1)) + " fields, 1 left", string(k(2)) + " fields, 0 left", string(k(4)) + " expired"}) {
+		t.Errorf("told: %q", told)
+	}
+	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileHashes() != 1 || ks.Expired() != 1 {
+		t.Errorf("next deadline %d, %d volatile hashes, %d expired", atMs, db.VolatileHashes(), ks.Expired())
+	}
+	if e := db.Find(k(1)); e.Changed() != NewRevision(0, 3, 0) {
+		t.Errorf("the hash was changed at %d", e.Changed())
+	}
+}
+
+// Whatever takes the place of a hash takes it out of the order of deadlines, and what copies one has its own place.
+func TestLivesFollowTheHash(t *testing.T) {
+	for name, f := range map[string]func(ks *Keyspace, db *DB){
+		"deleted":     func(_ *Keyspace, db *DB) { db.Delete(k(1)) },
+		"set":         func(_ *Keyspace, db *DB) { db.SetString(k(1), nil) },
+		"stored over": func(_ *Keyspace, db *DB) { db.Changed(db.SetCollection(k(1), NewHash())) },
+		"flushed":     func(_ *Keyspace, db *DB) { db.Flush() },
+		"field deleted": func(_ *Keyspace, db *DB) {
+			e := db.Edit(k(1))
+			e.coll.(*Hash).Delete([]byte("0"))
+			db.Changed(e)
+		},
+		"persisted": func(ks *Keyspace, db *DB) {
+			e := db.Edit(k(1))
+			e.coll.(*Hash).SetDeadline(ks, []byte("0"), 0)
+			db.Changed(e)
+		},
+		"renamed and gone":  func(_ *Keyspace, db *DB) { db.Rename(k(1), k(2)); db.Delete(k(2)) },
+		"copied, both gone": func(_ *Keyspace, db *DB) { db.Copy(k(1), db, k(2)); db.Delete(k(1)); db.Delete(k(2)) },
+		"frozen, deleted":   func(ks *Keyspace, db *DB) { ks.Freeze(); db.Delete(k(1)) },
+	} {
+		ks := writable(1, 1)
+		setLives(ks, k(1), 10, 0)
+		f(ks, ks.DB(0))
+		if _, ok := ks.NextDeadline(); ok || ks.DB(0).VolatileHashes() != 0 {
+			t.Errorf("%s: a deadline is left", name)
+		}
+	}
+	ks := writable(1, 1)
+	setLives(ks, k(1), 10, 0)
+	ks.DB(0).Copy(k(1), ks.DB(1), k(1))
+	ks.DB(0).Rename(k(1), k(2))
+	ks.Begin(11, NewRevision(0, 2, 0))
+	for i, key := range [][]byte{k(2), k(1)} {
+		if h := ks.DB(i).Find(key).Collection().(*Hash); h.size() != 1 || ks.DB(i).VolatileHashes() != 0 {
+			t.Errorf("database %d: %d fields, %d volatile hashes after the sweep", i, h.size(), ks.DB(i).VolatileHashes())
+		}
+	}
+}
+
+// WriteAt changes the string that it is told to, and no other that has its bytes from it.
+func TestWriteAt(t *testing.T) {
+	ks := writable(1, 1)
+	db := ks.DB(0)
+	want := func(key []byte, value string) {
+		t.Helper()
+		if got := string(db.Find(key).Bytes()); got != value {
+			t.Errorf("%s is %q, want %q", key, got, value)
+		}
+	}
+	db.WriteAt(k(1), 3, []byte("abc"))
+	want(k(1), "\x00\x00\x00abc")
+	db.WriteAt(k(1), 0, []byte("xyz"))
+	db.Copy(k(1), db, k(2))
+	db.WriteAt(k(1), 1, []byte("1"))
+	db.WriteAt(k(2), 2, []byte("2"))
+	want(k(1), "x1zabc")
+	want(k(2), "xy2abc")
+	db.Copy(k(1), db, k(3))
+	db.WriteAt(k(3), 6, []byte("tail"))
+	db.AppendString(k(1), []byte("end"))
+	want(k(1), "x1zabcend")
+	want(k(3), "x1zabctail")
+	db.Rename(k(3), k(4))
+	f := ks.Freeze()
+	before := records(t, f)
+	db.AppendString(k(4), []byte("more"))
+	db.WriteAt(k(4), 0, []byte("new"))
+	db.WriteAt(k(1), 20, nil)
+	want(k(4), "newabctailmore")
+	want(k(1), "x1zabcend"+strings.Repeat("\x00", 11))
+	if !sameRecords(records(t, f), before) {
+		t.Error("a snapshot changed")
+	}
+	db.SetString(k(5), []byte("long"))
+	db.SetString(k(5), []byte("s"))
+	db.WriteAt(k(5), 3, []byte("g"))
+	want(k(5), "s\x00\x00g")
+	e := db.Find(k(5))
+	for range 1000 {
+		db.WriteAt(k(5), len(e.Bytes()), []byte("x"))
+	}
+	if e.deadline != 0 || len(e.Bytes()) != 1004 || !db.Rewritten(e) {
+		t.Errorf("%d bytes", len(e.Bytes()))
+	}
+}
