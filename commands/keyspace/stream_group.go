@@ -128,18 +128,18 @@ func (s *Stream) DestroyGroup(name []byte) bool {
 	return ok
 }
 
-// Lag is how many entries the group has not read yet, or UnknownReads: what XINFO shows.
-func (s *Stream) Lag(g *Group) int64 {
+// Lag is how many entries the group has not read yet, which is not always known: what XINFO shows. It is below 0 where ENTRIESREAD said so.
+func (s *Stream) Lag(g *Group) (lag int64, known bool) {
+	if s.added == 0 {
+		return 0, true
+	}
 	reads := g.reads
-	switch {
-	case s.added == 0:
-		return 0
-	case reads == UnknownReads || s.tombstonesFrom(g.last):
+	if reads == UnknownReads || s.tombstonesFrom(g.last) {
 		if reads = s.reads(g.last); reads == UnknownReads {
-			return UnknownReads
+			return 0, false
 		}
 	}
-	return int64(s.added) - reads
+	return int64(s.added) - reads, true
 }
 
 // Name is the group's name.

@@ -198,16 +198,16 @@ type StreamTrim struct {
 	Limit    int64    // entries to remove at most; 0: no limit
 }
 
-// Trim removes the entries with the lowest ids and counts them.
-func (s *Stream) Trim(t StreamTrim) (removed int) {
+// Trim removes the entries with the lowest ids. It says how many, and about how many bytes they took.
+func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 	for {
 		n, whole, ok := s.trimStep(t, removed)
 		if !ok {
-			return removed
+			return removed, size
 		}
 		if whole {
 			for range n.live {
-				s.popEntry()
+				size += s.popEntry()
 			}
 			s.nodes.Delete(n)
 			removed += n.live
@@ -218,13 +218,13 @@ func (s *Stream) Trim(t StreamTrim) (removed int) {
 			if !ok || t.keeps(s.Len(), first.ID) {
 				break
 			}
-			s.popEntry()
+			size += s.popEntry()
 			n.live--
 			n.dead++
 			removed++
 		}
 		s.nodes.Set(n) // even with no entry left, as in Redis, until entries behind it are removed too
-		return removed
+		return removed, size
 	}
 }
 
@@ -260,9 +260,9 @@ func (t *StreamTrim) keeps(length int, first StreamID) bool {
 	return !first.Less(t.MinID)
 }
 
-// popEntry removes the first entry.
-func (s *Stream) popEntry() {
-	if e, ok := s.entries.PopMin(); ok {
-		s.sum ^= entrySum(e)
-	}
+// popEntry removes the first entry and gives its size.
+func (s *Stream) popEntry() int {
+	e, _ := s.entries.PopMin()
+	s.sum ^= entrySum(e)
+	return e.Size()
 }

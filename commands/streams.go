@@ -1,0 +1,196 @@
+package commands
+
+// This file declares the commands of streams and holds what they share: lookups, their errors, the form of entries in replies.
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+var streamSpecs = []Spec{
+	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+		Summary:    "Appends an entry to a stream, creating it if need be, and answers the entry's id",
+		Complexity: "O(1), and O(n) in the entries that are trimmed", Handler: xadd},
+	{Name: "xlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key",
+		Summary:    "Counts the entries of a stream",
+		Complexity: "O(1)", Handler: xlen},
+	{Name: "xrange", Kind: Read, Arity: -4, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key start end [COUNT count]",
+		Summary:    "Reads the entries of a stream between two ids",
+		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(false)},
+	{Name: "xrevrange", Kind: Read, Arity: -4, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key end start [COUNT count]",
+		Summary:    "Reads the entries of a stream between two ids, the last first",
+		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(true)},
+	{Name: "xdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key id [id ...]",
+		Summary:    "Removes entries from a stream and counts those that were there",
+		Complexity: "O(log n) an id", Handler: xdel},
+	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+		Summary:    "Removes the oldest entries of a stream, down to a length or up to an id",
+		Complexity: "O(n) in the entries that are removed", Handler: xtrim},
+	{Name: "xsetid", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+		Summary:    "Sets the id that a stream's next entry has to be higher than",
+		Complexity: "O(1)", Handler: xsetid},
+	{Name: "xread", Kind: Read, Arity: -4, Flags: Blocking | MovableKeys, Keys: KeySpec{Find: streamPlaces}, Group: "stream", Since: "5.0.0",
+		Syntax:     "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+		Summary:    "Reads entries of several streams behind given ids, waiting for them if told to",
+		Complexity: "O(log n) a stream, and O(m) in the entries that are answered", Handler: xread},
+	{Name: "xreadgroup", Kind: Write, Arity: -7, Flags: Blocking | MovableKeys, Keys: KeySpec{Find: streamPlaces}, Group: "stream", Since: "5.0.0",
+		Syntax:     "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+		Summary:    "Reads entries as a member of a group: new ones, which no other member gets, or its own that are pending",
+		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered", Handler: xreadgroup},
+	{Name: "xack", Kind: Write, Arity: -4, Flags: Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group id [id ...]",
+		Summary:    "Tells a group that entries were dealt with, and counts those that were pending",
+		Complexity: "O(log n) an id", Handler: xack},
+	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group [[IDLE min-idle-time] start end count [consumer]]",
+		Summary:    "Tells of the entries that a group was given and has not acknowledged",
+		Complexity: "O(log n), and O(m) in the entries that are looked at", Handler: xpending},
+	{Name: "xclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey, Group: "stream", Since: "5.0.0",
+		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] " +
+			"[FORCE] [JUSTID] [LASTID lastid]",
+		Summary:    "Gives pending entries to another consumer",
+		Complexity: "O(log n) an id", Handler: xclaim},
+	{Name: "xautoclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey, Group: "stream", Since: "6.2.0",
+		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+		Summary:    "Gives entries that have been pending for long to another consumer, and answers where to go on",
+		Complexity: "O(log n) an entry, ten times COUNT being looked at", Handler: xautoclaim},
+	{Name: "xgroup", Kind: Write, Arity: -2, Group: "stream", Since: "5.0.0",
+		Syntax: "subcommand", Summary: "A container of the commands about groups of consumers", Complexity: "Depends on the subcommand",
+		Subcommands: xgroupSubcommands},
+	{Name: "xinfo", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",
+		Syntax: "subcommand", Summary: "A container of the commands that tell of a stream", Complexity: "Depends on the subcommand",
+		Subcommands: xinfoSubcommands},
+}
+
+// subcommandKey says that a subcommand has one key, its first argument.
+var subcommandKey = KeySpec{First: 2, Last: 2, Step: 1}
+
+var xgroupSubcommands = []Spec{
+	{Name: "create", Kind: Write, Arity: -5, Flags: DenyOOM, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+		Summary:    "Makes a group of consumers",
+		Complexity: "O(1)", Handler: xgroupCreate},
+	{Name: "setid", Kind: Write, Arity: -5, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group <id | $> [ENTRIESREAD entries-read]",
+		Summary:    "Sets the id behind which a group reads on",
+		Complexity: "O(1)", Handler: xgroupSetID},
+	{Name: "destroy", Kind: Write, Arity: 4, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group",
+		Summary:    "Removes a group with what is pending in it",
+		Complexity: "O(1)", Handler: xgroupDestroy},
+	{Name: "createconsumer", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: subcommandKey, Group: "stream", Since: "6.2.0",
+		Syntax:     "key group consumer",
+		Summary:    "Makes a consumer in a group",
+		Complexity: "O(1)", Handler: xgroupCreateConsumer},
+	{Name: "delconsumer", Kind: Write, Arity: 5, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group consumer",
+		Summary:    "Removes a consumer from a group and counts what was pending for it",
+		Complexity: "O(n) in the entries that were pending for it", Handler: xgroupDelConsumer},
+	{Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "stream", Since: "5.0.0",
+		Summary:    "Tells what the subcommands of XGROUP are",
+		Complexity: "O(1)", Handler: xgroupHelp},
+}
+
+var xinfoSubcommands = []Spec{
+	{Name: "stream", Kind: Read, Arity: -3, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key [FULL [COUNT count]]",
+		Summary:    "Tells of a stream: its ids, its counts, with FULL its first entries and all of its groups",
+		Complexity: "O(n) in a hundredth of the entries, and in what is answered", Handler: xinfoStream},
+	{Name: "groups", Kind: Read, Arity: 3, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key",
+		Summary:    "Lists the groups of a stream",
+		Complexity: "O(n) in the groups", Handler: xinfoGroups},
+	{Name: "consumers", Kind: Read, Arity: 4, Keys: subcommandKey, Group: "stream", Since: "5.0.0",
+		Syntax:     "key group",
+		Summary:    "Lists the consumers of a group",
+		Complexity: "O(n) in the consumers", Handler: xinfoConsumers},
+	{Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "stream", Since: "5.0.0",
+		Summary:    "Tells what the subcommands of XINFO are",
+		Complexity: "O(1)", Handler: xinfoHelp},
+}
+
+// findStream returns the stream at key for reading, nil where there is no key, or ErrWrongType.
+func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
+	e := x.DB().Find(key)
+	if e == nil {
+		return nil, nil
+	}
+	s, ok := e.Collection().(*keyspace.Stream)
+	if !ok {
+		return nil, ErrWrongType
+	}
+	return s, nil
+}
+
+// editStream returns the stream at key with its entry, both ready to be changed, making them where there is no key. findStream
+// has to have found no wrong type.
+func editStream(x *Call, key []byte) (*keyspace.Entry, *keyspace.Stream) {
+	return editCollection(x, key, keyspace.NewStream)
+}
+
+// findGroup returns a group of the stream at key for reading, nil where there is no key or no such group, or ErrWrongType.
+func findGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, error) {
+	s, err := findStream(x, key)
+	if s == nil {
+		return nil, nil, err
+	}
+	return s, s.Group(name), nil
+}
+
+// mustFindGroup is findGroup for commands that need the group.
+func mustFindGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, error) {
+	s, g, err := findGroup(x, key, name)
+	if err == nil && g == nil {
+		err = Errorf("NOGROUP No such key '%s' or consumer group '%s'", cText(key), cText(name))
+	}
+	return s, g, err
+}
+
+// errNoGroupOf is the error of a subcommand for a stream that has no such group.
+func errNoGroupOf(key, name []byte) error {
+	return Errorf("NOGROUP No such consumer group '%s' for key name '%s'", cText(name), cText(key))
+}
+
+// see notes that a consumer took something, making it if need be, and tells of one that is new.
+func see(x *Call, key []byte, g *keyspace.Group, consumer []byte) {
+	if g.See(consumer, x.ClockMs) {
+		x.notify(NotifyStream, "xgroup-createconsumer", key)
+	}
+}
+
+// replyEntry writes an entry: its id, and its names and values, or null where it has none because it was deleted.
+func replyEntry(out Reply, e keyspace.StreamEntry) {
+	out.Array(2)
+	out.BulkString(e.ID.String())
+	n := e.Fields()
+	if n == 0 {
+		out.NullArray()
+		return
+	}
+	out.Array(n)
+	e.Each(out.Bulk)
+}
+
+func replyEntries(out Reply, entries []keyspace.StreamEntry) {
+	out.Array(len(entries))
+	for _, e := range entries {
+		replyEntry(out, e)
+	}
+}
+
+// streamRange gathers the entries from first to last, at most count where that is above 0, in descending order if back.
+func streamRange(s *keyspace.Stream, first, last keyspace.StreamID, count int64, back bool) (found []keyspace.StreamEntry) {
+	walk := s.Range
+	if back {
+		walk = s.RangeBack
+	}
+	walk(first, last, func(e keyspace.StreamEntry) bool {
+		found = append(found, e)
+		return int64(len(found)) != count
+	})
+	return found
+}

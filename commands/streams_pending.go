@@ -1,0 +1,385 @@
+package commands
+
+// This file holds the commands about entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of XCLAIM and XAUTOCLAIM.
+const (
+	errClaimIdle       Error = "ERR Invalid min-idle-time argument for XCLAIM"
+	errClaimIdleOption Error = "ERR Invalid IDLE option argument for XCLAIM"
+	errClaimTime       Error = "ERR Invalid TIME option argument for XCLAIM"
+	errClaimRetry      Error = "ERR Invalid RETRYCOUNT option argument for XCLAIM"
+	errAutoClaimIdle   Error = "ERR Invalid min-idle-time argument for XAUTOCLAIM"
+	errAutoClaimCount  Error = "ERR COUNT must be > 0"
+)
+
+// idleMs is for how long an entry has been pending, or a consumer has taken nothing.
+func (x *Call) idleMs(sinceMs int64) int64 { return x.ClockMs - sinceMs }
+
+// pendingArgs are the arguments of XPENDING behind the group.
+type pendingArgs struct {
+	minIdleMs   int64
+	first, last keyspace.StreamID
+	count       int64
+	consumer    []byte // nil: all
+}
+
+func (a *pendingArgs) parse(args [][]byte) (err error) {
+	if len(args) < 3 || len(args) > 6 {
+		return ErrSyntax
+	}
+	if isWord(args[0], "IDLE") {
+		var ok bool
+		if a.minIdleMs, ok = ParseInt(args[1]); !ok {
+			return ErrNotInteger
+		}
+		if args = args[2:]; len(args) < 3 {
+			return ErrSyntax
+		}
+	}
+	count, ok := ParseInt(args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	a.count = max(count, 0)
+	if a.first, err = parseRangeStart(args[0]); err != nil {
+		return err
+	}
+	if a.last, err = parseRangeEnd(args[1]); err != nil {
+		return err
+	}
+	if len(args) > 3 {
+		a.consumer = args[3]
+	}
+	return nil
+}
+
+func xpending(x *Call) error {
+	var a pendingArgs
+	summary := len(x.Args) == 3
+	if !summary {
+		if err := a.parse(x.Args[3:]); err != nil {
+			return err
+		}
+	}
+	_, g, err := mustFindGroup(x, x.Args[1], x.Args[2])
+	if err != nil {
+		return err
+	}
+	if summary {
+		replyPendingSummary(x, g)
+		return nil
+	}
+	next := g.NextPending
+	if a.consumer != nil {
+		next = func(start keyspace.StreamID) (keyspace.Pending, bool) { return g.NextPendingOf(a.consumer, start) }
+	}
+	found := a.walk(x, next)
+	x.Out.Array(len(found))
+	for _, p := range found {
+		x.Out.Array(4)
+		x.Out.BulkString(p.ID.String())
+		x.Out.BulkString(p.Consumer)
+		x.Out.Int(max(x.idleMs(p.DeliveredMs), 0))
+		x.Out.Int(p.Deliveries)
+	}
+	return nil
+}
+
+// walk gathers the pending entries that are wanted.
+func (a *pendingArgs) walk(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool)) (found []keyspace.Pending) {
+	for start, more := a.first, true; more && int64(len(found)) < a.count; {
+		p, ok := next(start)
+		if !ok || a.last.Less(p.ID) {
+			break
+		}
+		x.Spend(4)
+		if a.minIdleMs == 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
+			found = append(found, p)
+		}
+		start, more = p.ID.Next()
+	}
+	return found
+}
+
+func replyPendingSummary(x *Call, g *keyspace.Group) {
+	x.Out.Array(4)
+	x.Out.Int(int64(g.Pending()))
+	first, ok := g.NextPending(keyspace.StreamID{})
+	if !ok {
+		x.Out.Null()
+		x.Out.Null()
+		x.Out.NullArray()
+		return
+	}
+	last, _ := g.LastPending()
+	x.Out.BulkString(first.ID.String())
+	x.Out.BulkString(last.ID.String())
+	var busy []keyspace.Consumer
+	g.EachConsumer(func(c keyspace.Consumer) {
+		if c.Pending > 0 {
+			busy = append(busy, c)
+		}
+	})
+	x.Spend(g.Consumers())
+	x.Out.Array(len(busy))
+	for _, c := range busy {
+		x.Out.Array(2)
+		x.Out.BulkString(c.Name)
+		x.Out.BulkString(strconv.Itoa(c.Pending))
+	}
+}
+
+// claimArgs are the arguments of XCLAIM from the shortest idle time on.
+type claimArgs struct {
+	minIdleMs     int64
+	ids           []keyspace.StreamID
+	deliveredMs   int64 // ms of the cluster clock
+	retries       int64 // below 0: not given
+	force, justID bool
+	last          keyspace.StreamID
+}
+
+// parse reads the arguments. The ids end where one cannot be read as such.
+func (a *claimArgs) parse(x *Call) error {
+	args := x.Args[4:]
+	var ok bool
+	if a.minIdleMs, ok = ParseInt(args[0]); !ok {
+		return errClaimIdle
+	}
+	for args = args[1:]; len(args) > 0; args = args[1:] {
+		id, err := parseStreamID(args[0], 0)
+		if err != nil {
+			break
+		}
+		a.ids = append(a.ids, id)
+	}
+	nowMs := x.WallMs()
+	deliveredMs := int64(-1)
+	a.retries = -1
+	for ; len(args) > 0; args = args[1:] {
+		word, more := args[0], len(args) > 1
+		switch {
+		case isWord(word, "FORCE"):
+			a.force = true
+		case isWord(word, "JUSTID"):
+			a.justID = true
+		case more && isWord(word, "IDLE"):
+			args = args[1:]
+			idle, ok := ParseInt(args[0])
+			if !ok {
+				return errClaimIdleOption
+			}
+			deliveredMs = nowMs - idle
+		case more && isWord(word, "TIME"):
+			args = args[1:]
+			if deliveredMs, ok = ParseInt(args[0]); !ok {
+				return errClaimTime
+			}
+		case more && isWord(word, "RETRYCOUNT"):
+			args = args[1:]
+			if a.retries, ok = ParseInt(args[0]); !ok {
+				return errClaimRetry
+			}
+		case more && isWord(word, "LASTID"):
+			args = args[1:]
+			var err error
+			if a.last, err = parseStreamID(args[0], 0); err != nil {
+				return err
+			}
+		default:
+			return Errorf("ERR Unrecognized XCLAIM option '%s'", cText(word))
+		}
+	}
+	if deliveredMs < 0 || deliveredMs > nowMs { // not given, or by a clock that goes wrong
+		deliveredMs = nowMs
+	}
+	a.deliveredMs = x.DeadlineAt(deliveredMs)
+	return nil
+}
+
+// claiming is the giving of pending entries to a consumer, with what was changed so far.
+type claiming struct {
+	x        *Call
+	consumer []byte
+	justID   bool
+	s        *keyspace.Stream
+	g        *keyspace.Group
+	e        *keyspace.Entry // nil: nothing was changed yet
+	claimed  []keyspace.StreamEntry
+}
+
+// edit makes stream and group ready to be changed.
+func (c *claiming) edit() {
+	if c.e == nil {
+		c.e, c.s = editStream(c.x, c.x.Args[1])
+		c.g = c.s.EditGroup(c.x.Args[2])
+	}
+}
+
+// drop forgets a pending entry that was deleted from the stream.
+func (c *claiming) drop(id keyspace.StreamID) {
+	c.edit()
+	c.g.Acknowledge(id)
+}
+
+// take gives a pending entry to the consumer.
+func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
+	c.edit()
+	see(c.x, c.x.Args[1], c.g, c.consumer)
+	p.Consumer = string(c.consumer)
+	c.g.SetPending(p)
+	c.claimed = append(c.claimed, e)
+}
+
+// end records the change.
+func (c *claiming) end() {
+	if c.e != nil {
+		c.x.DB().Noted(c.e, false)
+	}
+}
+
+// reply answers what was claimed.
+func (c *claiming) reply() {
+	if !c.justID {
+		replyEntries(c.x.Out, c.claimed)
+		return
+	}
+	c.x.Out.Array(len(c.claimed))
+	for _, e := range c.claimed {
+		c.x.Out.BulkString(e.ID.String())
+	}
+}
+
+func xclaim(x *Call) error {
+	s, g, err := mustFindGroup(x, x.Args[1], x.Args[2])
+	if err != nil {
+		return err
+	}
+	var a claimArgs
+	if err := a.parse(x); err != nil {
+		return err
+	}
+	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	if g.Last().Less(a.last) {
+		c.edit()
+		c.g.SetPosition(a.last, c.g.Reads())
+	}
+	for _, id := range a.ids {
+		p, pending := c.g.FindPending(id)
+		e, exists := c.s.Get(id)
+		switch {
+		case !exists && pending:
+			c.drop(id)
+		case !exists || (!pending && !a.force):
+		case pending && a.minIdleMs > 0 && x.idleMs(p.DeliveredMs) < a.minIdleMs:
+		default:
+			if !pending {
+				p = keyspace.Pending{ID: id, Deliveries: 1}
+			}
+			p.DeliveredMs = a.deliveredMs
+			if a.retries >= 0 {
+				p.Deliveries = a.retries
+			} else if !a.justID {
+				p.Deliveries++
+			}
+			c.take(e, p)
+		}
+	}
+	c.end()
+	c.reply()
+	return nil
+}
+
+// autoClaimArgs are the arguments of XAUTOCLAIM from the shortest idle time on.
+type autoClaimArgs struct {
+	minIdleMs int64
+	start     keyspace.StreamID
+	count     int64
+	justID    bool
+}
+
+// attemptsFactor is how many entries XAUTOCLAIM looks at for each that it may answer, as on Redis.
+const attemptsFactor = 10
+
+func (a *autoClaimArgs) parse(args [][]byte) (err error) {
+	var ok bool
+	if a.minIdleMs, ok = ParseInt(args[0]); !ok {
+		return errAutoClaimIdle
+	}
+	if a.start, err = parseRangeStart(args[1]); err != nil {
+		return err
+	}
+	a.count = 100
+	for args = args[2:]; len(args) > 0; args = args[1:] {
+		switch {
+		case isWord(args[0], "COUNT") && len(args) > 1:
+			args = args[1:]
+			const most = math.MaxInt64 / 16 // an id has 16 bytes
+			if a.count, ok = ParseInt(args[0]); !ok || a.count < 1 || a.count > most {
+				return errAutoClaimCount
+			}
+		case isWord(args[0], "JUSTID"):
+			a.justID = true
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+func xautoclaim(x *Call) error {
+	var a autoClaimArgs
+	if err := a.parse(x.Args[4:]); err != nil {
+		return err
+	}
+	s, g, err := mustFindGroup(x, x.Args[1], x.Args[2])
+	if err != nil {
+		return err
+	}
+	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	var deleted []keyspace.StreamID
+	var next keyspace.StreamID
+	attempts := a.count * attemptsFactor
+	for start, more := a.start, true; more; {
+		p, ok := c.g.NextPending(start)
+		if !ok {
+			break
+		}
+		if attempts == 0 || int64(len(c.claimed)+len(deleted)) == a.count {
+			next = p.ID
+			break
+		}
+		attempts--
+		x.Spend(4)
+		start, more = p.ID.Next()
+		e, exists := c.s.Get(p.ID)
+		switch {
+		case !exists:
+			c.drop(p.ID)
+			deleted = append(deleted, p.ID)
+		case a.minIdleMs > 0 && x.idleMs(p.DeliveredMs) < a.minIdleMs:
+		default:
+			p.DeliveredMs = x.ClockMs
+			if !a.justID {
+				p.Deliveries++
+			}
+			c.take(e, p)
+		}
+	}
+	c.end()
+	x.Out.Array(3)
+	x.Out.BulkString(next.String())
+	c.reply()
+	x.Out.Array(len(deleted))
+	for _, id := range deleted {
+		x.Out.BulkString(id.String())
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// This file holds XREAD and XREADGROUP.
+
+// Errors of XREAD and XREADGROUP.
+const (
+	errReadUnbalanced Error = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+	errReadGroup      Error = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+	errReadNoAck      Error = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+	errReadNoGroup    Error = "ERR Missing GROUP option for XREADGROUP"
+	errReadNew        Error = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+	errReadDollar     Error = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer " +
+		"by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set."
+	errReadKeyGone   Error = "UNBLOCKED the stream key no longer exists"
+	errReadGroupGone Error = "NOGROUP the consumer group this client was blocked on no longer exists"
+)
+
+// streamPlaces finds the keys of XREAD and XREADGROUP: the first half of what follows STREAMS.
+func streamPlaces(args [][]byte) []int {
+	at := 1
+	for at < len(args) && !isWord(args[at], "STREAMS") {
+		switch {
+		case isWord(args[at], "COUNT"), isWord(args[at], "BLOCK"):
+			at += 2
+		case isWord(args[at], "GROUP"):
+			at += 3
+		case isWord(args[at], "NOACK"):
+			at++
+		default:
+			return nil
+		}
+	}
+	n := len(args) - at - 1
+	if n <= 0 || n%2 != 0 {
+		return nil
+	}
+	places := make([]int, n/2)
+	for i := range places {
+		places[i] = at + 1 + i
+	}
+	return places
+}
+
+// readArgs are the arguments of XREAD or XREADGROUP.
+type readArgs struct {
+	group, consumer []byte // of XREADGROUP
+	noAck           bool
+	count           int64 // 0: all
+	blocks          bool
+	timeoutMs       int64
+	keys, ids       [][]byte
+}
+
+func (a *readArgs) parse(x *Call, grouped bool) (err error) {
+	args := x.Args[1:]
+	for ; len(args) > 0 && a.keys == nil; args = args[1:] {
+		switch more := len(args) - 1; {
+		case isWord(args[0], "BLOCK") && more > 0:
+			if x.Tx.Script {
+				return Errorf("ERR %s command is not allowed with BLOCK option from scripts", cText(x.Args[0]))
+			}
+			args = args[1:]
+			a.blocks = true
+			if a.timeoutMs, err = x.timeoutMilliseconds(args[0]); err != nil {
+				return err
+			}
+		case isWord(args[0], "COUNT") && more > 0:
+			args = args[1:]
+			n, ok := ParseInt(args[0])
+			if !ok {
+				return ErrNotInteger
+			}
+			a.count = max(n, 0)
+		case isWord(args[0], "STREAMS") && more > 0:
+			if more%2 != 0 {
+				return errReadUnbalanced
+			}
+			a.keys, a.ids = args[1:1+more/2], args[1+more/2:]
+		case isWord(args[0], "GROUP") && more > 1:
+			if !grouped {
+				return errReadGroup
+			}
+			a.group, a.consumer = args[1], args[2]
+			args = args[2:]
+		case isWord(args[0], "NOACK"):
+			if !grouped {
+				return errReadNoAck
+			}
+			a.noAck = true
+		default:
+			return ErrSyntax
+		}
+	}
+	switch {
+	case a.keys == nil:
+		return ErrSyntax
+	case grouped && a.group == nil:
+		return errReadNoGroup
+	}
+	return nil
+}
+
+// streamRead is what was read of one stream.
+type streamRead struct {
+	key     []byte
+	entries []keyspace.StreamEntry
+}
+
+// reply answers what was read.
+func (a *readArgs) reply(x *Call, read []streamRead) {
+	if x.Tx.Proto == 3 {
+		x.Out.Map(len(read))
+	} else {
+		x.Out.Array(len(read))
+	}
+	for _, r := range read {
+		if x.Tx.Proto != 3 {
+			x.Out.Array(2)
+		}
+		x.Out.Bulk(r.key)
+		replyEntries(x.Out, r.entries)
+	}
+}
+
+// nothing answers that there is nothing to read, or waits for it. again are the ids to read behind then, nil for the same.
+func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
+	if !a.blocks || !x.mayBlock() {
+		x.Out.NullArray()
+		return
+	}
+	var args [][]byte
+	if again != nil {
+		args = append(args, x.Args[:len(x.Args)-len(a.ids)]...)
+		for _, id := range again {
+			args = append(args, []byte(id.String()))
+		}
+	}
+	x.Block(a.timeoutMs, args)
+}
+
+func xread(x *Call) error {
+	var a readArgs
+	if err := a.parse(x, false); err != nil {
+		return err
+	}
+	streams := make([]*keyspace.Stream, len(a.keys))
+	after := make([]keyspace.StreamID, len(a.keys))
+	for i, key := range a.keys {
+		s, err := findStream(x, key)
+		if err != nil && !x.Tx.Woken { // Redis leaves one waiting whose key became something else
+			return err
+		}
+		streams[i] = s
+		if after[i], err = readAfter(a.ids[i], s); err != nil {
+			return err
+		}
+	}
+	var read []streamRead
+	for i, s := range streams {
+		if s == nil {
+			continue
+		}
+		if top, ok := s.Top(); ok && after[i].Less(top.ID) {
+			first, _ := after[i].Next()
+			read = append(read, streamRead{a.keys[i], streamRange(s, first, keyspace.MaxStreamID, a.count, false)})
+		}
+	}
+	if len(read) == 0 {
+		a.nothing(x, after)
+		return nil
+	}
+	a.reply(x, read)
+	return nil
+}
+
+// readAfter reads an id of XREAD for a stream, which may be nil: what lies behind it is read.
+func readAfter(arg []byte, s *keyspace.Stream) (keyspace.StreamID, error) {
+	switch string(cText(arg)) {
+	case ">":
+		return keyspace.StreamID{}, errReadNew
+	case "+": // of Redis 7.4: the last entry
+		if s != nil {
+			if top, ok := s.Top(); ok {
+				before, _ := top.ID.Prev()
+				return before, nil
+			}
+		}
+		return lastID(s), nil
+	}
+	return parseLastID(arg, s, false)
+}
+
+// groupRead is what XREADGROUP reads of one stream.
+type groupRead struct {
+	stream  *keyspace.Stream
+	after   keyspace.StreamID
+	history bool // entries that are pending for the consumer, not new ones
+}
+
+// find looks up what is to be read of the stream at key, which has to have the group.
+func (a *readArgs) find(x *Call, key, id []byte) (r groupRead, err error) {
+	s, g, err := findGroup(x, key, a.group)
+	switch {
+	case x.Tx.Woken && s == nil: // or something else now
+		return r, errReadKeyGone
+	case err != nil:
+		return r, err
+	case g == nil && x.Tx.Woken:
+		return r, errReadGroupGone
+	case g == nil:
+		return r, Errorf("NOGROUP No such key '%s' or consumer group '%s' in XREADGROUP with GROUP option", cText(key), cText(a.group))
+	}
+	r.stream = s
+	switch string(cText(id)) {
+	case "$":
+		return r, errReadDollar
+	case ">":
+		return r, nil
+	}
+	r.after, err = parseStreamID(id, 0)
+	r.history = r.after != keyspace.MaxStreamID // which is what Redis takes > for
+	return r, err
+}
+
+func xreadgroup(x *Call) error {
+	var a readArgs
+	if err := a.parse(x, true); err != nil {
+		return err
+	}
+	reads := make([]groupRead, len(a.keys))
+	for i, key := range a.keys {
+		var err error
+		if reads[i], err = a.find(x, key, a.ids[i]); err != nil {
+			return err
+		}
+	}
+	var read []streamRead
+	for i, r := range reads {
+		key := a.keys[i]
+		if !r.history {
+			s, _ := findStream(x, key) // not r.stream: the key may be among the arguments twice
+			if top, ok := s.Top(); !ok || !s.Group(a.group).Last().Less(top.ID) {
+				continue
+			}
+		}
+		e, s := editStream(x, key)
+		g := s.EditGroup(a.group)
+		see(x, key, g, a.consumer)
+		var entries []keyspace.StreamEntry
+		if r.history {
+			entries = a.again(x, s, g, r.after)
+		} else {
+			entries = a.deliver(x, s, g)
+		}
+		x.DB().Noted(e, false)
+		read = append(read, streamRead{key, entries})
+	}
+	if len(read) == 0 {
+		a.nothing(x, nil)
+		return nil
+	}
+	a.reply(x, read)
+	return nil
+}
+
+// deliver gives the consumer new entries.
+func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group) []keyspace.StreamEntry {
+	first, _ := g.Last().Next()
+	entries := streamRange(s, first, keyspace.MaxStreamID, a.count, false)
+	for _, e := range entries {
+		g.Advance(e.ID)
+		if !a.noAck {
+			g.SetPending(keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), DeliveredMs: x.ClockMs, Deliveries: 1})
+		}
+	}
+	return entries
+}
+
+// again gives the consumer entries that are pending for it once more. Of those that were deleted since only the id is left.
+func (a *readArgs) again(x *Call, s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID) (entries []keyspace.StreamEntry) {
+	for start, ok := after.Next(); ok && (a.count == 0 || int64(len(entries)) < a.count); {
+		p, found := g.NextPendingOf(a.consumer, start)
+		if !found {
+			break
+		}
+		e, exists := s.Get(p.ID)
+		if exists {
+			p.DeliveredMs = x.ClockMs
+			p.Deliveries++
+			g.SetPending(p)
+		}
+		e.ID = p.ID
+		entries = append(entries, e)
+		start, ok = p.ID.Next()
+	}
+	return entries
+}
