@@ -112,12 +112,10 @@ const bytesSpent = 64
 func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
 
 // spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How many there are takes as long to find out,
-// so where there is one, all that have a deadline may be.
+// so where there is one, all of the database that have a deadline may be.
 func (x *Call) spendDead() {
 	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
-		for i := range keyspace.Databases {
-			x.Spend(x.Keyspace.DB(i).Volatile() / 8)
-		}
+		x.Spend((x.DB().Volatile() + x.DB().VolatileHashes()) / 8)
 	}
 }
 

@@ -86,12 +86,12 @@ var keySpecs = []Spec{
 	{
 		Name: "flushdb", Kind: Write, Arity: -1, Group: "server", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes every key of the database.",
-		Complexity: "O(N) where N is the number of keys that have a time to live", Handler: flushdbCommand,
+		Complexity: "O(1)", Handler: flushdbCommand,
 	},
 	{
 		Name: "flushall", Kind: Write, Arity: -1, Flags: AnyDB, Group: "server", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes every key of all databases.",
-		Complexity: "O(N) where N is the number of keys that have a time to live", Handler: flushallCommand,
+		Complexity: "O(1)", Handler: flushallCommand,
 	},
 	{
 		Name: "rename", Kind: Write, Arity: 3, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "generic", Since: "1.0.0",
@@ -105,6 +105,15 @@ var keySpecs = []Spec{
 		Name: "copy", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "generic", Since: "6.2.0",
 		Syntax: "source destination [DB destination-db] [REPLACE]", Summary: "Copies the value of a key to another key.",
 		Complexity: "O(1), the elements of a large collection being shared until they change", Handler: copyCommand,
+	},
+	{
+		Name: "move", Kind: Write, Arity: 3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Syntax: "key db", Summary: "Moves a key to another database unless that has it.", Complexity: "O(1)", Handler: moveCommand,
+	},
+	{
+		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server", Since: "4.0.0",
+		Syntax: "index1 index2", Summary: "Exchanges two databases: their clients see the other's keys at once.",
+		Complexity: "O(1)", Handler: swapdbCommand,
 	},
 	{
 		Name: "fence", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "0.1.0",
@@ -136,7 +145,7 @@ var objectSpec = Spec{
 		},
 		{
 			Name: "refcount", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}, Group: "generic", Since: "2.2.3",
-			Syntax: "key", Summary: "Answers how many references a key's value has: always one.", Complexity: "O(1)", Handler: objectRefcountCommand,
+			Syntax: "key", Summary: "Answers how many references a key's value has, as Redis counts them.", Complexity: "O(1)", Handler: objectRefcountCommand,
 		},
 	},
 }

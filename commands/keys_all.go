@@ -6,7 +6,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// This file holds the commands on a database as a whole: listing, counting, picking and deleting its keys.
+// This file holds the commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging it with another.
 
 func keysCommand(x *Call) error {
 	if err := CheckPattern(x.Args[1]); err != nil {
@@ -93,10 +93,35 @@ func scramble(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// flushedKeys is how many keys a unit of work drops: where other databases keep deadlines, each key is looked at.
-const flushedKeys = 16
+// Error replies of SWAPDB for what is no number.
+const (
+	errFirstDB  Error = "ERR invalid first DB index"
+	errSecondDB Error = "ERR invalid second DB index"
+)
 
-// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: removing keys blocks nobody for long.
+func swapdbCommand(x *Call) error {
+	a, okA := parseInt32(x.Args[1])
+	b, okB := parseInt32(x.Args[2])
+	switch {
+	case !okA:
+		return errFirstDB
+	case !okB:
+		return errSecondDB
+	case min(a, b) < 0 || max(a, b) >= keyspace.Databases:
+		return ErrDBIndex
+	}
+	x.Keyspace.Swap(a, b)
+	x.Out.Status("OK")
+	return nil
+}
+
+// parseInt32 reads an integer of 32 bits.
+func parseInt32(arg []byte) (int, bool) {
+	n, ok := ParseInt(arg)
+	return int(n), ok && n == int64(int32(n))
+}
+
+// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is emptied at once.
 func (x *Call) flushMode() error {
 	if len(x.Args) == 1 || (len(x.Args) == 2 && (isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
 		return nil
@@ -108,8 +133,6 @@ func flushdbCommand(x *Call) error {
 	if err := x.flushMode(); err != nil {
 		return err
 	}
-	x.spendDead()
-	x.Spend(x.DB().Len() / flushedKeys)
 	x.DB().Flush()
 	x.Out.Status("OK")
 	return nil
@@ -119,8 +142,6 @@ func flushallCommand(x *Call) error {
 	if err := x.flushMode(); err != nil {
 		return err
 	}
-	x.spendDead()
-	x.Spend(x.Keyspace.Len() / flushedKeys)
 	x.Keyspace.FlushAll()
 	x.Out.Status("OK")
 	return nil

@@ -78,11 +78,7 @@ func (x *Call) expire(unitMs int64, absolute bool) error {
 		x.Out.Int(0)
 		return nil
 	}
-	if x.past(deadlineMs) {
-		x.DB().Delete(x.Args[1])
-	} else {
-		x.setDeadline(x.Args[1], deadlineMs)
-	}
+	x.setDeadline(x.Args[1], deadlineMs)
 	x.Out.Int(1)
 	return nil
 }

@@ -1,6 +1,10 @@
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // This file holds OBJECT: what is true of it here. Redis's encodings are answered by the forms that coordd has itself; uses of
 // a key are not tracked, since reads leave no trace in the log.
@@ -52,6 +56,8 @@ func encoding(e *keyspace.Entry) string {
 			return "intset"
 		}
 		return "hashtable"
+	case *keyspace.Stream:
+		return "stream"
 	}
 	if _, ok := ParseInt(e.Bytes()); ok {
 		return "int"
@@ -63,10 +69,24 @@ func encoding(e *keyspace.Entry) string {
 }
 
 func objectRefcountCommand(x *Call) error {
-	return x.object(func(*keyspace.Entry) error {
-		x.Out.Int(1)
+	return x.object(func(e *keyspace.Entry) error {
+		x.Out.Int(references(e))
 		return nil
 	})
+}
+
+// Redis keeps the integers below sharedIntegers once for all keys, and counts no references to them but says sharedCount.
+const (
+	sharedIntegers = 10000
+	sharedCount    = math.MaxInt32
+)
+
+// references is how often Redis would say that the value of a key is referred to. As the encoding, it is told by the value alone.
+func references(e *keyspace.Entry) int64 {
+	if n, ok := ParseInt(e.Bytes()); ok && n >= 0 && n < sharedIntegers {
+		return sharedCount
+	}
+	return 1
 }
 
 func objectFreqCommand(x *Call) error {
@@ -89,7 +109,7 @@ func objectHelpCommand(x *Call) error {
 		"IDLETIME <key>",
 		"    An error: when keys were used last is not tracked.",
 		"REFCOUNT <key>",
-		"    How many references the key's value has: one.",
+		"    How many references the key's value has: one, or those of a small integer.",
 	}
 	x.Out.Array(len(lines))
 	for _, line := range lines {

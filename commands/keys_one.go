@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// This file holds the commands on single keys whatever they hold: deleting, counting, renaming, copying, fencing.
+// This file holds the commands on single keys whatever they hold: deleting, counting, renaming, moving, copying, fencing.
 
 // ErrSameObject is COPY's error for a key that is to be copied to itself.
 const ErrSameObject Error = "ERR source and destination objects are the same"
@@ -16,6 +16,7 @@ func delCommand(x *Call) error {
 	n := int64(0)
 	for _, key := range x.Args[1:] {
 		if x.DB().Delete(key) {
+			x.notify(NotifyGeneric, "del", key)
 			n++
 		}
 	}
@@ -78,17 +79,45 @@ func renamenxCommand(x *Call) error {
 
 // rename gives the key x.Args[1], which exists, the name x.Args[2].
 func (x *Call) rename() {
-	x.spendCopy(x.Args[1])
-	x.DB().Rename(x.Args[1], x.Args[2])
+	from, to := x.Args[1], x.Args[2]
+	x.spendCopy(from)
+	x.DB().Rename(from, to)
+	x.notify(NotifyGeneric, "rename_from", from)
+	x.notify(NotifyGeneric, "rename_to", to)
 }
+
+// smallForm is up to how many elements a collection may be copied one by one.
+const smallForm = 512
 
 // spendCopy adds the work of giving another key the value of one that exists: a string is hashed, a small collection copied.
 func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
-	if c, ok := e.Collection().(compactable); ok && c.Compact() {
-		x.Spend(c.Len() / 8)
+	if c := e.Collection(); c != nil {
+		x.Spend(min(c.Len(), smallForm) / 8)
 	}
+}
+
+// moveCommand is MOVE. Redis looks at the database before it looks for the key.
+func moveCommand(x *Call) error {
+	index, err := ParseDB(x.Args[2])
+	if err != nil {
+		return err
+	}
+	if index == x.Tx.DB {
+		return ErrSameObject
+	}
+	key, dst := x.Args[1], x.Keyspace.DB(index)
+	if x.DB().Find(key) == nil || dst.Find(key) != nil {
+		x.Out.Int(0)
+		return nil
+	}
+	x.spendCopy(key)
+	x.DB().Move(key, dst, key)
+	x.notify(NotifyGeneric, "move_from", key)
+	x.notifyIn(index, NotifyGeneric, "move_to", key)
+	x.Out.Int(1)
+	return nil
 }
 
 func copyCommand(x *Call) error {
@@ -119,18 +148,19 @@ func copyCommand(x *Call) error {
 	}
 	x.spendCopy(source)
 	x.DB().Copy(source, dst, to)
+	x.notifyIn(index, NotifyGeneric, "copy_to", to)
 	x.Out.Int(1)
 	return nil
 }
 
-// ParseDB reads the number of a database, as SELECT and COPY take it.
+// ParseDB reads the number of a database, as SELECT, COPY and MOVE take it.
 func ParseDB(arg []byte) (int, error) {
 	n, ok := ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, ErrNotInteger
 	case n < math.MinInt32 || n > math.MaxInt32:
-		return 0, Errorf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32)
+		return 0, outOfRange(math.MinInt32, math.MaxInt32)
 	case n < 0 || n >= keyspace.Databases:
 		return 0, ErrDBIndex
 	}

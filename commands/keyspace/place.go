@@ -28,13 +28,16 @@ func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 
 // Rename moves the value of a key with its deadline to another key, in the place of what that held, and says whether from
 // existed. To rename a key to itself does nothing.
-func (db *DB) Rename(from, to []byte) bool {
+func (db *DB) Rename(from, to []byte) bool { return db.Move(from, db, to) }
+
+// Move is Rename to a key of the database dst.
+func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	e := db.Edit(from)
-	if e == nil || e.key == view(to) {
+	if e == nil || (db == dst && e.key == view(to)) {
 		return e != nil
 	}
 	db.remove(e)
-	db.put(to, e.str, e.coll, e.deadline)
+	dst.put(to, e.str, e.coll, e.deadline)
 	return true
 }
 
