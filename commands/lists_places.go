@@ -220,6 +220,8 @@ type listSearch struct {
 	count  int64 // matches to give, 0 for all
 	listed bool  // COUNT was given: the reply is an array
 	maxlen int64 // elements to look at, 0 for all
+	// overflow is that RANK was the lowest number, which Redis cannot make positive: it gives all matches, whatever the count.
+	overflow bool
 }
 
 func (s *listSearch) parse(args [][]byte) error {
@@ -238,8 +240,11 @@ func (s *listSearch) parse(args [][]byte) error {
 				return errPosRank
 			}
 			s.end, s.skip = leftEnd, n-1
-			if n < 0 { // the lowest number stays negative and is the first match on Redis too
-				s.end, s.skip = rightEnd, max(-n, 1)-1
+			if n < 0 {
+				s.end, s.skip = rightEnd, -(n + 1)
+			}
+			if s.overflow = n == math.MinInt64; s.overflow {
+				s.skip = 0
 			}
 		case isWord(args[0], "COUNT"):
 			if !ok || n < 0 {
@@ -272,7 +277,7 @@ func lpos(x *Call) error {
 		limit = min(limit, s.maxlen)
 	}
 	wanted := s.count
-	if wanted == 0 {
+	if wanted == 0 || s.overflow {
 		wanted = math.MaxInt64
 	}
 	var places []int
