@@ -208,7 +208,8 @@ type pool struct {
 // pools are looked through in their order; the first that fits counts.
 var pools = []pool{
 	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}}, {"function", []string{"f1", "f2", "F3", "f4"}},
-	{"serialized", dumpPool}, {"script", scriptPool}, {"key", keyPool}, {"member", memberPool}, {"field", memberPool},
+	{"serialized", dumpPool}, {"script", scriptPool}, {"key", keyPool}, {"member", memberPool},
+	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool}, {"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
 	{"second", lifePool}, {"unix", lifePool}, {"timestamp", lifePool}, {"ttl", lifePool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
 	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool}, {"end", rangePool},
