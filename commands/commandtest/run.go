@@ -3,11 +3,13 @@
 package commandtest
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Target is one session: RESP2 and database 0 to begin with. Do answers a call with the bytes of its whole reply; an error
@@ -188,12 +190,35 @@ func (d *side) direct(s *Step, first int) (raw []byte, err error) {
 		return nil, must(d.current, Args("SELECT", strconv.FormatInt(s.Number, 10)))
 	case "resp":
 		return nil, d.current.hello(int(s.Number))
+	case "blocked":
+		return nil, d.waitBlocked(s.Number)
 	}
 	m, ok := d.current.Target.(Messenger)
 	if !ok {
 		return nil, fmt.Errorf("this target has no messages")
 	}
 	return m.Receive()
+}
+
+// waitBlocked waits until the server says that so many clients wait, looking through a session of its own.
+func (d *side) waitBlocked(n int64) error {
+	target, err := d.server.Open()
+	if err != nil {
+		return err
+	}
+	if c, ok := target.(interface{ Close() error }); ok {
+		defer c.Close()
+	}
+	want := []byte("\nblocked_clients:" + strconv.FormatInt(n, 10) + "\r")
+	for deadline := time.Now().Add(replyTimeout); ; time.Sleep(time.Millisecond) {
+		raw, err := target.Do(Args("INFO", "clients"))
+		if err != nil || bytes.Contains(raw, want) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not %d clients wait:\n%s", n, raw)
+		}
+	}
 }
 
 // use makes the session of a name current, and opens it where there is none.
