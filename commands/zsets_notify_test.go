@@ -47,9 +47,16 @@ func (r *notifiedRedis) do(c *commandtest.Conn, call ...string) []byte {
 }
 
 // events runs a call and returns what was told of it, event and key.
-func (r *notifiedRedis) events(call []string) (events []string) {
+func (r *notifiedRedis) events(call []string) []string {
 	r.t.Helper()
-	r.do(r.caller, call...)
+	_, events := r.call(call)
+	return events
+}
+
+// call runs a call and returns the reply, and what was told of it.
+func (r *notifiedRedis) call(call []string) (reply []byte, events []string) {
+	r.t.Helper()
+	reply = r.do(r.caller, call...)
 	r.do(r.caller, "PUBLISH", "__keyevent@0__:end", "")
 	for {
 		message, err := r.hears.Receive()
@@ -59,7 +66,7 @@ func (r *notifiedRedis) events(call []string) (events []string) {
 		lines := strings.Split(string(message), "\r\n") // *4 $8 pmessage $n pattern $n channel $n key
 		event := strings.TrimPrefix(lines[6], "__keyevent@0__:")
 		if event == "end" {
-			return events
+			return reply, events
 		}
 		events = append(events, event+" "+lines[8])
 	}

@@ -6,6 +6,7 @@ package keyspace
 import (
 	"bytes"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -48,7 +49,7 @@ func (p *player) change() {
 		p.changeCollection(db, e)
 		return
 	}
-	switch p.IntN(14) {
+	switch p.IntN(15) {
 	case 0, 1:
 		db.SetString(key, p.bytes())
 	case 2, 3:
@@ -74,6 +75,10 @@ func (p *player) change() {
 			db.Copy(key, db, to)
 		}
 		db.Copy(key, p.ks.DB(3), key)
+	case 14:
+		s := NewSet()
+		s.Add([]byte("1"))
+		db.Changed(db.SetCollection(key, s))
 	case 12, 13:
 		db.WriteAt(key, p.IntN(150), p.bytes())
 	case 11:
@@ -116,6 +121,15 @@ func (p *player) changeCollection(db *DB, e *Entry) {
 				c.SetDeadline(p.ks, name, p.Int64N(2)*(p.ks.Now()+p.Int64N(100)))
 			default:
 				c.Set(name, p.bytes())
+			}
+		case *Set:
+			if p.IntN(40) > 0 { // any other name ends the form of integers
+				name = strconv.AppendInt(nil, p.Int64N(600), 10)
+			}
+			if p.IntN(4) == 0 {
+				c.Remove(name)
+			} else {
+				c.Add(name)
 			}
 		case *ZSet:
 			if p.IntN(4) == 0 {

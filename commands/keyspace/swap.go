@@ -5,10 +5,10 @@ package keyspace
 // Swap exchanges what databases a and b hold, in constant time. To exchange a database with itself does nothing.
 func (ks *Keyspace) Swap(a, b int) {
 	x, y := ks.dbs[a], ks.dbs[b]
-	x.mustWrite()
 	if x == y {
 		return
 	}
+	x.mustWrite()
 	ks.dbs[a], ks.dbs[b] = y, x
 	x.index, y.index = b, a
 	x.swapped, y.swapped = ks.rev, ks.rev
