@@ -1,0 +1,159 @@
+package server
+
+// This file tests invalidations that go to other connections, their limits, and that no value follows the word that it is out of date.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+func (c *client) id() string { return strings.Trim(c.call("CLIENT", "ID"), ":\r\n") }
+
+// What redis-server 7.0.15 sends to the connection that is told in place of the one that reads.
+func TestTrackingRedirected(t *testing.T) {
+	n := start(t, nil)
+	reader, writer, target := n.dial(t), n.dial(t), n.dial(t)
+	id := target.id()
+	if got := reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	if got := reader.call("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
+		t.Error(got)
+	}
+	reader.call("GET", "k")
+	writer.call("SET", "k", "1") // nobody is subscribed: nothing is told
+	if got := target.call("SUBSCRIBE", "foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
+		t.Fatal(got)
+	}
+	reader.call("GET", "k")
+	writer.call("SET", "k", "2")
+	target.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
+	writer.call("FLUSHALL")
+	target.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$-1\r\n")
+	if list := writer.call("CLIENT", "LIST"); !strings.Contains(list, " redir="+id+" ") || !strings.Contains(list, " flags=t ") {
+		t.Error(list)
+	}
+
+	third := n.dial(t)
+	third.call("HELLO", "3")
+	reader.call("HELLO", "3")
+	reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", third.id())
+	reader.call("GET", "k")
+	writer.call("SET", "k", "3")
+	third.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+	writer.call("FLUSHALL")
+	third.want(">2\r\n$10\r\ninvalidate\r\n_\r\n")
+
+	third3 := third.id()
+	reader.call("GET", "k")
+	_ = third.Close()
+	number, _ := strconv.ParseUint(third3, 10, 64)
+	eventually(t, "the target's end", func() bool { return n.session(number) == nil })
+	writer.call("SET", "k", "4")
+	reader.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + third3 + "\r\n")
+	info := reader.call("CLIENT", "TRACKINGINFO")
+	if info != "%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$15\r\nbroken_redirect\r\n$8\r\nredirect\r\n:"+third3+"\r\n$8\r\nprefixes\r\n*0\r\n" {
+		t.Error(info)
+	}
+	if got := reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id, "REDIRECT", id); got != "-ERR A client can only redirect to a single other client\r\n" {
+		t.Error(got)
+	}
+}
+
+// Past the limit keys are forgotten, and whoever had them is told so.
+func TestTrackingTableIsBounded(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CONFIG", "SET", "tracking-table-max-keys", "10")
+	c.call("CLIENT", "TRACKING", "ON")
+	told := 0
+	for i := range 100 {
+		if err := c.Send(commandtest.Args("GET", fmt.Sprint("k", i))); err != nil {
+			t.Fatal(err)
+		}
+		for c.next() != "_\r\n" {
+			told++
+		}
+	}
+	for ; told < 90; told++ {
+		if got := c.next(); !strings.HasPrefix(got, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$") {
+			t.Fatal(got)
+		}
+	}
+	if _, keys, items, _ := n.tracking.counts(); keys != 10 || items != 10 {
+		t.Errorf("%d keys and %d items are kept", keys, items)
+	}
+	_ = c.Close()
+	eventually(t, "an empty table", func() bool {
+		clients, keys, items, _ := n.tracking.counts()
+		return clients+keys+items == 0
+	})
+}
+
+// A client that ends in the middle leaves nothing behind, be its keys many.
+func TestTrackingIsForgotten(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("CLIENT", "TRACKING", "ON")
+	words := []string{"MGET"}
+	for i := range 3*forgetAtOnce + 1 {
+		words = append(words, fmt.Sprint("k", i))
+	}
+	c.call(words...)
+	c.call("CLIENT", "TRACKING", "OFF")
+	if clients, keys, items, _ := n.tracking.counts(); clients+keys+items != 0 {
+		t.Errorf("%d clients, %d keys, %d items are left", clients, keys, items)
+	}
+	c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "a", "PREFIX", "b")
+	if _, _, _, prefixes := n.tracking.counts(); prefixes != 2 {
+		t.Errorf("%d prefixes", prefixes)
+	}
+	_ = c.Close()
+	eventually(t, "no prefix", func() bool {
+		clients, _, _, prefixes := n.tracking.counts()
+		return clients+prefixes == 0
+	})
+}
+
+// While one client writes a counter, another reads it with a cache that it keeps as it is told. At the end the cache is right: no old
+// value came behind the word that it was out of date.
+func TestCacheEndsRight(t *testing.T) {
+	n := start(t, nil)
+	reader := n.dial(t)
+	reader.call("HELLO", "3")
+	reader.call("CLIENT", "TRACKING", "ON")
+	const writes = 2000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		writer := n.dial(t)
+		for range writes {
+			writer.call("INCR", "k")
+		}
+	}()
+	last := fmt.Sprintf("$4\r\n%d\r\n", writes)
+	cached, reads := "", 0
+	for cached != last {
+		if cached == "" {
+			reader.raw(pipeline([]string{"GET", "k"}))
+			reads++
+		}
+		for got := reader.next(); ; got = reader.next() {
+			if got[0] == '>' {
+				cached = "" // behind the newest value, or of an older one: the next read tells
+				break
+			}
+			cached = got
+			break
+		}
+		if cached == "" && reads > 20*writes {
+			t.Fatal("no end")
+		}
+	}
+	<-done
+}

@@ -1,0 +1,334 @@
+package server
+
+// This file tests commands that wait: the ends of waiting, order, and what a change costs.
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// waiting waits until n commands wait.
+func (n *node) waiting(t testing.TB, want int64) {
+	t.Helper()
+	eventually(t, fmt.Sprint(want, " commands wait"), func() bool { return n.waiters.blocked.Load() == want })
+}
+
+// popping returns a client that waits for an element of a list, one more than before.
+func (n *node) popping(t testing.TB, words ...string) *client {
+	t.Helper()
+	before := n.waiters.blocked.Load()
+	c := n.dial(t)
+	if err := c.Send(commandtest.Args(words...)); err != nil {
+		t.Fatal(err)
+	}
+	n.waiting(t, before+1)
+	return c
+}
+
+// idle fails unless nobody waits, and nothing is kept of those who did.
+func (n *node) idle(t testing.TB) {
+	t.Helper()
+	eventually(t, "nobody waits", func() bool {
+		n.waiters.mu.Lock()
+		defer n.waiters.mu.Unlock()
+		return n.waiters.blocked.Load() == 0 && n.waiters.count.Load() == 0 && len(n.waiters.places) == 0
+	})
+}
+
+func TestClientUnblock(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.dial(t)
+	id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+	for _, x := range []struct{ reason, reply string }{
+		{"", "*-1\r\n"}, {"timeout", "*-1\r\n"}, {"ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
+	} {
+		if got := main.call("CLIENT", "UNBLOCK", id); got != ":0\r\n" {
+			t.Fatalf("nobody waits: %q", got)
+		}
+		c.raw(pipeline([]string{"BLPOP", "a", "b", "0"}))
+		n.waiting(t, 1)
+		call := []string{"CLIENT", "UNBLOCK", id}
+		if x.reason != "" {
+			call = append(call, x.reason)
+		}
+		if got := main.call(call...); got != ":1\r\n" {
+			t.Fatalf("%q: %q", x.reason, got)
+		}
+		c.want(x.reply)
+	}
+	n.idle(t)
+}
+
+// A command that waits shows in CLIENT LIST and INFO, and what the client sent behind it is run afterwards.
+func TestWaitingIsShown(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.dial(t)
+	c.raw(pipeline([]string{"SET", "k", "v"}, []string{"BLPOP", "l", "0"}, []string{"GET", "k"}))
+	c.want("+OK\r\n")
+	n.waiting(t, 1)
+	c.raw(pipeline([]string{"ECHO", "later"}))
+	list := main.call("CLIENT", "LIST")
+	if !strings.Contains(list, " flags=b ") || !strings.Contains(list, " cmd=blpop ") {
+		t.Errorf("CLIENT LIST: %s", list)
+	}
+	if info := main.call("INFO", "clients"); !strings.Contains(info, "blocked_clients:1\r\n") {
+		t.Errorf("INFO: %s", info)
+	}
+	main.call("RPUSH", "l", "x")
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n", "$1\r\nv\r\n", "$5\r\nlater\r\n")
+	if list := main.call("CLIENT", "LIST"); strings.Contains(list, " flags=b ") {
+		t.Errorf("CLIENT LIST after the wait: %s", list)
+	}
+	n.idle(t)
+}
+
+// Much that is sent behind a command that waits is neither read without end nor lost.
+func TestMuchBehindAWait(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.popping(t, "BLPOP", "l", "0")
+	const times = 3 * maxAhead / 1000
+	text := strings.Repeat("x", 1000)
+	sent := make(chan error, 1)
+	go func() {
+		var err error
+		for range times {
+			if err == nil {
+				err = c.Send(commandtest.Args("ECHO", text))
+			}
+		}
+		sent <- err
+	}()
+	time.Sleep(20 * time.Millisecond) // no condition shows that nothing more is read; the wait must end in both states
+	main.call("RPUSH", "l", "x")
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	for range times {
+		c.want("$1000\r\n" + text + "\r\n")
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	n.idle(t)
+}
+
+// A client that is full of unread bytes still wakes when its time is over or it is killed.
+func TestFullWaiterWakes(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	for _, timeout := range []string{"0.2", "0"} {
+		c := n.dial(t)
+		id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+		c.raw(pipeline([]string{"BLPOP", "l", timeout}))
+		c.raw(strings.Repeat(" \r\n", maxAhead))
+		if timeout == "0" {
+			n.waiting(t, 1)
+			if got := main.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+				t.Fatalf("CLIENT KILL: %q", got)
+			}
+			c.ended()
+		} else {
+			c.want("*-1\r\n")
+		}
+	}
+	n.idle(t)
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	const clients = 20
+	var cs []*client
+	for range clients {
+		cs = append(cs, n.popping(t, "BLPOP", "other", "l", "0"))
+	}
+	for i := range clients / 2 {
+		main.call("RPUSH", "l", fmt.Sprint(2*i), fmt.Sprint(2*i+1))
+	}
+	for i, c := range cs {
+		c.want(fmt.Sprintf("*2\r\n$1\r\nl\r\n$%d\r\n%d\r\n", len(fmt.Sprint(i)), i))
+	}
+	n.idle(t)
+}
+
+// Each element costs one try, however many wait, and a change that is no use to anybody one for all.
+func TestTriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	const clients = 300
+	for range clients {
+		n.popping(t, "BLPOP", "l", "0")
+	}
+	n.fake.takeCalls()
+	const pushes = 50
+	for i := range pushes {
+		main.call("RPUSH", "l", "x")
+		n.waiting(t, clients-1-int64(i))
+	}
+	if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 3*pushes {
+		t.Errorf("%d entries for %d pushes to %d waiters", calls, pushes, clients)
+	}
+	main.call("SET", "l", "not a list")
+	main.call("DEL", "l")
+	if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 6 {
+		t.Errorf("%d entries for two changes that bring nothing", calls)
+	}
+	main.call("FLUSHALL")
+	n.waiting(t, clients-pushes)
+}
+
+// A client that has gone takes nothing, and whoever stands behind it is served.
+func TestVanishedWaiterTakesNothing(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	var cs []*client
+	for range 20 {
+		cs = append(cs, n.popping(t, "BLPOP", "l", "0"))
+	}
+	for i, c := range cs {
+		if i%2 == 0 {
+			_ = c.Close()
+		}
+	}
+	main.call("RPUSH", "l", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	for i, c := range cs {
+		if i%2 == 1 {
+			c.want(fmt.Sprintf("*2\r\n$1\r\nl\r\n$1\r\n%d\r\n", i/2))
+		}
+	}
+	if got := main.call("LLEN", "l"); got != ":0\r\n" {
+		t.Errorf("left in the list: %q", got)
+	}
+	n.idle(t)
+}
+
+// While no leader is there a waiter that was woken goes on waiting, and is served when one is back.
+func TestWaiterSurvivesTheLeader(t *testing.T) {
+	for _, word := range []string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"} {
+		n := start(t, nil)
+		c := n.popping(t, "BLPOP", "l", "0")
+		timed := n.popping(t, "BLPOP", "other", "0.3")
+		n.fake.set(func() {
+			n.fake.fail = commands.Error(word + " not now")
+			n.fake.calls = nil
+		})
+		push := func(key string) {
+			n.fake.set(func() {
+				run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+				if _, err := n.fake.apply(run); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		push("l")
+		push("other")
+		timed.want("*-1\r\n")
+		eventually(t, "two tries", func() bool {
+			n.fake.mu.Lock()
+			defer n.fake.mu.Unlock()
+			return len(n.fake.calls) >= 2
+		})
+		n.fake.set(func() { n.fake.fail = nil })
+		c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+		if got := c.call("LLEN", "other"); got != ":1\r\n" {
+			t.Errorf("the list whose waiter's time was over has %q", got)
+		}
+		n.idle(t)
+	}
+}
+
+// An outcome that is not known is the client's to judge; the next in the line goes on.
+func TestUnknownOutcomeEndsAWait(t *testing.T) {
+	n := start(t, nil)
+	c := n.popping(t, "BLPOP", "l", "0")
+	next := n.popping(t, "BLPOP", "l", "0")
+	n.fake.set(func() {
+		n.fake.fail = commands.Error("UNKNOWN the command may or may not have run")
+		run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
+		if _, err := n.fake.apply(run); err != nil {
+			t.Error(err)
+		}
+	})
+	c.want("-UNKNOWN the command may or may not have run\r\n")
+	next.want("-UNKNOWN the command may or may not have run\r\n")
+	n.idle(t)
+}
+
+// A snapshot that replaced the state may hide changes: all who wait look.
+func TestReplacedStateWakesWaiters(t *testing.T) {
+	n := start(t, nil)
+	a, b := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BZPOPMIN", "z", "0")
+	n.fake.set(func() {
+		n.fake.wants = nil // as where entries were skipped
+		var run []byte
+		for _, call := range [][]string{{"RPUSH", "l", "x"}, {"ZADD", "z", "1", "m"}} {
+			run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
+		}
+		if _, err := n.fake.apply(run); err != nil {
+			t.Error(err)
+		}
+	})
+	n.Deliver([]commands.Event{{Kind: commands.StateReplaced}})
+	a.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	b.want("*3\r\n$1\r\nz\r\n$1\r\nm\r\n$1\r\n1\r\n")
+	n.idle(t)
+}
+
+// The end of the server ends those who wait, without a reply.
+func TestCloseEndsWaiters(t *testing.T) {
+	n := start(t, nil)
+	c := n.popping(t, "BLPOP", "l", "0")
+	full := n.dial(t)
+	full.raw(pipeline([]string{"BLPOP", "l", "0"}))
+	full.raw(strings.Repeat(" \r\n", maxAhead))
+	n.waiting(t, 2)
+	done := make(chan struct{})
+	go func() { n.Close(); close(done) }()
+	c.ended()
+	if _, err := full.Receive(); err == nil || err == io.ErrUnexpectedEOF {
+		t.Errorf("the second client: %v", err)
+	}
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Error("Close waits for clients that wait")
+	}
+}
+
+// What is observed costs nothing when nobody waits.
+func TestObservingEnds(t *testing.T) {
+	n := start(t, nil)
+	observed := func() bool {
+		n.fake.mu.Lock()
+		defer n.fake.mu.Unlock()
+		return n.fake.wants != nil
+	}
+	if observed() {
+		t.Error("observed although nobody waits")
+	}
+	c := n.popping(t, "BLPOP", "l", "0")
+	if !observed() {
+		t.Error("not observed")
+	}
+	_ = c.Close()
+	eventually(t, "the end of observing", func() bool { return !observed() })
+	c = n.dial(t)
+	c.call("CLIENT", "TRACKING", "ON")
+	if !observed() {
+		t.Error("not observed for a client that tracks")
+	}
+	c.call("CLIENT", "TRACKING", "OFF")
+	if observed() {
+		t.Error("observed after CLIENT TRACKING OFF")
+	}
+	c.call("CLIENT", "TRACKING", "ON")
+	_ = c.Close()
+	eventually(t, "the end of observing", func() bool { return !observed() })
+}
