@@ -85,14 +85,6 @@ func randomkeyCommand(x *Call) error {
 	return nil
 }
 
-// scramble spreads a counter over all bits: the output function of splitmix64 (Steele, Lea, Flood: Fast splittable
-// pseudorandom number generators, OOPSLA 2014).
-func scramble(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // Error replies of SWAPDB for what is no number.
 const (
 	errFirstDB  Error = "ERR invalid first DB index"

@@ -16,10 +16,15 @@ func (x *Call) draws() *draws {
 	return &draws{state: scramble(x.Seed)}
 }
 
-// next is a number of 64 random bits: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+// next is a number of 64 random bits.
 func (d *draws) next() uint64 {
 	d.state += 0x9e3779b97f4a7c15
-	z := d.state
+	return scramble(d.state)
+}
+
+// scramble spreads a counter over all bits: the output function of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+// Generators, OOPSLA 2014).
+func scramble(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
