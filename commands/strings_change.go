@@ -117,8 +117,8 @@ func appendCommand(x *Call) error {
 		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
 		x.spendBytes(n)
 		x.DB().AppendString(x.Args[1], x.Args[2])
-		x.notify(NotifyString, "append", x.Args[1])
 	}
+	x.notify(NotifyString, "append", x.Args[1])
 	x.Out.Int(int64(n))
 	return nil
 }
