@@ -114,7 +114,7 @@ func ltrim(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if n := l.Len(); last-first+1 < n { // else nothing changes, and nothing is written
+	if n := l.Len(); n > 0 { // a list of which nothing is trimmed is changed too, as on Redis: WATCH and notifications show it
 		e, l := editList(x, x.Args[1])
 		if last < n-1 {
 			l.RemoveRange(last+1, n-1)
@@ -144,7 +144,7 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 		}
 		return true
 	})
-	x.Spend(max(reached-first, first-reached) / searched)
+	x.Spend((max(reached-first, first-reached) + 1) / searched)
 }
 
 func linsert(x *Call) error {

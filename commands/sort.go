@@ -23,7 +23,7 @@ const (
 // for each element would make work and a reply of any size from little data. resultSize is what each counts at least.
 const (
 	maxSorted  = 64 << 20
-	resultSize = 16
+	resultSize = 32
 )
 
 var sortSpecs = []Spec{

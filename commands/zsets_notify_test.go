@@ -1,6 +1,7 @@
 package commands
 
-// This file holds the test that the commands of sorted sets send the notifications that Redis sends. Of keys that are made the machine tells.
+// This file holds the comparison of notifications with those that Redis sends, and the test of sorted sets'. Of keys that are made
+// the machine tells.
 
 import (
 	"bytes"
@@ -73,14 +74,20 @@ func (r *notifiedRedis) call(call []string) (reply []byte, events []string) {
 }
 
 func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
-	real := startNotifiedRedis(t)
 	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 5))}
+	compareNotifications(t, g.zsetChange)
+}
+
+// compareNotifications makes 4,000 calls here and on a real server and compares what is told of them.
+func compareNotifications(t *testing.T, next func() []string) {
+	t.Helper()
+	real := startNotifiedRedis(t)
 	table, ks := NewTable(Specs()), keyspace.New()
 	var own []string
 	heard := 0
 	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int, key []byte) { own = append(own, event+" "+string(key)) }}
 	for index := range uint64(4000) {
-		call := g.zsetChange()
+		call := next()
 		ks.Begin(1, keyspace.NewRevision(0, index+1, 0))
 		own = own[:0]
 		out := &RESP{Proto: 2}
