@@ -30,23 +30,21 @@ func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 	in.write(out, v, 0)
 }
 
-// measure charges for what the reply of v takes.
+// measure charges for what the reply of v takes. It goes deeper than write does, for which a table in a field like map is no level of its own.
 func (in *interpreter) measure(v lua.LValue, depth int) {
 	in.budget.instructions = subtract(in.budget.instructions, 1)
 	if s, ok := v.(lua.LString); ok {
 		in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
 	}
 	t, ok := v.(*lua.LTable)
-	if !ok || depth > maxReplyDepth {
+	if !ok || depth > 2*maxReplyDepth {
 		return
 	}
 	t = in.behind(t)
 	in.budget.instructions = subtract(in.budget.instructions, walkCost(t))
 	for key, value := t.Next(lua.LNil); key != lua.LNil && in.budget.spent() == nil; key, value = t.Next(key) {
+		in.measure(key, depth+1)
 		in.measure(value, depth+1)
-		if s, ok := key.(lua.LString); ok {
-			in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
-		}
 	}
 }
 

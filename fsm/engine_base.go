@@ -251,6 +251,7 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 		L.Push(lua.LString(err.Error()))
 		return 2
 	}
+	in.budget.charge(L, searchCost(proto))
 	in.budget.sees(longestConstant(proto))
 	if in.chunks == nil {
 		in.chunks = map[string]string{}

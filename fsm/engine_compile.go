@@ -61,6 +61,16 @@ func longestConstant(proto *lua.FunctionProto) int {
 	return n
 }
 
+// searchCost is what compiling a function cost because of its constants: each is searched for among those before it.
+func searchCost(proto *lua.FunctionProto) int64 {
+	n := int64(len(proto.Constants))
+	cost := n * n / 64
+	for _, inner := range proto.FunctionPrototypes {
+		cost += searchCost(inner)
+	}
+	return cost
+}
+
 // readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text: the line break
 // stays, so that errors count lines as the author does.
 func (p *program) readShebang(source []byte) (body []byte, err error) {

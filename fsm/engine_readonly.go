@@ -190,7 +190,7 @@ func (in *interpreter) key(L *lua.LState) int {
 	if isTable {
 		length = in.tableLength(L, t)
 	}
-	if gap := int64(k) - int64(length) - 1; gap > smallKey {
+	if gap := int64(k) - int64(length) - 1; gap > 0 {
 		in.budget.charge(L, gap/16)
 		in.budget.chargeBytes(L, gap*registerBytes)
 	}

@@ -71,6 +71,28 @@ var runaways = []string{
 	`while true do unpack({}, 1, 7000) end`,
 	`local t = {} t[1] = t for i = 1, 20 do t = {t, t, t, t} end return t`,
 	`local s = ("x"):rep(1000000) local t = {} for i = 1, 1000 do t[i] = s end return t`,
+	// Tables that are written twice at each level, as a key and as a value: 2^45 elements, at a depth that a reply may have.
+	`local t = {} for i = 1, 45 do t = {map = {[t] = t}} end return t`,
+	`local t = {} for i = 1, 45 do t = {set = {[t] = true, [{t}] = true}} end return t`,
+	`local t = {} for i = 1, 45 do t = {map = {a = t, b = t}} end for i = 1, 50 do t = {map = {a = t}} end return t`,
+	`while true do local s = ("%.99g%.99e"):format(1e-308, 1e-308) end`,
+	`while true do local s = ("%f"):format(1.1e308) end`,
+	`local s = ("%%"):rep(1000000) while true do s:format() end`,
+	`while true do local t = {} t[60] = 1 t[120] = 1 t[180] = 1 t[240] = 1 end`,
+	`local c = {} for i = 1, 9000 do c[i] = i .. ".5" end local s = "return {" .. table.concat(c, ",") .. "}" while true do loadstring(s) end`,
+	`local s = ("["):rep(100000) while true do pcall(cjson.decode, s) end`,
+	`local s = ("\147\147"):rep(100000) while true do pcall(cmsgpack.unpack, s) end`,
+	`while true do pcall(cmsgpack.unpack, "\221\255\255\255\255") end`,
+	`while true do pcall(struct.pack, "c100000000", "x") end`,
+	`local f = (" "):rep(1000000) while true do pcall(struct.unpack, f, "x") end`,
+	`local t = {} for i = 1, 900 do t = {t, t} end return cjson.encode(t)`,
+	`local t = {} for i = 1, 15 do t = {t, t, t, t} end return cmsgpack.pack(t)`,
+	`local function f() local c = coroutine.wrap(f) c() end while true do pcall(f) end`,
+	`local t = {} while true do t[#t + 1] = coroutine.wrap(function() coroutine.yield() end) t[#t]() end`,
+	`local s = ("x"):rep(1000000) while true do pcall(error, {err = s .. "y"}) end`,
+	`while true do redis.pcall("set", "k", ("x"):rep(100000), "nosuch") end`,
+	`local t = {} for i = 1, 100000 do t[i] = i end while true do pcall(unpack, t) end`,
+	`local s = ("x"):rep(10000) while true do s:gsub(".", function(c) return coroutine.wrap(function() return c end)() end) end`,
 }
 
 // Work that one instruction does is charged for: with two strings of 3 MB, a tenth of the budget must not last for a thousand of these.

@@ -55,7 +55,7 @@ func stringFormat(L *lua.LState) int {
 			i++
 		}
 		one := formatOne(L, spec, verb, arg)
-		b.charge(L, numeralInstructions+int64(len(one))/8)
+		b.charge(L, numeralInstructions+int64(len(one))/8+spec.floatCost(verb, L.Get(arg)))
 		out = appendCharged(L, b, out, one)
 	}
 	return push(L, string(out))
@@ -219,6 +219,22 @@ func (spec formatSpec) unsigned(n uint64, verb byte) string {
 		}
 	}
 	return spec.pad(digits, spec.precision < 0)
+}
+
+// floatCost is what writing a float costs above other numbers. One with all its digits is made of a number as long as its exponent.
+func (spec formatSpec) floatCost(verb byte, v lua.LValue) int64 {
+	switch verb | 0x20 {
+	case 'e', 'g':
+		if spec.precision <= 16 {
+			return 0
+		}
+	case 'f':
+	default:
+		return 0
+	}
+	f, _ := toNumber(v)
+	_, exponent := math.Frexp(f)
+	return int64(max(exponent, -exponent)) / 6
 }
 
 // float is %e, %E, %f, %g and %G.
