@@ -53,7 +53,7 @@ func (db *DB) unschedule(e *Entry) {
 // which nothing is left goes at once.
 func (db *DB) sweepFields(most int) (removed int) {
 	for removed < most {
-		d, ok := db.fields.Min()
+		d, ok := earliest(db.fields)
 		if !ok || d.atMs >= db.ks.now {
 			break
 		}

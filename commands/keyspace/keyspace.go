@@ -124,7 +124,7 @@ func (ks *Keyspace) Expired() uint64 { return ks.expired }
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	for _, db := range ks.dbs {
 		for _, order := range [...]*btree.BTreeG[deadline]{db.expiry, db.fields} {
-			if d, some := order.Min(); some && (!ok || d.atMs < atMs) {
+			if d, some := earliest(order); some && (!ok || d.atMs < atMs) {
 				atMs, ok = d.atMs, true
 			}
 		}
@@ -132,12 +132,20 @@ func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	return atMs, ok
 }
 
+// earliest is the first of an order of deadlines. Most databases have none, which is seen at once: every entry asks all of them.
+func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
+	if order.Len() == 0 {
+		return d, false
+	}
+	return order.Min()
+}
+
 // sweep removes up to sweepLimit keys and fields whose deadline has passed, of one database after the other, the earliest first.
 func (ks *Keyspace) sweep() {
 	left := sweepLimit
 	for _, db := range ks.dbs {
 		for ; left > 0; left-- {
-			d, ok := db.expiry.Min()
+			d, ok := earliest(db.expiry)
 			if !ok || d.atMs >= ks.now {
 				break
 			}
