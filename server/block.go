@@ -57,11 +57,13 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	replies, err := s.ask()
 	b.took = s.lap()
 	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {
+		owed := s.run.pending[0]
+		s.dropRun()
 		if replies, err = b.await(args, timeoutMs, again); b.left {
 			s.quit = true
-			s.dropRun()
 			return
 		}
+		s.run.pending = append(s.run.pending, owed)
 	}
 	s.takeReplies(replies, err, b.took)
 	s.dropRun()
@@ -105,6 +107,10 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 			b.left = true
 			return nil, nil
 		}
+		if b.left = !s.waitPaused(b.spec); b.left {
+			return nil, nil
+		}
+		s.blocked = true // a pause ends with its opposite
 		replies, err, done := b.try()
 		if done {
 			return replies, err
