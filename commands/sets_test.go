@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // setCall makes a call whose reply is not random.
@@ -73,31 +72,8 @@ func sortedReply(reply []byte) string {
 }
 
 func TestSetCallsAreThoseOfRedis(t *testing.T) {
-	real := startNotifiedRedis(t)
 	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 6))}
-	table, ks := NewTable(Specs()), keyspace.New()
-	var own []string
-	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int, key []byte) { own = append(own, event+" "+string(key)) }}
-	heard := 0
-	for index := range uint64(6000) {
-		call := g.setCall()
-		ks.Begin(1, keyspace.NewRevision(0, index+1, 0))
-		own = own[:0]
-		out := &RESP{Proto: 2}
-		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
-		ks.End()
-		reply, events := real.call(call)
-		if sortedReply(out.Buf) != sortedReply(reply) {
-			t.Fatalf("%q\ncoordd %q\nredis  %q", call, out.Buf, reply)
-		}
-		if !slices.Equal(own, events) {
-			t.Fatalf("%q told of\ncoordd %q\nredis  %q", call, own, events)
-		}
-		heard += len(own)
-	}
-	if heard < 1000 {
-		t.Errorf("%d notifications only", heard)
-	}
+	compareNotifications(t, g.setCall)
 }
 
 func TestSetCallsThatChangeNothing(t *testing.T) {
