@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -18,23 +19,29 @@ const (
 
 // TransferLeadership hands leadership to the member that is connected and furthest in the log. It returns nil when
 // this node leads no more, and an error when it was not the leader or nobody took over.
-func (n *Node) TransferLeadership() error {
+func (n *Node) TransferLeadership() error { return n.TransferLeadershipTo("") }
+
+// TransferLeadershipTo is TransferLeadership to the member of that id, which has to be a voter that is connected.
+func (n *Node) TransferLeadershipTo(member string) error {
 	if n.raft.State() != raft.Leader {
 		return errors.New("this node is not the leader")
 	}
-	id, addr, ok := n.successor()
+	id, addr, ok := n.successor(member)
+	if !ok && member != "" {
+		return fmt.Errorf("%s is no voter that is connected", member)
+	}
 	if !ok {
 		return errors.New("no other voter is connected")
 	}
 	return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error()
 }
 
-// successor picks the voter to hand leadership to. Raft's own choice may fall on a member that is down.
-func (n *Node) successor() (id, addr string, ok bool) {
+// successor picks the voter to hand leadership to, the wanted one unless that is empty. Raft's own choice may fall on a member that is down.
+func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	var best uint64
 	for _, s := range n.configuration().Servers {
 		l := n.link(string(s.ID))
-		if s.Suffrage != raft.Voter || l == nil || !l.up() {
+		if s.Suffrage != raft.Voter || l == nil || !l.up() || wanted != "" && wanted != string(s.ID) {
 			continue
 		}
 		l.mu.Lock()

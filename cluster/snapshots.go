@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ type snapshotStore struct {
 	raft.SnapshotStore
 	logger *slog.Logger
 	newest atomic.Pointer[snapshotSeen] // never nil
+	open   atomic.Int32                 // snapshots being written
 }
 
 func newSnapshotStore(inner raft.SnapshotStore, logger *slog.Logger) *snapshotStore {
@@ -52,6 +54,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err != nil {
 		return nil, err
 	}
+	s.open.Add(1)
 	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
 }
 
@@ -70,10 +73,21 @@ type snapshotSink struct {
 	s     *snapshotStore
 	index uint64
 	began time.Time
+	ended sync.Once
+}
+
+// end counts the snapshot as not being written any more, whoever closes or cancels it how often.
+func (k *snapshotSink) end() { k.ended.Do(func() { k.s.open.Add(-1) }) }
+
+// Cancel drops the snapshot.
+func (k *snapshotSink) Cancel() error {
+	k.end()
+	return k.SnapshotSink.Cancel()
 }
 
 // Close ends the snapshot; only now it counts.
 func (k *snapshotSink) Close() error {
+	defer k.end()
 	if err := k.SnapshotSink.Close(); err != nil {
 		return err
 	}

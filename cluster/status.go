@@ -32,9 +32,11 @@ type Status struct {
 	ClockMs     int64         // cluster clock; an estimate where the node does not lead
 	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1 for never
 	Members     []MemberStatus
+	Loading     bool // what was in the log at the start has yet to be applied
 	// The newest snapshot that this node has on disk; zero for none.
 	SnapshotIndex uint64
 	SnapshotTime  time.Time
+	Snapshotting  bool // one is being written, or received from the leader
 }
 
 // MemberStatus is what the answering node knows of one member.
@@ -58,6 +60,7 @@ func (n *Node) Status() Status {
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
 	}
+	s.Loading, s.Snapshotting = n.machine.loading(), n.stores.snapshots.open.Load() > 0
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
 	switch n.raft.State() {

@@ -23,6 +23,8 @@ type Env struct {
 	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
 	// uses again.
 	Emit func(Event)
+	// Called takes each command that a script calls, before it runs; nil where nobody watches. It copies the arguments.
+	Called func(db int, args [][]byte)
 	// Notify takes a keyspace notification; nil where notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 }
@@ -36,17 +38,19 @@ const (
 	KeyChanged                     // a key was made, changed or removed
 	DBChanged                      // any key of a database may have changed: it was flushed, or swapped with another
 	StateReplaced                  // a snapshot took the place of everything: any key may have changed
+	ScriptCall                     // a script calls a command, for those who watch
 )
 
 // Event is something that other connections, or what waits on a node, are told after the entry was applied.
 type Event struct {
 	Kind             EventKind
-	Channel, Payload []byte // of a Message
-	Shard            bool   // of a Message: sent by SPUBLISH
-	Gone             bool   // of KeyChanged: the key does not exist after the entry
-	DB               int    // of KeyChanged and DBChanged
-	Key              string // of KeyChanged
-	Client           uint64 // of KeyChanged: the Request.Client of the request that did it, 0 where it gave none or no request did it
+	Channel, Payload []byte   // of a Message
+	Shard            bool     // of a Message: sent by SPUBLISH
+	Gone             bool     // of KeyChanged: the key does not exist after the entry
+	DB               int      // of KeyChanged, DBChanged and ScriptCall
+	Args             [][]byte // of ScriptCall
+	Key              string   // of KeyChanged
+	Client           uint64   // of KeyChanged: the Request.Client of the request that did it, 0 where it gave none or no request did it
 }
 
 // Scripts is the script engine as the script commands see it; package fsm implements it.

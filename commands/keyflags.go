@@ -55,12 +55,6 @@ type KeyPart struct {
 	Vary func(args [][]byte) KeyFlag
 }
 
-// does gives the spec with flags for all its keys.
-func (k KeySpec) does(flags KeyFlag) KeySpec {
-	k.Flags = flags
-	return k
-}
-
 // KeyParts gives what is known of the command's keys, part by part.
 func (s *Spec) KeyParts() []KeyPart {
 	k := s.Keys
@@ -153,4 +147,22 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 		}
 	}
 	return uses, nil
+}
+
+// does says what the command does to its keys: the same to all, or one thing to the first and another to those behind it, which
+// an argument counts where First is Last.
+func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {
+	k.Flags = first
+	if len(rest) == 0 {
+		return k
+	}
+	others := KeyPart{First: k.First + 1, Last: k.Last, Step: 1, Flags: rest[0]}
+	switch {
+	case k.First == k.Last:
+		others.Last, others.Numkeys = 0, true
+	case k.Last > 0:
+		others.Last -= k.First + 1
+	}
+	k.Parts = []KeyPart{{First: k.First, Step: 1, Flags: first}, others}
+	return k
 }

@@ -19,6 +19,7 @@ type Adapter struct {
 	deliver func([]commands.Event)
 	fatal   func(error)
 
+	watched  atomic.Bool              // the commands that scripts call are told of
 	interest atomic.Pointer[Interest] // in changes of keys; nil: nobody waits for any
 
 	mu sync.RWMutex
@@ -47,6 +48,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		return nil
 	}
 	a.mu.Lock()
+	a.m.Watch(a.watched.Load())
 	a.m.Observe(a.observed()) // under the lock: who reads behind it and sees nothing of this entry had told its interest too late
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
 	a.mu.Unlock()
@@ -60,6 +62,9 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	return result.Replies
 }
+
+// Watch says whether the commands that scripts call are to be told of from now on, in entries that this process made.
+func (a *Adapter) Watch(on bool) { a.watched.Store(on) }
 
 // SetInterest says which changes of keys are to be told of from now on: those of keys that f answers true for, none if it is nil. f is
 // called while an entry is applied, and must be quick. Whoever runs a command after it returned is told of every

@@ -133,6 +133,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	case in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)):
 		return errReadOnlyScript
 	}
+	if in.x.Called != nil && spec.Kind != commands.Admin {
+		in.x.Called(in.tx.DB, in.args)
+	}
 	x.Spec = spec
 	before := x.Work
 	failed := spec.Handler(x)

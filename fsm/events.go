@@ -20,6 +20,8 @@ type events struct {
 	interest Interest                                        // nil: of no key
 	notify   commands.NotifyFlags                            // part of the state: which keyspace notifications are sent
 	client   uint64                                          // who asked for what is done now; 0 where that does not count
+	watched  bool                                            // the commands that scripts call are told of
+	called   int                                             // bytes of their arguments
 	place    map[changedKey]int                              // where in list a key is told of
 	observer keyspace.Observer                               // observe, made once
 	notifier func(commands.NotifyClass, string, int, []byte) // tell, made once
@@ -40,7 +42,7 @@ func newEvents() *events {
 
 // begin forgets the last entry's and says what is to be told of the keyspace's changes.
 func (v *events) begin(ks *keyspace.Keyspace) {
-	v.list, v.client = v.list[:0], 0
+	v.list, v.client, v.called = v.list[:0], 0, 0
 	clear(v.place)
 	if v.interest == nil && v.notify == 0 {
 		ks.Observe(nil)
@@ -53,6 +55,33 @@ func (v *events) begin(ks *keyspace.Keyspace) {
 func (v *events) emit(e commands.Event) {
 	e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
 	v.list = append(v.list, e)
+}
+
+// calledBytes bounds the arguments of scripts' commands that are told of one entry: what comes behind them is not.
+const calledBytes = 1 << 20
+
+// call takes a command that a script calls.
+func (v *events) call(db int, args [][]byte) {
+	for _, a := range args {
+		v.called += len(a) + 32
+	}
+	if v.called > calledBytes {
+		return
+	}
+	own := make([][]byte, len(args))
+	for i, a := range args {
+		own[i] = bytes.Clone(a)
+	}
+	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own})
+}
+
+// calling gives scripts the way to tell of the commands that they call, nil where nobody on this node asked for the entry's replies, or
+// nobody watches.
+func (v *events) calling(answer bool) func(int, [][]byte) {
+	if !answer || !v.watched {
+		return nil
+	}
+	return v.call
 }
 
 // send makes messages of a keyspace notification, as far as they are wanted.

@@ -62,6 +62,9 @@ type Result struct {
 // Observe says of which keys' changes the next entries' events are to tell: of those that f answers true for, of none if it is nil.
 func (m *Machine) Observe(f Interest) { m.events.interest = f }
 
+// Watch says whether the next entries' events are to tell of the commands that scripts call, in entries that are answered.
+func (m *Machine) Watch(on bool) { m.events.watched = on }
+
 // Notify is the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
@@ -76,7 +79,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Scripts: m.engine,
-		Emit: m.events.emit, Notify: m.events.notifying(),
+		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(answer),
 	}
 	var replies [][]byte
 	if answer {
@@ -155,6 +158,8 @@ type Stats struct {
 	Index, Expired uint64
 	ClockMs        int64
 	Scripts        int
+	Libraries      int // of functions
+	Functions      int
 	Notify         commands.NotifyFlags
 	Keys, Volatile [keyspace.Databases]int
 }
@@ -162,6 +167,10 @@ type Stats struct {
 // Stats counts what the machine holds.
 func (m *Machine) Stats() Stats {
 	s := Stats{Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(), Scripts: m.engine.Len(), Notify: m.events.notify}
+	for _, l := range m.engine.Libraries() {
+		s.Libraries++
+		s.Functions += len(l.Functions)
+	}
 	for i := range keyspace.Databases {
 		s.Keys[i], s.Volatile[i] = m.ks.DB(i).Len(), m.ks.DB(i).Volatile()
 	}

@@ -24,6 +24,14 @@ type Backend interface {
 	Observe(wants func(db int, key string) bool)
 	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
 	Status() Status
+	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in runs that this node's clients send.
+	Watch(on bool)
+	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads.
+	HandOver(id string) error
+	// Snapshot writes a snapshot of the state, which the log is cut by, and returns when it is on disk.
+	Snapshot() error
+	// Stop begins to stop the node. It does not wait.
+	Stop()
 	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
 	Role() string
 }
@@ -36,18 +44,21 @@ type Status struct {
 	LeaderAddr string // where clients reach the leader, host:port
 	Ready      bool   // takes commands now
 	NotReady   string // why it does not
+	Loading    bool   // it has yet to apply what was in its log when it started
 
 	Term, Commit, Applied, LastLog uint64        // raft's term; indexes of the log
 	ClockMs                        int64         // the cluster clock, ms
 	LeaderContact                  time.Duration // since a follower last heard from its leader; the leader has 0
 	Members                        []Member
 
-	Databases     []DatabaseStatus // by number
-	Expired       uint64           // keys that expired since the state began
-	Scripts       int              // in the cache
-	Notify        commands.NotifyFlags
-	SnapshotIndex uint64    // of the newest snapshot; 0: none
-	SnapshotTime  time.Time // when it was taken
+	Databases            []DatabaseStatus // by number
+	Expired              uint64           // keys that expired since the state began
+	Libraries, Functions int              // of functions, and the functions in them
+	Scripts              int              // in the cache
+	Notify               commands.NotifyFlags
+	SnapshotIndex        uint64    // of the newest snapshot; 0: none
+	SnapshotTime         time.Time // when it was taken
+	Snapshotting         bool      // one is being written, or received
 }
 
 // Member is a node of the cluster.

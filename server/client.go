@@ -210,12 +210,17 @@ func (s *session) describe(now time.Time) string {
 	if waiting > 0 {
 		pieces = 1
 	}
-	total := v.queryBytes + v.queryFree + v.argBytes + v.multiBytes + v.replyBytes + waiting
+	total := v.bytes() + waiting
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
 		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()), int64(now.Sub(v.used).Seconds()), v.flags, v.db,
 		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
 		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces, waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
+}
+
+// bytes is what the connection takes, besides what waits for the client.
+func (v *view) bytes() int {
+	return v.queryBytes + v.queryFree + v.argBytes + v.multiBytes + v.replyBytes
 }
 
 // fd is the file descriptor of the connection; -1 where it has none of its own.

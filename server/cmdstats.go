@@ -6,6 +6,7 @@ package server
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +96,27 @@ func infoCommands(t *infoText) {
 		took := float64(c.took.Load()) / 1e3
 		lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=%.0f,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d\r\n",
 			spec.FullName(), calls, took, took/float64(max(calls, 1)), rejected, failed))
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		t.WriteString(l)
+	}
+}
+
+// infoLatency shows, of each command that was called, the times that given parts of its calls did not pass.
+func infoLatency(t *infoText) {
+	list := *t.srv.config.percentiles.Load()
+	var lines []string
+	for spec, c := range t.srv.stats.byCommand {
+		counts, calls := c.times.read()
+		if calls == 0 {
+			continue
+		}
+		values := make([]string, len(list))
+		for i, p := range list {
+			values[i] = fmt.Sprintf("p%s=%.3f", formatPercent(p), percentile(counts, calls, p))
+		}
+		lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:%s\r\n", spec.FullName(), strings.Join(values, ",")))
 	}
 	slices.Sort(lines)
 	for _, l := range lines {

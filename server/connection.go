@@ -27,18 +27,18 @@ var connectionSpecs = []commands.Spec{
 		Handler: selectHandler, Local: local{early: true, run: selectDB},
 	},
 	{
-		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth,
+		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax:  "[protover [AUTH username password] [SETNAME clientname]]",
 		Summary: "Begins a session: protocol, user and name.", Complexity: "O(1)", Local: local{run: hello},
 	},
 	{
-		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth,
+		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax: "[username] password", Summary: "Says who the client is.",
 		Complexity: "O(1)", Local: local{early: true, run: auth},
 	},
 	{
 		Name: "quit", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.SubscribeMode,
+		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode,
 		Summary: "Closes the connection.", Complexity: "O(1)",
 		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Status("OK")
@@ -47,7 +47,7 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "reset", Kind: commands.Session, Arity: 1, Group: "connection", Since: "6.2.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.SubscribeMode,
+		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode,
 		Summary: "Makes the session as new as one that has just connected.", Complexity: "O(1)", Local: local{run: reset},
 	},
 	{

@@ -80,9 +80,12 @@ func (s *session) dispatch(args [][]byte) {
 		s.refuse(spec, commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
 		return
 	}
-	if s.monitoring && keptFromMonitor(spec) {
-		s.refuse(spec, errMonitorData)
-		return
+	if s.monitoring {
+		if keptFromMonitor(spec) {
+			s.refuse(spec, errMonitorData)
+			return
+		}
+		s.out.hold(&s.srv.wg) // what it is shown of itself comes behind its reply
 	}
 	if !s.waitPaused(spec) {
 		s.quit = true

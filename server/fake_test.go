@@ -28,6 +28,7 @@ type fakeBackend struct {
 	index   uint64
 	clockMs int64
 	wants   fsm.Interest
+	watched bool
 	calls   []string      // "write 3", "read 1", "local 2"
 	fail    error         // answers everything
 	gate    chan struct{} // when set, Write waits for it
@@ -104,8 +105,43 @@ func (f *fakeBackend) Status() Status {
 	for i := range m.Keys {
 		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
 	}
-	st.Notify = m.Notify
+	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries, m.Functions
 	return st
+}
+
+func (f *fakeBackend) Watch(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watched = on
+}
+
+func (f *fakeBackend) HandOver(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "hand over to "+id)
+	return f.fail
+}
+
+func (f *fakeBackend) Snapshot() error {
+	f.mu.Lock()
+	gate, begun := f.gate, f.begun
+	f.mu.Unlock()
+	if begun != nil {
+		begun <- struct{}{}
+	}
+	if gate != nil {
+		<-gate
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "snapshot")
+	return f.fail
+}
+
+func (f *fakeBackend) Stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "stop")
 }
 
 func (f *fakeBackend) Role() string {
@@ -145,6 +181,7 @@ const fakeWallUs = 1_700_000_000_123_456
 func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
 	f.index++
 	f.machine.Observe(f.wants)
+	f.machine.Watch(f.watched)
 	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs, Groups: groups}, true)
 	if err != nil {
 		return nil, err

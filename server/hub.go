@@ -140,9 +140,12 @@ func (h *hub) kinds(kind subKind) int {
 // queues, and never for a client. A subscription that was confirmed before gets the messages, one that begins after does not.
 func (s *Server) Deliver(events []commands.Event) {
 	for i := range events {
-		if e := &events[i]; e.Kind != commands.Message {
+		switch e := &events[i]; {
+		case e.Kind == commands.ScriptCall:
+			s.called(e)
+		case e.Kind != commands.Message:
 			s.waiters.changed(e)
-		} else if s.hub.size.Load() > 0 {
+		case s.hub.size.Load() > 0:
 			s.hub.delivery.put(parcel{Event: *e})
 		}
 	}

@@ -4,10 +4,10 @@ package server
 // coordd does not have is not shown.
 
 import (
+	"crypto/sha1"
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,8 +49,10 @@ var infoSections = []infoSection{
 	{"Stats", infoStats, false},
 	{"Replication", infoReplication, false},
 	{"CPU", infoCPU, false},
+	{"Modules", func(*infoText) {}, false},
 	{"Commandstats", infoCommands, true},
 	{"Errorstats", infoErrors, false},
+	{"Latencystats", infoLatency, true},
 	{"Cluster", infoCluster, false},
 	{"Keyspace", infoKeyspace, false},
 	{"Coordd", infoCoordd, false},
@@ -83,9 +85,11 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 func infoServer(t *infoText) {
 	uptime := int64(t.now.Sub(t.srv.started).Seconds())
 	t.field("redis_version", commands.RedisVersion)
+	t.field("redis_git_sha1", "00000000")
+	t.field("redis_git_dirty", 0)
 	t.field("redis_mode", "standalone")
 	t.field("coordd_version", t.srv.cfg.Version)
-	t.field("os", runtime.GOOS)
+	t.field("os", runtime.GOOS+" "+runtime.GOARCH)
 	t.field("arch_bits", strconv.IntSize)
 	t.field("go_version", runtime.Version())
 	t.field("process_id", os.Getpid())
@@ -94,6 +98,7 @@ func infoServer(t *infoText) {
 	t.field("server_time_usec", t.now.UnixMicro())
 	t.field("uptime_in_seconds", uptime)
 	t.field("uptime_in_days", uptime/86400)
+	t.field("config_file", "")
 }
 
 func infoClients(t *infoText) {
@@ -113,34 +118,61 @@ func infoClients(t *infoText) {
 	t.field("maxclients", t.srv.config.maxClients.Load())
 	t.field("client_recent_max_input_buffer", query)
 	t.field("client_recent_max_output_buffer", waiting)
-	t.field("blocked_clients", t.srv.waiters.blocked.Load())
+	t.field("blocked_clients", t.srv.waiters.blocked.Load()+int64(t.srv.pause.size()))
 	t.field("tracking_clients", t.srv.tracking.on.Load())
 	t.field("clients_in_timeout_table", 0)
 	t.field("pubsub_clients", subscribers)
 }
 
-func infoMemory(t *infoText) {
-	samples := []metrics.Sample{
-		{Name: "/memory/classes/heap/objects:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
+// fields writes lines of pairs: a name, its value.
+func (t *infoText) fields(pairs ...any) {
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(t, "%s:%v\r\n", pairs[i], pairs[i+1])
 	}
-	metrics.Read(samples)
-	used := samples[0].Value.Uint64()
-	held := samples[1].Value.Uint64() - samples[2].Value.Uint64()
-	rss, peak := residentBytes(held)
-	t.field("used_memory", used)
-	t.field("used_memory_human", human(used))
-	t.field("used_memory_rss", rss)
-	t.field("used_memory_rss_human", human(rss))
-	t.field("used_memory_peak", peak)
-	t.field("used_memory_peak_human", human(peak))
-	t.field("number_of_cached_scripts", t.st.Scripts)
-	t.field("maxmemory", 0)
-	t.field("maxmemory_human", "0B")
-	t.field("maxmemory_policy", "noeviction")
-	t.field("mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(rss)/float64(max(used, 1))))
-	t.field("mem_allocator", "go")
+}
+
+// bytes writes a size twice, as Redis does.
+func (t *infoText) bytes(name string, n uint64) { t.fields(name, n, name+"_human", human(n)) }
+
+func infoMemory(t *infoText) {
+	m := readMemory()
+	clients, _ := t.srv.clientBytes()
+	overhead := min(t.srv.startBytes+uint64(clients), m.objects)
+	t.bytes("used_memory", m.objects)
+	t.bytes("used_memory_rss", m.resident)
+	t.bytes("used_memory_peak", m.peak)
+	t.fields("used_memory_peak_perc", fmt.Sprintf("%.2f%%", percent(m.objects, m.peak)),
+		"used_memory_overhead", overhead, "used_memory_startup", t.srv.startBytes, "used_memory_dataset", m.objects-overhead,
+		"used_memory_dataset_perc", fmt.Sprintf("%.2f%%", percent(m.objects-overhead, m.objects)),
+		"allocator_allocated", m.objects, "allocator_active", m.held, "allocator_resident", m.held)
+	if total := systemMemory(); total > 0 {
+		t.bytes("total_system_memory", total)
+	}
+	t.fields("number_of_cached_scripts", t.st.Scripts, "number_of_functions", t.st.Functions, "number_of_libraries", t.st.Libraries)
+	t.bytes("maxmemory", 0)
+	t.fields("maxmemory_policy", "noeviction",
+		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)), "allocator_frag_bytes", m.held-min(m.held, m.objects),
+		"rss_overhead_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.held)), "rss_overhead_bytes", m.resident-min(m.resident, m.held),
+		"mem_fragmentation_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.objects)),
+		"mem_fragmentation_bytes", m.resident-min(m.resident, m.objects),
+		"mem_not_counted_for_evict", 0, "mem_replication_backlog", 0, "mem_clients_slaves", 0, "mem_clients_normal", clients,
+		"mem_cluster_links", 0, "mem_aof_buffer", 0, "mem_allocator", "go",
+		"active_defrag_running", 0, "lazyfree_pending_objects", 0, "lazyfreed_objects", 0)
+}
+
+// systemMemory is the memory of the machine, bytes; 0 where the system does not tell.
+func systemMemory() uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemTotal:" {
+			kib, _ := strconv.ParseUint(f[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 // residentBytes is the memory that the process holds now and held at most, from the system where it tells.
@@ -181,19 +213,32 @@ func human(n uint64) string {
 	return ""
 }
 
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// infoPersistence tells of the log, which is Redis's AOF, and of snapshots, which are its RDB files and cut the log.
 func infoPersistence(t *infoText) {
-	t.field("loading", 0)
-	t.field("async_loading", 0)
-	t.field("rdb_bgsave_in_progress", 0)
 	saved := int64(0)
 	if !t.st.SnapshotTime.IsZero() {
 		saved = t.st.SnapshotTime.Unix()
 	}
-	t.field("rdb_last_save_time", saved)
-	t.field("rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex))
-	t.field("aof_enabled", 1)
-	t.field("aof_rewrite_in_progress", 0)
-	t.field("aof_last_write_status", "ok")
+	asked := t.srv.saving.state()
+	status := "ok"
+	if asked.failure != nil {
+		status = "err"
+	}
+	busy := number(t.st.Snapshotting || asked.now >= 0)
+	t.fields("loading", number(t.st.Loading), "async_loading", 0,
+		"rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex),
+		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", saved, "rdb_last_bgsave_status", status,
+		"rdb_last_bgsave_time_sec", asked.last, "rdb_current_bgsave_time_sec", asked.now, "rdb_saves", asked.saves,
+		"aof_enabled", 1, "aof_rewrite_in_progress", busy, "aof_rewrite_scheduled", 0,
+		"aof_last_rewrite_time_sec", asked.last, "aof_current_rewrite_time_sec", asked.now,
+		"aof_last_bgrewrite_status", status, "aof_last_write_status", "ok", "module_fork_in_progress", 0)
 }
 
 func infoStats(t *infoText) {
@@ -208,10 +253,12 @@ func infoStats(t *infoText) {
 	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
 	t.field("rejected_connections", s.rejected.Load())
 	t.field("expired_keys", t.st.Expired)
-	t.field("evicted_keys", 0)
+	t.fields("evicted_keys", 0, "evicted_clients", 0, "total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
 	t.field("pubsub_channels", t.srv.hub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.hub.kinds(subPattern))
 	t.field("pubsubshard_channels", t.srv.hub.kinds(subShard))
+	t.fields("latest_fork_usec", 0, "total_forks", 0, "migrate_cached_sockets", 0, "slave_expires_tracked_keys", 0,
+		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0, "active_defrag_key_misses", 0)
 	t.field("total_error_replies", s.errorReplies.Load())
 	t.field("total_reads_processed", s.reads.Load())
 	t.field("total_writes_processed", s.writes.Load())
@@ -227,8 +274,7 @@ func infoReplication(t *infoText) {
 			host, port := m.clientHostPort()
 			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port, m.Match, int64(m.LastContact.Seconds()))
 		}
-		t.field("master_failover_state", "no-failover")
-		t.field("master_repl_offset", st.Commit)
+		infoHistory(t)
 		return
 	}
 	host, port := "", "0"
@@ -251,8 +297,24 @@ func infoReplication(t *infoText) {
 	t.field("slave_read_only", 0)
 	t.field("replica_announced", 1)
 	t.field("connected_slaves", 0)
-	t.field("master_failover_state", "no-failover")
-	t.field("master_repl_offset", st.Commit)
+	infoHistory(t)
+}
+
+// infoHistory tells where the log is. All nodes have one log, named by the ids of the members; what is kept of it is no backlog of
+// Redis's, which has a fixed size.
+func infoHistory(t *infoText) {
+	state := "no-failover"
+	if t.srv.failingOver.Load() {
+		state = "failover-in-progress"
+	}
+	ids := make([]string, len(t.st.Members))
+	for i, m := range t.st.Members {
+		ids[i] = m.ID
+	}
+	slices.Sort(ids)
+	t.fields("master_failover_state", state, "master_replid", fmt.Sprintf("%x", sha1.Sum([]byte(strings.Join(ids, " ")))),
+		"master_replid2", strings.Repeat("0", 40), "master_repl_offset", t.st.Commit, "second_repl_offset", -1,
+		"repl_backlog_active", 0, "repl_backlog_size", 0, "repl_backlog_first_byte_offset", 0, "repl_backlog_histlen", 0)
 }
 
 func infoCPU(t *infoText) {

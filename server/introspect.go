@@ -11,7 +11,7 @@ import (
 
 var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
-	Flags:   commands.Loading | commands.Stale,
+	Flags: commands.Loading | commands.Stale, Categories: "connection",
 	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
 	Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
 		all := s.srv.table.All()
@@ -29,7 +29,7 @@ var introspectSpecs = []commands.Spec{{
 		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]", "Gives the documentation of some commands, or all.", commandDocs),
 		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]", "Finds the keys of a command.", getKeys(false)),
 		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]", "Finds the keys of a command, and what it does to them.", getKeys(true)),
-		helpSpec("COMMAND", "5.0.0", "server",
+		categorized("connection", helpSpec("COMMAND", "5.0.0", "server",
 			"(no subcommand)", "    Return details about all Redis commands.",
 			"COUNT", "    Return the total number of commands in this Redis server.",
 			"LIST", "    Return a list of all commands in this Redis server.",
@@ -38,14 +38,21 @@ var introspectSpecs = []commands.Spec{{
 			"DOCS [<command-name> ...]", "    Return documentation details about multiple Redis commands.",
 			"    If no command names are given, documentation details for all", "    commands are returned.",
 			"GETKEYS <full-command>", "    Return the keys from a full Redis command.",
-			"GETKEYSANDFLAGS <full-command>", "    Return the keys and the access flags from a full Redis command."),
+			"GETKEYSANDFLAGS <full-command>", "    Return the keys and the access flags from a full Redis command.")),
 	},
 }}
+
+// categorized is a command with ACL categories of its own.
+func categorized(categories string, c commands.Spec) commands.Spec {
+	c.Categories = categories
+	return c
+}
 
 func commandSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since, Flags: commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, run: run},
+		Categories: "connection",
+		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, run: run},
 	}
 }
 
@@ -56,8 +63,9 @@ var flagWords = []struct {
 }{
 	{commands.DenyOOM, "denyoom"}, {0, "admin"}, {commands.PubSub, "pubsub"}, {commands.NoScript, "noscript"},
 	{commands.Blocking, "blocking"}, {commands.Loading, "loading"}, {commands.Stale, "stale"}, {commands.SkipMonitor, "skip_monitor"},
-	{commands.Fast, "fast"}, {commands.NoAuth, "no_auth"}, {commands.NoMulti, "no_multi"},
-	{commands.MovableKeys, "movablekeys"},
+	{commands.SkipSlowlog, "skip_slowlog"}, {commands.Fast, "fast"}, {commands.NoAuth, "no_auth"},
+	{commands.NoMandatoryKeys, "no_mandatory_keys"}, {commands.NoAsyncLoading, "no_async_loading"}, {commands.NoMulti, "no_multi"},
+	{commands.MovableKeys, "movablekeys"}, {commands.AllowBusy, "allow_busy"},
 }
 
 // writes and reads say what Redis would flag: commands of sessions, messages and scripts are neither.
@@ -95,10 +103,12 @@ func commandFlags(c *commands.Spec) []string {
 var groupCategories = map[string]string{
 	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
 	"connection": "connection", "cluster": "connection", "transactions": "transaction", "scripting": "scripting",
+	"bitmap": "bitmap", "stream": "stream",
 }
 
 // categoryOrder is the order in which Redis lists ACL categories.
-var categoryOrder = strings.Fields("keyspace read write set sortedset list hash string pubsub admin fast slow blocking dangerous connection transaction scripting")
+var categoryOrder = strings.Fields("keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow " +
+	"blocking dangerous connection transaction scripting")
 
 // categories gives the ACL categories of a command, in Redis's order.
 func categories(c *commands.Spec) []string {
@@ -107,7 +117,11 @@ func categories(c *commands.Spec) []string {
 		"admin": c.Kind == commands.Admin, "dangerous": c.Kind == commands.Admin,
 		"fast": c.Has(commands.Fast), "slow": !c.Has(commands.Fast),
 	}
-	if category := groupCategories[c.Group]; category != "" && c.Subcommands == nil {
+	own := c.Categories
+	if own == "" && c.Subcommands == nil {
+		own = groupCategories[c.Group]
+	}
+	for category := range strings.FieldsSeq(own) {
 		has[category] = true
 	}
 	var found []string
@@ -149,56 +163,55 @@ func (s *session) commandInfo(c *commands.Spec) {
 	}
 }
 
-// keyFlags says what a command does to its keys, in Redis's words.
-func keyFlags(c *commands.Spec) []string {
-	switch {
-	case c.Has(commands.PubSub):
-		return []string{"not_key"}
-	case c.Group == "transactions":
-		return []string{"RO"}
-	case c.Kind == commands.Read:
-		return []string{"RO", "access"}
+// keySpecs writes what is known of the places of a command's keys.
+func (s *session) keySpecs(c *commands.Spec) {
+	parts := c.KeyParts()
+	s.w.Set(len(parts))
+	for i := range parts {
+		p := &parts[i]
+		s.w.Map(3)
+		s.w.BulkString("flags")
+		s.statusSet(p.Flags.Words(), "")
+		switch {
+		case p.Unknown:
+			s.search("begin_search", "unknown")
+			s.search("find_keys", "unknown")
+			continue
+		case p.Keyword != "":
+			s.search("begin_search", "keyword", keyNumber{"keyword", p.Keyword}, keyNumber{"startfrom", p.First})
+		default:
+			s.search("begin_search", "index", keyNumber{"index", p.First})
+		}
+		if p.Numkeys {
+			s.search("find_keys", "keynum", keyNumber{"keynumidx", 0}, keyNumber{"firstkey", 1}, keyNumber{"keystep", p.Step})
+		} else {
+			s.search("find_keys", "range", keyNumber{"lastkey", p.Last}, keyNumber{"keystep", p.Step}, keyNumber{"limit", p.Limit})
+		}
 	}
-	return []string{"RW", "access", "update"}
 }
 
-func (s *session) keySpecs(c *commands.Spec) {
-	k := c.Keys
-	if k.First == 0 && k.Numkeys == 0 {
-		s.w.Set(0)
-		return
-	}
-	index, kind := k.First, "range"
-	words := []string{"lastkey", "keystep", "limit"}
-	numbers := []int{k.Last - k.First, max(k.Step, 1), 0}
-	if k.Last < 0 {
-		numbers[0] = k.Last
-	}
-	if k.Numkeys > 0 {
-		index, kind = k.Numkeys, "keynum"
-		words, numbers = []string{"keynumidx", "firstkey", "keystep"}, []int{0, 1, max(k.Step, 1)}
-	}
-	s.w.Set(1)
-	s.w.Map(3)
-	s.w.BulkString("flags")
-	s.statusSet(keyFlags(c), "")
-	s.w.BulkString("begin_search")
-	s.w.Map(2)
-	s.w.BulkString("type")
-	s.w.BulkString("index")
-	s.w.BulkString("spec")
-	s.w.Map(1)
-	s.w.BulkString("index")
-	s.w.Int(int64(index))
-	s.w.BulkString("find_keys")
+// keyNumber is a number, or the keyword, of a search for keys.
+type keyNumber struct {
+	name  string
+	value any
+}
+
+// search writes one step of a search for keys.
+func (s *session) search(step, kind string, numbers ...keyNumber) {
+	s.w.BulkString(step)
 	s.w.Map(2)
 	s.w.BulkString("type")
 	s.w.BulkString(kind)
 	s.w.BulkString("spec")
-	s.w.Map(3)
-	for i, w := range words {
-		s.w.BulkString(w)
-		s.w.Int(int64(numbers[i]))
+	s.w.Map(len(numbers))
+	for _, n := range numbers {
+		s.w.BulkString(n.name)
+		switch v := n.value.(type) {
+		case int:
+			s.w.Int(int64(v))
+		case string:
+			s.w.BulkString(v)
+		}
 	}
 }
 
@@ -256,6 +269,11 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrSyntax)
 		return
 	}
+	s.bulks(s.namesOf(keep))
+}
+
+// namesOf gives the names of the commands and subcommands that keep takes.
+func (s *session) namesOf(keep func(*commands.Spec) bool) []string {
 	var names []string
 	for _, c := range s.srv.table.All() {
 		if keep(c) {
@@ -267,9 +285,13 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 			}
 		}
 	}
-	s.w.Array(len(names))
-	for _, n := range names {
-		s.w.BulkString(n)
+	return names
+}
+
+func (s *session) bulks(words []string) {
+	s.w.Array(len(words))
+	for _, w := range words {
+		s.w.BulkString(w)
 	}
 }
 
@@ -294,20 +316,77 @@ func (s *session) commandDoc(c *commands.Spec) {
 	s.w.BulkString(c.FullName())
 	fields := [][2]string{{"summary", c.Summary}, {"since", c.Since}, {"group", c.Group}, {"complexity", c.Complexity}}
 	fields = slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" })
+	args, err := commands.ParseSyntax(c.Syntax)
+	if err != nil || c.Subcommands != nil {
+		args = nil // a mistake in the table, which a test finds
+	}
 	n := len(fields)
-	if len(c.Subcommands) > 0 {
-		n++
+	for _, more := range []bool{len(args) > 0, len(c.Subcommands) > 0} {
+		if more {
+			n++
+		}
 	}
 	s.w.Map(n)
 	for _, f := range fields {
 		s.w.BulkString(f[0])
 		s.w.BulkString(f[1])
 	}
+	if len(args) > 0 {
+		s.w.BulkString("arguments")
+		keys := 0
+		s.docArgs(c, args, &keys)
+	}
 	if len(c.Subcommands) > 0 {
 		s.w.BulkString("subcommands")
 		s.w.Map(len(c.Subcommands))
 		for i := range c.Subcommands {
 			s.commandDoc(&c.Subcommands[i])
+		}
+	}
+}
+
+// docArgs writes arguments. keys counts the keys among those before.
+func (s *session) docArgs(c *commands.Spec, args []commands.Arg, keys *int) {
+	s.w.Array(len(args))
+	for i := range args {
+		a := &args[i]
+		var flags []string
+		for _, f := range []struct {
+			on   bool
+			word string
+		}{{a.Optional, "optional"}, {a.Multiple, "multiple"}, {a.MultipleToken, "multiple_token"}} {
+			if f.on {
+				flags = append(flags, f.word)
+			}
+		}
+		isKey := a.Type == commands.ArgKey && len(c.KeyParts()) > 0
+		n := 2
+		for _, more := range []bool{isKey, a.Token != "", flags != nil, a.Args != nil} {
+			if more {
+				n++
+			}
+		}
+		s.w.Map(n)
+		s.w.BulkString("name")
+		s.w.BulkString(a.Name)
+		s.w.BulkString("type")
+		s.w.BulkString(string(a.Type))
+		if isKey {
+			s.w.BulkString("key_spec_index")
+			s.w.Int(int64(min(*keys, len(c.KeyParts())-1)))
+			*keys++
+		}
+		if a.Token != "" {
+			s.w.BulkString("token")
+			s.w.BulkString(a.Token)
+		}
+		if flags != nil {
+			s.w.BulkString("flags")
+			s.statusSet(flags, "")
+		}
+		if a.Args != nil {
+			s.w.BulkString("arguments")
+			s.docArgs(c, a.Args, keys)
 		}
 	}
 }
@@ -325,23 +404,23 @@ func getKeys(flags bool) func(*session, *commands.Spec, [][]byte) {
 			s.fail(commands.Error("ERR Invalid number of arguments specified for command"))
 			return
 		}
-		if c.Keys.First == 0 && c.Keys.Numkeys == 0 || c.Has(commands.PubSub) {
+		if parts := c.KeyParts(); len(parts) == 0 || parts[0].Flags&commands.KeyNone != 0 {
 			s.fail(commands.Error("ERR The command has no key arguments"))
 			return
 		}
-		places, err := c.KeyIndexes(args)
+		uses, err := c.KeyUses(args)
 		if err != nil {
 			s.fail(err)
 			return
 		}
-		s.w.Array(len(places))
-		for _, i := range places {
+		s.w.Array(len(uses))
+		for _, use := range uses {
 			if flags {
 				s.w.Array(2)
 			}
-			s.w.Bulk(args[i])
+			s.w.Bulk(args[use.Place])
 			if flags {
-				s.statusSet(keyFlags(c), "")
+				s.statusSet(use.Flags.Words(), "")
 			}
 		}
 	}

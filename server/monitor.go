@@ -38,14 +38,19 @@ func (m *monitors) add(s *session) {
 		m.all = map[*session]struct{}{}
 	}
 	m.all[s] = struct{}{}
-	m.size.Store(int32(len(m.all)))
+	m.count(s.srv)
 }
 
 func (m *monitors) remove(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.all, s)
+	m.count(s.srv)
+}
+
+func (m *monitors) count(srv *Server) {
 	m.size.Store(int32(len(m.all)))
+	srv.backend.Watch(len(m.all) > 0)
 }
 
 // show gives a line to all of them.
@@ -103,10 +108,10 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	s.srv.monitors.show(monitorLine(db, s.addr, redact(spec, args)))
 }
 
-// Called shows a command that a script called, to this node's monitors. Whoever applies entries calls it.
-func (s *Server) Called(db int, args [][]byte) {
+// called shows a command that a script of this node's clients calls.
+func (s *Server) called(e *commands.Event) {
 	if s.monitors.size.Load() > 0 {
-		s.monitors.show(monitorLine(db, "lua", args))
+		s.monitors.show(monitorLine(e.DB, "lua", e.Args))
 	}
 }
 

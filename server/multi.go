@@ -37,36 +37,38 @@ type queued struct {
 // inMachine says whether the machine runs the command; the session answers it otherwise.
 func (q *queued) inMachine() bool { return q.spec.Handler != nil }
 
+const transactionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.AllowBusy
+
 var transactionSpecs = []commands.Spec{
 	{
 		Name: "multi", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Flags:   transactionFlags | commands.Fast,
 		Summary: "Begins a transaction: what follows is queued until EXEC.", Complexity: "O(1)",
 		Local: local{early: true, run: multi},
 	},
 	{
 		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale,
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog,
 		Summary: "Runs the queued commands as one, unless a watched key changed.", Complexity: "That of the queued commands",
 		Local: local{raw: true, run: exec},
 	},
 	{
 		Name: "discard", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.0.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Flags:   transactionFlags | commands.Fast,
 		Summary: "Drops the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
 		Local: local{early: true, run: discard},
 	},
 	{
 		Name: "watch", Kind: commands.Read, Arity: -2, Group: "transactions", Since: "2.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
-		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Flags:   transactionFlags | commands.Fast,
+		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
 		Syntax:  "key [key ...]",
 		Summary: "Makes the next EXEC fail if one of the keys changes before it.", Complexity: "O(1) for every key",
 		Handler: watchHandler, Local: local{raw: true, run: watch},
 	},
 	{
 		Name: "unwatch", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Flags:   transactionFlags | commands.Fast,
 		Summary: "Forgets all watched keys.", Complexity: "O(1)",
 		Local: local{run: unwatch},
 	},

@@ -20,19 +20,24 @@ const onlineContact = 5 * time.Second
 var serverSpecs = []commands.Spec{
 	{
 		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.Loading | commands.Stale,
-		Syntax: "[section [section ...]]", Summary: "Tells about the node and its cluster.", Complexity: "O(1)",
+		Categories: "dangerous", Syntax: "[section [section ...]]", Summary: "Tells about the node and its cluster.", Complexity: "O(1)",
 		Local: local{run: info},
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
 		Summary: "Tells the node's part in replication.", Complexity: "O(1)",
 		Local: local{run: role},
 	},
 	{
-		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0", Flags: commands.NoScript,
+		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0", Flags: commands.NoScript, Categories: "connection",
 		Syntax: "numreplicas timeout", Summary: "Waits until so many other voters hold the connection's writes. A quorum holds every write that was answered.",
 		Complexity: "O(1)", Local: local{run: wait},
+	},
+	{
+		Name: "waitaof", Kind: commands.Session, Arity: 4, Group: "generic", Since: "7.2.0", Flags: commands.NoScript, Categories: "connection",
+		Syntax: "numlocal numreplicas timeout", Summary: "Waits until this node, and so many other voters, hold the connection's writes on disk.",
+		Complexity: "O(1)", Local: local{run: waitAOF},
 	},
 	{
 		Name: "config", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.0.0",
@@ -141,24 +146,58 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrNotInteger)
 		return
 	}
-	timeoutMs, ok := commands.ParseInt(args[2])
+	if _, others, ok := s.waitHolders(0, want, args[2]); ok {
+		s.w.Int(others)
+	}
+}
+
+// waitAOF is WAIT for logs on disk, which Raft's all are, this node's own among them.
+func waitAOF(s *session, _ *commands.Spec, args [][]byte) {
+	local, ok := commands.ParseInt(args[1])
 	if !ok {
-		s.fail(commands.Error("ERR timeout is not an integer or out of range"))
+		s.fail(commands.ErrNotInteger)
 		return
 	}
-	if timeoutMs < 0 {
-		s.fail(commands.Error("ERR timeout is negative"))
+	if local < 0 || local > 1 {
+		s.fail(commands.Error("ERR value is out of range, value must between 0 and 1"))
 		return
+	}
+	want, ok := commands.ParseInt(args[2])
+	if !ok || want < 0 {
+		s.fail(commands.ErrNotPositive)
+		return
+	}
+	if own, others, ok := s.waitHolders(local, want, args[3]); ok {
+		s.w.Array(2)
+		s.w.Int(own)
+		s.w.Int(others)
+	}
+}
+
+// waitHolders waits until so many other voters hold what was written, and this node where local is 1, or the time is over, which
+// is given in ms. Where ok is false there is nothing more to answer.
+func (s *session) waitHolders(local, want int64, timeout []byte) (own, others int64, ok bool) {
+	timeoutMs, ok := commands.ParseInt(timeout)
+	switch {
+	case !ok:
+		s.fail(commands.Error("ERR timeout is not an integer or out of range"))
+		return 0, 0, false
+	case timeoutMs < 0:
+		s.fail(commands.Error("ERR timeout is negative"))
+		return 0, 0, false
 	}
 	st := s.srv.backend.Status()
 	index := st.Commit
-	n := int64(st.holders(index))
-	start := time.Now()
-	if n < want && !s.inExec && s.send() != nil { // the client sees what was answered while it waits
-		s.quit = true
-		return
+	enough := func() bool {
+		own, others = int64(number(st.LastLog >= index)), int64(st.holders(index))
+		return own >= local && others >= want
 	}
-	for n < want && !s.inExec {
+	start := time.Now()
+	if !enough() && !s.inExec && s.send() != nil { // the client sees what was answered while it waits
+		s.quit = true
+		return 0, 0, false
+	}
+	for !enough() && !s.inExec {
 		pause := 10 * time.Millisecond
 		if timeoutMs > 0 {
 			left := time.Duration(min(timeoutMs, 1<<40))*time.Millisecond - time.Since(start)
@@ -169,12 +208,11 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		if !s.linger(pause) {
 			s.quit = true
-			return
+			return 0, 0, false
 		}
 		st = s.srv.backend.Status()
-		n = int64(st.holders(index))
 	}
-	s.w.Int(n)
+	return own, others, true
 }
 
 // maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.

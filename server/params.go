@@ -32,13 +32,13 @@ func frozen(name, value string) param {
 	return p
 }
 
-// atomicNumber is where number keeps its value.
+// atomicNumber is where numberParam keeps its value.
 type atomicNumber = interface {
 	Load() int64
 	Store(int64)
 }
 
-func number(name string, low, max int64, in func(*Server) atomicNumber) param {
+func numberParam(name string, low, max int64, in func(*Server) atomicNumber) param {
 	return param{
 		name: name, low: low, max: max,
 		get: func(s *Server) string { return formatInt(in(s).Load()) },
@@ -49,16 +49,16 @@ func number(name string, low, max int64, in func(*Server) atomicNumber) param {
 const maxInt64 = 1<<63 - 1
 
 var params = []param{
-	number("maxclients", 1, 1<<32-1, func(s *Server) atomicNumber { return &s.config.maxClients }),
+	numberParam("maxclients", 1, 1<<32-1, func(s *Server) atomicNumber { return &s.config.maxClients }),
 	{
 		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
 		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
 		set: func(s *Server, n int64) { s.config.idleTimeout.Store(n * int64(time.Second)) },
 	},
-	number("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber { return &s.tracking.maxKeys }),
-	number("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.threshold }),
-	number("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.maxLen }),
-	number("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber { return &s.latency.threshold }),
+	numberParam("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber { return &s.tracking.maxKeys }),
+	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.threshold }),
+	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.maxLen }),
+	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber { return &s.latency.threshold }),
 	{name: "latency-tracking", get: func(s *Server) string { return yesNo(s.config.trackLatency.Load()) }, choose: chooseTracking},
 	{name: "latency-tracking-info-percentiles", get: func(s *Server) string { return percentileText(*s.config.percentiles.Load()) }, choose: choosePercentiles},
 	{name: settingNotify, get: notifyText, share: (*Server).setNotify},

@@ -74,6 +74,13 @@ func (p *pause) hold(s *session, write bool) time.Time {
 	return p.until
 }
 
+// size is how many sessions wait.
+func (p *pause) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
 // free takes a session out of those who wait.
 func (p *pause) free(s *session) {
 	p.mu.Lock()

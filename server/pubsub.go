@@ -33,7 +33,7 @@ var pubsubSpecs = []commands.Spec{
 	},
 	{
 		Name: "ssubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
-		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
 		Syntax: "shardchannel [shardchannel ...]", Summary: "Asks for the messages of shard channels.",
 		Complexity: "O(N) where N is the number of channels", Local: subscribing(subShard),
 	},
@@ -49,7 +49,7 @@ var pubsubSpecs = []commands.Spec{
 	},
 	{
 		Name: "sunsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
-		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1},
+		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
 		Syntax: "[shardchannel [shardchannel ...]]", Summary: "Ends subscriptions to shard channels, all without arguments.",
 		Complexity: "O(N) where N is the number of channels", Local: unsubscribing(subShard),
 	},
@@ -63,7 +63,7 @@ var pubsubSpecs = []commands.Spec{
 	{
 		Name: "spublish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "7.0.0",
 		Flags:  commands.PubSub | commands.Loading | commands.Stale | commands.Fast | commands.MayReplicate | commands.AnyDB,
-		Keys:   commands.KeySpec{First: 1, Last: 1, Step: 1},
+		Keys:   commands.KeySpec{First: 1, Last: 1, Step: 1, Flags: commands.KeyNone},
 		Syntax: "shardchannel message", Summary: "Sends a message to the subscribers of a shard channel, on every node.",
 		Complexity: "O(N) where N is the number of subscribers of the channel",
 		Handler:    publishHandler(true), Local: publishing(true),

@@ -27,6 +27,7 @@ var refusals = []refusal{
 	{"sync psync replconf", "Raft replicates: a new node gets the snapshot and the log over the peer port"},
 	{"dump restore restore-asking migrate", "values have no portable form here; copy them with commands, or the data directory of a node that is stopped"},
 	{"acl|setuser", "there is one user, default, who may do everything; keep others away by the network"},
+	{"debug|set-active-expire", "when a key expires is decided by the log, on all nodes alike"},
 	{"debug|*", "it could harm the data, or show what only Redis has inside; SLEEP, OBJECT and HELP are there"},
 }
 

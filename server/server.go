@@ -69,6 +69,10 @@ type Server struct {
 	pause    pause
 	slowlog  slowlog
 	latency  latency
+	saving   saving
+
+	failingOver atomic.Bool // FAILOVER runs
+	startBytes  uint64      // that objects took at the start
 
 	ctx    context.Context // ends what Close did not wait for
 	cancel context.CancelFunc
@@ -98,6 +102,7 @@ func New(cfg Config) *Server {
 		sessions:  map[uint64]*session{},
 	}
 	s.hub = newHub(s.spreadAll)
+	s.startBytes = readMemory().objects
 	s.tracking.init()
 	s.slowlog.threshold.Store(slowlogUs)
 	s.slowlog.maxLen.Store(slowlogLen)

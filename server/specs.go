@@ -12,7 +12,8 @@ import (
 // Specs gives every command that a session answers, or takes part in answering.
 func Specs() []commands.Spec {
 	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs,
-		monitorSpecs, slowlogSpecs, latencySpecs)
+		monitorSpecs, slowlogSpecs, latencySpecs,
+		memorySpecs, aclSpecs, debugSpecs, adminSpecs)
 }
 
 // helpSpec is the HELP subcommand of a container; lines tell of the others, in Redis's words, which tools show.
@@ -20,22 +21,27 @@ func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
 		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands.", Complexity: "O(1)",
-		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.Array(len(lines) + 3)
-			s.w.Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
-			for _, l := range lines {
-				s.w.Status(l)
-			}
-			s.w.Status("HELP")
-			s.w.Status("    Prints this help.")
-		}},
+		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) { help(s, container, lines) }},
 	}
+}
+
+func help(s *session, container string, lines []string) {
+	s.w.Array(len(lines) + 3)
+	s.w.Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+	for _, l := range lines {
+		s.w.Status(l)
+	}
+	s.w.Status("HELP")
+	s.w.Status("    Prints this help.")
 }
 
 // subcommandSyntax is the error of a subcommand whose arguments are too many.
 func subcommandSyntax(args [][]byte) error {
 	return commands.SubcommandSyntax(args)
 }
+
+// lowerWord is an argument in lower case, for looking a word up.
+func lowerWord(arg []byte) string { return strings.ToLower(string(arg)) }
 
 // is compares an argument with a word in lower case.
 func is(arg []byte, word string) bool {

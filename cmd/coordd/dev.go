@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 )
 
 // devNodes is the size of the throwaway cluster.
@@ -63,11 +64,30 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	select {
 	case <-ctx.Done():
 		return nil
+	case <-stopped(nodes):
+		return nil
 	case err = <-nodes[0].failed:
 	case err = <-nodes[1].failed:
 	case err = <-nodes[2].failed:
 	}
 	return err
+}
+
+// stopped closes each node when a client asks it to stop. The channel that it returns is closed when the last one is.
+func stopped(nodes []*node) <-chan struct{} {
+	var running sync.WaitGroup
+	for _, n := range nodes {
+		running.Go(func() {
+			<-n.stop
+			_ = n.close()
+		})
+	}
+	last := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(last)
+	}()
+	return last
 }
 
 // startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. On an error it returns what it started.

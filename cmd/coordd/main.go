@@ -91,6 +91,8 @@ func runNode(ctx context.Context, args []string, getenv func(string) string, std
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping")
+	case <-n.stop:
+		n.log.Info("stopping, as a client asked")
 	case err = <-n.failed:
 	}
 	return errors.Join(err, n.close())

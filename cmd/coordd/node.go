@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/coordd/coordd/cluster"
@@ -51,11 +52,14 @@ type node struct {
 	client  net.Listener
 	http    *http.Server
 	failed  chan error // what ended the node by itself
+
+	stopOnce sync.Once
+	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
 }
 
 // startNode starts a node. On an error nothing of it is left.
 func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err error) {
-	n := &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4)}
+	n := &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			ls.close()
@@ -138,8 +142,10 @@ func (n *node) fatal(err error) {
 	os.Exit(1)
 }
 
-// close stops the node: clients first, so that what they asked is answered, then the cluster, which hands leadership over.
+// close stops the node: clients first, so that what they asked is answered, then the cluster, which hands leadership over. It may be
+// called again.
 func (n *node) close() error {
+	n.Stop()
 	if n.server != nil {
 		n.server.Close()
 	}
@@ -217,6 +223,18 @@ func replyError(err error) error {
 	return commands.Errorf("UNKNOWN the command may or may not have run: %v", err)
 }
 
+// Watch implements server.Backend.
+func (n *node) Watch(on bool) { n.adapter.Watch(on) }
+
+// HandOver implements server.Backend.
+func (n *node) HandOver(id string) error { return n.cluster.TransferLeadershipTo(id) }
+
+// Snapshot implements server.Backend.
+func (n *node) Snapshot() error { return n.cluster.Snapshot() }
+
+// Stop implements server.Backend: whoever runs the node closes it.
+func (n *node) Stop() { n.stopOnce.Do(func() { close(n.stop) }) }
+
 // Role implements server.Backend. It leaves the machine alone, which counts its keys for Status.
 func (n *node) Role() string { return n.cluster.Status().Role }
 
@@ -226,7 +244,8 @@ func (n *node) Status() server.Status {
 	s := server.Status{
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
-		Expired: m.Expired, Scripts: m.Scripts, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
+		Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
+		Snapshotting: c.Snapshotting, Loading: c.Loading,
 	}
 	if !c.Ready {
 		s.NotReady = "no leader is reachable, or it is not established yet"

@@ -146,6 +146,10 @@ func TestCompare(t *testing.T) {
 		{"shape", `["a" [:1]]`, `["b" [:2]]`, true},
 		{"shape", `["a" [:1]]`, `["b" [:2 :3]]`, false},
 		{"shape", `nil`, `"a"`, false},
+		{"behind #", `+"1 # x # y"`, `+"2 # x # y"`, true},
+		{"behind #", `+"1 # x"`, `+"1 # y"`, false},
+		{"behind #", `+"1 # x"`, `+"1"`, false},
+		{"behind #", `+"1 # x"`, `"1 # x"`, false},
 		{"sorted, rounded 1", `[:1 :5]`, `[:5 :2]`, true},
 	} {
 		compare := Compare{}
@@ -165,7 +169,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("[%s] %s %s: %v %v, want %v", c.words, c.a, c.b, equal, err, c.equal)
 		}
 	}
-	for _, words := range []string{"", "fuzzy", "rounded", "rounded -1", "sorted 3"} {
+	for _, words := range []string{"", "fuzzy", "rounded", "rounded -1", "sorted 3", "behind"} {
 		if _, _, err := parseCompare(words); err == nil {
 			t.Errorf("[%s] is taken", words)
 		}

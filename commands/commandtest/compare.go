@@ -18,6 +18,8 @@ type Compare struct {
 	Tolerance int64 //
 	Error     bool  // of errors, only the first word counts
 	Shape     bool  // only types and numbers of elements count
+	// Behind, where it is not empty, is a mark: of a text that has it, only what follows its first place counts.
+	Behind string
 }
 
 // parseCompare reads the words between brackets at the beginning of a line: "sorted, rounded 20". silent is told apart: it says
@@ -31,6 +33,9 @@ func parseCompare(s string) (c Compare, silent bool, err error) {
 			if c.Tolerance, err = strconv.ParseInt(arg, 10, 64); err != nil || c.Tolerance < 0 {
 				return c, false, fmt.Errorf("[rounded N]: %q is no tolerance", arg)
 			}
+			continue
+		case name == "behind" && arg != "":
+			c.Behind = arg
 			continue
 		case arg != "":
 			return c, false, fmt.Errorf("[%s] takes no argument", name)
@@ -98,6 +103,11 @@ func (c Compare) same(a, b Value) bool {
 	}
 	if c.Shape || a.Text == b.Text {
 		return true
+	}
+	if c.Behind != "" {
+		_, restA, foundA := strings.Cut(a.Text, c.Behind)
+		_, restB, foundB := strings.Cut(b.Text, c.Behind)
+		return foundA && foundB && restA == restB
 	}
 	if c.Error && a.IsError() {
 		wa, _, _ := strings.Cut(a.Text, " ")

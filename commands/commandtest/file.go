@@ -98,6 +98,10 @@ func parseStep(line string) (s Step, err error) {
 			return s, err
 		}
 		line = rest
+		if rest = strings.TrimSpace(rest); rest == "@receive" {
+			s.Directive = "receive"
+			return s, nil
+		}
 	}
 	args, want, found, err := splitCall(line)
 	if err != nil {

@@ -1,0 +1,86 @@
+package server
+
+// This file holds what there is of DEBUG: a connection that sleeps, and what is known of a key's value. The rest is refused.
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+var debugSpecs = []commands.Spec{{
+	Name: "debug", Kind: commands.Admin, Arity: -2, Group: "server", Since: "1.0.0",
+	Flags:   commands.NoScript | commands.Loading | commands.Stale,
+	Syntax:  "<SLEEP seconds | OBJECT key | HELP>",
+	Summary: "Lets the connection sleep, or tells what is known of a key's value.", Complexity: "O(1)",
+	Handler: debugHandler, Local: local{raw: true, run: debugCommand},
+}}
+
+// debugCommand sends what is about data to the machine.
+func debugCommand(s *session, spec *commands.Spec, args [][]byte) {
+	if is(args[1], "object") {
+		s.run.cmd[0] = args
+		s.addRequest(false, s.run.cmd[:], pending{step: plain, args: args, spec: spec})
+		return
+	}
+	s.flush()
+	s.answer(func() { s.runCounted(&local{run: debugLocal}, spec, args) })
+}
+
+func debugLocal(s *session, _ *commands.Spec, args [][]byte) {
+	switch {
+	case is(args[1], "sleep") && len(args) == 3:
+		seconds, err := strconv.ParseFloat(string(args[2]), 64)
+		if err != nil || !(seconds >= 0 && seconds < 1<<31) {
+			s.fail(commands.ErrNotFloat)
+			return
+		}
+		if !s.sleep(time.Duration(seconds * float64(time.Second))) {
+			s.quit = true
+			return
+		}
+		s.w.Status("OK")
+	case is(args[1], "help") && len(args) == 2:
+		help(s, "DEBUG", debugHelp)
+	default:
+		s.fail(refusedError(args, nil))
+	}
+}
+
+var debugHelp = []string{
+	"OBJECT <key>", "    Show low level info about `key` and associated value.",
+	"SLEEP <seconds>", "    Stop the connection for <seconds>. Decimals allowed.",
+}
+
+// sleep lets time pass for this connection alone. It returns false when the client, or the server, has gone away.
+func (s *session) sleep(d time.Duration) bool {
+	if s.send() != nil { // the client sees what was answered before
+		return false
+	}
+	for end := time.Now().Add(d); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return true
+		}
+		if !s.linger(left) {
+			return false
+		}
+	}
+}
+
+// debugHandler answers DEBUG OBJECT, and in a transaction, which no node sleeps in, whatever else is asked.
+func debugHandler(x *commands.Call) error {
+	if !is(x.Args[1], "object") || len(x.Args) != 3 {
+		return commands.Error("ERR only DEBUG OBJECT key can be called here")
+	}
+	e := x.DB().Find(x.Args[2])
+	if e == nil {
+		return commands.ErrNoSuchKey
+	}
+	x.Spend(usualSamples)
+	x.Out.Status(fmt.Sprintf("Value at:0 refcount:1 encoding:%s memory:%d created:%d changed:%d",
+		commands.Encoding(e), e.Memory(usualSamples), e.Created(), e.Changed()))
+	return nil
+}

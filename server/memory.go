@@ -1,0 +1,203 @@
+package server
+
+// This file holds MEMORY: what keys take by an estimate that is the same on every node, and what this node's process takes.
+
+import (
+	"fmt"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+var memorySpecs = []commands.Spec{{
+	Name: "memory", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
+	Summary: "Tells what keys and the process take.", Complexity: "That of the subcommand",
+	Subcommands: []commands.Spec{
+		{
+			Name: "usage", Kind: commands.Read, Arity: -3, Group: "server", Since: "4.0.0",
+			Keys:   commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
+			Syntax: "key [SAMPLES count]", Summary: "Estimates the bytes that a key takes.",
+			Complexity: "O(N) where N is the number of samples", Handler: memoryUsage,
+		},
+		memorySub("stats", "Tells in numbers what the process takes.", memoryStats),
+		memorySub("doctor", "Says in words what the process takes.", memoryDoctor),
+		memorySub("malloc-stats", "Tells what Go's runtime does with memory.", memoryRuntime),
+		memorySub("purge", "Gives memory that is free back to the system.", func(s *session, _ *commands.Spec, _ [][]byte) {
+			debug.FreeOSMemory()
+			s.w.Status("OK")
+		}),
+		helpSpec("MEMORY", "4.0.0", "server",
+			"DOCTOR", "    Return memory problems reports.",
+			"MALLOC-STATS", "    Return internal statistics report from the memory allocator.",
+			"PURGE", "    Attempt to purge dirty pages for reclamation by the allocator.",
+			"STATS", "    Return information about the memory usage of the server.",
+			"USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value. Nested values are",
+			"    sampled up to <count> times (default: 5, 0 means sample all)."),
+	},
+}}
+
+func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Session, Arity: 2, Group: "server", Since: "4.0.0",
+		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run},
+	}
+}
+
+// usualSamples is how many elements of a collection MEMORY USAGE looks at, unless it is told.
+const usualSamples = 5
+
+func memoryUsage(x *commands.Call) error {
+	samples := int64(usualSamples)
+	for i := 3; i < len(x.Args); i += 2 {
+		if !is(x.Args[i], "samples") || i+1 == len(x.Args) {
+			return commands.ErrSyntax
+		}
+		n, ok := commands.ParseInt(x.Args[i+1])
+		if !ok {
+			return commands.ErrNotInteger
+		}
+		if n < 0 {
+			return commands.ErrSyntax
+		}
+		samples = n
+	}
+	e := x.DB().Find(x.Args[2])
+	if e == nil {
+		x.Out.Null()
+		return nil
+	}
+	if c := e.Collection(); c != nil {
+		if n := int64(c.Len()); samples == 0 || samples > n {
+			samples = n
+		}
+		x.Spend(int(samples))
+	}
+	x.Out.Int(int64(e.Memory(int(samples))))
+	return nil
+}
+
+// memoryNow is what the process takes, bytes.
+type memoryNow struct {
+	objects  uint64 // in use by objects
+	held     uint64 // by the runtime, from the system
+	resident uint64 // by the process
+	peak     uint64 // resident at most
+}
+
+func readMemory() memoryNow {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(samples)
+	m := memoryNow{objects: samples[0].Value.Uint64(), held: samples[1].Value.Uint64() - samples[2].Value.Uint64()}
+	m.resident, m.peak = residentBytes(m.held)
+	return m
+}
+
+// percent is part of whole in percent.
+func percent(part, whole uint64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
+
+// ratio is a to b.
+func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
+
+// clientBytes is what connections take, as CLIENT LIST tells.
+func (s *Server) clientBytes() (bytes, biggest int) {
+	for _, c := range s.all() {
+		n := c.bytes()
+		bytes += n
+		biggest = max(biggest, n)
+	}
+	return bytes, biggest
+}
+
+func (s *session) bytes() int {
+	waiting := s.out.waiting()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.bytes() + waiting
+}
+
+func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
+	m := readMemory()
+	clients, _ := s.srv.clientBytes()
+	keys := uint64(0)
+	for _, db := range s.srv.backend.Status().Databases {
+		keys += uint64(db.Keys)
+	}
+	overhead := min(s.srv.startBytes+uint64(clients), m.objects)
+	dataset := m.objects - overhead
+	numbers := []struct {
+		name  string
+		value any // uint64 or float64
+	}{
+		{"peak.allocated", m.peak}, {"total.allocated", m.objects}, {"startup.allocated", s.srv.startBytes},
+		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)}, {"clients.normal", uint64(clients)},
+		{"cluster.links", uint64(0)}, {"aof.buffer", uint64(0)}, {"overhead.total", overhead},
+		{"keys.count", keys}, {"keys.bytes-per-key", dataset / max(keys, 1)},
+		{"dataset.bytes", dataset}, {"dataset.percentage", percent(dataset, m.objects)}, {"peak.percentage", percent(m.objects, m.peak)},
+		{"allocator.allocated", m.objects}, {"allocator.active", m.held}, {"allocator.resident", m.held},
+		{"allocator-fragmentation.ratio", ratio(m.held, m.objects)}, {"allocator-fragmentation.bytes", m.held - min(m.held, m.objects)},
+		{"rss-overhead.ratio", ratio(m.resident, m.held)}, {"rss-overhead.bytes", m.resident - min(m.resident, m.held)},
+		{"fragmentation", ratio(m.resident, m.objects)}, {"fragmentation.bytes", m.resident - min(m.resident, m.objects)},
+	}
+	s.w.Map(len(numbers))
+	for _, n := range numbers {
+		s.w.BulkString(n.name)
+		switch v := n.value.(type) {
+		case uint64:
+			s.w.Int(int64(v))
+		case float64:
+			s.w.Double(v)
+		}
+	}
+}
+
+// What MEMORY DOCTOR speaks of.
+const (
+	littleMemory = 64 << 20
+	bigClient    = 8 << 20
+)
+
+func memoryDoctor(s *session, _ *commands.Spec, _ [][]byte) {
+	m := readMemory()
+	var b strings.Builder
+	if m.objects < littleMemory {
+		b.WriteString("Little memory is in use: there is nothing to say about it.\n")
+	}
+	if m.objects >= littleMemory && m.peak > 3*m.objects {
+		fmt.Fprintf(&b, "The process took %s at most, objects take %s now. Go's runtime gives what is free back by and by; MEMORY PURGE does it at once.\n",
+			human(m.peak), human(m.objects))
+	}
+	if _, biggest := s.srv.clientBytes(); biggest > bigClient {
+		fmt.Fprintf(&b, "A connection takes %s: CLIENT LIST shows it as tot-mem. It sends or is sent much at once, or does not read.\n", human(uint64(biggest)))
+	}
+	if b.Len() == 0 {
+		b.WriteString("Nothing is wrong.\n")
+	}
+	s.w.Verbatim("txt", b.String())
+}
+
+// memoryRuntime lists what Go's runtime measures of memory and of its collector.
+func memoryRuntime(s *session, _ *commands.Spec, _ [][]byte) {
+	var samples []metrics.Sample
+	for _, d := range metrics.All() {
+		if strings.HasPrefix(d.Name, "/memory/") || strings.HasPrefix(d.Name, "/gc/") {
+			samples = append(samples, metrics.Sample{Name: d.Name})
+		}
+	}
+	metrics.Read(samples)
+	var b strings.Builder
+	for _, sample := range samples {
+		switch sample.Value.Kind() {
+		case metrics.KindUint64:
+			fmt.Fprintf(&b, "%s %d\n", sample.Name, sample.Value.Uint64())
+		case metrics.KindFloat64:
+			fmt.Fprintf(&b, "%s %g\n", sample.Name, sample.Value.Float64())
+		}
+	}
+	s.w.Verbatim("txt", b.String())
+}
