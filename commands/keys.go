@@ -4,65 +4,65 @@ package commands
 
 var keySpecs = []Spec{
 	{
-		Name: "del", Kind: Write, Arity: -2, Keys: KeySpec{First: 1, Last: -1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "del", Kind: Write, Arity: -2, Keys: allKeys.does(KeyRM | KeyDelete), Group: "generic", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Deletes keys and answers how many existed.",
 		Complexity: "O(N) where N is the number of keys", Handler: delCommand,
 	},
 	{
-		Name: "unlink", Kind: Write, Arity: -2, Flags: Fast, Keys: KeySpec{First: 1, Last: -1, Step: 1}, Group: "generic", Since: "4.0.0",
+		Name: "unlink", Kind: Write, Arity: -2, Flags: Fast, Keys: allKeys.does(KeyRM | KeyDelete), Group: "generic", Since: "4.0.0",
 		Syntax: "key [key ...]", Summary: "Deletes keys and answers how many existed: DEL by another name.",
 		Complexity: "O(N) where N is the number of keys", Handler: delCommand,
 	},
 	{
-		Name: "exists", Kind: Read, Arity: -2, Flags: Fast, Keys: KeySpec{First: 1, Last: -1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "exists", Kind: Read, Arity: -2, Flags: Fast, Keys: allKeys.does(KeyRO), Group: "generic", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Answers how many of the keys exist.",
 		Complexity: "O(N) where N is the number of keys", Handler: existsCommand,
 	},
 	{
-		Name: "touch", Kind: Read, Arity: -2, Flags: Fast, Keys: KeySpec{First: 1, Last: -1, Step: 1}, Group: "generic", Since: "3.2.1",
+		Name: "touch", Kind: Read, Arity: -2, Flags: Fast, Keys: allKeys.does(KeyRO), Group: "generic", Since: "3.2.1",
 		Syntax: "key [key ...]", Summary: "Answers how many of the keys exist; accesses leave no trace.",
 		Complexity: "O(N) where N is the number of keys", Handler: existsCommand,
 	},
 	{
-		Name: "type", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "type", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "generic", Since: "1.0.0",
 		Syntax: "key", Summary: "Answers the type of the value that a key holds.", Complexity: "O(1)", Handler: typeCommand,
 	},
 	{
-		Name: "expire", Kind: Write, Arity: -3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "expire", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.0.0",
 		Syntax: "key seconds [NX | XX | GT | LT]", Summary: "Sets a key's time to live in seconds.", Complexity: "O(1)", Handler: expireCommand,
 	},
 	{
-		Name: "pexpire", Kind: Write, Arity: -3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "2.6.0",
+		Name: "pexpire", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
 		Syntax: "key milliseconds [NX | XX | GT | LT]", Summary: "Sets a key's time to live in milliseconds.", Complexity: "O(1)", Handler: pexpireCommand,
 	},
 	{
-		Name: "expireat", Kind: Write, Arity: -3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.2.0",
+		Name: "expireat", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.2.0",
 		Syntax: "key unix-time-seconds [NX | XX | GT | LT]", Summary: "Sets the Unix time in seconds at which a key expires.",
 		Complexity: "O(1)", Handler: expireatCommand,
 	},
 	{
-		Name: "pexpireat", Kind: Write, Arity: -3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "2.6.0",
+		Name: "pexpireat", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
 		Syntax: "key unix-time-milliseconds [NX | XX | GT | LT]", Summary: "Sets the Unix time in milliseconds at which a key expires.",
 		Complexity: "O(1)", Handler: pexpireatCommand,
 	},
 	{
-		Name: "ttl", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "ttl", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "1.0.0",
 		Syntax: "key", Summary: "Answers a key's time to live in seconds.", Complexity: "O(1)", Handler: ttlCommand,
 	},
 	{
-		Name: "pttl", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "2.6.0",
+		Name: "pttl", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "2.6.0",
 		Syntax: "key", Summary: "Answers a key's time to live in milliseconds.", Complexity: "O(1)", Handler: pttlCommand,
 	},
 	{
-		Name: "expiretime", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "7.0.0",
+		Name: "expiretime", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "7.0.0",
 		Syntax: "key", Summary: "Answers the Unix time in seconds at which a key expires.", Complexity: "O(1)", Handler: expiretimeCommand,
 	},
 	{
-		Name: "pexpiretime", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "7.0.0",
+		Name: "pexpiretime", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "7.0.0",
 		Syntax: "key", Summary: "Answers the Unix time in milliseconds at which a key expires.", Complexity: "O(1)", Handler: pexpiretimeCommand,
 	},
 	{
-		Name: "persist", Kind: Write, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "2.2.0",
+		Name: "persist", Kind: Write, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.2.0",
 		Syntax: "key", Summary: "Removes a key's time to live.", Complexity: "O(1)", Handler: persistCommand,
 	},
 	{
@@ -94,20 +94,20 @@ var keySpecs = []Spec{
 		Complexity: "O(1)", Handler: flushallCommand,
 	},
 	{
-		Name: "rename", Kind: Write, Arity: 3, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "rename", Kind: Write, Arity: 3, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRW|KeyAccess|KeyDelete, KeyOW|KeyUpdate), Group: "generic", Since: "1.0.0",
 		Syntax: "key newkey", Summary: "Gives a key another name, overwriting what had it.", Complexity: "O(1)", Handler: renameCommand,
 	},
 	{
-		Name: "renamenx", Kind: Write, Arity: 3, Flags: Fast, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "renamenx", Kind: Write, Arity: 3, Flags: Fast, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRW|KeyAccess|KeyDelete, KeyOW|KeyInsert), Group: "generic", Since: "1.0.0",
 		Syntax: "key newkey", Summary: "Gives a key another name unless that is taken.", Complexity: "O(1)", Handler: renamenxCommand,
 	},
 	{
-		Name: "copy", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 2, Step: 1}, Group: "generic", Since: "6.2.0",
+		Name: "copy", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRO|KeyAccess, KeyOW|KeyUpdate), Group: "generic", Since: "6.2.0",
 		Syntax: "source destination [DB destination-db] [REPLACE]", Summary: "Copies the value of a key to another key.",
 		Complexity: "O(1), the elements of a large collection being shared until they change", Handler: copyCommand,
 	},
 	{
-		Name: "move", Kind: Write, Arity: 3, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "1.0.0",
+		Name: "move", Kind: Write, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "generic", Since: "1.0.0",
 		Syntax: "key db", Summary: "Moves a key to another database unless that has it.", Complexity: "O(1)", Handler: moveCommand,
 	},
 	{
@@ -116,7 +116,7 @@ var keySpecs = []Spec{
 		Complexity: "O(1)", Handler: swapdbCommand,
 	},
 	{
-		Name: "fence", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}, Group: "generic", Since: "0.1.0",
+		Name: "fence", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "0.1.0",
 		Syntax: "key", Summary: "Answers the revision that created a key: a fencing token, larger for every later holder of a lock.",
 		Complexity: "O(1)", Handler: fenceCommand,
 	},
@@ -128,11 +128,11 @@ var objectSpec = Spec{
 	Summary: "Holds the commands about how values are kept.", Complexity: "Depends on the subcommand",
 	Subcommands: []Spec{
 		{
-			Name: "encoding", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}, Group: "generic", Since: "2.2.3",
+			Name: "encoding", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}.does(KeyRO), Group: "generic", Since: "2.2.3",
 			Syntax: "key", Summary: "Answers the form in which a key's value is kept, by Redis's names.", Complexity: "O(1)", Handler: objectEncodingCommand,
 		},
 		{
-			Name: "freq", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}, Group: "generic", Since: "4.0.0",
+			Name: "freq", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}.does(KeyRO), Group: "generic", Since: "4.0.0",
 			Syntax: "key", Summary: "Would answer how often a key is used, which is not tracked.", Complexity: "O(1)", Handler: objectFreqCommand,
 		},
 		{
@@ -140,11 +140,11 @@ var objectSpec = Spec{
 			Summary: "Answers what the subcommands of OBJECT do.", Complexity: "O(1)", Handler: objectHelpCommand,
 		},
 		{
-			Name: "idletime", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}, Group: "generic", Since: "2.2.3",
+			Name: "idletime", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}.does(KeyRO), Group: "generic", Since: "2.2.3",
 			Syntax: "key", Summary: "Would answer how long a key has not been used, which is not tracked.", Complexity: "O(1)", Handler: objectIdletimeCommand,
 		},
 		{
-			Name: "refcount", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}, Group: "generic", Since: "2.2.3",
+			Name: "refcount", Kind: Read, Arity: 3, Keys: KeySpec{First: 2, Last: 2, Step: 1}.does(KeyRO), Group: "generic", Since: "2.2.3",
 			Syntax: "key", Summary: "Answers how many references a key's value has, as Redis counts them.", Complexity: "O(1)", Handler: objectRefcountCommand,
 		},
 	},
