@@ -58,7 +58,7 @@ var streamSpecs = []Spec{
 		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
 		Summary:    "Gives entries that have been pending for long to another consumer, and answers where to go on",
 		Complexity: "O(log n) an entry, ten times COUNT being looked at", Handler: xautoclaim},
-	{Name: "xgroup", Kind: Write, Arity: -2, Group: "stream", Since: "5.0.0",
+	{Name: "xgroup", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",
 		Syntax: "subcommand", Summary: "A container of the commands about groups of consumers", Complexity: "Depends on the subcommand",
 		Subcommands: xgroupSubcommands},
 	{Name: "xinfo", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",

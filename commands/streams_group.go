@@ -156,7 +156,7 @@ func xgroupDelConsumer(x *Call) error {
 	}
 	c, exists := g.Consumer(x.Args[4])
 	if exists {
-		x.spendRemoved(c.Pending, 0)
+		x.Spend(pendingWork * c.Pending)
 		e, s := editStream(x, x.Args[2])
 		s.EditGroup(x.Args[3]).RemoveConsumer(x.Args[4])
 		x.DB().Noted(e, false)
@@ -213,6 +213,7 @@ func xack(x *Call) error {
 			e, s = editStream(x, x.Args[1])
 			g = s.EditGroup(x.Args[2])
 		}
+		x.Spend(pendingWork)
 		g.Acknowledge(id)
 		acknowledged++
 	}

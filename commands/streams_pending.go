@@ -19,6 +19,12 @@ const (
 	errAutoClaimCount  Error = "ERR COUNT must be > 0"
 )
 
+// What looking up one pending entry costs, and changing one, in units of Env.Work.
+const (
+	lookWork    = 6
+	pendingWork = 25
+)
+
 // idleMs is for how long an entry has been pending, or a consumer has taken nothing.
 func (x *Call) idleMs(sinceMs int64) int64 { return x.ClockMs - sinceMs }
 
@@ -99,7 +105,7 @@ func (a *pendingArgs) walk(x *Call, next func(keyspace.StreamID) (keyspace.Pendi
 		if !ok || a.last.Less(p.ID) {
 			break
 		}
-		x.Spend(4)
+		x.Spend(lookWork)
 		if a.minIdleMs == 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
 			found = append(found, p)
 		}
@@ -226,12 +232,14 @@ func (c *claiming) edit() {
 // drop forgets a pending entry that was deleted from the stream.
 func (c *claiming) drop(id keyspace.StreamID) {
 	c.edit()
+	c.x.Spend(pendingWork)
 	c.g.Acknowledge(id)
 }
 
 // take gives a pending entry to the consumer.
 func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.edit()
+	c.x.Spend(pendingWork)
 	see(c.x, c.x.Args[1], c.g, c.consumer)
 	p.Consumer = string(c.consumer)
 	c.g.SetPending(p)
@@ -357,7 +365,7 @@ func xautoclaim(x *Call) error {
 			break
 		}
 		attempts--
-		x.Spend(4)
+		x.Spend(lookWork)
 		start, more = p.ID.Next()
 		e, exists := c.s.Get(p.ID)
 		switch {

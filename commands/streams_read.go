@@ -272,6 +272,7 @@ func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group) []key
 	for _, e := range entries {
 		g.Advance(e.ID)
 		if !a.noAck {
+			x.Spend(pendingWork)
 			g.SetPending(keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), DeliveredMs: x.ClockMs, Deliveries: 1})
 		}
 	}
@@ -287,6 +288,7 @@ func (a *readArgs) again(x *Call, s *keyspace.Stream, g *keyspace.Group, after k
 		}
 		e, exists := s.Get(p.ID)
 		if exists {
+			x.Spend(pendingWork)
 			p.DeliveredMs = x.ClockMs
 			p.Deliveries++
 			g.SetPending(p)
