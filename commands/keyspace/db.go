@@ -99,7 +99,9 @@ func (e *Entry) Bytes() []byte { return e.str }
 func (e *Entry) Collection() Collection { return e.coll }
 
 // Emptied says whether nothing is left in the entry's collection, so that its key goes: all but streams go.
-func (e *Entry) Emptied() bool { return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0 }
+func (e *Entry) Emptied() bool {
+	return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0
+}
 
 // Deadline is when the key expires, ms of the cluster clock; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
