@@ -90,6 +90,7 @@ type Tx struct {
 	Multi  bool // inside EXEC
 	Woken  bool // a blocking command that waited and is tried again
 	Script bool // called by a script
+	Behind bool // a blocking command that has come behind others that wait: it takes nothing
 }
 
 // Call is one command being run.

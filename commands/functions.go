@@ -18,12 +18,12 @@ const fcallSyntax = "function numkeys [key [key ...]] [arg [arg ...]]"
 
 var functionSpecs = []Spec{
 	{
-		Name: "fcall", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Name: "fcall", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Runs a function of a library.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, false) },
 	},
 	{
-		Name: "fcall_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Name: "fcall_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Runs a function of a library that only reads.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, true) },
 	},
@@ -68,12 +68,12 @@ var functionSubcommands = []Spec{
 		Handler:    functionRestore,
 	},
 	{
-		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0",
 		Summary: "Counts libraries and functions.", Complexity: "O(N) with N being the number of libraries.",
 		Handler: functionStats,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0",
 		Summary: "Would stop a running function: here none runs while another command is answered.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},

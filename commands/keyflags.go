@@ -149,6 +149,34 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 	return uses, nil
 }
 
+// varies says what a call does to its keys, which are all of one part.
+func (k KeySpec) varies(vary func(args [][]byte) KeyFlag) KeySpec {
+	parts := (&Spec{Keys: k}).KeyParts()
+	parts[0].Vary = vary
+	k.Parts = parts
+	return k
+}
+
+// setUses is what SET does to its key.
+func setUses(args [][]byte) KeyFlag {
+	for _, a := range args[3:] {
+		if isWord(a, "GET") {
+			return KeyRW | KeyAccess | KeyUpdate
+		}
+	}
+	return KeyOW | KeyUpdate
+}
+
+// bitfieldUses is what BITFIELD does to its key: with GET alone it reads.
+func bitfieldUses(args [][]byte) KeyFlag {
+	for i := 2; i < len(args); i += 3 {
+		if !isWord(args[i], "GET") || i+2 >= len(args) {
+			return KeyRW | KeyAccess | KeyUpdate
+		}
+	}
+	return KeyRO | KeyAccess
+}
+
 // does says what the command does to its keys: the same to all, or one thing to the first and another to those behind it, which
 // an argument counts where First is Last.
 func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {

@@ -66,7 +66,7 @@ var keySpecs = []Spec{
 		Syntax: "key", Summary: "Removes a key's time to live.", Complexity: "O(1)", Handler: persistCommand,
 	},
 	{
-		Name: "keys", Kind: Read, Arity: 2, Group: "generic", Since: "1.0.0",
+		Name: "keys", Kind: Read, Arity: 2, Group: "generic", Categories: "keyspace dangerous", Since: "1.0.0",
 		Syntax: "pattern", Summary: "Answers every key that a pattern matches.",
 		Complexity: "O(N) where N is the number of keys in the database", Handler: keysCommand,
 	},
@@ -76,7 +76,7 @@ var keySpecs = []Spec{
 		Complexity: "O(C + log(N)) where C is the count and N the number of keys in the database", Handler: scanCommand,
 	},
 	{
-		Name: "dbsize", Kind: Read, Arity: 1, Flags: Fast, Group: "server", Since: "1.0.0",
+		Name: "dbsize", Kind: Read, Arity: 1, Flags: Fast, Group: "server", Categories: "keyspace", Since: "1.0.0",
 		Summary: "Answers how many keys the database has.", Complexity: "O(1)", Handler: dbsizeCommand,
 	},
 	{
@@ -84,12 +84,12 @@ var keySpecs = []Spec{
 		Summary: "Answers a key picked at random.", Complexity: "O(log(N)) where N is the number of keys in the database", Handler: randomkeyCommand,
 	},
 	{
-		Name: "flushdb", Kind: Write, Arity: -1, Group: "server", Since: "1.0.0",
+		Name: "flushdb", Kind: Write, Arity: -1, Group: "server", Categories: "keyspace dangerous", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes every key of the database.",
 		Complexity: "O(1)", Handler: flushdbCommand,
 	},
 	{
-		Name: "flushall", Kind: Write, Arity: -1, Flags: AnyDB, Group: "server", Since: "1.0.0",
+		Name: "flushall", Kind: Write, Arity: -1, Flags: AnyDB, Group: "server", Categories: "keyspace dangerous", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes every key of all databases.",
 		Complexity: "O(1)", Handler: flushallCommand,
 	},
@@ -111,7 +111,7 @@ var keySpecs = []Spec{
 		Syntax: "key db", Summary: "Moves a key to another database unless that has it.", Complexity: "O(1)", Handler: moveCommand,
 	},
 	{
-		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server", Since: "4.0.0",
+		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server", Categories: "keyspace dangerous", Since: "4.0.0",
 		Syntax: "index1 index2", Summary: "Exchanges two databases: their clients see the other's keys at once.",
 		Complexity: "O(1)", Handler: swapdbCommand,
 	},

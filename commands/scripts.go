@@ -18,27 +18,27 @@ const (
 	evalSyntax     = "script numkeys [key [key ...]] [arg [arg ...]]"
 	evalSHASyntax  = "sha1 numkeys [key [key ...]] [arg [arg ...]]"
 	evalComplexity = "Depends on the script that is executed."
-	evalFlags      = NoScript | Stale | SkipMonitor | MovableKeys
+	evalFlags      = NoScript | Stale | SkipMonitor | MovableKeys | NoMandatoryKeys
 )
 
 var scriptSpecs = []Spec{
 	{
-		Name: "eval", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "2.6.0",
+		Name: "eval", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSyntax, Summary: "Runs a Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
-		Name: "evalsha", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "2.6.0",
+		Name: "evalsha", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSHASyntax, Summary: "Runs a Lua script that the server knows, by its SHA1.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, false) },
 	},
 	{
-		Name: "eval_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Name: "eval_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSyntax, Summary: "Runs a Lua script that only reads.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, true) },
 	},
 	{
-		Name: "evalsha_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}, Group: "scripting", Since: "7.0.0",
+		Name: "evalsha_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSHASyntax, Summary: "Runs a Lua script that only reads and that the server knows, by its SHA1.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, true) },
 	},
@@ -66,7 +66,7 @@ var scriptSubcommands = []Spec{
 		Handler: scriptFlush,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "2.6.0",
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "2.6.0",
 		Summary: "Would stop a running Lua script: here none runs while another command is answered.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},

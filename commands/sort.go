@@ -27,14 +27,27 @@ const (
 )
 
 var sortSpecs = []Spec{
-	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys}, Group: "generic", Since: "1.0.0",
+	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)}, Group: "generic", Since: "1.0.0",
+		Categories: sortCategories,
 		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]",
 		Summary:    "Sorts the elements of a list, a set or a sorted set, by themselves or by what keys named after them hold, and replies with them or stores them",
 		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(true)},
-	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys, Keys: collectionKey, Group: "generic", Since: "7.0.0",
+	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Parts: sortParts(false)}, Group: "generic", Since: "7.0.0",
+		Categories: sortCategories,
 		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]",
 		Summary:    "Sorts the elements of a list, a set or a sorted set and replies with them; SORT without STORE",
 		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(false)},
+}
+
+const sortCategories = "set sortedset list dangerous"
+
+// sortParts says where SORT's keys are: the one that is sorted, those that patterns name, which only the elements tell, and the destination.
+func sortParts(store bool) []KeyPart {
+	parts := []KeyPart{{First: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Unknown: true, Flags: KeyRO | KeyAccess}}
+	if store {
+		parts = append(parts, KeyPart{Unknown: true, Flags: KeyOW | KeyUpdate})
+	}
+	return parts
 }
 
 // sorting is one call of SORT.

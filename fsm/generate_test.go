@@ -41,6 +41,7 @@ type callMaker struct {
 	syntax  map[*commands.Spec][]commands.Arg
 	pools   []pool
 	group   string // of the command under way
+	command string // its full name
 	clockMs int64
 	wallUs  int64
 }
@@ -121,12 +122,9 @@ func (g *callMaker) call(specs []*commands.Spec) [][]byte {
 	for strings.HasPrefix(spec.Name, "flush") && g.IntN(30) > 0 {
 		spec = specs[g.IntN(len(specs))]
 	}
-	g.group = spec.Group
+	g.group, g.command = spec.Group, spec.FullName()
 	words := strings.Split(spec.FullName(), "|")
 	words = append(words, g.words(g.syntax[spec])...)
-	if n := spec.Keys.Numkeys; n > 0 && n < len(words) && g.IntN(20) > 0 {
-		g.countKeys(words, n)
-	}
 	switch g.IntN(25) {
 	case 0:
 		words = append(words, g.pick(valuePool))
@@ -134,18 +132,6 @@ func (g *callMaker) call(specs []*commands.Spec) [][]byte {
 		words[len(words)-1] = g.pick(valuePool)
 	}
 	return commandtest.Args(words...)
-}
-
-// countKeys makes the argument that counts keys true: the syntax cannot say that it has to be.
-func (g *callMaker) countKeys(words []string, n int) {
-	keys := 0
-	for _, w := range words[n+1:] {
-		if !slices.Contains(keyPool, w) {
-			break
-		}
-		keys++
-	}
-	words[n] = strconv.Itoa(keys)
 }
 
 // The pools are small, so that calls meet at the same keys and fields.
@@ -199,7 +185,8 @@ var (
 	}
 )
 
-// pool is the values of a placeholder whose name has a part.
+// pool is the values of a placeholder whose name has a part; or, where the part is the full name of a command and of a placeholder, of that
+// one alone.
 type pool struct {
 	part   string
 	values []string
@@ -226,7 +213,7 @@ func (g *callMaker) value(name string) string {
 		return g.pick(own)
 	}
 	for _, p := range g.pools {
-		if strings.Contains(name, p.part) {
+		if strings.Contains(name, p.part) || p.part == g.command+" "+name {
 			return g.pick(p.values)
 		}
 	}
@@ -236,14 +223,24 @@ func (g *callMaker) value(name string) string {
 // words makes words of arguments as Spec.Syntax declares them.
 func (g *callMaker) words(args []commands.Arg) []string {
 	var words []string
+	counts := -1 // the place of a word that counts what follows it
 	for i := range args {
 		a := &args[i]
-		if a.Optional && g.IntN(3) > 0 {
-			continue
+		var more []string
+		n := 0
+		if !a.Optional || g.IntN(3) == 0 {
+			more, n = g.argument(a, true), 1
+			for ; a.Multiple && g.IntN(2) == 0; n++ {
+				more = append(more, g.argument(a, a.MultipleToken)...)
+			}
 		}
-		words = append(words, g.argument(a, true)...)
-		for a.Multiple && g.IntN(2) == 0 {
-			words = append(words, g.argument(a, a.MultipleToken)...)
+		// The syntax cannot say that a number has to be true, so that is known here.
+		if counts >= 0 && g.IntN(20) > 0 {
+			words[counts] = strconv.Itoa(n)
+		}
+		words = append(words, more...)
+		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" {
+			counts = len(words) - 1
 		}
 	}
 	return words

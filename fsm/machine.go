@@ -202,7 +202,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.resp.Proto = q.Proto
 		out = &r.resp
 	}
-	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken}
+	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
 	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out}
 	if !q.Multi {
 		x.Args = q.Cmds[0]

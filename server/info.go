@@ -259,6 +259,8 @@ func infoStats(t *infoText) {
 	t.field("pubsubshard_channels", t.srv.hub.kinds(subShard))
 	t.fields("latest_fork_usec", 0, "total_forks", 0, "migrate_cached_sockets", 0, "slave_expires_tracked_keys", 0,
 		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0, "active_defrag_key_misses", 0)
+	_, keys, items, prefixes := t.srv.tracking.counts()
+	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes", prefixes)
 	t.field("total_error_replies", s.errorReplies.Load())
 	t.field("total_reads_processed", s.reads.Load())
 	t.field("total_writes_processed", s.writes.Load())

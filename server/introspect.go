@@ -70,7 +70,10 @@ var flagWords = []struct {
 
 // writes and reads say what Redis would flag: commands of sessions, messages and scripts are neither.
 func writes(c *commands.Spec) bool {
-	return c.Kind == commands.Write && c.Group != "scripting" && !c.Has(commands.MayReplicate)
+	if c.Group == "scripting" && !strings.HasPrefix(c.FullName(), "function|") { // libraries are data, cached scripts are not
+		return false
+	}
+	return c.Kind == commands.Write && !c.Has(commands.MayReplicate)
 }
 
 func reads(c *commands.Spec) bool {

@@ -11,11 +11,6 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// commandDiffers names the parts of COMMAND INFO that are not compared, with the reason that docs/compatibility.md gives.
-var commandDiffers = map[string]string{
-	"client|reply": "categories", // placeholder
-}
-
 // described is a command as COMMAND describes it, part by part.
 type described map[string]string
 
@@ -88,7 +83,7 @@ func TestCommandIsThatOfRedis(t *testing.T) {
 		}
 		compared++
 		for part := range want {
-			if have[part] != want[part] && !strings.Contains(commandDiffers[name], part) {
+			if have[part] != want[part] {
 				t.Errorf("%s: %s\n\tis    %s\n\tredis %s", name, part, have[part], want[part])
 			}
 		}
