@@ -446,3 +446,35 @@ func TestDamagedStreamRecords(t *testing.T) {
 		})
 	}
 }
+
+// A snapshot holds what was there when it was taken, though it is written while all of it changes.
+func TestSnapshotOfStreams(t *testing.T) {
+	r := dbRand(t)
+	ks := New()
+	key, m := []byte("s"), newStreamModel()
+	index := uint64(0)
+	change := func(n int) {
+		for range n {
+			index++
+			ks.Begin(1, NewRevision(0, index, 0))
+			e := ks.DB(0).Edit(key)
+			if e == nil {
+				e = ks.DB(0).SetCollection(key, NewStream())
+			}
+			m.step(r, e.Collection().(*Stream))
+			ks.DB(0).Changed(e)
+			ks.End()
+		}
+	}
+	change(1000)
+	for range 5 {
+		then := m.clone()
+		frozen := ks.Freeze()
+		written := make(chan [][]byte)
+		go func() { written <- records(t, frozen) }()
+		change(500)
+		restored := loadRecords(t, <-written)
+		then.check(t, restored.DB(0).Find(key).Collection().(*Stream))
+		m.check(t, ks.DB(0).Find(key).Collection().(*Stream))
+	}
+}
