@@ -15,12 +15,15 @@ const maxReplyDepth = 100
 
 const errReplyDepth = "ERR reached lua stack limit"
 
-// answer writes a script's result. It is measured first: a table that holds one long string many times is small in memory and
-// endless as a reply.
+// answer writes a script's result. A table is measured first, by the same way with a reply that only counts: one that holds a long string,
+// or another table, many times is small in memory and endless as a reply.
 func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 	if _, ok := v.(*lua.LTable); ok {
-		if in.measure(v, 0); in.budget.spent() != nil {
-			out.Error("ERR " + in.budget.spent().Error())
+		in.measuring = true
+		in.write(measure{b: &in.budget}, v, 0)
+		in.measuring = false
+		if err := in.budget.spent(); err != nil {
+			out.Error("ERR " + err.Error())
 			return
 		}
 	}
@@ -30,25 +33,43 @@ func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 	in.write(out, v, 0)
 }
 
-// measure charges for what the reply of v takes. It goes deeper than write does, for which a table in a field like map is no level of its own.
-func (in *interpreter) measure(v lua.LValue, depth int) {
-	in.budget.instructions = subtract(in.budget.instructions, 1)
-	if s, ok := v.(lua.LString); ok {
-		in.budget.bytes = subtract(in.budget.bytes, int64(len(s)))
+// measure is a reply that charges for its texts.
+type measure struct {
+	commands.Discard
+	b *budget
+}
+
+func (m measure) take(n int) { m.b.bytes = subtract(m.b.bytes, int64(n)) }
+
+// Status charges.
+func (m measure) Status(s string) { m.take(len(s)) }
+
+// Error charges.
+func (m measure) Error(msg string) { m.take(len(msg)) }
+
+// BulkString charges.
+func (m measure) BulkString(s string) { m.take(len(s)) }
+
+// BigNumber charges.
+func (m measure) BigNumber(digits string) { m.take(len(digits)) }
+
+// Verbatim charges.
+func (m measure) Verbatim(format, text string) { m.take(len(format) + len(text)) }
+
+// walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once the budget is spent.
+func (in *interpreter) walks(t *lua.LTable) bool {
+	if in.measuring {
+		in.budget.instructions = subtract(in.budget.instructions, walkCost(t))
 	}
-	t, ok := v.(*lua.LTable)
-	if !ok || depth > 2*maxReplyDepth {
-		return
-	}
-	t = in.behind(t)
-	in.budget.instructions = subtract(in.budget.instructions, walkCost(t))
-	for key, value := t.Next(lua.LNil); key != lua.LNil && in.budget.spent() == nil; key, value = t.Next(key) {
-		in.measure(key, depth+1)
-		in.measure(value, depth+1)
-	}
+	return in.budget.spent() == nil
 }
 
 func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
+	if in.measuring {
+		if in.budget.instructions = subtract(in.budget.instructions, 1); in.budget.spent() != nil {
+			return
+		}
+	}
 	switch v := v.(type) {
 	case lua.LString:
 		out.BulkString(string(v))
@@ -115,6 +136,9 @@ func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) 
 
 // writePairs writes a map, or the keys of a table as a set, in the order of insertion.
 func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, values bool) {
+	if !in.walks(t) {
+		return
+	}
 	n := 0
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
 		n++

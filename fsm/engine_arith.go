@@ -33,14 +33,9 @@ func (in *interpreter) openArithmetic(meta *lua.LTable) {
 	}))
 }
 
-// modulo is the operator % of gopher-lua's own instruction: the sign is the divisor's.
-func modulo(a, b float64) float64 {
-	m := math.Mod(a, b)
-	if b > 0 && m < 0 || b < 0 && m > 0 {
-		m += b
-	}
-	return m
-}
+// modulo is the operator % as C Lua 5.1 has it. It is rounded where gopher-lua's own instruction is exact, so that its last digits differ, and all of it
+// where the quotient is large.
+func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
 
 // arithmetic is an operator one operand of which is a string. As in C Lua numbers are tried first, then the other operand's metamethod.
 func (in *interpreter) arithmetic(event string, apply func(a, b float64) float64) lua.LGFunction {

@@ -149,6 +149,9 @@ func (in *interpreter) next(L *lua.LState) int {
 	L.SetTop(2)
 	key := L.Get(2)
 	in.budget.charge(L, deadKeys(t)/2+keyCost(key))
+	if !knownKey(t, key) {
+		raiseBare(L, "invalid key to 'next'")
+	}
 	for {
 		next, value := t.Next(key)
 		in.chargeGap(L, key, next)

@@ -46,6 +46,7 @@ type interpreter struct {
 	x         *commands.Call
 	loading   *registered // by the library whose code runs, or nil
 	readOnly  bool
+	measuring bool // write counts what it would write
 	protected int // protected calls that are running, in each other
 	resp      int // what redis.setresp chose: 2 or 3
 	budget    budget

@@ -17,6 +17,9 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	if in.protected >= maxProtected {
 		raise(L, "C stack overflow")
 	}
+	if f := L.Get(L.GetTop() - nargs); f.Type() != lua.LTFunction && L.GetMetaField(f, "__call") == lua.LNil {
+		return lua.LString("attempt to call a " + f.Type().String() + " value") // without a position: no Lua function calls it
+	}
 	in.protected++
 	L.Insert(in.traceless, L.GetTop()-nargs)
 	err := L.PCall(nargs+1, lua.MultRet, nil)
@@ -30,7 +33,9 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 
 // pcall calls a function and catches its error. As Redis 7.0 does, it turns an error table into the text in its field err.
 func (in *interpreter) pcall(L *lua.LState) int {
-	checkAny(L, 1)
+	if L.GetTop() == 0 {
+		L.Push(lua.LTrue) // what Redis's own pcall calls when it gets nothing
+	}
 	value := in.protect(L, L.GetTop()-1)
 	if value == nil {
 		L.Insert(lua.LTrue, 1)
@@ -50,7 +55,8 @@ func (in *interpreter) pcall(L *lua.LState) int {
 // xpcall calls a function and gives its error to a handler. The handler runs after the function was left: without a debug library it
 // could not tell.
 func (in *interpreter) xpcall(L *lua.LState) int {
-	f, handler := checkAny(L, 1), L.Get(2)
+	handler := checkAny(L, 2)
+	f := L.Get(1)
 	L.SetTop(0)
 	L.Push(f)
 	value := in.protect(L, 0)

@@ -1,4 +1,6 @@
 // The changes to a script's syntax tree between parsing and compiling. gopher-lua has no hook where these are needed:
+//   - `a, b = b, a` writes to a before it reads it, where a is a local variable: it becomes a block with variables for the values;
+//   - `%` is exact where C Lua 5.1's is rounded: it becomes one call of a hidden function;
 //   - `..` writes numbers in Go's way, in the virtual machine itself: a chain becomes one call of a hidden function;
 //   - `#` walks over an array's nils, and t[1e7] = 1 fills a gap with them, in one instruction: hidden functions count that;
 //   - a global must not be assigned: that becomes an assignment to a field of a table that refuses it;
@@ -23,10 +25,11 @@ const (
 	hiddenTable    = "\x00table"
 	hiddenReadonly = "\x00readonly"
 	hiddenVararg   = "\x00vararg"
+	hiddenModulo   = "\x00modulo"
 )
 
 // hiddenNames are all of them.
-var hiddenNames = [...]string{hiddenConcat, hiddenLength, hiddenKey, hiddenTable, hiddenReadonly, hiddenVararg}
+var hiddenNames = [...]string{hiddenConcat, hiddenLength, hiddenKey, hiddenTable, hiddenReadonly, hiddenVararg, hiddenModulo}
 
 // Bounds of a script's syntax tree. The compiler recurses over it, and searches a function's constants one by one.
 const (
@@ -91,11 +94,14 @@ func (r *rewriter) block(statements []ast.Stmt) {
 }
 
 func (r *rewriter) statements(statements []ast.Stmt) {
-	for _, s := range statements {
+	for i, s := range statements {
 		if r.enter(s) {
 			r.statement(s)
 		}
 		r.depth--
+		if a, ok := s.(*ast.AssignStmt); ok {
+			statements[i] = unfold(a)
+		}
 	}
 }
 
@@ -141,6 +147,67 @@ func (r *rewriter) statement(s ast.Stmt) {
 	case *ast.ReturnStmt:
 		r.exprs(s.Exprs)
 	}
+}
+
+// unfold makes an assignment to several targets, a local variable among them, a block: first come the tables and keys of the targets, then the
+// values, each in a variable of its own, then the assignments from the last one to the first, as in C Lua.
+func unfold(s *ast.AssignStmt) ast.Stmt {
+	variables := 0
+	for _, e := range s.Lhs {
+		if _, ok := e.(*ast.IdentExpr); ok {
+			variables++
+		}
+	}
+	if len(s.Lhs) == 1 || variables == 0 || variables == len(s.Lhs) && len(s.Rhs) == 1 {
+		return s // the compiler does it rightly
+	}
+	b := unfolder{line: s}
+	for _, e := range s.Lhs {
+		if t, ok := e.(*ast.AttrGetExpr); ok {
+			t.Object = b.keep(t.Object)
+			if _, constant := t.Key.(*ast.StringExpr); !constant {
+				t.Key = b.keep(t.Key)
+			}
+		}
+	}
+	values := make([]string, len(s.Lhs))
+	for i := range values {
+		values[i] = b.name()
+	}
+	b.add(&ast.LocalAssignStmt{Names: values, Exprs: s.Rhs})
+	for i := len(s.Lhs) - 1; i >= 0; i-- {
+		b.add(&ast.AssignStmt{Lhs: s.Lhs[i : i+1], Rhs: []ast.Expr{ident(s.Lhs[i], values[i])}})
+	}
+	block := &ast.DoBlockStmt{Stmts: b.statements}
+	block.SetLine(s.Line())
+	block.SetLastLine(s.LastLine())
+	return block
+}
+
+// unfolder gathers the statements of a block.
+type unfolder struct {
+	line       ast.PositionHolder
+	statements []ast.Stmt
+	names      int
+}
+
+// name is the name of a new variable, which no identifier can have.
+func (b *unfolder) name() string {
+	b.names++
+	return "\x00" + strconv.Itoa(b.names)
+}
+
+func (b *unfolder) add(s ast.Stmt) {
+	s.SetLine(b.line.Line())
+	s.SetLastLine(b.line.LastLine())
+	b.statements = append(b.statements, s)
+}
+
+// keep evaluates an expression into a variable and returns that.
+func (b *unfolder) keep(e ast.Expr) ast.Expr {
+	name := b.name()
+	b.add(&ast.LocalAssignStmt{Names: []string{name}, Exprs: []ast.Expr{single(e)}})
+	return ident(e, name)
 }
 
 func (r *rewriter) local(s *ast.LocalAssignStmt) {
@@ -215,6 +282,9 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
 	case *ast.ArithmeticOpExpr:
 		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
+		if e.Operator == "%" {
+			return call(e, hiddenModulo, single(e.Lhs), single(e.Rhs))
+		}
 	case *ast.StringConcatOpExpr:
 		return r.concat(e)
 	case *ast.UnaryMinusOpExpr:

@@ -22,6 +22,7 @@ func fieldType(t reflect.Type, name string) reflect.Type { return t.Field(field(
 var (
 	tableType    = reflect.TypeFor[lua.LTable]()
 	tableKeys    = field(tableType, "keys")
+	tableK2i     = field(tableType, "k2i")
 	tableDict    = field(tableType, "dict")
 	tableStrdict = field(tableType, "strdict")
 	tableArray   = field(tableType, "array")
@@ -47,6 +48,18 @@ var (
 func deadKeys(t *lua.LTable) int64 {
 	v := reflect.ValueOf(t).Elem()
 	return int64(v.Field(tableKeys).Len() - v.Field(tableDict).Len() - v.Field(tableStrdict).Len())
+}
+
+// knownKey says whether a walk can go on from a key: it is nil, or has or had a value.
+func knownKey(t *lua.LTable, key lua.LValue) bool {
+	if key == lua.LNil || t.RawGet(key) != lua.LNil {
+		return true
+	}
+	if n, ok := key.(lua.LNumber); ok && n >= 1 && n <= lua.LNumber(slots(t)) {
+		return true
+	}
+	seen := reflect.ValueOf(t).Elem().Field(tableK2i)
+	return seen.IsValid() && !seen.IsNil() && seen.MapIndex(reflect.ValueOf(&key).Elem()).IsValid()
 }
 
 // chargeWalk charges for what a walk over all pairs of a table steps over besides: keys that were set to nil, each of which is looked up, and
