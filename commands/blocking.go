@@ -8,7 +8,7 @@ import (
 
 // This file holds what commands that wait share. The machine never waits: a handler that finds nothing says so by Block, the node that the
 // client is connected to lets it wait, and tries the command again, with Tx.Woken set, when one of its keys was
-// changed.
+// changed. A command that comes when others wait for the same keys only looks, and waits: Tx.Behind.
 
 // mayBlock says whether the command may wait: not inside a transaction, nor in a script.
 func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }

@@ -12,7 +12,8 @@ const (
 )
 
 // findFilled returns the first of keys that holds what find looks up, nil where there is none. A key of another type before it is an
-// error, but not for a command that waited: Redis wakes that one for the key alone that got something.
+// error, but not for a command that waited: Redis wakes that one for the key alone that got something. For a command that stands behind others
+// that wait there is nothing.
 func findFilled[T keyspace.Collection](x *Call, keys [][]byte, find func(*Call, []byte) (T, error)) (key []byte, c T, err error) {
 	var none T
 	for _, key := range keys {
@@ -20,6 +21,8 @@ func findFilled[T keyspace.Collection](x *Call, keys [][]byte, find func(*Call, 
 		switch {
 		case err != nil && !x.Tx.Woken:
 			return nil, none, err
+		case err == nil && c.Len() > 0 && x.Tx.Behind:
+			return nil, none, nil // it is for those who came before
 		case err == nil && c.Len() > 0:
 			return key, c, nil
 		}

@@ -17,6 +17,8 @@ type Request struct {
 	Proto int // protocol of the asker: 2 or 3
 	Multi bool
 	Woken bool // a blocking command that waited and is tried again
+	// Behind: others wait for the same keys before a blocking command that has just come. It only looks: errors are told, but nothing is taken.
+	Behind bool
 	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its new value. The reply is OK or an error.
 	Setting bool
 	// Client is the asker's number on its own node, for the events that the request causes; 0: nobody wants to know.
@@ -38,8 +40,9 @@ const (
 	requestWoken
 	requestSetting
 	requestClient // the asker's number follows the database
+	requestBehind
 
-	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient
+	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient | requestBehind
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -53,6 +56,9 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	}
 	if r.Woken {
 		flags |= requestWoken
+	}
+	if r.Behind {
+		flags |= requestBehind
 	}
 	if r.Setting {
 		flags |= requestSetting
@@ -108,6 +114,7 @@ func (r *RequestReader) Next() (*Request, error) {
 	flags := r.byte()
 	q.DB = int(r.byte())
 	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0, flags&requestSetting != 0
+	q.Behind = flags&requestBehind != 0
 	q.Client = 0
 	if flags&requestClient != 0 {
 		q.Client = r.uvarint()
@@ -140,7 +147,7 @@ func (r *RequestReader) Next() (*Request, error) {
 		}
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
-	if r.bad || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Setting)) {
+	if r.bad || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Behind || q.Setting)) {
 		r.b = nil
 		return nil, ErrCorruptRequest
 	}

@@ -241,7 +241,7 @@ func xreadgroup(x *Call) error {
 		key := a.keys[i]
 		if !r.history {
 			s, _ := findStream(x, key) // not r.stream: the key may be among the arguments twice
-			if top, ok := s.Top(); !ok || !s.Group(a.group).Last().Less(top.ID) {
+			if top, ok := s.Top(); x.Tx.Behind || !ok || !s.Group(a.group).Last().Less(top.ID) {
 				continue
 			}
 		}

@@ -36,24 +36,42 @@ func mayWait(spec *commands.Spec, args [][]byte) bool {
 	return false
 }
 
-// block runs a command that may wait. It goes alone: what the run owes is answered before.
-func (s *session) block(spec *commands.Spec, args [][]byte) {
-	places, err := spec.KeyIndexes(args)
-	if err != nil || len(places) == 0 {
-		s.enqueue(spec, args) // it is answered with an error
-		return
+// waitedKeys are the keys that a call may wait for: those that it takes or reads something of, not those that it only adds to. There are none
+// where the call is wrong.
+func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
+	if len(spec.Keys.Parts) > 1 {
+		uses, _ := spec.KeyUses(args)
+		var keys [][]byte
+		for _, u := range uses {
+			if u.Flags&commands.KeyAccess != 0 {
+				keys = append(keys, args[u.Place])
+			}
+		}
+		return keys
 	}
+	places, _ := spec.KeyIndexes(args)
 	keys := make([][]byte, len(places))
 	for i, at := range places {
 		keys[i] = args[at]
 	}
+	return keys
+}
+
+// block runs a command that may wait. It goes alone: what the run owes is answered before.
+func (s *session) block(spec *commands.Spec, args [][]byte) {
+	keys := waitedKeys(spec, args)
+	if len(keys) == 0 {
+		s.enqueue(spec, args, false) // it is answered with an error
+		return
+	}
 	s.flush()
 	b := blocked{s: s, spec: spec, start: time.Now()}
-	b.w = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
+	behind := false
+	b.w, behind = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
 	defer s.srv.observe()
 	defer s.srv.waiters.leave(b.w)
 	s.srv.observe()
-	s.enqueue(spec, args)
+	s.enqueue(spec, args, behind)
 	replies, err := s.ask()
 	b.took = s.lap()
 	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {

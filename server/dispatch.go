@@ -34,14 +34,15 @@ const (
 
 // pending is an answer that a run owes.
 type pending struct {
-	step  step
-	muted bool
-	shard bool     // of delivered
-	end   int      // of literal: where it ends in run.literals
-	args  [][]byte // of what was asked; valid until more is read
-	db    int      // that it was asked in
-	block []queued // of executed
-	spec  *commands.Spec
+	step   step
+	muted  bool
+	behind bool     // a command that may wait has come behind others that wait
+	shard  bool     // of delivered
+	end    int      // of literal: where it ends in run.literals
+	args   [][]byte // of what was asked; valid until more is read
+	db     int      // that it was asked in
+	block  []queued // of executed
+	spec   *commands.Spec
 }
 
 // run is what goes to the backend next.
@@ -204,14 +205,14 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		s.block(spec, args)
 		return
 	}
-	s.enqueue(spec, args)
+	s.enqueue(spec, args, false)
 }
 
-// enqueue adds a command that the machine answers to the run.
-func (s *session) enqueue(spec *commands.Spec, args [][]byte) {
+// enqueue adds a command that the machine answers to the run. behind says that it waits behind others and is to take nothing.
+func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
 	s.remember(spec, args)
 	s.run.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, args: args, spec: spec})
+	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, args: args, spec: spec, behind: behind})
 }
 
 // addRequest encodes a command, or a transaction where owed.step is executed, into the run.
@@ -227,7 +228,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if r.count > 0 && (r.count == maxRunRequests || len(r.bytes)+size > maxRunBytes) {
 		s.flush()
 	}
-	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Cmds: cmds}
+	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		r.req.Multi, r.req.Watch = true, s.tx.watch

@@ -92,10 +92,11 @@ func rivalsOf(spec *commands.Spec, args [][]byte) string {
 
 const groupStream = "stream"
 
-// join puts a command at the end of the lines of its keys.
-func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) *waiter {
-	w := &waiter{conn: conn, stands: make([]stand, 0, len(keys)), wake: make(chan struct{}, 1)}
+// join puts a command at the end of the lines of its keys. behind says that in all of them others stand before it.
+func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
+	w = &waiter{conn: conn, stands: make([]stand, 0, len(keys)), wake: make(chan struct{}, 1)}
 	rivals := rivalsOf(spec, args)
+	behind = rivals != ""
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.places == nil {
@@ -116,14 +117,14 @@ func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spe
 		w.stands = append(w.stands, stand{waiter: w, place: p, crowd: c, line: l, prev: l.last})
 		at := &w.stands[len(w.stands)-1] // stays: there is room for all
 		if l.last == nil {
-			l.first = at
+			l.first, behind = at, false
 		} else {
 			l.last.next = at
 		}
 		l.last = at
 	}
 	ws.count.Add(1)
-	return w
+	return w, behind
 }
 
 func (c *crowd) line(rivals string) *line {
@@ -137,13 +138,14 @@ func (c *crowd) line(rivals string) *line {
 	return l
 }
 
-// leave takes a command out of its lines. Where it was woken, and so may have left something to the next, that one is woken.
+// leave takes a command out of its lines. Where its newest try may have left something to the next, that one is woken: who came behind
+// it has not looked.
 func (ws *waiters) leave(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.count.Add(-1)
 	w.mu.Lock()
-	owes := w.turn || w.woken
+	owes := w.turn || w.woken || !w.waits
 	w.mu.Unlock()
 	for i := range w.stands {
 		at := &w.stands[i]

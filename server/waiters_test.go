@@ -332,3 +332,32 @@ func TestObservingEnds(t *testing.T) {
 	_ = c.Close()
 	eventually(t, "the end of observing", func() bool { return !observed() })
 }
+
+// A client that comes when an element lies there for one that waits longer, which has not heard of it yet, takes nothing away; errors
+// it is told at once.
+func TestNewcomersDoNotOvertake(t *testing.T) {
+	n := start(t, nil)
+	first := n.popping(t, "BLPOP", "l", "0")
+	var late []commands.Event
+	n.fake.set(func() {
+		deliver := n.fake.deliver
+		n.fake.deliver = func(events []commands.Event) { late = append(late, events...) }
+		run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "1", "2")}})
+		if _, err := n.fake.apply(run); err != nil {
+			t.Error(err)
+		}
+		n.fake.deliver = deliver
+	})
+	second := n.popping(t, "BRPOP", "l", "0")
+	third := n.popping(t, "BLMOVE", "l", "to", "LEFT", "LEFT", "0")
+	other := n.dial(t)
+	if got := other.call("BLMPOP", "0", "1", "l", "UP"); got != "-ERR syntax error\r\n" {
+		t.Errorf("an error behind others: %q", got)
+	}
+	n.Deliver(late)
+	first.want("*2\r\n$1\r\nl\r\n$1\r\n1\r\n")
+	second.want("*2\r\n$1\r\nl\r\n$1\r\n2\r\n")
+	other.call("RPUSH", "l", "3")
+	third.want("$1\r\n3\r\n")
+	n.idle(t)
+}
