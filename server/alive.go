@@ -1,5 +1,3 @@
-//go:build unix
-
 package server
 
 // This file holds a look at a connection that takes nothing out of it.
