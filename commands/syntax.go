@@ -244,7 +244,7 @@ var valueTypes = []struct {
 	kind ArgType
 }{
 	{"unix-time", ArgUnixTime}, {"pattern", ArgPattern}, {"numkeys", ArgInteger}, {"key", ArgKey}, {"destination-db", ArgInteger},
-	{"destination", ArgKey}, {"source", ArgKey},
+	{"destination", ArgKey}, {"source", ArgKey}, {"dst", ArgKey}, {"src", ArgKey}, {"ip:", ArgString},
 	{"score", ArgDouble}, {"weight", ArgDouble},
 	{"second", ArgInteger}, {"count", ArgInteger}, {"num", ArgInteger}, {"offset", ArgInteger}, {"cursor", ArgInteger}, {"index", ArgInteger},
 	{"increment", ArgInteger}, {"decrement", ArgInteger}, {"start", ArgInteger}, {"stop", ArgInteger}, {"timeout", ArgInteger},

@@ -45,29 +45,40 @@ var clientSpecs = []commands.Spec{{
 		adminSub("pause", -3, "3.0.0", "timeout [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
 		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] ...>>",
+		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE seconds] ...>>",
 			"Closes connections.", clientKill),
-		helpSpec("CLIENT", "5.0.0", "connection",
-			"GETREDIR", "    Return the client ID we are redirecting to when tracking is enabled.",
-			"GETNAME", "    Return the name of the current connection.",
-			"ID", "    Return the ID of the current connection.",
-			"INFO", "    Return information about the current client connection.",
-			"KILL <ip:port>", "    Kill connection made from <ip:port>.",
-			"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:",
-			"    * ADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made from the specified address",
-			"    * LADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made to specified local address",
-			"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
-			"    * USER <username>", "      Kill connections authenticated by <username>.",
-			"    * SKIPME (YES|NO)", "      Skip killing current connection (default: yes).",
-			"LIST [options ...]", "    Return information about client connections. Options:",
-			"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Return clients of specified type.",
-			"REPLY (ON|OFF|SKIP)", "    Control the replies sent to the current connection.",
-			"SETNAME <name>", "    Assign the name <name> to the current connection.",
-			"SETINFO <option> <value>", "    Set client meta attr. Options are:", "    * LIB-NAME: the client lib name.", "    * LIB-VER: the client lib version.",
-			"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
-			"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on."),
+		helpSpec("CLIENT", "5.0.0", "connection", clientHelp...),
 	},
 }}
+
+// clientHelp is what CLIENT HELP answers.
+var clientHelp = []string{
+	"CACHING (YES|NO)", "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+	"GETREDIR", "    Return the client ID we are redirecting to when tracking is enabled.",
+	"GETNAME", "    Return the name of the current connection.",
+	"ID", "    Return the ID of the current connection.",
+	"INFO", "    Return information about the current client connection.",
+	"KILL <ip:port>", "    Kill connection made from <ip:port>.",
+	"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:", "    * ADDR (<ip:port>|<unixsocket>:0)",
+	"      Kill connections made from the specified address", "    * LADDR (<ip:port>|<unixsocket>:0)",
+	"      Kill connections made to specified local address", "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
+	"    * USER <username>", "      Kill connections authenticated by <username>.", "    * SKIPME (YES|NO)",
+	"      Skip killing current connection (default: yes).", "    * MAXAGE <seconds>", "      Kill connections that are that old or older.",
+	"LIST [options ...]", "    Return information about client connections. Options:", "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+	"      Return clients of specified type.",
+	"UNPAUSE", "    Stop the current client pause, resuming traffic.",
+	"PAUSE <timeout> [WRITE|ALL]", "    Suspend all, or just write, clients for <timeout> milliseconds.",
+	"REPLY (ON|OFF|SKIP)", "    Control the replies sent to the current connection.",
+	"SETNAME <name>", "    Assign the name <name> to the current connection.",
+	"SETINFO <option> <value>", "    Set client meta attr. Options are:", "    * LIB-NAME: the client lib name.",
+	"    * LIB-VER: the client lib version.",
+	"UNBLOCK <clientid> [TIMEOUT|ERROR]", "    Unblock the specified blocked client.",
+	"TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]", "         [OPTIN] [OPTOUT] [NOLOOP]",
+	"    Control server assisted client side caching.",
+	"TRACKINGINFO", "    Report tracking status for the current connection.",
+	"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
+	"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on.",
+}
 
 func clientSub(name string, arity int, since, syntax, summary string, early bool, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
@@ -276,7 +287,7 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 	if len(args)%2 != 0 {
 		return nil, commands.ErrSyntax
 	}
-	var id int64
+	var id, maxAge int64
 	var addr, laddr, kind string
 	skipMe := true
 	for i := 0; i < len(args); i += 2 {
@@ -291,6 +302,13 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 		case is(args[i], "type"):
 			if kind, err = clientType(args[i+1]); err != nil {
 				return nil, err
+			}
+		case is(args[i], "maxage"):
+			if maxAge, ok = commands.ParseInt(args[i+1]); !ok {
+				return nil, commands.Error("ERR maxage is not an integer or out of range")
+			}
+			if maxAge <= 0 {
+				return nil, commands.Error("ERR maxage should be greater than 0")
 			}
 		case is(args[i], "addr"):
 			addr = value
@@ -310,7 +328,7 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 	}
 	return func(c *session) bool {
 		return (id == 0 || c.id == uint64(id)) && (addr == "" || c.addr == addr) && (laddr == "" || c.laddr == laddr) &&
-			(kind == "" || c.kind() == kind) && (!skipMe || c != s)
+			(kind == "" || c.kind() == kind) && (!skipMe || c != s) && (maxAge == 0 || int64(time.Since(c.created).Seconds()) >= maxAge)
 	}, nil
 }
 

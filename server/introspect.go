@@ -398,21 +398,24 @@ func (s *session) docArgs(c *commands.Spec, args []commands.Arg, keys *int) {
 func getKeys(flags bool) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, _ *commands.Spec, args [][]byte) {
 		args = args[2:]
-		if s.srv.table.Get(args[0]) == nil {
-			s.fail(commands.Error("ERR Invalid command specified"))
-			return
+		c := s.srv.table.Get(args[0])
+		if c != nil && c.Subcommands != nil && len(args) > 1 {
+			c = s.srv.table.Subcommand(c, args[1])
 		}
-		c, err := s.srv.table.Resolve(args)
-		if err != nil {
-			s.fail(commands.Error("ERR Invalid number of arguments specified for command"))
+		if c == nil {
+			s.fail(commands.Error("ERR Invalid command specified"))
 			return
 		}
 		if parts := c.KeyParts(); len(parts) == 0 || parts[0].Flags&commands.KeyNone != 0 {
 			s.fail(commands.Error("ERR The command has no key arguments"))
 			return
 		}
+		if _, err := s.srv.table.Resolve(args); err != nil {
+			s.fail(commands.Error("ERR Invalid number of arguments specified for command"))
+			return
+		}
 		uses, err := c.KeyUses(args)
-		if err != nil {
+		if err != nil && !c.Has(commands.NoMandatoryKeys) {
 			s.fail(err)
 			return
 		}

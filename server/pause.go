@@ -143,7 +143,7 @@ func clientPause(s *session, _ *commands.Spec, args [][]byte) {
 	all := len(args) == 3 || is(args[3], "all")
 	switch {
 	case len(args) > 4:
-		s.fail(commands.ErrSyntax)
+		s.fail(subcommandSyntax(args))
 		return
 	case !all && !is(args[3], "write"):
 		s.fail(commands.Error("ERR CLIENT PAUSE mode must be WRITE or ALL"))

@@ -90,3 +90,19 @@ func TestSpecsAreComplete(t *testing.T) {
 		t.Error(fmt.Sprint(len(specs), " commands are too few"))
 	}
 }
+
+// TestSyntaxesAreReadable holds every command's syntax against the notation that COMMAND DOCS and random tests read.
+func TestSyntaxesAreReadable(t *testing.T) {
+	var check func(c *commands.Spec)
+	check = func(c *commands.Spec) {
+		if _, err := commands.ParseSyntax(c.Syntax); err != nil {
+			t.Errorf("%s: %v", c.FullName(), err)
+		}
+		for i := range c.Subcommands {
+			check(&c.Subcommands[i])
+		}
+	}
+	for _, c := range commands.NewTable(commands.Specs(), Specs()).All() {
+		check(c)
+	}
+}
