@@ -1,0 +1,182 @@
+package fsm
+
+// This file tests what applying an entry tells of: changes of keys, notifications, and their setting.
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// setting encodes a change of a setting.
+func setting(name, value string) []byte {
+	return commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(name, value)}})
+}
+
+// eventText writes events so that they can be compared.
+func eventText(events []commands.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		switch e.Kind {
+		case commands.Message:
+			fmt.Fprintf(&b, "%s=%s ", e.Channel, e.Payload)
+		case commands.KeyChanged:
+			fmt.Fprintf(&b, "%d:%s", e.DB, e.Key)
+			if e.Gone {
+				b.WriteString("-gone")
+			}
+			if e.Client != 0 {
+				fmt.Fprintf(&b, "-by%d", e.Client)
+			}
+			b.WriteByte(' ')
+		case commands.DBChanged:
+			fmt.Fprintf(&b, "db%d ", e.DB)
+		case commands.StateReplaced:
+			b.WriteString("all ")
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestChangedKeysAreTold(t *testing.T) {
+	m := NewMachine(wholeTable())
+	index := uint64(0)
+	apply := func(groups ...[]byte) string {
+		t.Helper()
+		index++
+		return eventText(mustApply(t, m, index, &Entry{ClockMs: int64(index), WallUs: 1e12, Groups: groups}, true).Events)
+	}
+	if got := apply(calls("SET k 1", "DEL k")); got != "" {
+		t.Errorf("told although nobody wants to know: %s", got)
+	}
+	m.Observe(func(db int, key string) bool { return !strings.HasPrefix(key, "not") })
+	by := func(client uint64, words ...string) []byte {
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Client: client, Cmds: [][][]byte{commandtest.Args(words...)}})
+	}
+	for _, c := range []struct {
+		groups [][]byte
+		want   string
+	}{
+		{[][]byte{calls("SET k 1", "SET k 2")}, "0:k"},
+		{[][]byte{calls("SET not 1", "GET k", "GET none", "DEL none")}, ""},
+		{[][]byte{calls("DEL k")}, "0:k-gone"},
+		{[][]byte{calls("SET k 1", "DEL k", "SET k 1")}, "0:k"},
+		{[][]byte{calls("RPUSH l x", "LPOP l")}, "0:l-gone"},
+		{[][]byte{calls("RENAME k k2")}, "0:k-gone 0:k2"},
+		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")}, "0:k-gone-by7 0:k-by8"},
+		{[][]byte{calls("SET k 1", "FLUSHDB", "SET k 2")}, "0:k db0 0:k"},
+		{[][]byte{calls("SWAPDB 0 3")}, "db3 db0"},
+		{[][]byte{calls("SELECT 3", "EXPIRE k 0")}, ""},
+		{[][]byte{calls("SET e v PX 1")}, "0:e"},
+		{[][]byte{nil, nil}, ""},
+		{[][]byte{calls("SET later v")}, "0:e-gone 0:later"},
+		{[][]byte{setting("notify-keyspace-events", "K$"), calls("SET not 1", "SET k 1")}, "__keyspace@0__:not=set 0:k __keyspace@0__:k=set"},
+		{[][]byte{calls("SET not 1"), setting("notify-keyspace-events", ""), calls("SET not 1")}, "__keyspace@0__:not=set"},
+	} {
+		if got := apply(c.groups...); got != c.want {
+			t.Errorf("entry %d: told %q, want %q", index, got, c.want)
+		}
+	}
+	m.Observe(nil)
+	if got := apply(calls("SET k 1")); got != "" {
+		t.Errorf("told after nobody wants to know any more: %s", got)
+	}
+}
+
+// The setting of notifications is part of the state, and refuses what it does not know.
+func TestNotifySettingIsState(t *testing.T) {
+	table := wholeTable()
+	m := NewMachine(table)
+	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{
+		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"), setting("other", "1"),
+	}}, true)
+	replies := string(bytes.Join(result.Replies, nil))
+	if want := "+OK\r\n-ERR Invalid event class character. Use 'Ag$lshzxeKEtmdn'.\r\n-ERR no such setting\r\n"; replies != want {
+		t.Errorf("%q, want %q", replies, want)
+	}
+	if got := string(m.Read(nil, setting("notify-keyspace-events", ""), 1, 1)); got[0] != '-' {
+		t.Errorf("set by a read: %q", got)
+	}
+	restored := restore(t, snapshotBytes(t, m.Snapshot()), table)
+	if got := restored.Notify().String(); got != "AKE" {
+		t.Errorf("restored as %q", got)
+	}
+	mustApply(t, restored, 2, &Entry{ClockMs: 2, Groups: [][]byte{setting("notify-keyspace-events", "")}}, true)
+	if got := restore(t, snapshotBytes(t, restored.Snapshot()), table).Notify(); got != 0 {
+		t.Errorf("restored as %q after it was switched off", got)
+	}
+}
+
+// Changes are told by live entries alone, and a snapshot that takes the place of everything is told of.
+func TestAdapterTellsChanges(t *testing.T) {
+	var told []string
+	a := NewAdapter(wholeTable(), 7, func(events []commands.Event) { told = append(told, eventText(events)) }, func(err error) { t.Fatal(err) })
+	index := uint64(0)
+	apply := func(line string) {
+		index++
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(line)}})})
+	}
+	a.SetInterest(func(int, string) bool { return true })
+	a.Replaying(true)
+	apply("SET old 1")
+	a.Replaying(false)
+	apply("SET new 1")
+	snapshot := snapshotBytes(t, a.m.Snapshot())
+	if err := a.Restore(io.NopCloser(bytes.NewReader(snapshot))); err != nil {
+		t.Fatal(err)
+	}
+	apply("SET newer 1")
+	a.SetInterest(nil)
+	apply("SET newest 1")
+	if got := strings.Join(told, ", "); got != "0:new, all, 0:newer" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// Who stands behind others that wait takes nothing.
+func TestBehindTakesNothing(t *testing.T) {
+	m := NewMachine(wholeTable())
+	behind := func(words ...string) []byte {
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args(words...)}})
+	}
+	mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{
+		calls("RPUSH l a", "ZADD z 1 a", "XADD s 1-1 f v", "XGROUP CREATE s g 0", "SET str x"),
+	}}, true)
+	before := m.Sum()
+	for i, c := range []struct {
+		call []byte
+		want string
+	}{
+		{behind("BLPOP", "l", "0"), "?0\r\n*0\r\n"},
+		{behind("BRPOP", "none", "l", "1"), "?1000\r\n*0\r\n"},
+		{behind("BLMOVE", "l", "to", "LEFT", "LEFT", "0"), "?0\r\n*0\r\n"},
+		{behind("BRPOPLPUSH", "l", "to", "0"), "?0\r\n*0\r\n"},
+		{behind("BLMPOP", "0", "1", "l", "LEFT"), "?0\r\n*0\r\n"},
+		{behind("BZPOPMIN", "z", "0"), "?0\r\n*0\r\n"},
+		{behind("BZPOPMAX", "z", "0"), "?0\r\n*0\r\n"},
+		{behind("BZMPOP", "0", "1", "z", "MIN"), "?0\r\n*0\r\n"},
+		{behind("BLPOP", "str", "0"), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+		{behind("BLPOP", "l", "x"), "-ERR timeout is not a float or out of range\r\n"},
+	} {
+		result := mustApply(t, m, uint64(i+2), &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{c.call}}, true)
+		if got := string(result.Replies[0]); got != c.want {
+			t.Errorf("call %d: %q, want %q", i, got, c.want)
+		}
+	}
+	if got := m.Sum().Sum; got != before.Sum {
+		t.Error("something was changed")
+	}
+	result := mustApply(t, m, 100, &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{
+		behind("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"),
+	}}, true)
+	if got := string(result.Replies[0]); !strings.HasPrefix(got, "?0\r\n") {
+		t.Errorf("XREADGROUP: %q", got)
+	}
+}
