@@ -1,0 +1,315 @@
+package server
+
+// This file holds tests of what watches and steers a node: MONITOR, SLOWLOG, histograms, snapshots, SHUTDOWN, FAILOVER, DEBUG, INFO.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// addrOf is a client's address as the server sees it.
+func addrOf(c *client) string {
+	_, rest, _ := strings.Cut(c.call("CLIENT", "INFO"), " addr=")
+	addr, _, _ := strings.Cut(rest, " ")
+	return addr
+}
+
+func TestMonitorLines(t *testing.T) {
+	n := start(t, nil)
+	w, c := n.dial(t), n.dial(t)
+	addr := regexp.QuoteMeta(addrOf(c))
+	if got := w.call("MONITOR"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	line := func(want string) {
+		t.Helper()
+		if got := w.next(); !regexp.MustCompile(`^\+[0-9]{10}\.[0-9]{6} \[` + want + `\r\n$`).MatchString(got) {
+			t.Fatalf("%q does not match %s", got, want)
+		}
+	}
+	c.call("SELECT", "3")
+	line("3 " + addr + `\] "SELECT" "3"`)
+	c.call("SET", "a", "\x00\"\\\r\x7f")
+	line("3 " + addr + `\] "SET" "a" "\\x00\\"\\\\\\r\\x7f"`)
+	c.call("EVAL", "redis.call('SELECT', 5) redis.call('SET', KEYS[1], 'x') return redis.call('INFO')", "1", "k")
+	line("3 " + addr + `\] "EVAL" .*`)
+	line(`3 lua\] "SELECT" "5"`)
+	line(`5 lua\] "SET" "k" "x"`)
+	c.call("MULTI")
+	line("3 " + addr + `\] "MULTI"`)
+	c.call("SELECT", "7")
+	c.call("GET", "a")
+	c.call("EXEC")
+	line("7 " + addr + `\] "SELECT" "7"`)
+	line("7 " + addr + `\] "GET" "a"`)
+	line("7 " + addr + `\] "EXEC"`)
+	if list := c.call("CLIENT", "LIST"); !strings.Contains(list, "flags=O ") {
+		t.Error(list)
+	}
+	w.call("RESET")
+	if list := c.call("CLIENT", "LIST"); strings.Contains(list, "flags=O ") || n.monitors.size.Load() != 0 || n.fake.watched {
+		t.Error("RESET does not end MONITOR")
+	}
+}
+
+// A monitor that does not read is closed at the limit of subscribers, and holds up nobody.
+func TestMonitorIsBounded(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxSubscriberBytes = 1 << 20 })
+	w, c := n.dial(t), n.dial(t)
+	w.call("MONITOR")
+	big := strings.Repeat("x", 1<<18)
+	for range 64 {
+		c.call("ECHO", big)
+	}
+	eventually(t, "the monitor is closed", func() bool { return n.monitors.size.Load() == 0 })
+}
+
+func TestSlowCallIsTrimmed(t *testing.T) {
+	var args [][]byte
+	for i := range 40 {
+		args = append(args, fmt.Appendf(nil, "a%d", i))
+	}
+	args[1] = bytes.Repeat([]byte("x"), 130)
+	kept := slowCall(args)
+	if len(kept) != 32 || string(kept[31]) != "... (9 more arguments)" || string(kept[1]) != strings.Repeat("x", 128)+"... (2 more bytes)" {
+		t.Errorf("%d: %q", len(kept), kept)
+	}
+	if kept := slowCall(args[2:34]); len(kept) != 32 || string(kept[31]) != "a33" {
+		t.Errorf("%q", kept)
+	}
+}
+
+func TestSlowlogHidesPasswords(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("CONFIG", "SET", "slowlog-log-slower-than", "0")
+	c.call("AUTH", "default", "secret")
+	c.call("HELLO", "2", "AUTH", "default", "secret")
+	if got := c.call("SLOWLOG", "GET"); strings.Contains(got, "secret") || strings.Count(got, "(redacted)") != 4 {
+		t.Error(got)
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 1 << 20, 1<<30 + 12345, 1<<36 - 1} {
+		b := bucketOf(ns)
+		if top := bucketTop(b); ns > top || top > ns+ns/128 || b > 0 && bucketTop(b-1) >= ns {
+			t.Errorf("%d ns is in bucket %d, up to %d", ns, b, top)
+		}
+	}
+	if bucketOf(1<<40) != histogramSize-1 || bucketTop(histogramSize-1) != 1<<36-1 {
+		t.Error("what is longer than the longest has no place")
+	}
+	var h histogram
+	if counts, calls := h.read(); counts != nil || calls != 0 {
+		t.Error("an empty histogram holds something")
+	}
+	for us := 1; us <= 1000; us++ {
+		h.add(time.Duration(us) * time.Microsecond)
+	}
+	counts, calls := h.read()
+	for _, c := range []struct{ percent, us float64 }{{0, 1}, {50, 500}, {99, 990}, {99.9, 999}, {100, 1000}} {
+		if got := percentile(counts, calls, c.percent); got < c.us || got > c.us*1.01 {
+			t.Errorf("p%g = %g µs, want %g", c.percent, got, c.us)
+		}
+	}
+	// The times are those that Redis shows: 33 for what is below 32768 ns and its bucket's width.
+	want := "[{1 1} {2 2} {4 4} {8 8} {16 16} {33 33} {66 66} {132 132} {264 264} {528 528} {1056 1000}]"
+	if got := fmt.Sprint(steps(counts)); got != want {
+		t.Errorf("steps %s, want %s", got, want)
+	}
+}
+
+func TestLatencyEvents(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("CONFIG", "SET", "latency-monitor-threshold", "5")
+	c.call("DEBUG", "SLEEP", "0.02")
+	if got := c.call("LATENCY", "LATEST"); !strings.HasPrefix(got, "*1\r\n*4\r\n$7\r\ncommand\r\n") {
+		t.Error(got)
+	}
+	if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got, "*1\r\n*2\r\n:") {
+		t.Error(got)
+	}
+	if got := c.call("LATENCY", "GRAPH", "command"); !strings.Contains(got, "command - high 2") {
+		t.Error(got)
+	}
+	if got := c.call("LATENCY", "DOCTOR"); !strings.Contains(got, "command: 1 slow seconds") {
+		t.Error(got)
+	}
+	if got := c.call("LATENCY", "RESET", "command", "nosuch"); got != ":1\r\n" {
+		t.Error(got)
+	}
+}
+
+func TestDrawLatency(t *testing.T) {
+	e := latencyEvent{samples: []latencySample{{100, 10}, {7000, 40}, {7190, 20}}, highest: 90}
+	want := "command - high 40 ms, low 10 ms (all time high 90 ms)\n" + strings.Repeat("-", 80) + "\n" +
+		" _ \n | \n |_\n_||\n" + "\n131\nhm0\n  s\n"
+	if got := drawLatency("command", e, 7200); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// Snapshots that clients ask for do not run beside each other, and INFO tells of them.
+func TestSnapshotsOnDemand(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	n.fake.set(func() { n.fake.begun, n.fake.gate = make(chan struct{}, 1), make(chan struct{}) })
+	if got := c.call("BGSAVE"); got != "+Background saving started\r\n" {
+		t.Fatal(got)
+	}
+	<-n.fake.begun
+	for call, want := range map[string]string{
+		"BGSAVE": "-ERR Background save already in progress\r\n", "SAVE": "-ERR Background save already in progress\r\n",
+		"BGSAVE SCHEDULE": "+Background saving scheduled\r\n",
+		"BGREWRITEAOF":    "-ERR Background append only file rewriting already in progress\r\n",
+	} {
+		if got := c.call(strings.Fields(call)...); got != want {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+	if got := c.call("INFO", "persistence"); !strings.Contains(got, "rdb_bgsave_in_progress:1\r\n") || !strings.Contains(got, "rdb_saves:0\r\n") {
+		t.Error(got)
+	}
+	n.fake.set(func() { close(n.fake.gate); n.fake.begun, n.fake.gate = nil, nil })
+	eventually(t, "the snapshot is written", func() bool { return strings.Contains(c.call("INFO", "persistence"), "rdb_saves:1\r\n") })
+	n.fake.set(func() { n.fake.fail = errors.New("no room") })
+	if got := c.call("SAVE"); got != "-ERR the snapshot was not written: no room\r\n" {
+		t.Error(got)
+	}
+	if got := c.call("INFO", "persistence"); !strings.Contains(got, "rdb_last_bgsave_status:err\r\n") {
+		t.Error(got)
+	}
+}
+
+func TestShutdownAndFailover(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	n.fake.takeCalls()
+	c.call("FAILOVER", "TO", "10.0.0.2", "7001")
+	if got := n.fake.takeCalls(); got != "hand over to n2" {
+		t.Error(got)
+	}
+	n.fake.set(func() { n.fake.fail = errors.New("nobody took over") })
+	if got := c.call("FAILOVER"); got != "-ERR leadership was not handed over: nobody took over\r\n" {
+		t.Error(got)
+	}
+	n.fake.set(func() { n.fake.fail, n.fake.st.Role = nil, "follower" })
+	if got := c.call("FAILOVER"); got != "-ERR FAILOVER is not valid when server is a replica.\r\n" {
+		t.Error(got)
+	}
+	n.fake.set(func() { n.fake.st.Role, n.fake.st.Members = "leader", n.fake.st.Members[:1] })
+	if got := c.call("FAILOVER"); got != "-ERR FAILOVER requires connected replicas.\r\n" {
+		t.Error(got)
+	}
+	n.fake.takeCalls()
+	if err := c.Send(commandtest.Args("SHUTDOWN", "NOSAVE", "NOW")); err != nil {
+		t.Fatal(err)
+	}
+	c.ended()
+	if got := n.fake.takeCalls(); got != "stop" {
+		t.Error(got)
+	}
+}
+
+func TestDebugObject(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("SET", "a", "12")
+	addr := addrOf(c)
+	if got := c.call("DEBUG", "OBJECT", "a"); !regexp.MustCompile(`^\+Value at:0 refcount:1 encoding:int memory:[0-9]+ created:[0-9]+ changed:[0-9]+\r\n$`).MatchString(got) {
+		t.Error(got)
+	}
+	// Only the connection that asked sleeps, and it can be closed.
+	if err := c.Send(commandtest.Args("DEBUG", "SLEEP", "3600")); err != nil {
+		t.Fatal(err)
+	}
+	d := n.dial(t)
+	eventually(t, "the connection sleeps", func() bool { return strings.Contains(d.call("CLIENT", "LIST"), "cmd=debug") })
+	d.call("CLIENT", "KILL", "ADDR", addr)
+	c.ended()
+}
+
+// infoFields are those that redis_exporter and other exporters make metrics of, as far as coordd has what they mean.
+const infoFields = `uptime_in_seconds process_id config_file connected_clients blocked_clients maxclients tracking_clients
+clients_in_timeout_table pubsub_clients client_recent_max_input_buffer client_recent_max_output_buffer allocator_active allocator_allocated
+allocator_resident allocator_frag_bytes allocator_frag_ratio rss_overhead_bytes rss_overhead_ratio used_memory used_memory_rss used_memory_peak
+used_memory_overhead used_memory_startup used_memory_dataset number_of_cached_scripts number_of_functions number_of_libraries maxmemory
+maxmemory_policy mem_fragmentation_ratio mem_fragmentation_bytes mem_clients_slaves mem_clients_normal mem_not_counted_for_evict
+active_defrag_running lazyfree_pending_objects lazyfreed_objects loading async_loading rdb_changes_since_last_save rdb_bgsave_in_progress
+rdb_last_save_time rdb_last_bgsave_status rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec rdb_saves aof_enabled aof_rewrite_in_progress
+aof_rewrite_scheduled aof_last_rewrite_time_sec aof_current_rewrite_time_sec aof_last_bgrewrite_status aof_last_write_status
+module_fork_in_progress total_connections_received total_commands_processed instantaneous_ops_per_sec total_net_input_bytes
+total_net_output_bytes instantaneous_input_kbps instantaneous_output_kbps rejected_connections expired_keys evicted_keys evicted_clients
+pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec total_forks slave_expires_tracked_keys active_defrag_hits
+active_defrag_misses active_defrag_key_hits active_defrag_key_misses total_error_replies total_reads_processed total_writes_processed role
+connected_slaves master_failover_state master_replid master_replid2 master_repl_offset second_repl_offset repl_backlog_active
+repl_backlog_size repl_backlog_first_byte_offset repl_backlog_histlen used_cpu_sys used_cpu_user used_cpu_sys_children
+used_cpu_user_children cluster_enabled`
+
+func TestInfoHasWhatExportersRead(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("SET", "a", "1")
+	text := c.call("INFO", "all")
+	for name := range strings.FieldsSeq(infoFields) {
+		if !strings.Contains(text, "\r\n"+name+":") {
+			t.Errorf("INFO has no %s", name)
+		}
+	}
+	for _, pattern := range []string{
+		`cmdstat_set:calls=1,usec=[0-9]+,usec_per_call=[0-9.]+,rejected_calls=0,failed_calls=0\r\n`,
+		`latency_percentiles_usec_set:p50=[0-9.]+,p99=[0-9.]+,p99\.9=[0-9.]+\r\n`,
+		`db0:keys=1,expires=0,avg_ttl=0\r\n`, `slave0:ip=10\.0\.0\.2,port=7001,state=online,offset=100,lag=0\r\n`,
+		`master_replid:[0-9a-f]{40}\r\n`, `# Modules\r\n`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(text) {
+			t.Errorf("INFO has no %s", pattern)
+		}
+	}
+	n.fake.set(func() { n.fake.st.Loading = true })
+	if !strings.Contains(c.call("INFO", "persistence"), "loading:1\r\n") {
+		t.Error("INFO does not say that the node is loading")
+	}
+}
+
+// A pause lets nobody go on early, and everybody when it ends; a client that goes away while it is held is forgotten.
+func TestPauseHoldsAndFrees(t *testing.T) {
+	n := start(t, nil)
+	c, gone := n.dial(t), n.dial(t)
+	c.call("CLIENT", "PAUSE", "3600000", "WRITE")
+	var held []*client
+	for i := range 20 {
+		w := n.dial(t)
+		w.raw(pipeline([]string{"SET", fmt.Sprint(i), "x"}, []string{"PING"}))
+		held = append(held, w)
+	}
+	if err := gone.Send(commandtest.Args("SET", "gone", "x")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all wait", func() bool { return n.pause.size() == 21 })
+	_ = gone.Close()
+	eventually(t, "who has gone waits no more", func() bool { return n.pause.size() == 20 })
+	if got := c.call("DBSIZE"); got != ":0\r\n" {
+		t.Error(got)
+	}
+	for _, i := range rand.Perm(5) {
+		held[i].raw(pipeline([]string{"PING"}))
+	}
+	c.call("CLIENT", "UNPAUSE")
+	for _, w := range held {
+		w.want("+OK\r\n", "+PONG\r\n")
+	}
+	if got := c.call("DBSIZE"); got != ":20\r\n" {
+		t.Error(got)
+	}
+}
