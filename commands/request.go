@@ -21,7 +21,7 @@ type Request struct {
 	Behind bool
 	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its new value. The reply is OK or an error.
 	Setting bool
-	// Client is the asker's number on its own node, for the events that the request causes; 0: nobody wants to know.
+	// Client tells the asker apart from all clients of the cluster, for the events that the request causes; 0: nobody wants to know.
 	Client uint64
 	Watch  []WatchedKey // only with Multi
 	Cmds   [][][]byte   // one, unless Multi

@@ -99,9 +99,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
 			env.Seed = index*(keyspace.MaxPlace+1) + place // each request's own: scripts of one entry must not draw the same numbers
 			place++
-			if m.events.client = 0; answer {
-				m.events.client = q.Client
-			}
+			m.events.client = q.Client
 			if q.Setting {
 				r.acknowledge(m.set(q))
 				env.Notify = m.events.notifying()

@@ -9,6 +9,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -84,6 +85,7 @@ type Server struct {
 	closing   atomic.Bool
 	nextID    uint64
 
+	askers    uint64 // what a session's number is added to in requests, where it has to be another one than those of all nodes
 	observing sync.Mutex
 	observed  bool // guarded by observing: the backend tells of changes of keys
 	port      int  // of the first listener, for INFO
@@ -109,6 +111,7 @@ func New(cfg Config) *Server {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
+	s.askers = binary.LittleEndian.Uint64(id[:])>>1 | 1<<62 // never 0 with a number added
 	s.stats.errors = map[string]uint64{}
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)

@@ -141,7 +141,7 @@ func (tr *tracking) take(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
 	for s := range tr.keys[key] {
 		delete(s.tracked, key)
-		if client != s.id || !s.track.Load().quiet() {
+		if client != s.askerNumber() || !s.track.Load().quiet() {
 			v.to = append(v.to, s)
 		}
 	}
@@ -246,7 +246,7 @@ func (tr *tracking) broadcast(changes []*commands.Event) (told []invalidation) {
 				all.to = append(all.to, s)
 				continue
 			}
-			if keys := keysOf(changes, p, s.id); len(keys) > 0 {
+			if keys := keysOf(changes, p, s.askerNumber()); len(keys) > 0 {
 				told = append(told, invalidation{keys: keys, to: []*session{s}})
 			}
 		}

@@ -224,10 +224,13 @@ func (s *session) redirect() int64 {
 // asker is what requests say of who asks: nothing, unless the client is not to be told of its own changes.
 func (s *session) asker() uint64 {
 	if s.track.Load().quiet() {
-		return s.id
+		return s.askerNumber()
 	}
 	return 0
 }
+
+// askerNumber is what requests and events call the session by: no other client of the cluster is called so.
+func (s *session) askerNumber() uint64 { return s.srv.askers + s.id }
 
 // remember notes the keys that a command is about to read, where the client is to be told of changes of them. Of a script the
 // machine alone knows what it reads: all keys that it is given count.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -320,6 +321,45 @@ func TestTrackingOnAFollower(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := reader.next(); got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
+			t.Fatalf("told %q", got)
+		}
+	}
+}
+
+// A client that does not want to hear of its own changes is told of those of others, be their numbers on their nodes the same.
+func TestNoLoopOnEveryNode(t *testing.T) {
+	ps := startProcesses(t, 3)
+	first, rest := leader(t, ps)
+	a, b := dialRaw(t, first.addr), dialRaw(t, rest[0].addr)
+	number := func(c *rawClient) int {
+		n, err := strconv.Atoi(strings.Trim(c.call("CLIENT", "ID"), ":\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for na, nb := number(a), number(b); na != nb; na, nb = number(a), number(b) {
+		if na < nb {
+			a = dialRaw(t, first.addr)
+		} else {
+			b = dialRaw(t, rest[0].addr)
+		}
+	}
+	for _, c := range []*rawClient{a, b} {
+		c.call("HELLO", "3")
+		c.call("CLIENT", "TRACKING", "ON", "NOLOOP")
+	}
+	for _, c := range [][2]*rawClient{{a, b}, {b, a}} {
+		tracker, writer := c[0], c[1]
+		tracker.call("GET", "own")
+		if got := tracker.call("SET", "own", "1"); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+		tracker.call("GET", "k")
+		if got := writer.call("SET", "k", "1"); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+		if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
 			t.Fatalf("told %q", got)
 		}
 	}
