@@ -3,7 +3,6 @@ package commands
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -44,6 +43,14 @@ type Arg struct {
 	Multiple      bool // may be repeated
 	MultipleToken bool // each time with its token
 	Args          []Arg
+}
+
+// sameArgs says whether two lists of arguments are equal, all the way down.
+func sameArgs(a, b []Arg) bool {
+	return slices.EqualFunc(a, b, func(a, b Arg) bool {
+		return a.Name == b.Name && a.Type == b.Type && a.Token == b.Token && a.Optional == b.Optional &&
+			a.Multiple == b.Multiple && a.MultipleToken == b.MultipleToken && sameArgs(a.Args, b.Args)
+	})
 }
 
 // ParseSyntax reads a Spec's Syntax.
@@ -148,7 +155,7 @@ func (g *argGroup) option(inner argGroup) {
 	last := &g.alts[len(g.alts)-1]
 	if inner.repeated {
 		// The whole of the group with all its alternatives …
-		if len(g.alts) > 1 && reflect.DeepEqual(inner.alts, g.alts) {
+		if len(g.alts) > 1 && slices.EqualFunc(inner.alts, g.alts, sameArgs) {
 			g.repeated = true
 			return
 		}
@@ -157,7 +164,7 @@ func (g *argGroup) option(inner argGroup) {
 		if len(inner.alts) > 1 {
 			again = []Arg{(&argGroup{alts: inner.alts}).arg()}
 		}
-		if at := len(*last) - len(again); at >= 0 && reflect.DeepEqual(again, (*last)[at:]) {
+		if at := len(*last) - len(again); at >= 0 && sameArgs(again, (*last)[at:]) {
 			once := argGroup{alts: [][]Arg{again}, repeated: true}
 			*last = append((*last)[:at:at], once.arg())
 			return
