@@ -50,7 +50,7 @@ type Event struct {
 	DB               int      // of KeyChanged, DBChanged and ScriptCall
 	Args             [][]byte // of ScriptCall
 	Key              string   // of KeyChanged
-	Client           uint64   // of KeyChanged: the Request.Client of the request that did it, 0 where it gave none or no request did it
+	Client           uint64   // of KeyChanged and ScriptCall: the Request.Client of the request that did it, 0 where it gave none or no request did it
 }
 
 // Scripts is the script engine as the script commands see it; package fsm implements it.

@@ -63,7 +63,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	return result.Replies
 }
 
-// Watch says whether the commands that scripts call are to be told of from now on, in entries that this process made.
+// Watch says whether the commands that scripts call are to be told of from now on, in requests that say who asks.
 func (a *Adapter) Watch(on bool) { a.watched.Store(on) }
 
 // SetInterest says which changes of keys are to be told of from now on: those of keys that f answers true for, none if it is nil. f is

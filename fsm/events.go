@@ -65,20 +65,19 @@ func (v *events) call(db int, args [][]byte) {
 	for _, a := range args {
 		v.called += len(a) + 32
 	}
-	if v.called > calledBytes {
+	if v.client == 0 || v.called > calledBytes {
 		return
 	}
 	own := make([][]byte, len(args))
 	for i, a := range args {
 		own[i] = bytes.Clone(a)
 	}
-	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own})
+	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own, Client: v.client})
 }
 
-// calling gives scripts the way to tell of the commands that they call, nil where nobody on this node asked for the entry's replies, or
-// nobody watches.
-func (v *events) calling(answer bool) func(int, [][]byte) {
-	if !answer || !v.watched {
+// calling gives scripts the way to tell of the commands that they call, nil where nobody watches.
+func (v *events) calling() func(int, [][]byte) {
+	if !v.watched {
 		return nil
 	}
 	return v.call

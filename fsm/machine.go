@@ -62,7 +62,7 @@ type Result struct {
 // Observe says of which keys' changes the next entries' events are to tell: of those that f answers true for, of none if it is nil.
 func (m *Machine) Observe(f Interest) { m.events.interest = f }
 
-// Watch says whether the next entries' events are to tell of the commands that scripts call, in entries that are answered.
+// Watch says whether the next entries' events are to tell of the commands that scripts call, in requests that say who asks.
 func (m *Machine) Watch(on bool) { m.events.watched = on }
 
 // Notify is the setting of keyspace notifications.
@@ -79,7 +79,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Scripts: m.engine,
-		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(answer),
+		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 	}
 	var replies [][]byte
 	if answer {

@@ -24,7 +24,7 @@ type Backend interface {
 	Observe(wants func(db int, key string) bool)
 	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
 	Status() Status
-	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in runs that this node's clients send.
+	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in requests that say who asks.
 	Watch(on bool)
 	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads.
 	HandOver(id string) error

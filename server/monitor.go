@@ -110,7 +110,7 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 
 // called shows a command that a script of this node's clients calls.
 func (s *Server) called(e *commands.Event) {
-	if s.monitors.size.Load() > 0 {
+	if s.monitors.size.Load() > 0 && s.session(e.Client-s.askers) != nil {
 		s.monitors.show(monitorLine(e.DB, "lua", e.Args))
 	}
 }

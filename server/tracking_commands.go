@@ -221,9 +221,10 @@ func (s *session) redirect() int64 {
 	return -1
 }
 
-// asker is what requests say of who asks: nothing, unless the client is not to be told of its own changes.
+// asker is what requests say of who asks: nothing, unless the client is not to be told of its own changes, or a monitor is to be shown
+// what its scripts call.
 func (s *session) asker() uint64 {
-	if s.track.Load().quiet() {
+	if s.track.Load().quiet() || s.srv.monitors.size.Load() > 0 {
 		return s.askerNumber()
 	}
 	return 0
