@@ -1,12 +1,13 @@
 package server
 
 // This file holds what client-side caches stand on: which keys a client that said CLIENT TRACKING ON has read, and whom a change of a
-// key is told. A key is remembered before the read of it is sent, so that no change behind the read is missed, and
-// messages wait until the replies under way are written (output.hold), so that no value follows the word that it is out of date.
+// key is told. A key is remembered before the read of it is sent, so that no change behind the read is missed. From before that on
+// messages wait until the replies under way are written (output.hold), so that no value follows the word that it is out of date, not even
+// one of a change between the two.
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -35,11 +36,13 @@ type tracking struct {
 	keys     map[string]map[*session]struct{} // of all databases alike, as on Redis
 	items    int                              // clients in all of keys
 	prefixes map[string]map[*session]struct{}
+	lengths  map[int]int // how many prefixes there are of each length
 }
 
 func (tr *tracking) init() {
 	tr.maxKeys.Store(defaultTrackedKeys)
 	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]map[*session]struct{}{}, map[string]map[*session]struct{}{}
+	tr.lengths = map[int]int{}
 }
 
 // counts are the numbers that INFO shows.
@@ -60,6 +63,7 @@ func (tr *tracking) begin(s *session, t *tracker) {
 	for _, p := range t.prefixes {
 		if tr.prefixes[p] == nil {
 			tr.prefixes[p] = map[*session]struct{}{}
+			tr.lengths[len(p)]++
 		}
 		tr.prefixes[p][s] = struct{}{}
 	}
@@ -97,8 +101,12 @@ func (tr *tracking) forget(s *session, t *tracker) (more bool) {
 	}
 	s.tracked = nil
 	for _, p := range t.prefixes {
-		if delete(tr.prefixes[p], s); len(tr.prefixes[p]) == 0 {
-			delete(tr.prefixes, p)
+		if delete(tr.prefixes[p], s); len(tr.prefixes[p]) > 0 {
+			continue
+		}
+		delete(tr.prefixes, p)
+		if tr.lengths[len(p)]--; tr.lengths[len(p)] == 0 {
+			delete(tr.lengths, len(p))
 		}
 	}
 	if _, known := tr.clients[s]; known {
@@ -163,12 +171,22 @@ func (tr *tracking) wants(key string) bool {
 	if len(tr.keys[key]) > 0 {
 		return true
 	}
-	for p := range tr.prefixes {
-		if strings.HasPrefix(key, p) {
-			return true
+	some := false
+	tr.eachPrefix(key, func(string) { some = true })
+	return some
+}
+
+// eachPrefix calls f with every prefix that a key begins with. It takes a step for each length that prefixes have: they may be as many as
+// clients, and who applies the log waits.
+func (tr *tracking) eachPrefix(key string, f func(prefix string)) {
+	for n := range tr.lengths {
+		if n > len(key) {
+			continue
+		}
+		if _, known := tr.prefixes[key[:n]]; known {
+			f(key[:n])
 		}
 	}
-	return false
 }
 
 // invalidation is one message about keys, for several clients. Without keys all keys are meant.
@@ -231,22 +249,18 @@ func (tr *tracking) flush() invalidation {
 
 // broadcast tells of the keys that begin with a prefix, in one message for all who have it.
 func (tr *tracking) broadcast(changes []*commands.Event) (told []invalidation) {
-	prefixes := make([]string, 0, len(tr.prefixes))
-	for p := range tr.prefixes {
-		prefixes = append(prefixes, p)
+	byPrefix := map[string][]*commands.Event{}
+	for _, e := range changes {
+		tr.eachPrefix(e.Key, func(p string) { byPrefix[p] = append(byPrefix[p], e) })
 	}
-	slices.Sort(prefixes)
-	for _, p := range prefixes {
-		all := invalidation{keys: keysOf(changes, p, 0)}
-		if len(all.keys) == 0 {
-			continue
-		}
+	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
+		all := invalidation{keys: keysOf(byPrefix[p], 0)}
 		for s := range tr.prefixes[p] {
 			if !s.track.Load().quiet() {
 				all.to = append(all.to, s)
 				continue
 			}
-			if keys := keysOf(changes, p, s.askerNumber()); len(keys) > 0 {
+			if keys := keysOf(byPrefix[p], s.askerNumber()); len(keys) > 0 {
 				told = append(told, invalidation{keys: keys, to: []*session{s}})
 			}
 		}
@@ -257,11 +271,11 @@ func (tr *tracking) broadcast(changes []*commands.Event) (told []invalidation) {
 	return told
 }
 
-// keysOf gives the keys with a prefix, sorted, without those that one client alone (0: none) changed.
-func keysOf(changes []*commands.Event, prefix string, without uint64) []string {
+// keysOf gives the keys that changed, sorted, without those that one client alone (0: none) changed.
+func keysOf(changes []*commands.Event, without uint64) []string {
 	var keys []string
 	for _, e := range changes {
-		if strings.HasPrefix(e.Key, prefix) && (without == 0 || e.Client != without) {
+		if without == 0 || e.Client != without {
 			keys = append(keys, e.Key)
 		}
 	}

@@ -251,6 +251,10 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) {
 	for i, at := range places {
 		keys[i] = string(args[at])
 	}
+	if !s.out.hold(&s.srv.wg) {
+		s.quit = true
+		return
+	}
 	for _, v := range s.srv.tracking.remember(s, keys) {
 		s.srv.hub.delivery.put(parcel{invalid: v})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -156,4 +157,55 @@ func TestCacheEndsRight(t *testing.T) {
 		}
 	}
 	<-done
+}
+
+// A key that was noted for a read that has not run yet may change at once: that is told behind the read's reply, which has the new value,
+// for nothing will be told of the key any more.
+func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	c.call("PING") // what TRACKING's own reply held up has gone out
+	number, _ := strconv.ParseUint(c.id(), 10, 64)
+	s := n.session(number)
+	get := commandtest.Args("GET", "k")
+	spec, err := n.table.Resolve(get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.remember(spec, get)
+	n.Deliver([]commands.Event{{Kind: commands.KeyChanged, Key: "k"}})
+	n.hub.delivery.settle()
+	if _, keys, _, _ := n.tracking.counts(); keys != 0 {
+		t.Fatal("the change was not heard")
+	}
+	if got := c.call("GET", "k"); got != "_\r\n" {
+		t.Errorf("%q came before the reply", got)
+	}
+	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+}
+
+// Many prefixes cost a change no more than few: they are found by their lengths.
+func TestManyPrefixes(t *testing.T) {
+	n := start(t, nil)
+	c, w := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	words := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
+	for i := range 500 {
+		words = append(words, "PREFIX", fmt.Sprintf("p%03d", i), "PREFIX", fmt.Sprintf("longer%03d", i))
+	}
+	if got := c.call(words...); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	w.raw(pipeline([]string{"MSET", "p", "0", "p007", "1", "longer499x", "2", "other", "3", "p007y", "4", "longer", "5"}))
+	w.want("+OK\r\n")
+	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\nlonger499x\r\n", ">2\r\n$10\r\ninvalidate\r\n*2\r\n$4\r\np007\r\n$5\r\np007y\r\n")
+	if lengths := len(n.tracking.lengths); lengths != 2 {
+		t.Errorf("%d lengths of prefixes, want 2", lengths)
+	}
+	c.call("CLIENT", "TRACKING", "OFF")
+	if lengths := len(n.tracking.lengths); lengths != 0 {
+		t.Errorf("%d lengths of prefixes are left", lengths)
+	}
 }
