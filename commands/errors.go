@@ -13,6 +13,11 @@ func (e Error) Error() string { return string(e) }
 // Errorf makes an error reply from a format.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
+// ErrorLine is an error's text as Redis writes it: without line breaks at its end, with spaces for all others.
+func ErrorLine(text string) string { return spaceForBreak.Replace(strings.TrimRight(text, "\r\n")) }
+
+var spaceForBreak = strings.NewReplacer("\r", " ", "\n", " ")
+
 // Error replies that several commands give.
 const (
 	ErrWrongType      Error = "WRONGTYPE Operation against a key holding the wrong kind of value"

@@ -142,7 +142,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	in.budget.charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
 	in.budget.chargeBytes(L, 1)
 	if failed != nil {
-		return failed.Error()
+		return commands.ErrorLine(failed.Error())
 	}
 	return in.reply.err
 }

@@ -3,8 +3,6 @@
 package fsm
 
 import (
-	"strings"
-
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/coordd/coordd/commands"
@@ -109,8 +107,9 @@ func (r *luaReply) Status(s string) { r.field("ok", r.text(s)) }
 
 // Error at the top makes the command fail; inside an array it is a table with the field err.
 func (r *luaReply) Error(msg string) {
+	msg = commands.ErrorLine(msg)
 	if len(r.stack) == 0 {
-		r.err = strings.TrimRight(msg, "\r\n")
+		r.err = msg
 		return
 	}
 	r.field("err", r.text(msg))
