@@ -146,7 +146,8 @@ func functionList(x *Call) error {
 			}
 			pattern, filter = bytes.ToLower(x.Args[i]), true
 		default:
-			return Errorf("ERR Unknown argument %s", cText(arg))
+			// Unlike in other errors, line breaks at the end stay, as spaces.
+			return Errorf("ERR Unknown argument %s", spaceForBreak.Replace(string(cText(arg))))
 		}
 	}
 	if err := CheckPattern(pattern); err != nil {
