@@ -22,17 +22,19 @@ type events struct {
 	client   uint64                                          // who asked for what is done now; 0 where that does not count
 	watched  bool                                            // the commands that scripts call are told of
 	called   int                                             // bytes of their arguments
-	place    map[changedKey]int                              // where in list a key is told of
+	place    map[changedKey]int                              // where in list a key is told of last
 	observer keyspace.Observer                               // observe, made once
 	notifier func(commands.NotifyClass, string, int, []byte) // tell, made once
 }
 
-// changedKey tells apart what is told of once: a key, and who changed it.
+// changedKey names a key that was changed.
 type changedKey struct {
-	db     int
-	key    string
-	client uint64
+	db  int
+	key string
 }
+
+// keptEvents is for how many events the room is used again by later entries.
+const keptEvents = 1024
 
 func newEvents() *events {
 	v := &events{place: map[changedKey]int{}}
@@ -42,7 +44,11 @@ func newEvents() *events {
 
 // begin forgets the last entry's and says what is to be told of the keyspace's changes.
 func (v *events) begin(ks *keyspace.Keyspace) {
-	v.list, v.client, v.called = v.list[:0], 0, 0
+	if v.client, v.called = 0, 0; cap(v.list) > keptEvents {
+		v.list, v.place = nil, map[changedKey]int{}
+	}
+	clear(v.list) // what the events lead to goes
+	v.list = v.list[:0]
 	clear(v.place)
 	if v.interest == nil && v.notify == 0 {
 		ks.Observe(nil)
@@ -126,15 +132,15 @@ func (v *events) own(class commands.NotifyClass, event string, db int, e *keyspa
 	}
 }
 
-// change tells of a key, once an entry for each who changed it. What it says of the key's existence is the newest.
+// change tells of a key, once an entry unless several clients change it in turn. What is said last of the key's existence is the newest.
 func (v *events) change(db int, key string, c keyspace.Change) {
 	client := v.client
 	if c == keyspace.Expired || c == keyspace.FieldsExpired {
 		client = 0 // nobody did that
 	}
 	gone := c == keyspace.Removed || c == keyspace.Expired
-	id := changedKey{db, key, client}
-	if i, known := v.place[id]; known {
+	id := changedKey{db, key}
+	if i, known := v.place[id]; known && v.list[i].Client == client {
 		v.list[i].Gone = gone
 		return
 	}

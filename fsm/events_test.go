@@ -70,7 +70,9 @@ func TestChangedKeysAreTold(t *testing.T) {
 		{[][]byte{calls("SET k 1", "DEL k", "SET k 1")}, "0:k"},
 		{[][]byte{calls("RPUSH l x", "LPOP l")}, "0:l-gone"},
 		{[][]byte{calls("RENAME k k2")}, "0:k-gone 0:k2"},
-		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")}, "0:k-gone-by7 0:k-by8"},
+		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")}, "0:k-by7 0:k-by8 0:k-gone-by7"},
+		{[][]byte{by(7, "RPUSH", "k", "1"), by(8, "DEL", "k"), by(7, "RPUSH", "k", "1", "2")}, "0:k-by7 0:k-gone-by8 0:k-by7"}, // the newest word is true
+		{[][]byte{calls("DEL k")}, "0:k-gone"},
 		{[][]byte{calls("SET k 1", "FLUSHDB", "SET k 2")}, "0:k db0 0:k"},
 		{[][]byte{calls("SWAPDB 0 3")}, "db3 db0"},
 		{[][]byte{calls("SELECT 3", "EXPIRE k 0")}, ""},
@@ -178,5 +180,28 @@ func TestBehindTakesNothing(t *testing.T) {
 	}}, true)
 	if got := string(result.Replies[0]); !strings.HasPrefix(got, "?0\r\n") {
 		t.Errorf("XREADGROUP: %q", got)
+	}
+}
+
+// An entry with many events leaves nothing of them in memory for later ones.
+func TestEventsOfALargeEntryAreLetGo(t *testing.T) {
+	m := NewMachine(wholeTable())
+	m.Observe(func(int, string) bool { return true })
+	args := []string{"MSET"}
+	for i := range 2 * keptEvents {
+		args = append(args, fmt.Sprint("k", i), "")
+	}
+	many := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
+	if n := len(mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{many}}, false).Events); n != 2*keptEvents {
+		t.Fatalf("%d events", n)
+	}
+	mustApply(t, m, 2, &Entry{ClockMs: 2, Groups: [][]byte{calls("SET k 1")}}, false)
+	if n := cap(m.events.list); n > keptEvents {
+		t.Errorf("room for %d events is kept", n)
+	}
+	for i, e := range m.events.list[1:cap(m.events.list)] {
+		if e.Key != "" {
+			t.Fatalf("event %d is still held", i+1)
+		}
 	}
 }
