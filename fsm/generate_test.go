@@ -40,6 +40,7 @@ type callMaker struct {
 	specs   []*commands.Spec // that the machine runs
 	syntax  map[*commands.Spec][]commands.Arg
 	pools   []pool
+	shunned []string
 	group   string // of the command under way
 	command string // its full name
 	clockMs int64
@@ -205,7 +206,14 @@ var pools = []pool{
 	{"type", []string{"string", "hash", "zset", "list"}},
 }
 
-func (g *callMaker) pick(pool []string) string { return pool[g.IntN(len(pool))] }
+// pick takes one of a pool, and where that is to be shunned mostly another.
+func (g *callMaker) pick(pool []string) string {
+	value := pool[g.IntN(len(pool))]
+	if slices.Contains(g.shunned, value) && g.IntN(8) > 0 {
+		value = pool[g.IntN(len(pool))]
+	}
+	return value
+}
 
 // value is a value for a placeholder.
 func (g *callMaker) value(name string) string {
@@ -224,23 +232,28 @@ func (g *callMaker) value(name string) string {
 func (g *callMaker) words(args []commands.Arg) []string {
 	var words []string
 	counts := -1 // the place of a word that counts what follows it
+	keys := 0
 	for i := range args {
 		a := &args[i]
 		var more []string
 		n := 0
 		if !a.Optional || g.IntN(3) == 0 {
+			// The syntax cannot say that a number has to be true, and that there are as many ids or weights as keys. So that is known here.
+			asKeys := keys > 0 && (a.Name == "id" || a.Name == "weight") && g.IntN(20) > 0
 			more, n = g.argument(a, true), 1
-			for ; a.Multiple && g.IntN(2) == 0; n++ {
+			for ; a.Multiple && ((asKeys && n < keys) || (!asKeys && g.IntN(2) == 0)); n++ {
 				more = append(more, g.argument(a, a.MultipleToken)...)
 			}
 		}
-		// The syntax cannot say that a number has to be true, so that is known here.
 		if counts >= 0 && g.IntN(20) > 0 {
 			words[counts] = strconv.Itoa(n)
 		}
 		words = append(words, more...)
 		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" {
 			counts = len(words) - 1
+		}
+		if a.Name == "key" {
+			keys = n
 		}
 	}
 	return words

@@ -1,0 +1,151 @@
+// What lives here: what TestDifferential knows of differences between coordd and Redis, each by a line of docs/compatibility.md.
+
+package fsm
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// known is one deliberate difference.
+type known struct {
+	line string // a part of its line in docs/compatibility.md
+	// excuses says whether the replies to a command, which are not equal, are the difference. The name is the full one, a script's own additions are taken
+	// off the replies.
+	excuses func(name string, got, want commandtest.Value) bool
+}
+
+var knownDifferences = []known{
+	{"| Compile errors |", func(_ string, got, want commandtest.Value) bool {
+		const begin = "ERR Error compiling script (new function): user_script:1: "
+		return strings.HasPrefix(got.Text, begin) && strings.HasPrefix(want.Text, begin)
+	}},
+	{"| `OBJECT ENCODING` |", func(name string, got, want commandtest.Value) bool {
+		inString := (want.Text == "raw" || want.Text == "embstr") && (got.Text == "embstr" || got.Text == "int")
+		return name == "object|encoding" && (inString || (got.Text == "listpack" && want.Text == "skiplist"))
+	}},
+	{"| `OBJECT IDLETIME` |", func(name string, got, want commandtest.Value) bool {
+		return name == "object|idletime" && isText(got, string(commands.ErrNoIdleTime)) && want.Kind == ':'
+	}},
+	{"| `OBJECT REFCOUNT` |", func(name string, got, want commandtest.Value) bool {
+		return name == "object|refcount" && got.Kind == ':' && want.Kind == ':'
+	}},
+	{"| `MEMORY USAGE` |", func(name string, got, want commandtest.Value) bool {
+		return name == "memory|usage" && got.Kind == ':' && want.Kind == ':'
+	}},
+	{"| `HELP` of", func(name string, got, want commandtest.Value) bool {
+		return strings.HasSuffix(name, "|help") && len(got.Elems) > 0 && len(want.Elems) > 0
+	}},
+	{"| `FUNCTION DUMP` |", func(name string, got, want commandtest.Value) bool {
+		return name == "function|dump" && got.Kind == '$' && want.Kind == '$'
+	}},
+}
+
+// isText says whether a reply is an error, or a script's text of one.
+func isText(v commandtest.Value, text string) bool {
+	return strings.HasPrefix(v.Text, text) && (v.IsError() || v.Kind == '$')
+}
+
+// knownDifference is the line that tells of a difference, or "".
+func (d *differential) knownDifference(call [][]byte, got, want []byte) string {
+	a, b, err := parsePair(got, want)
+	if err != nil {
+		d.Fatal(err)
+	}
+	_, a = unwrapped(call, a)
+	_, b = unwrapped(call, b)
+	name := strings.ToLower(string(inner(call)[0]))
+	if spec, err := d.table.Resolve(inner(call)); err == nil {
+		name = spec.FullName()
+	}
+	for _, k := range knownDifferences {
+		if k.excuses(name, a, b) {
+			return k.line
+		}
+	}
+	return ""
+}
+
+// avoidance is a command, or an option word of a command, whose calls would make the two servers' data differ, or cannot be compared.
+type avoidance struct {
+	line string // as in known; "" where nothing differs but that a test cannot see it
+	name string // full name of the command
+	word string // "": every call
+}
+
+var avoidances = []avoidance{
+	// They concern the connection, or the real server's configuration refuses them.
+	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""},
+	{"(Redis 8.4)", "set", "ifeq"}, {"(Redis 8.4)", "set", "ifne"}, {"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
+	{"`XREAD` with the id `+`", "xread", "+"},
+	{"`HSCAN` with `NOVALUES`", "hscan", "novalues"}, {"`ZSCAN` with `NOSCORES`", "zscan", "noscores"},
+}
+
+// avoided says whether no call of a command is made.
+func avoided(spec *commands.Spec) bool {
+	return slices.ContainsFunc(avoidances, func(a avoidance) bool { return a.name == spec.FullName() && a.word == "" })
+}
+
+// uncomparable says whether a call of a request is not to be made.
+func (d *differential) uncomparable(q request, call [][]byte) bool {
+	asked := inner(call)
+	if spec, err := d.table.Resolve(asked); err == nil && slices.ContainsFunc(avoidances, func(a avoidance) bool {
+		return a.name == spec.FullName() && (a.word == "" || hasWord(asked, a.word))
+	}) {
+		return true
+	}
+	switch {
+	case isScan(asked):
+		return !zeroCursor(asked)
+	case isCommand(asked, "zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex") || hasWord(asked, "bylex"):
+		return d.mixedScores(q.db, asked) || q.multi
+	case isCommand(asked, "sort"):
+		return hasWord(asked, "store") && hasWord(asked, "alpha") && hasWord(asked, "by")
+	case isCommand(asked, "setbit", "setrange", "bitfield"):
+		return slices.ContainsFunc(asked, func(arg []byte) bool { // strings of many megabytes take too long
+			n, err := strconv.ParseInt(string(bytes.TrimPrefix(arg, []byte("#"))), 10, 64)
+			return err == nil && n > 100_000 && n < 1<<33
+		})
+	}
+	return false
+}
+
+// zeroCursor says whether a scan begins at the beginning, or its cursor is none: others mean something else on each server, see "| Cursors |" in
+// docs/compatibility.md.
+func zeroCursor(call [][]byte) bool {
+	at := 2
+	if isCommand(call, "scan") {
+		at = 1
+	}
+	if at >= len(call) {
+		return true
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimLeft(call[at], "+-")), 10, 64)
+	return err != nil || n == 0
+}
+
+func TestKnownDifferencesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, k := range knownDifferences {
+		lines = append(lines, k.line)
+	}
+	for _, a := range avoidances {
+		lines = append(lines, a.line)
+	}
+	for _, line := range lines {
+		if !bytes.Contains(doc, []byte(line)) {
+			t.Errorf("docs/compatibility.md does not tell of %q", line)
+		}
+	}
+}

@@ -1,0 +1,443 @@
+// What lives here: random calls to a machine and to a real redis-server side by side. Replies are compared one by one, and in the end of each round
+// all data. What may differ is in differential_known_test.go alone.
+
+package fsm
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// callsVariable names the environment variable that says how many calls TestDifferential makes.
+const callsVariable = "COORDD_DIFFERENTIAL"
+
+const (
+	defaultCalls  = 30_000
+	callsPerRound = 1500
+	callsAtOnce   = 40
+	// maxDifferences ends the test. Each ends its round, since what follows may be its consequence.
+	maxDifferences = 10
+	databasesUsed  = 8 // by their numbers in pools
+)
+
+// TestDifferential makes random calls, valid and wrong ones, alone, in transactions and in scripts, on a machine and on a
+// real redis-server. It fails at the first reply, or piece of data, that differs for no known reason.
+func TestDifferential(t *testing.T) {
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
+	}
+	calls := defaultCalls
+	if s := os.Getenv(callsVariable); s != "" {
+		var err error
+		if calls, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("%s: %v", callsVariable, err)
+		}
+	}
+	real, err := commandtest.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer real.Close()
+	table := testTable()
+	d := &differential{T: t, table: table, real: real, server: commandtest.Redis(socket), seen: map[string]int{}, excused: map[string]int{}}
+	d.listCommands()
+	seed := testSeed(t)
+	for d.calls < calls && d.differences < maxDifferences {
+		d.round(seed)
+		seed = rand.New(rand.NewPCG(seed, 1)).Uint64()
+	}
+	d.report()
+}
+
+// differential is a run of TestDifferential.
+type differential struct {
+	*testing.T
+	table  *commands.Table
+	server *commandtest.Server
+	specs  []*commands.Spec // that both servers have
+	real   *commandtest.Conn
+
+	g       *callMaker
+	node    *scenarioNode
+	began   time.Time
+	realDB  int // -1: not known
+	proto   int
+	lives   int // were given
+	watch   []commands.WatchedKey
+	pending []sent
+	failure string // of the round: where the servers came apart
+
+	differences int
+	calls       int
+	unrun       int            // transactions that WATCH stopped
+	seen        map[string]int // calls that were answered without an error, by command
+	excused     map[string]int // differences, by the line of docs/compatibility.md that tells of them
+}
+
+// sent is a request whose reply the real server owes.
+type sent struct {
+	request
+	got   []byte // our reply
+	owed  int    // replies of the real server to read, the last of which counts
+	waits bool   // our command waits; the real server was asked in a transaction, where it cannot
+}
+
+// listCommands finds the specs that the real server has too, and that a machine runs.
+func (d *differential) listCommands() {
+	names := map[string]bool{}
+	theirs, err := commandtest.Parse(d.ask("COMMAND", "LIST"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, name := range theirs.Elems {
+		names[name.Text] = true
+	}
+	for _, spec := range newCallMaker(d.table, 0).specs {
+		if names[spec.FullName()] && !avoided(spec) {
+			d.specs = append(d.specs, spec)
+		}
+	}
+	if len(d.specs) < 180 {
+		d.Fatalf("only %d commands to compare", len(d.specs))
+	}
+}
+
+// ask makes a call on the real server alone.
+func (d *differential) ask(words ...string) []byte {
+	raw, err := d.real.Do(commandtest.Args(words...))
+	if err != nil {
+		d.Fatal(err)
+	}
+	return raw
+}
+
+// round makes random requests, and where the servers come apart finds the few of them that suffice.
+func (d *differential) round(seed uint64) {
+	d.g = newCallMaker(d.table, seed)
+	d.g.pools = differentialPools
+	if d.g.IntN(4) > 0 {
+		d.g.shunned = seldomRight
+	}
+	proto, focus := 2+d.g.IntN(2), d.focus()
+	var made []request
+	failure := d.play(proto, func(yield func(request) bool) {
+		for len(made) < callsPerRound {
+			made = append(made, d.request(focus))
+			if !yield(made[len(made)-1]) {
+				return
+			}
+		}
+	})
+	if failure == "" {
+		return
+	}
+	d.differences++
+	few := d.shrunk(made, func(requests []request) bool {
+		again := d.play(proto, slices.Values(requests))
+		if again != "" {
+			failure = again
+		}
+		return again != ""
+	})
+	var texts []string
+	for _, q := range few {
+		texts = append(texts, callText(q))
+	}
+	d.Errorf("after %d calls, RESP%d (%s=%d %s=1 repeats the round alone), %s\nafter:\n%s",
+		d.calls, proto, seedVariable, seed, callsVariable, failure, strings.Join(texts[max(0, len(texts)-20):], "\n"))
+}
+
+// play runs requests on servers that are empty, compares replies and all that they left behind, and tells of the first difference.
+func (d *differential) play(proto int, requests iter.Seq[request]) (failure string) {
+	if err := d.server.Reset(); err != nil {
+		d.Fatal(err)
+	}
+	d.began = time.Now()
+	d.node = &scenarioNode{table: d.table, machine: NewMachine(d.table), clockMs: 1}
+	d.watch, d.realDB, d.proto, d.failure = nil, -1, proto, ""
+	d.ask("UNWATCH")
+	d.ask("HELLO", strconv.Itoa(proto))
+	for q := range requests {
+		if wait, ok := d.send(q); ok && wait > 0 {
+			d.receive()
+			time.Sleep(wait)
+			d.sweep()
+		}
+		if len(d.pending) >= callsAtOnce {
+			d.receive()
+		}
+		if d.failure != "" {
+			break
+		}
+	}
+	if d.receive(); d.failure == "" {
+		d.compareData()
+	}
+	return d.failure
+}
+
+// tick moves our clock on.
+func (d *differential) tick() {
+	d.node.clockMs = max(d.node.clockMs, time.Since(d.began).Milliseconds()+1)
+}
+
+// sweep makes the real server look at all its keys, so that those past their deadline are gone on both sides.
+func (d *differential) sweep() {
+	d.tick()
+	if _, err := d.node.apply(nil); err != nil {
+		d.Fatal(err)
+	}
+	for db := range databasesUsed {
+		d.ask("SELECT", strconv.Itoa(db))
+		d.ask("SCAN", "0", "COUNT", "100000") // KEYS would leave them
+	}
+	d.realDB = databasesUsed - 1
+}
+
+// send runs a request here and hands it to the real server. wait is how long things of it need to expire on both. Requests that cannot be compared are
+// not sent.
+func (d *differential) send(q request) (wait time.Duration, ok bool) {
+	for _, call := range q.calls {
+		ms, ok := shortLife(inner(call))
+		if !ok || (!q.watch && d.uncomparable(q, call)) {
+			return 0, false
+		}
+		wait = max(wait, ms)
+	}
+	if wait > 0 && q.multi && slices.ContainsFunc(q.calls, func(call [][]byte) bool { return isCommand(inner(call), "dbsize") }) {
+		return 0, false // it counts keys that are past their deadline on the real server
+	}
+	d.tick()
+	s := sent{request: q}
+	var wire []byte
+	say := func(call [][]byte) {
+		wire = commandtest.AppendCall(wire, call)
+		s.owed++
+	}
+	if q.multi && d.watchBlurred() {
+		say(commandtest.Args("UNWATCH"))
+	}
+	if q.db != d.realDB {
+		say(commandtest.Args("SELECT", strconv.Itoa(q.db)))
+		d.realDB = q.db
+	}
+	s.got = d.run(q)
+	if _, _, s.waits = commands.CutBlock(s.got); s.waits && d.watch != nil {
+		say(commandtest.Args("UNWATCH"))
+		d.watch = nil
+	}
+	if q.multi || s.waits {
+		say(commandtest.Args("MULTI"))
+	}
+	for i, call := range q.calls {
+		say(translated(call, d.ownReply(s, i)))
+		if isCommand(inner(call), "select") {
+			d.realDB = -1
+		}
+	}
+	if q.multi || s.waits {
+		say(commandtest.Args("EXEC"))
+	}
+	if err := d.real.SendRaw(wire); err != nil {
+		d.Fatal(err)
+	}
+	d.pending = append(d.pending, s)
+	if d.calls++; q.multi {
+		d.calls += len(q.calls) - 1
+	}
+	return wait, true
+}
+
+// run runs a request on the machine.
+func (d *differential) run(q request) []byte {
+	if q.watch {
+		out := &commands.RESP{Proto: d.proto}
+		for _, key := range q.calls[0][1:] {
+			d.watch = append(d.watch, commands.WatchedKey{DB: q.db, Key: key, Changed: d.node.machine.ks.DB(q.db).LastChange(key)})
+		}
+		out.Status("OK")
+		return out.Buf
+	}
+	request := commands.Request{DB: q.db, Proto: d.proto, Multi: q.multi, Cmds: q.calls}
+	if q.multi {
+		request.Watch, d.watch = d.watch, nil
+	}
+	got, err := d.node.apply(commands.AppendRequest(nil, &request))
+	if err != nil {
+		d.Fatal(err)
+	}
+	return got
+}
+
+// ownReply is our reply to a call of a request; nil in a transaction that was not run.
+func (d *differential) ownReply(s sent, i int) []byte {
+	if !s.multi {
+		return s.got
+	}
+	v, err := commandtest.Parse(s.got)
+	if err != nil {
+		d.Fatalf("%v: %s", err, callText(s.request))
+	}
+	if i >= len(v.Elems) {
+		return nil
+	}
+	return v.Elems[i].AppendRESP(nil, d.proto)
+}
+
+// receive reads what the real server owes and compares.
+func (d *differential) receive() {
+	for _, s := range d.pending {
+		var want []byte
+		for range s.owed {
+			var err error
+			if want, err = d.real.Receive(); err != nil {
+				d.Fatalf("the real server: %v after %s", err, callText(s.request))
+			}
+		}
+		if d.failure == "" {
+			d.compare(s, want)
+		}
+	}
+	d.pending = d.pending[:0]
+}
+
+// compare compares the replies to a request, those of a transaction one by one.
+func (d *differential) compare(s sent, want []byte) {
+	if !s.multi && !s.waits {
+		d.compareReply(s.calls[0], s.got, want)
+		return
+	}
+	theirs, err := commandtest.Parse(want)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if s.waits {
+		d.countSuccess(s.calls[0])
+		if len(theirs.Elems) != 1 || !isNullReply(theirs.Elems[0]) {
+			d.differs("our command waits, so the reply", s.calls[0], s.got, want)
+		}
+		return
+	}
+	got, err := commandtest.Parse(s.got)
+	if err != nil {
+		d.Fatalf("%v: %s", err, callText(s.request))
+	}
+	if isNullReply(got) && isNullReply(theirs) {
+		d.unrun++
+		return
+	}
+	if got.Kind != '*' || theirs.Kind != '*' || len(got.Elems) != len(s.calls) || len(theirs.Elems) != len(s.calls) {
+		d.differs("the transaction's shape", s.calls[0], s.got, want)
+		return
+	}
+	for i, call := range s.calls {
+		if d.failure == "" {
+			d.compareReply(call, got.Elems[i].AppendRESP(nil, d.proto), theirs.Elems[i].AppendRESP(nil, d.proto))
+		}
+	}
+}
+
+func isNullReply(v commandtest.Value) bool { return v.Null || v.Kind == '_' }
+
+// countSuccess counts a call that was not answered by an error.
+func (d *differential) countSuccess(call [][]byte) {
+	if spec, err := d.table.Resolve(call); err == nil {
+		d.seen[spec.FullName()]++
+	}
+}
+
+func (d *differential) compareReply(call [][]byte, got, want []byte) {
+	if got[0] != '-' {
+		d.countSuccess(call)
+	}
+	equal, err := equalReplies(call, got, want)
+	if err != nil {
+		d.Fatalf("%v: %s", err, callText(request{calls: [][][]byte{call}}))
+	}
+	if equal {
+		return
+	}
+	if line := d.knownDifference(call, got, want); line != "" {
+		d.excused[line]++
+		return
+	}
+	d.differs("the reply", call, got, want)
+}
+
+// differs notes a difference, which ends the round.
+func (d *differential) differs(what string, call [][]byte, got, want []byte) {
+	d.failure = fmt.Sprintf("%s differs\n   call %s\n   got  %.600q\n   want %.600q", what, callText(request{calls: [][][]byte{call}}), got, want)
+}
+
+// shrinkTime bounds the search for the few requests of a failure.
+const shrinkTime = 15 * time.Second
+
+// shrunk leaves out requests as long as what is left still fails.
+func (d *differential) shrunk(requests []request, fails func([]request) bool) []request {
+	calls := d.calls
+	defer func() { d.calls = calls }()
+	end := time.Now().Add(shrinkTime)
+	for size := len(requests) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(requests) && time.Now().Before(end); {
+			rest := slices.Delete(slices.Clone(requests), from, min(from+size, len(requests)))
+			if fails(rest) {
+				requests = rest
+			} else {
+				from += size
+			}
+		}
+	}
+	return requests
+}
+
+// callText writes a request in the notation of scenario files.
+func callText(q request) string {
+	var lines []string
+	for _, call := range q.calls {
+		words := make([]string, len(call))
+		for i, w := range call {
+			words[i] = strconv.Quote(string(w))
+		}
+		if len(words) > 60 {
+			words = append(words[:60], "…", strconv.Itoa(len(call)), "arguments")
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	text := strings.Join(lines, "; ")
+	if q.multi {
+		text = "MULTI; " + text + "; EXEC"
+	}
+	if q.db != 0 {
+		text = "(db " + strconv.Itoa(q.db) + ") " + text
+	}
+	return text
+}
+
+// report says what was compared, and fails for commands that never succeeded: their comparison would be worth little.
+func (d *differential) report() {
+	for line, n := range d.excused {
+		d.Logf("%6d replies differ as docs/compatibility.md says: %s", n, line)
+	}
+	var never []string
+	for _, spec := range d.specs {
+		// Nothing ever runs that SCRIPT KILL could stop.
+		if d.seen[spec.FullName()] == 0 && spec.Name != "kill" {
+			never = append(never, spec.FullName())
+		}
+	}
+	d.Logf("%d calls of %d commands; WATCH stopped %d transactions", d.calls, len(d.specs), d.unrun)
+	if len(never) > 0 && d.calls >= defaultCalls {
+		d.Errorf("these commands never succeeded: %v", never)
+	}
+}
