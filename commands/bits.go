@@ -270,6 +270,9 @@ func bitopCommand(x *Call) error {
 		size, sum = max(size, len(b)), sum+len(b)
 	}
 	x.spendBytes(sum + 2*size) // read, made, kept
+	if x.overworked() {
+		return errCommandWork
+	}
 	x.storeBits(joinBits(join, sources, size))
 	x.Out.Int(int64(size))
 	return nil

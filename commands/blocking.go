@@ -53,6 +53,7 @@ const (
 
 // timeoutSeconds reads a timeout in seconds, with decimals, and returns ms, rounded up.
 func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
+	x.Spend(digitsWork(arg))
 	f, ok := ParseExtended(arg)
 	if !ok {
 		return 0, errTimeoutFloat

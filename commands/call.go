@@ -100,6 +100,8 @@ type Call struct {
 	Spec *Spec
 	Args [][]byte // with the name first; valid until the handler returns
 	Out  Reply
+
+	began uint64 // Env.Work when the handler was called
 }
 
 // DB is the database that the command works on.
@@ -109,6 +111,15 @@ func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 // same on every node: it decides where a script is stopped. So nothing may go in that depends on how a value came about, such
 // as the capacity of a slice.
 func (x *Call) Spend(units int) { x.Work += uint64(max(units, 0)) }
+
+// maxCommandWork is what a command may do that goes over the same data as often as its arguments name it, in units of Env.Work: some seconds. An
+// entry that takes hours would stop every node, and again after each restart.
+const maxCommandWork = 1 << 26
+
+const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
+
+// overworked says whether the command has done all that it may. The handler stops, and answers errCommandWork.
+func (x *Call) overworked() bool { return x.Work-x.began > maxCommandWork }
 
 // bytesSpent is how many bytes of a value a unit of work hashes or copies.
 const bytesSpent = 64
@@ -131,7 +142,7 @@ func (t *Table) Run(x *Call) {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}
 	if err == nil {
-		x.Spec = spec
+		x.Spec, x.began = spec, x.Work
 		err = spec.Handler(x)
 	}
 	if err != nil {

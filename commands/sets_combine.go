@@ -10,7 +10,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// setCombiner makes the result of an operation on one or more sets.
+// setCombiner makes the result of an operation on one or more sets, a part of it where the call is overworked.
 type setCombiner func(x *Call, sets []*keyspace.Set) *keyspace.Set
 
 // findSets returns the sets at the keys for reading, empty ones where there is no key, or ErrWrongType.
@@ -25,7 +25,7 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	return sets, nil
 }
 
-// intersect calls f with every member that all of the sets have until it answers false.
+// intersect calls f with every member that all of the sets have until it answers false, or the call is overworked.
 func intersect(x *Call, sets []*keyspace.Set, f func(member []byte) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int { return cmp.Compare(a.Len(), b.Len()) })
 	sets[0].Each(func(member string) bool {
@@ -33,11 +33,14 @@ func intersect(x *Call, sets []*keyspace.Set, f func(member []byte) bool) {
 		name := []byte(member)
 		for _, s := range sets[1:] {
 			x.Spend(lookedUp + len(name)/bytesSpent)
+			if x.overworked() {
+				return false
+			}
 			if !s.Has(name) {
 				return true
 			}
 		}
-		return f(name)
+		return f(name) && !x.overworked()
 	})
 }
 
@@ -53,8 +56,11 @@ func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
 		s.Each(func(member string) bool {
 			x.Spend(joinedMember + len(member)/bytesSpent)
 			result.Add([]byte(member))
-			return true
+			return !x.overworked()
 		})
+		if x.overworked() {
+			break
+		}
 	}
 	return result
 }
@@ -68,12 +74,12 @@ func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 		name := []byte(member)
 		for _, s := range others {
 			x.Spend(lookedUp + len(name)/bytesSpent)
-			if s.Has(name) {
-				return true
+			if s.Has(name) || x.overworked() {
+				return !x.overworked()
 			}
 		}
 		result.Add(name)
-		return true
+		return !x.overworked()
 	})
 	return result
 }
@@ -85,7 +91,11 @@ func scombine(combine setCombiner) Handler {
 		if err != nil {
 			return err
 		}
-		replySet(x, combine(x, sets))
+		result := combine(x, sets)
+		if x.overworked() {
+			return errCommandWork
+		}
+		replySet(x, result)
 		return nil
 	}
 }
@@ -111,6 +121,9 @@ func scombineStore(combine setCombiner, event string) Handler {
 			return err
 		}
 		result := combine(x, sets)
+		if x.overworked() {
+			return errCommandWork
+		}
 		storeCollection(x, x.Args[1], result, NotifySet, event)
 		x.Out.Int(int64(result.Len()))
 		return nil
@@ -143,6 +156,9 @@ func sintercard(x *Call) error {
 		found++
 		return found != limit
 	})
+	if x.overworked() {
+		return errCommandWork
+	}
 	x.Out.Int(found)
 	return nil
 }

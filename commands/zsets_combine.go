@@ -18,7 +18,7 @@ const (
 	errLimitNegative Error = "ERR LIMIT can't be negative"
 )
 
-// zcombineForm is what a command's name settles.
+// zcombineForm is what a command's name settles. run gives a part of the result where the call is overworked.
 type zcombineForm struct {
 	run   func(*Call, *zcombination) []keyspace.Scored
 	diff  bool   // without weights and aggregate
@@ -199,12 +199,15 @@ func zunite(x *Call, c *zcombination) []keyspace.Scored {
 			score := in.weighed(s.Score)
 			if at, ok := place[s.Member]; ok {
 				all[at].Score = c.aggregate(all[at].Score, score)
-				return true
+				return !x.overworked()
 			}
 			place[s.Member] = len(all)
 			all = append(all, keyspace.Scored{Score: score, Member: s.Member})
-			return true
+			return !x.overworked()
 		})
+		if x.overworked() {
+			break
+		}
 	}
 	return all
 }
@@ -219,13 +222,13 @@ func zintersect(x *Call, c *zcombination) []keyspace.Scored {
 			in := &c.inputs[i]
 			x.Spend(lookedUp + len(s.Member)/bytesSpent)
 			other, ok := in.scores.Score([]byte(s.Member))
-			if !ok {
-				return true
+			if !ok || x.overworked() {
+				return !x.overworked()
 			}
 			score = c.aggregate(score, in.weight*other) // a NaN makes a sum 0, and is neither least nor greatest
 		}
 		all = append(all, keyspace.Scored{Score: score, Member: s.Member})
-		return len(all) != c.limit
+		return len(all) != c.limit && !x.overworked()
 	})
 	return all
 }
@@ -237,12 +240,12 @@ func zsubtract(x *Call, c *zcombination) []keyspace.Scored {
 		x.Spend(joinedMember)
 		for i := range others {
 			x.Spend(lookedUp + len(s.Member)/bytesSpent)
-			if _, ok := others[i].scores.Score([]byte(s.Member)); ok {
-				return true
+			if _, ok := others[i].scores.Score([]byte(s.Member)); ok || x.overworked() {
+				return !x.overworked()
 			}
 		}
 		all = append(all, s)
-		return true
+		return !x.overworked()
 	})
 	return all
 }
@@ -259,6 +262,9 @@ func zcombine(form zcombineForm) Handler {
 			return err
 		}
 		all := form.run(x, &c)
+		if x.overworked() {
+			return errCommandWork
+		}
 		if form.count {
 			x.Out.Int(int64(len(all)))
 			return nil
