@@ -152,8 +152,9 @@ func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
 	if t.signed {
 		most = int64(^uint64(0) >> (65 - t.bits))
 		least = -most - 1
-		over = n > most || by > 0 && n > most-by
-		under = n < least || by < 0 && n < least-by
+		// As on Redis most-n overflows where n is a very low number to set, so that it is told as too high.
+		over = n > most || by > most-n && (t.bits < 64 || n >= 0 && by > 0)
+		under = n < least || by < least-n && (t.bits < 64 || n < 0 && by < 0)
 	} else {
 		most = int64(uint64(1)<<t.bits - 1)
 		over = uint64(n) > uint64(most) || by > 0 && n > most-by // a negative number to set counts as a huge one
