@@ -113,11 +113,11 @@ func appendCommand(x *Call) error {
 	if n > maxString {
 		return ErrTooLong
 	}
-	if e == nil || len(x.Args[2]) > 0 { // an empty tail makes an empty key, and changes none
+	if len(x.Args[2]) > 0 {
 		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
 		x.spendBytes(n)
-		x.DB().AppendString(x.Args[1], x.Args[2])
 	}
+	x.DB().AppendString(x.Args[1], x.Args[2]) // an empty tail too is a change, as on Redis: WATCH and notifications show it
 	x.notify(NotifyString, "append", x.Args[1])
 	x.Out.Int(int64(n))
 	return nil

@@ -62,7 +62,7 @@ var hardWork = []struct {
 	{`redis.call("hscan", "hash", 0, "match", "nothing", "count", 1000000)`, 100},
 	{`redis.call("hscan", "wide", 0, "match", "nothing")`, 2_500},
 	{`redis.call("zscan", "zset", 0, "match", "nothing", "count", 1000000)`, 100},
-	{`redis.call("append", "big", "")`, 3_300}, // changes nothing, so it costs nothing
+	{`redis.call("append", "big", "")`, 3_300}, // moves nothing, so it costs nothing
 	{`redis.call("copy", "big", "other", "replace") redis.call("append", "other", "x")`, 2},
 	{`redis.call("rename", "big", "other") redis.call("rename", "other", "big")`, 2},
 	{`redis.call("digest", "big")`, 4},
