@@ -22,8 +22,8 @@ type request struct {
 
 // focus chooses commands that a round makes more of than of the others: those of a group, so that they meet what they made.
 func (d *differential) focus() []*commands.Spec {
-	group := d.specs[d.g.IntN(len(d.specs))].Group
-	return slices.DeleteFunc(slices.Clone(d.specs), func(s *commands.Spec) bool { return s.Group != group })
+	group := d.g.specs[d.g.IntN(len(d.g.specs))].Group
+	return slices.DeleteFunc(slices.Clone(d.g.specs), func(s *commands.Spec) bool { return s.Group != group })
 }
 
 // request makes a random request: a call, a call by a script, a transaction, or a WATCH, which a later transaction ends.
@@ -101,7 +101,7 @@ const (
 
 // call is a random call, sometimes changed at random, sometimes made by a script.
 func (d *differential) call(focus []*commands.Spec) [][]byte {
-	specs := d.specs
+	specs := d.g.specs
 	if d.g.IntN(4) > 0 {
 		specs = focus
 	}
@@ -133,7 +133,7 @@ func (d *differential) mutated(call [][]byte) [][]byte {
 	case 2:
 		return slices.Delete(call, at, at+1)
 	case 3:
-		call[at] = []byte(d.g.pick(differentialPools[d.g.IntN(len(differentialPools))].values))
+		call[at] = []byte(d.g.pick(d.g.pools[d.g.IntN(len(d.g.pools))].values))
 	case 4:
 		if lower := bytes.ToLower(call[at]); len(lower) < 20 {
 			call[at] = lower

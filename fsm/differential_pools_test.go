@@ -15,7 +15,7 @@ const (
 	farToken  = "<far>"
 )
 
-// The values that calls are made of. Numbers that a double cannot hold are left out: see "`SORT` of numbers" in docs/compatibility.md.
+// The values that calls are made of.
 var (
 	integers = words("0 1 2 3 -1 5 7 -3 100 9223372036854775807 -9223372036854775808 9223372036854775808 x 1.5 +1 01", "", " 1")
 	counts   = words("1 2 3 0 1 2 5 -1 -2 100 9223372036854775807 x", "")
@@ -109,6 +109,22 @@ var differentialPools = []pool{
 	{"rank", counts}, {"len", counts}, {"limit", counts}, {"num", counts}, {"count", counts}, {"cursor", words("0 0 0 x -0")},
 	{"pattern", patterns}, {"type", words("string hash zset list set stream none")}, {"db", numbered}, {"value", values},
 }
+
+// widePools have numbers that a double cannot hold as well. They are for calls without SORT: see "| `SORT` of numbers |" in docs/compatibility.md.
+var widePools = func() []pool {
+	wide := words("1e400 -1e400 1e-400 1e5000 -1e-5000 4.9e-324 1.7976931348623157e308 1e308 -1e308 1e4931 0x1p-1074 123456789012345678901234567890 .5 5. 1e",
+		"1"+strings.Repeat("0", 400), "0."+strings.Repeat("0", 400)+"1", "infinity", "-Infinity", "nan(1)", "1e+2", "1_0")
+	pools := slices.Clone(differentialPools)
+	for i, p := range pools {
+		for _, part := range []string{"increment", "score", "weight", "value", "min", "max", "timeout", "zrange s", "zrangestore m"} {
+			if strings.Contains(p.part, part) && !strings.Contains(p.part, "lex") {
+				pools[i].values = slices.Concat(p.values, wide)
+				break
+			}
+		}
+	}
+	return pools
+}()
 
 // Bounds by name, and what ZRANGE takes as either.
 var (
