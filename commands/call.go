@@ -66,9 +66,9 @@ type Scripts interface {
 	HasFunction(name []byte) bool
 	// LoadLibrary runs the source of a library, which registers its functions, and keeps it. replace says that a library of the same
 	// name is to go for it.
-	LoadLibrary(source []byte, replace bool) (name string, err error)
+	LoadLibrary(x *Call, source []byte, replace bool) (name string, err error)
 	// RestoreLibraries loads libraries from their sources, all of them or none. An error in their sequence is returned.
-	RestoreLibraries(sources iter.Seq2[[]byte, error], policy RestorePolicy) error
+	RestoreLibraries(x *Call, sources iter.Seq2[[]byte, error], policy RestorePolicy) error
 	DeleteLibrary(name []byte) bool
 	FlushLibraries()
 	// Libraries gives all libraries in order of name.

@@ -105,7 +105,7 @@ func functionLoad(x *Call) error {
 		}
 		replace = true
 	}
-	name, err := x.Scripts.LoadLibrary(x.Args[last], replace)
+	name, err := x.Scripts.LoadLibrary(x, x.Args[last], replace)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func functionRestore(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Scripts.RestoreLibraries(sources, policy); err != nil {
+	if err := x.Scripts.RestoreLibraries(x, sources, policy); err != nil {
 		return err
 	}
 	x.Out.Status("OK")

@@ -26,19 +26,39 @@ type Reply interface {
 	Verbatim(format, text string) // format has three letters: txt, mkd
 }
 
+// MaxReplyBytes bounds what one run of requests is answered: RESP.Limit of whoever answers one.
+const MaxReplyBytes = 64 << 20
+
 // RESP writes replies in the Redis protocol, version Proto (2 or 3).
 type RESP struct {
 	Buf   []byte
 	Proto int
+	Limit int  // bytes that Buf does not grow beyond; 0: it grows without end
+	Full  bool // something did not fit: it was left out, and so is all that comes until who writes cuts Buf and makes this false
+}
+
+// fits says whether n bytes more may be written.
+func (r *RESP) fits(n int) bool {
+	if r.Limit > 0 && len(r.Buf)+n > r.Limit {
+		r.Full = true
+	}
+	return !r.Full
 }
 
 func (r *RESP) head(kind byte, n int64) {
+	if r.Full {
+		return
+	}
 	r.Buf = append(r.Buf, kind)
 	r.Buf = strconv.AppendInt(r.Buf, n, 10)
 	r.Buf = append(r.Buf, '\r', '\n')
+	r.fits(0) // where it does not, it is cut with the rest
 }
 
 func (r *RESP) line(kind byte, s string) {
+	if !r.fits(len(s) + 3) {
+		return
+	}
 	r.Buf = append(r.Buf, kind)
 	for i := range len(s) {
 		c := s[i]
@@ -62,33 +82,37 @@ func (r *RESP) Int(n int64) { r.head(':', n) }
 // Bulk writes a bulk string.
 func (r *RESP) Bulk(b []byte) {
 	r.head('$', int64(len(b)))
-	r.Buf = append(r.Buf, b...)
-	r.Buf = append(r.Buf, '\r', '\n')
+	if r.fits(len(b) + 2) {
+		r.Buf = append(r.Buf, b...)
+		r.Buf = append(r.Buf, '\r', '\n')
+	}
 }
 
 // BulkString writes a bulk string.
 func (r *RESP) BulkString(s string) {
 	r.head('$', int64(len(s)))
-	r.Buf = append(r.Buf, s...)
-	r.Buf = append(r.Buf, '\r', '\n')
+	if r.fits(len(s) + 2) {
+		r.Buf = append(r.Buf, s...)
+		r.Buf = append(r.Buf, '\r', '\n')
+	}
 }
 
 // Null writes the absence of a value.
 func (r *RESP) Null() {
 	if r.Proto == 3 {
-		r.Buf = append(r.Buf, "_\r\n"...)
+		r.line('_', "")
 		return
 	}
-	r.Buf = append(r.Buf, "$-1\r\n"...)
+	r.head('$', -1)
 }
 
 // NullArray writes the absence of an array.
 func (r *RESP) NullArray() {
 	if r.Proto == 3 {
-		r.Buf = append(r.Buf, "_\r\n"...)
+		r.line('_', "")
 		return
 	}
-	r.Buf = append(r.Buf, "*-1\r\n"...)
+	r.head('*', -1)
 }
 
 // Array opens an array of n elements.
@@ -134,9 +158,9 @@ func (r *RESP) Double(f float64) {
 func (r *RESP) Bool(b bool) {
 	switch {
 	case r.Proto == 3 && b:
-		r.Buf = append(r.Buf, "#t\r\n"...)
+		r.line('#', "t")
 	case r.Proto == 3:
-		r.Buf = append(r.Buf, "#f\r\n"...)
+		r.line('#', "f")
 	case b:
 		r.Int(1)
 	default:
@@ -157,10 +181,12 @@ func (r *RESP) BigNumber(digits string) {
 func (r *RESP) Verbatim(format, text string) {
 	if r.Proto == 3 {
 		r.head('=', int64(len(text)+4))
-		r.Buf = append(r.Buf, format...)
-		r.Buf = append(r.Buf, ':')
-		r.Buf = append(r.Buf, text...)
-		r.Buf = append(r.Buf, '\r', '\n')
+		if r.fits(len(text) + 6) {
+			r.Buf = append(r.Buf, format...)
+			r.Buf = append(r.Buf, ':')
+			r.Buf = append(r.Buf, text...)
+			r.Buf = append(r.Buf, '\r', '\n')
+		}
 		return
 	}
 	r.BulkString(text)

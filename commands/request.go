@@ -108,6 +108,9 @@ func (r *RequestReader) Reset(run []byte) { r.b, r.bad = run, false }
 // More says whether another request follows.
 func (r *RequestReader) More() bool { return len(r.b) > 0 }
 
+// Rest is what follows the requests that Next gave.
+func (r *RequestReader) Rest() []byte { return r.b }
+
 // Next returns the next request. Its arguments are parts of the run.
 func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req

@@ -213,7 +213,7 @@ func (e *engine) Eval(x *commands.Call, script commands.Script) error {
 
 // runWriter runs what an entry asks for.
 func (e *engine) runWriter(x *commands.Call, p *program, name string, script commands.Script) {
-	if !e.entryInterpreter().run(x, p, name, script) {
+	if !e.entryInterpreter().account(x, p, name, script) {
 		e.writer = nil
 	}
 }
@@ -252,7 +252,7 @@ func (e *engine) evalReadOnly(x *commands.Call, script commands.Script) error {
 // runReader runs what a read asks for, or an entry for something that only reads.
 func (e *engine) runReader(x *commands.Call, p *program, name string, script commands.Script) {
 	in := e.takeReader()
-	if in.run(x, p, name, script) {
+	if in.account(x, p, name, script) {
 		e.mu.Lock()
 		e.readers = append(e.readers, in)
 		e.mu.Unlock()

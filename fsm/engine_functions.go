@@ -126,22 +126,22 @@ func (e *engine) libraryOf(function []byte) *library {
 }
 
 // LoadLibrary loads a library into the state. Errors are replies, and nothing was changed.
-func (e *engine) LoadLibrary(source []byte, replace bool) (name string, err error) {
-	l, err := e.readLibrary(source, func(name string) bool { return !replace && e.libraries.has(name) })
+func (e *engine) LoadLibrary(x *commands.Call, source []byte, replace bool) (name string, err error) {
+	l, err := e.readLibrary(x, source, func(name string) bool { return !replace && e.libraries.has(name) })
 	if err != nil {
 		return "", err
 	}
 	return l.Name, e.join([]*library{l}, commands.RestoreReplace)
 }
 
-// RestoreLibraries loads libraries into the state, all or none.
-func (e *engine) RestoreLibraries(sources iter.Seq2[[]byte, error], policy commands.RestorePolicy) error {
+// RestoreLibraries loads libraries into the state, all or none. x pays for that; nil: nobody does.
+func (e *engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error], policy commands.RestorePolicy) error {
 	restored := newLibrarySet()
 	for source, err := range sources {
 		if err != nil {
 			return err
 		}
-		l, err := e.readLibrary(source, restored.has)
+		l, err := e.readLibrary(x, source, restored.has)
 		if err != nil {
 			return err
 		}
@@ -220,8 +220,9 @@ func (l *library) function(name []byte) *commands.Function {
 	return nil
 }
 
-// readLibrary takes a library from its source and runs that, which registers its functions. taken says that a name is not free.
-func (e *engine) readLibrary(source []byte, taken func(name string) bool) (*library, error) {
+// readLibrary takes a library from its source and runs that, which registers its functions. taken says that a name is not free. x, where there is one, pays for
+// the instructions.
+func (e *engine) readLibrary(x *commands.Call, source []byte, taken func(name string) bool) (*library, error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
 	}
@@ -239,6 +240,9 @@ func (e *engine) readLibrary(source []byte, taken func(name string) bool) (*libr
 	}
 	l.program = &program{proto: proto, longest: longestConstant(proto)}
 	reusable, err := e.entryInterpreter().loadLibrary(l)
+	if x != nil {
+		x.Spend(int(l.cost))
+	}
 	if !reusable {
 		e.writer = nil
 	}
@@ -319,7 +323,7 @@ func (e *engine) loadLibraries(d *decoder) error {
 	if n == 0 || n > commands.MaxLibraries {
 		return errScriptRecord
 	}
-	return e.RestoreLibraries(func(yield func([]byte, error) bool) {
+	return e.RestoreLibraries(nil, func(yield func([]byte, error) bool) {
 		for range n {
 			source := d.bytes()
 			if d.bad {

@@ -47,8 +47,8 @@ type interpreter struct {
 	loading   *registered // by the library whose code runs, or nil
 	readOnly  bool
 	measuring bool // write counts what it would write
-	protected int // protected calls that are running, in each other
-	resp      int // what redis.setresp chose: 2 or 3
+	protected int  // protected calls that are running, in each other
+	resp      int  // what redis.setresp chose: 2 or 3
 	budget    budget
 	random    luaRandom
 	call      commands.Call // the command that the script calls
@@ -152,6 +152,14 @@ func frames(L *lua.LState) int64 {
 // interpreter must not be used again unless reusable.
 func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
 	return in.runWithin(x, p, name, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
+}
+
+// account is run, and adds what the script took of its budget to the work of the call. The work of the commands that it called is in that.
+func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
+	before := x.Work
+	reusable = in.run(x, p, name, script)
+	x.Work = max(x.Work, before+uint64(scriptInstructions-max(in.budget.instructions, 0)))
+	return reusable
 }
 
 // runWithin is run with a budget.

@@ -69,7 +69,7 @@ func (in *interpreter) loadLibrary(l *library) (reusable bool, err error) {
 	if failed != nil {
 		err = errors.New(in.errorText(failed))
 	}
-	l.Functions, l.cost = found.functions, loadInstructions-in.budget.instructions
+	l.Functions, l.cost = found.functions, loadInstructions-max(in.budget.instructions, 0)
 	return in.end(failed), err
 }
 

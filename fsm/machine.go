@@ -68,8 +68,9 @@ func (m *Machine) Watch(on bool) { m.events.watched = on }
 // Notify is the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
-// Apply applies the entry at index. With answer the replies of every group are built. An error means that the
-// entry cannot be applied and the machine must not be used any more.
+// Apply applies the entry at index. With answer the replies of every group are built. A group that has done maxRunWork is not gone on with: there
+// are fewer replies than requests, and those without one did not run. An error means that the entry cannot be applied and the
+// machine must not be used any more.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
@@ -88,9 +89,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	place := uint64(0)
 	r := runner{table: m.table, env: env}
 	for _, group := range e.Groups {
-		r.resp.Buf = nil
+		r.begin(nil)
 		m.requests.Reset(group)
-		for m.requests.More() {
+		for m.requests.More() && !r.tired() {
 			q, err := m.requests.Next()
 			if err != nil { // the same on every node; what is left of the group cannot be told apart
 				r.resp.Error("ERR " + err.Error())
@@ -125,18 +126,19 @@ func (m *Machine) verify(c Check) error {
 	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}
 }
 
-// Read runs a run of requests that change nothing and appends their replies to dst. clockMs and wallUs are the cluster clock and
-// the wall clock at the moment of reading.
+// Read runs a run of requests that change nothing and appends their replies to dst. It stops before a request whose reply does not fit with
+// those before it into commands.MaxReplyBytes, and when maxRunWork is done: then it gives fewer replies than there are requests, but one at
+// least. clockMs and wallUs are the cluster clock and the wall clock at the moment of reading.
 func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 	env := &commands.Env{
 		Keyspace: m.ks, ClockMs: max(clockMs, m.ks.Now()), WallUs: wallUs, Seed: uint64(wallUs), Scripts: m.engine,
 		Emit: func(commands.Event) {},
 	}
 	r := runner{table: m.table, env: env, readOnly: true}
-	r.resp.Buf = dst
+	r.begin(dst)
 	var requests commands.RequestReader
 	requests.Reset(run)
-	for requests.More() {
+	for requests.More() && !r.tired() {
 		q, err := requests.Next()
 		if err != nil {
 			r.resp.Error("ERR " + err.Error())
@@ -146,7 +148,10 @@ func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 			r.resp.Error("ERR a setting is not read by a request")
 			continue
 		}
-		r.run(q, true)
+		start := len(r.resp.Buf)
+		if r.run(q, true); r.full && start > len(dst) {
+			return r.resp.Buf[:start]
+		}
 	}
 	return r.resp.Buf
 }
@@ -181,8 +186,29 @@ type runner struct {
 	env      *commands.Env
 	readOnly bool
 	resp     commands.RESP
+	limit    int         // bytes that resp may have
+	full     bool        // a reply to the newest request did not fit
+	before   uint64      // the environment's work when the run of requests began
 	tx       commands.Tx // of the request that runs
 }
+
+// What a run of requests, and one transaction, may do in units of commands.Env.Work before it is not gone on with. As the work is the same on
+// every node, so is the place. Who asked asks again for the rest of a run: what others want comes in between, and no run holds
+// the machine much longer than one script can.
+const (
+	maxRunWork         = scriptInstructions
+	maxTransactionWork = 4 * scriptInstructions
+)
+
+const errTransactionWork commands.Error = "ERR the transaction has done too much work, the command was not run"
+
+// begin makes the runner ready for a run of requests whose replies are appended to dst.
+func (r *runner) begin(dst []byte) {
+	r.resp.Buf, r.limit, r.before = dst, len(dst)+commands.MaxReplyBytes, r.env.Work
+}
+
+// tired says whether the run has done all that it may.
+func (r *runner) tired() bool { return r.env.Work-r.before >= maxRunWork }
 
 // acknowledge answers a change of a setting.
 func (r *runner) acknowledge(err error) {
@@ -200,6 +226,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.resp.Proto = q.Proto
 		out = &r.resp
 	}
+	r.full = false
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
 	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out}
 	if !q.Multi {
@@ -214,20 +241,33 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		}
 	}
 	out.Array(len(q.Cmds))
+	before := r.env.Work
 	for _, cmd := range q.Cmds {
+		if r.env.Work-before >= maxTransactionWork {
+			out.Error(errTransactionWork.Error())
+			continue
+		}
 		x.Args = cmd
 		r.command(&x)
 	}
 }
 
 // command runs one command. A panic in a handler is a mistake in coordd, and happens on every node at the same place with
-// the same state: it is answered, so that one command cannot stop a cluster.
+// the same state: it is answered, so that one command cannot stop a cluster. A reply that does not fit is replaced by an error.
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
+	r.resp.Limit = r.limit
 	defer func() {
-		if p := recover(); p != nil {
+		p, full := recover(), r.resp.Full
+		r.resp.Limit, r.resp.Full = 0, false // errors always fit
+		switch {
+		case p != nil:
 			r.resp.Buf = r.resp.Buf[:start]
 			x.Out.Error(fmt.Sprintf("ERR internal error: %v", p))
+		case full:
+			r.full = true
+			r.resp.Buf = r.resp.Buf[:start]
+			x.Out.Error(r.tooLarge(x.Args).Error())
 		}
 	}()
 	if r.readOnly {
@@ -239,3 +279,17 @@ func (r *runner) command(x *commands.Call) {
 	r.table.Run(x)
 	r.env.Seed += 0xd1b54a32d192ed03 // scripts of one transaction, or run of reads, must not draw alike; not the step of luaRandom, which would only shift
 }
+
+// tooLarge is the error in the place of a reply that does not fit.
+func (r *runner) tooLarge(args [][]byte) error {
+	if spec, err := r.table.Resolve(args); err == nil && spec.Kind == commands.Write {
+		return errReplyLost
+	}
+	return errReplySize
+}
+
+// The errors in the place of a reply that does not fit into commands.MaxReplyBytes.
+const (
+	errReplySize commands.Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
+	errReplyLost commands.Error = "ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
+)
