@@ -10,7 +10,8 @@ import (
 )
 
 // Backend runs requests. A run is count requests encoded one after the other by commands.AppendRequest; its result is
-// their RESP replies, one after the other. The text of an error is the error reply, code word first ("CLUSTERDOWN …", "UNKNOWN …"), for
+// their RESP replies, one after the other. They may be fewer than count, but one at least: the requests behind them did not run, because the replies or the
+// work would have been too much for one run, and are to be sent again. The text of an error is the error reply, code word first ("CLUSTERDOWN …", "UNKNOWN …"), for
 // every request of the run. Nobody keeps the run or changes the replies after the call.
 type Backend interface {
 	// Write puts the run in the log and returns when it is durable and applied.

@@ -55,6 +55,7 @@ type run struct {
 	literals commands.RESP
 	req      commands.Request
 	cmd      [1][][]byte
+	room     int // requests that a run with a write may have, see fitRoom
 }
 
 // dispatch takes one command. Its answer is in s.reply, or owed by s.run.
@@ -152,10 +153,18 @@ func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 	s.answer(func() { s.runCounted(l, spec, args) })
 }
 
+const errReplySize commands.Error = "ERR the reply is larger than 67108864 bytes"
+
 // runCounted answers a session command and counts it.
 func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
-	fails := s.fails
+	fails, start := s.fails, len(s.w.Buf)
+	s.w.Limit = start + commands.MaxReplyBytes
 	l.run(s, spec, args)
+	s.w.Limit = 0
+	if s.w.Full {
+		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))] // less than there was where some of it was sent
+		s.fail(errReplySize)
+	}
 	if !s.inExec {
 		s.showMonitors(spec, args)
 	}
@@ -225,7 +234,11 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 			size += len(a) + 3
 		}
 	}
-	if r.count > 0 && (r.count == maxRunRequests || len(r.bytes)+size > maxRunBytes) {
+	most := maxRunRequests
+	if write || r.write {
+		most = r.room
+	}
+	if r.count > 0 && (r.count >= most || len(r.bytes)+size > maxRunBytes) {
 		s.flush()
 	}
 	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind, Cmds: cmds}
@@ -253,6 +266,25 @@ func (s *session) flush() {
 	s.dropRun()
 }
 
+// What the replies of a run with a write amount to decides how many requests the next one has. The machine runs them all whatever they answer, and
+// replies past commands.MaxReplyBytes are lost: a client that sends a thousand pops of large elements at once must not come to
+// that. So a connection begins with short runs, which become longer while replies stay small.
+const (
+	firstRoom   = 16
+	fewBytes    = 1 << 20 // of replies: the next run may be twice as long
+	enoughBytes = 8 << 20 // the next run is to have no more
+)
+
+// fitRoom takes in that a run of count requests was answered with so many bytes.
+func (r *run) fitRoom(count, bytes int) {
+	switch {
+	case bytes > enoughBytes:
+		r.room = max(1, int(int64(count)*enoughBytes/int64(bytes)))
+	case bytes < fewBytes && count >= r.room:
+		r.room = min(2*r.room, maxRunRequests)
+	}
+}
+
 // ask sends the run to the backend.
 func (s *session) ask() (replies []byte, err error) {
 	r := &s.run
@@ -269,11 +301,33 @@ func (s *session) askFor(run []byte, count int, write, fresh bool) (replies []by
 	}
 	switch {
 	case write:
-		return s.srv.backend.Write(context.Background(), run, count)
+		if replies, err = s.srv.backend.Write(context.Background(), run, count); err == nil {
+			s.run.fitRoom(count, len(replies))
+		}
 	case s.stale && !fresh:
-		return s.srv.backend.ReadLocal(run, count)
+		replies, err = s.srv.backend.ReadLocal(run, count)
+	default:
+		replies, err = s.srv.backend.Read(context.Background(), run, count)
 	}
-	return s.srv.backend.Read(context.Background(), run, count)
+	if err != nil && err.Error() == "" {
+		err = commands.Error("UNKNOWN the outcome is not known")
+	}
+	return replies, err
+}
+
+// askRest sends what is left of the run behind done requests: the backend has answered these, and not run the others.
+func (s *session) askRest(rest *commands.RequestReader, done int) (replies []byte, err error) {
+	if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+		s.quit = true // nobody is there to hear more
+		return nil, errKilled
+	}
+	for range done {
+		if _, err := rest.Next(); err != nil {
+			return nil, commands.Errorf("UNKNOWN the run cannot be read: %v", err)
+		}
+	}
+	s.run.count -= done
+	return s.askFor(rest.Rest(), s.run.count, s.run.write, s.run.fresh)
 }
 
 // dropRun forgets the run, which was answered.
@@ -289,18 +343,24 @@ func (s *session) dropRun() {
 	}
 }
 
-// takeReplies puts the answers of the run in order. share is each request's part of the time that the run took.
+// takeReplies puts the answers of the run in order, and asks for those that are missing. share is each request's part of the time that the
+// run took.
 func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
-	if err != nil && err.Error() == "" {
-		err = commands.Error("UNKNOWN the outcome is not known")
-	}
-	start := 0
+	start, done := 0, 0
+	var rest commands.RequestReader
+	rest.Reset(s.run.bytes)
 	for i := range s.run.pending {
 		p := &s.run.pending[i]
 		if p.step == literal {
 			s.reply.Buf = append(s.reply.Buf, s.run.literals.Buf[start:p.end]...)
 			start = p.end
 			continue
+		}
+		if err == nil && len(replies) == 0 && done > 0 {
+			if replies, err = s.askRest(&rest, done); s.quit {
+				return
+			}
+			share, done = s.lap()/time.Duration(max(s.run.count, 1)), 0
 		}
 		before, failed := len(s.reply.Buf), true
 		if err != nil {
@@ -315,7 +375,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			}
 			failed = replies[0] == '-'
 			s.settle(p, replies[:n], share)
-			replies = replies[n:]
+			replies, done = replies[n:], done+1
 		}
 		s.count(p.spec, p.args, failed, share)
 		if p.muted {

@@ -310,7 +310,9 @@ func commandDocs(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	s.w.Map(len(found))
 	for _, c := range found {
-		s.commandDoc(c)
+		if s.commandDoc(c); s.w.Full {
+			break // a name may be asked for a million times
+		}
 	}
 }
 

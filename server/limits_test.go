@@ -136,3 +136,85 @@ func TestDeliveryOrder(t *testing.T) {
 		t.Fatalf("%d messages wait", n)
 	}
 }
+
+// Replies that are too many for one run are asked for in several, in order, each request once; the client sees one pipeline.
+func TestPipelinesAreAnsweredInPieces(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	const value = 1 << 20
+	big := strings.Repeat("x", value)
+	c.call("SET", "big", big)
+	bulk := fmt.Sprintf("$%d\r\n%s\r\n", value, big)
+	n.fake.takeCalls()
+
+	var text []string
+	for range 150 {
+		text = append(text, "GET big", "STRLEN big")
+	}
+	go c.raw(calls(append(text, "ECHO end")...))
+	for range 150 {
+		c.want(bulk, ":1048576\r\n")
+	}
+	c.want("$3\r\nend\r\n")
+	if got := n.fake.takeCalls(); strings.Count(got, "read") < 3 { // 63 values go into one
+		t.Errorf("runs %s", got)
+	}
+
+	// A run with writes stops where much work was done.
+	eval := []string{"EVAL", "redis.call('INCR', 'n') for i = 1, 6000000 do end return 'done'", "0"}
+	incr, get := []string{"INCR", "n"}, []string{"GET", "n"}
+	c.raw(pipeline(eval, incr, eval, get, eval, []string{"CLIENT", "REPLY", "SKIP"}, eval, incr, []string{"PING"}))
+	c.want("$4\r\ndone\r\n", ":2\r\n", "$4\r\ndone\r\n", "$1\r\n3\r\n", "$4\r\ndone\r\n", ":6\r\n", "+PONG\r\n")
+	if got := n.fake.takeCalls(); got != "write 7, write 4, write 1" {
+		t.Errorf("runs %s", got)
+	}
+}
+
+// Runs with writes are short at first and grow while their replies are small: a connection's first pipeline of pops of large elements loses none.
+func TestRunsWithWritesGrow(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	pings := func(count int) {
+		t.Helper()
+		c.raw(strings.Repeat(calls("INCR n"), count))
+		for range count {
+			c.next()
+		}
+	}
+	pings(1000)
+	if got := n.fake.takeCalls(); !strings.HasPrefix(got, "write 16, write 32, write 64") {
+		t.Errorf("runs %s", got)
+	}
+	pings(5000)
+	n.fake.takeCalls()
+	const elements, size = 100, 3 << 20
+	element := strings.Repeat("x", size)
+	for range elements {
+		c.call("RPUSH", "l", element)
+	}
+	d := n.dial(t)
+	go d.raw(strings.Repeat(calls("LPOP l"), elements))
+	for range elements {
+		if got := d.next(); len(got) != size+len("$3145728\r\n\r\n") {
+			t.Fatalf("%.100q", got)
+		}
+	}
+}
+
+// A session's own answers are bounded as the machine's are.
+func TestAnswersOfTheSessionAreBounded(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	docs := append([]string{"COMMAND", "DOCS"}, strings.Split(strings.Repeat("set ", 50_000)+"set", " ")...)
+	const want = "-ERR the reply is larger than 67108864 bytes\r\n"
+	if got := c.call(docs...); got != want {
+		t.Fatalf("%.300q", got)
+	}
+	c.raw(calls("MULTI"))
+	c.want("+OK\r\n")
+	c.call(docs...)
+	c.call("PING")
+	if got := c.call("EXEC"); got != "*2\r\n"+want+"+PONG\r\n" {
+		t.Fatalf("%.300q", got)
+	}
+}

@@ -23,7 +23,7 @@ const (
 )
 
 // maxExecBytes of answers are given by the session within one transaction: they cannot be sent before the last is there.
-const maxExecBytes = 64 << 20
+const maxExecBytes = commands.MaxReplyBytes
 
 // How long, and for how many bytes, a connection that the server ends is still read.
 const (
@@ -113,6 +113,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
 	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut)
 	s.setProto(2)
+	s.run.room = firstRoom
 	s.w = &s.reply
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s
