@@ -41,6 +41,8 @@ type Config struct {
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
 	wrapLog  func(raft.LogStore) raft.LogStore // tests hang the disk here
 	inFlight int                               // measurements vary maxInFlight here
+
+	groupReply, readReplies int // tests lower maxGroupReply and maxReadReplies here
 }
 
 const (
@@ -83,6 +85,8 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.SnapshotThreshold, defaultThreshold)
 	setDefault(&c.TrailingLogs, defaultTrailing)
 	setDefault(&c.inFlight, maxInFlight)
+	setDefault(&c.groupReply, maxGroupReply)
+	setDefault(&c.readReplies, maxReadReplies)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
 		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)
 	}

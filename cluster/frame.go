@@ -96,9 +96,12 @@ const (
 	// A frame of requests holds one batch, or one group with its lengths.
 	maxRequestFrame = MaxGroupBytes + maxBatchBytes
 	maxReplyFrame   = 1 << 30
-	// maxGroupReply bounds the reply to one group that is passed on; a larger one is told apart from the others.
-	maxGroupReply = 64 << 20
-	maxSmallFrame = 64
+	// maxGroupReply bounds the reply to one group that is passed on; a larger one is told apart from the others. The machine answers a group with
+	// 64 MiB, and an error of some 100 bytes for each command of a transaction that does not fit.
+	maxGroupReply = 192 << 20
+	// maxReadReplies is how many bytes of replies to the groups of one frame of reads are enough: the groups behind them are left out.
+	maxReadReplies = 64 << 20
+	maxSmallFrame  = 64
 )
 
 // maxPayload bounds the payload (bytes) of each kind.
@@ -201,16 +204,16 @@ func decodeRequests(payload []byte) (count int, groups [][]byte, size int, err e
 // Each reply in a reply frame follows a byte that says what it is.
 const (
 	replyWhole  byte = iota
-	replyTooBig      // the group ran, but its reply is left out
+	replyTooBig      // the group ran, or was a group of reads, but its reply is left out
 )
 
 // appendReplies appends the payload of a reply frame that is done: the number of replies, and for each its kind and
-// its bytes. Replies past most bytes, and those that no longer fit into the frame, are left out.
+// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out.
 func appendReplies(dst []byte, replies [][]byte, most int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(replies)))
 	for i, r := range replies {
 		behind := 2 * (len(replies) - i) // at least, for this one and those behind it when they are left out
-		if len(r) > most || len(dst)+len(r)+behind+16 > maxReplyFrame {
+		if r == nil || len(r) > most || len(dst)+len(r)+behind+16 > maxReplyFrame {
 			dst = append(dst, replyTooBig, 0)
 			continue
 		}

@@ -122,7 +122,7 @@ func (in *inbound) answer(u *unit, replies [][]byte, err error) {
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
 	default:
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, maxGroupReply)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, in.n.cfg.groupReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
 }

@@ -330,15 +330,21 @@ func (l *link) reply(f frame) error {
 	q := l.n.queueOf(fl.kind)
 	switch {
 	case f.status == statusDone:
+		again := fl.units[:0]
 		for i, u := range fl.units { // none when the sweep gave them up
 			switch {
 			case replies[i] != nil:
 				u.finish(replies[i:i+1:i+1], nil)
+			case fl.kind == frameRead && i > 0: // there was no room for it behind the others
+				again = append(again, u)
 			case fl.kind == frameRead:
 				u.finish(nil, errReadBigReply)
 			default:
 				u.finish(nil, errBigReply)
 			}
+		}
+		if len(again) > 0 {
+			q.pushBack(again, false)
 		}
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
 		q.pushBack(fl.units, true)

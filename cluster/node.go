@@ -249,7 +249,7 @@ func (n *Node) ReadLocal(group []byte) ([]byte, error) {
 
 // runRead runs one group against the applied state.
 func (n *Node) runRead(group []byte, clockMs int64) []byte {
-	return n.machine.machine.Read(nil, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
+	return n.machine.machine.Read([]byte{}, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
 }
 
 // Snapshot writes a snapshot now and cuts the log behind it. With nothing to write it does nothing.

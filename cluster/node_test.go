@@ -256,9 +256,10 @@ func TestLimits(t *testing.T) {
 
 // TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again would not help.
 func TestForwardedReplyTooLarge(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	const most = 1 << 20
+	c := newCluster(t, 3, func(cfg *Config) { cfg.groupReply = most })
 	const parts = 16 // and a space after each but the last
-	group := []byte(strings.Repeat("x", maxGroupReply/parts))
+	group := []byte(strings.Repeat("x", most/parts))
 	for have := 0; have < parts; {
 		// Disks may be so slow that the leader changes meanwhile.
 		if _, err := c.leader().Write(context.Background(), group, 1); err != nil && !errors.Is(err, ErrUnknown) {
@@ -270,9 +271,28 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 	if got, err := follower.Read(context.Background(), []byte("")); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNotRun) {
 		t.Errorf("on a follower: %d bytes, %v", len(got), err)
 	}
-	if got := c.read(c.leader(), ""); len(got) <= maxGroupReply {
+	if got := c.read(c.leader(), ""); len(got) <= most {
 		t.Errorf("on the leader: %d bytes, too few for this test", len(got))
 	}
+}
+
+// TestManyLargeForwardedReads reads more at once, on a node that does not lead, than one frame brings back: what was left out comes with the next.
+func TestManyLargeForwardedReads(t *testing.T) {
+	const readers, word = 40, 1 << 16
+	c := newCluster(t, 3, func(cfg *Config) { cfg.groupReply, cfg.readReplies = 3*word, word })
+	c.write(c.leader(), strings.Repeat("x", word))
+	follower := c.followers()[0]
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			for range 5 {
+				if got, err := follower.Read(context.Background(), []byte("")); err != nil || len(got) != word {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it behind for seconds more.

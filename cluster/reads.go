@@ -27,9 +27,13 @@ func (n *Node) readOnce(lead *leadership) bool {
 	}
 	clockMs := lead.nowMs()
 	for _, u := range units {
-		replies := make([][]byte, len(u.groups))
+		replies, size := make([][]byte, len(u.groups)), 0
 		for i, g := range u.groups {
+			if size > n.cfg.readReplies {
+				break // the follower sends the others again
+			}
 			replies[i] = n.runRead(g, clockMs)
+			size += len(replies[i])
 		}
 		u.finish(replies, nil)
 	}

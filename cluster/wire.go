@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// writeTimeout bounds one write to a peer that reads nothing (paused, or cut off).
-const writeTimeout = 5 * time.Second
+// writeTimeout bounds one write, of at most maxWrite bytes, to a peer that reads nothing (paused, or cut off).
+const (
+	writeTimeout = 5 * time.Second
+	maxWrite     = 1 << 20
+)
 
 // wire sends frames over one connection. Frames queue in memory and one goroutine writes them, many to a system call,
 // so that whoever sends (the completer, the read loop) is never held up by a slow peer.
@@ -83,12 +86,7 @@ func (w *wire) write() {
 			<-w.wake
 			continue
 		}
-		err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-		var n int64
-		if err == nil {
-			n, err = w.writeAll(bufs)
-		}
-		if err != nil {
+		if n, err := w.writeAll(bufs); err != nil {
 			if n == 0 {
 				w.mu.Lock()
 				for _, f := range flights {
@@ -102,7 +100,7 @@ func (w *wire) write() {
 	}
 }
 
-// writeAll writes small frames with one call, and a large one with its own.
+// writeAll writes small frames with one call, and a large one with its own calls.
 func (w *wire) writeAll(bufs [][]byte) (written int64, err error) {
 	const most = 64 << 10
 	for len(bufs) > 0 {
@@ -116,10 +114,16 @@ func (w *wire) writeAll(bufs [][]byte) (written int64, err error) {
 			}
 			out = w.scratch
 		}
-		n, err := w.conn.Write(out)
-		written += int64(n)
-		if err != nil {
-			return written, err
+		for len(out) > 0 {
+			if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+				return written, err
+			}
+			n, err := w.conn.Write(out[:min(len(out), maxWrite)])
+			written += int64(n)
+			out = out[n:]
+			if err != nil {
+				return written, err
+			}
 		}
 	}
 	return written, nil
