@@ -1,6 +1,10 @@
 // The changes to a script's syntax tree between parsing and compiling. gopher-lua has no hook where these are needed:
-//   - `a, b = b, a` writes to a before it reads it, where a is a local variable: it becomes a block with variables for the values;
+//   - where a is a local variable, `a, b = b, a` writes to a before it reads it, `a = f() and b` may leave a as it is, and `a = (f(a))` gives f
+//     itself: the values get variables of their own first;
 //   - `%` is exact where C Lua 5.1's is rounded: it becomes one call of a hidden function;
+//   - a jump back to a jump, the first thing in a loop, goes astray: constants before `and`, `or` and behind `not` are folded, and conditions that are false do
+//     not begin with a jump;
+//   - a call that is the last value of a constructor gives all its results to the array, though it has a key: it is cut to one;
 //   - `..` writes numbers in Go's way, in the virtual machine itself: a chain becomes one call of a hidden function;
 //   - `#` walks over an array's nils, and t[1e7] = 1 fills a gap with them, in one instruction: hidden functions count that;
 //   - a global must not be assigned: that becomes an assignment to a field of a table that refuses it;
@@ -119,15 +123,15 @@ func (r *rewriter) statement(s ast.Stmt) {
 	case *ast.DoBlockStmt:
 		r.block(s.Stmts)
 	case *ast.WhileStmt:
-		s.Condition = r.expr(s.Condition)
+		s.Condition = condition(r.expr(s.Condition))
 		r.block(s.Stmts)
 	case *ast.RepeatStmt:
 		n := len(r.visible)
 		r.statements(s.Stmts)
-		s.Condition = r.expr(s.Condition) // sees the block's variables
+		s.Condition = condition(r.expr(s.Condition)) // sees the block's variables
 		r.leave(n)
 	case *ast.IfStmt:
-		s.Condition = r.expr(s.Condition)
+		s.Condition = condition(r.expr(s.Condition))
 		r.block(s.Then)
 		r.block(s.Else)
 	case *ast.NumberForStmt:
@@ -146,10 +150,14 @@ func (r *rewriter) statement(s ast.Stmt) {
 		}
 	case *ast.ReturnStmt:
 		r.exprs(s.Exprs)
+	case *ast.GotoStmt: // Lua 5.1 has none
+		r.fail(s, "'=' expected near '"+s.Label+"'")
+	case *ast.LabelStmt:
+		r.fail(s, "unexpected symbol near ':'")
 	}
 }
 
-// unfold makes an assignment to several targets, a local variable among them, a block: first come the tables and keys of the targets, then the
+// unfold makes an assignment to local variables one that the compiler does rightly: one of several values, or of `and` and `or`, becomes a block: first come the tables and keys of the targets, then the
 // values, each in a variable of its own, then the assignments from the last one to the first, as in C Lua.
 func unfold(s *ast.AssignStmt) ast.Stmt {
 	variables := 0
@@ -158,8 +166,17 @@ func unfold(s *ast.AssignStmt) ast.Stmt {
 			variables++
 		}
 	}
-	if len(s.Lhs) == 1 || variables == 0 || variables == len(s.Lhs) && len(s.Rhs) == 1 {
-		return s // the compiler does it rightly
+	if variables == 0 && !lateRead(s.Rhs) {
+		return s
+	}
+	if variables == len(s.Lhs) && len(s.Rhs) == 1 {
+		one := cutToOne(s.Rhs[0])
+		if one != nil && len(s.Lhs) == 1 {
+			*one = false // one variable takes one value in any case, and then the values get registers of their own
+		}
+		if _, logical := s.Rhs[0].(*ast.LogicalOpExpr); !logical && (one == nil || !*one) {
+			return s
+		}
 	}
 	b := unfolder{line: s}
 	for _, e := range s.Lhs {
@@ -182,6 +199,23 @@ func unfold(s *ast.AssignStmt) ast.Stmt {
 	block.SetLine(s.Line())
 	block.SetLastLine(s.LastLine())
 	return block
+}
+
+// lateRead says whether the compiler reads a variable for a value only after it has evaluated others, which may change it.
+func lateRead(values []ast.Expr) bool {
+	variable := false
+	for _, e := range values {
+		switch e.(type) {
+		case *ast.IdentExpr:
+			variable = true
+		case *ast.TrueExpr, *ast.FalseExpr, *ast.NilExpr, *ast.NumberExpr, *ast.StringExpr, *ast.FunctionExpr:
+		default:
+			if variable {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unfolder gathers the statements of a block.
@@ -270,6 +304,9 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 				f.Key = r.key(nil, r.expr(f.Key))
 			}
 			f.Value = r.expr(f.Value)
+			if f.Key != nil { // else the compiler takes all results of a call that is last, and puts them in the array too
+				f.Value = single(f.Value)
+			}
 		}
 		return call(e, hiddenTable, e)
 	case *ast.FuncCallExpr:
@@ -278,6 +315,7 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 		r.exprs(e.Args)
 	case *ast.LogicalOpExpr:
 		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
+		return fold(e)
 	case *ast.RelationalOpExpr:
 		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
 	case *ast.ArithmeticOpExpr:
@@ -291,6 +329,11 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 		e.Expr = r.expr(e.Expr)
 	case *ast.UnaryNotOpExpr:
 		e.Expr = r.expr(e.Expr)
+		if yes, constant := truth(e.Expr); constant && yes {
+			return at(e, &ast.FalseExpr{})
+		} else if constant {
+			return at(e, &ast.TrueExpr{})
+		}
 	case *ast.UnaryLenOpExpr:
 		return call(e, hiddenLength, single(r.expr(e.Expr)))
 	case *ast.FunctionExpr:
@@ -299,6 +342,37 @@ func (r *rewriter) change(e ast.Expr) ast.Expr {
 		if !e.AdjustRet {
 			return at(e, &ast.FuncCallExpr{Func: ident(e, hiddenVararg), Args: []ast.Expr{e}})
 		}
+	}
+	return e
+}
+
+// fold is the value of `and` or `or` whose left side is a constant, and any other one as it is.
+func fold(e *ast.LogicalOpExpr) ast.Expr {
+	yes, constant := truth(e.Lhs)
+	switch {
+	case !constant:
+		return e
+	case yes == (e.Operator == "and"):
+		return single(e.Rhs)
+	}
+	return e.Lhs
+}
+
+// truth says what a constant is as a condition.
+func truth(e ast.Expr) (yes, constant bool) {
+	switch e.(type) {
+	case *ast.TrueExpr, *ast.NumberExpr, *ast.StringExpr:
+		return true, true
+	case *ast.FalseExpr, *ast.NilExpr:
+		return false, true
+	}
+	return false, false
+}
+
+// condition makes the condition false, for which the compiler has a jump alone, one that begins with another instruction.
+func condition(e ast.Expr) ast.Expr {
+	if yes, constant := truth(e); constant && !yes {
+		return at(e, &ast.UnaryNotOpExpr{Expr: at(e, &ast.TrueExpr{})})
 	}
 	return e
 }
@@ -370,13 +444,21 @@ func repeatable(e ast.Expr) bool {
 	}
 }
 
-// single cuts an expression that may have several values to its first.
-func single(e ast.Expr) ast.Expr {
+// cutToOne points to what says that an expression which may have several values is cut to its first; nil for one that has one value.
+func cutToOne(e ast.Expr) *bool {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:
-		e.AdjustRet = true
+		return &e.AdjustRet
 	case *ast.Comma3Expr:
-		e.AdjustRet = true
+		return &e.AdjustRet
+	}
+	return nil
+}
+
+// single cuts an expression that may have several values to its first.
+func single(e ast.Expr) ast.Expr {
+	if one := cutToOne(e); one != nil {
+		*one = true
 	}
 	return e
 }
