@@ -135,6 +135,12 @@ func (x *Call) spendDead() {
 	}
 }
 
+// Handle calls the handler of spec, which there is, for x.Args.
+func (x *Call) Handle(spec *Spec) error {
+	x.Spec, x.began = spec, x.Work
+	return spec.Handler(x)
+}
+
 // Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
 func (t *Table) Run(x *Call) {
 	spec, err := t.Resolve(x.Args)
@@ -142,8 +148,7 @@ func (t *Table) Run(x *Call) {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}
 	if err == nil {
-		x.Spec, x.began = spec, x.Work
-		err = spec.Handler(x)
+		err = x.Handle(spec)
 	}
 	if err != nil {
 		x.Out.Error(err.Error())

@@ -51,6 +51,28 @@ func TestWorkOfOneCommandIsBounded(t *testing.T) {
 	r.do(commandtest.Args("SADD", "other", "x"))
 	r.do(commandtest.Args("ZADD", "zother", "1", "x"))
 	r.do(commandtest.Args("SET", "d", "old"))
+	group := commandtest.Args("XREADGROUP", "GROUP", "g", "c", "STREAMS", "x", ">")
+	for i := range 30 {
+		r.do(commandtest.Args("XADD", "x", strconv.Itoa(i+1), "f", "v"))
+	}
+	r.do(commandtest.Args("XGROUP", "CREATE", "x", "g", "0"))
+	r.do(group)
+	streams := func(words string, named int) [][]byte {
+		args := commandtest.Args(append(strings.Fields(words), slices.Repeat([]string{"x"}, named)...)...)
+		return append(args, commandtest.Args(slices.Repeat([]string{"0"}, named)...)...)
+	}
+	if reply, _ := r.doTired(t, streams("XREAD STREAMS", 1000)); string(reply) != "-"+string(errCommandWork)+"\r\n" {
+		t.Errorf("XREAD: %.60q", reply)
+	}
+	if reply, _ := r.do(streams("XREAD STREAMS", 1000)); reply[0] == '-' {
+		t.Errorf("XREAD, which may do it: %.60q", reply)
+	}
+	if reply, changed := r.do(streams("XREADGROUP GROUP g c STREAMS", 1<<17)); changed || string(reply) != "-"+string(errCommandWork)+"\r\n" {
+		t.Errorf("XREADGROUP: %.60q, changed %v", reply, changed)
+	}
+	if reply, _ := r.do(streams("XREADGROUP GROUP g c COUNT 1 STREAMS", 1<<17)); reply[0] == '-' {
+		t.Errorf("XREADGROUP, which may do it: %.60q", reply)
+	}
 	for _, c := range []struct{ words, key string }{
 		{"SUNION", "s"}, {"SINTER", "s"}, {"SUNIONSTORE d", "s"}, {"SINTERSTORE d", "s"}, {"SINTERCARD 1000", "s"}, {"SUNION", "long"}, {"SINTER", "long"},
 		{"ZUNION 1000", "z"}, {"ZINTER 1000", "z"}, {"ZINTERCARD 1000", "z"}, {"ZUNIONSTORE d 1000", "z"}, {"ZINTERSTORE d 1000", "s"},

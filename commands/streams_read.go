@@ -102,6 +102,14 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 	return nil
 }
 
+// limit is how many of n entries are read of one stream.
+func (a *readArgs) limit(n int) int {
+	if a.count == 0 {
+		return n
+	}
+	return int(min(a.count, int64(n)))
+}
+
 // streamRead is what was read of one stream.
 type streamRead struct {
 	key     []byte
@@ -140,6 +148,9 @@ func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
 	x.Block(a.timeoutMs, args)
 }
 
+// readWork is what reading one entry costs, in units of Env.Work. A stream may be named many times.
+const readWork = 16
+
 func xread(x *Call) error {
 	var a readArgs
 	if err := a.parse(x, false); err != nil {
@@ -164,7 +175,11 @@ func xread(x *Call) error {
 		}
 		if top, ok := s.Top(); ok && after[i].Less(top.ID) {
 			first, _ := after[i].Next()
-			read = append(read, streamRead{a.keys[i], streamRange(s, first, keyspace.MaxStreamID, a.count, false)})
+			entries := streamRange(s, first, keyspace.MaxStreamID, a.count, false)
+			if x.Spend(readWork * len(entries)); x.overworked() {
+				return errCommandWork
+			}
+			read = append(read, streamRead{a.keys[i], entries})
 		}
 	}
 	if len(read) == 0 {
@@ -230,10 +245,18 @@ func xreadgroup(x *Call) error {
 		return err
 	}
 	reads := make([]groupRead, len(a.keys))
+	again := 0 // entries, at most: a stream may be named many times
 	for i, key := range a.keys {
 		var err error
 		if reads[i], err = a.find(x, key, a.ids[i]); err != nil {
 			return err
+		}
+		if !reads[i].history {
+			continue
+		}
+		c, _ := reads[i].stream.Group(a.group).Consumer(a.consumer)
+		if again += a.limit(c.Pending); again > maxCommandWork/pendingWork {
+			return errCommandWork
 		}
 	}
 	var read []streamRead

@@ -136,9 +136,8 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	if in.x.Called != nil && spec.Kind != commands.Admin {
 		in.x.Called(in.tx.DB, in.args)
 	}
-	x.Spec = spec
 	before := x.Work
-	failed := spec.Handler(x)
+	failed := x.Handle(spec)
 	in.budget.charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
 	in.budget.chargeBytes(L, 1)
 	if failed != nil {
