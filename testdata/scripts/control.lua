@@ -218,3 +218,67 @@ local n = 0 local f = load(function() n = n + 1 return ({"return ", "4", "2"})[n
 return {type(load), type(loadstring), type(dofile)}
 ---- 0
 return {type(nil), type(1), type("x"), type({}), type(print == nil), type(type), type(coroutine.create(function() end))}
+---- 0
+local b = "old" local function none() return nil end b = none() and 1 return tostring(b)
+---- 0
+local b = "old" local function some() return 1 end b = some() and not b and 2 return tostring(b)
+---- 0
+local b = "old" local t = {} b = t.x and t.x.y or nil return tostring(b)
+---- 0
+local ok = true ok = redis.call("get", "nokey") and 1 return tostring(ok)
+---- 0
+local ok = "old" ok = redis.call("exists", "nokey") == 1 and "yes" or "no" return ok
+---- 0
+local function h(p) p = p .. "x" return p end return h("a")
+---- 0
+local function h(q, p) p = (p:upper()) return p .. q end return h("1", "x")
+---- 0
+local function h(p) p = #p return p end return h("abc")
+---- 0
+local function h(p) p = p % 3 p = {p, p + 1} return p end return h(5)
+---- 0
+local function h(p) p = (tostring(p)) p = tonumber(p) return p + 1 end return h(5)
+---- 0
+local function two() return 1, 2 end local t = {9, x = two()} return {#t, t[1], t.x, tostring(t[2])}
+---- 0
+local t = {x = tostring(5)} return {#t, t.x}
+---- 0
+local t = {10, ["k"] = select(2, "a", "b", "c")} return {#t, t.k}
+---- 0
+local d for i, v in ipairs({1}) do d = true or v end return tostring(d)
+---- 0
+local n = 0 for i, v in ipairs({1, 2, 3}) do if false then n = 100 end n = n + v end return n
+---- 0
+local n = 0 repeat local x = nil and 1 n = n + 1 until n == 3 or x return n
+---- 0
+local n = 0 while true do if nil then n = 50 else n = n + 1 end if n > 3 then break end end return n
+---- 0
+local n = 0 while not nil do n = n + 1 if n == 5 then break end end return n
+---- 0
+local n = 0 for k in pairs({a = 1, b = 2}) do local x = "s" or k n = n + #x end return n
+---- 0
+local function f(...) local v = 1 for i, e in ipairs({"x", "y"}) do v = (...) end return v end return {f(5, 6), f(7)}
+---- 0
+local function f(...) local a, b = 1, 2 a, b = (...) return {a, tostring(b)} end return f(5, 6)
+---- 0
+local function f(...) local a, b, c = ... a, b, c = c, ... return {a, b, c} end return f(1, 2, 3)
+---- 0
+local a, t = 1, {} local function change() a = 2 return 0 end t.x, t.y = a, change() return {t.x, t.y, a}
+---- 0
+local a = 1 local function change() a = 2 return 0 end local b, c = a, change() return {b, c}
+---- 0
+local a = 1 local function change() a = 2 return 0 end a = 5, change() return a
+---- 0
+local a = nil a = a or {} a.x = a.x or 5 a = a.x and a.x + 1 or 0 return a
+---- 0
+local x = 5 x = x > 3 and x < 10 and "in" or "out" return x
+---- 0
+local x = 15 x = x > 3 and x < 10 and "in" or "out" return x
+---- 0
+local x = false x = x == nil or x == false return tostring(x)
+---- 0
+return {1 and 2, nil and 2 or 3, false or nil or 4, tostring(nil or false), tostring(false and nil), 1 == 1 and "eq", not 1 == false}
+---- 0
+goto done
+---- 0
+local t = {1, 2, 3} for i, v in ipairs(t) do t[i], t[#t - i + 1] = t[#t - i + 1], v end return t
