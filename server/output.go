@@ -37,8 +37,8 @@ func (o *output) init(conn net.Conn, limit int, sent *atomic.Uint64) {
 	o.wake.L = &o.mu
 }
 
-// write sends replies; the messages that were held follow them. b is the caller's again when it returns.
-func (o *output) write(b []byte) error {
+// write sends replies; the messages that were held follow them, unless they are to be held on. b is the caller's again when it returns.
+func (o *output) write(b []byte, holdOn bool) error {
 	o.mu.Lock()
 	if !o.queued {
 		o.mu.Unlock()
@@ -51,8 +51,10 @@ func (o *output) write(b []byte) error {
 	}
 	defer o.mu.Unlock()
 	o.queue = append(o.queue, b...)
-	o.queue = append(o.queue, o.held...)
-	o.held, o.holds = o.held[:0], false
+	if !holdOn {
+		o.queue = append(o.queue, o.held...)
+		o.held, o.holds = o.held[:0], false
+	}
 	o.wake.Broadcast()
 	for !o.dead && len(o.queue)+o.flying > softReplyBytes {
 		o.wake.Wait()

@@ -195,7 +195,8 @@ func (s *session) send() error {
 		s.srv.stats.writes.Add(1)
 	}
 	s.sends++
-	err := s.out.write(s.reply.Buf)
+	// What is said of keys that were noted for reads still owed waits for their replies too.
+	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
 		s.reply.Buf = nil
 	}

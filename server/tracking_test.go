@@ -4,8 +4,12 @@ package server
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -184,6 +188,30 @@ func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 		t.Errorf("%q came before the reply", got)
 	}
 	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+}
+
+// Where replies are sent while others are owed, messages wait for these too.
+func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	var wg sync.WaitGroup
+	var sent atomic.Uint64
+	var o output
+	o.init(near, 1<<20, &sent)
+	o.hold(&wg)
+	o.push([]byte("message"))
+	if err := o.write([]byte("first"), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.write([]byte("second"), false); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len("firstsecondmessage"))
+	if _, err := io.ReadFull(far, got); err != nil || string(got) != "firstsecondmessage" {
+		t.Errorf("%q, %v", got, err)
+	}
+	o.end()
+	wg.Wait()
 }
 
 // Many prefixes cost a change no more than few: they are found by their lengths.
