@@ -329,6 +329,9 @@ func hrandfield(x *Call) error {
 	if err != nil {
 		return err
 	}
+	if dead := h.Dead(); dead > 0 {
+		x.Spend(h.Len() + dead) // Pick steps over them
+	}
 	if !o.counted {
 		if h.Len() == 0 {
 			x.Out.Null()
