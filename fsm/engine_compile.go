@@ -71,34 +71,52 @@ func searchCost(proto *lua.FunctionProto) int64 {
 	return cost
 }
 
-// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text: the line break
-// stays, so that errors count lines as the author does.
+// The errors of a script's first line, byte-equal with Redis 7.0.
+const (
+	errBadShebang commands.Error = "ERR Invalid script shebang"
+	errBadEngine  commands.Error = "ERR Invalid engine in script shebang"
+)
+
+// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text.
 func (p *program) readShebang(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return source, nil
 	}
-	end := bytes.IndexByte(source, '\n')
-	if end < 0 {
-		return nil, commands.Error("ERR Invalid script shebang")
+	words, body, err := splitFirstLine(source, errBadShebang, errBadEngine)
+	if err != nil {
+		return nil, err
 	}
-	words := bytes.Split(source[:end], []byte(" "))
 	if string(words[0]) != "#!lua" {
 		return nil, commands.Errorf("ERR Unexpected engine in script shebang: %s", words[0])
 	}
 	p.shebang = true
 	for _, word := range words[1:] {
 		list, ok := bytes.CutPrefix(word, []byte("flags="))
-		switch {
-		case len(word) == 0:
-		case !ok:
+		if !ok {
 			return nil, commands.Errorf("ERR Unknown lua shebang option: %s", word)
-		case len(list) > 0:
+		}
+		if len(list) > 0 {
 			if err := p.readFlags(list); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return source[end:], nil
+	return body, nil
+}
+
+// splitFirstLine splits the first line of a script or a library, which begins with #!, into words, and returns what follows it. The line break
+// stays, so that errors count lines as the author does. The errors are for a line that does not end, or not before a zero byte, and for quotes that do
+// not.
+func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body []byte, err error) {
+	end := bytes.IndexByte(source, '\n')
+	if end < 0 || bytes.IndexByte(source[:end], 0) >= 0 {
+		return nil, nil, noLine
+	}
+	words, ok := commands.SplitLine(source[:end])
+	if !ok {
+		return nil, nil, noWords
+	}
+	return words, source[end:], nil
 }
 
 func (p *program) readFlags(list []byte) error {

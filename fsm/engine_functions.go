@@ -31,7 +31,7 @@ const (
 	errNamedTwice      commands.Error = "ERR Invalid metadata value, name argument was given multiple times"
 	errNameMissing     commands.Error = "ERR Library name was not given"
 	errNameCharacters  commands.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
-	errNothingRegisted commands.Error = "ERR No functions registered"
+	errNothingRegistered commands.Error = "ERR No functions registered"
 )
 
 // library is a library with what is derived from its source.
@@ -250,7 +250,7 @@ func (e *engine) readLibrary(x *commands.Call, source []byte, taken func(name st
 	case err != nil:
 		return nil, commands.Errorf("ERR Error registering functions: %s", err)
 	case len(l.Functions) == 0:
-		return nil, errNothingRegisted
+		return nil, errNothingRegistered
 	}
 	return l, nil
 }
@@ -260,13 +260,9 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return nil, errNoMetadata
 	}
-	end := bytes.IndexByte(source, '\n')
-	if end < 0 {
-		return nil, errBadMetadata
-	}
-	words, ok := commands.SplitLine(source[:end])
-	if !ok || bytes.IndexByte(source[:end], 0) >= 0 {
-		return nil, errBadMetadata
+	words, body, err := splitFirstLine(source, errBadMetadata, errBadMetadata)
+	if err != nil {
+		return nil, err
 	}
 	named := false
 	for _, word := range words[1:] {
@@ -287,7 +283,7 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	case !strings.EqualFold(engine, "lua"):
 		return nil, commands.Errorf("ERR Engine '%s' not found", engine)
 	}
-	return source[end:], nil
+	return body, nil
 }
 
 // isFunctionName says whether a library or a function may have the name.
