@@ -66,6 +66,15 @@ func (in *interpreter) arithmetic(event string, apply func(a, b float64) float64
 	}
 }
 
+// number is the hidden function round the numbers of a loop. What is no number stays as it is, for the loop to refuse.
+func (in *interpreter) number(L *lua.LState) int {
+	if f, ok := in.operand(L, 1); ok {
+		return pushNumber(L, f)
+	}
+	L.SetTop(1)
+	return 1
+}
+
 // operand reads argument n as a number, and charges for reading a string.
 func (in *interpreter) operand(L *lua.LState, n int) (f float64, ok bool) {
 	v := L.Get(n)

@@ -88,6 +88,7 @@ func (in *interpreter) openSandbox() {
 	in.globals.RawSetString(hiddenTable, L.NewFunction(in.newTable))
 	in.globals.RawSetString(hiddenVararg, L.NewFunction(in.vararg))
 	in.globals.RawSetString(hiddenModulo, L.NewFunction(in.arithmetic("__mod", modulo)))
+	in.globals.RawSetString(hiddenNumber, L.NewFunction(in.number))
 	in.globals.RawSetString(hiddenReadonly, in.globalsStandIn)
 	missing := L.CreateTable(0, 1)
 	missing.RawSetString("__index", L.NewFunction(missingGlobal))

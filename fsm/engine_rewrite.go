@@ -4,6 +4,7 @@
 //   - `%` is exact where C Lua 5.1's is rounded: it becomes one call of a hidden function;
 //   - a jump back to a jump, the first thing in a loop, goes astray: constants before `and`, `or` and behind `not` are folded, and conditions that are false do
 //     not begin with a jump;
+//   - the numbers of a loop may not be strings: a hidden function makes numbers of them;
 //   - a call that is the last value of a constructor gives all its results to the array, though it has a key: it is cut to one;
 //   - `..` writes numbers in Go's way, in the virtual machine itself: a chain becomes one call of a hidden function;
 //   - `#` walks over an array's nils, and t[1e7] = 1 fills a gap with them, in one instruction: hidden functions count that;
@@ -30,10 +31,11 @@ const (
 	hiddenReadonly = "\x00readonly"
 	hiddenVararg   = "\x00vararg"
 	hiddenModulo   = "\x00modulo"
+	hiddenNumber   = "\x00number"
 )
 
 // hiddenNames are all of them.
-var hiddenNames = [...]string{hiddenConcat, hiddenLength, hiddenKey, hiddenTable, hiddenReadonly, hiddenVararg, hiddenModulo}
+var hiddenNames = [...]string{hiddenConcat, hiddenLength, hiddenKey, hiddenTable, hiddenReadonly, hiddenVararg, hiddenModulo, hiddenNumber}
 
 // Bounds of a script's syntax tree. The compiler recurses over it, and searches a function's constants one by one.
 const (
@@ -135,7 +137,7 @@ func (r *rewriter) statement(s ast.Stmt) {
 		r.block(s.Then)
 		r.block(s.Else)
 	case *ast.NumberForStmt:
-		s.Init, s.Limit, s.Step = r.expr(s.Init), r.expr(s.Limit), r.expr(s.Step)
+		s.Init, s.Limit, s.Step = number(r.expr(s.Init)), number(r.expr(s.Limit)), number(r.expr(s.Step))
 		r.loop(s.Stmts, s.Name)
 	case *ast.GenericForStmt:
 		r.exprs(s.Exprs)
@@ -254,6 +256,15 @@ func (r *rewriter) local(s *ast.LocalAssignStmt) {
 	}
 	r.exprs(s.Exprs)
 	r.declare(s.Names...)
+}
+
+// number lets a loop take a string that reads as a number. It takes nil, for a step that is absent.
+func number(e ast.Expr) ast.Expr {
+	switch e.(type) {
+	case nil, *ast.NumberExpr:
+		return e
+	}
+	return call(e, hiddenNumber, single(e))
 }
 
 func (r *rewriter) loop(body []ast.Stmt, names ...string) {

@@ -281,4 +281,18 @@ return {1 and 2, nil and 2 or 3, false or nil or 4, tostring(nil or false), tost
 ---- 0
 goto done
 ---- 0
+local n = 0 for i = "1", "3" do n = n + i end return n
+---- 0
+local n = 0 for i = 1, "10", "0x2" do n = n + i end return n
+---- 0
+for i = 1, "x" do end
+---- 0
+for i = {}, 2 do end
+---- 0
+for i = 1, 2, true do end
+---- 0
+for i = nil, 2 do end
+---- 0 3
+local n = 0 for i = 1, ARGV[1] do n = n + i end return n
+---- 0
 local t = {1, 2, 3} for i, v in ipairs(t) do t[i], t[#t - i + 1] = t[#t - i + 1], v end return t
