@@ -33,6 +33,8 @@ type Backend interface {
 	Snapshot() error
 	// Stop begins to stop the node. It does not wait.
 	Stop()
+	// WatchLeader gives a channel that has a token after each change of the leader, and a function that ends the watch.
+	WatchLeader() (<-chan struct{}, func())
 	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
 	Role() string
 }
@@ -68,6 +70,7 @@ type Member struct {
 	PeerAddr   string
 	ClientAddr string // empty: not known
 	Voter      bool
+	Connected  bool // this node has a connection to it
 	// Match is the index up to which the member's log is known to be durable; known on the leader alone, 0 elsewhere.
 	Match uint64
 	// LastContact is the time since the leader last heard from it; known on the leader alone, negative elsewhere.

@@ -39,6 +39,7 @@ var clientSpecs = []commands.Spec{{
 		}),
 		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Names the client library.", true, clientSetInfo),
 		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepted: no command here counts as a use of a key.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
+		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Says what the client can do: with redirect, a node that does not lead answers REDIRECT.", true, clientCapa),
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Accepted: connections are not closed to save memory.", onOff(func(s *session, on bool) { s.noEvict = on })),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
 		adminSub("unblock", -3, "5.0.0", "client-id [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
@@ -137,6 +138,16 @@ func onOff(set func(*session, bool)) func(*session, *commands.Spec, [][]byte) {
 		}
 		s.w.Status("OK")
 	}
+}
+
+// clientCapa takes what the client says that it can do, by Valkey's names. What is not known is no error, as there.
+func clientCapa(s *session, _ *commands.Spec, args [][]byte) {
+	for _, a := range args[2:] {
+		if is(a, "redirect") {
+			s.redirects = true
+		}
+	}
+	s.w.Status("OK")
 }
 
 func clientReply(s *session, _ *commands.Spec, args [][]byte) {

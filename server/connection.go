@@ -52,8 +52,8 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
-		Flags:   commands.Loading | commands.Stale | commands.Fast,
-		Summary: "Lets reads see the state of this node, which may be old.", Complexity: "O(1)",
+		Flags:      commands.Loading | commands.Stale | commands.Fast,
+		Categories: "connection", Summary: "Lets reads see the state of this node, which may be old.", Complexity: "O(1)",
 		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = true
 			s.w.Status("OK")
@@ -61,10 +61,21 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
-		Flags:   commands.Loading | commands.Stale | commands.Fast,
-		Summary: "Makes reads linearizable again, as they are at first.", Complexity: "O(1)",
+		Flags:      commands.Loading | commands.Stale | commands.Fast,
+		Categories: "connection", Summary: "Makes reads linearizable again, as they are at first.", Complexity: "O(1)",
 		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = false
+			s.w.Status("OK")
+		}},
+	},
+	{
+		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0", Flags: commands.Fast,
+		Categories: "connection", Summary: "Accepted: no slot is ever on its way to another node.", Complexity: "O(1)",
+		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+			if s.srv.cfg.Redirect == RedirectNone {
+				s.fail(errNoCluster)
+				return
+			}
 			s.w.Status("OK")
 		}},
 	},
@@ -224,7 +235,7 @@ func (s *session) greet() {
 	s.w.BulkString("id")
 	s.w.Int(int64(s.id))
 	s.w.BulkString("mode")
-	s.w.BulkString("standalone")
+	s.w.BulkString(s.srv.mode())
 	s.w.BulkString("role")
 	s.w.BulkString(role)
 	s.w.BulkString("modules")
@@ -251,6 +262,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.srv.tracking.end(s)
 	s.srv.observe()
 	s.endMonitor()
+	s.redirects = false
 	s.db, s.name, s.stale, s.muted, s.skipping, s.noEvict, s.noTouch = 0, "", false, false, false, false, false
 	s.setProto(2)
 	s.w.Status("RESET")

@@ -93,6 +93,10 @@ func (s *session) dispatch(args [][]byte) {
 		s.quit = true
 		return
 	}
+	if err := s.elsewhere(spec, args); err != nil {
+		s.refuse(spec, err)
+		return
+	}
 	if s.tx.open && !unqueued(spec) {
 		s.queue(spec, args)
 		return

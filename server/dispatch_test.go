@@ -53,7 +53,7 @@ func TestRuns(t *testing.T) {
 			[]string{"+OK\r\n", "+OK\r\n", ":5\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n$1\r\n5\r\n"}, "read 1, write 2"},
 		{
 			"what asks about the node waits", []string{"SET a 1", "INFO cluster", "SET a 2"},
-			[]string{"+OK\r\n", "$30\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n", "+OK\r\n"}, "write 1, write 1",
+			[]string{"+OK\r\n", "$30\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n", "+OK\r\n"}, "write 1, write 1",
 		},
 		{"silence", []string{"CLIENT REPLY SKIP", "SET a 5", "CLIENT REPLY OFF", "INCR a", "PING", "MULTI", "INCR a", "EXEC", "CLIENT REPLY ON", "GET a"},
 			[]string{"+OK\r\n", "$1\r\n7\r\n"}, "write 4"},

@@ -23,26 +23,27 @@ type fakeBackend struct {
 	table   *commands.Table
 	deliver func([]commands.Event)
 
-	mu      sync.Mutex
-	machine *fsm.Machine
-	index   uint64
-	clockMs int64
-	wants   fsm.Interest
-	watched bool
-	calls   []string      // "write 3", "read 1", "local 2"
-	fail    error         // answers everything
-	gate    chan struct{} // when set, Write waits for it
-	begun   chan struct{} // when set, Write tells that it has begun
-	st      Status
+	mu            sync.Mutex
+	machine       *fsm.Machine
+	index         uint64
+	clockMs       int64
+	wants         fsm.Interest
+	watched       bool
+	calls         []string      // "write 3", "read 1", "local 2"
+	fail          error         // answers everything
+	gate          chan struct{} // when set, Write waits for it
+	begun         chan struct{} // when set, Write tells that it has begun
+	st            Status
+	leaderChanged chan struct{}
 }
 
 func newFake() *fakeBackend {
-	f := &fakeBackend{table: commands.NewTable(commands.Specs(), Specs())}
+	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), table: commands.NewTable(commands.Specs(), Specs())}
 	f.st = Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "127.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100,
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100,
 		Members: []Member{
 			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true},
-			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Match: 100},
+			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100},
 			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90},
 		},
 	}
@@ -143,6 +144,9 @@ func (f *fakeBackend) Stop() {
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, "stop")
 }
+
+// WatchLeader implements Backend: leaderChanged gives the token.
+func (f *fakeBackend) WatchLeader() (<-chan struct{}, func()) { return f.leaderChanged, func() {} }
 
 func (f *fakeBackend) Role() string {
 	f.mu.Lock()

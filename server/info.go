@@ -87,7 +87,7 @@ func infoServer(t *infoText) {
 	t.field("redis_version", commands.RedisVersion)
 	t.field("redis_git_sha1", "00000000")
 	t.field("redis_git_dirty", 0)
-	t.field("redis_mode", "standalone")
+	t.field("redis_mode", t.srv.mode())
 	t.field("coordd_version", t.srv.cfg.Version)
 	t.field("os", runtime.GOOS+" "+runtime.GOARCH)
 	t.field("arch_bits", strconv.IntSize)
@@ -343,7 +343,14 @@ func infoErrors(t *infoText) {
 	}
 }
 
-func infoCluster(t *infoText) { t.field("cluster_enabled", 0) }
+// infoCluster tells clients that look here before they ask CLUSTER (redis-py 4 does) that they may.
+func infoCluster(t *infoText) {
+	enabled := 1
+	if t.srv.cfg.Redirect == RedirectNone {
+		enabled = 0
+	}
+	t.field("cluster_enabled", enabled)
+}
 
 func infoKeyspace(t *infoText) {
 	for i, db := range t.st.Databases {

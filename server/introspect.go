@@ -105,7 +105,7 @@ func commandFlags(c *commands.Spec) []string {
 // groupCategories gives the ACL category of a group, where it has one.
 var groupCategories = map[string]string{
 	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
-	"connection": "connection", "cluster": "connection", "transactions": "transaction", "scripting": "scripting",
+	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
 	"bitmap": "bitmap", "stream": "stream",
 }
 

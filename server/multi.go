@@ -164,6 +164,11 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.ErrExecAbort)
 		return
 	}
+	if err := s.queueElsewhere(); err != nil { // the leader changed since they were queued
+		s.tx = transaction{}
+		s.failRaw(spec, args, err)
+		return
+	}
 	// Commands of the session see what happened before, and what comes later sees what they did.
 	write, together := len(s.tx.watch) > 0, true
 	cmds := make([][][]byte, 0, len(s.tx.queue))

@@ -28,6 +28,9 @@ type Config struct {
 	Logger  *slog.Logger // nil: no logs
 	Version string       // of coordd itself, for INFO
 
+	Redirect     Redirect // what becomes of the leader's commands on other nodes; RedirectForward
+	SentinelName string   // the master name that SENTINEL knows; mymaster
+
 	MaxClients         int           // connections at a time; 10000
 	MaxRequestBytes    int           // of one command, and of what one transaction queues; 32 MiB
 	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
@@ -38,6 +41,12 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Redirect == "" {
+		c.Redirect = RedirectForward
+	}
+	if c.SentinelName == "" {
+		c.SentinelName = "mymaster"
 	}
 	if c.MaxClients == 0 {
 		c.MaxClients = 10000
@@ -78,6 +87,10 @@ type Server struct {
 	ctx    context.Context // ends what Close did not wait for
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions
+
+	leader     atomic.Pointer[leaderView] // nil: clients cannot be sent to one
+	following  bool                       // guarded by mu: the leader is followed
+	background sync.WaitGroup             // who follows the leader
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -129,6 +142,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return nil
 	}
 	s.listeners[ln] = struct{}{}
+	s.startFollowing()
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.port == 0 {
 		s.port = a.Port
 	}
@@ -217,6 +231,7 @@ func (s *Server) Close() {
 	}
 	s.cancel()
 	s.hub.delivery.close()
+	s.background.Wait()
 }
 
 // all returns the sessions in order of age.

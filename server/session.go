@@ -42,28 +42,29 @@ type session struct {
 	in      *stream
 	out     output
 
-	db       int
-	proto    int  // 2 or 3
-	gone     bool // the client has closed the connection
-	stale    bool // READONLY: reads see this node's own state
-	quit     bool // the connection ends after the replies so far
-	muted    bool // CLIENT REPLY OFF
-	skipNext bool // CLIENT REPLY SKIP: the next command's reply is not sent
-	skipping bool // … and this is that command
-	noEvict  bool
-	noTouch  bool
-	name     string
-	libName  string
-	libVer   string
-	tx       transaction
-	subs     [subKinds]map[string]struct{} // of this session, as hub knows them
-	run      run
-	reply    commands.RESP  // replies that are complete, not sent yet
-	w        *commands.RESP // where a command's own answer goes
-	last     *commands.Spec // newest command
-	tally    tally
-	clock    time.Time // newest reading: one costs as much as a command
-	fails    uint64    // error answers to the session's own commands
+	db        int
+	proto     int  // 2 or 3
+	gone      bool // the client has closed the connection
+	stale     bool // READONLY: reads see this node's own state
+	quit      bool // the connection ends after the replies so far
+	muted     bool // CLIENT REPLY OFF
+	skipNext  bool // CLIENT REPLY SKIP: the next command's reply is not sent
+	skipping  bool // … and this is that command
+	noEvict   bool
+	noTouch   bool
+	redirects bool // CLIENT CAPA redirect
+	name      string
+	libName   string
+	libVer    string
+	tx        transaction
+	subs      [subKinds]map[string]struct{} // of this session, as hub knows them
+	run       run
+	reply     commands.RESP  // replies that are complete, not sent yet
+	w         *commands.RESP // where a command's own answer goes
+	last      *commands.Spec // newest command
+	tally     tally
+	clock     time.Time // newest reading: one costs as much as a command
+	fails     uint64    // error answers to the session's own commands
 
 	sends  int  // how often replies were sent
 	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence

@@ -158,7 +158,7 @@ func TestInfoAndRole(t *testing.T) {
 	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone", fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
 		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction", "# Persistence", "loading:0", "# Stats", "total_connections_received:1",
 		"# Replication", "role:master", "connected_slaves:2", "slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
-		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:0", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
+		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:1", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
 	if strings.Contains(all, "db1:") {
 		t.Error("an empty database is shown")
 	}
@@ -166,7 +166,7 @@ func TestInfoAndRole(t *testing.T) {
 		t.Error("everything is less than the default")
 	}
 	two := c.call("INFO", "keyspace", "Cluster")
-	if want := "$76\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n\r\n"; two != want {
+	if want := "$76\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n\r\n"; two != want {
 		t.Errorf("%q, want %q", two, want)
 	}
 	n.fake.set(func() { n.fake.st.Role, n.fake.st.LeaderID, n.fake.st.LeaderAddr = "follower", "n2", "10.0.0.2:7001" })

@@ -29,6 +29,8 @@ type config struct {
 	logFormat     string
 	heartbeat     time.Duration
 	leaderWait    time.Duration
+	redirect      string
+	sentinelName  string
 	snapshotAfter uint64
 	maxClients    int
 	maxRequest    int
@@ -63,6 +65,8 @@ var options = []option{
 	{"log-format", "auto", "text, json, or auto: text on a terminal, else json", setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json")},
 	{"heartbeat-timeout", "400ms", "how long a follower waits for the leader before it stands for election, the same on every node", setDuration(func(c *config) *time.Duration { return &c.heartbeat }, 50*time.Millisecond)},
 	{"leader-wait", "2s", "how long a request waits for a leader before it is answered CLUSTERDOWN", setDuration(func(c *config) *time.Duration { return &c.leaderWait }, 0)},
+	{"redirect", "forward", "what a node that does not lead does: forward passes commands on; moved answers MOVED to those with keys, for cluster clients alone; none forwards, and CLUSTER says that there is no cluster", setChoice(func(c *config) *string { return &c.redirect }, "forward", "moved", "none")},
+	{"sentinel-name", "mymaster", "name by which Sentinel clients ask for this cluster, the same on every node", setSentinelName},
 	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.snapshotAfter = uint64(n) }, 64)},
 	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.maxClients = n }, 1)},
 	{"max-request-bytes", "33554432", "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
@@ -108,6 +112,15 @@ func setDuration(field func(*config) *time.Duration, least time.Duration) func(*
 		*field(c) = d
 		return nil
 	}
+}
+
+// setSentinelName takes what a message of Sentinel can carry, where spaces part the words.
+func setSentinelName(c *config, v string) error {
+	if v == "" || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return errors.New("it has to be one word")
+	}
+	c.sentinelName = v
+	return nil
 }
 
 func setListen(c *config, v string) error {

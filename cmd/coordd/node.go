@@ -87,6 +87,7 @@ func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err 
 	n.adapter = fsm.NewAdapter(table, newOrigin(), func(evs []commands.Event) { n.server.Deliver(evs) }, n.fatal)
 	n.server = server.New(server.Config{
 		Table: table, Backend: n, Logger: log, Version: versionText(),
+		Redirect: server.Redirect(cfg.redirect), SentinelName: cfg.sentinelName,
 		MaxClients: cfg.maxClients, MaxRequestBytes: cfg.maxRequest,
 	})
 	if n.cluster, err = cluster.Open(n.clusterConfig(ls.peer), n.adapter); err != nil {
@@ -235,6 +236,9 @@ func (n *node) Snapshot() error { return n.cluster.Snapshot() }
 // Stop implements server.Backend: whoever runs the node closes it.
 func (n *node) Stop() { n.stopOnce.Do(func() { close(n.stop) }) }
 
+// WatchLeader implements server.Backend.
+func (n *node) WatchLeader() (<-chan struct{}, func()) { return n.cluster.WatchLeader() }
+
 // Role implements server.Backend. It leaves the machine alone, which counts its keys for Status.
 func (n *node) Role() string { return n.cluster.Status().Role }
 
@@ -252,7 +256,7 @@ func (n *node) Status() server.Status {
 	}
 	for _, p := range c.Members {
 		s.Members = append(s.Members, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Match: p.LastLog, LastContact: p.LastContact,
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, LastContact: p.LastContact,
 		})
 	}
 	for i := range keyspace.Databases {

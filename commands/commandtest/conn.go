@@ -96,8 +96,8 @@ const RedisMissing = "SKIPPED: redis-server not found"
 const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
 
 // StartRedis starts a redis-server without persistence on a unix socket of its own and ends it with the test. It returns the socket's
-// path, or "" where no redis-server is installed.
-func StartRedis(t testing.TB) (socket string) {
+// path, or "" where no redis-server is installed. More arguments are the server's.
+func StartRedis(t testing.TB, more ...string) (socket string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return ""
@@ -109,8 +109,8 @@ func StartRedis(t testing.TB) (socket string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "redis.sock")
-	cmd := exec.Command("sh", "-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no")
+	args := []string{"-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	cmd := exec.Command("sh", append(args, more...)...)
 	life, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,99 @@
+package commands
+
+// This file holds what Redis Cluster calls slots: the number that a key hashes to. Here one shard holds all of them, so a slot is nothing but
+// a way in which cluster clients sort keys.
+
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Slots is the number of slots.
+const Slots = 16384
+
+const (
+	errSlot      Error = "ERR Invalid slot"
+	errSlotCount Error = "ERR Invalid slot or number of keys"
+)
+
+// crcTable is of the CRC-16 that the specification of Redis Cluster names (XMODEM: polynomial 0x1021, high bit first, from zero).
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc & 0x8000
+			crc <<= 1
+			if carry != 0 {
+				crc ^= 0x1021
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// Slot is the slot of a key, from 0 to Slots-1. Where the key has a hash tag, something between its first { and the next }, that alone
+// counts (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/, "Hash tags").
+func Slot(key []byte) int {
+	if _, rest, found := bytes.Cut(key, []byte{'{'}); found {
+		if tag, _, closed := bytes.Cut(rest, []byte{'}'}); closed && len(tag) > 0 {
+			key = tag
+		}
+	}
+	var crc uint16
+	for _, c := range key {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]
+	}
+	return int(crc % Slots)
+}
+
+// CountKeysInSlot is the handler of CLUSTER COUNTKEYSINSLOT slot.
+func CountKeysInSlot(x *Call) error {
+	slot, ok := ParseInt(x.Args[2])
+	switch {
+	case !ok:
+		return ErrNotInteger
+	case slot < 0 || slot >= Slots:
+		return errSlot
+	}
+	n := 0
+	x.eachInSlot(slot, func(*keyspace.Entry) bool { n++; return true })
+	x.Out.Int(int64(n))
+	return nil
+}
+
+// GetKeysInSlot is the handler of CLUSTER GETKEYSINSLOT slot count. The keys come in the order in which SCAN finds them.
+func GetKeysInSlot(x *Call) error {
+	slot, ok := ParseInt(x.Args[2])
+	limit, counted := ParseInt(x.Args[3])
+	switch {
+	case !ok || !counted:
+		return ErrNotInteger
+	case slot < 0 || slot >= Slots || limit < 0:
+		return errSlotCount
+	}
+	var found []*keyspace.Entry
+	if limit > 0 {
+		x.eachInSlot(slot, func(e *keyspace.Entry) bool {
+			found = append(found, e)
+			return int64(len(found)) < limit
+		})
+	}
+	x.Out.Array(len(found))
+	for _, e := range found {
+		x.Out.BulkString(e.Key())
+	}
+	return nil
+}
+
+// eachInSlot goes over the database's keys of a slot until f returns false. Keys are not kept by slot, so it looks at all of them.
+func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
+	var name []byte
+	x.spendDead()
+	x.DB().Each(func(e *keyspace.Entry) bool {
+		x.Spend(1 + len(e.Key())/64)
+		name = append(name[:0], e.Key()...)
+		return int64(Slot(name)) != slot || f(e)
+	})
+}

@@ -1,0 +1,333 @@
+package server
+
+// This file holds CLUSTER: the cluster as clients of Redis Cluster see it, one shard that has all slots. The leader is its master, the other
+// members are its replicas, each at its address for clients.
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const (
+	errNoCluster commands.Error = "ERR This instance has cluster support disabled"
+	errNoLeader  commands.Error = "CLUSTERDOWN no leader is known at present, or not its address for clients"
+	errNotMaster commands.Error = "ERR The specified node is not a master"
+)
+
+var clusterSpecs = []commands.Spec{{
+	Name: "cluster", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "3.0.0",
+	Summary: "Tells cluster clients about the nodes.", Complexity: "That of the subcommand",
+	Subcommands: []commands.Spec{
+		clusterSub("slots", 2, "3.0.0", "", "Tells that the leader has all slots, and the members that can be read from.", clusterSlots),
+		clusterSub("shards", 2, "7.0.0", "", "Tells about the one shard and all members.", clusterShards),
+		clusterSub("nodes", 2, "3.0.0", "", "Tells about all members, one a line.", clusterNodes),
+		clusterSub("info", 2, "3.0.0", "", "Tells whether the cluster serves.", clusterInfo),
+		clusterSub("myid", 2, "3.0.0", "", "Answers the node's id, made of its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
+		}),
+		clusterSub("myshardid", 2, "7.2.0", "", "Answers the id of the one shard.", func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.w.BulkString(hexSum("coordd shard"))
+		}),
+		clusterSub("links", 2, "7.0.0", "", "Tells to which members this node has a connection.", clusterLinks),
+		clusterSub("keyslot", 3, "3.0.0", "key", "Answers the slot that a key hashes to.", func(s *session, _ *commands.Spec, args [][]byte) {
+			s.w.Int(int64(commands.Slot(args[2])))
+		}),
+		slotSub("countkeysinslot", 3, "slot", "Counts the keys of the selected database that hash to a slot.", commands.CountKeysInSlot),
+		slotSub("getkeysinslot", 4, "slot count", "Lists keys of the selected database that hash to a slot.", commands.GetKeysInSlot),
+		clusterAdmin("replicas", "5.0.0", "Tells about the members that follow the leader, one a line.", clusterReplicas),
+		clusterAdmin("slaves", "3.0.0", "The older name of CLUSTER REPLICAS.", clusterReplicas),
+		clusterAdmin("count-failure-reports", "3.0.0", "Answers 0: members do not report each other, they elect.", clusterReports),
+		helpSpec("CLUSTER", "5.0.0", "cluster",
+			"COUNT-FAILURE-REPORTS <node-id>", "    Return number of failure reports for <node-id>.",
+			"COUNTKEYSINSLOT <slot>", "    Return the number of keys in <slot>.",
+			"GETKEYSINSLOT <slot> <count>", "    Return key names stored by current node in a slot.",
+			"INFO", "    Return information about the cluster.",
+			"KEYSLOT <key>", "    Return the hash slot for <key>.",
+			"MYID", "    Return the node id.",
+			"MYSHARDID", "    Return the shard id.",
+			"NODES", "    Return cluster configuration seen by node. Output format:",
+			"    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
+			"REPLICAS <node-id>", "    Return <node-id> replicas.",
+			"SLOTS", "    Return information about slots range mappings. Each range is made of:",
+			"    start, end, master and replicas IP addresses, ports and ids",
+			"SHARDS", "    Return information about slot range mappings and the nodes associated with them.",
+			"LINKS", "    Return information about all network links between this node and its peers.",
+			"    Output format is an array where each array element is a map containing attributes of a link"),
+	},
+}}
+
+// whereCluster lets a subcommand of CLUSTER run unless --redirect none hides the cluster.
+func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec, [][]byte) {
+	return func(s *session, spec *commands.Spec, args [][]byte) {
+		if s.srv.cfg.Redirect == RedirectNone {
+			s.fail(errNoCluster)
+			return
+		}
+		run(s, spec, args)
+	}
+}
+
+func clusterSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Session, Arity: arity, Group: "cluster", Since: since, Flags: commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: local{run: whereCluster(run)},
+	}
+}
+
+func clusterAdmin(name, since, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	c := clusterSub(name, 3, since, "node-id", summary, run)
+	c.Kind = commands.Admin
+	return c
+}
+
+// slotSub is a subcommand that the machine answers.
+func slotSub(name string, arity int, syntax, summary string, handler commands.Handler) commands.Spec {
+	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
+	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
+	c.Local = local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
+		if s.srv.cfg.Redirect == RedirectNone {
+			s.failRaw(spec, args, errNoCluster)
+			return
+		}
+		s.enqueue(spec, args, false)
+	}}
+	return c
+}
+
+// mode is what the node calls itself: a client that learns of MOVED alone, by MOVED, has to be one of a cluster.
+func (s *Server) mode() string {
+	if s.cfg.Redirect == RedirectMoved {
+		return "cluster"
+	}
+	return "standalone"
+}
+
+// clusterID is a member's id in the form that cluster clients know, 40 hexadecimal digits. Every member makes the same of the same name.
+func clusterID(id string) string { return hexSum("coordd node " + id) }
+
+func hexSum(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// serves says whether clients can read from a member: it is there, they can reach it, and it has caught up.
+func (st *Status) serves(m *Member) bool { return m.ClientAddr != "" && m.Voter && st.up(m) }
+
+// clusterSlots has an error where no leader is known: clients then ask another node.
+func clusterSlots(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.settledStatus()
+	leader := st.leader()
+	if leader == nil {
+		s.fail(errNoLeader)
+		return
+	}
+	members := []*Member{leader}
+	for i := range st.Members {
+		if m := &st.Members[i]; m != leader && st.serves(m) {
+			members = append(members, m)
+		}
+	}
+	s.w.Array(1)
+	s.w.Array(2 + len(members))
+	s.w.Int(0)
+	s.w.Int(commands.Slots - 1)
+	for _, m := range members {
+		host, port := hostPort(m.ClientAddr)
+		s.w.Array(4)
+		s.w.BulkString(host)
+		s.w.Int(portNumber(port))
+		s.w.BulkString(clusterID(m.ID))
+		s.w.Map(0)
+	}
+}
+
+func portNumber(port string) int64 {
+	n, _ := commands.ParseInt([]byte(port))
+	return n
+}
+
+// clusterRole is a member's part by Cluster's word.
+func (st *Status) clusterRole(m *Member) string {
+	if m.ID == st.LeaderID {
+		return "master"
+	}
+	return "replica"
+}
+
+// clusterShards leaves out members whose address is not known.
+func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.settledStatus()
+	var members []*Member
+	for i := range st.Members {
+		if m := &st.Members[i]; m.ClientAddr != "" {
+			members = append(members, m)
+		}
+	}
+	s.w.Array(1)
+	s.w.Map(2)
+	s.w.BulkString("slots")
+	s.w.Array(2)
+	s.w.Int(0)
+	s.w.Int(commands.Slots - 1)
+	s.w.BulkString("nodes")
+	s.w.Array(len(members))
+	for _, m := range members {
+		host, port := hostPort(m.ClientAddr)
+		health := "online"
+		switch {
+		case !st.up(m):
+			health = "fail"
+		case !m.Voter:
+			health = "loading" // it has not caught up
+		}
+		offset := int64(m.Match) // 0 where it is not known
+		if m.ID == st.NodeID {
+			offset = int64(st.Applied)
+		}
+		s.w.Map(7)
+		s.w.BulkString("id")
+		s.w.BulkString(clusterID(m.ID))
+		s.w.BulkString("port")
+		s.w.Int(portNumber(port))
+		s.w.BulkString("ip")
+		s.w.BulkString(host)
+		s.w.BulkString("endpoint")
+		s.w.BulkString(host)
+		s.w.BulkString("role")
+		s.w.BulkString(st.clusterRole(m))
+		s.w.BulkString("replication-offset")
+		s.w.Int(offset)
+		s.w.BulkString("health")
+		s.w.BulkString(health)
+	}
+}
+
+// clusterLine is a member's line of CLUSTER NODES.
+func (st *Status) clusterLine(m *Member) string {
+	host, port := "", "0"
+	if m.ClientAddr != "" {
+		host, port = hostPort(m.ClientAddr)
+	}
+	_, peerPort := hostPort(m.PeerAddr)
+	address := host + ":" + port + "@" + peerPort
+	if host != "" && net.ParseIP(host) == nil {
+		address += "," + host
+	}
+	var flags []string
+	master, slots := "-", ""
+	if m.ID == st.NodeID {
+		flags = append(flags, "myself")
+	}
+	if m.ID == st.LeaderID {
+		flags, slots = append(flags, "master"), fmt.Sprintf(" 0-%d", commands.Slots-1)
+	} else {
+		flags = append(flags, "slave")
+		if st.LeaderID != "" {
+			master = clusterID(st.LeaderID)
+		}
+	}
+	link := "connected"
+	if !st.up(m) {
+		flags, link = append(flags, "fail"), "disconnected"
+	}
+	if m.ClientAddr == "" {
+		flags = append(flags, "noaddr")
+	}
+	if !m.Voter {
+		flags = append(flags, "nofailover")
+	}
+	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", clusterID(m.ID), address, strings.Join(flags, ","), master, st.Term, link, slots)
+}
+
+func clusterNodes(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.settledStatus()
+	var b strings.Builder
+	for i := range st.Members {
+		b.WriteString(st.clusterLine(&st.Members[i]))
+		b.WriteByte('\n')
+	}
+	s.w.Verbatim("txt", b.String())
+}
+
+func clusterInfo(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.settledStatus()
+	state, served, failed := "ok", commands.Slots, 0
+	if !st.Ready {
+		state, served, failed = "fail", 0, commands.Slots
+	}
+	var b strings.Builder
+	for _, f := range []struct {
+		name  string
+		value any
+	}{
+		{"state", state}, {"slots_assigned", commands.Slots}, {"slots_ok", served}, {"slots_pfail", 0}, {"slots_fail", failed},
+		{"known_nodes", len(st.Members)}, {"size", 1}, {"current_epoch", st.Term}, {"my_epoch", st.Term},
+	} {
+		fmt.Fprintf(&b, "cluster_%s:%v\r\n", f.name, f.value)
+	}
+	s.w.Verbatim("txt", b.String())
+}
+
+// clusterLinks tells of the connections that this node has opened. What it does not measure is not shown.
+func clusterLinks(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.srv.backend.Status()
+	var members []Member
+	for _, m := range st.Members {
+		if m.Connected && m.ID != st.NodeID {
+			members = append(members, m)
+		}
+	}
+	s.w.Array(len(members))
+	for _, m := range members {
+		s.w.Map(3)
+		s.w.BulkString("direction")
+		s.w.BulkString("to")
+		s.w.BulkString("node")
+		s.w.BulkString(clusterID(m.ID))
+		s.w.BulkString("events")
+		s.w.BulkString("rw")
+	}
+}
+
+// byClusterID finds the member of an id of CLUSTER, or fails.
+func (st *Status) byClusterID(id []byte) (*Member, error) {
+	for i := range st.Members {
+		if m := &st.Members[i]; is(id, clusterID(m.ID)) {
+			return m, nil
+		}
+	}
+	return nil, commands.Errorf("ERR Unknown node %s", id)
+}
+
+func clusterReplicas(s *session, _ *commands.Spec, args [][]byte) {
+	st := s.settledStatus()
+	leader, err := st.byClusterID(args[2])
+	switch {
+	case err != nil:
+		s.fail(err)
+		return
+	case leader.ID != st.LeaderID:
+		s.fail(errNotMaster)
+		return
+	}
+	s.w.Array(len(st.Members) - 1)
+	for i := range st.Members {
+		if m := &st.Members[i]; m != leader {
+			s.w.BulkString(st.clusterLine(m))
+		}
+	}
+}
+
+func clusterReports(s *session, _ *commands.Spec, args [][]byte) {
+	st := s.srv.backend.Status()
+	if _, err := st.byClusterID(args[2]); err != nil {
+		s.fail(err)
+		return
+	}
+	s.w.Int(0)
+}

@@ -1,0 +1,240 @@
+package server
+
+// This file tests how clients are sent to the leader and told of a new one, and the slots of keys beside a real server of a cluster.
+
+import (
+	"fmt"
+	"math/rand"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// lead makes a member the leader; "" for none.
+func (n *node) lead(id string) {
+	n.fake.set(func() {
+		st := &n.fake.st
+		st.Role, st.LeaderID, st.LeaderAddr, st.Ready = "follower", id, "", id != ""
+		if m := st.member(id); m != nil {
+			st.LeaderAddr = m.ClientAddr
+		}
+		if id == st.NodeID {
+			st.Role = "leader"
+		}
+	})
+	n.fake.leaderChanged <- struct{}{}
+}
+
+// follow makes n2 the leader, and waits until the server knows.
+func (n *node) follow(t *testing.T) {
+	t.Helper()
+	n.lead("n2")
+	eventually(t, "the server follows n2", func() bool { v := n.leader.Load(); return v != nil && v.host == "10.0.0.2" })
+}
+
+func TestMoved(t *testing.T) {
+	n := start(t, func(c *Config) { c.Redirect = RedirectMoved })
+	c := n.dial(t)
+	if got := c.call("SET", "foo", "1"); got != "+OK\r\n" {
+		t.Fatalf("the leader sends a client away: %q", got)
+	}
+	n.follow(t)
+	const foo, bar = "-MOVED 12182 10.0.0.2:7001\r\n", "-MOVED 5061 10.0.0.2:7001\r\n"
+	for _, test := range []struct{ call, want string }{
+		{"SET foo 2", foo},
+		{"GET foo", foo},
+		{"GET x{foo}y", foo},
+		{"MSET bar 1 foo 2", bar}, // one shard: no CROSSSLOT
+		{"EVAL return 0 foo", "$-1\r\n"},
+		{"EVAL x 1 foo", foo},
+		{"BLPOP foo bar 0", foo},
+		{"WATCH foo", foo},
+		{"DBSIZE", ":1\r\n"}, // without a key it is passed on
+		{"PUBLISH foo x", ":0\r\n"},
+		{"SPUBLISH foo x", ":0\r\n"},
+		{"READONLY", "+OK\r\n"},
+		{"GET foo", "$1\r\n1\r\n"}, // of this node
+		{"SET foo 2", foo},
+		{"READWRITE", "+OK\r\n"},
+		{"GET foo", foo},
+		{"MULTI", "+OK\r\n"},
+		{"SET foo 3", foo},
+		{"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
+	} {
+		if got := c.call(strings.Fields(test.call)...); got != test.want {
+			t.Errorf("%s: %q, want %q", test.call, got, test.want)
+		}
+	}
+	if got := c.call("INFO", "server"); !strings.Contains(got, "redis_mode:cluster\r\n") {
+		t.Error(got)
+	}
+	if got := c.call("HELLO", "3"); !strings.Contains(got, "$4\r\nmode\r\n$7\r\ncluster\r\n") {
+		t.Errorf("%q", got)
+	}
+	// While no leader is known a command is taken, and waits for one as all do.
+	n.lead("")
+	eventually(t, "no leader is known", func() bool { return n.leader.Load() == nil })
+	if got := c.call("GET", "foo"); got != "$1\r\n1\r\n" {
+		t.Errorf("%q", got)
+	}
+	// A transaction that was queued while this node led goes to the new leader whole.
+	n.lead("n1")
+	eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
+	c.call("MULTI")
+	if got := c.call("SET", "foo", "4"); got != "+QUEUED\r\n" {
+		t.Fatal(got)
+	}
+	n.follow(t)
+	if got := c.call("EXEC"); got != foo {
+		t.Errorf("%q", got)
+	}
+	if got := c.call("EXEC"); got != "-ERR EXEC without MULTI\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestRedirectCapability(t *testing.T) {
+	n := start(t, nil)
+	c, plain := n.dial(t), n.dial(t)
+	n.follow(t)
+	if got := c.call("SET", "a", "1") + c.call("CLIENT", "CAPA", "redirect"); got != "+OK\r\n+OK\r\n" {
+		t.Fatal(got)
+	}
+	const there = "-REDIRECT 10.0.0.2:7001\r\n"
+	for _, test := range []struct{ call, want string }{
+		{"SET a 2", there}, {"GET a", there}, {"DBSIZE", there}, {"FLUSHALL", there}, {"EVAL x 0", there}, {"EVAL x 1 a", there},
+		{"PING", "+PONG\r\n"}, {"PUBLISH a x", ":0\r\n"}, {"CLUSTER COUNTKEYSINSLOT 0", ":0\r\n"},
+		{"READONLY", "+OK\r\n"}, {"GET a", "$1\r\n1\r\n"}, {"SET a 2", there},
+		{"MULTI", "+OK\r\n"}, {"INCR a", there}, {"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
+		{"RESET", "+RESET\r\n"}, {"GET a", "$1\r\n1\r\n"},
+	} {
+		if got := c.call(strings.Fields(test.call)...); got != test.want {
+			t.Errorf("%s: %q, want %q", test.call, got, test.want)
+		}
+	}
+	if got := plain.call("INCR", "a"); got != ":2\r\n" {
+		t.Errorf("a client that did not ask for it: %q", got)
+	}
+}
+
+func TestSwitchMaster(t *testing.T) {
+	n := start(t, func(c *Config) { c.SentinelName = "locks" })
+	eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
+	c, p := n.dial(t), n.dial(t)
+	c.call("SUBSCRIBE", "+switch-master")
+	p.call("PSUBSCRIBE", "+*")
+	n.lead("")
+	n.follow(t)
+	const text = "locks 10.0.0.1 7001 10.0.0.2 7001"
+	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
+	p.want(fmt.Sprintf("*4\r\n$8\r\npmessage\r\n$2\r\n+*\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
+	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"); got != "*-1\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks"); got != "*2\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n" {
+		t.Errorf("%q", got)
+	}
+	// The address of n3 is not known yet: it is told of when it is.
+	n.lead("n3")
+	n.fake.set(func() {
+		m := n.fake.st.member("n3")
+		m.ClientAddr, m.Connected = "10.0.0.3:7001", true
+	})
+	const next = "locks 10.0.0.2 7001 10.0.0.3 7001"
+	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(next), next))
+}
+
+// TestLeaderIsAwaited: in an election who asks for the leader is told the new one, neither the old one nor nothing.
+func TestLeaderIsAwaited(t *testing.T) {
+	n := start(t, nil)
+	n.follow(t)
+	killed := func() { n.fake.set(func() { n.fake.st.member("n2").Connected = false }) }
+	for _, test := range []struct{ call, want string }{
+		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*2\r\n$8\r\n10.0.0.1\r\n$4\r\n7001\r\n"},
+		{"CLUSTER SLOTS", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$40\r\n" + clusterID("n1") + "\r\n*0\r\n"},
+	} {
+		killed()
+		n.lead("n2")
+		c := n.dial(t)
+		if err := c.Send(commandtest.Args(strings.Fields(test.call)...)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(20*time.Millisecond, func() { n.lead("n1") })
+		if got := c.next(); got != test.want {
+			t.Errorf("%s: %q", test.call, got)
+		}
+	}
+	// None comes: an answer that sends clients to another node.
+	n.lead("")
+	c := n.dial(t)
+	for _, test := range []struct{ call, want string }{
+		{"CLUSTER SLOTS", "-" + errNoLeader.Error() + "\r\n"},
+		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*-1\r\n"},
+		{"SENTINEL MASTERS", "*0\r\n"},
+		{"SENTINEL CKQUORUM mymaster", "-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. " +
+			"Not enough available Sentinels to reach the majority and authorize a failover\r\n"},
+	} {
+		if got := c.call(strings.Fields(test.call)...); got != test.want {
+			t.Errorf("%s: %q, want %q", test.call, got, test.want)
+		}
+	}
+}
+
+func TestRedirectNone(t *testing.T) {
+	n := start(t, func(c *Config) { c.Redirect = RedirectNone })
+	c := n.dial(t)
+	for _, call := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER KEYSLOT a", "CLUSTER COUNTKEYSINSLOT 0", "ASKING"} {
+		if got := c.call(strings.Fields(call)...); got != "-ERR This instance has cluster support disabled\r\n" {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+	if got := c.call("INFO", "cluster"); !strings.Contains(got, "cluster_enabled:0\r\n") {
+		t.Error(got)
+	}
+	if got := c.call("READONLY"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+}
+
+// TestSlotsAreThoseOfRedis compares slots with a real server of a cluster, for odd hash tags and random keys.
+func TestSlotsAreThoseOfRedis(t *testing.T) {
+	var ports [2]string // a node of a cluster has to have them
+	for i := range ports {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ports[i] = hostPort(ln.Addr().String())
+		_ = ln.Close()
+	}
+	socket := commandtest.StartRedis(t, "--cluster-enabled", "yes", "--port", ports[0], "--cluster-port", ports[1], "--bind", "127.0.0.1")
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
+	}
+	conn, err := commandtest.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	real := &client{conn, t}
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewSource(seed))
+	keys := []string{"", "foo", "{}", "{}a", "a{}b", "{a}", "x{a}y{b}", "{{a}}", "a{", "a}", "}a{", "{a", "x{{}}y", "\x00{\xff}"}
+	for range 300 {
+		b := make([]byte, rnd.Intn(12))
+		for i := range b {
+			b[i] = "ab{}\x00\xff"[rnd.Intn(6)]
+		}
+		keys = append(keys, string(b))
+	}
+	for _, key := range keys {
+		if got, want := fmt.Sprintf(":%d\r\n", commands.Slot([]byte(key))), real.call("CLUSTER", "KEYSLOT", key); got != want {
+			t.Errorf("%q: %q, want %q", key, got, want)
+		}
+	}
+}
