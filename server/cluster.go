@@ -34,7 +34,7 @@ var clusterSpecs = []commands.Spec{{
 			s.w.BulkString(hexSum("coordd shard"))
 		}),
 		clusterSub("links", 2, "7.0.0", "", "Tells to which members this node has a connection.", clusterLinks),
-		clusterSub("keyslot", 3, "3.0.0", "key", "Answers the slot that a key hashes to.", func(s *session, _ *commands.Spec, args [][]byte) {
+		clusterSub("keyslot", 3, "3.0.0", "string", "Answers the slot that a key hashes to.", func(s *session, _ *commands.Spec, args [][]byte) {
 			s.w.Int(int64(commands.Slot(args[2])))
 		}),
 		slotSub("countkeysinslot", 3, "slot", "Counts the keys of the selected database that hash to a slot.", commands.CountKeysInSlot),
