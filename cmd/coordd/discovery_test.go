@@ -22,7 +22,6 @@ type seeker struct {
 	name  string
 	needs []string
 	args  []string // the prefix of its keys comes behind
-	dir   string   // from the top of the repository
 
 	in   io.Closer
 	done chan error
