@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,7 @@ func (d *differential) call(focus []*commands.Spec) [][]byte {
 	if d.g.IntN(10) == 0 {
 		call = d.mutated(call)
 	}
-	call = wholeScan(d.withLife(call))
+	call = wholeScan(d.filled(call))
 	if d.g.IntN(7) > 0 {
 		return call
 	}
@@ -153,4 +154,86 @@ func inner(call [][]byte) [][]byte {
 // scripted says whether one of the callers makes a call.
 func scripted(call [][]byte) bool {
 	return len(call) > 3 && string(call[0]) == "EVAL" && slices.Contains(callers, string(call[1])) && string(call[2]) == "0"
+}
+
+// filled puts values in the places of tokens from the pools.
+func (d *differential) filled(call [][]byte) [][]byte {
+	for i, arg := range call {
+		switch token := string(arg); token {
+		case lifeToken, farToken:
+			call[i] = strconv.AppendInt(nil, d.life(call, token == farToken), 10)
+		case intToken:
+			call[i] = strconv.AppendInt(nil, d.integer(), 10)
+		case floatToken:
+			call[i] = d.float()
+		case globToken:
+			pieces := words("* * ? [ ] ^ - \\ k h 1 2 a z [^ [a- [k", "\xff", "\x00")
+			call[i] = nil
+			for range 1 + d.g.IntN(6) {
+				call[i] = append(call[i], d.g.pick(pieces)...)
+			}
+		case textToken:
+			lengths := []int{1, 5, 44, 45, 63, 64, 65, 200}
+			call[i] = make([]byte, lengths[d.g.IntN(len(lengths))])
+			for j := range call[i] {
+				call[i][j] = byte(d.g.IntN(256))
+			}
+		}
+	}
+	return call
+}
+
+// life is a life of 11 days to 300 years, or one that comes near to the end of time. Each is another, so that no two are so near that GT and LT could be
+// answered by which server ran a call first.
+func (d *differential) life(call [][]byte, far bool) int64 {
+	if !givesLife(call) {
+		return 1000
+	}
+	d.lives++
+	const lives = 10007 // a prime number
+	life := 1_000_000 * (1 + int64(d.lives)*7919%lives)
+	if far {
+		life += 9_000_000_000_000_000
+	}
+	return life
+}
+
+// givesLife says whether a call sets a life.
+func givesLife(call [][]byte) bool {
+	return isCommand(call, "expire", "pexpire", "expireat", "pexpireat", "setex", "psetex") ||
+		slices.ContainsFunc(words("ex px exat pxat"), func(word string) bool { return hasWord(call, word) })
+}
+
+// integer is small, or near a power of two, or any.
+func (d *differential) integer() int64 {
+	switch d.g.IntN(4) {
+	case 0:
+		return d.g.Int64N(41) - 20
+	case 1:
+		return d.g.Int64N(2001) - 1000
+	case 2:
+		n := int64(1)<<d.g.IntN(64) + d.g.Int64N(5) - 2
+		if d.g.IntN(2) == 0 {
+			return -n
+		}
+		return n
+	}
+	return int64(d.g.Uint64())
+}
+
+// float is a number with a fraction, written in one of several ways. A double holds it.
+func (d *differential) float() []byte {
+	exponent := d.g.IntN(40) - 20
+	if d.g.IntN(6) == 0 {
+		exponent = d.g.IntN(560) - 280
+	}
+	f := (d.g.Float64() - 0.5) * math.Pow10(exponent)
+	if d.g.IntN(3) == 0 {
+		f = math.Round(f)
+	}
+	precision := -1
+	if d.g.IntN(2) == 0 {
+		precision = d.g.IntN(20)
+	}
+	return strconv.AppendFloat(nil, f, "efgG"[d.g.IntN(4)], precision, 64)
 }

@@ -4,7 +4,6 @@
 package fsm
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,30 +337,4 @@ func shortLife(call [][]byte) (wait time.Duration, ok bool) {
 	default:
 		return time.Duration(ms+3) * time.Millisecond, true
 	}
-}
-
-// withLife puts a life in the places where pools have lifeToken or farToken: each is another, so that no two are so near that GT and LT could be answered
-// by which server ran a call first.
-func (d *differential) withLife(call [][]byte) [][]byte {
-	for i, arg := range call {
-		if far := bytes.Equal(arg, []byte(farToken)); far || bytes.Equal(arg, []byte(lifeToken)) {
-			d.lives++
-			const lives = 10007 // a prime number
-			life := 1_000_000 * (1 + d.lives*7919%lives)
-			if far {
-				life += 9_000_000_000_000_000
-			}
-			if !givesLife(call) {
-				life = 1000
-			}
-			call[i] = strconv.AppendInt(nil, int64(life), 10)
-		}
-	}
-	return call
-}
-
-// givesLife says whether a call sets a life.
-func givesLife(call [][]byte) bool {
-	return isCommand(call, "expire", "pexpire", "expireat", "pexpireat", "setex", "psetex") ||
-		slices.ContainsFunc([]string{"ex", "px", "exat", "pxat"}, func(word string) bool { return hasWord(call, word) })
 }

@@ -9,28 +9,32 @@ import (
 	"strings"
 )
 
-// What withLife replaces: lives of some 11 days to 300 years, and such that come near to the end of time.
+// What a random value is to take the place of, see filled.
 const (
-	lifeToken = "<life>"
-	farToken  = "<far>"
+	lifeToken  = "<life>"
+	farToken   = "<far>"
+	intToken   = "<int>"
+	floatToken = "<float>"
+	globToken  = "<glob>"
+	textToken  = "<text>"
 )
 
 // The values that calls are made of.
 var (
-	integers = words("0 1 2 3 -1 5 7 -3 100 9223372036854775807 -9223372036854775808 9223372036854775808 x 1.5 +1 01", "", " 1")
-	counts   = words("1 2 3 0 1 2 5 -1 -2 100 9223372036854775807 x", "")
-	floats   = words("0 1 -1.5 3.25 inf -inf 1e17 0.1 nan x 3.0e2 -0 1e-10 17179869184.5 +5 0x1p3 1e300 0.30000000000000004", "", " 2")
-	scores   = words("0 1 2 -1.5 3.25 inf -inf 1e17 1 2 5 x nan")
-	bounds   = words("0 -1 1 5 -inf +inf (1 (3.25 2 (2 x nan inf (inf")
+	integers = words("0 1 2 3 -1 5 7 -3 100 9223372036854775807 -9223372036854775808 9223372036854775808 x 1.5 +1 01", "", " 1", intToken, intToken, intToken)
+	counts   = words("1 2 3 0 1 2 5 -1 -2 100 9223372036854775807 x", "", intToken)
+	floats   = words("0 1 -1.5 3.25 inf -inf 1e17 0.1 nan x 3.0e2 -0 1e-10 17179869184.5 +5 0x1p3 1e300 0.30000000000000004", "", " 2", floatToken, floatToken, floatToken)
+	scores   = words("0 1 2 -1.5 3.25 inf -inf 1e17 1 2 5 x nan", floatToken, floatToken)
+	bounds   = words("0 -1 1 5 -inf +inf (1 (3.25 2 (2 x nan inf (inf", floatToken)
 	// Lives are over at once or stay for the whole test.
 	msLives     = words("1 2 0 -5 9223372036854775807 -9223372036854775808 x 1.5", lifeToken, lifeToken, lifeToken, farToken)
 	secondLives = words("0 -5 9223372036854775807 9223372036854775 -9223372036854775808 x 1.5", lifeToken, lifeToken, lifeToken, farToken)
 	times       = words("0 -1 1 9223372036854775807 9223372036854775 x", lifeToken)
 	farTimes    = words("41024448000 41024448100 4102444800000 4102444800100 4102444800000000") // s, ms or far beyond; as ms the first are past
 	members     = words("m1 m2 m3 a b c 1 2 17 -5 m1 a m1 a 3.5", "", "\xff\x00", strings.Repeat("long", 20))
-	values      = words("v 1 -7 3.5 10 9223372036854775807 1e300 abc 0010 5 -9223372036854775808", "", "text with spaces", "\r\n", strings.Repeat("x", 70), "\x00\xff")
+	values      = words("v 1 -7 3.5 10 9223372036854775807 1e300 abc 0010 5 -9223372036854775808", "", "text with spaces", "\r\n", strings.Repeat("x", 70), "\x00\xff", intToken, floatToken, textToken)
 	offsets     = words("0 1 7 8 63 100 -1 500 4294967296 x #0 #2 3 5")
-	patterns    = words("* k* ?1 [a-m]* none [^k]* \\k1 *[ m* [m-a]1 **1 h[12] \\", "")
+	patterns    = words("* k* ?1 [a-m]* none [^k]* \\k1 *[ m* [m-a]1 **1 h[12] \\", "", globToken, globToken, globToken)
 	streamIDs   = words("0-1 1-1 2-* 2-1 5-0 5-3 7 100-5 0 0-0 - + x 1-x 9-* 7-1 0-1 1-1 5-3", "18446744073709551615-18446744073709551615")
 	streamStart = words("- - 0 1-1 (1-1 5 5-3 (0-1 x ( 2 + $")
 	streamEnd   = words("+ + + 5-3 (5-3 7 100-5 (7 x - 1 18446744073709551615")
@@ -56,7 +60,7 @@ var (
 		"#!lua name=two\nredis.register_function('f3', function(keys, args) return {keys, args, 1.5, {ok = 'yes'}} end)\nredis.register_function('f2', function() return redis.pcall('lpush', 'h1', 'x') end)",
 		"#!lua name=two\nredis.register_function('F1', redis.log)", "#!lua name=three\nredis.register_function('f3', redis.log)",
 		"#!lua name=three\nlocal n = 7 redis.register_function{function_name='f4', description='a number', flags={'allow-stale', 'no-cluster'}, callback=function() return n end}",
-		"#!lua name=two\nx = 1", "#!lua name=two", "syntax error", "#!lua name=two\nredis.call('get', 'k1')", "#!lua\nreturn 1", "#!lua name=a-b\nreturn 1",
+		"#!lua name=two\nx = 1", "#!lua name=two\n\nx =", "#!lua name=two", "syntax error", "#!lua name=two\nredis.call('get', 'k1')", "#!lua\nreturn 1", "#!lua name=a-b\nreturn 1",
 		"#!js name=one\nx", "#!lua name=four\nredis.register_function('f5', function(keys, args) return redis.call(unpack(args)) end)",
 	}
 )
@@ -93,7 +97,7 @@ var differentialPools = []pool{
 	{"xrange start", streamStart}, {"xrange end", streamEnd}, {"xrevrange start", streamStart}, {"xrevrange end", streamEnd}, {"xpending start", streamStart}, {"xpending end", streamEnd},
 	{"zlexcount min", lexMin}, {"zlexcount max", lexMax}, {"zrangebylex min", lexMin}, {"zrangebylex max", lexMax}, {"zrevrangebylex min", lexMin}, {"zrevrangebylex max", lexMax},
 	{"zremrangebylex min", lexMin}, {"zremrangebylex max", lexMax}, {"zrange start", anyMin}, {"zrange stop", anyMax}, {"zrangestore min", anyMin}, {"zrangestore max", anyMax},
-	{"zadd score", scores}, {"zincrby increment", scores}, {"incrbyfloat increment", floats}, {"hincrbyfloat increment", floats}, {"hset value", slices.Concat(values, floats)},
+	{"zrandmember count", words("1 2 -1 -3 0 5 -5 x 100 9223372036854775807")}, {"zadd score", scores}, {"zincrby increment", scores}, {"incrbyfloat increment", floats}, {"hincrbyfloat increment", floats}, {"hset value", slices.Concat(values, floats)},
 	{"bitfield value", integers}, {"object-subcommand", words("x")}, {"scan count", counts}, {"script|exists sha1", append(words("x"), differentialSHAs...)},
 	{"sha1", append(words("x X"), differentialSHAs...)}, {"function-code", libraries}, {"library", words("one two t* three * none")}, {"function", words("f1 f2 F3 f4 f5 f1 none")},
 	{"serialized", dumpPool}, {"script", scripts},
@@ -105,7 +109,7 @@ var differentialPools = []pool{
 	{"last-id", streamIDs}, {"lastid", streamIDs}, {"max-deleted-id", streamIDs}, {"entries", integers}, {"id", streamIDs}, {"threshold", slices.Concat(counts, streamIDs)},
 	{"group", words("g1 g2 g1 g1", "")}, {"consumer", words("c1 c2", "")},
 	{"min", bounds}, {"max", bounds}, {"start", integers}, {"stop", integers}, {"end", integers},
-	{"offset", offsets}, {"bit", words("0 1 2 x -1")}, {"encoding", words("u8 i16 u63 i64 u64 i1 u1 x5 i0 i5 u32")},
+	{"offset", offsets}, {"bit", words("0 1 2 x -1")}, {"encoding", encodings},
 	{"rank", counts}, {"len", counts}, {"limit", counts}, {"num", counts}, {"count", counts}, {"cursor", words("0 0 0 x -0")},
 	{"pattern", patterns}, {"type", words("string hash zset list set stream none")}, {"db", numbered}, {"value", values},
 }
@@ -124,6 +128,15 @@ var widePools = func() []pool {
 		}
 	}
 	return pools
+}()
+
+// encodings are the types of BITFIELD, and some that are none.
+var encodings = func() []string {
+	all := words("u64 i65 x5 i0 u0 u i")
+	for n := 1; n <= 64; n++ {
+		all = append(all, fmt.Sprint("i", n), fmt.Sprint("u", min(n, 63)))
+	}
+	return all
 }()
 
 // Bounds by name, and what ZRANGE takes as either.

@@ -124,7 +124,7 @@ func (d *differential) ask(words ...string) []byte {
 
 // round makes random requests, and where the servers come apart finds the few of them that suffice.
 func (d *differential) round(seed uint64) {
-	d.g = newCallMaker(d.table, seed)
+	d.g, d.lives = newCallMaker(d.table, seed), 0
 	d.g.specs, d.g.pools = d.specs, differentialPools
 	if d.g.IntN(4) == 0 {
 		d.g.specs, d.g.pools = slices.DeleteFunc(slices.Clone(d.specs), func(s *commands.Spec) bool { return strings.HasPrefix(s.Name, "sort") }), widePools
