@@ -26,11 +26,11 @@ const (
 
 // The errors of libraries, byte-equal with Redis 7.0.
 const (
-	errNoMetadata      commands.Error = "ERR Missing library metadata"
-	errBadMetadata     commands.Error = "ERR Invalid library metadata"
-	errNamedTwice      commands.Error = "ERR Invalid metadata value, name argument was given multiple times"
-	errNameMissing     commands.Error = "ERR Library name was not given"
-	errNameCharacters  commands.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	errNoMetadata        commands.Error = "ERR Missing library metadata"
+	errBadMetadata       commands.Error = "ERR Invalid library metadata"
+	errNamedTwice        commands.Error = "ERR Invalid metadata value, name argument was given multiple times"
+	errNameMissing       commands.Error = "ERR Library name was not given"
+	errNameCharacters    commands.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
 	errNothingRegistered commands.Error = "ERR No functions registered"
 )
 

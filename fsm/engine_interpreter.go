@@ -215,14 +215,15 @@ func (in *interpreter) end(err error) (reusable bool) {
 
 // setGlobals sets what differs between the globals of a script and of a function, which gets its keys and arguments otherwise.
 func (in *interpreter) setGlobals(script commands.Script) {
-	var keys, args lua.LValue = lua.LNil, lua.LNil
-	lib := in.redisOfFunctions
-	if script.Function == nil {
-		keys, args, lib = in.stringTable(script.Keys), in.stringTable(script.Args), in.redisOfScripts
+	if script.Function != nil {
+		in.globals.RawSetString("redis", in.redisOfFunctions)
+		in.globals.RawSetString("KEYS", lua.LNil)
+		in.globals.RawSetString("ARGV", lua.LNil)
+		return
 	}
-	in.globals.RawSetString("redis", lib)
-	in.globals.RawSetString("KEYS", keys)
-	in.globals.RawSetString("ARGV", args)
+	in.globals.RawSetString("redis", in.redisOfScripts)
+	in.globals.RawSetString("KEYS", in.stringTable(script.Keys))
+	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
 }
 
 // maxKeptArena is how many bytes of arguments an interpreter keeps room for between scripts.

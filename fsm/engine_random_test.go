@@ -52,9 +52,7 @@ type programMaker struct {
 	locals []string // visible variables
 	funcs  []string // visible functions
 	depth  int      // of blocks
-	inside int      // of functions
 	vararg bool     // the innermost function has `...`
-	loops  int
 	names  int
 }
 
@@ -84,7 +82,7 @@ return log`
 
 func (g *programMaker) program(statements int) string {
 	g.out.Reset()
-	g.locals, g.funcs, g.depth, g.inside, g.vararg, g.loops, g.names = nil, nil, 0, 0, false, 0, 0
+	g.locals, g.funcs, g.depth, g.vararg, g.names = nil, nil, 0, false, 0
 	for _, name := range []string{"a", "b", "c", "d"} {
 		fmt.Fprintf(&g.out, "local %s = %s\n", name, g.constant())
 		g.locals = append(g.locals, name)
@@ -223,13 +221,20 @@ func (g *programMaker) name(prefix string) string {
 	return fmt.Sprint(prefix, g.names)
 }
 
+func (g *programMaker) write(format string, args ...any) { fmt.Fprintf(&g.out, format+"\n", args...) }
+
 func (g *programMaker) statement() {
-	w := func(format string, args ...any) { fmt.Fprintf(&g.out, format+"\n", args...) }
-	kind := g.IntN(16)
-	if g.depth > 3 && kind > 7 {
-		kind = g.IntN(8)
+	if g.depth > 3 || g.IntN(2) == 0 {
+		g.simple()
+	} else {
+		g.compound()
 	}
-	switch kind {
+}
+
+// simple writes a statement without a block.
+func (g *programMaker) simple() {
+	w := g.write
+	switch g.IntN(8) {
 	case 0, 1, 2:
 		w("%s = %s", g.targets(), g.list(2))
 	case 3:
@@ -250,7 +255,14 @@ func (g *programMaker) statement() {
 		g.locals = append(g.locals, one, two)
 	case 7:
 		w("table.insert(t, 1, %s)", g.pick("1", "'q'", "("+g.variable()+") or 0"))
-	case 8, 9:
+	}
+}
+
+// compound writes a statement with blocks.
+func (g *programMaker) compound() {
+	w := g.write
+	switch g.IntN(8) {
+	case 0, 1:
 		w("if %s then", g.expr(2))
 		g.block()
 		if g.IntN(2) == 0 {
@@ -262,17 +274,17 @@ func (g *programMaker) statement() {
 			g.block()
 		}
 		w("end")
-	case 10:
+	case 2:
 		name := g.name("i")
 		w("for %s = %s do", name, g.pick("1, 2", "3, 1, -1", "0, 1, 0.5", "1, 0"))
 		g.loop(name)
 		w("end")
-	case 11:
+	case 3:
 		i, v := g.name("i"), g.name("e")
 		w("for %s, %s in ipairs({%s}) do", i, v, g.list(1))
 		g.loop(i, v)
 		w("end")
-	case 12:
+	case 4:
 		n := g.name("n")
 		w("local %s = 0", n)
 		if g.IntN(2) == 0 {
@@ -284,43 +296,39 @@ func (g *programMaker) statement() {
 			g.loop()
 			w("until %s >= 2 or %s", n, g.expr(1))
 		}
-	case 13:
+	case 5:
 		name := g.name("f")
 		if g.IntN(2) == 0 {
 			w("local %s = %s", name, g.closure(2))
 		} else {
 			w("local function %s(...)", name)
-			vararg, loops := g.vararg, g.loops
-			g.vararg, g.loops = true, 0
-			g.inside++
+			vararg := g.vararg
+			g.vararg = true
 			g.block()
-			g.inside--
 			w("return %s end", g.list(1))
-			g.vararg, g.loops = vararg, loops
+			g.vararg = vararg
 		}
 		g.funcs = append(g.funcs, name)
-	case 14:
+	case 6:
 		w("do")
 		g.block()
 		w("end")
-	case 15:
+	case 7:
 		w("note(pcall(function()")
-		vararg, loops := g.vararg, g.loops
-		g.vararg, g.loops = false, 0
+		vararg := g.vararg
+		g.vararg = false
 		g.block()
 		w("return %s end))", g.list(1))
-		g.vararg, g.loops = vararg, loops
+		g.vararg = vararg
 	}
 }
 
 func (g *programMaker) loop(names ...string) {
 	n := len(g.locals)
 	g.locals = append(g.locals, names...)
-	g.loops++
 	g.block()
 	if g.IntN(4) == 0 {
 		fmt.Fprintf(&g.out, "if %s then break end\n", g.expr(1))
 	}
-	g.loops--
 	g.locals = g.locals[:n]
 }
