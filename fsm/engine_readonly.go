@@ -5,6 +5,8 @@
 package fsm
 
 import (
+	"math"
+
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -179,13 +181,20 @@ func (in *interpreter) tableLength(L *lua.LState, t *lua.LTable) int {
 	return 0
 }
 
+// hashedKey is what assigning to a key that is no integer costs: three maps may grow.
+const hashedKey = 3
+
 // key is the hidden function round a key that is assigned to: it gets the key and the table, nil where that cannot be known, and returns
 // the key. A number far past the array's end fills the gap with nils: it pays for them.
 func (in *interpreter) key(L *lua.LState) int {
 	k, ok := L.Get(1).(lua.LNumber)
 	t, isTable := L.Get(2).(*lua.LTable)
 	L.SetTop(1)
-	if !ok || !(k > smallKey) || k >= lua.LNumber(lua.MaxArrayIndex) {
+	if !ok || float64(k) != math.Trunc(float64(k)) {
+		in.budget.charge(L, hashedKey)
+		return 1
+	}
+	if !(k > smallKey) || k >= lua.LNumber(lua.MaxArrayIndex) {
 		return 1
 	}
 	length := 0
