@@ -16,7 +16,7 @@ import (
 // The limits of scripts. All are counts, so that every node stops at the same place.
 const (
 	// scriptInstructions is what one script may execute. In that time the machine does nothing else: a tenth of a second for plain Lua,
-	// and 1.3 s for the worst that we found to do (walks over tables whose keys were set to nil). With commands, which say how much they did (Env.Work),
+	// and 2 to 3 s for the worst that we found to do (making nothing but functions, filling a table with strings as keys). With commands, which say how much they did (Env.Work),
 	// the worst is 1.0 s: copying a large sorted set and changing the copy.
 	scriptInstructions = 10_000_000
 	// scriptBytes is what one script may build in strings and large tables; it is not given back when a value is dropped.
