@@ -31,6 +31,7 @@ func (SystemClock) Wall() time.Time { return time.Now() }
 // leadership is one term of this node as leader whose barrier has passed. It is immutable.
 type leadership struct {
 	term   uint64
+	since  uint64 // the index of its barrier
 	mark   []byte // the mark of entries stamped under this leadership
 	baseMs int64  // cluster clock at base
 	base   time.Duration

@@ -4,6 +4,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,7 +34,32 @@ func (n *Node) TransferLeadershipTo(member string) error {
 	if !ok {
 		return errors.New("no other voter is connected")
 	}
+	defer n.beQuiet()()
 	return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error()
+}
+
+// quiet is the wish that nothing be proposed.
+type quiet struct {
+	mu     sync.Mutex // the proposer holds it over each step
+	wanted bool
+}
+
+// beQuiet keeps the proposer from proposing and waits, for flightWait at most, until the entries under way are answered: those that a change
+// of leader interrupts are of unknown outcome, while what waits in the queue is taken by the next leader. Call what it returns.
+func (n *Node) beQuiet() (end func()) {
+	set := func(wanted bool) {
+		n.quiet.mu.Lock()
+		n.quiet.wanted = wanted
+		n.quiet.mu.Unlock()
+	}
+	set(true)
+	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < flightWait; {
+		time.Sleep(drainCheck)
+	}
+	return func() {
+		set(false)
+		kick(n.writes.wake)
+	}
 }
 
 // successor picks the voter to hand leadership to, the wanted one unless that is empty. Raft's own choice may fall on a member that is down.
@@ -68,8 +94,8 @@ func (n *Node) shutdown() error {
 			n.logger.Debug("leadership was not handed over", "error", err)
 		}
 	}
-	n.writes.close()
-	n.reads.close()
+	n.writes.close(errStopping)
+	n.reads.close(errStopping)
 	drained := n.drain()
 
 	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.

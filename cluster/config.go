@@ -25,6 +25,7 @@ type Config struct {
 	ClientAddr    string // host:port that clients reach this node at; told to the other members
 	DataDir       string
 	Members       []Member // the first configuration, the same on every node; empty or only this node: a single node
+	Join          bool     // a data directory without state waits for a cluster to take it in (AddMember there), and Members is left alone
 	LogStore      string   // LogStoreWAL (default) or LogStoreBolt
 
 	HeartbeatTimeout  time.Duration // without word from the leader before an election; default 400 ms

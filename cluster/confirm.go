@@ -82,11 +82,6 @@ func (n *Node) quorum() (others []*link, need int) {
 	return others, voters/2 + 1 - own
 }
 
-// configuration returns the newest configuration in this node's log.
-func (n *Node) configuration() raft.Configuration {
-	return n.raft.GetConfiguration().Configuration()
-}
-
 // termReport answers a leader's question.
 func (n *Node) termReport() termReport {
 	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(), applied: n.applied()}

@@ -17,6 +17,8 @@ var (
 	ErrUnknown = errors.New("the request may or may not have run")
 	// ErrBusy: too much waits in this node already. It is an ErrNotRun.
 	ErrBusy = notRun("too many bytes of requests wait for the leader")
+	// ErrRefused: a change of the members was refused, and nothing was changed.
+	ErrRefused = errors.New("the change was refused")
 	// ErrTooLarge: the request, or the reply to a read, is past a limit; it did not run and never will.
 	ErrTooLarge = errors.New("the request is too large")
 )
@@ -32,6 +34,7 @@ func (e *outcomeError) Unwrap() error { return e.certainty }
 
 func notRun(reason string) error   { return &outcomeError{ErrNotRun, reason} }
 func unknown(reason string) error  { return &outcomeError{ErrUnknown, reason} }
+func refused(reason string) error  { return &outcomeError{ErrRefused, reason} }
 func tooLarge(reason string) error { return &outcomeError{ErrTooLarge, reason} }
 
 var (

@@ -12,8 +12,9 @@ import (
 
 // The first byte of a connection to the peer port says what it carries.
 const (
-	streamRaft    byte = 'R'
+	streamRaft    byte = 'R' // then the id of the node that is meant, behind its length in one byte
 	streamForward byte = 'F'
+	streamAdmin   byte = 'A'
 )
 
 // protocolVersion is the version of the forwarding protocol. A hello of another version is refused with a reason; the
@@ -28,6 +29,8 @@ type hello struct {
 	id         string
 	clientAddr string
 	refusal    string // the acceptor's reason for refusing; empty when it accepts
+	peerAddr   string // where the others are to reach the node; empty: an older version, which does not say
+	removed    bool   // the reason is that the dialer was removed from the cluster
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -41,6 +44,10 @@ func appendHello(dst []byte, h hello) []byte {
 	dst = binary.AppendUvarint(dst, h.version)
 	for _, s := range []string{h.id, h.clientAddr, h.refusal} {
 		dst = appendString(dst, s)
+	}
+	dst = append(appendString(dst, h.peerAddr), 0)
+	if h.removed {
+		dst[len(dst)-1] = 1
 	}
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
@@ -63,6 +70,9 @@ func readHello(r io.Reader) (hello, error) {
 	c := cursor{rest: body}
 	h.version = c.uvarint()
 	h.id, h.clientAddr, h.refusal = string(c.bytes()), string(c.bytes()), string(c.bytes())
+	if len(c.rest) > 0 {
+		h.peerAddr, h.removed = string(c.bytes()), c.uvarint() == 1
+	}
 	if c.bad {
 		return h, errors.New("a malformed hello")
 	}
@@ -78,7 +88,8 @@ const (
 	frameConfirm                      // the leader's question: which term are you in?
 	frameReply                        // the answer to a write or read frame: status and replies
 	frameTerm                         // the answer to a confirm frame
-	lastKind     = frameTerm
+	frameAdmin                        // a change of the members, or its answer, on a connection of its own
+	lastKind     = frameAdmin
 )
 
 // frameStatus is the outcome of a write or read frame, of all its groups together.
@@ -102,6 +113,7 @@ const (
 	// maxReadReplies is how many bytes of replies to the groups of one frame of reads are enough: the groups behind them are left out.
 	maxReadReplies = 64 << 20
 	maxSmallFrame  = 64
+	maxAdminFrame  = 1 << 20
 )
 
 // maxPayload bounds the payload (bytes) of each kind.
@@ -111,6 +123,8 @@ func maxPayload(kind frameKind) uint32 {
 		return maxRequestFrame
 	case frameReply:
 		return maxReplyFrame
+	case frameAdmin:
+		return maxAdminFrame
 	default:
 		return maxSmallFrame
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type inbound struct {
 	w     *wire
 	peer  string
 	slots chan struct{}
+
+	retired atomic.Bool // the member was removed: nothing more of it is taken
 }
 
 // serveForward serves a forwarding connection until it ends.
@@ -33,7 +36,9 @@ func (n *Node) serveForward(conn net.Conn) {
 		return
 	}
 	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames)}
+	n.keepInbound(in, true)
 	err = in.serve()
+	n.keepInbound(in, false)
 	in.w.close()
 	<-in.w.done
 	var netErr net.Error
@@ -51,7 +56,7 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	if err != nil {
 		return h, err
 	}
-	refusal := ""
+	refusal, removed := "", false
 	switch {
 	case h.version != protocolVersion:
 		refusal = fmt.Sprintf("node %s speaks version %d of the peer protocol, and node %s version %d", n.cfg.ID, protocolVersion, h.id, h.version)
@@ -59,15 +64,22 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
 	case h.id == "":
 		refusal = "the node id is empty"
-	case !n.isMember(h.id):
+	case n.gone.is.Load():
+		refusal = n.gone.err.Error()
+	case n.machine.removed(h.id):
+		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
+	case !n.isMember(h.id) && !n.unborn():
 		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
 	}
-	if _, err := conn.Write(appendHello(nil, n.hello(refusal))); err != nil {
+	answer := n.hello(refusal)
+	answer.removed = removed
+	if _, err := conn.Write(appendHello(nil, answer)); err != nil {
 		return h, err
 	}
 	if refusal != "" {
 		return h, errors.New(refusal)
 	}
+	n.learnAddr(h)
 	return h, conn.SetDeadline(time.Time{})
 }
 
@@ -96,7 +108,7 @@ func (in *inbound) serve() error {
 			u := &unit{groups: groups, count: count, size: size, from: in, frameID: f.id}
 			u.deadline = time.Now().Add(in.n.cfg.LeaderWait)
 			err = errNoLeader
-			if in.n.leads() {
+			if in.n.leads() && !in.retired.Load() {
 				err = in.n.queueOf(f.kind).push(u)
 			}
 			if err != nil {

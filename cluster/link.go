@@ -37,6 +37,7 @@ type link struct {
 	stop chan struct{} // closed when the member is removed or the node stops
 
 	missed atomic.Bool // its absence was logged
+	tries  int         // attempts to reach it; run's own
 
 	mu         sync.Mutex
 	wire       *wire // nil while down
@@ -44,6 +45,7 @@ type link struct {
 	inFlight   [lastKind + 1]int
 	failure    error // why flights that may have begun fail; nil for errLinkLost
 	clientAddr string
+	addr       string        // that the member was last reached at; empty when that failed since
 	lost       bool          // the last attempt did not reach the member; false before the first one
 	reached    chan struct{} // closed when lost becomes false
 	ackNonce   uint64        // the newest confirm frame that was answered, and the answer
@@ -61,6 +63,12 @@ func (l *link) reachable() (<-chan struct{}, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reached, !l.lost
+}
+
+func (l *link) setAddr(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addr = addr
 }
 
 func (l *link) setLost(lost bool) {
@@ -89,6 +97,9 @@ func (l *link) run() {
 			return
 		default:
 		}
+		if l.n.gone.is.Load() {
+			return // every member would refuse it
+		}
 		if !reported && (up || time.Since(l.n.opened) > 2*time.Second) {
 			reported = true
 			l.missed.Store(true)
@@ -107,11 +118,14 @@ func (l *link) run() {
 
 // session dials, greets, and reads replies until the connection fails.
 func (l *link) session(up *bool) error {
-	addr, ok := l.n.peerAddr(l.id)
-	if !ok {
+	addrs := l.n.addresses(l.id)
+	if len(addrs) == 0 {
 		return errors.New("its address is not known")
 	}
-	conn, err := l.n.mux.open(addr, streamForward, dialTimeout)
+	addr := addrs[l.tries%len(addrs)]
+	l.tries++ // the next attempt is at another address, unless this one succeeds
+	l.setAddr("")
+	conn, err := l.n.mux.open(addr, []byte{streamForward}, dialTimeout)
 	if err != nil {
 		l.setLost(true)
 		return err
@@ -129,6 +143,9 @@ func (l *link) session(up *bool) error {
 	switch {
 	case err != nil:
 		return err
+	case h.removed:
+		l.n.wasRemoved()
+		return errors.New(h.refusal)
 	case h.refusal != "":
 		return fmt.Errorf("it refused the connection: %s", h.refusal)
 	case h.version != protocolVersion:
@@ -136,6 +153,9 @@ func (l *link) session(up *bool) error {
 	case h.id != l.id:
 		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
 	}
+	l.tries--
+	l.setAddr(addr)
+	l.n.learnAddr(h)
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -75,10 +76,18 @@ type applier struct {
 	awaited      atomic.Uint64 // the index that the read loop sleeps for; 0 for none
 	wake         chan struct{} // kicked when awaited is reached
 	restored     func(clockMs int64)
+	members      atomic.Pointer[committed]
+}
+
+// committed is the newest configuration of the cluster that the machine's place in the log has come to.
+type committed struct {
+	index         uint64
+	configuration raft.Configuration
 }
 
 func newApplier(m Machine) *applier {
 	a := &applier{machine: m, wake: make(chan struct{}, 1)}
+	a.members.Store(&committed{})
 	a.clockMs.Store(m.Clock())
 	return a
 }
@@ -121,7 +130,15 @@ func (a *applier) cut(after uint64) {
 func (a *applier) loading() bool { return a.appliedIndex.Load() < a.replayEnd.Load() }
 
 // StoreConfiguration is called in the order of the log, like Apply.
-func (a *applier) StoreConfiguration(index uint64, _ raft.Configuration) { a.advance(index) }
+func (a *applier) StoreConfiguration(index uint64, c raft.Configuration) {
+	a.members.Store(&committed{index, c})
+	a.advance(index)
+}
+
+// removed reports whether the removal of a member is committed.
+func (a *applier) removed(id string) bool {
+	return slices.ContainsFunc(a.members.Load().configuration.Servers, func(s raft.Server) bool { return string(s.ID) == id && isRetired(s) })
+}
 
 func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	a.busy.Store(true)
@@ -139,7 +156,9 @@ func (a *applier) Restore(source io.ReadCloser) error {
 		a.restored(clockMs)
 	}
 	if err == nil {
-		a.advance(snapshotIndex(source))
+		meta := snapshotMeta(source)
+		a.members.Store(&committed{meta.ConfigurationIndex, meta.Configuration})
+		a.advance(meta.Index)
 	}
 	return err
 }

@@ -4,6 +4,8 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -16,6 +18,9 @@ func (n *Node) updateLinks() {
 	case <-n.stop:
 		return
 	default:
+	}
+	if n.gone.is.Load() {
+		return // its links end by themselves
 	}
 	wanted := map[string]bool{}
 	for _, s := range n.configuration().Servers {
@@ -40,6 +45,7 @@ func (n *Node) updateLinks() {
 			delete(n.links, id)
 		}
 	}
+	n.retireInbounds()
 }
 
 // endLinks stops all links; what is under way on them ends.
@@ -60,34 +66,128 @@ func (n *Node) link(id string) *link {
 	return n.links[id]
 }
 
-// isMember reports whether the newest configuration in this node's log has a member with that id.
-func (n *Node) isMember(id string) bool {
-	return slices.ContainsFunc(n.configuration().Servers, func(s raft.Server) bool { return string(s.ID) == id })
+// retiredPrefix begins the address of a member that was removed. The configuration keeps the ids of removed members for ever, as members
+// without a vote and without an address that anybody could dial: so no id is given to a second node. docs/adr/0007 says why it is kept there.
+const retiredPrefix = "removed/"
+
+func isRetired(s raft.Server) bool { return strings.HasPrefix(string(s.Address), retiredPrefix) }
+
+// configuration returns the newest configuration in this node's log, without the members that were removed.
+func (n *Node) configuration() raft.Configuration {
+	c := n.raft.GetConfiguration().Configuration()
+	if slices.ContainsFunc(c.Servers, isRetired) {
+		c.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isRetired)
+	}
+	return c
 }
 
-// peerAddr returns the peer address of a member: the one that this node was started with, since a node is known by
-// its id and its address may have changed since the configuration was logged; else the one in the configuration.
-func (n *Node) peerAddr(id string) (string, bool) {
-	if addr, ok := n.members[id]; ok {
-		return addr, true
-	}
-	if n.raft != nil {
-		for _, s := range n.configuration().Servers {
-			if string(s.ID) == id {
-				return string(s.Address), true
-			}
+// member finds a member of the newest configuration in this node's log.
+func (n *Node) member(id string) (raft.Server, bool) {
+	for _, s := range n.configuration().Servers {
+		if string(s.ID) == id {
+			return s, true
 		}
 	}
+	return raft.Server{}, false
+}
+
+func (n *Node) isMember(id string) bool {
+	_, ok := n.member(id)
+	return ok
+}
+
+// retired reports whether a member was removed, by the newest configuration in this node's log, which may not be committed.
+func (n *Node) retired(id string) bool {
+	return slices.ContainsFunc(n.raft.GetConfiguration().Configuration().Servers,
+		func(s raft.Server) bool { return string(s.ID) == id && isRetired(s) })
+}
+
+// unborn reports whether the node waits to be taken into a cluster: its log has no configuration yet.
+func (n *Node) unborn() bool {
+	return n.joining && len(n.raft.GetConfiguration().Configuration().Servers) == 0
+}
+
+// addresses returns where a member may be, the likeliest first: what it says itself, what this node was started with, since the address may
+// have changed since the configuration was logged, and the configuration's. The link finds out which one is right.
+func (n *Node) addresses(id string) []string {
+	var addrs []string
+	add := func(addr string) {
+		if addr != "" && !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	n.linksMu.Lock()
+	add(n.told[id])
+	n.linksMu.Unlock()
+	add(n.members[id])
+	if n.raft != nil {
+		if s, ok := n.member(id); ok {
+			add(string(s.Address))
+		}
+	}
+	return addrs
+}
+
+// peerAddr returns the peer address of a member: the one that it was last reached at, else the likeliest.
+func (n *Node) peerAddr(id string) (string, bool) {
+	if l := n.link(id); l != nil {
+		l.mu.Lock()
+		addr := l.addr
+		l.mu.Unlock()
+		if addr != "" {
+			return addr, true
+		}
+	}
+	if addrs := n.addresses(id); len(addrs) > 0 {
+		return addrs[0], true
+	}
 	return "", false
+}
+
+// learnAddr notes the address that a member says it is to be reached at.
+func (n *Node) learnAddr(h hello) {
+	if h.peerAddr == "" {
+		return
+	}
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	n.told[h.id] = h.peerAddr
 }
 
 // ServerAddr lets Raft's transport find members by id.
 func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if string(id) == n.cfg.ID {
-		return raft.ServerAddress(n.mux.Addr().String()), nil
+		return raftAddr(n.cfg.ID, n.mux.Addr().String()), nil
 	}
-	if addr, ok := n.peerAddr(string(id)); ok {
-		return raft.ServerAddress(addr), nil
+	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) {
+		return raftAddr(string(id), addr), nil
 	}
 	return "", fmt.Errorf("no address is known for member %q", id)
+}
+
+// keepInbound keeps account of the connections that members opened.
+func (n *Node) keepInbound(in *inbound, open bool) {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	if open {
+		n.inbounds[in] = struct{}{}
+	} else {
+		delete(n.inbounds, in)
+	}
+}
+
+// retireInbounds ends the connections of members whose removal is committed: what is under way on them is answered, and nothing more is
+// taken. When such a node connects again, it is told.
+func (n *Node) retireInbounds() {
+	for in := range n.inbounds {
+		if !n.machine.removed(in.peer) || in.retired.Swap(true) {
+			continue
+		}
+		go func() { // it ends within flightWait
+			for began := time.Now(); len(in.slots) > 0 && time.Since(began) < flightWait; {
+				time.Sleep(drainCheck)
+			}
+			in.w.close()
+		}()
+	}
 }

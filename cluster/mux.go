@@ -5,9 +5,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +40,8 @@ type mux struct {
 	advertise advertised
 	dial      dialFunc
 	forward   func(conn net.Conn) // serves a forwarding connection until it ends
+	admin     func(conn net.Conn) // serves a connection for changes of the members
+	self      string              // the id that Raft connections have to be meant for
 	logger    *slog.Logger
 
 	ctx       context.Context
@@ -47,7 +51,8 @@ type mux struct {
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	conns map[net.Conn]bool // true: Raft's, from another node
+	mute  bool              // Raft is kept from hearing of others
 }
 
 // advertised is the address that others reach this node at. It is kept as text: a name must not be frozen into the
@@ -57,18 +62,18 @@ type advertised string
 func (advertised) Network() string  { return "tcp" }
 func (a advertised) String() string { return string(a) }
 
-func newMux(ln net.Listener, advertise string, dial dialFunc, logger *slog.Logger) *mux {
+func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog.Logger) *mux {
 	m := &mux{
-		ln: ln, advertise: advertised(advertise), dial: dial, logger: logger,
-		raftConns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers), conns: map[net.Conn]struct{}{},
+		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
+		raftConns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers), conns: map[net.Conn]bool{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
 
 // start begins to accept. Until then connections wait in the kernel.
-func (m *mux) start(forward func(net.Conn)) {
-	m.forward = forward
+func (m *mux) start(forward, admin func(net.Conn)) {
+	m.forward, m.admin = forward, admin
 	m.wg.Add(1)
 	go m.acceptLoop()
 }
@@ -114,6 +119,9 @@ func (m *mux) greet(conn net.Conn) {
 	if err == nil {
 		_, err = io.ReadFull(conn, first[:])
 	}
+	if err == nil && first[0] == streamRaft {
+		err = m.checkTarget(conn)
+	}
 	<-m.strangers
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
@@ -130,9 +138,50 @@ func (m *mux) greet(conn net.Conn) {
 	case first[0] == streamForward:
 		m.forward(conn)
 		m.drop(conn)
+	case first[0] == streamAdmin:
+		m.admin(conn)
+		m.drop(conn)
 	default:
 		m.logger.Warn("a connection to the peer port is no peer's", "from", conn.RemoteAddr(), "first-byte", first[0])
 		m.drop(conn)
+	}
+}
+
+// checkTarget reads which node a Raft connection is meant for. Where an address has passed from one node to another, the answers of the
+// new one must not count as the old one's.
+func (m *mux) checkTarget(conn net.Conn) error {
+	var size [1]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return err
+	}
+	id := make([]byte, size[0])
+	if _, err := io.ReadFull(conn, id); err != nil {
+		return err
+	}
+	if string(id) != m.self {
+		m.logger.Warn("a Raft connection was meant for another node", "from", conn.RemoteAddr(), "node", string(id))
+		return errWrongNode
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, tracked := m.conns[conn]; !tracked || m.mute {
+		return net.ErrClosed
+	}
+	m.conns[conn] = true
+	return nil
+}
+
+var errWrongNode = errors.New("the connection is meant for another node")
+
+// muteRaft ends the Raft connections that other nodes opened, and takes no more.
+func (m *mux) muteRaft() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mute = true
+	for conn, isRaft := range m.conns {
+		if isRaft {
+			conn.Close()
+		}
 	}
 }
 
@@ -144,7 +193,7 @@ func (m *mux) track(conn net.Conn) bool {
 		conn.Close()
 		return false
 	}
-	m.conns[conn] = struct{}{}
+	m.conns[conn] = false
 	return true
 }
 
@@ -168,8 +217,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// open dials addr and sends the first byte. The connection is tracked.
-func (m *mux) open(addr string, stream byte, timeout time.Duration) (net.Conn, error) {
+// open dials addr and sends the first bytes. The connection is tracked.
+func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(m.ctx, min(timeout, dialTimeout))
 	defer cancel()
 	conn, err := m.dial(ctx, addr)
@@ -181,7 +230,7 @@ func (m *mux) open(addr string, stream byte, timeout time.Duration) (net.Conn, e
 	}
 	err = conn.SetWriteDeadline(time.Now().Add(handshakeTimeout))
 	if err == nil {
-		_, err = conn.Write([]byte{stream})
+		_, err = conn.Write(first)
 	}
 	if err == nil {
 		err = conn.SetWriteDeadline(time.Time{})
@@ -203,10 +252,17 @@ func (m *mux) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial opens a Raft connection.
-func (m *mux) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return m.open(string(addr), streamRaft, timeout)
+// Dial opens a Raft connection to an address as raftAddr makes them.
+func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, addr, ok := strings.Cut(string(to), "@")
+	if !ok {
+		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's where no address is known
+	}
+	return m.open(addr, append([]byte{streamRaft, byte(len(id))}, id...), timeout)
 }
+
+// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which no '@' is part of.
+func raftAddr(id, addr string) raft.ServerAddress { return raft.ServerAddress(id + "@" + addr) }
 
 // Addr is the address that this node is known by.
 func (m *mux) Addr() net.Addr { return m.advertise }
@@ -216,7 +272,7 @@ func (m *mux) Close() error {
 	m.mu.Lock()
 	m.cancel()
 	conns := m.conns
-	m.conns = map[net.Conn]struct{}{}
+	m.conns = map[net.Conn]bool{}
 	m.mu.Unlock()
 	err := m.ln.Close()
 	for conn := range conns {

@@ -31,6 +31,7 @@ type Node struct {
 	flying        chan *entry  // proposed entries, in order, to the completer
 	inFlight      atomic.Int32 // entries among them
 	underWay      underWay     // the same entries, for the sweep
+	quiet         quiet
 	tickDue       atomic.Bool
 	nextFrame     atomic.Uint64
 	nonce         uint64        // the read loop's newest confirm frame
@@ -40,7 +41,12 @@ type Node struct {
 	watchers   watchers
 	linksMu    sync.Mutex
 	links      map[string]*link
+	inbounds   map[*inbound]struct{}
+	told       map[string]string // id → the peer address that the member itself last said
 	members    map[string]string // id → peer address, from Config.Members
+	joining    bool              // started without state, to be taken into a cluster
+	changing   chan struct{}     // holds a token while the members are being changed
+	gone       removal
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
 	lastSweep  time.Time // the steering loop's own
@@ -79,7 +85,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.mux = newMux(ln, cfg.advertise(ln), cfg.dial, n.logger)
+	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
 	if err := n.startRaft(); err != nil {
 		n.mux.Close()
 		return nil, errors.Join(err, n.stores.close())
@@ -93,8 +99,8 @@ func newNode(cfg Config, m Machine) *Node {
 		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m),
 		writes: newQueue(), reads: newQueue(),
 		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
-		links: map[string]*link{}, members: map[string]string{},
-		closing: make(chan struct{}), stop: make(chan struct{}),
+		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
+		changing: make(chan struct{}, 1), gone: removal{done: make(chan struct{})}, closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for _, member := range cfg.Members {
 		n.members[member.ID] = member.PeerAddr
@@ -117,13 +123,13 @@ func (n *Node) startRaft() error {
 	}), n: n}
 	rc := n.cfg.raftConfig()
 	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
-	if err == nil && existing {
-		if err := n.checkStored(); err != nil {
+	if err == nil {
+		if err := n.checkFounding(existing); err != nil {
 			transport.Close()
 			return err
 		}
 	}
-	if err == nil && !existing {
+	if err == nil && !existing && !n.joining {
 		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport, n.firstConfiguration())
 	}
 	if err == nil {
@@ -168,12 +174,15 @@ func (n *Node) firstConfiguration() raft.Configuration {
 
 // start starts the node's own goroutines, once Raft runs.
 func (n *Node) start() {
+	if gone, err := n.stores.stable.Get(removedKey); err == nil && len(gone) > 0 {
+		n.wasRemoved()
+	}
 	// The observer's filter runs in Raft's goroutines and only kicks; the steering loop reads the state itself.
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(*raft.Observation) bool {
 		kick(n.steerWake)
 		return false
 	}))
-	for _, loop := range []func(){n.steer, n.propose, n.serveReads} {
+	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
@@ -185,7 +194,7 @@ func (n *Node) start() {
 		defer n.completer.Done()
 		n.complete()
 	}()
-	n.mux.start(n.serveForward)
+	n.mux.start(n.serveForward, n.serveAdmin)
 }
 
 // Write runs a group of count requests through the log, from whichever node leads, and returns the group's reply. The
@@ -241,6 +250,9 @@ func (n *Node) ReadLocal(group []byte) ([]byte, error) {
 		return nil, errStopping
 	default:
 	}
+	if n.gone.is.Load() {
+		return nil, n.gone.err
+	}
 	if n.machine.loading() {
 		return nil, ErrLoading
 	}
@@ -269,5 +281,5 @@ func (n *Node) queueOf(kind frameKind) *queue {
 }
 
 func (n *Node) hello(refusal string) hello {
-	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal}
+	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String()}
 }

@@ -49,6 +49,11 @@ func (n *Node) propose() {
 		if flying > 0 {
 			least = joinGroups
 		}
+		n.quiet.mu.Lock()
+		defer n.quiet.mu.Unlock()
+		if n.quiet.wanted {
+			return false // the end of it wakes the loop
+		}
 		var did bool
 		scratch, did = n.proposeOnce(r.lead, scratch, least)
 		return did

@@ -99,8 +99,8 @@ type queue struct {
 	bytes   int // and bytes in those
 	foreign int // units among them that came in a frame
 	nextSeq uint64
-	wanted  int // the consumer sleeps until so many groups wait; 0 when it does not sleep for want of units
-	closed  bool
+	wanted  int       // the consumer sleeps until so many groups wait; 0 when it does not sleep for want of units
+	closed  error     // why nothing is taken any more; nil: it is
 	hold    time.Time // nothing is to be taken before: what was refused is not tried again at once
 	wake    chan struct{}
 }
@@ -116,13 +116,13 @@ func (q *queue) count(u *unit, sign int) {
 	}
 }
 
-// push appends u. It returns errStopping when the queue is closed, and ErrBusy when it is full.
+// push appends u. It returns the reason when the queue is closed, and ErrBusy when it is full.
 func (q *queue) push(u *unit) error {
 	q.mu.Lock()
-	if q.closed || q.bytes+u.size > maxQueueBytes {
+	if q.closed != nil || q.bytes+u.size > maxQueueBytes {
 		defer q.mu.Unlock()
-		if q.closed {
-			return errStopping
+		if q.closed != nil {
+			return q.closed
 		}
 		return ErrBusy
 	}
@@ -147,11 +147,9 @@ const rejectPause = 5 * time.Millisecond
 // pushBack returns units that were taken but did not run, to the places that they had. pause says to rest first.
 func (q *queue) pushBack(units []*unit, pause bool) {
 	q.mu.Lock()
-	if q.closed {
+	if why := q.closed; why != nil {
 		q.mu.Unlock()
-		for _, u := range units {
-			u.finish(nil, errStopping)
-		}
+		finishAll(units, why)
 		return
 	}
 	rest := q.units[q.head:]
@@ -279,13 +277,13 @@ func (q *queue) empty() bool {
 	return q.head == len(q.units)
 }
 
-// close refuses later pushes and ends what waits with errStopping.
-func (q *queue) close() {
+// close refuses later pushes and ends what waits with the reason, unless there was one before.
+func (q *queue) close(why error) {
 	q.mu.Lock()
-	q.closed = true
+	if q.closed == nil {
+		q.closed = why
+	}
 	q.mu.Unlock()
 	dropped, _ := q.remove(func(*unit) bool { return true })
-	for _, u := range dropped {
-		u.finish(nil, errStopping)
-	}
+	finishAll(dropped, why)
 }

@@ -81,7 +81,7 @@ func TestQueueOrder(t *testing.T) {
 	if q.withdraw(u[0]) {
 		t.Error("a unit under way was withdrawn")
 	}
-	q.close()
+	q.close(errStopping)
 	if err := q.push(u[0]); err != errStopping {
 		t.Errorf("a closed queue: %v", err)
 	}

@@ -1,5 +1,5 @@
 // This file holds the snapshot store that Raft sees: it logs each snapshot that was written, remembers the newest one
-// for Status, and tells the applier which index a snapshot that it restores has.
+// for Status, and tells the applier which index and members a snapshot that it restores has.
 package cluster
 
 import (
@@ -58,13 +58,13 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
 }
 
-// Open returns a snapshot for reading; the reader knows the index.
+// Open returns a snapshot for reading; the reader knows its description.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return meta, indexedSnapshot{r, meta.Index}, nil
+	return meta, describedSnapshot{r, meta}, nil
 }
 
 // snapshotSink is a snapshot being written.
@@ -96,22 +96,22 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-// indexedSnapshot is the content of a snapshot that holds the state after entry index.
-type indexedSnapshot struct {
+// describedSnapshot is the content of a snapshot with what is known of it.
+type describedSnapshot struct {
 	io.ReadCloser
-	index uint64
+	meta *raft.SnapshotMeta
 }
 
-// snapshotIndex finds the index below what Raft wraps around the reader; 0 when it cannot be found.
-func snapshotIndex(r io.ReadCloser) uint64 {
+// snapshotMeta finds what is known of a snapshot below what Raft wraps around the reader; an empty one when it cannot be found.
+func snapshotMeta(r io.ReadCloser) *raft.SnapshotMeta {
 	for {
 		switch in := r.(type) {
-		case indexedSnapshot:
-			return in.index
+		case describedSnapshot:
+			return in.meta
 		case raft.ReadCloserWrapper:
 			r = in.WrappedReadCloser()
 		default:
-			return 0
+			return &raft.SnapshotMeta{}
 		}
 	}
 }

@@ -32,6 +32,8 @@ type Status struct {
 	ClockMs     int64         // cluster clock; an estimate where the node does not lead
 	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1 for never
 	Members     []MemberStatus
+	Removed     bool // the node was removed from the cluster, for ever
+	Joining     bool // it waits to be taken into a cluster
 	Loading     bool // what was in the log at the start has yet to be applied
 	// The newest snapshot that this node has on disk; zero for none.
 	SnapshotIndex uint64
@@ -60,6 +62,7 @@ func (n *Node) Status() Status {
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
 	}
+	s.Removed, s.Joining = n.gone.is.Load(), n.unborn()
 	s.Loading, s.Snapshotting = n.machine.loading(), n.stores.snapshots.open.Load() > 0
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
@@ -71,7 +74,7 @@ func (n *Node) Status() Status {
 		s.Role, s.LastContact = RoleCandidate, n.lastContact()
 	default:
 		s.Role, s.LastContact = RoleFollower, n.lastContact()
-		s.Ready = r.link != nil && r.link.up() && s.LastContact >= 0 && s.LastContact < 2*n.cfg.HeartbeatTimeout
+		s.Ready = !s.Removed && r.link != nil && r.link.up() && s.LastContact >= 0 && s.LastContact < 2*n.cfg.HeartbeatTimeout
 	}
 	for _, server := range n.configuration().Servers {
 		s.Members = append(s.Members, n.memberStatus(server))

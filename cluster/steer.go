@@ -27,6 +27,7 @@ type route struct {
 // leaderSeen is what the steering loop knew last.
 type leaderSeen struct {
 	id      string    // the newest known leader, also while none is known
+	since   time.Time // when it became known
 	lost    time.Time // when it became unknown; zero while known
 	lastAsk time.Time
 }
@@ -59,6 +60,9 @@ func (n *Node) steer() {
 
 // observe brings links and route in line with Raft's state and returns the route.
 func (n *Node) observe() *route {
+	if n.machine.removed(n.cfg.ID) {
+		n.wasRemoved()
+	}
 	n.updateLinks()
 	old := n.route.Load()
 	next := &route{self: n.raft.State() == raft.Leader}
@@ -103,10 +107,12 @@ func (n *Node) establish() *leadership {
 		kick(n.steerWake)
 		return nil
 	}
+	var since uint64
 	if f, ok := barrier.(raft.IndexFuture); ok {
-		n.machine.advance(f.Index())
+		since = f.Index()
+		n.machine.advance(since)
 	}
-	lead := &leadership{term: term, mark: appendMark(nil, term), clock: n.cfg.Clock}
+	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), clock: n.cfg.Clock}
 	lead.baseMs, lead.base = n.arrivals.base(n.machine.clockMs.Load())
 	return lead
 }
@@ -139,6 +145,10 @@ func (n *Node) logRole(old, next *route) {
 	}
 }
 
+// lateAnswer is how long the answers of a node that leads no more are waited for. One that handed leadership over gives back what it did not
+// do, which may come behind the news of its successor.
+const lateAnswer = 200 * time.Millisecond
+
 // failStale ends what is under way to a node that is not the leader any more: another one is, or none has been known
 // for so long that no request waits for one. A paused leader would otherwise hold its followers' clients for ever.
 func (n *Node) failStale(r *route) {
@@ -146,6 +156,9 @@ func (n *Node) failStale(r *route) {
 	now := time.Now()
 	switch {
 	case r.leaderID != "":
+		if seen.id != r.leaderID {
+			seen.since = now
+		}
 		seen.id, seen.lost = r.leaderID, time.Time{}
 	case seen.lost.IsZero():
 		seen.lost = now
@@ -155,7 +168,7 @@ func (n *Node) failStale(r *route) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	for id, l := range n.links {
-		if id != seen.id {
+		if id != seen.id && (seen.id == "" || now.Sub(seen.since) > lateAnswer) {
 			l.fail(errLeaderChanged)
 		}
 	}

@@ -40,22 +40,59 @@ func (s *stores) storedConfiguration() (c raft.Configuration, ok bool, err error
 	return c, ok, nil
 }
 
-// checkStored refuses to start on the state of another cluster than the configured one. A node that had once been
-// started alone would otherwise lead alone and acknowledge writes that its supposed fellows never see.
-func (n *Node) checkStored() error {
+// foundingKey is where the stable store keeps how the node began: "1 join", or "1 " and the ids of its first configuration. The leading
+// number is the version of this form.
+var foundingKey = []byte("coordd founding")
+
+const foundedByJoin = "1 join"
+
+// founding returns what is stored under foundingKey, empty when there is nothing.
+func (s *stores) founding() (string, error) {
+	b, err := s.stable.Get(foundingKey)
+	if err != nil && err.Error() == "not found" { // the only way in which raft's stores say it
+		err = nil
+	}
+	return string(b), err
+}
+
+// checkFounding decides whether this node founds a cluster, joins one or goes on in its own, and refuses to start on the state of a cluster
+// that has nothing to do with the configured members. A node that had once been started alone would otherwise lead alone and acknowledge
+// writes that its supposed fellows never see. Members that are given are compared with the cluster as it was founded, since its members
+// change while the flags stay, and with the cluster as it is now.
+func (n *Node) checkFounding(existing bool) error {
+	founding, err := n.stores.founding()
+	if err != nil {
+		return fmt.Errorf("data directory %s cannot be read: %w", n.cfg.DataDir, err)
+	}
+	given := voters(n.firstConfiguration())
+	wanted := "1 " + strings.Join(given, ",")
+	if !existing {
+		n.joining = n.cfg.Join || founding == foundedByJoin // once it has asked, a cluster may count on it
+		if n.joining {
+			wanted = foundedByJoin
+		}
+		return n.stores.stable.Set(foundingKey, []byte(wanted))
+	}
 	stored, ok, err := n.stores.storedConfiguration()
 	if err != nil {
 		return fmt.Errorf("the configuration in data directory %s cannot be read: %w", n.cfg.DataDir, err)
 	}
-	if !ok {
+	have := voters(stored)
+	switch {
+	case !ok:
+		n.joining = founding == foundedByJoin
 		return nil
+	case founding == "": // of a version that did not note it
+		founding = "1 " + strings.Join(have, ",")
+		if err := n.stores.stable.Set(foundingKey, []byte(founding)); err != nil {
+			return err
+		}
 	}
-	have, want := voters(stored), voters(n.firstConfiguration())
-	if slices.Equal(have, want) {
+	if n.cfg.Join || founding == wanted || slices.Equal(have, given) || founding == foundedByJoin && len(n.cfg.Members) == 0 {
 		return nil
 	}
 	return fmt.Errorf("data directory %s belongs to a cluster of the nodes %s, and this node is started with the nodes %s",
-		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(want, ", "))
+		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(given, ", "))
 }
 
 // voters returns the ids of the voters, sorted.

@@ -26,6 +26,9 @@ type transport struct {
 
 // AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short backoff.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := t.park(id, req.Term); err != nil {
+		return err
+	}
 	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 	if !heartbeat {
 		if err := t.gate(id, req.Term); err != nil {
@@ -37,6 +40,9 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 
 // InstallSnapshot sends a snapshot.
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := t.park(id, req.Term); err != nil {
+		return err
+	}
 	if err := t.gate(id, req.Term); err != nil {
 		return err
 	}
@@ -69,4 +75,24 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 			return errGateClosed
 		}
 	}
+}
+
+// parkPoll is how often a parked call looks whether its leadership has ended.
+const parkPoll = 500 * time.Millisecond
+
+// park holds the calls to a member that was removed, of which the configuration keeps the id, for as long as this node leads in term.
+func (t *transport) park(id raft.ServerID, term uint64) error {
+	if !t.n.retired(string(id)) {
+		return nil
+	}
+	ticker := time.NewTicker(parkPoll)
+	defer ticker.Stop()
+	for t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term {
+		select {
+		case <-ticker.C:
+		case <-t.n.stop:
+			return errGateClosed
+		}
+	}
+	return errGateClosed
 }

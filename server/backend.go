@@ -31,6 +31,11 @@ type Backend interface {
 	HandOver(id string) error
 	// Snapshot writes a snapshot of the state, which the log is cut by, and returns when it is on disk.
 	Snapshot() error
+	// ChangeMembers has the leader, whichever node that is, change the members of the cluster, and returns when that is done. The text of an
+	// error is the error reply.
+	ChangeMembers(c MemberChange) error
+	// MembersSeen asks the leader what it knows of the members.
+	MembersSeen() ([]Member, error)
 	// Stop begins to stop the node. It does not wait.
 	Stop()
 	// WatchLeader gives a channel that has a token after each change of the leader, and a function that ends the watch.
@@ -47,6 +52,8 @@ type Status struct {
 	LeaderAddr string // where clients reach the leader, host:port
 	Ready      bool   // takes commands now
 	NotReady   string // why it does not
+	Removed    bool   // the node was removed from the cluster
+	Joining    bool   // it waits to be taken into a cluster
 	Loading    bool   // it has yet to apply what was in its log when it started
 
 	Term, Commit, Applied, LastLog uint64        // raft's term; indexes of the log
@@ -63,6 +70,10 @@ type Status struct {
 	SnapshotTime         time.Time // when it was taken
 	Snapshotting         bool      // one is being written, or received
 }
+
+// MemberChange is one change of the members. Kind: add (PeerAddr is the new node's), remove, promote, or transfer (ID may be empty: to the
+// voter that is furthest).
+type MemberChange struct{ Kind, ID, PeerAddr string }
 
 // Member is a node of the cluster.
 type Member struct {

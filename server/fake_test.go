@@ -139,6 +139,22 @@ func (f *fakeBackend) Snapshot() error {
 	return f.fail
 }
 
+func (f *fakeBackend) ChangeMembers(c MemberChange) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, strings.TrimSpace(c.Kind+" "+c.ID+" "+c.PeerAddr))
+	if f.fail == nil && c.ID == "n0" {
+		return commands.Error("ERR there is no member n0")
+	}
+	return f.fail
+}
+
+func (f *fakeBackend) MembersSeen() ([]Member, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.st.Members, f.fail
+}
+
 func (f *fakeBackend) Stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

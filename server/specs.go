@@ -13,7 +13,7 @@ import (
 func Specs() []commands.Spec {
 	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs,
 		monitorSpecs, slowlogSpecs, latencySpecs,
-		memorySpecs, aclSpecs, debugSpecs, adminSpecs, clusterSpecs, sentinelSpecs)
+		memorySpecs, aclSpecs, debugSpecs, adminSpecs, raftSpecs, clusterSpecs, sentinelSpecs)
 }
 
 // helpSpec is the HELP subcommand of a container; lines tell of the others, in Redis's words, which tools show.

@@ -23,6 +23,7 @@ type config struct {
 	peerAdvertise string
 	dataDir       string
 	cluster       []member
+	join          []string // client addresses of members of the cluster to join
 	httpListen    string
 	logStore      string
 	logLevel      string
@@ -59,6 +60,7 @@ var options = []option{
 	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerAdvertise })},
 	{"data-dir", "./coordd-data", "directory of the log and the snapshots; made if it is not there", setString(func(c *config) *string { return &c.dataDir })},
 	{"cluster", "", "all nodes as id=host:peerport,…, the same on every node; empty: one node alone", setCluster},
+	{"join", "", "client addresses host:port,… of members of a cluster that is to take this node in; without effect where --data-dir has one already", setJoin},
 	{"http-listen", "", "host:port for /healthz and /readyz; empty: off", setAddress(func(c *config) *string { return &c.httpListen })},
 	{"log-store", "wal", "how the log is kept: wal or bolt (slower); fixed for a data directory", setChoice(func(c *config) *string { return &c.logStore }, "wal", "bolt")},
 	{"log-level", "info", "debug, info, warn or error", setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error")},
@@ -186,6 +188,21 @@ func setCluster(c *config, v string) error {
 	return nil
 }
 
+func setJoin(c *config, v string) error {
+	c.join = nil
+	if v == "" {
+		return nil
+	}
+	for addr := range strings.SplitSeq(v, ",") {
+		addr = strings.TrimSpace(addr)
+		if err := checkAddress(addr); err != nil {
+			return fmt.Errorf("%q: %w", addr, err)
+		}
+		c.join = append(c.join, addr)
+	}
+	return nil
+}
+
 // usageError is a command line that cannot be read; the process exits with 2.
 type usageError struct{ error }
 
@@ -226,6 +243,9 @@ func (c *config) complete() error {
 	if c.maxRequest > maxRequestBytes {
 		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, maxRequestBytes)
 	}
+	if len(c.join) > 0 {
+		return c.completeJoin()
+	}
 	if len(c.cluster) == 0 {
 		// One node alone has nobody to listen for, but Raft wants an address: a free one of the loopback.
 		if c.peerListen == "" {
@@ -247,6 +267,26 @@ func (c *config) complete() error {
 	host, _, _ := net.SplitHostPort(c.peerAdvertise)
 	if isWildcard(host) {
 		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node at a wildcard address; give its own", c.peerAdvertise)
+	}
+	c.adviseClients(host)
+	return nil
+}
+
+// completeJoin is complete for a node that joins a cluster.
+func (c *config) completeJoin() error {
+	if len(c.cluster) > 0 {
+		return errors.New("--cluster founds a cluster and --join enters one: only one of them can be given")
+	}
+	if c.peerListen == "" {
+		return errors.New("--join needs --peer-listen, where the other nodes reach this one")
+	}
+	addr := c.peerAdvertise
+	if addr == "" {
+		addr = c.peerListen
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	if isWildcard(host) || port == "0" && c.peerAdvertise != "" {
+		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node there; give its own address", addr)
 	}
 	c.adviseClients(host)
 	return nil

@@ -35,6 +35,9 @@ type writers struct {
 	acked []string
 	other []error // errors that are neither of the two certain kinds
 	count atomic.Int64
+
+	failed  atomic.Int64 // requests without an acknowledgement
+	failure error        // the first of them
 }
 
 func startWriters(ps []*process, each int) *writers {
@@ -58,6 +61,9 @@ func (w *writers) note(key string, err error) {
 	var re redis.Error
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err != nil && w.failed.Add(1) == 1 {
+		w.failure = err
+	}
 	switch {
 	case err == nil:
 		w.acked = append(w.acked, key)

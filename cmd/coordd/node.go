@@ -97,6 +97,7 @@ func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err 
 		return nil, err
 	}
 	n.serve(web)
+	n.follow()
 	log.Info("started", "id", cfg.id, "listen", n.addr(), "data_dir", cfg.dataDir, "version", versionText())
 	return n, nil
 }
@@ -105,7 +106,7 @@ func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
 		ID: n.cfg.id, PeerListener: peer, PeerListen: n.cfg.peerListen, PeerAdvertise: n.cfg.peerAdvertise, ClientAddr: n.cfg.advertise,
 		DataDir: n.cfg.dataDir, LogStore: n.cfg.logStore, HeartbeatTimeout: n.cfg.heartbeat, LeaderWait: n.cfg.leaderWait,
-		SnapshotThreshold: n.cfg.snapshotAfter, Clock: n.cfg.clock, Logger: n.log,
+		SnapshotThreshold: n.cfg.snapshotAfter, Join: len(n.cfg.join) > 0, Clock: n.cfg.clock, Logger: n.log,
 	}
 	if c.PeerAdvertise == "" {
 		c.PeerAdvertise = peer.Addr().String()
@@ -218,6 +219,8 @@ func replyError(err error) error {
 		return commands.Errorf("LOADING the command did not run: this node replays its log")
 	case errors.Is(err, cluster.ErrNotRun):
 		return commands.Errorf("CLUSTERDOWN the command did not run: %v", err)
+	case errors.Is(err, cluster.ErrRefused):
+		return commands.Errorf("ERR %v", err)
 	case errors.Is(err, cluster.ErrTooLarge):
 		return commands.Errorf("ERR the command did not run: %v", err)
 	}
@@ -232,6 +235,27 @@ func (n *node) HandOver(id string) error { return n.cluster.TransferLeadershipTo
 
 // Snapshot implements server.Backend.
 func (n *node) Snapshot() error { return n.cluster.Snapshot() }
+
+// ChangeMembers implements server.Backend.
+func (n *node) ChangeMembers(c server.MemberChange) error {
+	return replyError(n.cluster.Change(cluster.Change{Kind: c.Kind, ID: c.ID, PeerAddr: c.PeerAddr}))
+}
+
+// MembersSeen implements server.Backend.
+func (n *node) MembersSeen() ([]server.Member, error) {
+	members, err := n.cluster.MembersSeen()
+	return serverMembers(members), replyError(err)
+}
+
+func serverMembers(members []cluster.MemberStatus) []server.Member {
+	var out []server.Member
+	for _, p := range members {
+		out = append(out, server.Member{
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, LastContact: p.LastContact,
+		})
+	}
+	return out
+}
 
 // Stop implements server.Backend: whoever runs the node closes it.
 func (n *node) Stop() { n.stopOnce.Do(func() { close(n.stop) }) }
@@ -251,14 +275,16 @@ func (n *node) Status() server.Status {
 		Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
 		Snapshotting: c.Snapshotting, Loading: c.Loading,
 	}
-	if !c.Ready {
+	s.Removed, s.Joining = c.Removed, c.Joining
+	switch {
+	case c.Removed:
+		s.NotReady = "this node was removed from the cluster"
+	case c.Joining:
+		s.NotReady = "this node waits to be taken into the cluster"
+	case !c.Ready:
 		s.NotReady = "no leader is reachable, or it is not established yet"
 	}
-	for _, p := range c.Members {
-		s.Members = append(s.Members, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, LastContact: p.LastContact,
-		})
-	}
+	s.Members = serverMembers(c.Members)
 	for i := range keyspace.Databases {
 		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
 	}

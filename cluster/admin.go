@@ -1,0 +1,198 @@
+// This file holds the way of changes of the members to the leader: a connection to its peer port for each, with one question and one answer.
+package cluster
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+const (
+	// adminWait bounds the search for the leader; adminAnswer the wait for one leader's answer.
+	adminWait   = 5 * time.Second
+	adminAnswer = 12 * time.Second
+	adminPause  = 50 * time.Millisecond
+)
+
+// adminRequest is the question. JSON, so that later versions can say more.
+type adminRequest struct {
+	Change *Change `json:"change,omitempty"` // nil: only tell of the members
+}
+
+// adminReply is the answer.
+type adminReply struct {
+	Outcome string         `json:"outcome"`
+	Reason  string         `json:"reason,omitempty"`
+	Members []MemberStatus `json:"members,omitempty"`
+}
+
+// Outcomes of an adminReply.
+const (
+	outcomeDone    = "done"
+	outcomeRefused = "refused"
+	outcomeNotRun  = "not run" // ask the leader of now
+	outcomeUnknown = "unknown"
+)
+
+// err is the outcome as an error.
+func (r *adminReply) err() error {
+	switch r.Outcome {
+	case outcomeDone:
+		return nil
+	case outcomeRefused:
+		return refused(r.Reason)
+	case outcomeNotRun:
+		return notRun(r.Reason)
+	}
+	return unknown(r.Reason)
+}
+
+// Change has the leader, whichever node that is, change the members, and returns when the change is committed. Errors: ErrRefused with the
+// reason, ErrNotRun when no leader was found in time, and ErrUnknown: MembersSeen tells what became of it. One change is made at a time.
+func (n *Node) Change(c Change) error {
+	_, err := n.askLeader(adminRequest{Change: &c}, adminWait)
+	return err
+}
+
+// MembersSeen returns the members as the leader knows them. The error is ErrNotRun or ErrUnknown where the leader does not answer.
+func (n *Node) MembersSeen() ([]MemberStatus, error) {
+	r, err := n.askLeader(adminRequest{}, n.cfg.LeaderWait)
+	return r.Members, err
+}
+
+// askLeader asks until a leader has answered or wait is over. What may have been done is not asked for again.
+func (n *Node) askLeader(q adminRequest, wait time.Duration) (adminReply, error) {
+	for deadline := time.Now().Add(wait); ; {
+		if n.gone.is.Load() {
+			return adminReply{}, n.gone.err
+		}
+		r := n.askOnce(q)
+		err := r.err()
+		if !errors.Is(err, ErrNotRun) || time.Now().After(deadline) {
+			return r, err
+		}
+		select {
+		case <-time.After(adminPause):
+		case <-n.closing:
+			return adminReply{}, errStopping
+		}
+	}
+}
+
+// askOnce asks the node that leads as far as this one knows.
+func (n *Node) askOnce(q adminRequest) adminReply {
+	r := n.route.Load()
+	if r.self {
+		return n.answerAdmin(q)
+	}
+	addr, ok := n.peerAddr(r.leaderID)
+	if r.leaderID == "" || !ok {
+		return adminReply{Outcome: outcomeNotRun, Reason: errNoLeader.Error()}
+	}
+	reply, err := n.exchange(r.leaderID, addr, q)
+	if err != nil {
+		return adminReply{Outcome: outcomeUnknown, Reason: fmt.Sprintf("the leader, %s, did not answer: %v", r.leaderID, err)}
+	}
+	return reply
+}
+
+// exchange asks the node at addr. With an error it is not known what became of the question.
+func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err error) {
+	missed := func(err error) adminReply {
+		return adminReply{Outcome: outcomeNotRun, Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
+	}
+	conn, err := n.mux.open(addr, []byte{streamAdmin}, dialTimeout)
+	if err != nil {
+		return missed(err), nil
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return missed(err), nil
+	}
+	if _, err := conn.Write(appendHello(nil, n.hello(""))); err != nil {
+		return missed(err), nil
+	}
+	reader := bufio.NewReader(conn)
+	h, err := readHello(reader)
+	switch {
+	case err != nil:
+		return missed(err), nil
+	case h.refusal != "":
+		return missed(errors.New(h.refusal)), nil
+	case h.version != protocolVersion || h.id != id:
+		return missed(fmt.Errorf("at %s is node %q with version %d of the peer protocol", addr, h.id, h.version)), nil
+	}
+	if err := conn.SetDeadline(time.Now().Add(adminAnswer)); err != nil {
+		return missed(err), nil
+	}
+	if err := sendAdmin(conn, q); err != nil {
+		return reply, err
+	}
+	return reply, readAdmin(reader, &reply)
+}
+
+func sendAdmin(conn net.Conn, message any) error {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write(endFrame(append(beginFrame(len(b)), b...), frameAdmin, 0, 0))
+	return err
+}
+
+func readAdmin(r *bufio.Reader, message any) error {
+	f, err := readFrame(r)
+	if err != nil {
+		return err
+	}
+	if f.kind != frameAdmin {
+		return fmt.Errorf("a frame of kind %d where a change of the members was due", f.kind)
+	}
+	return json.Unmarshal(f.payload, message)
+}
+
+// serveAdmin answers the question on a connection that another member opened.
+func (n *Node) serveAdmin(conn net.Conn) {
+	reader := bufio.NewReader(conn)
+	peer, err := n.greetPeer(conn, reader)
+	if err == nil {
+		err = conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	}
+	var q adminRequest
+	if err == nil {
+		err = readAdmin(reader, &q)
+	}
+	if err == nil {
+		if q.Change != nil {
+			n.logger.Info("a member asks for a change of the members", "from", peer.id, "change", q.Change.Kind, "member", q.Change.ID)
+		}
+		err = sendAdmin(conn, n.answerAdmin(q))
+	}
+	if err != nil {
+		n.logger.Warn("a change of the members was not answered", "from", conn.RemoteAddr(), "error", err)
+	}
+}
+
+// answerAdmin answers on the leader.
+func (n *Node) answerAdmin(q adminRequest) adminReply {
+	lead := n.route.Load().lead
+	if lead == nil {
+		return adminReply{Outcome: outcomeNotRun, Reason: errNoLeader.Error()}
+	}
+	if q.Change == nil {
+		return adminReply{Outcome: outcomeDone, Members: n.Status().Members}
+	}
+	err := n.makeChange(lead, *q.Change)
+	switch {
+	case err == nil:
+		return adminReply{Outcome: outcomeDone}
+	case errors.Is(err, ErrRefused):
+		return adminReply{Outcome: outcomeRefused, Reason: err.Error()}
+	case errors.Is(err, ErrNotRun):
+		return adminReply{Outcome: outcomeNotRun, Reason: err.Error()}
+	}
+	return adminReply{Outcome: outcomeUnknown, Reason: err.Error()}
+}

@@ -1,0 +1,301 @@
+// This file holds the leader's work on the members of the cluster: changes that an operator or a new node asks for, the promotion of
+// members that have caught up, and addresses that have changed.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// What a Change does.
+const (
+	AddMember      = "add"      // take a node in, without a vote until it has caught up
+	RemoveMember   = "remove"   // for ever: the id is not used again
+	PromoteMember  = "promote"  // give a node that has caught up its vote now
+	TransferLeader = "transfer" // hand leadership over
+)
+
+// Change is one change of the members.
+type Change struct {
+	Kind     string `json:"kind"`
+	ID       string `json:"id,omitempty"`        // of the member; TransferLeader: empty for the one that is furthest
+	PeerAddr string `json:"peer_addr,omitempty"` // of AddMember
+}
+
+const (
+	maintainEvery = 50 * time.Millisecond
+	// changeWait bounds the wait for another change, and for Raft to begin one.
+	changeWait = 5 * time.Second
+	// promoteLag is how many entries a member may be behind when it gets its vote. Commits may have to wait for it to catch up with those.
+	promoteLag = 256
+	// heardLately is how old word of a member may be for it to count as connected; the leader asks every second.
+	heardLately = 3 * time.Second
+)
+
+// errElsewhere says that the next leader has to make the change.
+var errElsewhere = notRun("another node leads now")
+
+// errCatchingUp: a member that is to get its vote is too far behind.
+var errCatchingUp = errors.New("it has not caught up")
+
+// makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused, ErrNotRun (ask the leader of now), ErrUnknown.
+func (n *Node) makeChange(lead *leadership, c Change) error {
+	select {
+	case n.changing <- struct{}{}:
+	case <-time.After(changeWait):
+		return refused("another change of the members is under way")
+	case <-n.stop:
+		return errStopping
+	}
+	defer func() { <-n.changing }()
+	switch c.Kind {
+	case AddMember:
+		return n.addMember(c.ID, c.PeerAddr)
+	case RemoveMember:
+		return n.removeMember(c.ID)
+	case PromoteMember:
+		return n.promoteMember(lead, c.ID)
+	case TransferLeader:
+		if c.ID == n.cfg.ID {
+			return refused(fmt.Sprintf("%s leads already", c.ID))
+		}
+		return n.transferTo(c.ID)
+	}
+	return refused(fmt.Sprintf("a change of kind %q is not known to the leader, which may be of another version", c.Kind))
+}
+
+func (n *Node) transferTo(id string) error {
+	if err := n.TransferLeadershipTo(id); err != nil {
+		return refused(fmt.Sprintf("leadership was not handed over: %v", err))
+	}
+	return nil
+}
+
+// configured says what became of a configuration change.
+func configured(f raft.IndexFuture) error {
+	switch err := f.Error(); {
+	case err == nil:
+		return nil
+	case neverLogged(err):
+		return errElsewhere
+	default:
+		return unknown(fmt.Sprintf("the change was under way when this happened: %v", err))
+	}
+}
+
+func (n *Node) addMember(id, addr string) error {
+	if err := CheckID(id); err != nil {
+		return refused(err.Error())
+	}
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	if err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: it has to be host:port", addr))
+	}
+	if n.retired(id) {
+		return refused(fmt.Sprintf("node %s was removed from this cluster, and ids are never used again: choose another one", id))
+	}
+	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); isLoopback(own) && !isLoopback(host) {
+		return refused(fmt.Sprintf("%s could not reach this cluster: the leader's own peer address is %s; start it with --peer-listen or --peer-advertise",
+			addr, n.mux.Addr()))
+	}
+	for _, s := range n.configuration().Servers {
+		switch {
+		case string(s.ID) == id && s.Suffrage == raft.Voter:
+			return refused(fmt.Sprintf("node %s is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id", id))
+		case string(s.ID) == id && string(s.Address) == addr:
+			return nil // a new node asks until it hears of it
+		case string(s.ID) != id && string(s.Address) == addr:
+			return refused(fmt.Sprintf("node %s has the peer address %s already", s.ID, addr))
+		}
+	}
+	n.logger.Info("a node is taken in", "member", id, "address", addr)
+	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// removeMember takes the vote from a member, and then the place: only its id is kept. A leader hands leadership over first.
+func (n *Node) removeMember(id string) error {
+	if n.retired(id) {
+		return refused(fmt.Sprintf("node %s was removed before", id))
+	}
+	s, ok := n.member(id)
+	if !ok {
+		return refused(fmt.Sprintf("there is no member %s", id))
+	}
+	if s.Suffrage == raft.Voter {
+		if err := n.checkRest(id); err != nil {
+			return err
+		}
+		if id == n.cfg.ID {
+			if err := n.transferTo(""); err != nil {
+				return err
+			}
+			return errElsewhere
+		}
+		n.logger.Info("a member is removed", "member", id)
+		if err := configured(n.raft.DemoteVoter(s.ID, 0, changeWait)); err != nil {
+			return err
+		}
+	}
+	return configured(n.raft.AddNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id), 0, changeWait))
+}
+
+// checkRest refuses a removal after which the cluster could not commit.
+func (n *Node) checkRest(without string) error {
+	rest, connected := 0, 0
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage != raft.Voter || string(s.ID) == without {
+			continue
+		}
+		rest++
+		if string(s.ID) == n.cfg.ID || n.hears(string(s.ID)) {
+			connected++
+		}
+	}
+	switch {
+	case rest == 0:
+		return refused(fmt.Sprintf("node %s is the last voter", without))
+	case connected < rest/2+1:
+		return refused(fmt.Sprintf("without node %s there would be %d voters, of which %d are connected: no majority", without, rest, connected))
+	}
+	return nil
+}
+
+// hears reports whether a member was heard from lately.
+func (n *Node) hears(id string) bool {
+	l := n.link(id)
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wire != nil && time.Since(l.heard) < heardLately
+}
+
+// promoteMember gives a member its vote when it has caught up.
+func (n *Node) promoteMember(lead *leadership, id string) error {
+	s, ok := n.member(id)
+	switch {
+	case !ok:
+		return refused(fmt.Sprintf("there is no member %s", id))
+	case s.Suffrage == raft.Voter:
+		return refused(fmt.Sprintf("node %s is a voter already", id))
+	}
+	if err := n.caughtUp(lead, id); err != nil {
+		return refused(fmt.Sprintf("node %s gets no vote yet: %v", id, err))
+	}
+	n.logger.Info("a member has caught up and gets its vote", "member", id)
+	return configured(n.raft.AddVoter(s.ID, s.Address, 0, changeWait))
+}
+
+// caughtUp says what is missing for a member to get its vote. It has to have, and to have applied, all but the newest few entries, and those
+// that this leadership began with, which the one that took the member in is among: or an empty node could count for a majority.
+func (n *Node) caughtUp(lead *leadership, id string) error {
+	l := n.link(id)
+	if l == nil || !n.hears(id) {
+		return fmt.Errorf("%w, and is not connected", errCatchingUp)
+	}
+	l.mu.Lock()
+	report := l.report
+	l.mu.Unlock()
+	last, least := n.raft.LastIndex(), max(lead.since, n.machine.members.Load().index)
+	behind := last - min(report.applied, last)
+	if behind > promoteLag || report.applied < least {
+		return fmt.Errorf("%w, and is %d entries behind", errCatchingUp, behind)
+	}
+	return nil
+}
+
+// maintain is the loop that looks after the members while this node leads.
+func (n *Node) maintain() {
+	ticker := time.NewTicker(maintainEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-n.stop:
+			return
+		}
+		lead := n.route.Load().lead
+		if lead == nil || !n.unsettled() {
+			continue
+		}
+		select {
+		case n.changing <- struct{}{}:
+			n.settle(lead)
+			<-n.changing
+		default: // a change is under way
+		}
+	}
+}
+
+// unsettled reports whether a member waits for its vote or has another address than the configuration says.
+func (n *Node) unsettled() bool {
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage != raft.Voter || n.moved(s) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// moved returns the address that a member says it has, where the configuration has another.
+func (n *Node) moved(s raft.Server) string {
+	addr := n.mux.Addr().String()
+	if string(s.ID) != n.cfg.ID {
+		n.linksMu.Lock()
+		addr = n.told[string(s.ID)]
+		n.linksMu.Unlock()
+	}
+	if addr == string(s.Address) {
+		return ""
+	}
+	return addr
+}
+
+func (n *Node) settle(lead *leadership) {
+	servers := n.configuration().Servers
+	for _, s := range servers {
+		addr := n.moved(s)
+		taken := false
+		for _, other := range servers {
+			taken = taken || string(other.Address) == addr
+		}
+		if addr == "" || taken {
+			continue // one of two that swapped addresses has to be moved away first; they are reached all the same
+		}
+		n.logger.Info("a member has another address", "member", s.ID, "address", addr, "before", s.Address)
+		change := n.raft.AddNonvoter
+		if s.Suffrage == raft.Voter {
+			change = n.raft.AddVoter
+		}
+		if err := configured(change(s.ID, raft.ServerAddress(addr), 0, changeWait)); err != nil {
+			n.logger.Warn("the address was not changed", "member", s.ID, "error", err)
+			return
+		}
+	}
+	for _, s := range servers {
+		if s.Suffrage == raft.Voter {
+			continue
+		}
+		if n.caughtUp(lead, string(s.ID)) != nil {
+			if l := n.link(string(s.ID)); l != nil {
+				l.ask(0)
+			}
+			continue
+		}
+		if err := n.promoteMember(lead, string(s.ID)); err != nil {
+			n.logger.Warn("a member did not get its vote", "member", s.ID, "error", err)
+		}
+		return // one at a time
+	}
+}

@@ -1,0 +1,168 @@
+package server
+
+// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works.
+
+import (
+	"github.com/coordd/coordd/commands"
+)
+
+var raftSpecs = []commands.Spec{{
+	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "7.0.0",
+	Summary: "Looks at the members of the cluster, and changes them.", Complexity: "That of the subcommand",
+	Subcommands: []commands.Spec{
+		raftSub("members", 2, "", "Lists the members as the leader knows them.", raftMembers),
+		raftSub("status", 2, "", "Tells what this node knows of itself and of its leader.", raftStatus),
+		raftSub("add", 4, "id host:port", "Takes a node in, which gets its vote when it has caught up.", raftAdd),
+		raftSub("remove", 3, "id", "Removes a node for ever: its id is not used again.", raftRemove),
+		raftSub("promote", 3, "id", "Gives a node that has caught up its vote now.", raftPromote),
+		raftSub("transfer", -2, "[id]", "Hands leadership over, to the voter that is furthest or to one that is named.", raftTransfer),
+		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state, and waits for it.", save),
+		helpSpec("RAFT", "7.0.0", "cluster",
+			"MEMBERS", "    List the members as the leader knows them.",
+			"STATUS", "    Tell what this node knows of itself and of its leader.",
+			"ADD <id> <host:port>", "    Take in the node with that peer address. It gets its vote when it has caught up.",
+			"REMOVE <id>", "    Remove a node for ever. Its id is not used again.",
+			"PROMOTE <id>", "    Give a node that has caught up its vote now.",
+			"TRANSFER [<id>]", "    Hand leadership over, to the voter that is furthest or to one that is named.",
+			"SNAPSHOT", "    Write a snapshot of this node's state, and wait for it."),
+	},
+}}
+
+func raftSub(name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	return commands.Spec{
+		Name: name, Kind: commands.Admin, Arity: arity, Group: "cluster", Since: "7.0.0",
+		Flags:  commands.NoScript | commands.NoMulti | commands.Loading | commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: local{run: run},
+	}
+}
+
+// raftMembers answers a map a member. What is known of others is the leader's; where it cannot be asked, this node tells what it knows.
+func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.srv.backend.Status()
+	members, err := s.srv.backend.MembersSeen()
+	if err != nil {
+		members = st.Members
+	}
+	var last uint64
+	for _, m := range members {
+		if m.ID == st.LeaderID {
+			last = m.Match
+		}
+	}
+	s.w.Array(len(members))
+	for _, m := range members {
+		role := "learner"
+		switch {
+		case m.ID == st.LeaderID:
+			role = "leader"
+		case m.Voter:
+			role = "voter"
+		}
+		contact := int64(-1)
+		if m.LastContact >= 0 {
+			contact = m.LastContact.Milliseconds()
+		}
+		behind := int64(-1)
+		if m.ID == st.LeaderID {
+			behind = 0
+		} else if last > 0 && m.Match > 0 {
+			behind = int64(last - min(m.Match, last))
+		}
+		s.pairs([]pair{
+			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr}, {"client-address", m.ClientAddr},
+			{"entries-behind", behind}, {"last-contact-ms", contact},
+		})
+	}
+}
+
+func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
+	st := s.srv.backend.Status()
+	voters, learners := 0, 0
+	for _, m := range st.Members {
+		if m.Voter {
+			voters++
+		} else {
+			learners++
+		}
+	}
+	role := st.Role
+	switch {
+	case st.Removed:
+		role = "removed"
+	case st.Joining:
+		role = "joining"
+	}
+	state := "ready"
+	if !st.Ready {
+		state = st.NotReady
+	}
+	s.pairs([]pair{
+		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
+		{"voters", int64(voters)}, {"learners", int64(learners)}, {"term", int64(st.Term)}, {"commit", int64(st.Commit)},
+		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)}, {"snapshot", int64(st.SnapshotIndex)},
+	})
+}
+
+// pair is a field of a map reply; the value is a string or an int64.
+type pair struct {
+	name  string
+	value any
+}
+
+func (s *session) pairs(fields []pair) {
+	s.w.Map(len(fields))
+	for _, f := range fields {
+		s.w.BulkString(f.name)
+		switch v := f.value.(type) {
+		case string:
+			s.w.BulkString(v)
+		case int64:
+			s.w.Int(v)
+		}
+	}
+}
+
+// change has the leader make a change, whichever node that is.
+func (s *session) change(c MemberChange) {
+	if err := s.srv.backend.ChangeMembers(c); err != nil {
+		s.fail(err)
+		return
+	}
+	s.srv.log.Info("a client changed the members", "client", s.addr, "change", c.Kind, "member", c.ID)
+	s.w.Status("OK")
+}
+
+func raftAdd(s *session, _ *commands.Spec, args [][]byte) {
+	s.change(MemberChange{Kind: "add", ID: string(args[2]), PeerAddr: string(args[3])})
+}
+
+func raftRemove(s *session, _ *commands.Spec, args [][]byte) {
+	s.change(MemberChange{Kind: "remove", ID: string(args[2])})
+}
+
+func raftPromote(s *session, _ *commands.Spec, args [][]byte) {
+	s.change(MemberChange{Kind: "promote", ID: string(args[2])})
+}
+
+func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
+	c := MemberChange{Kind: "transfer"}
+	switch len(args) {
+	case 2:
+	case 3:
+		c.ID = string(args[2])
+	default:
+		s.fail(subcommandSyntax(args))
+		return
+	}
+	s.change(c)
+}
+
+// DropWaiting closes the connections that wait for events: subscribers, blocked and tracking clients, monitors. A node that was removed from
+// its cluster hears of none any more; such clients connect again, elsewhere.
+func (s *Server) DropWaiting() {
+	for _, c := range s.all() {
+		if c.subscriptions.Load() > 0 || c.waiter.Load() != nil || c.track.Load() != nil {
+			c.kill()
+		}
+	}
+}
