@@ -92,14 +92,13 @@ func (n *Node) addMember(id, addr string) error {
 		return refused(err.Error())
 	}
 	host, _, err := net.SplitHostPort(addr)
-	ip := net.ParseIP(host)
-	if err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+	if err != nil || isWildcard(host) {
 		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: it has to be host:port", addr))
 	}
 	if n.retired(id) {
 		return refused(fmt.Sprintf("node %s was removed from this cluster, and ids are never used again: choose another one", id))
 	}
-	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); isLoopback(own) && !isLoopback(host) {
+	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); isWildcard(own) || isLoopback(own) && !isLoopback(host) {
 		return refused(fmt.Sprintf("%s could not reach this cluster: the leader's own peer address is %s; start it with --peer-listen or --peer-advertise",
 			addr, n.mux.Addr()))
 	}
@@ -115,6 +114,11 @@ func (n *Node) addMember(id, addr string) error {
 	}
 	n.logger.Info("a node is taken in", "member", id, "address", addr)
 	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
+}
+
+func isWildcard(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 func isLoopback(host string) bool {

@@ -7,7 +7,7 @@ import (
 )
 
 var raftSpecs = []commands.Spec{{
-	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "7.0.0",
+	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",
 	Summary: "Looks at the members of the cluster, and changes them.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		raftSub("members", 2, "", "Lists the members as the leader knows them.", raftMembers),
@@ -17,7 +17,7 @@ var raftSpecs = []commands.Spec{{
 		raftSub("promote", 3, "id", "Gives a node that has caught up its vote now.", raftPromote),
 		raftSub("transfer", -2, "[id]", "Hands leadership over, to the voter that is furthest or to one that is named.", raftTransfer),
 		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state, and waits for it.", save),
-		helpSpec("RAFT", "7.0.0", "cluster",
+		helpSpec("RAFT", "0.1.0", "cluster",
 			"MEMBERS", "    List the members as the leader knows them.",
 			"STATUS", "    Tell what this node knows of itself and of its leader.",
 			"ADD <id> <host:port>", "    Take in the node with that peer address. It gets its vote when it has caught up.",
@@ -30,7 +30,7 @@ var raftSpecs = []commands.Spec{{
 
 func raftSub(name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Admin, Arity: arity, Group: "cluster", Since: "7.0.0",
+		Name: name, Kind: commands.Admin, Arity: arity, Group: "cluster", Since: "0.1.0",
 		Flags:  commands.NoScript | commands.NoMulti | commands.Loading | commands.Stale,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: local{run: run},
 	}

@@ -26,7 +26,7 @@ Where a command differs from Redis 7.0.15, [compatibility.md](compatibility.md) 
 - **Arity** counts the arguments with the command's name (and the subcommand's); a negative number is a minimum.
 - **Kind**: *read* is answered by the leader after a quorum has confirmed it, without a log entry; *write* is put in the log;
   *session* is answered from the connection's own state; *admin* by the node that was asked.
-- **Since** is the Redis version that brought the command; for DELIFEQ it is Valkey's, for FENCE coordd's own.
+- **Since** is the Redis version that brought the command; for DELIFEQ it is Valkey's, for FENCE and RAFT coordd's own.
 `
 
 var kindNames = map[commands.Kind]string{

@@ -1,0 +1,166 @@
+// This file holds tests of joining, of removal and of addresses on nodes in one process; cmd/coordd has those on real processes.
+package cluster
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// joiner opens a node that waits for the cluster to take it in.
+func (c *testCluster) joiner(id string, join bool) *Node {
+	c.t.Helper()
+	if c.clocks[id] == nil {
+		c.clocks[id] = &testClock{}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.net.owner[ln.Addr().String()] = id
+	toy := newToy()
+	n, err := Open(Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln, Join: join, Clock: c.clocks[id],
+		dial: c.net.dialer(id), Logger: testLogger()}, toy)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[id], c.toys[id] = n, toy
+	return n
+}
+
+// TestJoinerFoundsNothing starts a node to join, and again without Join and at another address before it was taken in: it must not become
+// a cluster of its own, for the first start may have been heard.
+func TestJoinerFoundsNothing(t *testing.T) {
+	checkGoroutines(t)
+	c := newCluster(t, 1, nil)
+	n2 := c.joiner("n2", true)
+	if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
+		t.Errorf("before: %+v", s)
+	}
+	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.close("n2")
+	n2 = c.joiner("n2", false)
+	if s := n2.Status(); !s.Joining {
+		t.Errorf("again: %+v", s)
+	}
+	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2", PeerAddr: n2.Status().PeerAddr}); err != nil {
+		t.Fatal(err)
+	}
+	c.write(c.nodes["n1"], "a")
+	eventually(t, "n2 votes", func() bool { s, ok := c.nodes["n1"].member("n2"); return ok && s.Suffrage == raft.Voter })
+	c.ready("n2")
+	if got := c.read(n2, "a"); got != "1" {
+		t.Errorf("n2 reads %q", got)
+	}
+	// With state of its own it needs no flag any more.
+	c.close("n2")
+	n2 = c.joiner("n2", false)
+	c.ready("n2")
+	eventually(t, "n2's new address is in the configuration", func() bool {
+		s, _ := c.nodes["n1"].member("n2")
+		return string(s.Address) == n2.Status().PeerAddr
+	})
+}
+
+// TestRemovedWhileAway removes a node that is down: it learns of it when it is back, and remembers.
+func TestRemovedWhileAway(t *testing.T) {
+	checkGoroutines(t)
+	c := newCluster(t, 3, nil)
+	gone := c.followers()[0].cfg.ID
+	c.close(gone)
+	if err := c.leader().Change(Change{Kind: RemoveMember, ID: gone}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c.reopen(gone)
+		n := c.nodes[gone]
+		select {
+		case <-n.Removed():
+		case <-time.After(20 * time.Second):
+			t.Fatal("it was not told")
+		}
+		for what, err := range map[string]error{
+			"write":  errorOf(n.Write(t.Context(), []byte("w"), 1)),
+			"read":   errorOf(n.Read(t.Context(), []byte("r"))),
+			"local":  errorOf(n.ReadLocal([]byte("r"))),
+			"change": n.Change(Change{Kind: RemoveMember, ID: "n1"}),
+		} {
+			if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(), "node "+gone+" was removed from the cluster") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if s := n.Status(); !s.Removed || s.Ready {
+			t.Errorf("%+v", s)
+		}
+		c.close(gone)
+	}
+	c.write(c.leader(), "goes on")
+}
+
+func errorOf(_ []byte, err error) error { return err }
+
+// TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not count as that one's.
+func TestRaftConnectionForAnotherNode(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	for _, id := range []string{"n2", "", "n1"} {
+		conn, err := c.nodes["n2"].mux.Dial(raftAddr(id, c.nodes["n1"].mux.Addr().String()), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 1))
+		var timeout net.Error
+		if taken := errors.As(err, &timeout) && timeout.Timeout(); taken != (id == "n1") {
+			t.Errorf("a connection for %q: %v", id, err)
+		}
+	}
+	if _, err := c.nodes["n2"].mux.Dial("127.0.0.1:1", time.Second); err == nil {
+		t.Error("an address without an id was dialled")
+	}
+}
+
+// TestTransferLosesNothing hands leadership round under load, through every node: no write is of unknown outcome.
+func TestTransferLosesNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	stop, failures := make(chan struct{}), make(chan error, 9)
+	for _, n := range c.nodes {
+		for range 3 {
+			go func() {
+				for {
+					select {
+					case <-stop:
+						failures <- nil
+						return
+					default:
+					}
+					if _, err := n.Write(t.Context(), []byte("w"), 1); err != nil {
+						failures <- err
+						return
+					}
+				}
+			}()
+		}
+	}
+	for range 6 {
+		if err := c.followers()[0].Change(Change{Kind: TransferLeader}); err != nil {
+			t.Error(err)
+		}
+		c.leader()
+	}
+	close(stop)
+	for range 9 {
+		if err := <-failures; err != nil {
+			t.Errorf("a write failed: %v", err)
+		}
+	}
+}
