@@ -22,7 +22,9 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.net.mu.Lock()
 	c.net.owner[ln.Addr().String()] = id
+	c.net.mu.Unlock()
 	toy := newToy()
 	n, err := Open(Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln, Join: join, Clock: c.clocks[id],
 		dial: c.net.dialer(id), Logger: testLogger()}, toy)
