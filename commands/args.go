@@ -123,8 +123,9 @@ func roundSeconds(ms int64) int64 {
 	return ms / 1000
 }
 
-// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes.
+// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes of the text up to a zero byte.
 func parseCursor(arg []byte) (uint64, error) {
+	arg = cText(arg)
 	digits, negative := arg, false
 	if len(arg) > 1 && (arg[0] == '-' || arg[0] == '+') {
 		digits, negative = arg[1:], arg[0] == '-'

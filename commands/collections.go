@@ -126,7 +126,7 @@ func (s *elementScan) reply(out Reply, next uint64) {
 // scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
 // answers for a key that does not exist without looking at them.
 func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
-	cursor, err := parseCursor(cText(x.Args[2]))
+	cursor, err := parseCursor(x.Args[2])
 	if err != nil {
 		return err
 	}

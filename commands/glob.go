@@ -170,12 +170,12 @@ func globClass(pattern []byte, p int, c byte) (ok bool, next int) {
 			p++
 			ok = ok || pattern[p] == c
 		case left >= 3 && pattern[p+1] == '-':
-			low, high := pattern[p], pattern[p+2]
+			low, high := int8(pattern[p]), int8(pattern[p+2]) // signed, as characters are in C on the processors that Redis mostly runs on
 			if low > high {
 				low, high = high, low
 			}
 			p += 2
-			ok = ok || (low <= c && c <= high)
+			ok = ok || (low <= int8(c) && int8(c) <= high)
 		default:
 			ok = ok || pattern[p] == c
 		}
