@@ -145,6 +145,9 @@ func zrangestore(x *Call) error {
 	from, to, n := s.ranks(x, src)
 	// The source may be the destination: the new set is complete before anything is replaced.
 	z := keyspace.NewZSet()
+	if s.bounds.by == byRank { // else Redis does not know how many come
+		z = keyspace.NewZSetFor(n)
+	}
 	if n > 0 {
 		src.Range(from, to, func(m keyspace.Scored) bool {
 			x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice

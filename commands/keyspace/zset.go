@@ -48,6 +48,15 @@ func scoredLess(a, b Scored) bool {
 // NewZSet returns an empty sorted set.
 func NewZSet() *ZSet { return &ZSet{} }
 
+// NewZSetFor returns an empty sorted set in the form that Redis gives one that is going to have n members.
+func NewZSetFor(n int) *ZSet {
+	z := NewZSet()
+	if n > smallMembers {
+		z.grow()
+	}
+	return z
+}
+
 // Kind is KindZSet.
 func (z *ZSet) Kind() Kind { return KindZSet }
 
