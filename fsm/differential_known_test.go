@@ -102,7 +102,7 @@ type avoidance struct {
 
 var avoidances = []avoidance{
 	// They concern the connection, or the real server's configuration refuses them.
-	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""},
+	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""}, {"", "cluster|countkeysinslot", ""}, {"", "cluster|getkeysinslot", ""},
 	{"(Redis 8.4)", "set", "ifeq"}, {"(Redis 8.4)", "set", "ifne"}, {"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
 	{"`XREAD` with the id `+`", "xread", "+"},
 	{"`HSCAN` with `NOVALUES`", "hscan", "novalues"}, {"`ZSCAN` with `NOSCORES`", "zscan", "noscores"},

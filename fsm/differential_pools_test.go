@@ -41,8 +41,7 @@ var (
 	idles       = words("0 0 0 1000000000 -1 x 9223372036854775807")
 	numbered    = words("0 1 0 1 5 7 -1 16 x 01") // databases
 	timeouts    = words("0 1 0.5 -1 x inf 1e100 0.0001", "")
-	sortBy      = words("k* h*->m1 nosort # * h1->* w_* z*->a ?* l*", "")
-	sortGet     = words("# # k* h*->m1 none * h1->* h*->", "")
+	sortNames   = words("k* h*->m1 nosort # * h1->* w_* z*->a ?* l* none h*->", "")
 	scripts     = []string{
 		"return 1", "return {KEYS, ARGV}", "return redis.call('incr', KEYS[1])", "return redis.call('get', KEYS[1] or 'k1')",
 		"return redis.call('set', KEYS[1] or 'k2', ARGV[1] or '7')", "error('no')", "syntax error", "return redis.error_reply('ERR my own')",
@@ -91,7 +90,7 @@ func words(text string, more ...string) []string { return append(strings.Fields(
 
 // differentialPools are the pools of TestDifferential.
 var differentialPools = []pool{
-	{"eval_ro script", scriptsToRead}, {"setbit value", words("0 1 0 1 2 x -1")}, {"sort pattern", sortBy}, {"sort_ro pattern", sortBy}, {"xread id", words("0 0 1-1 5 $ > x 5-3 + -")},
+	{"eval_ro script", scriptsToRead}, {"setbit value", words("0 1 0 1 2 x -1")}, {"sort pattern", sortNames}, {"sort_ro pattern", sortNames}, {"xread id", words("0 0 1-1 5 $ > x 5-3 + -")},
 	{"xreadgroup id", words("> > > > 0 0 1-1 $ x 5")}, {"xgroup|create id", words("0 $ 1-1 0 x 5-3")}, {"xgroup|setid id", words("0 $ 1-1 0 x 5-3")},
 	{"xautoclaim start", words("0 - 1-1 5 (0-1 x 0")}, {"lindex index", integers}, {"lset index", words("0 1 -1 -2 5 0 -1 x")}, {"move db", numbered}, {"select index", numbered},
 	{"xrange start", streamStart}, {"xrange end", streamEnd}, {"xrevrange start", streamStart}, {"xrevrange end", streamEnd}, {"xpending start", streamStart}, {"xpending end", streamEnd},
