@@ -52,7 +52,7 @@ func equalReplies(call [][]byte, got, want []byte) (bool, error) {
 	typeA, a := unwrapped(call, a)
 	typeB, b := unwrapped(call, b)
 	if scripted(call) && string(call[1]) == mappingCaller && isCommand(inner(call), "xinfo", "xread", "xreadgroup") {
-		a, b = deepSorted(timeless(a)), deepSorted(timeless(b)) // a map goes through a table of Lua, see "| `pairs`, `next`"
+		a, b = deepSorted(timeless(a)), deepSorted(timeless(b)) // a map goes through a table of Lua, see mapLine
 	}
 	return typeA == typeB && equalValues(inner(call), a, b), nil
 }
@@ -268,7 +268,7 @@ func translated(call [][]byte, got []byte) [][]byte {
 }
 
 // watchBlurred says whether, at the beginning of a transaction, a key was watched that was absent and is absent again, and forgets it: see
-// "| `WATCH` of a key that does not exist |" in docs/compatibility.md.
+// absentLine.
 func (d *differential) watchBlurred() bool {
 	for _, w := range d.watch {
 		if w.Changed == 0 && d.node.machine.ks.DB(w.DB).LastChange(w.Key) == 0 {

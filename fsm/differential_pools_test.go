@@ -73,7 +73,7 @@ var differentialSHAs = func() []string {
 	return names
 }()
 
-// scriptsToRead are the same scripts under names of their own: see "| `EVAL_RO` |" in docs/compatibility.md.
+// scriptsToRead are the same scripts under names of their own, because the real server would know them afterwards.
 var scriptsToRead = func() []string {
 	texts := slices.Clone(scripts)
 	for i := range texts {
@@ -113,7 +113,7 @@ var differentialPools = []pool{
 	{"pattern", patterns}, {"type", words("string hash zset list set stream none")}, {"db", numbered}, {"value", values},
 }
 
-// widePools have numbers that a double cannot hold as well. They are for calls without SORT: see "| `SORT` of numbers |" in docs/compatibility.md.
+// widePools have numbers that a double cannot hold as well. They are for calls without SORT: see errnoLine.
 var widePools = func() []pool {
 	wide := words("1e400 -1e400 1e-400 1e5000 -1e-5000 4.9e-324 1.7976931348623157e308 1e308 -1e308 1e4931 0x1p-1074 123456789012345678901234567890 .5 5. 1e",
 		"1"+strings.Repeat("0", 400), "0."+strings.Repeat("0", 400)+"1", "infinity", "-Infinity", "nan(1)", "1e+2", "1_0")
