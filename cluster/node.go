@@ -158,18 +158,23 @@ func (n *Node) surveyLog() error {
 }
 
 func (n *Node) firstConfiguration() raft.Configuration {
-	var c raft.Configuration
-	for _, m := range n.cfg.Members {
+	return n.cfg.memberConfiguration(n.mux.Addr().String())
+}
+
+// memberConfiguration has the members as voters, or, where none are named, this node alone at the address own.
+func (c *Config) memberConfiguration(own string) raft.Configuration {
+	var conf raft.Configuration
+	for _, m := range c.Members {
 		addr := m.PeerAddr
-		if m.ID == n.cfg.ID && n.cfg.PeerAdvertise != "" {
-			addr = n.cfg.PeerAdvertise
+		if m.ID == c.ID && c.PeerAdvertise != "" {
+			addr = c.PeerAdvertise
 		}
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(addr)})
+		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(addr)})
 	}
-	if len(c.Servers) == 0 {
-		c.Servers = []raft.Server{{ID: raft.ServerID(n.cfg.ID), Address: raft.ServerAddress(n.mux.Addr().String())}}
+	if len(conf.Servers) == 0 {
+		conf.Servers = []raft.Server{{ID: raft.ServerID(c.ID), Address: raft.ServerAddress(own)}}
 	}
-	return c
+	return conf
 }
 
 // start starts the node's own goroutines, once Raft runs.

@@ -1,6 +1,39 @@
 // This file holds the read loop.
 package cluster
 
+import (
+	"context"
+	"encoding/binary"
+	"time"
+)
+
+// Barrier returns when this node has applied everything that was acknowledged, on any node, before the call: what ReadLocal sees then
+// is no older. The error is ErrNotRun's, also when ctx ends the wait.
+//
+// It is a read of an empty group, which the leader answers with the index up to which it had to be applied.
+func (n *Node) Barrier(ctx context.Context) error {
+	reply, err := n.Read(ctx, nil)
+	if err != nil {
+		return err
+	}
+	index, size := binary.Uvarint(reply)
+	if size <= 0 {
+		return notRun("the leader does not tell how far it has applied: it may run an older version")
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for n.machine.appliedIndex.Load() < index {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errWithdrawn
+		case <-n.closing:
+			return errStopping
+		}
+	}
+	return nil
+}
+
 // serveReads is the read loop: all reads that wait share one confirmation.
 func (n *Node) serveReads() {
 	n.consume(n.reads, func(r *route) bool { return n.readOnce(r.lead) }, frameRead)
@@ -31,6 +64,10 @@ func (n *Node) readOnce(lead *leadership) bool {
 		for i, g := range u.groups {
 			if size > n.cfg.readReplies {
 				break // the follower sends the others again
+			}
+			if len(g) == 0 { // Barrier
+				replies[i] = binary.AppendUvarint(nil, index)
+				continue
 			}
 			replies[i] = n.runRead(g, clockMs)
 			size += len(replies[i])

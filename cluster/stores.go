@@ -104,7 +104,12 @@ func (s *logStore) survey() (uint64, error) {
 	defer s.mu.Unlock()
 	for ; index >= max(first, 1); index-- {
 		var l raft.Log
-		if err := s.LogStore.GetLog(index, &l); err != nil {
+		err := s.LogStore.GetLog(index, &l)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			index = 0 // raft-boltdb keeps what was there before a snapshot came that is far ahead: the snapshot holds it
+			break
+		}
+		if err != nil {
 			return 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
 		if !isSilent(&l) {

@@ -136,10 +136,13 @@ func (a *Adapter) Stats() Stats {
 }
 
 // Snapshot implements raft.FSM.
-func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
+func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) { return frozen{a.Freeze()}, nil }
+
+// Freeze takes the state as it is now; the pause does not depend on the number of keys.
+func (a *Adapter) Freeze() *Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return frozen{a.m.Snapshot()}, nil
+	return a.m.Snapshot()
 }
 
 // Restore implements raft.FSM: the machine is replaced only by a snapshot that was read whole.

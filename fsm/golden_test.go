@@ -214,6 +214,11 @@ func TestGoldenDamaged(t *testing.T) {
 		if _, err := ReadSnapshot(bytes.NewReader(damaged), table); err == nil {
 			t.Errorf("a snapshot with byte %d changed is taken", i)
 		}
+		for _, file := range [][]byte{damaged, snapshot[:i]} {
+			if _, err := CheckSnapshot(bytes.NewReader(file)); err == nil {
+				t.Errorf("a snapshot that is changed at, or ends at, byte %d is called whole", i)
+			}
+		}
 		if _, err := ReadSnapshot(bytes.NewReader(snapshot[:i]), table); !errors.Is(err, ErrSnapshotCorrupt) {
 			t.Errorf("a snapshot of %d bytes: %v", i, err)
 		}

@@ -93,11 +93,8 @@ func (w *snapshotWriter) record(b []byte) {
 // ReadSnapshot makes a machine of a snapshot file. It fails unless the whole file is in order.
 func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	in := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
-	if string(in.read(len(snapshotMagic))) != snapshotMagic {
-		return nil, in.error("it does not begin as one")
-	}
-	if v := in.uint32(); in.err == nil && v != snapshotVersion {
-		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v, snapshotVersion)
+	if err := in.begin(); err != nil {
+		return nil, err
 	}
 	m := NewMachine(table)
 	if !m.loadHeader(in.record()) {
@@ -115,12 +112,8 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 			return nil, in.error(err.Error())
 		}
 	}
-	sum := in.sum.Sum32()
-	if in.uint32() != sum || in.err != nil {
-		return nil, in.error("its checksum does not match")
-	}
-	if _, err := in.r.ReadByte(); err != io.EOF {
-		return nil, in.error("it goes on after its end")
+	if err := in.finish(); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -143,6 +136,29 @@ type snapshotReader struct {
 	sum hash.Hash32
 	buf []byte
 	err error
+}
+
+// begin reads what comes before the records.
+func (r *snapshotReader) begin() error {
+	if string(r.read(len(snapshotMagic))) != snapshotMagic {
+		return r.error("it does not begin as one")
+	}
+	if v := r.uint32(); r.err == nil && v != snapshotVersion {
+		return fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v, snapshotVersion)
+	}
+	return nil
+}
+
+// finish reads what comes after the records: the checksum, and nothing else.
+func (r *snapshotReader) finish() error {
+	sum := r.sum.Sum32()
+	if r.uint32() != sum || r.err != nil {
+		return r.error("its checksum does not match")
+	}
+	if _, err := r.r.ReadByte(); err != io.EOF {
+		return r.error("it goes on after its end")
+	}
+	return nil
 }
 
 func (r *snapshotReader) error(what string) error {

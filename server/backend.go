@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -36,12 +37,21 @@ type Backend interface {
 	ChangeMembers(c MemberChange) error
 	// MembersSeen asks the leader what it knows of the members.
 	MembersSeen() ([]Member, error)
+	// Backup takes the state as it is now, no older than what was acknowledged on any node before the call.
+	Backup(ctx context.Context) (Backup, error)
 	// Stop begins to stop the node. It does not wait.
 	Stop()
 	// WatchLeader gives a channel that has a token after each change of the leader, and a function that ends the watch.
 	WatchLeader() (<-chan struct{}, func())
 	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
 	Role() string
+}
+
+// Backup is the state at one moment. It may be written while commands run, more than once, with the same bytes.
+type Backup interface {
+	// Size is how many bytes WriteTo writes. To know it costs as much as to write them.
+	Size() int64
+	WriteTo(w io.Writer) (int64, error)
 }
 
 // Status is what INFO, ROLE, WAIT and the health pages tell about the node and its cluster.

@@ -123,6 +123,16 @@ func (f *fakeBackend) HandOver(id string) error {
 	return f.fail
 }
 
+func (f *fakeBackend) Backup(context.Context) (Backup, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "backup")
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	return f.machine.Snapshot(), nil
+}
+
 func (f *fakeBackend) Snapshot() error {
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun

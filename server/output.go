@@ -6,12 +6,16 @@ package server
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 )
 
-var errKilled = errors.New("server: the connection was closed")
+var (
+	errKilled    = errors.New("server: the connection was closed")
+	errNotDirect = errors.New("server: messages are sent to this connection")
+)
 
 // softReplyBytes of replies may wait for a client that subscribed and does not read, before its commands wait.
 const softReplyBytes = 1 << 20
@@ -63,6 +67,25 @@ func (o *output) write(b []byte, holdOn bool) error {
 		return errKilled
 	}
 	return nil
+}
+
+// direct lets f write to the connection itself, a reply that is too large to be kept. Messages wait until f returns. It fails without a
+// call of f where a writer goroutine runs.
+func (o *output) direct(f func(w io.Writer) error) error {
+	o.mu.Lock()
+	if o.queued || o.dead {
+		o.mu.Unlock()
+		return errNotDirect
+	}
+	o.holds = true
+	o.mu.Unlock()
+	err := f(o.conn)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queue = append(o.queue, o.held...) // another session may have had a message for this one, and started the goroutine
+	o.held, o.holds = nil, false
+	o.wake.Broadcast()
+	return err
 }
 
 // hold makes messages wait for the next write, and starts the writer goroutine if it does not run. It returns false

@@ -1,6 +1,6 @@
 package server
 
-// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works.
+// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works. BACKUP is in backup.go.
 
 import (
 	"github.com/coordd/coordd/commands"
@@ -8,7 +8,7 @@ import (
 
 var raftSpecs = []commands.Spec{{
 	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",
-	Summary: "Looks at the members of the cluster, and changes them.", Complexity: "That of the subcommand",
+	Summary: "Looks at the members of the cluster, changes them, and backs the state up.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		raftSub("members", 2, "", "Lists the members as the leader knows them.", raftMembers),
 		raftSub("status", 2, "", "Tells what this node knows of itself and of its leader.", raftStatus),
@@ -17,6 +17,11 @@ var raftSpecs = []commands.Spec{{
 		raftSub("promote", 3, "id", "Gives a node that has caught up its vote now.", raftPromote),
 		raftSub("transfer", -2, "[id]", "Hands leadership over, to the voter that is furthest or to one that is named.", raftTransfer),
 		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state, and waits for it.", save),
+		{
+			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0", Flags: commands.NoScript | commands.NoMulti,
+			Summary:    "Answers the whole state at one moment, as a file that coordd restore takes. It holds all that was acknowledged before.",
+			Complexity: "O(N) where N is the size of the state; other clients do not wait", Local: local{run: backup},
+		},
 		helpSpec("RAFT", "0.1.0", "cluster",
 			"MEMBERS", "    List the members as the leader knows them.",
 			"STATUS", "    Tell what this node knows of itself and of its leader.",
@@ -24,7 +29,8 @@ var raftSpecs = []commands.Spec{{
 			"REMOVE <id>", "    Remove a node for ever. Its id is not used again.",
 			"PROMOTE <id>", "    Give a node that has caught up its vote now.",
 			"TRANSFER [<id>]", "    Hand leadership over, to the voter that is furthest or to one that is named.",
-			"SNAPSHOT", "    Write a snapshot of this node's state, and wait for it."),
+			"SNAPSHOT", "    Write a snapshot of this node's state, and wait for it.",
+			"BACKUP", "    Return the whole state at one moment, as one string."),
 	},
 }}
 

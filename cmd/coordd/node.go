@@ -257,6 +257,14 @@ func serverMembers(members []cluster.MemberStatus) []server.Member {
 	return out
 }
 
+// Backup implements server.Backend.
+func (n *node) Backup(ctx context.Context) (server.Backup, error) {
+	if err := n.cluster.Barrier(ctx); err != nil {
+		return nil, replyError(err)
+	}
+	return n.adapter.Freeze(), nil
+}
+
 // Stop implements server.Backend: whoever runs the node closes it.
 func (n *node) Stop() { n.stopOnce.Do(func() { close(n.stop) }) }
 

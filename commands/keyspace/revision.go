@@ -8,7 +8,11 @@ type Revision uint64
 // MaxPlace is the last place of a batch: an entry carries at most MaxPlace+1 commands.
 const MaxPlace = 1<<placeBits - 1
 
+// MaxEpoch is the last epoch that a revision has room for.
+const MaxEpoch = 1<<epochBits - 1
+
 const (
+	epochBits = 10
 	placeBits = 12
 	indexBits = 41
 )

@@ -1,0 +1,96 @@
+// This file holds the making of a data directory from a state that comes from outside, a backup.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+)
+
+// currentTermKey is where hashicorp/raft keeps the term that a node is in.
+var currentTermKey = []byte("CurrentTerm")
+
+// Seed makes cfg.DataDir the data directory of a member that knows the members of cfg, has nothing in its log, and has one snapshot: the
+// bytes that write writes, as the state after log entry index of a term. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
+// Logger are looked at. Members that are seeded alike begin as if they had been one cluster that stopped there. A directory that
+// is not empty is refused and not touched; on an error nothing of what was made is left.
+//
+// Every member has to be seeded. A member that starts with an empty directory instead votes like one that lost its disk: a
+// majority of such would elect itself and forget the state. The version file comes last: a directory that was not finished has
+// stores without one, which Open refuses.
+func Seed(cfg Config, index, term uint64, write func(io.Writer) error) (err error) {
+	if err := cfg.applyDefaults(); err != nil {
+		return err
+	}
+	made, err := claimEmpty(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, clearDir(cfg.DataDir, made))
+		}
+	}()
+	s, err := openStores(cfg.DataDir, cfg.LogStore, cfg.Logger)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.seed(&cfg, index, term, write), s.close()); err != nil {
+		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
+	}
+	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore}); err != nil {
+		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
+	}
+	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
+}
+
+// seed writes term and snapshot.
+func (s *stores) seed(cfg *Config, index, term uint64, write func(io.Writer) error) error {
+	if err := s.stable.SetUint64(currentTermKey, term); err != nil {
+		return err
+	}
+	_, trans := raft.NewInmemTransport("") // asked for the bytes of addresses alone
+	defer trans.Close()
+	// A node that is a member alone is known by its id; the address is what it listens on.
+	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, index, term, cfg.memberConfiguration(cfg.PeerListen), index, trans)
+	if err != nil {
+		return err
+	}
+	if err := write(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// claimEmpty makes dir, unless it is there and empty. made says whether it was made.
+func claimEmpty(dir string) (made bool, err error) {
+	files, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return false, fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+		}
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+	case len(files) > 0:
+		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir, files[0].Name())
+	}
+	return false, nil
+}
+
+// clearDir undoes what claimEmpty allowed.
+func clearDir(dir string, made bool) error {
+	if made {
+		return os.RemoveAll(dir)
+	}
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+// This file holds the tests of data directories that are made from a state, and of the barrier.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// seed makes the directory of a member of c anew.
+func (c *testCluster) seed(id, store string, index, term uint64, state toyState) {
+	c.t.Helper()
+	dir := filepath.Join(c.dir, id)
+	if err := os.RemoveAll(dir); err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := Config{ID: id, DataDir: dir, Members: c.members, LogStore: store}
+	if err := Seed(cfg, index, term, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestSeededCluster seeds two members of three, of which the third comes with the log of a cluster that went on for longer.
+func TestSeededCluster(t *testing.T) {
+	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
+		t.Run(store, func(t *testing.T) {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore = store })
+			for i := range 30 {
+				c.write(c.leader(), fmt.Sprint("old", i))
+			}
+			for _, m := range c.members {
+				c.close(m.ID)
+			}
+			state := toyState{List: []string{"kept"}, ClockMs: 777}
+			for _, id := range []string{"n1", "n2"} {
+				c.seed(id, store, 1<<20, 1<<32, state)
+			}
+			for _, id := range []string{"n3", "n1", "n2"} {
+				c.reopen(id)
+			}
+			if s := c.leader().Status(); s.Term <= 1<<32 || s.ClockMs < 777 {
+				t.Errorf("%+v", s)
+			}
+			for _, n := range []string{"n1", "n2", "n3"} {
+				c.ready(n)
+				c.write(c.nodes[n], "new "+n)
+			}
+			want := []string{"kept", "new n1", "new n2", "new n3"}
+			if got := c.converged(); !slices.Equal(got, want) {
+				t.Fatalf("%q, want %q", got, want)
+			}
+			for _, m := range c.members { // and again, from what they have on disk now
+				c.close(m.ID)
+			}
+			for _, m := range c.members {
+				c.reopen(m.ID)
+			}
+			for _, m := range c.members {
+				c.ready(m.ID)
+			}
+			if got := c.converged(); !slices.Equal(got, want) {
+				t.Fatalf("after a restart %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestSeedLeavesNothing fails in the middle: the directory is as it was.
+func TestSeedLeavesNothing(t *testing.T) {
+	broken := errors.New("broken")
+	there := t.TempDir()
+	for _, dir := range []string{filepath.Join(t.TempDir(), "new"), there} {
+		err := Seed(Config{ID: "n1", DataDir: dir}, 5, 5, func(w io.Writer) error {
+			_, _ = w.Write(make([]byte, 100_000))
+			return broken
+		})
+		if !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		if files, err := os.ReadDir(dir); len(files) > 0 || (dir != there) != os.IsNotExist(err) {
+			t.Error(dir, files, err)
+		}
+	}
+}
+
+// TestSurveyOfALogWithAGap looks at a log whose beginning is older than the snapshot that came.
+func TestSurveyOfALogWithAGap(t *testing.T) {
+	inner := raft.NewInmemStore()
+	for _, l := range []*raft.Log{{Index: 1, Type: raft.LogCommand}, {Index: 101, Type: raft.LogNoop}} {
+		if err := inner.StoreLog(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	if end, err := s.survey(); end != 0 || err != nil {
+		t.Error(end, err)
+	}
+}
+
+// TestBarrier reads each node's own state behind a barrier: it has what another node acknowledged before.
+func TestBarrier(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	ctx := context.Background()
+	for i := range 60 {
+		writer, reader := c.nodes[fmt.Sprint("n", i%3+1)], c.nodes[fmt.Sprint("n", (i/3)%3+1)]
+		c.write(writer, fmt.Sprint("w", i))
+		if err := reader.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := reader.ReadLocal([]byte(fmt.Sprint("w", i))); err != nil || string(got) != "1" {
+			t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i, writer.cfg.ID, reader.cfg.ID, got, err)
+		}
+	}
+	follower := c.followers()[0]
+	c.net.isolate(follower.cfg.ID)
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if err := follower.Barrier(short); !errors.Is(err, ErrNotRun) {
+		t.Errorf("a node that is cut off: %v", err)
+	}
+	c.net.heal(follower.cfg.ID)
+}

@@ -1,0 +1,89 @@
+package server
+
+// This file holds RAFT BACKUP, which sends the whole state to a client as one reply, without ever having that reply in memory.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// backupStall is how long a client may take nothing of a backup before its connection is closed: what changes meanwhile is kept twice.
+const backupStall = time.Minute
+
+const errNotDirectReply commands.Error = "ERR BACKUP needs a connection that gets no messages: without subscriptions, MONITOR, CLIENT TRACKING and CLIENT REPLY OFF"
+
+// backup sends the state in place of a reply.
+func backup(s *session, _ *commands.Spec, _ [][]byte) {
+	if s.silent() {
+		s.fail(errNotDirectReply)
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.srv.ctx, backupStall)
+	state, err := s.srv.backend.Backup(ctx)
+	cancel()
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	size := state.Size()
+	if s.send() != nil { // what was answered before comes first
+		s.quit = true
+		return
+	}
+	began := time.Now()
+	err = s.out.direct(func(w io.Writer) error {
+		to := &steadyWriter{s, w}
+		if _, err := to.Write([]byte("$" + formatInt(size) + "\r\n")); err != nil {
+			return err
+		}
+		if n, err := state.WriteTo(to); err != nil || n != size {
+			return errors.Join(err, io.ErrShortWrite)
+		}
+		_, err := to.Write([]byte("\r\n"))
+		return errors.Join(err, s.conn.SetWriteDeadline(time.Time{}))
+	})
+	switch {
+	case errors.Is(err, errNotDirect):
+		s.fail(errNotDirectReply)
+	case err != nil:
+		s.srv.log.Warn("a backup was not sent whole", "client", s.addr, "error", err)
+		s.quit = true // a reply that is not whole has nothing behind it
+	default:
+		s.srv.log.Info("a backup was sent", "client", s.addr, "bytes", size, "took", time.Since(began))
+	}
+}
+
+// steadyWriter writes to a client that has to take something every backupStall.
+type steadyWriter struct {
+	s *session
+	w io.Writer
+}
+
+func (t *steadyWriter) Write(p []byte) (written int, err error) {
+	for written < len(p) && err == nil {
+		var n int
+		n, err = t.step(p[written:min(len(p), written+steadyBytes)])
+		written += n
+	}
+	return written, err
+}
+
+// steadyBytes is what is written under one deadline: a slow client takes a large value too.
+const steadyBytes = 256 << 10
+
+func (t *steadyWriter) step(p []byte) (int, error) {
+	err := t.s.conn.SetWriteDeadline(time.Now().Add(backupStall))
+	if t.s.killed.Load() { // asked after the deadline was set, which kill sets too
+		err = errKilled
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := t.w.Write(p)
+	t.s.srv.stats.bytesOut.Add(uint64(n))
+	return n, err
+}

@@ -1,0 +1,73 @@
+package server
+
+// This file tests RAFT BACKUP: one reply with the state's own bytes, on connections that nothing else is sent to.
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+)
+
+func TestBackup(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	value := strings.Repeat("v", 100)
+	for i := range 5000 {
+		c.call("SET", fmt.Sprint("key:", i), value)
+	}
+	var want bytes.Buffer
+	if _, err := n.fake.machine.Snapshot().WriteTo(&want); err != nil {
+		t.Fatal(err)
+	}
+	// In a pipeline: what was asked before and behind is answered in order.
+	c.raw("GET key:1\r\nRAFT BACKUP\r\nGET key:2\r\nPING\r\n")
+	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()), "$100\r\n"+value+"\r\n", "+PONG\r\n")
+	if info, err := fsm.CheckSnapshot(&want); err != nil || info.Keys != 5000 {
+		t.Error(info, err)
+	}
+}
+
+func TestBackupIsRefused(t *testing.T) {
+	n := start(t, nil)
+	const wants = "-ERR BACKUP needs a connection that gets no messages"
+	for _, before := range [][]string{{"SUBSCRIBE", "c"}, {"CLIENT", "TRACKING", "on"}} {
+		c := n.dial(t)
+		c.call("HELLO", "3")
+		c.call(before...)
+		if got := c.call("RAFT", "BACKUP"); !strings.HasPrefix(got, wants) {
+			t.Errorf("after %s: %.200q", before, got)
+		}
+	}
+	c := n.dial(t)
+	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN the command did not run") })
+	if got := c.call("RAFT", "BACKUP"); got != "-CLUSTERDOWN the command did not run\r\n" {
+		t.Errorf("%q", got)
+	}
+	n.fake.set(func() { n.fake.fail = nil })
+	c.call("MULTI")
+	if got := c.call("RAFT", "BACKUP"); got[0] != '-' {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBackupEndsWithItsClient ends a connection in the middle of its backup, from either end.
+func TestBackupEndsWithItsClient(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("SETRANGE", "big", "30000000", "x") // more than the system's buffers hold
+	slow := n.dial(t)
+	id := strings.TrimSpace(slow.call("CLIENT", "ID")[1:])
+	slow.raw("RAFT BACKUP\r\n")
+	eventually(t, "the backup has begun", func() bool { return n.stats.bytesOut.Load() > 1<<20 })
+	if got := c.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+		t.Fatalf("%q", got)
+	}
+	gone := n.dial(t)
+	gone.raw("RAFT BACKUP\r\n")
+	_ = gone.Close()
+	eventually(t, "both are gone", func() bool { return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1 })
+}
