@@ -1,0 +1,319 @@
+// Package migrate copies the keys of a running Redis or Valkey into another server, with commands that every client has: SCAN, the
+// read commands of each type, and the remaining life. It knows nothing of coordd's inside.
+//
+// A key appears in the target whole or not at all: what does not fit one transaction is built up under another name, with a life of
+// its own, and renamed. A key that changes in the source while it is read is copied as it was read, piece by piece.
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says what Run copies. From.DB counts where OneDB is set; To.DB never does: each database goes to that of the same number.
+type Config struct {
+	From, To *redis.Options
+	OneDB    bool   // only From.DB
+	Match    string // glob-style pattern of keys; empty: all
+	Replace  bool   // write over keys that the target has
+	Progress func(*Report)
+}
+
+// Report counts keys.
+type Report struct {
+	Total    int64            // that the source said it has
+	Seen     int64            // that SCAN gave, some perhaps more than once
+	Copied   map[string]int64 // by type
+	Present  int64            // left alone because the target has them
+	Vanished int64            // expired or deleted before they were read
+	Failed   int64
+	Failures []Failure // the first of them
+	Pending  int64     // entries of consumer groups, pending for messages that the stream does not have any more: left out
+}
+
+// Failure is a key that was not copied. An empty key stands for a whole database.
+type Failure struct {
+	DB     int
+	Key    string
+	Reason string
+}
+
+// CopiedKeys is the sum over all types.
+func (r *Report) CopiedKeys() int64 {
+	n := int64(0)
+	for _, c := range r.Copied {
+		n += c
+	}
+	return n
+}
+
+// MaxFailures is how many failures a report has by name.
+const MaxFailures = 100
+
+const (
+	targetDatabases = 16
+
+	batchKeys  = 200      // that are read and written together
+	smallBytes = 64 << 10 // of memory in the source: larger keys are copied in pieces
+	ioTimeout  = 30 * time.Second
+	patience   = 30 * time.Second // for a target without a leader
+)
+
+// run is a copying under way.
+type run struct {
+	cfg      *Config
+	report   *Report
+	prefix   string // of names that are built up in the target
+	names    int
+	fieldTTL bool // the source's hashes may have fields with a life
+
+	db   int
+	from *redis.Client
+	to   *redis.Client
+}
+
+// Run copies until all is done, ctx ends or a server cannot be reached. The report is right in each case; what was copied stays, and running
+// again goes on. That single keys could not be copied is told by the report alone.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}}, prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
+	dbs, err := r.databases(ctx)
+	if err != nil {
+		return r.report, fmt.Errorf("reading from %s: %w", cfg.From.Addr, err)
+	}
+	for _, db := range dbs {
+		if err := r.database(ctx, db); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return r.report, err
+		}
+	}
+	return r.report, nil
+}
+
+// tempPrefix begins the names under which large keys are built up. Such keys of a source are not copied.
+const tempPrefix = "coordd:import:"
+
+// connect opens a client of one database. What is sent to the target is not sent again by the client: it may have run.
+func connect(o *redis.Options, db, retries int) *redis.Client {
+	c := *o
+	c.DB, c.Protocol, c.MaxRetries = db, 2, retries
+	c.ReadTimeout, c.WriteTimeout, c.DialTimeout = ioTimeout, ioTimeout, 5*time.Second
+	c.DisableIdentity = true // a source may be old
+	c.PoolSize = 2
+	return redis.NewClient(&c)
+}
+
+// databases finds the numbers of the source's databases with keys, and counts those.
+func (r *run) databases(ctx context.Context) ([]int, error) {
+	c := connect(r.cfg.From, 0, 1)
+	defer c.Close()
+	if err := c.Ping(ctx).Err(); err != nil {
+		return nil, err
+	}
+	r.fieldTTL = c.Do(ctx, "HPTTL", tempPrefix, "FIELDS", 1, "x").Err() == nil
+	if r.cfg.OneDB {
+		one := connect(r.cfg.From, r.cfg.From.DB, 1)
+		defer one.Close()
+		n, err := one.DBSize(ctx).Result()
+		r.report.Total = n
+		return r.within([]int{r.cfg.From.DB}, map[int]int64{r.cfg.From.DB: n}), err
+	}
+	text, err := c.Info(ctx, "keyspace").Result()
+	if err != nil {
+		return nil, err
+	}
+	var dbs []int
+	keys := map[int]int64{}
+	for line := range strings.Lines(text) {
+		var db int
+		var n int64
+		if got, _ := fmt.Sscanf(line, "db%d:keys=%d", &db, &n); got == 2 {
+			dbs, keys[db] = append(dbs, db), n
+			r.report.Total += n
+		}
+	}
+	return r.within(dbs, keys), nil
+}
+
+// within leaves out the databases that the target does not have.
+func (r *run) within(dbs []int, keys map[int]int64) []int {
+	return slices.DeleteFunc(dbs, func(db int) bool {
+		if db < targetDatabases {
+			return false
+		}
+		r.fail(db, "", fmt.Sprintf("its %d keys have no place: coordd has %d databases", keys[db], targetDatabases))
+		r.report.Failed += keys[db] - 1
+		return true
+	})
+}
+
+func (r *run) fail(db int, key, reason string) {
+	r.report.Failed++
+	if len(r.report.Failures) < MaxFailures {
+		r.report.Failures = append(r.report.Failures, Failure{db, key, reason})
+	}
+}
+
+func (r *run) tell() {
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(r.report)
+	}
+}
+
+// database copies one database.
+func (r *run) database(ctx context.Context, db int) error {
+	r.db, r.from, r.to = db, connect(r.cfg.From, db, 2), connect(r.cfg.To, db, -1)
+	defer r.from.Close()
+	defer r.to.Close()
+	match := r.cfg.Match
+	if match == "" {
+		match = "*"
+	}
+	for cursor := uint64(0); ; {
+		keys, next, err := r.from.Scan(ctx, cursor, match, batchKeys).Result()
+		if err != nil {
+			return r.sourceError(err)
+		}
+		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, tempPrefix) })
+		r.report.Seen += int64(len(keys))
+		for part := range slices.Chunk(keys, batchKeys) {
+			if err := r.batch(ctx, part); err != nil {
+				return err
+			}
+			r.tell()
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func (r *run) sourceError(err error) error {
+	return fmt.Errorf("reading from %s: %w", r.cfg.From.Addr, err)
+}
+
+func (r *run) targetError(err error) error {
+	return fmt.Errorf("writing to %s: %w", r.cfg.To.Addr, err)
+}
+
+// item is one key with what is known of it.
+type item struct {
+	key, kind string
+	usage     int64     // bytes of memory in the source; -1: it does not tell
+	deadline  time.Time // by this process's monotonic clock; zero: none
+	load      [][]any   // the commands that make the key theKey
+}
+
+// leftMs is how long the key has to live, ms; 0 where it has no deadline. It is over where ok is false.
+func (i *item) leftMs() (ms int64, ok bool) {
+	if i.deadline.IsZero() {
+		return 0, true
+	}
+	ms = time.Until(i.deadline).Milliseconds()
+	return ms, ms > 0
+}
+
+// describe asks the source about keys.
+func (r *run) describe(ctx context.Context, keys []string) ([]*item, error) {
+	pipe := r.from.Pipeline()
+	kinds, lives, usages := make([]*redis.StatusCmd, len(keys)), make([]*redis.Cmd, len(keys)), make([]*redis.Cmd, len(keys))
+	for i, k := range keys {
+		kinds[i], lives[i], usages[i] = pipe.Type(ctx, k), pipe.Do(ctx, "PTTL", k), pipe.Do(ctx, "MEMORY", "USAGE", k)
+	}
+	asked := time.Now() // before the source looks: a life is cut by the way there, never lengthened
+	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+		return nil, r.sourceError(err)
+	}
+	var items []*item
+	for i, k := range keys {
+		ttlMs, err := lives[i].Int64()
+		if err = errors.Join(err, kinds[i].Err()); err != nil {
+			r.fail(r.db, k, "the source does not tell its type and life: "+err.Error())
+			continue
+		}
+		it := &item{key: k, kind: kinds[i].Val(), usage: -1}
+		if it.kind == "none" || ttlMs == -2 {
+			r.report.Vanished++
+			continue
+		}
+		if ttlMs >= 0 {
+			it.deadline = asked.Add(time.Duration(ttlMs) * time.Millisecond)
+		}
+		if n, err := usages[i].Int64(); err == nil {
+			it.usage = n
+		}
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+// batch copies some keys: the small ones together.
+func (r *run) batch(ctx context.Context, keys []string) error {
+	items, err := r.describe(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var small, large []*item
+	for _, it := range items {
+		t, known := types[it.kind]
+		switch {
+		case !known:
+			r.fail(r.db, it.key, fmt.Sprintf("coordd has no type %q", it.kind))
+		case t.whole == nil, it.usage < 0, it.usage > smallBytes, it.kind == "hash" && r.fieldTTL:
+			large = append(large, it)
+		default:
+			small = append(small, it)
+		}
+	}
+	small, changed, err := r.readSmall(ctx, small)
+	if err != nil {
+		return err
+	}
+	if err := r.writeSmall(ctx, small); err != nil {
+		return err
+	}
+	for _, it := range append(large, changed...) {
+		if err := r.copyLarge(ctx, it); err != nil {
+			return err
+		}
+		r.tell()
+	}
+	return nil
+}
+
+// isReply says whether an error is what a server answered, and not a failure to reach it.
+func isReply(err error) bool {
+	var re redis.Error
+	return errors.As(err, &re)
+}
+
+// word is the code word of an error reply.
+func word(err error) string {
+	w, _, _ := strings.Cut(err.Error(), " ")
+	return w
+}
+
+// notNow says whether the target refused for certain because it cannot serve at the moment.
+func notNow(err error) bool {
+	return err != nil && isReply(err) && slices.Contains([]string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"}, word(replyOf(err)))
+}
+
+// unknown says whether the target does not know if it did what it was asked.
+func unknown(err error) bool { return err != nil && isReply(err) && word(replyOf(err)) == "UNKNOWN" }
+
+// replyOf is the error reply inside an error.
+func replyOf(err error) error {
+	var re redis.Error
+	if errors.As(err, &re) {
+		return re
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package migrate
+
+// This file copies keys that fit a transaction each, many in one round trip.
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// readSmall reads the values of small keys and sets their load. It leaves out those that vanished, and gives back those
+// that are of another type by now.
+func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*item, err error) {
+	if len(items) == 0 {
+		return nil, nil, nil
+	}
+	pipe := r.from.Pipeline()
+	answers := make([]*redis.Cmd, len(items))
+	for i, it := range items {
+		answers[i] = pipe.Do(ctx, types[it.kind].whole(it.key)...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+		return nil, nil, r.sourceError(err)
+	}
+	for i, it := range items {
+		v, err := answers[i].Result()
+		list, _ := v.([]any)
+		switch {
+		case errors.Is(err, redis.Nil), err == nil && list == nil && it.kind != "string", list != nil && len(list) == 0:
+			r.report.Vanished++
+		case err != nil && word(err) == "WRONGTYPE":
+			changed = append(changed, it)
+		case err != nil:
+			r.fail(r.db, it.key, "the source does not give it: "+err.Error())
+		case it.kind == "string":
+			it.load = [][]any{{"SET", theKey, v}}
+			ready = append(ready, it)
+		default:
+			it.load = types[it.kind].load(list)
+			ready = append(ready, it)
+		}
+	}
+	return ready, changed, nil
+}
+
+// writeSmall writes keys in one round trip, and again those that the target cannot take now, or does not know whether it took: to write
+// a whole key twice is to write it once.
+func (r *run) writeSmall(ctx context.Context, items []*item) error {
+	for start := time.Now(); len(items) > 0; {
+		left, reason, err := r.writeOnce(ctx, items)
+		if err != nil {
+			return err
+		}
+		if items = left; len(items) == 0 {
+			return nil
+		}
+		if time.Since(start) > patience {
+			return r.targetError(reason)
+		}
+		if err := rest(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rest(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	}
+}
+
+// writeOnce writes keys. left are those that the target could not take, and reason is why.
+func (r *run) writeOnce(ctx context.Context, items []*item) (left []*item, reason, err error) {
+	pipe := r.to.Pipeline()
+	sent := make([]*redis.Cmd, len(items))
+	for i, it := range items {
+		ms, ok := it.leftMs()
+		switch {
+		case !ok:
+			r.report.Vanished++
+		case it.kind == "string":
+			sent[i] = pipe.Do(ctx, r.set(it, ms)...)
+		default:
+			sent[i] = r.transaction(ctx, pipe, it, ms)
+		}
+	}
+	if pipe.Len() == 0 {
+		return nil, nil, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+		return nil, nil, r.targetError(err)
+	}
+	for i, it := range items {
+		if sent[i] == nil {
+			continue
+		}
+		v, err := sent[i].Result()
+		if notNow(err) || unknown(err) {
+			left, reason = append(left, it), err
+			continue
+		}
+		r.settle(it, v, err)
+	}
+	return left, reason, nil
+}
+
+// set is the command that writes a string.
+func (r *run) set(it *item, leftMs int64) []any {
+	cmd := named(it.load[0], it.key)
+	if leftMs > 0 {
+		cmd = append(cmd, "PX", leftMs)
+	}
+	if !r.cfg.Replace {
+		cmd = append(cmd, "NX")
+	}
+	return cmd
+}
+
+// transaction queues what builds a key up under another name and renames it, and returns the EXEC.
+func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item, leftMs int64) *redis.Cmd {
+	temp := r.prefix + "small"
+	pipe.Do(ctx, "MULTI")
+	pipe.Do(ctx, "DEL", temp)
+	for _, cmd := range it.load {
+		pipe.Do(ctx, named(cmd, temp)...)
+	}
+	if leftMs > 0 {
+		pipe.Do(ctx, "PEXPIRE", temp, leftMs)
+	}
+	pipe.Do(ctx, r.rename(), temp, it.key)
+	pipe.Do(ctx, "DEL", temp)
+	return pipe.Do(ctx, "EXEC")
+}
+
+// rename is the command that makes a key appear.
+func (r *run) rename() string {
+	if r.cfg.Replace {
+		return "RENAME"
+	}
+	return "RENAMENX"
+}
+
+// settle counts what became of a small key: v is the reply of SET or EXEC.
+func (r *run) settle(it *item, v any, err error) {
+	replies, _ := v.([]any)
+	for _, e := range replies {
+		if e, ok := e.(error); ok && err == nil {
+			err = e
+		}
+	}
+	switch {
+	case errors.Is(err, redis.Nil): // SET NX
+		r.report.Present++
+	case err != nil:
+		r.fail(r.db, it.key, "the target refused it: "+err.Error())
+	case len(replies) >= 2 && replies[len(replies)-2] == int64(0):
+		r.report.Present++
+	default:
+		r.report.Copied[it.kind]++
+	}
+}

@@ -1,0 +1,94 @@
+package migrate
+
+// This file says, type by type, how a value is read and which commands make it again.
+
+import (
+	"fmt"
+	"slices"
+)
+
+// What one command, and one piece, carries at most. A larger element goes alone.
+const (
+	pieceBytes    = 1 << 20
+	pieceElements = 512
+)
+
+// theKey stands in a command for the name of the key that is written.
+var theKey = new(int)
+
+// named puts a name in the place of theKey.
+func named(cmd []any, name string) []any {
+	cmd = slices.Clone(cmd)
+	for i, w := range cmd {
+		if w == any(theKey) {
+			cmd[i] = name
+		}
+	}
+	return cmd
+}
+
+// valueType is how values of one type are copied.
+type valueType struct {
+	whole  func(key string) []any       // the command that reads a small value; nil: it is always read in pieces
+	load   func(elements []any) [][]any // the commands that write elements as whole, or a scan, gives them
+	length string                       // the command that counts elements
+	scan   string                       // the command that reads elements by cursor; empty: another way
+}
+
+var types = map[string]valueType{
+	"string": {whole: func(k string) []any { return []any{"GET", k} }},
+	"hash": {
+		whole: func(k string) []any { return []any{"HGETALL", k} },
+		load:  loader("HSET", 2, false), length: "HLEN", scan: "HSCAN",
+	},
+	"list": {
+		whole: func(k string) []any { return []any{"LRANGE", k, 0, -1} },
+		load:  loader("RPUSH", 1, false), length: "LLEN",
+	},
+	"set": {
+		whole: func(k string) []any { return []any{"SMEMBERS", k} },
+		load:  loader("SADD", 1, false), length: "SCARD", scan: "SSCAN",
+	},
+	"zset": {
+		whole: func(k string) []any { return []any{"ZRANGE", k, 0, -1, "WITHSCORES"} },
+		load:  loader("ZADD", 2, true), length: "ZCARD", scan: "ZSCAN",
+	},
+	"stream": {},
+}
+
+// loader returns the function that puts elements of so many words each behind a command, in as few commands as the limits of one allow.
+// swapped says that the command wants each pair the other way round.
+func loader(command string, width int, swapped bool) func([]any) [][]any {
+	return func(elements []any) [][]any {
+		var cmds [][]any
+		var cmd []any
+		bytes := 0
+		for e := range slices.Chunk(elements, width) {
+			size := 0
+			for _, w := range e {
+				size += wordLen(w)
+			}
+			if cmd == nil || bytes+size > pieceBytes || len(cmd) > pieceElements*width {
+				if cmd != nil {
+					cmds = append(cmds, cmd)
+				}
+				cmd, bytes = []any{command, theKey}, 0
+			}
+			bytes += size
+			if swapped {
+				cmd = append(cmd, e[1], e[0])
+			} else {
+				cmd = append(cmd, e...)
+			}
+		}
+		return append(cmds, cmd)
+	}
+}
+
+// wordLen is the length of a word, which RESP2 gives as a string.
+func wordLen(w any) int {
+	if s, ok := w.(string); ok {
+		return len(s)
+	}
+	return len(fmt.Sprint(w))
+}
