@@ -208,21 +208,56 @@ type usageError struct{ error }
 
 // parseConfig reads flags and, for those not given, environment variables. It returns flag.ErrHelp for --help.
 func parseConfig(args []string, getenv func(string) string) (*config, error) {
-	fs := flag.NewFlagSet("coordd", flag.ContinueOnError)
+	fs := newFlagSet("coordd")
+	given := nodeFlags(fs)
+	if _, err := parseArgs(fs, args); err != nil {
+		return nil, err
+	}
+	return readConfig(fs, given, getenv)
+}
+
+// newFlagSet returns a set of flags that leaves errors to the caller to print.
+func newFlagSet(name string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
+	return fs
+}
+
+// nodeFlags declares the options as flags.
+func nodeFlags(fs *flag.FlagSet) []*string {
 	given := make([]*string, len(options))
 	for i, o := range options {
 		given[i] = fs.String(o.name, o.value, o.usage)
 	}
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
+	return given
+}
+
+// parseArgs parses flags and, between or behind them, as many other arguments as names has, which it returns.
+func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, error) {
+	var others []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, usageError{err}
 		}
-		return nil, usageError{err}
+		if fs.NArg() == 0 {
+			break
+		}
+		if len(others) == len(names) {
+			return nil, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+		}
+		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
 	}
-	if fs.NArg() > 0 {
-		return nil, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	if len(others) < len(names) {
+		return nil, usageError{fmt.Errorf("%s needs %s", fs.Name(), names[len(others)])}
 	}
+	return others, nil
+}
+
+// readConfig reads the node's flags and, for those not given, environment variables.
+func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (*config, error) {
 	onLine := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { onLine[f.Name] = true })
 	c := &config{}
@@ -317,6 +352,12 @@ func printHelp(w io.Writer) {
 
   coordd [flags]                run a node
   coordd dev [--port 6379]      run a throwaway cluster of three nodes in one process
+  coordd backup --from ADDR FILE [--force]
+                                write the state of a running cluster into FILE; ADDR is any node's, for clients
+  coordd restore FILE [--epoch N] [flags]
+                                make the data directory of a node from FILE: once on every node, with the node's own flags
+  coordd import --from redis://[user:password@]HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace]
+                                copy the keys of a running Redis or Valkey into a running cluster
   coordd --version              print the version
 
 Flags (each can also be set by the environment variable beside it):

@@ -48,6 +48,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	switch {
 	case len(args) > 0 && args[0] == "dev":
 		err = runDev(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "backup":
+		err = runBackup(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "restore":
+		err = runRestore(args[1:], getenv, stdout, stderr)
+	case len(args) > 0 && args[0] == "import":
+		err = runImport(ctx, args[1:], stdout, stderr)
 	case len(args) == 1 && (args[0] == "--version" || args[0] == "-version"):
 		fmt.Fprintln(stdout, "coordd", versionText())
 	default:

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+)
+
+// What lives here: coordd backup, which asks a node for the whole state and writes it into a file that appears whole or not at all.
+
+// backupPatience is how long the node may send nothing. It counts its bytes before the first.
+const backupPatience = 5 * time.Minute
+
+func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlagSet("coordd backup")
+	from := fs.String("from", "", "")
+	force := fs.Bool("force", false, "")
+	names, err := parseArgs(fs, args, "the FILE to write")
+	if err != nil {
+		return err
+	}
+	if *from == "" {
+		return usageError{errors.New("coordd backup needs --from, the address of a node")}
+	}
+	source, err := parseServer(*from)
+	if err != nil {
+		return fmt.Errorf("--from %s: %w", *from, err)
+	}
+	file := names[0]
+	if _, err := os.Lstat(file); err == nil && !*force {
+		return fmt.Errorf("%s exists; --force writes over it", file)
+	}
+	info, err := writeBackup(ctx, source, file, stderr)
+	if err != nil {
+		return fmt.Errorf("no backup was written: %w", err)
+	}
+	fmt.Fprintf(stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file, source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
+	return nil
+}
+
+// parseServer reads the address of a server: host:port, or a URL with redis://, rediss:// or unix://.
+func parseServer(text string) (*redis.Options, error) {
+	if strings.Contains(text, "://") {
+		o, err := redis.ParseURL(text)
+		if err != nil {
+			return nil, errors.New("it has to be host:port or redis://[user:password@]host:port")
+		}
+		return o, nil
+	}
+	return &redis.Options{Addr: text}, checkAddress(text)
+}
+
+// writeBackup writes the backup beside file and renames it when it is whole and on disk.
+func writeBackup(ctx context.Context, source *redis.Options, file string, stderr io.Writer) (info fsm.BackupInfo, err error) {
+	tmp, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it holds all data
+	if err != nil {
+		return info, err
+	}
+	defer func() {
+		if err != nil {
+			_ = tmp.Close()
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	conn, err := dialServer(ctx, source)
+	if err != nil {
+		return info, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if info, err = receiveBackup(conn, source, tmp, stderr); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return info, err
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return info, err
+	}
+	if err := os.Rename(tmp.Name(), file); err != nil {
+		return info, err
+	}
+	return info, syncParent(file)
+}
+
+// syncParent makes a new name in a directory last.
+func syncParent(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
+	d := &net.Dialer{Timeout: 5 * time.Second}
+	network := o.Network
+	if network == "" {
+		network = "tcp"
+	}
+	if o.TLSConfig != nil {
+		return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext(ctx, network, o.Addr)
+	}
+	return d.DialContext(ctx, network, o.Addr)
+}
+
+// receiveBackup asks for the state, writes it to w and checks it on the way.
+func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.Writer) (fsm.BackupInfo, error) {
+	var none fsm.BackupInfo
+	in := bufio.NewReaderSize(patientReader{conn}, 1<<16)
+	if source.Password != "" {
+		words := []string{"AUTH", source.Password}
+		if source.Username != "" {
+			words = []string{"AUTH", source.Username, source.Password}
+		}
+		if _, err := ask(conn, in, '+', words...); err != nil {
+			return none, err
+		}
+	}
+	head, err := ask(conn, in, '$', "RAFT", "BACKUP")
+	if err != nil {
+		return none, err
+	}
+	size, err := strconv.ParseInt(head, 10, 64)
+	if err != nil || size < 0 {
+		return none, fmt.Errorf("%s answered what is no backup", source.Addr)
+	}
+	p := newProgress(stderr, "backup", size)
+	defer p.end()
+	info, err := fsm.CheckSnapshot(io.TeeReader(io.LimitReader(in, size), io.MultiWriter(w, p)))
+	switch {
+	case err == nil && info.Bytes != size, errors.Is(err, fsm.ErrSnapshotCorrupt) && p.done < size:
+		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr, p.done, size)
+	}
+	return info, err
+}
+
+// patientReader reads from a node that has to send something every backupPatience.
+type patientReader struct{ conn net.Conn }
+
+func (r patientReader) Read(p []byte) (int, error) {
+	if err := r.conn.SetReadDeadline(time.Now().Add(backupPatience)); err != nil {
+		return 0, err
+	}
+	return r.conn.Read(p)
+}
+
+// ask sends a command and returns the first line of a reply of kind without its mark. An error reply is an error.
+func ask(conn net.Conn, in *bufio.Reader, kind byte, words ...string) (string, error) {
+	var q commands.RESP
+	q.Array(len(words))
+	for _, word := range words {
+		q.BulkString(word)
+	}
+	if _, err := conn.Write(q.Buf); err != nil {
+		return "", err
+	}
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	switch {
+	case line != "" && line[0] == '-':
+		return "", fmt.Errorf("%s answered %s: %s", conn.RemoteAddr(), strings.Join(words[:1], " "), line[1:])
+	case line == "" || line[0] != kind:
+		return "", fmt.Errorf("%s does not answer as coordd does", conn.RemoteAddr())
+	}
+	return line[1:], nil
+}
+
+func byteText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// progress shows on a terminal how far something is; elsewhere it is silent. It counts the bytes written to it.
+type progress struct {
+	w           io.Writer // nil: silent
+	what        string
+	total, done int64
+	shown       time.Time
+}
+
+const progressEvery = 200 * time.Millisecond
+
+func newProgress(w io.Writer, what string, total int64) *progress {
+	p := &progress{what: what, total: total, shown: time.Now()}
+	if isTerminal(w) {
+		p.w = w
+	}
+	return p
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	p.done += int64(len(b))
+	p.show(func() string { return fmt.Sprintf("%s: %s of %s", p.what, byteText(p.done), byteText(p.total)) })
+	return len(b), nil
+}
+
+// show puts a text in the place of the one before, if that is old enough.
+func (p *progress) show(text func() string) {
+	if p.w != nil && time.Since(p.shown) >= progressEvery {
+		p.shown = time.Now()
+		fmt.Fprint(p.w, clearLine, text())
+	}
+}
+
+// end takes the line away.
+func (p *progress) end() {
+	if p.w != nil {
+		fmt.Fprint(p.w, clearLine)
+	}
+}
+
+const clearLine = "\r\x1b[K"

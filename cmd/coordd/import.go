@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/migrate"
+)
+
+// What lives here: coordd import, which copies a running Redis or Valkey into a running cluster, and says what it did.
+
+func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlagSet("coordd import")
+	from := fs.String("from", "", "")
+	to := fs.String("to", "", "")
+	var cfg migrate.Config
+	fs.StringVar(&cfg.Match, "match", "", "")
+	fs.BoolVar(&cfg.Replace, "replace", false, "")
+	if _, err := parseArgs(fs, args); err != nil {
+		return err
+	}
+	if *from == "" || *to == "" {
+		return usageError{errors.New("coordd import needs --from and --to, the addresses of two servers")}
+	}
+	var err error
+	if cfg.From, err = parseServer(*from); err != nil {
+		return fmt.Errorf("--from %s: %w", *from, err)
+	}
+	cfg.OneDB = namesDatabase(*from)
+	if cfg.To, err = parseServer(*to); err != nil {
+		return fmt.Errorf("--to %s: %w", *to, err)
+	}
+	redis.SetLogger(silent{}) // it would print what is said here as an error
+	p := newProgress(stderr, "import", 0)
+	cfg.Progress = func(r *migrate.Report) {
+		p.show(func() string {
+			return fmt.Sprintf("import: %d keys looked at of %d, %d copied", r.Seen, r.Total, r.CopiedKeys())
+		})
+	}
+	report, err := migrate.Run(ctx, cfg)
+	p.end()
+	printReport(stdout, &cfg, report)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the import was not finished, and can be run again: %w", err)
+	case report.Failed > 0:
+		return fmt.Errorf("%d keys were not copied", report.Failed)
+	}
+	return nil
+}
+
+type silent struct{}
+
+// Printf implements go-redis's logger.
+func (silent) Printf(context.Context, string, ...any) {}
+
+// namesDatabase says whether a URL has a database in it.
+func namesDatabase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Query().Has("db") || u.Host != "" && strings.Trim(u.Path, "/") != "")
+}
+
+func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
+	fmt.Fprintf(w, "%d keys of %s copied to %s\n", r.CopiedKeys(), cfg.From.Addr, cfg.To.Addr)
+	for _, kind := range slices.Sorted(maps.Keys(r.Copied)) {
+		fmt.Fprintf(w, "  %-8s %d\n", kind, r.Copied[kind])
+	}
+	if r.Present > 0 {
+		fmt.Fprintf(w, "%d keys left as they are in %s; --replace writes over them\n", r.Present, cfg.To.Addr)
+	}
+	if r.Vanished > 0 {
+		fmt.Fprintf(w, "%d keys expired or were deleted meanwhile\n", r.Vanished)
+	}
+	if r.Pending > 0 {
+		fmt.Fprintf(w, "%d pending entries of consumer groups left out: their messages are deleted\n", r.Pending)
+	}
+	if r.Failed == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%d keys not copied:\n", r.Failed)
+	for _, f := range r.Failures {
+		if f.Key == "" {
+			fmt.Fprintf(w, "  database %d: %s\n", f.DB, f.Reason)
+			continue
+		}
+		fmt.Fprintf(w, "  database %d, %q: %s\n", f.DB, f.Key, f.Reason)
+	}
+	if more := r.Failed - int64(len(r.Failures)); more > 0 && len(r.Failures) >= migrate.MaxFailures {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// What lives here: coordd restore, which makes the data directory of one node from a backup, in a new epoch.
+
+func runRestore(args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	fs := newFlagSet("coordd restore")
+	given := nodeFlags(fs)
+	epoch := fs.Uint64("epoch", 0, "")
+	names, err := parseArgs(fs, args, "the FILE to read")
+	if err != nil {
+		return err
+	}
+	cfg, err := readConfig(fs, given, getenv)
+	if err != nil {
+		return err
+	}
+	m, err := readBackup(names[0], stderr)
+	if err != nil {
+		return fmt.Errorf("%s cannot be restored: %w; nothing was written", names[0], err)
+	}
+	if *epoch == 0 {
+		*epoch = m.Epoch() + 1
+	}
+	index, term, err := m.EnterEpoch(*epoch)
+	if err != nil {
+		return fmt.Errorf("--epoch %d: %w", *epoch, err)
+	}
+	state := m.Snapshot()
+	err = cluster.Seed(cfg.seed(), index, term, func(w io.Writer) error {
+		p := newProgress(stderr, "writing "+cfg.dataDir, state.Size())
+		defer p.end()
+		_, err := state.WriteTo(io.MultiWriter(w, p))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	keys := 0
+	for _, n := range m.Stats().Keys {
+		keys += n
+	}
+	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.dataDir, cfg.id, keys, m.Epoch(), index)
+	if len(cfg.cluster) > 1 {
+		var ids []string
+		for _, m := range cfg.cluster {
+			ids = append(ids, m.id)
+		}
+		fmt.Fprintf(stdout, "Restore the same file on each of %s before any of them is started.\n", strings.Join(ids, ", "))
+	}
+	return nil
+}
+
+// seed is what cluster.Seed has to know.
+func (c *config) seed() cluster.Config {
+	s := cluster.Config{ID: c.id, DataDir: c.dataDir, LogStore: c.logStore, PeerAdvertise: c.peerAdvertise, Logger: slog.New(slog.DiscardHandler)}
+	for _, m := range c.cluster {
+		s.Members = append(s.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
+	}
+	return s
+}
+
+// readBackup loads a file whole, and so knows that each record of it can be read.
+func readBackup(file string, stderr io.Writer) (*fsm.Machine, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(stderr, "reading "+file, info.Size())
+	defer p.end()
+	return fsm.ReadSnapshot(io.TeeReader(f, p), commands.NewTable(commands.Specs(), server.Specs()))
+}
