@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -269,13 +270,27 @@ func (n *Node) runRead(group []byte, clockMs int64) []byte {
 	return n.machine.machine.Read([]byte{}, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
 }
 
+// snapshotPatience is how long Snapshot waits for the machine to apply a change of the members that is committed.
+const snapshotPatience = 5 * time.Second
+
 // Snapshot writes a snapshot now and cuts the log behind it. With nothing to write it does nothing.
 func (n *Node) Snapshot() error {
-	err := n.raft.Snapshot().Error()
-	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return nil
+	deadline := time.Now().Add(snapshotPatience)
+	for {
+		err := n.raft.Snapshot().Error()
+		switch {
+		case errors.Is(err, raft.ErrNothingNewToSnapshot):
+			return nil
+		// hashicorp/raft v1.7.3 has no value for this one: a configuration was committed after the machine was frozen, or shortly before.
+		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") || time.Now().After(deadline):
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-n.closing:
+			return err
+		}
 	}
-	return err
 }
 
 func (n *Node) queueOf(kind frameKind) *queue {
