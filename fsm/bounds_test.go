@@ -162,6 +162,10 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000, 0)); strings.Count(got, errScriptInstructions) != 1 {
 		t.Error(got)
 	}
+	build := []string{"EVAL", "return #string.rep('x', 40000000)", "0"}
+	if got := answers(t, m, requestsOf(build, build, build)); got != "40000000 40000000" {
+		t.Error(got)
+	}
 	runaway[0] = "EVAL"
 	calls := [][]string{}
 	for range 10 {

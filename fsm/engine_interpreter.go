@@ -154,11 +154,13 @@ func (in *interpreter) run(x *commands.Call, p *program, name string, script com
 	return in.runWithin(x, p, name, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
 }
 
-// account is run, and adds what the script took of its budget to the work of the call. The work of the commands that it called is in that.
+// account is run, and adds what the script took of its budget to the work of the call, of instructions or of memory, whichever is the larger part.
+// The work of the commands that it called is in that.
 func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
 	before := x.Work
 	reusable = in.run(x, p, name, script)
-	x.Work = max(x.Work, before+uint64(scriptInstructions-max(in.budget.instructions, 0)))
+	used := max(scriptInstructions-max(in.budget.instructions, 0), (scriptBytes-max(in.budget.bytes, 0))*scriptInstructions/scriptBytes)
+	x.Work = max(x.Work, before+uint64(used))
 	return reusable
 }
 

@@ -177,9 +177,14 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 	s.w.Int(int64(n))
 }
 
+// messageSpent is how many bytes of a message are a unit of work: every node keeps the messages of an entry until it is applied, and a script can send
+// the same one again and again.
+const messageSpent = 4
+
 // publishHandler sends a message from the log. The machine does not know who is subscribed where: 0.
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
+		x.Spend((len(x.Args[1]) + len(x.Args[2])) / messageSpent)
 		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
 		x.Out.Int(0)
 		return nil
