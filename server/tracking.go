@@ -144,17 +144,22 @@ func (tr *tracking) remember(s *session, keys []string) (dropped []invalidation)
 }
 
 // take forgets a key and says whom that has to be told: all who had it, but not a client that did the change itself and
-// does not want to hear of that.
+// does not want to hear of that. Such a client keeps the key: a follower may come to know of the change after the client has read the key again, and
+// would then forget that it did.
 func (tr *tracking) take(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
 	for s := range tr.keys[key] {
-		delete(s.tracked, key)
-		if client != s.askerNumber() || !s.track.Load().quiet() {
-			v.to = append(v.to, s)
+		if client == s.askerNumber() && s.track.Load().quiet() {
+			continue
 		}
+		v.to = append(v.to, s)
+		delete(s.tracked, key)
+		delete(tr.keys[key], s)
+		tr.items--
 	}
-	tr.items -= len(tr.keys[key])
-	delete(tr.keys, key)
+	if len(tr.keys[key]) == 0 {
+		delete(tr.keys, key)
+	}
 	return v
 }
 

@@ -237,3 +237,20 @@ func TestManyPrefixes(t *testing.T) {
 		t.Errorf("%d lengths of prefixes are left", lengths)
 	}
 }
+
+// A client that is not told of its own changes goes on to hear of those of others: its own may come to be known late, behind a read.
+func TestOwnChangesDoNotEndTracking(t *testing.T) {
+	n := start(t, nil)
+	a, b := n.dial(t), n.dial(t)
+	a.call("HELLO", "3")
+	a.call("CLIENT", "TRACKING", "ON", "NOLOOP")
+	a.call("GET", "k")
+	a.call("SET", "k", "1")
+	b.call("SET", "k", "2")
+	a.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+	b.call("SET", "k", "3")
+	a.call("SET", "k", "4")
+	if got := a.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("told of a key that was not read again: %q", got)
+	}
+}
