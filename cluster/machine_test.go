@@ -110,7 +110,7 @@ func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64) []byte {
 		return fmt.Append(dst, clockMs)
 	case "len":
 		return fmt.Append(dst, len(t.List))
-	case "":
+	case "all":
 		return append(dst, strings.Join(t.List, " ")...)
 	}
 	n := 0

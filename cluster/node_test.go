@@ -268,10 +268,10 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 		fmt.Sscan(c.read(c.leader(), "len"), &have)
 	}
 	follower := c.followers()[0]
-	if got, err := follower.Read(context.Background(), []byte("")); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNotRun) {
+	if got, err := follower.Read(context.Background(), []byte("all")); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNotRun) {
 		t.Errorf("on a follower: %d bytes, %v", len(got), err)
 	}
-	if got := c.read(c.leader(), ""); len(got) <= most {
+	if got := c.read(c.leader(), "all"); len(got) <= most {
 		t.Errorf("on the leader: %d bytes, too few for this test", len(got))
 	}
 }
@@ -286,7 +286,7 @@ func TestManyLargeForwardedReads(t *testing.T) {
 	for range readers {
 		all.Go(func() {
 			for range 5 {
-				if got, err := follower.Read(context.Background(), []byte("")); err != nil || len(got) != word {
+				if got, err := follower.Read(context.Background(), []byte("all")); err != nil || len(got) != word {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
 			}
