@@ -21,9 +21,10 @@ type request struct {
 	calls [][][]byte
 }
 
-// focus chooses commands that a round makes more of than of the others: those of a group, so that they meet what they made.
-func (d *differential) focus() []*commands.Spec {
-	group := d.g.specs[d.g.IntN(len(d.g.specs))].Group
+// focus gives the commands that a round makes more of than of the others, so that they meet what they made: those of a group, the next one in each
+// round.
+func (d *differential) focus(seed uint64) []*commands.Spec {
+	group := d.groups[seed%uint64(len(d.groups))]
 	return slices.DeleteFunc(slices.Clone(d.g.specs), func(s *commands.Spec) bool { return s.Group != group })
 }
 

@@ -131,6 +131,9 @@ var omissions = []omission{
 	{"| `SORT` with `ALPHA` |", func(_ *differential, _ request, call [][]byte) bool {
 		return isCommand(call, "sort") && hasWord(call, "store") && hasWord(call, "alpha") && hasWord(call, "by")
 	}},
+	{"| `BITFIELD` of which every number fails", func(d *differential, _ request, call [][]byte) bool {
+		return d.watch != nil && isCommand(call, "bitfield") && hasWord(call, "fail")
+	}},
 	{"| `EVAL_RO` |", func(_ *differential, _ request, call [][]byte) bool { // see scriptsToRead
 		return isCommand(call, "eval_ro") && slices.Contains(scripts, string(argument(call, 1)))
 	}},
