@@ -171,7 +171,7 @@ func compareDatabases(t *testing.T, want, got *redis.Client) {
 			t.Errorf("%q:\n%.300s\nin the source\n%.300s", k, fmt.Sprint(g...), fmt.Sprint(w...))
 		}
 		g, w := got.PTTL(ctx, k).Val(), want.PTTL(ctx, k).Val()
-		if (w < 0) != (g < 0) || w > 0 && (g > w+50*time.Millisecond || g < w-30*time.Second) {
+		if (w < 0) != (g < 0) || w > 0 && (g > w+5*time.Second || g < w-30*time.Second) {
 			t.Errorf("%q has %v to live, in the source %v", k, g, w)
 		}
 	}
