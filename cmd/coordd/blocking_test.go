@@ -349,10 +349,11 @@ func TestNoLoopOnEveryNode(t *testing.T) {
 		c.call("HELLO", "3")
 		c.call("CLIENT", "TRACKING", "ON", "NOLOOP")
 	}
-	for _, c := range [][2]*rawClient{{a, b}, {b, a}} {
+	for i, c := range [][2]*rawClient{{a, b}, {b, a}} {
 		tracker, writer := c[0], c[1]
-		tracker.call("GET", "own")
-		if got := tracker.call("SET", "own", "1"); got != "+OK\r\n" {
+		own := fmt.Sprint("own", i) // the first tracker would be told of the second one's
+		tracker.call("GET", own)
+		if got := tracker.call("SET", own, "1"); got != "+OK\r\n" {
 			t.Fatal(got)
 		}
 		tracker.call("GET", "k")
