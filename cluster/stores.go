@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/segment"
 	"go.etcd.io/bbolt"
 )
 
@@ -234,7 +236,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		if err := os.MkdirAll(walDir, 0o755); err != nil {
 			return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 		}
-		log, err := wal.Open(walDir, wal.WithLogger(newRaftLogger(logger)))
+		log, err := wal.Open(walDir, wal.WithLogger(newRaftLogger(logger)), wal.WithSegmentFiler(segment.NewFiler(walDir, walFiles{walfs.New()})))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w", dir, err), s.close())
 		}

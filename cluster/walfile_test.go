@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	walfs "github.com/hashicorp/raft-wal/fs"
+)
+
+// A segment holds what was written to it, front to back, whatever zeros were written ahead, also where it was opened again and written from
+// an earlier place on, and it does not grow beyond what was reserved.
+func TestZerosStayBehindEntries(t *testing.T) {
+	const size = 4 * zeroAhead
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	v, dir := walFiles{walfs.New()}, t.TempDir()
+	f, err := v.Create(dir, "a.wal", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, end := make([]byte, size), 0
+	for step := range 400 {
+		if step%50 == 49 {
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if f, err = v.OpenWriter(dir, "a.wal"); err != nil {
+				t.Fatal(err)
+			}
+			end -= rnd.IntN(min(end, 3000) + 1) // the last entries were not whole
+		}
+		p := make([]byte, min(1+rnd.IntN(20_000), size-end))
+		for i := range p {
+			p[i] = byte(1 + rnd.IntN(255))
+		}
+		if n, err := f.WriteAt(p, int64(end)); n != len(p) || err != nil {
+			t.Fatal(n, err)
+		}
+		end += copy(want[end:], p)
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, end)
+		if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want[:end]) {
+			t.Fatalf("step %d: the %d bytes that were written are not there: %v", step, end, err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if end != size {
+		t.Fatalf("only %d bytes were written", end)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "a.wal")); err != nil || info.Size() != size {
+		t.Fatal(info.Size(), err)
+	}
+}
+
+// Blocks ahead of the entries are zeros on the disk, so that a sync has no blocks to take into use.
+func TestBlocksAreReadyAhead(t *testing.T) {
+	v, dir := walFiles{walfs.New()}, t.TempDir()
+	made, err := v.Create(dir, "a.wal", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	f := made.(*walFile)
+	write := func(at int64, n int) {
+		t.Helper()
+		if _, err := f.WriteAt(make([]byte, n), at); err != nil {
+			t.Fatal(err)
+		}
+		if at+int64(n) > f.zeroed || f.zeroed > f.size {
+			t.Fatalf("written to byte %d, ready to byte %d of %d", at+int64(n), f.zeroed, f.size)
+		}
+	}
+	write(0, 100)
+	ready := f.zeroed
+	if ready != 100+zeroAhead {
+		t.Fatal(ready)
+	}
+	write(100, zeroAhead)
+	if f.zeroed != ready {
+		t.Fatalf("zeros were written again: to byte %d", f.zeroed)
+	}
+	write(ready, 1)
+	if f.zeroed != f.size {
+		t.Fatalf("ready to byte %d of %d", f.zeroed, f.size)
+	}
+}
+
+// BenchmarkSync compares a sync of a 2 KB entry in a segment as raft-wal makes it and in one whose blocks are ready.
+func BenchmarkSync(b *testing.B) {
+	for _, ready := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ready=%t", ready), func(b *testing.B) {
+			f, err := walfs.New().Create(b.TempDir(), "a.wal", 1<<30)
+			if err == nil && ready {
+				f, err = newWalFile(f)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			entry := bytes.Repeat([]byte{1}, 2000)
+			at := int64(0)
+			for b.Loop() {
+				if _, err := f.WriteAt(entry, at); err != nil {
+					b.Fatal(err)
+				}
+				if err := f.Sync(); err != nil {
+					b.Fatal(err)
+				}
+				at += int64(len(entry))
+			}
+		})
+	}
+}
