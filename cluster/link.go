@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// How many frames of a kind a follower has under way to the leader. More gives smaller frames.
+// maxFlights is how many frames of a kind a follower has under way to the leader.
 const maxFlights = 4
 
 const (
@@ -248,11 +248,15 @@ func (l *link) end() {
 	}
 }
 
-// ready reports whether one more frame of that kind may be sent.
-func (l *link) ready(kind frameKind) bool {
+// room reports whether one more frame of that kind may be sent, and how many groups it has to hold at least.
+func (l *link) room(kind frameKind) (least int, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wire != nil && l.inFlight[kind] < maxFlights
+	least = 1
+	if l.inFlight[kind] > 0 {
+		least = joinGroups
+	}
+	return least, l.wire != nil && l.inFlight[kind] < maxFlights
 }
 
 // busy reports whether a write or read is under way.

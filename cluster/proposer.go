@@ -14,8 +14,9 @@ import (
 // is being written here.
 const maxInFlight = 3
 
-// joinGroups is how many groups have to wait before an entry is proposed behind others that are in flight. An entry costs as much as some
-// thirty groups, in fsyncs and in wakes of three processes. Fewer callers than this are served by one entry after
+// joinGroups is how many groups have to wait before an entry is proposed behind others that are in flight, or a frame is sent behind others
+// that the leader has not answered. An entry costs as much as some thirty groups, in fsyncs and in wakes of three processes, and what comes in
+// several frames comes in several entries. Fewer callers than this are served by one entry after
 // the other, each with all that came meanwhile; more keep the disks and the network of all nodes busy at a time.
 const joinGroups = 64
 
@@ -95,10 +96,11 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 		n.refuseForwarded(q)
 	}
 	if r.link != nil && r.link.up() {
-		if !r.link.ready(kind) {
+		least, ready := r.link.room(kind)
+		if !ready {
 			return false, idlePause // its next reply wakes the loop
 		}
-		taken := q.take(nil, 1)
+		taken := q.take(nil, least)
 		if len(taken) == 0 {
 			return false, idlePause
 		}
