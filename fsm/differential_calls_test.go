@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -13,13 +14,17 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// request is a call, a transaction of several, or WATCH.
+// request is a call, a transaction or a script of several, or WATCH.
 type request struct {
-	db    int
-	multi bool
-	watch bool
-	calls [][][]byte
+	db     int
+	multi  bool
+	script bool // each call is that of typingCaller, and one script makes them all
+	watch  bool
+	calls  [][][]byte
 }
+
+// several says whether the request's reply has one element for each call.
+func (q *request) several() bool { return q.multi || q.script }
 
 // focus gives the commands that a round makes more of than of the others, so that they meet what they made: those of a group, the next one in each
 // round.
@@ -38,13 +43,23 @@ func (d *differential) request(focus []*commands.Spec) request {
 	case 0:
 		q.calls = [][][]byte{d.many()}
 		return q
-	case 1, 2, 3, 4, 5, 6, 7, 8:
+	case 1, 2, 3, 4:
+		q.calls = [][][]byte{d.stocked(d.g.IntN(len(stock)))}
+		return q
+	case 5, 6, 7, 8, 9, 10, 11, 12:
 		q.watch = true
 		q.calls = [][][]byte{append(commandtest.Args("WATCH"), commandtest.Args(d.g.words(watched)...)...)}
 		return q
 	}
 	if d.g.IntN(8) > 0 {
 		q.calls = [][][]byte{d.call(focus)}
+		return q
+	}
+	if d.g.IntN(3) == 0 {
+		q.script = true
+		for range 1 + d.g.IntN(6) {
+			q.calls = append(q.calls, append(commandtest.Args("EVAL", typingCaller, "0"), d.plain(focus)...))
+		}
 		return q
 	}
 	q.multi = true
@@ -87,13 +102,21 @@ func (d *differential) many() [][]byte {
 	return commandtest.Args(words...)
 }
 
-// The ways in which scripts make a call of their arguments.
-var callers = []string{
-	"return redis.call(unpack(ARGV))",
-	"return redis.pcall(unpack(ARGV))",
-	mappingCaller,
-	typingCaller,
+// The ways in which scripts and functions make a call of their arguments: a command and what follows it, which is no key.
+var callers = [][2]string{
+	{"EVAL", "return redis.call(unpack(ARGV))"},
+	{"EVAL", "return redis.pcall(unpack(ARGV))"},
+	{"EVAL", mappingCaller},
+	{"EVAL", typingCaller},
+	{"EVAL_RO", "return redis.call(unpack(ARGV)) "},
+	{"FCALL", "call"}, {"FCALL", "try"}, {"FCALL", "look"}, {"FCALL_RO", "look"},
 }
+
+// callingLibrary has the functions of callers.
+const callingLibrary = `#!lua name=calling
+redis.register_function('call', function(keys, args) return redis.call(unpack(args)) end)
+redis.register_function('try', function(keys, args) return redis.pcall(unpack(args)) end)
+redis.register_function{function_name='look', flags={'no-writes'}, callback=function(keys, args) return redis.call(unpack(args)) end}`
 
 // mappingCaller gets replies of RESP3, typingCaller answers the Lua type of the reply as well.
 const (
@@ -101,8 +124,32 @@ const (
 	typingCaller  = "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return {'failed', r.err} end return {type(r), r}"
 )
 
+// manyCaller makes several calls, each of which has its number of arguments before it, and answers for each as typingCaller does.
+const manyCaller = "local out, i = {}, 1 while ARGV[i] do local n = tonumber(ARGV[i]) local r = redis.pcall(unpack(ARGV, i + 1, i + n)) i = i + n + 1 " +
+	"if type(r) == 'table' and r.err then out[#out + 1] = {'failed', r.err} else out[#out + 1] = {type(r), r} end end return out"
+
+// madeByScript is the one call that makes all of a request that is a script.
+func madeByScript(calls [][][]byte) [][]byte {
+	one := commandtest.Args("EVAL", manyCaller, "0")
+	for _, call := range calls {
+		words := inner(call)
+		one = append(append(one, strconv.AppendInt(nil, int64(len(words)), 10)), words...)
+	}
+	return one
+}
+
 // call is a random call, sometimes changed at random, sometimes made by a script.
 func (d *differential) call(focus []*commands.Spec) [][]byte {
+	call := d.plain(focus)
+	if d.g.IntN(7) > 0 {
+		return call
+	}
+	caller := callers[d.g.IntN(len(callers))]
+	return append(commandtest.Args(caller[0], caller[1], "0"), call...)
+}
+
+// plain is a random call, sometimes changed at random.
+func (d *differential) plain(focus []*commands.Spec) [][]byte {
 	specs := d.g.specs
 	if d.g.IntN(4) > 0 {
 		specs = focus
@@ -111,11 +158,7 @@ func (d *differential) call(focus []*commands.Spec) [][]byte {
 	if d.g.IntN(10) == 0 {
 		call = d.mutated(call)
 	}
-	call = wholeScan(d.filled(call))
-	if d.g.IntN(7) > 0 {
-		return call
-	}
-	return append(commandtest.Args("EVAL", d.g.pick(callers), "0"), call...)
+	return wholeScan(d.filled(call))
 }
 
 // mutated changes arguments at random: their order, their number, or one of them.
@@ -154,7 +197,7 @@ func inner(call [][]byte) [][]byte {
 
 // scripted says whether one of the callers makes a call.
 func scripted(call [][]byte) bool {
-	return len(call) > 3 && string(call[0]) == "EVAL" && slices.Contains(callers, string(call[1])) && string(call[2]) == "0"
+	return len(call) > 3 && string(call[2]) == "0" && slices.Contains(callers, [2]string{string(call[0]), string(call[1])})
 }
 
 // filled puts values in the places of tokens from the pools.
@@ -163,6 +206,13 @@ func (d *differential) filled(call [][]byte) [][]byte {
 		switch token := string(arg); token {
 		case lifeToken, farToken:
 			call[i] = strconv.AppendInt(nil, d.life(call, token == farToken), 10)
+		case whenToken, whenMsToken:
+			call[i] = strconv.AppendInt(nil, d.when(token == whenMsToken), 10)
+		case nextToken:
+			d.entries++
+			call[i] = fmt.Appendf(nil, "%d-1", d.entries)
+		case entryToken:
+			call[i] = fmt.Appendf(nil, "%d-1", 1+d.g.IntN(d.entries+1))
 		case intToken:
 			call[i] = strconv.AppendInt(nil, d.integer(), 10)
 		case floatToken:
@@ -197,6 +247,16 @@ func (d *differential) life(call [][]byte, far bool) int64 {
 		life += 9_000_000_000_000_000
 	}
 	return life
+}
+
+// when is a time after the year 2100, another each time, for GT and LT.
+func (d *differential) when(ms bool) int64 {
+	d.lives++
+	seconds := 4_102_444_800 + int64(d.lives)*7919%10007
+	if ms {
+		return 1000 * seconds
+	}
+	return seconds
 }
 
 // givesLife says whether a call sets a life.

@@ -141,6 +141,9 @@ var omissions = []omission{
 		n, ok := commands.ParseInt(argument(call, 2))
 		return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 && n != math.MinInt64
 	}},
+	{"| `EXPIRETIME`, `PEXPIRETIME`, and", func(_ *differential, _ request, call [][]byte) bool { // a time that may be set already
+		return isCommand(call, "expireat", "pexpireat") && (hasWord(call, "gt") || hasWord(call, "lt")) && slices.Contains(farTimes, string(argument(call, 2)))
+	}},
 	{"", func(_ *differential, _ request, call [][]byte) bool { // an idle time that may be over on one server only
 		at := 4
 		if isCommand(call, "xpending") {

@@ -17,6 +17,11 @@ const (
 	floatToken = "<float>"
 	globToken  = "<glob>"
 	textToken  = "<text>"
+	whenToken  = "<when>"
+	// Ids of entries of streams: one that is larger than all that were given, and one of those.
+	whenMsToken = "<when ms>"
+	nextToken   = "<next>"
+	entryToken  = "<entry>"
 )
 
 // The values that calls are made of.
@@ -30,15 +35,16 @@ var (
 	msLives     = words("1 2 0 -5 9223372036854775807 -9223372036854775808 x 1.5", lifeToken, lifeToken, lifeToken, farToken)
 	secondLives = words("0 -5 9223372036854775807 9223372036854775 -9223372036854775808 x 1.5", lifeToken, lifeToken, lifeToken, farToken)
 	times       = words("0 -1 1 9223372036854775807 9223372036854775 x", lifeToken)
-	farTimes    = words("41024448000 41024448100 4102444800000 4102444800100 4102444800000000") // s, ms or far beyond; as ms the first are past
+	farTimes    = words("4102444800 4102444800000 4102444800000000", whenToken, whenToken, whenMsToken, whenMsToken) // s, ms or far beyond; as ms the first are past
 	members     = words("m1 m2 m3 a b c 1 2 17 -5 m1 a m1 a 3.5", "", "\xff\x00", strings.Repeat("long", 20))
 	values      = words("v 1 -7 3.5 10 9223372036854775807 1e300 abc 0010 5 -9223372036854775808", "", "text with spaces", "\r\n", strings.Repeat("x", 70), "\x00\xff", intToken, floatToken, textToken)
 	offsets     = words("0 1 7 8 63 100 -1 500 4294967296 x #0 #2 3 5")
 	patterns    = words("* k* ?1 [a-m]* none [^k]* \\k1 *[ m* [m-a]1 **1 h[12] \\", "", globToken, globToken, globToken)
-	streamIDs   = words("0-1 1-1 2-* 2-1 5-0 5-3 7 100-5 0 0-0 - + x 1-x 9-* 7-1 0-1 1-1 5-3", "18446744073709551615-18446744073709551615")
+	streamIDs   = words("0-1 1-1 2-* 2-1 5-0 5-3 7 100-5 0 0-0 - + x 1-x 9-* 7-1 0-1 1-1 5-3", "18446744073709551615-18446744073709551615", nextToken, nextToken, nextToken, nextToken, nextToken, nextToken, entryToken, entryToken)
+	knownIDs    = words("0-1 1-1 2-1 5 - x", entryToken, entryToken, entryToken, entryToken, entryToken, entryToken, entryToken, entryToken)
 	streamStart = words("- - 0 1-1 (1-1 5 5-3 (0-1 x ( 2 + $")
 	streamEnd   = words("+ + + 5-3 (5-3 7 100-5 (7 x - 1 18446744073709551615")
-	idles       = words("0 0 0 1000000000 -1 x 9223372036854775807")
+	idles       = words("0 0 0 0 0 0 0 0 0 1000000000 -1 x 9223372036854775807")
 	numbered    = words("0 1 0 1 5 7 -1 16 x 01") // databases
 	timeouts    = words("0 1 0.5 -1 x inf 1e100 0.0001", "")
 	sortNames   = words("k* h*->m1 nosort # * h1->* w_* z*->a ?* l* none h*->", "")
@@ -60,7 +66,9 @@ var (
 		"#!lua name=two\nredis.register_function('F1', redis.log)", "#!lua name=three\nredis.register_function('f3', redis.log)",
 		"#!lua name=three\nlocal n = 7 redis.register_function{function_name='f4', description='a number', flags={'allow-stale', 'no-cluster'}, callback=function() return n end}",
 		"#!lua name=two\nx = 1", "#!lua name=two\n\nx =", "#!lua name=two", "syntax error", "#!lua name=two\nredis.call('get', 'k1')", "#!lua\nreturn 1", "#!lua name=a-b\nreturn 1",
-		"#!js name=one\nx", "#!lua name=four\nredis.register_function('f5', function(keys, args) return redis.call(unpack(args)) end)",
+		"#!js name=one\nx", "#!lua name=four\nredis.register_function('f5', function(keys, args) return redis.call(unpack(args)) end)", callingLibrary,
+		"#!lua name=five\nredis.register_function{function_name='f6', flags={'no-writes', 'allow-oom'}, callback=function(keys, args) return {#keys, args[1], redis.call('type', keys[1] or 'k1')} end}",
+		"#!lua name=five\nredis.register_function{function_name='f7', flags={'no-writes'}, callback=function(keys, args) redis.setresp(3) return redis.call('zscore', keys[1] or 'z1', 'm1') end}",
 	}
 )
 
@@ -91,14 +99,14 @@ func words(text string, more ...string) []string { return append(strings.Fields(
 // differentialPools are the pools of TestDifferential.
 var differentialPools = []pool{
 	{"eval_ro script", scriptsToRead}, {"setbit value", words("0 1 0 1 2 x -1")}, {"sort pattern", sortNames}, {"sort_ro pattern", sortNames}, {"xread id", words("0 0 1-1 5 $ > x 5-3 + -")},
-	{"xreadgroup id", words("> > > > 0 0 1-1 $ x 5")}, {"xgroup|create id", words("0 $ 1-1 0 x 5-3")}, {"xgroup|setid id", words("0 $ 1-1 0 x 5-3")},
-	{"xautoclaim start", words("0 - 1-1 5 (0-1 x 0")}, {"lindex index", integers}, {"lset index", words("0 1 -1 -2 5 0 -1 x")}, {"move db", numbered}, {"select index", numbered},
+	{"xreadgroup id", words("> > > > 0 0 1-1 $ x 5", entryToken)}, {"xack id", knownIDs}, {"xclaim id", knownIDs}, {"xdel id", knownIDs}, {"xgroup|create id", words("0 $ 1-1 0 x 5-3")}, {"xgroup|setid id", words("0 $ 1-1 0 x 5-3")},
+	{"xautoclaim start", words("0 - 1-1 5 (0-1 x 0 0 - 0", entryToken)}, {"lindex index", integers}, {"lset index", words("0 1 -1 -2 5 0 -1 x")}, {"move db", numbered}, {"select index", numbered},
 	{"xrange start", streamStart}, {"xrange end", streamEnd}, {"xrevrange start", streamStart}, {"xrevrange end", streamEnd}, {"xpending start", streamStart}, {"xpending end", streamEnd},
 	{"zlexcount min", lexMin}, {"zlexcount max", lexMax}, {"zrangebylex min", lexMin}, {"zrangebylex max", lexMax}, {"zrevrangebylex min", lexMin}, {"zrevrangebylex max", lexMax},
 	{"zremrangebylex min", lexMin}, {"zremrangebylex max", lexMax}, {"zrange start", anyMin}, {"zrange stop", anyMax}, {"zrangestore min", anyMin}, {"zrangestore max", anyMax},
 	{"zrandmember count", words("1 2 -1 -3 0 5 -5 x 100 9223372036854775807")}, {"zadd score", scores}, {"zincrby increment", scores}, {"incrbyfloat increment", floats}, {"hincrbyfloat increment", floats}, {"hset value", slices.Concat(values, floats)},
 	{"bitfield value", integers}, {"object-subcommand", words("x")}, {"scan count", counts}, {"script|exists sha1", append(words("x"), differentialSHAs...)},
-	{"sha1", append(words("x X"), differentialSHAs...)}, {"function-code", libraries}, {"library", words("one two t* three * none")}, {"function", words("f1 f2 F3 f4 f5 f1 none")},
+	{"sha1", append(words("x X"), differentialSHAs...)}, {"function-code", libraries}, {"library", words("one two t* three four * none")}, {"function", words("f1 f2 F3 f4 f5 f1 f6 f7 none")},
 	{"serialized", dumpPool}, {"script", scripts},
 	{"key", keyPool}, {"source", keyPool}, {"src", keyPool}, {"dst", keyPool}, {"destination-db", numbered}, {"destination", keyPool},
 	{"member", members}, {"field", members}, {"element", members}, {"pivot", members}, {"index", numbered},
@@ -106,7 +114,7 @@ var differentialPools = []pool{
 	{"milliseconds", msLives}, {"seconds", secondLives}, {"ms", idles}, {"timeout", timeouts},
 	{"score", scores}, {"weight", floats}, {"increment", slices.Concat(integers, floats)}, {"decrement", integers},
 	{"last-id", streamIDs}, {"lastid", streamIDs}, {"max-deleted-id", streamIDs}, {"entries", integers}, {"id", streamIDs}, {"threshold", slices.Concat(counts, streamIDs)},
-	{"group", words("g1 g2 g1 g1", "")}, {"consumer", words("c1 c2", "")},
+	{"group", words("g1 g2 g1 g1 g1 g2 g1 g1 g1", "")}, {"consumer", words("c1 c2", "")},
 	{"min", bounds}, {"max", bounds}, {"start", integers}, {"stop", integers}, {"end", integers},
 	{"offset", offsets}, {"bit", words("0 1 2 x -1")}, {"encoding", encodings},
 	{"rank", counts}, {"len", counts}, {"limit", counts}, {"num", counts}, {"count", counts}, {"cursor", words("0 0 0 x -0")},

@@ -41,6 +41,7 @@ type callMaker struct {
 	syntax  map[*commands.Spec][]commands.Arg
 	pools   []pool
 	shunned []string
+	strays  int    // one in so many keys is perhaps not of the command's group
 	group   string // of the command under way
 	command string // its full name
 	clockMs int64
@@ -48,7 +49,8 @@ type callMaker struct {
 }
 
 func newCallMaker(table *commands.Table, seed uint64) *callMaker {
-	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000, syntax: map[*commands.Spec][]commands.Arg{}}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seed, 0)), pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000, strays: 3,
+		syntax: map[*commands.Spec][]commands.Arg{}}
 	for _, s := range table.All() {
 		if s.Subcommands == nil {
 			g.specs = append(g.specs, s)
@@ -217,7 +219,7 @@ func (g *callMaker) pick(pool []string) string {
 
 // value is a value for a placeholder.
 func (g *callMaker) value(name string) string {
-	if own := ownKeys[g.group]; own != nil && strings.Contains(name, "key") && g.IntN(3) > 0 {
+	if own := ownKeys[g.group]; own != nil && strings.Contains(name, "key") && g.IntN(g.strays) > 0 {
 		return g.pick(own)
 	}
 	for _, p := range g.pools {
