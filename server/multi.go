@@ -215,7 +215,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		return
 	}
 	s.reply.Array(len(block))
-	s.inExec = true
+	s.inExec, s.inBlock = true, len(block)
 	defer func() { s.inExec = false }()
 	own := 0 // bytes of the session's answers
 	for i := range block {

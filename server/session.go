@@ -66,9 +66,10 @@ type session struct {
 	clock     time.Time // newest reading: one costs as much as a command
 	fails     uint64    // error answers to the session's own commands
 
-	sends  int  // how often replies were sent
-	pushed bool // the command under way answers by messages, which CLIENT REPLY does not silence
-	inExec bool // the session's part of a transaction is being answered
+	sends   int  // how often replies were sent
+	pushed  bool // the command under way answers by messages, which CLIENT REPLY does not silence
+	inExec  bool // the session's part of a transaction is being answered
+	inBlock int  // … whose commands are so many
 
 	blocked    bool // the command under way waits
 	monitoring bool // MONITOR was said
@@ -265,8 +266,11 @@ func (s *session) show(args int) {
 	v.name, v.libName, v.libVer = s.name, s.libName, s.libVer
 	v.db, v.proto, v.last, v.used = s.db, s.proto, last, s.clock
 	v.multi, v.multiBytes = -1, 0
-	if s.tx.open {
+	switch {
+	case s.tx.open:
 		v.multi, v.multiBytes = len(s.tx.queue), s.tx.bytes
+	case s.inExec:
+		v.multi = s.inBlock
 	}
 	v.watch = len(s.tx.watch)
 	for k := range s.subs {
@@ -288,7 +292,7 @@ func (s *session) flags() string {
 	if s.monitoring {
 		b = append(b, 'O')
 	}
-	if s.tx.open {
+	if s.tx.open || s.inExec {
 		b = append(b, 'x')
 	}
 	if s.blocked {

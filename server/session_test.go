@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 func TestMaxClients(t *testing.T) {
@@ -90,6 +92,23 @@ func field(info, name string) string {
 		}
 	}
 	return ""
+}
+
+// A connection is in its transaction until EXEC is answered.
+func TestClientInfoInsideExec(t *testing.T) {
+	c := start(t, nil).dial(t)
+	c.raw(calls("MULTI", "PING", "CLIENT INFO", "GET k", "EXEC"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n")
+	v, err := commandtest.Parse([]byte(c.next()))
+	if err != nil || len(v.Elems) != 3 {
+		t.Fatal(v, err)
+	}
+	if info := v.Elems[1].Text; field(info, "multi") != "3" || field(info, "flags") != "x" {
+		t.Errorf("inside EXEC: %s", info)
+	}
+	if info := c.call("CLIENT", "INFO"); field(info, "multi") != "-1" || field(info, "flags") != "N" {
+		t.Errorf("behind EXEC: %s", info)
+	}
 }
 
 func TestClientInfo(t *testing.T) {
