@@ -17,6 +17,7 @@ import (
 // request is a call, a transaction or a script of several, or WATCH.
 type request struct {
 	db     int
+	conn   int // of TestDifferentialSessions: which connection makes the call
 	multi  bool
 	script bool // each call is that of typingCaller, and one script makes them all
 	watch  bool

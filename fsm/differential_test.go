@@ -33,25 +33,8 @@ const (
 // TestDifferential makes random calls, valid and wrong ones, alone, in transactions and in scripts, on a machine and on a
 // real redis-server. It fails at the first reply, or piece of data, that differs for no known reason.
 func TestDifferential(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	calls := defaultCalls
-	if s := os.Getenv(callsVariable); s != "" {
-		var err error
-		if calls, err = strconv.Atoi(s); err != nil {
-			t.Fatalf("%s: %v", callsVariable, err)
-		}
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer real.Close()
-	table := testTable()
-	d := &differential{T: t, table: table, real: real, server: commandtest.Redis(socket), seen: map[string]int{}, excused: map[string]int{}}
-	d.listCommands()
+	d := newDifferential(t)
+	calls := callsWanted(t)
 	seed := testSeed(t)
 	for d.calls < calls && d.differences < maxDifferences {
 		d.round(seed)
@@ -60,9 +43,38 @@ func TestDifferential(t *testing.T) {
 	d.report()
 }
 
+// callsWanted is how many calls the environment, or the default, says.
+func callsWanted(t *testing.T) int {
+	calls := defaultCalls
+	if s := os.Getenv(callsVariable); s != "" {
+		var err error
+		if calls, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("%s: %v", callsVariable, err)
+		}
+	}
+	return calls
+}
+
+// newDifferential starts a real server, and skips the test where there is none.
+func newDifferential(t *testing.T) *differential {
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
+	}
+	real, err := commandtest.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = real.Close() })
+	d := &differential{T: t, table: testTable(), socket: socket, real: real, server: commandtest.Redis(socket), seen: map[string]int{}, excused: map[string]int{}}
+	d.listCommands()
+	return d
+}
+
 // differential is a run of TestDifferential.
 type differential struct {
 	*testing.T
+	socket string // of the real server
 	table  *commands.Table
 	server *commandtest.Server
 	specs  []*commands.Spec // that both servers have
@@ -97,14 +109,7 @@ type sent struct {
 
 // listCommands finds the specs that the real server has too, and that a machine runs.
 func (d *differential) listCommands() {
-	names := map[string]bool{}
-	theirs, err := commandtest.Parse(d.ask("COMMAND", "LIST"))
-	if err != nil {
-		d.Fatal(err)
-	}
-	for _, name := range theirs.Elems {
-		names[name.Text] = true
-	}
+	names := d.theirCommands()
 	for _, spec := range newCallMaker(d.table, 0).specs {
 		if names[spec.FullName()] && !avoided(spec) {
 			d.specs = append(d.specs, spec)
@@ -119,6 +124,19 @@ func (d *differential) listCommands() {
 			d.groups = append(d.groups, spec.Group)
 		}
 	}
+}
+
+// theirCommands are the full names of the real server's commands.
+func (d *differential) theirCommands() map[string]bool {
+	theirs, err := commandtest.Parse(d.ask("COMMAND", "LIST"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, name := range theirs.Elems {
+		names[name.Text] = true
+	}
+	return names
 }
 
 // nextSeed is the seed of the next round. It tells the group that comes next, too, so that a round's seed alone repeats it.
@@ -168,7 +186,6 @@ func (d *differential) round(seed uint64) {
 	if failure == "" {
 		return
 	}
-	d.differences++
 	few := d.shrunk(made, func(requests []request) bool {
 		again := d.play(proto, slices.Values(requests))
 		if again != "" {
@@ -176,6 +193,12 @@ func (d *differential) round(seed uint64) {
 		}
 		return again != ""
 	})
+	d.tellFailure(seed, proto, failure, few)
+}
+
+// tellFailure reports a round's difference, and the requests that it takes.
+func (d *differential) tellFailure(seed uint64, proto int, failure string, few []request) {
+	d.differences++
 	var texts []string
 	for _, q := range few {
 		texts = append(texts, callText(q))
@@ -186,14 +209,7 @@ func (d *differential) round(seed uint64) {
 
 // play runs requests on servers that are empty, compares replies and all that they left behind, and tells of the first difference.
 func (d *differential) play(proto int, requests iter.Seq[request]) (failure string) {
-	if err := d.server.Reset(); err != nil {
-		d.Fatal(err)
-	}
-	d.began = time.Now()
-	d.node = &scenarioNode{table: d.table, machine: NewMachine(d.table), clockMs: 1}
-	d.watch, d.realDB, d.proto, d.failure = nil, -1, proto, ""
-	d.ask("UNWATCH")
-	d.ask("HELLO", strconv.Itoa(proto))
+	d.restart(proto)
 	for q := range requests {
 		if wait, ok := d.send(q); ok && wait > 0 {
 			d.receive()
@@ -211,6 +227,18 @@ func (d *differential) play(proto int, requests iter.Seq[request]) (failure stri
 		d.compareData()
 	}
 	return d.failure
+}
+
+// restart empties both servers.
+func (d *differential) restart(proto int) {
+	if err := d.server.Reset(); err != nil {
+		d.Fatal(err)
+	}
+	d.began = time.Now()
+	d.node = &scenarioNode{table: d.table, machine: NewMachine(d.table), clockMs: 1}
+	d.watch, d.realDB, d.proto, d.failure = nil, -1, proto, ""
+	d.ask("UNWATCH")
+	d.ask("HELLO", strconv.Itoa(proto))
 }
 
 // tick moves our clock on.
@@ -457,6 +485,9 @@ func callText(q request) string {
 	if q.script {
 		text = "one script: " + text
 	}
+	if q.conn != 0 {
+		text = "(connection " + strconv.Itoa(q.conn+1) + ") " + text
+	}
 	if q.db != 0 {
 		text = "(db " + strconv.Itoa(q.db) + ") " + text
 	}
@@ -464,7 +495,7 @@ func callText(q request) string {
 }
 
 // callsPerSuccess is in how many calls at most a command has to succeed once.
-const callsPerSuccess = 10_000
+const callsPerSuccess = 20_000
 
 // report says what was compared, and fails for commands that seldom succeeded: their comparison would be worth little.
 func (d *differential) report() {

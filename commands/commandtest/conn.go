@@ -4,6 +4,7 @@ package commandtest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,6 +69,15 @@ func (c *Conn) Receive() ([]byte, error) {
 	r := &reader{br: c.br}
 	_, err := r.value()
 	return r.raw, err
+}
+
+// Ready says whether something to receive came within a time, and whether the stream goes on: at its end, what is there has been received.
+func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
+	if err := c.nc.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return false, false
+	}
+	_, err := c.br.Peek(1)
+	return err == nil, err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // AppendCall appends a call as clients send it: an array of bulk strings.

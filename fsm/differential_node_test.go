@@ -1,0 +1,112 @@
+// What lives here: a server of our own for TestDifferentialSessions, whose backend is one machine.
+
+package fsm
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/server"
+)
+
+// soleNode is a cluster of one node without a log on disk. What TestDifferentialSessions leaves out (admin commands) has no method here.
+type soleNode struct {
+	server.Backend
+	server *server.Server
+	addr   string
+
+	mu      sync.Mutex
+	node    *scenarioNode
+	now     func() int64 // the cluster clock, ms
+	wants   Interest
+	watched bool
+}
+
+// startNode serves clients until the test ends.
+func startNode(t *testing.T, table *commands.Table) *soleNode {
+	n := &soleNode{}
+	n.reset(&scenarioNode{table: table, machine: NewMachine(table)}, func() int64 { return 1 })
+	n.server = server.New(server.Config{Table: table, Backend: n})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.addr = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- n.server.Serve(ln) }()
+	t.Cleanup(func() {
+		n.server.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return n
+}
+
+// reset gives the server an empty machine and a clock.
+func (n *soleNode) reset(node *scenarioNode, now func() int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.node, n.now = node, now
+}
+
+// lock keeps the machine as it is until the answer is called.
+func (n *soleNode) lock() (unlock func()) {
+	n.mu.Lock()
+	return n.mu.Unlock
+}
+
+func (n *soleNode) Write(_ context.Context, run []byte, _ int) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.node.clockMs = max(n.node.clockMs, n.now())
+	n.node.index++
+	n.node.machine.Observe(n.wants)
+	n.node.machine.Watch(n.watched)
+	entry := &Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(), Groups: [][]byte{run}}
+	result, err := n.node.machine.Apply(n.node.index, entry, true)
+	if err != nil {
+		return nil, err
+	}
+	n.server.Deliver(result.Events)
+	return result.Replies[0], nil
+}
+
+func (n *soleNode) Read(_ context.Context, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(run, count)
+}
+
+func (n *soleNode) ReadLocal(run []byte, _ int) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.node.machine.Read(nil, run, n.node.clockMs, n.node.wallUs()), nil
+}
+
+func (n *soleNode) Observe(wants func(db int, key string) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wants = wants
+}
+
+func (n *soleNode) Watch(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watched = on
+}
+
+func (n *soleNode) Status() server.Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.node.machine.Stats()
+	return server.Status{
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1, Notify: m.Notify,
+		Members: []server.Member{{ID: "n1", ClientAddr: n.addr, Voter: true}},
+	}
+}
+
+func (n *soleNode) Role() string { return "leader" }
+
+func (n *soleNode) WatchLeader() (<-chan struct{}, func()) { return make(chan struct{}), func() {} }

@@ -1,0 +1,334 @@
+// What lives here: the random calls of TestDifferentialSessions, those that it does not make, and how it compares replies that tell of connections.
+
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// sessionSettings give both servers the same parameters; nothing may be slow or idle for too long here.
+var sessionSettings = [][]string{
+	{"CONFIG", "SET", "notify-keyspace-events", "", "maxclients", "1000", "timeout", "0", "slowlog-max-len", "128", "tracking-table-max-keys", "1000000"},
+	{"CONFIG", "SET", "slowlog-log-slower-than", "-1", "latency-monitor-threshold", "0"},
+	{"SLOWLOG", "RESET"},
+	{"ACL", "LOG", "RESET"},
+}
+
+// idPrefix begins the places of the ids of connections, which each server numbers by itself.
+const idPrefix = "<id "
+
+var (
+	clientIDs  = words("99999999 0 -1 x", "", idPrefix+"1>", idPrefix+"2>", idPrefix+"3>", idPrefix+"4>", idPrefix+"1>", idPrefix+"2>")
+	channels   = words("c1 c2 c3 news.1 __keyspace@0__:l1 __keyevent@0__:set", "", "\xff\x00")
+	blockTimes = words("0 0 0 0 10000000 -1 x")
+	// sessionPools are the pools of TestDifferentialSessions.
+	sessionPools = slices.Concat([]pool{
+		{"client-id", clientIDs}, {"ip:port", words("1.2.3.4:5 x")}, {"username", words("default default default nobody")}, {"password", words("secret x", "")},
+		{"connection-name", words("app me", "", "a b", "a\nb")}, {"clientname", words("app me", "a b")}, {"protover", words("2 3 3 2 3 1 4 x")},
+		{"psubscribe pattern", words("c* *1 news.? c1 * __key*__:* __keyevent@*__:*", "")}, {"punsubscribe pattern", words("c* *1 news.? c1 * __key*__:*")},
+		{"pubsub|channels pattern", words("* c* c1 none", "")}, {"pubsub|shardchannels pattern", words("* c* c1 none")},
+		{"channel", channels}, {"message", values}, {"ping message", values},
+		{"parameter", words("notify-keyspace-events notify-keyspace-events notify-keyspace-events notify* slowlog-max-len slowlog-log-slower-than " +
+			"latency-monitor-threshold tracking-table-max-keys databases maxclients timeout none")},
+		{"config|set value", words("KEA KEA KEA AKE KE$lshztxgdn K Ex A 0 -1 10000000 99999999999999999999 abc", "")},
+		{"category", words("x")}, {"event", words("command x")}, {"numreplicas", words("0 0 -1 x")}, {"wait timeout", words("0 1 -1 x")},
+		{"client|pause timeout", words("0 -1 x 1.5", "")}, {"command", words("get set mset none config")}, {"slowlog|get count", counts},
+		{"timeout", words("0 0 0 0 0 1000 -1 x", "")}, {"xread milliseconds", blockTimes}, {"xreadgroup milliseconds", blockTimes}, {"bits", words("1 5 256 0 4097 x")},
+	}, differentialPools)
+)
+
+// sessionAvoided are commands of connections that TestDifferentialSessions does not call, by full name or by its first word; docs/compatibility.md and testdata/sessions
+// tell of them.
+var sessionAvoided = words("acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help cluster command command|count command|list command|info " +
+	"command|docs command|help config|help config|rewrite debug failover info lastsave latency|graph latency|doctor latency|histogram latency|help latency|latest " +
+	"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help client|tracking client|caching")
+
+// listSessionCommands finds the commands of connections that both servers have.
+func (s *sessions) listSessionCommands() {
+	v := s.theirCommands()
+	add := func(spec *commands.Spec) {
+		container, _, _ := strings.Cut(spec.FullName(), "|")
+		if spec.Local != nil && v[spec.FullName()] && !slices.Contains(sessionAvoided, spec.FullName()) && !slices.Contains(sessionAvoided, container) {
+			s.local = append(s.local, spec)
+		}
+	}
+	for _, spec := range s.table.All() {
+		if spec.Subcommands == nil {
+			add(spec)
+		}
+		for i := range spec.Subcommands {
+			add(&spec.Subcommands[i])
+		}
+	}
+	if len(s.local) < 45 {
+		s.Fatalf("only %d commands of connections to compare", len(s.local))
+	}
+}
+
+// request makes a call of one of the connections.
+func (s *sessions) request(focus []*commands.Spec) request {
+	d := s.differential
+	q := request{conn: d.g.IntN(sessionsPerRound)}
+	var call [][]byte
+	messages := func(spec *commands.Spec) bool { return spec.Group == "pubsub" }
+	blocking := func(spec *commands.Spec) bool { return spec.Has(commands.Blocking) }
+	switch n := d.g.IntN(100); {
+	case n < 4:
+		call = commandtest.Args("MULTI")
+	case n < 11:
+		call = commandtest.Args("EXEC")
+	case n < 14:
+		call = append(commandtest.Args("WATCH"), commandtest.Args(d.g.words(watched)...)...)
+	case n < 30:
+		call = d.filled(d.g.call(s.local))
+	case n < 36:
+		call = d.filled(d.g.call(selected(s.local, messages)))
+	case n < 38:
+		call = d.stocked(d.g.IntN(len(stock)))
+	case n < 44:
+		q.conn = max(q.conn, 1) // one connection never waits, so that somebody can go on
+		call = d.filled(d.g.call(selected(d.specs, blocking)))
+	default:
+		call = d.call(focus)
+	}
+	if len(call) > 2 && isCommand(call, "command", "acl") && d.g.IntN(4) > 0 {
+		at := 2
+		if hasWord(call, "dryrun") {
+			at = 3
+		}
+		if hasWord(call, "dryrun") || hasWord(call, "getkeys") || hasWord(call, "getkeysandflags") {
+			call = append(call[:min(at, len(call)):min(at, len(call))], d.plain(focus)...)
+		}
+	}
+	q.calls = [][][]byte{call}
+	return q
+}
+
+// selected are those of specs that have something.
+func selected(specs []*commands.Spec, has func(*commands.Spec) bool) []*commands.Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(spec *commands.Spec) bool { return !has(spec) })
+}
+
+// named puts a server's ids of connections in their places.
+func (s *sessions) named(side int, call [][]byte) [][]byte {
+	out := slices.Clone(call)
+	for i, arg := range call {
+		if n, ok := strings.CutPrefix(string(arg), idPrefix); ok {
+			number, _ := strconv.Atoi(strings.TrimSuffix(n, ">"))
+			out[i] = []byte(s.pairs[number-1].sides[side].id)
+		}
+	}
+	return out
+}
+
+// mayWait says whether a call can come to wait.
+func (s *sessions) mayWait(p *pair, call [][]byte) bool {
+	spec, err := s.table.Resolve(call)
+	return err == nil && !p.multi && spec.Has(commands.Blocking)
+}
+
+// adapted is the call that a connection makes: nil where it is not to be compared.
+func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
+	unlock := s.own.lock()
+	defer unlock()
+	asked := inner(call)
+	if wait, ok := shortLife(asked); wait > 0 || !ok {
+		return nil
+	}
+	s.watch = nil
+	for _, p := range s.pairs {
+		s.watch = append(s.watch, p.watch...)
+	}
+	for db := range databasesUsed {
+		if !isCommand(call, "watch") && s.uncomparable(request{db: db, calls: [][][]byte{call}}, call) {
+			return nil
+		}
+	}
+	if slices.ContainsFunc(sessionOmissions, func(o sessionOmission) bool { return o.omits(s, p, asked) }) {
+		return nil
+	}
+	s.watch = p.watch
+	if isCommand(call, "exec") && s.watchBlurred() {
+		return commandtest.Args("DISCARD")
+	}
+	return call
+}
+
+// sessionOmission is a kind of calls that TestDifferentialSessions does not make, as omission.
+type sessionOmission struct {
+	line  string
+	omits func(s *sessions, p *pair, call [][]byte) bool
+}
+
+var sessionOmissions = []sessionOmission{
+	// In a transaction the other server cannot be told what ours took.
+	{"", func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.multi && (isCommand(call, "spop") || (isCommand(call, "xadd") && entryID(call) > 0))
+	}},
+	// Redis answers with more elements than it announces.
+	{"", func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.multi && isCommand(call, "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe")
+	}},
+	{"| Who is served first", func(s *sessions, p *pair, call [][]byte) bool {
+		return s.mayWait(p, call) && s.meetsOthers(call)
+	}},
+	// A wait that ends by itself while the test goes on.
+	{"", func(s *sessions, p *pair, call [][]byte) bool {
+		if !s.mayWait(p, call) {
+			return false
+		}
+		place, unit := len(call)-1, int64(1000)
+		switch {
+		case isCommand(call, "blmpop", "bzmpop"):
+			place = 1
+		case isCommand(call, "xread", "xreadgroup"):
+			place, unit = 1+slices.IndexFunc(call, func(arg []byte) bool { return strings.EqualFold(string(arg), "block") }), 1
+		}
+		seconds, err := strconv.ParseFloat(string(argument(call, place)), 64)
+		return err == nil && seconds > 0 && seconds*float64(unit) < 1_000_000
+	}},
+	// Who says nothing cannot be compared.
+	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && hasWord(call, "reply") && (hasWord(call, "off") || hasWord(call, "skip"))
+	}},
+	// It would close the test's own connection, too.
+	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") && !hasWord(call, "pubsub") && !hasWord(call, "addr") && !hasWord(call, "laddr")
+	}},
+	{"`CLIENT KILL` with `MAXAGE` (7.4)", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && hasWord(call, "maxage")
+	}},
+	// Limits that calls of the test would meet.
+	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "config") && hasWord(call, "set") && slices.ContainsFunc(words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
+			func(name string) bool { return hasWord(call, name) })
+	}},
+}
+
+// meetsOthers says whether a call waits for several keys while others wait, or others wait for several.
+func (s *sessions) meetsOthers(call [][]byte) bool {
+	several := func(call [][]byte) bool {
+		spec, err := s.table.Resolve(call)
+		if err != nil {
+			return false
+		}
+		places, _ := spec.KeyIndexes(call)
+		return len(places) > 1
+	}
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && (several(call) || several(p.waits)) })
+}
+
+// database is the argument of SELECT.
+func database(call [][]byte) int {
+	n, _ := strconv.Atoi(string(argument(call, 1)))
+	return n
+}
+
+// More lines that TestDifferentialSessions goes by.
+const (
+	publishLine = "| `PUBLISH`, `SPUBLISH` |"                    // see compareAnswer
+	cleanLine   = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`" // see withoutIDs
+)
+
+// compareAnswer compares replies to a call, in a transaction or alone.
+func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value, queued bool) {
+	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) && strings.Contains(a.String(), ":0") && countsReceivers(b) {
+		s.excused[publishLine]++
+		return
+	}
+	if isCommand(call, "client", "hello") {
+		a, b = s.withoutIDs(ours, a), s.withoutIDs(real, b)
+	}
+	if a.Null && b.Null && a.Kind != b.Kind {
+		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
+		return
+	}
+	s.compareReply(call, a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
+}
+
+// countsReceivers says whether a reply is a number, or a script's table of one.
+func countsReceivers(v commandtest.Value) bool {
+	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
+}
+
+// verbatim stands before a text of RESP3 whose format is told.
+const verbatim = "txt:"
+
+// clientFields are the fields of a line of CLIENT LIST.
+func clientFields(line string) map[string]string {
+	fields := map[string]string{}
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		fields[name] = value
+	}
+	return fields
+}
+
+// comparedFields are those that do not depend on the server's own numbers, times, sizes and addresses.
+var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
+
+// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's ids.
+func (s *sessions) withoutIDs(side int, v commandtest.Value) commandtest.Value {
+	numbers := map[string]string{s.control.sides[side].id: "control"}
+	watching := map[string]bool{}
+	for _, p := range s.pairs {
+		numbers[p.sides[side].id] = fmt.Sprint("connection ", p.number)
+		watching[p.sides[side].id] = p.watch != nil
+	}
+	if number := numbers[v.Text]; number != "" && v.Kind == ':' {
+		v.Text = number
+	}
+	if strings.Contains(v.Text, " laddr=") {
+		var lines []string
+		for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
+			fields := clientFields(line)
+			if watching[fields["id"]] { // see cleanLine
+				fields["multi"] = ""
+			}
+			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
+				continue // it compares the data
+			}
+			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
+			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
+				fields["flags"] = "N"
+			}
+			var kept []string
+			for _, name := range comparedFields {
+				kept = append(kept, name+"="+fields[name])
+			}
+			lines = append(lines, strings.Join(kept, " "))
+		}
+		slices.Sort(lines) // Redis's list begins anywhere
+		v.Text = strings.Join(lines, "\n")
+	}
+	v.Elems = slices.Clone(v.Elems)
+	for i := range v.Elems {
+		if i == 0 || v.Elems[i-1].Text != "proto" {
+			v.Elems[i] = s.withoutIDs(side, v.Elems[i])
+		}
+	}
+	return v
+}
+
+// reportSessions says what was compared, and fails where too little was.
+func (s *sessions) reportSessions(calls int) {
+	for line, n := range s.excused {
+		s.Logf("%6d replies differ as docs/compatibility.md says: %s", n, line)
+	}
+	var never []string
+	for _, spec := range s.local {
+		if s.seen[spec.FullName()] == 0 {
+			never = append(never, spec.FullName())
+		}
+	}
+	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d connections were closed", s.calls, len(s.local), s.waited, s.told, s.closed)
+	if calls >= 20_000 && (len(never) > 0 || s.waited < 100 || s.told < 100 || s.closed < 100) {
+		s.Errorf("too little was compared; these commands never succeeded: %v", never)
+	}
+}

@@ -1,0 +1,509 @@
+// What lives here: random calls of several connections to a server of our own and to a real redis-server side by side: what TestDifferential, which has
+// a machine without connections, cannot make: transactions step by step, messages and notifications, commands that wait, what connections know.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+const (
+	// sessionShare is how many calls of TestDifferential there are for each of TestDifferentialSessions, which waits for each reply.
+	sessionShare     = 15
+	sessionsPerRound = 4
+	callsPerSessions = 600 // a round
+	// patience is how long our server may take to tell what the real one has told.
+	patience = 5 * time.Second
+)
+
+// TestDifferentialSessions compares replies and messages, all data at the end of each round, and what CLIENT LIST tells.
+func TestDifferentialSessions(t *testing.T) {
+	d := newDifferential(t)
+	s := &sessions{differential: d, own: startNode(t, d.table)}
+	s.listSessionCommands()
+	calls := callsWanted(t) / sessionShare
+	seed := testSeed(t)
+	for d.calls < calls && d.differences < maxDifferences {
+		s.round(seed)
+		seed = d.nextSeed(seed)
+	}
+	s.reportSessions(calls)
+}
+
+// sessions is a run of TestDifferentialSessions.
+type sessions struct {
+	*differential
+	own     *soleNode
+	local   []*commands.Spec // of package server
+	pairs   []*pair
+	control *pair
+	made    [][]byte // the call under way
+	// notified says that there are keyspace notifications in the round.
+	notified bool
+	waited   int // calls that waited
+	told     int // messages
+	closed   int // connections that were closed
+}
+
+// pair is a connection to each of the servers.
+type pair struct {
+	number int
+	sides  [2]side // ours, the real one
+	db     int
+	multi  bool
+	queue  [][][]byte
+	watch  []commands.WatchedKey
+	waits  [][]byte // the call that waits
+	closed [2]bool
+}
+
+// side is one connection of a pair.
+type side struct {
+	*commandtest.Conn
+	id  string
+	got []commandtest.Value // since the last step
+}
+
+const ours, real = 0, 1
+
+// round makes random calls, and where the servers come apart finds the few of them that suffice.
+func (s *sessions) round(seed uint64) {
+	d := s.differential
+	d.g, d.lives, d.entries = newCallMaker(d.table, seed), 0, 0
+	d.g.specs, d.g.pools, d.g.strays = d.specs, sessionPools, 12
+	if d.g.IntN(4) > 0 {
+		d.g.shunned = seldomRight
+	}
+	proto, focus := 2+d.g.IntN(2), d.focus(seed)
+	s.notified = d.g.IntN(2) == 0
+	var made []request
+	failure := s.play(proto, func(yield func(request) bool) {
+		for len(made) < callsPerSessions {
+			made = append(made, s.request(focus))
+			if !yield(made[len(made)-1]) {
+				return
+			}
+		}
+	})
+	if failure == "" {
+		return
+	}
+	few := d.shrunk(made, func(requests []request) bool {
+		again := s.play(proto, slices.Values(requests))
+		if again != "" {
+			failure = again
+		}
+		return again != ""
+	})
+	d.tellFailure(seed, proto, failure, few)
+}
+
+// play makes calls on servers that are empty, compares, and tells of the first difference.
+func (s *sessions) play(proto int, requests iter.Seq[request]) (failure string) {
+	d := s.differential
+	d.restart(proto)
+	s.own.reset(d.node, func() int64 { return time.Since(d.began).Milliseconds() + 1 })
+	s.pairs = nil
+	s.control = s.open(0)
+	for _, words := range sessionSettings {
+		s.ask(s.control, commandtest.Args(words...))
+	}
+	if s.notified {
+		s.ask(s.control, commandtest.Args("CONFIG", "SET", "notify-keyspace-events", "KEA"))
+	}
+	for i := range sessionsPerRound {
+		s.pairs = append(s.pairs, s.open(i+1))
+	}
+	for q := range requests {
+		if p := s.pairs[q.conn]; p.waits == nil {
+			s.step(p, s.adapted(p, q.calls[0]))
+		}
+		if d.failure != "" {
+			break
+		}
+	}
+	if d.failure == "" {
+		s.release()
+	}
+	for _, p := range append(s.pairs, s.control) {
+		s.close(p)
+	}
+	if d.failure == "" {
+		unlock := s.own.lock()
+		d.compareData()
+		unlock()
+	}
+	return d.failure
+}
+
+// open connects to both servers.
+func (s *sessions) open(number int) *pair {
+	p := &pair{number: number}
+	for i, at := range [][2]string{ours: {"tcp", s.own.addr}, real: {"unix", s.socket}} {
+		conn, err := commandtest.Dial(at[0], at[1])
+		if err != nil {
+			s.Fatal(err)
+		}
+		p.sides[i].Conn = conn
+		for _, words := range [][]string{{"HELLO", fmt.Sprint(s.proto)}, {"CLIENT", "ID"}} {
+			raw, err := conn.Do(commandtest.Args(words...))
+			if err != nil {
+				s.Fatal(err)
+			}
+			p.sides[i].id = strings.Trim(string(raw), ":\r\n")
+		}
+	}
+	return p
+}
+
+func (s *sessions) close(p *pair) {
+	for i := range p.sides {
+		_ = p.sides[i].Close() // it may be closed
+	}
+}
+
+// ask makes a call on both servers and returns the replies.
+func (s *sessions) ask(p *pair, call [][]byte) (replies [2]commandtest.Value) {
+	for i := range p.sides {
+		raw, err := p.sides[i].Do(call)
+		if err == nil {
+			replies[i], err = commandtest.Parse(raw)
+		}
+		if err != nil {
+			s.Fatalf("%s: %v", callText(request{calls: [][][]byte{call}}), err)
+		}
+	}
+	return replies
+}
+
+// step makes a call on both servers and compares all that comes of it on all connections. A call that cannot be compared is not made.
+func (s *sessions) step(p *pair, call [][]byte) {
+	if call == nil {
+		return
+	}
+	s.calls++
+	s.made = call
+	s.send(p, ours, call)
+	mayWait := s.mayWait(p, call)
+	if mayWait {
+		s.awaitReplyOrWait(p, ours)
+	}
+	theirs := call
+	if chosen := inner(call); isCommand(chosen, "spop", "xadd") {
+		theirs = translated(call, s.ownAnswer(p))
+	}
+	s.send(p, real, theirs)
+	if mayWait {
+		s.awaitReplyOrWait(p, real)
+	}
+	s.gather(p, call)
+	s.compareStep(p, call)
+}
+
+// send writes a call to one server. Ids of connections are its own.
+func (s *sessions) send(p *pair, side int, call [][]byte) {
+	if err := p.sides[side].Send(s.named(side, call)); err != nil {
+		s.Fatalf("%s: %v", callText(request{calls: [][][]byte{call}}), err)
+	}
+}
+
+// ownAnswer is our reply to a data command, which messages may precede.
+func (s *sessions) ownAnswer(p *pair) []byte {
+	for {
+		v, open := s.receive(p, ours)
+		if !open {
+			return nil
+		}
+		if v.Kind != '>' {
+			return v.AppendRESP(nil, s.proto)
+		}
+	}
+}
+
+// receive reads a reply or a message and keeps it. At the end of the stream, open is false.
+func (s *sessions) receive(p *pair, side int) (v commandtest.Value, open bool) {
+	ready, open := p.sides[side].Ready(patience)
+	if !ready {
+		if open {
+			s.failure = fmt.Sprintf("connection %d of %s is not answered; after %s", p.number, sideNames[side], callText(request{calls: [][][]byte{s.made}}))
+		}
+		return v, false
+	}
+	raw, err := p.sides[side].Receive()
+	if err != nil {
+		s.Fatalf("connection %d of %s: %v", p.number, sideNames[side], err)
+	}
+	if v, err = commandtest.Parse(raw); err != nil {
+		s.Fatal(err)
+	}
+	p.sides[side].got = append(p.sides[side].got, v)
+	return v, true
+}
+
+var sideNames = [...]string{ours: "our server", real: "the real server"}
+
+// awaitReplyOrWait returns when a call was answered, or waits in its server.
+func (s *sessions) awaitReplyOrWait(p *pair, side int) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if ready, _ := p.sides[side].Ready(100 * time.Microsecond); ready || s.waiting(side)[p.sides[side].id] {
+			return
+		}
+	}
+	s.Fatalf("connection %d of %s is not answered, and does not wait", p.number, sideNames[side])
+}
+
+// waiting gives the ids of the connections that wait.
+func (s *sessions) waiting(side int) map[string]bool {
+	raw, err := s.control.sides[side].Do(commandtest.Args("CLIENT", "LIST"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	v, err := commandtest.Parse(raw)
+	if err != nil {
+		s.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
+		fields := clientFields(line)
+		if strings.Contains(fields["flags"], "b") {
+			ids[fields["id"]] = true
+		}
+	}
+	return ids
+}
+
+// gather reads all that a call on a connection has brought to any connection: first what the real server has to tell, which has told all of it when it
+// answers anything else; then as much of ours, and what it has too much.
+func (s *sessions) gather(asker *pair, call [][]byte) {
+	waits := s.waiting(real)
+	if asker.waits == nil && waits[asker.sides[real].id] {
+		asker.waits = call
+		s.waited++
+	}
+	if asker.waits == nil {
+		s.noteState(asker, call)
+	}
+	for _, p := range s.pairs {
+		stays := waits[p.sides[real].id]
+		if !stays {
+			s.readToMark(p, real)
+		}
+		s.readAsMuch(p)
+		if !stays && !p.closed[ours] {
+			s.readToMark(p, ours)
+		}
+		if p.closed[ours] != p.closed[real] {
+			s.failure = fmt.Sprintf("connection %d was closed: by our server %v, by the real one %v; after %s",
+				p.number, p.closed[ours], p.closed[real], callText(request{calls: [][][]byte{call}}))
+			return
+		}
+	}
+	end := time.Now().Add(patience)
+	for {
+		differ := ""
+		waiting := s.waiting(ours)
+		for _, p := range s.pairs {
+			if !p.closed[real] && waiting[p.sides[ours].id] != waits[p.sides[real].id] {
+				differ = fmt.Sprintf("connection %d waits in the real server: %v, in ours: %v; after %s",
+					p.number, waits[p.sides[real].id], waiting[p.sides[ours].id], callText(request{calls: [][][]byte{call}}))
+			}
+		}
+		if differ == "" || time.Now().After(end) {
+			s.failure = differ
+			return
+		}
+	}
+}
+
+// readAsMuch reads as many values of our server as the real one has given.
+func (s *sessions) readAsMuch(p *pair) {
+	end := time.Now().Add(patience)
+	for (len(p.sides[ours].got) < len(p.sides[real].got) || p.closed[real]) && time.Now().Before(end) {
+		ready, open := p.sides[ours].Ready(time.Until(end))
+		if !open {
+			p.closed[ours] = true
+			return
+		}
+		if ready {
+			s.receive(p, ours)
+		}
+	}
+}
+
+// mark is what readToMark asks a server to say.
+const mark = "the mark of the test"
+
+// readToMark reads all that a server has told a connection that does not wait.
+func (s *sessions) readToMark(p *pair, side int) {
+	c := &p.sides[side]
+	question, answer := commandtest.Args("PING", mark), mark
+	if p.multi { // is answered at once and changes nothing
+		question, answer = commandtest.Args("WATCH", mark), "ERR WATCH inside MULTI is not allowed"
+	}
+	_ = c.Send(question) // where it fails the connection was closed, and what it was told before can still be read
+	for {
+		v, open := s.receive(p, side)
+		if !open {
+			p.closed[side] = s.failure == ""
+			return
+		}
+		inSubscriber := len(v.Elems) == 2 && v.Elems[0].Text == "pong" && v.Elems[1].Text == mark
+		if (v.Text == answer && (v.Kind == '$' || v.Kind == '-')) || inSubscriber {
+			c.got = c.got[:len(c.got)-1]
+			return
+		}
+	}
+}
+
+// noteState keeps what a call changed of the state of its connection, by the real server's reply.
+func (s *sessions) noteState(p *pair, call [][]byte) {
+	name := strings.ToLower(string(call[0]))
+	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
+		return
+	}
+	v, open := s.receive(p, real)
+	for open && v.Kind == '>' {
+		v, open = s.receive(p, real)
+	}
+	switch {
+	case !open:
+	case name == "reset" && v.Text == "RESET":
+		p.multi, p.queue, p.watch, p.db = false, nil, nil, 0
+	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) || name == "discard" && !v.IsError()):
+		s.noteSelects(p, v)
+		p.multi, p.watch = false, nil // the queue is still needed
+	case v.IsError():
+	case name == "multi":
+		p.multi, p.queue = true, nil
+	case p.multi && v.Text == "QUEUED":
+		p.queue = append(p.queue, call)
+	case name == "watch":
+		unlock := s.own.lock()
+		for _, key := range call[1:] {
+			p.watch = append(p.watch, commands.WatchedKey{DB: p.db, Key: key, Changed: s.node.machine.ks.DB(p.db).LastChange(key)})
+		}
+		unlock()
+	case name == "unwatch":
+		p.watch = nil
+	case name == "select":
+		p.db = database(call)
+	}
+}
+
+// noteSelects keeps the database that a transaction has ended in.
+func (s *sessions) noteSelects(p *pair, reply commandtest.Value) {
+	for i := range min(len(reply.Elems), len(p.queue)) {
+		if isCommand(p.queue[i], "select") && reply.Elems[i].Text == "OK" {
+			p.db = database(p.queue[i])
+		}
+	}
+}
+
+// compareStep compares what both servers have told.
+func (s *sessions) compareStep(asker *pair, call [][]byte) {
+	for i, p := range s.pairs {
+		a, b := p.sides[ours].got, p.sides[real].got
+		p.sides[ours].got, p.sides[real].got = nil, nil
+		if s.failure != "" {
+			continue
+		}
+		made := call
+		switch {
+		case p == asker && p.waits != nil && len(b) > 0:
+			made, p.waits = p.waits, nil
+		case p.waits != nil && len(b) > 0 && answered(b):
+			made, p.waits = p.waits, nil
+		case p != asker:
+			made = nil
+		}
+		s.compareTold(p, made, a, b)
+		if p.closed[real] {
+			s.closed++
+			s.close(p)
+			s.pairs[i] = s.open(p.number)
+		}
+	}
+}
+
+// answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.
+func answered(told []commandtest.Value) bool {
+	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
+}
+
+// compareTold compares what a connection was told: messages and, where it has made a call, the reply.
+func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
+	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
+	if len(a) != len(b) {
+		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a), text(b))
+		return
+	}
+	for i := range a {
+		x, y := a[i].AppendRESP(nil, s.proto), b[i].AppendRESP(nil, s.proto)
+		switch {
+		case bytes.Equal(x, y):
+			if call != nil && x[0] != '-' {
+				s.countSuccess(call)
+			}
+			s.countTold(&a[i])
+		case call == nil || a[i].Kind == '>' || b[i].Kind == '>':
+			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
+		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) && len(b[i].Elems) == len(p.queue):
+			for j := range p.queue {
+				s.compareAnswer(p, p.queue[j], a[i].Elems[j], b[i].Elems[j], true)
+			}
+		default:
+			s.compareAnswer(p, call, a[i], b[i], false)
+		}
+		if s.failure != "" {
+			return
+		}
+	}
+}
+
+func (s *sessions) countTold(v *commandtest.Value) {
+	if len(v.Elems) > 0 && strings.HasSuffix(v.Elems[0].Text, "message") {
+		s.told++
+	}
+}
+
+func orNone(call [][]byte) [][]byte {
+	if call == nil {
+		return commandtest.Args("none")
+	}
+	return call
+}
+
+// release ends the calls that wait.
+func (s *sessions) release() {
+	for _, p := range s.pairs {
+		if p.waits == nil {
+			continue
+		}
+		replies := [2]commandtest.Value{}
+		for i := range p.sides {
+			raw, err := s.control.sides[i].Do(commandtest.Args("CLIENT", "UNBLOCK", p.sides[i].id, "ERROR"))
+			if err != nil {
+				s.Fatal(err)
+			}
+			replies[i], _ = commandtest.Parse(raw)
+		}
+		if replies[ours].Text != "1" || replies[real].Text != "1" {
+			s.failure = fmt.Sprintf("connection %d waits, but UNBLOCK says %v, on the real server %v", p.number, replies[ours], replies[real])
+			return
+		}
+		s.gather(p, p.waits)
+		s.compareStep(p, p.waits)
+		if s.failure != "" {
+			return
+		}
+	}
+}
