@@ -64,6 +64,8 @@ type pair struct {
 	watch  []commands.WatchedKey
 	waits  [][]byte // the call that waits
 	closed [2]bool
+	// subscribed says that the connection may have subscriptions.
+	subscribed bool
 }
 
 // side is one connection of a pair.
@@ -367,6 +369,7 @@ func (s *sessions) readToMark(p *pair, side int) {
 // noteState keeps what a call changed of the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
+	p.subscribed = p.subscribed || strings.HasSuffix(name, "subscribe")
 	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
 		return
 	}
@@ -377,7 +380,7 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	switch {
 	case !open:
 	case name == "reset" && v.Text == "RESET":
-		p.multi, p.queue, p.watch, p.db = false, nil, nil, 0
+		p.multi, p.queue, p.watch, p.db, p.subscribed = false, nil, nil, 0, false
 	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) || name == "discard" && !v.IsError()):
 		s.noteSelects(p, v)
 		p.multi, p.watch = false, nil // the queue is still needed
@@ -425,13 +428,64 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 		case p != asker:
 			made = nil
 		}
-		s.compareTold(p, made, a, b)
+		if made != nil && strings.HasSuffix(strings.ToLower(string(made[0])), "unsubscribe") {
+			a, b = sortedNames(a), sortedNames(b)
+		}
+		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
 		if p.closed[real] {
 			s.closed++
 			s.close(p)
 			s.pairs[i] = s.open(p.number)
 		}
 	}
+}
+
+// parted parts replies from messages: see pushLine.
+func parted(told []commandtest.Value) [][]commandtest.Value {
+	parts := make([][]commandtest.Value, 2)
+	for _, v := range told {
+		i := 0
+		if v.Kind == '>' {
+			i = 1
+		}
+		parts[i] = append(parts[i], v)
+	}
+	return parts
+}
+
+// sortedPatterns puts the messages that several patterns of a connection let through in order of the patterns: see orderLine.
+func sortedPatterns(told []commandtest.Value) []commandtest.Value {
+	told = slices.Clone(told)
+	same := func(a, b commandtest.Value) bool {
+		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" && a.Elems[0].Text == b.Elems[0].Text &&
+			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
+	}
+	for from := 0; from < len(told); {
+		to := from + 1
+		for to < len(told) && same(told[from], told[to]) {
+			to++
+		}
+		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int { return strings.Compare(a.Elems[1].Text, b.Elems[1].Text) })
+		from = to
+	}
+	return told
+}
+
+// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes through a table: see orderLine.
+func sortedNames(told []commandtest.Value) []commandtest.Value {
+	var places []int
+	var names []commandtest.Value
+	for i, v := range told {
+		if len(v.Elems) == 3 && strings.HasSuffix(v.Elems[0].Text, "unsubscribe") {
+			places, names = append(places, i), append(names, v.Elems[1])
+		}
+	}
+	slices.SortFunc(names, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
+	told = slices.Clone(told)
+	for i, at := range places {
+		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
+	}
+	return told
 }
 
 // answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.

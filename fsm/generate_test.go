@@ -37,8 +37,8 @@ func testSeed(t testing.TB) uint64 {
 // callMaker makes random calls, requests and entries. Equal seeds give equal ones.
 type callMaker struct {
 	*rand.Rand
-	specs   []*commands.Spec // that the machine runs
-	syntax  map[*commands.Spec][]commands.Arg
+	specs   []*commands.Spec                  // that the machine runs
+	syntax  map[*commands.Spec][]commands.Arg // of all commands
 	pools   []pool
 	shunned []string
 	strays  int    // one in so many keys is perhaps not of the command's group
@@ -59,7 +59,6 @@ func newCallMaker(table *commands.Table, seed uint64) *callMaker {
 			g.specs = append(g.specs, &s.Subcommands[i])
 		}
 	}
-	g.specs = slices.DeleteFunc(g.specs, func(s *commands.Spec) bool { return s.Handler == nil })
 	for _, s := range g.specs {
 		args, err := commands.ParseSyntax(s.Syntax)
 		if err != nil {
@@ -67,6 +66,7 @@ func newCallMaker(table *commands.Table, seed uint64) *callMaker {
 		}
 		g.syntax[s] = args
 	}
+	g.specs = slices.DeleteFunc(g.specs, func(s *commands.Spec) bool { return s.Handler == nil })
 	return g
 }
 

@@ -139,7 +139,8 @@ func aclDryRun(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.Errorf("ERR User '%s' not found", args[2]))
 		return
 	}
-	if s.srv.table.Get(args[3]) == nil {
+	c := s.srv.table.Get(args[3])
+	if c == nil || (c.Subcommands != nil && len(args) > 4 && s.srv.table.Subcommand(c, args[4]) == nil) {
 		s.fail(commands.Errorf("ERR Command '%s' not found", args[3]))
 		return
 	}

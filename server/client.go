@@ -4,6 +4,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -185,27 +186,28 @@ func (s *session) kind() string {
 }
 
 func clientList(s *session, _ *commands.Spec, args [][]byte) {
-	keep := func(*session) bool { return true }
+	var listed []*session
 	switch {
 	case len(args) == 2:
+		listed = s.srv.all()
 	case len(args) == 4 && is(args[2], "type"):
 		kind, err := clientType(args[3])
 		if err != nil {
 			s.fail(err)
 			return
 		}
-		keep = func(c *session) bool { return c.kind() == kind }
+		listed = slices.DeleteFunc(s.srv.all(), func(c *session) bool { return c.kind() != kind })
 	case len(args) > 3 && is(args[2], "id"):
-		ids := map[uint64]bool{}
-		for _, a := range args[3:] {
+		for _, a := range args[3:] { // in the order that was asked for, and as often
 			id, ok := commands.ParseInt(a)
 			if !ok {
 				s.fail(commands.Error("ERR Invalid client ID"))
 				return
 			}
-			ids[uint64(id)] = true
+			if c := s.srv.session(uint64(id)); c != nil {
+				listed = append(listed, c)
+			}
 		}
-		keep = func(c *session) bool { return ids[c.id] }
 	default:
 		s.fail(commands.ErrSyntax)
 		return
@@ -213,11 +215,12 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	s.show(len(args))
 	now := time.Now()
 	var b strings.Builder
-	for _, c := range s.srv.all() {
-		if keep(c) {
-			b.WriteString(c.describe(now))
-			b.WriteByte('\n')
+	for _, c := range listed {
+		if b.Len() > commands.MaxReplyBytes {
+			break // the reply is refused for its size
 		}
+		b.WriteString(c.describe(now))
+		b.WriteByte('\n')
 	}
 	s.w.Verbatim("txt", b.String())
 }
