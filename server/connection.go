@@ -263,7 +263,8 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.srv.observe()
 	s.endMonitor()
 	s.redirects = false
-	s.db, s.name, s.stale, s.muted, s.skipping, s.noEvict, s.noTouch = 0, "", false, false, false, false, false
+	// noEvict stays, as in Redis 7.0.
+	s.db, s.name, s.stale, s.muted, s.skipping, s.noTouch = 0, "", false, false, false, false
 	s.setProto(2)
 	s.w.Status("RESET")
 }

@@ -111,6 +111,17 @@ func TestClientInfoInsideExec(t *testing.T) {
 	}
 }
 
+// RESET leaves NO-EVICT on.
+func TestNoEvictStaysOn(t *testing.T) {
+	c := start(t, nil).dial(t)
+	for _, step := range []struct{ command, flags string }{{"CLIENT NO-EVICT ON", "e"}, {"RESET", "e"}, {"CLIENT NO-EVICT OFF", "N"}} {
+		c.call(strings.Fields(step.command)...)
+		if info := c.call("CLIENT", "INFO"); field(info, "flags") != step.flags {
+			t.Errorf("after %s: %s", step.command, info)
+		}
+	}
+}
+
 func TestClientInfo(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
