@@ -104,22 +104,12 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 	missed := func(err error) adminReply {
 		return adminReply{Outcome: outcomeNotRun, Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
 	}
-	conn, err := n.mux.open(addr, []byte{streamAdmin}, dialTimeout)
+	conn, reader, h, err := n.greet(addr, streamAdmin)
 	if err != nil {
 		return missed(err), nil
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return missed(err), nil
-	}
-	if _, err := conn.Write(appendHello(nil, n.hello(""))); err != nil {
-		return missed(err), nil
-	}
-	reader := bufio.NewReader(conn)
-	h, err := readHello(reader)
 	switch {
-	case err != nil:
-		return missed(err), nil
 	case h.refusal != "":
 		return missed(errors.New(h.refusal)), nil
 	case h.version != protocolVersion || h.id != id:
@@ -132,6 +122,34 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 		return reply, err
 	}
 	return reply, readAdmin(reader, &reply)
+}
+
+// greet opens a connection to the peer port at addr and exchanges hellos. Unless it fails the connection is the caller's to close.
+func (n *Node) greet(addr string, stream byte) (conn net.Conn, reader *bufio.Reader, h hello, err error) {
+	if conn, err = n.mux.open(addr, []byte{stream}, dialTimeout); err != nil {
+		return nil, nil, h, err
+	}
+	if err = conn.SetDeadline(time.Now().Add(handshakeTimeout)); err == nil {
+		_, err = conn.Write(appendHello(nil, n.hello("")))
+	}
+	reader = bufio.NewReader(conn)
+	if err == nil {
+		h, err = readHello(reader)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, h, err
+	}
+	return conn, reader, h, nil
+}
+
+// probe asks the node at addr who it is.
+func (n *Node) probe(addr string) (hello, error) {
+	conn, _, h, err := n.greet(addr, streamForward)
+	if err != nil {
+		return h, err
+	}
+	return h, conn.Close()
 }
 
 func sendAdmin(conn net.Conn, message any) error {

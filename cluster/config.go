@@ -37,6 +37,7 @@ type Config struct {
 	Clock        Clock        // default SystemClock
 	Logger       *slog.Logger // default: nothing is logged
 	PeerListener net.Listener // already bound; replaces PeerListen. Open owns it, also when it fails
+	Fatal        func(error)  // ends the node when it is sent what this release cannot know; default: it goes on, and takes nothing of it
 
 	dial     dialFunc                          // tests cut links here
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
@@ -100,6 +101,9 @@ func (c *Config) applyDefaults() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) { c.Logger.Error("this node cannot go on", "error", err) }
 	}
 	if c.dial == nil {
 		c.dial = dialTCP

@@ -38,13 +38,20 @@ type dirVersion struct {
 	format   int
 	node     string
 	logStore string
+	level    uint64 // the feature level that is needed to read what is in the directory; written from 2 on
 }
+
+// firstLevel is the level that needs no line.
+const firstLevel = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encode gives the file's bytes: a title, a line a field, and a checksum over all before it.
 func (v dirVersion) encode() []byte {
 	body := fmt.Sprintf("%s\nformat: %d\nnode: %s\nlog-store: %s\n", versionTitle, v.format, v.node, v.logStore)
+	if v.level > firstLevel {
+		body += fmt.Sprintf("level: %d\n", v.level)
+	}
 	return fmt.Appendf(nil, "%schecksum: %08x\n", body, crc32.Checksum([]byte(body), castagnoli))
 }
 
@@ -67,35 +74,51 @@ func decodeVersion(data []byte, dir string) (dirVersion, error) {
 	if n, err := fmt.Sscanf(rest, "format: %d\nnode: %s\nlog-store: %s\n", &v.format, &v.node, &v.logStore); err != nil || n != 3 {
 		return v, corrupt
 	}
+	v.level = firstLevel
+	if _, after, ok := strings.Cut(rest, "\nlevel: "); ok {
+		if _, err := fmt.Sscanf(after, "%d\n", &v.level); err != nil {
+			return v, corrupt
+		}
+	}
 	if string(v.encode()) != string(data) {
 		return v, corrupt
 	}
 	return v, nil
 }
 
-// prepareDir checks that dir is, or makes it, the data directory of node with the given kind of log store. It touches
-// nothing in a directory that it refuses.
-func prepareDir(dir, node, logStore string) error {
-	want := dirVersion{format: dataFormat, node: node, logStore: logStore}
+// prepareDir checks that dir is, or makes it, the data directory of node with the given kind of log store, and that its feature level, which is
+// returned, is known. It touches nothing in a directory that it refuses.
+func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err error) {
+	want := dirVersion{format: dataFormat, node: node, logStore: logStore, level: firstLevel}
 	have, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := refuseForeign(dir); err != nil {
-			return err
+			return 0, err
 		}
-		if err := writeVersion(dir, want); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+		if err := writeVersion(dir, want, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+			return 0, fmt.Errorf("data directory %s cannot be made: %w", dir, err)
 		}
 		have, err = readVersion(dir) // another process may have been first
 	}
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case have.node != node:
-		return fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir, have.node, node)
+		return 0, fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir, have.node, node)
 	case have.logStore != logStore:
-		return fmt.Errorf("data directory %s keeps its log in %q, and the log store asked for is %q", dir, have.logStore, logStore)
+		return 0, fmt.Errorf("data directory %s keeps its log in %q, and the log store asked for is %q", dir, have.logStore, logStore)
 	}
-	return nil
+	return have.level, levels.CheckLevel("data directory "+dir, have.level)
+}
+
+// noteLevel writes into the version file that the directory needs a feature level from now on.
+func noteLevel(dir string, level uint64) error {
+	v, err := readVersion(dir)
+	if err != nil || v.level >= level {
+		return err
+	}
+	v.level = level
+	return writeVersion(dir, v, os.Rename)
 }
 
 func readVersion(dir string) (dirVersion, error) {
@@ -127,8 +150,8 @@ func refuseForeign(dir string) error {
 	return nil
 }
 
-// writeVersion makes the version file appear whole or not at all, and never replaces one (fs.ErrExist).
-func writeVersion(dir string, v dirVersion) error {
+// writeVersion makes the version file appear whole or not at all, by place: os.Link never replaces one (fs.ErrExist), os.Rename does.
+func writeVersion(dir string, v dirVersion, place func(from, to string) error) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -144,7 +167,7 @@ func writeVersion(dir string, v dirVersion) error {
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(tmp.Name(), filepath.Join(dir, versionName)); err != nil {
+	if err := place(tmp.Name(), filepath.Join(dir, versionName)); err != nil {
 		return err
 	}
 	return syncDir(dir)

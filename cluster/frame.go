@@ -31,6 +31,7 @@ type hello struct {
 	refusal    string // the acceptor's reason for refusing; empty when it accepts
 	peerAddr   string // where the others are to reach the node; empty: an older version, which does not say
 	removed    bool   // the reason is that the dialer was removed from the cluster
+	level      uint64 // the newest feature level that the node knows; 0: a version that does not say
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -49,6 +50,7 @@ func appendHello(dst []byte, h hello) []byte {
 	if h.removed {
 		dst[len(dst)-1] = 1
 	}
+	dst = binary.AppendUvarint(dst, h.level)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -72,6 +74,9 @@ func readHello(r io.Reader) (hello, error) {
 	h.id, h.clientAddr, h.refusal = string(c.bytes()), string(c.bytes()), string(c.bytes())
 	if len(c.rest) > 0 {
 		h.peerAddr, h.removed = string(c.bytes()), c.uvarint() == 1
+	}
+	if len(c.rest) > 0 {
+		h.level = c.uvarint()
 	}
 	if c.bad {
 		return h, errors.New("a malformed hello")

@@ -45,6 +45,7 @@ type link struct {
 	inFlight   [lastKind + 1]int
 	failure    error // why flights that may have begun fail; nil for errLinkLost
 	clientAddr string
+	level      uint64        // the newest feature level that the member knows, as it last told
 	addr       string        // that the member was last reached at; empty when that failed since
 	lost       bool          // the last attempt did not reach the member; false before the first one
 	reached    chan struct{} // closed when lost becomes false
@@ -161,7 +162,7 @@ func (l *link) session(up *bool) error {
 	}
 	w := newWire(conn, reader)
 	l.mu.Lock()
-	l.wire, l.clientAddr, l.heard, l.failure = w, h.clientAddr, time.Now(), nil
+	l.wire, l.clientAddr, l.level, l.heard, l.failure = w, h.clientAddr, h.level, time.Now(), nil
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {

@@ -112,6 +112,9 @@ func (n *Node) addMember(id, addr string) error {
 			return refused(fmt.Sprintf("node %s has the peer address %s already", s.ID, addr))
 		}
 	}
+	if err := n.checkLevelOf(id, addr); err != nil {
+		return err
+	}
 	n.logger.Info("a node is taken in", "member", id, "address", addr)
 	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
 }
@@ -230,7 +233,7 @@ func (n *Node) maintain() {
 			return
 		}
 		lead := n.route.Load().lead
-		if lead == nil || !n.unsettled() {
+		if lead == nil || !n.unsettled() && !n.mayRaise() {
 			continue
 		}
 		select {
@@ -267,6 +270,7 @@ func (n *Node) moved(s raft.Server) string {
 }
 
 func (n *Node) settle(lead *leadership) {
+	n.raiseLevel(lead)
 	servers := n.configuration().Servers
 	for _, s := range servers {
 		addr := n.moved(s)

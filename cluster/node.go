@@ -34,6 +34,9 @@ type Node struct {
 	underWay      underWay     // the same entries, for the sweep
 	quiet         quiet
 	tickDue       atomic.Bool
+	levels        Leveled // the machine's
+	guard         *levelGuard
+	raising       atomic.Uint64 // the level that the proposer is to raise the machine to; 0: none
 	nextFrame     atomic.Uint64
 	nonce         uint64        // the read loop's newest confirm frame
 	confirmed     chan struct{} // kicked when a confirm frame was answered
@@ -73,7 +76,9 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return nil, err
 	}
-	if err := prepareDir(cfg.DataDir, cfg.ID, cfg.LogStore); err != nil {
+	levels := levelsOf(m)
+	noted, err := prepareDir(cfg.DataDir, cfg.ID, cfg.LogStore, levels)
+	if err != nil {
 		return nil, err
 	}
 	if ln == nil {
@@ -82,6 +87,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		}
 	}
 	n := newNode(cfg, m)
+	n.levels, n.guard = levels, &levelGuard{levels: levels, dir: cfg.DataDir, fatal: cfg.Fatal, noted: noted}
 	n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
 	if err != nil {
 		return nil, err
@@ -118,6 +124,7 @@ func (n *Node) startRaft() error {
 		n.stores.log = n.cfg.wrapLog(n.stores.log)
 	}
 	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
+	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
 		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
@@ -301,5 +308,5 @@ func (n *Node) queueOf(kind frameKind) *queue {
 }
 
 func (n *Node) hello(refusal string) hello {
-	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String()}
+	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel()}
 }

@@ -55,6 +55,10 @@ func (n *Node) propose() {
 		if n.quiet.wanted {
 			return false // the end of it wakes the loop
 		}
+		if level := n.raising.Swap(0); level != 0 {
+			n.proposeRaise(r.lead, level)
+			return true
+		}
 		var did bool
 		scratch, did = n.proposeOnce(r.lead, scratch, least)
 		return did
@@ -159,13 +163,17 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	}
 	data := make([]byte, 0, size+8*len(groups)+64)
 	data = n.machine.machine.AppendEntry(data, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), groups)
-	e := &entry{units: units, groups: len(groups), proposed: time.Now()}
+	n.hand(lead, data, &entry{units: units, groups: len(groups), proposed: time.Now()})
+	clear(groups)
+	return groups, true
+}
+
+// hand hands an entry to Raft, and then to the completer.
+func (n *Node) hand(lead *leadership, data []byte, e *entry) {
 	n.inFlight.Add(1)
 	n.underWay.add(e)
 	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
 	n.flying <- e
-	clear(groups)
-	return groups, true
 }
 
 // complete is the completer's loop: entries are answered in the order in which they were proposed.

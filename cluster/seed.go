@@ -15,14 +15,14 @@ import (
 var currentTermKey = []byte("CurrentTerm")
 
 // Seed makes cfg.DataDir the data directory of a member that knows the members of cfg, has nothing in its log, and has one snapshot: the
-// bytes that write writes, as the state after log entry index of a term. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
+// bytes that write writes, as the state after log entry index of a term; level is its feature level. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
 // Logger are looked at. Members that are seeded alike begin as if they had been one cluster that stopped there. A directory that
 // is not empty is refused and not touched; on an error nothing of what was made is left.
 //
 // Every member has to be seeded. A member that starts with an empty directory instead votes like one that lost its disk: a
 // majority of such would elect itself and forget the state. The version file comes last: a directory that was not finished has
 // stores without one, which Open refuses.
-func Seed(cfg Config, index, term uint64, write func(io.Writer) error) (err error) {
+func Seed(cfg Config, index, term, level uint64, write func(io.Writer) error) (err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func Seed(cfg Config, index, term uint64, write func(io.Writer) error) (err erro
 	if err := errors.Join(s.seed(&cfg, index, term, write), s.close()); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
-	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore}); err != nil {
+	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore, level: level}, os.Link); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
 	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))

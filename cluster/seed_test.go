@@ -24,7 +24,7 @@ func (c *testCluster) seed(id, store string, index, term uint64, state toyState)
 		c.t.Fatal(err)
 	}
 	cfg := Config{ID: id, DataDir: dir, Members: c.members, LogStore: store}
-	if err := Seed(cfg, index, term, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
+	if err := Seed(cfg, index, term, firstLevel, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestSeedLeavesNothing(t *testing.T) {
 	broken := errors.New("broken")
 	there := t.TempDir()
 	for _, dir := range []string{filepath.Join(t.TempDir(), "new"), there} {
-		err := Seed(Config{ID: "n1", DataDir: dir}, 5, 5, func(w io.Writer) error {
+		err := Seed(Config{ID: "n1", DataDir: dir}, 5, 5, firstLevel, func(w io.Writer) error {
 			_, _ = w.Write(make([]byte, 100_000))
 			return broken
 		})

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"strconv"
@@ -26,6 +27,7 @@ type snapshotStore struct {
 	logger *slog.Logger
 	newest atomic.Pointer[snapshotSeen] // never nil
 	open   atomic.Int32                 // snapshots being written
+	guard  *levelGuard                  // may be nil
 }
 
 func newSnapshotStore(inner raft.SnapshotStore, logger *slog.Logger) *snapshotStore {
@@ -74,6 +76,31 @@ type snapshotSink struct {
 	index uint64
 	began time.Time
 	ended sync.Once
+	head  []byte // the first bytes that were written, until the guard has seen them
+	seen  bool
+}
+
+// Write writes a part of the snapshot, once the guard has let its beginning pass.
+func (k *snapshotSink) Write(p []byte) (int, error) {
+	if g := k.s.guard; g != nil && !k.seen {
+		missing := g.levels.SnapshotHead() - len(k.head)
+		k.head = append(k.head, p[:min(len(p), missing)]...)
+		if len(p) >= missing {
+			if err := k.showHead(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return k.SnapshotSink.Write(p)
+}
+
+// showHead shows the guard what there is of the beginning.
+func (k *snapshotSink) showHead() error {
+	if k.s.guard == nil || k.seen {
+		return nil
+	}
+	k.seen = true
+	return k.s.guard.snapshot(k.index, k.head)
 }
 
 // end counts the snapshot as not being written any more, whoever closes or cancels it how often.
@@ -88,6 +115,9 @@ func (k *snapshotSink) Cancel() error {
 // Close ends the snapshot; only now it counts.
 func (k *snapshotSink) Close() error {
 	defer k.end()
+	if err := k.showHead(); err != nil { // it is shorter than the guard wanted
+		return errors.Join(err, k.SnapshotSink.Cancel())
+	}
 	if err := k.SnapshotSink.Close(); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type Status struct {
 	Removed     bool // the node was removed from the cluster, for ever
 	Joining     bool // it waits to be taken into a cluster
 	Loading     bool // what was in the log at the start has yet to be applied
+	// The machine's feature level, and the newest that this node knows; 0 where the machine has none.
+	Level, KnownLevel uint64
 	// The newest snapshot that this node has on disk; zero for none.
 	SnapshotIndex uint64
 	SnapshotTime  time.Time
@@ -47,7 +49,8 @@ type MemberStatus struct {
 	PeerAddr   string
 	ClientAddr string // empty when the member was never connected
 	Voter      bool
-	Connected  bool // this node has a connection to it
+	Connected  bool   // this node has a connection to it
+	KnownLevel uint64 // the newest feature level that it knows, as it last said; 0: not known
 	// Known on the leader, from the member's own reports, at most about a second old when idle:
 	LastLog     uint64
 	Applied     uint64
@@ -64,6 +67,7 @@ func (n *Node) Status() Status {
 	}
 	s.Removed, s.Joining = n.gone.is.Load(), n.unborn()
 	s.Loading, s.Snapshotting = n.machine.loading(), n.stores.snapshots.open.Load() > 0
+	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
 	switch n.raft.State() {
@@ -108,7 +112,7 @@ func (n *Node) lastContact() time.Duration {
 func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address), Voter: server.Suffrage == raft.Voter, LastContact: -1}
 	if m.ID == n.cfg.ID {
-		m.ClientAddr, m.Connected, m.LastContact = n.cfg.ClientAddr, true, 0
+		m.ClientAddr, m.Connected, m.LastContact, m.KnownLevel = n.cfg.ClientAddr, true, 0, n.levels.KnownLevel()
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
@@ -118,6 +122,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()
 		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.clientAddr, l.wire != nil, l.report.lastIndex, l.report.applied
+		m.KnownLevel = l.level
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)
 		}

@@ -41,6 +41,7 @@ type logStore struct {
 	// silent holds the newest indexes of entries that never reach the machine (noop, barrier), ascending.
 	silent []uint64
 	cut    func(after uint64) // told when entries behind an index were dropped; may be nil
+	guard  *levelGuard        // may be nil
 }
 
 // maxSilent is far more than a cluster without a single write collects: two for each change of leader.
@@ -70,6 +71,14 @@ func (s *logStore) GetLog(index uint64, out *raft.Log) error {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	for _, l := range logs {
+		if s.guard == nil {
+			break
+		}
+		if err := s.guard.entry(l); err != nil {
+			return err
+		}
+	}
 	if err := s.LogStore.StoreLogs(logs); err != nil {
 		return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 	}

@@ -88,7 +88,7 @@ func TestAudible(t *testing.T) {
 // TestBytesThatLast holds the version file and the entry mark of the first release against the code.
 func TestBytesThatLast(t *testing.T) {
 	const version = "coordd data directory\nformat: 1\nnode: n1\nlog-store: wal\nchecksum: eadb4933\n"
-	v := dirVersion{format: 1, node: "n1", logStore: LogStoreWAL}
+	v := dirVersion{format: 1, node: "n1", logStore: LogStoreWAL, level: 1}
 	if got := string(v.encode()); got != version {
 		t.Errorf("version file %q, want %q", got, version)
 	}

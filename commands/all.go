@@ -4,5 +4,5 @@ import "slices"
 
 // Specs gives every command that touches data. Package server adds the session's own.
 func Specs() []Spec {
-	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs, zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs)
+	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs, zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
 }

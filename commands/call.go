@@ -12,6 +12,8 @@ type Env struct {
 	// ClockMs is the cluster clock to count remaining lives by, ms. In an entry it is the entry's stamp, in a read the leader's
 	// reading, which may be later than Keyspace.Now. Whether a key exists is the keyspace's own business.
 	ClockMs int64
+	// Level is the machine's feature level: what a later one than the first brought is done only where this says so.
+	Level uint64
 	// WallUs is the wall clock for TIME and for absolute times, µs since 1970: the entry's own, or the leader's in a read.
 	WallUs int64
 	// Seed is the same on every node and differs from one command to the next: the source of anything random.
@@ -143,7 +145,7 @@ func (x *Call) Handle(spec *Spec) error {
 
 // Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
 func (t *Table) Run(x *Call) {
-	spec, err := t.Resolve(x.Args)
+	spec, err := t.ResolveAt(x.Level, x.Args)
 	if err == nil && spec.Handler == nil {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}

@@ -80,6 +80,9 @@ type Spec struct {
 	Summary    string
 	Complexity string
 	Handler    Handler
+	// Level is the feature level that brought the command: where the machine's is lower, data commands and scripts do not know it. 0: it was
+	// there in the first release.
+	Level uint64
 	// Categories are the ACL categories that neither kind nor flags tell, instead of the group's own.
 	Categories string
 	// Local answers Session and Admin commands; its type is package server's.
@@ -168,14 +171,17 @@ func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
 }
 
 // Resolve finds the command or subcommand that args call and checks its arity. The errors are Redis's.
-func (t *Table) Resolve(args [][]byte) (*Spec, error) {
+func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(FeatureLevel, args) }
+
+// ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest level that is.
+func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	s := t.Get(args[0])
-	if s == nil {
+	if s == nil || s.Level > level {
 		return nil, unknownCommand(args)
 	}
 	if s.Subcommands != nil && len(args) > 1 {
 		sub := t.Subcommand(s, args[1])
-		if sub == nil {
+		if sub == nil || sub.Level > level {
 			return nil, Errorf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.Name))
 		}
 		s = sub

@@ -27,6 +27,7 @@ type Adapter struct {
 
 	replaying bool          // entries come from this node's own log: their messages were sent in an earlier life
 	applied   atomic.Uint64 // index of the newest applied entry
+	level     atomic.Uint64 // the machine's
 	checked   uint64        // index of the newest check that this node put in an entry; the proposer's own
 }
 
@@ -37,7 +38,9 @@ const checkEvery = 256
 // the entries whose replies are wanted here. deliver is called with the events of an entry, in order, by the goroutine that
 // applies, before the replies are handed out; it must not block, nor keep the slice. fatal is called when the machine cannot go on, and must not return.
 func NewAdapter(table *commands.Table, origin uint64, deliver func([]commands.Event), fatal func(error)) *Adapter {
-	return &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
+	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
+	a.level.Store(a.m.Level())
+	return a
 }
 
 // Apply implements raft.FSM. For an entry that this process made it returns the replies, [][]byte, one a group.
@@ -57,6 +60,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		return nil
 	}
 	a.applied.Store(log.Index)
+	a.level.Store(a.m.Level()) // only this goroutine changes it
 	if !a.replaying && len(result.Events) > 0 {
 		a.deliver(result.Events)
 	}
@@ -107,6 +111,29 @@ func (a *Adapter) nextCheck() Check {
 // EntryClock reads the stamp of an encoded entry.
 func (a *Adapter) EntryClock(data []byte) (clockMs int64, ok bool) { return entryClock(data) }
 
+// Level is the machine's feature level.
+func (a *Adapter) Level() uint64 { return a.level.Load() }
+
+// KnownLevel is the newest feature level that this release knows.
+func (a *Adapter) KnownLevel() uint64 { return FeatureLevel }
+
+// CheckLevel fails for a level that this release does not know. what has that level.
+func (a *Adapter) CheckLevel(what string, level uint64) error { return CheckLevel(what, level) }
+
+// AppendRaise appends an entry that raises the feature level, and does nothing else, to dst.
+func (a *Adapter) AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) []byte {
+	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Level: level})
+}
+
+// EntryLevel reads the feature level that an encoded entry raises the machine to; 0: none.
+func (a *Adapter) EntryLevel(data []byte) uint64 { return entryLevel(data) }
+
+// SnapshotLevel reads the feature level of a snapshot off the first SnapshotHead bytes of its file, or all where there are fewer; 0: they do not tell.
+func (a *Adapter) SnapshotLevel(head []byte) uint64 { return snapshotLevel(head) }
+
+// SnapshotHead is how many bytes SnapshotLevel wants.
+func (a *Adapter) SnapshotHead() int { return snapshotHead }
+
 // Clock is the cluster clock of the newest applied entry, ms.
 func (a *Adapter) Clock() int64 {
 	a.mu.RLock()
@@ -155,6 +182,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.mu.Lock()
 	a.m = m
 	a.applied.Store(m.Index())
+	a.level.Store(m.Level())
 	a.mu.Unlock()
 	a.deliver([]commands.Event{{Kind: commands.StateReplaced}}) // what the entries in between changed nobody was told
 	return nil

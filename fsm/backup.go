@@ -30,11 +30,11 @@ func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	if err := in.begin(); err != nil {
 		return info, err
 	}
-	h := decoder{b: in.record()}
-	info.Index, info.Epoch, info.ClockMs = h.uvarint(), h.uvarint(), int64(h.uvarint())
-	if h.bad || in.err != nil {
-		return info, in.error("its header is wrong")
+	h, err := in.header()
+	if err != nil {
+		return info, err
 	}
+	info.Index, info.Epoch, info.ClockMs = h.index, h.epoch, h.clockMs
 	in.record() // scripts
 	for {
 		record := in.record()

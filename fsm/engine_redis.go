@@ -124,7 +124,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	x := &in.call
 	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply}
 	in.tx.Proto = in.resp
-	spec, resolved := in.table.Resolve(in.args)
+	spec, resolved := in.table.ResolveAt(x.Level, in.args)
 	switch {
 	case spec == nil && resolved != nil:
 		return in.notResolved()
@@ -149,11 +149,13 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 // notResolved words why the table did not resolve the command: scripts are told less than clients.
 func (in *interpreter) notResolved() string {
 	spec := in.table.Get(in.args[0])
-	if spec == nil {
+	if spec == nil || spec.Level > in.x.Level {
 		return errUnknownCommand
 	}
-	if spec.Subcommands != nil && len(in.args) > 1 && in.table.Subcommand(spec, in.args[1]) == nil {
-		return errUnknownCommand
+	if spec.Subcommands != nil && len(in.args) > 1 {
+		if sub := in.table.Subcommand(spec, in.args[1]); sub == nil || sub.Level > in.x.Level {
+			return errUnknownCommand
+		}
 	}
 	return errCommandArity
 }

@@ -15,20 +15,26 @@ const entryVersion = 1
 // Entry is one batch of the log: what the proposer gathered, stamped with the cluster clock.
 //
 // Encoding: version (1 byte), flags (1 byte), origin (8 bytes), clock (uvarint), wall (varint), with flagCheck the check's
-// index (uvarint) and sum (8 bytes), the number of groups (uvarint), each group with its length before it (uvarint), and a
+// index (uvarint) and sum (8 bytes), with flagLevel the level (uvarint), the number of groups (uvarint), each group with its length before it (uvarint), and a
 // CRC-32C of all that (4 bytes). Fixed-width numbers are little-endian.
 type Entry struct {
 	Origin  uint64 // names the process that proposed the entry and wants its replies
 	ClockMs int64  // cluster clock
 	WallUs  int64  // wall clock of the proposer, µs since 1970
 	Check   Check  // Index 0: none
+	Level   uint64 // feature level that the machine is raised to; 0: it keeps its own
 	Groups  [][]byte
 }
 
 // Check is the running hash that the leader had after applying the entry at Index.
 type Check struct{ Index, Sum uint64 }
 
-const flagCheck = 1
+const (
+	flagCheck = 1 << iota
+	flagLevel
+
+	entryFlags = flagCheck | flagLevel
+)
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
@@ -45,6 +51,9 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	if e.Check.Index != 0 {
 		flags |= flagCheck
 	}
+	if e.Level != 0 {
+		flags |= flagLevel
+	}
 	dst = append(dst, entryVersion, flags)
 	dst = binary.LittleEndian.AppendUint64(dst, e.Origin)
 	dst = binary.AppendUvarint(dst, uint64(e.ClockMs))
@@ -52,6 +61,9 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	if flags&flagCheck != 0 {
 		dst = binary.AppendUvarint(dst, e.Check.Index)
 		dst = binary.LittleEndian.AppendUint64(dst, e.Check.Sum)
+	}
+	if flags&flagLevel != 0 {
+		dst = binary.AppendUvarint(dst, e.Level)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(e.Groups)))
 	for _, g := range e.Groups {
@@ -79,6 +91,10 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	if flags&flagCheck != 0 {
 		e.Check = Check{Index: d.uvarint(), Sum: d.uint64()}
 	}
+	if flags&flagLevel != 0 {
+		e.Level = d.uvarint()
+		d.bad = d.bad || e.Level == 0
+	}
 	n := d.uvarint()
 	if n > uint64(len(d.b)) {
 		d.bad = true
@@ -88,7 +104,7 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	for range n {
 		e.Groups = append(e.Groups, d.bytes())
 	}
-	if d.bad || len(d.b) != 0 || flags&^flagCheck != 0 || e.ClockMs < 0 {
+	if d.bad || len(d.b) != 0 || flags&^entryFlags != 0 || e.ClockMs < 0 {
 		return nil, ErrEntryCorrupt
 	}
 	return e, nil

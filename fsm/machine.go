@@ -14,6 +14,7 @@ type Machine struct {
 	ks     *keyspace.Keyspace
 	engine *engine
 	epoch  uint64
+	level  uint64
 	index  uint64 // of the newest applied entry
 
 	// recent are the running hashes after the newest entries, to hold against the leader's. They are no part of the state.
@@ -28,7 +29,7 @@ const recentChecks = 4096
 
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
-	return &Machine{table: table, ks: keyspace.New(), engine: newEngine(table), events: newEvents()}
+	return &Machine{table: table, ks: keyspace.New(), level: firstLevel, engine: newEngine(table), events: newEvents()}
 }
 
 // Index is the log index of the newest applied entry.
@@ -75,11 +76,14 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
 	}
+	if err := m.raise(index, e.Level); err != nil {
+		return Result{}, err
+	}
 	m.index = index
 	m.events.begin(m.ks)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
-		Keyspace: m.ks, ClockMs: m.ks.Now(), WallUs: e.WallUs, Scripts: m.engine,
+		Keyspace: m.ks, ClockMs: m.ks.Now(), Level: m.level, WallUs: e.WallUs, Scripts: m.engine,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 	}
 	var replies [][]byte
@@ -131,7 +135,7 @@ func (m *Machine) verify(c Check) error {
 // least. clockMs and wallUs are the cluster clock and the wall clock at the moment of reading.
 func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 	env := &commands.Env{
-		Keyspace: m.ks, ClockMs: max(clockMs, m.ks.Now()), WallUs: wallUs, Seed: uint64(wallUs), Scripts: m.engine,
+		Keyspace: m.ks, ClockMs: max(clockMs, m.ks.Now()), Level: m.level, WallUs: wallUs, Seed: uint64(wallUs), Scripts: m.engine,
 		Emit: func(commands.Event) {},
 	}
 	r := runner{table: m.table, env: env, readOnly: true}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -120,7 +121,11 @@ func parseDir(t *testing.T, fset *token.FileSet, dir string) (inspect, all []*as
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+		built, err := build.Default.MatchFile(dir, filepath.Base(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "_test.go") || !built {
 			continue
 		}
 		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)

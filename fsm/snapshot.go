@@ -29,6 +29,48 @@ var (
 	ErrSnapshotVersion = errors.New("snapshot has a newer format")
 )
 
+// header is the first record of a snapshot file: numbers in the order of the fields. The last ones are left out where none of them differs from
+// what a machine begins with.
+type header struct {
+	index, epoch uint64
+	clockMs      int64
+	sum          uint64
+	notify       uint64 // 0
+	level        uint64 // firstLevel
+}
+
+func (h *header) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, h.index)
+	dst = binary.AppendUvarint(dst, h.epoch)
+	dst = binary.AppendUvarint(dst, uint64(h.clockMs))
+	dst = binary.LittleEndian.AppendUint64(dst, h.sum)
+	if h.notify != 0 || h.level != firstLevel {
+		dst = binary.AppendUvarint(dst, h.notify)
+	}
+	if h.level != firstLevel {
+		dst = binary.AppendUvarint(dst, h.level)
+	}
+	return dst
+}
+
+// readHeader reads a header. What is behind the level is for whoever knows that level.
+func readHeader(d *decoder) header {
+	h := header{index: d.uvarint(), epoch: d.uvarint(), clockMs: int64(d.uvarint()), sum: d.uint64(), level: firstLevel}
+	d.bad = d.bad || h.clockMs < 0
+	if len(d.b) == 0 {
+		return h
+	}
+	h.notify = d.uvarint()
+	d.bad = d.bad || h.notify != uint64(commands.NotifyFlags(h.notify))
+	if len(d.b) == 0 {
+		d.bad = d.bad || h.notify == 0
+		return h
+	}
+	h.level = d.uvarint()
+	d.bad = d.bad || h.level <= firstLevel
+	return h
+}
+
 // Snapshot is the state of a machine at one index. It may be written while the machine goes on.
 type Snapshot struct {
 	header  []byte
@@ -38,15 +80,8 @@ type Snapshot struct {
 
 // Snapshot takes the state as it is now; the pause does not depend on the number of keys.
 func (m *Machine) Snapshot() *Snapshot {
-	var h []byte
-	h = binary.AppendUvarint(h, m.index)
-	h = binary.AppendUvarint(h, m.epoch)
-	h = binary.AppendUvarint(h, uint64(m.ks.Now()))
-	h = binary.LittleEndian.AppendUint64(h, m.ks.Sum())
-	if m.events.notify != 0 { // else as it was before there were settings
-		h = binary.AppendUvarint(h, uint64(m.events.notify))
-	}
-	return &Snapshot{header: h, scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
+	h := header{m.index, m.epoch, m.ks.Now(), m.ks.Sum(), uint64(m.events.notify), m.level}
+	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
 }
 
 // WriteTo writes the snapshot file.
@@ -97,8 +132,8 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 		return nil, err
 	}
 	m := NewMachine(table)
-	if !m.loadHeader(in.record()) {
-		return nil, in.error("its header is wrong")
+	if err := m.loadHeader(in); err != nil {
+		return nil, err
 	}
 	if err := m.engine.load(in.record()); err != nil {
 		return nil, in.error(err.Error())
@@ -118,17 +153,31 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	return m, nil
 }
 
-func (m *Machine) loadHeader(h []byte) bool {
-	d := decoder{b: h}
-	m.index, m.epoch = d.uvarint(), d.uvarint()
-	m.ks.RestoreClock(int64(d.uvarint()))
-	m.ks.RestoreSum(d.uint64())
-	if len(d.b) > 0 {
-		f := d.uvarint()
-		m.events.notify = commands.NotifyFlags(f)
-		d.bad = d.bad || f == 0 || uint64(m.events.notify) != f
+func (m *Machine) loadHeader(in *snapshotReader) error {
+	h, err := in.header()
+	if err != nil {
+		return err
 	}
-	return !d.bad && len(d.b) == 0 && m.ks.Now() >= 0
+	m.index, m.epoch, m.level = h.index, h.epoch, h.level
+	m.ks.RestoreClock(h.clockMs)
+	m.ks.RestoreSum(h.sum)
+	m.events.notify = commands.NotifyFlags(h.notify)
+	return nil
+}
+
+// header reads the first record. A level that this release does not know is told before anything else is looked at.
+func (r *snapshotReader) header() (header, error) {
+	d := decoder{b: r.record()}
+	h := readHeader(&d)
+	if r.err == nil && !d.bad {
+		if err := CheckLevel("the snapshot", h.level); err != nil {
+			return h, err
+		}
+	}
+	if r.err != nil || d.bad || len(d.b) != 0 {
+		return h, r.error("its header is wrong")
+	}
+	return h, nil
 }
 
 type snapshotReader struct {

@@ -78,6 +78,7 @@ type Status struct {
 	Notify               commands.NotifyFlags
 	SnapshotIndex        uint64    // of the newest snapshot; 0: none
 	SnapshotTime         time.Time // when it was taken
+	Level, KnownLevel    uint64    // the feature level of the state, and the newest that this node knows
 	Snapshotting         bool      // one is being written, or received
 }
 
@@ -91,7 +92,8 @@ type Member struct {
 	PeerAddr   string
 	ClientAddr string // empty: not known
 	Voter      bool
-	Connected  bool // this node has a connection to it
+	Connected  bool   // this node has a connection to it
+	KnownLevel uint64 // the newest feature level that it knows, as it last told the leader; 0: not known
 	// Match is the index up to which the member's log is known to be durable; known on the leader alone, 0 elsewhere.
 	Match uint64
 	// LastContact is the time since the leader last heard from it; known on the leader alone, negative elsewhere.

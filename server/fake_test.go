@@ -40,10 +40,10 @@ type fakeBackend struct {
 func newFake() *fakeBackend {
 	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), table: commands.NewTable(commands.Specs(), Specs())}
 	f.st = Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100,
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,
 		Members: []Member{
-			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true},
-			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100},
+			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true, KnownLevel: 1},
+			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100, KnownLevel: 1},
 			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90},
 		},
 	}

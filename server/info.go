@@ -373,6 +373,8 @@ func infoCoordd(t *infoText) {
 	t.field("raft_commit_index", st.Commit)
 	t.field("raft_applied_index", st.Applied)
 	t.field("raft_last_log_index", st.LastLog)
+	t.field("feature_level", st.Level)
+	t.field("known_feature_level", st.KnownLevel)
 	t.field("leader_id", st.LeaderID)
 	t.field("leader_addr", st.LeaderAddr)
 	t.field("leader_contact_ms", st.LeaderContact.Milliseconds())

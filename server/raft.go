@@ -77,6 +77,7 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		s.pairs([]pair{
 			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr}, {"client-address", m.ClientAddr},
 			{"entries-behind", behind}, {"last-contact-ms", contact},
+			{"known-feature-level", int64(m.KnownLevel)},
 		})
 	}
 }
@@ -106,6 +107,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
 		{"voters", int64(voters)}, {"learners", int64(learners)}, {"term", int64(st.Term)}, {"commit", int64(st.Commit)},
 		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)}, {"snapshot", int64(st.SnapshotIndex)},
+		{"feature-level", int64(st.Level)}, {"known-feature-level", int64(st.KnownLevel)},
 	})
 }
 

@@ -38,6 +38,15 @@ func newFleet(t *testing.T) *fleet {
 // start starts a node; with members to join it enters their cluster.
 func (f *fleet) start(id string, join ...*process) *process {
 	f.t.Helper()
+	p := f.prepare(id, join...)
+	p.start()
+	p.waitReady()
+	return p
+}
+
+// prepare is start without the start.
+func (f *fleet) prepare(id string, join ...*process) *process {
+	f.t.Helper()
 	ports := freePorts(f.t, 3)
 	p := &process{t: f.t, id: id, addr: loopback(ports[0]), http: loopback(ports[2]), log: &logBuffer{}}
 	p.args = []string{"--id", id, "--listen", p.addr, "--peer-listen", loopback(ports[1]), "--http-listen", p.http, "--data-dir", filepath.Join(f.dir, id)}
@@ -49,8 +58,6 @@ func (f *fleet) start(id string, join ...*process) *process {
 		p.args = append(p.args, "--join", strings.Join(addrs, ","))
 	}
 	f.nodes = append(f.nodes, p)
-	p.start()
-	p.waitReady()
 	return p
 }
 

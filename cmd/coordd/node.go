@@ -106,7 +106,7 @@ func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
 		ID: n.cfg.id, PeerListener: peer, PeerListen: n.cfg.peerListen, PeerAdvertise: n.cfg.peerAdvertise, ClientAddr: n.cfg.advertise,
 		DataDir: n.cfg.dataDir, LogStore: n.cfg.logStore, HeartbeatTimeout: n.cfg.heartbeat, LeaderWait: n.cfg.leaderWait,
-		SnapshotThreshold: n.cfg.snapshotAfter, Join: len(n.cfg.join) > 0, Clock: n.cfg.clock, Logger: n.log,
+		SnapshotThreshold: n.cfg.snapshotAfter, Join: len(n.cfg.join) > 0, Clock: n.cfg.clock, Logger: n.log, Fatal: n.fatal,
 	}
 	if c.PeerAdvertise == "" {
 		c.PeerAdvertise = peer.Addr().String()
@@ -252,6 +252,7 @@ func serverMembers(members []cluster.MemberStatus) []server.Member {
 	for _, p := range members {
 		out = append(out, server.Member{
 			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, LastContact: p.LastContact,
+			KnownLevel: p.KnownLevel,
 		})
 	}
 	return out
@@ -281,7 +282,7 @@ func (n *node) Status() server.Status {
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
 		Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
-		Snapshotting: c.Snapshotting, Loading: c.Loading,
+		Snapshotting: c.Snapshotting, Loading: c.Loading, Level: c.Level, KnownLevel: c.KnownLevel,
 	}
 	s.Removed, s.Joining = c.Removed, c.Joining
 	switch {

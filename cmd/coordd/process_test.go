@@ -19,23 +19,33 @@ import (
 
 // What lives here: clusters of real processes for tests, and waiting for conditions.
 
-// builtBinary builds coordd once for all tests of the package and returns its path.
-var builtBinary = sync.OnceValues(func() (string, error) {
+// builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
+// commands/level_next.go.
+var (
+	builtBinary = sync.OnceValues(func() (string, error) { return build() })
+	nextBinary  = sync.OnceValues(func() (string, error) { return build("-tags", "coordd_next") })
+)
+
+// buildDirs are where binaries are, to be removed in the end.
+var buildDirs []string
+
+func build(flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "coordd-test-")
 	if err != nil {
 		return "", err
 	}
+	buildDirs = append(buildDirs, dir)
 	path := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, ".")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %v\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := builtBinary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	for _, dir := range buildDirs {
+		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
@@ -47,6 +57,7 @@ type process struct {
 	id   string
 	addr string // for clients
 	http string
+	next bool // it is what tests take for the next release
 	cmd  *exec.Cmd
 	log  *logBuffer
 	done chan struct{}
@@ -126,7 +137,11 @@ func freePorts(t *testing.T, n int) []int {
 
 func (p *process) start() {
 	p.t.Helper()
-	path, err := builtBinary()
+	binary := builtBinary
+	if p.next {
+		binary = nextBinary
+	}
+	path, err := binary()
 	if err != nil {
 		p.t.Fatal(err)
 	}

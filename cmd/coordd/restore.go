@@ -39,7 +39,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 		return fmt.Errorf("--epoch %d: %w", *epoch, err)
 	}
 	state := m.Snapshot()
-	err = cluster.Seed(cfg.seed(), index, term, func(w io.Writer) error {
+	err = cluster.Seed(cfg.seed(), index, term, m.Level(), func(w io.Writer) error {
 		p := newProgress(stderr, "writing "+cfg.dataDir, state.Size())
 		defer p.end()
 		_, err := state.WriteTo(io.MultiWriter(w, p))

@@ -1,0 +1,78 @@
+package fsm
+
+// This file holds the feature level of a machine: where it begins, how an entry raises it, and what is refused.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// FeatureLevel is the newest level that this release knows; commands.FeatureLevel says what levels are.
+const FeatureLevel = commands.FeatureLevel
+
+// firstLevel is the level of every machine that no entry has raised.
+const firstLevel = 1
+
+// ErrLevel says that something is of a feature level that this release does not know.
+var ErrLevel = errors.New("a later version of coordd is needed")
+
+// CheckLevel fails with ErrLevel for a level that this release does not know. what has that level.
+func CheckLevel(what string, level uint64) error {
+	if level <= FeatureLevel {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has feature level %d, and this one knows levels up to %d", ErrLevel, what, level, FeatureLevel)
+}
+
+// Level is the machine's feature level, from 1.
+func (m *Machine) Level() uint64 { return m.level }
+
+// raise takes the level of an entry, 0 where it has none. The level never falls.
+func (m *Machine) raise(index, level uint64) error {
+	if err := CheckLevel(fmt.Sprintf("log entry %d", index), level); err != nil {
+		return err
+	}
+	m.level = max(m.level, level)
+	return nil
+}
+
+// entryLevel reads the level that an encoded entry raises the machine to, without checking the rest; 0 where it has none.
+func entryLevel(b []byte) uint64 {
+	if len(b) < 6 || b[0] != entryVersion || b[1]&flagLevel == 0 {
+		return 0
+	}
+	d := decoder{b: b[2:]}
+	d.uint64()
+	d.uvarint()
+	d.varint()
+	if b[1]&flagCheck != 0 {
+		d.uvarint()
+		d.uint64()
+	}
+	level := d.uvarint()
+	if d.bad {
+		return 0
+	}
+	return level
+}
+
+// snapshotHead is how many bytes of a snapshot file snapshotLevel wants: all up to the end of the longest header.
+const snapshotHead = 128
+
+// snapshotLevel reads the level of the machine that a snapshot file holds off its beginning, without checking the rest. It is 0 where that
+// cannot be told: the file is damaged, or of a later format.
+func snapshotLevel(head []byte) uint64 {
+	d := decoder{b: head}
+	magic, version := string(d.take(uint64(len(snapshotMagic)))), d.take(4)
+	if magic != snapshotMagic || len(version) < 4 || version[0] != snapshotVersion {
+		return 0
+	}
+	h := decoder{b: d.take(d.uint64())}
+	header := readHeader(&h)
+	if d.bad || h.bad {
+		return 0
+	}
+	return header.level
+}
