@@ -1,4 +1,4 @@
-// What lives here: the files that this and every later release has to read. testdata/golden holds an entry and a snapshot for each
+// What lives here: the files that this and every later release has to read. testdata/golden holds entries and snapshots of each
 // format version, made once by
 //
 //	go test ./fsm -run Golden -update
@@ -80,8 +80,31 @@ func goldenEntry() *Entry {
 // goldenTick is an entry without requests, from before 1970.
 func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Groups: [][]byte{}} }
 
+// askedRequests are the requests of the golden entry "asked": each thing that a request can say besides what it calls, and all that go together.
+var askedRequests = []commands.Request{
+	{Proto: 2, Client: 1, Cmds: [][][]byte{commandtest.Args("SET", "k", "v")}},
+	{Proto: 2, Woken: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
+	{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
+	{DB: 9, Proto: 3, Client: 1 << 60, Woken: true, Behind: true, Cmds: [][][]byte{commandtest.Args("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")}},
+	{DB: 1, Proto: 3, Client: 2, Multi: true, Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}}, Cmds: [][][]byte{commandtest.Args("DEL", "w")}},
+}
+
+func askedEntry() *Entry {
+	e := &Entry{Origin: 2, ClockMs: 1, WallUs: 1, Groups: [][]byte{nil}}
+	for i := range askedRequests {
+		e.Groups[0] = commands.AppendRequest(e.Groups[0], &askedRequests[i])
+	}
+	return e
+}
+
+// goldenRaise is an entry that raises the feature level, with a check, which the form of an entry allows.
+func goldenRaise() *Entry {
+	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63}, Level: 300, Groups: [][]byte{}}
+}
+
 func TestGoldenEntries(t *testing.T) {
-	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick()} {
+	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(), "asked": askedEntry(), "raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
 		for version := 1; version <= entryVersion; version++ {
@@ -101,9 +124,15 @@ func TestGoldenEntries(t *testing.T) {
 	}
 }
 
-// The requests of a golden entry are read as they were written.
+// The requests of the golden entries are read as they were written.
 func TestGoldenRequests(t *testing.T) {
-	e, err := DecodeEntry(readGolden(t, goldenFiles+"entry-v1.bin"))
+	checkRequests(t, "entry-v1.bin", goldenRequests)
+	checkRequests(t, "asked-v1.bin", askedRequests)
+}
+
+// checkRequests reads the requests of an entry, which its groups have in turn.
+func checkRequests(t *testing.T, file string, requests []commands.Request) {
+	e, err := DecodeEntry(readGolden(t, goldenFiles+file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,18 +140,18 @@ func TestGoldenRequests(t *testing.T) {
 	for i := range readers {
 		readers[i].Reset(e.Groups[i])
 	}
-	for i := range goldenRequests {
-		got, err := readers[i%2].Next()
+	for i := range requests {
+		got, err := readers[i%len(readers)].Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := &goldenRequests[i]; fmt.Sprintf("%v", *got) != fmt.Sprintf("%v", *want) {
-			t.Errorf("request %d is read as\n%v, want\n%v", i, *got, *want)
+		if want := &requests[i]; fmt.Sprintf("%v", *got) != fmt.Sprintf("%v", *want) {
+			t.Errorf("%s: request %d is read as\n%v, want\n%v", file, i, *got, *want)
 		}
 	}
 	for i := range readers {
 		if readers[i].More() {
-			t.Errorf("group %d goes on", i)
+			t.Errorf("%s: group %d goes on", file, i)
 		}
 	}
 }
@@ -159,25 +188,56 @@ func goldenCalls() []commands.Request {
 	return all
 }
 
-// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by the scenario beside them, whose every line carries its
-// reply.
+// valueCalls make the state of the golden snapshot "values": what the data directories of the first release hold.
+func valueCalls(t *testing.T) []commands.Request {
+	files, err := commandtest.Load(firstRelease + "calls.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []commands.Request
+	db := 0
+	for _, s := range files[0].Steps {
+		q := commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{s.Args}}
+		switch {
+		case s.Directive == "db":
+			db = int(s.Number)
+			continue
+		case string(s.Args[0]) == "CONFIG": // what a node makes of CONFIG SET
+			q.Setting, q.Cmds[0] = true, s.Args[2:]
+		}
+		all = append(all, q)
+	}
+	return all
+}
+
+const firstRelease = "../testdata/datadirs/v0.1/"
+
+// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by a scenario, whose every line carries its reply.
 func TestGoldenSnapshots(t *testing.T) {
+	checkSnapshots(t, "snapshot", goldenCalls(), goldenFiles+"snapshot-v1.txt")
+	m := checkSnapshots(t, "values", valueCalls(t), firstRelease+"content.txt")
+	if got := m.Notify().String(); got != "xKE" {
+		t.Errorf("the setting of notifications is %q", got)
+	}
+}
+
+// checkSnapshots reads all versions of one snapshot and holds them against the scenario; calls make it. It gives what the newest holds.
+func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenario string) *Machine {
 	table := testTable()
 	m := NewMachine(table)
-	for i, q := range goldenCalls() {
+	for i, q := range calls {
 		run := commands.AppendRequest(nil, &q)
 		e := &Entry{ClockMs: 1000 + int64(i), WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
 		if r := mustApply(t, m, uint64(100+i), e, true); r.Replies[0][0] == '-' {
 			t.Fatalf("%q: %q", q.Cmds, r.Replies[0])
 		}
 	}
-	current := fmt.Sprintf("%ssnapshot-v%d.bin", goldenFiles, snapshotVersion)
+	current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, snapshotVersion)
 	makeGolden(t, current, snapshotBytes(t, m.Snapshot()))
 	for version := 1; version <= snapshotVersion; version++ {
-		name := fmt.Sprintf("%ssnapshot-v%d", goldenFiles, version)
-		content := readGolden(t, name+".bin")
+		content := readGolden(t, fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, version))
 		node := &scenarioNode{table: table}
-		commandtest.Run(t, name+".txt", commandtest.Server{
+		commandtest.Run(t, scenario, commandtest.Server{
 			Reset: func() error {
 				machine := restore(t, content, table)
 				*node = scenarioNode{table: table, machine: machine, index: machine.Index(), clockMs: machine.ClockMs()}
@@ -188,9 +248,11 @@ func TestGoldenSnapshots(t *testing.T) {
 		})
 	}
 	content := readGolden(t, current)
-	if !bytes.Equal(snapshotBytes(t, restore(t, content, table).Snapshot()), content) {
+	restored := restore(t, content, table)
+	if !bytes.Equal(snapshotBytes(t, restored.Snapshot()), content) {
 		t.Errorf("%s is written otherwise now: a new format needs a new version", current)
 	}
+	return restored
 }
 
 // A file that is cut, changed in any place, or of a later version is refused.
