@@ -1,0 +1,135 @@
+// What lives here: the feature level of a machine, in entries, in snapshots, and before commands that came with a later one.
+
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const unknownLevel = FeatureLevel + 1
+
+func TestUnknownLevelIsNotApplied(t *testing.T) {
+	m := NewMachine(testTable())
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Groups: [][]byte{calls("SET a 1")}}, true)
+	before := snapshotBytes(t, m.Snapshot())
+	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel, Groups: [][]byte{calls("SET a 2")}}, true)
+	want := fmt.Sprintf("a later version of coordd is needed: log entry 2 has feature level %d, and this one knows levels up to %d", unknownLevel, FeatureLevel)
+	if !errors.Is(err, ErrLevel) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if !bytes.Equal(before, snapshotBytes(t, m.Snapshot())) {
+		t.Error("the machine was changed")
+	}
+}
+
+func TestLevelNeverFalls(t *testing.T) {
+	m := NewMachine(testTable())
+	m.level = unknownLevel
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel}, false)
+	mustApply(t, m, 2, &Entry{ClockMs: 1}, false)
+	if m.Level() != unknownLevel {
+		t.Errorf("level %d", m.Level())
+	}
+}
+
+// What peeks at entries sees what decoding them gives.
+func TestEntryLevel(t *testing.T) {
+	for _, check := range []Check{{}, {Index: 1 << 40, Sum: 5}} {
+		for _, level := range []uint64{0, 1, 2, 1 << 40} {
+			b := AppendEntry(nil, &Entry{Origin: 9, ClockMs: 1 << 30, WallUs: -5, Check: check, Level: level, Groups: [][]byte{{1, 2}}})
+			e, err := DecodeEntry(b)
+			if err != nil || e.Level != level || entryLevel(b) != level {
+				t.Errorf("level %d is read as %d, %+v %v", level, entryLevel(b), e, err)
+			}
+		}
+	}
+	for _, b := range [][]byte{nil, {entryVersion, flagLevel, 0, 0, 0, 0}, {entryVersion + 1, flagLevel, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 5}} {
+		if level := entryLevel(b); level != 0 {
+			t.Errorf("%x has level %d", b, level)
+		}
+	}
+	zero := AppendEntry(nil, &Entry{Level: 1})
+	zero = bytes.Clone(zero[:len(zero)-4])
+	zero[len(zero)-2] = 0 // the level is before the number of groups
+	if _, err := DecodeEntry(withChecksum(zero)); !errors.Is(err, ErrEntryCorrupt) {
+		t.Errorf("an entry that raises to level 0: %v", err)
+	}
+}
+
+func TestSnapshotHeader(t *testing.T) {
+	for _, notify := range []uint64{0, 1, 0x7fff} {
+		for _, level := range []uint64{1, 2, 1 << 50} {
+			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1, notify: notify, level: level}
+			b := h.appendTo(nil)
+			d := decoder{b: b}
+			if got := readHeader(&d); got != h || d.bad || len(d.b) != 0 {
+				t.Errorf("%+v is read as %+v, %v, %d bytes behind it", h, got, d.bad, len(d.b))
+			}
+			if len(snapshotMagic)+4+8+len(b) > snapshotHead {
+				t.Errorf("a header of %d bytes is longer than what is looked at for the level", len(b))
+			}
+		}
+	}
+	begin := (&header{level: firstLevel}).appendTo(nil)
+	for name, rest := range map[string][]byte{"a setting of nothing": {0}, "the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80}, "a large setting": {0x80, 0x80, 0x80, 1}} {
+		d := decoder{b: append(bytes.Clone(begin), rest...)}
+		if readHeader(&d); !d.bad {
+			t.Errorf("%s is read", name)
+		}
+	}
+}
+
+// A snapshot of a later level is told from a damaged one, by all that read one, whatever else that level has in the header.
+func TestUnknownLevelOfSnapshot(t *testing.T) {
+	m := NewMachine(testTable())
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{calls("SET a 1")}}, true)
+	m.level = unknownLevel
+	s := m.Snapshot()
+	for _, more := range []string{"", "what the later level has besides"} {
+		s.header = append(s.header, more...)
+		content := snapshotBytes(t, s)
+		want := fmt.Sprintf("a later version of coordd is needed: the snapshot has feature level %d, and this one knows levels up to %d", unknownLevel, FeatureLevel)
+		if _, err := ReadSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err, ErrLevel) || err.Error() != want {
+			t.Errorf("ReadSnapshot: %v, want %s", err, want)
+		}
+		if _, err := CheckSnapshot(bytes.NewReader(content)); !errors.Is(err, ErrLevel) {
+			t.Errorf("CheckSnapshot: %v", err)
+		}
+		if level := snapshotLevel(content[:min(len(content), snapshotHead)]); level != unknownLevel {
+			t.Errorf("the beginning tells level %d", level)
+		}
+		if level := snapshotLevel(content[:20]); level != 0 {
+			t.Errorf("a part of the beginning tells level %d", level)
+		}
+	}
+}
+
+// A command, and a subcommand, that came with a level is not there below it, for clients and for scripts, and not for reads.
+func TestCommandsOfALevel(t *testing.T) {
+	answer := func(x *commands.Call) error { x.Out.Status("RAN"); return nil }
+	read := commands.Spec{Name: "later", Kind: commands.Read, Arity: 2, Handler: answer, Level: 2}
+	box := commands.Spec{Name: "box", Arity: -2, Subcommands: []commands.Spec{{Name: "later", Kind: commands.Read, Arity: 3, Handler: answer, Level: 2}}}
+	table := commands.NewTable(commands.Specs(), []commands.Spec{read, box})
+	const script = `EVAL return(redis.pcall('LATER',1).err)or'ran' 0`
+	const inBox = `EVAL return(redis.pcall('BOX','LATER').err)or'ran' 0`
+	for level, want := range map[uint64][]string{
+		1: {"-ERR unknown command 'LATER', with args beginning with: 'x' ", "-ERR unknown subcommand 'LATER'. Try BOX HELP.", "ERR Unknown Redis command called from script", "ERR Unknown Redis command called from script"},
+		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script"},
+	} {
+		m := NewMachine(table)
+		m.level = level
+		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox} {
+			wrote := string(mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1, Groups: [][]byte{calls(call)}}, true).Replies[0])
+			seen := string(m.Read(nil, calls(strings.Replace(call, "EVAL", "EVAL_RO", 1)), 1, 1))
+			if !strings.Contains(wrote, want[i]) || seen != wrote {
+				t.Errorf("level %d: %s: %q as a write, %q as a read, want %q", level, call, wrote, seen, want[i])
+			}
+		}
+	}
+}
