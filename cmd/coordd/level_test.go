@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -138,29 +139,40 @@ const (
 // unknownInScript keeps what a script is told of a command that came with the next level: it has to be the same on every node.
 const unknownInScript = "local r = redis.pcall('SETNEXT', KEYS[1], 'x') redis.call('SET', KEYS[1], r.err or 'it ran') return redis.call('GET', KEYS[1])"
 
+// steady sends a command, which may be sent again, until the cluster answers it in spite of elections on a busy machine.
+func (p *process) steady(args ...any) (v any, err error) {
+	p.t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second})
+	defer c.Close()
+	waitFor(p.t, 20*time.Second, "an answer", func() bool {
+		v, err = c.Do(context.Background(), args...).Result()
+		var reply redis.Error
+		return err == nil || errors.As(err, &reply) && !slices.Contains([]string{"CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "LOADING"}, errorWord(err))
+	})
+	return v, err
+}
+
 // checkMixed uses every node of a cluster of both releases, in which what is new must not run.
 func checkMixed(t *testing.T, ps []*process) {
 	t.Helper()
-	ctx := context.Background()
 	for _, p := range ps {
-		c := p.client()
 		for i := range 130 { // the nodes compare their states every 256 entries
-			if err := c.Set(ctx, fmt.Sprint(p.id, i), i, 0).Err(); err != nil {
+			if _, err := p.steady("SET", fmt.Sprint(p.id, i), i); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Do(ctx, "SETNEXT", "new", "x").Err(); err == nil || err.Error() != "ERR unknown command 'SETNEXT', with args beginning with: 'new' 'x' " {
+		if _, err := p.steady("SETNEXT", "new", "x"); err == nil || err.Error() != "ERR unknown command 'SETNEXT', with args beginning with: 'new' 'x' " {
 			t.Errorf("SETNEXT on %s: %v", p.id, err)
 		}
-		if v, err := c.Eval(ctx, unknownInScript, []string{"told:" + p.id}).Result(); v != "ERR Unknown Redis command called from script" {
+		if v, err := p.steady("EVAL", unknownInScript, 1, "told:"+p.id); v != "ERR Unknown Redis command called from script" {
 			t.Errorf("a script on %s: %v %v", p.id, v, err)
 		}
 		if p.level() != thisLevel {
 			t.Errorf("%s has level %d", p.id, p.level())
 		}
 	}
-	if n := ps[0].client().Exists(ctx, "new").Val(); n != 0 {
-		t.Error("SETNEXT ran")
+	if n, err := ps[0].steady("EXISTS", "new"); n != int64(0) {
+		t.Errorf("SETNEXT ran: %v %v", n, err)
 	}
 	sameState(t, ps)
 }
@@ -169,7 +181,6 @@ func TestNextRelease(t *testing.T) {
 	if _, err := nextBinary(); err != nil { // before anything waits for it
 		t.Fatal(err)
 	}
-	ctx := context.Background()
 	ps := startProcesses(t, 3)
 	n1, n2, n3 := ps[0], ps[1], ps[2]
 	w := startWriters([]*process{n1}, 2)
@@ -195,14 +206,14 @@ func TestNextRelease(t *testing.T) {
 	n1.restart(true)
 	for _, p := range ps {
 		waitFor(t, 20*time.Second, p.id+" has the next level", func() bool { return p.level() == nextLevel })
-		if err := p.client().Do(ctx, "SETNEXT", p.id, "v").Err(); err != nil {
-			t.Error(err)
+		if v, err := p.steady("SETNEXT", p.id, "v"); v != "OK" {
+			t.Error(v, err)
 		}
-		if v := n1.client().Get(ctx, p.id).Val(); v != "next:v" {
-			t.Errorf("%s: %q", p.id, v)
+		if v, err := n1.steady("GET", p.id); v != "next:v" {
+			t.Errorf("%s: %q %v", p.id, v, err)
 		}
 	}
-	if info := n1.client().Info(ctx, "coordd").Val(); !strings.Contains(info, fmt.Sprintf("feature_level:%d\r\nknown_feature_level:%d\r\n", nextLevel, nextLevel)) {
+	if info := n1.client().Info(context.Background(), "coordd").Val(); !strings.Contains(info, fmt.Sprintf("feature_level:%d\r\nknown_feature_level:%d\r\n", nextLevel, nextLevel)) {
 		t.Errorf("INFO: %s", info)
 	}
 	sameState(t, ps)
@@ -277,10 +288,8 @@ func restoreTooNew(t *testing.T, from *process) {
 	if p.level() != nextLevel {
 		t.Errorf("the restored node has level %d", p.level())
 	}
-	c := redis.NewClient(&redis.Options{Addr: p.addr})
-	defer c.Close()
-	if err := c.Do(context.Background(), "SETNEXT", "a", "b").Err(); err != nil {
-		t.Error(err)
+	if v, err := p.steady("SETNEXT", "a", "b"); v != "OK" {
+		t.Error(v, err)
 	}
 	p.refusesDir(uint64(nextLevel))
 }
