@@ -21,6 +21,7 @@ test: deps
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./... ./testdata/clients/go/...
+	$(GO) vet -tags coordd_next ./commands
 	$(GO) run $(STATICCHECK) ./...
 
 bench: deps

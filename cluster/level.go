@@ -118,6 +118,12 @@ func (n *Node) mayRaise() bool {
 	return n.levels.Level() < n.levels.KnownLevel() && n.commonLevel() > n.levels.Level()
 }
 
+// raise is the wish for a level, which holds for the leadership under which it was found that all members know it.
+type raise struct {
+	lead  *leadership
+	level uint64
+}
+
 // raiseLevel has the proposer raise the level to the newest that all members know, and waits for it: no member can be taken in meanwhile that
 // does not know it. A member that is started with an older release meanwhile refuses the entry, and stops.
 func (n *Node) raiseLevel(lead *leadership) {
@@ -126,7 +132,7 @@ func (n *Node) raiseLevel(lead *leadership) {
 		return
 	}
 	n.logger.Info("every member knows a later feature level, which is switched on", "level", level, "before", n.levels.Level())
-	n.raising.Store(level)
+	n.raising.Store(&raise{lead, level})
 	kick(n.writes.wake)
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
@@ -137,13 +143,18 @@ func (n *Node) raiseLevel(lead *leadership) {
 			return
 		}
 	}
-	n.raising.Store(0) // what was not proposed under this leadership is not
+	n.raising.Store(nil)
 }
 
-// proposeRaise hands the entry to Raft.
-func (n *Node) proposeRaise(lead *leadership, level uint64) {
-	data := n.levels.AppendRaise(nil, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), level)
+// proposeRaise hands the entry that is wished for to Raft, and reports whether there was one.
+func (n *Node) proposeRaise(lead *leadership) bool {
+	r := n.raising.Swap(nil)
+	if r == nil || r.lead != lead {
+		return false
+	}
+	data := n.levels.AppendRaise(nil, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), r.level)
 	n.hand(lead, data, &entry{proposed: time.Now()})
+	return true
 }
 
 // checkLevelOf refuses to take a node in that does not know the machine's level. One that does not answer yet is not asked: it refuses what it

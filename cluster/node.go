@@ -36,7 +36,7 @@ type Node struct {
 	tickDue       atomic.Bool
 	levels        Leveled // the machine's
 	guard         *levelGuard
-	raising       atomic.Uint64 // the level that the proposer is to raise the machine to; 0: none
+	raising       atomic.Pointer[raise] // what the proposer is to propose; nil: none
 	nextFrame     atomic.Uint64
 	nonce         uint64        // the read loop's newest confirm frame
 	confirmed     chan struct{} // kicked when a confirm frame was answered

@@ -55,8 +55,7 @@ func (n *Node) propose() {
 		if n.quiet.wanted {
 			return false // the end of it wakes the loop
 		}
-		if level := n.raising.Swap(0); level != 0 {
-			n.proposeRaise(r.lead, level)
+		if n.proposeRaise(r.lead) {
 			return true
 		}
 		var did bool
