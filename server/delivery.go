@@ -15,7 +15,8 @@ const (
 	maxDeliveryBytes = 16 << 20
 )
 
-// parcel is a message for the subscribers of its channel, or, with invalid.to, one about keys for the clients that are named there.
+// parcel is a message for the subscribers of its channel, the news StateReplaced, which ends all subscribers, or, with invalid.to, a message
+// about keys for the clients that are named there.
 type parcel struct {
 	commands.Event
 	invalid invalidation

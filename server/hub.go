@@ -137,7 +137,8 @@ func (h *hub) kinds(kind subKind) int {
 
 // Deliver hands the events of one entry to the clients of this node, and keeps their bytes, but not the slice. It is called as entries are
 // applied, and costs next to nothing: it waits only when more messages than a limit have not been given to their receivers'
-// queues, and never for a client. A subscription that was confirmed before gets the messages, one that begins after does not.
+// queues, and never for a client. A subscription that was confirmed before gets the messages, one that begins after does not. Where a
+// snapshot took the place of entries, subscribers' connections are closed behind the messages that came before.
 func (s *Server) Deliver(events []commands.Event) {
 	for i := range events {
 		switch e := &events[i]; {
@@ -145,6 +146,9 @@ func (s *Server) Deliver(events []commands.Event) {
 			s.called(e)
 		case e.Kind != commands.Message:
 			s.waiters.changed(e)
+			if e.Kind == commands.StateReplaced && s.hub.size.Load() > 0 {
+				s.hub.delivery.put(parcel{Event: *e})
+			}
 		case s.hub.size.Load() > 0:
 			s.hub.delivery.put(parcel{Event: *e})
 		}
@@ -185,6 +189,10 @@ func (s *Server) spreadAll(p *parcel, number uint64) {
 	h, e := s.hub, &p.Event
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	if e.Kind == commands.StateReplaced {
+		s.endSubscribers(number)
+		return
+	}
 	if e.Shard {
 		if m := h.subs[subShard][string(e.Channel)]; len(m) > 0 {
 			s.spread(m, number, "smessage", nil, e)
@@ -198,6 +206,28 @@ func (s *Server) spreadAll(p *parcel, number uint64) {
 		if p := []byte(pattern); commands.Glob(p, e.Channel) {
 			s.spread(m, number, "pmessage", p, e)
 		}
+	}
+}
+
+// endSubscribers closes the connections of all who subscribed before the parcel with that number. A snapshot took the place of
+// entries, and with them of messages that nobody can give them any more: a subscriber who loses its connection knows that it has missed something, one
+// that goes on does not. The caller holds hub.mu.
+func (s *Server) endSubscribers(number uint64) {
+	ended := map[*session]struct{}{}
+	for _, names := range s.hub.subs {
+		for _, to := range names {
+			for c, after := range to {
+				if number > after {
+					ended[c] = struct{}{}
+				}
+			}
+		}
+	}
+	for c := range ended {
+		c.kill()
+	}
+	if len(ended) > 0 {
+		s.log.Warn("closed the connections of subscribers: messages to them were in entries that this node got as a snapshot", "clients", len(ended))
 	}
 }
 

@@ -116,6 +116,36 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
+// Where a snapshot took the place of entries, whoever subscribed before loses the connection, whatever was subscribed to. Who subscribes
+// afterwards goes on.
+func TestSnapshotEndsSubscribers(t *testing.T) {
+	n := start(t, nil)
+	p := n.dial(t)
+	p.call("HELLO", "3")
+	var before []*client
+	for _, word := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"} {
+		c := n.dial(t)
+		c.call(word, "c")
+		before = append(before, c)
+	}
+	replaced := []commands.Event{{Kind: commands.StateReplaced}}
+	n.Deliver(replaced)
+	for _, c := range before {
+		c.ended()
+	}
+	after := n.dial(t)
+	after.call("SUBSCRIBE", "c")
+	if got := p.call("PUBLISH", "c", "x"); got != ":1\r\n" {
+		t.Errorf("published to %q", got)
+	}
+	after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+	after.call("UNSUBSCRIBE", "c")
+	n.Deliver(replaced)
+	if got := after.call("PING"); got != "+PONG\r\n" { // without subscriptions there is nothing to miss
+		t.Errorf("%q", got)
+	}
+}
+
 // CLIENT REPLY silences replies, not messages and not the confirmations of subscriptions.
 func TestSilenceAndMessages(t *testing.T) {
 	n := start(t, nil)

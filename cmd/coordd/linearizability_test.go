@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -125,11 +124,7 @@ func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran b
 }
 
 func TestLinearizableWhileLeadersDie(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
-	}
-	t.Logf("COORDD_TEST_SEED=%d", seed)
+	seed := testSeed(t)
 	kills := 2
 	if os.Getenv("COORDD_SOAK") != "" {
 		kills = 20
