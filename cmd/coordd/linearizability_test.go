@@ -194,3 +194,39 @@ func TestLinearizabilityModelBites(t *testing.T) {
 		t.Fatal("two holders of one lock pass as linearizable")
 	}
 }
+
+// TestChaosModelBites feeds the checker of make chaos histories that are right, and ones that are wrong by little.
+func TestChaosModelBites(t *testing.T) {
+	op := func(client int, kind chaosOp, value string, callMs, retMs int64, out chaosOutput) porcupine.Operation {
+		in := chaosInput{op: kind, key: "k", value: value, call: callMs * 1e6, ret: retMs * 1e6}
+		if out.unknown {
+			in.ret = math.MaxInt64
+		}
+		return porcupine.Operation{ClientId: client, Input: in, Output: out, Call: in.call, Return: in.ret}
+	}
+	yes, no, lost := chaosOutput{ok: true}, chaosOutput{}, chaosOutput{unknown: true}
+	for _, c := range []struct {
+		what string
+		fine bool
+		ops  []porcupine.Operation
+	}{
+		{"a lease given twice before its end", false, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 259, yes)}},
+		{"a lease given again after its end", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 261, yes)}},
+		{"a lease that runs late", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 900, 910, no)}},
+		{"a lease that comes back", false, []porcupine.Operation{
+			op(0, opLease, "a", 10, 20, yes), op(1, opHolder, "", 300, 310, yes), op(1, opFree, "a", 320, 330, yes),
+		}},
+		{"a lease that was taken by one who does not know", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, lost), op(1, opLease, "b", 30, 40, no)}},
+		{"an increment that ran twice", false, []porcupine.Operation{
+			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(1, opIncr, "", 30, 40, lost), op(2, opCount, "", 50, 60, chaosOutput{ok: true, n: 3}),
+		}},
+		{"an acknowledged increment that is lost", false, []porcupine.Operation{
+			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(2, opCount, "", 50, 60, yes),
+		}},
+		{"a stale read", false, []porcupine.Operation{op(0, opWrite, "a", 10, 20, yes), op(1, opRegRead, "", 30, 40, yes)}},
+	} {
+		if got := porcupine.CheckOperations(chaosModel(), c.ops); got != c.fine {
+			t.Errorf("%s: passes: %v", c.what, got)
+		}
+	}
+}

@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	t    *testing.T
 	args []string
+	in   string // the network namespace that it runs in; "": the test's own
 	id   string
 	addr string // for clients
 	http string
@@ -146,6 +147,9 @@ func (p *process) start() {
 		p.t.Fatal(err)
 	}
 	p.cmd = exec.Command(path, p.args...)
+	if p.in != "" {
+		p.cmd = exec.Command("ip", append([]string{"netns", "exec", p.in, path}, p.args...)...) // becomes coordd, with the same process id
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)

@@ -1,0 +1,76 @@
+// This file holds the pipeline in which Raft replicates: hashicorp's, kept from standing still for ever after a refusal.
+package cluster
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+var errRefused = errors.New("the member refused entries")
+
+// AppendEntriesPipeline opens a pipeline to a member.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	go p.pass()
+	return p, nil
+}
+
+// pipeline hands answers on to Raft until one is a refusal. In hashicorp/raft v1.7.3 Raft reads no answer behind a refusal, but may be about to send a
+// further message; its transport, which keeps nothing, then waits for ever to get rid of the answers before it. Heartbeats go on, so nothing ends
+// this: the member gets no entry until the leader changes, and a majority that needs it gets no write done. A follower refuses entries when its
+// disk is full, for one. Here the answers behind a refusal are taken off the transport's hands, and what is sent behind it fails, at which
+// Raft closes the pipeline, looks how far the member is, and opens another one.
+type pipeline struct {
+	raft.AppendPipeline
+	answers chan raft.AppendFuture
+	refused atomic.Bool
+	stop    chan struct{}
+	stopped sync.Once
+}
+
+// AppendEntries sends a message. It waits while too many are under way.
+func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.refused.Load() {
+		return nil, errRefused
+	}
+	return p.AppendPipeline.AppendEntries(req, resp)
+}
+
+// Consumer gives the answers.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+// Close ends the pipeline and its connection.
+func (p *pipeline) Close() error {
+	err := p.AppendPipeline.Close()
+	p.stopped.Do(func() { close(p.stop) })
+	return err
+}
+
+// pass hands answers on until the pipeline is closed.
+func (p *pipeline) pass() {
+	for {
+		select {
+		case answer := <-p.AppendPipeline.Consumer():
+			if p.refused.Load() {
+				continue
+			}
+			if answer.Error() != nil || !answer.Response().Success {
+				p.refused.Store(true)
+			}
+			select {
+			case p.answers <- answer:
+			case <-p.stop:
+				return
+			}
+		case <-p.stop:
+			return
+		}
+	}
+}

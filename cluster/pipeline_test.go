@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// fullLog refuses entries while its disk is said to be full.
+type fullLog struct {
+	raft.LogStore
+	full    *atomic.Bool
+	refused *atomic.Int64
+}
+
+func (f fullLog) StoreLogs(logs []*raft.Log) error {
+	if f.full.Load() {
+		time.Sleep(20 * time.Millisecond) // a disk that takes its time: further messages come meanwhile
+		f.refused.Add(1)
+		return errors.New("no space left on device")
+	}
+	return f.LogStore.StoreLogs(logs)
+}
+
+// TestRefusedEntriesComeLater: a member that refuses entries gets them when it takes them again, whatever was on its way to it meanwhile. Nothing but the
+// answers of the transport tells the leader: heartbeats go on.
+func TestRefusedEntriesComeLater(t *testing.T) {
+	full, refused := map[string]*atomic.Bool{}, &atomic.Int64{}
+	c := newCluster(t, 3, func(cfg *Config) {
+		f := &atomic.Bool{}
+		full[cfg.ID] = f
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return fullLog{s, f, refused} }
+	})
+	lead, follower := c.leader(), c.followers()[0]
+	ctx, stop := context.WithCancel(context.Background())
+	var written atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 8 { // several messages are on their way at a time
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if _, err := lead.Write(context.Background(), []byte(fmt.Sprint(w, ":", i)), 1); err != nil {
+					t.Errorf("write: %v", err)
+					return
+				}
+				written.Add(1)
+			}
+		})
+	}
+	for round := range 10 { // without pipeline it stands still in every second round or so
+		before := refused.Load()
+		full[follower.cfg.ID].Store(true)
+		eventually(t, "entries to be refused", func() bool { return refused.Load() > before })
+		more := written.Load() + 20
+		eventually(t, "writes of the majority", func() bool { return written.Load() >= more })
+		full[follower.cfg.ID].Store(false)
+		last := lead.raft.LastIndex()
+		eventually(t, fmt.Sprintf("round %d: the follower to have what it refused", round), func() bool { return follower.raft.LastIndex() >= last })
+	}
+	stop()
+	wg.Wait()
+	c.converged()
+}

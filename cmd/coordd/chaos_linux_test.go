@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: make chaos. Three processes, each in a network namespace of its own, under clients whose answers are checked, meet one
+// fault after the other. COORDD_TEST_SEED repeats a schedule, COORDD_CHAOS_SECONDS says how long it lasts.
+
+const (
+	diskBytes = 400 << 20 // a node's data directory is a file system of its own
+
+	// serveLimit is how long a cluster whose faults are over may need until every node serves writes.
+	serveLimit = 10 * time.Second
+	// majorityLimit is how long a majority may need to serve writes while a fault lasts.
+	majorityLimit = 10 * time.Second
+)
+
+// arena is a cluster with faults.
+type arena struct {
+	t   *testing.T
+	w   *network
+	ps  []*process
+	rnd *rand.Rand
+}
+
+// fault is something that happens to a cluster whose leader is given. What begin returns ends it.
+type fault struct {
+	name     string
+	majority bool // there is one that can go on
+	begin    func(a *arena, lead int) (end func())
+}
+
+// follower is one of the others.
+func (a *arena) follower(lead int) int { return (lead + 1 + a.rnd.IntN(len(a.ps)-1)) % len(a.ps) }
+
+// others calls f for each node but one.
+func (a *arena) others(not int, f func(i int)) {
+	for i := range a.ps {
+		if i != not {
+			f(i)
+		}
+	}
+}
+
+var faults = []fault{
+	{"the leader is cut off from the others", true, func(a *arena, lead int) func() {
+		a.others(lead, func(i int) { a.w.cut(lead, i) })
+		return a.w.heal
+	}},
+	{"the others do not hear the leader, but it hears them", true, func(a *arena, lead int) func() {
+		a.others(lead, func(i int) { a.w.set(lead, i, rule{lose: 1}) })
+		return a.w.heal
+	}},
+	{"the leader does not hear the others, but they hear it", true, func(a *arena, lead int) func() {
+		a.others(lead, func(i int) { a.w.set(i, lead, rule{lose: 1}) })
+		return a.w.heal
+	}},
+	{"the leader and one of the others are cut off from each other", true, func(a *arena, lead int) func() {
+		a.w.cut(lead, a.follower(lead))
+		return a.w.heal
+	}},
+	{"a follower is cut off", true, func(a *arena, lead int) func() {
+		f := a.follower(lead)
+		a.others(f, func(i int) { a.w.cut(f, i) })
+		return a.w.heal
+	}},
+	{"all are cut off from each other", false, func(a *arena, lead int) func() {
+		for i := range a.ps {
+			a.others(i, func(j int) { a.w.cut(i, j) })
+		}
+		return a.w.heal
+	}},
+	{"packets between nodes are lost and late", true, func(a *arena, lead int) func() {
+		r := rule{lose: 0.05 + 0.15*a.rnd.Float64(), delay: 50 * time.Millisecond}
+		for i := range a.ps {
+			a.others(i, func(j int) { a.w.set(i, j, r) })
+		}
+		return a.w.heal
+	}},
+	{"packets between nodes are late", true, func(a *arena, lead int) func() {
+		for i := range a.ps {
+			a.others(i, func(j int) { a.w.set(i, j, rule{delay: 50 * time.Millisecond}) })
+		}
+		return a.w.heal
+	}},
+	{"the leader is killed", true, func(a *arena, lead int) func() {
+		a.ps[lead].kill()
+		return func() { a.revive(lead) }
+	}},
+	{"a follower is killed", true, func(a *arena, lead int) func() {
+		f := a.follower(lead)
+		a.ps[f].kill()
+		return func() { a.revive(f) }
+	}},
+	{"all are killed at once", false, func(a *arena, _ int) func() {
+		for _, p := range a.ps {
+			p.signal(syscall.SIGSTOP) // none sees another die
+		}
+		for _, p := range a.ps {
+			p.kill()
+		}
+		return func() { a.revive(0, 1, 2) }
+	}},
+	{"the leader is stopped and goes on", true, func(a *arena, lead int) func() {
+		a.ps[lead].signal(syscall.SIGSTOP)
+		return func() { a.ps[lead].signal(syscall.SIGCONT) }
+	}},
+	{"a follower is stopped and goes on", true, func(a *arena, lead int) func() {
+		f := a.follower(lead)
+		a.ps[f].signal(syscall.SIGSTOP)
+		return func() { a.ps[f].signal(syscall.SIGCONT) }
+	}},
+	{"leadership is handed over again and again", true, func(a *arena, lead int) func() {
+		for range 5 {
+			_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be under way
+		}
+		return func() {}
+	}},
+	{"the leader's disk is full", true, func(a *arena, lead int) func() { return a.fillDisk(lead) }},
+	{"a follower's disk is full", true, func(a *arena, lead int) func() { return a.fillDisk(a.follower(lead)) }},
+}
+
+// revive starts killed nodes again.
+func (a *arena) revive(nodes ...int) {
+	for _, i := range nodes {
+		a.ps[i].start()
+	}
+}
+
+// dataDir is where a process keeps its data.
+func (p *process) dataDir() string {
+	for i, arg := range p.args {
+		if arg == "--data-dir" {
+			return p.args[i+1]
+		}
+	}
+	return ""
+}
+
+// fillDisk leaves a node no room, and has so much written that its log needs more. A node that ends because of it is started again
+// when there is room.
+func (a *arena) fillDisk(i int) (end func()) {
+	p := a.ps[i]
+	filler := filepath.Join(filepath.Dir(p.dataDir()), "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = f.Write(block)
+	}
+	_ = f.Close()
+	c := a.ps[(i+1)%len(a.ps)].client()
+	big := strings.Repeat("x", 4<<20)
+	for range 20 {
+		_ = c.Set(context.Background(), "big", big, 0).Err() // whether it could be written is not what this is about
+	}
+	return func() {
+		if err := os.Remove(filler); err != nil {
+			a.t.Fatal(err)
+		}
+		select {
+		case <-p.done:
+			a.t.Logf("%s had ended: %s", p.id, lastLine(p.log.String()))
+			p.start()
+		default:
+		}
+		waitFor(a.t, serveLimit, "the big key to be deleted", func() bool { return c.Del(context.Background(), "big").Err() == nil })
+	}
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// startArena starts three nodes in namespaces n1, n2 and n3, each with a disk of its own.
+func startArena(t *testing.T, seed uint64) *arena {
+	t.Helper()
+	a := &arena{t: t, w: newNetwork(t, seed, 3), rnd: rand.New(rand.NewPCG(seed, 2))}
+	var members []string
+	for i, h := range a.w.hosts[:3] {
+		members = append(members, fmt.Sprintf("n%d=%s:7000", i+1, h.addr))
+	}
+	for _, h := range a.w.hosts[:3] {
+		disk := t.TempDir()
+		if err := syscall.Mount("coordd-chaos", disk, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
+			t.Fatal(err)
+		}
+		p := &process{t: t, id: h.name, in: h.namespace, addr: h.addr + ":6379", http: h.addr + ":8080", log: &logBuffer{}}
+		p.args = []string{
+			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir", filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),
+			"--snapshot-entries", "2000",
+		}
+		a.ps = append(a.ps, p)
+		t.Cleanup(func() {
+			p.kill()
+			if err := syscall.Unmount(disk, 0); err != nil {
+				t.Error(err)
+			}
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", p.id, p.log)
+			}
+		})
+	}
+	for _, p := range a.ps {
+		p.start()
+	}
+	for _, p := range a.ps {
+		p.waitReady()
+	}
+	return a
+}
+
+// leader is the number of the node that leads.
+func (a *arena) leader() int {
+	lead, _ := leader(a.t, a.ps)
+	for i, p := range a.ps {
+		if p == lead {
+			return i
+		}
+	}
+	return -1
+}
+
+// waitServing waits until each node takes a write, and says how long the slowest needed.
+func (a *arena) waitServing(limit time.Duration) time.Duration {
+	a.t.Helper()
+	start := time.Now()
+	for _, p := range a.ps {
+		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
+		waitFor(a.t, max(limit-time.Since(start), time.Millisecond), "a write through "+p.id, func() bool {
+			return c.Set(context.Background(), "serves", p.id, 0).Err() == nil
+		})
+		_ = c.Close()
+	}
+	return time.Since(start)
+}
+
+// equalStates waits until all nodes hold the same bytes. Nobody writes meanwhile.
+func (a *arena) equalStates() {
+	a.t.Helper()
+	waitFor(a.t, 30*time.Second, "all nodes to hold the same state", func() bool {
+		var first []byte
+		for i, p := range a.ps {
+			state, err := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1}).Do(context.Background(), "RAFT", "BACKUP").Text()
+			if err != nil {
+				return false
+			}
+			if i == 0 {
+				first = []byte(state)
+			} else if !bytes.Equal(first, []byte(state)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// meet has the cluster go through one fault.
+func (a *arena) meet(l *chaosLoad, f fault) {
+	t := a.t
+	l.more(t, "operations before: "+f.name, 200, serveLimit)
+	l.stall()
+	lead := a.leader()
+	hold := time.Second + time.Duration(a.rnd.IntN(3000))*time.Millisecond
+	end := f.begin(a, lead)
+	lasts := time.NewTimer(hold)
+	if f.majority {
+		l.more(t, "operations while "+f.name, 100, majorityLimit)
+	}
+	<-lasts.C
+	end()
+	took := a.waitServing(serveLimit)
+	l.more(t, "operations after: "+f.name, 200, serveLimit)
+	stall := l.stall()
+
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	a.equalStates()
+	c := a.ps[a.rnd.IntN(len(a.ps))].client()
+	defer c.Close()
+	n := l.check(t, c)
+	t.Logf("%-62s held %4.1f s, longest stall %4.2f s, all serve %4.2f s after it, %d operations linearizable", f.name, hold.Seconds(), stall.Seconds(), took.Seconds(), n)
+}
+
+// end stops all nodes as an operator does.
+func (a *arena) end() {
+	for _, p := range a.ps {
+		select {
+		case <-p.done:
+			a.t.Errorf("%s has ended by itself: %s", p.id, lastLine(p.log.String()))
+			continue
+		default:
+		}
+		p.signal(syscall.SIGTERM)
+	}
+	for i, p := range a.ps {
+		waitFor(a.t, 20*time.Second, p.id+" to end", func() bool {
+			select {
+			case <-p.done:
+				return true
+			default:
+				return false
+			}
+		})
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			a.t.Errorf("%s ended with %d", p.id, code)
+		}
+		if pids := processesIn(a.w.hosts[i].namespace); len(pids) > 0 {
+			a.t.Errorf("processes are left in %s: %v", p.in, pids)
+		}
+	}
+}
+
+// TestChaos is make chaos.
+func TestChaos(t *testing.T) {
+	if !chaos() {
+		t.Skip("run by make chaos")
+	}
+	if why := noNamespaces(); why != "" {
+		t.Skip(why)
+	}
+	lasts := 240 * time.Second
+	if s := os.Getenv("COORDD_CHAOS_SECONDS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lasts = time.Duration(n) * time.Second
+	}
+	seed := testSeed(t)
+	a := startArena(t, seed)
+	l := startChaosLoad(a.ps, seed)
+	t.Cleanup(func() { l.stop(); l.wg.Wait() })
+	only := os.Getenv("COORDD_CHAOS_FAULT")
+	met := 0
+	for start := time.Now(); time.Since(start) < lasts; {
+		for _, i := range a.rnd.Perm(len(faults)) {
+			if strings.Contains(faults[i].name, only) && (met == 0 || time.Since(start) < lasts) {
+				a.meet(l, faults[i])
+				met++
+			}
+		}
+	}
+	l.stop()
+	l.wg.Wait()
+	a.end()
+	t.Logf("%d faults", met)
+}
