@@ -23,6 +23,10 @@ const (
 	acceptPause      = 50 * time.Millisecond
 )
 
+// maxSilence is how long what was sent to a peer may stay unacknowledged before the connection is given up for another one.
+// Until then a lost packet is sent again four times or five.
+const maxSilence = 3 * time.Second
+
 // dialFunc opens a TCP connection to a peer.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -31,7 +35,11 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: t
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
-	return d.DialContext(ctx, "tcp", addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+		limitSilence(tcp)
+	}
+	return conn, err
 }
 
 // mux owns the peer port and every connection on it. It is the raft.StreamLayer.
@@ -113,6 +121,7 @@ func (m *mux) greet(conn net.Conn) {
 	defer m.wg.Done()
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later
+		limitSilence(tcp)
 	}
 	var first [1]byte
 	err := conn.SetDeadline(time.Now().Add(handshakeTimeout))

@@ -23,7 +23,7 @@ const (
 	diskBytes = 400 << 20 // a node's data directory is a file system of its own
 
 	// serveLimit is how long a cluster whose faults are over may need until every node serves writes.
-	serveLimit = 10 * time.Second
+	serveLimit = 5 * time.Second
 	// majorityLimit is how long a majority may need to serve writes while a fault lasts.
 	majorityLimit = 10 * time.Second
 )
@@ -40,6 +40,7 @@ type arena struct {
 type fault struct {
 	name     string
 	majority bool // there is one that can go on
+	long     bool // TCP has come to send again after long pauses when it is over
 	begin    func(a *arena, lead int) (end func())
 }
 
@@ -56,56 +57,60 @@ func (a *arena) others(not int, f func(i int)) {
 }
 
 var faults = []fault{
-	{"the leader is cut off from the others", true, func(a *arena, lead int) func() {
+	{name: "the leader is cut off from the others", majority: true, begin: func(a *arena, lead int) func() {
 		a.others(lead, func(i int) { a.w.cut(lead, i) })
 		return a.w.heal
 	}},
-	{"the others do not hear the leader, but it hears them", true, func(a *arena, lead int) func() {
+	{name: "the leader is cut off from the others for long", majority: true, long: true, begin: func(a *arena, lead int) func() {
+		a.others(lead, func(i int) { a.w.cut(lead, i) })
+		return a.w.heal
+	}},
+	{name: "the others do not hear the leader, but it hears them", majority: true, begin: func(a *arena, lead int) func() {
 		a.others(lead, func(i int) { a.w.set(lead, i, rule{lose: 1}) })
 		return a.w.heal
 	}},
-	{"the leader does not hear the others, but they hear it", true, func(a *arena, lead int) func() {
+	{name: "the leader does not hear the others, but they hear it", majority: true, begin: func(a *arena, lead int) func() {
 		a.others(lead, func(i int) { a.w.set(i, lead, rule{lose: 1}) })
 		return a.w.heal
 	}},
-	{"the leader and one of the others are cut off from each other", true, func(a *arena, lead int) func() {
+	{name: "the leader and one of the others are cut off from each other", majority: true, begin: func(a *arena, lead int) func() {
 		a.w.cut(lead, a.follower(lead))
 		return a.w.heal
 	}},
-	{"a follower is cut off", true, func(a *arena, lead int) func() {
+	{name: "a follower is cut off", majority: true, begin: func(a *arena, lead int) func() {
 		f := a.follower(lead)
 		a.others(f, func(i int) { a.w.cut(f, i) })
 		return a.w.heal
 	}},
-	{"all are cut off from each other", false, func(a *arena, lead int) func() {
+	{name: "all are cut off from each other", majority: false, begin: func(a *arena, lead int) func() {
 		for i := range a.ps {
 			a.others(i, func(j int) { a.w.cut(i, j) })
 		}
 		return a.w.heal
 	}},
-	{"packets between nodes are lost and late", true, func(a *arena, lead int) func() {
+	{name: "packets between nodes are lost and late", majority: true, begin: func(a *arena, lead int) func() {
 		r := rule{lose: 0.05 + 0.15*a.rnd.Float64(), delay: 50 * time.Millisecond}
 		for i := range a.ps {
 			a.others(i, func(j int) { a.w.set(i, j, r) })
 		}
 		return a.w.heal
 	}},
-	{"packets between nodes are late", true, func(a *arena, lead int) func() {
+	{name: "packets between nodes are late", majority: true, begin: func(a *arena, lead int) func() {
 		for i := range a.ps {
 			a.others(i, func(j int) { a.w.set(i, j, rule{delay: 50 * time.Millisecond}) })
 		}
 		return a.w.heal
 	}},
-	{"the leader is killed", true, func(a *arena, lead int) func() {
+	{name: "the leader is killed", majority: true, begin: func(a *arena, lead int) func() {
 		a.ps[lead].kill()
 		return func() { a.revive(lead) }
 	}},
-	{"a follower is killed", true, func(a *arena, lead int) func() {
+	{name: "a follower is killed", majority: true, begin: func(a *arena, lead int) func() {
 		f := a.follower(lead)
 		a.ps[f].kill()
 		return func() { a.revive(f) }
 	}},
-	{"all are killed at once", false, func(a *arena, _ int) func() {
+	{name: "all are killed at once", majority: false, begin: func(a *arena, _ int) func() {
 		for _, p := range a.ps {
 			p.signal(syscall.SIGSTOP) // none sees another die
 		}
@@ -114,23 +119,23 @@ var faults = []fault{
 		}
 		return func() { a.revive(0, 1, 2) }
 	}},
-	{"the leader is stopped and goes on", true, func(a *arena, lead int) func() {
+	{name: "the leader is stopped and goes on", majority: true, begin: func(a *arena, lead int) func() {
 		a.ps[lead].signal(syscall.SIGSTOP)
 		return func() { a.ps[lead].signal(syscall.SIGCONT) }
 	}},
-	{"a follower is stopped and goes on", true, func(a *arena, lead int) func() {
+	{name: "a follower is stopped and goes on", majority: true, begin: func(a *arena, lead int) func() {
 		f := a.follower(lead)
 		a.ps[f].signal(syscall.SIGSTOP)
 		return func() { a.ps[f].signal(syscall.SIGCONT) }
 	}},
-	{"leadership is handed over again and again", true, func(a *arena, lead int) func() {
+	{name: "leadership is handed over again and again", majority: true, begin: func(a *arena, lead int) func() {
 		for range 5 {
 			_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be under way
 		}
 		return func() {}
 	}},
-	{"the leader's disk is full", true, func(a *arena, lead int) func() { return a.fillDisk(lead) }},
-	{"a follower's disk is full", true, func(a *arena, lead int) func() { return a.fillDisk(a.follower(lead)) }},
+	{name: "the leader's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(lead) }},
+	{name: "a follower's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(a.follower(lead)) }},
 }
 
 // revive starts killed nodes again.
@@ -277,6 +282,9 @@ func (a *arena) meet(l *chaosLoad, f fault) {
 	l.stall()
 	lead := a.leader()
 	hold := time.Second + time.Duration(a.rnd.IntN(3000))*time.Millisecond
+	if f.long {
+		hold += 20 * time.Second
+	}
 	end := f.begin(a, lead)
 	lasts := time.NewTimer(hold)
 	if f.majority {
