@@ -2,12 +2,13 @@
 # make bench  compare with redis-server on this machine
 # make clients       run the libraries of several languages against a cluster, and write docs/clients.md
 # make differential  2,000,000 random calls on coordd and on redis-server side by side
+# make chaos  faults of networks, disks and processes, and times that a busy machine does not keep; as root, some ten minutes
 # make soak   the slow tests: more failures, longer fuzzing
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -timeout 20m
 
-.PHONY: build test lint deps bench soak fuzz clients differential
+.PHONY: build test lint deps bench soak fuzz clients differential chaos
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -42,3 +43,7 @@ fuzz:
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m ./...
 	$(MAKE) fuzz FUZZTIME=5m
+
+chaos:
+	sh .ci/deps chaos
+	sh .ci/chaos $(GO)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,10 +16,14 @@ import (
 )
 
 // What lives here: make chaos. Three processes, each in a network namespace of its own, under clients whose answers are checked, meet one
-// fault after the other. COORDD_TEST_SEED repeats a schedule, COORDD_CHAOS_SECONDS says how long it lasts.
+// fault after the other. COORDD_TEST_SEED repeats a schedule, COORDD_CHAOS_SECONDS says how long it lasts, COORDD_CHAOS_FAULT chooses the faults whose names have these
+// words.
 
 const (
 	diskBytes = 400 << 20 // a node's data directory is a file system of its own
+
+	// maxFiles may be open in a node without clients.
+	maxFiles = 60
 
 	// serveLimit is how long a cluster whose faults are over may need until every node serves writes.
 	serveLimit = 5 * time.Second
@@ -127,6 +130,24 @@ var faults = []fault{
 		f := a.follower(lead)
 		a.ps[f].signal(syscall.SIGSTOP)
 		return func() { a.ps[f].signal(syscall.SIGCONT) }
+	}},
+	{name: "the leader runs by fits and starts", majority: true, begin: func(a *arena, lead int) func() {
+		over, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			turn := time.NewTicker(100 * time.Millisecond)
+			defer turn.Stop()
+			for s := syscall.SIGSTOP; ; s = syscall.SIGSTOP + syscall.SIGCONT - s {
+				_ = a.ps[lead].cmd.Process.Signal(s)
+				select {
+				case <-turn.C:
+				case <-over:
+					_ = a.ps[lead].cmd.Process.Signal(syscall.SIGCONT)
+					return
+				}
+			}
+		}()
+		return func() { close(over); <-ended }
 	}},
 	{name: "leadership is handed over again and again", majority: true, begin: func(a *arena, lead int) func() {
 		for range 5 {
@@ -259,15 +280,17 @@ func (a *arena) waitServing(limit time.Duration) time.Duration {
 func (a *arena) equalStates() {
 	a.t.Helper()
 	waitFor(a.t, 30*time.Second, "all nodes to hold the same state", func() bool {
-		var first []byte
+		var first string
 		for i, p := range a.ps {
-			state, err := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1}).Do(context.Background(), "RAFT", "BACKUP").Text()
-			if err != nil {
+			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1})
+			state, err := c.Do(context.Background(), "RAFT", "BACKUP").Text()
+			_ = c.Close()
+			switch {
+			case err != nil:
 				return false
-			}
-			if i == 0 {
-				first = []byte(state)
-			} else if !bytes.Equal(first, []byte(state)) {
+			case i == 0:
+				first = state
+			case state != first:
 				return false
 			}
 		}
@@ -314,6 +337,10 @@ func (a *arena) end() {
 			continue
 		default:
 		}
+		// What a fault has left behind would be there many times by now: the clients are gone, a node has some connections to each other.
+		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)); err != nil || len(open) > maxFiles {
+			a.t.Errorf("%s has %d files open, %v", p.id, len(open), err)
+		}
 		p.signal(syscall.SIGTERM)
 	}
 	for i, p := range a.ps {
@@ -334,7 +361,11 @@ func (a *arena) end() {
 	}
 }
 
-// TestChaos is make chaos.
+type silentLogger struct{}
+
+func (silentLogger) Printf(context.Context, string, ...any) {}
+
+// TestChaos is the long part of make chaos.
 func TestChaos(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
@@ -351,6 +382,7 @@ func TestChaos(t *testing.T) {
 		lasts = time.Duration(n) * time.Second
 	}
 	seed := testSeed(t)
+	redis.SetLogger(silentLogger{}) // it would tell of every fault
 	a := startArena(t, seed)
 	l := startChaosLoad(a.ps, seed)
 	t.Cleanup(func() { l.stop(); l.wg.Wait() })
