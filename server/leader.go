@@ -70,6 +70,14 @@ func (st *Status) settled() *leaderView {
 	return &leaderView{self: m.ID == st.NodeID, host: host, port: port}
 }
 
+// cutOff says whether this node has no leader that it can reach. A client that it has kept waiting for one, in vain, is answered so and its
+// connection closed: other nodes may have a leader, and a client that knows them looks there only when it has lost this one. Those of Sentinel
+// and some of Redis Cluster would ask this node for ever, as long as it answers.
+func (s *Server) cutOff() bool {
+	st := s.backend.Status()
+	return st.settled() == nil
+}
+
 // settledStatus is the node's status, once there is a leader that clients can be sent to, or after leaderPatience. It is for commands
 // that tell where the leader is: in an election it is better to wait for the new one than to name the old one.
 func (s *session) settledStatus() Status {

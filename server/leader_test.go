@@ -238,3 +238,29 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		}
 	}
 }
+
+// A client that waited in vain for a leader is answered, all its pipeline, and sent away; one that was refused for another reason stays.
+func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
+	n := start(t, nil)
+	const refused = "-CLUSTERDOWN the command did not run: no leader is known\r\n"
+	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN the command did not run: no leader is known") })
+	c := n.dial(t)
+	for range 2 {
+		if got := c.call("SET", "k", "v"); got != refused {
+			t.Fatalf("%q", got)
+		}
+	}
+	n.fake.set(func() { n.fake.st.LeaderID = "" })
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		t.Fatalf("%q", got)
+	}
+	c.raw(calls("SET k v", "PING", "GET k"))
+	c.want(refused, "+PONG\r\n", refused)
+	c.ended()
+	n.fake.set(func() { n.fake.fail = commands.Error("UNKNOWN the command may or may not have run: it was under way") })
+	c = n.dial(t)
+	c.call("SET", "k", "v")
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+}

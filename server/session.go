@@ -71,6 +71,7 @@ type session struct {
 	inExec  bool // the session's part of a transaction is being answered
 	inBlock int  // … whose commands are so many
 
+	refused    bool // a command of the newest run did not run for want of a leader
 	blocked    bool // the command under way waits
 	monitoring bool // MONITOR was said
 	caching    bool // CLIENT CACHING was said for the next command
@@ -128,9 +129,10 @@ func (s *session) serve() {
 		cmds, err := s.in.take()
 		if len(cmds) > 0 {
 			s.handle(cmds)
-			if s.quit {
+			if s.quit || s.refused && s.srv.cutOff() {
 				return
 			}
+			s.refused = false
 		}
 		if err != nil {
 			s.srv.log.Debug("protocol error", "client", s.addr, "error", err)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -400,4 +401,25 @@ func TestChaos(t *testing.T) {
 	l.wg.Wait()
 	a.end()
 	t.Logf("%d faults", met)
+}
+
+// TestChaosDiscovery cuts a leader off from the other nodes that its clients still reach: those that look for the leader go to the next one.
+func TestChaosDiscovery(t *testing.T) {
+	if !chaos() {
+		t.Skip("run by make chaos")
+	}
+	if why := noNamespaces(); why != "" {
+		t.Skip(why)
+	}
+	all := slices.DeleteFunc(append(clusterSeekers(t), sentinelSeekers(t)...), func(s *seeker) bool {
+		return s.name == "node-redis createCluster" // stays with a node as long as it can connect to it, whatever that answers
+	})
+	a := startArena(t, testSeed(t))
+	seekThrough(t, a.ps, all, func(old *process) {
+		for i, p := range a.ps {
+			if p == old {
+				a.others(i, func(j int) { a.w.cut(i, j) })
+			}
+		}
+	})
 }

@@ -211,7 +211,11 @@ const acksWanted = 30
 
 // seekThroughFailover runs all clients at once, kills the leader under them, and judges each.
 func seekThroughFailover(t *testing.T, all []*seeker, flags ...string) {
-	ps := startProcesses(t, 3, flags...)
+	seekThrough(t, startProcesses(t, 3, flags...), all, (*process).kill)
+}
+
+// seekThrough is seekThroughFailover for the leader's end that is given.
+func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *process)) {
 	var addrs []string
 	for _, p := range ps {
 		addrs = append(addrs, p.addr)
@@ -230,8 +234,8 @@ func seekThroughFailover(t *testing.T, all []*seeker, flags ...string) {
 		waitFor(t, seekerLimit, s.name+" to write", func() bool { return s.count() >= acksWanted })
 	}
 	old, rest := leader(t, ps)
-	old.kill()
-	killed := time.Now()
+	finish(old)
+	ended := time.Now()
 	before := make([]int, len(running))
 	for i, s := range running {
 		before[i] = s.count() // replies that the dead leader had sent may still be counted later: a few
@@ -240,8 +244,8 @@ func seekThroughFailover(t *testing.T, all []*seeker, flags ...string) {
 	for i, s := range running {
 		t.Run(s.name, func(t *testing.T) {
 			defer s.logErrors(t)
-			waitFor(t, seekerLimit, "writes after the leader's death", func() bool { return s.count() >= before[i]+acksWanted })
-			t.Logf("%d writes within %v of the leader's death", acksWanted, s.when(before[i]+acksWanted).Sub(killed).Round(time.Millisecond))
+			waitFor(t, seekerLimit, "writes after the leader's end", func() bool { return s.count() >= before[i]+acksWanted })
+			t.Logf("%d writes within %v of the leader's end", acksWanted, s.when(before[i]+acksWanted).Sub(ended).Round(time.Millisecond))
 			s.finish(t, now)
 		})
 	}
