@@ -167,16 +167,6 @@ func (a *arena) revive(nodes ...int) {
 	}
 }
 
-// dataDir is where a process keeps its data.
-func (p *process) dataDir() string {
-	for i, arg := range p.args {
-		if arg == "--data-dir" {
-			return p.args[i+1]
-		}
-	}
-	return ""
-}
-
 // fillDisk leaves a node no room, and has so much written that its log needs more. A node that ends because of it is started again
 // when there is room.
 func (a *arena) fillDisk(i int) (end func()) {
