@@ -130,7 +130,7 @@ func (n *Node) greet(addr string, stream byte) (conn net.Conn, reader *bufio.Rea
 		return nil, nil, h, err
 	}
 	if err = conn.SetDeadline(time.Now().Add(handshakeTimeout)); err == nil {
-		_, err = conn.Write(appendHello(nil, n.hello("")))
+		_, err = conn.Write(appendHello(nil, n.hello("", "")))
 	}
 	reader = bufio.NewReader(conn)
 	if err == nil {

@@ -67,7 +67,7 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	var best uint64
 	for _, s := range n.configuration().Servers {
 		l := n.link(string(s.ID))
-		if s.Suffrage != raft.Voter || l == nil || !l.up() || wanted != "" && wanted != string(s.ID) {
+		if s.Suffrage != raft.Voter || l == nil || !l.up() || !n.admitted(string(s.ID)) || wanted != "" && wanted != string(s.ID) {
 			continue
 		}
 		l.mu.Lock()

@@ -68,14 +68,15 @@ func (n *Node) quorum() (others []*link, need int) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	voters, own := 0, 0
-	for _, s := range n.configuration().Servers {
+	v := n.view()
+	for _, s := range v.members.Servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
 		if string(s.ID) == n.cfg.ID {
 			own = 1 // a node that is being removed does not count itself
-		} else if l := n.links[string(s.ID)]; l != nil {
+		} else if l := n.links[string(s.ID)]; l != nil && l.peer().birth == v.register.births[string(s.ID)] {
 			others = append(others, l)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // The first byte of a connection to the peer port says what it carries.
 const (
-	streamRaft    byte = 'R' // then the id of the node that is meant, behind its length in one byte
+	streamRaft    byte = 'R' // then the id and the birth of the node that is meant, and the dialer's cluster, each behind its length in one byte
 	streamForward byte = 'F'
 	streamAdmin   byte = 'A'
 )
@@ -32,10 +32,21 @@ type hello struct {
 	peerAddr   string // where the others are to reach the node; empty: an older version, which does not say
 	removed    bool   // the reason is that the dialer was removed from the cluster
 	level      uint64 // the newest feature level that the node knows; 0: a version that does not say
+	birth      string // of its data directory
+	cluster    string // the cluster's id; empty: the node belongs to none for certain
+	expects    string // the birth that it knows of the other end; empty: none
+	lost       bool   // the reason is that the dialer has another birth than is known of it
 }
 
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendBool(dst []byte, yes bool) []byte {
+	if yes {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
 }
 
 // appendHello appends a length (u32 little endian) and the fields.
@@ -46,11 +57,12 @@ func appendHello(dst []byte, h hello) []byte {
 	for _, s := range []string{h.id, h.clientAddr, h.refusal} {
 		dst = appendString(dst, s)
 	}
-	dst = append(appendString(dst, h.peerAddr), 0)
-	if h.removed {
-		dst[len(dst)-1] = 1
-	}
+	dst = appendBool(appendString(dst, h.peerAddr), h.removed)
 	dst = binary.AppendUvarint(dst, h.level)
+	for _, s := range []string{h.birth, h.cluster, h.expects} {
+		dst = appendString(dst, s)
+	}
+	dst = appendBool(dst, h.lost)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -77,6 +89,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if len(c.rest) > 0 {
 		h.level = c.uvarint()
+	}
+	if len(c.rest) > 0 {
+		h.birth, h.cluster, h.expects, h.lost = string(c.bytes()), string(c.bytes()), string(c.bytes()), c.uvarint() == 1
 	}
 	if c.bad {
 		return h, errors.New("a malformed hello")

@@ -66,13 +66,19 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal = "the node id is empty"
 	case n.gone.is.Load():
 		refusal = n.gone.err.Error()
+	case n.isOther(h.cluster):
+		refusal, _ = n.greetIdentity(h) // before a node of another cluster is told that it was removed from this one
 	case n.machine.removed(h.id):
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
 	case !n.isMember(h.id) && !n.unborn():
 		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
 	}
-	answer := n.hello(refusal)
-	answer.removed = removed
+	lost := false
+	if refusal == "" {
+		refusal, lost = n.greetIdentity(h)
+	}
+	answer := n.hello(h.id, refusal)
+	answer.removed, answer.lost = removed, lost
 	if _, err := conn.Write(appendHello(nil, answer)); err != nil {
 		return h, err
 	}

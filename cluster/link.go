@@ -46,6 +46,8 @@ type link struct {
 	failure    error // why flights that may have begun fail; nil for errLinkLost
 	clientAddr string
 	level      uint64        // the newest feature level that the member knows, as it last told
+	met        hello         // what the member last said of itself
+	tried      bool          // an attempt to reach it has ended
 	addr       string        // that the member was last reached at; empty when that failed since
 	lost       bool          // the last attempt did not reach the member; false before the first one
 	reached    chan struct{} // closed when lost becomes false
@@ -66,6 +68,27 @@ func (l *link) reachable() (<-chan struct{}, bool) {
 	return l.reached, !l.lost
 }
 
+// meet notes what the member says of itself.
+func (l *link) meet(h hello) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.met = h
+}
+
+// peer is what the member last said of itself.
+func (l *link) peer() hello {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.met
+}
+
+// sounded reports whether the member was asked, and did not say that it belongs to a cluster.
+func (l *link) sounded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tried && l.met.cluster == ""
+}
+
 func (l *link) setAddr(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +104,7 @@ func (l *link) setLost(lost bool) {
 	case !lost && l.lost:
 		close(l.reached)
 	}
-	l.lost = lost
+	l.lost, l.tried = lost, true
 }
 
 // run keeps the link up until it is stopped.
@@ -135,15 +158,21 @@ func (l *link) session(up *bool) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
-	if _, err := conn.Write(appendHello(nil, l.n.hello(""))); err != nil {
+	if _, err := conn.Write(appendHello(nil, l.n.hello(l.id, ""))); err != nil {
 		return err
 	}
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	h, err := readHello(reader)
+	if err == nil && h.id == l.id {
+		l.meet(h)
+	}
 	l.setLost(err != nil)
 	switch {
 	case err != nil:
 		return err
+	case h.lost && h.cluster != "":
+		l.n.fail(errors.New(h.refusal))
+		return errors.New(h.refusal)
 	case h.removed:
 		l.n.wasRemoved()
 		return errors.New(h.refusal)
@@ -153,6 +182,9 @@ func (l *link) session(up *bool) error {
 		return fmt.Errorf("it speaks version %d of the peer protocol, this node version %d", h.version, protocolVersion)
 	case h.id != l.id:
 		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
+	}
+	if refusal, _ := l.n.greetIdentity(h); refusal != "" {
+		return errors.New(refusal)
 	}
 	l.tries--
 	l.setAddr(addr)

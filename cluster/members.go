@@ -72,14 +72,8 @@ const retiredPrefix = "removed/"
 
 func isRetired(s raft.Server) bool { return strings.HasPrefix(string(s.Address), retiredPrefix) }
 
-// configuration returns the newest configuration in this node's log, without the members that were removed.
-func (n *Node) configuration() raft.Configuration {
-	c := n.raft.GetConfiguration().Configuration()
-	if slices.ContainsFunc(c.Servers, isRetired) {
-		c.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isRetired)
-	}
-	return c
-}
+// configuration returns the members in the newest configuration in this node's log. It is not to be changed.
+func (n *Node) configuration() raft.Configuration { return n.view().members }
 
 // member finds a member of the newest configuration in this node's log.
 func (n *Node) member(id string) (raft.Server, bool) {
@@ -104,7 +98,7 @@ func (n *Node) retired(id string) bool {
 
 // unborn reports whether the node waits to be taken into a cluster: its log has no configuration yet.
 func (n *Node) unborn() bool {
-	return n.joining && len(n.raft.GetConfiguration().Configuration().Servers) == 0
+	return n.joining && len(n.view().source) == 0
 }
 
 // addresses returns where a member may be, the likeliest first: what it says itself, what this node was started with, since the address may
@@ -154,13 +148,14 @@ func (n *Node) learnAddr(h hello) {
 	n.told[h.id] = h.peerAddr
 }
 
-// ServerAddr lets Raft's transport find members by id.
+// ServerAddr lets Raft's transport find members by id. Once the cluster is founded, there are none but those whose birth is registered.
 func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if string(id) == n.cfg.ID {
-		return raftAddr(n.cfg.ID, n.mux.Addr().String()), nil
+		return raftAddr(n.cfg.ID, n.birth, n.mux.Addr().String()), nil
 	}
-	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) {
-		return raftAddr(string(id), addr), nil
+	r := n.view().register
+	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) && (r.cluster == "" || r.births[string(id)] != "") {
+		return raftAddr(string(id), r.births[string(id)], addr), nil
 	}
 	return "", fmt.Errorf("no address is known for member %q", id)
 }

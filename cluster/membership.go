@@ -245,8 +245,11 @@ func (n *Node) maintain() {
 	}
 }
 
-// unsettled reports whether a member waits for its vote or has another address than the configuration says.
+// unsettled reports whether a member is not registered, waits for its vote or has another address than the configuration says.
 func (n *Node) unsettled() bool {
+	if _, ok := n.unregistered(); ok {
+		return true
+	}
 	for _, s := range n.configuration().Servers {
 		if s.Suffrage != raft.Voter || n.moved(s) != "" {
 			return true
@@ -270,6 +273,12 @@ func (n *Node) moved(s raft.Server) string {
 }
 
 func (n *Node) settle(lead *leadership) {
+	if next, ok := n.unregistered(); ok {
+		if err := n.register(next); err != nil {
+			n.logger.Warn("a member was not registered", "error", err)
+		}
+		return
+	}
 	n.raiseLevel(lead)
 	servers := n.configuration().Servers
 	for _, s := range servers {

@@ -112,7 +112,7 @@ func errorOf(_ []byte, err error) error { return err }
 func TestRaftConnectionForAnotherNode(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	for _, id := range []string{"n2", "", "n1"} {
-		conn, err := c.nodes["n2"].mux.Dial(raftAddr(id, c.nodes["n1"].mux.Addr().String()), time.Second)
+		conn, err := c.nodes["n2"].mux.Dial(raftAddr(id, c.nodes["n1"].birth, c.nodes["n1"].mux.Addr().String()), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

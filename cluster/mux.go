@@ -47,9 +47,11 @@ type mux struct {
 	ln        net.Listener
 	advertise advertised
 	dial      dialFunc
-	forward   func(conn net.Conn) // serves a forwarding connection until it ends
-	admin     func(conn net.Conn) // serves a connection for changes of the members
-	self      string              // the id that Raft connections have to be meant for
+	forward   func(conn net.Conn)               // serves a forwarding connection until it ends
+	admin     func(conn net.Conn)               // serves a connection for changes of the members
+	self      string                            // the id that Raft connections have to be meant for
+	cluster   func() string                     // the cluster's id, which Raft connections name; empty for none
+	admit     func(birth, cluster string) error // why a Raft connection that was meant for that birth, and comes from that cluster, is not taken
 	logger    *slog.Logger
 
 	ctx       context.Context
@@ -60,7 +62,9 @@ type mux struct {
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // true: Raft's, from another node
-	mute  bool              // Raft is kept from hearing of others
+	// unnamed are Raft's connections to other nodes from before there was a cluster's id.
+	unnamed map[net.Conn]bool
+	mute    bool // Raft is kept from hearing of others
 }
 
 // advertised is the address that others reach this node at. It is kept as text: a name must not be frozen into the
@@ -73,7 +77,7 @@ func (a advertised) String() string { return string(a) }
 func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog.Logger) *mux {
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
-		raftConns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers), conns: map[net.Conn]bool{},
+		raftConns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
@@ -156,20 +160,28 @@ func (m *mux) greet(conn net.Conn) {
 	}
 }
 
-// checkTarget reads which node a Raft connection is meant for. Where an address has passed from one node to another, the answers of the
-// new one must not count as the old one's.
+// checkTarget reads which node a Raft connection is meant for, and who opened it. Where an address has passed from one node to another, or a
+// node has lost its disk, the answers of the new one must not count as the old one's.
 func (m *mux) checkTarget(conn net.Conn) error {
-	var size [1]byte
-	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return err
+	var words [3]string
+	for i := range words {
+		var size [1]byte
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return err
+		}
+		word := make([]byte, size[0])
+		if _, err := io.ReadFull(conn, word); err != nil {
+			return err
+		}
+		words[i] = string(word)
 	}
-	id := make([]byte, size[0])
-	if _, err := io.ReadFull(conn, id); err != nil {
-		return err
+	err := errWrongNode
+	if words[0] == m.self {
+		err = m.admit(words[1], words[2])
 	}
-	if string(id) != m.self {
-		m.logger.Warn("a Raft connection was meant for another node", "from", conn.RemoteAddr(), "node", string(id))
-		return errWrongNode
+	if err != nil {
+		m.logger.Debug("a Raft connection was refused", "from", conn.RemoteAddr(), "node", words[0], "error", err)
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,6 +234,7 @@ type trackedConn struct {
 func (c *trackedConn) Close() error {
 	c.m.mu.Lock()
 	delete(c.m.conns, c.Conn)
+	delete(c.m.unnamed, c.Conn)
 	c.m.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -263,15 +276,40 @@ func (m *mux) Accept() (net.Conn, error) {
 
 // Dial opens a Raft connection to an address as raftAddr makes them.
 func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	id, addr, ok := strings.Cut(string(to), "@")
+	who, addr, ok := strings.Cut(string(to), "@")
 	if !ok {
 		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's where no address is known
 	}
-	return m.open(addr, append([]byte{streamRaft, byte(len(id))}, id...), timeout)
+	id, birth, _ := strings.Cut(who, "/")
+	cluster := m.cluster()
+	first := []byte{streamRaft}
+	for _, word := range []string{id, birth, cluster} {
+		first = append(append(first, byte(len(word))), word...)
+	}
+	conn, err := m.open(addr, first, timeout)
+	if tracked, ok := conn.(*trackedConn); ok && cluster == "" {
+		m.mu.Lock()
+		m.unnamed[tracked.Conn] = true
+		m.mu.Unlock()
+	}
+	return conn, err
 }
 
-// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which no '@' is part of.
-func raftAddr(id, addr string) raft.ServerAddress { return raft.ServerAddress(id + "@" + addr) }
+// endUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from.
+func (m *mux) endUnnamed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for conn := range m.unnamed {
+		conn.Close()
+	}
+	clear(m.unnamed)
+}
+
+// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which neither '@' nor '/' is part of, and the birth
+// that it is known by, empty for none.
+func raftAddr(id, birth, addr string) raft.ServerAddress {
+	return raft.ServerAddress(id + "/" + birth + "@" + addr)
+}
 
 // Addr is the address that this node is known by.
 func (m *mux) Addr() net.Addr { return m.advertise }

@@ -51,6 +51,14 @@ type Node struct {
 	joining    bool              // started without state, to be taken into a cluster
 	changing   chan struct{}     // holds a token while the members are being changed
 	gone       removal
+	birth      string                 // of the data directory
+	seen       atomic.Pointer[view]   // the newest configuration
+	identity   atomic.Pointer[string] // the cluster's id, once it is certain
+	vouched    atomic.Bool            // another member has the register that is in this node's log for certain
+	failOnce   sync.Once
+	failure    atomic.Bool // the node cannot take part, for the reason lost
+	lost       error       // set before failure is
+	failed     chan error
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
 	lastSweep  time.Time // the steering loop's own
@@ -92,7 +100,11 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.birth, err = n.stores.ensureBirth(); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", cfg.DataDir, err), n.stores.close())
+	}
 	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
+	n.mux.cluster, n.mux.admit = n.clusterID, n.admit
 	if err := n.startRaft(); err != nil {
 		n.mux.Close()
 		return nil, errors.Join(err, n.stores.close())
@@ -107,7 +119,7 @@ func newNode(cfg Config, m Machine) *Node {
 		writes: newQueue(), reads: newQueue(),
 		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), gone: removal{done: make(chan struct{})}, closing: make(chan struct{}), stop: make(chan struct{}),
+		changing: make(chan struct{}, 1), gone: removal{done: make(chan struct{})}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for _, member := range cfg.Members {
 		n.members[member.ID] = member.PeerAddr
@@ -156,6 +168,11 @@ func (n *Node) startRaft() error {
 
 // surveyLog finds out, before Raft starts, which entries will be replayed.
 func (n *Node) surveyLog() error {
+	if n.stores.snapshots.newest.Load().index > 0 {
+		n.logs.commands.Store(true)
+	} else if err := n.logs.findCommand(); err != nil {
+		return err
+	}
 	end, err := n.logs.survey()
 	if err != nil {
 		return err
@@ -266,6 +283,9 @@ func (n *Node) ReadLocal(group []byte) ([]byte, error) {
 	if n.gone.is.Load() {
 		return nil, n.gone.err
 	}
+	if n.failure.Load() {
+		return nil, n.lost
+	}
 	if n.machine.loading() {
 		return nil, ErrLoading
 	}
@@ -307,6 +327,10 @@ func (n *Node) queueOf(kind frameKind) *queue {
 	return n.writes
 }
 
-func (n *Node) hello(refusal string) hello {
-	return hello{version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel()}
+// hello is what this node says of itself to the node of id to.
+func (n *Node) hello(to, refusal string) hello {
+	return hello{
+		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
+		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to],
+	}
 }

@@ -14,15 +14,24 @@ import (
 // currentTermKey is where hashicorp/raft keeps the term that a node is in.
 var currentTermKey = []byte("CurrentTerm")
 
+// Origin is where a cluster that is seeded begins.
+type Origin struct {
+	Cluster     string // its id, the same on all members, and one that no other cluster has: ClusterIDOf, NewClusterID
+	Index, Term uint64 // of the last entry of the log that the state is of
+	Level       uint64 // the feature level of the state
+
+	founding string        // see foundingKey; empty: to be found out
+	retired  []raft.Server // ids that are not to be used again
+}
+
 // Seed makes cfg.DataDir the data directory of a member that knows the members of cfg, has nothing in its log, and has one snapshot: the
-// bytes that write writes, as the state after log entry index of a term; level is its feature level. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
+// bytes that write writes, as the state at that origin. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
 // Logger are looked at. Members that are seeded alike begin as if they had been one cluster that stopped there. A directory that
 // is not empty is refused and not touched; on an error nothing of what was made is left.
 //
-// Every member has to be seeded. A member that starts with an empty directory instead votes like one that lost its disk: a
-// majority of such would elect itself and forget the state. The version file comes last: a directory that was not finished has
-// stores without one, which Open refuses.
-func Seed(cfg Config, index, term, level uint64, write func(io.Writer) error) (err error) {
+// Every member has to be seeded: one that starts with an empty directory instead is told that it lost its disk. The version file comes
+// last: a directory that was not finished has stores without one, which Open refuses.
+func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return err
 	}
@@ -39,24 +48,37 @@ func Seed(cfg Config, index, term, level uint64, write func(io.Writer) error) (e
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.seed(&cfg, index, term, write), s.close()); err != nil {
+	if err := errors.Join(s.seed(&cfg, from, write), s.close()); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
-	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore, level: level}, os.Link); err != nil {
+	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
 	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
 }
 
-// seed writes term and snapshot.
-func (s *stores) seed(cfg *Config, index, term uint64, write func(io.Writer) error) error {
-	if err := s.stable.SetUint64(currentTermKey, term); err != nil {
+// seed writes term, birth and snapshot.
+func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) error {
+	err := s.stable.SetUint64(currentTermKey, from.Term)
+	if err == nil {
+		err = s.stable.Set(birthKey, []byte(seededBirth(from.Cluster, cfg.ID)))
+	}
+	if err == nil && from.founding != "" {
+		err = s.stable.Set(foundingKey, []byte(from.founding))
+	}
+	if err != nil {
 		return err
 	}
 	_, trans := raft.NewInmemTransport("") // asked for the bytes of addresses alone
 	defer trans.Close()
 	// A node that is a member alone is known by its id; the address is what it listens on.
-	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, index, term, cfg.memberConfiguration(cfg.PeerListen), index, trans)
+	members := cfg.memberConfiguration(cfg.PeerListen)
+	r := register{from.Cluster, map[string]string{}}
+	for _, m := range members.Servers {
+		r.births[string(m.ID)] = seededBirth(from.Cluster, string(m.ID))
+	}
+	members.Servers = append(append(members.Servers, r.server()), from.retired...)
+	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, from.Index, from.Term, members, from.Index, trans)
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,12 @@ func (c *testCluster) seed(id, store string, index, term uint64, state toyState)
 		c.t.Fatal(err)
 	}
 	cfg := Config{ID: id, DataDir: dir, Members: c.members, LogStore: store}
-	if err := Seed(cfg, index, term, firstLevel, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
+	if err := Seed(cfg, Origin{Cluster: "seeded", Index: index, Term: term, Level: firstLevel}, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// TestSeededCluster seeds two members of three, of which the third comes with the log of a cluster that went on for longer.
+// TestSeededCluster seeds two members of three, of which the third comes with the log of the cluster that was before.
 func TestSeededCluster(t *testing.T) {
 	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(store, func(t *testing.T) {
@@ -50,11 +50,21 @@ func TestSeededCluster(t *testing.T) {
 			if s := c.leader().Status(); s.Term <= 1<<32 || s.ClockMs < 777 {
 				t.Errorf("%+v", s)
 			}
+			for _, n := range []string{"n1", "n2"} { // n3 belongs to another cluster: neither takes the other's word
+				c.ready(n)
+				c.write(c.nodes[n], "before "+n)
+			}
+			if s := c.nodes["n3"].Status(); s.Ready || s.Term > 1<<32 || slices.Contains(c.toys["n3"].groups(), "kept") {
+				t.Errorf("n3 was taken in: %+v", s)
+			}
+			c.close("n3")
+			c.seed("n3", store, 1<<20, 1<<32, state)
+			c.reopen("n3")
 			for _, n := range []string{"n1", "n2", "n3"} {
 				c.ready(n)
 				c.write(c.nodes[n], "new "+n)
 			}
-			want := []string{"kept", "new n1", "new n2", "new n3"}
+			want := []string{"kept", "before n1", "before n2", "new n1", "new n2", "new n3"}
 			if got := c.converged(); !slices.Equal(got, want) {
 				t.Fatalf("%q, want %q", got, want)
 			}
@@ -79,7 +89,7 @@ func TestSeedLeavesNothing(t *testing.T) {
 	broken := errors.New("broken")
 	there := t.TempDir()
 	for _, dir := range []string{filepath.Join(t.TempDir(), "new"), there} {
-		err := Seed(Config{ID: "n1", DataDir: dir}, 5, 5, firstLevel, func(w io.Writer) error {
+		err := Seed(Config{ID: "n1", DataDir: dir}, Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}, func(w io.Writer) error {
 			_, _ = w.Write(make([]byte, 100_000))
 			return broken
 		})

@@ -93,9 +93,12 @@ func (n *Node) observe() *route {
 }
 
 // establish waits for the barrier of this term: after it the machine has applied everything of earlier terms. It
-// returns nil when the leadership was lost meanwhile; Raft answers the barrier in any case.
+// returns nil when the leadership was lost meanwhile (Raft answers the barrier in any case), or when the cluster is not founded yet.
 func (n *Node) establish() *leadership {
 	term := n.raft.CurrentTerm()
+	if !n.found() {
+		return nil
+	}
 	barrier := n.raft.Barrier(0)
 	if err := barrier.Error(); err != nil {
 		kick(n.steerWake)

@@ -47,8 +47,11 @@ var foundingKey = []byte("coordd founding")
 const foundedByJoin = "1 join"
 
 // founding returns what is stored under foundingKey, empty when there is nothing.
-func (s *stores) founding() (string, error) {
-	b, err := s.stable.Get(foundingKey)
+func (s *stores) founding() (string, error) { return s.get(foundingKey) }
+
+// get returns what the stable store has under a key, empty when there is nothing.
+func (s *stores) get(key []byte) (string, error) {
+	b, err := s.stable.Get(key)
 	if err != nil && err.Error() == "not found" { // the only way in which raft's stores say it
 		err = nil
 	}

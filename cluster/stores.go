@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -42,6 +43,8 @@ type logStore struct {
 	silent []uint64
 	cut    func(after uint64) // told when entries behind an index were dropped; may be nil
 	guard  *levelGuard        // may be nil
+
+	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
 }
 
 // maxSilent is far more than a cluster without a single write collects: two for each change of leader.
@@ -86,6 +89,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range logs {
+		if l.Type == raft.LogCommand {
+			s.commands.Store(true)
+		}
 		if isSilent(l) {
 			if len(s.silent) == maxSilent {
 				s.silent = slices.Delete(s.silent, 0, 1)
@@ -135,6 +141,23 @@ func (s *logStore) survey() (uint64, error) {
 		return 0, nil // all of them are silent
 	}
 	return index, nil
+}
+
+// findCommand notes whether a log that was just opened has an entry for the machine.
+func (s *logStore) findCommand() error {
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	for i := max(first, 1); i <= last && !s.commands.Load(); i++ {
+		var l raft.Log
+		if err := s.LogStore.GetLog(i, &l); err != nil {
+			return fmt.Errorf("log entry %d: %w", i, err)
+		}
+		s.commands.Store(l.Type == raft.LogCommand)
+	}
+	return nil
 }
 
 // cacheLocked adds l as the newest entry and drops the oldest ones past the bounds.

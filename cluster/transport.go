@@ -77,17 +77,45 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 	}
 }
 
-// parkPoll is how often a parked call looks whether its leadership has ended.
-const parkPoll = 500 * time.Millisecond
+// parkPoll is how often a parked call looks whether its leadership has ended, or the member was admitted.
+const parkPoll = 50 * time.Millisecond
 
-// park holds the calls to a member that was removed, of which the configuration keeps the id, for as long as this node leads in term.
+// mayReceive reports whether the log may be sent to a member: not to one that was removed, of which the configuration keeps the id, not to
+// the register, and to nobody before it is known which data directory is behind the id.
+func (t *transport) mayReceive(id raft.ServerID) bool {
+	return !t.n.retired(string(id)) && !isRegister(raft.Server{ID: id}) && t.n.admitted(string(id))
+}
+
+// errMayNotStand answers this node's own questions for votes, before they are sent.
+var errMayNotStand = errors.New("this node asks for no votes: it belongs to no cluster, and does not know yet that there is none")
+
+// RequestPreVote asks whether the member would give its vote.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if !t.n.mayStand() {
+		return errMayNotStand
+	}
+	return t.NetworkTransport.RequestPreVote(id, target, req, resp)
+}
+
+// RequestVote asks for the member's vote.
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if !t.n.mayStand() {
+		return errMayNotStand
+	}
+	return t.NetworkTransport.RequestVote(id, target, req, resp)
+}
+
+// park holds the calls to a member that nothing may be sent to, until it may or this node leads in term no more.
 func (t *transport) park(id raft.ServerID, term uint64) error {
-	if !t.n.retired(string(id)) {
+	if t.mayReceive(id) {
 		return nil
 	}
 	ticker := time.NewTicker(parkPoll)
 	defer ticker.Stop()
 	for t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term {
+		if t.mayReceive(id) {
+			return nil
+		}
 		select {
 		case <-ticker.C:
 		case <-t.n.stop:

@@ -1,0 +1,316 @@
+// This file holds identity: which cluster a node belongs to, and which data directory stands behind a member's id. docs/adr/0010 says why.
+package cluster
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+)
+
+// birthKey is where the stable store keeps the data directory's birth: a word that no other directory has.
+var birthKey = []byte("coordd birth")
+
+// The Raft configuration carries the cluster's id, and the births of its members, in a member without a vote that nobody could dial:
+// its id is clusterPrefix and the cluster's id, its address bornPrefix and "id=birth,…". No node can have such an id.
+const (
+	clusterPrefix = "cluster/"
+	bornPrefix    = "born/"
+	birthBytes    = 8
+	clusterBytes  = 10
+)
+
+// register is what a configuration says of the cluster's identity.
+type register struct {
+	cluster string            // empty until the first leader has made one
+	births  map[string]string // of the members that data may be sent to, by id
+}
+
+func isRegister(s raft.Server) bool { return strings.HasPrefix(string(s.ID), clusterPrefix) }
+
+// isPhantom reports whether an entry of a configuration is no member: a removed one, or the register.
+func isPhantom(s raft.Server) bool { return isRetired(s) || isRegister(s) }
+
+func registerOf(c raft.Configuration) register {
+	r := register{births: map[string]string{}}
+	for _, s := range c.Servers {
+		if !isRegister(s) {
+			continue
+		}
+		r.cluster = strings.TrimPrefix(string(s.ID), clusterPrefix)
+		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address), bornPrefix), ",") {
+			if id, birth, ok := strings.Cut(part, "="); ok {
+				r.births[id] = birth
+			}
+		}
+	}
+	return r
+}
+
+// server is the register as an entry of a configuration.
+func (r register) server() raft.Server {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(r.births)) {
+		parts = append(parts, id+"="+r.births[id])
+	}
+	return raft.Server{
+		Suffrage: raft.Nonvoter, ID: raft.ServerID(clusterPrefix + r.cluster), Address: raft.ServerAddress(bornPrefix + strings.Join(parts, ",")),
+	}
+}
+
+func randomWord(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// NewClusterID returns an id that no other cluster has.
+func NewClusterID() string { return randomWord(clusterBytes) }
+
+// ClusterIDOf returns the id of the cluster that is made from what: equal for equal bytes, for nodes that are seeded apart from each other.
+func ClusterIDOf(what []byte) string {
+	sum := sha256.Sum256(what)
+	return hex.EncodeToString(sum[:clusterBytes])
+}
+
+// seededBirth is the birth of a directory that Seed makes: the other members are seeded too, and have to know it without being told.
+func seededBirth(cluster, id string) string {
+	sum := sha256.Sum256([]byte(cluster + "/" + id))
+	return hex.EncodeToString(sum[:birthBytes])
+}
+
+// readBirth returns the birth in the stores, empty where there is none.
+func (s *stores) readBirth() (string, error) { return s.get(birthKey) }
+
+// ensureBirth returns the birth in the stores, and makes one where there is none.
+func (s *stores) ensureBirth() (string, error) {
+	birth, err := s.readBirth()
+	if err != nil || birth != "" {
+		return birth, err
+	}
+	birth = randomWord(birthBytes)
+	return birth, s.stable.Set(birthKey, []byte(birth))
+}
+
+// view is a configuration, taken apart.
+type view struct {
+	source   []raft.Server      // as Raft has it: while it is kept, its address tells whether Raft has another
+	members  raft.Configuration // without those that are no members; not to be changed
+	register register
+}
+
+// view returns the newest configuration in this node's log.
+func (n *Node) view() *view {
+	c := n.raft.GetConfiguration().Configuration()
+	if v := n.seen.Load(); v != nil && len(v.source) > 0 && len(v.source) == len(c.Servers) && &v.source[0] == &c.Servers[0] {
+		return v
+	}
+	v := &view{source: c.Servers, register: registerOf(c)}
+	v.members.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isPhantom)
+	n.seen.Store(v)
+	return v
+}
+
+// clusterID returns the id of the cluster that this node belongs to for certain: the register is committed, or what came behind it in
+// the log says so, since no entry for the machine enters a log before. Empty: there is none, or it may yet be replaced.
+func (n *Node) clusterID() string {
+	if id := n.identity.Load(); id != nil {
+		return *id
+	}
+	id := n.view().register.cluster
+	if id == "" || !n.logs.commands.Load() && !n.vouched.Load() && registerOf(n.machine.members.Load().configuration).cluster != id {
+		return ""
+	}
+	n.identity.Store(&id)
+	return id
+}
+
+// admitted reports whether Raft may send the log to a member: its birth is in a register that is committed. The first one is taken as it
+// is in the log, so that it can be committed at all.
+func (n *Node) admitted(id string) bool {
+	r := n.view().register
+	if committed := registerOf(n.machine.members.Load().configuration); committed.cluster != "" {
+		r = committed
+	}
+	return r.cluster == "" || r.births[id] != ""
+}
+
+// mayStand reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
+// data, this node must not found a second cluster.
+func (n *Node) mayStand() bool {
+	if n.failure.Load() {
+		return false
+	}
+	if n.clusterID() != "" {
+		return true
+	}
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, s := range n.view().members.Servers {
+		if string(s.ID) == n.cfg.ID {
+			continue
+		}
+		if l := n.links[string(s.ID)]; l == nil || !l.sounded() {
+			return false
+		}
+	}
+	return true
+}
+
+// admit says why a Raft connection is not taken: it has to be meant for this very data directory, and to come from the same cluster.
+func (n *Node) admit(birth, cluster string) error {
+	own := n.clusterID()
+	switch {
+	case n.failure.Load():
+		return n.lost
+	case birth != "" && birth != n.birth:
+		n.losesDisk("another member")
+		return fmt.Errorf("it is meant for the data that node %s had before", n.cfg.ID)
+	case own != "" && (cluster != own || birth == ""):
+		return fmt.Errorf("it comes from a node of cluster %q that knows this one as %q, and this one belongs to cluster %s", cluster, birth, own)
+	case own == "" && birth == "" && (cluster != "" || n.knowsFounded()):
+		return fmt.Errorf("a cluster is there, and node %s waits to be taken into it", n.cfg.ID)
+	}
+	return nil
+}
+
+// knowsFounded reports whether another member said that it belongs to a cluster.
+func (n *Node) knowsFounded() bool {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, l := range n.links {
+		if l.peer().cluster != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// losesDisk ends a node of no cluster that its fellows remember data of. A node that has data of its own is told so in the hello.
+func (n *Node) losesDisk(who string) {
+	if n.clusterID() != "" || n.failure.Load() {
+		return
+	}
+	n.fail(lostDisk(n.cfg.ID, who))
+}
+
+func lostDisk(id, who string) error {
+	return fmt.Errorf("node %s has no data, and %s knows that it had some: it lost its disk, and as an empty node it could undo what the cluster has acknowledged; "+
+		"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who, id)
+}
+
+// fail ends the node's part for a reason that an operator has to deal with.
+func (n *Node) fail(err error) {
+	n.failOnce.Do(func() {
+		n.lost = notRun(err.Error())
+		n.failure.Store(true)
+		n.mux.muteRaft()
+		n.writes.close(n.lost)
+		n.reads.close(n.lost)
+		n.failed <- err
+	})
+}
+
+// Failed returns a channel that gets the reason when the node cannot be part of its cluster, and has to be closed.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// greetIdentity compares who the other end of a connection is with what this node knows. It returns why the connection is refused, and
+// whether the reason is that the other end lost its disk.
+func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
+	if l := n.link(h.id); l != nil {
+		l.meet(h)
+	}
+	r, own := n.view().register, n.clusterID()
+	if h.cluster != "" && h.cluster == r.cluster {
+		n.vouched.Store(true)
+		own = n.clusterID()
+	}
+	known := r.births[h.id]
+	switch {
+	case own != "" && h.cluster != "" && own != h.cluster:
+		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored or recovered, or founded anew; "+
+			"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
+	case own != "" && known != "" && known != h.birth:
+		return lostDisk(h.id, "node "+n.cfg.ID).Error(), true
+	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.birth:
+		n.losesDisk("node " + h.id)
+		return lostDisk(n.cfg.ID, "node "+h.id).Error(), false
+	}
+	return "", false
+}
+
+// found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the births of
+// all members that are connected, which have to be a majority: until then nothing is acknowledged to anybody.
+func (n *Node) found() bool {
+	v := n.view()
+	if v.register.cluster != "" {
+		return true
+	}
+	births, voters, known := map[string]string{}, 0, 0
+	for _, s := range v.members.Servers {
+		birth := n.birthOf(string(s.ID))
+		if birth != "" {
+			births[string(s.ID)] = birth
+		}
+		if s.Suffrage == raft.Voter {
+			voters++
+			if birth != "" {
+				known++
+			}
+		}
+	}
+	if known <= voters/2 || n.knowsFounded() {
+		return false
+	}
+	r := register{NewClusterID(), births}
+	if err := n.register(r); err != nil {
+		n.logger.Warn("the cluster was not founded", "error", err)
+		return false
+	}
+	n.mux.endUnnamed()
+	n.logger.Info("the cluster is founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(births)), ","))
+	return true
+}
+
+func (n *Node) register(r register) error {
+	s := r.server()
+	return configured(n.raft.AddNonvoter(s.ID, s.Address, 0, changeWait))
+}
+
+// birthOf returns the birth that a member last told, empty where it is not connected.
+func (n *Node) birthOf(id string) string {
+	if id == n.cfg.ID {
+		return n.birth
+	}
+	if l := n.link(id); l != nil && l.up() {
+		return l.peer().birth
+	}
+	return ""
+}
+
+// unregistered returns the register with the members that came since, and without those that are gone; ok is false where nothing changed.
+func (n *Node) unregistered() (next register, ok bool) {
+	v := n.view()
+	next = register{v.register.cluster, map[string]string{}}
+	for _, s := range v.members.Servers {
+		birth := v.register.births[string(s.ID)]
+		if birth == "" {
+			birth = n.birthOf(string(s.ID))
+		}
+		if birth != "" {
+			next.births[string(s.ID)] = birth
+		}
+	}
+	return next, next.cluster != "" && !maps.Equal(next.births, v.register.births)
+}
+
+// isOther reports whether a cluster's id is another one than this node's own.
+func (n *Node) isOther(cluster string) bool {
+	own := n.clusterID()
+	return own != "" && cluster != "" && cluster != own
+}
