@@ -192,8 +192,14 @@ func (l *link) session(up *bool) error {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	w := newWire(conn, reader)
 	l.mu.Lock()
+	select {
+	case <-l.stop: // end found no wire to close
+		l.mu.Unlock()
+		return errStopping
+	default:
+	}
+	w := newWire(conn, reader)
 	l.wire, l.clientAddr, l.level, l.heard, l.failure = w, h.clientAddr, h.level, time.Now(), nil
 	l.mu.Unlock()
 	*up = true

@@ -108,6 +108,20 @@ func (a *Adapter) nextCheck() Check {
 	return c
 }
 
+// EnterEpoch is the machine's.
+func (a *Adapter) EnterEpoch(epoch uint64) (index, term uint64, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m.EnterEpoch(epoch)
+}
+
+// Epoch is the machine's.
+func (a *Adapter) Epoch() uint64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Epoch()
+}
+
 // EntryClock reads the stamp of an encoded entry.
 func (a *Adapter) EntryClock(data []byte) (clockMs int64, ok bool) { return entryClock(data) }
 

@@ -24,6 +24,8 @@ func (n *node) follow() {
 		defer cancel()
 		select {
 		case <-n.stop:
+		case err := <-n.cluster.Failed():
+			n.failed <- err
 		case <-n.cluster.Removed():
 			n.server.DropWaiting()
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/cluster"
@@ -39,7 +40,10 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 		return fmt.Errorf("--epoch %d: %w", *epoch, err)
 	}
 	state := m.Snapshot()
-	err = cluster.Seed(cfg.seed(), index, term, m.Level(), func(w io.Writer) error {
+	seed, sum := cfg.seed(), m.Sum()
+	// Every node has to come to the same id by itself: it is that of this state, in this epoch, with these members.
+	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum, memberIDs(seed.Members)))
+	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term, Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(stderr, "writing "+cfg.dataDir, state.Size())
 		defer p.end()
 		_, err := state.WriteTo(io.MultiWriter(w, p))
@@ -54,11 +58,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	}
 	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.dataDir, cfg.id, keys, m.Epoch(), index)
 	if len(cfg.cluster) > 1 {
-		var ids []string
-		for _, m := range cfg.cluster {
-			ids = append(ids, m.id)
-		}
-		fmt.Fprintf(stdout, "Restore the same file on each of %s before any of them is started.\n", strings.Join(ids, ", "))
+		fmt.Fprintf(stdout, "Restore the same file on each of %s before any of them is started.\n", memberIDs(seed.Members))
 	}
 	return nil
 }
@@ -70,6 +70,15 @@ func (c *config) seed() cluster.Config {
 		s.Members = append(s.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
 	}
 	return s
+}
+
+func memberIDs(members []cluster.Member) string {
+	var ids []string
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ", ")
 }
 
 // readBackup loads a file whole, and so knows that each record of it can be read.

@@ -1,0 +1,218 @@
+// This file holds the tests of the cluster's identity: founding in any order, founders that come late, and disks that are lost.
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// lateCluster is a cluster of which no node is open yet.
+func lateCluster(t *testing.T, size int) *testCluster {
+	t.Helper()
+	c := newCluster(t, size, nil)
+	for _, m := range c.members {
+		c.close(m.ID)
+		c.wipe(m.ID)
+	}
+	return c
+}
+
+// wipe loses the disk of a node that is closed.
+func (c *testCluster) wipe(id string) {
+	c.t.Helper()
+	if err := os.RemoveAll(filepath.Join(c.dir, id)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// fails waits until a node says why it cannot take part, and closes it.
+func (c *testCluster) fails(id, want string) {
+	c.t.Helper()
+	select {
+	case err := <-c.nodes[id].Failed():
+		if !strings.Contains(err.Error(), want) {
+			c.t.Errorf("%s: %v, want %q", id, err, want)
+		}
+	case <-time.After(20 * time.Second):
+		c.t.Fatalf("%s goes on: %+v", id, c.nodes[id].Status())
+	}
+	if s := c.nodes[id].Status(); s.Ready || s.Role == RoleLeader {
+		c.t.Errorf("%s serves: %+v", id, s)
+	}
+	if err := errorOf(c.nodes[id].Write(c.t.Context(), []byte("w"), 1)); err == nil || !strings.Contains(err.Error(), want) {
+		c.t.Errorf("%s answers a write with %v", id, err)
+	}
+	c.close(id)
+}
+
+func TestRegisterRoundTrip(t *testing.T) {
+	for _, r := range []register{{"c1", map[string]string{}}, {"c1", map[string]string{"n1": "aa", "n-2.x_": "bb"}}} {
+		s := r.server()
+		if got := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"}, s}}); !reflect.DeepEqual(got, r) {
+			t.Errorf("%+v came back as %+v", r, got)
+		}
+		if CheckID(string(s.ID)) == nil || !isPhantom(s) {
+			t.Errorf("%+v could be a member", s)
+		}
+	}
+	if r := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "cluster", Address: "h:1"}}}); r.cluster != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestFoundersInAnyOrder starts two founders of three, lets them work, and starts the third, which has to be let in.
+func TestFoundersInAnyOrder(t *testing.T) {
+	checkGoroutines(t)
+	c := lateCluster(t, 3)
+	c.reopen("n3")
+	if s := c.nodes["n3"].Status(); s.Ready {
+		t.Errorf("one alone: %+v", s)
+	}
+	c.reopen("n1")
+	c.ready("n1")
+	c.write(c.nodes["n1"], "a")
+	id := c.nodes["n1"].clusterID()
+	if id == "" || c.nodes["n1"].admitted("n2") {
+		t.Errorf("cluster %q, the register %+v", id, c.nodes["n1"].view().register)
+	}
+	c.reopen("n2")
+	c.ready("n2")
+	c.write(c.nodes["n2"], "b")
+	if got := c.converged(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
+	}
+	for _, m := range c.members {
+		eventually(t, m.ID+" knows the cluster", func() bool { return c.nodes[m.ID].clusterID() == id })
+	}
+	// All of them stop, and one of the first two stays away: the one that came late counts like any other.
+	for _, m := range c.members {
+		c.close(m.ID)
+	}
+	c.reopen("n2")
+	c.reopen("n3")
+	c.ready("n2")
+	c.write(c.nodes["n2"], "c")
+	if got := c.nodes["n2"].clusterID(); got != id {
+		t.Errorf("after a restart the cluster is %q, it was %q", got, id)
+	}
+}
+
+// TestLostDisk empties each node of three in turn, also the leader: it must not vote, and says so; the others go on.
+func TestLostDisk(t *testing.T) {
+	checkGoroutines(t)
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "a")
+	for _, m := range c.members {
+		eventually(t, "everyone is registered", func() bool { return c.leader().admitted(m.ID) })
+	}
+	const want = "has no data, and "
+	for _, m := range c.members {
+		saved := filepath.Join(c.dir, "saved")
+		c.converged()
+		c.close(m.ID)
+		if err := os.Rename(filepath.Join(c.dir, m.ID), saved); err != nil {
+			t.Fatal(err)
+		}
+		c.reopen(m.ID)
+		c.fails(m.ID, "node "+m.ID+" "+want)
+		c.write(c.leader(), "without "+m.ID)
+		c.wipe(m.ID)
+		if err := os.Rename(saved, filepath.Join(c.dir, m.ID)); err != nil { // the disk is found again
+			t.Fatal(err)
+		}
+		c.reopen(m.ID)
+		c.ready(m.ID)
+	}
+	c.converged()
+}
+
+// TestEmptyMajority empties two nodes of three: beside the one with the data they must not found a cluster of their own.
+func TestEmptyMajority(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "a")
+	for _, m := range c.members {
+		eventually(t, "everyone is registered", func() bool { return c.leader().admitted(m.ID) })
+	}
+	c.converged()
+	for _, id := range []string{"n2", "n3"} {
+		c.close(id)
+		c.wipe(id)
+	}
+	id := c.nodes["n1"].clusterID()
+	c.reopen("n2")
+	c.reopen("n3")
+	c.fails("n2", "node n2 has no data, and node n1 knows that it had some")
+	c.fails("n3", "node n3 has no data, and node n1 knows that it had some")
+	eventually(t, "n1 sees that it is alone", func() bool { return !c.nodes["n1"].Status().Ready })
+	if c.nodes["n1"].clusterID() != id || !slices.Contains(c.toys["n1"].groups(), "a") {
+		t.Errorf("n1: cluster %s, %q", c.nodes["n1"].clusterID(), c.toys["n1"].groups())
+	}
+
+	// While n1 cannot be reached nothing can be known: they found a cluster, and n1 is no part of it.
+	c.close("n1")
+	c.reopen("n2")
+	c.reopen("n3")
+	c.ready("n2")
+	c.write(c.nodes["n2"], "another")
+	c.reopen("n1")
+	refused := func() bool {
+		l := c.nodes["n1"].link("n2")
+		return l != nil && l.peer().cluster == c.nodes["n2"].clusterID() && !l.up()
+	}
+	eventually(t, "n1 meets the other cluster", refused)
+	if s := c.nodes["n1"].Status(); s.Ready || c.nodes["n1"].clusterID() != id {
+		t.Errorf("n1 takes part: %+v", s)
+	}
+	select {
+	case err := <-c.nodes["n1"].Failed():
+		t.Errorf("n1 has the data and ends: %v", err)
+	default:
+	}
+}
+
+// TestRaftOfStrangers opens Raft connections by hand: for another birth, from another cluster, and from none.
+func TestRaftOfStrangers(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "a")
+	n := c.nodes["n1"]
+	eventually(t, "n1 knows the cluster", func() bool { return n.clusterID() != "" })
+	for _, test := range []struct {
+		birth, cluster string
+		taken          bool
+	}{
+		{n.birth, n.clusterID(), true}, {"other", n.clusterID(), false}, {"", n.clusterID(), false}, {n.birth, "other", false}, {n.birth, "", false}, {"", "", false},
+	} {
+		if err := n.admit(test.birth, test.cluster); (err == nil) != test.taken {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+	select {
+	case err := <-n.Failed():
+		t.Errorf("a node with data ends for what a stranger says: %v", err)
+	default:
+	}
+	// One that waits to be taken into a cluster takes nothing but what is meant for it.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := Open(Config{ID: "n9", DataDir: filepath.Join(c.dir, "n9"), PeerListener: ln, Join: true}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if err := late.admit("", n.clusterID()); err == nil {
+		t.Error("a connection from a cluster that does not know its birth was taken")
+	}
+	if err := late.admit(late.birth, n.clusterID()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,253 @@
+// This file holds recovery: a data directory whose cluster lost its majority becomes one of a new cluster, with this node alone.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+)
+
+// Offline is a data directory that no node runs on.
+type Offline struct {
+	dir     string
+	version dirVersion
+	stores  *stores
+	members raft.Configuration
+	machine Machine
+	logger  *slog.Logger
+}
+
+// Held is what a data directory holds.
+type Held struct {
+	Node          string
+	Cluster       string   // the cluster's id; empty where it has none
+	Voters        []string // of the newest configuration in the log, sorted
+	Learners      []string
+	Removed       []string // ids that are not to be used again
+	LastIndex     uint64   // of the log, or of the snapshot where nothing is behind that
+	LastTerm      uint64   // of that entry. Of two directories the one with the larger term, then index, has more
+	SnapshotIndex uint64   // 0: there is none
+	LastEntry     []byte   // the newest entry for the machine in the log; nil: there is none
+}
+
+// OpenOffline opens a data directory for m, an empty machine. It has to be a node's, and keeps it from being opened by another process until Close. An
+// exchange that a recovery was interrupted in is finished first.
+func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
+	if err := finishExchange(dir); err != nil {
+		return nil, fmt.Errorf("the recovery of data directory %s that was begun before cannot be finished: %w", dir, err)
+	}
+	v, err := readVersion(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no data directory: it has no %s file", dir, versionName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := levelsOf(m).CheckLevel("data directory "+dir, v.level); err != nil {
+		return nil, err
+	}
+	s, err := openStores(dir, v.logStore, logger)
+	if err != nil {
+		return nil, err
+	}
+	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger}
+	var ok bool
+	if o.members, ok, err = s.storedConfiguration(); err == nil && !ok {
+		err = fmt.Errorf("data directory %s belongs to no cluster yet: node %s was never taken in", dir, v.node)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return o, nil
+}
+
+// Close lets go of the directory.
+func (o *Offline) Close() error { return o.stores.close() }
+
+// Held looks at what the directory holds.
+func (o *Offline) Held() (Held, error) {
+	h := Held{Node: o.version.node, Cluster: registerOf(o.members).cluster, Voters: voters(o.members)}
+	for _, s := range o.members.Servers {
+		switch {
+		case isRetired(s):
+			h.Removed = append(h.Removed, string(s.ID))
+		case s.Suffrage != raft.Voter && !isRegister(s):
+			h.Learners = append(h.Learners, string(s.ID))
+		}
+	}
+	slices.Sort(h.Removed)
+	snapshots, err := o.stores.snapshots.List()
+	if err != nil {
+		return h, err
+	}
+	if len(snapshots) > 0 {
+		h.SnapshotIndex, h.LastIndex, h.LastTerm = snapshots[0].Index, snapshots[0].Index, snapshots[0].Term
+	}
+	return h, o.entries(h.SnapshotIndex+1, func(l *raft.Log) {
+		h.LastIndex, h.LastTerm = l.Index, l.Term
+		if l.Type == raft.LogCommand {
+			h.LastEntry = l.Data
+		}
+	})
+}
+
+// entries calls f with the entries of the log from an index on.
+func (o *Offline) entries(from uint64, f func(*raft.Log)) error {
+	first, err1 := o.stores.log.FirstIndex()
+	last, err2 := o.stores.log.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if last >= from && first > from {
+		return fmt.Errorf("data directory %s lacks the log entries from %d to %d", o.dir, from, first-1)
+	}
+	for i := from; i <= last; i++ {
+		var l raft.Log
+		if err := o.stores.log.GetLog(i, &l); err != nil {
+			return fmt.Errorf("log entry %d: %w", i, err)
+		}
+		f(&l)
+	}
+	return nil
+}
+
+// Replay brings the machine to the newest state: the snapshot, and every entry behind it, committed or not, since what the majority
+// knew cannot be asked for any more.
+func (o *Offline) Replay() error {
+	a := newApplier(o.machine)
+	a.replayEnd.Store(^uint64(0))
+	snapshots, err := o.stores.snapshots.List()
+	if err != nil {
+		return err
+	}
+	from := uint64(1)
+	if len(snapshots) > 0 {
+		_, r, err := o.stores.snapshots.Open(snapshots[0].ID)
+		if err != nil {
+			return fmt.Errorf("the snapshot in data directory %s cannot be read: %w", o.dir, err)
+		}
+		defer r.Close()
+		if err := a.Restore(r); err != nil {
+			return fmt.Errorf("the snapshot in data directory %s cannot be read: %w", o.dir, err)
+		}
+		from = snapshots[0].Index + 1
+	}
+	return o.entries(from, func(l *raft.Log) {
+		if l.Type == raft.LogCommand {
+			a.Apply(l)
+		}
+	})
+}
+
+// CheckAlone says why the node cannot go on alone.
+func (o *Offline) CheckAlone() error {
+	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool { return string(s.ID) == o.version.node })
+	switch {
+	case i < 0 || isRetired(o.members.Servers[i]):
+		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
+	case slices.Equal(voters(o.members), []string{o.version.node}):
+		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost, start it", o.version.node)
+	}
+	return nil
+}
+
+// GoOnAlone replaces the directory's content: the node is the only voter of a new cluster, with the bytes that write writes as the state
+// at an index and in a term of the log. No id of the old cluster can be used again but the node's own. What was there before
+// is kept in the directory's subdirectory kept. When it is interrupted, the old content or, from OpenOffline on, the new one holds.
+func (o *Offline) GoOnAlone(epoch, index, term uint64, write func(io.Writer) error) (kept string, err error) {
+	if err := o.CheckAlone(); err != nil {
+		return "", err
+	}
+	founding, err := o.stores.founding()
+	if err != nil {
+		return "", err
+	}
+	from := Origin{Cluster: NewClusterID(), Index: index, Term: term, Level: levelsOf(o.machine).Level(), founding: founding}
+	cfg := Config{ID: o.version.node, LogStore: o.version.logStore, Logger: o.logger}
+	for _, s := range o.members.Servers {
+		switch {
+		case string(s.ID) == o.version.node:
+			cfg.Members = []Member{{ID: o.version.node, PeerAddr: string(s.Address)}}
+		case !isRegister(s):
+			from.retired = append(from.retired, raft.Server{Suffrage: raft.Nonvoter, ID: s.ID, Address: raft.ServerAddress(retiredPrefix + string(s.ID))})
+		}
+	}
+	x := exchangeOf(o.dir, fmt.Sprint(epoch))
+	if err := os.RemoveAll(x.staged); err != nil {
+		return "", err
+	}
+	cfg.DataDir = x.staged
+	if err := Seed(cfg, from, write); err != nil {
+		return "", err
+	}
+	return x.kept, x.run()
+}
+
+// exchange puts the content of the directory staged into dir, and what was there into kept. Both are in dir, which may be a mount point.
+type exchange struct{ dir, staged, kept string }
+
+const (
+	stagedPrefix = "epoch-"
+	stagedSuffix = ".new"
+	keptPrefix   = "before-epoch-"
+)
+
+func exchangeOf(dir, epoch string) exchange {
+	return exchange{dir, filepath.Join(dir, stagedPrefix+epoch+stagedSuffix), filepath.Join(dir, keptPrefix+epoch)}
+}
+
+// run makes the exchange; it can be run again after an interruption. What is still in staged was not exchanged. Without its version file
+// Open refuses the directory, so that one goes first and comes last.
+func (x exchange) run() error {
+	if err := os.MkdirAll(x.kept, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {
+		from := filepath.Join(x.staged, name)
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		err := os.Rename(filepath.Join(x.dir, name), filepath.Join(x.kept, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if name == versionName {
+			err = syncDir(x.dir)
+		} else {
+			err = os.Rename(from, filepath.Join(x.dir, name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(syncDir(x.kept), syncDir(x.dir)); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(x.staged, versionName), filepath.Join(x.dir, versionName)); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(x.staged), syncDir(x.dir))
+}
+
+// finishExchange goes on with an exchange that was interrupted: the directory has no version file, and a staged one has.
+func finishExchange(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, versionName)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, stagedPrefix+"*"+stagedSuffix, versionName))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	name := filepath.Base(filepath.Dir(found[0]))
+	return exchangeOf(dir, strings.TrimSuffix(strings.TrimPrefix(name, stagedPrefix), stagedSuffix)).run()
+}
