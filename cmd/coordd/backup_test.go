@@ -119,8 +119,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRestoreCluster backs a cluster up, lets it go on, loses it, and restores two of its nodes; the third comes with its old data,
-// as one that was overlooked would.
+// TestRestoreCluster backs a cluster up, lets it go on, loses it, and restores two of its nodes. The third comes with its old data at first,
+// as one that was overlooked would, and is restored after the others.
 func TestRestoreCluster(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -145,22 +145,30 @@ func TestRestoreCluster(t *testing.T) {
 	for _, p := range ps {
 		p.kill()
 	}
-	for i, p := range ps {
-		if i < 2 {
-			if err := os.RemoveAll(p.flag("--data-dir")); err != nil {
-				t.Fatal(err)
-			}
-			said := succeed(t, append([]string{"restore", file}, p.args...)...)
-			for _, word := range []string{"epoch 1", p.id, "n1, n2, n3"} {
-				if !strings.Contains(said, word) {
-					t.Errorf("restore does not say %q: %s", word, said)
-				}
+	restore := func(p *process) {
+		if err := os.RemoveAll(p.flag("--data-dir")); err != nil {
+			t.Fatal(err)
+		}
+		said := succeed(t, append([]string{"restore", file}, p.args...)...)
+		for _, word := range []string{"epoch 1", p.id, "n1, n2, n3"} {
+			if !strings.Contains(said, word) {
+				t.Errorf("restore does not say %q: %s", word, said)
 			}
 		}
 	}
+	restore(ps[0])
+	restore(ps[1])
 	for _, i := range []int{2, 0, 1} {
 		ps[i].start()
 	}
+	ps[0].waitReady()
+	waitFor(t, 20*time.Second, "n3 is told", func() bool { return strings.Contains(ps[2].log.String(), "one of them was restored or recovered") })
+	if err := ps[2].client().Get(ctx, "after:0").Err(); errorWord(err) != "CLUSTERDOWN" {
+		t.Errorf("n3 of the old cluster: %v", err)
+	}
+	ps[2].kill()
+	restore(ps[2])
+	ps[2].start()
 	for _, p := range ps {
 		p.waitReady()
 		c := p.client()

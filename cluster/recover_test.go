@@ -1,0 +1,150 @@
+// This file holds the tests of recovery and of its interruptions; cmd/coordd has those on real processes.
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func openOffline(t testing.TB, dir string) *Offline {
+	t.Helper()
+	o, err := OpenOffline(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// recoverAlone recovers a member of c that is closed, with its state and one word more.
+func (c *testCluster) recoverAlone(id string) error {
+	c.t.Helper()
+	o := openOffline(c.t, filepath.Join(c.dir, id))
+	defer o.Close()
+	toy := newToy()
+	if err := o.Replay(toy); err != nil {
+		return err
+	}
+	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(toyState{List: append(toy.groups(), "recovered"), ClockMs: toy.Clock()})
+	})
+	return err
+}
+
+func TestRecoverAlone(t *testing.T) {
+	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
+		t.Run(store, func(t *testing.T) {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore = store })
+			want := []string{}
+			for i := range 20 {
+				word := fmt.Sprint("w", i)
+				c.write(c.leader(), word)
+				want = append(want, word)
+				if i == 12 {
+					c.converged()
+					if err := c.nodes["n1"].Snapshot(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c.converged()
+			id := c.nodes["n1"].clusterID()
+			if _, err := OpenOffline(filepath.Join(c.dir, "n1"), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+				t.Errorf("a node that runs: %v", err)
+			}
+			for _, m := range c.members {
+				c.close(m.ID)
+			}
+			o := openOffline(t, filepath.Join(c.dir, "n1"))
+			h, err := o.Held()
+			if err != nil || h.Node != "n1" || h.Cluster != id || !slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 || h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
+				t.Errorf("%+v %v", h, err)
+			}
+			if err := o.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := c.recoverAlone("n1"); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen("n1")
+			c.ready("n1")
+			c.write(c.nodes["n1"], "new")
+			if got := c.toys["n1"].groups(); !slices.Equal(got, append(want, "recovered", "new")) {
+				t.Errorf("%q", got)
+			}
+			n := c.nodes["n1"]
+			if n.clusterID() == id || !n.retired("n2") || !n.retired("n3") || len(n.configuration().Servers) != 1 {
+				t.Errorf("cluster %s, before %s, %+v", n.clusterID(), id, n.view())
+			}
+			c.close("n1")
+			if err := c.recoverAlone("n1"); err == nil || !strings.Contains(err.Error(), "is the only voter of its cluster") {
+				t.Errorf("again: %v", err)
+			}
+		})
+	}
+}
+
+// TestInterruptedExchange stops the exchange behind each of its steps. Open must not take what is there for an empty directory, and the next
+// recovery finishes it.
+func TestInterruptedExchange(t *testing.T) {
+	names := []string{versionName, stableName, walName, snapshotsName}
+	for steps := range 2*len(names) + 1 {
+		dir := t.TempDir()
+		x := exchangeOf(dir, "7")
+		for at, content := range map[string]string{dir: "old", x.staged: "new"} {
+			for _, name := range names {
+				if err := os.MkdirAll(at, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(at, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := os.MkdirAll(x.kept, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var moves [][2]string
+		for i, name := range names {
+			moves = append(moves, [2]string{filepath.Join(dir, name), filepath.Join(x.kept, name)})
+			if i > 0 {
+				moves = append(moves, [2]string{filepath.Join(x.staged, name), filepath.Join(dir, name)})
+			}
+		}
+		moves = append(moves, [2]string{filepath.Join(x.staged, versionName), filepath.Join(dir, versionName)})
+		for _, move := range moves[:steps] {
+			if err := os.Rename(move[0], move[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begun := steps > 0 && steps < len(moves)
+		if refuseForeign(dir) == nil {
+			t.Errorf("behind %d steps the directory counts as empty", steps)
+		}
+		if err := finishExchange(dir); err != nil {
+			t.Errorf("behind %d steps: %v", steps, err)
+		}
+		want := "new"
+		if steps == 0 {
+			want = "old"
+		}
+		for _, name := range names {
+			got, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || string(got) != want {
+				t.Errorf("behind %d steps %s is %q %v", steps, name, got, err)
+			}
+			if kept, err := os.ReadFile(filepath.Join(x.kept, name)); steps > 0 && (err != nil || string(kept) != "old") {
+				t.Errorf("behind %d steps what was there before is %q %v", steps, kept, err)
+			}
+		}
+		if _, err := os.Stat(x.staged); begun && !os.IsNotExist(err) {
+			t.Errorf("behind %d steps %s is left: %v", steps, x.staged, err)
+		}
+	}
+}
