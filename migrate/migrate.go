@@ -1,4 +1,4 @@
-// Package migrate copies the keys of a running Redis or Valkey into another server, with commands that every client has: SCAN, the
+// Package migrate copies the keys and the function libraries of a running Redis or Valkey into another server, with commands that every client has: SCAN, the
 // read commands of each type, and the remaining life. It knows nothing of coordd's inside.
 //
 // A key appears in the target whole or not at all: what does not fit one transaction is built up under another name, with a life of
@@ -26,7 +26,7 @@ type Config struct {
 	Progress func(*Report)
 }
 
-// Report counts keys.
+// Report counts keys and function libraries.
 type Report struct {
 	Total    int64            // that the source said it has
 	Seen     int64            // that SCAN gave, some perhaps more than once
@@ -36,6 +36,10 @@ type Report struct {
 	Failed   int64
 	Failures []Failure // the first of them
 	Pending  int64     // entries of consumer groups, pending for messages that the stream does not have any more: left out
+
+	Libraries        int64     // of functions, copied
+	LibrariesPresent int64     // left alone because the target has one of that name
+	LibraryFailures  []Failure // by name in Key; an empty one stands for all: the source did not list them
 }
 
 // Failure is a key that was not copied. An empty key stands for a whole database.
@@ -92,6 +96,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
+			return r.report, err
+		}
+	}
+	if cfg.Match == "" && !cfg.OneDB { // what is asked for is the whole server
+		if err := r.functions(ctx); err != nil {
 			return r.report, err
 		}
 	}

@@ -359,7 +359,7 @@ func printHelp(w io.Writer) {
   coordd recover --data-dir DIR [--accept-lost-writes]
                                 after the loss of a majority: show what DIR holds, and make its node a new cluster's only one
   coordd import --from redis://[user:password@]HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace]
-                                copy the keys of a running Redis or Valkey into a running cluster
+                                copy the keys and functions of a running Redis or Valkey into a running cluster
   coordd --version              print the version
 
 Flags (each can also be set by the environment variable beside it):

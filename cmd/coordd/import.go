@@ -53,6 +53,8 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return fmt.Errorf("the import was not finished, and can be run again: %w", err)
 	case report.Failed > 0:
 		return fmt.Errorf("%d keys were not copied", report.Failed)
+	case len(report.LibraryFailures) > 0:
+		return errors.New("function libraries were not copied")
 	}
 	return nil
 }
@@ -72,6 +74,19 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 	fmt.Fprintf(w, "%d keys of %s copied to %s\n", r.CopiedKeys(), cfg.From.Addr, cfg.To.Addr)
 	for _, kind := range slices.Sorted(maps.Keys(r.Copied)) {
 		fmt.Fprintf(w, "  %-8s %d\n", kind, r.Copied[kind])
+	}
+	if r.Libraries > 0 {
+		fmt.Fprintf(w, "%d function libraries copied\n", r.Libraries)
+	}
+	if r.LibrariesPresent > 0 {
+		fmt.Fprintf(w, "%d function libraries left as they are in %s; --replace writes over them\n", r.LibrariesPresent, cfg.To.Addr)
+	}
+	for _, f := range r.LibraryFailures {
+		if f.Key == "" {
+			fmt.Fprintf(w, "function libraries not copied: %s\n", f.Reason)
+			continue
+		}
+		fmt.Fprintf(w, "function library %q not copied: %s\n", f.Key, f.Reason)
 	}
 	if r.Present > 0 {
 		fmt.Fprintf(w, "%d keys left as they are in %s; --replace writes over them\n", r.Present, cfg.To.Addr)

@@ -214,6 +214,42 @@ func TestImport(t *testing.T) {
 	compareDatabases(t, source(0), databaseOf(t, n, 0))
 }
 
+// TestImportFunctions copies libraries, leaves those that are there, and names those that cannot be loaded.
+func TestImportFunctions(t *testing.T) {
+	url, source := startSource(t)
+	library := func(name string, answer int) string {
+		return fmt.Sprintf("#!lua name=%s\nredis.register_function{function_name='%s_f', callback=function() return %d end, flags={'no-writes'}}", name, name, answer)
+	}
+	do(t, source(0), "FUNCTION", "LOAD", library("one", 1))
+	do(t, source(0), "FUNCTION", "LOAD", library("two", 2))
+	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	do(t, c, "FUNCTION", "LOAD", library("two", 22))
+	answers := func(one, two any) {
+		t.Helper()
+		if got, gotTwo := do(t, c, "FCALL_RO", "one_f", 0), do(t, c, "FCALL_RO", "two_f", 0); got != one || gotTwo != two {
+			t.Errorf("the functions answer %v and %v, want %v and %v", got, gotTwo, one, two)
+		}
+	}
+	said := succeed(t, "import", "--from", url, "--to", n.addr())
+	if !strings.Contains(said, "1 function libraries copied\n1 function libraries left as they are") {
+		t.Error(said)
+	}
+	answers(int64(1), int64(22))
+	if said = succeed(t, "import", "--from", url, "--to", n.addr(), "--replace"); !strings.Contains(said, "2 function libraries copied\n") {
+		t.Error(said)
+	}
+	answers(int64(1), int64(2))
+	do(t, c, "FUNCTION", "FLUSH")
+	if said = succeed(t, "import", "--from", url+"?db=0", "--to", n.addr()) + succeed(t, "import", "--from", url, "--match", "x*", "--to", n.addr()); strings.Contains(said, "function") {
+		t.Error("functions were copied with a part of the keys:", said)
+	}
+	do(t, c, "FUNCTION", "LOAD", strings.ReplaceAll(library("three", 3), "three_f", "one_f")) // the name of another's function
+	code, out, errs := command(t, "import", "--from", url, "--to", n.addr())
+	if code != 1 || !strings.Contains(out, "1 function libraries copied\nfunction library \"one\" not copied: ERR Function one_f already exists") || !strings.Contains(errs, "function libraries were not copied") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+}
+
 func TestImportSelection(t *testing.T) {
 	url, source := startSource(t)
 	do(t, source(0), "MSET", "a:1", 1, "a:2", 2, "b:1", 3)
