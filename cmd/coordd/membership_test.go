@@ -83,6 +83,12 @@ func (p *process) refusedRaft(want string, args ...any) {
 	}
 }
 
+// handsOver asks for leadership to be handed over, and says whether it was.
+func (p *process) handsOver(to string) bool {
+	_, err := p.raft("TRANSFER", to)
+	return err == nil
+}
+
 // members gives "id role" of every member as the node tells, sorted.
 func (p *process) members() []string {
 	v, _ := p.raft("MEMBERS")
@@ -178,10 +184,13 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	})
 }
 
-// TestMemberIsReplaced loses a node's disk, and gives the cluster another node for it; and moves one to another address.
+// TestMemberIsReplaced loses a node's disk under load, and gives the cluster another node for it; and moves one to another address.
 func TestMemberIsReplaced(t *testing.T) {
 	ps := startProcesses(t, 3)
 	f := newFleet(t)
+	waitFor(t, 20*time.Second, "n3 to follow", func() bool { return ps[2].role() == "slave" || ps[2].handsOver("n1") })
+	strict := startStrict(ps[0], ps[1])
+	strict.more(t, 200)
 	ps[2].kill()
 	ps[0].refusedRaft("without node n2 there would be 2 voters, of which 1 are connected: no majority", "REMOVE", "n2")
 	ps[0].mustRaft("REMOVE", "n3")
@@ -217,6 +226,11 @@ func TestMemberIsReplaced(t *testing.T) {
 		v, _ := ps[0].raft("MEMBERS")
 		return strings.Contains(fmt.Sprint(v), "peer-address:"+moved)
 	})
+	strict.more(t, 200)
+	strict.finish(t, n4.client())
+	if failed := strict.failed.Load(); failed > 0 {
+		t.Errorf("%d requests failed while a member was replaced and one moved, the first: %v", failed, strict.failure)
+	}
 	// The founders are started again with the flags of the founding, without n3; n1 and n4 alone are a majority then.
 	ps[0].signal(syscall.SIGTERM)
 	<-ps[0].done
