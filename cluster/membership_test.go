@@ -111,6 +111,9 @@ func errorOf(_ []byte, err error) error { return err }
 // TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not count as that one's.
 func TestRaftConnectionForAnotherNode(t *testing.T) {
 	c := newCluster(t, 3, nil)
+	for _, id := range []string{"n1", "n2"} {
+		eventually(t, id+" knows the cluster", func() bool { return c.nodes[id].clusterID() != "" })
+	}
 	for _, id := range []string{"n2", "", "n1"} {
 		conn, err := c.nodes["n2"].mux.Dial(raftAddr(id, c.nodes["n1"].birth, c.nodes["n1"].mux.Addr().String()), time.Second)
 		if err != nil {
