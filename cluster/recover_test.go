@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-func openOffline(t testing.TB, dir string) *Offline {
+func openOffline(t testing.TB, dir string, m Machine) *Offline {
 	t.Helper()
-	o, err := OpenOffline(dir, slog.New(slog.DiscardHandler))
+	o, err := OpenOffline(dir, m, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +25,10 @@ func openOffline(t testing.TB, dir string) *Offline {
 // recoverAlone recovers a member of c that is closed, with its state and one word more.
 func (c *testCluster) recoverAlone(id string) error {
 	c.t.Helper()
-	o := openOffline(c.t, filepath.Join(c.dir, id))
-	defer o.Close()
 	toy := newToy()
-	if err := o.Replay(toy); err != nil {
+	o := openOffline(c.t, filepath.Join(c.dir, id), toy)
+	defer o.Close()
+	if err := o.Replay(); err != nil {
 		return err
 	}
 	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
@@ -55,13 +55,13 @@ func TestRecoverAlone(t *testing.T) {
 			}
 			c.converged()
 			id := c.nodes["n1"].clusterID()
-			if _, err := OpenOffline(filepath.Join(c.dir, "n1"), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+			if _, err := OpenOffline(filepath.Join(c.dir, "n1"), newToy(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
 				t.Errorf("a node that runs: %v", err)
 			}
 			for _, m := range c.members {
 				c.close(m.ID)
 			}
-			o := openOffline(t, filepath.Join(c.dir, "n1"))
+			o := openOffline(t, filepath.Join(c.dir, "n1"), newToy())
 			h, err := o.Held()
 			if err != nil || h.Node != "n1" || h.Cluster != id || !slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 || h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
 				t.Errorf("%+v %v", h, err)
