@@ -137,6 +137,7 @@ func FuzzDecodePayloads(f *testing.F) {
 func TestHandshakeRefusals(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n := c.nodes["n1"]
+	eventually(t, "n1 knows the cluster, and n2 in it", func() bool { return n.clusterID() != "" && n.view().register.births["n2"] != "" })
 	open := func(first []byte) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", n.mux.Addr().String())

