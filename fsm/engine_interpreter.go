@@ -47,6 +47,7 @@ type interpreter struct {
 	loading   *registered // by the library whose code runs, or nil
 	readOnly  bool
 	measuring bool // write counts what it would write
+	trapped   bool // it was tried, and ended where it would have changed something
 	protected int  // protected calls that are running, in each other
 	resp      int  // what redis.setresp chose: 2 or 3
 	budget    budget
@@ -197,7 +198,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 
 // begin makes the state ready for a program, with a budget.
 func (in *interpreter) begin(p *program, b budget) {
-	in.resp, in.protected = 2, 0
+	in.resp, in.protected, in.trapped = 2, 0, false
 	in.budget = b
 	in.chunks, in.metatables, in.failedSource, in.failedLine = nil, nil, "", 0
 	run := newBudgetContext(&in.budget)
@@ -212,7 +213,7 @@ func (in *interpreter) begin(p *program, b budget) {
 func (in *interpreter) end(err error) (reusable bool) {
 	in.L.SetTop(0)
 	e, _ := err.(*lua.ApiError)
-	return in.budget.spent() == nil && (e == nil || e.Type != lua.ApiErrorPanic)
+	return (in.budget.spent() == nil || in.trapped) && (e == nil || e.Type != lua.ApiErrorPanic)
 }
 
 // setGlobals sets what differs between the globals of a script and of a function, which gets its keys and arguments otherwise.

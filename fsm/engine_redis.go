@@ -137,7 +137,12 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		in.x.Called(in.tx.DB, in.args)
 	}
 	before := x.Work
-	failed := x.Handle(spec)
+	var failed error
+	if x.Trial {
+		failed = in.try(L, x, spec)
+	} else {
+		failed = x.Handle(spec)
+	}
 	in.budget.charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
 	in.budget.chargeBytes(L, 1)
 	if failed != nil {

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
@@ -132,11 +133,11 @@ func (db *DB) dead(e *Entry) bool {
 
 // Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
 func (db *DB) Edit(key []byte) *Entry {
-	db.mustWrite()
 	e := db.keys.find(hashKey(key), key)
 	if e == nil {
 		return nil
 	}
+	db.mustWrite()
 	if db.dead(e) {
 		db.expire(e)
 		return nil
@@ -166,6 +167,7 @@ func (db *DB) place(e *Entry) {
 
 // add makes an entry of a key that is not in the database.
 func (db *DB) add(key []byte) *Entry {
+	db.mustWrite()
 	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
 	db.place(e)
 	db.tell(e, Added)
@@ -254,11 +256,11 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 
 // Delete removes key and says whether it existed.
 func (db *DB) Delete(key []byte) bool {
-	db.mustWrite()
 	e := db.keys.find(hashKey(key), key)
 	if e == nil {
 		return false
 	}
+	db.mustWrite()
 	if db.dead(e) {
 		db.expire(e)
 		return false
@@ -349,8 +351,11 @@ func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	return s.next
 }
 
+// ErrClosed is what a change panics with that no entry makes: a handler that only reads is wrong, or a command is tried that would write.
+var ErrClosed = errors.New("keyspace: a change outside of an entry")
+
 func (db *DB) mustWrite() {
 	if !db.ks.writable {
-		panic("keyspace: a change outside of an entry")
+		panic(ErrClosed)
 	}
 }

@@ -1,0 +1,269 @@
+// What lives here: trials, which run commands that may write on a state that they leave as it is.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// trialMachine has applied the calls at clock 1000.
+func trialMachine(t *testing.T, lines ...string) *Machine {
+	t.Helper()
+	m := NewMachine(testTable())
+	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{calls(lines...)}}, true)
+	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") || strings.HasPrefix(text, "-") {
+		t.Fatalf("the state cannot be made: %q", text)
+	}
+	return m
+}
+
+// windowScript takes a place in a sliding window of 1000 ms for two.
+const windowScript = `local t = redis.call('time'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('zremrangebyscore', KEYS[1], 0, now - 1000)
+if redis.call('zcard', KEYS[1]) >= 2 then return 0 end
+redis.call('zadd', KEYS[1], now, ARGV[1]) return 1`
+
+func TestTrials(t *testing.T) {
+	script := func(words ...string) []byte {
+		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}}
+		return commands.AppendRequest(nil, q)
+	}
+	m := trialMachine(t, "SET lock a PX 5000", "HSET h f v", "RPUSH list x")
+	for i, words := range [][]string{
+		{"EVAL", windowScript, "1", "window", "a"}, {"EVAL", windowScript, "1", "window", "b"},
+		{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "b"},
+		{"EVAL", "return {pcall(redis.call, 'set', 'lock', 'thief'), 'caught'}", "1", "nolock"},
+		{"EVAL", "local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) return pcall(c)", "0"},
+		{"EVAL", "return redis.pcall('publish', 'c', 'm')", "0"},
+		{"FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('take', function(k) return redis.call('setnx', k[1], 'x') end)"},
+		{"SCRIPT", "LOAD", "return 1"},
+	} {
+		mustApply(t, m, uint64(2+i), &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{script(words...)}}, true)
+	}
+	mustApply(t, m, 20, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{calls("SET lock a PX 5000")}}, false)
+	before := snapshotBytes(t, m.Snapshot())
+	for _, c := range []struct {
+		words []string
+		want  string // empty: trapped
+	}{
+		{[]string{"SET", "lock", "b", "NX", "PX", "100"}, "$-1\r\n"},
+		{[]string{"SET", "free", "b", "NX", "PX", "100"}, ""},
+		{[]string{"SET", "lock", "b", "XX"}, ""},
+		{[]string{"SET", "free", "b", "XX", "GET"}, "$-1\r\n"},
+		{[]string{"SETNX", "lock", "b"}, ":0\r\n"},
+		{[]string{"HSETNX", "h", "f", "w"}, ":0\r\n"},
+		{[]string{"DEL", "nothing"}, ":0\r\n"},
+		{[]string{"DELIFEQ", "lock", "b"}, ":0\r\n"},
+		{[]string{"INCR", "h"}, "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+		{[]string{"INCR", "lock"}, "-ERR value is not an integer or out of range\r\n"},
+		{[]string{"EXPIRE", "free", "10"}, ":0\r\n"},
+		{[]string{"ZADD", "nothing", "XX", "1", "m"}, ":0\r\n"},
+		{[]string{"PUBLISH", "c", "m"}, ""},
+		{[]string{"EVAL", windowScript, "1", "window", "c"}, ":0\r\n"},
+		{[]string{"EVAL", windowScript, "1", "window2", "c"}, ""},
+		{[]string{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "b"}, ":0\r\n"},
+		{[]string{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "a"}, ""},
+		{[]string{"EVAL", "return {pcall(redis.call, 'set', 'lock', 'thief'), 'caught'}", "1", "nolock"}, ""},
+		{[]string{"EVAL", "local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) return pcall(c)", "0"}, ""},
+		{[]string{"EVAL", "return redis.pcall('publish', 'c', 'm')", "0"}, ""},
+		{[]string{"EVAL", "return 'new'", "0"}, ""}, // it would be kept for EVALSHA
+		{[]string{"EVALSHA", strings.Repeat("0", 40), "0"}, "-NOSCRIPT No matching script. Please use EVAL.\r\n"},
+		{[]string{"SCRIPT", "LOAD", "return 1"}, "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n"},
+		{[]string{"SCRIPT", "LOAD", "return 2"}, ""},
+		{[]string{"FCALL", "take", "1", "lock"}, ":0\r\n"},
+		{[]string{"FCALL", "take", "1", "free"}, ""},
+		{[]string{"FUNCTION", "DELETE", "nolib"}, "-ERR Library not found\r\n"},
+		{[]string{"FUNCTION", "DELETE", "lib"}, ""},
+		{[]string{"FUNCTION", "FLUSH"}, ""},
+		{[]string{"GET", "lock"}, "$1\r\na\r\n"},
+	} {
+		if got := string(m.Read(nil, script(c.words...), 1500, 5_500_000)); got != c.want {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
+		}
+	}
+	if !bytes.Equal(before, snapshotBytes(t, m.Snapshot())) {
+		t.Error("a trial changed the state")
+	}
+	// The life of the lock is over by the clock: who asks now may get it.
+	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6001, 5_500_000); len(got) != 0 {
+		t.Errorf("a lock whose life is over is taken as held: %q", got)
+	}
+	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6000, 5_500_000); string(got) != "$-1\r\n" {
+		t.Errorf("a lock at the last moment of its life: %q", got)
+	}
+}
+
+// A transaction is tried whole; a run up to the first request that would write.
+func TestTrialOfRuns(t *testing.T) {
+	m := trialMachine(t, "SET lock a")
+	multi := func(watched uint64, lines ...string) []byte {
+		q := &commands.Request{Proto: 2, Multi: true}
+		for _, l := range lines {
+			q.Cmds = append(q.Cmds, commandtest.Args(strings.Fields(l)...))
+		}
+		if watched > 0 {
+			q.Watch = []commands.WatchedKey{{Key: []byte("lock"), Changed: 1}}
+		}
+		return commands.AppendRequest(nil, q)
+	}
+	for _, c := range []struct {
+		run  []byte
+		want string
+	}{
+		{multi(0, "GET lock", "SETNX lock b"), "*2\r\n$1\r\na\r\n:0\r\n"},
+		{multi(0, "GET lock", "SETNX lock b", "SETNX free b", "GET free"), ""},
+		{multi(1, "SET lock b"), "*-1\r\n"}, // lock changed since revision 1
+		{append(calls("SETNX lock b", "GET lock", "SETNX free b", "GET free"), multi(0, "SETNX lock b")...), ":0\r\n$1\r\na\r\n"},
+	} {
+		if got := string(m.Read(nil, c.run, 0, 0)); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// A command that changes nothing but has to tell of something is no read: an entry tells everybody.
+func TestTrialTellsNobody(t *testing.T) {
+	m := trialMachine(t, "SET other a")
+	past := calls("SET dead v PXAT 1") // over before it begins: set, expire and expired are told, and nothing is changed
+	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "+OK\r\n" {
+		t.Fatalf("nobody is to be told: %q", got)
+	}
+	m.events.notify, _ = commands.ParseNotifyFlags("KEA")
+	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "" {
+		t.Errorf("notifications are lost: %q", got)
+	}
+}
+
+// TestTrialScriptsFade: what is tried is not noted as used, so once scripts may come to be forgotten, one is tried only while it was the last.
+func TestTrialScriptsFade(t *testing.T) {
+	m := NewMachine(testTable())
+	eval := func(i int) []byte {
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
+	}
+	for i := range maxCachedScripts / 2 {
+		mustApply(t, m, uint64(i+1), &Entry{Groups: [][]byte{eval(i)}}, false)
+	}
+	if got := string(m.Read(nil, eval(0), 0, 0)); got != ":0\r\n" {
+		t.Fatalf("half of the cache is free: %q", got)
+	}
+	last := maxCachedScripts / 2
+	mustApply(t, m, uint64(last+1), &Entry{Groups: [][]byte{eval(last)}}, false)
+	if got := string(m.Read(nil, eval(0), 0, 0)); got != "" {
+		t.Errorf("a script is used and not noted so: %q", got)
+	}
+	if got := string(m.Read(nil, eval(last), 0, 0)); got != fmt.Sprintf(":%d\r\n", last) {
+		t.Errorf("the script that was used last: %q", got)
+	}
+}
+
+// trialEntries is the length of the log in which requests are tried before they are applied.
+const trialEntries = 6000
+
+// TestTrialsSayWhatEntriesDo tries random requests before they are applied: where there was a reply, the entry gives the same and changes nothing.
+// A machine that nothing was tried on stays equal.
+func TestTrialsSayWhatEntriesDo(t *testing.T) {
+	table := testTable()
+	seed := testSeed(t)
+	g := newCallMaker(table, seed)
+	m, twin := NewMachine(table), NewMachine(table)
+	trapped, answered := 0, 0
+	for index := uint64(1); index <= trialEntries; index++ {
+		e := g.entry()
+		if index%3 > 0 { // two thirds of the entries hold what is tried before
+			e.Groups = [][]byte{commands.AppendRequest(nil, g.request())}
+			sum := m.Sum()
+			reply := m.Read(nil, e.Groups[0], e.ClockMs, e.WallUs)
+			deadlineMs, some := m.NextDeadline()
+			due := some && deadlineMs < e.ClockMs // only where it was seen by itself that nothing can run: a watched key had changed
+			again := m.Read(nil, e.Groups[0], e.ClockMs, e.WallUs+1)
+			if m.Sum() != sum {
+				t.Fatalf("entry %d: a trial changed the state: %s", index, entryText(e))
+			}
+			a := mustApply(t, m, index, e, true)
+			switch {
+			case !mayWrite(table, e.Groups[0]):
+			case len(reply) == 0:
+				trapped++
+			default:
+				answered++
+				if !due && m.Sum().Sum != sum.Sum || messages(a) > 0 || due && string(reply) != "*-1\r\n" && string(reply) != "_\r\n" {
+					t.Fatalf("entry %d: answered as one that changes nothing, and does: %s", index, entryText(e))
+				}
+				random := !bytes.Equal(reply, again) || strings.Contains(strings.ToLower(entryText(e)), "rand")
+				if !random && !bytes.Equal(reply, a.Replies[0]) {
+					t.Fatalf("entry %d: tried %q, applied %q: %s", index, reply, a.Replies[0], entryText(e))
+				}
+			}
+		} else {
+			mustApply(t, m, index, e, false)
+		}
+		mustApply(t, twin, index, e, false)
+	}
+	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, twin.Snapshot())) {
+		t.Error("trials changed the state")
+	}
+	t.Logf("%d requests would write, %d were answered", trapped, answered)
+	if trapped < 100 || answered < 100 {
+		t.Errorf("too few to show anything")
+	}
+}
+
+func mayWrite(table *commands.Table, run []byte) bool {
+	var r commands.RequestReader
+	r.Reset(run)
+	q, err := r.Next()
+	if err != nil {
+		return false
+	}
+	for _, cmd := range q.Cmds {
+		if spec, err := table.Resolve(cmd); err == nil && spec.Kind == commands.Write {
+			return true
+		}
+	}
+	return false
+}
+
+func messages(r Result) int {
+	n := 0
+	for i := range r.Events {
+		if r.Events[i].Kind == commands.Message {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTrialsBesideEntries tries scripts from several goroutines while entries are applied; the race detector looks on.
+func TestTrialsBesideEntries(t *testing.T) {
+	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(err error) { t.Error(err) })
+	apply := func(index uint64, lines ...string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(lines...)}}, false)
+	}
+	// Each is one word to calls, which splits at spaces.
+	const held, taken = "return(redis.call('setnx',KEYS[1],'x'))", "return(redis.call('append',KEYS[1],'x'))"
+	apply(1, "SET lock a", "EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log")
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for range 300 {
+				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"), 0, 0)); got != ":0\r\n" {
+					t.Errorf("%q", got)
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		apply(uint64(2+i), "EVAL "+taken+" 1 log")
+	}
+	wg.Wait()
+}
