@@ -36,7 +36,14 @@ type hello struct {
 	cluster    string // the cluster's id; empty: the node belongs to none for certain
 	expects    string // the birth that it knows of the other end; empty: none
 	lost       bool   // the reason is that the dialer has another birth than is known of it
+	abilities  uint64 // what the node understands beyond the version: abilities of an older one are 0
 }
+
+// abilityTry: among groups of reads it takes such as may write, and runs them up to the first request that would.
+const abilityTry = 1 << 0
+
+// ownAbilities are those of this version.
+const ownAbilities = abilityTry
 
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -63,6 +70,7 @@ func appendHello(dst []byte, h hello) []byte {
 		dst = appendString(dst, s)
 	}
 	dst = appendBool(dst, h.lost)
+	dst = binary.AppendUvarint(dst, h.abilities)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -92,6 +100,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if len(c.rest) > 0 {
 		h.birth, h.cluster, h.expects, h.lost = string(c.bytes()), string(c.bytes()), string(c.bytes()), c.uvarint() == 1
+	}
+	if len(c.rest) > 0 {
+		h.abilities = c.uvarint()
 	}
 	if c.bad {
 		return h, errors.New("a malformed hello")

@@ -20,7 +20,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("%d bytes came back as %d, %v", size, len(f.payload), err)
 		}
 	}
-	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true}
+	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
 	}
@@ -111,7 +111,7 @@ func FuzzReadFrame(f *testing.F) {
 func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
 	f.Add(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 5))
-	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true}))
+	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if count, groups, size, err := decodeRequests(data); err == nil {
 			n, back, total, err := decodeRequests(appendRequests(nil, count, groups))

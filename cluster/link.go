@@ -305,6 +305,13 @@ func (l *link) busy() bool {
 	return len(l.flights) > 0
 }
 
+// able reports whether the member has an ability.
+func (l *link) able(ability uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.met.abilities&ability != 0
+}
+
 // up reports whether the connection stands.
 func (l *link) up() bool {
 	l.mu.Lock()

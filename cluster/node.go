@@ -234,21 +234,33 @@ func (n *Node) Write(ctx context.Context, group []byte, count int) ([]byte, erro
 	if count < 1 || count > MaxGroupRequests {
 		return nil, tooLarge(fmt.Sprintf("a group of %d requests, the limit is %d", count, MaxGroupRequests))
 	}
-	return n.submit(ctx, n.writes, group, count, errAbandoned)
+	return n.submit(ctx, n.writes, newLocalUnit(group, count, n.leaderDeadline()), errAbandoned)
 }
 
 // Read runs a group of read-only requests so that it sees every write that was acknowledged, on any node, before the
 // call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and group is as for Write.
 func (n *Node) Read(ctx context.Context, group []byte) ([]byte, error) {
-	return n.submit(ctx, n.reads, group, 1, errWithdrawn)
+	return n.submit(ctx, n.reads, newLocalUnit(group, 1, n.leaderDeadline()), errWithdrawn)
 }
 
+// Try is Read for a group of requests that may write: it runs them up to the first that would change anything, and returns the replies of those
+// before it, which may be none. Nothing was changed then, and Write is for the rest. A leader of an older version, which does not know of this, is
+// not asked: there are no replies then either.
+func (n *Node) Try(ctx context.Context, group []byte) ([]byte, error) {
+	u := newLocalUnit(group, 1, n.leaderDeadline())
+	u.trial = true
+	return n.submit(ctx, n.reads, u, errWithdrawn)
+}
+
+// leaderDeadline is until when a request that comes now waits for a leader.
+func (n *Node) leaderDeadline() time.Time { return time.Now().Add(n.cfg.LeaderWait) }
+
 // submit queues a group and waits for its outcome; abandoned is the outcome of a group under way when ctx ends.
-func (n *Node) submit(ctx context.Context, q *queue, group []byte, count int, abandoned error) ([]byte, error) {
-	if len(group) > MaxGroupBytes {
-		return nil, tooLarge(fmt.Sprintf("a group of %d bytes, the limit is %d", len(group), MaxGroupBytes))
+func (n *Node) submit(ctx context.Context, q *queue, u *unit, abandoned error) ([]byte, error) {
+	if u.size > MaxGroupBytes {
+		defer u.release()
+		return nil, tooLarge(fmt.Sprintf("a group of %d bytes, the limit is %d", u.size, MaxGroupBytes))
 	}
-	u := newLocalUnit(group, count, time.Now().Add(n.cfg.LeaderWait))
 	if err := q.push(u); err != nil {
 		u.release()
 		return nil, err
@@ -331,6 +343,6 @@ func (n *Node) queueOf(kind frameKind) *queue {
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
 		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
-		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to],
+		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to], abilities: ownAbilities,
 	}
 }

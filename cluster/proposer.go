@@ -109,9 +109,12 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 		}
 		units := taken[:0]
 		for _, u := range taken {
-			if u.from != nil { // it came when this node still led
+			switch {
+			case u.from != nil: // it came when this node still led
 				u.finish(nil, errNoLeader)
-			} else {
+			case u.trial && !r.link.able(abilityTry):
+				u.finish([][]byte{{}}, nil)
+			default:
 				units = append(units, u)
 			}
 		}

@@ -38,6 +38,7 @@ type unit struct {
 	size     int // bytes in groups
 	seq      uint64
 	deadline time.Time // past this, a unit that finds no leader is refused
+	trial    bool      // local: a group of reads that may write, see Node.Try
 	state    unitState // guarded by the queue's lock
 
 	done    chan struct{} // local: one token when replies and err are set
@@ -58,7 +59,7 @@ func newLocalUnit(group []byte, count int, deadline time.Time) *unit {
 	u.oneGroup[0] = group
 	u.groups = u.oneGroup[:]
 	u.count, u.size, u.deadline = count, len(group), deadline
-	u.state = unitQueued
+	u.state, u.trial = unitQueued, false
 	return u
 }
 

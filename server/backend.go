@@ -19,6 +19,8 @@ type Backend interface {
 	Write(ctx context.Context, run []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
 	Read(ctx context.Context, run []byte, count int) ([]byte, error)
+	// Try is Read for a run that may write: it is run up to the first request that would change anything. There may be no reply at all.
+	Try(ctx context.Context, run []byte, count int) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
 	ReadLocal(run []byte, count int) ([]byte, error)
 	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is

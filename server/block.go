@@ -169,7 +169,7 @@ func (b *blocked) try() (replies []byte, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
 	run := commands.AppendRequest(nil, &b.request)
-	replies, err = s.askFor(run, 1, b.spec.Kind == commands.Write, false)
+	replies, err = s.askFor(run, 1, b.spec.Kind == commands.Write, false, false)
 	b.took += s.lap()
 	if err != nil {
 		if !notRun(err) {

@@ -42,6 +42,8 @@ type pending struct {
 	args   [][]byte // of what was asked; valid until more is read
 	db     int      // that it was asked in
 	block  []queued // of executed
+	looks  bool     // of executed: none of its commands can write
+	mark   tryMark
 	spec   *commands.Spec
 }
 
@@ -56,6 +58,11 @@ type run struct {
 	req      commands.Request
 	cmd      [1][][]byte
 	room     int // requests that a run with a write may have, see fitRoom
+
+	// See tries.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
+	writes, marks, hopes int
+	first                tryMark
+	tried                bool // the replies that came last are those of a try
 }
 
 // dispatch takes one command. Its answer is in s.reply, or owed by s.run.
@@ -252,6 +259,9 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	} else {
 		s.showMonitors(owed.spec, owed.args)
 	}
+	if write {
+		r.consider(&s.srv.tries, s.db, cmds, &owed, s.srv.monitors.size.Load() > 0)
+	}
 	r.bytes = commands.AppendRequest(r.bytes, &r.req)
 	r.count++
 	r.write = r.write || write
@@ -295,15 +305,20 @@ func (s *session) ask() (replies []byte, err error) {
 	if r.count == 0 {
 		return nil, nil
 	}
-	return s.askFor(r.bytes, r.count, r.write, r.fresh)
+	return s.askFor(r.bytes, r.count, r.write, r.fresh, r.worthTrying(&s.srv.tries))
 }
 
-// askFor sends a run to the backend. What it brings about is told to this client behind its replies.
-func (s *session) askFor(run []byte, count int, write, fresh bool) (replies []byte, err error) {
+// askFor sends a run to the backend. A run with a write is tried before it is logged where try says so. What it brings about is told to this client behind its replies.
+func (s *session) askFor(run []byte, count int, write, fresh, try bool) (replies []byte, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
+	done := false
+	if try {
+		replies, err, done = s.try(run, count)
+	}
 	switch {
+	case done:
 	case write:
 		if replies, err = s.srv.backend.Write(context.Background(), run, count); err == nil {
 			s.run.fitRoom(count, len(replies))
@@ -331,7 +346,7 @@ func (s *session) askRest(rest *commands.RequestReader, done int) (replies []byt
 		}
 	}
 	s.run.count -= done
-	return s.askFor(rest.Rest(), s.run.count, s.run.write, s.run.fresh)
+	return s.askFor(rest.Rest(), s.run.count, s.run.write, s.run.fresh, false)
 }
 
 // dropRun forgets the run, which was answered.
@@ -339,6 +354,7 @@ func (s *session) dropRun() {
 	r := &s.run
 	clear(r.pending)
 	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
+	r.writes, r.marks, r.hopes, r.tried = 0, 0, 0, false
 	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {
 		r.bytes = nil
 	}
@@ -362,6 +378,9 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			continue
 		}
 		if err == nil && len(replies) == 0 && done > 0 {
+			if s.run.tried {
+				s.wasted(p.mark)
+			}
 			if replies, err = s.askRest(&rest, done); s.quit {
 				return
 			}
@@ -379,6 +398,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 				return
 			}
 			failed = replies[0] == '-'
+			s.learn(p.mark, replies[:n])
 			s.settle(p, replies[:n], share)
 			replies, done = replies[n:], done+1
 		}

@@ -47,7 +47,7 @@ func TestRuns(t *testing.T) {
 			"a watch is known before its transaction",
 			[]string{"WATCH a", "MULTI", "INCR a", "EXEC", "WATCH a", "INCR a", "MULTI", "GET a", "EXEC"},
 			[]string{"+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n:3\r\n", "+OK\r\n", ":4\r\n", "+OK\r\n", "+QUEUED\r\n", "*-1\r\n"},
-			"read 1, write 3, write 1",
+			"read 1, write 3, try 1",
 		},
 		{"a watch is forgotten by who comes after it", []string{"WATCH a", "UNWATCH", "INCR a", "MULTI", "GET a", "EXEC"},
 			[]string{"+OK\r\n", "+OK\r\n", ":5\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n$1\r\n5\r\n"}, "read 1, write 2"},

@@ -94,6 +94,10 @@ func (f *fakeBackend) Read(_ context.Context, run []byte, count int) ([]byte, er
 	return f.run("read", run, count, false)
 }
 
+func (f *fakeBackend) Try(_ context.Context, run []byte, count int) ([]byte, error) {
+	return f.run("try", run, count, false)
+}
+
 func (f *fakeBackend) ReadLocal(run []byte, count int) ([]byte, error) {
 	return f.run("local", run, count, false)
 }

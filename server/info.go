@@ -379,6 +379,8 @@ func infoCoordd(t *infoText) {
 	t.field("leader_addr", st.LeaderAddr)
 	t.field("leader_contact_ms", st.LeaderContact.Milliseconds())
 	t.field("cluster_clock_ms", st.ClockMs)
+	t.field("unlogged_writes", t.srv.stats.unlogged.Load())
+	t.field("vain_tries", t.srv.stats.vainTries.Load())
 	t.field("snapshot_index", st.SnapshotIndex)
 	t.field("ready", ready)
 	if st.NotReady != "" {

@@ -170,11 +170,11 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	// Commands of the session see what happened before, and what comes later sees what they did.
-	write, together := len(s.tx.watch) > 0, true
+	looks, together := true, true
 	cmds := make([][][]byte, 0, len(s.tx.queue))
 	for i := range s.tx.queue {
 		q := &s.tx.queue[i]
-		write = write || q.spec.Kind == commands.Write
+		looks = looks && q.spec.Kind != commands.Write
 		together = together && q.inMachine() && q.spec.Name != "select"
 		if q.inMachine() {
 			s.remember(q.spec, q.args)
@@ -190,7 +190,8 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.count(spec, args, false, 0)
 		return
 	}
-	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, spec: spec, args: args})
+	write := !looks || len(s.tx.watch) > 0
+	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, looks: looks, spec: spec, args: args})
 	s.tx = transaction{}
 	if !together {
 		s.flush()

@@ -73,6 +73,7 @@ type Server struct {
 	hub      *hub
 	waiters  waiters
 	tracking tracking
+	tries    tries
 	stats    stats
 	config   settings
 	monitors monitors

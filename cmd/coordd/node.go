@@ -199,6 +199,12 @@ func (n *node) Read(ctx context.Context, run []byte, count int) ([]byte, error) 
 	return b, replyError(err)
 }
 
+// Try implements server.Backend.
+func (n *node) Try(ctx context.Context, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.Try(ctx, run)
+	return b, replyError(err)
+}
+
 // ReadLocal implements server.Backend.
 func (n *node) ReadLocal(run []byte, count int) ([]byte, error) {
 	b, err := n.cluster.ReadLocal(run)
