@@ -9,20 +9,14 @@ import (
 
 // Barrier returns when this node has applied everything that was acknowledged, on any node, before the call: what ReadLocal sees then
 // is no older. The error is ErrNotRun's, also when ctx ends the wait.
-//
-// It is a read of an empty group, which the leader answers with the index up to which it had to be applied.
 func (n *Node) Barrier(ctx context.Context) error {
-	reply, err := n.Read(ctx, nil)
+	seen, err := n.Holders(ctx)
 	if err != nil {
 		return err
 	}
-	index, size := binary.Uvarint(reply)
-	if size <= 0 {
-		return notRun("the leader does not tell how far it has applied: it may run an older version")
-	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for n.machine.appliedIndex.Load() < index {
+	for n.machine.appliedIndex.Load() < seen.Index {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -32,6 +26,47 @@ func (n *Node) Barrier(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Holders is what the leader knows of who holds the log.
+type Holders struct {
+	// Index: everything that was acknowledged before the question lies at or below it.
+	Index uint64
+	// Others are the indexes up to which the voters that do not lead are known to have stored and applied the log, in no order. A voter
+	// that is missing, or behind, may hold more than the leader has heard of yet.
+	Others []uint64
+}
+
+// Holders asks the leader, whichever node that is, and has it confirm that it leads. The error is ErrNotRun's, also when ctx ends the wait.
+//
+// It is a read of an empty group. A leader of an older version answers with the index alone.
+func (n *Node) Holders(ctx context.Context) (Holders, error) {
+	reply, err := n.Read(ctx, nil)
+	if err != nil {
+		return Holders{}, err
+	}
+	c := cursor{rest: reply}
+	h := Holders{Index: c.uvarint()}
+	if c.bad {
+		return h, notRun("the leader does not tell how far it has applied: it may run an older version")
+	}
+	for len(c.rest) > 0 {
+		h.Others = append(h.Others, c.uvarint())
+	}
+	return h, nil
+}
+
+// holders is the answer to Holders.
+func (n *Node) holders(index uint64) []byte {
+	b := binary.AppendUvarint(nil, index)
+	others, _ := n.quorum()
+	for _, l := range others {
+		l.mu.Lock()
+		applied := l.report.applied
+		l.mu.Unlock()
+		b = binary.AppendUvarint(b, applied)
+	}
+	return b
 }
 
 // serveReads is the read loop: all reads that wait share one confirmation.
@@ -65,8 +100,8 @@ func (n *Node) readOnce(lead *leadership) bool {
 			if size > n.cfg.readReplies {
 				break // the follower sends the others again
 			}
-			if len(g) == 0 { // Barrier
-				replies[i] = binary.AppendUvarint(nil, index)
+			if len(g) == 0 {
+				replies[i] = n.holders(index)
 				continue
 			}
 			replies[i] = n.runRead(g, clockMs)

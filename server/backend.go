@@ -39,6 +39,8 @@ type Backend interface {
 	ChangeMembers(c MemberChange) error
 	// MembersSeen asks the leader what it knows of the members.
 	MembersSeen() ([]Member, error)
+	// Holders asks the leader, whichever node that is, who holds everything that was acknowledged by now.
+	Holders(ctx context.Context) (Holders, error)
 	// Backup takes the state as it is now, no older than what was acknowledged on any node before the call.
 	Backup(ctx context.Context) (Backup, error)
 	// Stop begins to stop the node. It does not wait.
@@ -47,6 +49,13 @@ type Backend interface {
 	WatchLeader() (<-chan struct{}, func())
 	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
 	Role() string
+}
+
+// Holders tells who holds the log: everything that was acknowledged before the question lies at or below Index, and the voters that do not lead are
+// known to have it on disk, and applied, up to Others.
+type Holders struct {
+	Index  uint64
+	Others []uint64
 }
 
 // Backup is the state at one moment. It may be written while commands run, more than once, with the same bytes.
@@ -98,6 +107,8 @@ type Member struct {
 	KnownLevel uint64 // the newest feature level that it knows, as it last told the leader; 0: not known
 	// Match is the index up to which the member's log is known to be durable; known on the leader alone, 0 elsewhere.
 	Match uint64
+	// Applied is the index up to which it is known to have applied the log, on the leader alone too.
+	Applied uint64
 	// LastContact is the time since the leader last heard from it; known on the leader alone, negative elsewhere.
 	LastContact time.Duration
 }

@@ -185,7 +185,7 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 		case !m.Voter:
 			health = "loading" // it has not caught up
 		}
-		offset := int64(m.Match) // 0 where it is not known
+		offset := int64(m.Applied) // 0 where it is not known
 		if m.ID == st.NodeID {
 			offset = int64(st.Applied)
 		}

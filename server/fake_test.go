@@ -43,8 +43,8 @@ func newFake() *fakeBackend {
 		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,
 		Members: []Member{
 			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true, KnownLevel: 1},
-			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100, KnownLevel: 1},
-			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90},
+			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100, Applied: 100, KnownLevel: 1},
+			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90, Applied: 90},
 		},
 	}
 	f.reset()
@@ -135,6 +135,19 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 		return nil, f.fail
 	}
 	return f.machine.Snapshot(), nil
+}
+
+// Holders tells what the members of the status hold.
+func (f *fakeBackend) Holders(context.Context) (Holders, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := Holders{Index: f.st.Commit}
+	for _, m := range f.st.Members {
+		if m.Voter && m.ID != f.st.LeaderID {
+			h.Others = append(h.Others, m.Applied)
+		}
+	}
+	return h, f.fail
 }
 
 func (f *fakeBackend) Snapshot() error {

@@ -274,7 +274,7 @@ func infoReplication(t *infoText) {
 		t.field("connected_slaves", len(online))
 		for i, m := range online {
 			host, port := m.clientHostPort()
-			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port, m.Match, int64(m.LastContact.Seconds()))
+			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port, m.Applied, int64(m.LastContact.Seconds()))
 		}
 		infoHistory(t)
 		return
@@ -293,6 +293,9 @@ func infoReplication(t *infoText) {
 	t.field("master_link_status", link)
 	t.field("master_last_io_seconds_ago", int64(st.LeaderContact.Seconds()))
 	t.field("master_sync_in_progress", 0)
+	if link == "down" {
+		t.field("master_link_down_since_seconds", int64(st.LeaderContact.Seconds()))
+	}
 	t.field("slave_read_repl_offset", st.LastLog)
 	t.field("slave_repl_offset", st.Applied)
 	t.field("slave_priority", 100)

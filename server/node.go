@@ -3,6 +3,7 @@ package server
 // This file declares the commands about the node, and holds ROLE and WAIT.
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -14,8 +15,8 @@ import (
 
 const databases = keyspace.Databases
 
-// onlineContact is how lately the leader must have heard from a member to count it as connected.
-const onlineContact = 5 * time.Second
+// onlineContact is how lately the leader must have heard from a member to count it as connected. It asks all of them once a second.
+const onlineContact = 3 * time.Second
 
 var serverSpecs = []commands.Spec{
 	{
@@ -68,7 +69,7 @@ func configSub(name string, arity int, syntax, summary string, run func(*session
 func (st *Status) online() []Member {
 	var members []Member
 	for _, m := range st.Members {
-		if m.ID != st.NodeID && m.LastContact >= 0 && m.LastContact < onlineContact {
+		if m.ID != st.NodeID && m.Connected && m.LastContact >= 0 && m.LastContact < onlineContact {
 			members = append(members, m)
 		}
 	}
@@ -105,15 +106,18 @@ func role(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Array(3)
 			s.w.BulkString(host)
 			s.w.BulkString(port)
-			s.w.BulkString(formatInt(int64(online[i].Match)))
+			s.w.BulkString(formatInt(int64(online[i].Applied)))
 		}
 		return
 	}
 	host, port := hostPort(st.LeaderAddr)
 	n, _ := commands.ParseInt([]byte(port))
 	state := "connected"
-	if st.LeaderID == "" {
+	switch {
+	case st.LeaderID == "":
 		state = "connect"
+	case !st.Ready:
+		state = "connecting"
 	}
 	s.w.Array(5)
 	s.w.BulkString("slave")
@@ -123,23 +127,16 @@ func role(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Int(int64(st.Applied))
 }
 
-// holders is how many voters other than the leader hold every entry up to index. A write that was answered is held by a
-// quorum, whoever is asked; only the leader knows of more.
-func (st *Status) holders(index uint64) int {
-	voters, known := 0, 0
-	for _, m := range st.Members {
-		if !m.Voter {
-			continue
-		}
-		voters++
-		if m.ID != st.NodeID && m.Match >= index && m.Match > 0 {
-			known++
-		}
+// assured is how many voters other than the leader hold every write that was answered, whoever is asked: with the leader they are a majority.
+func (st *Status) assured() int64 {
+	voters := 0
+	for i := range st.Members {
+		voters += number(st.Members[i].Voter)
 	}
-	return max(known, voters/2)
+	return int64(voters / 2)
 }
 
-// wait answers at once where enough voters hold the writes; else it looks again until they do or the time is over.
+// wait answers at once where enough voters hold the writes; else it asks the leader again until they do or the time is over.
 func wait(s *session, _ *commands.Spec, args [][]byte) {
 	want, ok := commands.ParseInt(args[1])
 	if !ok {
@@ -187,32 +184,79 @@ func (s *session) waitHolders(local, want int64, timeout []byte) (own, others in
 		return 0, 0, false
 	}
 	st := s.srv.backend.Status()
-	index := st.Commit
-	enough := func() bool {
-		own, others = int64(number(st.LastLog >= index)), int64(st.holders(index))
-		return own >= local && others >= want
+	q := holdersQuestion{s: s, floor: st.assured()}
+	if timeoutMs > 0 {
+		q.until = time.Now().Add(time.Duration(min(timeoutMs, 1<<40)) * time.Millisecond)
 	}
-	start := time.Now()
-	if !enough() && !s.inExec && s.send() != nil { // the client sees what was answered while it waits
+	own, others = q.ask(firstAsk)
+	if own >= local && others >= want || s.inExec {
+		return own, others, true
+	}
+	if s.send() != nil { // the client sees what was answered while it waits
 		s.quit = true
 		return 0, 0, false
 	}
-	for !enough() && !s.inExec {
-		pause := 10 * time.Millisecond
-		if timeoutMs > 0 {
-			left := time.Duration(min(timeoutMs, 1<<40))*time.Millisecond - time.Since(start)
-			if left <= 0 {
-				break
-			}
-			pause = min(pause, left)
-		}
-		if !s.linger(pause) {
+	for pause := leastPause; (own < local || others < want) && !q.late(); pause = min(2*pause, mostPause) {
+		if !s.linger(q.left(pause)) {
 			s.quit = true
 			return 0, 0, false
 		}
-		st = s.srv.backend.Status()
+		own, others = q.ask(laterAsk)
 	}
 	return own, others, true
+}
+
+const (
+	// firstAsk and laterAsk bound one question to the leader: the first comes before the answers to earlier commands are sent, and all of
+	// them before it is seen that the client has gone.
+	firstAsk = 50 * time.Millisecond
+	laterAsk = time.Second
+	// leastPause and mostPause are between questions. Followers hear within some 10 ms that what they hold is committed.
+	leastPause = 2 * time.Millisecond
+	mostPause  = 20 * time.Millisecond
+)
+
+// holdersQuestion is what WAIT asks the leader, until it is answered well enough.
+type holdersQuestion struct {
+	s     *session
+	floor int64 // voters other than the leader that hold all that was answered, in any case
+	until time.Time // zero: without end
+	index uint64    // that is to be held: of the first answer; 0: none came yet
+}
+
+func (q *holdersQuestion) late() bool { return !q.until.IsZero() && !time.Now().Before(q.until) }
+
+// left is a pause, or what is left of the time where that is less.
+func (q *holdersQuestion) left(pause time.Duration) time.Duration {
+	if q.until.IsZero() {
+		return pause
+	}
+	return max(min(pause, time.Until(q.until)), 0)
+}
+
+// ask asks once, within a limit. What it gives is known to be true also where the leader does not answer.
+func (q *holdersQuestion) ask(limit time.Duration) (own, others int64) {
+	backend := q.s.srv.backend
+	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(limit), leastPause))
+	defer cancel()
+	h, err := backend.Holders(ctx)
+	others = q.floor
+	if err == nil {
+		if q.index == 0 {
+			q.index = h.Index
+		}
+		known := int64(0)
+		for _, index := range h.Others {
+			if index >= q.index {
+				known++
+			}
+		}
+		others = max(others, known)
+	}
+	if q.index > 0 && backend.Status().Applied >= q.index {
+		own = 1
+	}
+	return own, others
 }
 
 // maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.

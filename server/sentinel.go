@@ -193,8 +193,8 @@ func sentinelReplicas(s *session, st *Status) {
 		i.number("slave-priority", priority)
 		if m.ID == st.NodeID {
 			i.number("slave-repl-offset", int64(st.Applied))
-		} else if m.Match > 0 {
-			i.number("slave-repl-offset", int64(m.Match))
+		} else if m.Applied > 0 {
+			i.number("slave-repl-offset", int64(m.Applied))
 		}
 		i.number("replica-announced", 1)
 		i.write(s.w)

@@ -192,7 +192,7 @@ func TestInfoAndRole(t *testing.T) {
 	all := c.call("INFO")
 	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone", fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
 		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction", "# Persistence", "loading:0", "# Stats", "total_connections_received:1",
-		"# Replication", "role:master", "connected_slaves:2", "slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
+		"# Replication", "role:master", "connected_slaves:1", "slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
 		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:1", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
 	if strings.Contains(all, "db1:") {
 		t.Error("an empty database is shown")
@@ -226,7 +226,7 @@ func TestWait(t *testing.T) {
 	c.raw(calls("WAIT 2 0", "PING"))
 	n.fake.set(func() {
 		n.fake.st.Members = append([]Member{}, n.fake.st.Members...)
-		n.fake.st.Members[2].Match = 100
+		n.fake.st.Members[2].Applied = 100
 	})
 	c.want(":2\r\n", "+PONG\r\n")
 	c.raw(calls("SET a 1", "WAIT 9 0", "PING"))

@@ -257,11 +257,17 @@ func serverMembers(members []cluster.MemberStatus) []server.Member {
 	var out []server.Member
 	for _, p := range members {
 		out = append(out, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, LastContact: p.LastContact,
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, Applied: p.Applied, LastContact: p.LastContact,
 			KnownLevel: p.KnownLevel,
 		})
 	}
 	return out
+}
+
+// Holders implements server.Backend.
+func (n *node) Holders(ctx context.Context) (server.Holders, error) {
+	h, err := n.cluster.Holders(ctx)
+	return server.Holders{Index: h.Index, Others: h.Others}, replyError(err)
 }
 
 // Backup implements server.Backend.
