@@ -177,11 +177,18 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+	unlogged := 0
+	for _, p := range ps {
+		unlogged += infoNumber(t, p.client(), "coordd", "unlogged_writes")
+	}
+	if unlogged < 10 {
+		t.Errorf("only %d writes of the history were answered without an entry", unlogged)
+	}
 	result := porcupine.CheckOperationsTimeout(lockModel(), history, 2*time.Minute)
 	if result != porcupine.Ok {
 		t.Fatalf("a history of %d operations over %d leader kills: %v", len(history), kills, result)
 	}
-	t.Logf("a history of %d operations over %d leader kills is linearizable", len(history), kills)
+	t.Logf("a history of %d operations over %d leader kills is linearizable; %d writes at least were answered without an entry", len(history), kills, unlogged)
 }
 
 // TestLinearizabilityModelBites feeds the checker a history that no linearizable server gives.
