@@ -219,7 +219,7 @@ const (
 // holdersQuestion is what WAIT asks the leader, until it is answered well enough.
 type holdersQuestion struct {
 	s     *session
-	floor int64 // voters other than the leader that hold all that was answered, in any case
+	floor int64     // voters other than the leader that hold all that was answered, in any case
 	until time.Time // zero: without end
 	index uint64    // that is to be held: of the first answer; 0: none came yet
 }

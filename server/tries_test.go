@@ -1,0 +1,140 @@
+package server
+
+// This file tests which writes are tried before they are logged, and what becomes of a run of which a part was.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestTries(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []string // each sent by itself
+		runs  string
+	}{
+		{"a lock that is free is not tried", []string{"SET lock a NX", "SET other a NX", "DEL lock", "SET lock b NX"}, "write 1, write 1, write 1, write 1"},
+		{"one that was held is, until it is free", []string{"SETNX lock a", "SETNX lock b", "SETNX lock b", "SETNX lock c", "DEL lock", "SETNX lock d", "SETNX lock e", "SETNX lock f"},
+			"write 1, write 1, try 1, try 1, write 1, try 1, write 1, write 1, try 1"},
+		{"each key by itself", []string{"SETNX lock a", "SETNX lock b", "SETNX other b"}, "write 1, write 1, write 1"},
+		{"each database by itself", []string{"SETNX lock a", "SETNX lock b", "SELECT 1", "SETNX lock b"}, "write 1, write 1, write 1"},
+		{"an answer that tells of a change", []string{"SETNX lock a", "SETNX lock b", "SET lock c", "SETNX lock b", "GETDEL lock", "GETDEL lock", "GETDEL lock"},
+			"write 1, write 1, write 1, try 1, write 1, write 1, try 1"},
+		{"what always writes is given up", []string{"HSET h f 1", "HSET h f 2", "HSET h f 3", "HSET h f 4", "HSET h f 5", "HSET h f 6", "HSET h f 7", "HSET h f 8", "HSET h f 9"},
+			"write 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, write 1, write 1, write 1"},
+		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"}, "write 1, write 1, write 1"},
+		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001", "BLPOP none 0.001"}, "write 1, write 1, write 1, write 1"},
+		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"}, "read 1, try 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := start(t, nil)
+			k := n.dial(t)
+			for _, l := range c.lines {
+				k.call(strings.Fields(l)...)
+			}
+			if runs := n.fake.takeCalls(); runs != c.runs {
+				t.Errorf("runs %q, want %q", runs, c.runs)
+			}
+		})
+	}
+}
+
+// A pipeline is tried where every write in it is likely to change nothing; from the first that does on it is logged.
+func TestTriesOfPipelines(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	held := calls("SETNX a x", "GET a", "SETNX b x")
+	c.raw(calls("SET a 1", "SET b 1", "SET c 1") + held)
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", ":0\r\n", "$1\r\n1\r\n", ":0\r\n")
+	n.fake.takeCalls()
+	for _, step := range []struct {
+		send string
+		want []string
+		runs string
+	}{
+		{held, []string{":0\r\n", "$1\r\n1\r\n", ":0\r\n"}, "try 3"},
+		{calls("SETNX a x", "INCR c", "SETNX b x"), []string{":0\r\n", ":2\r\n", ":0\r\n"}, "write 3"},
+		{calls("SETNX a x", "PUBLISH c m", "SETNX b x"), []string{":0\r\n", ":0\r\n", ":0\r\n"}, "write 3"},
+		{calls("DEL b"), []string{":1\r\n"}, "write 1"},
+		{held + calls("PING", "GET b"), []string{":0\r\n", "$1\r\n1\r\n", ":1\r\n", "+PONG\r\n", "$1\r\nx\r\n"}, "try 4, write 2"},
+		{calls("DEL a", "DEL b"), []string{":1\r\n", ":1\r\n"}, "write 2"},
+		{calls("SETNX a y"), []string{":1\r\n"}, "try 1, write 1"},
+	} {
+		c.raw(step.send)
+		c.want(step.want...)
+		if runs := n.fake.takeCalls(); runs != step.runs {
+			t.Errorf("%q: runs %q, want %q", step.send, runs, step.runs)
+		}
+	}
+	if got := c.call("INFO", "coordd"); !strings.Contains(got, "unlogged_writes:3\r\n") || !strings.Contains(got, "vain_tries:2\r\n") {
+		t.Errorf("INFO coordd: %s", got)
+	}
+}
+
+// What a script did its reply does not tell: now and then one is tried, and where that is a gain all are.
+func TestTriesOfScripts(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	look, take := "return redis.call('exists', KEYS[1])", "return redis.call('incr', KEYS[1])"
+	tried := func(script, key string, times int) int {
+		t.Helper()
+		for range times {
+			c.call("EVAL", script, "1", key)
+		}
+		return strings.Count(n.fake.takeCalls(), "try")
+	}
+	if got := tried(look, "a", 200); got < 180 {
+		t.Errorf("a script that only looks was tried %d times of 200", got)
+	}
+	if got := tried(look, "other", 10); got != 10 {
+		t.Errorf("with another key it was tried %d times of 10", got)
+	}
+	if got := tried(take, "count", 640); got > 15 {
+		t.Errorf("a script that writes each time was tried %d times of 640", got)
+	}
+	if got := c.call("GET", "count"); got != "$3\r\n640\r\n" {
+		t.Errorf("it ran %q times", got)
+	}
+	c.raw(calls("MULTI", "EXISTS a", "SETNX count x", "EXEC"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:0\r\n:0\r\n")
+}
+
+// MONITOR shows what a script calls as its entry tells it: while somebody looks nothing is tried.
+func TestTriesBesideMonitor(t *testing.T) {
+	n := start(t, nil)
+	c, m := n.dial(t), n.dial(t)
+	for range 100 {
+		c.call("EVAL", "return redis.call('get', KEYS[1])", "1", "a")
+	}
+	if !strings.Contains(n.fake.takeCalls(), "try") {
+		t.Fatal("the script is not tried: the test shows nothing")
+	}
+	m.call("MONITOR")
+	c.call("EVAL", "return redis.call('get', KEYS[1])", "1", "a")
+	if runs := n.fake.takeCalls(); runs != "write 1" {
+		t.Errorf("runs %q", runs)
+	}
+	if line := m.next(); !strings.Contains(line, `"EVAL"`) {
+		t.Errorf("%q", line)
+	}
+	if line := m.next(); !strings.Contains(line, `lua] "get" "a"`) {
+		t.Errorf("%q", line)
+	}
+}
+
+// An error of a try promises that nothing ran, as it does for a read.
+func TestTryFails(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.raw(calls("SETNX a 1", "SETNX a 1"))
+	c.want(":1\r\n", ":0\r\n")
+	n.fake.takeCalls()
+	n.fake.set(func() { n.fake.fail = fmt.Errorf("CLUSTERDOWN the command did not run: no leader") })
+	if got := c.call("SETNX", "a", "1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
+		t.Errorf("%q", got)
+	}
+	if runs := n.fake.takeCalls(); runs != "try 1" {
+		t.Errorf("runs %q", runs)
+	}
+}
