@@ -153,7 +153,7 @@ func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 			continue
 		}
 		start := len(r.resp.Buf)
-		env.Trial, env.Emit, env.Notify = false, func(commands.Event) {}, nil
+		env.Keyspace, env.Trial, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
 		if env.Trapped || r.full && (start > len(dst) || env.Trial) {
 			return r.resp.Buf[:start]
@@ -190,8 +190,9 @@ func (m *Machine) Stats() Stats {
 type runner struct {
 	table    *commands.Table
 	env      *commands.Env
-	readOnly bool // commands that write are tried: see trial.go
-	tells    bool // of readOnly: keyspace notifications are wanted
+	readOnly bool               // commands that write are tried: see trial.go
+	tells    bool               // of readOnly: keyspace notifications are wanted
+	view     *keyspace.Keyspace // of readOnly: as trials see it while deadlines have passed; nil: not made yet
 	resp     commands.RESP
 	limit    int         // bytes that resp may have
 	full     bool        // a reply to the newest request did not fit
@@ -282,8 +283,8 @@ func (r *runner) command(x *commands.Call) {
 		}
 	}()
 	if r.readOnly {
-		if spec, err := r.table.Resolve(x.Args); err == nil && spec.Kind == commands.Write && !r.beginTrial() {
-			return
+		if spec, err := r.table.Resolve(x.Args); err == nil && spec.Kind == commands.Write {
+			r.beginTrial()
 		}
 	}
 	r.table.Run(x)

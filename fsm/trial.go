@@ -16,21 +16,23 @@ import (
 // trap is where a trial ends that would change something.
 func trap() { panic(keyspace.ErrClosed) }
 
-// beginTrial makes the environment one for a command that may write. It is false, and the command counts as trapped, while a deadline has passed by
-// the clock at which is read: an entry, which sweeps what is over before anything else, could find a lock free that is held in the state.
-func (r *runner) beginTrial() bool {
+// beginTrial makes the environment one for a command that may write. What is over by the clock at which is read, but not in the state, traps as well: an
+// entry, which sweeps before anything else, could find a lock free that is held in the state.
+func (r *runner) beginTrial() {
 	env := r.env
+	if env.Trial {
+		return
+	}
+	env.Trial, env.Emit = true, func(commands.Event) { trap() }
+	if r.tells {
+		env.Notify = func(commands.NotifyClass, string, int, []byte) { trap() }
+	}
 	if atMs, ok := env.Keyspace.NextDeadline(); ok && atMs < env.ClockMs {
-		env.Trapped = true
-		return false
-	}
-	if !env.Trial {
-		env.Trial, env.Emit = true, func(commands.Event) { trap() }
-		if r.tells {
-			env.Notify = func(commands.NotifyClass, string, int, []byte) { trap() }
+		if r.view == nil {
+			r.view = env.Keyspace.At(env.ClockMs)
 		}
+		env.Keyspace = r.view
 	}
-	return true
 }
 
 // try calls a handler for a script that is tried, and ends the script when it is trapped: no pcall brings it back.

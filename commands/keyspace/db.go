@@ -128,7 +128,14 @@ func (db *DB) Find(key []byte) *Entry {
 // dead says whether an entry's deadline has passed, or those of all fields of a hash: it does not exist any more, though it was not
 // swept yet.
 func (db *DB) dead(e *Entry) bool {
-	return e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e)
+	if e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e) {
+		return true
+	}
+	if db.ks.until != 0 {
+		db.mustLast(e.deadline)
+		db.mustLast(scheduled(e))
+	}
+	return false
 }
 
 // Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
@@ -318,6 +325,7 @@ func (db *DB) Len() int {
 	n := db.keys.size
 	db.expiry.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
+			db.mustLast(d.atMs)
 			return false
 		}
 		n--

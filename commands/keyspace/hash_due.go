@@ -74,6 +74,7 @@ func (db *DB) sweepFields(most int) (removed int) {
 func (db *DB) deadByFields() (n int) {
 	db.fields.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
+			db.mustLast(d.atMs)
 			return false
 		}
 		if fieldsOver(d.entry) && (d.entry.deadline == 0 || d.entry.deadline >= db.ks.now) {

@@ -32,6 +32,7 @@ type Keyspace struct {
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: nobody wants to know
+	until    int64    // of a view, see At; 0: it is none
 }
 
 // Change says what happened to a key.
