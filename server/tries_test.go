@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 func TestTries(t *testing.T) {
@@ -136,5 +138,23 @@ func TestTryFails(t *testing.T) {
 	}
 	if runs := n.fake.takeCalls(); runs != "try 1" {
 		t.Errorf("runs %q", runs)
+	}
+}
+
+// BenchmarkTryHints is what the choice costs a lock that is free: it is a part of every write.
+func BenchmarkTryHints(b *testing.B) {
+	n := newFake()
+	var t tries
+	args := commandtest.Args("SET", "lock:000000012345", "owner", "NX", "PX", "10000")
+	spec := n.table.Get(args[0])
+	reply := []byte("+OK\r\n")
+	for b.Loop() {
+		var r run
+		owed := pending{spec: spec}
+		r.consider(&t, 0, [][][]byte{args}, &owed, false)
+		if r.worthTrying(&t) {
+			b.Fatal("a lock that is free is tried")
+		}
+		t.logged(owed.mark, reply)
 	}
 }
