@@ -268,7 +268,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 				all = append(all, a)
 			}
 		}
-		for range 12 { // so that the old leader takes to answering these without the log
+		for range 40 { // so that the old leader takes to answering these without the log
 			for _, a := range all {
 				if strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try") {
 					if got := a.ask(a.c, a.key); got == a.want {
