@@ -30,7 +30,8 @@ func TestTrackingRedirected(t *testing.T) {
 		t.Error(got)
 	}
 	reader.call("GET", "k")
-	writer.call("SET", "k", "1") // nobody is subscribed: nothing is told
+	writer.call("SET", "k", "1")
+	n.hub.delivery.settle() // nobody is subscribed: nothing is told
 	if got := target.call("SUBSCRIBE", "foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
 		t.Fatal(got)
 	}
