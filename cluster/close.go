@@ -32,7 +32,7 @@ func (n *Node) TransferLeadershipTo(member string) error {
 		return fmt.Errorf("%s is no voter that is connected", member)
 	}
 	if !ok {
-		return errors.New("no other voter is connected")
+		return errAlone
 	}
 	defer n.beQuiet()()
 	return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error()
@@ -44,7 +44,7 @@ type quiet struct {
 	wanted bool
 }
 
-// beQuiet keeps the proposer from proposing and waits, for flightWait at most, until the entries under way are answered: those that a change
+// beQuiet keeps the proposer from proposing and waits, for drainWait at most, until the entries under way are answered: those that a change
 // of leader interrupts are of unknown outcome, while what waits in the queue is taken by the next leader. Call what it returns.
 func (n *Node) beQuiet() (end func()) {
 	set := func(wanted bool) {
@@ -53,7 +53,7 @@ func (n *Node) beQuiet() (end func()) {
 		n.quiet.mu.Unlock()
 	}
 	set(true)
-	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < flightWait; {
+	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < drainWait; {
 		time.Sleep(drainCheck)
 	}
 	return func() {
@@ -87,16 +87,34 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
+// StepAside hands leadership over if this node leads and another one can take it. Requests go on meanwhile, on this node too: they wait for
+// the next leader. It is what a node does first that is to stop, while its clients are still connected.
+func (n *Node) StepAside() {
+	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
+		err := n.TransferLeadership()
+		if err == nil {
+			return
+		}
+		n.logger.Debug("leadership was not handed over", "error", err)
+		if errors.Is(err, errAlone) {
+			return
+		}
+		time.Sleep(drainCheck)
+	}
+}
+
+// errAlone is why a leader keeps leading.
+var errAlone = errors.New("no other voter is connected")
+
 func (n *Node) shutdown() error {
 	close(n.closing)
-	if n.raft.State() == raft.Leader {
-		if err := n.TransferLeadership(); err != nil {
-			n.logger.Debug("leadership was not handed over", "error", err)
-		}
-	}
+	n.StepAside()
 	n.writes.close(errStopping)
 	n.reads.close(errStopping)
 	drained := n.drain()
+	if drained {
+		n.leave()
+	}
 
 	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.
 	close(n.stop)

@@ -120,7 +120,8 @@ const (
 	frameReply                        // the answer to a write or read frame: status and replies
 	frameTerm                         // the answer to a confirm frame
 	frameAdmin                        // a change of the members, or its answer, on a connection of its own
-	lastKind     = frameAdmin
+	frameGoodbye                      // from a node that stops: what it has not answered on this connection did not run and never will
+	lastKind     = frameGoodbye
 )
 
 // frameStatus is the outcome of a write or read frame, of all its groups together.

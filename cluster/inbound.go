@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -30,14 +31,16 @@ func (n *Node) serveForward(conn net.Conn) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	peer, err := n.greetPeer(conn, reader)
 	if err != nil {
-		if !errors.Is(err, io.EOF) {
+		if !errors.Is(err, io.EOF) && !n.leaving.Load() {
 			n.logger.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
 	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames)}
 	n.keepInbound(in, true)
-	err = in.serve()
+	if err = in.serve(); n.leaving.Load() {
+		err = in.sayGoodbye(err)
+	}
 	n.keepInbound(in, false)
 	in.w.close()
 	<-in.w.done
@@ -70,6 +73,8 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal, _ = n.greetIdentity(h) // before a node of another cluster is told that it was removed from this one
 	case n.machine.removed(h.id):
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
+	case n.leaving.Load():
+		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
 	case !n.isMember(h.id) && !n.unborn():
 		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
 	}
@@ -106,7 +111,7 @@ func (in *inbound) serve() error {
 			}
 			select {
 			case in.slots <- struct{}{}:
-			case <-in.n.closing:
+			case <-in.n.stop:
 				return nil
 			case <-in.w.done:
 				return nil
@@ -125,6 +130,53 @@ func (in *inbound) serve() error {
 		}
 	}
 }
+
+// sayGoodbye tells the member that nothing more is taken from it, once all that was taken is answered: so it knows of each of its requests
+// what became of it, also of those that nobody has read. Then the member ends the connection. end is why reading ended.
+func (in *inbound) sayGoodbye(end error) error {
+	if !errors.Is(end, os.ErrDeadlineExceeded) {
+		return end // the connection failed by itself
+	}
+	limit := time.NewTimer(flightWait)
+	defer limit.Stop()
+	for range maxInboundFrames { // the slots are all free when every frame is answered
+		select {
+		case in.slots <- struct{}{}:
+		case <-in.w.done:
+			return nil
+		case <-limit.C:
+			return nil
+		}
+	}
+	in.w.send(endFrame(beginFrame(0), frameGoodbye, 0, 0), nil)
+	if err := in.w.conn.SetReadDeadline(time.Now().Add(flightWait)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, in.w.reader)
+	return err
+}
+
+// leave has goodbye said to all members whose connections this node serves, and waits until they have ended them, for twice flightWait at
+// most. The queues are closed by then, and everything under way is answered.
+func (n *Node) leave() {
+	n.linksMu.Lock()
+	n.leaving.Store(true)
+	for in := range n.inbounds {
+		in.interrupt()
+	}
+	n.linksMu.Unlock()
+	open := func() int {
+		n.linksMu.Lock()
+		defer n.linksMu.Unlock()
+		return len(n.inbounds)
+	}
+	for began := time.Now(); open() > 0 && time.Since(began) < 2*flightWait; {
+		time.Sleep(drainCheck)
+	}
+}
+
+// interrupt ends the reading of requests.
+func (in *inbound) interrupt() { _ = in.w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // answer sends the outcome of a frame.
 func (in *inbound) answer(u *unit, replies [][]byte, err error) {

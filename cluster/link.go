@@ -44,6 +44,7 @@ type link struct {
 	flights    map[uint64]*flight
 	inFlight   [lastKind + 1]int
 	failure    error // why flights that may have begun fail; nil for errLinkLost
+	goodbye    bool  // the member said that it runs none of them
 	clientAddr string
 	level      uint64        // the newest feature level that the member knows, as it last told
 	met        hello         // what the member last said of itself
@@ -200,7 +201,7 @@ func (l *link) session(up *bool) error {
 	default:
 	}
 	w := newWire(conn, reader)
-	l.wire, l.clientAddr, l.level, l.heard, l.failure = w, h.clientAddr, h.level, time.Now(), nil
+	l.wire, l.clientAddr, l.level, l.heard, l.failure, l.goodbye = w, h.clientAddr, h.level, time.Now(), nil, false
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {
@@ -228,6 +229,11 @@ func (l *link) receive(w *wire) error {
 			err = l.reply(f)
 		case frameTerm:
 			err = l.termAnswer(f)
+		case frameGoodbye:
+			l.mu.Lock()
+			l.goodbye = true
+			l.mu.Unlock()
+			return errMemberStops
 		default:
 			err = fmt.Errorf("a frame of kind %d where an answer was due", f.kind)
 		}
@@ -238,18 +244,21 @@ func (l *link) receive(w *wire) error {
 	}
 }
 
+// errMemberStops ends a link whose other end said goodbye.
+var errMemberStops = errors.New("it is stopping")
+
 // down ends the flights of a lost connection: what cannot have left this node, and reads, are routed again; a write
-// that may have left is unknown.
+// that may have left is unknown, unless the member said goodbye.
 func (l *link) down() {
 	l.mu.Lock()
-	flights, failure := l.flights, l.failure
+	flights, failure, goodbye := l.flights, l.failure, l.goodbye
 	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]int{}
 	l.mu.Unlock()
 	if failure == nil {
 		failure = errLinkLost
 	}
 	for _, f := range flights {
-		if f.kind == frameWrite && f.begun {
+		if f.kind == frameWrite && f.begun && !goodbye {
 			finishAll(f.units, failure)
 		} else {
 			l.n.queueOf(f.kind).pushBack(f.units, false)
@@ -296,6 +305,13 @@ func (l *link) room(kind frameKind) (least int, ready bool) {
 		least = joinGroups
 	}
 	return least, l.wire != nil && l.inFlight[kind] < maxFlights
+}
+
+// heardSince reports whether the member has answered anything since then.
+func (l *link) heardSince(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard.After(t)
 }
 
 // busy reports whether a write or read is under way.

@@ -166,6 +166,9 @@ func (n *Node) keepInbound(in *inbound, open bool) {
 	defer n.linksMu.Unlock()
 	if open {
 		n.inbounds[in] = struct{}{}
+		if n.leaving.Load() {
+			in.interrupt()
+		}
 	} else {
 		delete(n.inbounds, in)
 	}

@@ -64,6 +64,7 @@ type Node struct {
 	lastSweep  time.Time // the steering loop's own
 
 	closing   chan struct{} // closed when Close begins
+	leaving   atomic.Bool   // members' requests are taken no more; set under linksMu
 	stop      chan struct{} // closed when the loops are to end
 	loops     sync.WaitGroup
 	completer sync.WaitGroup

@@ -148,9 +148,13 @@ func (n *Node) logRole(old, next *route) {
 	}
 }
 
-// lateAnswer is how long the answers of a node that leads no more are waited for. One that handed leadership over gives back what it did not
-// do, which may come behind the news of its successor.
-const lateAnswer = 200 * time.Millisecond
+// How long the answers of a node that leads no more are waited for. One that handed leadership over gives back what it did not do, which may
+// come behind the news of its successor, and late from a busy machine: it answered shortly before, so it is there. One that was silent
+// for so long that another was elected is not waited for.
+const (
+	lateAnswer = 200 * time.Millisecond
+	busyAnswer = 2 * time.Second
+)
 
 // failStale ends what is under way to a node that is not the leader any more: another one is, or none has been known
 // for so long that no request waits for one. A paused leader would otherwise hold its followers' clients for ever.
@@ -171,7 +175,11 @@ func (n *Node) failStale(r *route) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	for id, l := range n.links {
-		if id != seen.id && (seen.id == "" || now.Sub(seen.since) > lateAnswer) {
+		patience := lateAnswer
+		if l.heardSince(seen.since.Add(-n.cfg.HeartbeatTimeout)) {
+			patience = busyAnswer
+		}
+		if id != seen.id && (seen.id == "" || now.Sub(seen.since) > patience) {
 			l.fail(errLeaderChanged)
 		}
 	}

@@ -1,6 +1,6 @@
 package server
 
-// This file holds a look at a connection that takes nothing out of it.
+// This file holds looks at a connection that take nothing out of it.
 
 import (
 	"net"
@@ -9,20 +9,31 @@ import (
 
 // clientThere says whether the client has not closed the connection, as far as the system knows. Bytes that wait to be read hide it.
 func clientThere(conn net.Conn) bool {
-	c, ok := conn.(syscall.Conn)
-	if !ok {
-		return true
+	n, err, ok := peek(conn)
+	return !ok || n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
+}
+
+// inputWaits says whether the client has sent something, as far as the system knows; false where that cannot be found out.
+func inputWaits(conn net.Conn) bool {
+	n, _, ok := peek(conn)
+	return ok && n > 0
+}
+
+// peek looks for the next byte without waiting. ok is false for a connection that cannot be looked at, or whose deadline has passed.
+func peek(conn net.Conn) (n int, err error, ok bool) {
+	c, is := conn.(syscall.Conn)
+	if !is {
+		return 0, nil, false
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return true
+	raw, rawErr := c.SyscallConn()
+	if rawErr != nil {
+		return 0, nil, false
 	}
-	there := true
 	_ = raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		there = n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
+		n, _, err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		ok = true
 		return true
 	})
-	return there
+	return n, err, ok
 }

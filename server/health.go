@@ -18,10 +18,10 @@ func (s *Server) HealthHandler() http.Handler {
 		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID, "term": st.Term, "applied": st.Applied}
 		code := http.StatusOK
 		body["status"] = "ready"
-		if !st.Ready || s.closing.Load() {
+		if !st.Ready || s.retired.Load() {
 			code = http.StatusServiceUnavailable
 			body["status"], body["reason"] = "not ready", st.NotReady
-			if s.closing.Load() {
+			if s.retired.Load() {
 				body["reason"] = "the node is stopping"
 			}
 		}

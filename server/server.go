@@ -96,7 +96,9 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
-	closing   atomic.Bool
+	retired   atomic.Bool // no connections are accepted any more
+	closing   atomic.Bool // and those that are there end
+	lastReads time.Time   // when the last of them is read no more; set before closing
 	nextID    uint64
 
 	askers    uint64 // what a session's number is added to in requests, where it has to be another one than those of all nodes
@@ -133,11 +135,11 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections of ln until Close, then returns nil; another end of ln is an error. It may be called for
+// Serve accepts connections of ln until Retire or Close, then returns nil; another end of ln is an error. It may be called for
 // several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
-	if s.closing.Load() {
+	if s.retired.Load() {
 		s.mu.Unlock()
 		_ = ln.Close()
 		return nil
@@ -157,7 +159,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			s.accept(conn)
 			continue
 		}
-		if s.closing.Load() {
+		if s.retired.Load() {
 			return nil
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -204,14 +206,32 @@ func (s *Server) accept(conn net.Conn) {
 	}()
 }
 
-// Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
-// all connections. A session that waits for the Backend longer than that ends when the Backend answers.
-func (s *Server) Close() {
+// lastAccepts is for how long connections are still accepted that clients made already: a listener that is closed resets them.
+const lastAccepts = 5 * time.Millisecond
+
+// Retire stops accepting; connections that are there go on. /readyz says that the node stops. It may be called again.
+func (s *Server) Retire() {
 	s.mu.Lock()
-	s.closing.Store(true)
-	for ln := range s.listeners {
-		_ = ln.Close()
+	defer s.mu.Unlock()
+	if s.retired.Swap(true) {
+		return
 	}
+	for ln := range s.listeners {
+		if d, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(time.Now().Add(lastAccepts)) != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
+// all connections. A session that waits for the Backend longer than that ends when the Backend answers. What ends a connection is never
+// a half reply, and no request was run whose reply does not come before the end: see session.readOn. A client that connects
+// elsewhere may send again what was not answered.
+func (s *Server) Close() {
+	s.Retire()
+	s.mu.Lock()
+	s.lastReads = time.Now().Add(min(lastRequests, s.cfg.DrainTimeout/2))
+	s.closing.Store(true)
 	for _, c := range s.sessions {
 		c.interrupt()
 	}

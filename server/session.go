@@ -141,12 +141,15 @@ func (s *session) serve() {
 			_ = s.send()
 			return
 		}
-		s.setIdleDeadline()
-		if s.srv.closing.Load() || s.killed.Load() {
+		looksLast := s.srv.closing.Load()
+		if !s.readOn(looksLast) {
 			return
 		}
 		n, err := s.in.fill()
 		if err != nil {
+			if !looksLast && s.srv.closing.Load() && !s.killed.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+				continue // it was interrupted
+			}
 			s.gone = !errors.Is(err, os.ErrDeadlineExceeded)
 			s.endOfInput(err)
 			return
@@ -154,6 +157,29 @@ func (s *session) serve() {
 		s.srv.stats.bytesIn.Add(uint64(n))
 		s.srv.stats.reads.Add(1)
 	}
+}
+
+// lastRequests is how long a connection may go on that the server closes, with requests that are there and transactions that have begun.
+const lastRequests = time.Second
+
+// readOn prepares the next read; false: the connection ends here. Where the server closes, what the client has sent by now is
+// still read, and then no more: a request that comes later is not read, so it does not run, and the client finds the end of
+// the connection where its reply was due. The end follows the reply to the last request that was read, so a client that sends one request
+// after the other has nothing under way then.
+func (s *session) readOn(last bool) bool {
+	s.setIdleDeadline()
+	if last {
+		_ = s.conn.SetReadDeadline(s.srv.lastReads)
+		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputWaits(s.conn) {
+			return false
+		}
+	}
+	return !s.killed.Load() // looked at after the deadline was set: who kills sets another one behind it
+}
+
+// midway says whether the client has begun something that it cannot go on with on another connection.
+func (s *session) midway() bool {
+	return s.tx.open || len(s.tx.watch) > 0 || s.in.start < s.in.end || len(s.in.ahead) > 0
 }
 
 func (s *session) endOfInput(err error) {

@@ -144,11 +144,16 @@ func (n *node) fatal(err error) {
 	os.Exit(1)
 }
 
-// close stops the node: clients first, so that what they asked is answered, then the cluster, which hands leadership over. It may be
-// called again.
+// close stops the node, so that its clients lose nothing. It accepts no more of them, then hands leadership over, while those that are there
+// are served: their requests wait for the next leader and are passed on to it. Then it ends their connections, where a reply was the last
+// thing on them, and leaves the cluster. It may be called again.
 func (n *node) close() error {
 	n.Stop()
 	if n.server != nil {
+		n.server.Retire()
+		if n.cluster != nil {
+			n.cluster.StepAside()
+		}
 		n.server.Close()
 	}
 	if n.http != nil {
