@@ -50,6 +50,7 @@ type link struct {
 	met        hello         // what the member last said of itself
 	tried      bool          // an attempt to reach it has ended
 	addr       string        // that the member was last reached at; empty when that failed since
+	broke      time.Time     // when the connection was lost; zero while there is one, and before
 	lost       bool          // the last attempt did not reach the member; false before the first one
 	reached    chan struct{} // closed when lost becomes false
 	ackNonce   uint64        // the newest confirm frame that was answered, and the answer
@@ -202,6 +203,7 @@ func (l *link) session(up *bool) error {
 	}
 	w := newWire(conn, reader)
 	l.wire, l.clientAddr, l.level, l.heard, l.failure, l.goodbye = w, h.clientAddr, h.level, time.Now(), nil, false
+	l.broke = time.Time{}
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {
@@ -253,6 +255,7 @@ func (l *link) down() {
 	l.mu.Lock()
 	flights, failure, goodbye := l.flights, l.failure, l.goodbye
 	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]int{}
+	l.broke = time.Now()
 	l.mu.Unlock()
 	if failure == nil {
 		failure = errLinkLost
@@ -312,6 +315,13 @@ func (l *link) heardSince(t time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.heard.After(t)
+}
+
+// brokeAt returns when the connection was lost, zero while there is one.
+func (l *link) brokeAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broke
 }
 
 // busy reports whether a write or read is under way.

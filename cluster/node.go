@@ -62,6 +62,7 @@ type Node struct {
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
 	lastSweep  time.Time // the steering loop's own
+	looked     time.Time // also: the last word of the leader whose silence Raft was made to look at
 
 	closing   chan struct{} // closed when Close begins
 	leaving   atomic.Bool   // members' requests are taken no more; set under linksMu

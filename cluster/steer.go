@@ -43,6 +43,8 @@ func (n *Node) steer() {
 		if r.lead != nil {
 			want = leaderTick
 			n.checkDeadline(r.lead)
+		} else if !r.self {
+			want = n.watchSilence(time.Now())
 		}
 		n.sweep(time.Now())
 		if want != pace {
