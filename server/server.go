@@ -230,8 +230,10 @@ func (s *Server) Retire() {
 func (s *Server) Close() {
 	s.Retire()
 	s.mu.Lock()
-	s.lastReads = time.Now().Add(min(lastRequests, s.cfg.DrainTimeout/2))
-	s.closing.Store(true)
+	if !s.closing.Load() {
+		s.lastReads = time.Now().Add(min(lastRequests, s.cfg.DrainTimeout/2))
+		s.closing.Store(true)
+	}
 	for _, c := range s.sessions {
 		c.interrupt()
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -45,12 +46,19 @@ func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	return first
 }
 
-// TestKilledLeaders kills the leader 20 times, with the default timeouts.
+// TestKilledLeaders kills the leader 20 times, with the default timeouts, in a cluster that does nothing and in one that is written to.
 func TestKilledLeaders(t *testing.T) {
 	if os.Getenv("COORDD_CHAOS") == "" {
 		t.Skip("run by make chaos")
 	}
+	for _, writers := range []int{0, 4} {
+		t.Run(fmt.Sprintf("%d writers a node", writers), func(t *testing.T) { killLeaders(t, writers) })
+	}
+}
+
+func killLeaders(t *testing.T, writers int) {
 	ps := startProcesses(t, 3, "--log-level", "debug")
+	w := startWriters(ps, writers)
 	var took []time.Duration
 	for range kills {
 		lead, rest := leader(t, ps)
@@ -63,6 +71,9 @@ func TestKilledLeaders(t *testing.T) {
 		t.Logf("%s killed at %s: %v", lead.id, began.Format("15:04:05.000"), took[len(took)-1])
 		lead.start()
 		caughtUp(t, lead, rest[0].client())
+	}
+	if writers > 0 {
+		w.finish(t, ps[0].client())
 	}
 	if os.Getenv("ROLL_LOG") != "" {
 		for _, p := range ps {

@@ -1,0 +1,114 @@
+package server
+
+// This file tests the end of a server: what it accepts, what it answers, and where it ends connections.
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// closeBehind begins Close and returns when it has told the sessions. What it returns waits for the end of Close.
+func (n *node) closeBehind(t testing.TB) (wait func()) {
+	t.Helper()
+	closed := make(chan struct{})
+	go func() { n.Close(); close(closed) }()
+	eventually(t, "the server closes", n.closing.Load)
+	return func() { <-closed }
+}
+
+// Retire refuses new connections alone, and not those that were made before.
+func TestRetire(t *testing.T) {
+	n := start(t, nil)
+	old, fresh := n.dial(t), n.dial(t)
+	old.call("PING")
+	n.Retire()
+	n.Retire()
+	if got := fresh.call("SET", "a", "1"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	eventually(t, "connections are refused", func() bool {
+		c, err := net.Dial("tcp", n.addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	w := httptest.NewRecorder()
+	if n.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil)); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz answers %d", w.Code)
+	}
+	if got := old.call("GET", "a"); got != "$1\r\n1\r\n" {
+		t.Fatal(got)
+	}
+}
+
+// What has come when the server closes is answered, all of it, though nobody had read it.
+func TestCloseAnswersWhatCame(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
+	c.raw(calls("INCR a"))
+	<-begun
+	c.raw(calls("INCR a", "PING", "INCR a"))
+	wait := n.closeBehind(t)
+	n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
+	close(gate)
+	c.want(":1\r\n", ":2\r\n", "+PONG\r\n", ":3\r\n")
+	c.ended()
+	wait()
+}
+
+// What a client has begun on its connection it may end on it.
+func TestCloseLetsClientsEnd(t *testing.T) {
+	for _, x := range []struct {
+		name, before string
+		replies      []string
+		after        string
+		ends         []string
+	}{
+		{"transaction", calls("MULTI", "INCR a"), []string{"+OK\r\n", "+QUEUED\r\n"}, calls("EXEC"), []string{"*1\r\n:1\r\n"}},
+		{"watched keys", calls("WATCH a"), []string{"+OK\r\n"}, calls("MULTI", "INCR a", "EXEC"), []string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n:1\r\n"}},
+		{"half a request", "*2\r\n$4\r\nINCR\r\n$", nil, "1\r\na\r\n", []string{":1\r\n"}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			n := start(t, nil)
+			c := n.dial(t)
+			c.call("PING") // so that there is a session
+			c.raw(x.before)
+			c.want(x.replies...)
+			wait := n.closeBehind(t)
+			c.raw(x.after)
+			c.want(x.ends...)
+			c.ended()
+			wait()
+		})
+	}
+}
+
+// A client that does not end what it has begun is waited for no longer than is stated, and nothing of it is run.
+func TestCloseWaitsNotForEver(t *testing.T) {
+	n := start(t, func(c *Config) { c.DrainTimeout = 40 * time.Millisecond })
+	c := n.dial(t)
+	c.raw(calls("MULTI", "INCR a"))
+	c.want("+OK\r\n", "+QUEUED\r\n")
+	n.closeBehind(t)()
+	c.ended()
+	if got := n.fake.takeCalls(); got != "" {
+		t.Errorf("the backend was asked: %s", got)
+	}
+}
+
+// Clients that wait, and subscribers, find the end of the connection and nothing before it.
+func TestCloseEndsWhoWaits(t *testing.T) {
+	n := start(t, nil)
+	waiter, subscriber := n.popping(t, "BLPOP", "l", "0"), n.dial(t)
+	subscriber.call("SUBSCRIBE", "a")
+	n.Close()
+	waiter.ended()
+	subscriber.ended()
+	n.idle(t)
+}
