@@ -1,0 +1,167 @@
+// This file holds the tests of a node's end as others see it: which requests they send again, and when they stand for election.
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestStoppingLeaderFailsNoWrite closes the leader again and again while the other two nodes forward writes to it: none of those fails, and
+// each runs once.
+func TestStoppingLeaderFailsNoWrite(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	for round := range 4 {
+		lead := c.leader()
+		var acked atomic.Int64
+		stop, ended := make(chan struct{}), make(chan []string, 8)
+		for i := range cap(ended) {
+			n := c.followers()[i%2]
+			go func() {
+				var mine []string
+				defer func() { ended <- mine }()
+				for k := 0; ; k++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					group := fmt.Sprintf("%d-%d-%d", round, i, k)
+					if _, err := n.Write(t.Context(), []byte(group), 1); err != nil {
+						t.Errorf("round %d, a write on %s failed: %v", round, n.cfg.ID, err)
+						return
+					}
+					mine = append(mine, group)
+					acked.Add(1)
+				}
+			}()
+		}
+		eventually(t, "writes go on", func() bool { return acked.Load() > 100 || t.Failed() })
+		c.close(lead.cfg.ID)
+		had := acked.Load()
+		eventually(t, "writes go on without it", func() bool { return acked.Load() > had+100 || t.Failed() })
+		close(stop)
+		var all []string
+		for range cap(ended) {
+			all = append(all, <-ended...)
+		}
+		c.reopen(lead.cfg.ID)
+		c.ready(lead.cfg.ID)
+		list := c.converged()
+		for _, group := range all {
+			if first := slices.Index(list, group); first < 0 || slices.Contains(list[first+1:], group) {
+				t.Fatalf("round %d: %s ran not once", round, group)
+			}
+		}
+	}
+}
+
+// TestGoodbye ends a link with a write under way on it, which the other end has read: after a goodbye it did not run and is sent
+// again, without one nobody knows.
+func TestGoodbye(t *testing.T) {
+	for _, goodbye := range []bool{true, false} {
+		t.Run(fmt.Sprint(goodbye), func(t *testing.T) {
+			n := newCluster(t, 1, nil).leader()
+			here, there := net.Pipe()
+			l := newLink(n, "n2")
+			w := newWire(here, bufio.NewReader(here))
+			l.wire = w
+			received := make(chan error, 1)
+			go func() { received <- l.receive(w) }()
+			u := newLocalUnit([]byte("w"), 1, time.Now().Add(time.Minute))
+			if !l.forward(frameWrite, []*unit{u}) {
+				t.Fatal("nothing was sent")
+			}
+			if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameWrite {
+				t.Fatal(f, err)
+			}
+			if goodbye {
+				if _, err := there.Write(endFrame(beginFrame(0), frameGoodbye, 0, 0)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				there.Close()
+			}
+			if err := <-received; goodbye != errors.Is(err, errMemberStops) {
+				t.Errorf("the link ended with %v", err)
+			}
+			w.close()
+			<-w.done
+			there.Close()
+			l.down()
+			<-u.done
+			if reply, err := u.take(); goodbye && (err != nil || string(reply) != "1:w") || !goodbye && !errors.Is(err, ErrUnknown) {
+				t.Errorf("the write was answered %q %v", reply, err)
+			}
+		})
+	}
+}
+
+// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it answers the first one, says goodbye, and has ended
+// when the member ends the connection.
+func TestGoodbyeIsSaid(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	n := c.leader()
+	conn, err := net.Dial("tcp", n.mux.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	member := c.followers()[0].cfg.ID
+	if _, err := conn.Write(appendHello([]byte{streamForward}, hello{version: protocolVersion, id: member})); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
+	if h, err := readHello(r); err != nil || h.refusal != "" {
+		t.Fatal(h, err)
+	}
+	request := func(id uint64, group string) []byte {
+		return endFrame(appendRequests(beginFrame(0), 1, [][]byte{[]byte(group)}), frameWrite, 0, id)
+	}
+	second := request(2, "second")
+	if _, err := conn.Write(append(request(1, "first"), second[:len(second)-3]...)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := readFrame(r); err != nil || f.kind != frameReply || f.id != 1 || f.status != statusDone {
+		t.Fatalf("the first request was answered %+v %v", f, err)
+	}
+	closed := make(chan struct{})
+	go func() { c.close(n.cfg.ID); close(closed) }()
+	if f, err := readFrame(r); err != nil || f.kind != frameGoodbye {
+		t.Fatalf("%+v %v came, not a goodbye", f, err)
+	}
+	if _, err := conn.Write(second[len(second)-3:]); err != nil { // it comes too late
+		t.Fatal(err)
+	}
+	conn.Close()
+	<-closed
+	c.leader() // has applied what was acknowledged
+	if list := c.converged(); !slices.Equal(list, []string{"first"}) {
+		t.Errorf("what ran: %q", list)
+	}
+}
+
+// TestElectionRank: those who may follow a leader look at its silence one after the other.
+func TestElectionRank(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead := c.leader().cfg.ID
+	for i, n := range c.followers() {
+		eventually(t, "the member knows the leader", func() bool { return n.route.Load().leaderID == lead })
+		if rank, ok := n.electionRank(lead); !ok || rank != i {
+			t.Errorf("%s has rank %d %v, want %d", n.cfg.ID, rank, ok, i)
+		}
+	}
+	for _, leader := range []string{"", lead} {
+		if rank, ok := c.leader().electionRank(leader); ok {
+			t.Errorf("the leader has rank %d behind %q", rank, leader)
+		}
+	}
+}
