@@ -57,7 +57,7 @@ func TestKilledLeaders(t *testing.T) {
 }
 
 func killLeaders(t *testing.T, writers int) {
-	ps := startProcesses(t, 3, "--log-level", "debug")
+	ps := startProcesses(t, 3)
 	w := startWriters(ps, writers)
 	var took []time.Duration
 	for range kills {
@@ -74,11 +74,6 @@ func killLeaders(t *testing.T, writers int) {
 	}
 	if writers > 0 {
 		w.finish(t, ps[0].client())
-	}
-	if os.Getenv("ROLL_LOG") != "" {
-		for _, p := range ps {
-			_ = os.WriteFile(os.Getenv("ROLL_LOG")+"/"+p.id, []byte(p.log.String()), 0o600)
-		}
 	}
 	slices.Sort(took)
 	median, worst := (took[kills/2-1]+took[kills/2])/2, took[kills-1]
