@@ -65,7 +65,7 @@ var options = []option{
 	{"log-store", "wal", "how the log is kept: wal or bolt (slower); fixed for a data directory", setChoice(func(c *config) *string { return &c.logStore }, "wal", "bolt")},
 	{"log-level", "info", "debug, info, warn or error", setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error")},
 	{"log-format", "auto", "text, json, or auto: text on a terminal, else json", setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json")},
-	{"heartbeat-timeout", "400ms", "how long a follower waits for the leader before it stands for election, the same on every node", setDuration(func(c *config) *time.Duration { return &c.heartbeat }, 50*time.Millisecond)},
+	{"heartbeat-timeout", "400ms", "how long a leader may be silent, the same on every node: after 1.25 times this the first follower stands for election, after 3/4 of it a leader without a majority steps down", setDuration(func(c *config) *time.Duration { return &c.heartbeat }, 50*time.Millisecond)},
 	{"leader-wait", "2s", "how long a request waits for a leader before it is answered CLUSTERDOWN", setDuration(func(c *config) *time.Duration { return &c.leaderWait }, 0)},
 	{"redirect", "forward", "what a node that does not lead does: forward passes commands on; moved answers MOVED to those with keys, for cluster clients alone; none forwards, and CLUSTER says that there is no cluster", setChoice(func(c *config) *string { return &c.redirect }, "forward", "moved", "none")},
 	{"sentinel-name", "mymaster", "name by which Sentinel clients ask for this cluster, the same on every node", setSentinelName},

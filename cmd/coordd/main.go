@@ -103,5 +103,7 @@ func runNode(ctx context.Context, args []string, getenv func(string) string, std
 		n.log.Info("stopping, as a client asked")
 	case err = <-n.failed:
 	}
-	return errors.Join(err, n.close())
+	err = errors.Join(err, n.close())
+	n.log.Info("stopped")
+	return err
 }
