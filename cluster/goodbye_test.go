@@ -115,8 +115,8 @@ func TestGoodbyeIsSaid(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	member := c.followers()[0].cfg.ID
-	if _, err := conn.Write(appendHello([]byte{streamForward}, hello{version: protocolVersion, id: member})); err != nil {
+	member := c.followers()[0]
+	if _, err := conn.Write(appendHello([]byte{streamForward}, member.hello(n.cfg.ID, ""))); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
