@@ -1,9 +1,8 @@
-// What lives here: the random calls of TestDifferentialSessions, those that it does not make, and how it compares replies that tell of connections.
+// What lives here: the random calls of TestDifferentialSessions, and those that it does not make.
 
 package fsm
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,98 +247,6 @@ func (s *sessions) meetsOthers(call [][]byte) bool {
 func database(call [][]byte) int {
 	n, _ := strconv.Atoi(string(argument(call, 1)))
 	return n
-}
-
-// More lines that TestDifferentialSessions goes by.
-const (
-	publishLine = "| `PUBLISH`, `SPUBLISH` |"                            // see compareAnswer
-	pushLine    = "| Messages that a client's own command brings (RESP3" // see compareStep
-	orderLine   = "| Order of `SCAN`, `KEYS`"                            // see sortedNames
-	cleanLine   = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"         // see withoutIDs
-)
-
-// compareAnswer compares replies to a call, in a transaction or alone.
-func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value, queued bool) {
-	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) && strings.Contains(a.String(), ":0") && countsReceivers(b) {
-		s.excused[publishLine]++
-		return
-	}
-	if isCommand(call, "client", "hello") {
-		named := hasWord(call, "id")
-		a, b = s.withoutIDs(ours, a, named), s.withoutIDs(real, b, named)
-	}
-	if a.Null && b.Null && a.Kind != b.Kind {
-		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
-		return
-	}
-	s.compareReply(call, a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
-}
-
-// countsReceivers says whether a reply is a number, or a script's table of one.
-func countsReceivers(v commandtest.Value) bool {
-	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
-}
-
-// verbatim stands before a text of RESP3 whose format is told.
-const verbatim = "txt:"
-
-// clientFields are the fields of a line of CLIENT LIST.
-func clientFields(line string) map[string]string {
-	fields := map[string]string{}
-	for field := range strings.FieldsSeq(line) {
-		name, value, _ := strings.Cut(field, "=")
-		fields[name] = value
-	}
-	return fields
-}
-
-// comparedFields are those that do not depend on the server's own numbers, times, sizes and addresses.
-var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
-
-// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's ids.
-// named says that the call has asked for them one by one.
-func (s *sessions) withoutIDs(side int, v commandtest.Value, named bool) commandtest.Value {
-	numbers := map[string]string{s.control.sides[side].id: "control"}
-	watching := map[string]bool{}
-	for _, p := range s.pairs {
-		numbers[p.sides[side].id] = fmt.Sprint("connection ", p.number)
-		watching[p.sides[side].id] = p.watch != nil
-	}
-	if number := numbers[v.Text]; number != "" && v.Kind == ':' {
-		v.Text = number
-	}
-	if strings.Contains(v.Text, " laddr=") {
-		var lines []string
-		for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
-			fields := clientFields(line)
-			if watching[fields["id"]] { // see cleanLine
-				fields["multi"] = ""
-			}
-			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
-				continue // it compares the data
-			}
-			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
-			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
-				fields["flags"] = "N"
-			}
-			var kept []string
-			for _, name := range comparedFields {
-				kept = append(kept, name+"="+fields[name])
-			}
-			lines = append(lines, strings.Join(kept, " "))
-		}
-		if !named {
-			slices.Sort(lines) // Redis's list begins anywhere
-		}
-		v.Text = strings.Join(lines, "\n")
-	}
-	v.Elems = slices.Clone(v.Elems)
-	for i := range v.Elems {
-		if i == 0 || v.Elems[i-1].Text != "proto" {
-			v.Elems[i] = s.withoutIDs(side, v.Elems[i], named)
-		}
-	}
-	return v
 }
 
 // reportSessions says what was compared, and fails where too little was.

@@ -4,7 +4,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 	"iter"
 	"slices"
@@ -22,7 +21,7 @@ const (
 	sessionsPerRound = 4
 	callsPerSessions = 600 // a round
 	// patience is how long our server may take to tell what the real one has told.
-	patience = 5 * time.Second
+	patience = 20 * time.Second
 )
 
 // TestDifferentialSessions compares replies and messages, all data at the end of each round, and what CLIENT LIST tells.
@@ -409,131 +408,6 @@ func (s *sessions) noteSelects(p *pair, reply commandtest.Value) {
 			p.db = database(p.queue[i])
 		}
 	}
-}
-
-// compareStep compares what both servers have told.
-func (s *sessions) compareStep(asker *pair, call [][]byte) {
-	for i, p := range s.pairs {
-		a, b := p.sides[ours].got, p.sides[real].got
-		p.sides[ours].got, p.sides[real].got = nil, nil
-		if s.failure != "" {
-			continue
-		}
-		made := call
-		switch {
-		case p == asker && p.waits != nil && len(b) > 0:
-			made, p.waits = p.waits, nil
-		case p.waits != nil && len(b) > 0 && answered(b):
-			made, p.waits = p.waits, nil
-		case p != asker:
-			made = nil
-		}
-		if made != nil && strings.HasSuffix(strings.ToLower(string(made[0])), "unsubscribe") {
-			a, b = sortedNames(a), sortedNames(b)
-		}
-		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
-		if p.closed[real] {
-			s.closed++
-			s.close(p)
-			s.pairs[i] = s.open(p.number)
-		}
-	}
-}
-
-// parted parts replies from messages: see pushLine.
-func parted(told []commandtest.Value) [][]commandtest.Value {
-	parts := make([][]commandtest.Value, 2)
-	for _, v := range told {
-		i := 0
-		if v.Kind == '>' {
-			i = 1
-		}
-		parts[i] = append(parts[i], v)
-	}
-	return parts
-}
-
-// sortedPatterns puts the messages that several patterns of a connection let through in order of the patterns: see orderLine.
-func sortedPatterns(told []commandtest.Value) []commandtest.Value {
-	told = slices.Clone(told)
-	same := func(a, b commandtest.Value) bool {
-		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" && a.Elems[0].Text == b.Elems[0].Text &&
-			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
-	}
-	for from := 0; from < len(told); {
-		to := from + 1
-		for to < len(told) && same(told[from], told[to]) {
-			to++
-		}
-		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int { return strings.Compare(a.Elems[1].Text, b.Elems[1].Text) })
-		from = to
-	}
-	return told
-}
-
-// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes through a table: see orderLine.
-func sortedNames(told []commandtest.Value) []commandtest.Value {
-	var places []int
-	var names []commandtest.Value
-	for i, v := range told {
-		if len(v.Elems) == 3 && strings.HasSuffix(v.Elems[0].Text, "unsubscribe") {
-			places, names = append(places, i), append(names, v.Elems[1])
-		}
-	}
-	slices.SortFunc(names, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
-	told = slices.Clone(told)
-	for i, at := range places {
-		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
-	}
-	return told
-}
-
-// answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.
-func answered(told []commandtest.Value) bool {
-	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
-}
-
-// compareTold compares what a connection was told: messages and, where it has made a call, the reply.
-func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
-	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
-	if len(a) != len(b) {
-		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a), text(b))
-		return
-	}
-	for i := range a {
-		x, y := a[i].AppendRESP(nil, s.proto), b[i].AppendRESP(nil, s.proto)
-		switch {
-		case bytes.Equal(x, y):
-			if call != nil && x[0] != '-' {
-				s.countSuccess(call)
-			}
-			s.countTold(&a[i])
-		case call == nil || a[i].Kind == '>' || b[i].Kind == '>':
-			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
-		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) && len(b[i].Elems) == len(p.queue):
-			for j := range p.queue {
-				s.compareAnswer(p, p.queue[j], a[i].Elems[j], b[i].Elems[j], true)
-			}
-		default:
-			s.compareAnswer(p, call, a[i], b[i], false)
-		}
-		if s.failure != "" {
-			return
-		}
-	}
-}
-
-func (s *sessions) countTold(v *commandtest.Value) {
-	if len(v.Elems) > 0 && strings.HasSuffix(v.Elems[0].Text, "message") {
-		s.told++
-	}
-}
-
-func orNone(call [][]byte) [][]byte {
-	if call == nil {
-		return commandtest.Args("none")
-	}
-	return call
 }
 
 // release ends the calls that wait.

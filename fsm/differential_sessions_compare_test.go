@@ -1,0 +1,229 @@
+// What lives here: how TestDifferentialSessions compares what connections were told.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// More lines that TestDifferentialSessions goes by.
+const (
+	publishLine = "| `PUBLISH`, `SPUBLISH` |"                            // see compareAnswer
+	pushLine    = "| Messages that a client's own command brings (RESP3" // see compareStep
+	orderLine   = "| Order of `SCAN`, `KEYS`"                            // see sortedNames
+	cleanLine   = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"         // see withoutIDs
+)
+
+// compareStep compares what both servers have told.
+func (s *sessions) compareStep(asker *pair, call [][]byte) {
+	for i, p := range s.pairs {
+		a, b := p.sides[ours].got, p.sides[real].got
+		p.sides[ours].got, p.sides[real].got = nil, nil
+		if s.failure != "" {
+			continue
+		}
+		made := call
+		switch {
+		case p == asker && p.waits != nil && len(b) > 0:
+			made, p.waits = p.waits, nil
+		case p.waits != nil && len(b) > 0 && answered(b):
+			made, p.waits = p.waits, nil
+		case p != asker:
+			made = nil
+		}
+		if made != nil && strings.HasSuffix(strings.ToLower(string(made[0])), "unsubscribe") {
+			a, b = sortedNames(a), sortedNames(b)
+		}
+		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
+		if p.closed[real] {
+			s.closed++
+			s.close(p)
+			s.pairs[i] = s.open(p.number)
+		}
+	}
+}
+
+// parted parts replies from messages: see pushLine.
+func parted(told []commandtest.Value) [][]commandtest.Value {
+	parts := make([][]commandtest.Value, 2)
+	for _, v := range told {
+		i := 0
+		if v.Kind == '>' {
+			i = 1
+		}
+		parts[i] = append(parts[i], v)
+	}
+	return parts
+}
+
+// sortedPatterns puts the messages that several patterns of a connection let through in order of the patterns: see orderLine.
+func sortedPatterns(told []commandtest.Value) []commandtest.Value {
+	told = slices.Clone(told)
+	same := func(a, b commandtest.Value) bool {
+		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" && a.Elems[0].Text == b.Elems[0].Text &&
+			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
+	}
+	for from := 0; from < len(told); {
+		to := from + 1
+		for to < len(told) && same(told[from], told[to]) {
+			to++
+		}
+		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int { return strings.Compare(a.Elems[1].Text, b.Elems[1].Text) })
+		from = to
+	}
+	return told
+}
+
+// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes through a table: see orderLine.
+func sortedNames(told []commandtest.Value) []commandtest.Value {
+	var places []int
+	var names []commandtest.Value
+	for i, v := range told {
+		if len(v.Elems) == 3 && strings.HasSuffix(v.Elems[0].Text, "unsubscribe") {
+			places, names = append(places, i), append(names, v.Elems[1])
+		}
+	}
+	slices.SortFunc(names, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
+	told = slices.Clone(told)
+	for i, at := range places {
+		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
+	}
+	return told
+}
+
+// answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.
+func answered(told []commandtest.Value) bool {
+	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
+}
+
+// compareTold compares what a connection was told: messages and, where it has made a call, the reply.
+func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
+	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
+	if len(a) != len(b) {
+		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a), text(b))
+		return
+	}
+	for i := range a {
+		x, y := a[i].AppendRESP(nil, s.proto), b[i].AppendRESP(nil, s.proto)
+		switch {
+		case bytes.Equal(x, y):
+			if call != nil && x[0] != '-' {
+				s.countSuccess(call)
+			}
+			s.countTold(&a[i])
+		case call == nil || a[i].Kind == '>' || b[i].Kind == '>':
+			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
+		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) && len(b[i].Elems) == len(p.queue):
+			for j := range p.queue {
+				s.compareAnswer(p, p.queue[j], a[i].Elems[j], b[i].Elems[j], true)
+			}
+		default:
+			s.compareAnswer(p, call, a[i], b[i], false)
+		}
+		if s.failure != "" {
+			return
+		}
+	}
+}
+
+func (s *sessions) countTold(v *commandtest.Value) {
+	if len(v.Elems) > 0 && strings.HasSuffix(v.Elems[0].Text, "message") {
+		s.told++
+	}
+}
+
+func orNone(call [][]byte) [][]byte {
+	if call == nil {
+		return commandtest.Args("none")
+	}
+	return call
+}
+
+// compareAnswer compares replies to a call, in a transaction or alone.
+func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value, queued bool) {
+	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) && strings.Contains(a.String(), ":0") && countsReceivers(b) {
+		s.excused[publishLine]++
+		return
+	}
+	if isCommand(call, "client", "hello") {
+		named := hasWord(call, "id")
+		a, b = s.withoutIDs(ours, a, named), s.withoutIDs(real, b, named)
+	}
+	if a.Null && b.Null && a.Kind != b.Kind {
+		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
+		return
+	}
+	s.compareReply(call, a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
+}
+
+// countsReceivers says whether a reply is a number, or a script's table of one.
+func countsReceivers(v commandtest.Value) bool {
+	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
+}
+
+// verbatim stands before a text of RESP3 whose format is told.
+const verbatim = "txt:"
+
+// clientFields are the fields of a line of CLIENT LIST.
+func clientFields(line string) map[string]string {
+	fields := map[string]string{}
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		fields[name] = value
+	}
+	return fields
+}
+
+// comparedFields are those that do not depend on the server's own numbers, times, sizes and addresses.
+var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
+
+// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's ids.
+// named says that the call has asked for them one by one.
+func (s *sessions) withoutIDs(side int, v commandtest.Value, named bool) commandtest.Value {
+	numbers := map[string]string{s.control.sides[side].id: "control"}
+	watching := map[string]bool{}
+	for _, p := range s.pairs {
+		numbers[p.sides[side].id] = fmt.Sprint("connection ", p.number)
+		watching[p.sides[side].id] = p.watch != nil
+	}
+	if number := numbers[v.Text]; number != "" && v.Kind == ':' {
+		v.Text = number
+	}
+	if strings.Contains(v.Text, " laddr=") {
+		var lines []string
+		for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
+			fields := clientFields(line)
+			if watching[fields["id"]] { // see cleanLine
+				fields["multi"] = ""
+			}
+			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
+				continue // it compares the data
+			}
+			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
+			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
+				fields["flags"] = "N"
+			}
+			var kept []string
+			for _, name := range comparedFields {
+				kept = append(kept, name+"="+fields[name])
+			}
+			lines = append(lines, strings.Join(kept, " "))
+		}
+		if !named {
+			slices.Sort(lines) // Redis's list begins anywhere
+		}
+		v.Text = strings.Join(lines, "\n")
+	}
+	v.Elems = slices.Clone(v.Elems)
+	for i := range v.Elems {
+		if i == 0 || v.Elems[i-1].Text != "proto" {
+			v.Elems[i] = s.withoutIDs(side, v.Elems[i], named)
+		}
+	}
+	return v
+}
