@@ -24,7 +24,7 @@ const idPrefix = "<id "
 
 var (
 	clientIDs  = words("99999999 0 -1 x", "", idPrefix+"1>", idPrefix+"2>", idPrefix+"3>", idPrefix+"4>", idPrefix+"1>", idPrefix+"2>")
-	channels   = words("c1 c2 c3 news.1 __keyspace@0__:l1 __keyevent@0__:set", "", "\xff\x00")
+	channels   = words("c1 c2 c1 news.1 __redis__:invalidate __keyspace@0__:l1 __keyevent@0__:set", "", "\xff\x00")
 	blockTimes = words("0 0 0 0 10000000 -1 x")
 	// sessionPools are the pools of TestDifferentialSessions.
 	sessionPools = slices.Concat([]pool{
@@ -32,7 +32,7 @@ var (
 		{"connection-name", words("app me", "", "a b", "a\nb")}, {"clientname", words("app me", "a b")}, {"protover", words("2 3 3 2 3 1 4 x")},
 		{"psubscribe pattern", words("c* *1 news.? c1 * __key*__:* __keyevent@*__:*", "")}, {"punsubscribe pattern", words("c* *1 news.? c1 * __key*__:*")},
 		{"pubsub|channels pattern", words("* c* c1 none", "")}, {"pubsub|shardchannels pattern", words("* c* c1 none")},
-		{"channel", channels}, {"message", values}, {"ping message", values},
+		{"prefix", words("k h l x1 s z", "")}, {"channel", channels}, {"message", values}, {"ping message", values},
 		{"parameter", words("notify-keyspace-events notify-keyspace-events notify-keyspace-events notify* slowlog-max-len slowlog-log-slower-than " +
 			"latency-monitor-threshold tracking-table-max-keys databases maxclients timeout none")},
 		{"config|set value", words("KEA KEA KEA AKE KE$lshztxgdn K Ex A 0 -1 10000000 99999999999999999999 abc", "")},
@@ -46,7 +46,7 @@ var (
 // tell of them.
 var sessionAvoided = words("acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help cluster command command|count command|list command|info " +
 	"command|docs command|help config|help config|rewrite debug failover info lastsave latency|graph latency|doctor latency|histogram latency|help latency|latest " +
-	"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help client|tracking client|caching")
+	"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help")
 
 // listSessionCommands finds the commands of connections that both servers have.
 func (s *sessions) listSessionCommands() {
@@ -76,6 +76,7 @@ func (s *sessions) request(focus []*commands.Spec) request {
 	q := request{conn: d.g.IntN(sessionsPerRound)}
 	var call [][]byte
 	messages := func(spec *commands.Spec) bool { return spec.Group == "pubsub" }
+	tracking := func(spec *commands.Spec) bool { return spec.Name == "tracking" || spec.Name == "caching" }
 	blocking := func(spec *commands.Spec) bool { return spec.Has(commands.Blocking) }
 	switch n := d.g.IntN(100); {
 	case n < 4:
@@ -86,11 +87,13 @@ func (s *sessions) request(focus []*commands.Spec) request {
 		call = append(commandtest.Args("WATCH"), commandtest.Args(d.g.words(watched)...)...)
 	case n < 30:
 		call = d.filled(d.g.call(s.local))
+	case n < 32:
+		call = d.filled(d.g.call(selected(s.local, tracking)))
 	case n < 36:
 		call = d.filled(d.g.call(selected(s.local, messages)))
 	case n < 38:
 		call = d.stocked(d.g.IntN(len(stock)))
-	case n < 44:
+	case n < 46:
 		q.conn = max(q.conn, 1) // one connection never waits, so that somebody can go on
 		call = d.filled(d.g.call(selected(d.specs, blocking)))
 	default:
@@ -152,7 +155,10 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 			return nil
 		}
 	}
-	if slices.ContainsFunc(sessionOmissions, func(o sessionOmission) bool { return o.omits(s, p, asked) }) {
+	omitted := func(call [][]byte) bool {
+		return slices.ContainsFunc(sessionOmissions, func(o sessionOmission) bool { return o.omits(s, p, call) })
+	}
+	if omitted(asked) || omitted(call) {
 		return nil
 	}
 	s.watch = p.watch
@@ -175,9 +181,24 @@ var sessionOmissions = []sessionOmission{
 	}},
 	// Redis puts messages inside of EXEC's reply.
 	{pushLine, func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.subscribed && (isCommand(call, "multi") || strings.Contains(strings.ToLower(string(call[0])), "pop"))
+		return p.subscribed && (isCommand(call, "multi") || isCommand(call, "xreadgroup") || strings.Contains(strings.ToLower(string(call[0])), "pop"))
 	}},
-	{"| `HELLO` inside `MULTI` |", func(_ *sessions, p *pair, call [][]byte) bool { return p.multi && isCommand(call, "hello") }},
+	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING` inside `MULTI` |", func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.multi && (isCommand(call, "hello") || (isCommand(call, "client") && (hasWord(call, "tracking") || hasWord(call, "caching"))))
+	}},
+	{"| `CLIENT TRACKING … NOLOOP`", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && hasWord(call, "noloop")
+	}},
+	{"| Which keys a script has read (`CLIENT TRACKING`) |", func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
+	}},
+	{"| `SWAPDB` for clients that track |", func(s *sessions, _ *pair, call [][]byte) bool { return s.tracked() && isCommand(call, "swapdb") }},
+	{"| `FLUSHALL`, `FLUSHDB` of databases without keys", func(s *sessions, _ *pair, call [][]byte) bool {
+		return s.tracked() && isCommand(call, "flushall", "flushdb")
+	}},
+	{"| `XGROUP DESTROY` |", func(s *sessions, _ *pair, call [][]byte) bool {
+		return s.tracked() && isCommand(call, "xgroup") && hasWord(call, "destroy")
+	}},
 	// The real server is told to remove what ours took, and so it tells of another event.
 	{"", func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "spop") && slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.subscribed })
@@ -230,6 +251,11 @@ var sessionOmissions = []sessionOmission{
 	}},
 }
 
+// tracked says whether a connection may be told of changes of keys.
+func (s *sessions) tracked() bool {
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
+}
+
 // meetsOthers says whether a call waits for several keys while others wait, or others wait for several.
 func (s *sessions) meetsOthers(call [][]byte) bool {
 	several := func(call [][]byte) bool {
@@ -260,8 +286,9 @@ func (s *sessions) reportSessions(calls int) {
 			never = append(never, spec.FullName())
 		}
 	}
-	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d connections were closed", s.calls, len(s.local), s.waited, s.told, s.closed)
-	if calls >= 20_000 && (len(never) > 0 || s.waited < 100 || s.told < 100 || s.closed < 50) {
+	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d changes of keys were told, %d connections were closed",
+		s.calls, len(s.local), s.waited, s.told, s.changed, s.closed)
+	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.told < 100 || s.changed < 50 || s.closed < 50) {
 		s.Errorf("too little was compared; these commands never succeeded: %v", never)
 	}
 }

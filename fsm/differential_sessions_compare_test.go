@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coordd/coordd/commands/commandtest"
@@ -39,6 +40,11 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 		if made != nil && strings.HasSuffix(strings.ToLower(string(made[0])), "unsubscribe") {
 			a, b = sortedNames(a), sortedNames(b)
 		}
+		staleA, staleB := invalidated(&a), invalidated(&b)
+		if s.changed += len(staleB); !slices.Equal(staleA, staleB) {
+			s.differs(fmt.Sprintf("connection %d: which keys have changed", p.number), call, []byte(fmt.Sprint(staleA)), []byte(fmt.Sprint(staleB)))
+			continue
+		}
 		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
 		if p.closed[real] {
 			s.closed++
@@ -46,6 +52,52 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 			s.pairs[i] = s.open(p.number)
 		}
 	}
+}
+
+// changedKeys are the keys of a message that tells of changed keys: "all" where all may have.
+func changedKeys(v commandtest.Value) (keys []string, ok bool) {
+	switch {
+	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "invalidate":
+	case len(v.Elems) == 3 && v.Elems[0].Text == "message" && v.Elems[1].Text == "__redis__:invalidate" && (v.Elems[2].Kind == '*' || v.Elems[2].Null):
+	default:
+		return nil, false
+	}
+	last := v.Elems[len(v.Elems)-1]
+	if isNullReply(last) {
+		return []string{"all"}, true
+	}
+	for _, key := range last.Elems {
+		keys = append(keys, strconv.Quote(key.Text))
+	}
+	return keys, true
+}
+
+// invalidated takes the messages that tell of changed keys out of what was told, and gives the keys in order: each server gathers them in its own way.
+func invalidated(told *[]commandtest.Value) (keys []string) {
+	var rest []commandtest.Value
+	for _, v := range *told {
+		if more, ok := changedKeys(v); ok {
+			keys = append(keys, more...)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	*told = rest
+	slices.Sort(keys)
+	return keys
+}
+
+// units counts what was told: values, and the keys that have changed.
+func units(told []commandtest.Value) int {
+	n := 0
+	for _, v := range told {
+		if keys, ok := changedKeys(v); ok {
+			n += len(keys)
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // parted parts replies from messages: see pushLine.
@@ -207,6 +259,9 @@ func (s *sessions) withoutIDs(side int, v commandtest.Value, named bool) command
 			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
 			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
 				fields["flags"] = "N"
+			}
+			if number := numbers[fields["redir"]]; number != "" {
+				fields["redir"] = number
 			}
 			var kept []string
 			for _, name := range comparedFields {

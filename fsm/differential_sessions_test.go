@@ -50,6 +50,7 @@ type sessions struct {
 	notified bool
 	waited   int // calls that waited
 	told     int // messages
+	changed  int // keys whose change was told
 	closed   int // connections that were closed
 }
 
@@ -65,6 +66,7 @@ type pair struct {
 	closed [2]bool
 	// subscribed says that the connection may have subscriptions.
 	subscribed bool
+	tracking   bool // … may be told of changes of keys
 }
 
 // side is one connection of a pair.
@@ -325,10 +327,10 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 	}
 }
 
-// readAsMuch reads as many values of our server as the real one has given.
+// readAsMuch reads as much of our server as the real one has told.
 func (s *sessions) readAsMuch(p *pair) {
 	end := time.Now().Add(patience)
-	for (len(p.sides[ours].got) < len(p.sides[real].got) || p.closed[real]) && time.Now().Before(end) {
+	for (units(p.sides[ours].got) < units(p.sides[real].got) || p.closed[real]) && time.Now().Before(end) {
 		ready, open := p.sides[ours].Ready(time.Until(end))
 		if !open {
 			p.closed[ours] = true
@@ -368,7 +370,8 @@ func (s *sessions) readToMark(p *pair, side int) {
 // noteState keeps what a call changed of the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
-	p.subscribed = p.subscribed || strings.HasSuffix(name, "subscribe")
+	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
+	p.subscribed = p.subscribed || p.tracking || strings.HasSuffix(name, "subscribe")
 	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
 		return
 	}
@@ -379,7 +382,7 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	switch {
 	case !open:
 	case name == "reset" && v.Text == "RESET":
-		p.multi, p.queue, p.watch, p.db, p.subscribed = false, nil, nil, 0, false
+		p.multi, p.queue, p.watch, p.db, p.subscribed, p.tracking = false, nil, nil, 0, false, false
 	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) || name == "discard" && !v.IsError()):
 		s.noteSelects(p, v)
 		p.multi, p.watch = false, nil // the queue is still needed

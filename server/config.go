@@ -106,7 +106,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 func (p *param) change(s *Server, text string) (func(*Server), error) {
 	switch {
 	case p.share != nil:
-		return func(*Server) {}, nil
+		return func(*Server) {}, p.check(text)
 	case p.choose != nil:
 		return p.choose(text)
 	case p.set == nil:

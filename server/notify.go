@@ -16,6 +16,12 @@ const settingNotify = "notify-keyspace-events"
 // ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the leader that has it already.
 const ownDelay = time.Second
 
+// checkNotify refuses what are no flags of keyspace notifications.
+func checkNotify(text string) error {
+	_, err := commands.ParseNotifyFlags(text)
+	return err
+}
+
 // setNotify puts the flags of keyspace notifications in the log. The error is the text behind CONFIG SET's own.
 func (s *Server) setNotify(text string) error {
 	want, err := commands.ParseNotifyFlags(text)

@@ -19,6 +19,7 @@ type param struct {
 	low, max int64                                              // of set's number
 	choose   func(text string) (apply func(*Server), err error) // in place of set, for what is no number
 	share    func(*Server, string) error                        // in place of set: makes the value that of all nodes, or fails
+	check    func(text string) error                            // with share: tells whether it is a value
 	frozen   bool
 }
 
@@ -61,7 +62,7 @@ var params = []param{
 	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber { return &s.latency.threshold }),
 	{name: "latency-tracking", get: func(s *Server) string { return yesNo(s.config.trackLatency.Load()) }, choose: chooseTracking},
 	{name: "latency-tracking-info-percentiles", get: func(s *Server) string { return percentileText(*s.config.percentiles.Load()) }, choose: choosePercentiles},
-	{name: settingNotify, get: notifyText, share: (*Server).setNotify},
+	{name: settingNotify, get: notifyText, share: (*Server).setNotify, check: checkNotify},
 	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
 	frozen("databases", strconv.Itoa(databases)),
 	{name: "cluster-enabled", frozen: true, get: func(s *Server) string { return yesNo(s.cfg.Redirect != RedirectNone) }},
