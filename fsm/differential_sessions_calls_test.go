@@ -189,6 +189,9 @@ var sessionOmissions = []sessionOmission{
 	{"| `CLIENT TRACKING … NOLOOP`", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "noloop")
 	}},
+	{"| `CLIENT TRACKING … PREFIX` of which the second", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && laterOverlap(call)
+	}},
 	{"| Which keys a script has read (`CLIENT TRACKING`) |", func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
 	}},
@@ -249,6 +252,22 @@ var sessionOmissions = []sessionOmission{
 		return isCommand(call, "config") && hasWord(call, "set") && slices.ContainsFunc(words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
 			func(name string) bool { return hasWord(call, name) })
 	}},
+}
+
+// laterOverlap says whether one of a call's prefixes, but not the first, begins another or with another.
+func laterOverlap(call [][]byte) bool {
+	var prefixes []string
+	for i, arg := range call {
+		if strings.EqualFold(string(arg), "prefix") && i+1 < len(call) {
+			prefixes = append(prefixes, string(call[i+1]))
+		}
+	}
+	for i, p := range prefixes {
+		if slices.ContainsFunc(prefixes[i+1:], func(other string) bool { return strings.HasPrefix(p, other) || strings.HasPrefix(other, p) }) {
+			return i > 0
+		}
+	}
+	return false
 }
 
 // tracked says whether a connection may be told of changes of keys.
