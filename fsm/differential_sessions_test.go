@@ -46,6 +46,7 @@ type sessions struct {
 	pairs   []*pair
 	control *pair
 	made    [][]byte // the call under way
+	crowded bool     // others waited when it was made
 	// notified says that there are keyspace notifications in the round.
 	notified bool
 	waited   int // calls that waited
@@ -63,6 +64,7 @@ type pair struct {
 	queue  [][][]byte
 	watch  []commands.WatchedKey
 	waits  [][]byte // the call that waits
+	woken  bool     // … did so before the step
 	closed [2]bool
 	// subscribed says that the connection may have subscriptions.
 	subscribed bool
@@ -195,6 +197,7 @@ func (s *sessions) step(p *pair, call [][]byte) {
 	}
 	s.calls++
 	s.made = call
+	s.crowded = slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
 	s.send(p, ours, call)
 	mayWait := s.mayWait(p, call)
 	if mayWait {

@@ -302,7 +302,8 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 		return nil, commands.ErrSyntax
 	}
 	var id, maxAge int64
-	var addr, laddr, kind string
+	var addr, laddr *string // nil: any
+	var kind string
 	skipMe := true
 	for i := 0; i < len(args); i += 2 {
 		value := string(args[i+1])
@@ -325,9 +326,9 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 				return nil, commands.Error("ERR maxage should be greater than 0")
 			}
 		case is(args[i], "addr"):
-			addr = value
+			addr = &value
 		case is(args[i], "laddr"):
-			laddr = value
+			laddr = &value
 		case is(args[i], "user"):
 			if value != userDefault {
 				return nil, commands.Errorf("ERR No such user '%s'", value)
@@ -341,7 +342,7 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 		}
 	}
 	return func(c *session) bool {
-		return (id == 0 || c.id == uint64(id)) && (addr == "" || c.addr == addr) && (laddr == "" || c.laddr == laddr) &&
+		return (id == 0 || c.id == uint64(id)) && (addr == nil || c.addr == *addr) && (laddr == nil || c.laddr == *laddr) &&
 			(kind == "" || c.kind() == kind) && (!skipMe || c != s) && (maxAge == 0 || int64(time.Since(c.created).Seconds()) >= maxAge)
 	}, nil
 }
