@@ -33,6 +33,11 @@ const (
 // real redis-server. It fails at the first reply, or piece of data, that differs for no known reason.
 func TestDifferential(t *testing.T) {
 	d := newDifferential(t)
+	for _, spec := range newCallMaker(d.table, 0).specs {
+		if _, known := newerModels[spec.FullName()]; known && spec.Name != "set" {
+			d.specs = append(d.specs, spec)
+		}
+	}
 	calls := callsWanted(t)
 	seed := testSeed(t)
 	for d.calls < calls && d.differences < maxDifferences {

@@ -175,11 +175,9 @@ func auth(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// hello changes nothing unless all of it is right.
+// hello leaves the protocol as it is where an option is wrong; a name holds from its place on, as on Redis.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
 	proto := s.proto
-	var name []byte
-	named := false
 	if len(args) > 1 {
 		n, ok := commands.ParseInt(args[1])
 		if !ok {
@@ -206,15 +204,12 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 				s.fail(errBadName)
 				return
 			}
-			name, named = args[i+1], true
+			s.name = string(args[i+1]) // even if a wrong option follows
 			i++
 		default:
 			s.fail(commands.Errorf("ERR Syntax error in HELLO option '%s'", args[i]))
 			return
 		}
-	}
-	if named {
-		s.name = string(name)
 	}
 	s.setProto(proto)
 	s.greet()

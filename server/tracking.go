@@ -309,20 +309,20 @@ func (s *Server) invalidate(v *invalidation) {
 				continue
 			}
 		}
-		if frame := v.frame(c, target); frame != nil {
+		if frame := v.frame(c, target, t.redirect != 0); frame != nil {
 			s.push(target, frame)
 		}
 	}
 }
 
-// frame writes the message as target reads it; nil where it reads none: with RESP2 it has to be another connection, and subscribed.
-func (v *invalidation) frame(c, target *session) []byte {
+// frame writes the message as target reads it; nil where it reads none: with RESP2 it has to be the one that c redirects to, be it c itself, and subscribed.
+func (v *invalidation) frame(c, target *session, redirected bool) []byte {
 	f := commands.RESP{Proto: int(target.pushProto.Load())}
 	switch {
 	case f.Proto == 3:
 		f.Push(2)
 		f.BulkString("invalidate")
-	case target == c || target.subscriptions.Load() == 0:
+	case !redirected || target.subscriptions.Load() == 0:
 		return nil
 	default:
 		f.Push(3)

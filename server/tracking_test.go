@@ -44,6 +44,14 @@ func TestTrackingRedirected(t *testing.T) {
 		t.Error(list)
 	}
 
+	self := n.dial(t) // RESP2, told in its own place
+	self.call("CLIENT", "TRACKING", "ON", "REDIRECT", self.id())
+	self.call("GET", "k2")
+	self.call("SUBSCRIBE", "foo")
+	writer.call("SET", "k2", "1")
+	self.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$2\r\nk2\r\n")
+	_ = self.Close()
+
 	third := n.dial(t)
 	third.call("HELLO", "3")
 	reader.call("HELLO", "3")
