@@ -218,6 +218,10 @@ var sessionOmissions = []sessionOmission{
 	{"", func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.multi && isCommand(call, "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe")
 	}},
+	{"(Redis 8.4)", func(_ *sessions, _ *pair, call [][]byte) bool { return newer(call) }},
+	{"| `XREAD`, `XREADGROUP` that waits and names a stream twice |", func(s *sessions, p *pair, call [][]byte) bool {
+		return s.mayWait(p, call) && isCommand(call, "xread", "xreadgroup") && s.namesTwice(call)
+	}},
 	{"| Who is served first", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.mayWait(p, call) && s.meetsOthers(call)
 	}},
@@ -286,6 +290,23 @@ func (s *sessions) meetsOthers(call [][]byte) bool {
 		return len(places) > 1
 	}
 	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && (several(call) || several(p.waits)) })
+}
+
+// namesTwice says whether a call has one key twice.
+func (s *sessions) namesTwice(call [][]byte) bool {
+	spec, err := s.table.Resolve(call)
+	if err != nil {
+		return false
+	}
+	seen := map[string]bool{}
+	places, _ := spec.KeyIndexes(call)
+	for _, at := range places {
+		if seen[string(call[at])] {
+			return true
+		}
+		seen[string(call[at])] = true
+	}
+	return false
 }
 
 // database is the argument of SELECT.
