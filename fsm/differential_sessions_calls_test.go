@@ -202,6 +202,10 @@ var sessionOmissions = []sessionOmission{
 	{"| `XGROUP DESTROY` |", func(s *sessions, _ *pair, call [][]byte) bool {
 		return s.tracked() && isCommand(call, "xgroup") && hasWord(call, "destroy")
 	}},
+	// What a transaction pushes may be taken before its CLIENT LIST is answered.
+	{pushedLine, func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.multi && isCommand(call, "client") && (hasWord(call, "list") || hasWord(call, "unblock"))
+	}},
 	// The real server is told to remove what ours took, and so it tells of another event.
 	{"", func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "spop") && slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.subscribed })

@@ -298,14 +298,14 @@ func (s *session) killOther(c *session) {
 
 // killFilter reads the pairs of CLIENT KILL.
 func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
-	if len(args)%2 != 0 {
-		return nil, commands.ErrSyntax
-	}
 	var id, maxAge int64
 	var addr, laddr *string // nil: any
 	var kind string
 	skipMe := true
 	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return nil, commands.ErrSyntax // behind what is wrong in the pairs before it
+		}
 		value := string(args[i+1])
 		var ok bool
 		var err error
