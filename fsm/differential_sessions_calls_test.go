@@ -162,7 +162,7 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 		return nil
 	}
 	s.watch = p.watch
-	if isCommand(call, "exec") && s.watchBlurred() {
+	if isCommand(call, "exec") && (s.watchBlurred() || s.severalWaited()) {
 		return commandtest.Args("DISCARD")
 	}
 	return call
@@ -194,6 +194,10 @@ var sessionOmissions = []sessionOmission{
 	}},
 	{"| Which keys a script has read (`CLIENT TRACKING`) |", func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
+	}},
+	{severalLine, func(s *sessions, _ *pair, call [][]byte) bool { return isCommand(call, "swapdb") && s.severalWaited() }},
+	{pushLine, func(s *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call), func(p *pair) bool { return p.multi })
 	}},
 	{"| `SWAPDB` for clients that track |", func(s *sessions, _ *pair, call [][]byte) bool { return s.tracked() && isCommand(call, "swapdb") }},
 	{"| `FLUSHALL`, `FLUSHDB` of databases without keys", func(s *sessions, _ *pair, call [][]byte) bool {
@@ -278,6 +282,16 @@ func laterOverlap(call [][]byte) bool {
 	return false
 }
 
+// redirects are the connections that CLIENT TRACKING names.
+func (s *sessions) redirects(call [][]byte) (targets []*pair) {
+	for _, p := range s.pairs {
+		if hasWord(call, "tracking") && hasWord(call, fmt.Sprint(idPrefix, p.number, ">")) {
+			targets = append(targets, p)
+		}
+	}
+	return targets
+}
+
 // tracked says whether a connection may be told of changes of keys.
 func (s *sessions) tracked() bool {
 	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
@@ -285,15 +299,22 @@ func (s *sessions) tracked() bool {
 
 // meetsOthers says whether a call waits for several keys while others wait, or others wait for several.
 func (s *sessions) meetsOthers(call [][]byte) bool {
-	several := func(call [][]byte) bool {
-		spec, err := s.table.Resolve(call)
-		if err != nil {
-			return false
-		}
-		places, _ := spec.KeyIndexes(call)
-		return len(places) > 1
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && (s.hasSeveral(call) || s.hasSeveral(p.waits)) })
+}
+
+// severalWaited says whether a connection waits for several keys: a transaction could push to more than one of them, see severalLine.
+func (s *sessions) severalWaited() bool {
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && s.hasSeveral(p.waits) })
+}
+
+// hasSeveral says whether a call has several keys.
+func (s *sessions) hasSeveral(call [][]byte) bool {
+	spec, err := s.table.Resolve(call)
+	if err != nil {
+		return false
 	}
-	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && (several(call) || several(p.waits)) })
+	places, _ := spec.KeyIndexes(call)
+	return len(places) > 1
 }
 
 // namesTwice says whether a call has one key twice.

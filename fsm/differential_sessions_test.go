@@ -374,6 +374,11 @@ func (s *sessions) readToMark(p *pair, side int) {
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
 	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
+	if name == "client" {
+		for _, target := range s.redirects(call) {
+			target.subscribed = true
+		}
+	}
 	p.subscribed = p.subscribed || p.tracking || strings.HasSuffix(name, "subscribe")
 	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
 		return
