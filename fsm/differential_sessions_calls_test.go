@@ -3,6 +3,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,12 +200,12 @@ var sessionOmissions = []sessionOmission{
 	{pushLine, func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call), func(p *pair) bool { return p.multi })
 	}},
-	{"| `SWAPDB` for clients that track |", func(s *sessions, _ *pair, call [][]byte) bool { return s.tracked() && isCommand(call, "swapdb") }},
-	{"| `FLUSHALL`, `FLUSHDB` of databases without keys", func(s *sessions, _ *pair, call [][]byte) bool {
-		return s.tracked() && isCommand(call, "flushall", "flushdb")
+	{"| `SWAPDB` for clients that track |", func(s *sessions, p *pair, call [][]byte) bool { return s.willTrack(p) && isCommand(call, "swapdb") }},
+	{"| `FLUSHALL`, `FLUSHDB` of databases without keys", func(s *sessions, p *pair, call [][]byte) bool {
+		return s.willTrack(p) && isCommand(call, "flushall", "flushdb")
 	}},
-	{"| `XGROUP DESTROY` |", func(s *sessions, _ *pair, call [][]byte) bool {
-		return s.tracked() && isCommand(call, "xgroup") && hasWord(call, "destroy")
+	{"| `XGROUP DESTROY` |", func(s *sessions, p *pair, call [][]byte) bool {
+		return s.willTrack(p) && isCommand(call, "xgroup") && hasWord(call, "destroy")
 	}},
 	// What a transaction pushes may be taken before its CLIENT LIST is answered.
 	{pushedLine, func(_ *sessions, p *pair, call [][]byte) bool {
@@ -292,9 +293,9 @@ func (s *sessions) redirects(call [][]byte) (targets []*pair) {
 	return targets
 }
 
-// tracked says whether a connection may be told of changes of keys.
-func (s *sessions) tracked() bool {
-	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
+// willTrack says whether a connection may be told of changes of keys when a call of p's runs, which is later in a transaction.
+func (s *sessions) willTrack(p *pair) bool {
+	return p.multi || slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
 }
 
 // meetsOthers says whether a call waits for several keys while others wait, or others wait for several.
