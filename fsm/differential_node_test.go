@@ -79,6 +79,10 @@ func (n *soleNode) Read(_ context.Context, run []byte, count int) ([]byte, error
 	return n.ReadLocal(run, count)
 }
 
+func (n *soleNode) Try(_ context.Context, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(run, count)
+}
+
 func (n *soleNode) ReadLocal(run []byte, _ int) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
