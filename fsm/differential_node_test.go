@@ -83,6 +83,13 @@ func (n *soleNode) Try(_ context.Context, run []byte, count int) ([]byte, error)
 	return n.ReadLocal(run, count)
 }
 
+// Holders implements server.Backend: there is no other node, so nobody else holds anything.
+func (n *soleNode) Holders(context.Context) (server.Holders, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return server.Holders{Index: n.node.index}, nil
+}
+
 func (n *soleNode) ReadLocal(run []byte, _ int) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

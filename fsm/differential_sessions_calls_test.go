@@ -196,6 +196,9 @@ var sessionOmissions = []sessionOmission{
 	{"| Which keys a script has read (`CLIENT TRACKING`) |", func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
 	}},
+	{stoppedLine, func(_ *sessions, p *pair, call [][]byte) bool {
+		return p.stopped && isCommand(call, "client") && hasWord(call, "tracking") && hasWord(call, "on")
+	}},
 	{severalLine, func(s *sessions, _ *pair, call [][]byte) bool { return isCommand(call, "swapdb") && s.severalWaited() }},
 	{pushLine, func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call), func(p *pair) bool { return p.multi })

@@ -18,6 +18,7 @@ import (
 const (
 	pushedLine  = "| A push to a key that is waited for |"                                 // see compareStep
 	streamsLine = "| `XREAD`, `XREADGROUP` that waited for several streams, more than one" // see compareTold
+	stoppedLine = "| Tracked keys of a client that has gone, or"                           // see noteState
 	severalLine = "| A command that waits for several keys, more than one of which"        // see severalWaited
 	publishLine = "| `PUBLISH`, `SPUBLISH` |"                                              // see compareAnswer
 	pushLine    = "| Messages that a client's own command brings (RESP3"                   // see compareStep

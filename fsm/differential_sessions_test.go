@@ -69,6 +69,7 @@ type pair struct {
 	// subscribed says that the connection may have subscriptions.
 	subscribed bool
 	tracking   bool // … may be told of changes of keys
+	stopped    bool // … may have switched that off: see stoppedLine
 }
 
 // side is one connection of a pair.
@@ -373,6 +374,7 @@ func (s *sessions) readToMark(p *pair, side int) {
 // noteState keeps what a call changed of the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
+	p.stopped = p.stopped || (p.tracking && (name == "reset" || (name == "client" && hasWord(call, "off"))))
 	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
 	if name == "client" {
 		for _, target := range s.redirects(call) {
