@@ -79,7 +79,8 @@ type side struct {
 	got []commandtest.Value // since the last step
 }
 
-const ours, real = 0, 1
+// The sides of a pair.
+const ours, theirs = 0, 1
 
 // round makes random calls, and where the servers come apart finds the few of them that suffice.
 func (s *sessions) round(seed uint64) {
@@ -154,7 +155,7 @@ func (s *sessions) play(proto int, requests iter.Seq[request]) (failure string) 
 // open connects to both servers.
 func (s *sessions) open(number int) *pair {
 	p := &pair{number: number}
-	for i, at := range [][2]string{ours: {"tcp", s.own.addr}, real: {"unix", s.socket}} {
+	for i, at := range [][2]string{ours: {"tcp", s.own.addr}, theirs: {"unix", s.socket}} {
 		conn, err := commandtest.Dial(at[0], at[1])
 		if err != nil {
 			s.Fatal(err)
@@ -204,13 +205,13 @@ func (s *sessions) step(p *pair, call [][]byte) {
 	if mayWait {
 		s.awaitReplyOrWait(p, ours)
 	}
-	theirs := call
-	if chosen := inner(call); isCommand(chosen, "spop", "xadd") {
-		theirs = translated(call, s.ownAnswer(p))
+	other := call
+	if isCommand(inner(call), "spop", "xadd") {
+		other = translated(call, s.ownAnswer(p))
 	}
-	s.send(p, real, theirs)
+	s.send(p, theirs, other)
 	if mayWait {
-		s.awaitReplyOrWait(p, real)
+		s.awaitReplyOrWait(p, theirs)
 	}
 	s.gather(p, call)
 	s.compareStep(p, call)
@@ -256,7 +257,7 @@ func (s *sessions) receive(p *pair, side int) (v commandtest.Value, open bool) {
 	return v, true
 }
 
-var sideNames = [...]string{ours: "our server", real: "the real server"}
+var sideNames = [...]string{ours: "our server", theirs: "the real server"}
 
 // awaitReplyOrWait returns when a call was answered, or waits in its server.
 func (s *sessions) awaitReplyOrWait(p *pair, side int) {
@@ -291,8 +292,8 @@ func (s *sessions) waiting(side int) map[string]bool {
 // gather reads all that a call on a connection has brought to any connection: first what the real server has to tell, which has told all of it when it
 // answers anything else; then as much of ours, and what it has too much.
 func (s *sessions) gather(asker *pair, call [][]byte) {
-	waits := s.waiting(real)
-	if asker.waits == nil && waits[asker.sides[real].id] {
+	waits := s.waiting(theirs)
+	if asker.waits == nil && waits[asker.sides[theirs].id] {
 		asker.waits = call
 		s.waited++
 	}
@@ -300,28 +301,35 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 		s.noteState(asker, call)
 	}
 	for _, p := range s.pairs {
-		stays := waits[p.sides[real].id]
+		stays := waits[p.sides[theirs].id]
 		if !stays {
-			s.readToMark(p, real)
+			s.readToMark(p, theirs)
 		}
 		s.readAsMuch(p)
 		if !stays && !p.closed[ours] {
 			s.readToMark(p, ours)
 		}
-		if p.closed[ours] != p.closed[real] {
+		if s.failure == "" && p.closed[ours] != p.closed[theirs] {
 			s.failure = fmt.Sprintf("connection %d was closed: by our server %v, by the real one %v; after %s",
-				p.number, p.closed[ours], p.closed[real], callText(request{calls: [][][]byte{call}}))
+				p.number, p.closed[ours], p.closed[theirs], callText(request{calls: [][][]byte{call}}))
+		}
+		if s.failure != "" {
 			return
 		}
 	}
+	s.compareWaiting(call, waits)
+}
+
+// compareWaiting waits until the connections that wait in the real server are those that wait in ours.
+func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
 	end := time.Now().Add(patience)
 	for {
 		differ := ""
 		waiting := s.waiting(ours)
 		for _, p := range s.pairs {
-			if !p.closed[real] && waiting[p.sides[ours].id] != waits[p.sides[real].id] {
+			if !p.closed[theirs] && waiting[p.sides[ours].id] != waits[p.sides[theirs].id] {
 				differ = fmt.Sprintf("connection %d waits in the real server: %v, in ours: %v; after %s",
-					p.number, waits[p.sides[real].id], waiting[p.sides[ours].id], callText(request{calls: [][][]byte{call}}))
+					p.number, waits[p.sides[theirs].id], waiting[p.sides[ours].id], callText(request{calls: [][][]byte{call}}))
 			}
 		}
 		if differ == "" || time.Now().After(end) {
@@ -334,7 +342,7 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 // readAsMuch reads as much of our server as the real one has told.
 func (s *sessions) readAsMuch(p *pair) {
 	end := time.Now().Add(patience)
-	for (units(p.sides[ours].got) < units(p.sides[real].got) || p.closed[real]) && time.Now().Before(end) {
+	for (units(p.sides[ours].got) < units(p.sides[theirs].got) || p.closed[theirs]) && time.Now().Before(end) {
 		ready, open := p.sides[ours].Ready(time.Until(end))
 		if !open {
 			p.closed[ours] = true
@@ -385,9 +393,9 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
 		return
 	}
-	v, open := s.receive(p, real)
+	v, open := s.receive(p, theirs)
 	for open && v.Kind == '>' {
-		v, open = s.receive(p, real)
+		v, open = s.receive(p, theirs)
 	}
 	switch {
 	case !open:
@@ -437,8 +445,8 @@ func (s *sessions) release() {
 			}
 			replies[i], _ = commandtest.Parse(raw)
 		}
-		if replies[ours].Text != "1" || replies[real].Text != "1" {
-			s.failure = fmt.Sprintf("connection %d waits, but UNBLOCK says %v, on the real server %v", p.number, replies[ours], replies[real])
+		if replies[ours].Text != "1" || replies[theirs].Text != "1" {
+			s.failure = fmt.Sprintf("connection %d waits, but UNBLOCK says %v, on the real server %v", p.number, replies[ours], replies[theirs])
 			return
 		}
 		s.gather(p, p.waits)
