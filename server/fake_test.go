@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +107,7 @@ func (f *fakeBackend) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.st
+	st.Members = slices.Clone(st.Members) // tests change the fake's in place
 	m := f.machine.Stats()
 	for i := range m.Keys {
 		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
