@@ -144,9 +144,7 @@ var omissions = []omission{
 		n, ok := commands.ParseInt(argument(call, 2))
 		return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 && n != math.MinInt64
 	}},
-	{"| `EXPIRETIME`, `PEXPIRETIME`, and", func(_ *differential, _ request, call [][]byte) bool { // a time that may be set already
-		return isCommand(call, "expireat", "pexpireat") && (hasWord(call, "gt") || hasWord(call, "lt")) && slices.Contains(farTimes, string(argument(call, 2)))
-	}},
+	{"| `EXPIRETIME`, `PEXPIRETIME`, and", (*differential).givenTwice},
 	{"", func(_ *differential, _ request, call [][]byte) bool { // an idle time that may be over on one server only
 		at := 4
 		if isCommand(call, "xpending") {
@@ -161,6 +159,30 @@ var omissions = []omission{
 			return ok && n > 100_000 && n < 1<<33
 		})
 	}},
+}
+
+// givenTwice says whether a call compares a time (GT, LT) with those of a key, one of which may be the same: a call of the round has given it before.
+func (d *differential) givenTwice(_ request, call [][]byte) bool {
+	for i, arg := range call {
+		unit := int64(0)
+		switch {
+		case i == 2 && isCommand(call, "expireat"), i > 0 && strings.EqualFold(string(call[i-1]), "exat"):
+			unit = 1000
+		case i == 2 && isCommand(call, "pexpireat"), i > 0 && strings.EqualFold(string(call[i-1]), "pxat"):
+			unit = 1
+		}
+		n, ok := commands.ParseInt(arg)
+		if unit == 0 || !ok || n > math.MaxInt64/unit {
+			continue
+		}
+		if d.given[n*unit] == nil {
+			d.given[n*unit] = &call[0]
+		}
+		if d.given[n*unit] != &call[0] && isCommand(call, "expireat", "pexpireat") && (hasWord(call, "gt") || hasWord(call, "lt")) {
+			return true
+		}
+	}
+	return false
 }
 
 // uncomparable says whether a call of a request is not to be made.

@@ -94,7 +94,8 @@ type differential struct {
 	entries int // of streams were given ids
 	watch   []commands.WatchedKey
 	pending []sent
-	failure string // of the round: where the servers came apart
+	given   map[int64]*[]byte // absolute times, ms: the first word of the first call of the round that gave each
+	failure string            // of the round: where the servers came apart
 
 	differences int
 	calls       int
@@ -229,7 +230,7 @@ func (d *differential) restart(proto int) {
 	}
 	d.began = time.Now()
 	d.node = &scenarioNode{table: d.table, machine: NewMachine(d.table), clockMs: 1}
-	d.watch, d.realDB, d.proto, d.failure = nil, -1, proto, ""
+	d.watch, d.realDB, d.proto, d.failure, d.given = nil, -1, proto, "", map[int64]*[]byte{}
 	d.ask("UNWATCH")
 	d.ask("HELLO", strconv.Itoa(proto))
 }
