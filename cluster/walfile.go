@@ -3,10 +3,9 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
+	"syscall"
 
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -18,12 +17,21 @@ const zeroAhead = 512 << 10
 
 var zeros [zeroAhead]byte
 
-// walFiles is raft-wal's own file layer with files of which the blocks are written before they are needed.
-type walFiles struct{ *walfs.FS }
+// walFiles is a file layer, raft-wal's own but in tests, with files of which the blocks are written before they are needed.
+type walFiles struct{ types.VFS }
 
 // Create makes a segment. Its first Sync is the file layer's own, which makes its name last too.
+//
+// Where there is no room for a whole segment it makes one without reserving any. raft-wal makes a segment when it has ended the last one; if that
+// failed it would take no entry ever after, though there be room again.
 func (v walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := v.FS.Create(dir, name, size)
+	f, err := v.VFS.Create(dir, name, size)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if err := v.Delete(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the file layer leaves it behind
+			return nil, err
+		}
+		f, err = v.VFS.Create(dir, name, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +40,7 @@ func (v walFiles) Create(dir, name string, size uint64) (types.WritableFile, err
 
 // OpenWriter opens the segment that was written to last.
 func (v walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := v.FS.OpenWriter(dir, name)
+	f, err := v.VFS.OpenWriter(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +72,13 @@ func newWalFile(w types.WritableFile) (types.WritableFile, error) {
 }
 
 // WriteAt writes a block of entries, and zeros behind it where none are yet. What stands behind the end of a write is never of use: raft-wal
-// writes front to back, and after a crash it begins behind the last entry that it finds whole.
+// writes front to back, and after a crash it begins behind the last entry that it finds whole. Zeros that cannot be written are not
+// missed; what is wrong with the disk the entries find out.
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.osFile.WriteAt(p, at)
 	if end := at + int64(n); err == nil && end > f.zeroed {
-		ahead := min(end+zeroAhead, f.size)
-		if ahead > end {
-			if _, err := f.osFile.WriteAt(zeros[:ahead-end], end); err != nil {
-				return n, fmt.Errorf("preparing %d bytes of the log behind byte %d: %w", ahead-end, end, err)
-			}
-		}
-		f.zeroed = max(ahead, end)
+		f.zeroed = max(end, min(end+zeroAhead, f.size))
+		_, _ = f.osFile.WriteAt(zeros[:f.zeroed-end], end)
 	}
 	return n, err
 }

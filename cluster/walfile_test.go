@@ -2,13 +2,20 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 )
 
 // A segment holds what was written to it, front to back, whatever zeros were written ahead, also where it was opened again and written from
@@ -91,6 +98,55 @@ func TestBlocksAreReadyAhead(t *testing.T) {
 	write(ready, 1)
 	if f.zeroed != f.size {
 		t.Fatalf("ready to byte %d of %d", f.zeroed, f.size)
+	}
+}
+
+// fullDisk is a file layer that cannot reserve room: like raft-wal's own it leaves the file that it has made.
+type fullDisk struct {
+	*walfs.FS
+	refused int
+}
+
+func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := v.FS.Create(dir, name, 0)
+	if err != nil || size == 0 {
+		return f, err
+	}
+	v.refused++
+	return nil, errors.Join(&fs.PathError{Op: "fallocate", Path: name, Err: syscall.ENOSPC}, f.Close())
+}
+
+// A log whose disk has no room for a next segment takes entries for as long as there is room for those, and has them all when it is opened again.
+func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
+	dir, v := t.TempDir(), &fullDisk{FS: walfs.New()}
+	open := func() *wal.WAL {
+		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10), wal.WithSegmentFiler(segment.NewFiler(dir, walFiles{v})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+	log := open()
+	const entries = 400
+	data := bytes.Repeat([]byte("x"), 1000)
+	for i := range uint64(entries) {
+		if err := log.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data}); err != nil {
+			t.Fatalf("entry %d: %v", i+1, err)
+		}
+	}
+	if v.refused < 4 {
+		t.Fatalf("%d segments were begun without room", v.refused)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log = open()
+	defer log.Close()
+	for i := range uint64(entries) {
+		var l raft.Log
+		if err := log.GetLog(i+1, &l); err != nil || !bytes.Equal(l.Data, data) {
+			t.Fatalf("entry %d: %d bytes, %v", i+1, len(l.Data), err)
+		}
 	}
 }
 
