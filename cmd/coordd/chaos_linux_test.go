@@ -21,7 +21,7 @@ import (
 // words.
 
 const (
-	diskBytes = 400 << 20 // a node's data directory is a file system of its own
+	diskBytes = 1 << 30 // a node's data directory is a file system of its own; a full disk is met with 80 MiB of log, time and again
 
 	// maxFiles may be open in a node without clients.
 	maxFiles = 60
