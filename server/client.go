@@ -176,10 +176,9 @@ func clientType(arg []byte) (string, error) {
 	return "", commands.Errorf("ERR Unknown client type '%s'", arg)
 }
 
+// kind is told by the subscriptions themselves: the view is made when a command ends, which may be after its replies were read.
 func (s *session) kind() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.view.subs[subChannel]+s.view.subs[subPattern]+s.view.subs[subShard] > 0 {
+	if s.subscriptions.Load() > 0 {
 		return "pubsub"
 	}
 	return "normal"
