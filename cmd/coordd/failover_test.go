@@ -261,7 +261,7 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.args[slices.Index(n1.args, "--data-dir")+1])
 	n1.start()
 	n1.waitReady()
-	n1.signal(syscall.SIGSTOP) // takes nobody in until there are subscribers
+	n1.pause() // takes nobody in until there are subscribers
 
 	n2 := f.prepare("n2", n1)
 	n2.start()

@@ -224,7 +224,7 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range rest {
-		p.signal(syscall.SIGSTOP)
+		p.pause()
 	}
 	err := c.Set(ctx, "k", "after", 0).Err()
 	if errorWord(err) != "UNKNOWN" {

@@ -205,6 +205,13 @@ func TestWritesThatChangeNothing(t *testing.T) {
 	}
 }
 
+// pause stops a process, all threads of it: the signal returns before they have stopped, and a write may be acknowledged meanwhile.
+func (p *process) pause() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	waitFor(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
+}
+
 // stopped says whether every thread of the process has stopped: a signal takes its time to reach them.
 func (p *process) stopped() bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
@@ -283,9 +290,8 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 			t.Fatalf("%d writes were answered without the log: the test shows nothing of them", n)
 		}
 
-		old.signal(syscall.SIGSTOP)
-		waitFor(t, 10*time.Second, "the old leader to stand still", old.stopped) // what it answered before would be true
-		for _, a := range all {                                                  // the first half waits in the sockets of the stopped process
+		old.pause()             // what it answered before would be true
+		for _, a := range all { // the first half waits in the sockets of the stopped process
 			if a.key[len(a.key)-1]%2 == 0 {
 				go func() { a.got <- a.ask(a.c, a.key) }()
 			}
