@@ -213,10 +213,10 @@ func (s *session) handle(cmds [][][]byte) {
 	}
 	s.flush()
 	s.tellTally()
+	s.show(0) // before the replies: who has read them may ask another connection about this one
 	if s.send() != nil {
 		s.quit = true
 	}
-	s.show(0)
 }
 
 // send writes the replies that are complete.
