@@ -18,6 +18,7 @@ import (
 var version = ""
 
 func main() {
+	relax()
 	tune()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
