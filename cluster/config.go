@@ -32,7 +32,7 @@ type Config struct {
 	LeaderWait        time.Duration // how long a request waits for a leader; 0: the default, 2 s; negative: not at all
 	ReplyWait         time.Duration // how long a request waits for a leader that does not answer; default 10 s
 	SnapshotThreshold uint64        // log entries between snapshots; default 8192
-	TrailingLogs      uint64        // log entries kept behind a snapshot; default 10240
+	TrailingLogs      uint64        // log entries kept behind a snapshot, fewer where they are large; default 10240
 
 	Clock        Clock        // default SystemClock
 	Logger       *slog.Logger // default: nothing is logged
@@ -44,7 +44,8 @@ type Config struct {
 	wrapLog  func(raft.LogStore) raft.LogStore // tests hang the disk here
 	inFlight int                               // measurements vary maxInFlight here
 
-	groupReply, readReplies int // tests lower maxGroupReply and maxReadReplies here
+	groupReply, readReplies     int // tests lower maxGroupReply and maxReadReplies here
+	compactAfter, trailingBytes int // and these
 }
 
 const (
@@ -89,6 +90,8 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.inFlight, maxInFlight)
 	setDefault(&c.groupReply, maxGroupReply)
 	setDefault(&c.readReplies, maxReadReplies)
+	setDefault(&c.compactAfter, compactAfter)
+	setDefault(&c.trailingBytes, trailingBytes)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
 		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)
 	}
@@ -182,7 +185,7 @@ func (c *Config) raftConfig() *raft.Config {
 	rc.BatchApplyCh = true
 	rc.SnapshotInterval = snapshotInterval
 	rc.SnapshotThreshold = c.SnapshotThreshold
-	rc.TrailingLogs = c.TrailingLogs
+	rc.TrailingLogs = raftTrailing
 	rc.ShutdownOnRemove = false // only Close shuts Raft down: a shutdown loses futures
 	rc.NoLegacyTelemetry = true
 	rc.Logger = newRaftLogger(c.Logger)

@@ -139,6 +139,8 @@ func (n *Node) startRaft() error {
 	}
 	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
+	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
+	n.logs.growth = n.stores.snapshots.growth
 	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
 		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
@@ -214,7 +216,7 @@ func (n *Node) start() {
 		kick(n.steerWake)
 		return false
 	}))
-	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain} {
+	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()

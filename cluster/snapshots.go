@@ -19,6 +19,7 @@ import (
 type snapshotSeen struct {
 	index uint64
 	at    time.Time
+	size  int64 // bytes
 }
 
 // snapshotStore wraps the store on disk.
@@ -28,13 +29,14 @@ type snapshotStore struct {
 	newest atomic.Pointer[snapshotSeen] // never nil
 	open   atomic.Int32                 // snapshots being written
 	guard  *levelGuard                  // may be nil
+	growth *growth                      // of the log since the newest snapshot
 }
 
 func newSnapshotStore(inner raft.SnapshotStore, logger *slog.Logger) *snapshotStore {
-	s := &snapshotStore{SnapshotStore: inner, logger: logger}
+	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth()}
 	s.newest.Store(&snapshotSeen{})
 	if list, err := inner.List(); err == nil && len(list) > 0 { // Raft lists again and reports the error
-		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID)})
+		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
 	}
 	return s
 }
@@ -57,7 +59,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, err
 	}
 	s.open.Add(1)
-	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
+	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began, grown: s.growth.bytes.Load()}, nil
 }
 
 // Open returns a snapshot for reading; the reader knows its description.
@@ -78,6 +80,8 @@ type snapshotSink struct {
 	ended sync.Once
 	head  []byte // the first bytes that were written, until the guard has seen them
 	seen  bool
+	size  int64 // bytes written
+	grown int64 // bytes that the log had grown by when the snapshot was begun
 }
 
 // Write writes a part of the snapshot, once the guard has let its beginning pass.
@@ -91,7 +95,9 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 			}
 		}
 	}
-	return k.SnapshotSink.Write(p)
+	n, err := k.SnapshotSink.Write(p)
+	k.size += int64(n)
+	return n, err
 }
 
 // showHead shows the guard what there is of the beginning.
@@ -121,7 +127,8 @@ func (k *snapshotSink) Close() error {
 	if err := k.SnapshotSink.Close(); err != nil {
 		return err
 	}
-	k.s.newest.Store(&snapshotSeen{k.index, k.began})
+	k.s.newest.Store(&snapshotSeen{k.index, k.began, k.size})
+	k.s.growth.bytes.Add(-k.grown)
 	k.s.logger.Info("snapshot written", "index", k.index, "took", time.Since(k.began))
 	return nil
 }

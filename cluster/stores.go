@@ -45,13 +45,20 @@ type logStore struct {
 	guard  *levelGuard        // may be nil
 
 	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
+
+	growth        *growth
+	trailing      uint64 // entries that stay behind a snapshot at most
+	trailingBytes int    // and their bytes
 }
 
 // maxSilent is far more than a cluster without a single write collects: two for each change of leader.
 const maxSilent = 1024
 
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
-	return &logStore{LogStore: inner, arrivals: a, appliedMs: appliedMs}
+	return &logStore{
+		LogStore: inner, arrivals: a, appliedMs: appliedMs,
+		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes,
+	}
 }
 
 // IsMonotonic says whether the store refuses gaps, which Raft asks.
@@ -86,6 +93,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 	}
 	s.arrivals.note(logs)
+	s.growth.add(logs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range logs {
@@ -182,12 +190,17 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 	}
 }
 
-// DeleteRange drops entries. When the end of the log goes (a conflict with a new leader, or a snapshot that replaced
-// the log), the newest stamp is that of the last entry that stays, with now as its arrival.
+// DeleteRange drops entries: those that a snapshot holds, but for the newest that are kept for followers. When the end of the log goes (a
+// conflict with a new leader, or a snapshot that replaced the log), the newest stamp is that of the last entry that stays, with now as its arrival.
 func (s *logStore) DeleteRange(low, high uint64) error {
 	last, err := s.LastIndex()
 	if err != nil {
 		return err
+	}
+	if high < last {
+		if high = min(high, last-s.retained(low, last)); high < low {
+			return nil
+		}
 	}
 	s.mu.Lock()
 	clear(s.ring[:])

@@ -19,7 +19,7 @@ while [ ! -e "$stop.yes" ]; do
 		fi
 		echo "err $reply" | tr '\n' ' '
 		echo
-		nodes="${nodes#"$node"} $node"
+		nodes="${nodes#"$node" } $node"
 	done
 	n=$((n + 1))
 done

@@ -1,0 +1,91 @@
+// This file holds the tests of the log's length on disk.
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// Behind a snapshot the newest entries stay, bounded in number and in bytes, and the end of the log is cut where Raft says.
+func TestWhatStaysBehindASnapshot(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		sizes       func(index int) int
+		low, high   uint64
+		first, last uint64
+	}{
+		{"small entries", func(int) int { return 10 }, 1, 49, 41, 50},
+		{"a snapshot that is behind", func(int) int { return 10 }, 1, 30, 31, 50},
+		{"nothing that may go", func(int) int { return 10 }, 1, 0, 1, 50},
+		{"large entries", func(int) int { return 300 }, 1, 49, 48, 50},
+		{"a huge entry among small ones", func(i int) int { return map[bool]int{true: 2000, false: 10}[i == 47] }, 1, 49, 48, 50},
+		{"a huge one at the end", func(i int) int { return 10 + i/50*2000 }, 1, 49, 50, 50},
+		{"a conflict at the end", func(int) int { return 300 }, 40, 50, 1, 39},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+			s.trailing, s.trailingBytes = 10, 1000
+			for i := 1; i <= 50; i++ {
+				if err := s.StoreLog(&raft.Log{Index: uint64(i), Type: raft.LogCommand, Data: make([]byte, c.sizes(i))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.DeleteRange(c.low, c.high); err != nil {
+				t.Fatal(err)
+			}
+			first, err1 := s.FirstIndex()
+			last, err2 := s.LastIndex()
+			if first != c.first || last != c.last || err1 != nil || err2 != nil {
+				t.Errorf("entries %d to %d are left (%v, %v), want %d to %d", first, last, err1, err2, c.first, c.last)
+			}
+		})
+	}
+}
+
+// A log of large entries is cut long before Raft, which counts entries, would do it; and so it is after a restart.
+func TestLogIsBoundedInBytes(t *testing.T) {
+	const after, trailing, entry = 1 << 20, 256 << 10, 64 << 10
+	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
+		t.Run(kind, func(t *testing.T) {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing })
+			for round := range 2 {
+				for range 3 * after / entry {
+					c.write(c.leader(), strings.Repeat("x", entry))
+				}
+				for id, n := range c.nodes {
+					eventually(t, id+"'s log is short again", func() bool { return logBytes(t, n.logs) <= after+trailing })
+				}
+				if round == 0 {
+					c.closeAll()
+					for _, m := range c.members {
+						c.reopen(m.ID)
+					}
+					c.ready("n1")
+				}
+			}
+			if got := c.read(c.leader(), strings.Repeat("x", entry)); got != "96" {
+				t.Errorf("%q writes are counted, want 96", got)
+			}
+		})
+	}
+}
+
+// logBytes is how many bytes the entries in a log have.
+func logBytes(t *testing.T, s *logStore) int {
+	t.Helper()
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	size := 0
+	for i := max(first, 1); i <= last; i++ {
+		var l raft.Log
+		if s.GetLog(i, &l) == nil { // it may just have been cut
+			size += len(l.Data)
+		}
+	}
+	return size
+}
