@@ -178,9 +178,8 @@ func (n *Node) leave() {
 // interrupt ends the reading of requests.
 func (in *inbound) interrupt() { _ = in.w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// answer sends the outcome of a frame.
+// answer sends the outcome of a frame, and frees its slot only then: a goodbye comes behind all answers.
 func (in *inbound) answer(u *unit, replies [][]byte, err error) {
-	<-in.slots
 	size := 0
 	for _, r := range replies {
 		size += len(r) + 10
@@ -195,4 +194,5 @@ func (in *inbound) answer(u *unit, replies [][]byte, err error) {
 		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, in.n.cfg.groupReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
+	<-in.slots
 }

@@ -153,6 +153,7 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 		return false
 	}
 	data := n.levels.AppendRaise(nil, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), r.level)
+	n.inFlight.Add(1)
 	n.hand(lead, data, &entry{proposed: time.Now()})
 	return true
 }

@@ -30,7 +30,7 @@ type Node struct {
 	writes, reads *queue
 	route         atomic.Pointer[route]
 	flying        chan *entry  // proposed entries, in order, to the completer
-	inFlight      atomic.Int32 // entries among them
+	inFlight      atomic.Int32 // those, and the one that the proposer is making
 	underWay      underWay     // the same entries, for the sweep
 	quiet         quiet
 	tickDue       atomic.Bool

@@ -154,9 +154,11 @@ func (n *Node) expire(q *queue) time.Duration {
 // proposeOnce makes one entry of what waits, if that is at least so many groups, and hands it to Raft. With nothing
 // waiting it proposes a tick when one is due. scratch is reused for the groups.
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
+	flying := n.inFlight.Add(1) // before anything is taken: drain must not find the queue empty and nothing in flight
 	units := n.writes.take(nil, least)
 	tick := n.tickDue.Swap(false)
-	if len(units) == 0 && !(tick && n.inFlight.Load() == 0) {
+	if len(units) == 0 && !(tick && flying == 1) {
+		n.inFlight.Add(-1)
 		return scratch, false
 	}
 	groups, size := scratch[:0], 0
@@ -170,9 +172,8 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	return groups, true
 }
 
-// hand hands an entry to Raft, and then to the completer.
+// hand hands an entry, which the caller has counted in inFlight, to Raft, and then to the completer.
 func (n *Node) hand(lead *leadership, data []byte, e *entry) {
-	n.inFlight.Add(1)
 	n.underWay.add(e)
 	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
 	n.flying <- e
