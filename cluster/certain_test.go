@@ -4,10 +4,14 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // TestGoodbyeComesBehindReplies: a goodbye says that all was answered. Would it overtake a reply, then the member would send a write again that ran.
@@ -78,4 +82,63 @@ func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 		t.Errorf("%d of %d entries did not count while they were made", missed.Load(), made.Load())
 	}
 	eventually(t, "nothing is in flight", func() bool { return node.inFlight.Load() == 0 })
+}
+
+// TestTransferThatMayStillHappen hands leadership to a member that hears of it later.
+func TestTransferThatMayStillHappen(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second })
+	lead, next := c.leader(), c.followers()[0].cfg.ID
+	eventually(t, "the member is caught up", func() bool { return c.nodes[next].raft.LastIndex() == lead.raft.LastIndex() })
+	c.net.pause(next)
+	defer c.net.resume(next)
+	if err := lead.TransferLeadershipTo(next); !errors.Is(err, ErrUnknown) {
+		t.Errorf("to a member that does not answer: %v", err)
+	}
+	if err := lead.TransferLeadershipTo("n9"); !errors.Is(err, ErrRefused) {
+		t.Errorf("to nobody: %v", err)
+	}
+	if err := c.nodes[next].TransferLeadership(); !errors.Is(err, ErrNotRun) {
+		t.Errorf("on a follower: %v", err)
+	}
+}
+
+// startingLog calls started before it stores a configuration.
+type startingLog struct {
+	hangingLog
+	started *atomic.Pointer[func()]
+}
+
+func (s startingLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+func (s startingLog) StoreLogs(logs []*raft.Log) error {
+	if f := s.started.Load(); f != nil && logs[0].Type == raft.LogConfiguration {
+		(*f)()
+	}
+	return s.LogStore.StoreLogs(logs)
+}
+
+// TestRemovalHalfDone removes a member, and has Raft refuse the second step: the vote is taken by then, so the answer must not be that nothing ran.
+func TestRemovalHalfDone(t *testing.T) {
+	started := map[string]*atomic.Pointer[func()]{"n1": {}, "n2": {}, "n3": {}}
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.HeartbeatTimeout = time.Second // for so long Raft refuses
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return startingLog{hangingLog{LogStore: s}, started[cfg.ID]} }
+	})
+	lead, gone := c.leader(), c.followers()[0].cfg.ID
+	c.net.pause(gone) // so that handing leadership to it takes all the time that Raft gives it
+	defer c.net.resume(gone)
+	addr, _ := lead.peerAddr(gone)
+	var transfer raft.Future
+	begin := func() {
+		if transfer == nil {
+			transfer = lead.raft.LeadershipTransferToServer(raft.ServerID(gone), raft.ServerAddress(addr))
+		}
+	}
+	started[lead.cfg.ID].Store(&begin)
+	if err := lead.makeChange(lead.route.Load().lead, Change{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
+		t.Errorf("it ran half, and is said not to have run: %v", err)
+	}
+	if s, ok := lead.member(gone); ok && s.Suffrage == raft.Voter {
+		t.Error("the member has its vote: the test shows nothing")
+	}
 }

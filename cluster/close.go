@@ -19,23 +19,30 @@ const (
 )
 
 // TransferLeadership hands leadership to the member that is connected and furthest in the log. It returns nil when
-// this node leads no more, and an error when it was not the leader or nobody took over.
+// this node leads no more. Errors: ErrRefused, ErrNotRun when it is not the leader, ErrUnknown when nobody has taken over in time: somebody may yet.
 func (n *Node) TransferLeadership() error { return n.TransferLeadershipTo("") }
 
 // TransferLeadershipTo is TransferLeadership to the member of that id, which has to be a voter that is connected.
 func (n *Node) TransferLeadershipTo(member string) error {
 	if n.raft.State() != raft.Leader {
-		return errors.New("this node is not the leader")
+		return notRun("this node is not the leader")
 	}
 	id, addr, ok := n.successor(member)
 	if !ok && member != "" {
-		return fmt.Errorf("%s is no voter that is connected", member)
+		return refused(fmt.Sprintf("leadership was not handed over: %s is no voter that is connected", member))
 	}
 	if !ok {
 		return errAlone
 	}
 	defer n.beQuiet()()
-	return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error()
+	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error(); {
+	case err == nil:
+		return nil
+	case neverLogged(err): // with these Raft refuses a transfer too, before it tells anybody
+		return notRun(fmt.Sprintf("leadership was not handed over: %v", err))
+	default: // the other member may have been told to take over, and may yet do it
+		return unknown(fmt.Sprintf("leadership was being handed over when this happened: %v", err))
+	}
 }
 
 // quiet is the wish that nothing be proposed.
@@ -104,7 +111,7 @@ func (n *Node) StepAside() {
 }
 
 // errAlone is why a leader keeps leading.
-var errAlone = errors.New("no other voter is connected")
+var errAlone = refused("leadership was not handed over: no other voter is connected")
 
 func (n *Node) shutdown() error {
 	close(n.closing)

@@ -63,16 +63,9 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 		if c.ID == n.cfg.ID {
 			return refused(fmt.Sprintf("%s leads already", c.ID))
 		}
-		return n.transferTo(c.ID)
+		return n.TransferLeadershipTo(c.ID)
 	}
 	return refused(fmt.Sprintf("a change of kind %q is not known to the leader, which may be of another version", c.Kind))
-}
-
-func (n *Node) transferTo(id string) error {
-	if err := n.TransferLeadershipTo(id); err != nil {
-		return refused(fmt.Sprintf("leadership was not handed over: %v", err))
-	}
-	return nil
 }
 
 // configured says what became of a configuration change.
@@ -143,7 +136,9 @@ func (n *Node) removeMember(id string) error {
 			return err
 		}
 		if id == n.cfg.ID {
-			if err := n.transferTo(""); err != nil {
+			if err := n.TransferLeadership(); errors.Is(err, ErrUnknown) {
+				return notRun(fmt.Sprintf("node %s leads, and nobody has taken over in time", id))
+			} else if err != nil {
 				return err
 			}
 			return errElsewhere
@@ -153,7 +148,11 @@ func (n *Node) removeMember(id string) error {
 			return err
 		}
 	}
-	return configured(n.raft.AddNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id), 0, changeWait))
+	err := configured(n.raft.AddNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id), 0, changeWait))
+	if s.Suffrage == raft.Voter && errors.Is(err, ErrNotRun) {
+		return unknown(fmt.Sprintf("node %s has lost its vote, and is still a member: %v", id, err))
+	}
+	return err
 }
 
 // checkRest refuses a removal after which the cluster could not commit.

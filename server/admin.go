@@ -156,7 +156,7 @@ func failover(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	defer s.srv.failingOver.Store(false)
 	if err := s.srv.backend.HandOver(id); err != nil {
-		s.fail(commands.Errorf("ERR leadership was not handed over: %v", err))
+		s.fail(err)
 		return
 	}
 	s.w.Status("OK")

@@ -199,8 +199,8 @@ func TestShutdownAndFailover(t *testing.T) {
 	if got := n.fake.takeCalls(); got != "hand over to n2" {
 		t.Error(got)
 	}
-	n.fake.set(func() { n.fake.fail = errors.New("nobody took over") })
-	if got := c.call("FAILOVER"); got != "-ERR leadership was not handed over: nobody took over\r\n" {
+	n.fake.set(func() { n.fake.fail = errors.New("UNKNOWN nobody took over in time") })
+	if got := c.call("FAILOVER"); got != "-UNKNOWN nobody took over in time\r\n" {
 		t.Error(got)
 	}
 	n.fake.set(func() { n.fake.fail, n.fake.st.Role = nil, "follower" })

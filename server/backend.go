@@ -30,7 +30,8 @@ type Backend interface {
 	Status() Status
 	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in requests that say who asks.
 	Watch(on bool)
-	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads.
+	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads. The text of an
+	// error is the error reply.
 	HandOver(id string) error
 	// Snapshot writes a snapshot of the state, which the log is cut by, and returns when it is on disk.
 	Snapshot() error

@@ -242,7 +242,7 @@ func replyError(err error) error {
 func (n *node) Watch(on bool) { n.adapter.Watch(on) }
 
 // HandOver implements server.Backend.
-func (n *node) HandOver(id string) error { return n.cluster.TransferLeadershipTo(id) }
+func (n *node) HandOver(id string) error { return replyError(n.cluster.TransferLeadershipTo(id)) }
 
 // Snapshot implements server.Backend.
 func (n *node) Snapshot() error { return n.cluster.Snapshot() }
