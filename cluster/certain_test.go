@@ -142,3 +142,13 @@ func TestRemovalHalfDone(t *testing.T) {
 		t.Error("the member has its vote: the test shows nothing")
 	}
 }
+
+// TestChangeBehindAnother: it did not run, and is not refused, for a refusal ends a node that asks to join.
+func TestChangeBehindAnother(t *testing.T) {
+	n := alone(t, newToy())
+	n.changing <- struct{}{}
+	defer func() { <-n.changing }()
+	if err := n.Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); !errors.Is(err, ErrNotRun) {
+		t.Errorf("%v", err)
+	}
+}

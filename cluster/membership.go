@@ -47,7 +47,7 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
-		return refused("another change of the members is under way")
+		return notRun("another change of the members is under way") // not refused: who asks again later may be served
 	case <-n.stop:
 		return errStopping
 	}
