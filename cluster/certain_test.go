@@ -152,3 +152,66 @@ func TestChangeBehindAnother(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestQuietForTwo: nothing is proposed while one of two still hands leadership over.
+func TestQuietForTwo(t *testing.T) {
+	n := alone(t, newToy())
+	first, second := n.beQuiet(), n.beQuiet()
+	wrote := make(chan error, 1)
+	go func() { wrote <- errorOf(n.Write(t.Context(), []byte("w"), 1)) }()
+	eventually(t, "the write waits", func() bool { return !n.writes.empty() })
+	first()
+	for range 2 { // when the second kick is taken, the proposer has looked
+		kick(n.writes.wake)
+		eventually(t, "the proposer looks", func() bool { return len(n.writes.wake) == 0 })
+	}
+	if n.writes.empty() {
+		t.Error("the write was proposed")
+	}
+	second()
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+// leveledToy has levels. A raise is an entry of no groups, with the level behind it.
+type leveledToy struct {
+	*toy
+	knows
+	level atomic.Uint64
+}
+
+func (l *leveledToy) Level() uint64 { return l.level.Load() }
+
+func (l *leveledToy) AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) []byte {
+	return append(l.AppendEntry(dst, clockMs, wallUs, nil), raiseMark, byte(level))
+}
+
+func (l *leveledToy) EntryLevel(data []byte) uint64 {
+	if k := len(data); k > 2 && data[k-2] == raiseMark {
+		return uint64(data[k-1])
+	}
+	return 0
+}
+
+func (l *leveledToy) SnapshotLevel([]byte) uint64 { return 0 }
+
+const raiseMark = 0xfe
+
+func (l *leveledToy) Apply(e *raft.Log) any {
+	l.level.Store(max(l.level.Load(), l.EntryLevel(e.Data)))
+	return l.toy.Apply(e)
+}
+
+// TestRaiseIsWishedForAgain: Raft refuses the entry that raises the level while leadership is being handed over.
+func TestRaiseIsWishedForAgain(t *testing.T) {
+	toy := &leveledToy{toy: newToy(), knows: 3}
+	toy.level.Store(3)
+	n := alone(t, toy)
+	end := n.beQuiet()
+	toy.level.Store(1)
+	eventually(t, "the level is wished for", func() bool { return n.raising.Load() != nil })
+	n.raising.Store(nil) // as when its entry was refused
+	end()
+	eventually(t, "the level is raised", func() bool { return toy.Level() == 3 })
+}

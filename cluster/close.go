@@ -45,26 +45,26 @@ func (n *Node) TransferLeadershipTo(member string) error {
 	}
 }
 
-// quiet is the wish that nothing be proposed.
+// quiet holds the wishes that nothing be proposed: several transfers may be asked for at a time.
 type quiet struct {
 	mu     sync.Mutex // the proposer holds it over each step
-	wanted bool
+	wishes int
 }
 
 // beQuiet keeps the proposer from proposing and waits, for drainWait at most, until the entries under way are answered: those that a change
 // of leader interrupts are of unknown outcome, while what waits in the queue is taken by the next leader. Call what it returns.
 func (n *Node) beQuiet() (end func()) {
-	set := func(wanted bool) {
+	add := func(wishes int) {
 		n.quiet.mu.Lock()
-		n.quiet.wanted = wanted
+		n.quiet.wishes += wishes
 		n.quiet.mu.Unlock()
 	}
-	set(true)
+	add(1)
 	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < drainWait; {
 		time.Sleep(drainCheck)
 	}
 	return func() {
-		set(false)
+		add(-1)
 		kick(n.writes.wake)
 	}
 }

@@ -132,11 +132,12 @@ func (n *Node) raiseLevel(lead *leadership) {
 		return
 	}
 	n.logger.Info("every member knows a later feature level, which is switched on", "level", level, "before", n.levels.Level())
-	n.raising.Store(&raise{lead, level})
-	kick(n.writes.wake)
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
 	for n.levels.Level() < level && n.route.Load().lead == lead {
+		// Again each time: Raft refuses the entry while leadership is being handed over. Two of them do what one does.
+		n.raising.Store(&raise{lead, level})
+		kick(n.writes.wake)
 		select {
 		case <-ticker.C:
 		case <-n.stop:

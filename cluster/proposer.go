@@ -52,8 +52,8 @@ func (n *Node) propose() {
 		}
 		n.quiet.mu.Lock()
 		defer n.quiet.mu.Unlock()
-		if n.quiet.wanted {
-			return false // the end of it wakes the loop
+		if n.quiet.wishes > 0 {
+			return false // the end of each wakes the loop
 		}
 		if n.proposeRaise(r.lead) {
 			return true
