@@ -4,6 +4,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -214,4 +215,40 @@ func TestRaiseIsWishedForAgain(t *testing.T) {
 	n.raising.Store(nil) // as when its entry was refused
 	end()
 	eventually(t, "the level is raised", func() bool { return toy.Level() == 3 })
+}
+
+// forwardless is a connection on which no forwarding is begun.
+type forwardless struct{ net.Conn }
+
+func (f forwardless) Write(p []byte) (int, error) {
+	if len(p) == 1 && p[0] == streamForward {
+		return 0, errCut
+	}
+	return f.Conn.Write(p)
+}
+
+// TestLeaderThatCannotFoundStops: with nothing under way, a leader of no cluster yet, which hears from nobody who they are, has nothing to wait for.
+func TestLeaderThatCannotFoundStops(t *testing.T) {
+	c := openCluster(t, 3, func(cfg *Config) {
+		dial := cfg.dial
+		cfg.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, addr)
+			return forwardless{conn}, err
+		}
+	})
+	var lead *Node
+	eventually(t, "a node leads", func() bool {
+		for _, n := range c.nodes {
+			if n.route.Load().self && n.raft.State() == raft.Leader {
+				lead = n
+			}
+		}
+		return lead != nil
+	})
+	if !lead.drain() {
+		t.Error("entries are under way")
+	}
+	if lead.clusterID() != "" {
+		t.Error("a cluster was founded: the test shows nothing")
+	}
 }

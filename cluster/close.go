@@ -155,12 +155,12 @@ func (n *Node) shutdownRaft() error {
 	}
 }
 
-// drain waits until no entry is under way and no barrier is awaited. The proposer still runs, but its queue is closed.
+// drain waits until no entry is under way and no barrier is awaited: what waits for Raft ends before Raft does. The proposer still runs, but its
+// queue is closed.
 func (n *Node) drain() bool {
 	began := time.Now()
 	for {
-		r := n.route.Load()
-		entries := n.inFlight.Load() != 0 || r.self && r.lead == nil && n.raft.State() == raft.Leader
+		entries := n.inFlight.Load() != 0 || n.establishing.Load()
 		waited := time.Since(began)
 		switch {
 		case entries && waited > drainWait:

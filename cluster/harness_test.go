@@ -182,6 +182,16 @@ type testCluster struct {
 // newCluster opens size nodes n1, n2, … and waits until every one is ready.
 func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 	t.Helper()
+	c := openCluster(t, size, change)
+	for _, m := range c.members {
+		c.ready(m.ID)
+	}
+	return c
+}
+
+// openCluster is newCluster without waiting.
+func openCluster(t testing.TB, size int, change func(*Config)) *testCluster {
+	t.Helper()
 	c := &testCluster{
 		t: t, net: newNetwork(), dir: t.TempDir(), change: change,
 		nodes: map[string]*Node{}, toys: map[string]*toy{}, clocks: map[string]*testClock{},
@@ -201,9 +211,6 @@ func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 	t.Cleanup(c.closeAll)
 	for _, m := range c.members {
 		c.open(m.ID, lns[m.ID])
-	}
-	for _, m := range c.members {
-		c.ready(m.ID)
 	}
 	return c
 }

@@ -34,7 +34,8 @@ type Node struct {
 	underWay      underWay     // the same entries, for the sweep
 	quiet         quiet
 	tickDue       atomic.Bool
-	levels        Leveled // the machine's
+	establishing  atomic.Bool // the steering loop may wait for Raft
+	levels        Leveled     // the machine's
 	guard         *levelGuard
 	raising       atomic.Pointer[raise] // what the proposer is to propose; nil: none
 	nextFrame     atomic.Uint64

@@ -97,6 +97,8 @@ func (n *Node) observe() *route {
 // establish waits for the barrier of this term: after it the machine has applied everything of earlier terms. It
 // returns nil when the leadership was lost meanwhile (Raft answers the barrier in any case), or when the cluster is not founded yet.
 func (n *Node) establish() *leadership {
+	n.establishing.Store(true)
+	defer n.establishing.Store(false)
 	term := n.raft.CurrentTerm()
 	if !n.found() {
 		return nil
