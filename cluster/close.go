@@ -132,27 +132,12 @@ func (n *Node) shutdown() error {
 		close(n.flying)
 		n.completer.Wait()
 	}
-	err := n.shutdownRaft()
+	err := n.raft.Shutdown().Error()
 	n.mux.wait()
 	if !drained {
 		n.logger.Error("entries were still under way when the node stopped")
 	}
 	return errors.Join(err, n.stores.close())
-}
-
-// shutdownRaft stops Raft and waits for its goroutines, for drainWait at most: in hashicorp/raft 1.7.3 one that replicates by a pipeline hangs for ever
-// when a follower's answer of a newer term ends the reading of answers while two more messages are being sent (net_transport.go,
-// netPipeline: nobody takes from doneCh any more, so nobody takes from inprogressCh). It holds nothing that matters then.
-func (n *Node) shutdownRaft() error {
-	stopped := make(chan error, 1)
-	go func() { stopped <- n.raft.Shutdown().Error() }()
-	select {
-	case err := <-stopped:
-		return err
-	case <-time.After(drainWait):
-		n.logger.Warn("Raft's goroutines do not all end")
-		return nil
-	}
 }
 
 // drain waits until no entry is under way and no barrier is awaited: what waits for Raft ends before Raft does. The proposer still runs, but its

@@ -24,7 +24,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 
 // pipeline hands answers on to Raft until one is a refusal. In hashicorp/raft v1.7.3 Raft reads no answer behind a refusal, but may be about to send a
 // further message; its transport, which keeps nothing, then waits for ever to get rid of the answers before it. Heartbeats go on, so nothing ends
-// this: the member gets no entry until the leader changes, and a majority that needs it gets no write done. A follower refuses entries when its
+// this: the member gets no entry until the leader changes, a majority that needs it gets no write done, and Raft's Shutdown never returns. A follower refuses entries when its
 // disk is full, for one. Here the answers behind a refusal are taken off the transport's hands, and what is sent behind it fails, at which
 // Raft closes the pipeline, looks how far the member is, and opens another one.
 type pipeline struct {
