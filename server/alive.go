@@ -19,7 +19,7 @@ func inputWaits(conn net.Conn) bool {
 	return ok && n > 0
 }
 
-// peek looks for the next byte without waiting. ok is false for a connection that cannot be looked at, or whose deadline has passed.
+// peek looks for the next byte without waiting, also where the deadline has passed. ok is false for a connection that cannot be looked at.
 func peek(conn net.Conn) (n int, err error, ok bool) {
 	c, is := conn.(syscall.Conn)
 	if !is {
@@ -29,11 +29,10 @@ func peek(conn net.Conn) (n int, err error, ok bool) {
 	if rawErr != nil {
 		return 0, nil, false
 	}
-	_ = raw.Read(func(fd uintptr) bool {
+	_ = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		ok = true
-		return true
 	})
 	return n, err, ok
 }

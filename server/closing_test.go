@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -60,6 +61,51 @@ func TestCloseAnswersWhatCame(t *testing.T) {
 	c.want(":1\r\n", ":2\r\n", "+PONG\r\n", ":3\r\n")
 	c.ended()
 	wait()
+}
+
+// idling is a connection that runs a function before its first deadline for idle clients is set.
+type idling struct {
+	*net.TCPConn
+	before func()
+	once   sync.Once
+}
+
+func (c *idling) SetReadDeadline(at time.Time) error {
+	if at.After(time.Now()) {
+		c.once.Do(c.before)
+	}
+	return c.TCPConn.SetReadDeadline(at)
+}
+
+// A session that is about to wait for its client when the server closes does not wait, however long idle clients may stay.
+func TestCloseIsNotMissed(t *testing.T) {
+	n := start(t, func(c *Config) { c.IdleTimeout, c.DrainTimeout = 10*time.Minute, 10*time.Minute })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	theirs, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = theirs.Close() }()
+	ours, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	n.accept(&idling{TCPConn: ours.(*net.TCPConn), before: func() {
+		go func() { n.Close(); close(closed) }()
+		eventually(t, "the server closes", n.closing.Load)
+		n.all() // Close has told the sessions when it gives this up
+	}})
+	select {
+	case <-closed:
+	case <-time.After(30 * time.Second):
+		_ = theirs.Close() // ends the session
+		t.Fatal("Close waits for a client that is idle")
+	}
 }
 
 // What a client has begun on its connection it may end on it.

@@ -141,14 +141,13 @@ func (s *session) serve() {
 			_ = s.send()
 			return
 		}
-		looksLast := s.srv.closing.Load()
-		if !s.readOn(looksLast) {
+		if !s.readOn() {
 			return
 		}
 		n, err := s.in.fill()
 		if err != nil {
-			if !looksLast && s.srv.closing.Load() && !s.killed.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-				continue // it was interrupted
+			if s.srv.closing.Load() && !s.killed.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+				continue // it was interrupted, or lastReads has come: readOn knows
 			}
 			s.gone = !errors.Is(err, os.ErrDeadlineExceeded)
 			s.endOfInput(err)
@@ -166,15 +165,15 @@ const lastRequests = time.Second
 // still read, and then no more: a request that comes later is not read, so it does not run, and the client finds the end of
 // the connection where its reply was due. The end follows the reply to the last request that was read, so a client that sends one request
 // after the other has nothing under way then.
-func (s *session) readOn(last bool) bool {
+func (s *session) readOn() bool {
 	s.setIdleDeadline()
-	if last {
+	if s.srv.closing.Load() { // looked at after the deadline was set: Close sets another one behind it
 		_ = s.conn.SetReadDeadline(s.srv.lastReads)
 		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputWaits(s.conn) {
 			return false
 		}
 	}
-	return !s.killed.Load() // looked at after the deadline was set: who kills sets another one behind it
+	return !s.killed.Load() // as is this: who kills does the same
 }
 
 // midway says whether the client has begun something that it cannot go on with on another connection.
