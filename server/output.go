@@ -54,6 +54,9 @@ func (o *output) write(b []byte, holdOn bool) error {
 		return err
 	}
 	defer o.mu.Unlock()
+	if o.dead { // nobody would write it, and end would wait for that
+		return errKilled
+	}
 	o.queue = append(o.queue, b...)
 	if !holdOn {
 		o.queue = append(o.queue, o.held...)

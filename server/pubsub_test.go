@@ -4,9 +4,12 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -143,6 +146,36 @@ func TestSnapshotEndsSubscribers(t *testing.T) {
 	n.Deliver(replaced)
 	if got := after.call("PING"); got != "+PONG\r\n" { // without subscriptions there is nothing to miss
 		t.Errorf("%q", got)
+	}
+}
+
+// A reply for a connection that has failed meanwhile is not waited for.
+func TestOutputEndsWhereItFailed(t *testing.T) {
+	ours, theirs := net.Pipe()
+	var o output
+	var sent atomic.Uint64
+	var wg sync.WaitGroup
+	o.init(ours, 1<<20, &sent)
+	o.hold(&wg)
+	if err := o.write(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	o.push([]byte("message"))
+	wg.Wait() // the writer has gone
+	ended := make(chan error)
+	go func() {
+		err := o.write([]byte("+OK\r\n"), false)
+		o.end()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != errKilled {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits for a writer that has gone")
 	}
 }
 
