@@ -224,7 +224,7 @@ func (s *Server) endSubscribers(number uint64) {
 		}
 	}
 	for c := range ended {
-		c.kill()
+		c.dismiss()
 	}
 	if len(ended) > 0 {
 		s.log.Warn("closed the connections of subscribers: messages to them were in entries that this node got as a snapshot", "clients", len(ended))

@@ -29,6 +29,7 @@ type output struct {
 	wake   sync.Cond
 	queued bool   // the writer goroutine runs: all goes through queue
 	holds  bool   // messages wait in held until the replies under way are queued
+	shut   bool   // no more messages are taken
 	dead   bool   // nothing is written any more
 	over   bool   // dead because messages passed the limit
 	queue  []byte // waits for the writer
@@ -124,7 +125,7 @@ func (o *output) start(wg *sync.WaitGroup) {
 func (o *output) push(message []byte) (over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.dead {
+	if o.dead || o.shut {
 		return false
 	}
 	if len(o.queue)+len(o.held)+o.flying+len(message) > o.limit {
@@ -139,6 +140,13 @@ func (o *output) push(message []byte) (over bool) {
 	o.queue = append(o.queue, message...)
 	o.wake.Broadcast()
 	return false
+}
+
+// shutOut takes no more messages. Those that came are written.
+func (o *output) shutOut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.shut = true
 }
 
 // pump writes the queue until the end.

@@ -149,6 +149,27 @@ func TestSnapshotEndsSubscribers(t *testing.T) {
 	}
 }
 
+// A subscriber whose connection is closed because messages were lost gets all that came before those, however late it reads, and none that came
+// after them.
+func TestSnapshotEndsBehindMessages(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("SUBSCRIBE", "c")
+	payload := strings.Repeat("x", 1000)
+	message := commands.Event{Channel: []byte("c"), Payload: []byte(payload)}
+	const many = 100 // as much as the system's buffers take
+	var events []commands.Event
+	for range many {
+		events = append(events, message)
+	}
+	n.Deliver(append(events, commands.Event{Kind: commands.StateReplaced}, message))
+	eventually(t, "the session ends", func() bool { return len(n.all()) == 0 })
+	for range many {
+		c.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1000\r\n" + payload + "\r\n")
+	}
+	c.ended()
+}
+
 // A reply for a connection that has failed meanwhile is not waited for.
 func TestOutputEndsWhereItFailed(t *testing.T) {
 	ours, theirs := net.Pipe()

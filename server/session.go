@@ -31,6 +31,9 @@ const (
 	goodbyeBytes = 1 << 20
 )
 
+// lastWrites is how long what waits for a client is still written when its connection ends.
+const lastWrites = time.Second
+
 // session is one connection. Its goroutine alone uses the fields without a comment; others see it through view and atomics.
 type session struct {
 	srv     *Server
@@ -76,7 +79,8 @@ type session struct {
 	monitoring bool // MONITOR was said
 	caching    bool // CLIENT CACHING was said for the next command
 
-	killed        atomic.Bool
+	killed        atomic.Bool             // it ends soon
+	cut           atomic.Bool             // and nothing more is written
 	pushProto     atomic.Int32            // proto, for who delivers messages
 	subscriptions atomic.Int32            // as hub knows them
 	waiter        atomic.Pointer[waiter]  // of the command that waits
@@ -243,9 +247,9 @@ func (s *session) end() {
 		s.srv.tracking.end(s)
 		s.srv.observe()
 	}
-	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
 	s.out.end()
-	if !s.gone && !s.killed.Load() {
+	if !s.gone && !s.cut.Load() {
 		s.sayGoodbye()
 	}
 	_ = s.conn.Close()
@@ -262,10 +266,20 @@ func (s *session) sayGoodbye() {
 	_, _ = io.CopyN(io.Discard, s.conn, goodbyeBytes)
 }
 
-// kill makes another session end soon. It never blocks.
+// kill makes another session end at once. It never blocks.
 func (s *session) kill() {
+	s.cut.Store(true)
 	s.killed.Store(true)
 	_ = s.conn.SetDeadline(past)
+	s.interrupt()
+}
+
+// dismiss makes another session end behind what is under way and what messages it was given, but no more of them, as QUIT would. A client that does not
+// read holds that up by lastWrites. It never blocks.
+func (s *session) dismiss() {
+	s.out.shutOut()
+	s.killed.Store(true)
+	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
 	s.interrupt()
 }
 
