@@ -107,6 +107,24 @@ func (h *hub) receivers(channel []byte, shard bool) int {
 	return n
 }
 
+// subscribers are the sessions that a message to channel reaches.
+func (h *hub) subscribers(channel []byte) map[*session]struct{} {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	found := map[*session]struct{}{}
+	for c := range h.subs[subChannel][string(channel)] {
+		found[c] = struct{}{}
+	}
+	for pattern, m := range h.subs[subPattern] {
+		if commands.Glob([]byte(pattern), channel) {
+			for c := range m {
+				found[c] = struct{}{}
+			}
+		}
+	}
+	return found
+}
+
 // names returns the channels that have subscribers and match pattern (nil: all), sorted.
 func (h *hub) names(kind subKind, pattern []byte) []string {
 	h.mu.RLock()

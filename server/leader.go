@@ -30,6 +30,9 @@ const (
 // up after a second, and asks another node.
 const leaderPatience = 900 * time.Millisecond
 
+// leaderMissed is how long a node is without a leader before it sends away those who would be told of a new one. An election takes less.
+const leaderMissed = 2 * time.Second
+
 // leaderView is the leader as clients are told of it. It does not change.
 type leaderView struct {
 	self       bool
@@ -72,7 +75,7 @@ func (st *Status) settled() *leaderView {
 
 // cutOff says whether this node has no leader that it can reach. A client that it has kept waiting for one, in vain, is answered so and its
 // connection closed: other nodes may have a leader, and a client that knows them looks there only when it has lost this one. Those of Sentinel
-// and some of Redis Cluster would ask this node for ever, as long as it answers.
+// and some of Redis Cluster would ask this node for ever, as long as it answers. sendSeekersAway is for those that only listen.
 func (s *Server) cutOff() bool {
 	st := s.backend.Status()
 	return st.settled() == nil
@@ -112,11 +115,12 @@ func (s *Server) startFollowing() {
 	}()
 }
 
-// followLeader keeps s.leader, and tells subscribers of each new one, until the server ends.
+// followLeader keeps s.leader, tells subscribers of each new one, and sends them away where none comes, until the server ends.
 func (s *Server) followLeader() {
 	changes, end := s.backend.WatchLeader()
 	defer end()
 	var told *leaderView // the newest that was settled
+	missed, away := time.Now(), false
 	for {
 		st := s.backend.Status()
 		v := st.settled()
@@ -127,6 +131,10 @@ func (s *Server) followLeader() {
 				s.tellSwitch(told, v)
 			}
 			told, look = v, leaderLook
+			missed, away = time.Now(), false
+		} else if !away && time.Since(missed) >= leaderMissed {
+			away = true // once: where no node has a leader, they come back
+			s.sendSeekersAway()
 		}
 		again := time.NewTimer(look)
 		select {
@@ -140,6 +148,22 @@ func (s *Server) followLeader() {
 	}
 }
 
+// switchChannel is where Sentinel tells of a new master.
+const switchChannel = "+switch-master"
+
+// sendSeekersAway closes the connections of those who would be told of a new leader. A node that is cut off from the others hears of none, and
+// clients that listen to one Sentinel ask another when they have lost it, not before. Sentinels of Redis are other machines than the
+// master; here the deposed leader can be the one that they listen to.
+func (s *Server) sendSeekersAway() {
+	seekers := s.hub.subscribers([]byte(switchChannel))
+	for c := range seekers {
+		c.dismiss()
+	}
+	if len(seekers) > 0 {
+		s.log.Warn("closed the connections of clients that wait to be told of a new leader: this node knows of none", "clients", len(seekers))
+	}
+}
+
 // tellSwitch sends subscribers of this node the message by which Sentinel tells of a new master.
 func (s *Server) tellSwitch(old, now *leaderView) {
 	s.log.Debug("clients are told of a new leader", "address", now.host+":"+now.port)
@@ -147,7 +171,7 @@ func (s *Server) tellSwitch(old, now *leaderView) {
 		return
 	}
 	text := s.cfg.SentinelName + " " + old.host + " " + old.port + " " + now.host + " " + now.port
-	s.hub.delivery.put(parcel{Event: commands.Event{Channel: []byte("+switch-master"), Payload: []byte(text)}})
+	s.hub.delivery.put(parcel{Event: commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
 }
 
 // elsewhere is the error that sends a client to the leader, nil where this node takes the command. Without a leader to send it to the

@@ -148,6 +148,32 @@ func TestSwitchMaster(t *testing.T) {
 	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(next), next))
 }
 
+// Where no leader comes, who waits to be told of it is sent to another node, once; other subscribers stay.
+func TestSeekersAreSentAway(t *testing.T) {
+	n := start(t, nil)
+	eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
+	plain := n.dial(t)
+	plain.call("SUBSCRIBE", "switch")
+	for range 2 {
+		c, p := n.dial(t), n.dial(t)
+		c.call("SUBSCRIBE", "+switch-master")
+		p.call("PSUBSCRIBE", "+switch*")
+		n.lead("")
+		c.ended()
+		p.ended()
+		c = n.dial(t)
+		c.call("SUBSCRIBE", "+switch-master")
+		n.follow(t)
+		const text = "mymaster 10.0.0.1 7001 10.0.0.2 7001"
+		c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
+		n.lead("n1")
+		eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
+	}
+	if got := plain.call("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestLeaderIsAwaited: in an election who asks for the leader is told the new one, neither the old one nor nothing.
 func TestLeaderIsAwaited(t *testing.T) {
 	n := start(t, nil)
