@@ -35,6 +35,7 @@ type fakeBackend struct {
 	gate          chan struct{} // when set, Write waits for it
 	begun         chan struct{} // when set, Write tells that it has begun
 	st            Status
+	holders       *Holders
 	leaderChanged chan struct{}
 }
 
@@ -139,10 +140,13 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 	return f.machine.Snapshot(), nil
 }
 
-// Holders tells what the members of the status hold.
+// Holders tells what the members of the status hold, where nothing else was set.
 func (f *fakeBackend) Holders(context.Context) (Holders, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.holders != nil {
+		return *f.holders, f.fail
+	}
 	h := Holders{Index: f.st.Commit}
 	for _, m := range f.st.Members {
 		if m.Voter && m.ID != f.st.LeaderID {

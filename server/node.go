@@ -127,14 +127,9 @@ func role(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Int(int64(st.Applied))
 }
 
-// assured is how many voters other than the leader hold every write that was answered, whoever is asked: with the leader they are a majority.
-func (st *Status) assured() int64 {
-	voters := 0
-	for i := range st.Members {
-		voters += number(st.Members[i].Voter)
-	}
-	return int64(voters / 2)
-}
+// assured is how many voters other than the leader hold every write that was answered: with the leader they are a majority. It is one less for an
+// even number of voters: it is true then of writes from before one of them came, and where one that held them has left.
+func assured(voters int) int64 { return int64(max(voters-1, 0) / 2) }
 
 // wait answers at once where enough voters hold the writes; else it asks the leader again until they do or the time is over.
 func wait(s *session, _ *commands.Spec, args [][]byte) {
@@ -184,7 +179,8 @@ func (s *session) waitHolders(local, want int64, timeout []byte) (own, others in
 		return 0, 0, false
 	}
 	st := s.srv.backend.Status()
-	q := holdersQuestion{s: s, floor: st.assured()}
+	voters, _ := st.voters()
+	q := holdersQuestion{s: s, others: assured(voters)}
 	if timeoutMs > 0 {
 		q.until = time.Now().Add(time.Duration(min(timeoutMs, 1<<40)) * time.Millisecond)
 	}
@@ -218,10 +214,10 @@ const (
 
 // holdersQuestion is what WAIT asks the leader, until it is answered well enough.
 type holdersQuestion struct {
-	s     *session
-	floor int64     // voters other than the leader that hold all that was answered, in any case
-	until time.Time // zero: without end
-	index uint64    // that is to be held: of the first answer; 0: none came yet
+	s      *session
+	until  time.Time // zero: without end
+	index  uint64    // that is to be held: of the first answer; 0: none came yet
+	others int64     // voters other than the leader that hold it; before the first answer by what this node knows of the members, which may be old
 }
 
 func (q *holdersQuestion) late() bool { return !q.until.IsZero() && !time.Now().Before(q.until) }
@@ -234,16 +230,15 @@ func (q *holdersQuestion) left(pause time.Duration) time.Duration {
 	return max(min(pause, time.Until(q.until)), 0)
 }
 
-// ask asks once, within a limit. What it gives is known to be true also where the leader does not answer.
+// ask asks once, within a limit. Where the leader does not answer it gives what was known before.
 func (q *holdersQuestion) ask(limit time.Duration) (own, others int64) {
 	backend := q.s.srv.backend
 	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(limit), leastPause))
 	defer cancel()
 	h, err := backend.Holders(ctx)
-	others = q.floor
 	if err == nil {
 		if q.index == 0 {
-			q.index = h.Index
+			q.index, q.others = h.Index, assured(len(h.Others)+1)
 		}
 		known := int64(0)
 		for _, index := range h.Others {
@@ -251,12 +246,12 @@ func (q *holdersQuestion) ask(limit time.Duration) (own, others int64) {
 				known++
 			}
 		}
-		others = max(others, known)
+		q.others = max(q.others, known)
 	}
 	if q.index > 0 && backend.Status().Applied >= q.index {
 		own = 1
 	}
-	return own, others
+	return own, q.others
 }
 
 // maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.

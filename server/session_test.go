@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -235,6 +236,30 @@ func TestWait(t *testing.T) {
 	eventually(t, "the session of a client that went away ends", func() bool {
 		return strings.Contains(n.dial(t).call("CLIENT", "LIST", "ID", "1"), "$0\r\n")
 	})
+}
+
+// WAIT goes by the members that the leader counts, where it answers, and else by those that this node knows of.
+func TestWaitCountsTheLeadersMembers(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() {
+		for _, id := range []string{"n4", "n5"} {
+			n.fake.st.Members = append(n.fake.st.Members, Member{ID: id, Voter: true})
+		}
+		n.fake.holders = &Holders{Index: 100, Others: []uint64{100, 90}}
+	})
+	c := n.dial(t)
+	if got := c.call("WAIT", "2", "1"); got != ":1\r\n" {
+		t.Errorf("the leader counts three: %q", got)
+	}
+	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN") })
+	if got := c.call("WAIT", "3", "1"); got != ":2\r\n" {
+		t.Errorf("the leader does not answer: %q", got)
+	}
+	for voters, want := range []int64{0, 0, 0, 1, 1, 2, 2, 3} {
+		if got := assured(voters); got != want {
+			t.Errorf("%d voters: %d", voters, got)
+		}
+	}
 }
 
 // Close answers what is in flight, and ends sessions that wait.
