@@ -27,6 +27,7 @@ type hub struct {
 	size     atomic.Int64 // subscriptions of all kinds
 
 	mu   sync.RWMutex
+	deaf bool                             // no messages come any more
 	subs [subKinds]map[string]subscribers // by name
 }
 
@@ -42,9 +43,13 @@ func newHub(deliver func(p *parcel, number uint64)) *hub {
 	return h
 }
 
-func (h *hub) add(kind subKind, name string, s *session) {
+// add returns false where no messages come any more.
+func (h *hub) add(kind subKind, name string, s *session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.deaf {
+		return false
+	}
 	m := h.subs[kind][name]
 	if m == nil {
 		m = subscribers{}
@@ -55,6 +60,20 @@ func (h *hub) add(kind subKind, name string, s *session) {
 		h.size.Add(1) // before the number is read: from here on Deliver queues what comes
 		m[s] = h.delivery.join(h.deliver)
 	}
+	return true
+}
+
+// deafen takes no more subscriptions.
+func (h *hub) deafen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deaf = true
+}
+
+func (h *hub) isDeaf() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.deaf
 }
 
 func (h *hub) remove(kind subKind, name string, s *session) {

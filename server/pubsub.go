@@ -120,8 +120,11 @@ func subscribing(kind subKind) local {
 		for _, a := range args[1:] {
 			name := string(a)
 			if _, known := s.subs[kind][name]; !known {
+				if !s.srv.hub.add(kind, name, s) {
+					s.fail(s.srv.removedError())
+					return
+				}
 				s.subs[kind][name] = struct{}{}
-				s.srv.hub.add(kind, name, s)
 			}
 			s.confirm(subscribeWords[kind], a, kind)
 		}

@@ -200,6 +200,36 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	}
 }
 
+// A node that was removed closes the connections of those who wait for events, and confirms nothing to those who come back.
+func TestDropWaiting(t *testing.T) {
+	n := start(t, nil)
+	begin := []string{"SUBSCRIBE c", "PSUBSCRIBE c", "SSUBSCRIBE c", "CLIENT TRACKING on"}
+	waiting := []*client{n.popping(t, "BLPOP", "l", "0")}
+	for _, call := range begin {
+		c := n.dial(t)
+		c.call("HELLO", "3")
+		c.call(strings.Fields(call)...)
+		waiting = append(waiting, c)
+	}
+	n.DropWaiting()
+	for _, c := range waiting {
+		c.ended()
+	}
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	for _, call := range begin {
+		if got := c.call(strings.Fields(call)...); got != "-CLUSTERDOWN the command did not run: node n1 was removed from the cluster, use another one\r\n" {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+	if got := c.call("CLIENT", "GETREDIR"); got != ":-1\r\n" {
+		t.Errorf("it is tracked: %q", got)
+	}
+	if got := c.call("UNSUBSCRIBE"); got != ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // CLIENT REPLY silences replies, not messages and not the confirmations of subscriptions.
 func TestSilenceAndMessages(t *testing.T) {
 	n := start(t, nil)

@@ -130,6 +130,11 @@ func (s *session) startTracking(t *tracker) error {
 	s.srv.hub.delivery.join(s.srv.hub.deliver)
 	s.srv.tracking.begin(s, t)
 	s.srv.observe()
+	if s.srv.hub.isDeaf() { // looked at when DropWaiting can see that the session is tracked
+		s.srv.tracking.end(s)
+		s.srv.observe()
+		return s.srv.removedError()
+	}
 	return nil
 }
 
