@@ -224,9 +224,9 @@ func (s *Server) Retire() {
 }
 
 // Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
-// all connections. A session that waits for the Backend longer than that ends when the Backend answers. What ends a connection is never
-// a half reply, and no request was run whose reply does not come before the end: see session.readOn. A client that connects
-// elsewhere may send again what was not answered.
+// all connections. A connection that ends within that time ends behind a whole reply, and no request was run whose reply does not come before the
+// end: see session.readOn. A client that connects elsewhere may send again what was not answered. Past that time connections are cut: of
+// requests that were not answered nobody knows whether they run, and sessions that wait for the Backend end when it answers.
 func (s *Server) Close() {
 	s.Retire()
 	s.mu.Lock()
