@@ -94,9 +94,22 @@ type Status struct {
 	Snapshotting         bool      // one is being written, or received
 }
 
-// MemberChange is one change of the members. Kind: add (PeerAddr is the new node's), remove, promote, or transfer (ID may be empty: to the
-// voter that is furthest).
-type MemberChange struct{ Kind, ID, PeerAddr string }
+// ChangeKind is what a change of the members does.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	AddMember      ChangeKind = "add" // PeerAddr is the new node's
+	RemoveMember   ChangeKind = "remove"
+	PromoteMember  ChangeKind = "promote"
+	TransferLeader ChangeKind = "transfer" // ID may be empty: to the voter that is furthest
+)
+
+// MemberChange is one change of the members.
+type MemberChange struct {
+	Kind         ChangeKind
+	ID, PeerAddr string
+}
 
 // Member is a node of the cluster.
 type Member struct {

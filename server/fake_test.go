@@ -175,7 +175,7 @@ func (f *fakeBackend) Snapshot() error {
 func (f *fakeBackend) ChangeMembers(c MemberChange) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls = append(f.calls, strings.TrimSpace(c.Kind+" "+c.ID+" "+c.PeerAddr))
+	f.calls = append(f.calls, strings.TrimSpace(string(c.Kind)+" "+c.ID+" "+c.PeerAddr))
 	if f.fail == nil && c.ID == "n0" {
 		return commands.Error("ERR there is no member n0")
 	}

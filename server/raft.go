@@ -141,19 +141,19 @@ func (s *session) change(c MemberChange) {
 }
 
 func raftAdd(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: "add", ID: string(args[2]), PeerAddr: string(args[3])})
+	s.change(MemberChange{Kind: AddMember, ID: string(args[2]), PeerAddr: string(args[3])})
 }
 
 func raftRemove(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: "remove", ID: string(args[2])})
+	s.change(MemberChange{Kind: RemoveMember, ID: string(args[2])})
 }
 
 func raftPromote(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: "promote", ID: string(args[2])})
+	s.change(MemberChange{Kind: PromoteMember, ID: string(args[2])})
 }
 
 func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
-	c := MemberChange{Kind: "transfer"}
+	c := MemberChange{Kind: TransferLeader}
 	switch len(args) {
 	case 2:
 	case 3:

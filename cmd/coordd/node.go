@@ -247,9 +247,17 @@ func (n *node) HandOver(id string) error { return replyError(n.cluster.TransferL
 // Snapshot implements server.Backend.
 func (n *node) Snapshot() error { return n.cluster.Snapshot() }
 
+// changeKinds are the words of the peers for the server's kinds of changes.
+var changeKinds = map[server.ChangeKind]string{
+	server.AddMember:      cluster.AddMember,
+	server.RemoveMember:   cluster.RemoveMember,
+	server.PromoteMember:  cluster.PromoteMember,
+	server.TransferLeader: cluster.TransferLeader,
+}
+
 // ChangeMembers implements server.Backend.
 func (n *node) ChangeMembers(c server.MemberChange) error {
-	return replyError(n.cluster.Change(cluster.Change{Kind: c.Kind, ID: c.ID, PeerAddr: c.PeerAddr}))
+	return replyError(n.cluster.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID, PeerAddr: c.PeerAddr}))
 }
 
 // MembersSeen implements server.Backend.
