@@ -64,7 +64,7 @@ var clusterSpecs = []commands.Spec{{
 // whereCluster lets a subcommand of CLUSTER run unless --redirect none hides the cluster.
 func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, spec *commands.Spec, args [][]byte) {
-		if s.srv.cfg.Redirect == RedirectNone {
+		if !s.srv.showsCluster() {
 			s.fail(errNoCluster)
 			return
 		}
@@ -90,7 +90,7 @@ func slotSub(name string, arity int, syntax, summary string, handler commands.Ha
 	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
 	c.Local = local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
-		if s.srv.cfg.Redirect == RedirectNone {
+		if !s.srv.showsCluster() {
 			s.failRaw(spec, args, errNoCluster)
 			return
 		}

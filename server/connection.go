@@ -72,7 +72,7 @@ var connectionSpecs = []commands.Spec{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0", Flags: commands.Fast,
 		Categories: "connection", Summary: "Accepted: no slot is ever on its way to another node.", Complexity: "O(1)",
 		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
-			if s.srv.cfg.Redirect == RedirectNone {
+			if !s.srv.showsCluster() {
 				s.fail(errNoCluster)
 				return
 			}

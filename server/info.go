@@ -348,11 +348,7 @@ func infoErrors(t *infoText) {
 
 // infoCluster tells clients that look here before they ask CLUSTER (redis-py 4 does) that they may.
 func infoCluster(t *infoText) {
-	enabled := 1
-	if t.srv.cfg.Redirect == RedirectNone {
-		enabled = 0
-	}
-	t.field("cluster_enabled", enabled)
+	t.field("cluster_enabled", number(t.srv.showsCluster()))
 }
 
 func infoKeyspace(t *infoText) {

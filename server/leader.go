@@ -19,6 +19,9 @@ const (
 	RedirectNone    Redirect = "none"    // passes it on, and CLUSTER answers that there is no cluster
 )
 
+// showsCluster says whether CLUSTER answers.
+func (s *Server) showsCluster() bool { return s.cfg.Redirect != RedirectNone }
+
 // How often who follows the leader looks at the status unasked: links break and addresses become known without a change of the leader.
 const (
 	leaderLook  = 250 * time.Millisecond

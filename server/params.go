@@ -65,7 +65,7 @@ var params = []param{
 	{name: settingNotify, get: notifyText, share: (*Server).setNotify, check: checkNotify},
 	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
 	frozen("databases", strconv.Itoa(databases)),
-	{name: "cluster-enabled", frozen: true, get: func(s *Server) string { return yesNo(s.cfg.Redirect != RedirectNone) }},
+	{name: "cluster-enabled", frozen: true, get: func(s *Server) string { return yesNo(s.showsCluster()) }},
 	frozen("daemonize", "no"), frozen("supervised", "no"), frozen("unixsocket", ""),
 	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""), frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
 	{name: "client-query-buffer-limit", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},

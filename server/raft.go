@@ -84,14 +84,7 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 
 func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
-	voters, learners := 0, 0
-	for _, m := range st.Members {
-		if m.Voter {
-			voters++
-		} else {
-			learners++
-		}
-	}
+	voters, _ := st.voters()
 	role := st.Role
 	switch {
 	case st.Removed:
@@ -105,7 +98,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 	s.pairs([]pair{
 		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
-		{"voters", int64(voters)}, {"learners", int64(learners)}, {"term", int64(st.Term)}, {"commit", int64(st.Commit)},
+		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)}, {"term", int64(st.Term)}, {"commit", int64(st.Commit)},
 		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)}, {"snapshot", int64(st.SnapshotIndex)},
 		{"feature-level", int64(st.Level)}, {"known-feature-level", int64(st.KnownLevel)},
 	})
