@@ -193,8 +193,17 @@ func (b *blocked) try() (replies []byte, err error, done bool) {
 
 // notRun says whether an error promises that the command did not run and never will: it may be tried again.
 func notRun(err error) bool {
-	word, _, _ := strings.Cut(err.Error(), " ")
-	return word == "CLUSTERDOWN" || word == "TRYAGAIN" || word == "LOADING"
+	word := errorWord(err.Error())
+	return word == noLeaderWord || word == "TRYAGAIN" || word == "LOADING"
+}
+
+// noLeaderWord is the code word of what did not run for want of a leader.
+const noLeaderWord = "CLUSTERDOWN"
+
+// errorWord is the code word of an error reply, by which clients know what became of the command.
+func errorWord(reply string) string {
+	word, _, _ := strings.Cut(reply, " ")
+	return word
 }
 
 // retryWith takes the arguments that the handler wants to be called with the next time, if it gave any.

@@ -366,7 +366,7 @@ func (s *session) dropRun() {
 // takeReplies puts the answers of the run in order, and asks for those that are missing. share is each request's part of the time that the
 // run took.
 func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
-	s.refused = s.refused || err != nil && strings.HasPrefix(err.Error(), "CLUSTERDOWN ")
+	s.refused = s.refused || err != nil && errorWord(err.Error()) == noLeaderWord
 	start, done := 0, 0
 	var rest commands.RequestReader
 	rest.Reset(s.run.bytes)

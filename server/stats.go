@@ -4,7 +4,6 @@ package server
 
 import (
 	"maps"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,7 @@ type stats struct {
 // error counts an error reply by its first word.
 func (t *stats) error(text string) {
 	t.errorReplies.Add(1)
-	word, _, _ := strings.Cut(text, " ")
+	word := errorWord(text)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.errors[word]; known || len(t.errors) < maxErrorKinds {
