@@ -146,9 +146,8 @@ func (x *Call) Handle(spec *Spec) error {
 	return spec.Handler(x)
 }
 
-// Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
-func (t *Table) Run(x *Call) {
-	spec, err := t.ResolveAt(x.Level, x.Args)
+// Run runs the command of x.Args, for which ResolveAt gave spec and err, and writes its reply, errors included, to x.Out.
+func (x *Call) Run(spec *Spec, err error) {
 	if err == nil && spec.Handler == nil {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}

@@ -170,7 +170,8 @@ func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
 	return t.subs[s][string(lower(buf[:0], word))]
 }
 
-// Resolve finds the command or subcommand that args call and checks its arity. The errors are Redis's.
+// Resolve finds the command or subcommand that args call and checks its arity. The errors are Redis's. There is a Spec with the error where the
+// arity is what is wrong, and none where there is no such command.
 func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(FeatureLevel, args) }
 
 // ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest level that is.
@@ -187,7 +188,7 @@ func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 		s = sub
 	}
 	if (s.Arity >= 0 && len(args) != s.Arity) || (s.Arity < 0 && len(args) < -s.Arity) {
-		return nil, s.ArityError()
+		return s, s.ArityError()
 	}
 	return s, nil
 }

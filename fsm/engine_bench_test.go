@@ -24,7 +24,7 @@ func BenchmarkRelease(b *testing.B) {
 	tx := &commands.Tx{Proto: 2}
 	run := func(args [][]byte) {
 		out.Buf = out.Buf[:0]
-		table.Run(&commands.Call{Env: env, Tx: tx, Args: args, Out: out})
+		runCall(table, &commands.Call{Env: env, Tx: tx, Args: args, Out: out})
 	}
 	run(commandtest.Args("SET", "lock", "owner"))
 	sha, err := e.Load([]byte(releaseScript))

@@ -124,10 +124,12 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	x := &in.call
 	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply}
 	in.tx.Proto = in.resp
-	spec, resolved := in.table.ResolveAt(x.Level, in.args)
+	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
 	switch {
-	case spec == nil && resolved != nil:
-		return in.notResolved()
+	case spec == nil: // scripts are told less than clients
+		return errUnknownCommand
+	case notResolved != nil:
+		return errCommandArity
 	case spec.Has(commands.NoScript) || spec.Handler == nil:
 		return errNotFromScript
 	case in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)):
@@ -149,20 +151,6 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return commands.ErrorLine(failed.Error())
 	}
 	return in.reply.err
-}
-
-// notResolved words why the table did not resolve the command: scripts are told less than clients.
-func (in *interpreter) notResolved() string {
-	spec := in.table.Get(in.args[0])
-	if spec == nil || spec.Level > in.x.Level {
-		return errUnknownCommand
-	}
-	if spec.Subcommands != nil && len(in.args) > 1 {
-		if sub := in.table.Subcommand(spec, in.args[1]); sub == nil || sub.Level > in.x.Level {
-			return errUnknownCommand
-		}
-	}
-	return errCommandArity
 }
 
 // readArgs takes the arguments from L's stack into in.args.

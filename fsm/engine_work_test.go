@@ -27,7 +27,7 @@ func workEnv(t testing.TB) (*commands.Env, func(args ...string) string) {
 	table := testTable()
 	do := func(args ...string) string {
 		out := &commands.RESP{Proto: 2}
-		table.Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out, Args: commandtest.Args(args...)})
+		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out, Args: commandtest.Args(args...)})
 		if strings.HasPrefix(string(out.Buf), "-") {
 			t.Fatalf("%.100q: %s", args, out.Buf)
 		}
@@ -142,7 +142,7 @@ func TestStepsOverDeadKeysArePaidFor(t *testing.T) {
 	table := testTable()
 	work := func(args ...string) uint64 {
 		before := env.Work
-		table.Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
+		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
 		return env.Work - before
 	}
 	const keys = 6000 // more than one entry sweeps

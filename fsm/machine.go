@@ -267,6 +267,8 @@ func (r *runner) run(q *commands.Request, answer bool) {
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
 	r.resp.Limit = r.limit
+	spec, err := r.table.ResolveAt(x.Level, x.Args)
+	writes := err == nil && spec.Kind == commands.Write
 	defer func() {
 		p, full := recover(), r.resp.Full
 		r.resp.Limit, r.resp.Full = 0, false // errors always fit
@@ -279,21 +281,19 @@ func (r *runner) command(x *commands.Call) {
 		case full:
 			r.full = true
 			r.resp.Buf = r.resp.Buf[:start]
-			x.Out.Error(r.tooLarge(x.Args).Error())
+			x.Out.Error(tooLarge(writes).Error())
 		}
 	}()
-	if r.readOnly {
-		if spec, err := r.table.Resolve(x.Args); err == nil && spec.Kind == commands.Write {
-			r.beginTrial()
-		}
+	if r.readOnly && writes {
+		r.beginTrial()
 	}
-	r.table.Run(x)
+	x.Run(spec, err)
 	r.env.Seed += 0xd1b54a32d192ed03 // scripts of one transaction, or run of reads, must not draw alike; not the step of luaRandom, which would only shift
 }
 
 // tooLarge is the error in the place of a reply that does not fit.
-func (r *runner) tooLarge(args [][]byte) error {
-	if spec, err := r.table.Resolve(args); err == nil && spec.Kind == commands.Write {
+func tooLarge(writes bool) commands.Error {
+	if writes {
 		return errReplyLost
 	}
 	return errReplySize

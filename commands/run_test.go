@@ -1,0 +1,6 @@
+// What lives here: running a command as tests do, without a machine around it.
+
+package commands
+
+// Run resolves and runs the command of x.Args and writes its reply, errors included, to x.Out.
+func (t *Table) Run(x *Call) { x.Run(t.ResolveAt(x.Level, x.Args)) }
