@@ -258,8 +258,7 @@ func (in *interpreter) redisACLCheck(L *lua.LState) int {
 	if err := in.readArgs(L); err != "" {
 		raiseReply(L, err)
 	}
-	spec := in.table.Get(in.args[0])
-	if spec == nil || spec.Subcommands != nil && len(in.args) > 1 && in.table.Subcommand(spec, in.args[1]) == nil {
+	if spec, _ := in.table.ResolveAt(in.x.Level, in.args); spec == nil {
 		raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
 	}
 	L.Push(lua.LTrue)

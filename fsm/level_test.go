@@ -118,13 +118,15 @@ func TestCommandsOfALevel(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), []commands.Spec{read, box})
 	const script = `EVAL return(redis.pcall('LATER',1).err)or'ran' 0`
 	const inBox = `EVAL return(redis.pcall('BOX','LATER').err)or'ran' 0`
+	const check = `EVAL return(pcall(redis.acl_check_cmd,'LATER'))and'known'or'unknown' 0`
+	const checkBox = `EVAL return(pcall(redis.acl_check_cmd,'BOX','LATER'))and'known'or'unknown' 0`
 	for level, want := range map[uint64][]string{
-		1: {"-ERR unknown command 'LATER', with args beginning with: 'x' ", "-ERR unknown subcommand 'LATER'. Try BOX HELP.", "ERR Unknown Redis command called from script", "ERR Unknown Redis command called from script"},
-		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script"},
+		1: {"-ERR unknown command 'LATER', with args beginning with: 'x' ", "-ERR unknown subcommand 'LATER'. Try BOX HELP.", "ERR Unknown Redis command called from script", "ERR Unknown Redis command called from script", "unknown", "unknown"},
+		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script", "\r\nknown", "\r\nknown"},
 	} {
 		m := NewMachine(table)
 		m.level = level
-		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox} {
+		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox, check, checkBox} {
 			wrote := string(mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1, Groups: [][]byte{calls(call)}}, true).Replies[0])
 			seen := string(m.Read(nil, calls(strings.Replace(call, "EVAL", "EVAL_RO", 1)), 1, 1))
 			if !strings.Contains(wrote, want[i]) || seen != wrote {
