@@ -173,49 +173,72 @@ func (e *engine) find(sha []byte) *cachedScript {
 	return e.bySHA[string(low[:])]
 }
 
+// chosen is what a call of a script or a function comes to.
+type chosen struct {
+	script  commands.Script // as it is run: ReadOnly also where a function promises that
+	source  string          // of a script
+	cached  *cachedScript   // nil: a function, or a script that EVALSHA cannot call
+	name    string          // the SHA1 of a script that is cached, or the name of a function
+	program *program        // nil: it is not compiled yet
+}
+
+// choose finds what is called and changes nothing. Errors: EVALSHA does not know the script, or a function that may write is called as one that
+// only reads.
+func (e *engine) choose(script commands.Script) (chosen, error) {
+	if script.Function != nil {
+		return e.chooseFunction(script)
+	}
+	s := e.bySource[string(script.Source)]
+	if script.Source == nil {
+		if s = e.find(script.SHA); s == nil {
+			return chosen{}, commands.ErrNoScript
+		}
+	}
+	if s == nil {
+		return chosen{script: script, source: string(script.Source)}, nil
+	}
+	return chosen{script: script, source: s.source, cached: s, name: s.sha, program: s.program}, nil
+}
+
 // Eval runs a script or a function and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply,
 // not an error of Eval. Errors: the script is unknown or does not compile, or it may write and is called as one that only reads, and
 // nothing ran.
 func (e *engine) Eval(x *commands.Call, script commands.Script) error {
+	c, err := e.choose(script)
 	switch {
-	case script.Function != nil:
-		return e.callFunction(x, script)
+	case err != nil:
+		return err
 	case script.ReadOnly:
-		return e.evalReadOnly(x, script)
+		return e.runReader(x, c)
 	}
-	var s *cachedScript
-	if script.Source == nil {
-		if s = e.find(script.SHA); s == nil {
-			return commands.ErrNoScript
-		}
-	} else {
-		s = e.bySource[string(script.Source)]
-	}
-	if s == nil {
-		p, err := compileScript(script.Source)
-		if err != nil {
+	return e.runWriter(x, c)
+}
+
+// runWriter runs what an entry asks for, and notes the use of a script.
+func (e *engine) runWriter(x *commands.Call, c chosen) (err error) {
+	if c.program == nil {
+		if c.program, err = compileScript([]byte(c.source)); err != nil {
 			return err
 		}
-		s = e.remember(string(script.Source), p)
-	} else {
-		e.touch(s)
 	}
-	if s.program == nil {
-		p, err := compileScript([]byte(s.source))
-		if err != nil {
-			return err
-		}
-		s.program = p
+	if c.script.Function == nil {
+		c.name = e.note(c)
 	}
-	e.runWriter(x, s.program, s.sha, script)
+	if !e.entryInterpreter().account(x, c.program, c.name, c.script) {
+		e.writer = nil
+	}
 	return nil
 }
 
-// runWriter runs what an entry asks for.
-func (e *engine) runWriter(x *commands.Call, p *program, name string, script commands.Script) {
-	if !e.entryInterpreter().account(x, p, name, script) {
-		e.writer = nil
+// note makes a script, which is compiled, the newest in use, and returns its SHA1.
+func (e *engine) note(c chosen) (sha string) {
+	s := c.cached
+	if s == nil {
+		return e.remember(c.source, c.program).sha
 	}
+	s.program = c.program
+	e.touch(s)
+	return s.sha
 }
 
 // entryInterpreter is the interpreter of what entries run.
@@ -226,37 +249,27 @@ func (e *engine) entryInterpreter() *interpreter {
 	return e.writer
 }
 
-// evalReadOnly runs a script of EVAL_RO or EVALSHA_RO, which several reads may do at the same time.
-func (e *engine) evalReadOnly(x *commands.Call, script commands.Script) error {
-	source, sha := string(script.Source), ""
-	if script.Source == nil {
-		s := e.find(script.SHA)
-		if s == nil {
-			return commands.ErrNoScript
+// runReader runs what leaves the engine as it is: what reads ask for, which several do at the same time, what is tried, and what an entry calls as
+// something that only reads.
+func (e *engine) runReader(x *commands.Call, c chosen) (err error) {
+	if c.program == nil {
+		if c.program, err = e.derive(c.source); err != nil {
+			return err
 		}
-		source, sha = s.source, s.sha
-	} else {
-		sha = shaOf(source)
 	}
-	p, err := e.derive(source)
-	if err != nil {
-		return err
+	if c.name == "" {
+		c.name = shaOf(c.source)
 	}
-	if p.shebang && !p.noWrites {
+	if c.script.ReadOnly && c.program.shebang && !c.program.noWrites {
 		return errWritesInReadOnly
 	}
-	e.runReader(x, p, sha, script)
-	return nil
-}
-
-// runReader runs what a read asks for, or an entry for something that only reads.
-func (e *engine) runReader(x *commands.Call, p *program, name string, script commands.Script) {
 	in := e.takeReader()
-	if in.account(x, p, name, script) {
+	if in.account(x, c.program, c.name, c.script) {
 		e.mu.Lock()
 		e.readers = append(e.readers, in)
 		e.mu.Unlock()
 	}
+	return nil
 }
 
 func (e *engine) takeReader() *interpreter {

@@ -194,20 +194,16 @@ func (e *engine) Libraries() []*commands.Library {
 	return all
 }
 
-// callFunction is Eval for a function, which exists.
-func (e *engine) callFunction(x *commands.Call, script commands.Script) error {
+// chooseFunction is choose for a function, which exists.
+func (e *engine) chooseFunction(script commands.Script) (chosen, error) {
 	l := e.libraryOf(script.Function)
 	f := l.function(script.Function)
-	if script.ReadOnly && f.Flags&commands.NoWrites == 0 {
-		return errWritesInReadOnly
+	readOnly := f.Flags&commands.NoWrites != 0
+	if script.ReadOnly && !readOnly {
+		return chosen{}, errWritesInReadOnly
 	}
-	if script.ReadOnly {
-		e.runReader(x, l.program, f.Name, script)
-		return nil
-	}
-	script.ReadOnly = f.Flags&commands.NoWrites != 0
-	e.runWriter(x, l.program, f.Name, script)
-	return nil
+	script.ReadOnly = readOnly
+	return chosen{script: script, name: f.Name, program: l.program}, nil
 }
 
 // function finds a function by its name in any case. Where several differ in case alone it is the one that was registered first.

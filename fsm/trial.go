@@ -54,39 +54,17 @@ func (in *interpreter) try(L *lua.LState, x *commands.Call, spec *commands.Spec)
 // trialScripts are the scripts of an engine for reads and trials: nothing changes them, and several run at a time.
 type trialScripts struct{ e *engine }
 
-// Eval runs a script that is known. To run one that is not would make it known; to run one that is about to be forgotten, as others were used since,
+// Eval runs what is known. To run a script that is not would make it known; to run one that is about to be forgotten, as others were used since,
 // would put that off.
 func (t trialScripts) Eval(x *commands.Call, script commands.Script) error {
-	e := t.e
-	switch {
-	case script.Function != nil && !script.ReadOnly:
-		l := e.libraryOf(script.Function)
-		f := l.function(script.Function)
-		script.ReadOnly = f.Flags&commands.NoWrites != 0
-		e.runReader(x, l.program, f.Name, script)
-		return nil
-	case script.ReadOnly:
-		return e.Eval(x, script)
+	c, err := t.e.choose(script)
+	if err != nil {
+		return err
 	}
-	s := e.find(script.SHA)
-	if script.Source != nil {
-		s = e.bySource[string(script.Source)]
-	}
-	switch {
-	case s == nil && script.Source == nil:
-		return commands.ErrNoScript
-	case s == nil, e.fading(s):
+	if noted := script.Function == nil && !script.ReadOnly; noted && (c.cached == nil || t.e.fading(c.cached)) {
 		trap()
 	}
-	p := s.program
-	if p == nil {
-		var err error
-		if p, err = e.derive(s.source); err != nil {
-			return err
-		}
-	}
-	e.runReader(x, p, s.sha, script)
-	return nil
+	return t.e.runReader(x, c)
 }
 
 // fading says whether it matters when a script was used last: the cache may come to drop it.
