@@ -75,26 +75,18 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 
 // DecodeEntry reads an entry. Its groups are parts of b.
 func DecodeEntry(b []byte) (*Entry, error) {
-	if len(b) < 6 {
+	if len(b) <= crc32.Size {
 		return nil, ErrEntryCorrupt
 	}
-	body := b[:len(b)-4]
+	body := b[:len(b)-crc32.Size]
 	if crc32.Checksum(body, crcTable) != binary.LittleEndian.Uint32(b[len(body):]) {
 		return nil, ErrEntryCorrupt
 	}
 	if body[0] != entryVersion {
 		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrEntryVersion, body[0], entryVersion)
 	}
-	d := decoder{b: body[1:]}
-	flags := d.byte()
-	e := &Entry{Origin: d.uint64(), ClockMs: int64(d.uvarint()), WallUs: d.varint()}
-	if flags&flagCheck != 0 {
-		e.Check = Check{Index: d.uvarint(), Sum: d.uint64()}
-	}
-	if flags&flagLevel != 0 {
-		e.Level = d.uvarint()
-		d.bad = d.bad || e.Level == 0
-	}
+	e, d := &Entry{}, decoder{b: body}
+	flags := e.readHead(&d)
 	n := d.uvarint()
 	if n > uint64(len(d.b)) {
 		d.bad = true
@@ -104,21 +96,39 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	for range n {
 		e.Groups = append(e.Groups, d.bytes())
 	}
-	if d.bad || len(d.b) != 0 || flags&^entryFlags != 0 || e.ClockMs < 0 {
+	if d.bad || len(d.b) != 0 || flags&^entryFlags != 0 {
 		return nil, ErrEntryCorrupt
 	}
 	return e, nil
 }
 
+// readHead reads what is before the groups. Flags that this release does not know are for the caller to refuse: what they stand for comes behind.
+func (e *Entry) readHead(d *decoder) (flags byte) {
+	d.bad = d.byte() != entryVersion || d.bad
+	flags = d.byte()
+	e.Origin, e.ClockMs, e.WallUs = d.uint64(), int64(d.uvarint()), d.varint()
+	if flags&flagCheck != 0 {
+		e.Check = Check{Index: d.uvarint(), Sum: d.uint64()}
+	}
+	if flags&flagLevel != 0 {
+		e.Level = d.uvarint()
+		d.bad = d.bad || e.Level == 0
+	}
+	d.bad = d.bad || e.ClockMs < 0
+	return flags
+}
+
+// entryHead reads an encoded entry but for its groups, without checking the rest.
+func entryHead(b []byte) (head Entry, ok bool) {
+	d := decoder{b: b}
+	head.readHead(&d)
+	return head, !d.bad
+}
+
 // entryClock reads the stamp of an encoded entry without checking the rest.
 func entryClock(b []byte) (clockMs int64, ok bool) {
-	if len(b) < 6 || b[0] != entryVersion {
-		return 0, false
-	}
-	d := decoder{b: b[2:]}
-	d.uint64()
-	clockMs = int64(d.uvarint())
-	return clockMs, !d.bad && clockMs >= 0
+	head, ok := entryHead(b)
+	return head.ClockMs, ok
 }
 
 // decoder takes bytes apart. After the first thing that is not there it is bad and gives zeros.

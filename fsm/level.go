@@ -40,22 +40,11 @@ func (m *Machine) raise(index, level uint64) error {
 
 // entryLevel reads the level that an encoded entry raises the machine to, without checking the rest; 0 where it has none.
 func entryLevel(b []byte) uint64 {
-	if len(b) < 6 || b[0] != entryVersion || b[1]&flagLevel == 0 {
+	head, ok := entryHead(b)
+	if !ok {
 		return 0
 	}
-	d := decoder{b: b[2:]}
-	d.uint64()
-	d.uvarint()
-	d.varint()
-	if b[1]&flagCheck != 0 {
-		d.uvarint()
-		d.uint64()
-	}
-	level := d.uvarint()
-	if d.bad {
-		return 0
-	}
-	return level
+	return head.Level
 }
 
 // snapshotHead is how many bytes of a snapshot file snapshotLevel wants: all up to the end of the longest header.

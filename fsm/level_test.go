@@ -54,6 +54,11 @@ func TestEntryLevel(t *testing.T) {
 			t.Errorf("%x has level %d", b, level)
 		}
 	}
+	later := AppendEntry(nil, &Entry{Level: unknownLevel})
+	later[1] |= entryFlags + 1 // what a later level may have besides does not hide which one is needed
+	if level := entryLevel(later); level != unknownLevel {
+		t.Errorf("an entry with something unknown has level %d", level)
+	}
 	zero := AppendEntry(nil, &Entry{Level: 1})
 	zero = bytes.Clone(zero[:len(zero)-4])
 	zero[len(zero)-2] = 0 // the level is before the number of groups
