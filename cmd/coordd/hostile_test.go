@@ -27,7 +27,8 @@ type attack struct {
 	name  string
 	calls [][]string // all sent at once, unless each waits for the reply to the one before
 	raw   string     // sent instead
-	// want are the beginnings of the replies, one a call; "" is any. A single one stands for all of them.
+	// want are the beginnings of the replies, one a call; "" is any. A single one stands for all of them. They are as many as the replies where
+	// there are no calls.
 	want   []string
 	closes bool // the connection ends behind the replies
 	once   bool // it takes long, and is made on the follower alone, which brings the leader into it too
@@ -128,6 +129,9 @@ func (b *battle) fight(a *attack, p *process, where string) {
 // replies holds what comes against what is wanted.
 func (a *attack) replies(c *rawClient, where string) {
 	c.t.Helper()
+	if n := len(a.calls); n > 0 && len(a.want) != 1 && len(a.want) != n {
+		c.t.Fatalf("%s: %d replies are wanted of %d calls", a.name, len(a.want), n)
+	}
 	for i := range max(len(a.calls), len(a.want)) {
 		if a.waits {
 			if err := c.Send(commandtest.Args(a.calls[i]...)); err != nil {
