@@ -173,7 +173,7 @@ func manyKeysAttacks() []attack {
 		{name: "sorted sets of many keys", calls: [][]string{keys(someKeys, "ZUNION", "100000"), keys(someKeys, "ZINTER", "100000"), keys(someKeys, "ZDIFF", "100000"), keys(someKeys, "ZUNIONSTORE", "d", "100000")},
 			want: []string{"*0", "*0", "*0", ":0"}},
 		{name: "scripts of many keys", calls: [][]string{keys(someKeys, "EVAL", "return #KEYS", "100000"), keys(someKeys, "EVAL", "return {unpack(KEYS)}", "100000"), keys(someKeys, "EVAL", "return redis.call('MGET', unpack(KEYS))", "100000")},
-			want: []string{":100000", "-ERR", "-ERR"}},
+			want: []string{":100000", inScript + "too many results to unpack", inScript + "too many results to unpack"}},
 		{name: "watch of many keys", calls: [][]string{keys(someKeys, "WATCH"), {"MULTI"}, {"GET", "n"}, {"EXEC"}}, want: []string{"+OK", "+OK", "+QUEUED", "*1"}},
 		{name: "waiting for many keys", calls: [][]string{append(keys(someKeys, "BLPOP"), "0.01"), append(keys(someKeys, "BZPOPMIN"), "0.01")}, want: []string{"*-1"}},
 		{name: "too many subscriptions", calls: [][]string{keys(someKeys+1, "SUBSCRIBE"), keys(someKeys+1, "PSUBSCRIBE"), keys(someKeys+1, "SSUBSCRIBE")}, want: []string{"-ERR too many subscriptions"}},
@@ -203,43 +203,71 @@ func evalCall(body string, args ...string) []string {
 const (
 	noInstructions = "script stopped: it used up its instruction budget"
 	noMemory       = "script stopped: it used up its memory budget"
+	inScript       = "-ERR user_script:1: "
+	noBudget       = inScript + "script stopped: it used up its " // one of them: which depends on the data
 )
 
-// scriptAttacks are programs. Those that are stopped are told by which budget, where it is always the same.
-func scriptAttacks() []attack {
-	one := func(name, want string, bodies ...string) attack {
-		a := attack{name: name, want: []string{want}, once: true, waits: true} // two in one run take twice as long, on every node
-		for _, body := range bodies {
-			a.calls = append(a.calls, evalCall(body))
-		}
-		return a
+// scripts adds programs that are all told the same.
+func (a attack) scripts(want string, bodies ...string) attack {
+	for _, body := range bodies {
+		a.calls, a.want = append(a.calls, evalCall(body)), append(a.want, want)
 	}
+	return a
+}
+
+// scriptAttacks are programs. Each is told its own error, or which budget stopped it: one that is misspelt would be answered another.
+func scriptAttacks() []attack {
+	one := func(name, want string, bodies ...string) attack { // two in one run take twice as long, on every node
+		return attack{name: name, once: true, waits: true}.scripts(want, bodies...)
+	}
+	const loading = "-ERR Error registering functions: ERR user_function:2: "
 	const megabytes = "local s = string.rep('x', 1000000) "
 	return []attack{
-		one("endless", "-ERR user_script:1: "+noInstructions, "while true do end", "while true do pcall(function() while true do end end) end",
+		one("endless", inScript+noInstructions, "while true do end", "while true do pcall(function() while true do end end) end",
 			"local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) while true do pcall(function() return t[1] end) end"),
-		one("recursion", "-ERR", "local function f() return 1 + f() end return f()", "local function f() f() end while true do pcall(f) end", "local f f = function(...) return f(1, ...) end f()",
-			"local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x", "return loadstring(string.rep('(', 100000))()", "return "+strings.Repeat("(", 50_000)),
-		one("building", "-ERR", "return string.rep('x', 1e9)", "return string.rep('x', 2^60):rep(2^60, 2^60) .. {}", "local s = 'x' while true do s = s .. s end", "local t = {} while true do t[#t + 1] = string.rep('x', 1000) end",
-			megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return table.concat(t)", "return ('x'):rep(1e6):gsub('', ('y'):rep(1e6))", "return string.format('%1000000000d', 1)"),
+		one("recursion", inScript+"stack overflow", "local function f() return 1 + f() end return f()", "local f f = function(...) return f(1, ...) end f()").
+			scripts(inScript+noInstructions, "local function f() f() end while true do pcall(f) end").
+			scripts(inScript+"loop in gettable", "local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x").
+			scripts(inScript+"[string \"(((((", "return assert(loadstring(string.rep('(', 100000)))()").
+			scripts("-ERR Error compiling script (new function): user_script:1: syntax error near '<eof>'", "return "+strings.Repeat("(", 50_000)),
+		one("building", inScript+noMemory, "local s = 'x' while true do s = s .. s end", megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
+			"return ('x'):rep(1e6):gsub('', ('y'):rep(1e6))").
+			scripts(inScript+noInstructions, "return string.rep('x', 1e9)", "local t = {} while true do t[#t + 1] = string.rep('x', 1000) end").
+			scripts(inScript+"attempt to concatenate a table value", "return string.rep('x', 2^60):rep(2^60, 2^60) .. {}").
+			scripts(inScript+"invalid format (width or precision too long)", "return string.format('%1000000000d', 1)"),
 		one("building a reply", "-ERR "+noMemory, megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return t", megabytes+"local t = {s} for i = 1, 100 do t = {t, t} end return t"),
-		one("budgets behind pcall", "-ERR", "while true do pcall(string.rep, 'x', 1e9) end", "for i = 1, 1e9 do pcall(error, string.rep('x', 1000)) end",
+		one("budgets behind pcall", inScript+noInstructions, "while true do pcall(string.rep, 'x', 1e9) end", "for i = 1, 1e9 do pcall(error, string.rep('x', 1000)) end",
 			"local f = function() while true do end end while true do xpcall(f, f) end"),
-		one("tables", "-ERR", "local t = {} while true do t[#t + 1] = {} end", "local t = {} for i = 1, 1e9 do t['k' .. i] = i end", "return {unpack({}, 1, 1e8)}",
-			"return select('#', unpack({}, 0, 2^31 - 1))", "local t = {} for i = 1, 1e5 do t[i] = -i end while true do table.sort(t, function(a, b) return true end) end",
-			"local t = {} for i = 1, 5e4 do t[i] = i end while true do table.remove(t, 1) table.insert(t, 1, 1) end"),
-		one("patterns of scripts", "-ERR", "return string.find(string.rep('a', 100000), string.rep('a*', 100) .. 'b')", "return string.find(string.rep('a', 1000), string.rep('a-', 500) .. 'b')",
-			"return string.match(string.rep('(', 100000), string.rep('%b()', 30))", "return string.gsub(string.rep('x', 1e6), '.', string.rep('y', 1e6))", "return string.find(string.rep('a', 3e5), string.rep('.-', 3e4))",
-			"local n = 0 while true do for w in string.gmatch(string.rep('a', 1e5), '.-') do n = n + 1 end end"),
-		one("cjson and cmsgpack", "-ERR", "return cjson.decode(string.rep('[', 1000000))", "local t = {} for i = 1, 2000 do t = {t} end return cjson.encode(t)", megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return cjson.encode(t)",
-			"local t = {} t[1] = t return cjson.encode(t)", megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return cmsgpack.pack(t)", "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
-			"local t = {} for i = 1, 100 do t[i] = t end return cmsgpack.pack(t) .. string.rep('x', 1e9)", "return cmsgpack.unpack(string.rep('\\145', 1000000))", "return struct.pack('c1000000000', 'x')", "return struct.unpack('i1000000000', 'x')"),
-		one("coroutines", "-ERR", "while true do coroutine.wrap(function() end)() end", "local t = {} while true do t[#t + 1] = coroutine.create(function() coroutine.yield() end) coroutine.resume(t[#t]) end",
-			"local function f() coroutine.wrap(f)() end f()"),
-		one("errors of megabytes", "-", "error(string.rep('x', 10000000))", "return redis.error_reply(string.rep('x', 10000000))", "return {err = string.rep('x', 10000000)}", "error({err = string.rep('\\r\\n', 5000000)})",
-			"return redis.call('GET', string.rep('x', 1e7), string.rep('y', 1e7))", "return redis.call(string.rep('x', 1e7))"),
+		one("tables", inScript+noMemory, "local t = {} while true do t[#t + 1] = {} end").
+			scripts(inScript+noInstructions, "local t = {} for i = 1, 1e9 do t['k' .. i] = i end",
+				"local t = {} for i = 1, 5e4 do t[i] = i end while true do table.remove(t, 1) table.insert(t, 1, 1) end",
+				"local t = {} for i = 1, 1e5 do t[i] = -i end while true do table.sort(t, function(a, b) return a < b end) end").
+			scripts(inScript+"too many results to unpack", "return {unpack({}, 1, 1e8)}", "return select('#', unpack({}, 0, 2^31 - 1))").
+			scripts(inScript+"invalid order function for sorting", "local t = {} for i = 1, 1e5 do t[i] = -i end table.sort(t, function(a, b) return true end)"),
+		one("patterns of scripts", inScript+noInstructions, "return string.find(string.rep('a', 100000), string.rep('a*', 100) .. 'b')", "return string.find(string.rep('a', 1000), string.rep('a-', 500) .. 'b')",
+			"return string.match(string.rep('(', 100000), string.rep('%b()', 30))", "local n = 0 while true do for w in string.gmatch(string.rep('a', 1e5), '.-') do n = n + 1 end end").
+			scripts(inScript+noMemory, "return string.gsub(string.rep('x', 1e6), '.', string.rep('y', 1e6))").
+			scripts(inScript+"pattern too complex", "return string.find(string.rep('a', 3e5), string.rep('.-', 3e4))"),
+		one("cjson", inScript+noMemory, megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return cjson.encode(t)").
+			scripts(inScript+"Found too many nested data structures (1001)", "return cjson.decode(string.rep('[', 1000000))").
+			scripts(inScript+"Cannot serialise, excessive nesting (1001)", "local t = {} for i = 1, 2000 do t = {t} end return cjson.encode(t)", "local t = {} t[1] = t return cjson.encode(t)"),
+		one("cmsgpack and struct", inScript+noMemory, megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return cmsgpack.pack(t)").
+			scripts(inScript+"Missing bytes in input.", "return cmsgpack.unpack('\\221\\255\\255\\255\\255')").
+			scripts(inScript+noInstructions, "local t = {} for i = 1, 100 do t[i] = t end return cmsgpack.pack(t) .. string.rep('x', 1e9)").
+			scripts(inScript+"stack overflow", "return cmsgpack.unpack(string.rep('\\145', 1000000))").
+			scripts(inScript+"bad argument #3 to 'pack' (string too short)", "return struct.pack('c1000000000', 'x')").
+			scripts(inScript+"integral size 1000000000 is larger than limit of 32", "return struct.unpack('i1000000000', 'x')"),
+		one("coroutines", inScript+noMemory, "while true do coroutine.wrap(function() end)() end",
+			"local t = {} while true do t[#t + 1] = coroutine.create(function() coroutine.yield() end) coroutine.resume(t[#t]) end").
+			scripts(inScript+strings.Repeat("user_script:1: ", 100), "local function f() coroutine.wrap(f)() end f()"), // each that it is in adds where
+		one("errors of megabytes", inScript+"xxxxx", "error(string.rep('x', 10000000))").
+			scripts("-ERR xxxxx", "return redis.error_reply(string.rep('x', 10000000))").
+			scripts("-xxxxx", "return {err = string.rep('x', 10000000)}").
+			scripts("-     ", "error({err = string.rep('\\r\\n', 5000000)})").
+			scripts("-ERR Wrong number of args calling Redis command", "return redis.call('GET', string.rep('x', 1e7), string.rep('y', 1e7))").
+			scripts("-ERR Unknown Redis command called from script", "return redis.call(string.rep('x', 1e7))"),
 		one("large replies from small tables", ranTooLarge, "local t = {} for i = 1, 1000 do t[i] = i + 2^52 end local u = {} for i = 1, 4500 do u[i] = t end return u"),
-		one("commands in scripts", "-ERR", "while true do redis.call('PING') end", "while true do redis.call('SUNION', 'set', 'set') end", "while true do redis.pcall('KEYS', '*') end", "while true do redis.call('GET', 'big') end",
+		one("commands in scripts", noBudget, "while true do redis.call('PING') end", "while true do redis.call('SUNION', 'set', 'set') end", "while true do redis.pcall('KEYS', '*') end", "while true do redis.call('GET', 'big') end",
 			"while true do redis.call('SORT', 'set', 'ALPHA') end", "while true do redis.call('SETRANGE', 'far', 99999999, 'x') redis.call('DEL', 'far') end",
 			"local s = string.rep('x', 16777216) while true do redis.call('PUBLISH', 'c', s) end", "local s = string.rep('x', 16777216) for i = 1, 1e9 do redis.call('SET', 'bomb' .. i % 8, s) end",
 			"for i = 1, 1e9 do redis.call('SET', 'b' .. i % 1000, 'x') end"),
@@ -247,13 +275,13 @@ func scriptAttacks() []attack {
 		{name: "sources", once: true, calls: [][]string{
 			evalCall(strings.Repeat("x = 1 ", 200_000)), evalCall("return '" + strings.Repeat("x", 2<<20) + "'"), evalCall("return 1", strings.Repeat("x", 30<<20)), {"EVALSHA", strings.Repeat("x", 1<<20), "0"},
 			{"EVAL", "return 1", most}, {"EVAL", "return 1", least}, {"SCRIPT", "LOAD", strings.Repeat("(", 1<<20)}, evalCall("#!lua flags=" + strings.Repeat("x,", 400_000) + "\nreturn 1"),
-		}, want: []string{"-ERR", "-ERR", ":1", "-NOSCRIPT", "-ERR Number of keys", "-ERR Number of keys", "-ERR", "-ERR Unexpected flag"}},
+		}, want: []string{"-ERR script is longer than", "-ERR script is longer than", ":1", "-NOSCRIPT", "-ERR Number of keys", "-ERR Number of keys", "-ERR Error compiling script", "-ERR Unexpected flag"}},
 		{name: "libraries", calls: [][]string{
 			{"FUNCTION", "LOAD", "#!lua name=a\nwhile true do end"}, {"FUNCTION", "LOAD", "#!lua name=a\nfor i = 1, 1e9 do redis.register_function('f' .. i, function() end) end"},
-			{"FUNCTION", "LOAD", "#!lua name=" + strings.Repeat("a", 2<<20) + "\n"}, {"FUNCTION", "LOAD", "#!lua name=a\nlocal s = string.rep('x', 1e9)"}, {"FUNCTION", "LOAD", strings.Repeat("\x00", 1<<20)},
+			{"FUNCTION", "LOAD", "#!lua name=" + strings.Repeat("a", 2<<20) + "\n"}, {"FUNCTION", "LOAD", "#!lua name=a\nlocal s = 'x' while true do s = s .. s end"}, {"FUNCTION", "LOAD", strings.Repeat("\x00", 1<<20)},
 			{"FUNCTION", "RESTORE", strings.Repeat("\xf5\xff", 1<<20)}, {"FUNCTION", "RESTORE", ""}, {"FUNCTION", "RESTORE", "\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda", "WHAT"}, {"FCALL", strings.Repeat("f", 1<<20), "0"},
-		}, want: []string{"-ERR", "-ERR", "-ERR", "-ERR", "-ERR", "-ERR DUMP payload version or checksum are wrong", "-ERR DUMP payload version or checksum are wrong", "-ERR Wrong restore policy", "-ERR Function not found"}},
-		{name: "a pipeline of endless scripts", once: true, calls: same(4, evalCall("while true do end")...), want: []string{"-ERR user_script:1: " + noInstructions}},
+		}, want: []string{loading + noInstructions, loading + noInstructions, "-ERR library is longer than", loading + noInstructions, "-ERR Missing library metadata", "-ERR DUMP payload version or checksum are wrong", "-ERR DUMP payload version or checksum are wrong", "-ERR Wrong restore policy", "-ERR Function not found"}},
+		{name: "a pipeline of endless scripts", once: true, calls: same(4, evalCall("while true do end")...), want: []string{inScript + noInstructions}},
 	}
 }
 
