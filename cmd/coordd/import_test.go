@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,66 +277,88 @@ func TestImportSelection(t *testing.T) {
 	}
 }
 
-// TestImportWhileKeysGo reads from a source whose keys vanish and change their types.
+var nameInReply = regexp.MustCompile(`\$\d+\r\n([ks]\d+)\r\n`)
+
+// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third of them when it has told their names, and a third
+// when it has told their types.
 func TestImportWhileKeysGo(t *testing.T) {
 	url, source := startSource(t)
 	c := source(0)
 	pipe := c.Pipeline()
-	for i := range 5000 {
+	const each = 1000
+	for i := range each {
 		pipe.Set(t.Context(), fmt.Sprint("k", i), i, 0)
 		pipe.SAdd(t.Context(), fmt.Sprint("s", i), i, "x")
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n, _ := startSingle(t, filepath.Join(t.TempDir(), "data"))
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 4999; i >= 0 && ctx.Err() == nil; i-- {
-			c.Del(ctx, fmt.Sprint("k", i))
-			c.Do(ctx, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'now a list')", 1, fmt.Sprint("s", i))
+	change := func(keys []string) {
+		_, err := c.TxPipelined(t.Context(), func(tx redis.Pipeliner) error {
+			for _, k := range keys {
+				tx.Del(t.Context(), k)
+				if k[0] == 's' {
+					tx.RPush(t.Context(), k, "now a list")
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
-	}()
-	t.Log(succeed(t, "import", "--from", url, "--to", n.addr()))
-	stop()
-	<-done
+	}
+	var mu sync.Mutex
+	var later []string // to be changed with the next reply
+	addr := proxy(t, "unix", strings.TrimPrefix(url, "unix://"), asItIs, func(to io.Writer, b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := later
+		later = nil
+		for i, name := range nameInReply.FindAllSubmatch(b, -1) {
+			switch i % 3 {
+			case 0:
+				now = append(now, string(name[1]))
+			case 1:
+				later = append(later, string(name[1]))
+			}
+		}
+		if len(now) > 0 {
+			change(now)
+		}
+		asItIs(to, b)
+	})
+	n, d := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	said := succeed(t, "import", "--from", "redis://"+addr, "--to", n.addr())
+	t.Log(said)
+	if !strings.Contains(said, " keys expired or were deleted meanwhile\n") {
+		t.Error("no key went meanwhile: this shows nothing")
+	}
+	kinds := map[string]int{}
+	for i := range each {
+		k, s := fmt.Sprint("k", i), fmt.Sprint("s", i)
+		got := view(t, d, s)
+		kinds[fmt.Sprint(got[0])]++
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[set [[%d] [x]]]", i) && g != "[list [now a list]]" {
+			t.Errorf("%s: %s", s, g)
+		}
+		got = view(t, d, k)
+		kinds[fmt.Sprint(got[0])]++
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[string %d]", i) && (g != "[none]" || do(t, c, "EXISTS", k) != int64(0)) {
+			t.Errorf("%s: %s", k, g)
+		}
+	}
+	for _, kind := range []string{"string", "set", "list", "none"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s in the target: this shows nothing", kind)
+		}
+	}
 }
 
 // lying is a proxy before a redis-server that calls sorted sets by a name that nobody knows.
 func lying(t *testing.T, socket string) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("unix", socket)
-			if err != nil {
-				_ = in.Close()
-				return
-			}
-			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
-			go func() {
-				buf := make([]byte, 1<<16)
-				for {
-					n, err := out.Read(buf)
-					_, _ = in.Write(bytes.ReplaceAll(buf[:n], []byte("+zset\r\n"), []byte("+tree\r\n")))
-					if err != nil {
-						_ = in.Close()
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return ln.Addr().String()
+	return proxy(t, "unix", socket, asItIs, func(to io.Writer, b []byte) {
+		asItIs(to, bytes.ReplaceAll(b, []byte("+zset\r\n"), []byte("+tree\r\n")))
+	})
 }
 
 func TestImportNamesWhatItCannotCopy(t *testing.T) {
@@ -367,23 +391,29 @@ func TestImportThroughFailover(t *testing.T) {
 	do(t, source(0), "XACK", "x", "g", "1000-2")
 	ps := startProcesses(t, 3)
 	lead, rest := leader(t, ps)
-	killed := make(chan struct{})
-	go func() {
-		defer close(killed)
-		for c := rest[1].client(); c.DBSize(context.Background()).Val() < 500; {
-			time.Sleep(time.Millisecond) // between two looks
+	look := rest[1].client()
+	var there atomic.Int64 // keys when the leader was killed
+	to := proxy(t, "tcp", rest[0].addr, func(to io.Writer, b []byte) {
+		keys := int64(0)
+		if there.Load() == 0 {
+			keys = look.DBSize(context.Background()).Val()
 		}
-		lead.kill()
-	}()
+		asItIs(to, b) // and so it may be under way when the leader dies
+		if keys >= 500 && there.CompareAndSwap(0, keys) {
+			lead.kill()
+		}
+	}, asItIs)
 	runs := 1
 	for ; runs <= 5; runs++ {
-		code, out, errs := command(t, "import", "--from", url, "--to", rest[0].addr)
+		code, out, errs := command(t, "import", "--from", url, "--to", to)
 		t.Logf("exit %d, %s%s", code, out, errs)
+		if n, all := there.Load(), source(0).DBSize(t.Context()).Val(); n == 0 || n >= all {
+			t.Fatalf("the leader was killed when %d of %d keys were there (0: it was not)", n, all)
+		}
 		if code == 0 {
 			break
 		}
 	}
-	<-killed
 	if runs > 5 {
 		t.Fatal("the import never ended well")
 	}
