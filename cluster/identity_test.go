@@ -176,7 +176,7 @@ func TestEmptyMajority(t *testing.T) {
 	}
 }
 
-// TestRaftOfStrangers opens Raft connections by hand: for another birth, from another cluster, and from none.
+// TestRaftOfStrangers asks whether a node takes Raft connections for another birth, from another cluster, and from none.
 func TestRaftOfStrangers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")

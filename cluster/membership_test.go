@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -108,28 +109,43 @@ func TestRemovedWhileAway(t *testing.T) {
 
 func errorOf(_ []byte, err error) error { return err }
 
+// dialOnly gives a Raft transport a node's way to others, and none of what they open to it.
+type dialOnly struct {
+	*mux
+	closed chan struct{}
+}
+
+func (d dialOnly) Accept() (net.Conn, error) { <-d.closed; return nil, net.ErrClosed }
+
+func (d dialOnly) Close() error { close(d.closed); return nil }
+
 // TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not count as that one's.
 func TestRaftConnectionForAnotherNode(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	for _, id := range []string{"n1", "n2"} {
-		eventually(t, id+" knows the cluster", func() bool { return c.nodes[id].clusterID() != "" })
+	n1, n2 := c.nodes["n1"], c.nodes["n2"]
+	for _, n := range []*Node{n1, n2} {
+		eventually(t, n.cfg.ID+" knows the cluster", func() bool { return n.clusterID() != "" })
 	}
-	for _, id := range []string{"n2", "", "n1"} {
-		conn, err := c.nodes["n2"].mux.Dial(raftAddr(id, c.nodes["n1"].birth, c.nodes["n1"].mux.Addr().String()), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if err := conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Read(make([]byte, 1))
+	for _, to := range []struct {
+		id, birth string
+		taken     bool
+	}{{"n2", n1.birth, false}, {"", n1.birth, false}, {"n1", "other", false}, {"n1", "", false}, {"n1", n1.birth, true}} {
+		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1, 20*time.Second, io.Discard)
+		var answer raft.AppendEntriesResponse
+		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}} // of term 0: it has no effect
+		err := transport.AppendEntries("n1", raftAddr(to.id, to.birth, n1.mux.Addr().String()), &old, &answer)
 		var timeout net.Error
-		if taken := errors.As(err, &timeout) && timeout.Timeout(); taken != (id == "n1") {
-			t.Errorf("a connection for %q: %v", id, err)
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			t.Errorf("a connection for %+v is neither answered nor ended", to)
+		case (err == nil) != to.taken || to.taken && answer.Term == 0:
+			t.Errorf("a connection for %+v: %v, the answer has term %d", to, err, answer.Term)
+		}
+		if err := transport.Close(); err != nil {
+			t.Error(err)
 		}
 	}
-	if _, err := c.nodes["n2"].mux.Dial("127.0.0.1:1", time.Second); err == nil {
+	if _, err := n2.mux.Dial("127.0.0.1:1", time.Second); err == nil {
 		t.Error("an address without an id was dialled")
 	}
 }
