@@ -12,16 +12,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fullLog refuses entries while its disk is said to be full.
+// fullLog refuses entries while its disk is said to be full. It takes its time: further messages come meanwhile.
 type fullLog struct {
 	raft.LogStore
-	full    *atomic.Bool
-	refused *atomic.Int64
+	full             *atomic.Bool
+	refused, written *atomic.Int64
 }
 
 func (f fullLog) StoreLogs(logs []*raft.Log) error {
 	if f.full.Load() {
-		time.Sleep(20 * time.Millisecond) // a disk that takes its time: further messages come meanwhile
+		for more := f.written.Load() + 10; f.full.Load() && f.written.Load() < more; {
+			time.Sleep(time.Millisecond) // between two looks
+		}
 		f.refused.Add(1)
 		return errors.New("no space left on device")
 	}
@@ -31,15 +33,15 @@ func (f fullLog) StoreLogs(logs []*raft.Log) error {
 // TestRefusedEntriesComeLater: a member that refuses entries gets them when it takes them again, whatever was on its way to it meanwhile. Nothing but the
 // answers of the transport tells the leader: heartbeats go on.
 func TestRefusedEntriesComeLater(t *testing.T) {
-	full, refused := map[string]*atomic.Bool{}, &atomic.Int64{}
+	full, refused, written := map[string]*atomic.Bool{}, &atomic.Int64{}, &atomic.Int64{}
 	c := newCluster(t, 3, func(cfg *Config) {
 		f := &atomic.Bool{}
 		full[cfg.ID] = f
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return fullLog{s, f, refused} }
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return fullLog{s, f, refused, written} }
 	})
 	lead, follower := c.leader(), c.followers()[0]
+	t.Cleanup(func() { full[follower.cfg.ID].Store(false) }) // before the nodes are closed, which wait for the disk
 	ctx, stop := context.WithCancel(context.Background())
-	var written atomic.Int64
 	var wg sync.WaitGroup
 	for w := range 8 { // several messages are on their way at a time
 		wg.Go(func() {
