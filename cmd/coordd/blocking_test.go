@@ -36,23 +36,28 @@ func (p *process) blocked(c *redis.Client) int {
 // popper is a client that waits for elements.
 type popper struct {
 	client *redis.Client
-	got    chan string
-	failed chan error
+	got    chan popped
 }
 
-// startPopper starts a client of p that pops one element after another from a list, and waits until it waits.
-func startPopper(p *process, look *redis.Client, list string) *popper {
+// popped is an element, or why a client gets no more of them.
+type popped struct {
+	element string
+	err     error
+}
+
+// startPopper starts a client of p that pops one element after another from a list into got, and waits until it waits.
+func startPopper(p *process, look *redis.Client, list string, got chan popped) *popper {
 	p.t.Helper()
 	before := p.blocked(look)
-	o := &popper{client: p.client(), got: make(chan string, 100), failed: make(chan error, 1)}
+	o := &popper{client: p.client(), got: got}
 	go func() {
 		for {
 			v, err := o.client.BLPop(context.Background(), 0, list).Result()
 			if err != nil {
-				o.failed <- err
+				got <- popped{err: err}
 				return
 			}
-			o.got <- v[1]
+			got <- popped{element: v[1]}
 		}
 	}()
 	waitFor(p.t, 10*time.Second, "a client waits on "+p.id, func() bool { return p.blocked(look) == before+1 })
@@ -63,11 +68,9 @@ func (o *popper) want(t *testing.T, element string) {
 	t.Helper()
 	select {
 	case got := <-o.got:
-		if got != element {
-			t.Fatalf("popped %q, want %q", got, element)
+		if got.err != nil || got.element != element {
+			t.Fatalf("popped %q, want %q; %v", got.element, element, got.err)
 		}
-	case err := <-o.failed:
-		t.Fatalf("popping failed: %v", err)
 	case <-time.After(10 * time.Second):
 		t.Fatalf("%q was not popped", element)
 	}
@@ -81,7 +84,7 @@ func TestWaitingOnAFollower(t *testing.T) {
 	push, look := rest[1].client(), rest[0].client()
 	var os []*popper
 	for range 8 {
-		os = append(os, startPopper(rest[0], look, "l"))
+		os = append(os, startPopper(rest[0], look, "l", make(chan popped, 100)))
 	}
 	for round := range 3 {
 		if round == 1 {
@@ -112,12 +115,13 @@ func TestWaitingOnAFollower(t *testing.T) {
 func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
-	var alive []*popper
+	alive := make(chan popped, 100) // what clients of nodes that live pop
 	for i := range 20 {
-		p := ps[i%3]
-		if o := startPopper(p, p.client(), "l"); p != old {
-			alive = append(alive, o)
+		p, got := ps[i%3], alive
+		if p == old {
+			got = make(chan popped, 100)
 		}
+		startPopper(p, p.client(), "l", got)
 	}
 	old.kill()
 	push := rest[0].client()
@@ -134,29 +138,22 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 		})
 		pushed = append(pushed, element)
 	}
-	var popped []string
-	deadline := time.After(20 * time.Second)
-	for len(popped) < elements {
-		had := len(popped)
-		for _, o := range alive {
-			select {
-			case element := <-o.got:
-				popped = append(popped, element)
-			case err := <-o.failed:
-				t.Fatalf("a client of a node that lives: %v", err)
-			case <-deadline:
-				t.Fatalf("%d of %d elements were popped", len(popped), elements)
-			default:
+	var all []string
+	for deadline := time.After(20 * time.Second); len(all) < elements; {
+		select {
+		case got := <-alive:
+			if got.err != nil {
+				t.Fatalf("a client of a node that lives: %v", got.err)
 			}
-		}
-		if had == len(popped) {
-			time.Sleep(time.Millisecond)
+			all = append(all, got.element)
+		case <-deadline:
+			t.Fatalf("%d of %d elements were popped", len(all), elements)
 		}
 	}
-	slices.Sort(popped)
+	slices.Sort(all)
 	slices.Sort(pushed)
-	if !slices.Equal(popped, pushed) {
-		t.Errorf("popped %q, pushed %q", popped, pushed)
+	if !slices.Equal(all, pushed) {
+		t.Errorf("popped %q, pushed %q", all, pushed)
 	}
 	if n, err := push.LLen(context.Background(), "l").Result(); err != nil || n != 0 {
 		t.Errorf("%d are left, %v", n, err)
