@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -135,17 +136,45 @@ func TestCloseLetsClientsEnd(t *testing.T) {
 	}
 }
 
-// A client that does not end what it has begun is waited for no longer than is stated, and nothing of it is run.
+// A client that does not end what it has begun is not waited for as long as one whose requests are under way, and nothing of it is run.
 func TestCloseWaitsNotForEver(t *testing.T) {
-	n := start(t, func(c *Config) { c.DrainTimeout = 40 * time.Millisecond })
+	n := start(t, func(c *Config) { c.DrainTimeout = time.Hour })
 	c := n.dial(t)
 	c.raw(calls("MULTI", "INCR a"))
 	c.want("+OK\r\n", "+QUEUED\r\n")
-	n.closeBehind(t)()
+	wait := n.closeBehind(t)
 	c.ended()
+	wait()
 	if got := n.fake.takeCalls(); got != "" {
 		t.Errorf("the backend was asked: %s", got)
 	}
+}
+
+// A request that is never answered holds up Close for DrainTimeout, no longer and no shorter.
+func TestCloseIsBounded(t *testing.T) {
+	hanging := func(limit time.Duration) (*node, *client) {
+		n := start(t, func(c *Config) { c.DrainTimeout = limit })
+		c := n.dial(t)
+		begun := make(chan struct{})
+		n.fake.set(func() { n.fake.begun, n.fake.gate = begun, make(chan struct{}) })
+		c.raw(calls("SET a 1"))
+		<-begun
+		return n, c
+	}
+	patient, waits := hanging(time.Hour)
+	var over atomic.Bool
+	wait := patient.closeBehind(t)
+	go func() { wait(); over.Store(true) }()
+	n, c := hanging(20 * time.Millisecond)
+	n.Close()
+	c.ended()
+	if over.Load() {
+		t.Error("who may wait for an hour was closed before who may wait for 20 ms")
+	}
+	patient.fake.set(func() { close(patient.fake.gate); patient.fake.gate = nil })
+	waits.want("+OK\r\n")
+	waits.ended()
+	eventually(t, "what is answered ends Close", over.Load)
 }
 
 // Clients that wait, and subscribers, find the end of the connection and nothing before it.

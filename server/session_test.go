@@ -288,18 +288,6 @@ func TestCloseDrains(t *testing.T) {
 	}
 }
 
-// A request that is never answered does not hold up Close for ever.
-func TestCloseIsBounded(t *testing.T) {
-	n := start(t, func(c *Config) { c.DrainTimeout = 20 * time.Millisecond })
-	c := n.dial(t)
-	begun := make(chan struct{})
-	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, make(chan struct{}) })
-	c.raw(calls("SET a 1"))
-	<-begun
-	n.Close()
-	c.ended()
-}
-
 func TestHealth(t *testing.T) {
 	n := start(t, nil)
 	get := func(path string) (int, map[string]any) {
