@@ -146,7 +146,7 @@ func TestRestoreCluster(t *testing.T) {
 		p.kill()
 	}
 	restore := func(p *process) {
-		if err := os.RemoveAll(p.flag("--data-dir")); err != nil {
+		if err := os.RemoveAll(p.dataDir()); err != nil {
 			t.Fatal(err)
 		}
 		said := succeed(t, append([]string{"restore", file}, p.args...)...)
@@ -209,9 +209,6 @@ func TestRestoreCluster(t *testing.T) {
 		t.Error(said)
 	}
 }
-
-// flag is the value that the process was given for a flag.
-func (p *process) flag(name string) string { return p.args[slices.Index(p.args, name)+1] }
 
 func fence(t *testing.T, c *redis.Client, key string) int64 {
 	t.Helper()

@@ -267,28 +267,6 @@ func (a *arena) waitServing(limit time.Duration) time.Duration {
 	return time.Since(start)
 }
 
-// equalStates waits until all nodes hold the same bytes. Nobody writes meanwhile.
-func (a *arena) equalStates() {
-	a.t.Helper()
-	waitFor(a.t, 30*time.Second, "all nodes to hold the same state", func() bool {
-		var first string
-		for i, p := range a.ps {
-			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1})
-			state, err := c.Do(context.Background(), "RAFT", "BACKUP").Text()
-			_ = c.Close()
-			switch {
-			case err != nil:
-				return false
-			case i == 0:
-				first = state
-			case state != first:
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // meet has the cluster go through one fault.
 func (a *arena) meet(l *chaosLoad, f fault) {
 	t := a.t
@@ -312,7 +290,7 @@ func (a *arena) meet(l *chaosLoad, f fault) {
 
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	a.equalStates()
+	sameState(t, a.ps)
 	c := a.ps[a.rnd.IntN(len(a.ps))].client()
 	defer c.Close()
 	n := l.check(t, c)

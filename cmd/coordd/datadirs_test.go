@@ -225,7 +225,7 @@ func (m *dirMaker) restore(store, source, target string) {
 	f := newFleet(m.t)
 	p := f.prepare("n1")
 	p.args = append(p.args, "--log-store", store)
-	p.args[slices.Index(p.args, "--data-dir")+1] = source
+	p.setFlag("--data-dir", source)
 	p.start()
 	p.waitReady()
 	path, err := builtBinary()

@@ -257,8 +257,8 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup")
 	succeed(t, "backup", "--from", n1.addr, file)
 	n1.kill()
-	n1.args[slices.Index(n1.args, "--data-dir")+1] += "-restored"
-	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.args[slices.Index(n1.args, "--data-dir")+1])
+	n1.setFlag("--data-dir", n1.dataDir()+"-restored")
+	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.dataDir())
 	n1.start()
 	n1.waitReady()
 	n1.pause() // takes nobody in until there are subscribers

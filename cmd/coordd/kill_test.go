@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -48,7 +47,7 @@ func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 
 // TestKilledLeaders kills the leader 20 times, with the default timeouts, in a cluster that does nothing and in one that is written to.
 func TestKilledLeaders(t *testing.T) {
-	if os.Getenv("COORDD_CHAOS") == "" {
+	if !chaos() {
 		t.Skip("run by make chaos")
 	}
 	for _, writers := range []int{0, 4} {

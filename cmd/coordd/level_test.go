@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,13 +23,6 @@ import (
 
 // What lives here: a cluster of this release and of the next, side by side: what is new is switched on when every node has it, and not
 // before; and this release meets what the next one wrote. The next release is this one, built with -tags coordd_next.
-
-// stop ends a process as an operator does.
-func (p *process) stop() {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	<-p.done
-}
 
 // restart stops a process and starts it as this release or as the next.
 func (p *process) restart(next bool) {
@@ -62,23 +54,6 @@ func (p *process) knownLevels() []string {
 	return out
 }
 
-// sameState fails unless the nodes come to hold equal bytes.
-func sameState(t *testing.T, ps []*process) {
-	t.Helper()
-	waitFor(t, 20*time.Second, "equal states", func() bool {
-		var first string
-		for i, p := range ps {
-			v, err := p.raft("BACKUP")
-			state, ok := v.(string)
-			if err != nil || !ok || i > 0 && state != first {
-				return false
-			}
-			first = state
-		}
-		return true
-	})
-}
-
 // filesOf gives a hash of every file under dir.
 func filesOf(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
@@ -95,23 +70,6 @@ func filesOf(t *testing.T, dir string) map[string][32]byte {
 		t.Fatal(err)
 	}
 	return files
-}
-
-// dataDir is the directory that the process was started on.
-func (p *process) dataDir() string { return p.args[slices.Index(p.args, "--data-dir")+1] }
-
-// waitRefusal waits until the process, which was started on something that it cannot read, has ended with exit code 1 and a last line that has want.
-func (p *process) waitRefusal(want string) {
-	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
-		p.t.Fatalf("%s goes on; it should have ended: %s", p.id, want)
-	}
-	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
-	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(last, want) {
-		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id, p.cmd.ProcessState.ExitCode(), last, want)
-	}
 }
 
 // refusesDir stops a process of the next release and starts it as this one, which has to refuse its data directory and to leave it as it is.
@@ -236,7 +194,7 @@ func joinTooOld(t *testing.T, ps []*process) {
 
 	// A node that was not there when it was taken in refuses the log by itself, and keeps nothing of it.
 	p = f.prepare("n5", ps[0])
-	ps[0].mustRaft("ADD", "n5", p.args[slices.Index(p.args, "--peer-listen")+1])
+	ps[0].mustRaft("ADD", "n5", p.flag("--peer-listen"))
 	p.start()
 	p.waitRefusal(fmt.Sprintf("has feature level %d, and this one knows levels up to %d", nextLevel, thisLevel))
 	ps[0].mustRaft("REMOVE", "n5")
@@ -281,7 +239,7 @@ func restoreTooNew(t *testing.T, from *process) {
 	// The restored state is at its level from the first entry on, and its directory says so.
 	f := newFleet(t)
 	p := f.prepare("r1")
-	p.args[slices.Index(p.args, "--data-dir")+1] = target
+	p.setFlag("--data-dir", target)
 	p.next = true
 	p.start()
 	p.waitReady()

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -210,21 +209,12 @@ func TestMemberIsReplaced(t *testing.T) {
 	imposter := &process{t: t, id: "n4", addr: loopback(ports[0]), log: &logBuffer{}}
 	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen", loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()
-	select {
-	case <-imposter.done:
-	case <-time.After(10 * time.Second):
-		imposter.kill()
-		t.Error("the imposter goes on")
-	}
-	if !strings.Contains(imposter.log.String(), "the cluster did not take this node in: node n4 is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id") {
-		t.Errorf("the imposter's log: %s", imposter.log)
-	}
+	imposter.waitRefusal("the cluster did not take this node in: node n4 is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id")
 
 	// n4 is started again with another peer address, and its --join, which has no effect any more.
-	n4.signal(syscall.SIGTERM)
-	<-n4.done
+	n4.stop()
 	moved := loopback(freePorts(t, 1)[0])
-	n4.args[slices.Index(n4.args, "--peer-listen")+1] = moved
+	n4.setFlag("--peer-listen", moved)
 	n4.start()
 	n4.waitReady()
 	waitFor(t, 20*time.Second, "the new address is known", func() bool {
@@ -237,8 +227,7 @@ func TestMemberIsReplaced(t *testing.T) {
 		t.Errorf("%d requests failed while a member was replaced and one moved, the first: %v", failed, strict.failure)
 	}
 	// The founders are started again with the flags of the founding, without n3; n1 and n4 alone are a majority then.
-	ps[0].signal(syscall.SIGTERM)
-	<-ps[0].done
+	ps[0].stop()
 	ps[0].start()
 	ps[0].waitReady()
 	ps[1].kill()

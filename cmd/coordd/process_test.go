@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +19,9 @@ import (
 )
 
 // What lives here: clusters of real processes for tests, and waiting for conditions.
+
+// chaos says whether the slow tests with asserted times run: make chaos.
+func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
 // builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
 // commands/level_next.go.
@@ -81,6 +85,15 @@ func (l *logBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// flag is the value that the process is given for a flag.
+func (p *process) flag(name string) string { return p.args[slices.Index(p.args, name)+1] }
+
+// setFlag gives it another one, from its next start on.
+func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name)+1] = value }
+
+// dataDir is the directory that the process is started on.
+func (p *process) dataDir() string { return p.flag("--data-dir") }
 
 // startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone), and ends them with the test.
 func startProcesses(t *testing.T, n int, extra ...string) []*process {
@@ -176,6 +189,28 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
+// stop ends a process as an operator does.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	<-p.done
+}
+
+// waitRefusal waits until the process, which was started on something that it cannot read, has ended with exit code 1 and a last line that has want.
+func (p *process) waitRefusal(want string) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.kill()
+		p.t.Fatalf("%s goes on; it should have ended: %s", p.id, want)
+	}
+	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
+	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(last, want) {
+		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id, p.cmd.ProcessState.ExitCode(), last, want)
+	}
+}
+
 // waitReady waits until the node says that it serves.
 func (p *process) waitReady() {
 	p.t.Helper()
@@ -216,6 +251,23 @@ func leader(t *testing.T, ps []*process) (*process, []*process) {
 	})
 	others := append(append([]*process(nil), ps[:found]...), ps[found+1:]...)
 	return ps[found], others
+}
+
+// sameState fails unless the nodes come to hold equal bytes. Nobody writes meanwhile.
+func sameState(t *testing.T, ps []*process) {
+	t.Helper()
+	waitFor(t, 30*time.Second, "equal states", func() bool {
+		var first string
+		for i, p := range ps {
+			v, err := p.raft("BACKUP")
+			state, ok := v.(string)
+			if err != nil || !ok || i > 0 && state != first {
+				return false
+			}
+			first = state
+		}
+		return true
+	})
 }
 
 // waitFor polls a condition until it holds or the limit is over.

@@ -12,27 +12,12 @@ import (
 
 // What lives here: coordd recover on real processes, and nodes that lost their disks.
 
-// exits waits until a process ends by itself, with code 1, and returns its log.
-func (p *process) exits() string {
-	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
-		p.kill()
-		p.t.Errorf("%s goes on", p.id)
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
-		p.t.Errorf("%s ended with %d", p.id, code)
-	}
-	return p.log.String()
-}
-
 // TestRecover kills two nodes of three for ever under load, and goes on from the third with two new ones.
 func TestRecover(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	left := ps[0]
-	dir := left.flag("--data-dir")
+	dir := left.dataDir()
 	c := left.client()
 	fill(t, c, "one")
 	tokens := []int64{fence(t, c, "one:lock"), newFence(t, c, "before")}
@@ -57,10 +42,10 @@ func TestRecover(t *testing.T) {
 		p.kill()
 	}
 	old := filepath.Join(t.TempDir(), "old")
-	if err := os.Rename(ps[1].flag("--data-dir"), old); err != nil {
+	if err := os.Rename(ps[1].dataDir(), old); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(ps[2].flag("--data-dir")); err != nil {
+	if err := os.RemoveAll(ps[2].dataDir()); err != nil {
 		t.Fatal(err)
 	}
 	said := succeed(t, "recover", "--data-dir", dir)
@@ -99,7 +84,7 @@ func TestRecover(t *testing.T) {
 	n4, n5 := f.start("n4", left), f.start("n5", left)
 	n5.waitVoters("n1", "n4", "n5")
 	// A node of the old cluster comes back with its data: it is told, and changes nothing.
-	if err := os.Rename(old, ps[1].flag("--data-dir")); err != nil {
+	if err := os.Rename(old, ps[1].dataDir()); err != nil {
 		t.Fatal(err)
 	}
 	ps[1].start()
@@ -146,7 +131,7 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 	lose := func(lost ...*process) {
 		for _, p := range lost {
 			p.kill()
-			if err := os.RemoveAll(p.flag("--data-dir")); err != nil {
+			if err := os.RemoveAll(p.dataDir()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,9 +139,8 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 			p.start()
 		}
 		for _, p := range lost {
-			if said := p.exits(); !strings.Contains(said, "node "+p.id+" has no data, and ") || !strings.Contains(said, "take it out with RAFT REMOVE "+p.id) {
-				t.Errorf("%s says %s", p.id, said)
-			}
+			p.waitRefusal("node " + p.id + " has no data, and ")
+			p.waitRefusal("take it out with RAFT REMOVE " + p.id)
 		}
 	}
 	lose(ps[2])

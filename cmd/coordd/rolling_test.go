@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -176,8 +175,7 @@ func rollOver(t *testing.T, ps []*process, v *visitors) (gap, longest time.Durat
 	t.Helper()
 	for i, p := range ps {
 		role, began := p.role(), time.Now()
-		p.signal(syscall.SIGTERM)
-		<-p.done
+		p.stop()
 		stopped := time.Since(began)
 		p.start()
 		caughtUp(t, p, ps[(i+1)%len(ps)].client())
@@ -200,7 +198,7 @@ func TestRollingRestart(t *testing.T) { rollRounds(t, 1, "--heartbeat-timeout", 
 
 // TestRollingRestartStalls restarts every node three times; nobody may notice it for longer than stallBound.
 func TestRollingRestartStalls(t *testing.T) {
-	if os.Getenv("COORDD_CHAOS") == "" {
+	if !chaos() {
 		t.Skip("run by make chaos")
 	}
 	if gap, longest := rollRounds(t, 3); max(gap, longest) > stallBound {

@@ -2,16 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
 )
 
 // What lives here: how soon a client that waits on one node is woken by what happens through another, on an idle cluster.
-
-// chaos says whether the slow tests with asserted times run: make chaos.
-func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
 // wakeLimit is what the median wait from the sending of the release to the waking may be.
 const wakeLimit = 20 * time.Millisecond
