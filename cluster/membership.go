@@ -85,13 +85,13 @@ func (n *Node) addMember(id, addr string) error {
 		return refused(err.Error())
 	}
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil || isWildcard(host) {
+	if err != nil || IsWildcard(host) {
 		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: it has to be host:port", addr))
 	}
 	if n.retired(id) {
 		return refused(fmt.Sprintf("node %s was removed from this cluster, and ids are never used again: choose another one", id))
 	}
-	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); isWildcard(own) || isLoopback(own) && !isLoopback(host) {
+	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); IsWildcard(own) || isLoopback(own) && !isLoopback(host) {
 		return refused(fmt.Sprintf("%s could not reach this cluster: the leader's own peer address is %s; start it with --peer-listen or --peer-advertise",
 			addr, n.mux.Addr()))
 	}
@@ -112,7 +112,8 @@ func (n *Node) addMember(id, addr string) error {
 	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
 }
 
-func isWildcard(host string) bool {
+// IsWildcard says whether a host is all of a machine's addresses, and so none that others reach it at.
+func IsWildcard(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }

@@ -22,7 +22,7 @@ type config struct {
 	peerListen    string
 	peerAdvertise string
 	dataDir       string
-	cluster       []member
+	cluster       []cluster.Member
 	join          []string // client addresses of members of the cluster to join
 	httpListen    string
 	logStore      string
@@ -37,9 +37,6 @@ type config struct {
 	maxRequest    int
 	clock         cluster.Clock // nil: the system's; tests give their own
 }
-
-// member is one node of --cluster.
-type member struct{ id, peerAddr string }
 
 // option is one flag with its environment variable. set parses and checks a value.
 type option struct {
@@ -71,7 +68,7 @@ var options = []option{
 	{"sentinel-name", "mymaster", "name by which Sentinel clients ask for this cluster, the same on every node", setSentinelName},
 	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.snapshotAfter = uint64(n) }, 64)},
 	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.maxClients = n }, 1)},
-	{"max-request-bytes", "33554432", "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
+	{"max-request-bytes", strconv.Itoa(cluster.MaxGroupBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
 }
 
 func setString(field func(*config) *string) func(*config, string) error {
@@ -179,11 +176,11 @@ func setCluster(c *config, v string) error {
 			return fmt.Errorf("the address of %s, %q: %w", id, addr, err)
 		}
 		for _, m := range c.cluster {
-			if m.id == id || m.peerAddr == addr {
+			if m.ID == id || m.PeerAddr == addr {
 				return fmt.Errorf("%s appears twice", part)
 			}
 		}
-		c.cluster = append(c.cluster, member{id, addr})
+		c.cluster = append(c.cluster, cluster.Member{ID: id, PeerAddr: addr})
 	}
 	return nil
 }
@@ -275,8 +272,8 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 
 // complete fills in what follows from other options and checks what options say of each other.
 func (c *config) complete() error {
-	if c.maxRequest > maxRequestBytes {
-		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, maxRequestBytes)
+	if c.maxRequest > cluster.MaxGroupBytes {
+		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, cluster.MaxGroupBytes)
 	}
 	if len(c.join) > 0 {
 		return c.completeJoin()
@@ -289,18 +286,18 @@ func (c *config) complete() error {
 		c.adviseClients("127.0.0.1")
 		return nil
 	}
-	i := slices.IndexFunc(c.cluster, func(m member) bool { return m.id == c.id })
+	i := slices.IndexFunc(c.cluster, func(m cluster.Member) bool { return m.ID == c.id })
 	if i < 0 {
 		return fmt.Errorf("--id %s is not one of the nodes in --cluster", c.id)
 	}
 	if c.peerListen == "" {
-		c.peerListen = c.cluster[i].peerAddr
+		c.peerListen = c.cluster[i].PeerAddr
 	}
 	if c.peerAdvertise == "" {
-		c.peerAdvertise = c.cluster[i].peerAddr
+		c.peerAdvertise = c.cluster[i].PeerAddr
 	}
 	host, _, _ := net.SplitHostPort(c.peerAdvertise)
-	if isWildcard(host) {
+	if cluster.IsWildcard(host) {
 		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node at a wildcard address; give its own", c.peerAdvertise)
 	}
 	c.adviseClients(host)
@@ -320,7 +317,7 @@ func (c *config) completeJoin() error {
 		addr = c.peerListen
 	}
 	host, port, _ := net.SplitHostPort(addr)
-	if isWildcard(host) || port == "0" && c.peerAdvertise != "" {
+	if cluster.IsWildcard(host) || port == "0" && c.peerAdvertise != "" {
 		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node there; give its own address", addr)
 	}
 	c.adviseClients(host)
@@ -333,18 +330,10 @@ func (c *config) adviseClients(host string) {
 		return
 	}
 	c.advertise = c.listen
-	if h, port, _ := net.SplitHostPort(c.listen); isWildcard(h) {
+	if h, port, _ := net.SplitHostPort(c.listen); cluster.IsWildcard(h) {
 		c.advertise = net.JoinHostPort(host, port)
 	}
 }
-
-func isWildcard(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "" || (ip != nil && ip.IsUnspecified())
-}
-
-// maxRequestBytes is the largest request: it has to fit a log record.
-const maxRequestBytes = 32 << 20
 
 // printHelp writes what --help shows.
 func printHelp(w io.Writer) {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"github.com/coordd/coordd/cluster"
 )
 
 // devNodes is the size of the throwaway cluster.
@@ -19,17 +19,10 @@ const devNodes = 3
 // runDev runs a cluster of three nodes in this process until ctx ends: real Raft over the loopback, real files in a temporary
 // directory that is removed at the end.
 func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := flag.NewFlagSet("coordd dev", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+	fs := newFlagSet("coordd dev")
 	portText := fs.String("port", "6379", "")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return usageError{err}
-	}
-	if fs.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	if _, err := parseArgs(fs, args); err != nil {
+		return err
 	}
 	port, err := strconv.Atoi(*portText)
 	if err != nil || port < 0 || port > 65535-devNodes+1 {
@@ -95,7 +88,7 @@ func stopped(nodes []*node) <-chan struct{} {
 func startDevNodes(port int, dir string, stderr io.Writer, adjust ...func(*config)) ([]*node, error) {
 	var nodes []*node
 	var taken []listeners
-	var members []member
+	var members []cluster.Member
 	for i := range devNodes {
 		p := 0
 		if port != 0 {
@@ -113,13 +106,13 @@ func startDevNodes(port int, dir string, stderr io.Writer, adjust ...func(*confi
 			}
 			return nil, err
 		}
-		members = append(members, member{"n" + strconv.Itoa(i+1), l.peer.Addr().String()})
+		members = append(members, cluster.Member{ID: "n" + strconv.Itoa(i+1), PeerAddr: l.peer.Addr().String()})
 	}
 	log := newLogger(stderr, "warn", "auto")
 	for i, m := range members {
 		cfg, err := parseConfig([]string{
-			"--id", m.id, "--listen", taken[i].client.Addr().String(),
-			"--peer-listen", m.peerAddr, "--data-dir", filepath.Join(dir, m.id),
+			"--id", m.ID, "--listen", taken[i].client.Addr().String(),
+			"--peer-listen", m.PeerAddr, "--data-dir", filepath.Join(dir, m.ID),
 		}, func(string) string { return "" })
 		if err == nil {
 			cfg.cluster = members
@@ -127,7 +120,7 @@ func startDevNodes(port int, dir string, stderr io.Writer, adjust ...func(*confi
 				f(cfg)
 			}
 			var n *node
-			if n, err = startNode(cfg, taken[i], log.With("node", m.id)); err == nil {
+			if n, err = startNode(cfg, taken[i], log.With("node", m.ID)); err == nil {
 				nodes = append(nodes, n)
 			}
 		}

@@ -104,7 +104,7 @@ func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err 
 
 func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
-		ID: n.cfg.id, PeerListener: peer, PeerListen: n.cfg.peerListen, PeerAdvertise: n.cfg.peerAdvertise, ClientAddr: n.cfg.advertise,
+		ID: n.cfg.id, Members: n.cfg.cluster, PeerListener: peer, PeerListen: n.cfg.peerListen, PeerAdvertise: n.cfg.peerAdvertise, ClientAddr: n.cfg.advertise,
 		DataDir: n.cfg.dataDir, LogStore: n.cfg.logStore, HeartbeatTimeout: n.cfg.heartbeat, LeaderWait: n.cfg.leaderWait,
 		SnapshotThreshold: n.cfg.snapshotAfter, Join: len(n.cfg.join) > 0, Clock: n.cfg.clock, Logger: n.log, Fatal: n.fatal,
 	}
@@ -113,9 +113,6 @@ func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 	}
 	if c.LeaderWait == 0 {
 		c.LeaderWait = -1 // the cluster's word for none
-	}
-	for _, m := range n.cfg.cluster {
-		c.Members = append(c.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
 	}
 	return c
 }

@@ -65,11 +65,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 
 // seed is what cluster.Seed has to know.
 func (c *config) seed() cluster.Config {
-	s := cluster.Config{ID: c.id, DataDir: c.dataDir, LogStore: c.logStore, PeerAdvertise: c.peerAdvertise, Logger: slog.New(slog.DiscardHandler)}
-	for _, m := range c.cluster {
-		s.Members = append(s.Members, cluster.Member{ID: m.id, PeerAddr: m.peerAddr})
-	}
-	return s
+	return cluster.Config{ID: c.id, Members: c.cluster, DataDir: c.dataDir, LogStore: c.logStore, PeerAdvertise: c.peerAdvertise, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func memberIDs(members []cluster.Member) string {
