@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -36,10 +35,27 @@ type seeker struct {
 }
 
 var (
+	needGo      = []string{"go", "rueidis"}
 	needNode    = []string{"node", "testdata/clients/node/node_modules/redis", "testdata/clients/node/node_modules/ioredis"}
 	debianPy    = "/usr/bin/python3"
 	seekerLimit = 15 * time.Second
 )
+
+// goSeeker builds the Go program of all kinds once for all tests.
+var goSeeker = sync.OnceValues(func() (string, error) { return build("-C", "../../testdata/clients/libraries/go/discover") })
+
+// goProgram is the Go program; none where what it needs is not there.
+func goProgram(t *testing.T, kind string) []string {
+	t.Helper()
+	if slices.ContainsFunc(needGo, lacks) {
+		return nil
+	}
+	path, err := goSeeker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{path, kind}
+}
 
 func nodeProgram(kind string) []string {
 	return []string{"node", "testdata/clients/node/discover.js", kind}
@@ -48,8 +64,8 @@ func nodeProgram(kind string) []string {
 // clusterSeekers are clients of Redis Cluster.
 func clusterSeekers(t *testing.T) []*seeker {
 	return []*seeker{
-		{name: "go-redis ClusterClient", needs: []string{"go"}, args: []string{goProgram(t, ".", "./testdata/clients/go/discover"), "cluster"}},
-		{name: "rueidis", needs: []string{"go", "rueidis"}, args: []string{goProgram(t, "testdata/clients/libraries/go", "./discover"), "cluster"}},
+		{name: "go-redis ClusterClient", needs: needGo, args: goProgram(t, "go-redis-cluster")},
+		{name: "rueidis", needs: needGo, args: goProgram(t, "rueidis-cluster")},
 		{name: "ioredis Cluster", needs: needNode, args: nodeProgram("ioredis-cluster")},
 		{name: "node-redis createCluster", needs: needNode, args: nodeProgram("redis-cluster")},
 		{name: "redis-cli -c", needs: []string{"redis-cli"}, args: []string{"sh", "testdata/clients/cli/discover.sh"}},
@@ -59,38 +75,12 @@ func clusterSeekers(t *testing.T) []*seeker {
 // sentinelSeekers are clients that ask Sentinels.
 func sentinelSeekers(t *testing.T) []*seeker {
 	return []*seeker{
-		{name: "go-redis FailoverClient", needs: []string{"go"}, role: "master", args: []string{goProgram(t, ".", "./testdata/clients/go/discover"), "sentinel"}},
-		{name: "rueidis Sentinel", needs: []string{"go", "rueidis"}, role: "master", args: []string{goProgram(t, "testdata/clients/libraries/go", "./discover"), "sentinel"}},
+		{name: "go-redis FailoverClient", needs: needGo, role: "master", args: goProgram(t, "go-redis-sentinel")},
+		{name: "rueidis Sentinel", needs: needGo, role: "master", args: goProgram(t, "rueidis-sentinel")},
 		{name: "ioredis sentinels", needs: needNode, role: "master", args: nodeProgram("ioredis-sentinel")},
 		{name: "node-redis createSentinel", needs: needNode, role: "master", args: nodeProgram("redis-sentinel")},
 		{name: "redis-py Sentinel", needs: []string{"redis-py"}, role: "master", args: []string{debianPy, "testdata/clients/python/discover.py", "sentinel"}},
 	}
-}
-
-// built are the Go programs that were built for this run of the tests.
-var built = map[string]string{}
-
-// goProgram builds a Go program and returns its path; "" where what it needs is not there.
-func goProgram(t *testing.T, dir, pkg string) string {
-	t.Helper()
-	if path, ok := built[dir]; ok {
-		return path
-	}
-	if dir != "." && lacks("rueidis") {
-		return ""
-	}
-	first, err := builtBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(filepath.Dir(first), "discover-"+strings.ReplaceAll(dir, "/", "-"))
-	cmd := exec.Command("go", "build", "-o", path, pkg)
-	cmd.Dir = filepath.Join("../..", dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
-	}
-	built[dir] = path
-	return path
 }
 
 // lacks is missing for what is neither a command nor a file of the repository.
@@ -101,7 +91,7 @@ func lacks(need string) bool {
 	case "rueidis":
 		cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/redis/rueidis")
 		cmd.Dir = "../../testdata/clients/libraries/go"
-		cmd.Env = append(os.Environ(), "GOPROXY=off") // make clients downloads it
+		cmd.Env = append(os.Environ(), "GOPROXY=off") // .ci/deps downloads it
 		out, err := cmd.Output()
 		return err != nil || strings.TrimSpace(string(out)) == ""
 	}
@@ -267,7 +257,7 @@ func TestClientFollowsRedirect(t *testing.T) {
 	}
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
-	s := &seeker{name: "rueidis redirect", role: "master", args: []string{goProgram(t, "testdata/clients/libraries/go", "./discover"), "redirect"}}
+	s := &seeker{name: "rueidis redirect", role: "master", args: goProgram(t, "rueidis-redirect")}
 	s.begin(t, append(os.Environ(), "COORDD_ADDRS="+rest[0].addr))
 	waitFor(t, seekerLimit, "it to write", func() bool { return s.count() >= acksWanted })
 	ctx := context.Background()
