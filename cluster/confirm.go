@@ -21,12 +21,12 @@ import (
 const askAgain = 50 * time.Millisecond
 
 // confirm returns true when this node still led in lead's term at some time after the call began, and false when that
-// cannot be found out: the leadership is gone, or the node stops.
+// cannot be found out: the leadership is gone, no majority answers within ReplyWait, or the node stops.
 func (n *Node) confirm(lead *leadership) bool {
 	first := n.nonce + 1
 	timer := time.NewTimer(askAgain)
 	defer timer.Stop()
-	for {
+	for limit := time.Now().Add(n.cfg.ReplyWait); time.Now().Before(limit); {
 		others, need := n.quorum()
 		if n.raft.CurrentTerm() != lead.term {
 			return false
@@ -61,6 +61,7 @@ func (n *Node) confirm(lead *leadership) bool {
 			}
 		}
 	}
+	return false
 }
 
 // quorum returns the links to the other voters, and how many of them have to answer for a majority of all voters.
@@ -76,7 +77,7 @@ func (n *Node) quorum() (others []*link, need int) {
 		voters++
 		if string(s.ID) == n.cfg.ID {
 			own = 1 // a node that is being removed does not count itself
-		} else if l := n.links[string(s.ID)]; l != nil && l.peer().birth == v.register.births[string(s.ID)] {
+		} else if l := n.links[string(s.ID)]; l != nil && l.birth() == v.register.births[string(s.ID)] {
 			others = append(others, l)
 		}
 	}

@@ -184,7 +184,7 @@ func (n *Node) knowsFounded() bool {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	for _, l := range n.links {
-		if l.peer().cluster != "" {
+		if l.hasCluster() {
 			return true
 		}
 	}
@@ -223,7 +223,7 @@ func (n *Node) Failed() <-chan error { return n.failed }
 // whether the reason is that the other end lost its disk.
 func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 	if l := n.link(h.id); l != nil {
-		l.meet(h)
+		l.claims(h.cluster)
 	}
 	r, own := n.view().register, n.clusterID()
 	if h.cluster != "" && h.cluster == r.cluster {
@@ -288,7 +288,7 @@ func (n *Node) birthOf(id string) string {
 		return n.birth
 	}
 	if l := n.link(id); l != nil && l.up() {
-		return l.peer().birth
+		return l.birth()
 	}
 	return ""
 }

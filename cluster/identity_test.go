@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -163,7 +164,12 @@ func TestEmptyMajority(t *testing.T) {
 	c.reopen("n1")
 	refused := func() bool {
 		l := c.nodes["n1"].link("n2")
-		return l != nil && l.peer().cluster == c.nodes["n2"].clusterID() && !l.up()
+		if l == nil {
+			return false
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.claimed == c.nodes["n2"].clusterID() && l.wire == nil
 	}
 	eventually(t, "n1 meets the other cluster", refused)
 	if s := c.nodes["n1"].Status(); s.Ready || c.nodes["n1"].clusterID() != id {
@@ -173,6 +179,48 @@ func TestEmptyMajority(t *testing.T) {
 	case err := <-c.nodes["n1"].Failed():
 		t.Errorf("n1 has the data and ends: %v", err)
 	default:
+	}
+}
+
+// TestStrangersOfMembersIDs knocks at a leader with the ids of its fellows: from another cluster, and from a lost disk. They are refused, and the
+// leader goes on to ask the fellows that it has.
+func TestStrangersOfMembersIDs(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead := c.leader()
+	c.write(lead, "a")
+	for _, f := range c.followers() {
+		id := f.cfg.ID
+		eventually(t, id+" is registered and connected", func() bool { return lead.admitted(id) && lead.link(id).up() })
+		for _, stranger := range []hello{
+			{version: protocolVersion, id: id, birth: "another", cluster: "staging"}, {version: protocolVersion, id: id, birth: "another"},
+		} {
+			conn, err := net.Dial("tcp", lead.mux.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write(appendHello([]byte{streamForward}, stranger)); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := readHello(conn); err != nil || answer.refusal == "" {
+				t.Errorf("%+v was answered %+v %v", stranger, answer, err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, n := range c.nodes {
+		if got, err := n.Read(ctx, []byte("a")); err != nil || string(got) != "1" {
+			t.Errorf("a read on %s: %q %v", n.cfg.ID, got, err)
+		}
+	}
+	for _, m := range lead.Status().Members {
+		if !m.Connected || m.ClientAddr != "client-"+m.ID {
+			t.Errorf("%+v", m)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (n *Node) commonLevel() uint64 {
 		if l.wire == nil {
 			level = 0
 		}
-		level = min(level, l.level)
+		level = min(level, l.peer.level)
 		l.mu.Unlock()
 	}
 	return level

@@ -39,23 +39,22 @@ type link struct {
 	missed atomic.Bool // its absence was logged
 	tries  int         // attempts to reach it; run's own
 
-	mu         sync.Mutex
-	wire       *wire // nil while down
-	flights    map[uint64]*flight
-	inFlight   [lastKind + 1]int
-	failure    error // why flights that may have begun fail; nil for errLinkLost
-	goodbye    bool  // the member said that it runs none of them
-	clientAddr string
-	level      uint64        // the newest feature level that the member knows, as it last told
-	met        hello         // what the member last said of itself
-	tried      bool          // an attempt to reach it has ended
-	addr       string        // that the member was last reached at; empty when that failed since
-	broke      time.Time     // when the connection was lost; zero while there is one, and before
-	lost       bool          // the last attempt did not reach the member; false before the first one
-	reached    chan struct{} // closed when lost becomes false
-	ackNonce   uint64        // the newest confirm frame that was answered, and the answer
-	report     termReport
-	heard      time.Time
+	mu       sync.Mutex
+	wire     *wire // nil while down
+	flights  map[uint64]*flight
+	inFlight [lastKind + 1]int
+	failure  error         // why flights that may have begun fail; nil for errLinkLost
+	goodbye  bool          // the member said that it runs none of them
+	peer     hello         // what the member said of itself when the newest wire began
+	claimed  string        // the cluster that somebody with the member's id last named, refused or not: only founding looks at it
+	tried    bool          // an attempt to reach it has ended
+	addr     string        // that the member was last reached at; empty when that failed since
+	broke    time.Time     // when the connection was lost; zero while there is one, and before
+	lost     bool          // the last attempt did not reach the member; false before the first one
+	reached  chan struct{} // closed when lost becomes false
+	ackNonce uint64        // the newest confirm frame that was answered, and the answer
+	report   termReport
+	heard    time.Time
 }
 
 func newLink(n *Node, id string) *link {
@@ -70,25 +69,32 @@ func (l *link) reachable() (<-chan struct{}, bool) {
 	return l.reached, !l.lost
 }
 
-// meet notes what the member says of itself.
-func (l *link) meet(h hello) {
+// claims notes which cluster somebody with the member's id names as its own, empty for none.
+func (l *link) claims(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.met = h
+	l.claimed = cluster
 }
 
-// peer is what the member last said of itself.
-func (l *link) peer() hello {
+// hasCluster reports whether the member said that it belongs to a cluster.
+func (l *link) hasCluster() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.met
+	return l.claimed != ""
+}
+
+// birth returns the birth that the member told when it was last connected, empty before.
+func (l *link) birth() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peer.birth
 }
 
 // sounded reports whether the member was asked, and did not say that it belongs to a cluster.
 func (l *link) sounded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tried && l.met.cluster == ""
+	return l.tried && l.claimed == ""
 }
 
 func (l *link) setAddr(addr string) {
@@ -166,7 +172,7 @@ func (l *link) session(up *bool) error {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	h, err := readHello(reader)
 	if err == nil && h.id == l.id {
-		l.meet(h)
+		l.claims(h.cluster)
 	}
 	l.setLost(err != nil)
 	switch {
@@ -202,7 +208,7 @@ func (l *link) session(up *bool) error {
 	default:
 	}
 	w := newWire(conn, reader)
-	l.wire, l.clientAddr, l.level, l.heard, l.failure, l.goodbye = w, h.clientAddr, h.level, time.Now(), nil, false
+	l.wire, l.peer, l.heard, l.failure, l.goodbye = w, h, time.Now(), nil, false
 	l.broke = time.Time{}
 	l.mu.Unlock()
 	*up = true
@@ -335,7 +341,7 @@ func (l *link) busy() bool {
 func (l *link) able(ability uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.met.abilities&ability != 0
+	return l.peer.abilities&ability != 0
 }
 
 // up reports whether the connection stands.

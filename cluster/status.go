@@ -121,8 +121,8 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	}
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()
-		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.clientAddr, l.wire != nil, l.report.lastIndex, l.report.applied
-		m.KnownLevel = l.level
+		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.peer.clientAddr, l.wire != nil, l.report.lastIndex, l.report.applied
+		m.KnownLevel = l.peer.level
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)
 		}

@@ -19,7 +19,7 @@ func TestTryAsksWhoKnowsIt(t *testing.T) {
 	}
 	l := follower.link(lead.cfg.ID)
 	l.mu.Lock()
-	l.met.abilities = 0
+	l.peer.abilities = 0
 	l.mu.Unlock()
 	if got, err := follower.Try(context.Background(), []byte("a")); err != nil || len(got) != 0 {
 		t.Errorf("a leader of an older version was asked: %q %v", got, err)
