@@ -449,7 +449,7 @@ func (l *link) reply(f frame) error {
 			q.pushBack(again, false)
 		}
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
-		q.pushBack(fl.units, true)
+		l.n.routeAgain(q, fl.units)
 	default:
 		finishAll(fl.units, unknown("the leader says: "+string(f.payload)))
 	}

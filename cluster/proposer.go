@@ -187,7 +187,7 @@ func (n *Node) complete() {
 		units := e.take() // none when the sweep gave them up
 		switch replies := e.replies(); {
 		case err != nil && neverLogged(err), err == nil && replies.void:
-			n.retract(units)
+			n.retract(n.writes, units)
 		case err != nil:
 			finishAll(units, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
 		case replies.groups == nil && e.groups > 0:
@@ -229,8 +229,8 @@ func finishAll(units []*unit, err error) {
 	}
 }
 
-// retract takes units whose entry never entered the log: local ones are routed again, frames are given back.
-func (n *Node) retract(units []*unit) {
+// retract takes units of q that did not run: local ones are routed again, frames are given back.
+func (n *Node) retract(q *queue, units []*unit) {
 	local := units[:0]
 	for _, u := range units {
 		if u.from != nil {
@@ -239,5 +239,5 @@ func (n *Node) retract(units []*unit) {
 			local = append(local, u)
 		}
 	}
-	n.writes.pushBack(local, true)
+	n.routeAgain(q, local)
 }

@@ -90,7 +90,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	// The order matters: the commit index first, then the question. See confirm.go.
 	index := n.logs.audible(n.raft.CommitIndex())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
-		n.retractReads(units)
+		n.retract(n.reads, units)
 		return true
 	}
 	clockMs := lead.nowMs()
@@ -110,19 +110,6 @@ func (n *Node) readOnce(lead *leadership) bool {
 		u.finish(replies, nil)
 	}
 	return true
-}
-
-// retractReads routes reads again; frames are given back.
-func (n *Node) retractReads(units []*unit) {
-	local := units[:0]
-	for _, u := range units {
-		if u.from != nil {
-			u.finish(nil, errNoLeader)
-		} else {
-			local = append(local, u)
-		}
-	}
-	n.reads.pushBack(local, true)
 }
 
 // awaitApplied sleeps until the machine has applied everything up to index; false when the node stops.

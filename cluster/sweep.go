@@ -68,6 +68,13 @@ func (n *Node) sweep(now time.Time) {
 	}
 }
 
+// routeAgain has units go round again that were taken from q and did not run, but for those that have done so for ReplyWait: it is not
+// left to the sweep to find them in the queue between two rounds.
+func (n *Node) routeAgain(q *queue, units []*unit) {
+	q.pushBack(units, true)
+	finishAll(q.overdue(time.Now().Add(-n.cfg.ReplyWait)), errNoProgress)
+}
+
 // sweepsPerWait is how many sweeps there are in ReplyWait; what is late is found late by a part of it at most.
 const sweepsPerWait = 10
 

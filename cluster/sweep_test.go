@@ -32,6 +32,31 @@ func (h hangingLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
+// TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft is content: reads end on all nodes.
+func TestLeaderThatIsNotConfirmed(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.ReplyWait = 300 * time.Millisecond
+		cfg.LeaderWait = 100 * time.Millisecond
+	})
+	lead := c.leader()
+	c.write(lead, "a")
+	for _, f := range c.followers() {
+		l := lead.link(f.cfg.ID)
+		eventually(t, f.cfg.ID+" is registered and connected", func() bool { return lead.admitted(f.cfg.ID) && l.up() })
+		l.mu.Lock()
+		l.peer.birth = "another"
+		l.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, n := range append([]*Node{lead}, c.followers()...) { // one by one: the sweep finds those that wait behind another
+		_, err := n.Read(ctx, []byte("a"))
+		if ctx.Err() != nil || err == nil && lead.leads() || err != nil && !errors.Is(err, ErrNotRun) {
+			t.Fatalf("%s: %v", n.cfg.ID, err)
+		}
+	}
+}
+
 // TestLeaderWhoseDiskHangs holds no caller: what is under way is unknown, what is queued behind it did not run, and
 // reads, which need no disk, are served.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
