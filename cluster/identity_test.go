@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -221,6 +222,34 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 		if !m.Connected || m.ClientAddr != "client-"+m.ID {
 			t.Errorf("%+v", m)
 		}
+	}
+}
+
+// TestDialWhileFounded founds the cluster while a Raft connection is being opened: it must not stay, for it was not told the cluster.
+func TestDialWhileFounded(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m *mux
+	cluster := ""
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := dialTCP(ctx, addr)
+		cluster = "founded"
+		m.endUnnamed()
+		return conn, err
+	}
+	m = newMux(ln, "n1", ln.Addr().String(), dial, testLogger())
+	defer m.Close()
+	m.cluster = func() string { return cluster }
+	if conn, err := m.Dial(raftAddr("n2", "", ln.Addr().String()), dialTimeout); !errors.Is(err, errFounded) {
+		t.Errorf("%v %v", conn, err)
+	}
+	if len(m.conns)+len(m.unnamed) > 0 {
+		t.Errorf("%d connections are left, %d without a cluster", len(m.conns), len(m.unnamed))
+	}
+	if _, err := m.Dial(raftAddr("n2", "", ln.Addr().String()), dialTimeout); err != nil {
+		t.Errorf("the next one: %v", err)
 	}
 }
 

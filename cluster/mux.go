@@ -192,7 +192,10 @@ func (m *mux) checkTarget(conn net.Conn) error {
 	return nil
 }
 
-var errWrongNode = errors.New("the connection is meant for another node")
+var (
+	errWrongNode = errors.New("the connection is meant for another node")
+	errFounded   = errors.New("the connection was begun before this node knew its cluster")
+)
 
 // muteRaft ends the Raft connections that other nodes opened, and takes no more.
 func (m *mux) muteRaft() {
@@ -291,11 +294,16 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 		m.mu.Lock()
 		m.unnamed[tracked.Conn] = true
 		m.mu.Unlock()
+		if m.cluster() != "" { // meanwhile, and endUnnamed may not have seen this one
+			conn.Close()
+			return nil, errFounded
+		}
 	}
 	return conn, err
 }
 
-// endUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from.
+// endUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from. The id is
+// known by then, so that Dial finds what comes later.
 func (m *mux) endUnnamed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
