@@ -78,7 +78,8 @@ func ClusterIDOf(what []byte) string {
 	return hex.EncodeToString(sum[:clusterBytes])
 }
 
-// seededBirth is the birth of a directory that Seed makes: the other members are seeded too, and have to know it without being told.
+// seededBirth is what the register says that Seed makes, for a member: the others are seeded too, and have to know it without being told.
+// It is not the directory's birth, which is random, or a second directory made from the same backup would pass for the first one.
 func seededBirth(cluster, id string) string {
 	sum := sha256.Sum256([]byte(cluster + "/" + id))
 	return hex.EncodeToString(sum[:birthBytes])
@@ -130,6 +131,13 @@ func (n *Node) clusterID() string {
 	return id
 }
 
+// provisional reports whether a register of this node's is still as Seed made it. The first leader puts the births of the directories in its place,
+// before anything is acknowledged. (Of a directory that an older version seeded, what the register says is the birth.)
+func (n *Node) provisional(r register) bool {
+	own := r.births[n.cfg.ID]
+	return own != n.birth && own == seededBirth(r.cluster, n.cfg.ID)
+}
+
 // admitted reports whether Raft may send the log to a member: its birth is in a register that is committed. The first one is taken as it
 // is in the log, so that it can be committed at all.
 func (n *Node) admitted(id string) bool {
@@ -164,11 +172,12 @@ func (n *Node) mayStand() bool {
 
 // admit says why a Raft connection is not taken: it has to be meant for this very data directory, and to come from the same cluster.
 func (n *Node) admit(birth, cluster string) error {
-	own := n.clusterID()
+	own, r := n.clusterID(), n.view().register
+	seeded := n.provisional(r) && birth == r.births[n.cfg.ID]
 	switch {
 	case n.failure.Load():
 		return n.lost
-	case birth != "" && birth != n.birth:
+	case birth != "" && birth != n.birth && !seeded:
 		n.losesDisk("another member")
 		return fmt.Errorf("it is meant for the data that node %s had before", n.cfg.ID)
 	case own != "" && (cluster != own || birth == ""):
@@ -235,7 +244,7 @@ func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 	case own != "" && h.cluster != "" && own != h.cluster:
 		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored or recovered, or founded anew; "+
 			"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
-	case own != "" && known != "" && known != h.birth:
+	case own != "" && known != "" && known != h.birth && !n.provisional(r):
 		return lostDisk(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.birth:
 		n.losesDisk("node " + h.id)
@@ -245,10 +254,11 @@ func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 }
 
 // found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the births of
-// all members that are connected, which have to be a majority: until then nothing is acknowledged to anybody.
+// all members that are connected, which have to be a majority: until then nothing is acknowledged to anybody. Members that were seeded have the id,
+// and lack the births.
 func (n *Node) found() bool {
 	v := n.view()
-	if v.register.cluster != "" {
+	if v.register.cluster != "" && !n.provisional(v.register) {
 		return true
 	}
 	births, voters, known := map[string]string{}, 0, 0
@@ -264,10 +274,13 @@ func (n *Node) found() bool {
 			}
 		}
 	}
-	if known <= voters/2 || n.knowsFounded() {
+	r := register{v.register.cluster, births}
+	if known <= voters/2 || r.cluster == "" && n.knowsFounded() {
 		return false
 	}
-	r := register{NewClusterID(), births}
+	if r.cluster == "" {
+		r.cluster = NewClusterID()
+	}
 	if err := n.register(r); err != nil {
 		n.logger.Warn("the cluster was not founded", "error", err)
 		return false

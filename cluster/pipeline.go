@@ -9,7 +9,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-var errRefused = errors.New("the member refused entries")
+var (
+	errRefused    = errors.New("the member refused entries")
+	errNoReceiver = errors.New("the member may not receive the log")
+)
 
 // AppendEntriesPipeline opens a pipeline to a member.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
@@ -17,9 +20,22 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
 	go p.pass()
 	return p, nil
+}
+
+// receiver returns a function that reports whether a member may receive the log. A pipeline that was opened before the cluster was founded would
+// go on to a member that this was done without, and its answers would count. It looks anew only when another configuration is committed.
+func (t *transport) receiver(id raft.ServerID) func() bool {
+	var known *committed
+	return func() bool {
+		now := t.n.machine.members.Load()
+		if now != known && t.mayReceive(id) {
+			known = now
+		}
+		return now == known
+	}
 }
 
 // pipeline hands answers on to Raft until one is a refusal. In hashicorp/raft v1.7.3 Raft reads no answer behind a refusal, but may be about to send a
@@ -29,6 +45,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 // Raft closes the pipeline, looks how far the member is, and opens another one.
 type pipeline struct {
 	raft.AppendPipeline
+	may     func() bool // see receiver
 	answers chan raft.AppendFuture
 	refused atomic.Bool
 	stop    chan struct{}
@@ -39,6 +56,9 @@ type pipeline struct {
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.refused.Load() {
 		return nil, errRefused
+	}
+	if !p.may() {
+		return nil, errNoReceiver
 	}
 	return p.AppendPipeline.AppendEntries(req, resp)
 }

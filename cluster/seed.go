@@ -57,12 +57,9 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
 }
 
-// seed writes term, birth and snapshot.
+// seed writes term and snapshot.
 func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) error {
 	err := s.stable.SetUint64(currentTermKey, from.Term)
-	if err == nil {
-		err = s.stable.Set(birthKey, []byte(seededBirth(from.Cluster, cfg.ID)))
-	}
 	if err == nil && from.founding != "" {
 		err = s.stable.Set(foundingKey, []byte(from.founding))
 	}

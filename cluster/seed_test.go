@@ -84,6 +84,59 @@ func TestSeededCluster(t *testing.T) {
 	}
 }
 
+// TestSeededAgain seeds a member a second time that lost its disk after it had acknowledged a write. It is not taken for the first one, also where
+// nobody is there but one that has not got the write.
+func TestSeededAgain(t *testing.T) {
+	c := lateCluster(t, 3)
+	state := toyState{List: []string{"kept"}, ClockMs: 777}
+	for _, m := range c.members {
+		c.seed(m.ID, LogStoreWAL, 1<<20, 1<<32, state)
+	}
+	for _, m := range c.members {
+		c.reopen(m.ID)
+	}
+	c.write(c.leader(), "first")
+	for _, m := range c.members {
+		eventually(t, m.ID+" is registered", func() bool { return c.leader().admitted(m.ID) })
+	}
+	c.converged()
+	c.close("n3")
+	c.write(c.leader(), "acknowledged")
+	c.close("n1")
+	c.close("n2")
+	c.seed("n1", LogStoreWAL, 1<<20, 1<<32, state)
+	c.reopen("n1")
+	c.reopen("n3")
+	c.fails("n1", "node n1 has no data, and node n3 knows that it had some")
+	c.reopen("n2")
+	c.ready("n2")
+	c.ready("n3")
+	if got, want := c.converged(), []string{"kept", "first", "acknowledged"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestPipelineOfAnUnregistered takes a follower's birth from what the leader knows to be committed: a pipeline that stands carries nothing more.
+func TestPipelineOfAnUnregistered(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead, f := c.leader(), c.followers()[0]
+	c.write(lead, "a")
+	eventually(t, "everyone is registered", func() bool { return lead.admitted("n1") && lead.admitted("n2") && lead.admitted("n3") })
+	c.converged()
+	all := lead.machine.members.Load()
+	r := registerOf(all.configuration)
+	delete(r.births, f.cfg.ID)
+	lead.machine.members.Store(&committed{all.index, raft.Configuration{Servers: []raft.Server{r.server()}}})
+	for range 5 {
+		c.write(lead, "b")
+	}
+	if got := c.toys[f.cfg.ID].groups(); lead.leads() && !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the follower got %q", got)
+	}
+	lead.machine.members.Store(all)
+	c.converged()
+}
+
 // TestSeedLeavesNothing fails in the middle: the directory is as it was.
 func TestSeedLeavesNothing(t *testing.T) {
 	broken := errors.New("broken")
