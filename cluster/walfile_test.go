@@ -32,7 +32,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 	}
 	want, end := make([]byte, size), 0
 	for step := range 400 {
-		if step%50 == 49 {
+		if step%50 == 25 { // not at the very end, or what is written then may be shorter than what was cut off
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
 			}
