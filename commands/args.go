@@ -74,14 +74,16 @@ func (x *Call) lifeDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err er
 	if !ok {
 		return 0, ErrNotInteger
 	}
+	unitMs := int64(1)
 	if unit == lifeEX || unit == lifeEXAT {
-		if ms > math.MaxInt64/1000 {
-			return 0, InvalidExpire(x.Spec.FullName())
-		}
-		ms *= 1000
+		unitMs = 1000
 	}
+	if ms <= 0 || ms > math.MaxInt64/unitMs {
+		return 0, InvalidExpire(x.Spec.FullName())
+	}
+	ms *= unitMs
 	absolute := unit == lifeEXAT || unit == lifePXAT
-	if ms <= 0 || (!absolute && ms > math.MaxInt64-x.WallMs()) {
+	if !absolute && ms > math.MaxInt64-x.WallMs() {
 		return 0, InvalidExpire(x.Spec.FullName())
 	}
 	return x.deadline(ms, absolute), nil
