@@ -28,10 +28,11 @@ const (
 
 	// serveLimit is how long a cluster whose faults are over may need until every node serves writes.
 	serveLimit = 5 * time.Second
-	// majorityLimit is how long a majority may need to serve some operations while a fault lasts. Where a fifth of all packets is lost, and each
-	// is 50 ms on its way, all clients together get 9 to 22 of them a second.
+	// majorityLimit is how long a majority may need to serve majorityOperations while a fault lasts, or lossyOperations where a fifth of all packets
+	// is lost, and each is 50 ms on its way: all clients together get 9 to 22 of them a second there.
 	majorityLimit      = 10 * time.Second
-	majorityOperations = 30
+	majorityOperations = 100
+	lossyOperations    = 30
 )
 
 // arena is a cluster with faults.
@@ -46,6 +47,7 @@ type arena struct {
 type fault struct {
 	name     string
 	majority bool // there is one that can go on
+	lossy    bool // and it is slow, for packets are lost
 	long     bool // TCP has come to send again after long pauses when it is over
 	begin    func(a *arena, lead int) (end func())
 }
@@ -94,7 +96,7 @@ var faults = []fault{
 		}
 		return a.w.heal
 	}},
-	{name: "packets between nodes are lost and late", majority: true, begin: func(a *arena, lead int) func() {
+	{name: "packets between nodes are lost and late", majority: true, lossy: true, begin: func(a *arena, lead int) func() {
 		r := rule{lose: 0.05 + 0.15*a.rnd.Float64(), delay: 50 * time.Millisecond}
 		for i := range a.ps {
 			a.others(i, func(j int) { a.w.set(i, j, r) })
@@ -282,7 +284,11 @@ func (a *arena) meet(l *chaosLoad, f fault) {
 	end := f.begin(a, lead)
 	lasts := time.NewTimer(hold)
 	if f.majority {
-		l.more(t, "operations while "+f.name, majorityOperations, majorityLimit)
+		wanted := int64(majorityOperations)
+		if f.lossy {
+			wanted = lossyOperations
+		}
+		l.more(t, "operations while "+f.name, wanted, majorityLimit)
 	}
 	<-lasts.C
 	end()
