@@ -122,7 +122,7 @@ func newNode(cfg Config, m Machine) *Node {
 		writes: newQueue(), reads: newQueue(),
 		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), gone: removal{done: make(chan struct{})}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		changing: make(chan struct{}, 1), gone: removal{told: make(chan error, 1)}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for _, member := range cfg.Members {
 		n.members[member.ID] = member.PeerAddr

@@ -14,8 +14,8 @@ var removedKey = []byte("coordd removed")
 type removal struct {
 	once sync.Once
 	is   atomic.Bool
-	err  error         // what requests are answered; set before is
-	done chan struct{} // closed when the node was removed
+	err  error      // what requests are answered; set before is
+	told chan error // gets it then
 }
 
 // wasRemoved makes the node serve nothing any more, for ever: its removal is committed, as it learnt from its own log or from a member that
@@ -31,10 +31,10 @@ func (n *Node) wasRemoved() {
 		n.mux.muteRaft()
 		n.writes.close(n.gone.err)
 		n.reads.close(n.gone.err)
-		close(n.gone.done)
+		n.gone.told <- n.gone.err
 	})
 }
 
-// Removed returns a channel that is closed when the node was removed from its cluster. It then answers every request with an ErrNotRun, and
-// goes on to do so when it is started again.
-func (n *Node) Removed() <-chan struct{} { return n.gone.done }
+// Removed returns a channel that gets an ErrNotRun when the node was removed from its cluster. It answers every request with it from then on, also when
+// it is started again.
+func (n *Node) Removed() <-chan error { return n.gone.told }

@@ -27,7 +27,7 @@ type hub struct {
 	size     atomic.Int64 // subscriptions of all kinds
 
 	mu   sync.RWMutex
-	deaf bool                             // no messages come any more
+	deaf error                            // why no messages come any more; nil: they do
 	subs [subKinds]map[string]subscribers // by name
 }
 
@@ -43,12 +43,12 @@ func newHub(deliver func(p *parcel, number uint64)) *hub {
 	return h
 }
 
-// add returns false where no messages come any more.
-func (h *hub) add(kind subKind, name string, s *session) bool {
+// add returns the reason where no messages come any more.
+func (h *hub) add(kind subKind, name string, s *session) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.deaf {
-		return false
+	if h.deaf != nil {
+		return h.deaf
 	}
 	m := h.subs[kind][name]
 	if m == nil {
@@ -60,17 +60,17 @@ func (h *hub) add(kind subKind, name string, s *session) bool {
 		h.size.Add(1) // before the number is read: from here on Deliver queues what comes
 		m[s] = h.delivery.join(h.deliver)
 	}
-	return true
+	return nil
 }
 
 // deafen takes no more subscriptions.
-func (h *hub) deafen() {
+func (h *hub) deafen(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deaf = true
+	h.deaf = why
 }
 
-func (h *hub) isDeaf() bool {
+func (h *hub) deafness() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.deaf
@@ -117,13 +117,20 @@ func (h *hub) receivers(channel []byte, shard bool) int {
 	if shard {
 		return len(h.subs[subShard][string(channel)])
 	}
-	n := len(h.subs[subChannel][string(channel)])
-	for pattern, m := range h.subs[subPattern] {
-		if commands.Glob([]byte(pattern), channel) {
-			n += len(m)
+	n := 0
+	h.reached(channel, func(_ []byte, to subscribers) { n += len(to) })
+	return n
+}
+
+// reached calls f with those whom a message to channel reaches: of the channel, with no pattern, and of each pattern that it matches. The
+// caller holds mu.
+func (h *hub) reached(channel []byte, f func(pattern []byte, to subscribers)) {
+	f(nil, h.subs[subChannel][string(channel)])
+	for pattern, to := range h.subs[subPattern] {
+		if p := []byte(pattern); commands.Glob(p, channel) {
+			f(p, to)
 		}
 	}
-	return n
 }
 
 // subscribers are the sessions that a message to channel reaches.
@@ -131,16 +138,11 @@ func (h *hub) subscribers(channel []byte) map[*session]struct{} {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	found := map[*session]struct{}{}
-	for c := range h.subs[subChannel][string(channel)] {
-		found[c] = struct{}{}
-	}
-	for pattern, m := range h.subs[subPattern] {
-		if commands.Glob([]byte(pattern), channel) {
-			for c := range m {
-				found[c] = struct{}{}
-			}
+	h.reached(channel, func(_ []byte, to subscribers) {
+		for c := range to {
+			found[c] = struct{}{}
 		}
-	}
+	})
 	return found
 }
 
@@ -236,14 +238,13 @@ func (s *Server) spreadAll(p *parcel, number uint64) {
 		}
 		return
 	}
-	if m := h.subs[subChannel][string(e.Channel)]; len(m) > 0 {
-		s.spread(m, number, "message", nil, e)
-	}
-	for pattern, m := range h.subs[subPattern] {
-		if p := []byte(pattern); commands.Glob(p, e.Channel) {
-			s.spread(m, number, "pmessage", p, e)
+	h.reached(e.Channel, func(pattern []byte, to subscribers) {
+		word := "message"
+		if pattern != nil {
+			word = "pmessage"
 		}
-	}
+		s.spread(to, number, word, pattern, e)
+	})
 }
 
 // endSubscribers closes the connections of all who subscribed before the parcel with that number. A snapshot took the place of

@@ -120,8 +120,8 @@ func subscribing(kind subKind) local {
 		for _, a := range args[1:] {
 			name := string(a)
 			if _, known := s.subs[kind][name]; !known {
-				if !s.srv.hub.add(kind, name, s) {
-					s.fail(s.srv.removedError())
+				if err := s.srv.hub.add(kind, name, s); err != nil {
+					s.fail(err)
 					return
 				}
 				s.subs[kind][name] = struct{}{}

@@ -3,6 +3,7 @@ package server
 // This file tests the delivery of messages: order, forms, slow subscribers, and counts.
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -211,14 +212,15 @@ func TestDropWaiting(t *testing.T) {
 		c.call(strings.Fields(call)...)
 		waiting = append(waiting, c)
 	}
-	n.DropWaiting()
+	const why = "CLUSTERDOWN the command did not run: node n1 was removed"
+	n.DropWaiting(errors.New(why))
 	for _, c := range waiting {
 		c.ended()
 	}
 	c := n.dial(t)
 	c.call("HELLO", "3")
 	for _, call := range begin {
-		if got := c.call(strings.Fields(call)...); got != "-CLUSTERDOWN the command did not run: node n1 was removed from the cluster, use another one\r\n" {
+		if got := c.call(strings.Fields(call)...); got != "-"+why+"\r\n" {
 			t.Errorf("%s: %q", call, got)
 		}
 	}

@@ -159,17 +159,13 @@ func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 // DropWaiting closes the connections that wait for events, of subscribers, blocked and tracking clients, and lets nobody subscribe or track
-// keys from then on. A node that was removed from its cluster hears of no events any more; such clients connect again, elsewhere.
-func (s *Server) DropWaiting() {
-	s.hub.deafen()
+// keys from then on: who tries is answered why. A node that was removed from its cluster hears of no events any more; such clients connect again,
+// elsewhere.
+func (s *Server) DropWaiting(why error) {
+	s.hub.deafen(why)
 	for _, c := range s.all() {
 		if c.subscriptions.Load() > 0 || c.waiter.Load() != nil || c.track.Load() != nil {
 			c.dismiss()
 		}
 	}
-}
-
-// removedError is the answer to who wants to hear of events of a node that was removed.
-func (s *Server) removedError() error {
-	return commands.Errorf("CLUSTERDOWN the command did not run: node %s was removed from the cluster, use another one", s.backend.Status().NodeID)
 }

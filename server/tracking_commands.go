@@ -130,12 +130,12 @@ func (s *session) startTracking(t *tracker) error {
 	s.srv.hub.delivery.join(s.srv.hub.deliver)
 	s.srv.tracking.begin(s, t)
 	s.srv.observe()
-	if s.srv.hub.isDeaf() { // looked at when DropWaiting can see that the session is tracked
+	err := s.srv.hub.deafness() // looked at when DropWaiting can see that the session is tracked
+	if err != nil {
 		s.srv.tracking.end(s)
 		s.srv.observe()
-		return s.srv.removedError()
 	}
-	return nil
+	return err
 }
 
 // overlap refuses prefixes one of which begins with another.

@@ -26,8 +26,8 @@ func (n *node) follow() {
 		case <-n.stop:
 		case err := <-n.cluster.Failed():
 			n.failed <- err
-		case <-n.cluster.Removed():
-			n.server.DropWaiting()
+		case err := <-n.cluster.Removed():
+			n.server.DropWaiting(replyError(err))
 		}
 	}()
 	if n.cluster.Status().Joining {

@@ -29,7 +29,7 @@ func TestTimerSlack(t *testing.T) {
 		runtime.UnlockOSThread()
 		got, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", p.cmd.Process.Pid))
 		if errors.Is(err, syscall.EPERM) {
-			t.Skip("the timer slack of another process can be read only with CAP_SYS_NICE")
+			t.Skip("SKIPPED: the timer slack of another process can be read only with CAP_SYS_NICE")
 		}
 		if err != nil || strings.TrimSpace(string(got)) != c.want {
 			t.Errorf("started with a slack of %d ns the node has %q ns, %v", c.given, got, err)
