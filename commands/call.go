@@ -19,8 +19,8 @@ type Env struct {
 	// Seed is the same on every node and differs from one command to the next: the source of anything random.
 	Seed    uint64
 	Scripts Scripts
-	// Work counts what commands did beyond what their arguments and replies tell, in units of about one instruction of a script:
-	// at most some 100 ns. It only grows, by Spend; who wants a command's own share takes the difference.
+	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script. It only grows, by Spend; the
+	// difference is a command's own share.
 	Work uint64
 	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
 	// uses again.
@@ -117,8 +117,11 @@ func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 // as the capacity of a slice.
 func (x *Call) Spend(units int) { x.Work += uint64(max(units, 0)) }
 
-// maxCommandWork is what a command may do that goes over the same data as often as its arguments name it, in units of Env.Work: some seconds. An
-// entry that takes hours would stop every node, and again after each restart.
+// MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of Env.Work: a quarter of a second. Every node
+// replays an entry after each restart, and nobody else is served meanwhile.
+const MaxRequestWork = 10_000_000
+
+// maxCommandWork stands in its place for one command below LevelBounded.
 const maxCommandWork = 1 << 26
 
 const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"

@@ -28,7 +28,7 @@ func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), s
 
 // A group that cannot be read is answered, and costs neither the machine nor the other groups of its entry.
 func TestCorruptGroupIsAnswered(t *testing.T) {
-	m := NewMachine(wholeTable())
+	m := newestMachine(wholeTable())
 	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
 	result, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{broken, calls("GET a")}}, true)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestCorruptGroupIsAnswered(t *testing.T) {
 
 // A machine whose running hash is not the leader's must not go on.
 func TestDivergenceIsFound(t *testing.T) {
-	m := NewMachine(wholeTable())
+	m := newestMachine(wholeTable())
 	if _, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{calls("SET a 1")}}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestMachinesAgree(t *testing.T) {
 func machinesAgree(t *testing.T, seed uint64) {
 	table := testTable()
 	g := newCallMaker(table, seed)
-	answering, silent, restored := NewMachine(table), NewMachine(table), (*Machine)(nil)
+	answering, silent, restored := newestMachine(table), newestMachine(table), (*Machine)(nil)
 	replies := newReplyCount(table)
 	events := 0
 	var half *Snapshot
@@ -93,7 +93,7 @@ func TestDivergenceIsSeen(t *testing.T) {
 		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "k", value)}}
 		return &Entry{ClockMs: 1, Groups: [][]byte{commands.AppendRequest(nil, q)}}
 	}
-	leader, follower := NewMachine(table), NewMachine(table)
+	leader, follower := newestMachine(table), newestMachine(table)
 	mustApply(t, leader, 1, set("a"), true)
 	mustApply(t, follower, 1, set("b"), true)
 	_, err := follower.Apply(2, &Entry{ClockMs: 1, Check: leader.Sum()}, true)

@@ -12,7 +12,7 @@ import (
 // clock, so that as many keys expire as are set once the first ten seconds are over.
 func BenchmarkApplyLocks(b *testing.B) {
 	const perEntry = 100
-	m := NewMachine(commands.NewTable(commands.Specs()))
+	m := newestMachine(commands.NewTable(commands.Specs()))
 	r := rand.New(rand.NewPCG(1, 2))
 	index, clockMs := uint64(0), int64(1)
 	entry := func() *Entry {

@@ -11,7 +11,7 @@ import (
 
 func TestEpochs(t *testing.T) {
 	table := testTable()
-	m := NewMachine(table)
+	m := newestMachine(table)
 	set := func(index uint64, key string) uint64 {
 		t.Helper()
 		mustApply(t, m, index, &Entry{ClockMs: 5, Groups: [][]byte{calls("SET " + key + " v")}}, true)
@@ -43,7 +43,7 @@ func TestEpochs(t *testing.T) {
 }
 
 func TestCheckSnapshot(t *testing.T) {
-	m := NewMachine(testTable())
+	m := newestMachine(testTable())
 	mustApply(t, m, 9, &Entry{ClockMs: 1234, Groups: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
 	file := snapshotBytes(t, m.Snapshot())
 	info, err := CheckSnapshot(bytes.NewReader(file))

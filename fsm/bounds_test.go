@@ -75,7 +75,7 @@ func shape(t *testing.T, replies []byte) string {
 
 // bigMachine has values at keys that are named by their size in MiB.
 func bigMachine(t *testing.T) *Machine {
-	m := NewMachine(testTable())
+	m := newestMachine(testTable())
 	for _, mib := range []int{1, 20, 40} {
 		answers(t, m, requestsOf([]string{"SET", fmt.Sprint(mib), strings.Repeat("x", mib<<20)}))
 	}
@@ -143,7 +143,7 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 func TestWorkOfARunIsBounded(t *testing.T) {
 	const half = "redis.call('INCR', 'n') for i = 1, 5000000 do end return 'half'"
 	eval := []string{"EVAL", half, "0"}
-	m, other := NewMachine(testTable()), NewMachine(testTable())
+	m, other := newestMachine(testTable()), newestMachine(testTable())
 	e := &Entry{ClockMs: 1000, Groups: [][]byte{requestsOf(eval, []string{"SET", "a", "b"}, eval, eval, []string{"INCR", "n"}), requestsOf([]string{"INCR", "n"})}}
 	result, err := m.Apply(1, e, true)
 	if err != nil {

@@ -28,7 +28,7 @@ type soleNode struct {
 // startNode serves clients until the test ends.
 func startNode(t *testing.T, table *commands.Table) *soleNode {
 	n := &soleNode{}
-	n.reset(&scenarioNode{table: table, machine: NewMachine(table)}, func() int64 { return 1 })
+	n.reset(&scenarioNode{table: table, machine: newestMachine(table)}, func() int64 { return 1 })
 	n.server = server.New(server.Config{Table: table, Backend: n})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -229,7 +229,7 @@ func (d *differential) restart(proto int) {
 		d.Fatal(err)
 	}
 	d.began = time.Now()
-	d.node = &scenarioNode{table: d.table, machine: NewMachine(d.table), clockMs: 1}
+	d.node = &scenarioNode{table: d.table, machine: newestMachine(d.table), clockMs: 1}
 	d.watch, d.realDB, d.proto, d.failure, d.given = nil, -1, proto, "", map[int64]*[]byte{}
 	d.ask("UNWATCH")
 	d.ask("HELLO", strconv.Itoa(proto))

@@ -55,7 +55,7 @@ func corpusFiles(t testing.TB) []string {
 // newScriptNode is a machine to run scripts on, over log entries.
 func newScriptNode() *scenarioSession {
 	table := testTable()
-	node := &scenarioNode{table: table, machine: NewMachine(table), clockMs: 1}
+	node := &scenarioNode{table: table, machine: newestMachine(table), clockMs: 1}
 	return &scenarioSession{node: node, proto: 2}
 }
 

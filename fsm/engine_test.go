@@ -328,7 +328,7 @@ func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	var replies [2]string
 	drawn := map[string]bool{}
 	for i := range replies {
-		m := NewMachine(testTable())
+		m := newestMachine(testTable())
 		for index := uint64(1); index <= 2; index++ {
 			res, err := m.Apply(index, e, true)
 			if err != nil {

@@ -46,7 +46,7 @@ func eventText(events []commands.Event) string {
 }
 
 func TestChangedKeysAreTold(t *testing.T) {
-	m := NewMachine(wholeTable())
+	m := newestMachine(wholeTable())
 	index := uint64(0)
 	apply := func(groups ...[]byte) string {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestChangedKeysAreTold(t *testing.T) {
 // The setting of notifications is part of the state, and refuses what it does not know.
 func TestNotifySettingIsState(t *testing.T) {
 	table := wholeTable()
-	m := NewMachine(table)
+	m := newestMachine(table)
 	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{
 		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"), setting("other", "1"),
 	}}, true)
@@ -144,7 +144,7 @@ func TestAdapterTellsChanges(t *testing.T) {
 
 // Who stands behind others that wait takes nothing.
 func TestBehindTakesNothing(t *testing.T) {
-	m := NewMachine(wholeTable())
+	m := newestMachine(wholeTable())
 	behind := func(words ...string) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
@@ -185,7 +185,7 @@ func TestBehindTakesNothing(t *testing.T) {
 
 // An entry with many events leaves nothing of them in memory for later ones.
 func TestEventsOfALargeEntryAreLetGo(t *testing.T) {
-	m := NewMachine(wholeTable())
+	m := newestMachine(wholeTable())
 	m.Observe(func(int, string) bool { return true })
 	args := []string{"MSET"}
 	for i := range 2 * keptEvents {

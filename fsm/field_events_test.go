@@ -10,7 +10,7 @@ import (
 )
 
 func TestNotificationsOfFields(t *testing.T) {
-	m := NewMachine(testTable())
+	m := newestMachine(testTable())
 	var err error
 	if m.events.notify, err = commands.ParseNotifyFlags("EAn"); err != nil {
 		t.Fatal(err)

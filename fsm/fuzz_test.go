@@ -140,7 +140,7 @@ func callsText(calls [][][]byte) string {
 // applyTwice applies a run, and applies it again some time later, on two machines, one of which is restored in between.
 func applyTwice(t *testing.T, table *commands.Table, run []byte) {
 	e := &Entry{ClockMs: 1000, WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
-	a, b := NewMachine(table), NewMachine(table)
+	a, b := newestMachine(table), newestMachine(table)
 	applyBoth(t, a, b, 1, e)
 	b = restore(t, snapshotBytes(t, b.Snapshot()), table)
 	e.ClockMs += 50
@@ -176,7 +176,7 @@ func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 // Any bytes give a machine or an error, and a machine's snapshot is one.
 func FuzzReadSnapshot(f *testing.F) {
 	table := testTable()
-	m := NewMachine(table)
+	m := newestMachine(table)
 	g := newCallMaker(table, fuzzSeed)
 	add := func() {
 		b := snapshotBytes(f, m.Snapshot())

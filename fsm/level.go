@@ -13,7 +13,7 @@ import (
 const FeatureLevel = commands.FeatureLevel
 
 // firstLevel is the level of every machine that no entry has raised.
-const firstLevel = 1
+const firstLevel = commands.LevelFirst
 
 // ErrLevel says that something is of a feature level that this release does not know.
 var ErrLevel = errors.New("a later version of coordd is needed")

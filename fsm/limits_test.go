@@ -52,7 +52,7 @@ func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 	t.Helper()
 	const entries = 400
 	table := testTable()
-	m := NewMachine(table)
+	m := newestMachine(table)
 	clockMs := int64(1)
 	for index := uint64(1); index <= entries; index++ {
 		if index == entries/2 {

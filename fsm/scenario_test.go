@@ -25,7 +25,7 @@ func TestScenarios(t *testing.T) {
 	node := &scenarioNode{table: testTable()}
 	commandtest.Run(t, scenarioFiles, commandtest.Server{
 		Reset: func() error {
-			*node = scenarioNode{table: node.table, machine: NewMachine(node.table), clockMs: 1}
+			*node = scenarioNode{table: node.table, machine: newestMachine(node.table), clockMs: 1}
 			return nil
 		},
 		Open:    func() (commandtest.Target, error) { return &scenarioSession{node: node, proto: 2}, nil },

@@ -16,7 +16,7 @@ import (
 // trialMachine has applied the calls at clock 1000.
 func trialMachine(t *testing.T, lines ...string) *Machine {
 	t.Helper()
-	m := NewMachine(testTable())
+	m := newestMachine(testTable())
 	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{calls(lines...)}}, true)
 	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") || strings.HasPrefix(text, "-") {
 		t.Fatalf("the state cannot be made: %q", text)
@@ -155,7 +155,7 @@ func TestTrialTellsNobody(t *testing.T) {
 
 // TestTrialScriptsFade: what is tried is not noted as used, so once scripts may come to be forgotten, one is tried only while it was the last.
 func TestTrialScriptsFade(t *testing.T) {
-	m := NewMachine(testTable())
+	m := newestMachine(testTable())
 	eval := func(i int) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
 	}
@@ -184,7 +184,7 @@ func TestTrialsSayWhatEntriesDo(t *testing.T) {
 	table := testTable()
 	seed := testSeed(t)
 	g := newCallMaker(table, seed)
-	m, twin := NewMachine(table), NewMachine(table)
+	m, twin := newestMachine(table), newestMachine(table)
 	trapped, answered := 0, 0
 	for index := uint64(1); index <= trialEntries; index++ {
 		e := g.entry()

@@ -56,7 +56,10 @@ func newFake() *fakeBackend {
 func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 0, 1000, nil
+	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 1, 1000, nil
+	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, Level: commands.FeatureLevel}, false); err != nil {
+		panic(err)
+	}
 }
 
 // set changes the fake under its lock.
