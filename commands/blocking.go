@@ -17,7 +17,11 @@ func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 // change, and then to be tried again, with other arguments if again is not nil. Where nothing may wait the handler does not call
 // it, but replies as Redis does after the time is over.
 func (x *Call) Block(timeoutMs int64, again [][]byte) {
-	if r, ok := x.Out.(*RESP); ok { // else nobody asked
+	size := 16
+	for _, a := range again {
+		size += len(a) + 16
+	}
+	if r := x.resp(size); r != nil { // else nobody asked
 		r.head(blockMark, timeoutMs)
 		r.Array(len(again))
 		for _, a := range again {

@@ -105,17 +105,17 @@ type Call struct {
 	Spec *Spec
 	Args [][]byte // with the name first; valid until the handler returns
 	Out  Reply
+	// Stop is the value of Env.Work past which the command is refused, and Room how many bytes it may reply, both from LevelBounded on. 0: as much as
+	// a request may.
+	Stop uint64
+	Room int
 
 	began uint64 // Env.Work when the handler was called
+	meter meter
 }
 
 // DB is the database that the command works on.
 func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
-
-// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their reply call it, with a number that is the
-// same on every node: it decides where a script is stopped. So nothing may go in that depends on how a value came about, such
-// as the capacity of a slice.
-func (x *Call) Spend(units int) { x.Work += uint64(max(units, 0)) }
 
 // MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of Env.Work: a quarter of a second. Every node
 // replays an entry after each restart, and nobody else is served meanwhile.
@@ -126,8 +126,14 @@ const maxCommandWork = 1 << 26
 
 const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
 
-// overworked says whether the command has done all that it may. The handler stops, and answers errCommandWork.
-func (x *Call) overworked() bool { return x.Work-x.began > maxCommandWork }
+// overworked reports whether the command has done all that it may. The handler stops, and answers errCommandWork. From LevelBounded on Spend stops it,
+// unless it has changed something.
+func (x *Call) overworked() bool {
+	if x.Level >= LevelBounded {
+		return x.Work > x.meter.stop
+	}
+	return x.Work-x.began > maxCommandWork
+}
 
 // bytesSpent is how many bytes of a value a unit of work hashes or copies.
 const bytesSpent = 64
@@ -143,14 +149,9 @@ func (x *Call) spendDead() {
 	}
 }
 
-// Handle calls the handler of spec, which there is, for x.Args.
-func (x *Call) Handle(spec *Spec) error {
-	x.Spec, x.began = spec, x.Work
-	return spec.Handler(x)
-}
-
 // Run runs the command of x.Args, for which ResolveAt gave spec and err, and writes its reply, errors included, to x.Out.
 func (x *Call) Run(spec *Spec, err error) {
+	x.meter = meter{}
 	if err == nil && spec.Handler == nil {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}
@@ -158,7 +159,9 @@ func (x *Call) Run(spec *Spec, err error) {
 		err = x.Handle(spec)
 	}
 	if err != nil {
-		x.Out.Error(err.Error())
+		text := err.Error()
+		x.Out.Error(text)
+		x.meter.bytes += lineBytes + len(trimmed(text))
 	}
 }
 

@@ -93,6 +93,7 @@ func callFunction(x *Call, readOnly bool) error {
 	if err := s.readKeys(x.Args, errFunctionKeys); err != nil {
 		return err
 	}
+	x.Commit()
 	return x.Scripts.Eval(x, s)
 }
 
@@ -105,6 +106,7 @@ func functionLoad(x *Call) error {
 		}
 		replace = true
 	}
+	x.Commit()
 	name, err := x.Scripts.LoadLibrary(x, x.Args[last], replace)
 	if err != nil {
 		return err
@@ -114,6 +116,7 @@ func functionLoad(x *Call) error {
 }
 
 func functionDelete(x *Call) error {
+	x.Commit()
 	if !x.Scripts.DeleteLibrary(x.Args[2]) {
 		return errNoLibrary
 	}
@@ -128,6 +131,7 @@ func functionFlush(x *Call) error {
 	case len(x.Args) == 3 && !isWord(x.Args[2], "SYNC") && !isWord(x.Args[2], "ASYNC"):
 		return errFunctionFlush
 	}
+	x.Commit()
 	x.Scripts.FlushLibraries()
 	x.Out.Status("OK")
 	return nil
@@ -248,6 +252,7 @@ func functionRestore(x *Call) error {
 	if err != nil {
 		return err
 	}
+	x.Commit()
 	if err := x.Scripts.RestoreLibraries(x, sources, policy); err != nil {
 		return err
 	}

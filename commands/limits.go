@@ -278,15 +278,15 @@ func replyLongs(x *Call, value, by *big.Float) {
 	for _, f := range [2]*big.Float{value, by} {
 		text := FormatExtended(f)
 		x.Spend(digitsWork([]byte(text)))
-		resp, written := x.Out.(*RESP)
-		switch {
-		case x.Tx.Proto != 3:
+		if x.Tx.Proto != 3 {
 			x.Out.BulkString(text)
-		case written:
-			resp.line(',', text)
-		default:
+			continue
+		}
+		if x.Tx.Script {
 			double, _ := f.Float64()
 			x.Out.Double(double)
+		} else if r := x.resp(len(text) + lineBytes); r != nil {
+			r.line(',', text)
 		}
 	}
 }

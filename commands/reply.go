@@ -29,6 +29,9 @@ type Reply interface {
 // MaxReplyBytes bounds what one run of requests is answered: RESP.Limit of whoever answers one.
 const MaxReplyBytes = 64 << 20
 
+// ErrReplySize stands in the place of a reply that does not fit.
+const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
+
 // RESP writes replies in the Redis protocol, version Proto (2 or 3).
 type RESP struct {
 	Buf   []byte
@@ -74,7 +77,10 @@ func (r *RESP) line(kind byte, s string) {
 func (r *RESP) Status(s string) { r.line('+', s) }
 
 // Error writes an error.
-func (r *RESP) Error(msg string) { r.line('-', strings.TrimRight(msg, "\r\n")) }
+func (r *RESP) Error(msg string) { r.line('-', trimmed(msg)) }
+
+// trimmed is an error as it is written but for the line breaks in it.
+func trimmed(msg string) string { return strings.TrimRight(msg, "\r\n") }
 
 // Int writes an integer.
 func (r *RESP) Int(n int64) { r.head(':', n) }

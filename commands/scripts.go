@@ -91,6 +91,7 @@ func eval(x *Call, readOnly bool) error {
 	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
 	}
+	x.Commit()
 	return x.Scripts.Eval(x, s)
 }
 
@@ -103,6 +104,7 @@ func evalSHA(x *Call, readOnly bool) error {
 	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
 	}
+	x.Commit()
 	return x.Scripts.Eval(x, s)
 }
 
@@ -122,6 +124,7 @@ func (s *Script) readKeys(args [][]byte, notNumber error) error {
 }
 
 func scriptLoad(x *Call) error {
+	x.Commit()
 	sha, err := x.Scripts.Load(x.Args[2])
 	if err != nil {
 		return err
@@ -146,6 +149,7 @@ func scriptFlush(x *Call) error {
 	if len(x.Args) > 3 || len(x.Args) == 3 && !bytes.EqualFold(x.Args[2], []byte("async")) && !bytes.EqualFold(x.Args[2], []byte("sync")) {
 		return errScriptFlush
 	}
+	x.Commit()
 	x.Scripts.Flush()
 	x.Out.Status("OK")
 	return nil

@@ -152,15 +152,18 @@ func frames(L *lua.LState) int64 {
 // run runs a script, or a function of a library, and writes its reply. name is what errors call it by: its SHA1, or its name. The
 // interpreter must not be used again unless reusable.
 func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
-	return in.runWithin(x, p, name, script, budget{instructions: scriptInstructions, bytes: scriptBytes})
+	return in.runWithin(x, p, name, script, budget{instructions: instructionsFor(x), bytes: scriptBytes})
 }
+
+// instructionsFor is how many instructions a script may execute that x calls: in a transaction, what the commands before it left.
+func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), scriptInstructions)) }
 
 // account is run, and adds what the script took of its budget to the work of the call, of instructions or of memory, whichever is the larger part.
 // The work of the commands that it called is in that.
 func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
-	before := x.Work
+	before, instructions := x.Work, instructionsFor(x)
 	reusable = in.run(x, p, name, script)
-	used := max(scriptInstructions-max(in.budget.instructions, 0), (scriptBytes-max(in.budget.bytes, 0))*scriptInstructions/scriptBytes)
+	used := max(instructions-max(in.budget.instructions, 0), (scriptBytes-max(in.budget.bytes, 0))*scriptInstructions/scriptBytes)
 	x.Work = max(x.Work, before+uint64(used))
 	return reusable
 }

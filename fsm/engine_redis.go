@@ -122,7 +122,8 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	}
 	in.reply.start(L, &in.budget, in.resp)
 	x := &in.call
-	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply}
+	left := uint64(max(in.budget.instructions, 0))
+	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply, Stop: in.x.Work + left + 1, Room: int(max(in.budget.bytes, 1))}
 	in.tx.Proto = in.resp
 	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
 	switch {

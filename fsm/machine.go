@@ -195,24 +195,34 @@ type runner struct {
 	view     *keyspace.Keyspace // of readOnly: as trials see it while deadlines have passed; nil: not made yet
 	resp     commands.RESP
 	limit    int         // bytes that resp may have
+	room     int         // bytes that the rest of the run may be answered, on a node that builds no replies too
 	full     bool        // a reply to the newest request did not fit
 	before   uint64      // the environment's work when the run of requests began
 	tx       commands.Tx // of the request that runs
 }
 
-// What a run of requests, and one transaction, may do in units of commands.Env.Work before it is not gone on with. As the work is the same on
-// every node, so is the place. Who asked asks again for the rest of a run: what others want comes in between, and no run holds
-// the machine much longer than one script can.
+// What a run of requests may do in units of commands.Env.Work before it is not gone on with, and what one transaction may below LevelBounded, from
+// which on it is a request like any other. As the work is the same on every node, so is the place. Who asked asks again for the rest of a run: what
+// others want comes in between, and no run holds the machine much longer than one request can.
 const (
-	maxRunWork         = scriptInstructions
+	maxRunWork         = commands.MaxRequestWork
 	maxTransactionWork = 4 * scriptInstructions
 )
+
+// maxWork is what one request may do.
+func (r *runner) maxWork() uint64 {
+	if r.env.Level >= commands.LevelBounded {
+		return commands.MaxRequestWork
+	}
+	return maxTransactionWork
+}
 
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the command was not run"
 
 // begin makes the runner ready for a run of requests whose replies are appended to dst.
 func (r *runner) begin(dst []byte) {
 	r.resp.Buf, r.limit, r.before = dst, len(dst)+commands.MaxReplyBytes, r.env.Work
+	r.room = commands.MaxReplyBytes
 }
 
 // tired says whether the run has done all that it may.
@@ -220,6 +230,7 @@ func (r *runner) tired() bool { return r.env.Work-r.before >= maxRunWork }
 
 // acknowledge answers a change of a setting.
 func (r *runner) acknowledge(err error) {
+	r.room -= headBytes
 	if err != nil {
 		r.resp.Error(err.Error())
 		return
@@ -236,7 +247,8 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	}
 	r.full = false
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
-	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out}
+	stop := r.env.Work + r.maxWork()
+	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		r.command(&x)
@@ -245,14 +257,16 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	for _, w := range q.Watch {
 		if r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed {
 			out.NullArray()
+			r.room -= headBytes
 			return
 		}
 	}
 	out.Array(len(q.Cmds))
-	before := r.env.Work
+	r.room -= headBytes
 	for _, cmd := range q.Cmds {
-		if r.env.Work-before >= maxTransactionWork {
+		if r.env.Work >= stop {
 			out.Error(errTransactionWork.Error())
+			r.room -= len(errTransactionWork) + headBytes
 			continue
 		}
 		x.Args = cmd
@@ -267,6 +281,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
 	r.resp.Limit = r.limit
+	x.Room = max(r.room, 1)
 	spec, err := r.table.ResolveAt(x.Level, x.Args)
 	writes := err == nil && spec.Kind == commands.Write
 	defer func() {
@@ -278,6 +293,7 @@ func (r *runner) command(x *commands.Call) {
 		case p != nil:
 			r.resp.Buf = r.resp.Buf[:start]
 			x.Out.Error(fmt.Sprintf("ERR internal error: %v", p))
+			r.room -= headBytes
 		case full:
 			r.full = true
 			r.resp.Buf = r.resp.Buf[:start]
@@ -288,6 +304,9 @@ func (r *runner) command(x *commands.Call) {
 		r.beginTrial()
 	}
 	x.Run(spec, err)
+	size, refused := x.ReplySize()
+	r.room -= size
+	r.full = r.full || refused
 	r.env.Seed += 0xd1b54a32d192ed03 // scripts of one transaction, or run of reads, must not draw alike; not the step of luaRandom, which would only shift
 }
 
@@ -296,11 +315,11 @@ func tooLarge(writes bool) commands.Error {
 	if writes {
 		return errReplyLost
 	}
-	return errReplySize
+	return commands.ErrReplySize
 }
 
-// The errors in the place of a reply that does not fit into commands.MaxReplyBytes.
-const (
-	errReplySize commands.Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
-	errReplyLost commands.Error = "ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
-)
+// errReplyLost stands in the place of the reply of a command that ran: a script, or any command below commands.LevelBounded.
+const errReplyLost commands.Error = "ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
+
+// headBytes is what is counted for a reply of one line.
+const headBytes = 16

@@ -366,4 +366,5 @@ func (db *DB) mustWrite() {
 	if !db.ks.writable {
 		panic(ErrClosed)
 	}
+	db.ks.edits++
 }

@@ -29,6 +29,7 @@ type Keyspace struct {
 	rev      Revision // revision of the command being applied
 	gen      uint64   // rises with every Freeze
 	sum      uint64   // running hash over all changes
+	edits    uint64   // rises with every step that changes something, or is about to
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: nobody wants to know
@@ -102,6 +103,9 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 
 // SetRevision says which revision the following changes get.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
+
+// Edits rises whenever something is changed or handed out to be changed: while it stays, nothing was.
+func (ks *Keyspace) Edits() uint64 { return ks.edits }
 
 // End closes the keyspace for changes until the next Begin.
 func (ks *Keyspace) End() { ks.writable = false }

@@ -1,0 +1,292 @@
+package commands
+
+// This file holds the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every command is charged for its arguments, for each
+// element that it replies, and for what its handler spends besides; one that goes over the bound is refused. It is refused at the moment of the
+// charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has changed nothing. So a handler
+// spends before it changes: what it knows up front at once, the rest while it looks.
+//
+// Every node charges alike, whether it builds the reply or not: the reply's size is computed, not measured.
+
+// refusal is the panic of a command that is refused.
+type refusal struct{ err Error }
+
+// What is charged, in units of Env.Work. The benchmarks in commands and fsm hold these numbers against the time that things take.
+const (
+	commandWork = 8  // a command: resolving it, its call, its reply's frame
+	readArg     = 4  // an argument of a command that reads: parsed, hashed, looked up
+	writeArg    = 12 // of one that writes: also copied, stored, put into trees
+	replyWork   = 3  // an element of a reply: found, written
+	doubleWork  = 12 // a floating-point number written as text
+)
+
+// Handle calls the handler of spec, which there is, for x.Args. From LevelBounded on it charges and bounds it.
+func (x *Call) Handle(spec *Spec) (err error) {
+	x.Spec, x.began = spec, x.Work
+	if x.Level < LevelBounded {
+		return spec.Handler(x)
+	}
+	out := x.meter.begin(x)
+	defer func() {
+		x.Out, x.meter.out = out, nil
+		switch p := recover().(type) {
+		case nil:
+		case refusal:
+			err = p.err
+		default:
+			panic(p)
+		}
+	}()
+	x.spendArgs()
+	return spec.Handler(x)
+}
+
+// spendArgs charges for the command and its arguments.
+func (x *Call) spendArgs() {
+	each, size := readArg, 0
+	if x.Spec.Kind == Write {
+		each = writeArg
+	}
+	for _, a := range x.Args {
+		size += len(a)
+	}
+	x.Spend(commandWork + (len(x.Args)-1)*each + size/bytesSpent)
+}
+
+// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their reply call it, before they change anything, with a
+// number that is the same on every node: it decides where requests are refused and scripts are stopped. So nothing may go in that depends on how a
+// value came about, such as the capacity of a slice. From LevelBounded on it does not return where the command is refused.
+func (x *Call) Spend(units int) {
+	x.Work += uint64(max(units, 0))
+	if x.Work > x.meter.stop {
+		x.refuse(errCommandWork)
+	}
+}
+
+// Left is how many units the command may still spend.
+func (x *Call) Left() int {
+	if x.Level < LevelBounded {
+		return MaxRequestWork
+	}
+	return int(x.meter.stop - min(x.meter.stop, x.Work))
+}
+
+// Commit says that the command changes something now that is not in the keyspace: it is not refused any more. A change of the keyspace says so
+// itself.
+func (x *Call) Commit() { x.meter.committed = true }
+
+// refuse ends the command with err if it has changed nothing.
+func (x *Call) refuse(err Error) {
+	m := &x.meter
+	if m.out == nil || m.committed || x.Keyspace != nil && x.Keyspace.Edits() != m.edits {
+		return
+	}
+	if r, ok := m.out.(*RESP); ok {
+		r.Buf = r.Buf[:m.start]
+	}
+	m.bytes, m.refused = 0, err
+	panic(refusal{err})
+}
+
+// meter is the Reply that a bounded command writes to: it charges for what passes and counts the bytes.
+type meter struct {
+	out       Reply // nil: the command is not bounded
+	x         *Call
+	stop      uint64 // Env.Work past which the command is refused
+	room      int    // bytes that the reply may have
+	bytes     int    // that it has
+	start     int    // where it starts in the buffer
+	edits     uint64 // the keyspace's when the command began
+	committed bool
+	refused   Error
+}
+
+// begin makes the meter what x writes to and returns what that was.
+func (m *meter) begin(x *Call) Reply {
+	out := x.Out
+	*m = meter{out: out, x: x, stop: x.Stop, room: x.Room}
+	if m.stop == 0 {
+		m.stop = x.Work + MaxRequestWork
+	}
+	if m.room == 0 {
+		m.room = MaxReplyBytes
+	}
+	if x.Keyspace != nil {
+		m.edits = x.Keyspace.Edits()
+	}
+	if r, ok := out.(*RESP); ok {
+		m.start = len(r.Buf)
+	}
+	x.Out = m
+	return out
+}
+
+// ReplySize is how many bytes the command's reply had, on a node that builds none as well. refused says that the command was refused, and so
+// changed nothing, because its reply had more than Call.Room; the error that Run wrote in its place is counted.
+func (x *Call) ReplySize() (n int, refused bool) { return x.meter.bytes, x.meter.refused == ErrReplySize }
+
+// take charges for an element of so many bytes.
+func (m *meter) take(units, bytes int) {
+	if m.bytes += bytes; m.bytes > m.room {
+		m.x.refuse(ErrReplySize)
+	}
+	m.x.Spend(units + bytes/bytesSpent)
+}
+
+// Bytes that an element takes. What a script is given is counted as its budget counts it.
+const (
+	scriptElement = 16
+	lineBytes     = 3 // a type and the line's end
+)
+
+// digits is the length of n in decimal.
+func digits(n int64) int {
+	size := 1
+	if n < 0 {
+		size++
+	}
+	for n /= 10; n != 0; n /= 10 {
+		size++
+	}
+	return size
+}
+
+// text charges for an element that is one line, or a bulk string.
+func (m *meter) text(n int, bulk bool) {
+	switch {
+	case m.x.Tx.Script:
+		m.take(replyWork, n)
+	case bulk:
+		m.take(replyWork, n+2+lineBytes+digits(int64(n)))
+	default:
+		m.take(replyWork, n+lineBytes)
+	}
+}
+
+// open charges for the head of an array, a set or a map of so many elements.
+func (m *meter) open(n, elements int) {
+	if m.x.Tx.Script {
+		m.take(replyWork, scriptElement*elements)
+		return
+	}
+	if m.x.Tx.Proto != 3 {
+		n = elements
+	}
+	m.take(replyWork, lineBytes+digits(int64(n)))
+}
+
+// Status writes a simple string.
+func (m *meter) Status(s string) {
+	m.text(len(s), false)
+	m.out.Status(s)
+}
+
+// Error writes an error.
+func (m *meter) Error(msg string) {
+	m.text(len(trimmed(msg)), false)
+	m.out.Error(msg)
+}
+
+// Int writes an integer.
+func (m *meter) Int(n int64) {
+	m.text(digits(n), false)
+	m.out.Int(n)
+}
+
+// Bulk writes a bulk string.
+func (m *meter) Bulk(b []byte) {
+	m.text(len(b), true)
+	m.out.Bulk(b)
+}
+
+// BulkString writes a bulk string.
+func (m *meter) BulkString(s string) {
+	m.text(len(s), true)
+	m.out.BulkString(s)
+}
+
+// null charges for the absence of something.
+func (m *meter) null() {
+	if m.x.Tx.Proto == 3 {
+		m.text(0, false)
+	} else {
+		m.text(2, false)
+	}
+}
+
+// Null writes the absence of a value.
+func (m *meter) Null() {
+	m.null()
+	m.out.Null()
+}
+
+// NullArray writes the absence of an array.
+func (m *meter) NullArray() {
+	m.null()
+	m.out.NullArray()
+}
+
+// Array opens an array of n elements.
+func (m *meter) Array(n int) {
+	m.open(n, n)
+	m.out.Array(n)
+}
+
+// Map opens a map.
+func (m *meter) Map(pairs int) {
+	m.open(pairs, 2*pairs)
+	m.out.Map(pairs)
+}
+
+// Set opens a set.
+func (m *meter) Set(n int) {
+	m.open(n, n)
+	m.out.Set(n)
+}
+
+// Push opens a message out of turn.
+func (m *meter) Push(n int) {
+	m.open(n, n)
+	m.out.Push(n)
+}
+
+// Double writes a double.
+func (m *meter) Double(f float64) {
+	m.x.Spend(doubleWork)
+	m.text(len(FormatFloat(f)), m.x.Tx.Proto != 3)
+	m.out.Double(f)
+}
+
+// Bool writes a boolean.
+func (m *meter) Bool(b bool) {
+	m.text(1, false)
+	m.out.Bool(b)
+}
+
+// BigNumber writes a number of any size.
+func (m *meter) BigNumber(digits string) {
+	m.text(len(digits), m.x.Tx.Proto != 3)
+	m.out.BigNumber(digits)
+}
+
+// Verbatim writes a text with its format.
+func (m *meter) Verbatim(format, text string) {
+	n := len(text)
+	if m.x.Tx.Proto == 3 {
+		n += 4
+	}
+	m.text(n, true)
+	m.out.Verbatim(format, text)
+}
+
+var _ Reply = (*meter)(nil)
+
+// resp is the buffer that the reply goes to, past what charges for it; nil where none is built. n bytes go to it, or would.
+func (x *Call) resp(n int) *RESP {
+	out := x.Out
+	if m, ok := out.(*meter); ok {
+		m.take(replyWork, n)
+		out = m.out
+	}
+	r, _ := out.(*RESP)
+	return r
+}
