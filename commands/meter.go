@@ -122,7 +122,9 @@ func (m *meter) begin(x *Call) Reply {
 
 // ReplySize is how many bytes the command's reply had, on a node that builds none as well. refused says that the command was refused, and so
 // changed nothing, because its reply had more than Call.Room; the error that Run wrote in its place is counted.
-func (x *Call) ReplySize() (n int, refused bool) { return x.meter.bytes, x.meter.refused == ErrReplySize }
+func (x *Call) ReplySize() (n int, refused bool) {
+	return x.meter.bytes, x.meter.refused == ErrReplySize
+}
 
 // take charges for an element of so many bytes.
 func (m *meter) take(units, bytes int) {

@@ -92,10 +92,9 @@ func getdelCommand(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
-	old := e.Bytes()
+	x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not taken
 	x.DB().Delete(x.Args[1])
 	x.notify(NotifyGeneric, "del", x.Args[1])
-	x.Out.Bulk(old)
 	return nil
 }
 
