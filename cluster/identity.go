@@ -102,6 +102,7 @@ func (s *stores) ensureBirth() (string, error) {
 type view struct {
 	source   []raft.Server      // as Raft has it: while it is kept, its address tells whether Raft has another
 	members  raft.Configuration // without those that are no members; not to be changed
+	retired  map[string]bool    // ids of removed members
 	register register
 }
 
@@ -111,7 +112,7 @@ func (n *Node) view() *view {
 	if v := n.seen.Load(); v != nil && len(v.source) > 0 && len(v.source) == len(c.Servers) && &v.source[0] == &c.Servers[0] {
 		return v
 	}
-	v := &view{source: c.Servers, register: registerOf(c)}
+	v := &view{source: c.Servers, register: registerOf(c), retired: retiredIDs(c)}
 	v.members.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isPhantom)
 	n.seen.Store(v)
 	return v
@@ -124,7 +125,7 @@ func (n *Node) clusterID() string {
 		return *id
 	}
 	id := n.view().register.cluster
-	if id == "" || !n.logs.commands.Load() && !n.vouched.Load() && registerOf(n.machine.members.Load().configuration).cluster != id {
+	if id == "" || !n.logs.commands.Load() && !n.vouched.Load() && n.machine.members.Load().register.cluster != id {
 		return ""
 	}
 	n.identity.Store(&id)
@@ -142,7 +143,7 @@ func (n *Node) provisional(r register) bool {
 // is in the log, so that it can be committed at all.
 func (n *Node) admitted(id string) bool {
 	r := n.view().register
-	if committed := registerOf(n.machine.members.Load().configuration); committed.cluster != "" {
+	if committed := n.machine.members.Load().register; committed.cluster != "" {
 		r = committed
 	}
 	return r.cluster == "" || r.births[id] != ""

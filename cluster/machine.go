@@ -5,7 +5,6 @@ package cluster
 import (
 	"encoding/binary"
 	"io"
-	"slices"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -83,6 +82,12 @@ type applier struct {
 type committed struct {
 	index         uint64
 	configuration raft.Configuration
+	retired       map[string]bool // ids of removed members
+	register      register
+}
+
+func newCommitted(index uint64, c raft.Configuration) *committed {
+	return &committed{index, c, retiredIDs(c), registerOf(c)}
 }
 
 func newApplier(m Machine) *applier {
@@ -131,14 +136,12 @@ func (a *applier) loading() bool { return a.appliedIndex.Load() < a.replayEnd.Lo
 
 // StoreConfiguration is called in the order of the log, like Apply.
 func (a *applier) StoreConfiguration(index uint64, c raft.Configuration) {
-	a.members.Store(&committed{index, c})
+	a.members.Store(newCommitted(index, c))
 	a.advance(index)
 }
 
 // removed reports whether the removal of a member is committed.
-func (a *applier) removed(id string) bool {
-	return slices.ContainsFunc(a.members.Load().configuration.Servers, func(s raft.Server) bool { return string(s.ID) == id && isRetired(s) })
-}
+func (a *applier) removed(id string) bool { return a.members.Load().retired[id] }
 
 func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	a.busy.Store(true)
@@ -157,7 +160,7 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	}
 	if err == nil {
 		meta := snapshotMeta(source)
-		a.members.Store(&committed{meta.ConfigurationIndex, meta.Configuration})
+		a.members.Store(newCommitted(meta.ConfigurationIndex, meta.Configuration))
 		a.advance(meta.Index)
 	}
 	return err

@@ -90,11 +90,19 @@ func (n *Node) isMember(id string) bool {
 	return ok
 }
 
-// retired reports whether a member was removed, by the newest configuration in this node's log, which may not be committed.
-func (n *Node) retired(id string) bool {
-	return slices.ContainsFunc(n.raft.GetConfiguration().Configuration().Servers,
-		func(s raft.Server) bool { return string(s.ID) == id && isRetired(s) })
+// retiredIDs returns the ids of the members that were removed.
+func retiredIDs(c raft.Configuration) map[string]bool {
+	ids := map[string]bool{}
+	for _, s := range c.Servers {
+		if isRetired(s) {
+			ids[string(s.ID)] = true
+		}
+	}
+	return ids
 }
+
+// retired reports whether a member was removed, by the newest configuration in this node's log, which may not be committed.
+func (n *Node) retired(id string) bool { return n.view().retired[id] }
 
 // unborn reports whether the node waits to be taken into a cluster: its log has no configuration yet.
 func (n *Node) unborn() bool {

@@ -62,6 +62,8 @@ type Node struct {
 	failed     chan error
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
+	roles      bell      // rung when lastRoles changes
+	lastRoles  roleSeen  // the steering loop's own
 	lastSweep  time.Time // the steering loop's own
 	looked     time.Time // also: the last word of the leader whose silence Raft was made to look at
 

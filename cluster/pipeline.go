@@ -20,7 +20,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	park := func(term uint64) { _ = t.park(id, term) }
+	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
 	go p.pass()
 	return p, nil
 }
@@ -45,7 +46,8 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 // Raft closes the pipeline, looks how far the member is, and opens another one.
 type pipeline struct {
 	raft.AppendPipeline
-	may     func() bool // see receiver
+	may     func() bool       // see receiver
+	park    func(term uint64) // waits until it may, or the leadership in term has ended
 	answers chan raft.AppendFuture
 	refused atomic.Bool
 	stop    chan struct{}
@@ -58,6 +60,8 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 		return nil, errRefused
 	}
 	if !p.may() {
+		// Raft logs the member when this fails, and reads it without the lock under which a removal changes it: so not before that is over.
+		p.park(req.Term)
 		return nil, errNoReceiver
 	}
 	return p.AppendPipeline.AppendEntries(req, resp)

@@ -126,14 +126,14 @@ func TestPipelineOfAnUnregistered(t *testing.T) {
 	all := lead.machine.members.Load()
 	r := registerOf(all.configuration)
 	delete(r.births, f.cfg.ID)
-	lead.machine.members.Store(&committed{all.index, raft.Configuration{Servers: []raft.Server{r.server()}}})
+	lead.machine.members.Store(newCommitted(all.index, raft.Configuration{Servers: []raft.Server{r.server()}}))
 	for range 5 {
 		c.write(lead, "b")
 	}
 	if got := c.toys[f.cfg.ID].groups(); lead.leads() && !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the follower got %q", got)
 	}
-	lead.machine.members.Store(all)
+	lead.machine.members.Store(newCommitted(all.index, all.configuration))
 	c.converged()
 }
 

@@ -66,6 +66,7 @@ func (n *Node) observe() *route {
 		n.wasRemoved()
 	}
 	n.updateLinks()
+	n.ringRoles()
 	old := n.route.Load()
 	next := &route{self: n.raft.State() == raft.Leader}
 	_, leaderID := n.raft.LeaderWithID()
@@ -92,6 +93,23 @@ func (n *Node) observe() *route {
 		}
 	}
 	return next
+}
+
+// roleSeen is what calls to members wait for a change of: who leads, and who may be sent the log.
+type roleSeen struct {
+	state     raft.RaftState
+	term      uint64
+	newest    *view
+	committed *committed
+}
+
+// ringRoles wakes the calls that wait in the transport when one of these has changed.
+func (n *Node) ringRoles() {
+	now := roleSeen{n.raft.State(), n.raft.CurrentTerm(), n.view(), n.machine.members.Load()}
+	if now != n.lastRoles {
+		n.lastRoles = now
+		n.roles.ring()
+	}
 }
 
 // establish waits for the barrier of this term: after it the machine has applied everything of earlier terms. It

@@ -5,13 +5,9 @@ package cluster
 import (
 	"errors"
 	"io"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
-
-// gatePoll is how often a gated call looks whether its leadership has ended.
-const gatePoll = 50 * time.Millisecond
 
 var errGateClosed = errors.New("the leadership ended while the member could not be reached")
 
@@ -55,30 +51,29 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 	if l == nil {
 		return nil
 	}
-	timer := time.NewTimer(gatePoll)
-	defer timer.Stop()
 	for {
+		rung := t.n.roles.next()
 		reached, ok := l.reachable()
 		if ok {
 			return nil
 		}
-		timer.Reset(gatePoll)
+		if !t.leadsIn(term) {
+			return errGateClosed
+		}
 		select {
 		case <-reached:
-		case <-timer.C:
+		case <-rung:
 		case <-l.stop:
 			return nil // removed: Raft ends this replication itself
 		case <-t.n.stop:
 			return errGateClosed
 		}
-		if t.n.raft.State() != raft.Leader || t.n.raft.CurrentTerm() != term {
-			return errGateClosed
-		}
 	}
 }
 
-// parkPoll is how often a parked call looks whether its leadership has ended, or the member was admitted.
-const parkPoll = 50 * time.Millisecond
+func (t *transport) leadsIn(term uint64) bool {
+	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term
+}
 
 // mayReceive reports whether the log may be sent to a member: not to one that was removed, of which the configuration keeps the id, not to
 // the register, and to nobody before it is known which data directory is behind the id.
@@ -105,22 +100,12 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req
 	return t.NetworkTransport.RequestVote(id, target, req, resp)
 }
 
-// park holds the calls to a member that nothing may be sent to, until it may or this node leads in term no more.
+// park holds the calls to a member that nothing may be sent to, until it may or this node leads in term no more. A removed member's calls
+// stay here for as long as the leadership lasts, and there may be thousands of such members: they sleep until something changes.
 func (t *transport) park(id raft.ServerID, term uint64) error {
-	if t.mayReceive(id) {
-		return nil
+	t.n.roles.await(t.n.stop, func() bool { return t.mayReceive(id) || !t.leadsIn(term) })
+	if !t.mayReceive(id) {
+		return errGateClosed
 	}
-	ticker := time.NewTicker(parkPoll)
-	defer ticker.Stop()
-	for t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term {
-		if t.mayReceive(id) {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-t.n.stop:
-			return errGateClosed
-		}
-	}
-	return errGateClosed
+	return nil
 }

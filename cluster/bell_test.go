@@ -1,0 +1,86 @@
+// This file holds tests of the bell, and of what waits for it: Raft's calls to members that nothing may be sent to.
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// TestBell counts how often a condition is looked at: once, and once a ring.
+func TestBell(t *testing.T) {
+	var b bell
+	looks := make(chan int)
+	stop := make(chan struct{})
+	ended := make(chan bool)
+	go func() {
+		n := 0
+		ended <- b.await(stop, func() bool {
+			n++
+			looks <- n
+			return n == 4
+		})
+	}()
+	for want := 1; want <= 4; want++ {
+		if got := <-looks; got != want {
+			t.Fatalf("look %d, want %d", got, want)
+		}
+		b.ring()
+	}
+	if !<-ended {
+		t.Error("await gave up")
+	}
+	go func() { ended <- b.await(stop, func() bool { return false }) }()
+	close(stop)
+	if <-ended {
+		t.Error("await returned true for a condition that never held")
+	}
+}
+
+// TestCallsToRemovedMembersSleep removes a member and writes on: nothing wakes the leader's calls to it, however many there are, until the
+// leadership ends.
+func TestCallsToRemovedMembersSleep(t *testing.T) {
+	checkGoroutines(t)
+	c := newCluster(t, 3, nil)
+	lead, gone := c.leader(), c.followers()[0]
+	eventually(t, "the follower is registered", func() bool { return lead.admitted(gone.cfg.ID) })
+	c.close(gone.cfg.ID)
+	if err := lead.Change(Change{Kind: RemoveMember, ID: gone.cfg.ID}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the removal is committed, and the register without the member", func() bool {
+		m := lead.machine.members.Load()
+		return m.retired[gone.cfg.ID] && m.register.births[gone.cfg.ID] == ""
+	})
+	parked := make(chan error)
+	transport := &transport{n: lead}
+	go func() { parked <- transport.park(raft.ServerID(gone.cfg.ID), lead.raft.CurrentTerm()) }()
+
+	var rung <-chan struct{}
+	eventually(t, "the cluster has settled", func() bool {
+		rung = lead.roles.next()
+		select {
+		case <-rung:
+			return false
+		case <-time.After(3 * leaderTick):
+			return true
+		}
+	})
+	for range 100 {
+		c.write(lead, "a")
+	}
+	select {
+	case <-rung:
+		t.Error("writes woke the calls to a removed member")
+	case err := <-parked:
+		t.Errorf("the call to a removed member ended: %v", err)
+	default:
+	}
+	if err := lead.TransferLeadership(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-parked; err != errGateClosed {
+		t.Errorf("the call ended with %v", err)
+	}
+}
