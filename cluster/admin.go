@@ -173,10 +173,11 @@ func readAdmin(r *bufio.Reader, message any) error {
 }
 
 // serveAdmin answers the question on a connection that another member opened.
-func (n *Node) serveAdmin(conn net.Conn) {
+func (n *Node) serveAdmin(conn net.Conn, known func()) {
 	reader := bufio.NewReader(conn)
 	peer, err := n.greetPeer(conn, reader)
 	if err == nil {
+		known()
 		err = conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
 	}
 	var q adminRequest
@@ -190,7 +191,7 @@ func (n *Node) serveAdmin(conn net.Conn) {
 		err = sendAdmin(conn, n.answerAdmin(q))
 	}
 	if err != nil {
-		n.logger.Warn("a change of the members was not answered", "from", conn.RemoteAddr(), "error", err)
+		n.mux.warnings.Warn("a change of the members was not answered", "from", conn.RemoteAddr(), "error", err)
 	}
 }
 

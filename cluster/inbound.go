@@ -27,15 +27,16 @@ type inbound struct {
 }
 
 // serveForward serves a forwarding connection until it ends.
-func (n *Node) serveForward(conn net.Conn) {
+func (n *Node) serveForward(conn net.Conn, known func()) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	peer, err := n.greetPeer(conn, reader)
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !n.leaving.Load() {
-			n.logger.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
+			n.mux.warnings.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
+	known()
 	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames)}
 	n.keepInbound(in, true)
 	if err = in.serve(); n.leaving.Load() {
@@ -46,7 +47,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	<-in.w.done
 	var netErr net.Error
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &netErr) {
-		n.logger.Warn("a member sent what cannot be understood; the connection is closed", "member", peer.id, "error", err)
+		n.mux.warnings.Warn("a member sent what cannot be understood; the connection is closed", "member", peer.id, "error", err)
 	}
 }
 

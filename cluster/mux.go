@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/logging"
 )
 
 const (
 	handshakeTimeout = 2 * time.Second
 	dialTimeout      = time.Second
-	maxStrangers     = 256 // connections that have not said yet what they carry
 	acceptPause      = 50 * time.Millisecond
 )
 
@@ -42,22 +43,27 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
+// serveFunc serves a connection that another node opened. It calls known once the node has shown to be one that may.
+type serveFunc func(conn net.Conn, known func())
+
 // mux owns the peer port and every connection on it. It is the raft.StreamLayer.
 type mux struct {
 	ln        net.Listener
 	advertise advertised
 	dial      dialFunc
-	forward   func(conn net.Conn)               // serves a forwarding connection until it ends
-	admin     func(conn net.Conn)               // serves a connection for changes of the members
+	resolver  *resolver
+	forward   serveFunc                         // serves a forwarding connection until it ends
+	admin     serveFunc                         // serves a connection for changes of the members
 	self      string                            // the id that Raft connections have to be meant for
 	cluster   func() string                     // the cluster's id, which Raft connections name; empty for none
 	admit     func(birth, cluster string) error // why a Raft connection that was meant for that birth, and comes from that cluster, is not taken
 	logger    *slog.Logger
+	warnings  *logging.Limited // of what strangers cause
 
 	ctx       context.Context
 	cancel    context.CancelFunc
 	raftConns chan net.Conn
-	strangers chan struct{}
+	strangers strangers
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
@@ -77,14 +83,15 @@ func (a advertised) String() string { return string(a) }
 func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog.Logger) *mux {
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
-		raftConns: make(chan net.Conn), strangers: make(chan struct{}, maxStrangers), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{},
+		raftConns: make(chan net.Conn), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{}, warnings: logging.NewLimited(logger),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.resolver = newResolver()
 	return m
 }
 
 // start begins to accept. Until then connections wait in the kernel.
-func (m *mux) start(forward, admin func(net.Conn)) {
+func (m *mux) start(forward, admin serveFunc) {
 	m.forward, m.admin = forward, admin
 	m.wg.Add(1)
 	go m.acceptLoop()
@@ -106,14 +113,11 @@ func (m *mux) acceptLoop() {
 			}
 			continue
 		}
-		select {
-		case m.strangers <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
 		if !m.track(conn) {
 			return
+		}
+		if evicted := m.strangers.add(conn); evicted != nil {
+			evicted.Close() // whoever greets it lets go of it
 		}
 		m.wg.Add(1)
 		go m.greet(conn)
@@ -123,6 +127,8 @@ func (m *mux) acceptLoop() {
 // greet reads the first byte of a connection and hands it on.
 func (m *mux) greet(conn net.Conn) {
 	defer m.wg.Done()
+	known := func() { m.strangers.remove(conn) }
+	defer known()
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later
 		limitSilence(tcp)
@@ -135,7 +141,6 @@ func (m *mux) greet(conn net.Conn) {
 	if err == nil && first[0] == streamRaft {
 		err = m.checkTarget(conn)
 	}
-	<-m.strangers
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
@@ -143,19 +148,20 @@ func (m *mux) greet(conn net.Conn) {
 	case err != nil:
 		m.drop(conn)
 	case first[0] == streamRaft:
+		known()
 		select {
 		case m.raftConns <- &trackedConn{conn, m}:
 		case <-m.ctx.Done():
 			m.drop(conn)
 		}
 	case first[0] == streamForward:
-		m.forward(conn)
+		m.forward(conn, known)
 		m.drop(conn)
 	case first[0] == streamAdmin:
-		m.admin(conn)
+		m.admin(conn, known)
 		m.drop(conn)
 	default:
-		m.logger.Warn("a connection to the peer port is no peer's", "from", conn.RemoteAddr(), "first-byte", first[0])
+		m.warnings.Warn("a connection to the peer port is no peer's", "from", conn.RemoteAddr(), "first-byte", first[0])
 		m.drop(conn)
 	}
 }
@@ -244,9 +250,7 @@ func (c *trackedConn) Close() error {
 
 // open dials addr and sends the first bytes. The connection is tracked.
 func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(m.ctx, min(timeout, dialTimeout))
-	defer cancel()
-	conn, err := m.dial(ctx, addr)
+	conn, err := m.reach(addr, min(timeout, dialTimeout))
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +269,27 @@ func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, 
 		return nil, err
 	}
 	return &trackedConn{conn, m}, nil
+}
+
+// maxReach is how many addresses of one name are tried.
+const maxReach = 4
+
+// reach looks addr up and dials what it finds, one address after the other, each for as long as timeout.
+func (m *mux) reach(addr string, timeout time.Duration) (net.Conn, error) {
+	addrs, err := m.resolver.resolve(addr)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addrs[:min(len(addrs), maxReach)] {
+		ctx, cancel := context.WithTimeout(m.ctx, timeout)
+		var conn net.Conn
+		conn, err = m.dial(ctx, a)
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // Accept gives Raft its incoming connections.
@@ -330,6 +355,7 @@ func (m *mux) Close() error {
 	m.conns = map[net.Conn]bool{}
 	m.mu.Unlock()
 	err := m.ln.Close()
+	m.resolver.close()
 	for conn := range conns {
 		conn.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,10 +27,10 @@ import (
 const backupPatience = 5 * time.Minute
 
 func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlagSet("coordd backup")
-	from := fs.String("from", "", "")
-	force := fs.Bool("force", false, "")
-	names, err := parseArgs(fs, args, "the FILE to write")
+	flags := newFlagSet("coordd backup")
+	from := flags.String("from", "", "")
+	force := flags.Bool("force", false, "")
+	names, err := parseArgs(flags, args, "the FILE to write")
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if _, err := os.Lstat(file); err == nil && !*force {
 		return fmt.Errorf("%s exists; --force writes over it", file)
 	}
-	info, err := writeBackup(ctx, source, file, stderr)
+	info, err := writeBackup(ctx, source, file, *force, stderr)
 	if err != nil {
 		return fmt.Errorf("no backup was written: %w", err)
 	}
@@ -64,9 +65,10 @@ func parseServer(text string) (*redis.Options, error) {
 	return &redis.Options{Addr: text}, checkAddress(text)
 }
 
-// writeBackup writes the backup beside file and renames it when it is whole and on disk.
-func writeBackup(ctx context.Context, source *redis.Options, file string, stderr io.Writer) (info fsm.BackupInfo, err error) {
-	tmp, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it holds all data
+// writeBackup writes the backup beside file, under a name of its own, and gives it its name when it is whole and on disk. So backups to one file at
+// the same time do not meet, and nobody who may write to the directory can have it follow a link.
+func writeBackup(ctx context.Context, source *redis.Options, file string, force bool, stderr io.Writer) (info fsm.BackupInfo, err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp") // with mode 0600: it holds all data
 	if err != nil {
 		return info, err
 	}
@@ -91,10 +93,26 @@ func writeBackup(ctx context.Context, source *redis.Options, file string, stderr
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
 		return info, err
 	}
-	if err := os.Rename(tmp.Name(), file); err != nil {
+	if err := publish(tmp.Name(), file, force); err != nil {
 		return info, err
 	}
 	return info, syncParent(file)
+}
+
+// publish gives a finished file its name. Unless force is set it replaces nothing, also nothing that has come meanwhile.
+func publish(tmp, file string, force bool) error {
+	if !force {
+		switch err := os.Link(tmp, file); {
+		case err == nil:
+			return os.Remove(tmp)
+		case errors.Is(err, fs.ErrExist):
+			return err
+		}
+		if _, err := os.Lstat(file); err == nil { // a file system without hard links
+			return fmt.Errorf("%s: %w", file, fs.ErrExist)
+		}
+	}
+	return os.Rename(tmp, file)
 }
 
 // syncParent makes a new name in a directory last.

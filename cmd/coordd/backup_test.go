@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -403,5 +407,72 @@ func TestBackupOfAnEmptyNode(t *testing.T) {
 	_, c := startSingle(t, filepath.Join(dir, "data"))
 	if token := newFence(t, c, "lock"); token>>53 != 1 {
 		t.Error(token)
+	}
+}
+
+// pausedNode answers RAFT BACKUP with state, of which the second half waits for a token in goOn.
+func pausedNode(t *testing.T, state []byte) (addr string, half <-chan struct{}, goOn chan<- struct{}) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	sent, more := make(chan struct{}), make(chan struct{}, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Read(make([]byte, 1024))
+		fmt.Fprintf(conn, "$%d\r\n%s", len(state), state[:len(state)/2])
+		close(sent)
+		<-more
+		_, _ = conn.Write(state[len(state)/2:])
+	}()
+	return ln.Addr().String(), sent, more
+}
+
+// TestOverlappingBackups has two backups to one file under way at the same time: it is one of them, whole, and the other one is refused or, with
+// --force, comes in its place.
+func TestOverlappingBackups(t *testing.T) {
+	small, err := os.ReadFile(smallBackup(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var empty bytes.Buffer
+	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(), server.Specs())).Snapshot().WriteTo(&empty); err != nil {
+		t.Fatal(err)
+	}
+	for _, force := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "backup")
+		begin := func(state []byte) (finish func() error) {
+			addr, half, goOn := pausedNode(t, state)
+			done := make(chan error, 1)
+			go func() {
+				_, err := writeBackup(t.Context(), &redis.Options{Addr: addr}, file, force, io.Discard)
+				done <- err
+			}()
+			<-half
+			return func() error { goOn <- struct{}{}; return <-done }
+		}
+		first, second := begin(empty.Bytes()), begin(small)
+		if err := second(); err != nil {
+			t.Fatal(err)
+		}
+		want := small
+		switch err := first(); {
+		case force && err != nil, !force && !errors.Is(err, fs.ErrExist):
+			t.Errorf("force %v: the backup that ended last: %v", force, err)
+		case force:
+			want = empty.Bytes()
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("force %v: the file holds %d bytes, want %d: %v", force, len(got), len(want), err)
+		}
+		if left, _ := filepath.Glob(file + "*"); len(left) != 1 {
+			t.Errorf("force %v: left over: %v", force, left)
+		}
 	}
 }

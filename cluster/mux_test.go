@@ -1,0 +1,178 @@
+// This file holds tests of the peer port: strangers on it, and names of peers.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// startMux returns a mux whose forwarding connections echo a byte once they are known.
+func startMux(t *testing.T) *mux {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMux(ln, "n1", ln.Addr().String(), dialTCP, testLogger())
+	m.start(func(conn net.Conn, known func()) {
+		var b [1]byte
+		if _, err := io.ReadFull(conn, b[:]); err == nil {
+			known()
+			_, _ = conn.Write(b[:])
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}, nil)
+	t.Cleanup(func() {
+		m.Close()
+		m.wait()
+	})
+	return m
+}
+
+func dialFrom(t *testing.T, host string, m *mux, say ...byte) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	conn, err := d.Dial("tcp", m.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := conn.Write(say); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestStrangersKeepNobodyOut opens more connections than the peer port has room for: some say nothing, some the first byte alone. The oldest of them
+// go, a member that has come before stays, and one that comes then is served.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	checkGoroutines(t)
+	m := startMux(t)
+	echo := func(conn net.Conn) {
+		t.Helper()
+		var b [1]byte
+		if _, err := io.ReadFull(conn, b[:]); err != nil || b[0] != 'x' {
+			t.Fatalf("a member is not served: %q, %v", b, err)
+		}
+	}
+	early := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
+	echo(early)
+	silent := make([]net.Conn, maxStrangers+10)
+	for i := range silent {
+		silent[i] = dialFrom(t, "127.0.0.2", m, bytes.Repeat([]byte{streamForward}, i%2)...)
+	}
+	late := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
+	echo(late)
+	for i, conn := range silent[:10] { // before their handshake's time is over: that of the others is not yet either
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("stranger %d was answered", i)
+		}
+	}
+	m.strangers.mu.Lock()
+	defer m.strangers.mu.Unlock()
+	if n := len(m.strangers.conns); n > maxStrangers {
+		t.Errorf("%d strangers", n)
+	}
+}
+
+// nameServer answers lookups one by one, as the test says.
+type nameServer struct {
+	mu      sync.Mutex
+	addrs   []string
+	err     error
+	hang    chan struct{}
+	lookups int
+}
+
+func (s *nameServer) lookup(ctx context.Context, _ string) ([]string, error) {
+	s.mu.Lock()
+	addrs, err, hang := s.addrs, s.err, s.hang
+	s.lookups++
+	s.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return addrs, err
+}
+
+func (s *nameServer) set(addrs []string, err error, hang chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addrs, s.err, s.hang = addrs, err, hang
+}
+
+func (s *nameServer) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lookups
+}
+
+// TestResolverKeepsTheLastGoodAddress has the name servers answer, fail, and hang.
+func TestResolverKeepsTheLastGoodAddress(t *testing.T) {
+	s := &nameServer{err: errors.New("no such host")}
+	r := newResolver()
+	r.lookup = s.lookup
+	want := func(addr, wanted string) {
+		t.Helper()
+		got, err := r.resolve(addr)
+		if text := fmt.Sprint(got, err); text != wanted {
+			t.Errorf("%s: %s, want %s", addr, text, wanted)
+		}
+	}
+	want("127.0.0.1:7001", "[127.0.0.1:7001] <nil>")
+	want("[::1]:7001", "[[::1]:7001] <nil>")
+	if n := s.asked(); n != 0 {
+		t.Errorf("%d lookups of addresses that are no names", n)
+	}
+	want("peer:7001", "[] no such host")
+	s.set([]string{"10.0.0.1", "fd00::1"}, nil, nil)
+	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+	s.set(nil, errors.New("server failure"), nil)
+	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+	hang := make(chan struct{})
+	s.set([]string{"10.0.0.2"}, nil, hang)
+	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+	want("peer:7002", "[10.0.0.1:7002 [fd00::1]:7002] <nil>") // the same lookup is still under way
+	if n := s.asked(); n != 4 {
+		t.Errorf("%d lookups, want 4", n)
+	}
+	close(hang)
+	r.wg.Wait()
+	s.set([]string{"10.0.0.2"}, nil, make(chan struct{}))
+	want("peer:7001", "[10.0.0.2:7001] <nil>")
+	r.close()
+	if _, err := r.resolve("peer:7001"); err == nil {
+		t.Error("a closed resolver answers")
+	}
+}
+
+// TestNamesOfPeersAreTriedInOrder dials a name with a dead address before the live one, within one call.
+func TestNamesOfPeersAreTriedInOrder(t *testing.T) {
+	m := startMux(t)
+	_, port, _ := net.SplitHostPort(m.Addr().String())
+	m.resolver.lookup = (&nameServer{addrs: []string{"127.0.0.3", "127.0.0.1"}}).lookup
+	var dialed []string
+	m.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		dialed = append(dialed, addr)
+		return dialTCP(ctx, addr)
+	}
+	conn, err := m.open("peer:"+port, []byte{streamForward}, dialTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if want := []string{"127.0.0.3:" + port, "127.0.0.1:" + port}; !slices.Equal(dialed, want) {
+		t.Errorf("dialed %q, want %q", dialed, want)
+	}
+}
