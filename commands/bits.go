@@ -95,6 +95,9 @@ func setbitCommand(x *Call) error {
 		if at>>3 < len(b) {
 			changed = b[at>>3] ^ 1<<(7-at&7)
 		}
+		if err := x.checkGap(e, at>>3); err != nil {
+			return err
+		}
 		x.writeAt(e, at>>3, []byte{changed}, "setbit")
 	}
 	x.Out.Int(int64(old))

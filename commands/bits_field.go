@@ -218,8 +218,12 @@ func (x *Call) bitfield(ops []fieldOp) error {
 			size = max(size, (op.at+op.bits-1)>>3+1)
 		}
 	}
+	x.Expect(len(ops), 20*len(ops))
 	grown := size > len(stringBytes(e)) // then each number that is set counts as a change
 	if grown {
+		if err := x.checkGap(e, size); err != nil {
+			return err
+		}
 		x.spendWrite(e, size)
 		e = x.DB().WriteAt(x.Args[1], size, nil)
 	}

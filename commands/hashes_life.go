@@ -199,6 +199,7 @@ func (x *Call) expireFields(unit lifeUnit) error {
 	if err != nil {
 		return err
 	}
+	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	event := "hexpire"
 	x.Out.Array(len(names))
@@ -225,6 +226,7 @@ func hpersistCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
+	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	x.Out.Array(len(names))
 	for _, name := range names {
@@ -287,11 +289,25 @@ func (x *Call) fieldLives(show func(deadlineMs int64) int64) error {
 	return nil
 }
 
+// expectFields refuses a command that takes the fields out of h, or changes them, if their values do not fit into its reply.
+func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
+	if x.Level < LevelBounded {
+		return
+	}
+	size := 0
+	for _, name := range names {
+		value, _ := h.Get(name)
+		size += len(value)
+	}
+	x.Expect(len(names), size)
+}
+
 func hgetdelCommand(x *Call) error {
 	h, names, err := x.hashFields()
 	if err != nil {
 		return err
 	}
+	x.expectFields(h, names)
 	edit := hashEdit{x: x, h: h}
 	x.Out.Array(len(names))
 	for _, name := range names {
@@ -325,6 +341,7 @@ func hgetexCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
+	x.expectFields(h, names)
 	edit := hashEdit{x: x, h: h}
 	event := "hdel" // unless a field stays
 	x.Out.Array(len(names))

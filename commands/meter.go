@@ -70,6 +70,25 @@ func (x *Call) Left() int {
 	return int(x.meter.stop - min(x.meter.stop, x.Work))
 }
 
+// Expect refuses the command if a reply of so many elements, with so many bytes in them, would not fit or be too much work. A handler that
+// changes something before it answers calls it first.
+func (x *Call) Expect(elements, bytes int) {
+	m := &x.meter
+	if m.out == nil {
+		return
+	}
+	const head = scriptElement // bytes of an element beside its own, at most
+	if m.bytes+bytes+head*elements > m.room {
+		x.refuse(ErrReplySize)
+	}
+	if x.Work+uint64(replyWork*elements+bytes/bytesSpent) > m.stop {
+		x.refuse(errCommandWork)
+	}
+}
+
+// RoomLeft is how many bytes the command may still reply.
+func (x *Call) RoomLeft() int { return x.meter.room - x.meter.bytes }
+
 // Commit says that the command changes something now that is not in the keyspace: it is not refused any more. A change of the keyspace says so
 // itself.
 func (x *Call) Commit() { x.meter.committed = true }

@@ -170,6 +170,9 @@ func xadd(x *Call) error {
 	if err != nil {
 		return err
 	}
+	if s != nil && a.trims {
+		x.expectTrim(s, a.trim, 1)
+	}
 	e, s := editStream(x, x.Args[1])
 	s.Add(id, x.Args[a.fields:])
 	trimmed := a.trims && trimStream(x, s, a.trim) > 0
@@ -190,8 +193,19 @@ func (x *Call) spendRemoved(entries, size int) {
 // trimStream trims a stream that is being changed, and counts what is removed.
 func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 	removed, size := s.Trim(t)
-	x.spendRemoved(removed, size)
+	if x.Level < LevelBounded {
+		x.spendRemoved(removed, size)
+	}
 	return removed
+}
+
+// expectTrim adds the work of trimming a stream that is going to have more entries than now, before it is done.
+func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
+	if x.Level >= LevelBounded {
+		nodes, entries, size := s.TrimSize(t, more)
+		x.Spend(nodes)
+		x.spendRemoved(entries, size)
+	}
 }
 
 func xtrim(x *Call) error {
@@ -206,6 +220,7 @@ func xtrim(x *Call) error {
 	removed := 0
 	if s != nil && s.Trims(a.trim) {
 		var e *keyspace.Entry
+		x.expectTrim(s, a.trim, 0)
 		e, s = editStream(x, x.Args[1])
 		if removed = trimStream(x, s, a.trim); removed > 0 {
 			x.changed(e, NotifyStream, "xtrim")

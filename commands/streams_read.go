@@ -255,28 +255,39 @@ func xreadgroup(x *Call) error {
 			continue
 		}
 		c, _ := reads[i].stream.Group(a.group).Consumer(a.consumer)
-		if again += a.limit(c.Pending); again > maxCommandWork/pendingWork {
+		if again += a.limit(c.Pending); x.Level < LevelBounded && again > maxCommandWork/pendingWork {
 			return errCommandWork
 		}
 	}
+	parcel := newParcel(x)
 	var read []streamRead
 	for i, r := range reads {
 		key := a.keys[i]
+		s, _ := findStream(x, key) // not r.stream: the key may be among the arguments twice
+		g := s.Group(a.group)
 		if !r.history {
-			s, _ := findStream(x, key) // not r.stream: the key may be among the arguments twice
-			if top, ok := s.Top(); x.Tx.Behind || !ok || !s.Group(a.group).Last().Less(top.ID) {
+			if top, ok := s.Top(); x.Tx.Behind || !ok || !g.Last().Less(top.ID) {
 				continue
 			}
 		}
-		e, s := editStream(x, key)
-		g := s.EditGroup(a.group)
-		see(x, key, g, a.consumer)
 		var entries []keyspace.StreamEntry
+		parcel.open(key)
 		if r.history {
-			entries = a.again(x, s, g, r.after)
+			entries = a.again(s, g, r.after, parcel)
 		} else {
-			entries = a.deliver(x, s, g)
+			entries = a.next(s, g, parcel)
 		}
+		switch {
+		case len(entries) > 0 || !parcel.full:
+		case len(read) == 0:
+			return parcel.refusal(x)
+		default:
+			continue
+		}
+		e, s := editStream(x, key)
+		g = s.EditGroup(a.group)
+		see(x, key, g, a.consumer)
+		a.deliver(x, s, g, entries, r.history)
 		x.DB().Noted(e, false)
 		read = append(read, streamRead{key, entries})
 	}
@@ -288,37 +299,56 @@ func xreadgroup(x *Call) error {
 	return nil
 }
 
-// deliver gives the consumer new entries.
-func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group) []keyspace.StreamEntry {
+// next gathers the entries that no consumer of the group was given yet.
+func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group, p *parcel) (entries []keyspace.StreamEntry) {
 	first, _ := g.Last().Next()
-	entries := streamRange(s, first, keyspace.MaxStreamID, a.count, false)
-	for _, e := range entries {
-		g.Advance(e.ID)
-		if !a.noAck {
-			x.Spend(pendingWork)
-			g.SetPending(keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), DeliveredMs: x.ClockMs, Deliveries: 1})
+	s.Range(first, keyspace.MaxStreamID, func(e keyspace.StreamEntry) bool {
+		if !p.take(e) {
+			return false
 		}
+		entries = append(entries, e)
+		return int64(len(entries)) != a.count
+	})
+	return entries
+}
+
+// again gathers the entries that are pending for the consumer. Of those that were deleted since only the id is left.
+func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID, p *parcel) (entries []keyspace.StreamEntry) {
+	for start, ok := after.Next(); ok && (a.count == 0 || int64(len(entries)) < a.count); {
+		pending, found := g.NextPendingOf(a.consumer, start)
+		if !found {
+			break
+		}
+		e, _ := s.Get(pending.ID)
+		if e.ID = pending.ID; !p.take(e) {
+			break
+		}
+		entries = append(entries, e)
+		start, ok = pending.ID.Next()
 	}
 	return entries
 }
 
-// again gives the consumer entries that are pending for it once more. Of those that were deleted since only the id is left.
-func (a *readArgs) again(x *Call, s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID) (entries []keyspace.StreamEntry) {
-	for start, ok := after.Next(); ok && (a.count == 0 || int64(len(entries)) < a.count); {
-		p, found := g.NextPendingOf(a.consumer, start)
-		if !found {
-			break
+// deliver notes that the consumer was given the entries, of its history or new ones.
+func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group, entries []keyspace.StreamEntry, history bool) {
+	for _, e := range entries {
+		pending := keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), Deliveries: 1}
+		if history {
+			if _, exists := s.Get(e.ID); !exists {
+				continue
+			}
+			pending, _ = g.FindPending(e.ID)
+			pending.Deliveries++
+		} else {
+			g.Advance(e.ID)
 		}
-		e, exists := s.Get(p.ID)
-		if exists {
+		if history || !a.noAck {
 			x.Spend(pendingWork)
-			p.DeliveredMs = x.ClockMs
-			p.Deliveries++
-			g.SetPending(p)
+			pending.DeliveredMs = x.ClockMs
+			g.SetPending(pending)
 		}
-		e.ID = p.ID
-		entries = append(entries, e)
-		start, ok = p.ID.Next()
 	}
-	return entries
+	if x.Level >= LevelBounded {
+		x.Spend(readWork * len(entries))
+	}
 }

@@ -143,10 +143,26 @@ func setrangeCommand(x *Call) error {
 		if offset > maxString-int64(len(x.Args[3])) {
 			return ErrTooLong
 		}
+		if err := x.checkGap(e, int(offset)); err != nil {
+			return err
+		}
 		x.writeAt(e, int(offset), x.Args[3], "setrange")
 		size = max(size, int(offset)+len(x.Args[3]))
 	}
 	x.Out.Int(int64(size))
+	return nil
+}
+
+// maxGap is how many bytes of zeros a command may put behind a string: an offset of ten digits must not take half a gigabyte on every node.
+const maxGap = 16 << 20
+
+const errGap Error = "ERR the offset lies more than 16777216 bytes behind the end of the string"
+
+// checkGap refuses a write into the string e, or none, that lies too far behind its end.
+func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
+	if x.Level >= LevelBounded && offset-len(stringBytes(e)) > maxGap {
+		return errGap
+	}
 	return nil
 }
 

@@ -126,11 +126,10 @@ func getexCommand(x *Call) error {
 			return err
 		}
 	}
-	value := e.Bytes()
+	x.Out.Bulk(e.Bytes())
 	if unit != lifeNone || (persist && e.Deadline() != 0) {
 		x.setDeadline(x.Args[1], deadlineMs)
 	}
-	x.Out.Bulk(value)
 	return nil
 }
 

@@ -114,23 +114,19 @@ func setCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
-	var old []byte
-	if e != nil {
-		old = e.Bytes()
+	switch {
+	case o.get && e != nil:
+		x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not replaced
+	case o.get || !holds:
+		x.Out.Null()
+	default:
+		x.Out.Status("OK")
 	}
 	switch {
 	case holds && e == nil:
 		x.create(x.Args[1], x.Args[2], deadlineMs)
 	case holds:
 		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
-	}
-	switch {
-	case o.get && e != nil:
-		x.Out.Bulk(old)
-	case o.get || !holds:
-		x.Out.Null()
-	default:
-		x.Out.Status("OK")
 	}
 	return nil
 }
@@ -236,9 +232,8 @@ func getsetCommand(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
-	old := e.Bytes()
+	x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not replaced
 	x.set(x.Args[1], x.Args[2], false, 0)
-	x.Out.Bulk(old)
 	return nil
 }
 

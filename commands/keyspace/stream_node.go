@@ -238,6 +238,29 @@ func (s *Stream) Trims(t StreamTrim) bool {
 	return some && n.live > 0 && !t.keeps(s.Len(), first.ID)
 }
 
+// TrimSize is about what Trim would do on the stream with more entries than it has: how many nodes it looks at, and how many entries of how
+// many bytes it removes, or more.
+func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
+	s.nodes.Scan(func(n streamNode) bool {
+		nodes++
+		left := int64(s.Len() + more - entries)
+		switch {
+		case t.Limit > 0 && int64(entries+n.live) > t.Limit:
+			return false
+		case t.ByLength && left <= t.MaxLen, !t.ByLength && !n.first.Less(t.MinID):
+			return false
+		}
+		taken := n.live
+		if t.ByLength {
+			taken = int(min(int64(taken), left-t.MaxLen))
+		}
+		entries += taken
+		size += n.size
+		return true
+	})
+	return nodes, entries, size
+}
+
 // trimStep says what Trim does next: to remove its first node n whole, or entries of it, or to stop.
 func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bool) {
 	n, ok = s.nodes.Min()
