@@ -72,9 +72,6 @@ func (t *steadyWriter) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// steadyBytes is what is written under one deadline: a slow client takes a large value too.
-const steadyBytes = 256 << 10
-
 func (t *steadyWriter) step(p []byte) (int, error) {
 	err := t.s.conn.SetWriteDeadline(time.Now().Add(backupStall))
 	if t.s.killed.Load() { // asked after the deadline was set, which kill sets too

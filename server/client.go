@@ -41,7 +41,7 @@ var clientSpecs = []commands.Spec{{
 		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Names the client library.", true, clientSetInfo),
 		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepted: no command here counts as a use of a key.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
 		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Says what the client can do: with redirect, a node that does not lead answers REDIRECT.", true, clientCapa),
-		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Accepted: connections are not closed to save memory.", onOff(func(s *session, on bool) { s.noEvict = on })),
+		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Keeps this connection from being closed by maxmemory-clients.", onOff(func(s *session, on bool) { s.noEvict.Store(on) })),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
 		adminSub("unblock", -3, "5.0.0", "client-id [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
 		adminSub("pause", -3, "3.0.0", "timeout [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
@@ -234,17 +234,12 @@ func (s *session) describe(now time.Time) string {
 	if waiting > 0 {
 		pieces = 1
 	}
-	total := v.bytes() + waiting
+	total := s.memory.bytes()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
 		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()), int64(now.Sub(v.used).Seconds()), v.flags, v.db,
 		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
 		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces, waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
-}
-
-// bytes is what the connection takes, besides what waits for the client.
-func (v *view) bytes() int {
-	return v.queryBytes + v.queryFree + v.argBytes + v.multiBytes + v.replyBytes
 }
 
 // fd is the file descriptor of the connection; -1 where it has none of its own.

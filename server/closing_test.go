@@ -64,22 +64,39 @@ func TestCloseAnswersWhatCame(t *testing.T) {
 	wait()
 }
 
-// idling is a connection that runs a function before its first deadline for idle clients is set.
+// idling is a connection that runs a function before it is first read, or before its deadline is first taken away.
 type idling struct {
 	*net.TCPConn
-	before func()
-	once   sync.Once
+	beforeRead, beforeClear func()
+	read, clear             sync.Once
+}
+
+func (c *idling) Read(b []byte) (int, error) {
+	c.read.Do(c.beforeRead)
+	return c.TCPConn.Read(b)
 }
 
 func (c *idling) SetReadDeadline(at time.Time) error {
-	if at.After(time.Now()) {
-		c.once.Do(c.before)
+	if at.IsZero() {
+		c.clear.Do(c.beforeClear)
 	}
 	return c.TCPConn.SetReadDeadline(at)
 }
 
 // A session that is about to wait for its client when the server closes does not wait, however long idle clients may stay.
 func TestCloseIsNotMissed(t *testing.T) {
+	t.Run("before the first read", func(t *testing.T) {
+		testCloseIsNotMissed(t, func(_ *node, c *idling, end func()) { c.beforeRead, c.beforeClear = end, func() {} })
+	})
+	t.Run("before a deadline is taken away", func(t *testing.T) {
+		testCloseIsNotMissed(t, func(n *node, c *idling, end func()) {
+			c.beforeRead = func() { _ = c.TCPConn.SetReadDeadline(past) } // somebody wants the session to look around
+			c.beforeClear = end
+		})
+	})
+}
+
+func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
 	n := start(t, func(c *Config) { c.IdleTimeout, c.DrainTimeout = 10*time.Minute, 10*time.Minute })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,11 +113,13 @@ func TestCloseIsNotMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := make(chan struct{})
-	n.accept(&idling{TCPConn: ours.(*net.TCPConn), before: func() {
+	conn := &idling{TCPConn: ours.(*net.TCPConn)}
+	prepare(n, conn, func() {
 		go func() { n.Close(); close(closed) }()
 		eventually(t, "the server closes", n.closing.Load)
 		n.all() // Close has told the sessions when it gives this up
-	}})
+	})
+	n.accept(conn)
 	select {
 	case <-closed:
 	case <-time.After(30 * time.Second):

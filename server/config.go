@@ -14,7 +14,7 @@ import (
 // settings are the limits that CONFIG SET changes.
 type settings struct {
 	maxClients   atomic.Int64
-	idleTimeout  atomic.Int64              // ns
+	idleTimeout  atomic.Int64              // ns; 0: never
 	trackLatency atomic.Bool               // histograms of commands are kept
 	percentiles  atomic.Pointer[[]float64] // that INFO latencystats shows
 }

@@ -136,8 +136,8 @@ func (t *infoText) bytes(name string, n uint64) { t.fields(name, n, name+"_human
 
 func infoMemory(t *infoText) {
 	m := readMemory()
-	clients, _ := t.srv.clientBytes()
-	overhead := min(t.srv.startBytes+uint64(clients), m.objects)
+	clients := uint64(max(t.srv.clientMemory.total.Load(), 0))
+	overhead := min(t.srv.startBytes+clients, m.objects)
 	t.bytes("used_memory", m.objects)
 	t.bytes("used_memory_rss", m.resident)
 	t.bytes("used_memory_peak", m.peak)
@@ -253,7 +253,7 @@ func infoStats(t *infoText) {
 	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
 	t.field("rejected_connections", s.rejected.Load())
 	t.field("expired_keys", t.st.Expired)
-	t.fields("evicted_keys", 0, "evicted_clients", 0, "total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
+	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(), "total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
 	t.field("pubsub_channels", t.srv.hub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.hub.kinds(subPattern))
 	t.field("pubsubshard_channels", t.srv.hub.kinds(subShard))

@@ -98,44 +98,48 @@ func readMemory() memoryNow {
 	return m
 }
 
+// memoryThereIs is how much the process may take: GOMEMLIMIT, which follows the container's limit, else what the machine has; a gigabyte
+// where nobody tells.
+func memoryThereIs() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < maxInt64 {
+		return limit
+	}
+	if total := systemMemory(); total > 0 {
+		return int64(total)
+	}
+	return 1 << 30
+}
+
 // percent is part of whole in percent.
 func percent(part, whole uint64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
 // ratio is a to b.
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// clientBytes is what connections take, as CLIENT LIST tells.
-func (s *Server) clientBytes() (bytes, biggest int) {
+// biggestClient is what the connection takes that takes most.
+func (s *Server) biggestClient() int64 {
+	biggest := int64(0)
 	for _, c := range s.all() {
-		n := c.bytes()
-		bytes += n
-		biggest = max(biggest, n)
+		biggest = max(biggest, c.memory.bytes())
 	}
-	return bytes, biggest
-}
-
-func (s *session) bytes() int {
-	waiting := s.out.waiting()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.view.bytes() + waiting
+	return biggest
 }
 
 func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 	m := readMemory()
-	clients, _ := s.srv.clientBytes()
+	clients := uint64(max(s.srv.clientMemory.total.Load(), 0))
 	keys := uint64(0)
 	for _, db := range s.srv.backend.Status().Databases {
 		keys += uint64(db.Keys)
 	}
-	overhead := min(s.srv.startBytes+uint64(clients), m.objects)
+	overhead := min(s.srv.startBytes+clients, m.objects)
 	dataset := m.objects - overhead
 	numbers := []struct {
 		name  string
 		value any // uint64 or float64
 	}{
 		{"peak.allocated", m.peak}, {"total.allocated", m.objects}, {"startup.allocated", s.srv.startBytes},
-		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)}, {"clients.normal", uint64(clients)},
+		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)}, {"clients.normal", clients},
 		{"cluster.links", uint64(0)}, {"aof.buffer", uint64(0)}, {"overhead.total", overhead},
 		{"keys.count", keys}, {"keys.bytes-per-key", dataset / max(keys, 1)},
 		{"dataset.bytes", dataset}, {"dataset.percentage", percent(dataset, m.objects)}, {"peak.percentage", percent(m.objects, m.peak)},
@@ -172,7 +176,7 @@ func memoryDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 		fmt.Fprintf(&b, "The process took %s at most, objects take %s now. Go's runtime gives what is free back by and by; MEMORY PURGE does it at once.\n",
 			human(m.peak), human(m.objects))
 	}
-	if _, biggest := s.srv.clientBytes(); biggest > bigClient {
+	if biggest := s.srv.biggestClient(); biggest > bigClient {
 		fmt.Fprintf(&b, "A connection takes %s: CLIENT LIST shows it as tot-mem. It sends or is sent much at once, or does not read.\n", human(uint64(biggest)))
 	}
 	if b.Len() == 0 {

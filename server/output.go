@@ -20,10 +20,15 @@ var (
 // softReplyBytes of replies may wait for a client that subscribed and does not read, before its commands wait.
 const softReplyBytes = 1 << 20
 
+// steadyBytes is what is written at once: a slow client that goes on taking parts of a large reply is no idle one.
+const steadyBytes = 256 << 10
+
 type output struct {
-	conn  net.Conn
-	limit int            // bytes of messages that may wait
-	sent  *atomic.Uint64 // counts bytes
+	conn   net.Conn
+	limit  int            // bytes of messages that may wait
+	sent   *atomic.Uint64 // counts bytes
+	beats  *atomic.Uint32 // rises with each write
+	memory *account       // has what waits here as memoryOutput
 
 	mu     sync.Mutex
 	wake   sync.Cond
@@ -32,14 +37,37 @@ type output struct {
 	shut   bool   // no more messages are taken
 	dead   bool   // nothing is written any more
 	over   bool   // dead because messages passed the limit
+	ended  bool   // the account is closed
 	queue  []byte // waits for the writer
 	held   []byte
-	flying int // bytes that the writer is writing
+	spare  []byte // an empty queue for the writer
+	flying int    // bytes that the writer is writing
 }
 
-func (o *output) init(conn net.Conn, limit int, sent *atomic.Uint64) {
-	o.conn, o.limit, o.sent = conn, limit, sent
+func (o *output) init(conn net.Conn, limit int, sent *atomic.Uint64, beats *atomic.Uint32, memory *account) {
+	o.conn, o.limit, o.sent, o.beats, o.memory = conn, limit, sent, beats, memory
 	o.wake.L = &o.mu
+}
+
+// account tells what waits. The caller holds mu.
+func (o *output) account() {
+	if !o.ended {
+		o.memory.set(memoryOutput, cap(o.queue)+cap(o.held)+cap(o.spare)+o.flying)
+	}
+}
+
+// steadily writes to the connection piece by piece.
+func (o *output) steadily(b []byte) error {
+	for len(b) > 0 {
+		n, err := o.conn.Write(b[:min(len(b), steadyBytes)])
+		o.sent.Add(uint64(n))
+		o.beats.Add(1)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 // write sends replies; the messages that were held follow them, unless they are to be held on. b is the caller's again when it returns.
@@ -47,12 +75,7 @@ func (o *output) write(b []byte, holdOn bool) error {
 	o.mu.Lock()
 	if !o.queued {
 		o.mu.Unlock()
-		if len(b) == 0 {
-			return nil
-		}
-		n, err := o.conn.Write(b)
-		o.sent.Add(uint64(n))
-		return err
+		return o.steadily(b)
 	}
 	defer o.mu.Unlock()
 	if o.dead { // nobody would write it, and end would wait for that
@@ -63,6 +86,7 @@ func (o *output) write(b []byte, holdOn bool) error {
 		o.queue = append(o.queue, o.held...)
 		o.held, o.holds = o.held[:0], false
 	}
+	o.account()
 	o.wake.Broadcast()
 	for !o.dead && len(o.queue)+o.flying > softReplyBytes {
 		o.wake.Wait()
@@ -88,6 +112,7 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	defer o.mu.Unlock()
 	o.queue = append(o.queue, o.held...) // another session may have had a message for this one, and started the goroutine
 	o.held, o.holds = nil, false
+	o.account()
 	o.wake.Broadcast()
 	return err
 }
@@ -135,10 +160,11 @@ func (o *output) push(message []byte) (over bool) {
 	}
 	if o.holds {
 		o.held = append(o.held, message...)
-		return false
+	} else {
+		o.queue = append(o.queue, message...)
+		o.wake.Broadcast()
 	}
-	o.queue = append(o.queue, message...)
-	o.wake.Broadcast()
+	o.account()
 	return false
 }
 
@@ -151,7 +177,6 @@ func (o *output) shutOut() {
 
 // pump writes the queue until the end.
 func (o *output) pump() {
-	var spare []byte
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
@@ -162,18 +187,19 @@ func (o *output) pump() {
 			return
 		}
 		b := o.queue
-		o.queue, o.flying = spare[:0], len(b)
+		o.queue, o.flying = o.spare[:0], len(b)
+		o.spare = nil
 		o.mu.Unlock()
-		n, err := o.conn.Write(b)
-		o.sent.Add(uint64(n))
+		err := o.steadily(b)
 		o.mu.Lock()
 		o.flying = 0
-		if spare = b; cap(b) > softReplyBytes {
-			spare = nil
+		if cap(b) <= softReplyBytes {
+			o.spare = b[:0]
 		}
 		if err != nil {
 			o.dead, o.queue = true, nil
 		}
+		o.account()
 		o.wake.Broadcast()
 	}
 }
@@ -183,6 +209,28 @@ func (o *output) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue) + len(o.held) + o.flying
+}
+
+// giveBack lets go of what is kept for the next messages.
+func (o *output) giveBack() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spare = nil
+	if len(o.queue) == 0 {
+		o.queue = nil
+	}
+	if len(o.held) == 0 {
+		o.held = nil
+	}
+	o.account()
+}
+
+// settle ends the account of what waits. It is called behind end.
+func (o *output) settle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.memory.set(memoryOutput, 0)
 }
 
 // end stops the writer once it has written what is queued; the caller has set a deadline or closed the connection if

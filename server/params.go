@@ -54,8 +54,12 @@ var params = []param{
 	{
 		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
 		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
-		set: func(s *Server, n int64) { s.config.idleTimeout.Store(n * int64(time.Second)) },
+		set: func(s *Server, n int64) {
+			s.config.idleTimeout.Store(n * int64(time.Second))
+			s.look()
+		},
 	},
+	{name: "maxmemory-clients", get: func(s *Server) string { return s.clientMemory.chosen.Load().String() }, choose: chooseClientMemory},
 	numberParam("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber { return &s.tracking.maxKeys }),
 	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.threshold }),
 	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.maxLen }),
@@ -78,7 +82,7 @@ var params = []param{
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
 	fixed("stop-writes-on-bgsave-error", "no"),
 	// Nothing is ever evicted; replicas, keys and scripts are not given up for memory or time.
-	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"), fixed("maxmemory-clients", "0"),
+	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
 	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
 	fixed("activedefrag", "no"),
 	// There is one user, and no password.
@@ -135,6 +139,68 @@ func choosePercentiles(text string) (func(*Server), error) {
 		list[i] = f
 	}
 	return func(s *Server) { s.config.percentiles.Store(&list) }, nil
+}
+
+// memorySize are the units of sizes, as Redis knows them.
+var memorySizes = []struct {
+	unit  string
+	bytes int64
+}{{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1}, {"", 1}}
+
+// parseMemory reads a size such as 64mb.
+func parseMemory(text string) (bytes int64, ok bool) {
+	text = strings.ToLower(text)
+	for _, size := range memorySizes {
+		if number, found := strings.CutSuffix(text, size.unit); found {
+			n, ok := commands.ParseInt([]byte(number))
+			return n * size.bytes, ok && n >= 0 && n <= maxInt64/size.bytes
+		}
+	}
+	return 0, false
+}
+
+// ClientMemory is a value of maxmemory-clients: bytes, or a part of the memory that the process may take.
+type ClientMemory struct {
+	Bytes   int64
+	Percent int64 // 1 to 100; 0: Bytes holds
+}
+
+// ParseClientMemory reads 0, a size such as 64mb, or a part such as 10%.
+func ParseClientMemory(text string) (ClientMemory, error) {
+	if part, found := strings.CutSuffix(text, "%"); found {
+		n, ok := commands.ParseInt([]byte(part))
+		if !ok || n < 0 || n > 100 {
+			return ClientMemory{}, errMemorySize
+		}
+		return ClientMemory{Percent: n}, nil
+	}
+	bytes, ok := parseMemory(text)
+	if !ok {
+		return ClientMemory{}, errMemorySize
+	}
+	return ClientMemory{Bytes: bytes}, nil
+}
+
+func (m ClientMemory) limit() int64 {
+	if m.Percent > 0 {
+		return int64(float64(memoryThereIs()) * float64(m.Percent) / 100)
+	}
+	return m.Bytes
+}
+
+// String is the value as CONFIG GET shows it.
+func (m ClientMemory) String() string {
+	if m.Percent > 0 {
+		return formatInt(m.Percent) + "%"
+	}
+	return formatInt(m.Bytes)
+}
+
+const errMemorySize commands.Error = "argument must be a memory or percent value"
+
+func chooseClientMemory(text string) (func(*Server), error) {
+	m, err := ParseClientMemory(text)
+	return func(s *Server) { s.clientMemory.choose(m) }, err
 }
 
 func percentileText(list []float64) string {

@@ -36,6 +36,9 @@ type Config struct {
 	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
 	IdleTimeout        time.Duration // a connection without commands for so long is closed; 0: never
 	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
+	MaxClientMemory    ClientMemory  // what all connections may take together, before those that take most are closed; zero: any number
+
+	cronPeriod, trimAfter time.Duration // tests set them shorter
 }
 
 func (c *Config) setDefaults() {
@@ -60,6 +63,9 @@ func (c *Config) setDefaults() {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 5 * time.Second
 	}
+	if c.cronPeriod == 0 {
+		c.cronPeriod, c.trimAfter = cronPeriod, trimAfter
+	}
 }
 
 // Server serves clients of one node.
@@ -81,6 +87,11 @@ type Server struct {
 	slowlog  slowlog
 	latency  latency
 	saving   saving
+
+	clientMemory clientMemory
+	intake       intake
+	nudge        chan struct{} // a token: cron is to look
+	oftenLogged  oftenLogged
 
 	failingOver atomic.Bool // FAILOVER runs
 	startBytes  uint64      // that objects took at the start
@@ -131,6 +142,9 @@ func New(cfg Config) *Server {
 	s.stats.errors = map[string]uint64{}
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)
+	s.clientMemory.init(cfg.MaxClientMemory)
+	s.intake.limit = intakeRequests * cfg.MaxRequestBytes
+	s.nudge = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -143,6 +157,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.mu.Unlock()
 		_ = ln.Close()
 		return nil
+	}
+	if len(s.listeners) == 0 {
+		s.background.Add(1)
+		go s.cron()
 	}
 	s.listeners[ln] = struct{}{}
 	s.startFollowing()

@@ -53,7 +53,6 @@ type session struct {
 	muted     bool // CLIENT REPLY OFF
 	skipNext  bool // CLIENT REPLY SKIP: the next command's reply is not sent
 	skipping  bool // … and this is that command
-	noEvict   bool
 	noTouch   bool
 	redirects bool // CLIENT CAPA redirect
 	name      string
@@ -78,6 +77,16 @@ type session struct {
 	blocked    bool // the command under way waits
 	monitoring bool // MONITOR was said
 	caching    bool // CLIENT CACHING was said for the next command
+
+	nudged    bool          // the connection has a deadline that has served its purpose
+	noEvict   atomic.Bool   // CLIENT NO-EVICT
+	state     atomic.Int32  // what it waits for: see cron
+	beats     atomic.Uint32 // rises with each read and write of the connection
+	trims     atomic.Bool   // it is to give buffers back
+	attention attention     // cron's
+	memory    account
+	turn      turn // see intake
+	spare     int
 
 	killed        atomic.Bool             // it ends soon
 	cut           atomic.Bool             // and nothing more is written
@@ -117,8 +126,10 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 		laddr:   conn.LocalAddr().String(),
 		created: time.Now(),
 	}
+	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
-	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut)
+	s.in.grow = s.mayGrow
+	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut, &s.beats, &s.memory)
 	s.setProto(2)
 	s.run.room = firstRoom
 	s.w = &s.reply
@@ -148,18 +159,45 @@ func (s *session) serve() {
 		if !s.readOn() {
 			return
 		}
-		n, err := s.in.fill()
-		if err != nil {
-			if s.srv.closing.Load() && !s.killed.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-				continue // it was interrupted, or lastReads has come: readOn knows
+		n, err := s.read()
+		switch {
+		case err == nil:
+			s.srv.stats.bytesIn.Add(uint64(n))
+			s.srv.stats.reads.Add(1)
+		case errors.Is(err, os.ErrDeadlineExceeded): // somebody wants it to look around: readOn and giveBack know why
+			s.nudged = true
+			if s.trims.Swap(false) {
+				s.giveBack()
 			}
-			s.gone = !errors.Is(err, os.ErrDeadlineExceeded)
-			s.endOfInput(err)
+		default:
+			s.gone = true
 			return
 		}
-		s.srv.stats.bytesIn.Add(uint64(n))
-		s.srv.stats.reads.Add(1)
 	}
+}
+
+// read waits for input.
+func (s *session) read() (int, error) {
+	s.state.Store(waitsForInput)
+	defer s.state.Store(works)
+	if err := s.in.makeRoom(); err != nil {
+		return 0, err
+	}
+	s.measure()
+	n, err := s.in.fill()
+	if n > 0 {
+		s.beats.Add(1)
+	}
+	return n, err
+}
+
+// giveBack lets go of what a client that is idle does not need.
+func (s *session) giveBack() {
+	r := &s.run
+	s.in.giveBack()
+	r.bytes, r.pending, r.literals.Buf, s.reply.Buf = nil, nil, nil, nil
+	s.out.giveBack()
+	s.show(0)
 }
 
 // lastRequests is how long a connection may go on that the server closes, with requests that are there and transactions that have begun.
@@ -170,7 +208,10 @@ const lastRequests = time.Second
 // the connection where its reply was due. The end follows the reply to the last request that was read, so a client that sends one request
 // after the other has nothing under way then.
 func (s *session) readOn() bool {
-	s.setIdleDeadline()
+	if s.nudged {
+		s.nudged = false
+		_ = s.conn.SetReadDeadline(time.Time{})
+	}
 	if s.srv.closing.Load() { // looked at after the deadline was set: Close sets another one behind it
 		_ = s.conn.SetReadDeadline(s.srv.lastReads)
 		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputWaits(s.conn) {
@@ -183,22 +224,6 @@ func (s *session) readOn() bool {
 // midway says whether the client has begun something that it cannot go on with on another connection.
 func (s *session) midway() bool {
 	return s.tx.open || len(s.tx.watch) > 0 || s.in.start < s.in.end || len(s.in.ahead) > 0
-}
-
-func (s *session) endOfInput(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) && !s.srv.closing.Load() && !s.killed.Load() {
-		s.srv.log.Debug("closed an idle client", "client", s.addr)
-	}
-}
-
-// setIdleDeadline bounds the wait for the next command. Subscribers may be silent for ever, as on Redis.
-func (s *session) setIdleDeadline() {
-	idle := time.Duration(s.srv.config.idleTimeout.Load())
-	if idle > 0 && !s.subscribed() {
-		_ = s.conn.SetReadDeadline(time.Now().Add(idle))
-	} else if idle > 0 {
-		_ = s.conn.SetReadDeadline(time.Time{})
-	}
 }
 
 // handle runs all commands that were ready and sends their replies.
@@ -228,8 +253,11 @@ func (s *session) send() error {
 		s.srv.stats.writes.Add(1)
 	}
 	s.sends++
+	s.measure()
+	s.state.Store(waitsForOutput)
 	// What is said of keys that were noted for reads still owed waits for their replies too.
 	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil)
+	s.state.Store(works)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
 		s.reply.Buf = nil
 	}
@@ -249,6 +277,9 @@ func (s *session) end() {
 	}
 	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
 	s.out.end()
+	s.srv.intake.leave(s)
+	s.out.settle()
+	s.memory.close()
 	if !s.gone && !s.cut.Load() {
 		s.sayGoodbye()
 	}
@@ -289,6 +320,7 @@ func (s *session) interrupt() {
 	if w := s.waiter.Load(); w != nil {
 		w.interrupt()
 	}
+	s.turn.interrupt()
 }
 
 func (s *session) subscribed() bool {
@@ -322,6 +354,7 @@ func (s *session) show(args int) {
 	v.queryFree = len(s.in.buf) - v.queryBytes
 	v.argBytes = args * 24
 	v.replyBytes = cap(s.reply.Buf)
+	s.measure()
 }
 
 // flags are the letters of CLIENT LIST.
@@ -354,7 +387,7 @@ func (s *session) flags() string {
 	if s.stale {
 		b = append(b, 'r')
 	}
-	if s.noEvict {
+	if s.noEvict.Load() {
 		b = append(b, 'e')
 	}
 	if s.noTouch {

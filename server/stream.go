@@ -20,7 +20,9 @@ const (
 	maxBulk       = 512 << 20 // bytes of an argument, as Redis
 	minReadBuffer = 4 << 10
 	maxReadBuffer = 1 << 20 // bytes; a larger one serves a larger command alone
-	arenaSize     = 512     // arguments
+	// freeReadBuffer is what every connection may have. A larger buffer needs room on the node: see intake.
+	freeReadBuffer = 64 << 10
+	arenaSize      = 512 // arguments
 )
 
 // protocolError is what a client sent that is not the protocol: the rest of the connection cannot be understood.
@@ -43,6 +45,10 @@ var errIncomplete = errors.New("server: more bytes are needed")
 type stream struct {
 	src      io.Reader
 	maxBytes int // of one command: a larger one is skipped and told of
+	// grow asks for a buffer of so many bytes in the place of the one that there is, which may be larger. need says that a command does not fit
+	// into that: grow waits then, and fails where the session is to look around. lent says that others wait for the room of the new one.
+	grow func(size int, need bool) (lent bool, err error)
+	lent bool // the buffer is for one request: it goes back behind it
 
 	buf              []byte
 	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] has been looked through
@@ -57,10 +63,27 @@ type stream struct {
 }
 
 func newStream(src io.Reader, maxBytes int) *stream {
-	return &stream{src: src, maxBytes: maxBytes, bulk: -1}
+	return &stream{src: src, maxBytes: maxBytes, bulk: -1, grow: func(size int, _ bool) (bool, error) { return size > maxReadBuffer, nil }}
 }
 
-// take returns all complete commands that were read. They are valid until fill is called. An empty command stands for one
+// bytes is what it holds.
+func (s *stream) bytes() int {
+	return len(s.buf) + cap(s.ahead) + (cap(s.arena)+cap(s.cmds))*argBytesEach
+}
+
+// giveBack lets go of what the next command does not need.
+func (s *stream) giveBack() {
+	if s.start == s.end {
+		s.lent, _ = s.grow(0, false)
+		s.buf, s.start, s.scan, s.end, s.searched = nil, 0, 0, 0, 0
+	}
+	s.cmds, s.arena = nil, nil
+	if len(s.ahead) == 0 {
+		s.ahead = nil
+	}
+}
+
+// take returns all complete commands that were read. They are valid until makeRoom is called. An empty command stands for one
 // that was too large. An error concerns what follows the commands.
 func (s *stream) take() ([][][]byte, error) {
 	s.cmds = s.cmds[:0]
@@ -76,14 +99,13 @@ func (s *stream) take() ([][][]byte, error) {
 	}
 }
 
-// fill reads once. n is the number of bytes that came.
+// fill reads once, behind makeRoom. n is the number of bytes that came.
 func (s *stream) fill() (n int, err error) {
-	s.makeRoom()
 	if len(s.ahead) > 0 {
 		n = copy(s.buf[s.end:], s.ahead)
 		s.ahead = s.ahead[n:]
 	} else {
-		n, err = s.src.Read(s.buf[s.end:])
+		n, err = s.src.Read(s.buf[s.end:s.upTo()])
 	}
 	s.end += n
 	if n > 0 {
@@ -102,17 +124,20 @@ func (s *stream) peek() error {
 
 // makeRoom moves what is not taken to the buffer's beginning, and lets the buffer grow where the last read filled it, or
 // shrink where it is idle.
-func (s *stream) makeRoom() {
+func (s *stream) makeRoom() error {
 	full := s.end == len(s.buf)
 	used := s.end - s.start
 	size := len(s.buf)
+	need := used == size && size > 0
 	switch {
 	case size == 0:
 		size = minReadBuffer
-	case used == size, full && size < maxReadBuffer:
-		size *= 2
-	case used == 0 && size > maxReadBuffer:
+	case need:
+		size = max(2*size, s.announced())
+	case s.lent && used < minReadBuffer:
 		size = minReadBuffer
+	case full && size < maxReadBuffer:
+		size *= 2
 	case s.end < size/8 && used == 0 && size > minReadBuffer:
 		size /= 2
 	}
@@ -124,6 +149,17 @@ func (s *stream) makeRoom() {
 	}
 	s.arena = s.arena[:0]
 	if size != len(s.buf) {
+		lent, err := s.grow(size, need)
+		switch {
+		case err == nil:
+			s.lent = lent
+		case need:
+			return err
+		default:
+			size = len(s.buf)
+		}
+	}
+	if size != len(s.buf) {
 		grown := make([]byte, size)
 		copy(grown, s.buf[s.start:s.end])
 		s.buf = grown
@@ -131,6 +167,27 @@ func (s *stream) makeRoom() {
 		copy(s.buf, s.buf[s.start:s.end])
 	}
 	s.scan, s.start, s.end = s.scan-s.start, 0, used
+	return nil
+}
+
+// announced is how large the buffer has to be for the argument under way, where that is so large that growing step by step would copy it
+// again and again; 0 otherwise. A client gets it only after it has sent freeReadBuffer bytes: what is announced alone costs nothing.
+func (s *stream) announced() int {
+	if s.bulk < 0 || s.skipping || s.end-s.start < freeReadBuffer {
+		return 0
+	}
+	return s.scan - s.start + s.bulk
+}
+
+// upTo is where the next read ends: a buffer that was lent for a request gets next to nothing of the next one, so that it can go back.
+func (s *stream) upTo() int {
+	switch {
+	case !s.lent || s.left != 1:
+		return len(s.buf)
+	case s.bulk < 0:
+		return min(len(s.buf), s.end+minReadBuffer/2)
+	}
+	return min(len(s.buf), max(s.scan+s.bulk, s.end+1))
 }
 
 // next returns the next command, or errIncomplete.

@@ -136,6 +136,7 @@ func one(input []byte, limit int, sizes func() int) (out []string, end error) {
 		if err != nil {
 			return out, err
 		}
+		_ = s.makeRoom()
 		if _, err := s.fill(); err != nil {
 			return out, err
 		}
@@ -192,6 +193,7 @@ func TestStreamAnnouncementsCostNothing(t *testing.T) {
 			sent = true
 			return copy(b, head), nil
 		}), 32<<20)
+		_ = s.makeRoom()
 		if _, err := s.fill(); err != nil {
 			t.Fatal(err)
 		}

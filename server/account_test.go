@@ -1,0 +1,347 @@
+package server
+
+// This file tests what connections may take, and what becomes of those that are idle.
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// byHand keeps cron away: the test does what it does.
+func byHand(c *Config) { c.cronPeriod, c.trimAfter = time.Hour, trimAfter }
+
+// number is the session of a client.
+func (n *node) number(t *testing.T, c *client) *session {
+	t.Helper()
+	var id uint64
+	if _, err := fmt.Sscanf(c.call("CLIENT", "ID"), ":%d", &id); err != nil {
+		t.Fatal(err)
+	}
+	return n.session(id)
+}
+
+func setOf(bytes int) string {
+	return fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", bytes)
+}
+
+func TestClientMemoryClosesTheBiggest(t *testing.T) {
+	n := start(t, byHand)
+	small, shielded, big := n.dial(t), n.dial(t), n.dial(t)
+	small.call("PING")
+	if got := shielded.call("CLIENT", "NO-EVICT", "ON"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	half := setOf(4<<20) + strings.Repeat("x", 3<<20)
+	shielded.raw(half)
+	big.raw(half)
+	eventually(t, "both are received", func() bool { return n.clientMemory.total.Load() > 6<<20 })
+	if got := field(small.call("CLIENT", "LIST", "ID", "3"), "tot-mem"); len(got) != 7 {
+		t.Errorf("tot-mem is %s", got)
+	}
+	if got := small.call("CONFIG", "SET", "maxmemory-clients", "5mb"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	big.ended()
+	eventually(t, "the closed one is counted", func() bool {
+		return strings.Contains(small.call("INFO", "everything"), "evicted_clients:1\r\n") && n.clientMemory.total.Load() < 5<<20
+	})
+	small.call("CONFIG", "SET", "maxmemory-clients", "0") // more would cost small its connection
+	shielded.raw(strings.Repeat("x", 1<<20) + "\r\n")
+	shielded.want("+OK\r\n")
+	for set, shown := range map[string]string{"0": "0", "10%": "10%", "2kb": "2048", "1MB": "1048576", "3m": "3000000"} {
+		small.call("CONFIG", "SET", "maxmemory-clients", set)
+		if got, want := small.call("CONFIG", "GET", "maxmemory-clients"), fmt.Sprintf("\r\n%s\r\n", shown); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %q", set, got)
+		}
+	}
+	for _, wrong := range []string{"x", "-1", "101%", "99999999999999999gb"} {
+		if got := small.call("CONFIG", "SET", "maxmemory-clients", wrong); got != "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - argument must be a memory or percent value\r\n" {
+			t.Errorf("%s: %q", wrong, got)
+		}
+	}
+}
+
+// The sum of the accounts is that of what is there, also when connections have ended in the middle of all kinds of things.
+func TestAccountsAreClosed(t *testing.T) {
+	n := start(t, byHand)
+	for i := range 20 {
+		c := n.dial(t)
+		switch i % 4 {
+		case 0:
+			c.raw(setOf(4<<20) + strings.Repeat("x", 2<<20))
+		case 1:
+			c.raw(calls("SUBSCRIBE a", "PING"))
+		case 2:
+			c.raw(calls("MULTI", "SET a "+strings.Repeat("x", 100_000)))
+		case 3:
+			c.raw(calls("HELLO 3", "CLIENT TRACKING ON BCAST", "SET b 1"))
+		}
+		eventually(t, "it is there", func() bool { return n.clientMemory.total.Load() > int64(i%2*sessionBytes) })
+		_ = c.Close()
+	}
+	eventually(t, "all have gone", func() bool { return len(n.all()) == 0 && n.clientMemory.total.Load() == 0 })
+	n.intake.mu.Lock()
+	defer n.intake.mu.Unlock()
+	if n.intake.held != 0 || n.intake.spare != 0 || len(n.intake.turns) != 0 {
+		t.Errorf("%d and %d bytes, %d turns are left", n.intake.held, n.intake.spare, len(n.intake.turns))
+	}
+}
+
+func TestIdleClientsGiveBuffersBack(t *testing.T) {
+	n := start(t, byHand)
+	c := n.dial(t)
+	s := n.number(t, c)
+	value := strings.Repeat("v", 1000)
+	for range 3 {
+		var b strings.Builder
+		for i := range 1000 {
+			b.WriteString(calls(fmt.Sprintf("SET k%d %s", i, value)))
+		}
+		for i := range 1000 {
+			b.WriteString(calls(fmt.Sprintf("GET k%d", i)))
+		}
+		c.raw(b.String())
+		for range 1000 {
+			c.want("+OK\r\n")
+		}
+		for range 1000 {
+			c.want("$1000\r\n" + value + "\r\n")
+		}
+	}
+	if held := s.memory.bytes(); held < 1<<20 {
+		t.Fatalf("the connection holds %d bytes: nothing to give back", held)
+	}
+	eventually(t, "the session waits", func() bool { return s.state.Load() == waitsForInput })
+	now := time.Now()
+	n.lookAt(s, now)
+	n.lookAt(s, now.Add(trimAfter))
+	eventually(t, "the buffers are given back", func() bool { return s.memory.bytes() < trimBytes })
+	n.intake.mu.Lock()
+	if n.intake.spare != 0 {
+		t.Errorf("%d bytes of room are left", n.intake.spare)
+	}
+	n.intake.mu.Unlock()
+	if got := c.call("GET", "k1"); got != "$1000\r\n"+value+"\r\n" {
+		t.Fatal(got)
+	}
+	c.raw("*2\r\n$4\r\nECHO\r\n$40000\r\n" + strings.Repeat("x", 30000)) // half a request stays
+	eventually(t, "it has come", func() bool { return s.memory.bytes() > 30000 })
+	eventually(t, "the session waits", func() bool { return s.state.Load() == waitsForInput })
+	n.lookAt(s, now.Add(time.Hour))
+	n.lookAt(s, now.Add(time.Hour+trimAfter))
+	c.raw(strings.Repeat("x", 10000) + "\r\n")
+	c.want("$40000\r\n" + strings.Repeat("x", 40000) + "\r\n")
+}
+
+// Half-sent large requests take no more than the intake has, and the eldest's; small requests are read meanwhile, and all come to their end.
+func TestLargeRequestsTakeTurns(t *testing.T) {
+	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+	const clients, size = 12, 3 << 20
+	var all []*client
+	for range clients {
+		c := n.dial(t)
+		c.raw(setOf(size) + strings.Repeat("x", 100_000)) // more than a connection has for itself
+		all = append(all, c)
+	}
+	waits := func() (waiting int) {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		for _, turn := range n.intake.turns {
+			if turn.wants > 0 {
+				waiting++
+			}
+		}
+		if n.intake.held > n.intake.limit+4<<20 {
+			t.Errorf("%d bytes are lent", n.intake.held)
+		}
+		return waiting
+	}
+	few := n.intake.limit / (size - 1<<20)
+	eventually(t, "most wait", func() bool { return waits() >= clients-few })
+	if total := n.clientMemory.total.Load(); total > int64(n.intake.limit+4<<20+clients*(200<<10)) {
+		t.Errorf("all take %d bytes", total)
+	}
+	if got := n.dial(t).call("PING"); got != "+PONG\r\n" {
+		t.Fatal(got)
+	}
+	gone := all[clients-1] // one that waits may go
+	_ = gone.Close()
+	for i, c := range all[:clients-1] {
+		go c.raw(strings.Repeat("x", size-100_000) + "\r\n")
+		if i == 0 {
+			waits()
+		}
+	}
+	for _, c := range all[:clients-1] {
+		c.want("+OK\r\n")
+	}
+	waits()
+}
+
+// Who sends a large request in drips does not hold up others for ever.
+func TestDripsAreClosed(t *testing.T) {
+	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+	lent := func() (turns, waiting int) {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		for _, turn := range n.intake.turns {
+			if turn.wants > 0 {
+				waiting++
+			}
+		}
+		return len(n.intake.turns), waiting
+	}
+	var drips []*client
+	for range 3 {
+		c := n.dial(t)
+		c.raw(setOf(4<<20-100) + strings.Repeat("x", 100_000))
+		drips = append(drips, c)
+		eventually(t, "it has its turn", func() bool { turns, _ := lent(); return turns == len(drips) })
+	}
+	eventually(t, "one waits", func() bool { turns, waiting := lent(); return turns == 3 && waiting == 1 })
+	quick := n.dial(t)
+	go quick.raw(setOf(2<<20) + strings.Repeat("x", 2<<20) + "\r\n")
+	eventually(t, "another waits", func() bool { turns, waiting := lent(); return turns == 4 && waiting == 2 })
+	n.intake.look(time.Now())
+	if turns, _ := lent(); turns != 4 {
+		t.Fatal("a client was closed at once")
+	}
+	for i := range 2 {
+		eventually(t, "the eldest waits for input", func() bool {
+			turns, waiting := lent()
+			n.intake.mu.Lock()
+			defer n.intake.mu.Unlock()
+			return turns == 4-i && waiting == 2-i && n.intake.turns[0].s.state.Load() == waitsForInput
+		})
+		n.intake.look(time.Now().Add(time.Minute))
+		drips[i].ended()
+	}
+	quick.want("+OK\r\n")
+}
+
+func TestTimeouts(t *testing.T) {
+	n := start(t, byHand)
+	watcher := n.dial(t)
+	idle, busy, subscriber, monitor, blocked := n.dial(t), n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+	sessions := map[string]*session{
+		"idle": n.number(t, idle), "busy": n.number(t, busy), "subscriber": n.number(t, subscriber), "monitor": n.number(t, monitor), "blocked": n.number(t, blocked),
+	}
+	subscriber.call("SUBSCRIBE", "a")
+	monitor.call("MONITOR")
+	blocked.raw(calls("BLPOP nothing 0"))
+	eventually(t, "it waits", func() bool { return n.waiters.blocked.Load() == 1 })
+	rest := func(name string) {
+		eventually(t, name+" waits for input", func() bool { return sessions[name].state.Load() == waitsForInput })
+	}
+	now := time.Now()
+	look := func(at time.Time) {
+		for name := range sessions {
+			if name != "blocked" && !sessions[name].killed.Load() {
+				rest(name)
+			}
+		}
+		for _, c := range sessions {
+			n.lookAt(c, at)
+		}
+	}
+	set := func(timeout string) {
+		if got := watcher.call("CONFIG", "SET", "timeout", timeout); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+	}
+	set("10")
+	look(now)
+	set("0")
+	look(now.Add(time.Hour))
+	set("7200") // counts from the last word, not from the setting
+	look(now.Add(time.Hour + 1))
+	if got := busy.call("PING") + idle.call("PING"); got != "+PONG\r\n+PONG\r\n" {
+		t.Fatal(got)
+	}
+	look(now.Add(2 * time.Hour))
+	busy.call("PING")
+	look(now.Add(3 * time.Hour))
+	set("600")
+	look(now.Add(3*time.Hour + 5*time.Minute))
+	idle.ended()
+	for _, c := range []*client{busy} {
+		if got := c.call("PING"); got != "+PONG\r\n" {
+			t.Fatal(got)
+		}
+	}
+	watcher.call("PUBLISH", "a", "x")
+	subscriber.want("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n")
+	watcher.call("RPUSH", "nothing", "x")
+	blocked.want("*2\r\n$7\r\nnothing\r\n$1\r\nx\r\n")
+	if n.session(sessions["monitor"].id) == nil {
+		t.Error("the monitor was closed")
+	}
+}
+
+// A client that does not take its replies is idle, one that takes them slowly is not.
+func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
+	n := start(t, func(c *Config) { byHand(c); c.IdleTimeout = 10 * time.Second })
+	n.dial(t).call("SET", "big", strings.Repeat("x", 8<<20))
+	c, err := net.Dial("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.Write([]byte(calls("GET big", "GET big", "GET big"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the session is there", func() bool { return n.session(2) != nil })
+	s := n.session(2)
+	eventually(t, "the session waits for its client", func() bool { return s.state.Load() == waitsForOutput })
+	stuck := func() {
+		for last := s.beats.Load() + 1; last != s.beats.Load(); {
+			last = s.beats.Load()
+			for range 1000 {
+				n.all()
+			}
+		}
+	}
+	stuck()
+	now := time.Now()
+	n.lookAt(s, now)
+	took := make([]byte, 2<<20)
+	for got := 0; got < len(took); {
+		m, err := c.Read(took)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += m
+	}
+	eventually(t, "more was written", func() bool { return s.beats.Load() != s.attention.beats })
+	n.lookAt(s, now.Add(11*time.Second))
+	if s.killed.Load() {
+		t.Fatal("a client was closed that takes its replies")
+	}
+	stuck()
+	n.lookAt(s, now.Add(12*time.Second))
+	n.lookAt(s, now.Add(24*time.Second))
+	if !s.killed.Load() {
+		t.Fatal("a client stays that does not take its replies")
+	}
+	eventually(t, "it is gone", func() bool { return n.session(s.id) == nil })
+}
+
+// Looking around in vain harms nobody.
+func TestNudges(t *testing.T) {
+	n := start(t, byHand)
+	c := n.dial(t)
+	s := n.number(t, c)
+	for i := range 100 {
+		s.interrupt()
+		if got := c.call("ECHO", fmt.Sprint(i)); got != fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i) {
+			t.Fatal(got)
+		}
+	}
+	if !os.IsTimeout(errLookAround) {
+		t.Error("a wait for room that is interrupted is no timeout")
+	}
+}
