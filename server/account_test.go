@@ -52,6 +52,8 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	small.call("CONFIG", "SET", "maxmemory-clients", "0") // more would cost small its connection
 	shielded.raw(strings.Repeat("x", 1<<20) + "\r\n")
 	shielded.want("+OK\r\n")
+	_ = shielded.Close()
+	eventually(t, "it has gone", func() bool { return n.clientMemory.total.Load() < 100<<10 })
 	for set, shown := range map[string]string{"0": "0", "10%": "10%", "2kb": "2048", "1MB": "1048576", "3m": "3000000"} {
 		small.call("CONFIG", "SET", "maxmemory-clients", set)
 		if got, want := small.call("CONFIG", "GET", "maxmemory-clients"), fmt.Sprintf("\r\n%s\r\n", shown); !strings.HasSuffix(got, want) {
