@@ -33,7 +33,7 @@ var freeImports = map[string]bool{
 	"crypto/sha1": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true, "encoding/base64": true,
 	"hash": true, "hash/crc32": true, "hash/crc64": true,
 	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true, "github.com/tidwall/btree": true,
-	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true,
+	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true, "github.com/coordd/coordd/commands/radix": true,
 }
 
 // luaImports are free in fsm/ alone.
