@@ -38,6 +38,9 @@ func (d *draws) below(n int) int {
 
 // distinct gives count different numbers from 0 to n-1 in random order, count being n at most, in time proportional to count.
 func (d *draws) distinct(n, count int) []int {
+	if manyOf(count, n) && n < math.MaxInt32 {
+		return d.shuffled(n, count)
+	}
 	picked := make([]int, count)
 	moved := make(map[int]int, count) // a shuffle of 0 … n-1 of which only what was moved is kept
 	at := func(i int) int {
@@ -50,6 +53,27 @@ func (d *draws) distinct(n, count int) []int {
 		j := i + d.below(n-i)
 		picked[i] = at(j)
 		moved[j] = at(i)
+	}
+	return picked
+}
+
+// manyOf reports whether to go over all n elements rather than to look for some one by one.
+func manyOf(some, n int) bool { return some > n/16 }
+
+// shuffled is distinct, with the same result, for a count that is not much less than n.
+func (d *draws) shuffled(n, count int) []int {
+	picked := make([]int, count)
+	moved := make([]int32, n) // the number in each place, and one more: 0 is one that was not moved
+	at := func(i int) int {
+		if j := moved[i]; j != 0 {
+			return int(j) - 1
+		}
+		return i
+	}
+	for i := range picked {
+		j := i + d.below(n-i)
+		picked[i] = at(j)
+		moved[j] = int32(at(i)) + 1
 	}
 	return picked
 }

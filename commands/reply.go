@@ -153,11 +153,13 @@ func (r *RESP) Push(n int) {
 
 // Double writes a double; RESP2 has a bulk string.
 func (r *RESP) Double(f float64) {
+	var buf [32]byte
+	text := appendFloat(buf[:0], f)
 	if r.Proto == 3 {
-		r.line(',', FormatFloat(f))
+		r.line(',', string(text))
 		return
 	}
-	r.BulkString(FormatFloat(f))
+	r.Bulk(text)
 }
 
 // Bool writes a boolean; RESP2 has 1 and 0.
@@ -248,37 +250,22 @@ func (Discard) Verbatim(string, string) {}
 
 // FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers without an exponent up to
 // that, inf, -inf, nan.
-func FormatFloat(f float64) string {
+func FormatFloat(f float64) string { return string(appendFloat(nil, f)) }
+
+// appendFloat appends what FormatFloat returns.
+func appendFloat(dst []byte, f float64) []byte {
+	const exact = 1e17 // below it integers have 17 digits at most
 	switch {
 	case math.IsInf(f, 1):
-		return "inf"
+		return append(dst, "inf"...)
 	case math.IsInf(f, -1):
-		return "-inf"
+		return append(dst, "-inf"...)
 	case math.IsNaN(f):
-		return "nan"
-	case f == 0:
-		if math.Signbit(f) {
-			return "-0"
-		}
-		return "0"
+		return append(dst, "nan"...)
+	case f == 0 && math.Signbit(f):
+		return append(dst, "-0"...)
+	case f == math.Trunc(f) && math.Abs(f) < exact:
+		return strconv.AppendInt(dst, int64(f), 10)
 	}
-	return formatG(f, 17)
-}
-
-// formatG is C's %.<precision>g for a finite number that is not zero.
-func formatG(f float64, precision int) string {
-	e := strconv.FormatFloat(f, 'e', precision-1, 64)
-	mantissa, exponent, _ := strings.Cut(e, "e")
-	x, _ := strconv.Atoi(exponent)
-	if x < -4 || x >= precision {
-		if strings.Contains(mantissa, ".") {
-			mantissa = strings.TrimRight(strings.TrimRight(mantissa, "0"), ".")
-		}
-		return mantissa + "e" + exponent
-	}
-	s := strconv.FormatFloat(f, 'f', precision-1-x, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
+	return strconv.AppendFloat(dst, f, 'g', 17, 64)
 }

@@ -26,43 +26,56 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 }
 
 // intersect calls f with every member that all of the sets have until it answers false, or the call is overworked.
-func intersect(x *Call, sets []*keyspace.Set, f func(member []byte) bool) {
+func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int { return cmp.Compare(a.Len(), b.Len()) })
-	sets[0].Each(func(member string) bool {
+	find := finders(sets[1:])
+	sets[0].ByHash(func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
-		name := []byte(member)
-		for _, s := range sets[1:] {
-			x.Spend(lookedUp + len(name)/bytesSpent)
+		for _, found := range find {
+			x.Spend(lookedUp + len(m.Name)/bytesSpent)
 			if x.overworked() {
 				return false
 			}
-			if !s.Has(name) {
+			if !found(m) {
 				return true
 			}
 		}
-		return f(name) && !x.overworked()
+		return f(m) && !x.overworked()
 	})
 }
 
+func finders(sets []*keyspace.Set) []func(keyspace.Member) bool {
+	find := make([]func(keyspace.Member) bool, len(sets))
+	for i, s := range sets {
+		find[i] = s.Finder()
+	}
+	return find
+}
+
 func intersection(x *Call, sets []*keyspace.Set) *keyspace.Set {
-	result := keyspace.NewSet()
-	intersect(x, sets, result.Add)
-	return result
+	var all []keyspace.Member
+	intersect(x, sets, func(m keyspace.Member) bool {
+		all = append(all, m)
+		return true
+	})
+	return keyspace.SetOf(all, false)
 }
 
 func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
-	result := keyspace.NewSet()
+	var all []keyspace.Member
 	for _, s := range sets {
-		s.Each(func(member string) bool {
-			x.Spend(joinedMember + len(member)/bytesSpent)
-			result.Add([]byte(member))
+		all = slices.Grow(all, s.Len())
+		s.ByHash(func(m keyspace.Member) bool {
+			x.Spend(joinedMember + len(m.Name)/bytesSpent)
+			all = append(all, m)
 			return !x.overworked()
 		})
 		if x.overworked() {
-			break
+			return keyspace.NewSet()
 		}
 	}
-	return result
+	keyspace.SortByHash(all)
+	return keyspace.SetOf(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Hash == b.Hash && a.Name == b.Name }), false)
 }
 
 // difference looks for the members of the first set in the others, or takes the others' members out of a copy of the first, whichever is less work
@@ -77,22 +90,21 @@ func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 	if looks/2 > removals && !slices.Contains(sets[1:], sets[0]) {
 		return subtract(x, sets)
 	}
-	result := keyspace.NewSet()
 	// The largest first: a member that is to go is likelier to be in it.
-	others := slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int { return cmp.Compare(b.Len(), a.Len()) })
-	sets[0].Each(func(member string) bool {
+	find := finders(slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int { return cmp.Compare(b.Len(), a.Len()) }))
+	var all []keyspace.Member
+	sets[0].ByHash(func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
-		name := []byte(member)
-		for _, s := range others {
-			x.Spend(lookedUp + len(name)/bytesSpent)
-			if s.Has(name) || x.overworked() {
+		for _, found := range find {
+			x.Spend(lookedUp + len(m.Name)/bytesSpent)
+			if found(m) || x.overworked() {
 				return !x.overworked()
 			}
 		}
-		result.Add(name)
+		all = append(all, m)
 		return !x.overworked()
 	})
-	return result
+	return keyspace.SetOf(all, false)
 }
 
 func subtract(x *Call, sets []*keyspace.Set) *keyspace.Set {
@@ -175,7 +187,7 @@ func sintercard(x *Call) error {
 		return err
 	}
 	var found int64
-	intersect(x, sets, func([]byte) bool {
+	intersect(x, sets, func(keyspace.Member) bool {
 		found++
 		return found != limit
 	})

@@ -64,31 +64,52 @@ const rebuildShare = 5
 
 // popMembers takes n members out of s, the set at x.Args[1], and returns them.
 func popMembers(x *Call, s *keyspace.Set, n int) []string {
-	popped := make([]string, 0, n)
 	stay := s.Len() - n
 	if stay*rebuildShare > n {
-		for _, i := range x.draws().distinct(s.Len(), n) {
-			popped = append(popped, s.At(i))
-		}
+		places := x.draws().distinct(s.Len(), n)
+		popped := namesAt(s, places)
 		e, s := editSet(x, x.Args[1])
-		for _, member := range popped {
-			s.Remove([]byte(member))
-		}
+		s.RemoveAt(places)
 		x.changed(e, NotifySet, "spop")
 		return popped
 	}
-	rest := keyspace.NewSet()
+	stays := make([]bool, s.Len())
 	for _, i := range x.draws().distinct(s.Len(), stay) {
-		rest.Add([]byte(s.At(i)))
+		stays[i] = true
 	}
-	s.Each(func(member string) bool {
-		if !rest.Has([]byte(member)) {
-			popped = append(popped, member)
+	popped, rest := make([]string, 0, n), make([]keyspace.Member, 0, stay)
+	for i, m := range s.All() {
+		if stays[i] {
+			rest = append(rest, m)
+		} else {
+			popped = append(popped, m.Name)
 		}
-		return true
-	})
-	x.changed(x.DB().SetCollection(x.Args[1], rest), NotifySet, "spop")
+	}
+	x.changed(x.DB().SetCollection(x.Args[1], keyspace.SetOf(rest, false)), NotifySet, "spop")
 	return popped
+}
+
+// namesAt gives the members of s at places.
+func namesAt(s *keyspace.Set, places []int) []string {
+	names, at := make([]string, len(places)), nameAt(s, len(places))
+	for i, place := range places {
+		names[i] = at(place)
+	}
+	return names
+}
+
+// nameAt returns a function that gives the members of s by their places, for so many calls.
+func nameAt(s *keyspace.Set, calls int) func(place int) string {
+	if !manyOf(calls, s.Len()) {
+		return s.At
+	}
+	var all []keyspace.Member
+	return func(place int) string {
+		if all == nil {
+			all = s.All()
+		}
+		return all[place].Name
+	}
 }
 
 func srandmember(x *Call) error {
@@ -129,18 +150,22 @@ func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 		replyMembers(x, s)
 		return nil
 	}
-	var picked []int
 	if count >= 0 {
-		picked = x.draws().distinct(n, int(count))
-	} else {
-		var err error
-		if picked, err = x.draws().repeated(n, -count, func(i int) int { return len(s.At(i)) }); err != nil {
-			return err
+		names := namesAt(s, x.draws().distinct(n, int(count)))
+		x.Out.Array(len(names))
+		for _, name := range names {
+			x.Out.BulkString(name)
 		}
+		return nil
+	}
+	at := nameAt(s, int(min(-count, maxPicked)))
+	picked, err := x.draws().repeated(n, -count, func(i int) int { return len(at(i)) })
+	if err != nil {
+		return err
 	}
 	x.Out.Array(len(picked))
 	for _, i := range picked {
-		x.Out.BulkString(s.At(i))
+		x.Out.BulkString(at(i))
 	}
 	return nil
 }

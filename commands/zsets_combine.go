@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
@@ -20,7 +19,7 @@ const (
 
 // zcombineForm is what a command's name settles. run gives a part of the result where the call is overworked.
 type zcombineForm struct {
-	run   func(*Call, *zcombination) []keyspace.Scored
+	run   func(*Call, *zcombination) []keyspace.Member
 	diff  bool   // without weights and aggregate
 	event string // of a STORE form; empty for one that replies
 	count bool   // ZINTERCARD
@@ -44,14 +43,18 @@ type zinput struct {
 type scoredNames interface {
 	Len() int
 	Score(name []byte) (score float64, ok bool)
-	// each calls f with every member until it answers false.
-	each(f func(keyspace.Scored) bool)
+	// Finder is Score for many members, with less work where they come in the order of ByHash.
+	Finder() func(keyspace.Member) (score float64, ok bool)
+	// ByHash calls f with every member, in the order of (hash, name), until it answers false.
+	ByHash(f func(keyspace.Member) bool)
+	// byScore calls f with every member, in the order of scores, until it answers false.
+	byScore(f func(keyspace.Scored) bool)
 }
 
 // zsetNames is a sorted set as an input.
 type zsetNames struct{ *keyspace.ZSet }
 
-func (z zsetNames) each(f func(keyspace.Scored) bool) {
+func (z zsetNames) byScore(f func(keyspace.Scored) bool) {
 	if n := z.Len(); n > 0 {
 		z.Range(0, n-1, f)
 	}
@@ -65,7 +68,19 @@ const setScore = 1
 
 func (s setNames) Score(name []byte) (score float64, ok bool) { return setScore, s.Has(name) }
 
-func (s setNames) each(f func(keyspace.Scored) bool) {
+func (s setNames) Finder() func(keyspace.Member) (score float64, ok bool) {
+	find := s.Set.Finder()
+	return func(m keyspace.Member) (float64, bool) { return setScore, find(m) }
+}
+
+func (s setNames) ByHash(f func(keyspace.Member) bool) {
+	s.Set.ByHash(func(m keyspace.Member) bool {
+		m.Score = setScore
+		return f(m)
+	})
+}
+
+func (s setNames) byScore(f func(keyspace.Scored) bool) {
 	s.Each(func(name string) bool { return f(keyspace.Scored{Score: setScore, Member: name}) })
 }
 
@@ -175,7 +190,7 @@ func numberOr0(f float64) float64 {
 }
 
 // weighed is a score of this input times its weight, 0 where that is no number.
-func (in *zinput) weighed(score float64) float64 { return numberOr0(in.weight * score) }
+func (in *zinput) weighed(score float64) float64 { return numberOr0(float64(in.weight * score)) }
 
 // What combining costs, in units of Env.Work.
 const (
@@ -188,63 +203,83 @@ func (c *zcombination) smallestFirst() {
 	slices.SortStableFunc(c.inputs, func(a, b zinput) int { return cmp.Compare(a.scores.Len(), b.scores.Len()) })
 }
 
-func zunite(x *Call, c *zcombination) []keyspace.Scored {
+// zunite puts the members of all inputs, one input after the other, in the order of (hash, name), where those of a name follow each other.
+func zunite(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
-	var all []keyspace.Scored
-	place := map[string]int{}
+	var all []keyspace.Member
 	for i := range c.inputs {
 		in := &c.inputs[i]
-		in.scores.each(func(s keyspace.Scored) bool {
-			x.Spend(joinedMember + len(s.Member)/bytesSpent)
-			score := in.weighed(s.Score)
-			if at, ok := place[s.Member]; ok {
-				all[at].Score = c.aggregate(all[at].Score, score)
-				return !x.overworked()
-			}
-			place[s.Member] = len(all)
-			all = append(all, keyspace.Scored{Score: score, Member: s.Member})
+		all = slices.Grow(all, in.scores.Len())
+		in.scores.ByHash(func(m keyspace.Member) bool {
+			x.Spend(joinedMember + len(m.Name)/bytesSpent)
+			m.Score = in.weighed(m.Score)
+			all = append(all, m)
 			return !x.overworked()
 		})
 		if x.overworked() {
-			break
+			return nil
 		}
 	}
-	return all
+	keyspace.SortByHash(all)
+	united := all[:0]
+	for _, m := range all {
+		if last := len(united) - 1; last >= 0 && united[last].Hash == m.Hash && united[last].Name == m.Name {
+			united[last].Score = c.aggregate(united[last].Score, m.Score)
+			continue
+		}
+		united = append(united, m)
+	}
+	return united
 }
 
-func zintersect(x *Call, c *zcombination) []keyspace.Scored {
+func zintersect(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
-	var all []keyspace.Scored
-	c.inputs[0].scores.each(func(s keyspace.Scored) bool {
+	find := make([]func(keyspace.Member) (float64, bool), len(c.inputs))
+	for i := range find {
+		find[i] = c.inputs[i].scores.Finder()
+	}
+	var all []keyspace.Member
+	look := func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
-		score := c.inputs[0].weighed(s.Score)
+		m.Score = c.inputs[0].weighed(m.Score)
 		for i := 1; i < len(c.inputs); i++ {
-			in := &c.inputs[i]
-			x.Spend(lookedUp + len(s.Member)/bytesSpent)
-			other, ok := in.scores.Score([]byte(s.Member))
+			x.Spend(lookedUp + len(m.Name)/bytesSpent)
+			other, ok := find[i](m)
 			if !ok || x.overworked() {
 				return !x.overworked()
 			}
-			score = c.aggregate(score, in.weight*other) // a NaN makes a sum 0, and is neither least nor greatest
+			m.Score = c.aggregate(m.Score, float64(c.inputs[i].weight*other)) // a NaN makes a sum 0, and is neither least nor greatest
 		}
-		all = append(all, keyspace.Scored{Score: score, Member: s.Member})
+		all = append(all, m)
 		return len(all) != c.limit && !x.overworked()
+	}
+	if c.limit == 0 {
+		c.inputs[0].scores.ByHash(look)
+		return all
+	}
+	c.inputs[0].scores.byScore(func(s keyspace.Scored) bool { // the order decides how much is looked at, and so the work
+		return look(keyspace.MemberOf(s))
 	})
 	return all
 }
 
-func zsubtract(x *Call, c *zcombination) []keyspace.Scored {
-	var all []keyspace.Scored
-	others := slices.DeleteFunc(c.inputs[1:], func(in zinput) bool { return in.scores.Len() == 0 })
-	c.inputs[0].scores.each(func(s keyspace.Scored) bool {
+func zsubtract(x *Call, c *zcombination) []keyspace.Member {
+	var find []func(keyspace.Member) (float64, bool)
+	for i := range c.inputs[1:] {
+		if in := &c.inputs[1+i]; in.scores.Len() > 0 {
+			find = append(find, in.scores.Finder())
+		}
+	}
+	var all []keyspace.Member
+	c.inputs[0].scores.ByHash(func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
-		for i := range others {
-			x.Spend(lookedUp + len(s.Member)/bytesSpent)
-			if _, ok := others[i].scores.Score([]byte(s.Member)); ok || x.overworked() {
+		for i := range find {
+			x.Spend(lookedUp + len(m.Name)/bytesSpent)
+			if _, ok := find[i](m); ok || x.overworked() {
 				return !x.overworked()
 			}
 		}
-		all = append(all, s)
+		all = append(all, m)
 		return !x.overworked()
 	})
 	return all
@@ -269,24 +304,20 @@ func zcombine(form zcombineForm) Handler {
 			x.Out.Int(int64(len(all)))
 			return nil
 		}
-		slices.SortFunc(all, func(a, b keyspace.Scored) int {
-			if a.Score != b.Score {
-				return cmp.Compare(a.Score, b.Score)
-			}
-			return strings.Compare(a.Member, b.Member)
-		})
 		x.Spend(len(all) * joinedMember)
-		switch {
-		case form.event != "":
-			storeCollection(x, x.Args[1], keyspace.ZSetOf(all), NotifyZSet, form.event)
+		if form.event != "" {
+			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all), NotifyZSet, form.event)
 			x.Out.Int(int64(len(all)))
-		case c.withScores:
-			replyAllScored(x, all, x.Tx.Proto == 3)
-		default:
-			x.Out.Array(len(all))
-			for _, s := range all {
-				x.Out.BulkString(s.Member)
-			}
+			return nil
+		}
+		sorted := keyspace.ByScore(all)
+		if c.withScores {
+			replyAllScored(x, sorted, x.Tx.Proto == 3)
+			return nil
+		}
+		x.Out.Array(len(sorted))
+		for _, s := range sorted {
+			x.Out.BulkString(s.Member)
 		}
 		return nil
 	}

@@ -23,11 +23,7 @@ func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64)
 	if highest {
 		from, to = z.Len()-1, z.Len()-n
 	}
-	popped := make([]keyspace.Scored, 0, n)
-	z.Range(from, to, func(s keyspace.Scored) bool {
-		popped = append(popped, s)
-		return true
-	})
+	popped := scoredSpan(z, from, to)
 	removeSpan(x, key, min(from, to), max(from, to), popEvent(highest))
 	return popped
 }

@@ -2,7 +2,11 @@ package commands
 
 // This file holds ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // Errors of options that do not go together.
 const (
@@ -144,18 +148,33 @@ func zrangestore(x *Call) error {
 	}
 	from, to, n := s.ranks(x, src)
 	// The source may be the destination: the new set is complete before anything is replaced.
-	z := keyspace.NewZSet()
-	if s.bounds.by == byRank { // else Redis does not know how many come
-		z = keyspace.NewZSetFor(n)
-	}
-	if n > 0 {
-		src.Range(from, to, func(m keyspace.Scored) bool {
-			x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
-			z.Add([]byte(m.Member), m.Score)
-			return true
-		})
-	}
+	z := s.result(x, src, from, to, n)
 	storeCollection(x, dst, z, NotifyZSet, "zrangestore")
 	x.Out.Int(int64(n))
 	return nil
+}
+
+// result makes the set of the n members of src with the ranks from to to. Members come to it one by one, and only by rank Redis knows how many: until it
+// has the large form, it keeps 0 in the place of -0.
+func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keyspace.ZSet {
+	if n == 0 {
+		return keyspace.NewZSet()
+	}
+	all := make([]keyspace.Scored, 0, n)
+	small, zeros := s.bounds.by != byRank || keyspace.FitsSmall(n, 0), false
+	src.Range(from, to, func(m keyspace.Scored) bool {
+		x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
+		if small = small && keyspace.FitsSmall(len(all)+1, len(m.Member)); small && m.Score == 0 {
+			m.Score, zeros = 0, true // not -0
+		}
+		all = append(all, m)
+		return true
+	})
+	if from > to {
+		slices.Reverse(all)
+	}
+	if zeros {
+		return keyspace.ZSetOf(all)
+	}
+	return src.Part(min(from, to), max(from, to), all)
 }

@@ -146,24 +146,48 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	if n == 0 {
 		return nil, nil
 	}
+	if count >= int64(n) {
+		x.Spend(n * bits.Len(uint(n)))
+		return scoredSpan(z, n-1, 0), nil
+	}
+	at := scoredAt(z, int(min(max(count, -count), maxPicked)))
 	var ranks []int
-	switch {
-	case count < 0:
+	if count < 0 {
 		var err error
-		if ranks, err = x.draws().repeated(n, -count, func(i int) int { return len(z.At(i).Member) }); err != nil {
+		if ranks, err = x.draws().repeated(n, -count, func(i int) int { return len(at(i).Member) }); err != nil {
 			return nil, err
 		}
-	case count < int64(n):
+	} else {
 		ranks = x.draws().distinct(n, int(count))
-	default:
-		for rank := n - 1; rank >= 0; rank-- {
-			ranks = append(ranks, rank)
-		}
 	}
 	x.Spend(len(ranks) * bits.Len(uint(n)))
 	picked := make([]keyspace.Scored, len(ranks))
 	for i, rank := range ranks {
-		picked[i] = z.At(rank)
+		picked[i] = at(rank)
 	}
 	return picked, nil
+}
+
+// scoredSpan gives the members of ranks first to last, which exist, downwards when first > last.
+func scoredSpan(z *keyspace.ZSet, first, last int) []keyspace.Scored {
+	all := make([]keyspace.Scored, 0, max(first-last, last-first)+1)
+	z.Range(first, last, func(s keyspace.Scored) bool {
+		all = append(all, s)
+		return true
+	})
+	return all
+}
+
+// scoredAt returns a function that gives the members of z, which has some, by their ranks, for so many calls.
+func scoredAt(z *keyspace.ZSet, calls int) func(rank int) keyspace.Scored {
+	if !manyOf(calls, z.Len()) {
+		return z.At
+	}
+	var all []keyspace.Scored
+	return func(rank int) keyspace.Scored {
+		if all == nil {
+			all = scoredSpan(z, 0, z.Len()-1)
+		}
+		return all[rank]
+	}
 }

@@ -14,7 +14,7 @@ import (
 // member and by score.
 type ZSet struct {
 	small   []Scored
-	members *btree.BTreeG[member]
+	members *btree.BTreeG[Member]
 	scores  *btree.BTreeG[Scored]
 	sum     uint64
 }
@@ -25,17 +25,18 @@ type Scored struct {
 	Member string
 }
 
-type member struct {
-	hash  uint64
-	name  string
-	score float64
+// Member is a member with its score and the hash of its name, by which scans go and results are put together.
+type Member struct {
+	Hash  uint64
+	Name  string
+	Score float64
 }
 
-func memberLess(a, b member) bool {
-	if a.hash != b.hash {
-		return a.hash < b.hash
+func memberLess(a, b Member) bool {
+	if a.Hash != b.Hash {
+		return a.Hash < b.Hash
 	}
-	return a.name < b.name
+	return a.Name < b.Name
 }
 
 func scoredLess(a, b Scored) bool {
@@ -47,15 +48,6 @@ func scoredLess(a, b Scored) bool {
 
 // NewZSet returns an empty sorted set.
 func NewZSet() *ZSet { return &ZSet{} }
-
-// NewZSetFor returns an empty sorted set in the form that Redis gives one that is going to have n members.
-func NewZSetFor(n int) *ZSet {
-	z := NewZSet()
-	if n > smallMembers {
-		z.grow()
-	}
-	return z
-}
 
 // Kind is KindZSet.
 func (z *ZSet) Kind() Kind { return KindZSet }
@@ -87,8 +79,8 @@ func (z *ZSet) Clone() Collection {
 // Score returns a member's score.
 func (z *ZSet) Score(name []byte) (score float64, ok bool) {
 	if z.members != nil {
-		m, ok := z.members.Get(member{hash: xxhash.Sum64(name), name: view(name)})
-		return m.score, ok
+		m, ok := z.members.Get(Member{Hash: xxhash.Sum64(name), Name: view(name)})
+		return m.Score, ok
 	}
 	for _, s := range z.small {
 		if s.Member == view(name) {
@@ -125,7 +117,7 @@ func (z *ZSet) Add(name []byte, score float64) (created bool) {
 			z.scores.Delete(Scored{old, s.Member})
 		}
 		z.scores.Set(s)
-		z.members.Set(member{hash: hashOf(s.Member), name: s.Member, score: score})
+		z.members.Set(Member{Hash: hashOf(s.Member), Name: s.Member, Score: score})
 		return !exists
 	}
 	if exists {
@@ -138,11 +130,10 @@ func (z *ZSet) Add(name []byte, score float64) (created bool) {
 
 // grow gives the set its large form.
 func (z *ZSet) grow() {
-	z.scores = btree.NewBTreeGOptions(scoredLess, btree.Options{NoLocks: true})
-	z.members = btree.NewBTreeGOptions(memberLess, btree.Options{NoLocks: true})
+	z.scores, z.members = newTree(scoredLess), newTree(memberLess)
 	for _, s := range z.small {
 		z.scores.Set(s)
-		z.members.Set(member{hash: hashOf(s.Member), name: s.Member, score: s.Score})
+		z.members.Set(Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score})
 	}
 	z.small = nil
 }
@@ -157,7 +148,7 @@ func (z *ZSet) Remove(name []byte) bool {
 	s := Scored{score, view(name)}
 	if z.scores != nil {
 		z.scores.Delete(s)
-		z.members.Delete(member{hash: hashOf(s.Member), name: s.Member})
+		z.members.Delete(Member{Hash: hashOf(s.Member), Name: s.Member})
 		return true
 	}
 	i := z.seek(s)
@@ -226,11 +217,11 @@ func (z *ZSet) Scan(cursor uint64, count int, f func(Scored)) (next uint64) {
 		return 0
 	}
 	sc := scan{count: count}
-	z.members.Ascend(member{hash: cursorStart(cursor)}, func(m member) bool {
-		if !sc.take(m.hash) {
+	z.members.Ascend(Member{Hash: cursorStart(cursor)}, func(m Member) bool {
+		if !sc.take(m.Hash) {
 			return false
 		}
-		f(Scored{m.score, m.name})
+		f(Scored{m.Score, m.Name})
 		return true
 	})
 	return sc.next

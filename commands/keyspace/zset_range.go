@@ -3,9 +3,101 @@ package keyspace
 import (
 	"math"
 	"slices"
+
+	"github.com/coordd/coordd/commands/radix"
 )
 
-// This file holds what works on a whole range of a sorted set.
+// This file holds what works on many members of a sorted set at once: it makes both trees anew from members in order, which takes a tenth of
+// what a search in them for each member does.
+
+// ByHash calls f with every member in the order of (hash, name), until it answers false.
+func (z *ZSet) ByHash(f func(Member) bool) {
+	if z.members != nil {
+		z.members.Scan(f)
+		return
+	}
+	for _, m := range hashed(z.small) {
+		if !f(m) {
+			return
+		}
+	}
+}
+
+// MemberOf is a member with its hash.
+func MemberOf(s Scored) Member { return Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score} }
+
+// hashed gives members in the order of (hash, name).
+func hashed(all []Scored) []Member {
+	members := make([]Member, len(all))
+	for i, s := range all {
+		members[i] = MemberOf(s)
+	}
+	SortByHash(members)
+	return members
+}
+
+// SortByHash sorts members by (hash, name). Those that are equal keep their order.
+func SortByHash(all []Member) {
+	hash := func(m *Member) uint64 { return m.Hash }
+	radix.Keys(all, hash)
+	radix.Ties(all, hash, func(same []Member) {
+		radix.Texts(same, func(m *Member) string { return m.Name }, false)
+	})
+}
+
+// sortByScore sorts members by (score, name).
+func sortByScore(all []Scored) {
+	if slices.IsSortedFunc(all, scoredCompare) {
+		return
+	}
+	score := func(s *Scored) uint64 { return radix.Float(s.Score) }
+	radix.Keys(all, score)
+	radix.Ties(all, score, func(same []Scored) {
+		radix.Texts(same, func(s *Scored) string { return s.Member }, false)
+	})
+}
+
+func scoredCompare(a, b Scored) int {
+	switch {
+	case scoredLess(a, b):
+		return -1
+	case scoredLess(b, a):
+		return 1
+	}
+	return 0
+}
+
+// Finder returns a function that looks up members, with less work where they come in the order of (hash, name). It is valid until the set is
+// changed.
+func (z *ZSet) Finder() func(Member) (score float64, ok bool) {
+	if z.members == nil {
+		return func(m Member) (float64, bool) { return z.Score([]byte(m.Name)) }
+	}
+	find := finder(z.members)
+	return func(m Member) (float64, bool) {
+		found, ok := find(m)
+		return found.Score, ok
+	}
+}
+
+// Part is ZSetOf for all, which are the members of ranks first to last with their scores.
+func (z *ZSet) Part(first, last int, all []Scored) *ZSet {
+	switch {
+	case z.scores == nil || compact(all) || len(all) < z.Len()/4:
+		return ZSetOf(all)
+	case len(all) == z.Len():
+		return z.Clone().(*ZSet)
+	}
+	members := make([]Member, 0, len(all))
+	low, high := z.At(first), z.At(last)
+	z.members.Scan(func(m Member) bool {
+		if s := (Scored{m.Score, m.Name}); !scoredLess(s, low) && !scoredLess(high, s) {
+			members = append(members, m)
+		}
+		return true
+	})
+	return largeZSet(all, members)
+}
 
 // RemoveRange removes the members of ranks first to last, both included, which must exist.
 func (z *ZSet) RemoveRange(first, last int) {
@@ -16,30 +108,102 @@ func (z *ZSet) RemoveRange(first, last int) {
 		z.small = slices.Delete(z.small, first, last+1)
 		return
 	}
+	if anew(last-first+1, z.Len()) {
+		z.keepOthers(first, last)
+		return
+	}
 	for range last - first + 1 {
 		s, _ := z.scores.DeleteAt(first)
 		hash := hashOf(s.Member)
-		z.members.Delete(member{hash: hash, name: s.Member})
+		z.members.Delete(Member{Hash: hash, Name: s.Member})
 		z.sum ^= pairSum(hash, math.Float64bits(s.Score))
 	}
+}
+
+// keepOthers is RemoveRange that makes the large form anew from the members that stay.
+func (z *ZSet) keepOthers(first, last int) {
+	scores, members := newTree(scoredLess), newTree(memberLess)
+	low, high := z.At(first), z.At(last)
+	rank := 0
+	if last-first+1 < z.Len() {
+		z.scores.Scan(func(s Scored) bool {
+			if rank < first || rank > last {
+				scores.Load(s)
+			}
+			rank++
+			return true
+		})
+		sum := uint64(0)
+		z.members.Scan(func(m Member) bool {
+			if s := (Scored{m.Score, m.Name}); scoredLess(s, low) || scoredLess(high, s) {
+				members.Load(m)
+				sum ^= pairSum(m.Hash, math.Float64bits(m.Score))
+			}
+			return true
+		})
+		z.sum = sum
+	} else {
+		z.sum = 0
+	}
+	z.scores, z.members = scores, members
 }
 
 // ZSetOf makes a sorted set of members that are different and in the set's order. It keeps all, of which the memory is its own from
 // then on. The form is the one that Redis gives a result.
 func ZSetOf(all []Scored) *ZSet {
-	compact := len(all) <= smallMembers
-	for i := range all {
-		compact = compact && len(all[i].Member) <= smallBytes
+	if compact(all) {
+		return smallZSet(all)
 	}
+	return largeZSet(all, hashed(all))
+}
+
+// ByScore gives members in the order of (score, name).
+func ByScore(members []Member) []Scored {
+	all := make([]Scored, len(members))
+	for i, m := range members {
+		all[i] = Scored{m.Score, m.Name}
+	}
+	sortByScore(all)
+	return all
+}
+
+// ZSetOfMembers is ZSetOf for members in the order of (hash, name).
+func ZSetOfMembers(members []Member) *ZSet {
+	all := ByScore(members)
+	if compact(all) {
+		return smallZSet(all)
+	}
+	return largeZSet(all, members)
+}
+
+func compact(all []Scored) bool {
+	return len(all) <= smallMembers && !slices.ContainsFunc(all, func(s Scored) bool { return len(s.Member) > smallBytes })
+}
+
+// FitsSmall reports whether n members, of which one has a name of so many bytes, may have the small form.
+func FitsSmall(n, bytes int) bool { return n <= smallMembers && bytes <= smallBytes }
+
+func smallZSet(all []Scored) *ZSet {
 	z := &ZSet{small: all}
 	for i := range all {
-		if compact && all[i].Score == 0 {
+		if all[i].Score == 0 {
 			all[i].Score = 0 // not -0: see Add
 		}
 		z.sum ^= pairSum(hashOf(all[i].Member), math.Float64bits(all[i].Score))
 	}
-	if !compact {
-		z.grow()
+	return z
+}
+
+// largeZSet makes a set of its members in both orders.
+func largeZSet(all []Scored, members []Member) *ZSet {
+	z := NewZSet()
+	z.grow()
+	for _, s := range all {
+		z.scores.Load(s)
+	}
+	for _, m := range members {
+		z.members.Load(m)
+		z.sum ^= pairSum(m.Hash, math.Float64bits(m.Score))
 	}
 	return z
 }

@@ -1,0 +1,126 @@
+package keyspace
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
+
+// This file holds what works on many members of a set at once.
+
+// All lists the members in the order of the set, each with its hash and the score 0.
+func (s *Set) All() []Member {
+	all := make([]Member, 0, s.Len())
+	if s.names != nil {
+		s.names.from(0, func(n setName) bool {
+			all = append(all, Member{Hash: n.hash, Name: n.name})
+			return true
+		})
+		return all
+	}
+	for _, n := range s.integers {
+		name := strconv.FormatInt(n, 10)
+		all = append(all, Member{Hash: hashOf(name), Name: name})
+	}
+	return all
+}
+
+// ByHash calls f with every member, which has the score 0, in the order of (hash, name), until it answers false.
+func (s *Set) ByHash(f func(Member) bool) {
+	if s.names != nil {
+		s.names.from(0, func(n setName) bool { return f(Member{Hash: n.hash, Name: n.name}) })
+		return
+	}
+	all := s.All()
+	SortByHash(all)
+	for _, m := range all {
+		if !f(m) {
+			return
+		}
+	}
+}
+
+// Finder returns a function that says whether a member is there, with less work where they come in the order of (hash, name). It is valid until the
+// set is changed.
+func (s *Set) Finder() func(Member) bool {
+	switch {
+	case s.names == nil:
+		return func(m Member) bool { return s.Has([]byte(m.Name)) }
+	case s.names.large == nil:
+		return func(m Member) bool { return s.names.has(setName{m.Hash, m.Name}) }
+	}
+	find := finder(s.names.large)
+	return func(m Member) bool {
+		_, ok := find(setName{m.Hash, m.Name})
+		return ok
+	}
+}
+
+// IntegersOnly reports whether a set that these members are added to, one by one, has the form of integers. They are different.
+func IntegersOnly(members []Member) bool {
+	return len(members) <= smallIntegers && !slices.ContainsFunc(members, func(m Member) bool {
+		_, ok := integer([]byte(m.Name))
+		return !ok
+	})
+}
+
+// SetOf makes a set of members that are different. It has the form of integers where it can, unless names is given.
+func SetOf(members []Member, names bool) *Set {
+	s := NewSet()
+	if !names && IntegersOnly(members) {
+		for _, m := range members {
+			n, _ := integer([]byte(m.Name))
+			s.integers = append(s.integers, n)
+			s.sum ^= setSum(m.Hash)
+		}
+		slices.Sort(s.integers)
+		return s
+	}
+	if !slices.IsSortedFunc(members, memberCompare) {
+		SortByHash(members)
+	}
+	s.names = &nameSet{}
+	if len(members) > smallNames {
+		s.names.large = newTree(setNameLess)
+	}
+	for _, m := range members {
+		if n := (setName{m.Hash, m.Name}); s.names.large != nil {
+			s.names.large.Load(n)
+		} else {
+			s.names.small = append(s.names.small, n)
+		}
+		s.sum ^= setSum(m.Hash)
+	}
+	return s
+}
+
+func memberCompare(a, b Member) int {
+	if c := cmp.Compare(a.Hash, b.Hash); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// RemoveAt removes the members at different places in the order of the set, and changes nothing else: a set that is one of names stays that.
+func (s *Set) RemoveAt(places []int) {
+	if s.names == nil || !anew(len(places), s.Len()) {
+		gone := make([]string, len(places))
+		for i, place := range places {
+			gone[i] = s.At(place)
+		}
+		for _, member := range gone {
+			s.Remove([]byte(member))
+		}
+		return
+	}
+	gone := make([]bool, s.Len())
+	for _, place := range places {
+		gone[place] = true
+	}
+	place := -1
+	rest := slices.DeleteFunc(s.All(), func(Member) bool {
+		place++
+		return gone[place]
+	})
+	*s = *SetOf(rest, true)
+}
