@@ -1,5 +1,4 @@
-// This file holds the clocks: the injectable Clock, the leader's cluster clock, and the tracker that knows when the
-// newest stamped entry arrived in this node's log.
+// This file holds the injectable Clock, and the tracker that knows when the newest stamped entry arrived in this node's log.
 package cluster
 
 import (
@@ -17,31 +16,12 @@ type Clock interface {
 	Wall() time.Time
 }
 
-// SystemClock is the machine's own clock.
-type SystemClock struct{}
-
-var processStart = time.Now()
-
-// Monotonic returns the monotonic time since this process started.
-func (SystemClock) Monotonic() time.Duration { return time.Since(processStart) }
-
-// Wall returns the time of day.
-func (SystemClock) Wall() time.Time { return time.Now() }
-
-// leadership is one term of this node as leader whose barrier has passed. It is immutable.
+// leadership is one term of this node as leader whose barrier has passed.
 type leadership struct {
-	term   uint64
-	since  uint64 // the index of its barrier
-	mark   []byte // the mark of entries stamped under this leadership
-	baseMs int64  // cluster clock at base
-	base   time.Duration
-	clock  Clock
-}
-
-// nowMs returns the cluster clock: base stamp plus monotonic time since. It never decreases within a leadership.
-func (l *leadership) nowMs() int64 {
-	elapsed := max(l.clock.Monotonic()-l.base, 0)
-	return l.baseMs + int64(elapsed/time.Millisecond)
+	term  uint64
+	since uint64 // the index of its barrier
+	mark  []byte // the mark of entries stamped under this leadership
+	*leaderClock
 }
 
 // arrivals remembers the stamp of the newest stamped entry in this node's log and the local monotonic time at which it
@@ -51,63 +31,90 @@ func (l *leadership) nowMs() int64 {
 type arrivals struct {
 	mu         sync.Mutex
 	clock      Clock
-	stampMs    int64
+	stamp      stamp
 	arrived    time.Duration
-	entryClock func(data []byte) (clockMs int64, ok bool)
+	live       bool // an entry came since the process started: the cluster's clock was running
+	entryClock func(data []byte) (clockMs, wallUs int64, ok bool)
 }
 
 // stampOf returns the stamp of a log entry that counts: a command that is not void.
-func (a *arrivals) stampOf(l *raft.Log) (int64, bool) {
+func (a *arrivals) stampOf(l *raft.Log) (s stamp, ok bool) {
 	if l.Type != raft.LogCommand || isVoid(l) {
-		return 0, false
+		return s, false
 	}
-	return a.entryClock(l.Data)
+	s.clockMs, s.wallUs, ok = a.entryClock(l.Data)
+	return s, ok
 }
 
 // note records the newest stamped entry among logs, which were just stored.
 func (a *arrivals) note(logs []*raft.Log) {
 	for i := len(logs) - 1; i >= 0; i-- {
-		if stampMs, ok := a.stampOf(logs[i]); ok {
-			a.reset(stampMs)
+		if s, ok := a.stampOf(logs[i]); ok {
+			a.set(s, true)
 			return
 		}
 	}
 }
 
-// reset records that the newest stamp is stampMs and that it arrived no later than now.
-func (a *arrivals) reset(stampMs int64) {
+// reset records that the newest stamp is s and that it arrived no later than now. What is in the log or a snapshot does not say when it did.
+func (a *arrivals) reset(s stamp) { a.set(s, false) }
+
+func (a *arrivals) set(s stamp, live bool) {
 	now := a.clock.Monotonic()
 	a.mu.Lock()
-	a.stampMs, a.arrived = stampMs, now
+	a.stamp, a.arrived, a.live = s, now, a.live || live
 	a.mu.Unlock()
 }
 
 // raise is reset for a snapshot that was restored, unless the log holds something newer.
-func (a *arrivals) raise(stampMs int64) {
+func (a *arrivals) raise(s stamp) {
 	a.mu.Lock()
-	newer := stampMs > a.stampMs
+	newer := s.clockMs > a.stamp.clockMs
 	a.mu.Unlock()
 	if newer {
-		a.reset(stampMs)
+		a.reset(s)
 	}
 }
 
-// base returns where a new leadership starts its clock, given the machine's clock after the barrier. All of the log
+// origin is where a leader's clock starts.
+type origin struct {
+	stamp stamp         // the newest that there is
+	at    time.Duration // local monotonic time of that clock
+	live  bool          // the cluster's clock ran on since, as far as this node can tell
+}
+
+// base returns where a new leadership starts its clock, given the machine's after the barrier. All of the log
 // is applied then, so the newest stamp is the machine's; when it is not (nothing was stored since a restart, or a
 // snapshot replaced the log), the clock resumes from the machine's stamp as of now, which can only lag.
-func (a *arrivals) base(appliedMs int64) (baseMs int64, at time.Duration) {
+func (a *arrivals) base(applied stamp) origin {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stampMs == appliedMs {
-		return appliedMs, a.arrived
+	if a.stamp.clockMs != applied.clockMs {
+		return origin{applied, a.clock.Monotonic(), false}
 	}
-	return appliedMs, a.clock.Monotonic()
+	if a.stamp.wallUs != 0 {
+		applied.wallUs = a.stamp.wallUs
+	}
+	return origin{applied, a.arrived, a.live}
 }
 
-// estimate returns what a node that does not lead believes the cluster clock to be; it is for showing only.
-func (a *arrivals) estimate(appliedMs int64) int64 {
+// estimate returns what a node that does not lead believes the cluster's clock to be; it is for showing only.
+func (a *arrivals) estimate(applied stamp) reading {
 	now := a.clock.Monotonic()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(appliedMs, a.stampMs+int64(max(now-a.arrived, 0)/time.Millisecond))
+	if a.stamp.clockMs > 0 {
+		stampUs := a.stamp.clockMs*usPerMs + max(now-a.arrived, 0).Microseconds()
+		if stampUs >= applied.clockMs*usPerMs && a.stamp.wallUs != 0 {
+			return reading{stampUs, a.stamp.offsetMs()}
+		}
+		if applied.wallUs != 0 {
+			applied.wallUs += max(stampUs-applied.clockMs*usPerMs, 0)
+		}
+		applied.clockMs = max(applied.clockMs, stampUs/usPerMs)
+	}
+	if applied.wallUs == 0 {
+		return readingOf(applied.clockMs, a.clock.Wall())
+	}
+	return reading{applied.clockMs * usPerMs, applied.offsetMs()}
 }

@@ -111,13 +111,16 @@ func TestIdleLeaderProposesNoTicks(t *testing.T) {
 }
 
 // stubClock stands still until it is moved.
-type stubClock struct{ mono time.Duration }
+type stubClock struct {
+	mono time.Duration
+	wall time.Duration // ahead of mono
+}
 
 func (c *stubClock) Monotonic() time.Duration { return c.mono }
-func (c *stubClock) Wall() time.Time          { return time.Unix(0, 0) }
+func (c *stubClock) Wall() time.Time          { return time.Unix(1_700_000_000, 0).Add(c.mono + c.wall) }
 
 func stamped(index, term uint64, stampMs int64, markTerm uint64) *raft.Log {
-	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: newToy().AppendEntry(nil, stampMs, 0, nil),
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: newToy().AppendEntry(nil, stampMs, stampMs*1000+7, nil),
 		Extensions: appendMark(nil, markTerm)}
 }
 
@@ -135,13 +138,24 @@ func TestArrivals(t *testing.T) {
 	}
 	check := func(what string, appliedMs, wantMs int64, wantAt time.Duration) {
 		t.Helper()
-		if ms, at := a.base(appliedMs); ms != wantMs || at != wantAt {
-			t.Errorf("%s: base %d at %v, want %d at %v", what, ms, at, wantMs, wantAt)
+		if o := a.base(stamp{clockMs: appliedMs}); o.stamp.clockMs != wantMs || o.at != wantAt {
+			t.Errorf("%s: base %d at %v, want %d at %v", what, o.stamp.clockMs, o.at, wantMs, wantAt)
 		}
 	}
+	ran := func(what string, appliedMs, wantUs int64, want bool) {
+		t.Helper()
+		if o := a.base(stamp{appliedMs, 5}); o.stamp.wallUs != wantUs || o.live != want {
+			t.Errorf("%s: time of day %d, running %v, want %d, %v", what, o.stamp.wallUs, o.live, wantUs, want)
+		}
+	}
+	a.reset(stamp{400, 400_007})
+	ran("a log that was there at the start", 400, 400_007, false)
+	a.raise(stamp{clockMs: 500})
+	ran("a snapshot that was there at the start", 500, 5, false)
 	store(1*time.Second, stamped(1, 1, 1000, 1), stamped(2, 1, 1010, 1))
 	store(2*time.Second, stamped(3, 1, 2000, 1))
 	check("newest", 2000, 2000, 2*time.Second)
+	ran("newest", 2000, 2_000_007, true)
 	store(3*time.Second, &raft.Log{Index: 4, Term: 1, Type: raft.LogNoop}, &raft.Log{Index: 5, Term: 1, Type: raft.LogBarrier})
 	check("noop and barrier carry no stamp", 2000, 2000, 2*time.Second)
 	store(4*time.Second, stamped(6, 1, 9999, 7))
@@ -152,34 +166,44 @@ func TestArrivals(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a cut suffix falls back to what stays, as of now", 2000, 2000, 6*time.Second)
+	ran("who cut it lives", 2000, 2_000_007, true)
 	clock.mono = 7 * time.Second
 	if err := s.DeleteRange(1, 2); err != nil {
 		t.Fatal(err)
 	}
 	check("a cut prefix changes nothing", 2000, 2000, 6*time.Second)
 	check("another stamp than the machine's is not trusted", 2500, 2500, 7*time.Second)
+	ran("another stamp than the machine's is not trusted", 2500, 5, false)
 	applied = 3000
-	a.raise(3000)
+	a.raise(stamp{clockMs: 3000})
 	check("a snapshot", 3000, 3000, 7*time.Second)
 	clock.mono = 8 * time.Second
-	a.raise(2999)
+	a.raise(stamp{clockMs: 2999})
 	check("an older snapshot changes nothing", 3000, 3000, 7*time.Second)
 	if err := s.DeleteRange(3, 6); err != nil {
 		t.Fatal(err)
 	}
 	check("an empty log leaves the machine's clock, as of now", 3000, 3000, 8*time.Second)
-	if got := a.estimate(3000); got != 3000 {
-		t.Errorf("estimate %d", got)
-	}
 	clock.mono = 9 * time.Second
-	if got := a.estimate(3000); got != 4000 {
-		t.Errorf("estimate %d", got)
+	for _, c := range []struct{ got, want reading }{
+		{a.estimate(stamp{3000, 7_000_123}), reading{4_000_000, 4000}},
+		{a.estimate(stamp{5000, 7_000_123}), reading{5_000_000, 2000}},
+		{a.estimate(stamp{clockMs: 5000}), reading{5_000_000, clock.Wall().UnixMilli() - 5000}},
+	} {
+		if c.got != c.want {
+			t.Errorf("estimate %v, want %v", c.got, c.want)
+		}
+	}
+	a.reset(stamp{6000, 8_000_123})
+	clock.mono += 1500 * time.Microsecond
+	if got, want := a.estimate(stamp{6000, 7}), (reading{6_001_500, 2000}); got != want {
+		t.Errorf("estimate %v, want %v", got, want)
 	}
 }
 
 func TestLeadershipClock(t *testing.T) {
 	clock := &stubClock{mono: 10 * time.Second}
-	lead := &leadership{baseMs: 500, base: 9 * time.Second, clock: clock}
+	lead := newLeaderClock(clock, origin{stamp: stamp{clockMs: 500}, at: 9 * time.Second})
 	if got := lead.nowMs(); got != 1500 {
 		t.Errorf("now %d, want 1500", got)
 	}

@@ -132,6 +132,7 @@ func (n *Node) shutdown() error {
 		close(n.flying)
 		n.completer.Wait()
 	}
+	n.unpark(time.Time{}) // to the closed queue, which ends them
 	err := n.raft.Shutdown().Error()
 	n.mux.wait()
 	if !drained {

@@ -153,9 +153,10 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	if r == nil || r.lead != lead {
 		return false
 	}
-	data := n.levels.AppendRaise(nil, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), r.level)
+	at := lead.stamp()
+	data := n.levels.AppendRaise(nil, at.clockMs, at.wallUs, r.level)
 	n.inFlight.Add(1)
-	n.hand(lead, data, &entry{proposed: time.Now()})
+	n.hand(lead, data, &entry{stamp: at, proposed: time.Now()})
 	return true
 }
 

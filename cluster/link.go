@@ -217,7 +217,7 @@ func (l *link) session(up *bool) error {
 	} else {
 		l.n.logger.Debug("connected to member", "member", l.id)
 	}
-	l.n.linkChanged()
+	l.n.linkUp()
 	err = l.receive(w)
 	w.close()
 	<-w.done

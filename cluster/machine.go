@@ -11,25 +11,29 @@ import (
 )
 
 // Machine is the replicated state machine. It does its own locking: one goroutine calls Apply, Snapshot and Restore, one
-// calls AppendEntry, and any number call Read, Clock, NextDeadline and EntryClock meanwhile. What Snapshot returned is
+// calls AppendEntry, and any number call Read, Clock, NewestUs, NextDeadline and EntryClock meanwhile. What Snapshot returned is
 // persisted while Apply goes on.
 type Machine interface {
 	// FSM's Apply returns [][]byte: one reply for each group, in order, when this node built the entry with
 	// AppendEntry, and nil otherwise. It must neither change nor keep a reference into log.Data beyond what it never
 	// changes: the log cache shares the bytes. The replies belong to the caller.
 	raft.FSM
-	// AppendEntry appends to dst one log entry that carries groups, stamped with the cluster clock (ms) and the wall
-	// clock (µs since 1970), and returns the extended slice. groups may be empty: a tick. groups is not kept.
+	// AppendEntry appends to dst one log entry that carries groups, stamped with the cluster clock (ms) and the time of
+	// day (µs since 1970), and returns the extended slice. groups may be empty: a tick. groups is not kept.
 	AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte
-	// EntryClock peeks at the stamp (ms) of an encoded entry; ok is false when data is no entry.
-	EntryClock(data []byte) (clockMs int64, ok bool)
-	// Clock returns the stamp of the last applied entry, in ms.
+	// EntryClock peeks at the stamp of an encoded entry; ok is false when data is no entry.
+	EntryClock(data []byte) (clockMs, wallUs int64, ok bool)
+	// Clock returns the cluster clock of the last applied entry, in ms.
 	Clock() int64
+	// NewestUs returns the newest instant that an applied entry named, or one shortly before, in µs since 1970; 0 for none.
+	NewestUs() int64
 	// NextDeadline returns the earliest expiry deadline in ms of cluster clock. A tick is due when clock > deadline.
 	NextDeadline() (clockMs int64, ok bool)
 	// Read runs a group of read-only requests against the applied state and appends the replies to dst. clockMs is the
-	// present estimate of the cluster clock; wallUs the wall clock in µs.
-	Read(dst, requests []byte, clockMs, wallUs int64) []byte
+	// present estimate of the cluster clock; wallUs the time of day in µs. next gives the instants that requests name,
+	// later than lastUs, NewestUs as of the state; stampUs is the time of day that the entry has which was applied last, 0 for none in this life. Where it gives
+	// none, Read stops before that request, and may then append nothing. nil: nobody else needs to know of the instants.
+	Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
 }
 
 // Replayer is what a Machine may implement to know which entries it saw in an earlier life of the process.

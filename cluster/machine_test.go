@@ -14,7 +14,8 @@ import (
 )
 
 // toy is a Machine. A group is text; its reply is "<position>:<group>". A group "ttl:<ms>" sets the deadline to the
-// entry's stamp plus ms. Reads are answered with the list, its groups joined by spaces, or for "clock" with the clock.
+// entry's stamp plus ms; the reply to "time" is the instant that it names. Reads are answered with the list, its groups joined by spaces, or for
+// "clock" with the clock, for "wall" with the distance of the time of day from it, for "seen" with the instant that the read names and the newest of the state.
 type toy struct {
 	id    uint64
 	built atomic.Uint64
@@ -29,6 +30,8 @@ type toy struct {
 	Stamps   []int64
 	Replays  []string // what Replaying was told, each with the length of the list then
 	Decrease bool     // a stamp lower than the one before was applied
+	LastUs   int64    // the newest instant
+	stampUs  int64    // of the newest applied entry
 }
 
 var toyIDs atomic.Uint64
@@ -46,16 +49,22 @@ func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []
 	return appendGroups(dst, groups)
 }
 
-func (t *toy) EntryClock(data []byte) (int64, bool) {
+func (t *toy) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
 	if len(data) < toyHeader {
-		return 0, false
+		return 0, 0, false
 	}
-	return int64(binary.LittleEndian.Uint64(data[16:])), true
+	return int64(binary.LittleEndian.Uint64(data[16:])), int64(binary.LittleEndian.Uint64(data[24:])), true
+}
+
+func (t *toy) NewestUs() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.LastUs
 }
 
 func (t *toy) Apply(l *raft.Log) any {
 	id, seq := binary.LittleEndian.Uint64(l.Data), binary.LittleEndian.Uint64(l.Data[8:])
-	stampMs, _ := t.EntryClock(l.Data)
+	stampMs, wallUs, _ := t.EntryClock(l.Data)
 	c := cursor{rest: l.Data[toyHeader:]}
 	groups := c.groups()
 	t.mu.Lock()
@@ -64,6 +73,7 @@ func (t *toy) Apply(l *raft.Log) any {
 		t.Decrease = true
 	}
 	t.ClockMs = max(t.ClockMs, stampMs)
+	t.stampUs, t.LastUs = wallUs, max(t.LastUs, wallUs-1)
 	t.Stamps = append(t.Stamps, stampMs)
 	if t.Deadline != 0 && t.ClockMs > t.Deadline {
 		t.Deadline, t.Expired = 0, append(t.Expired, t.ClockMs)
@@ -76,6 +86,10 @@ func (t *toy) Apply(l *raft.Log) any {
 			t.Deadline = t.ClockMs + ttl
 		}
 		replies[i] = fmt.Appendf(nil, "%d:%s", len(t.List), g)
+		if string(g) == "time" {
+			t.LastUs++
+			replies[i] = fmt.Append(nil, t.LastUs)
+		}
 	}
 	if _, ok := t.mine.LoadAndDelete(seq); !ok || id != t.id {
 		return [][]byte(nil)
@@ -102,12 +116,20 @@ func (t *toy) NextDeadline() (int64, bool) {
 	return t.Deadline, t.Deadline != 0
 }
 
-func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64) []byte {
+func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (int64, bool)) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch string(requests) {
 	case "clock":
 		return fmt.Append(dst, clockMs)
+	case "wall":
+		return fmt.Append(dst, wallUs/1000-clockMs)
+	case "seen":
+		us, ok := next(t.LastUs, t.stampUs)
+		if !ok {
+			return dst
+		}
+		return fmt.Append(dst, us, " ", t.LastUs)
 	case "len":
 		return fmt.Append(dst, len(t.List))
 	case "all":
@@ -125,12 +147,13 @@ func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64) []byte {
 type toyState struct {
 	List              []string
 	ClockMs, Deadline int64
+	LastUs            int64
 }
 
 func (t *toy) Snapshot() (raft.FSMSnapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline}}, nil
+	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs}}, nil
 }
 
 func (t *toy) Restore(r io.ReadCloser) error {
@@ -140,7 +163,7 @@ func (t *toy) Restore(r io.ReadCloser) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.List, t.ClockMs, t.Deadline = s.List, s.ClockMs, s.Deadline
+	t.List, t.ClockMs, t.Deadline, t.LastUs, t.stampUs = s.List, s.ClockMs, s.Deadline, s.LastUs, 0
 	return nil
 }
 

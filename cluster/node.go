@@ -28,6 +28,7 @@ type Node struct {
 	raft     *raft.Raft
 
 	writes, reads *queue
+	parked        parked
 	route         atomic.Pointer[route]
 	flying        chan *entry  // proposed entries, in order, to the completer
 	inFlight      atomic.Int32 // those, and the one that the proposer is making
@@ -131,7 +132,7 @@ func newNode(cfg Config, m Machine) *Node {
 	}
 	n.route.Store(&route{})
 	n.arrivals = &arrivals{clock: cfg.Clock, entryClock: m.EntryClock}
-	n.machine.restored = n.arrivals.raise
+	n.machine.restored = func(clockMs int64) { n.arrivals.raise(stamp{clockMs: clockMs}) }
 	return n
 }
 
@@ -308,12 +309,8 @@ func (n *Node) ReadLocal(group []byte) ([]byte, error) {
 	if n.machine.loading() {
 		return nil, ErrLoading
 	}
-	return n.runRead(group, n.clockMs()), nil
-}
-
-// runRead runs one group against the applied state.
-func (n *Node) runRead(group []byte, clockMs int64) []byte {
-	return n.machine.machine.Read([]byte{}, group, clockMs, n.cfg.Clock.Wall().UnixMicro())
+	now := n.reading()
+	return n.machine.machine.Read([]byte{}, group, now.clockMs(), now.wallUs(), nil), nil
 }
 
 // snapshotPatience is how long Snapshot waits for the machine to apply a change of the members that is committed.

@@ -23,6 +23,8 @@ const joinGroups = 64
 // entry is one proposed log entry.
 type entry struct {
 	future   raft.ApplyFuture
+	lead     *leadership
+	stamp    stamp
 	groups   int
 	proposed time.Time
 
@@ -166,14 +168,16 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 		groups, size = append(groups, u.groups...), size+u.size
 	}
 	data := make([]byte, 0, size+8*len(groups)+64)
-	data = n.machine.machine.AppendEntry(data, lead.nowMs(), n.cfg.Clock.Wall().UnixMicro(), groups)
-	n.hand(lead, data, &entry{units: units, groups: len(groups), proposed: time.Now()})
+	at := lead.stamp()
+	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, groups)
+	n.hand(lead, data, &entry{stamp: at, units: units, groups: len(groups), proposed: time.Now()})
 	clear(groups)
 	return groups, true
 }
 
 // hand hands an entry, which the caller has counted in inFlight, to Raft, and then to the completer.
 func (n *Node) hand(lead *leadership, data []byte, e *entry) {
+	e.lead = lead
 	n.underWay.add(e)
 	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
 	n.flying <- e
@@ -184,6 +188,7 @@ func (n *Node) complete() {
 	for e := range n.flying {
 		err := e.future.Error()
 		n.underWay.removeFirst()
+		e.lead.landed(e.stamp)
 		units := e.take() // none when the sweep gave them up
 		switch replies := e.replies(); {
 		case err != nil && neverLogged(err), err == nil && replies.void:
@@ -201,6 +206,7 @@ func (n *Node) complete() {
 			}
 		}
 		n.inFlight.Add(-1)
+		n.unpark(time.Time{})
 		kick(n.writes.wake)
 	}
 }

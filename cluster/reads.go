@@ -93,22 +93,44 @@ func (n *Node) readOnce(lead *leadership) bool {
 		n.retract(n.reads, units)
 		return true
 	}
-	clockMs := lead.nowMs()
+	now := lead.now()
 	for _, u := range units {
-		replies, size := make([][]byte, len(u.groups)), 0
-		for i, g := range u.groups {
-			if size > n.cfg.readReplies {
-				break // the follower sends the others again
-			}
-			if len(g) == 0 {
-				replies[i] = n.holders(index)
-				continue
-			}
-			replies[i] = n.runRead(g, clockMs)
-			size += len(replies[i])
+		if !n.runReads(lead, u, now, index) {
+			n.park(lead, u)
 		}
-		u.finish(replies, nil)
 	}
+	return true
+}
+
+// runReads runs the groups of a unit and answers them; false, and nothing was answered, when one of them named an instant that there is not yet, or
+// that may be a later leader's.
+func (n *Node) runReads(lead *leadership, u *unit, now reading, index uint64) bool {
+	named, late := false, false
+	next := func(lastUs, stampUs int64) (us int64, ok bool) {
+		us, ok = lead.instant(lastUs, stampUs)
+		named, late = true, late || !ok
+		return us, ok
+	}
+	replies, size := make([][]byte, len(u.groups)), 0
+	for i, g := range u.groups {
+		if size > n.cfg.readReplies {
+			break // the follower sends the others again
+		}
+		if len(g) == 0 {
+			replies[i] = n.holders(index)
+			continue
+		}
+		late = false
+		replies[i] = n.machine.machine.Read([]byte{}, g, now.clockMs(), now.wallUs(), next)
+		if late && len(replies[i]) == 0 {
+			return false
+		}
+		size += len(replies[i])
+	}
+	if named && n.raft.CurrentTerm() != lead.term {
+		return false // else nothing of a later term was applied: the state that was read knows of no other leader's instants
+	}
+	u.finish(replies, nil)
 	return true
 }
 

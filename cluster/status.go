@@ -63,7 +63,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.cfg.ID, ClientAddr: n.cfg.ClientAddr, PeerAddr: n.mux.Addr().String(),
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
-		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.clockMs(),
+		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.gone.is.Load(), n.unborn()
 	s.Loading, s.Snapshotting = n.machine.loading(), n.stores.snapshots.open.Load() > 0
@@ -131,10 +131,15 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	return m
 }
 
-// clockMs returns the cluster clock on the leader, and elsewhere an estimate.
-func (n *Node) clockMs() int64 {
+// reading returns the leader's reading of the clock on the leader, and elsewhere an estimate.
+func (n *Node) reading() reading {
 	if r := n.route.Load(); r.lead != nil {
-		return r.lead.nowMs()
+		return r.lead.now()
 	}
-	return n.arrivals.estimate(n.machine.clockMs.Load())
+	return n.arrivals.estimate(n.appliedStamp())
+}
+
+// appliedStamp is what the machine knows of time.
+func (n *Node) appliedStamp() stamp {
+	return stamp{n.machine.clockMs.Load(), n.machine.machine.NewestUs()}
 }

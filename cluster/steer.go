@@ -137,9 +137,13 @@ func (n *Node) establish() *leadership {
 		since = f.Index()
 		n.machine.advance(since)
 	}
-	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), clock: n.cfg.Clock}
-	lead.baseMs, lead.base = n.arrivals.base(n.machine.clockMs.Load())
-	return lead
+	clock := newLeaderClock(n.cfg.Clock, n.arrivals.base(n.appliedStamp()))
+	select {
+	case <-time.After(clock.untilClear()): // nearly always over by now
+	case <-n.stop:
+		return nil
+	}
+	return &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock}
 }
 
 // setRoute publishes a route that differs from the old one, wakes the loops and tells the watchers.
@@ -148,6 +152,7 @@ func (n *Node) setRoute(old, next *route) {
 		return
 	}
 	n.route.Store(next)
+	n.unpark(time.Time{})
 	kick(n.writes.wake)
 	kick(n.reads.wake)
 	kick(n.confirmed)
@@ -210,6 +215,7 @@ func (n *Node) failStale(r *route) {
 // checkDeadline has a tick proposed when a deadline has passed and no entry is under way: the next entry is a tick
 // anyway. Now and then it also asks the members how far they are, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
+	lead.now() // the time of day follows the wall clock also while nobody asks
 	if n.inFlight.Load() == 0 {
 		if deadlineMs, ok := n.machine.nextDeadline(); ok && lead.nowMs() > deadlineMs {
 			n.tickDue.Store(true)
@@ -224,6 +230,15 @@ func (n *Node) checkDeadline(lead *leadership) {
 			l.ask(0) // an answer to nonce 0 confirms nothing
 		}
 	}
+}
+
+// linkUp is linkChanged for a member that connected. It is sent an entry: one that was just started has a stamp to go on from then, should it
+// lead next.
+func (n *Node) linkUp() {
+	if n.route.Load().lead != nil {
+		n.tickDue.Store(true)
+	}
+	n.linkChanged()
 }
 
 // linkChanged wakes whoever may use, or has to stop using, a link.

@@ -232,13 +232,16 @@ func (s *logStore) resetArrival() {
 			if s.LogStore.GetLog(i, &l) != nil {
 				break
 			}
-			if stampMs, ok := s.arrivals.stampOf(&l); ok {
-				s.arrivals.reset(max(stampMs, s.appliedMs()))
+			if newest, ok := s.arrivals.stampOf(&l); ok {
+				if appliedMs := s.appliedMs(); appliedMs > newest.clockMs {
+					newest = stamp{clockMs: appliedMs}
+				}
+				s.arrivals.reset(newest)
 				return
 			}
 		}
 	}
-	s.arrivals.reset(s.appliedMs())
+	s.arrivals.reset(stamp{clockMs: s.appliedMs()})
 }
 
 // audible returns the largest index ≤ index whose entry the machine sees.

@@ -63,6 +63,7 @@ func (n *Node) sweep(now time.Time) {
 			n.reads.pushBack(reads, true)
 		}
 	}
+	n.unpark(limit)
 	for _, q := range []*queue{n.writes, n.reads} {
 		finishAll(q.overdue(limit), errNoProgress)
 	}

@@ -14,8 +14,11 @@ type Env struct {
 	ClockMs int64
 	// Level is the machine's feature level: what a later one than the first brought is done only where this says so.
 	Level uint64
-	// WallUs is the wall clock for TIME and for absolute times, µs since 1970: the entry's own, or the leader's in a read.
+	// WallUs is the time of day that belongs to ClockMs, µs since 1970, as the leader keeps it: absolute times are converted by the two
+	// together. The entry's own, or the leader's in a read.
 	WallUs int64
+	// NextUs gives the next instant, µs since 1970, to Call.TimeUs: no earlier than WallUs, later than any given before. nil: it is WallUs.
+	NextUs func() int64
 	// Seed is the same on every node and differs from one command to the next: the source of anything random.
 	Seed    uint64
 	Scripts Scripts
@@ -32,7 +35,12 @@ type Env struct {
 	// Trial says that a command which may write is tried on a state that must not change: the first thing it would change, or tell of,
 	// panics with keyspace.ErrClosed. Trapped says that this happened: what was answered does not count.
 	Trial, Trapped bool
+
+	instantUs int64 // of the command that runs; 0: it has not asked
 }
+
+// BeginCommand begins a command, which names an instant of its own. What a script calls is part of the script: its time stands still.
+func (e *Env) BeginCommand() { e.instantUs = 0 }
 
 // EventKind tells events apart.
 type EventKind uint8
@@ -165,7 +173,24 @@ func (x *Call) Run(spec *Spec, err error) {
 	}
 }
 
-// WallMs is the wall clock in ms since 1970.
+// instantWork is what naming an instant costs: there are as many as microseconds, so who takes them faster than they pass puts TIME ahead
+// of the clock.
+const instantWork = 40
+
+// TimeUs is the instant of the running command, µs since 1970: what TIME answers, and what is named after it. It is the same within a command
+// or script, and rises strictly from one to the next.
+func (x *Call) TimeUs() int64 {
+	if x.NextUs == nil {
+		return x.WallUs
+	}
+	if x.instantUs == 0 {
+		x.instantUs = x.NextUs()
+		x.Spend(instantWork)
+	}
+	return x.instantUs
+}
+
+// WallMs is the time of day that belongs to ClockMs, ms since 1970.
 func (x *Call) WallMs() int64 { return x.WallUs / 1000 }
 
 // DeadlineAt converts an absolute wall time (ms since 1970) into a deadline on the cluster clock, by the distance from now.

@@ -137,9 +137,10 @@ func (a *addArgs) newID(x *Call, last keyspace.StreamID) (id keyspace.StreamID, 
 	case a.partly:
 		id = next
 	default:
-		if id = next; uint64(x.WallMs()) > last.Ms {
-			id = keyspace.StreamID{Ms: uint64(x.WallMs())}
+		if nowMs := uint64(x.TimeUs() / 1000); nowMs > last.Ms {
+			next = keyspace.StreamID{Ms: nowMs}
 		}
+		id = next
 	}
 	if !last.Less(id) {
 		return id, errAddLow

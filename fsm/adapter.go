@@ -123,7 +123,7 @@ func (a *Adapter) Epoch() uint64 {
 }
 
 // EntryClock reads the stamp of an encoded entry.
-func (a *Adapter) EntryClock(data []byte) (clockMs int64, ok bool) { return entryClock(data) }
+func (a *Adapter) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) { return entryClock(data) }
 
 // Level is the machine's feature level.
 func (a *Adapter) Level() uint64 { return a.level.Load() }
@@ -155,6 +155,13 @@ func (a *Adapter) Clock() int64 {
 	return a.m.ClockMs()
 }
 
+// NewestUs is the machine's.
+func (a *Adapter) NewestUs() int64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.NewestUs()
+}
+
 // NextDeadline is the earliest deadline of any key, ms of the cluster clock.
 func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 	a.mu.RLock()
@@ -163,10 +170,10 @@ func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 }
 
 // Read runs requests that change nothing against the applied state and appends their replies to dst.
-func (a *Adapter) Read(dst, run []byte, clockMs, wallUs int64) []byte {
+func (a *Adapter) Read(dst, run []byte, clockMs, wallUs int64, next Instants) []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.Read(dst, run, clockMs, wallUs)
+	return a.m.ReadAt(dst, run, clockMs, wallUs, next)
 }
 
 // Stats counts what the machine holds.

@@ -20,7 +20,7 @@ const entryVersion = 1
 type Entry struct {
 	Origin  uint64 // names the process that proposed the entry and wants its replies
 	ClockMs int64  // cluster clock
-	WallUs  int64  // wall clock of the proposer, µs since 1970
+	WallUs  int64  // the time of day that belongs to it, µs since 1970
 	Check   Check  // Index 0: none
 	Level   uint64 // feature level that the machine is raised to; 0: it keeps its own
 	Groups  [][]byte
@@ -126,9 +126,9 @@ func entryHead(b []byte) (head Entry, ok bool) {
 }
 
 // entryClock reads the stamp of an encoded entry without checking the rest.
-func entryClock(b []byte) (clockMs int64, ok bool) {
+func entryClock(b []byte) (clockMs, wallUs int64, ok bool) {
 	head, ok := entryHead(b)
-	return head.ClockMs, ok
+	return head.ClockMs, head.WallUs, ok
 }
 
 // decoder takes bytes apart. After the first thing that is not there it is bad and gives zeros.

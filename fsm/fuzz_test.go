@@ -41,7 +41,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			t.Errorf("an entry of %d bytes: %+v", len(body), e)
 		}
 		b := withChecksum(body)
-		clock, hasClock := entryClock(b)
+		clock, _, hasClock := entryClock(b)
 		e, err := DecodeEntry(b)
 		if err != nil {
 			if !errors.Is(err, ErrEntryCorrupt) && !errors.Is(err, ErrEntryVersion) {

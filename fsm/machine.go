@@ -16,6 +16,7 @@ type Machine struct {
 	epoch  uint64
 	level  uint64
 	index  uint64 // of the newest applied entry
+	time   instants
 
 	// recent are the running hashes after the newest entries, to hold against the leader's. They are no part of the state.
 	recent [recentChecks]Check
@@ -83,9 +84,10 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.events.begin(m.ks)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
-		Keyspace: m.ks, ClockMs: m.ks.Now(), Level: m.level, WallUs: e.WallUs, Scripts: m.engine,
+		Keyspace: m.ks, Level: m.level, Scripts: m.engine,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 	}
+	m.beginTime(env, e)
 	var replies [][]byte
 	if answer {
 		replies = make([][]byte, 0, len(e.Groups))
@@ -132,12 +134,16 @@ func (m *Machine) verify(c Check) error {
 
 // Read runs requests on the state as it is and appends their replies to dst. It stops before the first request that would change anything or tell
 // anybody of anything, before one whose reply does not fit with those before it into commands.MaxReplyBytes, and when maxRunWork is done. So it may
-// give fewer replies than there are requests: where none of them can write, one at least. clockMs and wallUs are the cluster clock and the wall
-// clock at the moment of reading. It leaves no trace in the machine.
+// give fewer replies than there are requests: where none of them can write, one at least. clockMs and wallUs are the cluster clock and the time
+// of day at the moment of reading. It leaves no trace in the machine.
 func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
-	env := &commands.Env{
-		Keyspace: m.ks, ClockMs: max(clockMs, m.ks.Now()), Level: m.level, WallUs: wallUs, Seed: uint64(wallUs), Scripts: trialScripts{m.engine},
-	}
+	return m.ReadAt(dst, run, clockMs, wallUs, nil)
+}
+
+// ReadAt is Read, with the instants that requests name from next. It stops, without a reply if it has to, before a request that there is none for.
+func (m *Machine) ReadAt(dst, run []byte, clockMs, wallUs int64, next Instants) []byte {
+	env := &commands.Env{Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: trialScripts{m.engine}}
+	late := m.readTime(env, clockMs, wallUs, next)
 	r := runner{table: m.table, env: env, readOnly: true, tells: m.events.notify != 0}
 	r.begin(dst)
 	var requests commands.RequestReader
@@ -155,7 +161,7 @@ func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 		start := len(r.resp.Buf)
 		env.Keyspace, env.Trial, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
-		if env.Trapped || r.full && (start > len(dst) || env.Trial) {
+		if *late || env.Trapped || r.full && (start > len(dst) || env.Trial) {
 			return r.resp.Buf[:start]
 		}
 	}
@@ -280,6 +286,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 // the same state: it is answered, so that one command cannot stop a cluster. A reply that does not fit is replaced by an error.
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
+	r.env.BeginCommand()
 	r.resp.Limit = r.limit
 	x.Room = max(r.room, 1)
 	spec, err := r.table.ResolveAt(x.Level, x.Args)

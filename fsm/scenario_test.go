@@ -122,19 +122,23 @@ type scenarioNode struct {
 	machine *Machine
 	index   uint64
 	clockMs int64
-	movedMs int64 // by @advance, the wall clock goes along
+	beganMs int64 // the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
 }
 
 func (n *scenarioNode) advance(ms int64) error {
 	n.clockMs += ms
-	n.movedMs += ms
 	// A leader proposes an empty tick when a deadline passes.
 	_, err := n.apply(nil)
 	return err
 }
 
-// wallUs is the wall clock: the real one, which redis-server sees too.
-func (n *scenarioNode) wallUs() int64 { return time.Now().UnixMicro() + n.movedMs*1000 }
+// wallUs is the time of day, which keeps step with the cluster clock as a leader's does.
+func (n *scenarioNode) wallUs() int64 {
+	if n.beganMs == 0 {
+		n.beganMs = time.Now().UnixMilli() - n.clockMs
+	}
+	return (n.beganMs + n.clockMs) * 1000
+}
 
 // apply puts requests through a log entry and returns their replies.
 func (n *scenarioNode) apply(run []byte) ([]byte, error) {

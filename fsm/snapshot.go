@@ -37,6 +37,7 @@ type header struct {
 	sum          uint64
 	notify       uint64 // 0
 	level        uint64 // firstLevel
+	timeUs       int64  // from LevelBounded on: the newest instant that was named
 }
 
 func (h *header) appendTo(dst []byte) []byte {
@@ -49,6 +50,9 @@ func (h *header) appendTo(dst []byte) []byte {
 	}
 	if h.level != firstLevel {
 		dst = binary.AppendUvarint(dst, h.level)
+	}
+	if h.level >= commands.LevelBounded {
+		dst = binary.AppendUvarint(dst, uint64(h.timeUs))
 	}
 	return dst
 }
@@ -68,6 +72,10 @@ func readHeader(d *decoder) header {
 	}
 	h.level = d.uvarint()
 	d.bad = d.bad || h.level <= firstLevel
+	if h.level >= commands.LevelBounded {
+		h.timeUs = int64(d.uvarint())
+		d.bad = d.bad || h.timeUs < 0
+	}
 	return h
 }
 
@@ -80,7 +88,7 @@ type Snapshot struct {
 
 // Snapshot takes the state as it is now; the pause does not depend on the number of keys.
 func (m *Machine) Snapshot() *Snapshot {
-	h := header{m.index, m.epoch, m.ks.Now(), m.ks.Sum(), uint64(m.events.notify), m.level}
+	h := header{m.index, m.epoch, m.ks.Now(), m.ks.Sum(), uint64(m.events.notify), m.level, m.time.lastUs}
 	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
 }
 
@@ -160,6 +168,7 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
 	m.ks.RestoreClock(h.clockMs)
+	m.time.lastUs = h.timeUs
 	m.ks.RestoreSum(h.sum)
 	m.events.notify = commands.NotifyFlags(h.notify)
 	return nil

@@ -267,7 +267,7 @@ func TestTrialsBesideEntries(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			for range 300 {
-				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"), 0, 0)); got != ":0\r\n" {
+				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"), 0, 0, nil)); got != ":0\r\n" {
 					t.Errorf("%q", got)
 					return
 				}

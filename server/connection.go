@@ -82,7 +82,7 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
 		Flags:   commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
-		Summary: "Tells the leader's wall clock: seconds, and microseconds of the second.", Complexity: "O(1)",
+		Summary: "Tells the time of day as the cluster keeps it, later at each call: seconds, and microseconds of the second.", Complexity: "O(1)",
 		Handler: timeHandler,
 	},
 }
@@ -126,11 +126,11 @@ func echoHandler(x *commands.Call) error {
 	return nil
 }
 
-// timeHandler answers the wall reading that the entry, or the read, carries.
 func timeHandler(x *commands.Call) error {
+	us := x.TimeUs()
 	x.Out.Array(2)
-	x.Out.BulkString(formatInt(x.WallUs / 1e6))
-	x.Out.BulkString(formatInt(x.WallUs % 1e6))
+	x.Out.BulkString(formatInt(us / 1e6))
+	x.Out.BulkString(formatInt(us % 1e6))
 	return nil
 }
 

@@ -1,0 +1,397 @@
+// This file holds the tests of the leader's clock: the time of day, and the instants that requests name.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestTimeOfDayIsSlewed moves the wall clock of a leader: the time of day follows by its fraction, never back, and not at all while they are close.
+func TestTimeOfDayIsSlewed(t *testing.T) {
+	const run = 10 * time.Minute
+	for _, c := range []struct {
+		jump        time.Duration
+		least, most time.Duration // that the time of day may go on in run, beyond what the clock does
+	}{
+		{0, 0, 0},
+		{deadbandMs * time.Millisecond, 0, 0},
+		{-deadbandMs * time.Millisecond, 0, 0},
+		{time.Minute, 290 * time.Millisecond, 300 * time.Millisecond},
+		{-time.Minute, -3 * time.Second, -2900 * time.Millisecond},
+		{150 * time.Millisecond, 150 * time.Millisecond, 150 * time.Millisecond}, // and there it stays
+		{-150 * time.Millisecond, -150 * time.Millisecond, -150 * time.Millisecond},
+		{-time.Hour, -3 * time.Second, -2900 * time.Millisecond},
+	} {
+		clock := &stubClock{mono: time.Second}
+		lead := newLeaderClock(clock, origin{})
+		began := lead.now()
+		clock.wall = c.jump
+		random := rand.New(rand.NewPCG(1, 2))
+		last := stamp{}
+		for end := clock.mono + run; clock.mono < end; {
+			clock.mono += min(time.Duration(random.Int64N(int64(50*time.Millisecond))), end-clock.mono)
+			at := lead.stamp()
+			lead.landed(at)
+			if at.wallUs <= last.wallUs || at.clockMs < last.clockMs {
+				t.Fatalf("a wall clock that jumped by %v: %v came after %v", c.jump, at, last)
+			}
+			last = at
+		}
+		now := lead.now()
+		gained := time.Duration(now.wallUs()-began.wallUs())*time.Microsecond - run
+		if gained < c.least || gained > c.most {
+			t.Errorf("a wall clock that jumped by %v: after %v the time of day gained %v, want from %v to %v", c.jump, run, gained, c.least, c.most)
+		}
+	}
+}
+
+// TestTimeOfDayGoesOn: a new leader goes on from the newest stamp, whatever its own wall clock says; only where the clock stood still
+// does it follow that, and only forward.
+func TestTimeOfDayGoesOn(t *testing.T) {
+	clock := &stubClock{mono: 3 * time.Second}
+	wallMs := clock.Wall().UnixMilli()
+	const clockMs = 5000
+	for _, c := range []struct {
+		what string
+		from origin
+		want int64 // the time of day, ms
+	}{
+		{"the first leader", origin{at: clock.mono}, wallMs},
+		{"behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, true}, wallMs - 60_000},
+		{"ahead", origin{stamp{clockMs, (wallMs+60_000)*1000 + 999}, clock.mono, true}, wallMs + 60_000},
+		{"a second later", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono - time.Second, true}, wallMs + 61_000},
+		{"stood still", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, false}, wallMs},
+		{"stood still, ahead", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono, false}, wallMs + 60_000},
+		{"not known", origin{stamp{clockMs, 0}, clock.mono, true}, wallMs},
+	} {
+		lead := newLeaderClock(clock, c.from)
+		if got := lead.now().wallUs() / 1000; got != c.want {
+			t.Errorf("%s: the time of day is %d, want %d", c.what, got, c.want)
+		}
+		if at := lead.stamp(); at.wallUs <= c.from.stamp.wallUs {
+			t.Errorf("%s: %d was stamped after %d", c.what, at.wallUs, c.from.stamp.wallUs)
+		}
+	}
+}
+
+// TestInstantsOfReads: they lie behind what is applied and before what is under way, and rise.
+func TestInstantsOfReads(t *testing.T) {
+	clock := &stubClock{mono: time.Second}
+	lead := newLeaderClock(clock, origin{})
+	step := func(d time.Duration) { clock.mono += d }
+	var lastUs, stampUs, readUs int64
+	read := func(what string, want bool) {
+		t.Helper()
+		us, ok := lead.instant(lastUs, stampUs)
+		switch {
+		case ok != want:
+			t.Fatalf("%s: an instant: %v", what, ok)
+		case ok && (us <= readUs || us <= lastUs || us >= lead.now().wallUs()):
+			t.Fatalf("%s: %d after %d and %d, now %d", what, us, readUs, lastUs, lead.now().wallUs())
+		case ok:
+			readUs = us
+		}
+	}
+	step(time.Minute)
+	read("before any entry", false)
+	first := lead.stamp()
+	step(10 * time.Millisecond)
+	read("it is under way", false)
+	lastUs, stampUs = first.wallUs-1, first.wallUs
+	read("it is applied", true)
+	lead.landed(first)
+	second := lead.stamp()
+	if second.wallUs <= readUs {
+		t.Fatalf("stamped %d after a read of %d", second.wallUs, readUs)
+	}
+	for range readRoomUs / 2 {
+		read("another is under way", true)
+	}
+	if readUs >= second.wallUs {
+		t.Fatalf("a read that does not see the entry of %d named %d", second.wallUs, readUs)
+	}
+	step(time.Millisecond)
+	lead.landed(second) // it failed
+	for range readRoomUs / 2 {
+		read("it failed", true)
+	}
+	step(time.Hour)
+	read("the newest entry is too old", true)
+	if readUs > stampUs+readAheadUs {
+		t.Fatalf("%d is too far beyond %d", readUs, stampUs)
+	}
+	for range readRoomUs {
+		read("", true)
+	}
+	read("no more room", false)
+	lastUs = lead.now().wallUs() + 1
+	read("entries named later ones than the clock shows", false)
+}
+
+// TestInstantsRise has clients on all nodes name instants by writes and by reads, while leaders change, nodes restart, and wall clocks jump by a minute.
+// What was answered before another question was asked names an earlier instant, and a read that does not see an entry an earlier one than that.
+func TestInstantsRise(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotThreshold = 64 })
+	c.clocks["n2"].shiftWall(time.Minute)
+	c.clocks["n3"].shiftWall(-time.Minute)
+	var all namings
+	for round := range 6 {
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for _, n := range c.nodes {
+			for k := range 2 {
+				wg.Go(func() { all.name(n, k == 0, stop) })
+			}
+		}
+		had := all.writes.Load()
+		eventually(t, "clients are served", func() bool { return all.writes.Load() > had+20 })
+		switch round % 3 {
+		case 0:
+			eventually(t, "another leads", func() bool { return c.leader().TransferLeadership() == nil })
+		case 1:
+			c.clocks[c.leader().cfg.ID].shiftWall(time.Duration(random.Int64N(121)-60) * time.Second)
+			_ = c.leader().Snapshot()
+		}
+		had = all.writes.Load()
+		eventually(t, "clients are served again", func() bool { return all.writes.Load() > had+20 })
+		close(stop)
+		wg.Wait()
+		if round == 2 {
+			c.closeAll()
+			for _, m := range c.members {
+				c.reopen(m.ID)
+			}
+		} else if round%3 == 2 {
+			id := c.leader().cfg.ID
+			c.close(id)
+			c.reopen(id)
+		}
+	}
+	all.check(t)
+}
+
+// naming is one instant that a client was told.
+type naming struct {
+	us, sawUs    int64 // sawUs: of a read, the newest that an entry named before it
+	asked, heard time.Time
+	write        bool
+}
+
+type namings struct {
+	writes atomic.Int64
+
+	mu  sync.Mutex
+	all []naming
+}
+
+// name names instants until stop is closed.
+func (a *namings) name(n *Node, write bool, stop chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		e := naming{write: write, asked: time.Now()}
+		var reply []byte
+		var err error
+		if write {
+			reply, err = n.Write(context.Background(), []byte("time"), 1)
+		} else {
+			reply, err = n.Read(context.Background(), []byte("seen"))
+		}
+		e.heard = time.Now()
+		if err != nil {
+			continue
+		}
+		if k, _ := fmt.Sscan(string(reply), &e.us, &e.sawUs); k == 0 {
+			panic(fmt.Sprintf("the reply %q", reply))
+		}
+		a.mu.Lock()
+		a.all = append(a.all, e)
+		a.mu.Unlock()
+		if write {
+			a.writes.Add(1)
+		}
+	}
+}
+
+func (a *namings) check(t *testing.T) {
+	t.Helper()
+	slices.SortFunc(a.all, func(x, y naming) int { return int(x.us - y.us) })
+	var writes []int64
+	asked := time.Time{} // the latest among those of earlier instants
+	for i, e := range a.all {
+		if i > 0 && a.all[i-1].us == e.us {
+			t.Fatalf("%d was named twice: %+v %+v", e.us, a.all[i-1], e)
+		}
+		if e.heard.Before(asked) {
+			t.Fatalf("%d (a write: %v) was answered %v before an earlier instant was asked for", e.us, e.write, asked.Sub(e.heard))
+		}
+		if e.asked.After(asked) {
+			asked = e.asked
+		}
+		if e.write {
+			writes = append(writes, e.us)
+		} else if k := len(writes); k > 0 && writes[k-1] > e.sawUs {
+			t.Fatalf("a read named %d and did not see the entry of %d, but only those up to %d", e.us, writes[k-1], e.sawUs)
+		}
+	}
+	t.Logf("%d instants, %d of them by writes", len(a.all), len(writes))
+	if len(writes) < 200 || len(a.all)-len(writes) < 200 {
+		t.Error("too few to show anything")
+	}
+}
+
+// TestOffsetStays: as long as no wall clock jumps, the distance of the time of day from the cluster clock stays the same to the millisecond, on every
+// node, over leaders.
+func TestOffsetStays(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "w")
+	want := c.read(c.leader(), "wall")
+	for range 3 {
+		for _, n := range c.nodes {
+			for range 200 {
+				if got := c.read(n, "wall"); got != want {
+					t.Fatalf("the offset is %s ms, it was %s", got, want)
+				}
+			}
+			eventually(t, n.cfg.ID+" has the entry", func() bool { return c.toys[n.cfg.ID].Clock() > 0 })
+			if got, err := n.ReadLocal([]byte("wall")); err != nil || string(got) != want {
+				t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID, got, want, err)
+			}
+		}
+		old := c.leader()
+		eventually(t, "another leads", func() bool { return old.TransferLeadership() == nil })
+		c.leader()
+	}
+}
+
+// TestTimeOfDayAfterStop: when the whole cluster was down, the time of day comes forward to the wall clock; when one node was, it does not follow that
+// node's, should that lead next.
+func TestTimeOfDayAfterStop(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "w")
+	offset := func() (ms int64) {
+		t.Helper()
+		if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	was := offset()
+	next := c.followers()[0].cfg.ID
+	c.close(next)
+	c.clocks[next].shiftWall(time.Minute)
+	c.reopen(next)
+	c.ready(next)
+	eventually(t, "the node that was down has an entry", func() bool {
+		a := c.nodes[next].arrivals
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.live
+	})
+	eventually(t, "it leads", func() bool {
+		if n := c.leader(); n.cfg.ID != next {
+			err := n.TransferLeadershipTo(next)
+			return err == nil || errors.Is(err, ErrUnknown)
+		}
+		return true
+	})
+	if got := offset(); got != was {
+		t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed", was, got)
+	}
+	c.closeAll()
+	for _, m := range c.members {
+		c.clocks[m.ID].shiftWall(time.Hour)
+		c.reopen(m.ID)
+	}
+	if got := offset(); got < was+time.Hour.Milliseconds() || got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
+		t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
+	}
+}
+
+// TestSteadyClock: a clock of which one of two runs fast by 8 % never does, also when another takes it over or it makes up for a loss.
+func TestSteadyClock(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		rates func(at time.Duration) (a, b float64)
+		least float64 // of the true time
+	}{
+		{"both right", func(time.Duration) (a, b float64) { return 1, 1 }, 0.9999},
+		{"the first fast", func(time.Duration) (a, b float64) { return 1.08, 1 }, 0.9999},
+		{"the second fast", func(time.Duration) (a, b float64) { return 1, 1.08 }, 0.9999},
+		{"the first swings", func(at time.Duration) (a, b float64) {
+			if at/time.Second%2 == 0 {
+				return 0.92, 1
+			}
+			return 1.08, 1
+		}, 0.95},
+	} {
+		var truth, a, b time.Duration
+		a, b = time.Hour, 5*time.Hour
+		clock := steadyClock{read: func() (time.Duration, time.Duration) { return a, b }}
+		random := rand.New(rand.NewPCG(3, 4))
+		type at struct{ truth, clock time.Duration }
+		seen := []at{{0, clock.now()}}
+		for truth < time.Minute {
+			step := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+			ra, rb := c.rates(truth)
+			truth, a, b = truth+step, a+time.Duration(float64(step)*ra), b+time.Duration(float64(step)*rb)
+			now := at{truth, clock.now()}
+			if now.clock < seen[len(seen)-1].clock {
+				t.Fatalf("%s: the clock went back", c.what)
+			}
+			for range 3 { // from any earlier moment on
+				then := seen[random.IntN(len(seen))]
+				if gained, real := now.clock-then.clock, now.truth-then.truth; gained > real+anchorEvery/12+10*time.Microsecond {
+					t.Fatalf("%s: the clock gained %v in %v", c.what, gained, real)
+				}
+			}
+			seen = append(seen, now)
+		}
+		if got := float64(seen[len(seen)-1].clock-seen[0].clock) / float64(truth); got < c.least || got > 1 {
+			t.Errorf("%s: the clock ran at %.5f", c.what, got)
+		}
+	}
+}
+
+// TestSystemClockIsSafe reads the clock from several goroutines: it goes forward for each of them, and about as fast as time does.
+func TestSystemClockIsSafe(t *testing.T) {
+	var wg sync.WaitGroup
+	began, real := SystemClock{}.Monotonic(), time.Now()
+	for range 4 {
+		wg.Go(func() {
+			last := SystemClock{}.Monotonic()
+			for range 20_000 {
+				now := SystemClock{}.Monotonic()
+				if now < last {
+					t.Errorf("%v after %v", now, last)
+					return
+				}
+				last = now
+			}
+		})
+	}
+	wg.Wait()
+	gained, went := SystemClock{}.Monotonic()-began, time.Since(real)
+	if gained > went+time.Millisecond || gained < went/2 {
+		t.Errorf("the clock gained %v in %v", gained, went)
+	}
+}
+
+func BenchmarkSystemClock(b *testing.B) {
+	for b.Loop() {
+		SystemClock{}.Monotonic()
+	}
+}
