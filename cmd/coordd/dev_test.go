@@ -90,7 +90,7 @@ func (c *skewedClock) jump(d time.Duration) {
 }
 
 // TestWallClockJump moves the wall clock of one node after the other by an hour, the leader's among them, forwards and back:
-// a lock's remaining life does not notice.
+// neither a lock's remaining life nor TIME notices.
 func TestWallClockJump(t *testing.T) {
 	var clocks []*skewedClock
 	nodes, err := startDevNodes(0, t.TempDir(), io.Discard, func(c *config) {
@@ -129,8 +129,8 @@ func TestWallClockJump(t *testing.T) {
 			}
 		}
 	}
-	// TIME is the leader's wall clock, and shows that the jumps were real.
-	if now := c.Time(ctx).Val(); time.Since(now) < 30*time.Minute {
-		t.Errorf("TIME is %v: no wall clock jumped, this test shows nothing", now)
+	// TIME goes on with the cluster clock.
+	if now := c.Time(ctx).Val(); time.Since(now).Abs() > time.Second {
+		t.Errorf("TIME is %v, %v ago: it followed a wall clock", now, time.Since(now))
 	}
 }
