@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type Config struct {
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
 	wrapLog  func(raft.LogStore) raft.LogStore // tests hang the disk here
 	inFlight int                               // measurements vary maxInFlight here
+	arch     string                            // the processor architecture; tests pretend to another one
 
 	groupReply, readReplies     int // tests lower maxGroupReply and maxReadReplies here
 	compactAfter, trailingBytes int // and these
@@ -88,6 +90,7 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.SnapshotThreshold, defaultThreshold)
 	setDefault(&c.TrailingLogs, defaultTrailing)
 	setDefault(&c.inFlight, maxInFlight)
+	setDefault(&c.arch, runtime.GOARCH)
 	setDefault(&c.groupReply, maxGroupReply)
 	setDefault(&c.readReplies, maxReadReplies)
 	setDefault(&c.compactAfter, compactAfter)

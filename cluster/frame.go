@@ -37,6 +37,7 @@ type hello struct {
 	expects    string // the birth that it knows of the other end; empty: none
 	lost       bool   // the reason is that the dialer has another birth than is known of it
 	abilities  uint64 // what the node understands beyond the version: abilities of an older one are 0
+	arch       string // its processor architecture; empty: an older version, which does not say
 }
 
 // abilityTry: among groups of reads it takes such as may write, and runs them up to the first request that would.
@@ -70,7 +71,7 @@ func appendHello(dst []byte, h hello) []byte {
 		dst = appendString(dst, s)
 	}
 	dst = appendBool(dst, h.lost)
-	dst = binary.AppendUvarint(dst, h.abilities)
+	dst = appendString(binary.AppendUvarint(dst, h.abilities), h.arch)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -103,6 +104,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if len(c.rest) > 0 {
 		h.abilities = c.uvarint()
+	}
+	if len(c.rest) > 0 {
+		h.arch = string(c.bytes())
 	}
 	if c.bad {
 		return h, errors.New("a malformed hello")

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("%d bytes came back as %d, %v", size, len(f.payload), err)
 		}
 	}
-	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5}
+	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5, "amd64"}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
 	}
@@ -111,7 +112,7 @@ func FuzzReadFrame(f *testing.F) {
 func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
 	f.Add(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 5))
-	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1}))
+	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if count, groups, size, err := decodeRequests(data); err == nil {
 			n, back, total, err := decodeRequests(appendRequests(nil, count, groups))
@@ -164,6 +165,8 @@ func TestHandshakeRefusals(t *testing.T) {
 		{hello{version: protocolVersion, id: "n2", birth: "another"}, lostDisk("n2", "node n1").Error()},
 		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth, cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
 			", and node n2 to cluster x: one of them was restored or recovered, or founded anew; the one that is not wanted is emptied, and joins under a new id"},
+		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth, arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
+			" and node n2 on abacus: the nodes of a cluster run on one processor architecture, or their floating-point numbers could differ in the last bit"},
 		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth}, ""},
 	} {
 		conn := open(appendHello([]byte{streamForward}, test.h))

@@ -140,8 +140,11 @@ func (n *Node) provisional(r register) bool {
 }
 
 // admitted reports whether Raft may send the log to a member: its birth is in a register that is committed. The first one is taken as it
-// is in the log, so that it can be committed at all.
+// is in the log, so that it can be committed at all. A member that runs on another processor architecture gets nothing.
 func (n *Node) admitted(id string) bool {
+	if l := n.link(id); l != nil && l.foreign.Load() {
+		return false
+	}
 	r := n.view().register
 	if committed := n.machine.members.Load().register; committed.cluster != "" {
 		r = committed
@@ -150,9 +153,9 @@ func (n *Node) admitted(id string) bool {
 }
 
 // mayStand reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
-// data, this node must not found a second cluster.
+// data, this node must not found a second cluster. One that runs on another processor architecture than most of the others leads nobody.
 func (n *Node) mayStand() bool {
-	if n.failure.Load() {
+	if n.failure.Load() || n.outnumbered() {
 		return false
 	}
 	if n.clusterID() != "" {
@@ -169,6 +172,22 @@ func (n *Node) mayStand() bool {
 		}
 	}
 	return true
+}
+
+// outnumbered reports whether more than half of the other voters run on another processor architecture.
+func (n *Node) outnumbered() bool {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	others, foreign := 0, 0
+	for _, s := range n.view().members.Servers {
+		if l := n.links[string(s.ID)]; l != nil && s.Suffrage == raft.Voter {
+			others++
+			if l.foreign.Load() {
+				foreign++
+			}
+		}
+	}
+	return foreign > others/2
 }
 
 // admit says why a Raft connection is not taken: it has to be meant for this very data directory, and to come from the same cluster.
@@ -241,6 +260,10 @@ func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 		own = n.clusterID()
 	}
 	known := r.births[h.id]
+	other := h.arch != "" && h.arch != n.cfg.arch
+	if !other || own == h.cluster && known == h.birth || own == "" { // else it may be a stranger with a member's id
+		n.setForeign(h.id, other)
+	}
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
 		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored or recovered, or founded anew; "+
@@ -250,8 +273,18 @@ func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.birth:
 		n.losesDisk("node " + h.id)
 		return lostDisk(n.cfg.ID, "node "+h.id).Error(), false
+	case other:
+		return fmt.Sprintf("node %s runs on %s and node %s on %s: the nodes of a cluster run on one processor architecture, or their floating-point "+
+			"numbers could differ in the last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
 	}
 	return "", false
+}
+
+// setForeign notes whether a member runs on another processor architecture than this node.
+func (n *Node) setForeign(id string, foreign bool) {
+	if l := n.link(id); l != nil && l.foreign.Swap(foreign) != foreign {
+		n.roles.ring()
+	}
 }
 
 // found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the births of

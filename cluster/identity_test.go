@@ -291,3 +291,37 @@ func TestRaftOfStrangers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNodesOfOneArchitecture gives a founder another processor architecture, takes it back, and gives it again: it takes part only between.
+func TestNodesOfOneArchitecture(t *testing.T) {
+	checkGoroutines(t)
+	arch := "abacus"
+	c := openCluster(t, 3, func(cfg *Config) {
+		if cfg.ID == "n3" {
+			cfg.arch = arch
+		}
+	})
+	c.ready("n1")
+	c.write(c.nodes["n1"], "without")
+	c.ready("n2")
+	foreign := c.nodes["n3"]
+	if s := foreign.Status(); s.Ready || foreign.mayStand() || len(c.toys["n3"].groups()) > 0 {
+		t.Errorf("a node of another architecture takes part: %+v", s)
+	}
+	c.close("n3")
+	arch = ""
+	c.reopen("n3")
+	c.write(c.nodes["n1"], "with")
+	if got := c.converged(); !slices.Equal(got, []string{"without", "with"}) {
+		t.Errorf("all have %q", got)
+	}
+	c.close("n3")
+	arch = "abacus"
+	c.reopen("n3")
+	lead := c.leader()
+	eventually(t, "the leader knows", func() bool { return lead.link("n3").foreign.Load() && !lead.admitted("n3") })
+	c.write(lead, "again without")
+	if got := c.toys["n3"].groups(); slices.Contains(got, "again without") {
+		t.Errorf("the node got %q", got)
+	}
+}

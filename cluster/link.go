@@ -36,8 +36,9 @@ type link struct {
 
 	stop chan struct{} // closed when the member is removed or the node stops
 
-	missed atomic.Bool // its absence was logged
-	tries  int         // attempts to reach it; run's own
+	missed  atomic.Bool // its absence was logged
+	foreign atomic.Bool // the member runs on another processor architecture than this node
+	tries   int         // attempts to reach it; run's own
 
 	mu       sync.Mutex
 	wire     *wire // nil while down

@@ -347,6 +347,6 @@ func (n *Node) queueOf(kind frameKind) *queue {
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
 		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
-		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to], abilities: ownAbilities,
+		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to], abilities: ownAbilities, arch: n.cfg.arch,
 	}
 }
