@@ -219,7 +219,7 @@ func TestLeadershipClock(t *testing.T) {
 
 func TestVoidEntryDoesNotRun(t *testing.T) {
 	toy := newToy()
-	a := newApplier(toy)
+	a := newApplier(toy, testLogger())
 	entry := toy.AppendEntry(nil, 100, 0, [][]byte{[]byte("w")})
 	if _, ok := a.Apply(&raft.Log{Index: 5, Term: 3, Data: entry, Extensions: appendMark(nil, 2)}).(voided); !ok {
 		t.Error("an entry stamped in another term is not void")

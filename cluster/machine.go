@@ -5,7 +5,9 @@ package cluster
 import (
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -71,6 +73,11 @@ func isVoid(l *raft.Log) bool {
 type applier struct {
 	machine Machine
 	busy    atomic.Bool // Apply, Snapshot or Restore runs
+	logger  *slog.Logger
+
+	applying atomic.Uint64 // the index of the entry that the machine is applying; 0: none
+	began    atomic.Int64  // when that began, in ns since made
+	made     time.Time     // the applier
 
 	appliedIndex atomic.Uint64 // the machine has seen everything up to here
 	clockMs      atomic.Int64  // machine.Clock(), readable without waiting for it
@@ -94,8 +101,8 @@ func newCommitted(index uint64, c raft.Configuration) *committed {
 	return &committed{index, c, retiredIDs(c), registerOf(c)}
 }
 
-func newApplier(m Machine) *applier {
-	a := &applier{machine: m, wake: make(chan struct{}, 1)}
+func newApplier(m Machine, logger *slog.Logger) *applier {
+	a := &applier{machine: m, logger: logger, made: time.Now(), wake: make(chan struct{}, 1)}
 	a.members.Store(&committed{})
 	a.clockMs.Store(m.Clock())
 	return a
@@ -105,13 +112,66 @@ func (a *applier) Apply(l *raft.Log) any {
 	var out any = voided{}
 	if !isVoid(l) {
 		a.tellReplay(l.Index <= a.replayEnd.Load())
-		a.busy.Store(true)
-		out = a.machine.Apply(l)
-		a.busy.Store(false)
+		out = a.apply(l)
 		a.clockMs.Store(a.machine.Clock())
 	}
 	a.advance(l.Index)
 	return out
+}
+
+// apply has the machine apply an entry. One that ends the process is named: it is the same on every node and at every start.
+func (a *applier) apply(l *raft.Log) any {
+	a.busy.Store(true)
+	a.began.Store(int64(time.Since(a.made)))
+	a.applying.Store(l.Index)
+	done := false
+	defer func() {
+		if !done {
+			a.logger.Error("a log entry cannot be applied; docs/operations.md says what to do", "index", l.Index)
+		}
+	}()
+	out := a.machine.Apply(l)
+	done = true
+	a.applying.Store(0)
+	a.busy.Store(false)
+	return out
+}
+
+// stuckEntry is the newest entry that was reported for the time that applying it takes.
+type stuckEntry struct {
+	index uint64
+	after time.Duration // when it is reported again
+}
+
+// stuckAfter is far more than any entry may take to apply.
+const stuckAfter = 5 * time.Second
+
+// watchApply is the loop that names an entry which the machine does not get past: every node has it, at every start. It is a loop of its own, since
+// the others may wait for the machine.
+func (n *Node) watchApply() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var s stuckEntry
+	for {
+		select {
+		case <-ticker.C:
+			n.machine.report(&s)
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// report logs that an entry has been applied for long, and again each time that this has taken twice as long.
+func (a *applier) report(s *stuckEntry) {
+	index, since := a.applying.Load(), time.Since(a.made)-time.Duration(a.began.Load())
+	if index != s.index {
+		*s = stuckEntry{index, stuckAfter}
+	}
+	if index != 0 && since > s.after {
+		s.after = 2 * since
+		a.logger.Error("applying a log entry takes long; docs/operations.md says what to do if it does not end", "index", index, "so-far", since.Round(time.Second))
+	}
 }
 
 // tellReplay tells a machine that wants to know, when it changes. It starts as false.

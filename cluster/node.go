@@ -121,7 +121,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 
 func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
-		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m),
+		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
 		writes: newQueue(), reads: newQueue(),
 		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
@@ -220,7 +220,7 @@ func (n *Node) start() {
 		kick(n.steerWake)
 		return false
 	}))
-	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog} {
+	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()

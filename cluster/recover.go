@@ -23,6 +23,7 @@ type Offline struct {
 	members raft.Configuration
 	machine Machine
 	logger  *slog.Logger
+	before  uint64 // entries from here on are left out; 0: none
 }
 
 // Held is what a data directory holds.
@@ -120,15 +121,22 @@ func (o *Offline) entries(from uint64, f func(*raft.Log)) error {
 }
 
 // Replay brings the machine to the newest state: the snapshot, and every entry behind it, committed or not, since what the majority
-// knew cannot be asked for any more.
-func (o *Offline) Replay() error {
-	a := newApplier(o.machine)
+// knew cannot be asked for any more. With before above 0 it stops before that entry. each is called before each entry is applied; it may be nil.
+func (o *Offline) Replay(before uint64, each func(index uint64)) error {
+	o.before = before
+	a := newApplier(o.machine, o.logger)
 	a.replayEnd.Store(^uint64(0))
 	snapshots, err := o.stores.snapshots.List()
 	if err != nil {
 		return err
 	}
 	from := uint64(1)
+	if len(snapshots) > 0 {
+		from = snapshots[0].Index + 1
+	}
+	if before > 0 && before < from {
+		return fmt.Errorf("entry %d is part of the snapshot of entry %d in data directory %s: it cannot be left out", before, from-1, o.dir)
+	}
 	if len(snapshots) > 0 {
 		_, r, err := o.stores.snapshots.Open(snapshots[0].ID)
 		if err != nil {
@@ -138,22 +146,25 @@ func (o *Offline) Replay() error {
 		if err := a.Restore(r); err != nil {
 			return fmt.Errorf("the snapshot in data directory %s cannot be read: %w", o.dir, err)
 		}
-		from = snapshots[0].Index + 1
 	}
 	return o.entries(from, func(l *raft.Log) {
-		if l.Type == raft.LogCommand {
-			a.Apply(l)
+		if l.Type != raft.LogCommand || before > 0 && l.Index >= before {
+			return
 		}
+		if each != nil {
+			each(l.Index)
+		}
+		a.Apply(l)
 	})
 }
 
-// CheckAlone says why the node cannot go on alone.
+// CheckAlone says why the node cannot go on alone. The only voter of its cluster has no need to, unless entries are to be left out.
 func (o *Offline) CheckAlone() error {
 	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool { return string(s.ID) == o.version.node })
 	switch {
 	case i < 0 || isRetired(o.members.Servers[i]):
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
-	case slices.Equal(voters(o.members), []string{o.version.node}):
+	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}):
 		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost, start it", o.version.node)
 	}
 	return nil

@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,7 +29,7 @@ func (c *testCluster) recoverAlone(id string) error {
 	toy := newToy()
 	o := openOffline(c.t, filepath.Join(c.dir, id), toy)
 	defer o.Close()
-	if err := o.Replay(); err != nil {
+	if err := o.Replay(0, nil); err != nil {
 		return err
 	}
 	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
@@ -146,5 +147,44 @@ func TestInterruptedExchange(t *testing.T) {
 		if _, err := os.Stat(x.staged); begun && !os.IsNotExist(err) {
 			t.Errorf("behind %d steps %s is left: %v", steps, x.staged, err)
 		}
+	}
+}
+
+// TestRecoverBeforeAnEntry leaves the end of a single node's log out, from an entry on that it is told.
+func TestRecoverBeforeAnEntry(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.leader()
+	c.write(n, "a")
+	if err := n.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	inSnapshot := n.applied()
+	c.write(n, "b")
+	kept := n.applied()
+	c.write(n, "bad")
+	c.write(n, "after")
+	c.close("n1")
+	toy := newToy()
+	o := openOffline(t, filepath.Join(c.dir, "n1"), toy)
+	if err := o.Replay(inSnapshot, nil); err == nil || !strings.Contains(err.Error(), "it cannot be left out") {
+		t.Errorf("an entry that the snapshot holds: %v", err)
+	}
+	var applied []uint64
+	if err := o.Replay(kept+1, func(index uint64) { applied = append(applied, index) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := toy.groups(); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(applied, []uint64{kept}) {
+		t.Errorf("%q, by the entries %v", got, applied)
+	}
+	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(toyState{List: toy.groups(), ClockMs: toy.Clock()})
+	})
+	if err = errors.Join(err, o.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c.reopen("n1")
+	c.write(c.leader(), "new")
+	if got := c.toys["n1"].groups(); !slices.Equal(got, []string{"a", "b", "new"}) {
+		t.Errorf("after the recovery: %q", got)
 	}
 }

@@ -2,8 +2,11 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +51,7 @@ func TestMachineLearnsWhatIsReplayed(t *testing.T) {
 // TestCutEntriesAreNoReplay: what a new leader puts in the place of entries that were never committed was not seen.
 func TestCutEntriesAreNoReplay(t *testing.T) {
 	toy := newToy()
-	a := newApplier(toy)
+	a := newApplier(toy, testLogger())
 	a.replayEnd.Store(5)
 	apply := func(index uint64) {
 		a.Apply(&raft.Log{Index: index, Data: toy.AppendEntry(nil, 1, 0, [][]byte{[]byte("w")})})
@@ -131,5 +134,47 @@ func TestAppliedReachesCommit(t *testing.T) {
 		if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit || s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
 			t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
 		}
+	}
+}
+
+// brokenMachine ends on every entry.
+type brokenMachine struct{ *toy }
+
+func (brokenMachine) Apply(*raft.Log) any { panic("broken") }
+
+// TestEntriesThatAreNotAppliedAreNamed: one that ends the process, and one that takes long, now and again.
+func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
+	var out bytes.Buffer
+	a := newApplier(brokenMachine{newToy()}, slog.New(slog.NewTextHandler(&out, nil)))
+	func() {
+		defer func() {
+			if p := recover(); p != "broken" {
+				t.Errorf("the panic became %v", p)
+			}
+		}()
+		a.Apply(&raft.Log{Index: 7})
+	}()
+	if got := out.String(); !strings.Contains(got, `msg="a log entry cannot be applied;`) || !strings.HasSuffix(got, " index=7\n") {
+		t.Error(got)
+	}
+	var s stuckEntry
+	lines := func(soFar time.Duration) int {
+		out.Reset()
+		a.began.Store(int64(time.Since(a.made) - soFar))
+		a.report(&s)
+		a.report(&s)
+		return strings.Count(out.String(), "index=7 so-far="+soFar.String())
+	}
+	for _, c := range []struct {
+		soFar time.Duration
+		want  int
+	}{{time.Second, 0}, {6 * time.Second, 1}, {8 * time.Second, 0}, {13 * time.Second, 1}} {
+		if got := lines(c.soFar); got != c.want {
+			t.Errorf("after %v: %d lines, want %d", c.soFar, got, c.want)
+		}
+	}
+	a.applying.Store(0)
+	if got := lines(time.Minute); got != 0 {
+		t.Errorf("%d lines when nothing is applied", got)
 	}
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,7 @@ func NewAdapter(table *commands.Table, origin uint64, deliver func([]commands.Ev
 func (a *Adapter) Apply(log *raft.Log) any {
 	e, err := DecodeEntry(log.Data)
 	if err != nil {
-		a.fatal(err)
+		a.fatal(fmt.Errorf("log entry %d cannot be applied: %w", log.Index, err))
 		return nil
 	}
 	a.mu.Lock()
@@ -56,7 +57,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
 	a.mu.Unlock()
 	if err != nil {
-		a.fatal(err)
+		a.fatal(fmt.Errorf("log entry %d cannot be applied: %w", log.Index, err))
 		return nil
 	}
 	a.applied.Store(log.Index)

@@ -345,8 +345,9 @@ func printHelp(w io.Writer) {
                                 write the state of a running cluster into FILE; ADDR is any node's, for clients
   coordd restore FILE [--epoch N] [flags]
                                 make the data directory of a node from FILE: once on every node, with the node's own flags
-  coordd recover --data-dir DIR [--accept-lost-writes]
-                                after the loss of a majority: show what DIR holds, and make its node a new cluster's only one
+  coordd recover --data-dir DIR [--before-entry INDEX] [--trace-entries] [--accept-lost-writes]
+                                after the loss of a majority, or when a log entry cannot be applied: show what DIR holds,
+                                without the entries from INDEX on, and make its node a new cluster's only one
   coordd import --from redis://[user:password@]HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace]
                                 copy the keys and functions of a running Redis or Valkey into a running cluster
   coordd --version              print the version

@@ -21,6 +21,8 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 	fs := newFlagSet("coordd recover")
 	dir := fs.String("data-dir", getenv("COORDD_DATA_DIR"), "")
 	accept := fs.Bool("accept-lost-writes", false, "")
+	before := fs.Uint64("before-entry", 0, "")
+	trace := fs.Bool("trace-entries", false, "")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
 	}
@@ -43,7 +45,14 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 	if err != nil {
 		return err
 	}
-	if err := o.Replay(); err != nil {
+	if *before > held.LastIndex {
+		return fmt.Errorf("--before-entry %d: the log in data directory %s ends with entry %d", *before, *dir, held.LastIndex)
+	}
+	var each func(uint64)
+	if *trace {
+		each = func(index uint64) { fmt.Fprintf(stdout, "applying log entry %d\n", index) }
+	}
+	if err := o.Replay(*before, each); err != nil {
 		return err
 	}
 	printHeld(stdout, *dir, held, state)
@@ -52,8 +61,13 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 	}
 	epoch := state.Epoch() + 1
 	fmt.Fprintf(stdout, recoverWarning, held.Node, epoch)
+	again := "--data-dir " + *dir
+	if *before > 0 {
+		fmt.Fprintf(stdout, leaveOutWarning, *before, held.LastIndex)
+		again += fmt.Sprint(" --before-entry ", *before)
+	}
 	if !*accept {
-		fmt.Fprintf(stdout, "Nothing was written. To go on: coordd recover --data-dir %s --accept-lost-writes\n", *dir)
+		fmt.Fprintf(stdout, "Nothing was written. To go on: coordd recover %s --accept-lost-writes\n", again)
 		return nil
 	}
 	return recoverAlone(o, state, held, epoch, stdout)
@@ -93,6 +107,10 @@ WARNING. This makes node %s the only voter of a new cluster that goes on from th
 If a majority of the voters above can be brought back on their disks, do that instead: it loses nothing.
 Of several survivors take the one with the largest log term, and of those with the same the one with the largest index: run this on each of them first.
 No other node may ever be started again on its old data. One alone is refused by the new cluster, but a majority of the old voters would go on as the old cluster.
+
+`
+
+const leaveOutWarning = `Log entries %d to %d are left out. If no node could apply the first of them, none of their writes was acknowledged, and nothing is lost by that.
 
 `
 

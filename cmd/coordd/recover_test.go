@@ -152,3 +152,33 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 		t.Errorf("one of three answers a write with %v", err)
 	}
 }
+
+// TestRecoverBeforeAnEntry leaves the last writes of a single node out.
+func TestRecoverBeforeAnEntry(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	n, c := startSingle(t, dir)
+	ctx := t.Context()
+	if err := c.Set(ctx, "kept", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	bad := fmt.Sprint(n.cluster.Status().Applied + 1)
+	if err := c.Set(ctx, "bad", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "recover", "--data-dir", dir, "--before-entry", "1000000"); code != 1 || !strings.Contains(errs, "ends with entry ") {
+		t.Errorf("an entry behind the log: exit %d, %s", code, errs)
+	}
+	said := succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--trace-entries")
+	if !strings.Contains(said, "applying log entry ") || strings.Contains(said, "applying log entry "+bad) || !strings.Contains(said, "Log entries "+bad+" to ") ||
+		!strings.Contains(said, "1 keys") || !strings.Contains(said, "--before-entry "+bad+" --accept-lost-writes") {
+		t.Error(said)
+	}
+	succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--accept-lost-writes")
+	_, c = startSingle(t, dir)
+	if got := c.Exists(ctx, "kept", "bad").Val(); got != 1 || c.Exists(ctx, "kept").Val() != 1 {
+		t.Errorf("%d keys are left", got)
+	}
+}
