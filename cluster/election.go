@@ -24,6 +24,22 @@ const (
 	staggerDen             = 8
 )
 
+// nearlyApplied is how many entries the machine may be behind what is committed without being one that replays.
+const nearlyApplied = 8
+
+// noteProgress notes when the machine was last as far as what is known to be committed, or nearly so.
+func (n *Node) noteProgress(now time.Time) {
+	if n.raft.CommitIndex() <= n.applied()+nearlyApplied {
+		n.caughtUpAt.Store(int64(now.Sub(n.opened)))
+	}
+}
+
+// replays reports whether the machine has been behind for longer than a passing load explains: the node has just started, or comes back from a
+// pause. As a leader it could serve nobody before it has caught up, while another member may be able to. It does catch up without a leader.
+func (n *Node) replays() bool {
+	return time.Since(n.opened)-time.Duration(n.caughtUpAt.Load()) > max(n.cfg.HeartbeatTimeout, 5*followerTick)
+}
+
 // watchSilence makes Raft stand for election when it is time, and returns how long it is until then, followerTick at most. The steering
 // loop calls it on a node that does not lead.
 func (n *Node) watchSilence(now time.Time) time.Duration {

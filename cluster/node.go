@@ -63,10 +63,11 @@ type Node struct {
 	failed     chan error
 	linkWG     sync.WaitGroup
 	lastLeader leaderSeen
-	roles      bell      // rung when lastRoles changes
-	lastRoles  roleSeen  // the steering loop's own
-	lastSweep  time.Time // the steering loop's own
-	looked     time.Time // also: the last word of the leader whose silence Raft was made to look at
+	roles      bell         // rung when lastRoles changes
+	lastRoles  roleSeen     // the steering loop's own
+	caughtUpAt atomic.Int64 // ns since opened, see noteProgress
+	lastSweep  time.Time    // the steering loop's own
+	looked     time.Time    // also: the last word of the leader whose silence Raft was made to look at
 
 	closing   chan struct{} // closed when Close begins
 	leaving   atomic.Bool   // members' requests are taken no more; set under linksMu

@@ -39,6 +39,7 @@ func (n *Node) steer() {
 	pace := followerTick
 	for {
 		r := n.observe()
+		n.noteProgress(time.Now())
 		want := followerTick
 		if r.lead != nil {
 			want = leaderTick
