@@ -13,6 +13,41 @@ func CheckPattern(pattern []byte) error {
 	return nil
 }
 
+// maxChannel is the longest name of a channel that is taken, in bytes: every message is matched with the patterns of all subscribers.
+const maxChannel = 4 << 10
+
+// CheckChannel refuses a channel whose name is too long.
+func CheckChannel(name []byte) error {
+	if len(name) > maxChannel {
+		return Errorf("ERR channel name is longer than %d bytes", maxChannel)
+	}
+	return nil
+}
+
+// GlobPrefix returns the literal bytes that all strings begin with that pattern matches.
+func GlobPrefix(pattern []byte) []byte {
+	var prefix []byte
+	for p := 0; p < len(pattern); p++ {
+		switch pattern[p] {
+		case '*', '?', '[':
+			return prefix
+		case '\\':
+			if p+1 < len(pattern) {
+				p++
+			}
+		}
+		prefix = append(prefix, pattern[p])
+	}
+	return prefix
+}
+
+// GlobWork is Glob, and tells what it took, in units of 25 ns.
+func GlobWork(pattern, s []byte) (ok bool, units int) {
+	var m matcher
+	ok = m.match(pattern, s, 512*len(pattern))
+	return ok, m.work
+}
+
 // Glob says whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a byte of a class, \ before a
 // byte that stands for itself. What is malformed is read as Redis reads it: a class without its end closes with the
 // pattern, a backslash at the end is a backslash.
@@ -28,6 +63,7 @@ type matcher struct {
 	// stars has a bit for each star, masks one for each element that takes a byte; words for every byte.
 	stars, masks []uint64
 	last         int // the bit of the end
+	work         int // units of 25 ns that matching has taken
 	now, next    []uint64
 }
 
@@ -36,31 +72,38 @@ func (m *matcher) match(pattern, s []byte, extra int) bool {
 	if len(s) == 0 {
 		return len(pattern) == 0 // as Redis: even a star wants a byte when there is none at all
 	}
-	ok, done := globPlain(pattern, s, extra+8*len(s)+64)
+	steps := extra + 8*len(s) + 64
+	ok, done, left := globPlain(pattern, s, steps)
+	m.work += (steps-left)/stepsInUnit + 1
 	if done {
 		return ok
 	}
 	if m.masks == nil {
 		m.build(pattern)
+		m.work += 256 * len(pattern) / stepsInUnit
 	}
+	m.work += m.words * len(s) / stepsInUnit
 	return m.run(s)
 }
 
-// globPlain matches without a table; done is false where that takes more than about so many steps. A failure goes back to
+// stepsInUnit is how many steps of a match take 25 ns at most.
+const stepsInUnit = 4
+
+// globPlain matches without a table; done is false where that takes more than about so many steps, of which some are left. A failure goes back to
 // the last star alone: an earlier one could not do better.
-func globPlain(pattern, s []byte, steps int) (ok, done bool) {
+func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	p, i := 0, 0
 	star, resume := -1, 0 // the place after the last star; where in s its rest was last tried
 	for i < len(s) {
 		if steps < 0 {
-			return false, false
+			return false, false, steps
 		}
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
 				p++
 			}
 			if p == len(pattern) {
-				return true, true
+				return true, true, steps
 			}
 			star, resume = p, i
 			continue
@@ -75,7 +118,7 @@ func globPlain(pattern, s []byte, steps int) (ok, done bool) {
 			}
 		}
 		if star < 0 {
-			return false, true
+			return false, true, steps
 		}
 		resume++
 		p, i = star, resume
@@ -83,7 +126,7 @@ func globPlain(pattern, s []byte, steps int) (ok, done bool) {
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	return p == len(pattern), true
+	return p == len(pattern), true, steps
 }
 
 // build makes the table: which elements of the pattern take which byte.

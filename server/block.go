@@ -5,7 +5,9 @@ package server
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,8 +70,14 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	b := blocked{s: s, spec: spec, start: time.Now()}
 	behind := false
 	b.w, behind = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
-	defer s.srv.observe()
-	defer s.srv.waiters.leave(b.w)
+	takes := argBytes(keys) + waitedKeyCost*len(keys)
+	s.memory.add(memoryKeys, takes)
+	keys = nil // the lines have their own
+	defer func() {
+		s.srv.waiters.leave(b.w)
+		s.memory.add(memoryKeys, -takes)
+		s.srv.observe()
+	}()
 	s.srv.observe()
 	s.enqueue(spec, args, behind)
 	replies, err := s.ask()
@@ -100,6 +108,10 @@ type blocked struct {
 	resume  time.Time     // when the next try may begin after one that could not run; zero: at once
 	pause   time.Duration // before the next such try
 	request commands.Request
+
+	places []int              // where in the request's arguments its keys are; nil: not looked up
+	due    map[int32]struct{} // keys that changed since the newest try that ran
+	dueAll bool               // or all of them
 }
 
 // await waits and tries until there is a reply.
@@ -110,6 +122,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 	}
 	b.request = commands.Request{DB: s.db, Proto: s.proto, Woken: true, Client: s.asker(), Cmds: [][][]byte{args}}
 	b.retryWith(again)
+	b.due = map[int32]struct{}{}
 	b.begin(len(args))
 	defer b.end()
 	for s.send() == nil { // the client sees what was answered, and held back, before it waits
@@ -168,7 +181,14 @@ func (b *blocked) nothing() []byte {
 func (b *blocked) try() (replies []byte, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
-	run := commands.AppendRequest(nil, &b.request)
+	request, whole := b.request, b.dueAll || len(b.due) == 0
+	if !whole {
+		if b.places == nil {
+			b.places, _ = b.spec.KeyIndexes(b.request.Cmds[0])
+		}
+		request.Cmds = [][][]byte{onlyKeys(b.spec, b.request.Cmds[0], b.places, b.due)}
+	}
+	run := commands.AppendRequest(nil, &request)
 	replies, err = s.askFor(run, 1, b.spec.Kind == commands.Write, false, false)
 	b.took += s.lap()
 	if err != nil {
@@ -180,15 +200,57 @@ func (b *blocked) try() (replies []byte, err error, done bool) {
 		return nil, nil, false
 	}
 	b.pause, b.resume = 0, time.Time{}
+	b.dueAll = false
+	clear(b.due)
 	_, again, waits := commands.CutBlock(replies)
 	if !waits {
 		return replies, nil, true
 	}
-	b.retryWith(again)
+	if whole {
+		b.retryWith(again)
+	}
 	b.w.mu.Lock()
 	b.w.turn = false
 	b.w.mu.Unlock()
 	return nil, nil, false
+}
+
+// onlyKeys gives the arguments of a waiting command with only some of its keys, by their order in the call: the others are as they were when it found nothing. The
+// cost of a change does not depend on how many keys the command waits for.
+func onlyKeys(spec *commands.Spec, args [][]byte, places []int, due map[int32]struct{}) [][]byte {
+	if len(places) <= len(due) || len(spec.Keys.Parts) > 1 {
+		return args
+	}
+	first, end := places[0], places[len(places)-1]+1
+	rest := args[end:]
+	count := -1 // the place of the number of keys
+	switch spec.Name {
+	case "blpop", "brpop", "bzpopmin", "bzpopmax":
+	case "blmpop", "bzmpop":
+		count = first - 1
+	case "xread", "xreadgroup": // an id for every key stands behind them
+		if len(rest) != len(places) {
+			return args
+		}
+	default:
+		return args
+	}
+	some := slices.Clone(args[:first])
+	order := slices.Sorted(maps.Keys(due))
+	for _, i := range order {
+		some = append(some, args[places[i]])
+	}
+	switch {
+	case count >= 0:
+		some[count] = []byte(formatInt(int64(len(order))))
+		return append(some, rest...)
+	case spec.Group == groupStream:
+		for _, i := range order {
+			some = append(some, rest[i])
+		}
+		return some
+	}
+	return append(some, rest...)
 }
 
 // notRun says whether an error promises that the command did not run and never will: it may be tried again.
@@ -222,7 +284,7 @@ func (b *blocked) retryWith(again []byte) {
 		args = append(args, rest[at:size-2])
 		rest = rest[size:]
 	}
-	b.request.Cmds[0] = args
+	b.request.Cmds[0], b.places = args, nil
 }
 
 // woke is why a sleep ended.
@@ -278,6 +340,7 @@ func (b *blocked) lieDown() (until time.Time, why woke) {
 		fallthrough
 	case w.woken:
 		w.woken, w.turn = false, true
+		b.dueAll = w.takeDue(b.due) || b.dueAll
 		_ = w.conn.SetReadDeadline(time.Time{})
 		return until, wokeChange
 	}

@@ -26,10 +26,20 @@ func (c *settings) init(cfg Config) {
 	c.percentiles.Store(&usualPercentiles)
 }
 
+// maxConfigPatterns are matched with every parameter.
+const maxConfigPatterns = 1024
+
 // configGet answers each parameter that a pattern matches once. A plain name is answered as it was asked.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
+	if len(args)-2 > maxConfigPatterns {
+		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes %d", maxConfigPatterns))
+		return
+	}
 	names := map[*param]string{}
 	for _, a := range args[2:] {
+		if len(names) == len(params) {
+			break
+		}
 		if !bytes.ContainsAny(a, "*?[") {
 			if p := findParam(a); p != nil && names[p] == "" {
 				names[p] = string(a)

@@ -1,74 +1,130 @@
 package server
 
-// This file holds the way of messages from who applies the log to the subscribers' queues: one goroutine finds out who wants
-// which, so that neither patterns nor many subscribers hold up the log.
+// This file holds the way of news from who applies the log to the clients' queues: one goroutine finds out who wants which, so that neither
+// patterns nor many subscribers hold up the log.
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
 )
 
-// Limits of what waits for the goroutine. Beyond them who applies waits: messages are not lost, and memory is bounded.
 const (
-	maxDeliveries    = 16 << 10
-	maxDeliveryBytes = 16 << 20
+	// maxDeliveryBytes of parcels may wait for the goroutine. Beyond them all who would have been told lose their connections, or their caches: who applies
+	// the log waits for nobody.
+	maxDeliveryBytes = 128 << 20
+	// parcelCost is what keeping a parcel takes besides its bytes.
+	parcelCost = 256
+	// yieldParcels are delivered before others may run.
+	yieldParcels = 64
+	// keptParcels is for how many parcels the queue keeps its room.
+	keptParcels = 1024
 )
 
-// parcel is a message for the subscribers of its channel, the news StateReplaced, which ends all subscribers, or, with invalid.to, a message
-// about keys for the clients that are named there.
+// parcel is one piece of news. Exactly one of its parts is set.
 type parcel struct {
-	commands.Event
-	invalid invalidation
+	number  uint64          // in the order of the log
+	event   *commands.Event // a Message, ScriptCall, or StateReplaced
+	changes []keyChange     // of one entry, for caches
+	told    invalidation    // of keys that the table had no room for
+	line    []byte          // for monitors
+	lost    bool            // parcels were lost here
 }
 
-func (p *parcel) bytes() int { return len(p.Channel) + len(p.Payload) + p.invalid.bytes() }
+func (p *parcel) bytes() int {
+	n := parcelCost + len(p.line) + p.told.bytes()
+	for i := range p.changes {
+		n += len(p.changes[i].key) + keyChangeCost
+	}
+	if e := p.event; e != nil {
+		n += len(e.Channel) + len(e.Payload)
+		for _, a := range e.Args {
+			n += len(a) + argCost
+		}
+	}
+	return n
+}
 
-// delivery is a queue of messages in the order of the log, and the goroutine that empties it.
+// delivery is a queue of parcels in the order of the log, and the goroutine that empties it.
 type delivery struct {
+	deliver func(p *parcel)
+	limit   int           // bytes
+	void    atomic.Uint64 // parcels up to this number are not to be delivered
+	ending  atomic.Bool
+
 	mu      sync.Mutex
 	filled  sync.Cond // queue is not empty, or closed
 	drained sync.Cond // done grew, or closed
 	queue   []parcel
-	bytes   int
-	handed  uint64 // messages that were ever queued; the n-th has number n
-	done    uint64 // messages that lie in their subscribers' queues
+	bytes   int    // of queue and of what is being delivered
+	handed  uint64 // parcels that were ever queued; the n-th has number n
+	done    uint64 // parcels that lie in their receivers' queues
 	ended   chan struct{}
 	closed  bool
 }
 
-func (d *delivery) init() { d.filled.L, d.drained.L = &d.mu, &d.mu }
+func (d *delivery) init(deliver func(p *parcel)) {
+	d.deliver, d.limit = deliver, maxDeliveryBytes
+	d.filled.L, d.drained.L = &d.mu, &d.mu
+}
 
-// put queues a message.
-func (d *delivery) put(p parcel) {
+// put queues parcels. It never waits: where there is no room all that waits is dropped, and the news that it was lost stands in its place.
+func (d *delivery) put(parcels ...parcel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	size := p.bytes()
-	for !d.closed && d.handed > d.done && (d.handed-d.done >= maxDeliveries || d.bytes+size > maxDeliveryBytes) {
-		d.drained.Wait()
+	for i := range parcels {
+		d.add(&parcels[i])
 	}
-	if d.closed {
-		return
-	}
-	d.handed++
-	d.bytes += size
-	d.queue = append(d.queue, p)
 	d.filled.Signal()
 }
 
-// join starts the goroutine, which calls deliver, unless it runs. It returns the number of the newest message: who
-// subscribes now gets later ones.
-func (d *delivery) join(deliver func(p *parcel, number uint64)) uint64 {
+// offer is put for those who may wait: it leaves half of the room to those who may not.
+func (d *delivery) offer(p parcel) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for size := p.bytes(); !d.closed && d.bytes > 0 && d.bytes+size > d.limit/2; {
+		d.drained.Wait()
+	}
+	d.add(&p)
+	d.filled.Signal()
+}
+
+// add queues a parcel. The caller holds mu.
+func (d *delivery) add(p *parcel) {
+	if d.closed || d.ended == nil {
+		return // nobody is there to be told
+	}
+	size := p.bytes()
+	d.handed++
+	if d.bytes+size > d.limit {
+		for i := range d.queue {
+			d.bytes -= d.queue[i].bytes()
+		}
+		clear(d.queue)
+		d.queue = d.queue[:0]
+		d.void.Store(d.handed - 1)
+		*p = parcel{lost: true}
+		size = p.bytes()
+	}
+	p.number = d.handed
+	d.bytes += size
+	d.queue = append(d.queue, *p)
+}
+
+// join starts the goroutine unless it runs. It returns the number of the newest parcel: who comes now gets later ones.
+func (d *delivery) join() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended == nil && !d.closed {
 		d.ended = make(chan struct{})
-		go d.run(deliver)
+		go d.run()
 	}
 	return d.handed
 }
 
-func (d *delivery) run(deliver func(p *parcel, number uint64)) {
+func (d *delivery) run() {
 	defer close(d.ended)
 	var spare []parcel
 	d.mu.Lock()
@@ -80,26 +136,37 @@ func (d *delivery) run(deliver func(p *parcel, number uint64)) {
 		if d.closed {
 			return
 		}
-		batch, number := d.queue, d.done
+		batch := d.queue
 		d.queue = spare[:0]
 		d.mu.Unlock()
-		size := 0
-		for i := range batch {
-			size += batch[i].bytes()
-			deliver(&batch[i], number+uint64(i)+1)
-		}
+		size, last := d.hand(batch)
 		d.mu.Lock()
-		d.done += uint64(len(batch))
+		d.done = last
 		d.bytes -= size
 		d.drained.Broadcast()
-		clear(batch)
-		if spare = batch; cap(batch) > 1024 {
+		if spare = batch; cap(batch) > keptParcels {
 			spare = nil
 		}
 	}
 }
 
-// settle waits until the messages that were queued before it lie in their subscribers' queues.
+// hand delivers a batch, and returns its bytes and its last number. Between two parcels it ends where it is to, and lets others run.
+func (d *delivery) hand(batch []parcel) (size int, last uint64) {
+	for i := range batch {
+		p := &batch[i]
+		size, last = size+p.bytes(), p.number
+		if p.number > d.void.Load() && !d.ending.Load() {
+			d.deliver(p)
+		}
+		if i%yieldParcels == yieldParcels-1 {
+			runtime.Gosched()
+		}
+	}
+	clear(batch)
+	return size, last
+}
+
+// settle waits until the parcels that were queued before it lie in their receivers' queues.
 func (d *delivery) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,8 +175,9 @@ func (d *delivery) settle() {
 	}
 }
 
-// close ends the goroutine. What waits is dropped: the subscribers are gone.
+// close ends the goroutine. What waits is dropped: the clients are gone.
 func (d *delivery) close() {
+	d.ending.Store(true)
 	d.mu.Lock()
 	d.closed = true
 	d.filled.Broadcast()

@@ -94,7 +94,7 @@ func (s *session) dispatch(args [][]byte) {
 			s.refuse(spec, errMonitorData)
 			return
 		}
-		s.out.hold(&s.srv.wg) // what it is shown of itself comes behind its reply
+		_ = s.out.hold(&s.srv.wg) // what it is shown of itself comes behind its reply
 	}
 	if !s.waitPaused(spec) {
 		s.quit = true

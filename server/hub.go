@@ -3,6 +3,7 @@ package server
 // This file holds who is subscribed to what on this node, and what each of them is sent.
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,88 +24,163 @@ const (
 // hub knows the subscriptions of all sessions.
 type hub struct {
 	delivery delivery
-	deliver  func(p *parcel, number uint64)
-	size     atomic.Int64 // subscriptions of all kinds
+	size     atomic.Int64          // subscriptions of all kinds
+	backlog  atomic.Int64          // bytes of the messages that wait for clients, each counted once
+	deaf     atomic.Pointer[error] // why no messages come any more; nil: they do
 
-	mu   sync.RWMutex
-	deaf error                            // why no messages come any more; nil: they do
-	subs [subKinds]map[string]subscribers // by name
+	channels, shards channelTable
+	patterns         patternTable
 }
 
-// subscribers of one channel or pattern, with the number of the newest message that was handed over before they came.
+// subscribers of one channel or pattern, with the number of the newest parcel that was handed over before they came.
 type subscribers map[*session]uint64
 
-func newHub(deliver func(p *parcel, number uint64)) *hub {
-	h := &hub{deliver: deliver}
-	h.delivery.init()
-	for k := range h.subs {
-		h.subs[k] = map[string]subscribers{}
+// channelParts is into how many parts a table is divided, so that nobody waits for a walk through all of it.
+const channelParts = 64
+
+// channelTable finds the subscribers of channels.
+type channelTable struct {
+	seed  maphash.Seed
+	parts [channelParts]channelPart
+}
+
+type channelPart struct {
+	mu sync.RWMutex
+	of map[string]subscribers
+}
+
+func (t *channelTable) init() { t.seed = maphash.MakeSeed() }
+
+func (t *channelTable) part(name string) *channelPart {
+	return &t.parts[maphash.String(t.seed, name)%channelParts]
+}
+
+func (t *channelTable) add(name string, s *session, after uint64) {
+	p := t.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[string]subscribers{}
 	}
+	if p.of[name] == nil {
+		p.of[name] = subscribers{}
+	}
+	p.of[name][s] = after
+}
+
+func (t *channelTable) remove(name string, s *session) {
+	p := t.part(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if delete(p.of[name], s); len(p.of[name]) == 0 {
+		delete(p.of, name)
+	}
+	if len(p.of) == 0 {
+		p.of = nil // its room goes with the last
+	}
+}
+
+// reached calls f with the subscribers of a channel, if there are any.
+func (t *channelTable) reached(channel []byte, f func(to subscribers)) {
+	p := t.part(string(channel))
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if to := p.of[string(channel)]; len(to) > 0 {
+		f(to)
+	}
+}
+
+// each calls f with every channel, a part of the table at a time.
+func (t *channelTable) each(f func(name string, to subscribers)) {
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.RLock()
+		for name, to := range p.of {
+			f(name, to)
+		}
+		p.mu.RUnlock()
+	}
+}
+
+func (t *channelTable) size() int {
+	n := 0
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.RLock()
+		n += len(p.of)
+		p.mu.RUnlock()
+	}
+	return n
+}
+
+func newHub(deliver func(p *parcel)) *hub {
+	h := &hub{}
+	h.delivery.init(deliver)
+	h.channels.init()
+	h.shards.init()
+	h.patterns.init()
 	return h
 }
 
-// add returns the reason where no messages come any more.
+// table is that of a kind of channels.
+func (h *hub) table(kind subKind) *channelTable {
+	if kind == subShard {
+		return &h.shards
+	}
+	return &h.channels
+}
+
+// subscriptionCost is what a subscription takes besides its name, in bytes.
+const subscriptionCost = 384
+
+// add subscribes a session, which is not subscribed to that yet. It returns the reason where no messages come any more, or where there are too many patterns.
 func (h *hub) add(kind subKind, name string, s *session) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.deaf != nil {
-		return h.deaf
+	if kind == subPattern && h.patterns.full() {
+		return errNodePatterns
 	}
-	m := h.subs[kind][name]
-	if m == nil {
-		m = subscribers{}
-		h.subs[kind][name] = m
+	s.subscriptions.Add(1)
+	s.memory.add(memoryKeys, len(name)+subscriptionCost)
+	h.size.Add(1) // before the number is read: from here on Deliver queues what comes
+	after := h.delivery.join()
+	if kind == subPattern {
+		h.patterns.add(name, s, after)
+	} else {
+		h.table(kind).add(name, s, after)
 	}
-	if _, known := m[s]; !known {
-		s.subscriptions.Add(1)
-		h.size.Add(1) // before the number is read: from here on Deliver queues what comes
-		m[s] = h.delivery.join(h.deliver)
+	if why := h.deafness(); why != nil { // looked at when DropWaiting can see the subscription
+		h.remove(kind, name, s)
+		return why
 	}
 	return nil
 }
 
 // deafen takes no more subscriptions.
-func (h *hub) deafen(why error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.deaf = why
-}
+func (h *hub) deafen(why error) { h.deaf.Store(&why) }
 
 func (h *hub) deafness() error {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.deaf
+	if why := h.deaf.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
+// remove ends a subscription that there is.
 func (h *hub) remove(kind subKind, name string, s *session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.drop(kind, name, s)
-}
-
-func (h *hub) drop(kind subKind, name string, s *session) {
-	m := h.subs[kind][name]
-	if _, known := m[s]; !known {
-		return
+	if kind == subPattern {
+		h.patterns.remove(name, s)
+	} else {
+		h.table(kind).remove(name, s)
 	}
 	h.size.Add(-1)
+	s.memory.add(memoryKeys, -len(name)-subscriptionCost)
 	s.subscriptions.Add(-1)
-	delete(m, s)
-	if len(m) == 0 {
-		delete(h.subs[kind], name)
-	}
 }
 
 // forget removes all subscriptions of a session.
 func (h *hub) forget(s *session) {
-	if !s.subscribed() {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for kind := range s.subs {
 		for name := range s.subs[kind] {
-			h.drop(subKind(kind), name, s)
+			h.remove(subKind(kind), name, s)
 		}
 		s.subs[kind] = nil
 	}
@@ -112,89 +188,99 @@ func (h *hub) forget(s *session) {
 
 // receivers counts the subscriptions that a message to channel reaches, as PUBLISH does.
 func (h *hub) receivers(channel []byte, shard bool) int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if shard {
-		return len(h.subs[subShard][string(channel)])
-	}
 	n := 0
-	h.reached(channel, func(_ []byte, to subscribers) { n += len(to) })
-	return n
-}
-
-// reached calls f with those whom a message to channel reaches: of the channel, with no pattern, and of each pattern that it matches. The
-// caller holds mu.
-func (h *hub) reached(channel []byte, f func(pattern []byte, to subscribers)) {
-	f(nil, h.subs[subChannel][string(channel)])
-	for pattern, to := range h.subs[subPattern] {
-		if p := []byte(pattern); commands.Glob(p, channel) {
-			f(p, to)
-		}
+	count := func(to subscribers) { n += len(to) }
+	if shard {
+		h.shards.reached(channel, count)
+		return n
 	}
+	h.channels.reached(channel, count)
+	h.patterns.reached(channel, func(_ *pattern, to subscribers) { count(to) }, nil)
+	return n
 }
 
 // subscribers are the sessions that a message to channel reaches.
 func (h *hub) subscribers(channel []byte) map[*session]struct{} {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
 	found := map[*session]struct{}{}
-	h.reached(channel, func(_ []byte, to subscribers) {
+	take := func(to subscribers) {
 		for c := range to {
 			found[c] = struct{}{}
 		}
-	})
+	}
+	h.channels.reached(channel, take)
+	h.patterns.reached(channel, func(_ *pattern, to subscribers) { take(to) }, nil)
 	return found
 }
 
 // names returns the channels that have subscribers and match pattern (nil: all), sorted.
 func (h *hub) names(kind subKind, pattern []byte) []string {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
 	var names []string
-	for name := range h.subs[kind] {
-		if pattern == nil || commands.Glob(pattern, []byte(name)) {
-			names = append(names, name)
-		}
+	h.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
+	if pattern != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !commands.Glob(pattern, []byte(name)) })
 	}
 	slices.Sort(names)
 	return names
 }
 
-// count is the number of subscribers of one channel or pattern.
+// count is the number of subscribers of one channel.
 func (h *hub) count(kind subKind, name []byte) int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return len(h.subs[kind][string(name)])
+	n := 0
+	h.table(kind).reached(name, func(to subscribers) { n = len(to) })
+	return n
 }
 
 // kinds is the number of different channels or patterns.
 func (h *hub) kinds(kind subKind) int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return len(h.subs[kind])
+	if kind == subPattern {
+		return h.patterns.size()
+	}
+	return h.table(kind).size()
 }
 
 // Deliver hands the events of one entry to the clients of this node, and keeps their bytes, but not the slice. It is called as entries are
-// applied, and costs next to nothing: it waits only when more messages than a limit have not been given to their receivers'
-// queues, and never for a client. A subscription that was confirmed before gets the messages, one that begins after does not. Where a
-// snapshot took the place of entries, subscribers' connections are closed behind the messages that came before.
+// applied: it costs a step for each event and waits for nobody. A subscription that was confirmed before gets the messages, one that begins after
+// does not. Where a snapshot took the place of entries, or events come faster than they are delivered, subscribers' connections are closed behind the
+// messages that came before.
 func (s *Server) Deliver(events []commands.Event) {
-	for i := range events {
-		switch e := &events[i]; {
-		case e.Kind == commands.ScriptCall:
-			s.called(e)
-		case e.Kind != commands.Message:
-			s.waiters.changed(e)
-			if e.Kind == commands.StateReplaced && s.hub.size.Load() > 0 {
-				s.hub.delivery.put(parcel{Event: *e})
-			}
-		case s.hub.size.Load() > 0:
-			s.hub.delivery.put(parcel{Event: *e})
+	subscribed, tracked, watched := s.hub.size.Load() > 0, s.tracking.on.Load() > 0, s.monitors.size.Load() > 0
+	var parcels []parcel
+	var changes []keyChange
+	take := func(e *commands.Event) {
+		own := *e
+		parcels = append(parcels, parcel{event: &own})
+	}
+	tell := func() { // what caches are told keeps its place
+		if len(changes) > 0 {
+			parcels = append(parcels, parcel{changes: changes})
+			changes = nil
 		}
 	}
-	for _, v := range s.tracking.changed(events) {
-		s.hub.delivery.put(parcel{invalid: v})
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case commands.Message:
+			if subscribed {
+				take(e)
+			}
+		case commands.ScriptCall:
+			if watched {
+				take(e)
+			}
+		case commands.StateReplaced:
+			if tell(); subscribed || tracked {
+				take(e)
+			}
+		case commands.KeyChanged, commands.DBChanged:
+			if tracked {
+				changes = append(changes, keyChange{key: e.Key, client: e.Client, all: e.Kind == commands.DBChanged})
+			}
+		}
 	}
+	tell()
+	if len(parcels) > 0 {
+		s.hub.delivery.put(parcels...)
+	}
+	s.waiters.changed(events)
 }
 
 // wants says whether somebody on this node waits for changes of a key, or is to be told of them.
@@ -219,86 +305,141 @@ func (s *Server) observe() {
 	}
 }
 
-// spreadAll gives a message to all who wanted it when it was handed over.
-func (s *Server) spreadAll(p *parcel, number uint64) {
-	if p.invalid.to != nil {
-		s.invalidate(&p.invalid)
-		return
+// hand gives a parcel to all who wanted it when it was handed over. The delivery's goroutine calls it.
+func (s *Server) hand(p *parcel) {
+	t := &telling{srv: s, number: p.number}
+	switch {
+	case p.lost:
+		s.log.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.hub.delivery.limit)
+		t.startOver()
+		s.monitors.end(t)
+	case p.line != nil:
+		s.monitors.show(t, p.line)
+	case p.changes != nil:
+		s.tracking.changed(p.changes, p.number, t.invalidate)
+	case p.told.to != nil:
+		t.invalidate(&p.told)
+	case p.event.Kind == commands.StateReplaced:
+		t.startOver()
+	case p.event.Kind == commands.ScriptCall:
+		s.called(t, p.event)
+	default:
+		t.publish(p.event)
 	}
-	h, e := s.hub, &p.Event
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if e.Kind == commands.StateReplaced {
-		s.endSubscribers(number)
-		return
-	}
-	if e.Shard {
-		if m := h.subs[subShard][string(e.Channel)]; len(m) > 0 {
-			s.spread(m, number, "smessage", nil, e)
-		}
-		return
-	}
-	h.reached(e.Channel, func(pattern []byte, to subscribers) {
-		word := "message"
-		if pattern != nil {
-			word = "pmessage"
-		}
-		s.spread(to, number, word, pattern, e)
-	})
+	t.done()
 }
 
-// endSubscribers closes the connections of all who subscribed before the parcel with that number. A snapshot took the place of
-// entries, and with them of messages that nobody can give them any more: a subscriber who loses its connection knows that it has missed something, one
-// that goes on does not. The caller holds hub.mu.
-func (s *Server) endSubscribers(number uint64) {
-	ended := map[*session]struct{}{}
-	for _, names := range s.hub.subs {
-		for _, to := range names {
-			for c, after := range to {
-				if number > after {
-					ended[c] = struct{}{}
-				}
-			}
-		}
+// telling is the delivery of one parcel.
+type telling struct {
+	srv    *Server
+	number uint64
+	slow   []*session // that did not read, and are closed for it
+	missed map[*session]struct{}
+}
+
+// publish sends a message to its subscribers.
+func (t *telling) publish(e *commands.Event) {
+	h := t.srv.hub
+	if e.Shard {
+		h.shards.reached(e.Channel, func(to subscribers) { t.spread(to, published("smessage", nil, e)) })
+		return
 	}
-	for c := range ended {
-		c.dismiss()
-	}
-	if len(ended) > 0 {
-		s.log.Warn("closed the connections of subscribers: messages to them were in entries that this node got as a snapshot", "clients", len(ended))
-	}
+	h.channels.reached(e.Channel, func(to subscribers) { t.spread(to, published("message", nil, e)) })
+	h.patterns.reached(e.Channel, func(p *pattern, to subscribers) { t.spread(to, published("pmessage", p.text, e)) }, t.miss)
 }
 
 // spread queues one message for several sessions.
-func (s *Server) spread(to subscribers, number uint64, word string, pattern []byte, e *commands.Event) {
-	var frames [2]commands.RESP // by protocol, 2 and 3
+func (t *telling) spread(to subscribers, m *message) {
+	m.total = &t.srv.hub.backlog
 	for c, after := range to {
-		if number <= after {
-			continue
+		if t.number > after {
+			t.push(c, m)
 		}
-		f := &frames[c.pushProto.Load()-2]
-		if f.Buf == nil {
-			f.Proto = int(c.pushProto.Load())
-			n := 3
-			if pattern != nil {
-				n = 4
-			}
-			f.Push(n)
-			f.BulkString(word)
-			if pattern != nil {
-				f.Bulk(pattern)
-			}
-			f.Bulk(e.Channel)
-			f.Bulk(e.Payload)
+	}
+}
+
+// miss notes subscribers for whom it takes too long to find out whether a message is for them.
+func (t *telling) miss(to subscribers) {
+	if t.missed == nil {
+		t.missed = map[*session]struct{}{}
+	}
+	for c, after := range to {
+		if t.number > after {
+			t.missed[c] = struct{}{}
 		}
-		s.push(c, f.Buf)
 	}
 }
 
 // push queues a message for a client, which it ends where too many wait.
-func (s *Server) push(c *session, message []byte) {
-	if c.out.push(message) {
-		s.log.Warn("closed a subscriber that does not read its messages", "client", c.addr, "limit_bytes", c.out.limit)
+func (t *telling) push(c *session, m *message) {
+	m.total = &t.srv.hub.backlog
+	if c.out.push(m) {
+		t.slow = append(t.slow, c)
 		c.kill()
 	}
+}
+
+// startOver closes the connections of all who subscribed before the parcel, and empties the caches. Messages are lost, by a snapshot that took the
+// place of entries or for want of room: a subscriber who loses its connection knows that it has missed something, one that goes on does not.
+func (t *telling) startOver() {
+	h := t.srv.hub
+	gone := map[*session]struct{}{}
+	end := func(to subscribers) {
+		for c, after := range to {
+			if t.number > after {
+				gone[c] = struct{}{}
+			}
+		}
+	}
+	h.channels.each(func(_ string, to subscribers) { end(to) })
+	h.shards.each(func(_ string, to subscribers) { end(to) })
+	h.patterns.each(end)
+	for c := range gone {
+		c.dismiss()
+	}
+	if len(gone) > 0 {
+		t.srv.log.Warn("closed the connections of subscribers: messages to them are lost", "clients", len(gone))
+	}
+	t.srv.tracking.changed([]keyChange{{all: true}}, t.number, t.invalidate)
+}
+
+// done ends the delivery: it closes who cannot keep up.
+func (t *telling) done() {
+	s := t.srv
+	for c := range t.missed {
+		c.kill()
+	}
+	if len(t.missed) > 0 {
+		s.log.Warn("closed subscribers: to match their patterns with a channel takes too long", "clients", len(t.missed))
+	}
+	if len(t.slow) > 0 {
+		s.log.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr, "limit_bytes", s.cfg.MaxSubscriberBytes)
+	}
+	if s.hub.backlog.Load() > s.cfg.MaxBacklogBytes {
+		s.relieve()
+	}
+}
+
+// relieve closes those clients for whom the most waits, until what waits on the node is below its bound.
+func (s *Server) relieve() {
+	waiting := map[*session]int{}
+	for _, c := range s.all() {
+		waiting[c] = c.out.waiting()
+	}
+	closed := 0
+	for s.hub.backlog.Load() > s.cfg.MaxBacklogBytes && len(waiting) > 0 {
+		most := 0
+		for _, n := range waiting {
+			most = max(most, n)
+		}
+		for c, n := range waiting {
+			if n >= most/2 {
+				delete(waiting, c)
+				c.out.cutOff()
+				c.kill()
+				closed++
+			}
+		}
+	}
+	s.log.Warn("closed clients that do not read what they are sent: too much waits for all of them together", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
 }

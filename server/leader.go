@@ -174,7 +174,7 @@ func (s *Server) tellSwitch(old, now *leaderView) {
 		return
 	}
 	text := s.cfg.SentinelName + " " + old.host + " " + old.port + " " + now.host + " " + now.port
-	s.hub.delivery.put(parcel{Event: commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
+	s.hub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
 }
 
 // elsewhere is the error that sends a client to the leader, nil where this node takes the command. Without a leader to send it to the

@@ -28,16 +28,16 @@ const (
 type monitors struct {
 	size atomic.Int32 // of all
 	mu   sync.Mutex
-	all  map[*session]struct{}
+	all  map[*session]uint64 // with the newest parcel when they came
 }
 
 func (m *monitors) add(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all == nil {
-		m.all = map[*session]struct{}{}
+		m.all = map[*session]uint64{}
 	}
-	m.all[s] = struct{}{}
+	m.all[s] = s.srv.hub.delivery.join()
 	m.count(s.srv)
 }
 
@@ -54,13 +54,24 @@ func (m *monitors) count(srv *Server) {
 }
 
 // show gives a line to all of them.
-func (m *monitors) show(line []byte) {
+func (m *monitors) show(t *telling, line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for c := range m.all {
-		if c.out.push(line) {
-			c.srv.log.Warn("closed a monitor that does not read", "client", c.addr, "limit_bytes", c.out.limit)
-			c.kill()
+	shared := &message{body: line}
+	for c, after := range m.all {
+		if t.number > after {
+			t.push(c, shared)
+		}
+	}
+}
+
+// end closes all of them: they have missed something.
+func (m *monitors) end(t *telling) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c, after := range m.all {
+		if t.number > after {
+			c.dismiss()
 		}
 	}
 }
@@ -105,13 +116,13 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Kind == commands.Admin {
 		return // as on Redis: they may hold secrets
 	}
-	s.srv.monitors.show(monitorLine(db, s.addr, redact(spec, args)))
+	s.srv.hub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
 }
 
 // called shows a command that a script of this node's clients calls.
-func (s *Server) called(e *commands.Event) {
+func (s *Server) called(t *telling, e *commands.Event) {
 	if s.monitors.size.Load() > 0 && s.session(e.Client-s.askers) != nil {
-		s.monitors.show(monitorLine(e.DB, "lua", e.Args))
+		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args))
 	}
 }
 

@@ -20,7 +20,7 @@ func (n *node) tick(t *testing.T, ms int64) {
 	})
 }
 
-func message(channel, payload string) string {
+func messageFrame(channel, payload string) string {
 	var f commands.RESP
 	f.Array(4)
 	for _, s := range []string{"pmessage", "*", channel, payload} {
@@ -38,21 +38,21 @@ func TestExpiryIsNotified(t *testing.T) {
 	main.call("SELECT", "3")
 	main.call("SET", "other", "v", "PX", "20")
 	n.tick(t, 11)
-	s.want(message("__keyspace@0__:k", "expired"), message("__keyevent@0__:expired", "k"))
+	s.want(messageFrame("__keyspace@0__:k", "expired"), messageFrame("__keyevent@0__:expired", "k"))
 	n.tick(t, 10)
-	s.want(message("__keyspace@3__:other", "expired"), message("__keyevent@3__:expired", "other"))
+	s.want(messageFrame("__keyspace@3__:other", "expired"), messageFrame("__keyevent@3__:expired", "other"))
 	main.call("CONFIG", "SET", "notify-keyspace-events", "KEgh")
 	main.call("HSET", "h", "f", "v", "g", "w")
-	s.want(message("__keyspace@3__:h", "hset"), message("__keyevent@3__:hset", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hset"), messageFrame("__keyevent@3__:hset", "h"))
 	main.call("HPEXPIRE", "h", "10", "FIELDS", "1", "f")
-	s.want(message("__keyspace@3__:h", "hexpire"), message("__keyevent@3__:hexpire", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hexpire"), messageFrame("__keyevent@3__:hexpire", "h"))
 	main.call("HPEXPIRE", "h", "20", "FIELDS", "1", "g")
-	s.want(message("__keyspace@3__:h", "hexpire"), message("__keyevent@3__:hexpire", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hexpire"), messageFrame("__keyevent@3__:hexpire", "h"))
 	n.tick(t, 11)
-	s.want(message("__keyspace@3__:h", "hexpired"), message("__keyevent@3__:hexpired", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hexpired"), messageFrame("__keyevent@3__:hexpired", "h"))
 	n.tick(t, 10)
-	s.want(message("__keyspace@3__:h", "hexpired"), message("__keyevent@3__:hexpired", "h"),
-		message("__keyspace@3__:h", "del"), message("__keyevent@3__:del", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hexpired"), messageFrame("__keyevent@3__:hexpired", "h"),
+		messageFrame("__keyspace@3__:h", "del"), messageFrame("__keyevent@3__:del", "h"))
 }
 
 // A client is told of keys that expire, its own changes or not.

@@ -15,7 +15,7 @@ var (
 	unsubscribeWords = [subKinds]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
-// maxSubscriptions of each kind are taken from one connection.
+// maxSubscriptions of each kind are taken from one connection, but for patterns.
 const maxSubscriptions = 100_000
 
 const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale | commands.SubscribeMode
@@ -98,17 +98,9 @@ func pubsubSub(name string, arity int, since, syntax, summary string, run func(*
 // subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE: a confirmation for each name, before any of its messages.
 func subscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
-		if len(s.subs[kind])+len(args)-1 > maxSubscriptions {
-			s.fail(commands.Errorf("ERR too many subscriptions: a connection can have %d of a kind", maxSubscriptions))
+		if err := s.checkNames(kind, args[1:]); err != nil {
+			s.fail(err)
 			return
-		}
-		if kind == subPattern {
-			for _, pattern := range args[1:] {
-				if err := commands.CheckPattern(pattern); err != nil {
-					s.fail(err)
-					return
-				}
-			}
 		}
 		if !s.out.hold(&s.srv.wg) {
 			s.quit = true
@@ -129,6 +121,23 @@ func subscribing(kind subKind) local {
 			s.confirm(subscribeWords[kind], a, kind)
 		}
 	}}
+}
+
+// checkNames refuses names that are too many or too long.
+func (s *session) checkNames(kind subKind, names [][]byte) error {
+	most, check := maxSubscriptions, commands.CheckChannel
+	if kind == subPattern {
+		most, check = maxPatterns, commands.CheckPattern
+	}
+	if len(s.subs[kind])+len(names) > most {
+		return commands.Errorf("ERR too many subscriptions: a connection can have %d of a kind", most)
+	}
+	for _, name := range names {
+		if err := check(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unsubscribing answers UNSUBSCRIBE and its kin. Without names it is for all of them.
@@ -188,6 +197,9 @@ const messageSpent = 4
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
 		x.Spend((len(x.Args[1]) + len(x.Args[2])) / messageSpent)
+		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelBounded {
+			return err
+		}
 		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
 		x.Out.Int(0)
 		return nil
@@ -197,6 +209,10 @@ func publishHandler(shard bool) commands.Handler {
 // publishing answers with the number of receivers on this node, as a node of Redis Cluster does.
 func publishing(shard bool) local {
 	return local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
+		if err := commands.CheckChannel(args[1]); err != nil { // before the log: scripts and transactions are refused there
+			s.failRaw(spec, args, err)
+			return
+		}
 		s.run.cmd[0] = args
 		s.addRequest(true, s.run.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
 	}}

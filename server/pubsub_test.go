@@ -57,12 +57,15 @@ func TestSubscribeHasNoGap(t *testing.T) {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		for {
+		for sent := 0; ; {
 			select {
 			case <-stop:
 				return
 			default:
 				n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("m")}})
+				if sent++; sent%1000 == 0 {
+					n.hub.delivery.settle() // nobody applies entries faster than they are delivered for long
+				}
 			}
 		}
 	}()
@@ -179,15 +182,15 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	var wg sync.WaitGroup
 	o.init(ours, 1<<20, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
-	if err := o.write(nil, false); err != nil {
+	if err := o.write(nil, false, framing{proto: 2}); err != nil {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	o.push([]byte("message"))
+	o.push(&message{body: []byte("message")})
 	wg.Wait() // the writer has gone
 	ended := make(chan error)
 	go func() {
-		err := o.write([]byte("+OK\r\n"), false)
+		err := o.write([]byte("+OK\r\n"), false, framing{proto: 2})
 		o.end()
 		ended <- err
 	}()
@@ -261,10 +264,13 @@ func TestSubscribersAreForgotten(t *testing.T) {
 	eventually(t, "no subscription is left", func() bool {
 		return p.call("PUBSUB", "CHANNELS")+p.call("PUBSUB", "NUMPAT")+p.call("PUBSUB", "SHARDCHANNELS") == "*0\r\n:0\r\n*0\r\n"
 	})
-	for kind := range n.hub.subs {
-		if len(n.hub.subs[kind]) != 0 {
-			t.Errorf("kind %d: %v", kind, n.hub.subs[kind])
+	for kind := range subKinds {
+		if left := n.hub.kinds(kind); left != 0 {
+			t.Errorf("kind %d: %d are left", kind, left)
 		}
+	}
+	if left := n.hub.patterns.tree.Len(); left != 0 {
+		t.Errorf("%d groups of patterns are left", left)
 	}
 }
 

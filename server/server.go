@@ -34,6 +34,7 @@ type Config struct {
 	MaxClients         int           // connections at a time; 10000
 	MaxRequestBytes    int           // of one command, and of what one transaction queues; 32 MiB
 	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
+	MaxBacklogBytes    int64         // messages that wait for all clients together, each counted once, before the slowest are closed; 8 times MaxSubscriberBytes
 	IdleTimeout        time.Duration // a connection without commands for so long is closed; 0: never
 	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
 	MaxClientMemory    ClientMemory  // what all connections may take together, before those that take most are closed; zero: any number
@@ -60,6 +61,9 @@ func (c *Config) setDefaults() {
 	if c.MaxSubscriberBytes == 0 {
 		c.MaxSubscriberBytes = 32 << 20
 	}
+	if c.MaxBacklogBytes == 0 {
+		c.MaxBacklogBytes = 8 * int64(c.MaxSubscriberBytes)
+	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 5 * time.Second
 	}
@@ -83,6 +87,7 @@ type Server struct {
 	stats    stats
 	config   settings
 	monitors monitors
+	holders  holdersWatch
 	pause    pause
 	slowlog  slowlog
 	latency  latency
@@ -130,7 +135,7 @@ func New(cfg Config) *Server {
 		listeners: map[net.Listener]struct{}{},
 		sessions:  map[uint64]*session{},
 	}
-	s.hub = newHub(s.spreadAll)
+	s.hub = newHub(s.hand)
 	s.startBytes = readMemory().objects
 	s.tracking.init()
 	s.slowlog.threshold.Store(slowlogUs)

@@ -95,6 +95,7 @@ type session struct {
 	waiter        atomic.Pointer[waiter]  // of the command that waits
 	track         atomic.Pointer[tracker] // nil: the client is not told of changes of keys
 	tracked       map[string]struct{}     // keys that it is told of; guarded by tracking.mu
+	trackedBytes  int                     // of that, as the account has it; guarded by tracking.mu
 
 	mu   sync.Mutex
 	view view // guarded by mu: what other connections are told
@@ -256,7 +257,7 @@ func (s *session) send() error {
 	s.measure()
 	s.state.Store(waitsForOutput)
 	// What is said of keys that were noted for reads still owed waits for their replies too.
-	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil)
+	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
 	s.state.Store(works)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
 		s.reply.Buf = nil

@@ -4,6 +4,9 @@ package server
 // key is told. A key is remembered before the read of it is sent, so that no change behind the read is missed. From before that on
 // messages wait until the replies under way are written (output.hold), so that no value follows the word that it is out of date, not even
 // one of a change between the two.
+//
+// Who applies the log only asks whether a key is in the table. What a change means to whom is found out by the delivery's goroutine, which may be
+// behind: a client that has read the key meanwhile is told once more than it needs.
 
 import (
 	"maps"
@@ -11,17 +14,29 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/coordd/coordd/commands"
+	radix "github.com/hashicorp/go-immutable-radix"
 )
 
-// defaultTrackedKeys is how many keys are remembered on a node unless CONFIG SET tracking-table-max-keys says otherwise.
-const defaultTrackedKeys = 1_000_000
+const (
+	// defaultTrackedKeys is how many keys are remembered on a node unless CONFIG SET tracking-table-max-keys says otherwise.
+	defaultTrackedKeys = 1_000_000
+	// maxTrackingBytes is how much the table may take, whatever CONFIG SET says.
+	maxTrackingBytes = 256 << 20
+	// What a key takes besides its bytes, and what each client that is told of it takes, in bytes.
+	trackedKeyCost    = 128
+	trackedClientCost = 64
+	// keyChangeCost is what a change takes that waits for delivery, besides the key.
+	keyChangeCost = 40
+	// atOnce is how many keys are worked on before others get at the table.
+	atOnce = 256
+)
 
 // tracker is how a client is told of changes. It is replaced, not changed.
 type tracker struct {
 	bcast, optin, optout, noloop bool
 	redirect                     uint64   // the connection that is told instead; 0: the client's own
 	prefixes                     []string // of bcast, sorted
+	after                        uint64   // the newest parcel when it began: what was before is not told
 
 	broken atomic.Bool // redirect has gone
 }
@@ -31,25 +46,26 @@ type tracking struct {
 	on      atomic.Int64 // clients
 	maxKeys atomic.Int64 // 0: no limit
 
-	mu       sync.Mutex
+	mu       sync.RWMutex
 	clients  map[*session]struct{}
-	keys     map[string]map[*session]struct{} // of all databases alike, as on Redis
-	items    int                              // clients in all of keys
-	prefixes map[string]map[*session]struct{}
-	lengths  map[int]int // how many prefixes there are of each length
+	keys     map[string]*sessionSet // of all databases alike, as on Redis
+	items    int                    // clients in all of keys
+	bytes    int                    // that keys takes
+	maxBytes int
+	prefixes *radix.Tree // *sessionSet by prefix
 }
 
 func (tr *tracking) init() {
 	tr.maxKeys.Store(defaultTrackedKeys)
-	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]map[*session]struct{}{}, map[string]map[*session]struct{}{}
-	tr.lengths = map[int]int{}
+	tr.maxBytes = maxTrackingBytes
+	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]*sessionSet{}, radix.New()
 }
 
 // counts are the numbers that INFO shows.
 func (tr *tracking) counts() (clients, keys, items, prefixes int) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	return len(tr.clients), len(tr.keys), tr.items, len(tr.prefixes)
+	tr.mu.RLock()
+	defer tr.mu.RUnlock()
+	return len(tr.clients), len(tr.keys), tr.items, tr.prefixes.Len()
 }
 
 // begin makes a session one that is told.
@@ -60,18 +76,55 @@ func (tr *tracking) begin(s *session, t *tracker) {
 		tr.clients[s] = struct{}{}
 		tr.on.Add(1)
 	}
-	for _, p := range t.prefixes {
-		if tr.prefixes[p] == nil {
-			tr.prefixes[p] = map[*session]struct{}{}
-			tr.lengths[len(p)]++
-		}
-		tr.prefixes[p][s] = struct{}{}
+	if old := s.track.Swap(t); old != nil {
+		s.memory.add(memoryKeys, -prefixBytes(old.prefixes))
 	}
-	s.track.Store(t)
+	s.memory.add(memoryKeys, prefixBytes(t.prefixes))
 }
 
-// forgetAtOnce is how many keys a client that ends is taken out of before others may go on.
-const forgetAtOnce = 1024
+// prefixCost is what a prefix takes besides its bytes.
+const prefixCost = 384
+
+func prefixBytes(prefixes []string) int {
+	n := 0
+	for _, p := range prefixes {
+		n += len(p) + prefixCost
+	}
+	return n
+}
+
+// join makes a session one that is told of the keys that begin with prefixes, some at a time.
+func (tr *tracking) join(s *session, prefixes []string) {
+	for part := range slices.Chunk(prefixes, atOnce) {
+		tr.mu.Lock()
+		for _, p := range part {
+			v, known := tr.prefixes.Get([]byte(p))
+			if !known {
+				v = &sessionSet{}
+				tr.prefixes, _, _ = tr.prefixes.Insert([]byte(p), v)
+			}
+			v.(*sessionSet).add(s)
+		}
+		tr.mu.Unlock()
+	}
+}
+
+// leave is the opposite of join.
+func (tr *tracking) leave(s *session, prefixes []string) {
+	for part := range slices.Chunk(prefixes, atOnce) {
+		tr.mu.Lock()
+		for _, p := range part {
+			v, known := tr.prefixes.Get([]byte(p))
+			if !known {
+				continue
+			}
+			if v.(*sessionSet).remove(s); v.(*sessionSet).len() == 0 {
+				tr.prefixes, _, _ = tr.prefixes.Delete([]byte(p))
+			}
+		}
+		tr.mu.Unlock()
+	}
+}
 
 // end makes a session one that is not told.
 func (tr *tracking) end(s *session) {
@@ -80,35 +133,24 @@ func (tr *tracking) end(s *session) {
 		return
 	}
 	for more := true; more; {
-		more = tr.forget(s, t)
+		more = tr.forget(s)
 	}
+	tr.leave(s, t.prefixes)
+	s.memory.add(memoryKeys, -prefixBytes(t.prefixes))
 }
 
-// forget takes a session out, step by step.
-func (tr *tracking) forget(s *session, t *tracker) (more bool) {
+// forget takes a session out, some keys at a time.
+func (tr *tracking) forget(s *session) (more bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	n := 0
 	for key := range s.tracked {
-		if n++; n > forgetAtOnce {
+		if n++; n > atOnce {
 			return true
 		}
-		delete(s.tracked, key)
-		tr.items--
-		if delete(tr.keys[key], s); len(tr.keys[key]) == 0 {
-			delete(tr.keys, key)
-		}
+		tr.drop(s, key)
 	}
 	s.tracked = nil
-	for _, p := range t.prefixes {
-		if delete(tr.prefixes[p], s); len(tr.prefixes[p]) > 0 {
-			continue
-		}
-		delete(tr.prefixes, p)
-		if tr.lengths[len(p)]--; tr.lengths[len(p)] == 0 {
-			delete(tr.lengths, len(p))
-		}
-	}
 	if _, known := tr.clients[s]; known {
 		delete(tr.clients, s)
 		tr.on.Add(-1)
@@ -116,25 +158,64 @@ func (tr *tracking) forget(s *session, t *tracker) (more bool) {
 	return false
 }
 
-// remember notes that a session is to be told of keys. It returns what is dropped for it: keys past the limit.
-func (tr *tracking) remember(s *session, keys []string) (dropped []invalidation) {
+// charge accounts for keys that the session is told of. The caller holds tracking.mu.
+func (s *session) charge(bytes int) {
+	s.trackedBytes += bytes
+	s.memory.add(memoryKeys, bytes)
+}
+
+// note adds a key of a session. The caller holds mu.
+func (tr *tracking) note(s *session, key string) {
+	if _, known := s.tracked[key]; known {
+		return
+	}
+	of := tr.keys[key]
+	if of == nil {
+		of = &sessionSet{}
+		tr.keys[key] = of
+		tr.bytes += len(key) + trackedKeyCost
+	}
+	s.tracked[key] = struct{}{}
+	s.charge(len(key) + trackedClientCost)
+	of.add(s)
+	tr.items++
+	tr.bytes += trackedClientCost
+}
+
+// drop is the opposite of note. The caller holds mu.
+func (tr *tracking) drop(s *session, key string) {
+	of := tr.keys[key]
+	delete(s.tracked, key)
+	s.charge(-len(key) - trackedClientCost)
+	of.remove(s)
+	tr.items--
+	tr.bytes -= trackedClientCost
+	if of.len() == 0 {
+		delete(tr.keys, key)
+		tr.bytes -= len(key) + trackedKeyCost
+	}
+}
+
+// remember notes that a session is to be told of keys. What is dropped for it, keys past the limits, is told by drop.
+func (tr *tracking) remember(s *session, keys []string, drop func(invalidation)) {
+	for part := range slices.Chunk(keys, atOnce) {
+		for _, v := range tr.rememberSome(s, part) {
+			drop(v)
+		}
+	}
+}
+
+func (tr *tracking) rememberSome(s *session, keys []string) (dropped []invalidation) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if s.tracked == nil {
 		s.tracked = map[string]struct{}{}
 	}
 	for _, key := range keys {
-		if _, known := s.tracked[key]; known {
-			continue
-		}
-		s.tracked[key] = struct{}{}
-		if tr.keys[key] == nil {
-			tr.keys[key] = map[*session]struct{}{}
-		}
-		tr.keys[key][s] = struct{}{}
-		tr.items++
+		tr.note(s, key)
 	}
-	for limit := int(tr.maxKeys.Load()); limit > 0 && len(tr.keys) > limit; {
+	limit := int(tr.maxKeys.Load())
+	for limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes {
 		for key := range tr.keys { // any
 			dropped = append(dropped, tr.take(key, 0))
 			break
@@ -148,17 +229,13 @@ func (tr *tracking) remember(s *session, keys []string) (dropped []invalidation)
 // would then forget that it did.
 func (tr *tracking) take(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
-	for s := range tr.keys[key] {
-		if client == s.askerNumber() && s.track.Load().quiet() {
-			continue
+	tr.keys[key].each(func(s *session) {
+		if client != s.askerNumber() || !s.track.Load().quiet() {
+			v.to = append(v.to, s)
 		}
-		v.to = append(v.to, s)
-		delete(s.tracked, key)
-		delete(tr.keys[key], s)
-		tr.items--
-	}
-	if len(tr.keys[key]) == 0 {
-		delete(tr.keys, key)
+	})
+	for _, s := range v.to {
+		tr.drop(s, key)
 	}
 	return v
 }
@@ -171,27 +248,32 @@ func (tr *tracking) wants(key string) bool {
 	if tr.on.Load() == 0 {
 		return false
 	}
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	if len(tr.keys[key]) > 0 {
+	tr.mu.RLock()
+	defer tr.mu.RUnlock()
+	if tr.keys[key] != nil {
 		return true
 	}
 	some := false
-	tr.eachPrefix(key, func(string) { some = true })
+	tr.eachPrefix(key, func(string, *sessionSet) { some = true })
 	return some
 }
 
-// eachPrefix calls f with every prefix that a key begins with. It takes a step for each length that prefixes have: they may be as many as
-// clients, and who applies the log waits.
-func (tr *tracking) eachPrefix(key string, f func(prefix string)) {
-	for n := range tr.lengths {
-		if n > len(key) {
-			continue
-		}
-		if _, known := tr.prefixes[key[:n]]; known {
-			f(key[:n])
-		}
+// eachPrefix calls f with every prefix that a key begins with. The caller holds mu. It costs a step a byte of the longest of them.
+func (tr *tracking) eachPrefix(key string, f func(prefix string, of *sessionSet)) {
+	if tr.prefixes.Len() == 0 {
+		return
 	}
+	tr.prefixes.Root().WalkPath([]byte(key[:min(len(key), maxPrefixBytes)]), func(prefix []byte, v any) bool {
+		f(key[:len(prefix)], v.(*sessionSet))
+		return false
+	})
+}
+
+// keyChange is a change of a key, or of all keys.
+type keyChange struct {
+	key    string
+	client uint64 // who did it, as Event.Client
+	all    bool
 }
 
 // invalidation is one message about keys, for several clients. Without keys all keys are meant.
@@ -208,35 +290,48 @@ func (v *invalidation) bytes() int {
 	return n
 }
 
-// changed says what is to be told of the changes of one entry.
-func (tr *tracking) changed(events []commands.Event) (told []invalidation) {
-	if tr.on.Load() == 0 {
-		return nil
-	}
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
+// changed calls tell with what is to be told of the changes of one entry, whose parcel has a number.
+func (tr *tracking) changed(changes []keyChange, number uint64, tell func(*invalidation)) {
+	byPrefix := map[string]*prefixChanges{}
 	flushed := false
-	var changes []*commands.Event // for clients with prefixes
-	for i := range events {
-		e := &events[i]
-		switch e.Kind {
-		case commands.KeyChanged:
-			if len(tr.keys[e.Key]) > 0 {
-				if v := tr.take(e.Key, e.Client); len(v.to) > 0 {
-					told = append(told, v)
-				}
-			}
-			changes = append(changes, e)
-			flushed = false
-		case commands.DBChanged, commands.StateReplaced:
-			if !flushed {
-				told = append(told, tr.flush())
-			}
-			flushed = true
+	for part := range slices.Chunk(changes, atOnce) {
+		for _, v := range tr.changedSome(part, byPrefix, &flushed) {
+			tell(&v)
 		}
 	}
-	if len(tr.prefixes) > 0 && len(changes) > 0 {
-		told = append(told, tr.broadcast(changes)...)
+	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
+		for _, v := range byPrefix[p].tell(number) {
+			tell(&v)
+		}
+	}
+}
+
+func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (told []invalidation) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, c := range changes {
+		if c.all {
+			if !*flushed {
+				told = append(told, tr.flush())
+			}
+			*flushed = true
+			continue
+		}
+		*flushed = false
+		if tr.keys[c.key] != nil {
+			if v := tr.take(c.key, c.client); len(v.to) > 0 {
+				told = append(told, v)
+			}
+		}
+		tr.eachPrefix(c.key, func(prefix string, of *sessionSet) {
+			p := byPrefix[prefix]
+			if p == nil {
+				p = &prefixChanges{}
+				of.each(func(s *session) { p.to = append(p.to, s) })
+				byPrefix[prefix] = p
+			}
+			p.changes = append(p.changes, c)
+		})
 	}
 	return told
 }
@@ -246,97 +341,120 @@ func (tr *tracking) flush() invalidation {
 	v := invalidation{to: make([]*session, 0, len(tr.clients))}
 	for s := range tr.clients {
 		s.tracked = nil
+		s.charge(-s.trackedBytes)
 		v.to = append(v.to, s)
 	}
-	tr.keys, tr.items = map[string]map[*session]struct{}{}, 0
+	tr.keys, tr.items, tr.bytes = map[string]*sessionSet{}, 0, 0
 	return v
 }
 
-// broadcast tells of the keys that begin with a prefix, in one message for all who have it.
-func (tr *tracking) broadcast(changes []*commands.Event) (told []invalidation) {
-	byPrefix := map[string][]*commands.Event{}
-	for _, e := range changes {
-		tr.eachPrefix(e.Key, func(p string) { byPrefix[p] = append(byPrefix[p], e) })
-	}
-	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
-		all := invalidation{keys: keysOf(byPrefix[p], 0)}
-		for s := range tr.prefixes[p] {
-			if !s.track.Load().quiet() {
-				all.to = append(all.to, s)
-				continue
-			}
-			if keys := keysOf(byPrefix[p], s.askerNumber()); len(keys) > 0 {
+// prefixChanges are changes of keys that begin with one prefix, and the clients that have it.
+type prefixChanges struct {
+	changes []keyChange
+	to      []*session
+}
+
+// tell makes one message for all clients, but for those that do not hear of their own changes.
+func (p *prefixChanges) tell(number uint64) (told []invalidation) {
+	all := invalidation{keys: keysOf(p.changes, 0)}
+	for _, s := range p.to {
+		t := s.track.Load()
+		switch {
+		case t == nil || number <= t.after:
+		case !t.noloop:
+			all.to = append(all.to, s)
+		default:
+			if keys := keysOf(p.changes, s.askerNumber()); len(keys) > 0 {
 				told = append(told, invalidation{keys: keys, to: []*session{s}})
 			}
 		}
-		if len(all.to) > 0 {
-			told = append(told, all)
-		}
+	}
+	if len(all.to) > 0 {
+		told = append(told, all)
 	}
 	return told
 }
 
 // keysOf gives the keys that changed, sorted, without those that one client alone (0: none) changed.
-func keysOf(changes []*commands.Event, without uint64) []string {
+func keysOf(changes []keyChange, without uint64) []string {
 	var keys []string
-	for _, e := range changes {
-		if without == 0 || e.Client != without {
-			keys = append(keys, e.Key)
+	for i := range changes {
+		if without == 0 || changes[i].client != without {
+			keys = append(keys, changes[i].key)
 		}
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// invalidate queues the message for each of its clients.
-func (s *Server) invalidate(v *invalidation) {
-	for _, c := range v.to {
-		t := c.track.Load()
-		if t == nil {
-			continue // it has ended tracking meanwhile
+// invalidate queues the message for each of its clients: one in each form that is needed.
+func (t *telling) invalidate(v *invalidation) {
+	var forms [2][2]*message // by whether it is redirected, and by the protocol that null is written in
+	form := func(redirected, three int) *message {
+		if v.keys != nil {
+			three = 0 // there is no null
 		}
-		target := c
-		if t.redirect != 0 {
-			if target = s.session(t.redirect); target == nil {
-				t.broken.Store(true)
-				if c.pushProto.Load() == 3 {
-					f := commands.RESP{Proto: 3}
-					f.Push(2)
-					f.BulkString("tracking-redir-broken")
-					f.Int(int64(t.redirect))
-					s.push(c, f.Buf)
-				}
+		m := &forms[redirected][three]
+		if *m == nil {
+			*m = invalidating(v.keys, redirected == 1, 2+three)
+		}
+		return *m
+	}
+	for _, c := range v.to {
+		switch tracked := c.track.Load(); {
+		case tracked == nil: // it has ended tracking meanwhile
+		case tracked.redirect == 0:
+			t.push(c, form(0, 1))
+		default:
+			target := t.srv.session(tracked.redirect)
+			if target == nil {
+				tracked.broken.Store(true)
+				t.push(c, redirectBroken(tracked.redirect))
 				continue
 			}
-		}
-		if frame := v.frame(c, target, t.redirect != 0); frame != nil {
-			s.push(target, frame)
+			t.push(target, form(1, int(c.pushProto.Load())-2)) // so does Redis: null in the protocol of the client that is told by another
 		}
 	}
 }
 
-// frame writes the message as target reads it; nil where it reads none: with RESP2 it has to be the one that c redirects to, be it c itself, and subscribed.
-func (v *invalidation) frame(c, target *session, redirected bool) []byte {
-	f := commands.RESP{Proto: int(target.pushProto.Load())}
+// sessionSet is a set of sessions, which are mostly few.
+type sessionSet struct {
+	few  []*session
+	many map[*session]struct{} // in place of few, once there are many
+}
+
+const fewSessions = 8
+
+func (v *sessionSet) len() int { return len(v.few) + len(v.many) }
+
+func (v *sessionSet) add(s *session) {
 	switch {
-	case f.Proto == 3:
-		f.Push(2)
-		f.BulkString("invalidate")
-	case !redirected || target.subscriptions.Load() == 0:
-		return nil
+	case v.many != nil:
+		v.many[s] = struct{}{}
+	case slices.Contains(v.few, s):
+	case len(v.few) < fewSessions:
+		v.few = append(v.few, s)
 	default:
-		f.Push(3)
-		f.BulkString("message")
-		f.BulkString("__redis__:invalidate")
+		v.many = map[*session]struct{}{s: {}}
+		for _, other := range v.few {
+			v.many[other] = struct{}{}
+		}
+		v.few = nil
 	}
-	if v.keys == nil {
-		f.Proto = int(c.pushProto.Load()) // so does Redis: in the protocol of the client that is told by another
-		f.Null()
-		return f.Buf
+}
+
+func (v *sessionSet) remove(s *session) {
+	delete(v.many, s)
+	if i := slices.Index(v.few, s); i >= 0 {
+		v.few = slices.Delete(v.few, i, i+1)
 	}
-	f.Array(len(v.keys))
-	for _, k := range v.keys {
-		f.BulkString(k)
+}
+
+func (v *sessionSet) each(f func(*session)) {
+	for _, s := range v.few {
+		f(s)
 	}
-	return f.Buf
+	for s := range v.many {
+		f(s)
+	}
 }

@@ -105,20 +105,12 @@ func (s *session) startTracking(t *tracker) error {
 	case old != nil && (t.optin && old.optout || t.optout && old.optin):
 		return errTrackOptSwitch
 	}
+	var added []string
 	if t.bcast {
-		var before []string
-		if old != nil {
-			before = old.prefixes
-		}
-		if err := overlap(t.prefixes, before); err != nil {
+		var err error
+		if added, err = t.joinPrefixes(old); err != nil {
 			return err
 		}
-		if len(t.prefixes) == 0 {
-			t.prefixes = []string{""}
-		}
-		t.prefixes = append(t.prefixes, before...)
-		slices.Sort(t.prefixes)
-		t.prefixes = slices.Compact(t.prefixes)
 	}
 	if !s.out.hold(&s.srv.wg) {
 		s.quit = true
@@ -127,8 +119,9 @@ func (s *session) startTracking(t *tracker) error {
 	if target := s.srv.session(t.redirect); target != nil {
 		target.out.open(&s.srv.wg)
 	}
-	s.srv.hub.delivery.join(s.srv.hub.deliver)
+	t.after = s.srv.hub.delivery.join()
 	s.srv.tracking.begin(s, t)
+	s.srv.tracking.join(s, added)
 	s.srv.observe()
 	err := s.srv.hub.deafness() // looked at when DropWaiting can see that the session is tracked
 	if err != nil {
@@ -138,21 +131,99 @@ func (s *session) startTracking(t *tracker) error {
 	return err
 }
 
-// overlap refuses prefixes one of which begins with another.
-func overlap(prefixes, before []string) error {
-	for i, p := range prefixes {
-		for _, b := range before {
-			if strings.HasPrefix(p, b) || strings.HasPrefix(b, p) {
-				return commands.Errorf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", p, b)
-			}
+// Limits of the prefixes of one client.
+const (
+	maxPrefixes    = 10_000
+	maxPrefixBytes = 1 << 10 // of each
+)
+
+// joinPrefixes adds the prefixes that the client had, and returns those that are new.
+func (t *tracker) joinPrefixes(old *tracker) (added []string, err error) {
+	var before []string
+	if old != nil {
+		before = old.prefixes
+	}
+	if len(before)+len(t.prefixes) > maxPrefixes {
+		return nil, commands.Errorf("ERR too many prefixes: a client can have %d", maxPrefixes)
+	}
+	for _, p := range t.prefixes {
+		if len(p) > maxPrefixBytes {
+			return nil, commands.Errorf("ERR prefix is longer than %d bytes", maxPrefixBytes)
 		}
-		for _, other := range prefixes[i+1:] {
-			if strings.HasPrefix(p, other) || strings.HasPrefix(other, p) {
+	}
+	if err := overlap(t.prefixes, before); err != nil {
+		return nil, err
+	}
+	if added = t.prefixes; len(added) == 0 {
+		added = []string{""}
+	}
+	t.prefixes = slices.Concat(added, before)
+	slices.Sort(t.prefixes)
+	t.prefixes = slices.Compact(t.prefixes)
+	return added, nil
+}
+
+// overlap refuses prefixes one of which begins with another. before is sorted, and none of it begins with another unless that is empty. The error names the
+// pair that a comparison of all pairs would find first.
+func overlap(prefixes, before []string) error {
+	clashing := firstClash(prefixes)
+	for i, p := range prefixes {
+		if b, found := existing(before, p); found {
+			return commands.Errorf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", p, b)
+		}
+		if i != clashing {
+			continue
+		}
+		for _, other := range prefixes[i+1:] { // one of them it is: it would have been found with an earlier one
+			if overlapping(p, other) {
 				return commands.Errorf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", p, other)
 			}
 		}
 	}
 	return nil
+}
+
+func overlapping(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+// existing finds the first of before that overlaps with p.
+func existing(before []string, p string) (string, bool) {
+	if len(before) > 0 && before[0] == "" {
+		return "", true
+	}
+	at, _ := slices.BinarySearch(before, p)
+	for i := max(at-1, 0); i <= at && i < len(before); i++ { // only its neighbor can begin p, or p it
+		if overlapping(before[i], p) {
+			return before[i], true
+		}
+	}
+	return "", false
+}
+
+// firstClash is the place of the first prefix that overlaps with another, -1 if there is none. Sorted, a prefix stands before all that begin with it.
+func firstClash(prefixes []string) int {
+	order := make([]int, len(prefixes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(prefixes[a], prefixes[b]) })
+	first := -1
+	clash := func(i int) {
+		if first < 0 || i < first {
+			first = i
+		}
+	}
+	var open []int // each of them begins with the one before it, and so does what comes now with the last
+	for _, i := range order {
+		for len(open) > 0 && !strings.HasPrefix(prefixes[i], prefixes[open[len(open)-1]]) {
+			open = open[:len(open)-1]
+		}
+		if len(open) > 0 {
+			clash(i)
+			clash(open[len(open)-1])
+		}
+		open = append(open, i)
+	}
+	return first
 }
 
 func clientCaching(s *session, _ *commands.Spec, args [][]byte) {
@@ -260,7 +331,5 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) {
 		s.quit = true
 		return
 	}
-	for _, v := range s.srv.tracking.remember(s, keys) {
-		s.srv.hub.delivery.put(parcel{invalid: v})
-	}
+	s.srv.tracking.remember(s, keys, func(v invalidation) { s.srv.hub.delivery.offer(parcel{told: v}) })
 }

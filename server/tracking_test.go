@@ -115,7 +115,7 @@ func TestTrackingIsForgotten(t *testing.T) {
 	c := n.dial(t)
 	c.call("CLIENT", "TRACKING", "ON")
 	words := []string{"MGET"}
-	for i := range 3*forgetAtOnce + 1 {
+	for i := range 3*atOnce + 1 {
 		words = append(words, fmt.Sprint("k", i))
 	}
 	c.call(words...)
@@ -208,11 +208,11 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	var o output
 	o.init(near, 1<<20, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
-	o.push([]byte("message"))
-	if err := o.write([]byte("first"), true); err != nil {
+	o.push(&message{body: []byte("message")})
+	if err := o.write([]byte("first"), true, framing{proto: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.write([]byte("second"), false); err != nil {
+	if err := o.write([]byte("second"), false, framing{proto: 2}); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len("firstsecondmessage"))
@@ -223,7 +223,7 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	wg.Wait()
 }
 
-// Many prefixes cost a change no more than few: they are found by their lengths.
+// Among many prefixes those of a key are found.
 func TestManyPrefixes(t *testing.T) {
 	n := start(t, nil)
 	c, w := n.dial(t), n.dial(t)
@@ -238,12 +238,9 @@ func TestManyPrefixes(t *testing.T) {
 	w.raw(pipeline([]string{"MSET", "p", "0", "p007", "1", "longer499x", "2", "other", "3", "p007y", "4", "longer", "5"}))
 	w.want("+OK\r\n")
 	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\nlonger499x\r\n", ">2\r\n$10\r\ninvalidate\r\n*2\r\n$4\r\np007\r\n$5\r\np007y\r\n")
-	if lengths := len(n.tracking.lengths); lengths != 2 {
-		t.Errorf("%d lengths of prefixes, want 2", lengths)
-	}
 	c.call("CLIENT", "TRACKING", "OFF")
-	if lengths := len(n.tracking.lengths); lengths != 0 {
-		t.Errorf("%d lengths of prefixes are left", lengths)
+	if left := n.tracking.prefixes.Len(); left != 0 {
+		t.Errorf("%d prefixes are left", left)
 	}
 }
 

@@ -23,6 +23,8 @@ type waiters struct {
 
 	mu     sync.Mutex
 	places map[place]*crowd
+	all    [databases]map[*waiter]struct{}
+	era    [databases]uint64 // rises when any key of the database may have changed
 }
 
 // place is a key of a database.
@@ -33,37 +35,48 @@ type place struct {
 
 // crowd is all who wait for one key.
 type crowd struct {
-	gone  bool // the newest change that this node heard of took the key away: nobody needs to look
-	lines []*line
+	place place
+	gone  bool   // the newest change that this node heard of took the key away: nobody needs to look
+	era   uint64 // of the database, when gone was said
+	line  line   // the first of the lines
 }
 
 // line is a queue in order of arrival.
 type line struct {
+	crowd       *crowd
 	rivals      string // what its commands have in common; "" for those that are all woken
 	streams     bool   // its commands want to know of the key's end too
 	first, last *stand
+	next        *line
 }
 
 // stand is a waiter's place in one line.
 type stand struct {
 	waiter     *waiter
-	place      place
-	crowd      *crowd
 	line       *line
 	prev, next *stand
+	at         int32 // which of the waiter's keys it is for
+	due        bool  // that is in waiter.due; guarded by waiter.mu
 }
+
+// waitedKeyCost is what waiting for a key takes besides its bytes.
+const waitedKeyCost = 256
 
 // waiter is one command that may wait.
 type waiter struct {
 	conn   net.Conn
+	db     int
 	stands []stand
 	wake   chan struct{} // for one who does not read its connection
+	heads  int           // how many of its stands a change wakes; guarded by waiters.mu
 
 	mu      sync.Mutex
-	asleep  bool // reads the connection until something is to be done
-	woken   bool // a key changed since the newest try began
-	turn    bool // the try that is under way is due to a change
-	waits   bool // the command waits: it may be unblocked
+	asleep  bool     // reads the connection until something is to be done
+	woken   bool     // a key changed since the newest try began
+	due     []*stand // for which
+	dueAll  bool     // any of them
+	turn    bool     // the try that is under way is due to a change
+	waits   bool     // the command waits: it may be unblocked
 	unblock string
 }
 
@@ -92,87 +105,146 @@ func rivalsOf(spec *commands.Spec, args [][]byte) string {
 
 const groupStream = "stream"
 
-// join puts a command at the end of the lines of its keys. behind says that in all of them others stand before it.
+// join puts a command at the end of the lines of its keys, some at a time. behind says that in all of them others stand before it.
 func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
-	w = &waiter{conn: conn, stands: make([]stand, 0, len(keys)), wake: make(chan struct{}, 1)}
+	w = &waiter{conn: conn, db: db, stands: make([]stand, 0, len(keys)), wake: make(chan struct{}, 1)}
 	rivals := rivalsOf(spec, args)
 	behind = rivals != ""
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.places == nil {
-		ws.places = map[place]*crowd{}
-	}
-	for _, key := range keys {
-		p := place{db, string(key)}
-		c := ws.places[p]
-		if c == nil {
-			c = &crowd{}
-			ws.places[p] = c
-		}
-		l := c.line(rivals)
-		l.streams = spec.Group == groupStream
-		if l.last != nil && l.last.waiter == w {
-			continue // the key was named twice
-		}
-		w.stands = append(w.stands, stand{waiter: w, place: p, crowd: c, line: l, prev: l.last})
-		at := &w.stands[len(w.stands)-1] // stays: there is room for all
-		if l.last == nil {
-			l.first, behind = at, false
-		} else {
-			l.last.next = at
-		}
-		l.last = at
-	}
 	ws.count.Add(1)
+	for from := 0; from < len(keys); from += atOnce {
+		ws.mu.Lock()
+		if ws.places == nil {
+			ws.places = map[place]*crowd{}
+		}
+		if ws.all[db] == nil {
+			ws.all[db] = map[*waiter]struct{}{}
+		}
+		ws.all[db][w] = struct{}{}
+		for i := from; i < min(from+atOnce, len(keys)); i++ {
+			l := ws.crowd(place{db, string(keys[i])}).lineOf(rivals)
+			l.streams = spec.Group == groupStream
+			behind = !l.append(w, int32(i)) && behind
+		}
+		ws.mu.Unlock()
+	}
 	return w, behind
 }
 
-func (c *crowd) line(rivals string) *line {
-	for _, l := range c.lines {
-		if l.rivals == rivals {
-			return l
-		}
+// crowd returns the crowd of a key, made if there is none.
+func (ws *waiters) crowd(p place) *crowd {
+	c := ws.places[p]
+	if c == nil {
+		c = &crowd{place: p}
+		c.line.crowd = c
+		ws.places[p] = c
 	}
-	l := &line{rivals: rivals}
-	c.lines = append(c.lines, l)
+	return c
+}
+
+// lineOf returns the line of those who compete for the same, made if there is none.
+func (c *crowd) lineOf(rivals string) *line {
+	if c.line.first == nil {
+		c.line.rivals = rivals // nobody stands in it: it has just been made
+		return &c.line
+	}
+	l := &c.line
+	for l.rivals != rivals {
+		if l.next == nil {
+			l.next = &line{crowd: c, rivals: rivals}
+		}
+		l = l.next
+	}
 	return l
 }
 
-// leave takes a command out of its lines. Where its newest try may have left something to the next, that one is woken: who came behind
+// append puts a waiter at the end of the line, and says whether nobody else stands before it. A key may be named twice.
+func (l *line) append(w *waiter, at int32) (alone bool) {
+	if l.last != nil && l.last.waiter == w {
+		return l.first.waiter == w
+	}
+	w.stands = append(w.stands, stand{waiter: w, line: l, prev: l.last, at: at})
+	st := &w.stands[len(w.stands)-1] // stays: there is room for all
+	if l.last == nil {
+		l.first = st
+	} else {
+		l.last.next = st
+	}
+	l.last = st
+	if st.prev == nil || l.rivals == "" {
+		w.heads++
+	}
+	return st.prev == nil
+}
+
+// leave takes a command out of its lines, some at a time. Where its newest try may have left something to the next, that one is woken: who came behind
 // it has not looked.
 func (ws *waiters) leave(w *waiter) {
+	for part := range slices.Chunk(w.stands, atOnce) {
+		ws.mu.Lock()
+		w.mu.Lock()
+		owes := w.turn || w.woken || !w.waits // asked with every part: a key of it may have changed meanwhile
+		w.mu.Unlock()
+		for i := range part {
+			ws.remove(&part[i], owes)
+		}
+		ws.mu.Unlock()
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	delete(ws.all[w.db], w)
 	ws.count.Add(-1)
-	w.mu.Lock()
-	owes := w.turn || w.woken || !w.waits
-	w.mu.Unlock()
-	for i := range w.stands {
-		at := &w.stands[i]
-		l, wasFirst := at.line, at.prev == nil
-		l.remove(at)
-		switch {
-		case l.first == nil:
-			at.crowd.lines = slices.DeleteFunc(at.crowd.lines, func(other *line) bool { return other == l })
-			if len(at.crowd.lines) == 0 {
-				delete(ws.places, at.place)
-			}
-		case owes && wasFirst && l.rivals != "" && (!at.crowd.gone || l.streams):
-			l.first.waiter.rouse()
+}
+
+func (ws *waiters) remove(st *stand, owes bool) {
+	l, wasFirst := st.line, st.prev == nil
+	l.remove(st)
+	if l.first == nil {
+		ws.drop(l)
+		return
+	}
+	if !wasFirst || l.rivals == "" {
+		return
+	}
+	l.first.waiter.heads++
+	if owes && (l.streams || !ws.gone(l.crowd)) {
+		l.first.rouse()
+	}
+}
+
+// drop takes out a line that nobody stands in, and the crowd with the last one.
+func (ws *waiters) drop(l *line) {
+	c := l.crowd
+	switch {
+	case l != &c.line:
+		before := &c.line
+		for before.next != l {
+			before = before.next
+		}
+		before.next = l.next
+	case l.next != nil: // another takes the first one's place
+		second := l.next
+		c.line = *second
+		for st := c.line.first; st != nil; st = st.next {
+			st.line = &c.line
+		}
+	default:
+		delete(ws.places, c.place)
+		if len(ws.places) == 0 {
+			ws.places = nil // its room goes with the last
 		}
 	}
 }
 
-func (l *line) remove(at *stand) {
-	if at.prev == nil {
-		l.first = at.next
+func (l *line) remove(st *stand) {
+	if st.prev == nil {
+		l.first = st.next
 	} else {
-		at.prev.next = at.next
+		st.prev.next = st.next
 	}
-	if at.next == nil {
-		l.last = at.prev
+	if st.next == nil {
+		l.last = st.prev
 	} else {
-		at.next.prev = at.prev
+		st.next.prev = st.prev
 	}
 }
 
@@ -186,50 +258,138 @@ func (ws *waiters) wants(db int, key string) bool {
 	return ws.places[place{db, key}] != nil
 }
 
-// changed wakes those whom a change concerns. It does not wait.
-func (ws *waiters) changed(e *commands.Event) {
+// gone says whether the newest change of a key took it away.
+func (ws *waiters) gone(c *crowd) bool { return c.gone && c.era == ws.era[c.place.db] }
+
+// changed wakes those whom changes concern. It does not wait.
+func (ws *waiters) changed(events []commands.Event) {
 	if ws.count.Load() == 0 {
 		return
 	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	switch e.Kind {
-	case commands.KeyChanged:
-		if c := ws.places[place{e.DB, e.Key}]; c != nil {
-			c.gone = e.Gone
-			c.rouse()
-		}
-	case commands.DBChanged, commands.StateReplaced:
-		for p, c := range ws.places {
-			if e.Kind == commands.StateReplaced || p.db == e.DB {
-				c.gone = false
-				c.rouse()
+	var flushed [databases]bool
+	some := false
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case commands.KeyChanged:
+			ws.keyChanged(e)
+		case commands.DBChanged:
+			flushed[e.DB], some = true, true
+			ws.renew(e.DB)
+		case commands.StateReplaced:
+			for db := range flushed {
+				flushed[db], some = true, true
+				ws.renew(db)
 			}
+		}
+	}
+	for db := 0; some && db < databases; db++ {
+		if flushed[db] {
+			ws.rouseAll(db)
 		}
 	}
 }
 
-// rouse wakes the first of every line whom the key's state may concern, and all of the line in which all are woken.
-func (c *crowd) rouse() {
-	for _, l := range c.lines {
+func (ws *waiters) keyChanged(e *commands.Event) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	c := ws.places[place{e.DB, e.Key}]
+	if c == nil {
+		return
+	}
+	c.gone, c.era = e.Gone, ws.era[e.DB]
+	for l := &c.line; l != nil; l = l.next {
 		switch {
 		case c.gone && !l.streams:
 		case l.rivals != "":
-			l.first.waiter.rouse()
+			l.first.rouse()
 		default:
-			for at := l.first; at != nil; at = at.next {
-				at.waiter.rouse()
-			}
+			l.rouseEach()
 		}
 	}
 }
 
-// rouse makes the waiter try again.
-func (w *waiter) rouse() {
+// renew forgets which keys of a database are gone.
+func (ws *waiters) renew(db int) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.era[db]++
+}
+
+// rouseAll wakes whoever is the first in any line of a database, and all of the lines in which all are woken.
+func (ws *waiters) rouseAll(db int) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	var asleep []*waiter
+	for w := range ws.all[db] {
+		if w.heads > 0 && w.mark(nil) {
+			asleep = append(asleep, w)
+		}
+	}
+	pokeAll(asleep)
+}
+
+// rouseEach wakes all of a line.
+func (l *line) rouseEach() {
+	var asleep []*waiter
+	for st := l.first; st != nil; st = st.next {
+		if st.waiter.mark(st) {
+			asleep = append(asleep, st.waiter)
+		}
+	}
+	pokeAll(asleep)
+}
+
+// fewAsleep are woken by who applies the log. More of them would hold it up.
+const fewAsleep = 16
+
+func pokeAll(asleep []*waiter) {
+	if len(asleep) > fewAsleep {
+		go interruptAll(asleep)
+		return
+	}
+	interruptAll(asleep)
+}
+
+func interruptAll(all []*waiter) {
+	for _, w := range all {
+		w.interrupt()
+	}
+}
+
+// rouse makes the waiter try again, with the key that it stands for.
+func (st *stand) rouse() {
+	if st.waiter.mark(st) {
+		st.waiter.interrupt()
+	}
+}
+
+// maxDue is for how many keys a waiter notes that they changed. Past that it looks at all of them.
+const maxDue = 64
+
+// mark notes that a key changed, or any where st is nil, and says whether the waiter has to be told.
+func (w *waiter) mark(st *stand) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	switch {
+	case w.dueAll || st != nil && st.due:
+	case st == nil || len(w.due) == maxDue:
+		w.dueAll = true
+	default:
+		st.due = true
+		w.due = append(w.due, st)
+	}
 	w.woken = true
-	w.poke()
+	return w.asleep
+}
+
+// takeDue moves what is due into a set of keys; all says that it is all of them. The caller holds mu.
+func (w *waiter) takeDue(keys map[int32]struct{}) (all bool) {
+	for _, st := range w.due {
+		keys[st.at] = struct{}{}
+		st.due = false
+	}
+	all, w.due, w.dueAll = w.dueAll, w.due[:0], false
+	return all
 }
 
 // poke ends the waiter's sleep. The caller holds mu.

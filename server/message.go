@@ -1,0 +1,117 @@
+package server
+
+// This file holds the form of what is pushed to clients: encoded once, shared by all who get it, and charged once.
+
+import (
+	"sync/atomic"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// What keeping a message takes besides its bytes, and what each further connection takes that it waits for, in bytes.
+const (
+	messageCost   = 96
+	referenceCost = 16
+)
+
+// message is one push. It is immutable: the queues of all its receivers share it. Its two forms differ in their heads alone; which one a
+// connection gets is decided where the message takes its place in the order of that connection's output.
+type message struct {
+	resp2, resp3 string // what comes before body
+	body         []byte
+	only3        bool // it is not told in RESP2
+	subscribed   bool // in RESP2 it is told to a connection with subscriptions alone
+	reply        bool // these are replies, of one connection: body may grow while they wait
+
+	total *atomic.Int64 // counts the bytes of all messages that wait on this node; nil: not counted
+	refs  atomic.Int32  // queues that it waits in
+}
+
+// framing is how a connection reads pushes at one place of its output.
+type framing struct {
+	proto      int  // 2 or 3
+	subscribed bool // it has subscriptions
+}
+
+// head returns what comes before the body, and false where the message is not told.
+func (m *message) head(f framing) (string, bool) {
+	if f.proto == 3 {
+		return m.resp3, true
+	}
+	return m.resp2, !m.only3 && (f.subscribed || !m.subscribed)
+}
+
+func (m *message) size() int { return len(m.body) + messageCost }
+
+// retain counts one more queue.
+func (m *message) retain() {
+	first := m.refs.Add(1) == 1
+	if m.total == nil {
+		return
+	}
+	n := referenceCost
+	if first {
+		n += m.size()
+	}
+	m.total.Add(int64(n))
+}
+
+// release counts one queue less.
+func (m *message) release() {
+	last := m.refs.Add(-1) == 0
+	if m.total == nil {
+		return
+	}
+	n := referenceCost
+	if last {
+		n += m.size()
+	}
+	m.total.Add(-int64(n))
+}
+
+// published encodes a message of a channel.
+func published(word string, pattern []byte, e *commands.Event) *message {
+	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(word)+len(pattern)+len(e.Channel)+len(e.Payload)+64)}
+	n := 3
+	if pattern != nil {
+		n = 4
+	}
+	f.Push(n)
+	f.BulkString(word)
+	if pattern != nil {
+		f.Bulk(pattern)
+	}
+	f.Bulk(e.Channel)
+	f.Bulk(e.Payload)
+	return &message{resp2: "*", resp3: ">", body: f.Buf[1:]}
+}
+
+// Heads of invalidations.
+const (
+	invalidateHead2 = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
+	invalidateHead3 = ">2\r\n$10\r\ninvalidate\r\n"
+)
+
+// invalidating encodes the news that keys changed; nil stands for all keys. With RESP2 it is for a connection that another is redirected to, be it
+// that one itself, and that is subscribed. Null goes in nullProto.
+func invalidating(keys []string, redirected bool, nullProto int) *message {
+	f := commands.RESP{Proto: nullProto}
+	if keys == nil {
+		f.Null()
+	} else {
+		f.Array(len(keys))
+		for _, k := range keys {
+			f.BulkString(k)
+		}
+	}
+	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf, only3: !redirected, subscribed: true}
+}
+
+// redirectBroken encodes the news that the connection with a number, which is told of changes, has gone.
+func redirectBroken(id uint64) *message {
+	f := commands.RESP{Proto: 3}
+	f.Push(2)
+	f.BulkString("tracking-redir-broken")
+	f.Int(int64(id))
+	return &message{body: f.Buf, only3: true}
+}

@@ -1,0 +1,184 @@
+package server
+
+// This file holds the patterns that sessions subscribed to, and which of them a channel matches. They are found by the literal bytes that they begin
+// with, and tried without a lock.
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	radix "github.com/hashicorp/go-immutable-radix"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const (
+	// maxPatterns are taken from one connection, maxNodePatterns from all: one message may be tried with all of them.
+	maxPatterns     = 10_000
+	maxNodePatterns = 100_000
+	// maxMatchWork bounds what it takes to find the patterns that one channel matches, in units of 25 ns.
+	maxMatchWork = 1_000_000
+	// matchSlice is how much of that is done before others may run.
+	matchSlice = 4_000
+)
+
+var errNodePatterns = commands.Errorf("ERR too many subscriptions: a node can have %d patterns", maxNodePatterns)
+
+// patternTable finds patterns.
+type patternTable struct {
+	tried atomic.Uint64 // matches that were tried
+
+	mu   sync.RWMutex
+	all  map[string]*pattern
+	tree *radix.Tree // by what they begin with: *patternGroup
+}
+
+// patternGroup is the patterns that begin with the same literal bytes.
+type patternGroup struct{ of []*pattern }
+
+// pattern is one that has subscribers.
+type pattern struct {
+	text   []byte
+	prefix []byte // the literal bytes that it begins with
+	open   bool   // there is nothing behind prefix but a star
+	at     int    // in its group
+	cost   atomic.Uint32
+	to     subscribers // guarded by patternTable.mu
+}
+
+func (t *patternTable) init() { t.all, t.tree = map[string]*pattern{}, radix.New() }
+
+func (t *patternTable) size() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.all)
+}
+
+func (t *patternTable) full() bool { return t.size() >= maxNodePatterns }
+
+func (t *patternTable) add(text string, s *session, after uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.all[text]
+	if p == nil {
+		p = &pattern{text: []byte(text), to: subscribers{}}
+		p.prefix = commands.GlobPrefix(p.text)
+		p.open = bytes.HasSuffix(p.text, []byte("*")) && bytes.Equal(p.prefix, p.text[:len(p.text)-1])
+		p.cost.Store(uint32(len(text)))
+		t.all[text] = p
+		g, _ := t.group(p.prefix)
+		if g == nil {
+			g = &patternGroup{}
+			t.tree, _, _ = t.tree.Insert(p.prefix, g)
+		}
+		p.at = len(g.of)
+		g.of = append(g.of, p)
+	}
+	p.to[s] = after
+}
+
+func (t *patternTable) group(prefix []byte) (*patternGroup, bool) {
+	v, known := t.tree.Get(prefix)
+	if !known {
+		return nil, false
+	}
+	return v.(*patternGroup), true
+}
+
+func (t *patternTable) remove(text string, s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.all[text]
+	if delete(p.to, s); len(p.to) > 0 {
+		return
+	}
+	delete(t.all, text)
+	g, _ := t.group(p.prefix)
+	last := g.of[len(g.of)-1]
+	g.of[p.at], last.at = last, p.at
+	if g.of = slices.Delete(g.of, len(g.of)-1, len(g.of)); len(g.of) == 0 {
+		t.tree, _, _ = t.tree.Delete(p.prefix)
+	}
+}
+
+// each calls f with the subscribers of every pattern.
+func (t *patternTable) each(f func(to subscribers)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, p := range t.all {
+		f(p.to)
+	}
+}
+
+// candidates are the patterns whose literal beginning channel has.
+func (t *patternTable) candidates(channel []byte) []*pattern {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var found []*pattern
+	t.tree.Root().WalkPath(channel, func(_ []byte, v any) bool {
+		found = append(found, v.(*patternGroup).of...)
+		return false
+	})
+	return found
+}
+
+// reached calls f with those patterns that channel matches and their subscribers, and missed, unless it is nil, with the subscribers of patterns that are
+// not tried, because all together take too much work. Those that took little the last time are tried first.
+func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers), missed func(to subscribers)) {
+	found := t.candidates(channel)
+	if len(found) == 0 {
+		return
+	}
+	matched, untried := t.match(found, channel)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, p := range matched {
+		if len(p.to) > 0 { // its last subscriber may have left meanwhile
+			f(p, p.to)
+		}
+	}
+	if missed != nil {
+		for _, p := range untried {
+			missed(p.to)
+		}
+	}
+}
+
+// match tries patterns by classes of what they took the last time. It needs no lock.
+func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried []*pattern) {
+	work, slice := 0, 0
+	rest := found
+	for most := uint32(64); len(rest) > 0; most *= 64 {
+		var later []*pattern
+		for _, p := range rest {
+			switch {
+			case p.open:
+				if len(channel) > 0 { // as Redis: a star does not match nothing at all
+					matched = append(matched, p)
+				}
+				continue
+			case p.cost.Load() > most && most < maxMatchWork:
+				later = append(later, p)
+				continue
+			case work > maxMatchWork:
+				untried = append(untried, p)
+				continue
+			}
+			t.tried.Add(1)
+			ok, took := commands.GlobWork(p.text, channel)
+			p.cost.Store(uint32(min(took, maxMatchWork)))
+			if ok {
+				matched = append(matched, p)
+			}
+			if work, slice = work+took, slice+took; slice > matchSlice {
+				slice = 0
+				runtime.Gosched()
+			}
+		}
+		rest = later
+	}
+	return matched, untried
+}

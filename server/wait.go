@@ -1,0 +1,307 @@
+package server
+
+// This file holds WAIT and WAITAOF, and how a session lets time pass in the middle of a command. One goroutine asks the leader for all who wait: many cost no
+// more than one.
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// wait answers at once where enough voters hold the writes; else it asks the leader again until they do or the time is over.
+func wait(s *session, _ *commands.Spec, args [][]byte) {
+	want, ok := commands.ParseInt(args[1])
+	if !ok {
+		s.fail(commands.ErrNotInteger)
+		return
+	}
+	if _, others, ok := s.waitHolders(0, want, args[2]); ok {
+		s.w.Int(others)
+	}
+}
+
+// waitAOF is WAIT for logs on disk, which Raft's all are, this node's own among them.
+func waitAOF(s *session, _ *commands.Spec, args [][]byte) {
+	local, ok := commands.ParseInt(args[1])
+	if !ok {
+		s.fail(commands.ErrNotInteger)
+		return
+	}
+	if local < 0 || local > 1 {
+		s.fail(commands.Error("ERR value is out of range, value must between 0 and 1"))
+		return
+	}
+	want, ok := commands.ParseInt(args[2])
+	if !ok || want < 0 {
+		s.fail(commands.ErrNotPositive)
+		return
+	}
+	if own, others, ok := s.waitHolders(local, want, args[3]); ok {
+		s.w.Array(2)
+		s.w.Int(own)
+		s.w.Int(others)
+	}
+}
+
+// waitHolders waits until so many other voters hold what was written, and this node where local is 1, or the time is over, which
+// is given in ms. Where ok is false there is nothing more to answer.
+func (s *session) waitHolders(local, want int64, timeout []byte) (own, others int64, ok bool) {
+	timeoutMs, ok := commands.ParseInt(timeout)
+	switch {
+	case !ok:
+		s.fail(commands.Error("ERR timeout is not an integer or out of range"))
+		return 0, 0, false
+	case timeoutMs < 0:
+		s.fail(commands.Error("ERR timeout is negative"))
+		return 0, 0, false
+	}
+	st := s.srv.backend.Status()
+	voters, _ := st.voters()
+	q := holdersQuestion{s: s, others: assured(voters)}
+	if timeoutMs > 0 {
+		q.until = time.Now().Add(time.Duration(min(timeoutMs, 1<<40)) * time.Millisecond)
+	}
+	own, others = q.ask()
+	if own >= local && others >= want || s.inExec {
+		return own, others, true
+	}
+	if s.send() != nil { // the client sees what was answered while it waits
+		s.quit = true
+		return 0, 0, false
+	}
+	if own, others, ok = q.await(local, want); !ok {
+		s.quit = true
+	}
+	return own, others, ok
+}
+
+const (
+	// firstAsk and laterAsk bound one question to the leader: the first comes before the answers to earlier commands are sent.
+	firstAsk = 50 * time.Millisecond
+	laterAsk = time.Second
+	// leastPause is between questions at first, and mostPause when nothing moves. Followers hear within some 10 ms that what they hold is committed; while
+	// they do the pause is no longer than busyPause.
+	leastPause = 2 * time.Millisecond
+	busyPause  = 20 * time.Millisecond
+	mostPause  = 200 * time.Millisecond
+)
+
+// holdersQuestion is what WAIT asks the leader, until it is answered well enough.
+type holdersQuestion struct {
+	s      *session
+	until  time.Time // zero: without end
+	index  uint64    // that is to be held: of the first answer; 0: none came yet
+	others int64     // voters other than the leader that hold it; before the first answer by what this node knows of the members, which may be old
+}
+
+func (q *holdersQuestion) late() bool { return !q.until.IsZero() && !time.Now().Before(q.until) }
+
+// left is a duration, or what is left of the time where that is less.
+func (q *holdersQuestion) left(d time.Duration) time.Duration {
+	if q.until.IsZero() {
+		return d
+	}
+	return max(min(d, time.Until(q.until)), 0)
+}
+
+// ask asks for the first time. Where the leader does not answer it gives what was known before.
+func (q *holdersQuestion) ask() (own, others int64) {
+	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(firstAsk), leastPause))
+	defer cancel()
+	h, err := q.s.srv.backend.Holders(ctx)
+	if err != nil {
+		return q.held()
+	}
+	return q.take(&h)
+}
+
+// take takes an answer in.
+func (q *holdersQuestion) take(h *Holders) (own, others int64) {
+	if q.index == 0 {
+		q.index, q.others = h.Index, assured(len(h.Others)+1)
+	}
+	known := int64(0)
+	for _, index := range h.Others {
+		if index >= q.index {
+			known++
+		}
+	}
+	q.others = max(q.others, known)
+	return q.held()
+}
+
+func (q *holdersQuestion) held() (own, others int64) {
+	if q.index > 0 && q.s.srv.backend.Status().Applied >= q.index {
+		own = 1
+	}
+	return own, q.others
+}
+
+// await waits for answers until one is good enough or the time is over. ok is false when the client, or the server, has gone away.
+func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
+	s := q.s
+	w := &holdersWait{waiter: waiter{conn: s.conn, wake: make(chan struct{}, 1)}}
+	s.srv.holders.join(s.srv, w)
+	defer s.srv.holders.leave(w)
+	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
+	for own, others = q.held(); (own < local || others < want) && !q.late(); {
+		if h := w.sleepless(q.until); h != nil {
+			own, others = q.take(h)
+			continue
+		}
+		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
+			return 0, 0, false
+		}
+		if err := s.watchClient(q.left(lookAgain)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, 0, false
+		}
+	}
+	return own, others, true
+}
+
+// holdersWait is one who waits for answers.
+type holdersWait struct {
+	waiter
+	news *Holders // guarded by waiter.mu
+}
+
+// sleepless gives an answer that has come, or prepares a sleep until a time.
+func (w *holdersWait) sleepless(until time.Time) *Holders {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.news
+	w.news, w.asleep = nil, h == nil
+	if w.asleep {
+		_ = w.conn.SetReadDeadline(until)
+	}
+	return h
+}
+
+func (w *holdersWait) tell(h *Holders) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.news = h
+	w.poke()
+}
+
+// holdersWatch asks the leader for all who wait.
+type holdersWatch struct {
+	mu      sync.Mutex
+	waiting map[*holdersWait]struct{}
+	end     context.CancelFunc // of the goroutine that asks
+	came    chan struct{}      // somebody came since it last looked
+}
+
+func (v *holdersWatch) join(srv *Server, w *holdersWait) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.waiting == nil {
+		v.waiting, v.came = map[*holdersWait]struct{}{}, make(chan struct{}, 1)
+	}
+	v.waiting[w] = struct{}{}
+	select {
+	case v.came <- struct{}{}:
+	default:
+	}
+	if v.end != nil {
+		return
+	}
+	var ctx context.Context
+	ctx, v.end = context.WithCancel(srv.ctx)
+	came := v.came // another goroutine may follow, with another channel
+	srv.wg.Go(func() { v.ask(ctx, srv.backend, came) })
+}
+
+func (v *holdersWatch) leave(w *holdersWait) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if delete(v.waiting, w); len(v.waiting) == 0 {
+		v.end()
+		v.end, v.waiting = nil, nil
+	}
+}
+
+// ask asks until nobody waits. An answer is for those who waited when it was asked for.
+func (v *holdersWatch) ask(ctx context.Context, backend Backend, came <-chan struct{}) {
+	var last Holders
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		select {
+		case <-time.After(pause):
+		case <-came: // and more of them may be coming
+			pause = leastPause
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+		h, err := v.askOnce(ctx, backend)
+		if err != nil {
+			continue
+		}
+		if !slices.Equal(h.Others, last.Others) {
+			pause = min(pause, busyPause/2)
+		}
+		last = h
+	}
+}
+
+func (v *holdersWatch) askOnce(ctx context.Context, backend Backend) (Holders, error) {
+	v.mu.Lock()
+	asking := make([]*holdersWait, 0, len(v.waiting))
+	for w := range v.waiting {
+		asking = append(asking, w)
+	}
+	v.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, laterAsk)
+	defer cancel()
+	h, err := backend.Holders(limited)
+	if err != nil {
+		return h, err
+	}
+	for _, w := range asking {
+		w.tell(&h)
+	}
+	return h, nil
+}
+
+// maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.
+const maxAhead = 64 << 10
+
+// lookAgain is how often who waits in the middle of a command looks around when the connection cannot be read.
+const lookAgain = 50 * time.Millisecond
+
+// linger lets time pass in the middle of a command. It returns false when the client, or the server, has gone away.
+func (s *session) linger(d time.Duration) bool {
+	if s.srv.closing.Load() || s.killed.Load() {
+		return false
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(d))
+	err := s.watchClient(d)
+	_ = s.conn.SetReadDeadline(time.Time{})
+	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// watchClient reads the connection up to its deadline, which is d away, to learn whether the client is there. What comes is kept; with too
+// much of that it looks again after a while.
+func (s *session) watchClient(d time.Duration) error {
+	if len(s.in.ahead) < maxAhead {
+		return s.in.peek()
+	}
+	t := time.NewTimer(min(d, lookAgain))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.srv.ctx.Done():
+		return s.srv.ctx.Err()
+	}
+}
