@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,9 @@ type fakeBackend struct {
 	st            Status
 	holders       *Holders
 	leaderChanged chan struct{}
+	holdersGate   chan struct{} // when set, Holders waits for it
+	asking        atomic.Int64  // calls of Holders that wait
+	lastRun       []byte        // of the newest Write
 }
 
 func newFake() *fakeBackend {
@@ -81,6 +85,7 @@ func (f *fakeBackend) takeCalls() string {
 func (f *fakeBackend) Write(ctx context.Context, run []byte, count int) ([]byte, error) {
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
+	f.lastRun = slices.Clone(run)
 	f.mu.Unlock()
 	if begun != nil {
 		begun <- struct{}{}
@@ -146,6 +151,13 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 // Holders tells what the members of the status hold, where nothing else was set.
 func (f *fakeBackend) Holders(context.Context) (Holders, error) {
 	f.mu.Lock()
+	if gate := f.holdersGate; gate != nil {
+		f.mu.Unlock()
+		f.asking.Add(1)
+		<-gate
+		f.asking.Add(-1)
+		f.mu.Lock()
+	}
 	defer f.mu.Unlock()
 	if f.holders != nil {
 		return *f.holders, f.fail

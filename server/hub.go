@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -420,26 +421,35 @@ func (t *telling) done() {
 	}
 }
 
-// relieve closes those clients for whom the most waits, until what waits on the node is below its bound.
+// relieve closes clients until what waits on the node is below its bound: first those for whom much waits, and of these who has not taken anything for the
+// longest time.
 func (s *Server) relieve() {
-	waiting := map[*session]int{}
-	for _, c := range s.all() {
-		waiting[c] = c.out.waiting()
+	type stalled struct {
+		c     *session
+		much  bool
+		since time.Time
 	}
-	closed := 0
-	for s.hub.backlog.Load() > s.cfg.MaxBacklogBytes && len(waiting) > 0 {
-		most := 0
-		for _, n := range waiting {
-			most = max(most, n)
+	var all []stalled
+	sessions := s.all()
+	share := int(s.cfg.MaxBacklogBytes) / (2*len(sessions) + 1)
+	for _, c := range sessions {
+		if bytes, since := c.out.stalled(); bytes > 0 {
+			all = append(all, stalled{c, bytes >= share, since})
 		}
-		for c, n := range waiting {
-			if n >= most/2 {
-				delete(waiting, c)
-				c.out.cutOff()
-				c.kill()
-				closed++
+	}
+	slices.SortFunc(all, func(a, b stalled) int {
+		if a.much != b.much {
+			if a.much {
+				return -1
 			}
+			return 1
 		}
+		return a.since.Compare(b.since)
+	})
+	closed := 0
+	for ; closed < len(all) && s.hub.backlog.Load() > s.cfg.MaxBacklogBytes; closed++ {
+		all[closed].c.out.cutOff()
+		all[closed].c.kill()
 	}
 	s.log.Warn("closed clients that do not read what they are sent: too much waits for all of them together", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
 }

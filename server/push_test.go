@@ -1,0 +1,480 @@
+package server
+
+// This file tests that delivery holds up nobody: what is bounded, who is closed, what is shared, and where framing changes.
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/fsm"
+)
+
+// stuckConn is a client's connection that takes nothing until the test ends.
+func (n *node) stuckConn(t testing.TB, calls string) *session {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = ours.Close() })
+	before := n.all()
+	n.accept(theirs)
+	all := n.all()
+	s := all[len(all)-1]
+	if len(all) != len(before)+1 {
+		t.Fatal("no session")
+	}
+	if _, err := ours.Write([]byte(calls)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// While the delivery is stuck, and a subscriber does not read, who applies the log goes on. What there is no room for is lost, and whoever lost something learns
+// it: subscribers and monitors lose their connections, caches are emptied.
+func TestApplyNeverWaitsForDelivery(t *testing.T) {
+	n := start(t, nil)
+	n.hub.delivery.limit = 1 << 20
+	stuck := n.stuckConn(t, calls("SUBSCRIBE c"))
+	eventually(t, "a subscription", func() bool { return stuck.subscriptions.Load() == 1 })
+	sub, pat, tracker, monitor := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+	sub.call("SUBSCRIBE", "c")
+	pat.call("PSUBSCRIBE", "other*")
+	tracker.call("HELLO", "3")
+	tracker.call("CLIENT", "TRACKING", "ON")
+	tracker.call("GET", "k")
+	monitor.call("MONITOR")
+
+	part := n.hub.channels.part("c")
+	part.mu.Lock()
+	payload := []byte(strings.Repeat("x", 100_000))
+	for range 100 { // ten times the room
+		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload}, {Kind: commands.KeyChanged, Key: "k"}})
+	}
+	n.hub.delivery.mu.Lock()
+	if n.hub.delivery.bytes > n.hub.delivery.limit+2*parcelCost {
+		t.Errorf("%d bytes wait", n.hub.delivery.bytes)
+	}
+	n.hub.delivery.mu.Unlock()
+	part.mu.Unlock()
+
+	for _, c := range []*client{sub, pat, monitor} {
+		for {
+			if raw, err := c.Receive(); err != nil {
+				break
+			} else if c == pat {
+				t.Fatalf("%q", raw)
+			}
+		}
+	}
+	if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" && got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
+		t.Errorf("%q", got)
+	}
+	eventually(t, "the stuck subscriber's end", func() bool { return n.session(stuck.id) == nil })
+	after := n.dial(t)
+	after.call("SUBSCRIBE", "c")
+	n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})
+	after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+}
+
+// The end comes between two parcels, however many wait.
+func TestDeliveryEndsBetweenParcels(t *testing.T) {
+	var d delivery
+	began, goOn, delivered := make(chan struct{}, 10), make(chan struct{}), 0
+	d.init(func(*parcel) {
+		delivered++
+		began <- struct{}{}
+		<-goOn
+	})
+	d.join()
+	d.put(make([]parcel, 1)...)
+	<-began
+	d.put(make([]parcel, 5)...)
+	goOn <- struct{}{}
+	<-began // the first of the five
+	closed := make(chan struct{})
+	go func() { d.close(); close(closed) }()
+	eventually(t, "the end begins", d.ending.Load)
+	close(goOn)
+	<-closed
+	if delivered != 2 {
+		t.Errorf("%d parcels were delivered", delivered)
+	}
+}
+
+// Patterns are found by the literal bytes that they begin with.
+func TestPatternsAreIndexed(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	words := []string{"PSUBSCRIBE"}
+	for i := range maxPatterns {
+		words = append(words, fmt.Sprintf("p%d:*x*", i))
+	}
+	c.raw(pipeline(words))
+	for range maxPatterns {
+		c.next()
+	}
+	if got := c.call("PSUBSCRIBE", "one more"); got != "-ERR too many subscriptions: a connection can have 10000 of a kind\r\n" {
+		t.Errorf("%q", got)
+	}
+	for _, x := range []struct {
+		channel string
+		most    uint64
+	}{{"q77:x", 0}, {"p", 0}, {"p77:x", 1}, {"p7777:" + strings.Repeat("y", 4000), 1}, {strings.Repeat("p", 64<<10), 0}} {
+		before := n.hub.patterns.tried.Load()
+		got := n.hub.receivers([]byte(x.channel), false)
+		if tried := n.hub.patterns.tried.Load() - before; tried > x.most {
+			t.Errorf("%.20q: %d patterns were tried, want %d at most", x.channel, tried, x.most)
+		}
+		if want := strings.Count(x.channel, "77:x"); x.channel == "p77:x" && got != want {
+			t.Errorf("%q: %d receivers", x.channel, got)
+		}
+	}
+}
+
+// Matching a channel with the patterns of all costs no more than a bound. Who is not reached within it is closed, others are not: cheap patterns come first.
+func TestMatchingIsBounded(t *testing.T) {
+	n := start(t, nil)
+	plain, heavy := n.dial(t), n.dial(t)
+	plain.raw(calls("PSUBSCRIBE *a a* a*a"))
+	for range 3 {
+		plain.next()
+	}
+	words := []string{"PSUBSCRIBE"}
+	for i := range maxPatterns {
+		words = append(words, fmt.Sprintf("*%s*b%d", strings.Repeat("a", 60), i))
+	}
+	heavy.raw(pipeline(words))
+	for range maxPatterns {
+		heavy.next()
+	}
+	channel := strings.Repeat("a", 64<<10)
+	n.Deliver([]commands.Event{{Channel: []byte(channel), Payload: []byte("x")}})
+	heavy.ended()
+	if tried := n.hub.patterns.tried.Load(); tried > 200 {
+		t.Errorf("%d patterns were tried", tried)
+	}
+	for range 3 {
+		if got := plain.next(); !strings.HasPrefix(got, "*4\r\n$8\r\npmessage\r\n") {
+			t.Errorf("%.40q", got)
+		}
+	}
+	if got := plain.call("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Names of channels are bounded: before the log, and inside a transaction or a script from the level on that says so.
+func TestChannelNamesAreBounded(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	name := strings.Repeat("c", 4<<10)
+	long := name + "c"
+	const refused = "-ERR channel name is longer than 4096 bytes\r\n"
+	n.fake.takeCalls()
+	for _, word := range []string{"PUBLISH", "SPUBLISH"} {
+		if got := c.call(word, long, "x"); got != refused {
+			t.Errorf("%s: %.60q", word, got)
+		}
+	}
+	if got := n.fake.takeCalls(); got != "" {
+		t.Errorf("it came to the log: %s", got)
+	}
+	for _, word := range []string{"SUBSCRIBE", "SSUBSCRIBE"} {
+		if got := c.call(word, long); got != refused {
+			t.Errorf("%s: %.60q", word, got)
+		}
+	}
+	if got := c.call("PUBLISH", name, "x"); got != ":0\r\n" {
+		t.Errorf("%.60q", got)
+	}
+	const script = "return redis.pcall('publish', ARGV[1], 'x')"
+	if got := c.call("EVAL", script, "0", long); got != refused {
+		t.Errorf("%.60q", got)
+	}
+	c.call("MULTI")
+	c.call("PUBLISH", long, "x")
+	if got := c.call("EXEC"); got != "*1\r\n"+refused {
+		t.Errorf("%.60q", got)
+	}
+	m := fsm.NewMachine(n.table)
+	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0", long)}})
+	if result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Groups: [][]byte{group}}, true); err != nil || len(result.Events) != 1 || string(result.Replies[0]) != ":0\r\n" {
+		t.Errorf("at the first level: %.60q, %v", result.Replies, err)
+	}
+}
+
+// Lines for monitors, and messages for subscribers, are kept once, however many wait for them.
+func TestWaitingMessagesAreShared(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	const clients = 40
+	for range clients {
+		s := n.stuckConn(t, calls("SUBSCRIBE c"))
+		eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+		n.stuckConn(t, calls("MONITOR"))
+	}
+	eventually(t, "monitors", func() bool { return n.monitors.size.Load() == clients })
+	const messages, size = 20, 100_000
+	payload := strings.Repeat("x", size)
+	for range messages {
+		if got := c.call("PUBLISH", "c", payload); got != ":40\r\n" {
+			t.Fatal(got)
+		}
+	}
+	n.hub.delivery.settle()
+	if got := n.hub.backlog.Load(); got < 2*messages*size || got > 2*messages*size+100_000 {
+		t.Errorf("%d bytes wait, want about %d", got, 2*messages*size)
+	}
+	for _, s := range n.all() {
+		if s.monitoring && s.out.waiting() < messages*size {
+			t.Errorf("%d bytes wait for a client, want %d", s.out.waiting(), messages*size)
+		}
+	}
+	for _, s := range n.all() {
+		if s.out.waiting() > size {
+			s.kill()
+		}
+	}
+	eventually(t, "nothing waits", func() bool { return n.hub.backlog.Load() == 0 })
+}
+
+// Together they have a bound too: past it those are closed for whom the most waits, and who reads goes on.
+func TestBacklogOfAllIsBounded(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxBacklogBytes = 2 << 20 })
+	c, reads := n.dial(t), n.dial(t)
+	reads.call("SUBSCRIBE", "c")
+	const clients = 30
+	for i := range clients {
+		s := n.stuckConn(t, calls(fmt.Sprint("SUBSCRIBE c", i)))
+		eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+	}
+	payload := strings.Repeat("x", 100_000)
+	for i := range clients {
+		c.call("PUBLISH", fmt.Sprint("c", i), payload) // each of them waits for one message
+		c.call("PUBLISH", "c", payload)
+		reads.next()
+		n.hub.delivery.settle()
+		if got := n.hub.backlog.Load(); got > n.cfg.MaxBacklogBytes {
+			t.Fatalf("%d bytes wait", got)
+		}
+	}
+	eventually(t, "slow clients are closed", func() bool { return len(n.all()) < clients })
+	if got := reads.call("UNSUBSCRIBE"); got != "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n" {
+		t.Errorf("%.60q", got)
+	}
+}
+
+// What a peak needed is given back: no room is kept for what was written.
+func TestOutputGivesMemoryBack(t *testing.T) {
+	near, far := net.Pipe()
+	var wg sync.WaitGroup
+	var sent atomic.Uint64
+	var o output
+	o.init(near, 64<<20, &sent, new(atomic.Uint32), &account{})
+	o.hold(&wg)
+	_ = o.write(nil, false, framing{proto: 2})
+	for range 100_000 {
+		o.push(&message{body: []byte("message")})
+	}
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	eventually(t, "all is written", func() bool { return o.waiting() == 0 })
+	o.mu.Lock()
+	if cap(o.queue) > keptItems || cap(o.flying) > 8*keptItems || o.held != nil {
+		t.Errorf("room for %d and %d items is kept", cap(o.queue), cap(o.flying))
+	}
+	o.mu.Unlock()
+	o.end()
+	wg.Wait()
+	_ = far.Close()
+}
+
+// The framing of a push follows its place in the output: RESP3 before the reply by which the client learns that it speaks RESP2, RESP2 behind it, also where
+// the push was handed over before.
+func TestFramingChangesBehindTheReply(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	var wg sync.WaitGroup
+	var sent atomic.Uint64
+	var o output
+	o.init(near, 1<<20, &sent, new(atomic.Uint32), &account{})
+	o.hold(&wg)
+	e := &commands.Event{Channel: []byte("c"), Payload: []byte("x")}
+	own, redirected := invalidating([]string{"k"}, false, 3), invalidating([]string{"k"}, true, 2)
+	push := func() {
+		for _, m := range []*message{published("message", nil, e), own, redirected} {
+			o.push(m)
+		}
+	}
+	write := func(reply string, f framing) {
+		if err := o.write([]byte(reply), false, f); err != nil {
+			t.Error(err)
+		}
+	}
+	write("hello", framing{proto: 3})
+	push()
+	o.hold(&wg)
+	push() // behind RESET's reply: nobody is told of keys there
+	write("+RESET", framing{proto: 2})
+	push()
+	write("subscribed", framing{proto: 2, subscribed: true})
+	push()
+	const body = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"
+	want := "hello>" + body + strings.Repeat(invalidateHead3+"*1\r\n$1\r\nk\r\n", 2) + "+RESET*" + body + "*" + body +
+		"subscribed*" + body + invalidateHead2 + "*1\r\n$1\r\nk\r\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {
+		t.Errorf("%q, %v,\nwant %q", got, err, want)
+	}
+	o.end()
+	wg.Wait()
+}
+
+// A push waits while the session writes a reply to the connection itself: the reply may say how the push is read.
+func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	var wg sync.WaitGroup
+	var sent atomic.Uint64
+	var o output
+	o.init(near, 1<<20, &sent, new(atomic.Uint32), &account{})
+	done := make(chan error, 1)
+	go func() { done <- o.write([]byte("hello"), false, framing{proto: 3}) }()
+	eventually(t, "the write begins", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.writing
+	})
+	o.open(&wg) // a client redirects to this one
+	o.push(invalidating([]string{"k"}, true, 2))
+	want := "hello" + invalidateHead3 + "*1\r\n$1\r\nk\r\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	o.end()
+	wg.Wait()
+}
+
+// A connection that others redirect to is told nothing behind RESET's reply, though the change came before.
+func TestResetOfARedirectTarget(t *testing.T) {
+	n := start(t, nil)
+	reader, target := n.dial(t), n.dial(t)
+	target.call("SUBSCRIBE", "y")
+	id := "" // a subscriber cannot ask
+	for _, s := range n.all() {
+		if s.subscriptions.Load() > 0 {
+			id = fmt.Sprint(s.id)
+		}
+	}
+	reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+	reader.call("GET", "k")
+	channel := "x"
+	for n.hub.channels.part(channel) == n.hub.channels.part("y") {
+		channel += "x"
+	}
+	part := n.hub.channels.part(channel)
+	part.mu.Lock() // the delivery stays here
+	n.Deliver([]commands.Event{{Channel: []byte(channel)}})
+	n.Deliver([]commands.Event{{Kind: commands.KeyChanged, Key: "k"}})
+	if got := target.call("RESET"); got != "+RESET\r\n" {
+		t.Errorf("%q", got)
+	}
+	part.mu.Unlock()
+	n.hub.delivery.settle()
+	if got := target.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A monitor may be silent for ever, as on Redis, where other clients are closed.
+func TestMonitorIsNotIdle(t *testing.T) {
+	n := start(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
+	monitor := n.dial(t)
+	monitor.call("MONITOR")
+	n.dial(t).ended()
+	n.dial(t).ended() // it came after the deadline that the monitor would have had
+	if got := monitor.call("PING"); got[0] != '+' {
+		t.Errorf("%q", got)
+	}
+}
+
+// All commands that cannot be met ask the leader together.
+func TestWaitsAskTogether(t *testing.T) {
+	n := start(t, nil)
+	const clients = 20
+	var all []*client
+	for range clients {
+		c := n.dial(t)
+		c.raw(calls("WAIT 2 0"))
+		all = append(all, c)
+	}
+	eventually(t, "all wait", func() bool {
+		n.holders.mu.Lock()
+		defer n.holders.mu.Unlock()
+		return len(n.holders.waiting) == clients
+	})
+	gate := make(chan struct{})
+	n.fake.set(func() { n.fake.holdersGate = gate })
+	eventually(t, "a question", func() bool { return n.fake.asking.Load() > 0 })
+	if asking := n.fake.asking.Load(); asking != 1 {
+		t.Errorf("%d questions at a time", asking)
+	}
+	n.fake.set(func() {
+		n.fake.holdersGate = nil
+		n.fake.st.Members[2].Applied = 100
+	})
+	close(gate)
+	for _, c := range all {
+		c.want(":2\r\n")
+	}
+	eventually(t, "nobody asks", func() bool {
+		n.holders.mu.Lock()
+		defer n.holders.mu.Unlock()
+		return n.holders.end == nil
+	})
+}
+
+// A client that waits and goes away is noticed at once, and so is the end of the server.
+func TestWaitEndsWithItsClient(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.raw(calls("WAIT 2 0"))
+	waiting := func() int {
+		n.holders.mu.Lock()
+		defer n.holders.mu.Unlock()
+		return len(n.holders.waiting)
+	}
+	eventually(t, "it waits", func() bool { return waiting() == 1 })
+	_ = c.Close()
+	eventually(t, "it has left", func() bool { return waiting() == 0 })
+	c = n.dial(t)
+	c.raw(calls("WAIT 2 0"))
+	eventually(t, "it waits", func() bool { return waiting() == 1 })
+	n.Close()
+	c.ended()
+}
+
+// CONFIG GET takes so many patterns and no more.
+func TestConfigGetIsBounded(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	words := []string{"CONFIG", "GET"}
+	for range maxConfigPatterns {
+		words = append(words, "none*")
+	}
+	if got := c.call(words...); got != "*0\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := c.call(append(words, "x")...); got != "-ERR too many parameters: CONFIG GET takes 1024\r\n" {
+		t.Errorf("%q", got)
+	}
+}
