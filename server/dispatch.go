@@ -120,7 +120,7 @@ func (s *session) browser(word []byte) bool {
 	if !bytes.EqualFold(word, []byte("post")) && !bytes.EqualFold(word, []byte("host:")) {
 		return false
 	}
-	s.srv.log.Warn("a client speaks HTTP: closed", "client", s.addr)
+	s.srv.warnings.Warn("a client speaks HTTP: closed", "client", s.addr)
 	s.flush()
 	s.quit = true
 	return true

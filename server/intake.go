@@ -225,7 +225,7 @@ func (in *intake) look(now time.Time) {
 			continue
 		}
 		t.s.srv.clientMemory.evicted.Add(1)
-		t.s.srv.logOften("closed a client that sends a large request too slowly, while others wait to send theirs", "client", t.s.addr, "bytes", t.held)
+		t.s.srv.warnings.Warn("closed a client that sends a large request too slowly, while others wait to send theirs", "client", t.s.addr, "bytes", t.held)
 		t.s.kill()
 		return
 	}

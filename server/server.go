@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/logging"
 )
 
 // Config says how a Server works. Zero values of limits mean the defaults that are named.
@@ -95,8 +96,8 @@ type Server struct {
 
 	clientMemory clientMemory
 	intake       intake
-	nudge        chan struct{} // a token: cron is to look
-	oftenLogged  oftenLogged
+	nudge        chan struct{}    // a token: cron is to look
+	warnings     *logging.Limited // of what clients cause
 
 	failingOver atomic.Bool // FAILOVER runs
 	startBytes  uint64      // that objects took at the start
@@ -130,6 +131,7 @@ func New(cfg Config) *Server {
 		table:     cfg.Table,
 		backend:   cfg.Backend,
 		log:       cfg.Logger,
+		warnings:  logging.NewLimited(cfg.Logger),
 		cfg:       cfg,
 		started:   time.Now(),
 		listeners: map[net.Listener]struct{}{},

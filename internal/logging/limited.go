@@ -3,21 +3,27 @@ package logging
 
 import (
 	"log/slog"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// Limited logs warnings that clients or strangers can cause as often as they like: some at once, then one every few seconds. Each says how many were
-// left out since the one before. Its methods may be called from any goroutine.
+// Limited logs warnings that clients or strangers can cause as often as they like: of each message some at once, then one every few seconds, which
+// says how many were left out since the one before. Its methods may be called from any goroutine.
 type Limited struct {
-	logger  *slog.Logger
-	limiter *rate.Limiter
-	dropped atomic.Int64
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	messages map[string]*message
 }
 
-// How many warnings come at once, and how far apart they come after that.
+type message struct {
+	limiter *rate.Limiter
+	dropped int
+}
+
+// How many warnings of one message come at once, and how far apart they come after that.
 const (
 	burst = 10
 	every = 5 * time.Second
@@ -25,17 +31,33 @@ const (
 
 // NewLimited returns a Limited that logs to logger.
 func NewLimited(logger *slog.Logger) *Limited {
-	return &Limited{logger: logger, limiter: rate.NewLimiter(rate.Every(every), burst)}
+	return &Limited{logger: logger, messages: map[string]*message{}}
 }
 
-// Warn logs msg with args, which are slog's, or counts it as left out.
+// Warn logs msg, a constant, with args, which are slog's, or counts it as left out.
 func (l *Limited) Warn(msg string, args ...any) {
-	if !l.limiter.Allow() {
-		l.dropped.Add(1)
+	dropped, ok := l.admit(msg)
+	if !ok {
 		return
 	}
-	if n := l.dropped.Swap(0); n > 0 {
-		args = append(args[:len(args):len(args)], "left-out", n)
+	if dropped > 0 {
+		args = append(args[:len(args):len(args)], "left-out", dropped)
 	}
 	l.logger.Warn(msg, args...)
+}
+
+func (l *Limited) admit(msg string) (dropped int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.messages[msg]
+	if m == nil {
+		m = &message{limiter: rate.NewLimiter(rate.Every(every), burst)}
+		l.messages[msg] = m
+	}
+	if !m.limiter.Allow() {
+		m.dropped++
+		return 0, false
+	}
+	dropped, m.dropped = m.dropped, 0
+	return dropped, true
 }

@@ -19,8 +19,12 @@ func TestLimited(t *testing.T) {
 	if got := strings.Count(out.String(), "\n"); got != burst {
 		t.Errorf("%d lines, want %d", got, burst)
 	}
+	l.Warn("another") // has a limit of its own
+	if !strings.Contains(out.String(), "msg=another") {
+		t.Error("another message is left out too")
+	}
 	out.Reset()
-	l.limiter = rate.NewLimiter(rate.Every(time.Hour), 1) // the time has passed
+	l.messages["knock"].limiter = rate.NewLimiter(rate.Every(time.Hour), 1) // the time has passed
 	l.Warn("knock", "from", "b")
 	if got := out.String(); !strings.HasSuffix(got, "msg=knock from=b left-out=990\n") {
 		t.Error(got)
