@@ -244,6 +244,9 @@ func findBit(b []byte, wanted byte, from, to int) int {
 		if i++; i > to>>3 {
 			return -1
 		}
+		for i+8 <= to>>3 && binary.LittleEndian.Uint64(b[i:]) == uint64(flip)*0x0101010101010101 {
+			i += 8
+		}
 		first = b[i] ^ flip
 	}
 	at := i<<3 + bits.LeadingZeros8(first)
@@ -272,7 +275,9 @@ func bitopCommand(x *Call) error {
 		sources = append(sources, b)
 		size, sum = max(size, len(b)), sum+len(b)
 	}
-	x.spendBytes(sum + 2*size) // read, made, kept
+	if x.spendBytes(sum + 2*size); x.Level >= LevelBounded { // read, made, kept
+		x.spendBytes(size) // what is new in memory costs twice
+	}
 	if x.overworked() {
 		return errCommandWork
 	}

@@ -130,8 +130,14 @@ func parseFieldOps(args [][]byte) (ops []fieldOp, err error) {
 
 // readBits is the number in bits of b from a place on. Zeros follow b.
 func readBits(b []byte, at, size int) (n uint64) {
-	for i := range size {
-		n = n<<1 | uint64(bitAt(b, at+i))
+	for end := at + size; at < end; {
+		var c byte
+		if at>>3 < len(b) {
+			c = b[at>>3]
+		}
+		take := min(8-at&7, end-at)
+		n = n<<take | uint64(c<<(at&7)>>(8-take))
+		at += take
 	}
 	return n
 }

@@ -300,7 +300,7 @@ func gcra(x *Call) error {
 			return err
 		}
 	}
-	ns := math.Round(seconds * nsPerSecond) // one multiplication, rounded as IEEE 754 says: the same on every processor
+	ns := math.Round(float64(seconds * nsPerSecond)) // one multiplication, rounded as IEEE 754 says: the same on every processor
 	if ns >= math.MaxInt64 {
 		return l.overflow(x, "max_burst")
 	}

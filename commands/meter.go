@@ -13,9 +13,10 @@ type refusal struct{ err Error }
 // What is charged, in units of Env.Work. The benchmarks in commands and fsm hold these numbers against the time that things take.
 const (
 	commandWork = 8  // a command: resolving it, its call, its reply's frame
-	readArg     = 4  // an argument of a command that reads: parsed, hashed, looked up
+	readArg     = 8  // an argument of a command that reads: parsed, hashed, looked up
 	writeArg    = 12 // of one that writes: also copied, stored, put into trees
 	replyWork   = 3  // an element of a reply: found, written
+	replyBytes  = 32 // how many bytes of a reply are one unit
 	doubleWork  = 12 // a floating-point number written as text
 )
 
@@ -81,7 +82,7 @@ func (x *Call) Expect(elements, bytes int) {
 	if m.bytes+bytes+head*elements > m.room {
 		x.refuse(ErrReplySize)
 	}
-	if x.Work+uint64(replyWork*elements+bytes/bytesSpent) > m.stop {
+	if x.Work+uint64(replyWork*elements+bytes/replyBytes) > m.stop {
 		x.refuse(errCommandWork)
 	}
 }
@@ -150,7 +151,7 @@ func (m *meter) take(units, bytes int) {
 	if m.bytes += bytes; m.bytes > m.room {
 		m.x.refuse(ErrReplySize)
 	}
-	m.x.Spend(units + bytes/bytesSpent)
+	m.x.Spend(units + bytes/replyBytes)
 }
 
 // Bytes that an element takes. What a script is given is counted as its budget counts it.

@@ -25,7 +25,7 @@ const (
 )
 
 // open takes room for a stream.
-func (p *parcel) open(key []byte) { p.charge(streamWork+len(key)/bytesSpent, 3*scriptElement+len(key)) }
+func (p *parcel) open(key []byte) { p.charge(streamWork+len(key)/replyBytes, 3*scriptElement+len(key)) }
 
 // charge takes from what is left.
 func (p *parcel) charge(units, bytes int) {
@@ -39,7 +39,7 @@ func (p *parcel) charge(units, bytes int) {
 // take reports whether there is room for an entry.
 func (p *parcel) take(e keyspace.StreamEntry) bool {
 	elements := entryElements + e.Fields()
-	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/bytesSpent, scriptElement*elements+entryID+e.Size())
+	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/replyBytes, scriptElement*elements+entryID+e.Size())
 	return !p.full
 }
 

@@ -17,7 +17,7 @@ func (in *interpreter) openArithmetic(meta *lua.LTable) {
 	}{
 		{"__add", func(a, b float64) float64 { return a + b }},
 		{"__sub", func(a, b float64) float64 { return a - b }},
-		{"__mul", func(a, b float64) float64 { return a * b }},
+		{"__mul", func(a, b float64) float64 { return float64(a * b) }},
 		{"__div", func(a, b float64) float64 { return a / b }},
 		{"__mod", modulo},
 		{"__pow", math.Pow},

@@ -30,7 +30,7 @@ func (in *interpreter) openMath() *lua.LTable {
 		{"deg", mathOf(func(f float64) float64 { return f / (math.Pi / 180) })}, {"exp", mathOf(math.Exp)}, {"floor", mathOf(math.Floor)},
 		{"fmod", mathOfTwo(math.Mod)}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)}, {"log10", mathOf(log10)},
 		{"max", mathMax}, {"min", mathMin}, {"mod", mathOfTwo(math.Mod)}, {"modf", mathModf}, {"pow", mathOfTwo(math.Pow)},
-		{"rad", mathOf(func(f float64) float64 { return f * (math.Pi / 180) })}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
+		{"rad", mathOf(func(f float64) float64 { return float64(f * (math.Pi / 180)) })}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
 		{"sin", mathOf(math.Sin)}, {"sinh", mathOf(math.Sinh)}, {"sqrt", mathOf(math.Sqrt)}, {"tan", mathOf(math.Tan)}, {"tanh", mathOf(math.Tanh)},
 	}
 	lib := newLibrary(L, list)
@@ -124,7 +124,7 @@ func (in *interpreter) mathRandom(L *lua.LState) int {
 		raise(L, "wrong number of arguments")
 	}
 	span := float64(high) - float64(low) + 1
-	step := math.Floor(r * span)
+	step := math.Floor(float64(r * span))
 	return pushNumber(L, step+float64(low))
 }
 

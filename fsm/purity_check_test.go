@@ -114,6 +114,7 @@ type checker struct {
 	fset     *token.FileSet
 	info     *types.Info
 	findings []finding
+	rounded  map[ast.Expr]bool // what an explicit conversion rounds
 }
 
 func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
@@ -123,7 +124,7 @@ func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
 // check finds what the files of a package do that is not pure. A line is excused by a comment "//purity: reason" on it or alone on the
 // line before; one that excuses nothing is a finding too. Imports cannot be excused by a comment.
 func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
-	c := &checker{fset: fset, info: info}
+	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
 	excuses := map[string]token.Pos{}
 	for _, f := range files {
 		c.imports(f)
@@ -161,7 +162,7 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 // checkHandlers checks the functions that are commands.Handlers, and those of the same package that they use, in a package that
 // need not be pure itself. It also counts the handlers.
 func checkHandlers(fset *token.FileSet, files []*ast.File, info *types.Info) (found []finding, handlers int) {
-	c := &checker{fset: fset, info: info}
+	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
 	bodies := map[types.Object]*ast.BlockStmt{}
 	var work []*ast.BlockStmt
 	for _, f := range files {
@@ -249,6 +250,9 @@ func (c *checker) node(n ast.Node) bool {
 	case *ast.RangeStmt:
 		c.rangeOver(n)
 	case *ast.CallExpr:
+		if tv := c.info.Types[n.Fun]; tv.IsType() && len(n.Args) == 1 && c.isFloat(n) {
+			c.rounded[ast.Unparen(n.Args[0])] = true
+		}
 		c.call(n)
 	case *ast.Ident:
 		c.use(n)
@@ -261,10 +265,7 @@ func (c *checker) node(n ast.Node) bool {
 	case *ast.IncDecStmt:
 		c.global(n.X)
 	case *ast.BinaryExpr:
-		if n.Op == token.ADD || n.Op == token.SUB {
-			c.fused(n.X)
-			c.fused(n.Y)
-		}
+		c.fused(n)
 	}
 	return true
 }
@@ -395,8 +396,8 @@ func (c *checker) assign(n *ast.AssignStmt) {
 	for _, lhs := range n.Lhs {
 		c.global(lhs)
 	}
-	if n.Tok == token.ADD_ASSIGN || n.Tok == token.SUB_ASSIGN {
-		c.fused(n.Rhs[0])
+	if n.Tok == token.MUL_ASSIGN && c.isFloat(n.Lhs[0]) {
+		c.report(n.Pos(), ruleFusedSum, fusedSum)
 	}
 }
 
@@ -440,15 +441,23 @@ func (c *checker) globalVar(id *ast.Ident) {
 	}
 }
 
-// fused finds a product of floats that is added to at once: some processors do both with one rounding, others with two, and
-// nodes of different make would differ. The Go specification: an explicit conversion prevents it.
-func (c *checker) fused(e ast.Expr) {
-	product, ok := ast.Unparen(e).(*ast.BinaryExpr)
-	if !ok || product.Op != token.MUL {
-		return
+const fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: write float64(x*y)"
+
+// fused finds a product of floats that is not rounded by a conversion. What is added to it may be computed with it: some processors do both with one
+// rounding, others with two, and nodes of different make would differ. The Go specification: that holds across statements, and an explicit
+// conversion prevents it.
+func (c *checker) fused(product *ast.BinaryExpr) {
+	if product.Op == token.MUL && c.isFloat(product) && c.info.Types[product].Value == nil && !c.rounded[product] {
+		c.report(product.Pos(), ruleFusedSum, fusedSum)
 	}
-	tv := c.info.Types[product]
-	if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&types.IsFloat != 0 && tv.Value == nil {
-		c.report(product.Pos(), ruleFusedSum, "x*y+z may be rounded once or twice, by the processor: write float64(x*y) + z")
+}
+
+// isFloat reports whether an expression is a floating-point number.
+func (c *checker) isFloat(e ast.Expr) bool {
+	t := c.info.TypeOf(e)
+	if t == nil {
+		return false
 	}
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Info()&types.IsFloat != 0
 }

@@ -238,6 +238,8 @@ func f() { m[1].a[2] = 3 }`},
 func f() { io.EOF = nil }`},
 	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { return z - (x*y) }`},
 	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { z += x*y; return z }`},
+	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { p := x * y; return p + z }`},
+	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { x *= y; return x + z }`},
 	{"comment", "excuses nothing", `func f(m []int) {
 	for range m { //purity: once it was a map
 	}

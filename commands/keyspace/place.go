@@ -48,6 +48,7 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	if e == nil {
 		return false
 	}
+	dst.mustWrite() // before what the copy shares is marked as shared: a trial, which is trapped here, runs beside reads
 	coll := e.coll
 	if coll != nil {
 		coll = coll.Clone()

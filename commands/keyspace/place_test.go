@@ -129,3 +129,29 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 		t.Errorf("picked %s, which is past its deadline", e.Key())
 	}
 }
+
+// A copy that is tried, where nothing may be changed, leaves what it would share as it is: trials run beside reads.
+func TestTriedCopyChangesNothing(t *testing.T) {
+	ks := New()
+	ks.Begin(1, NewRevision(0, 1, 0))
+	db := ks.DB(0)
+	db.WriteAt([]byte("string"), 0, []byte("value"))
+	s := NewStream()
+	s.Add(StreamID{Ms: 1}, [][]byte{[]byte("f"), []byte("v")})
+	db.Changed(db.SetCollection([]byte("stream"), s))
+	own, owner := db.Find([]byte("string")).own, s.owner
+	ks.End()
+	for _, key := range []string{"string", "stream"} {
+		func() {
+			defer func() {
+				if p := recover(); p != ErrClosed {
+					t.Errorf("%s: %v", key, p)
+				}
+			}()
+			db.Copy([]byte(key), db, []byte("copy"))
+		}()
+	}
+	if e := db.Find([]byte("string")); e.own != own || !own || s.owner != owner {
+		t.Error("the trial changed what the copy would share")
+	}
+}
