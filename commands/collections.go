@@ -45,14 +45,20 @@ const searched = 16
 func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
 	e := x.DB().Find(key)
 	if e == nil {
+		if none.Kind() != keyspace.KindList {
+			x.spendLookups(0)
+		}
 		return none, nil
 	}
 	c, ok := e.Collection().(T)
 	if !ok {
 		return none, ErrWrongType
 	}
-	if small, ok := any(c).(compactable); ok && small.Compact() { // each argument behind the key may be a name to look up
+	if small, ok := any(c).(compactable); ok && small.Compact() && (x.Level < LevelBounded || x.oneKey()) { // each argument behind the key may be a name to look up
 		x.Spend((len(x.Args) - 2) * c.Len() / searched)
+	}
+	if c.Kind() != keyspace.KindList {
+		x.spendLookups(c.Len())
 	}
 	return c, nil
 }
@@ -97,9 +103,15 @@ type elementScan struct {
 
 type scanned struct{ name, value string }
 
+// keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
+const keptWork = 6
+
 // take says whether the pattern takes an element.
 func (s *elementScan) take(name string) bool {
 	s.call.Spend(s.work(len(name)))
+	if s.call.Level >= LevelBounded {
+		s.call.Spend(walkedWork + keptWork)
+	}
 	return s.wants([]byte(name))
 }
 

@@ -18,12 +18,12 @@ const fcallSyntax = "function numkeys [key [key ...]] [arg [arg ...]]"
 
 var functionSpecs = []Spec{
 	{
-		Name: "fcall", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
+		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Runs a function of a library.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, false) },
 	},
 	{
-		Name: "fcall_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Name: "fcall_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Runs a function of a library that only reads.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, true) },
 	},

@@ -180,6 +180,7 @@ func hgetall(x *Call) error {
 	}
 	x.Out.Map(h.Len())
 	h.Each(func(name string, value []byte) bool {
+		x.walked()
 		x.Out.BulkString(name)
 		x.Out.Bulk(value)
 		return true
@@ -194,6 +195,7 @@ func hkeys(x *Call) error {
 	}
 	x.Out.Array(h.Len())
 	h.Each(func(name string, _ []byte) bool {
+		x.walked()
 		x.Out.BulkString(name)
 		return true
 	})
@@ -207,6 +209,7 @@ func hvals(x *Call) error {
 	}
 	x.Out.Array(h.Len())
 	h.Each(func(_ string, value []byte) bool {
+		x.walked()
 		x.Out.Bulk(value)
 		return true
 	})
@@ -218,6 +221,7 @@ func hdel(x *Call) error {
 	if err != nil {
 		return err
 	}
+	x.spendLookups(h.Len()) // found, and taken out
 	edit := hashEdit{x: x, h: h}
 	var removed int64
 	for _, name := range x.Args[2:] {
@@ -342,6 +346,9 @@ func hrandfield(x *Call) error {
 		return nil
 	}
 	at := h.Pick()
+	if x.Level >= LevelBounded {
+		x.Spend(pickedWork * int(min(max(o.count, -o.count), maxPicked)))
+	}
 	places, err := pickFields(x, h.Len(), o, at)
 	if err != nil {
 		return err
@@ -363,6 +370,9 @@ func hrandfield(x *Call) error {
 	}
 	return nil
 }
+
+// pickedWork is what finding an element at a place of a tree costs, in units of Env.Work.
+const pickedWork = 16
 
 // pickFields picks places of n fields at random as HRANDFIELD counts them. All fields come in their order.
 func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, value []byte)) ([]int, error) {

@@ -17,7 +17,7 @@ func keysCommand(x *Call) error {
 	var name []byte
 	x.spendDead()
 	x.DB().Each(func(e *keyspace.Entry) bool {
-		x.Spend(o.work(len(e.Key())))
+		x.spendKey(&o, e)
 		name = append(name[:0], e.Key()...)
 		if o.wants(name) {
 			found = append(found, e)
@@ -29,6 +29,14 @@ func keysCommand(x *Call) error {
 		x.Out.BulkString(e.Key())
 	}
 	return nil
+}
+
+// spendKey adds the work of looking at one key of all.
+func (x *Call) spendKey(o *scanOptions, e *keyspace.Entry) {
+	x.Spend(o.work(len(e.Key())))
+	if x.Level >= LevelBounded {
+		x.Spend(walkedWork + keptWork)
+	}
 }
 
 func scanCommand(x *Call) error {
@@ -44,7 +52,7 @@ func scanCommand(x *Call) error {
 	var name []byte
 	x.spendDead()
 	next := x.DB().Scan(cursor, o.count, func(e *keyspace.Entry) {
-		x.Spend(o.work(len(e.Key())))
+		x.spendKey(&o, e)
 		name = append(name[:0], e.Key()...)
 		if o.wants(name) && o.wantsKind(e.Kind()) {
 			found = append(found, e)

@@ -12,7 +12,13 @@ import (
 // ErrSameObject is COPY's error for a key that is to be copied to itself.
 const ErrSameObject Error = "ERR source and destination objects are the same"
 
+// deletedWork is what deleting a key costs beside looking it up, in units of Env.Work.
+const deletedWork = 10
+
 func delCommand(x *Call) error {
+	if x.Level >= LevelBounded {
+		x.Spend(deletedWork * (len(x.Args) - 1))
+	}
 	n := int64(0)
 	for _, key := range x.Args[1:] {
 		if x.DB().Delete(key) {

@@ -8,19 +8,19 @@ import "github.com/coordd/coordd/commands/keyspace"
 var twoKeys = KeySpec{First: 1, Last: 2, Step: 1}
 
 var listSpecs = []Spec{
-	{Name: "lpush", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
+	{Name: "lpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Puts elements before the first of a list, one after the other, creating the list if need be",
 		Complexity: "O(1) an element", Handler: push(leftEnd, false)},
-	{Name: "rpush", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
+	{Name: "rpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Puts elements behind the last of a list, one after the other, creating the list if need be",
 		Complexity: "O(1) an element", Handler: push(rightEnd, false)},
-	{Name: "lpushx", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
+	{Name: "lpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Puts elements before the first of a list if there is one",
 		Complexity: "O(1) an element", Handler: push(leftEnd, true)},
-	{Name: "rpushx", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
+	{Name: "rpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Puts elements behind the last of a list if there is one",
 		Complexity: "O(1) an element", Handler: push(rightEnd, true)},

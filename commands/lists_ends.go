@@ -120,6 +120,7 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	}
 	place, _ := m.from.span(l, 1)
 	value := l.At(place)
+	x.Out.BulkString(value) // first: what cannot be answered is not moved
 	// Both changes come before either notification: the two may be one list, which then must not be gone in between.
 	src, from := editList(x, source)
 	from.RemoveRange(place, place)
@@ -127,7 +128,6 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	m.to.push(to, []byte(value))
 	x.changed(dst, NotifyList, m.to.pushed())
 	x.changed(src, NotifyList, m.from.popped())
-	x.Out.BulkString(value)
 	return true, nil
 }
 

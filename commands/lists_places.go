@@ -4,6 +4,7 @@ package commands
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -51,12 +52,23 @@ func lindex(x *Call) error {
 	case err != nil:
 		return err
 	case ok:
+		x.spendDepth(l, 1)
 		x.Out.BulkString(l.At(place))
 	default:
 		x.Out.Null()
 	}
 	return nil
 }
+
+// spendDepth adds the work of going down a long list's tree, of each node as many units.
+func (x *Call) spendDepth(l *keyspace.List, units int) {
+	if x.Level >= LevelBounded {
+		x.Spend(units * bits.Len(uint(l.Len())))
+	}
+}
+
+// copiedNode is what making a node of a list's tree anew costs, in units of Env.Work.
+const copiedNode = 4
 
 func lset(x *Call) error {
 	l, err := findList(x, x.Args[1])
@@ -73,6 +85,7 @@ func lset(x *Call) error {
 	if !ok {
 		return ErrOutOfRange
 	}
+	x.spendDepth(l, copiedNode)
 	e, l := editList(x, x.Args[1])
 	l.Set(place, x.Args[3])
 	x.changed(e, NotifyList, "lset")
@@ -115,6 +128,7 @@ func ltrim(x *Call) error {
 		return err
 	}
 	if n := l.Len(); n > 0 { // a list of which nothing is trimmed is changed too, as on Redis: WATCH and notifications show it
+		x.spendDepth(l, 4*copiedNode)
 		e, l := editList(x, x.Args[1])
 		if last < n-1 {
 			l.RemoveRange(last+1, n-1)
@@ -135,16 +149,32 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 		return
 	}
 	first, last := end.span(l, limit)
-	reached := last
-	l.Find(value, first, last, func(place int) bool {
+	reached := last // or where found answered false
+	compare := func(place int) bool {
 		x.spendBytes(len(value)) // equal bytes are compared to their end
 		if !found(place) {
 			reached = place
 			return false
 		}
 		return true
-	})
-	x.Spend((max(reached-first, first-reached) + 1) / searched)
+	}
+	if x.Level < LevelBounded {
+		l.Find(value, first, last, compare)
+		x.Spend((max(reached-first, first-reached) + 1) / searched)
+		return
+	}
+	const parcel = 1 << 12 // so that a search that takes too long ends while it looks
+	step := 1
+	if first > last {
+		step = -1
+	}
+	for from, left := first, limit; left > 0 && reached == last; {
+		n := min(left, parcel)
+		to := from + step*(n-1)
+		x.Spend(bits.Len(uint(l.Len())) + n/8)
+		l.Find(value, from, to, compare)
+		from, left = to+step, left-n
+	}
 }
 
 func linsert(x *Call) error {
@@ -172,6 +202,7 @@ func linsert(x *Call) error {
 	if behind {
 		at++
 	}
+	x.spendDepth(l, copiedNode)
 	e, l := editList(x, x.Args[1])
 	l.Insert(at, x.Args[4])
 	x.changed(e, NotifyList, "linsert")

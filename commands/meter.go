@@ -1,5 +1,7 @@
 package commands
 
+import "math/bits"
+
 // This file holds the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every command is charged for its arguments, for each
 // element that it replies, and for what its handler spends besides; one that goes over the bound is refused. It is refused at the moment of the
 // charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has changed nothing. So a handler
@@ -14,9 +16,11 @@ type refusal struct{ err Error }
 const (
 	commandWork = 8  // a command: resolving it, its call, its reply's frame
 	readArg     = 8  // an argument of a command that reads: parsed, hashed, looked up
-	writeArg    = 12 // of one that writes: also copied, stored, put into trees
-	replyWork   = 3  // an element of a reply: found, written
-	replyBytes  = 32 // how many bytes of a reply are one unit
+	writeArg    = 14 // of one that writes: also copied, stored, put into trees
+	cheapArg    = 4  // of one that does no more than keep it, or hand it on: Spec.ArgWork
+	replyWork   = 5  // an element of a reply: found, written
+	replyBytes  = 16 // how many bytes of a reply are one unit
+	walkedWork  = 3  // an element of a tree that is walked
 	doubleWork  = 12 // a floating-point number written as text
 )
 
@@ -44,7 +48,10 @@ func (x *Call) Handle(spec *Spec) (err error) {
 // spendArgs charges for the command and its arguments.
 func (x *Call) spendArgs() {
 	each, size := readArg, 0
-	if x.Spec.Kind == Write {
+	switch {
+	case x.Spec.ArgWork > 0:
+		each = x.Spec.ArgWork
+	case x.Spec.Kind == Write:
 		each = writeArg
 	}
 	for _, a := range x.Args {
@@ -62,6 +69,34 @@ func (x *Call) Spend(units int) {
 		x.refuse(errCommandWork)
 	}
 }
+
+// spendLookups adds the work of looking up, and of changing if the command writes, as many elements as there are arguments behind the key in a
+// collection of n, beyond what any argument costs. A small one is searched from its beginning, a large one is a tree.
+func (x *Call) spendLookups(n int) {
+	args := len(x.Args) - 2
+	if x.Level < LevelBounded || args <= 0 || !x.oneKey() {
+		return
+	}
+	if x.Spec.Kind == Write {
+		n += args
+	}
+	if depth := bits.Len(uint(n)); depth > smallDepth {
+		x.Spend(args * (depth - smallDepth/2))
+	}
+}
+
+// oneKey reports whether the command has a single key, so that what follows may name its elements.
+func (x *Call) oneKey() bool { return x.Spec.Keys.First == 1 && x.Spec.Keys.Last == 1 }
+
+// walked adds the work of a step from one element of a tree to the next.
+func (x *Call) walked() {
+	if x.Level >= LevelBounded {
+		x.Spend(walkedWork)
+	}
+}
+
+// smallDepth is the depth of a tree whose nodes stay in the processor's cache.
+const smallDepth = 8
 
 // Left is how many units the command may still spend.
 func (x *Call) Left() int {

@@ -23,22 +23,22 @@ const (
 
 var scriptSpecs = []Spec{
 	{
-		Name: "eval", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
+		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSyntax, Summary: "Runs a Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
-		Name: "evalsha", Kind: Write, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
+		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSHASyntax, Summary: "Runs a Lua script that the server knows, by its SHA1.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, false) },
 	},
 	{
-		Name: "eval_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSyntax, Summary: "Runs a Lua script that only reads.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, true) },
 	},
 	{
-		Name: "evalsha_ro", Kind: Read, Arity: -3, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Name: "evalsha_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSHASyntax, Summary: "Runs a Lua script that only reads and that the server knows, by its SHA1.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, true) },
 	},

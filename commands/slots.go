@@ -93,6 +93,9 @@ func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
 	x.spendDead()
 	x.DB().Each(func(e *keyspace.Entry) bool {
 		x.Spend(1 + len(e.Key())/64)
+		if x.Level >= LevelBounded {
+			x.Spend(walkedWork + len(e.Key())/8)
+		}
 		name = append(name[:0], e.Key()...)
 		return int64(Slot(name)) != slot || f(e)
 	})

@@ -83,6 +83,8 @@ type Spec struct {
 	// Level is the feature level that brought the command: where the machine's is lower, data commands and scripts do not know it. 0: it was
 	// there in the first release.
 	Level uint64
+	// ArgWork is what an argument costs in units of Env.Work; 0: what those of commands of the kind cost.
+	ArgWork int
 	// Categories are the ACL categories that neither kind nor flags tell, instead of the group's own.
 	Categories string
 	// Local answers Session and Admin commands; its type is package server's.

@@ -187,7 +187,11 @@ func xadd(x *Call) error {
 
 // spendRemoved adds the work of removing entries of some size in all: their places in the trees, and a hash of each.
 func (x *Call) spendRemoved(entries, size int) {
-	x.Spend(4 * entries)
+	each := 4
+	if x.Level >= LevelBounded {
+		each = 8
+	}
+	x.Spend(each * entries)
 	x.spendBytes(size)
 }
 
@@ -297,6 +301,9 @@ func xdel(x *Call) error {
 	ids, err := parseStreamIDs(x.Args[2:])
 	if err != nil {
 		return err
+	}
+	if x.Level >= LevelBounded {
+		x.Spend(pendingWork * len(ids))
 	}
 	var e *keyspace.Entry
 	removed, size := 0, 0

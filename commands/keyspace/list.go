@@ -164,87 +164,95 @@ func (l *List) Remove(places []int) {
 // first > last. The places must exist. f must not change the list.
 func (l *List) Range(first, last int, f func(value string) bool) {
 	n := max(last-first, first-last) + 1
-	take := func(e element) bool {
-		n--
-		return f(e.value) && n > 0
-	}
 	if first <= last {
-		l.ascend(first, take)
-	} else {
-		l.descend(first, take)
+		l.ascend(first, func(piece []element) bool {
+			for i := range piece {
+				if n--; !f(piece[i].value) || n == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		return
 	}
+	l.descend(first, func(piece []element) bool {
+		for i := range piece {
+			if n--; !f(piece[len(piece)-1-i].value) || n == 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Find calls found with the places of the elements equal to value, from place first to last, both included, until it answers
 // false; downwards when first > last. The places must exist.
 func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
 	hash := xxhash.Sum64(value)
-	place, step := first, 1
-	if first > last {
-		step = -1
+	is := func(e *element) bool { return e.hash == hash && e.value == view(value) }
+	place, left := first, max(last-first, first-last)+1
+	if first <= last {
+		l.ascend(first, func(piece []element) bool {
+			piece = piece[:min(left, len(piece))]
+			for i := range piece {
+				if piece[i].hash == hash && is(&piece[i]) && !found(place+i) {
+					return false
+				}
+			}
+			place += len(piece)
+			left -= len(piece)
+			return left > 0
+		})
+		return
 	}
-	look := func(e element) bool {
-		if e.hash == hash && e.value == view(value) && !found(place) {
-			return false
+	l.descend(first, func(piece []element) bool {
+		piece = piece[max(len(piece)-left, 0):]
+		for i := range piece {
+			if e := &piece[len(piece)-1-i]; e.hash == hash && is(e) && !found(place-i) {
+				return false
+			}
 		}
-		place += step
-		return place != last+step
+		place -= len(piece)
+		left -= len(piece)
+		return left > 0
+	})
+}
+
+// ascend calls f with the pieces of the list from place i on, in their order, until it answers false.
+func (l *List) ascend(i int, f func([]element) bool) {
+	if i < len(l.head) && !f(l.head[i:]) {
+		return
 	}
-	if step > 0 {
-		l.ascend(first, look)
-	} else {
-		l.descend(first, look)
+	i = max(i-len(l.head), 0)
+	middle := l.between()
+	if i < middle && !l.mid.ascend(i, f) {
+		return
+	}
+	if i = max(i-middle, 0); i < len(l.tail) {
+		f(l.tail[i:])
 	}
 }
 
-// ascend calls f with the elements from place i on until it answers false.
-func (l *List) ascend(i int, f func(element) bool) {
-	for ; i < len(l.head); i++ {
-		if !f(l.head[i]) {
-			return
-		}
-	}
-	i -= len(l.head)
-	if middle := l.between(); i < middle {
-		if !l.mid.ascend(i, f) {
-			return
-		}
-		i = 0
-	} else {
-		i -= middle
-	}
-	for _, e := range l.tail[i:] {
-		if !f(e) {
-			return
-		}
-	}
-}
-
-// descend calls f with the elements from place i down until it answers false.
-func (l *List) descend(i int, f func(element) bool) {
+// descend calls f with the pieces of the list that end with place i and before, the last first, until it answers false.
+func (l *List) descend(i int, f func([]element) bool) {
 	head, middle := len(l.head), l.between()
-	for ; i >= head+middle; i-- {
-		if !f(l.tail[i-head-middle]) {
-			return
-		}
+	if i >= head+middle && !f(l.tail[:i-head-middle+1]) {
+		return
 	}
-	if i >= head {
-		if !l.mid.descend(i-head, f) {
-			return
-		}
-		i = head - 1
+	if i = min(i, head+middle-1); i >= head && !l.mid.descend(i-head, f) {
+		return
 	}
-	for ; i >= 0; i-- {
-		if !f(l.head[i]) {
-			return
-		}
+	if i = min(i, head-1); i >= 0 {
+		f(l.head[:i+1])
 	}
 }
 
 func (l *List) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(l.Len()))
-	l.ascend(0, func(e element) bool {
-		dst = appendBytes(dst, e.value)
+	l.ascend(0, func(piece []element) bool {
+		for i := range piece {
+			dst = appendBytes(dst, piece[i].value)
+		}
 		return true
 	})
 	return dst

@@ -212,15 +212,10 @@ func keepOthers(piece []element, base int, places []int) []element {
 	return kept
 }
 
-// ascend calls f with the elements from place i on until it answers false.
-func (t *rope) ascend(i int, f func(element) bool) bool {
+// ascend calls f with the pieces from place i on until it answers false.
+func (t *rope) ascend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
-		for _, e := range t.piece[i:] {
-			if !f(e) {
-				return false
-			}
-		}
-		return true
+		return f(t.piece[i:])
 	}
 	if i < t.left.count {
 		return t.left.ascend(i, f) && t.right.ascend(0, f)
@@ -228,15 +223,10 @@ func (t *rope) ascend(i int, f func(element) bool) bool {
 	return t.right.ascend(i-t.left.count, f)
 }
 
-// descend calls f with the elements from place i down until it answers false.
-func (t *rope) descend(i int, f func(element) bool) bool {
+// descend calls f with the pieces that end with place i and before, the last first, until it answers false.
+func (t *rope) descend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
-		for _, e := range slices.Backward(t.piece[:i+1]) {
-			if !f(e) {
-				return false
-			}
-		}
-		return true
+		return f(t.piece[:i+1])
 	}
 	if i >= t.left.count {
 		return t.right.descend(i-t.left.count, f) && t.left.descend(t.left.count-1, f)
