@@ -43,8 +43,12 @@ type hello struct {
 // abilityTry: among groups of reads it takes such as may write, and runs them up to the first request that would.
 const abilityTry = 1 << 0
 
+// abilityTurns: a frame of one heavy group tells whose it is and what it is expected to do; and where this node is the one that asks, the answer
+// may say of a group that it did not run, and tells the work of each.
+const abilityTurns = 1 << 1
+
 // ownAbilities are those of this version.
-const ownAbilities = abilityTry
+const ownAbilities = abilityTry | abilityTurns
 
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -232,74 +236,122 @@ func appendGroups(dst []byte, groups [][]byte) []byte {
 	return dst
 }
 
-// decodeRequests reads the payload of a write or read frame. The groups are slices of payload.
-func decodeRequests(payload []byte) (count int, groups [][]byte, size int, err error) {
+// requests are the payload of a write or read frame.
+type requests struct {
+	count  int
+	groups [][]byte // slices of the payload
+	size   int      // bytes in groups
+	heavy  bool     // it has one group, which is heavy, and a tag
+	tag    tag
+}
+
+// tag is what a frame of one heavy group tells of it, behind the groups.
+type tag struct {
+	source uint64 // among the connections of the node that sends it; 0: nobody's
+	cost   uint64 // units of work that are expected
+}
+
+func appendTag(dst []byte, t tag) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, t.source), t.cost)
+}
+
+// decodeRequests reads the payload of a write or read frame.
+func decodeRequests(payload []byte) (requests, error) {
 	c := cursor{rest: payload}
 	n := c.uvarint()
-	groups = c.groups()
-	for _, g := range groups {
-		size += len(g)
+	q := requests{groups: c.groups()}
+	for _, g := range q.groups {
+		q.size += len(g)
+	}
+	if q.heavy = len(c.rest) > 0; q.heavy {
+		q.tag = tag{c.uvarint(), c.uvarint()}
 	}
 	switch {
-	case c.bad || len(c.rest) != 0 || len(groups) == 0:
-		return 0, nil, 0, errors.New("a malformed request frame")
-	case n > MaxGroupRequests || n < uint64(len(groups)):
-		return 0, nil, 0, fmt.Errorf("a request frame that counts %d requests in %d groups", n, len(groups))
-	case len(groups) > 1 && size > maxBatchBytes || size > MaxGroupBytes:
-		return 0, nil, 0, fmt.Errorf("a request frame with %d bytes of requests", size)
+	case c.bad || len(c.rest) != 0 || len(q.groups) == 0 || q.heavy && len(q.groups) != 1:
+		return requests{}, errors.New("a malformed request frame")
+	case n > MaxGroupRequests || n < uint64(len(q.groups)):
+		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d groups", n, len(q.groups))
+	case len(q.groups) > 1 && q.size > maxBatchBytes || q.size > MaxGroupBytes:
+		return requests{}, fmt.Errorf("a request frame with %d bytes of requests", q.size)
 	}
-	return int(n), groups, size, nil
+	q.count = int(n)
+	return q, nil
 }
 
 // Each reply in a reply frame follows a byte that says what it is.
 const (
 	replyWhole  byte = iota
 	replyTooBig      // the group ran, or was a group of reads, but its reply is left out
+	replyNotRun      // the group did not run, and never will: it is to be sent again. Only to who is able.
+	lastReply   = replyNotRun
 )
 
 // appendReplies appends the payload of a reply frame that is done: the number of replies, and for each its kind and
-// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out.
-func appendReplies(dst []byte, replies [][]byte, most int) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(replies)))
+// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out. notRun more groups did not run.
+func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(replies)+notRun))
 	for i, r := range replies {
-		behind := 2 * (len(replies) - i) // at least, for this one and those behind it when they are left out
-		if r == nil || len(r) > most || len(dst)+len(r)+behind+16 > maxReplyFrame {
+		behind := 2 * (len(replies) + notRun - i) // at least, for this one and those behind it when they are left out
+		if r == nil || len(r) > most || len(dst)+len(r)+behind+maxBatchGroups*binary.MaxVarintLen64+16 > maxReplyFrame {
 			dst = append(dst, replyTooBig, 0)
 			continue
 		}
 		dst = append(binary.AppendUvarint(append(dst, replyWhole), uint64(len(r))), r...)
 	}
+	for range notRun {
+		dst = append(dst, replyNotRun, 0)
+	}
 	return dst
 }
 
-// decodeReplies reads the payload of a reply frame that is done. The replies are slices of payload, nil for those
-// that were left out.
-func decodeReplies(payload []byte) ([][]byte, error) {
+// appendWork appends the work of the groups that ran, behind the replies, for who is able.
+func appendWork(dst []byte, work []uint64) []byte {
+	for _, w := range work {
+		dst = binary.AppendUvarint(dst, w)
+	}
+	return dst
+}
+
+// answers are the payload of a reply frame that is done.
+type answers struct {
+	kinds   []byte
+	replies [][]byte // slices of the payload, nil for those that were left out
+	work    []uint64 // of the first groups, as far as it is told
+}
+
+// decodeReplies reads the payload of a reply frame that is done.
+func decodeReplies(payload []byte) (answers, error) {
 	malformed := errors.New("a malformed reply frame")
 	c := cursor{rest: payload}
 	n := c.uvarint()
 	if n > maxBatchGroups || n > uint64(len(c.rest)) {
-		return nil, malformed
+		return answers{}, malformed
 	}
-	replies := make([][]byte, n)
-	for i := range replies {
+	a := answers{kinds: make([]byte, n), replies: make([][]byte, n)}
+	for i := range a.replies {
 		if len(c.rest) == 0 {
-			return nil, malformed
+			return answers{}, malformed
 		}
 		kind := c.rest[0]
 		c.rest = c.rest[1:]
 		reply := c.bytes()
-		switch {
+		switch a.kinds[i] = kind; {
 		case kind == replyWhole && !c.bad:
-			replies[i] = reply
-		case kind != replyTooBig || len(reply) != 0:
-			return nil, malformed
+			a.replies[i] = reply
+		case kind > lastReply || len(reply) != 0:
+			return answers{}, malformed
 		}
 	}
-	if c.bad || len(c.rest) != 0 {
-		return nil, malformed
+	for range n {
+		if len(c.rest) == 0 {
+			break
+		}
+		a.work = append(a.work, c.uvarint())
 	}
-	return replies, nil
+	if c.bad || len(c.rest) != 0 {
+		return answers{}, malformed
+	}
+	return a, nil
 }
 
 // termReport is a node's answer to a confirm frame.

@@ -63,7 +63,7 @@ func TestFrameRefusals(t *testing.T) {
 		"a group that ends":   appendRequests(nil, 1, [][]byte{{1, 2}})[:4],
 		"an impossible count": {1, 0xff, 0xff, 0xff, 0xff, 0x7f, 1},
 	} {
-		if _, _, _, err := decodeRequests(b); err == nil {
+		if _, err := decodeRequests(b); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}
@@ -71,30 +71,31 @@ func TestFrameRefusals(t *testing.T) {
 
 // TestLargeRepliesAreToldApart: a reply past the limit costs no other group of its frame its own.
 func TestLargeRepliesAreToldApart(t *testing.T) {
-	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 5)
+	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 0, 5)
 	got, err := decodeReplies(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := [][]byte{[]byte("12345"), nil, {}, []byte("1")}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	if want := [][]byte{[]byte("12345"), nil, {}, []byte("1")}; !reflect.DeepEqual(got.replies, want) {
+		t.Errorf("%q, want %q", got.replies, want)
 	}
 	for name, b := range map[string][]byte{
-		"an unknown kind":   {1, replyTooBig + 1, 0},
+		"an unknown kind":   {1, lastReply + 1, 0},
 		"bytes left out":    {1, replyTooBig, 1, 'x'},
 		"a reply that ends": {1, replyWhole, 2, 'x'},
 		"no kind":           {1},
-		"bytes behind":      append(bytes.Clone(payload), 0),
+		"bytes behind":      append(bytes.Clone(payload), 0, 0, 0, 0, 0),
+		"half a number":     append(bytes.Clone(payload), 0x80),
 	} {
-		if replies, err := decodeReplies(b); err == nil {
-			t.Errorf("%s was read as %q", name, replies)
+		if a, err := decodeReplies(b); err == nil {
+			t.Errorf("%s was read as %q", name, a.replies)
 		}
 	}
 }
 
 func FuzzReadFrame(f *testing.F) {
 	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
-	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, maxGroupReply)...), frameReply, statusDone, 2))
+	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0, maxGroupReply)...), frameReply, statusDone, 2))
 	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -111,19 +112,22 @@ func FuzzReadFrame(f *testing.F) {
 
 func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
-	f.Add(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 5))
+	f.Add(appendWork(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 1, 5), []uint64{1, 300}))
 	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if count, groups, size, err := decodeRequests(data); err == nil {
-			n, back, total, err := decodeRequests(appendRequests(nil, count, groups))
-			if err != nil || n != count || total != size || !reflect.DeepEqual(groups, back) {
-				t.Errorf("requests %x: %d %q %d, again %d %q %d %v", data, count, groups, size, n, back, total, err)
+		if q, err := decodeRequests(data); err == nil {
+			again := appendRequests(nil, q.count, q.groups)
+			if q.heavy {
+				again = appendTag(again, q.tag)
+			}
+			if back, err := decodeRequests(again); err != nil || !reflect.DeepEqual(q, back) {
+				t.Errorf("requests %x: %+v, again %+v %v", data, q, back, err)
 			}
 		}
-		if replies, err := decodeReplies(data); err == nil {
-			back, err := decodeReplies(appendReplies(nil, replies, maxGroupReply))
-			if err != nil || len(back) != len(replies) { // those left out come back empty
-				t.Errorf("replies %x: %q, again %q %v", data, replies, back, err)
+		if a, err := decodeReplies(data); err == nil {
+			back, err := decodeReplies(appendWork(appendReplies(nil, a.replies, 0, maxGroupReply), a.work))
+			if err != nil || len(back.replies) != len(a.replies) || !reflect.DeepEqual(back.work, a.work) { // those left out come back empty
+				t.Errorf("replies %x: %+v, again %+v %v", data, a, back, err)
 			}
 		}
 		if h, err := readHello(bytes.NewReader(data)); err == nil && len(appendHello(nil, h)) <= maxHello {

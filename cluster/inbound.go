@@ -22,6 +22,7 @@ type inbound struct {
 	w     *wire
 	peer  string
 	slots chan struct{}
+	turns bool // the member has abilityTurns
 
 	retired atomic.Bool // the member was removed: nothing more of it is taken
 }
@@ -37,7 +38,7 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 		return
 	}
 	known()
-	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames)}
+	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), turns: peer.abilities&abilityTurns != 0}
 	n.keepInbound(in, true)
 	if err = in.serve(); n.leaving.Load() {
 		err = in.sayGoodbye(err)
@@ -106,7 +107,7 @@ func (in *inbound) serve() error {
 			report := appendTermReport(beginFrame(24), in.n.termReport())
 			in.w.send(endFrame(report, frameTerm, 0, f.id), nil)
 		case frameWrite, frameRead:
-			count, groups, size, err := decodeRequests(f.payload)
+			q, err := decodeRequests(f.payload)
 			if err != nil {
 				return err
 			}
@@ -117,7 +118,10 @@ func (in *inbound) serve() error {
 			case <-in.w.done:
 				return nil
 			}
-			u := &unit{groups: groups, count: count, size: size, from: in, frameID: f.id}
+			u := &unit{groups: q.groups, count: q.count, size: q.size, from: in, frameID: f.id, write: f.kind == frameWrite}
+			if q.heavy {
+				u.source, u.cost = source{in, q.tag.source}, max(q.tag.cost, heavyWork)
+			}
 			u.deadline = time.Now().Add(in.n.cfg.LeaderWait)
 			err = errNoLeader
 			if in.n.leads() && !in.retired.Load() {
@@ -179,20 +183,29 @@ func (n *Node) leave() {
 // interrupt ends the reading of requests.
 func (in *inbound) interrupt() { _ = in.w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// answer sends the outcome of a frame, and frees its slot only then: a goodbye comes behind all answers.
+// answer sends the outcome of a frame, and frees its slot only then: a goodbye comes behind all answers. Groups without a reply did not run.
 func (in *inbound) answer(u *unit, replies [][]byte, err error) {
 	size := 0
 	for _, r := range replies {
 		size += len(r) + 10
 	}
 	status, buf := statusDone, []byte(nil)
+	notRun := max(len(u.groups)-len(replies), 0)
 	switch {
 	case errors.Is(err, ErrNotRun): // ErrBusy among them: the follower tries again, and keeps what it has meanwhile
 		status, buf = statusNotTaken, beginFrame(0)
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
-	default:
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, in.n.cfg.groupReply)
+	case in.turns:
+		size += 2*notRun + 5*len(u.work)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, notRun, in.n.cfg.groupReply)
+		buf = appendWork(buf, u.work)
+	case len(replies) == 0 && notRun > 0:
+		status, buf = statusNotTaken, beginFrame(0)
+	case u.write && notRun > 0: // never: while the cluster has a member of an older version, entries run whole, see commands.LevelBounded
+		status, buf = statusUnknown, append(beginFrame(0), "a part of the frame did not run"...)
+	default: // an older version takes it for too large, and asks for the reads behind the first one again
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), append(replies, make([][]byte, notRun)...), 0, in.n.cfg.groupReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
 	<-in.slots

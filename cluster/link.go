@@ -14,6 +14,13 @@ import (
 // maxFlights is how many frames of a kind a follower has under way to the leader.
 const maxFlights = 4
 
+// Heavy frames, of one group each, fly beside those: few, as the leader gives turns to those that have come, and with few bytes together, unless one
+// alone has more, as light frames wait behind them for the connection.
+const (
+	maxHeavyFlights = 4
+	maxHeavyBytes   = 2 << 20
+)
+
 const (
 	redialMin   = 20 * time.Millisecond
 	redialMax   = 500 * time.Millisecond
@@ -27,6 +34,19 @@ type flight struct {
 	sent  time.Time
 	units []*unit // nil once they were given up; the flight keeps its place until the reply comes
 	begun bool    // some of it may have left this node; guarded by the wire's lock until its writer has ended
+	heavy bool    // it has one heavy group
+	size  int     // bytes of its groups
+}
+
+// inFlight counts frames of a kind that are under way.
+type inFlight struct{ light, heavy, heavyBytes int }
+
+func (c *inFlight) add(f *flight, sign int) {
+	if !f.heavy {
+		c.light += sign
+		return
+	}
+	c.heavy, c.heavyBytes = c.heavy+sign, c.heavyBytes+sign*f.size
 }
 
 // link is this node's way to one other member.
@@ -43,7 +63,7 @@ type link struct {
 	mu       sync.Mutex
 	wire     *wire // nil while down
 	flights  map[uint64]*flight
-	inFlight [lastKind + 1]int
+	inFlight [lastKind + 1]inFlight
 	failure  error         // why flights that may have begun fail; nil for errLinkLost
 	goodbye  bool          // the member said that it runs none of them
 	peer     hello         // what the member said of itself when the newest wire began
@@ -261,7 +281,7 @@ var errMemberStops = errors.New("it is stopping")
 func (l *link) down() {
 	l.mu.Lock()
 	flights, failure, goodbye := l.flights, l.failure, l.goodbye
-	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]int{}
+	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]inFlight{}
 	l.broke = time.Now()
 	l.mu.Unlock()
 	if failure == nil {
@@ -306,15 +326,23 @@ func (l *link) end() {
 	}
 }
 
-// room reports whether one more frame of that kind may be sent, and how many groups it has to hold at least.
+// room reports whether one more frame of light groups of that kind may be sent, and how many it has to hold at least.
 func (l *link) room(kind frameKind) (least int, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	least = 1
-	if l.inFlight[kind] > 0 {
+	if l.inFlight[kind].light > 0 {
 		least = joinGroups
 	}
-	return least, l.wire != nil && l.inFlight[kind] < maxFlights
+	return least, l.wire != nil && l.inFlight[kind].light < maxFlights
+}
+
+// roomForHeavy reports whether one more frame of a heavy group of that kind may be sent.
+func (l *link) roomForHeavy(kind frameKind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &l.inFlight[kind]
+	return l.wire != nil && c.heavy < maxHeavyFlights && c.heavyBytes < maxHeavyBytes
 }
 
 // heardSince reports whether the member has answered anything since then.
@@ -359,18 +387,21 @@ func (l *link) forward(kind frameKind, units []*unit) bool {
 		count, size, groups = count+u.count, size+u.size, append(groups, u.groups...)
 	}
 	id := l.n.nextFrame.Add(1)
-	buf := appendRequests(beginFrame(size+5*len(groups)+16), count, groups)
-	f := &flight{kind: kind, units: units, sent: time.Now()}
+	buf := appendRequests(beginFrame(size+5*len(groups)+40), count, groups)
+	f := &flight{kind: kind, units: units, sent: time.Now(), heavy: units[0].heavy, size: size}
+	if f.heavy && l.able(abilityTurns) {
+		buf = appendTag(buf, tag{units[0].source.id, units[0].cost})
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire == nil {
 		return false
 	}
 	l.flights[id] = f
-	l.inFlight[kind]++
+	l.inFlight[kind].add(f, 1)
 	if !l.wire.send(endFrame(buf, kind, 0, id), f) {
 		delete(l.flights, id)
-		l.inFlight[kind]--
+		l.inFlight[kind].add(f, -1)
 		return false
 	}
 	return true
@@ -414,11 +445,11 @@ func (l *link) reply(f frame) error {
 		l.mu.Unlock()
 		return fmt.Errorf("a reply to frame %d, which is not under way", f.id)
 	}
-	var replies [][]byte
+	var got answers
 	var err error
 	if f.status == statusDone && fl.units != nil {
-		if replies, err = decodeReplies(f.payload); err == nil && len(replies) != len(fl.units) {
-			err = fmt.Errorf("%d replies to %d groups", len(replies), len(fl.units))
+		if got, err = decodeReplies(f.payload); err == nil && len(got.replies) != len(fl.units) {
+			err = fmt.Errorf("%d replies to %d groups", len(got.replies), len(fl.units))
 		}
 		if err != nil { // the flight stays and ends with the connection
 			l.mu.Unlock()
@@ -426,29 +457,14 @@ func (l *link) reply(f frame) error {
 		}
 	}
 	delete(l.flights, f.id)
-	l.inFlight[fl.kind]--
+	l.inFlight[fl.kind].add(fl, -1)
 	l.heard = time.Now()
 	l.mu.Unlock()
 
 	q := l.n.queueOf(fl.kind)
 	switch {
 	case f.status == statusDone:
-		again := fl.units[:0]
-		for i, u := range fl.units { // none when the sweep gave them up
-			switch {
-			case replies[i] != nil:
-				u.finish(replies[i:i+1:i+1], nil)
-			case fl.kind == frameRead && i > 0: // there was no room for it behind the others
-				again = append(again, u)
-			case fl.kind == frameRead:
-				u.finish(nil, errReadBigReply)
-			default:
-				u.finish(nil, errBigReply)
-			}
-		}
-		if len(again) > 0 {
-			q.pushBack(again, false)
-		}
+		l.handOut(q, fl, got)
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
 		l.n.routeAgain(q, fl.units)
 	default:
@@ -456,4 +472,33 @@ func (l *link) reply(f frame) error {
 	}
 	kick(q.wake)
 	return nil
+}
+
+// handOut gives each unit of a flight its reply. What did not run goes back to its place.
+func (l *link) handOut(q *queue, fl *flight, got answers) {
+	again, total := fl.units[:0], uint64(0)
+	for i, u := range fl.units { // none when the sweep gave them up
+		work := uint64(0)
+		if i < len(got.work) {
+			work = got.work[i]
+			total += work
+		}
+		switch {
+		case got.replies[i] != nil:
+			q.charge(u, work, len(got.replies[i]))
+			u.finish(got.replies[i:i+1:i+1], nil)
+		case got.kinds[i] == replyNotRun, fl.kind == frameRead && i > 0: // there was no room for it behind the others
+			again = append(again, u)
+		case fl.kind == frameRead:
+			u.finish(nil, errReadBigReply)
+		default:
+			u.finish(nil, errBigReply)
+		}
+	}
+	if !fl.heavy && (len(again) > 0 || total >= turnWork/2) {
+		q.strain()
+	}
+	if len(again) > 0 {
+		q.pushBack(again, false)
+	}
 }

@@ -16,8 +16,9 @@ import (
 // calls AppendEntry, and any number call Read, Clock, NewestUs, NextDeadline and EntryClock meanwhile. What Snapshot returned is
 // persisted while Apply goes on.
 type Machine interface {
-	// FSM's Apply returns [][]byte: one reply for each group, in order, when this node built the entry with
-	// AppendEntry, and nil otherwise. It must neither change nor keep a reference into log.Data beyond what it never
+	// FSM's Apply returns one reply for each group, in order, when this node built the entry with AppendEntry, and nil otherwise. They are a
+	// [][]byte, or the Outcome of what it returns: then groups at the end may be without, which means that they did not run,
+	// on no node, and each of the others has its units of work. Apply must neither change nor keep a reference into log.Data beyond what it never
 	// changes: the log cache shares the bytes. The replies belong to the caller.
 	raft.FSM
 	// AppendEntry appends to dst one log entry that carries groups, stamped with the cluster clock (ms) and the time of
@@ -36,6 +37,12 @@ type Machine interface {
 	// later than lastUs, NewestUs as of the state; stampUs is the time of day that the entry has which was applied last, 0 for none in this life. Where it gives
 	// none, Read stops before that request, and may then append nothing. nil: nobody else needs to know of the instants.
 	Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
+}
+
+// WorkReader is what a Machine may implement that counts the work of reads.
+type WorkReader interface {
+	// ReadWork is Read, and returns the units of work that were done besides.
+	ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
 }
 
 // Replayer is what a Machine may implement to know which entries it saw in an earlier life of the process.

@@ -14,12 +14,14 @@ import (
 )
 
 // toy is a Machine. A group is text; its reply is "<position>:<group>". A group "ttl:<ms>" sets the deadline to the
-// entry's stamp plus ms; the reply to "time" is the instant that it names. Reads are answered with the list, its groups joined by spaces, or for
+// entry's stamp plus ms; the reply to "time" is the instant that it names. A group "work:<units>:…" counts as so much work; an entry that has done
+// turnWork runs no further group. Reads are answered with the list, its groups joined by spaces, or for
 // "clock" with the clock, for "wall" with the distance of the time of day from it, for "seen" with the instant that the read names and the newest of the state.
 type toy struct {
 	id    uint64
 	built atomic.Uint64
 	asked atomic.Uint64 // calls of NextDeadline
+	cut   atomic.Uint64 // entries of which groups did not run
 	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
 
 	mu       sync.Mutex // the tests look in from outside
@@ -78,23 +80,47 @@ func (t *toy) Apply(l *raft.Log) any {
 	if t.Deadline != 0 && t.ClockMs > t.Deadline {
 		t.Deadline, t.Expired = 0, append(t.Expired, t.ClockMs)
 	}
-	replies := make([][]byte, len(groups))
-	for i, g := range groups {
+	out := &toyOutcome{replies: [][]byte{}}
+	total := uint64(0)
+	for _, g := range groups {
+		if total >= turnWork {
+			t.cut.Add(1)
+			break
+		}
+		work := workOf(g)
+		total += work
 		t.List = append(t.List, string(g))
 		var ttl int64
 		if _, err := fmt.Sscanf(string(g), "ttl:%d", &ttl); err == nil {
 			t.Deadline = t.ClockMs + ttl
 		}
-		replies[i] = fmt.Appendf(nil, "%d:%s", len(t.List), g)
+		out.replies, out.work = append(out.replies, fmt.Appendf(nil, "%d:%s", len(t.List), g)), append(out.work, work)
 		if string(g) == "time" {
 			t.LastUs++
-			replies[i] = fmt.Append(nil, t.LastUs)
+			out.replies[len(out.replies)-1] = fmt.Append(nil, t.LastUs)
 		}
 	}
 	if _, ok := t.mine.LoadAndDelete(seq); !ok || id != t.id {
 		return [][]byte(nil)
 	}
-	return replies
+	return out
+}
+
+// toyOutcome is what Apply returns on the node that built the entry.
+type toyOutcome struct {
+	replies [][]byte
+	work    []uint64
+}
+
+func (o *toyOutcome) Outcome() ([][]byte, []uint64) { return o.replies, o.work }
+
+func workOf(group []byte) (units uint64) {
+	_, _ = fmt.Sscanf(string(group), "work:%d:", &units)
+	return units
+}
+
+func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) ([]byte, uint64) {
+	return t.Read(dst, requests, clockMs, wallUs, next), workOf(requests)
 }
 
 func (t *toy) Replaying(yes bool) {

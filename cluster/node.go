@@ -32,7 +32,11 @@ type Node struct {
 	route         atomic.Pointer[route]
 	flying        chan *entry  // proposed entries, in order, to the completer
 	inFlight      atomic.Int32 // those, and the one that the proposer is making
-	underWay      underWay     // the same entries, for the sweep
+	heavyWrite    atomic.Bool  // one of them has heavy groups
+	heavyRead     atomic.Bool  // a heavy group of the read loop runs, or waits to
+	turns         turnstile    // for the heavy reads and the sessions of this node
+	costs         costs
+	underWay      underWay // the same entries, for the sweep
 	quiet         quiet
 	tickDue       atomic.Bool
 	establishing  atomic.Bool // the steering loop may wait for Raft
@@ -62,6 +66,7 @@ type Node struct {
 	lost       error       // set before failure is
 	failed     chan error
 	linkWG     sync.WaitGroup
+	starved    atomic.Int64 // when this node was last found short of processor time, ns since 1970; 0: never
 	lastLeader leaderSeen
 	roles      bell         // rung when lastRoles changes
 	lastRoles  roleSeen     // the steering loop's own
@@ -123,11 +128,11 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
 		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
-		writes: newQueue(), reads: newQueue(),
-		flying: make(chan *entry, cfg.inFlight+1), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
+		flying: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
 		changing: make(chan struct{}, 1), gone: removal{told: make(chan error, 1)}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
+	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {
 		n.members[member.ID] = member.PeerAddr
 	}
@@ -240,23 +245,38 @@ func (n *Node) start() {
 // error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. When ctx ended the call, group must not be changed
 // afterwards; in every other case it is the caller's again.
 func (n *Node) Write(ctx context.Context, group []byte, count int) ([]byte, error) {
+	return n.WriteAs(ctx, Asker{}, group, count)
+}
+
+// WriteAs is Write for a group of which it is known whose it is.
+func (n *Node) WriteAs(ctx context.Context, by Asker, group []byte, count int) ([]byte, error) {
 	if count < 1 || count > MaxGroupRequests {
 		return nil, tooLarge(fmt.Sprintf("a group of %d requests, the limit is %d", count, MaxGroupRequests))
 	}
-	return n.submit(ctx, n.writes, newLocalUnit(group, count, n.leaderDeadline()), errAbandoned)
+	return n.submit(ctx, n.writes, newLocalUnit(group, count, n.leaderDeadline()).askedBy(by), errAbandoned)
 }
 
 // Read runs a group of read-only requests so that it sees every write that was acknowledged, on any node, before the
 // call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and group is as for Write.
 func (n *Node) Read(ctx context.Context, group []byte) ([]byte, error) {
-	return n.submit(ctx, n.reads, newLocalUnit(group, 1, n.leaderDeadline()), errWithdrawn)
+	return n.ReadAs(ctx, Asker{}, group)
+}
+
+// ReadAs is Read for a group of which it is known whose it is.
+func (n *Node) ReadAs(ctx context.Context, by Asker, group []byte) ([]byte, error) {
+	return n.submit(ctx, n.reads, newLocalUnit(group, 1, n.leaderDeadline()).askedBy(by), errWithdrawn)
 }
 
 // Try is Read for a group of requests that may write: it runs them up to the first that would change anything, and returns the replies of those
 // before it, which may be none. Nothing was changed then, and Write is for the rest. A leader of an older version, which does not know of this, is
 // not asked: there are no replies then either.
 func (n *Node) Try(ctx context.Context, group []byte) ([]byte, error) {
-	u := newLocalUnit(group, 1, n.leaderDeadline())
+	return n.TryAs(ctx, Asker{}, group)
+}
+
+// TryAs is Try for a group of which it is known whose it is.
+func (n *Node) TryAs(ctx context.Context, by Asker, group []byte) ([]byte, error) {
+	u := newLocalUnit(group, 1, n.leaderDeadline()).askedBy(by)
 	u.trial = true
 	return n.submit(ctx, n.reads, u, errWithdrawn)
 }
@@ -295,23 +315,73 @@ func (n *Node) submit(ctx context.Context, q *queue, u *unit, abandoned error) (
 
 // ReadLocal runs a group of read-only requests against this node's own state, however old that is; but no older than
 // what the node knew when it was stopped: until that is applied again the error is ErrLoading.
-func (n *Node) ReadLocal(group []byte) ([]byte, error) {
-	select {
-	case <-n.closing:
-		return nil, errStopping
-	default:
+func (n *Node) ReadLocal(group []byte) ([]byte, error) { return n.ReadLocalAs(Asker{}, group) }
+
+// ReadLocalAs is ReadLocal for a group of which it is known whose it is. A heavy group waits for its turn.
+func (n *Node) ReadLocalAs(by Asker, group []byte) (reply []byte, err error) {
+	busy := n.Share(by, func() uint64 {
+		select {
+		case <-n.closing:
+			err = errStopping
+			return 0
+		default:
+		}
+		switch {
+		case n.gone.is.Load():
+			err = n.gone.err
+		case n.failure.Load():
+			err = n.lost
+		case n.machine.loading():
+			err = ErrLoading
+		default:
+			var work uint64
+			reply, work = n.runRead(group, n.reading(), nil)
+			return work + uint64(len(reply))/bytesPerUnit
+		}
+		return 0
+	})
+	if busy != nil {
+		err = busy
 	}
-	if n.gone.is.Load() {
-		return nil, n.gone.err
+	return reply, err
+}
+
+// Share runs f, which is work of this node alone and returns how many units it did. Where that is expected to be much, or much was done so
+// lately, it waits for its turn: one such f at a time, beside the log. The error is ErrBusy, and f did not run.
+func (n *Node) Share(by Asker, f func() uint64) error {
+	expected, _ := n.costs.expect(by)
+	src := source{id: by.Source}
+	if n.turns.free(expected) {
+		units := f()
+		n.costs.note(by, units)
+		n.turns.charge(src, units)
+		return nil
 	}
-	if n.failure.Load() {
-		return nil, n.lost
+	w := n.turns.enter(src, n.cfg.ReplyWait, n.closing)
+	if w == nil {
+		return errOverworked
 	}
-	if n.machine.loading() {
-		return nil, ErrLoading
+	units := f()
+	n.costs.note(by, units)
+	n.turns.leave(w, units)
+	return nil
+}
+
+// ShareTime is Share for what is not counted in units: its time is taken.
+func (n *Node) ShareTime(by Asker, f func()) error {
+	return n.Share(by, func() uint64 {
+		began := time.Now()
+		f()
+		return unitsOf(time.Since(began))
+	})
+}
+
+// runRead runs one group against the applied state, and returns the units of work that it did. next is Machine.Read's.
+func (n *Node) runRead(group []byte, now reading, next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
+	if m, ok := n.machine.machine.(WorkReader); ok {
+		return m.ReadWork([]byte{}, group, now.clockMs(), now.wallUs(), next)
 	}
-	now := n.reading()
-	return n.machine.machine.Read([]byte{}, group, now.clockMs(), now.wallUs(), nil), nil
+	return n.machine.machine.Read([]byte{}, group, now.clockMs(), now.wallUs(), next), 0
 }
 
 // snapshotPatience is how long Snapshot waits for the machine to apply a change of the members that is committed.

@@ -46,5 +46,5 @@ func (n *Node) unpark(limit time.Time) {
 		}
 	}
 	n.reads.pushBack(again, false)
-	finishAll(late, errNoProgress)
+	n.refuse(late)
 }

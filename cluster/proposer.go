@@ -26,6 +26,7 @@ type entry struct {
 	lead     *leadership
 	stamp    stamp
 	groups   int
+	heavy    bool // its groups had their turn
 	proposed time.Time
 
 	mu    sync.Mutex
@@ -45,25 +46,45 @@ func (e *entry) take() []*unit {
 func (n *Node) propose() {
 	var scratch [][]byte
 	n.consume(n.writes, func(r *route) bool {
-		flying, least := int(n.inFlight.Load()), 1
-		if flying >= n.cfg.inFlight {
+		least, ready := n.roomForLight()
+		turn := !n.heavyWrite.Load()
+		if !ready && !turn {
 			return false
-		}
-		if flying > 0 {
-			least = joinGroups
 		}
 		n.quiet.mu.Lock()
 		defer n.quiet.mu.Unlock()
 		if n.quiet.wishes > 0 {
 			return false // the end of each wakes the loop
 		}
-		if n.proposeRaise(r.lead) {
-			return true
+		did := false
+		if ready {
+			if n.proposeRaise(r.lead) {
+				return true
+			}
+			scratch, did = n.proposeOnce(r.lead, scratch, least)
 		}
-		var did bool
-		scratch, did = n.proposeOnce(r.lead, scratch, least)
+		if turn { // behind the light groups, whose entry is applied first
+			var heavy bool
+			scratch, heavy = n.proposeHeavy(r.lead, scratch)
+			did = did || heavy
+		}
 		return did
 	}, frameWrite)
+}
+
+// roomForLight reports whether one more entry of light groups may be proposed, and how many groups it has to hold at least.
+func (n *Node) roomForLight() (least int, ready bool) {
+	flying, most := int(n.inFlight.Load()), n.cfg.inFlight
+	if n.heavyWrite.Load() {
+		flying--
+	}
+	if flying > 0 && n.writes.isStrained() {
+		most = 1 // what does much is not to stand in three entries before the next group
+	}
+	if flying > 0 {
+		return joinGroups, flying < most
+	}
+	return 1, true
 }
 
 // consume is the loop of a queue's one consumer. lead does one step of work on the leader and reports whether there
@@ -101,34 +122,34 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 		n.refuseForwarded(q)
 	}
 	if r.link != nil && r.link.up() {
-		least, ready := r.link.room(kind)
-		if !ready {
-			return false, idlePause // its next reply wakes the loop
+		if least, ready := r.link.room(kind); ready {
+			did = n.forward(q, r.link, kind, q.take(nil, least))
 		}
-		taken := q.take(nil, least)
-		if len(taken) == 0 {
-			return false, idlePause
+		if r.link.roomForHeavy(kind) {
+			did = n.forward(q, r.link, kind, q.takeHeavy(nil, 1)) || did
 		}
-		units := taken[:0]
-		for _, u := range taken {
-			switch {
-			case u.from != nil: // it came when this node still led
-				u.finish(nil, errNoLeader)
-			case u.trial && !r.link.able(abilityTry):
-				u.finish([][]byte{{}}, nil)
-			default:
-				units = append(units, u)
-			}
-		}
-		if len(units) == 0 {
-			return true, 0
-		}
-		if !r.link.forward(kind, units) {
-			q.pushBack(units, false)
-		}
-		return true, 0
+		return did, idlePause // the link's next reply wakes the loop
 	}
 	return false, n.expire(q)
+}
+
+// forward sends units that were taken from q to the leader in one frame, and reports whether there were any.
+func (n *Node) forward(q *queue, l *link, kind frameKind, taken []*unit) bool {
+	units := taken[:0]
+	for _, u := range taken {
+		switch {
+		case u.from != nil: // it came when this node still led
+			u.finish(nil, errNoLeader)
+		case u.trial && !l.able(abilityTry):
+			u.finish([][]byte{{}}, nil)
+		default:
+			units = append(units, u)
+		}
+	}
+	if len(units) > 0 && !l.forward(kind, units) {
+		q.pushBack(units, false)
+	}
+	return len(taken) > 0
 }
 
 // refuseForwarded gives the frames of followers back: this node does not lead, and a frame is passed on only once.
@@ -153,8 +174,8 @@ func (n *Node) expire(q *queue) time.Duration {
 	return next.Sub(now)
 }
 
-// proposeOnce makes one entry of what waits, if that is at least so many groups, and hands it to Raft. With nothing
-// waiting it proposes a tick when one is due. scratch is reused for the groups.
+// proposeOnce makes one entry of the light groups that wait, if they are at least so many, and hands it to Raft. With nothing
+// under way it proposes a tick when one is due. scratch is reused for the groups.
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
 	flying := n.inFlight.Add(1) // before anything is taken: drain must not find the queue empty and nothing in flight
 	units := n.writes.take(nil, least)
@@ -163,6 +184,23 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 		n.inFlight.Add(-1)
 		return scratch, false
 	}
+	return n.proposeUnits(lead, scratch, units, false), true
+}
+
+// proposeHeavy makes one entry of the heavy groups whose turn it is, and hands it to Raft.
+func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool) {
+	n.inFlight.Add(1)
+	units := n.writes.takeHeavy(nil, maxBatchGroups)
+	if len(units) == 0 {
+		n.inFlight.Add(-1)
+		return scratch, false
+	}
+	n.heavyWrite.Store(true)
+	return n.proposeUnits(lead, scratch, units, true), true
+}
+
+// proposeUnits hands one entry of units to Raft, which the caller has counted in inFlight, and returns scratch.
+func (n *Node) proposeUnits(lead *leadership, scratch [][]byte, units []*unit, heavy bool) [][]byte {
 	groups, size := scratch[:0], 0
 	for _, u := range units {
 		groups, size = append(groups, u.groups...), size+u.size
@@ -170,9 +208,9 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	data := make([]byte, 0, size+8*len(groups)+64)
 	at := lead.stamp()
 	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, groups)
-	n.hand(lead, data, &entry{stamp: at, units: units, groups: len(groups), proposed: time.Now()})
+	n.hand(lead, data, &entry{stamp: at, units: units, groups: len(groups), heavy: heavy, proposed: time.Now()})
 	clear(groups)
-	return groups, true
+	return groups
 }
 
 // hand hands an entry, which the caller has counted in inFlight, to Raft, and then to the completer.
@@ -190,20 +228,18 @@ func (n *Node) complete() {
 		n.underWay.removeFirst()
 		e.lead.landed(e.stamp)
 		units := e.take() // none when the sweep gave them up
-		switch replies := e.replies(); {
-		case err != nil && neverLogged(err), err == nil && replies.void:
+		switch out := e.outcome(); {
+		case err != nil && neverLogged(err), err == nil && out.void:
 			n.retract(n.writes, units)
 		case err != nil:
 			finishAll(units, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
-		case replies.groups == nil && e.groups > 0:
+		case out.replies == nil && e.groups > 0:
 			finishAll(units, errNoReply)
 		default:
-			rest := replies.groups
-			for _, u := range units {
-				k := len(u.groups)
-				u.finish(rest[:k:k], nil)
-				rest = rest[k:]
-			}
+			n.handOut(e, units, out)
+		}
+		if e.heavy {
+			n.heavyWrite.Store(false) // before inFlight, from which the proposer takes it off
 		}
 		n.inFlight.Add(-1)
 		n.unpark(time.Time{})
@@ -211,22 +247,75 @@ func (n *Node) complete() {
 	}
 }
 
-type entryReplies struct {
-	groups [][]byte
-	void   bool
+// handOut gives each unit of an entry its part of the outcome. Groups without one did not run, and never will in this entry: local ones go
+// back to their places.
+func (n *Node) handOut(e *entry, units []*unit, out outcome) {
+	var again []*unit
+	ran, total := len(out.replies), uint64(0)
+	at := 0
+	for _, u := range units {
+		first, last := min(at, ran), min(at+len(u.groups), ran)
+		at += len(u.groups)
+		u.work = nil
+		if out.work != nil {
+			u.work = out.work[first:last:last]
+		}
+		for _, w := range u.work {
+			total += w
+		}
+		if u.from == nil && first == last {
+			again = append(again, u)
+			continue
+		}
+		n.conclude(n.writes, u, out.replies[first:last:last])
+	}
+	if !e.heavy && (ran < e.groups || total >= turnWork/2) {
+		n.writes.strain()
+	}
+	if len(again) > 0 {
+		n.writes.pushBack(again, false)
+	}
 }
 
-// replies reads the result of applying; call it after the future's Error has returned.
-func (e *entry) replies() entryReplies {
+// conclude charges a unit of q for what its groups did, and finishes it. u.work is set.
+func (n *Node) conclude(q *queue, u *unit, replies [][]byte) {
+	if len(u.groups) == 1 && len(replies) == 1 {
+		work := uint64(0)
+		if len(u.work) == 1 {
+			work = u.work[0]
+		}
+		q.charge(u, work, len(replies[0]))
+	}
+	u.finish(replies, nil)
+}
+
+// outcome is what applying an entry brought.
+type outcome struct {
+	replies [][]byte // of the groups that ran: all, or the first ones
+	work    []uint64 // units of work of each, nil when the machine does not count them
+	void    bool
+}
+
+// worker is what the result of Apply may be, see Machine.
+type worker interface {
+	Outcome() (replies [][]byte, work []uint64)
+}
+
+// outcome reads the result of applying; call it after the future's Error has returned.
+func (e *entry) outcome() outcome {
 	switch r := e.future.Response().(type) {
 	case voided:
-		return entryReplies{void: true}
+		return outcome{void: true}
 	case [][]byte:
 		if len(r) == e.groups {
-			return entryReplies{groups: r}
+			return outcome{replies: r}
+		}
+	case worker:
+		if replies, work := r.Outcome(); len(replies) <= e.groups && len(work) == len(replies) && replies != nil {
+			return outcome{replies: replies, work: work}
 		}
 	}
-	return entryReplies{}
+	return outcome{}
 }
 
 func finishAll(units []*unit, err error) {

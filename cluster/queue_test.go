@@ -30,9 +30,10 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 		{"a large one alone", []unit{{count: 1, size: 1}, {count: 1, size: 9 * mb}, {count: 1, size: 1}}, []int{1, 1, 1}},
 		{"requests at the limit", []unit{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
 	} {
-		q := newQueue()
+		q := newQueue(&costs{})
 		for i := range test.units {
 			test.units[i].groups = make([][]byte, 1)
+			test.units[i].from = &inbound{} // else its bytes would make it heavy
 			q.push(&test.units[i])
 		}
 		for _, want := range test.batches {
@@ -44,7 +45,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 			t.Errorf("%s: units are left", test.name)
 		}
 	}
-	q := newQueue()
+	q := newQueue(&costs{})
 	for range maxBatchGroups + 1 {
 		q.push(&unit{groups: make([][]byte, 1)})
 	}
@@ -54,7 +55,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 }
 
 func TestQueueOrder(t *testing.T) {
-	q := newQueue()
+	q := newQueue(&costs{})
 	u := queuedUnits(q, 1, 2, 3, 4, 5, 6)
 	first, second := q.take(nil, 1), []*unit(nil)
 	q.pushBack(first[2:4], false)
@@ -88,9 +89,9 @@ func TestQueueOrder(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	q := newQueue()
+	q := newQueue(&costs{})
 	push := func(size int) (*unit, error) {
-		u := &unit{groups: make([][]byte, 1), count: 1, size: size}
+		u := &unit{groups: make([][]byte, 1), count: 1, size: size, from: &inbound{}}
 		return u, q.push(u)
 	}
 	first, err := push(maxQueueBytes - 1)
@@ -122,7 +123,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestQueueWakesWhenEnoughWait(t *testing.T) {
-	q := newQueue()
+	q := newQueue(&costs{})
 	woken := func() bool {
 		select {
 		case <-q.wake:

@@ -74,64 +74,113 @@ func (n *Node) serveReads() {
 	n.consume(n.reads, func(r *route) bool { return n.readOnce(r.lead) }, frameRead)
 }
 
-// readOnce serves the reads that wait now; false when there are none.
+// readOnce serves the light reads that wait now, and one heavy one, which runs beside the loop; false when there are none.
 func (n *Node) readOnce(lead *leadership) bool {
-	var units []*unit
+	var light, heavy []*unit
 	for {
-		more := n.reads.take(units, 1)
-		if len(more) == len(units) {
+		more := n.reads.take(light, 1)
+		if len(more) == len(light) {
 			break
 		}
-		units = more
+		light = more
 	}
-	if len(units) == 0 {
+	if !n.heavyRead.Load() { // the end of one wakes the loop
+		heavy = n.reads.takeHeavy(nil, 1)
+	}
+	if len(light)+len(heavy) == 0 {
 		return false
 	}
 	// The order matters: the commit index first, then the question. See confirm.go.
 	index := n.logs.audible(n.raft.CommitIndex())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
-		n.retract(n.reads, units)
+		n.retract(n.reads, append(light, heavy...))
 		return true
 	}
-	now := lead.now()
-	for _, u := range units {
-		if !n.runReads(lead, u, now, index) {
-			n.park(lead, u)
-		}
+	p := readPass{n: n, lead: lead, index: index, now: lead.now()}
+	if len(heavy) > 0 {
+		n.heavyRead.Store(true)
+		n.loops.Add(1)
+		go n.readHeavy(p, heavy[0])
+	}
+	for _, u := range light {
+		p.run(u)
+	}
+	if p.work > turnWork/2 {
+		n.reads.strain()
+	}
+	if len(p.again) > 0 {
+		n.reads.pushBack(p.again, false)
 	}
 	return true
 }
 
-// runReads runs the groups of a unit and answers them; false, and nothing was answered, when one of them named an instant that there is not yet, or
-// that may be a later leader's.
-func (n *Node) runReads(lead *leadership, u *unit, now reading, index uint64) bool {
+// readHeavy runs one heavy read when it is its turn.
+func (n *Node) readHeavy(p readPass, u *unit) {
+	defer n.loops.Done()
+	if w := n.turns.enter(u.source, n.cfg.ReplyWait, n.closing); w != nil {
+		p.run(u)
+		n.turns.leave(w, p.work)
+	} else {
+		u.finish(nil, errOverworked)
+	}
+	n.heavyRead.Store(false)
+	kick(n.reads.wake)
+}
+
+// readPass runs units of reads that share one confirmation.
+type readPass struct {
+	n     *Node
+	lead  *leadership
+	index uint64 // of the log, that the machine has applied
+	now   reading
+	work  uint64  // done so far
+	again []*unit // local ones that did not run, as the pass had done enough
+}
+
+// run runs the groups of a unit and answers them. When the pass has done turnWork, what is left waits for the next one, behind what came first
+// there. A unit is parked, and nothing is answered, when one of its groups named an instant that there is not yet, or that may be a later leader's.
+func (p *readPass) run(u *unit) {
+	if p.work >= turnWork && u.from == nil {
+		p.again = append(p.again, u)
+		return
+	}
+	replies, ok := p.replies(u)
+	if !ok {
+		p.n.park(p.lead, u)
+		return
+	}
+	p.n.conclude(p.n.reads, u, replies)
+}
+
+func (p *readPass) replies(u *unit) (replies [][]byte, ok bool) {
 	named, late := false, false
 	next := func(lastUs, stampUs int64) (us int64, ok bool) {
-		us, ok = lead.instant(lastUs, stampUs)
+		us, ok = p.lead.instant(lastUs, stampUs)
 		named, late = true, late || !ok
 		return us, ok
 	}
-	replies, size := make([][]byte, len(u.groups)), 0
+	size := 0
+	u.work = nil
 	for i, g := range u.groups {
-		if size > n.cfg.readReplies {
+		if i > 0 && (size > p.n.cfg.readReplies || p.work >= turnWork) {
 			break // the follower sends the others again
 		}
+		var reply []byte
+		var work uint64
 		if len(g) == 0 {
-			replies[i] = n.holders(index)
-			continue
+			reply = p.n.holders(p.index)
+		} else {
+			late = false
+			if reply, work = p.n.runRead(g, p.now, next); late && len(reply) == 0 {
+				return nil, false
+			}
 		}
-		late = false
-		replies[i] = n.machine.machine.Read([]byte{}, g, now.clockMs(), now.wallUs(), next)
-		if late && len(replies[i]) == 0 {
-			return false
-		}
-		size += len(replies[i])
+		replies, u.work = append(replies, reply), append(u.work, work)
+		size += len(reply)
+		p.work += work + uint64(len(reply))/bytesPerUnit
 	}
-	if named && n.raft.CurrentTerm() != lead.term {
-		return false // else nothing of a later term was applied: the state that was read knows of no other leader's instants
-	}
-	u.finish(replies, nil)
-	return true
+	// Else nothing of a later term was applied: the state that was read knows of no other leader's instants.
+	return replies, !named || p.n.raft.CurrentTerm() == p.lead.term
 }
 
 // awaitApplied sleeps until the machine has applied everything up to index; false when the node stops.

@@ -52,12 +52,14 @@ func (n *Node) steer() {
 			pace = want
 			ticker.Reset(pace)
 		}
+		slept := time.Now()
 		select {
 		case <-n.steerWake:
 		case <-ticker.C:
 		case <-n.stop:
 			return
 		}
+		n.noteLate(time.Since(slept), pace)
 	}
 }
 

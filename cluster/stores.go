@@ -46,6 +46,8 @@ type logStore struct {
 
 	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
 
+	storing stopwatch // a write to the store
+
 	growth        *growth
 	trailing      uint64 // entries that stay behind a snapshot at most
 	trailingBytes int    // and their bytes
@@ -89,7 +91,10 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 	}
-	if err := s.LogStore.StoreLogs(logs); err != nil {
+	s.storing.start()
+	err := s.LogStore.StoreLogs(logs)
+	s.storing.stop()
+	if err != nil {
 		return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 	}
 	s.arrivals.note(logs)

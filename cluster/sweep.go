@@ -65,15 +65,41 @@ func (n *Node) sweep(now time.Time) {
 	}
 	n.unpark(limit)
 	for _, q := range []*queue{n.writes, n.reads} {
-		finishAll(q.overdue(limit), errNoProgress)
+		n.refuse(q.overdue(limit))
+		n.giveBack(q, now.Add(n.cfg.LeaderWait-n.cfg.ReplyWait/2))
 	}
+}
+
+// refuse ends units that have waited too long in a queue.
+func (n *Node) refuse(units []*unit) {
+	if len(units) == 0 {
+		return
+	}
+	why := n.noProgress()
+	for _, u := range units {
+		if u.heavy {
+			u.finish(nil, errOverworked)
+		} else {
+			u.finish(nil, why)
+		}
+	}
+}
+
+// giveBack returns heavy frames that came so long ago that their senders are about to take them for lost: they did not have their turn.
+func (n *Node) giveBack(q *queue, limit time.Time) {
+	late := func(u *unit) bool { return u.heavy && u.from != nil && u.deadline.Before(limit) }
+	if !q.hasForeign() || !q.hasHeavy() {
+		return
+	}
+	dropped, _ := q.remove(late)
+	finishAll(dropped, errOverworked)
 }
 
 // routeAgain has units go round again that were taken from q and did not run, but for those that have done so for ReplyWait: it is not
 // left to the sweep to find them in the queue between two rounds.
 func (n *Node) routeAgain(q *queue, units []*unit) {
 	q.pushBack(units, true)
-	finishAll(q.overdue(time.Now().Add(-n.cfg.ReplyWait)), errNoProgress)
+	n.refuse(q.overdue(time.Now().Add(-n.cfg.ReplyWait)))
 }
 
 // sweepsPerWait is how many sweeps there are in ReplyWait; what is late is found late by a part of it at most.

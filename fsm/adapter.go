@@ -44,7 +44,16 @@ func NewAdapter(table *commands.Table, origin uint64, deliver func([]commands.Ev
 	return a
 }
 
-// Apply implements raft.FSM. For an entry that this process made it returns the replies, [][]byte, one a group.
+// Applied is what Apply returns for an entry that this process made.
+type Applied struct {
+	replies [][]byte
+	work    []uint64
+}
+
+// Outcome returns the reply to each group that ran and its work in units of commands.Env.Work. The groups behind them did not run.
+func (a *Applied) Outcome() (replies [][]byte, work []uint64) { return a.replies, a.work }
+
+// Apply implements raft.FSM. For an entry that this process made it returns an *Applied.
 func (a *Adapter) Apply(log *raft.Log) any {
 	e, err := DecodeEntry(log.Data)
 	if err != nil {
@@ -65,7 +74,10 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	if !a.replaying && len(result.Events) > 0 {
 		a.deliver(result.Events)
 	}
-	return result.Replies
+	if result.Replies == nil {
+		return nil
+	}
+	return &Applied{result.Replies, result.Work}
 }
 
 // Watch says whether the commands that scripts call are to be told of from now on, in requests that say who asks.
@@ -172,9 +184,15 @@ func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 
 // Read runs requests that change nothing against the applied state and appends their replies to dst.
 func (a *Adapter) Read(dst, run []byte, clockMs, wallUs int64, next Instants) []byte {
+	replies, _ := a.ReadWork(dst, run, clockMs, wallUs, next)
+	return replies
+}
+
+// ReadWork is Read, and returns what the requests did in units of commands.Env.Work besides.
+func (a *Adapter) ReadWork(dst, run []byte, clockMs, wallUs int64, next Instants) (replies []byte, work uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.ReadAt(dst, run, clockMs, wallUs, next)
+	return a.m.ReadWork(dst, run, clockMs, wallUs, next)
 }
 
 // Stats counts what the machine holds.

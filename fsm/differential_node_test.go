@@ -59,7 +59,7 @@ func (n *soleNode) lock() (unlock func()) {
 	return n.mu.Unlock
 }
 
-func (n *soleNode) Write(_ context.Context, run []byte, _ int) ([]byte, error) {
+func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node.clockMs = max(n.node.clockMs, n.now())
@@ -75,12 +75,17 @@ func (n *soleNode) Write(_ context.Context, run []byte, _ int) ([]byte, error) {
 	return result.Replies[0], nil
 }
 
-func (n *soleNode) Read(_ context.Context, run []byte, count int) ([]byte, error) {
-	return n.ReadLocal(run, count)
+func (n *soleNode) Share(_ server.Asker, f func()) error {
+	f()
+	return nil
 }
 
-func (n *soleNode) Try(_ context.Context, run []byte, count int) ([]byte, error) {
-	return n.ReadLocal(run, count)
+func (n *soleNode) Read(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(by, run, count)
+}
+
+func (n *soleNode) Try(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(by, run, count)
 }
 
 // Holders implements server.Backend: there is no other node, so nobody else holds anything.
@@ -90,7 +95,7 @@ func (n *soleNode) Holders(context.Context) (server.Holders, error) {
 	return server.Holders{Index: n.node.index}, nil
 }
 
-func (n *soleNode) ReadLocal(run []byte, _ int) ([]byte, error) {
+func (n *soleNode) ReadLocal(_ server.Asker, run []byte, _ int) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.node.machine.Read(nil, run, n.node.clockMs, n.node.wallUs()), nil

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -57,8 +58,12 @@ func (e *DivergedError) Error() string {
 
 // Result is what applying an entry brings besides the change of state.
 type Result struct {
-	Replies [][]byte         // one a group, when answers were wanted
-	Events  []commands.Event // valid until the next Apply
+	// Replies has one reply for each group that ran, if answers were wanted. The groups behind them did not run: the entry's work was done.
+	Replies [][]byte
+	// Work is what each of those groups did, in units of commands.Env.Work.
+	Work   []uint64
+	Ran    int              // groups that ran, whether or not answers were wanted
+	Events []commands.Event // valid until the next Apply
 }
 
 // Observe says of which keys' changes the next entries' events are to tell: of those that f answers true for, of none if it is nil.
@@ -70,9 +75,10 @@ func (m *Machine) Watch(on bool) { m.events.watched = on }
 // Notify is the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
-// Apply applies the entry at index. With answer the replies of every group are built. A group that has done maxRunWork is not gone on with: there
-// are fewer replies than requests, and those without one did not run. An error means that the entry cannot be applied and the
-// machine must not be used any more.
+// Apply applies the entry at index. With answer it builds the replies of every group. A group that has done its share of work stops before
+// its next request: there are fewer replies than requests, and those without one did not run. An entry that has done its own stops before
+// the next group, from commands.LevelBounded on (see limitsAt). An error means that the entry cannot be applied and the machine must not
+// be used any more.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
@@ -88,14 +94,18 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 	}
 	m.beginTime(env, e)
-	var replies [][]byte
+	result := Result{}
 	if answer {
-		replies = make([][]byte, 0, len(e.Groups))
+		result.Replies, result.Work = make([][]byte, 0, len(e.Groups)), make([]uint64, 0, len(e.Groups))
 	}
 	place := uint64(0)
 	r := runner{table: m.table, env: env}
+	limits := limitsAt(m.level)
 	for _, group := range e.Groups {
-		r.begin(nil)
+		if env.Work >= limits.entry {
+			break
+		}
+		r.begin(nil, min(limits.group, limits.entry-env.Work))
 		m.requests.Reset(group)
 		for m.requests.More() && !r.tired() {
 			q, err := m.requests.Next()
@@ -114,13 +124,15 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			}
 			r.run(q, answer)
 		}
+		result.Ran++
 		if answer {
-			replies = append(replies, r.resp.Buf)
+			result.Replies, result.Work = append(result.Replies, r.resp.Buf), append(result.Work, env.Work-r.before)
 		}
 	}
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
-	return Result{Replies: replies, Events: m.events.list}, nil
+	result.Events = m.events.list
+	return result, nil
 }
 
 // verify holds the leader's running hash against this machine's own, as far back as that is remembered.
@@ -133,7 +145,7 @@ func (m *Machine) verify(c Check) error {
 }
 
 // Read runs requests on the state as it is and appends their replies to dst. It stops before the first request that would change anything or tell
-// anybody of anything, before one whose reply does not fit with those before it into commands.MaxReplyBytes, and when maxRunWork is done. So it may
+// anybody of anything, before one whose reply does not fit with those before it into commands.MaxReplyBytes, and when groupWork is done. So it may
 // give fewer replies than there are requests: where none of them can write, one at least. clockMs and wallUs are the cluster clock and the time
 // of day at the moment of reading. It leaves no trace in the machine.
 func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
@@ -142,10 +154,16 @@ func (m *Machine) Read(dst, run []byte, clockMs, wallUs int64) []byte {
 
 // ReadAt is Read, with the instants that requests name from next. It stops, without a reply if it has to, before a request that there is none for.
 func (m *Machine) ReadAt(dst, run []byte, clockMs, wallUs int64, next Instants) []byte {
+	replies, _ := m.ReadWork(dst, run, clockMs, wallUs, next)
+	return replies
+}
+
+// ReadWork is ReadAt, and returns what the requests did in units of commands.Env.Work besides.
+func (m *Machine) ReadWork(dst, run []byte, clockMs, wallUs int64, next Instants) (replies []byte, work uint64) {
 	env := &commands.Env{Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: trialScripts{m.engine}}
 	late := m.readTime(env, clockMs, wallUs, next)
 	r := runner{table: m.table, env: env, readOnly: true, tells: m.events.notify != 0}
-	r.begin(dst)
+	r.begin(dst, groupWork)
 	var requests commands.RequestReader
 	requests.Reset(run)
 	for requests.More() && !r.tired() {
@@ -162,10 +180,10 @@ func (m *Machine) ReadAt(dst, run []byte, clockMs, wallUs int64, next Instants) 
 		env.Keyspace, env.Trial, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
 		if *late || env.Trapped || r.full && (start > len(dst) || env.Trial) {
-			return r.resp.Buf[:start]
+			return r.resp.Buf[:start], env.Work
 		}
 	}
-	return r.resp.Buf
+	return r.resp.Buf, env.Work
 }
 
 // Stats is what INFO shows of the machine.
@@ -204,16 +222,32 @@ type runner struct {
 	room     int         // bytes that the rest of the run may be answered, on a node that builds no replies too
 	full     bool        // a reply to the newest request did not fit
 	before   uint64      // the environment's work when the run of requests began
+	share    uint64      // work after which the run does not begin another request
 	tx       commands.Tx // of the request that runs
 }
 
-// What a run of requests may do in units of commands.Env.Work before it is not gone on with, and what one transaction may below LevelBounded, from
-// which on it is a request like any other. As the work is the same on every node, so is the place. Who asked asks again for the rest of a run: what
-// others want comes in between, and no run holds the machine much longer than one request can.
+// Work, in units of commands.Env.Work, after which a group begins no further request, and an entry no further group. Work is the same on every
+// node, so all stop at the same place. The asker asks again for the rest, and what others want comes in between: an entry
+// holds the machine for entryWork and one request at most (docs/adr/0015).
 const (
-	maxRunWork         = commands.MaxRequestWork
+	groupWork = commands.MaxRequestWork / 8
+	entryWork = commands.MaxRequestWork / 4
+
+	// maxRunWork bounded a group, and nothing an entry, below commands.LevelBounded.
+	maxRunWork = scriptInstructions
+	// maxTransactionWork bounded a transaction there. From LevelBounded on it is a request like any other.
 	maxTransactionWork = 4 * scriptInstructions
 )
+
+type workLimits struct{ group, entry uint64 }
+
+// limitsAt returns the limits on applying at a feature level.
+func limitsAt(level uint64) workLimits {
+	if level < commands.LevelBounded {
+		return workLimits{maxRunWork, math.MaxUint64}
+	}
+	return workLimits{groupWork, entryWork}
+}
 
 // maxWork is what one request may do.
 func (r *runner) maxWork() uint64 {
@@ -225,14 +259,14 @@ func (r *runner) maxWork() uint64 {
 
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the command was not run"
 
-// begin makes the runner ready for a run of requests whose replies are appended to dst.
-func (r *runner) begin(dst []byte) {
-	r.resp.Buf, r.limit, r.before = dst, len(dst)+commands.MaxReplyBytes, r.env.Work
+// begin makes the runner ready for a run of requests whose replies are appended to dst, with its share of work.
+func (r *runner) begin(dst []byte, share uint64) {
+	r.resp.Buf, r.limit, r.before, r.share = dst, len(dst)+commands.MaxReplyBytes, r.env.Work, share
 	r.room = commands.MaxReplyBytes
 }
 
-// tired says whether the run has done all that it may.
-func (r *runner) tired() bool { return r.env.Work-r.before >= maxRunWork }
+// tired reports whether the run has done its share of work.
+func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 
 // acknowledge answers a change of a setting.
 func (r *runner) acknowledge(err error) {

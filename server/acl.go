@@ -56,7 +56,7 @@ var aclSpecs = []commands.Spec{{
 func aclSub(kind commands.Kind, name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: kind, Arity: arity, Group: "server", Since: "6.0.0", Flags: commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{run: run},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{run: run, works: true},
 	}
 }
 

@@ -10,19 +10,29 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
+// Asker tells whose a run is and what is in it, so that a connection that asks for much does not hold up those that ask for little.
+type Asker struct {
+	Source  uint64 // the connection; 0: the server itself
+	Command uint64 // a hash of what is asked for; 0: not told. Runs with the same one are expected to do alike
+	Shape   uint64 // a hash of that and of what it is asked of: the first key
+}
+
 // Backend runs requests. A run is count requests encoded one after the other by commands.AppendRequest; its result is
 // their RESP replies, one after the other. They may be fewer than count, but one at least: the requests behind them did not run, because the replies or the
 // work would have been too much for one run, and are to be sent again. The text of an error is the error reply, code word first ("CLUSTERDOWN …", "UNKNOWN …"), for
 // every request of the run. Nobody keeps the run or changes the replies after the call.
 type Backend interface {
 	// Write puts the run in the log and returns when it is durable and applied.
-	Write(ctx context.Context, run []byte, count int) ([]byte, error)
+	Write(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
-	Read(ctx context.Context, run []byte, count int) ([]byte, error)
+	Read(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
 	// Try is Read for a run that may write: it is run up to the first request that would change anything. There may be no reply at all.
-	Try(ctx context.Context, run []byte, count int) ([]byte, error)
+	Try(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
-	ReadLocal(run []byte, count int) ([]byte, error)
+	ReadLocal(by Asker, run []byte, count int) ([]byte, error)
+	// Share runs f, which answers a command of the session by a computation, and waits for nobody. Where that takes long it is one f at a
+	// time, fairly among the connections. The error is an error reply, and says that f did not run.
+	Share(by Asker, f func()) error
 	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is
 	// nil. What a run that is handed over afterwards does not see of a change, Deliver is told of.
 	Observe(wants func(db int, key string) bool)

@@ -14,7 +14,7 @@ type okBackend struct{ *fakeBackend }
 
 var manyOK = bytes.Repeat([]byte("+OK\r\n"), maxRunRequests)
 
-func (okBackend) Write(_ context.Context, _ []byte, count int) ([]byte, error) {
+func (okBackend) Write(_ context.Context, _ Asker, _ []byte, count int) ([]byte, error) {
 	return manyOK[:5*count], nil
 }
 

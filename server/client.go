@@ -92,7 +92,7 @@ func clientSub(name string, arity int, since, syntax, summary string, early bool
 func adminSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run, works: true},
 	}
 }
 

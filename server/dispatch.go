@@ -17,6 +17,8 @@ type local struct {
 	run func(s *session, spec *commands.Spec, args [][]byte)
 	// early commands see and change nothing that the requests before them could have changed: they do not wait for these.
 	early bool
+	// works commands compute, may do so for long, and wait for nobody: they share the processor fairly, see Backend.Share.
+	works bool
 	// raw commands take care of the order of answers themselves: they call answer, or become requests.
 	raw bool
 }
@@ -62,7 +64,8 @@ type run struct {
 	// See tries.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
 	writes, marks, hopes int
 	first                tryMark
-	tried                bool // the replies that came last are those of a try
+	by                   Asker // of the first request, without the source
+	tried                bool  // the replies that came last are those of a try
 }
 
 // dispatch takes one command. Its answer is in s.reply, or owed by s.run.
@@ -170,7 +173,11 @@ const errReplySize commands.Error = "ERR the reply is larger than 67108864 bytes
 func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
 	fails, start := s.fails, len(s.w.Buf)
 	s.w.Limit = start + commands.MaxReplyBytes
-	l.run(s, spec, args)
+	if !l.works {
+		l.run(s, spec, args)
+	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() { l.run(s, spec, args) }); err != nil {
+		s.fail(err)
+	}
 	s.w.Limit = 0
 	if s.w.Full {
 		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))] // less than there was where some of it was sent
@@ -262,6 +269,9 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if write {
 		r.consider(&s.srv.tries, s.db, cmds, &owed, s.srv.monitors.size.Load() > 0)
 	}
+	if r.count == 0 {
+		r.by = askerOf(s.db, owed.spec, cmds)
+	}
 	r.bytes = commands.AppendRequest(r.bytes, &r.req)
 	r.count++
 	r.write = r.write || write
@@ -320,13 +330,13 @@ func (s *session) askFor(run []byte, count int, write, fresh, try bool) (replies
 	switch {
 	case done:
 	case write:
-		if replies, err = s.srv.backend.Write(context.Background(), run, count); err == nil {
+		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), run, count); err == nil {
 			s.run.fitRoom(count, len(replies))
 		}
 	case s.stale && !fresh:
-		replies, err = s.srv.backend.ReadLocal(run, count)
+		replies, err = s.srv.backend.ReadLocal(s.asks(count), run, count)
 	default:
-		replies, err = s.srv.backend.Read(context.Background(), run, count)
+		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), run, count)
 	}
 	if err != nil && err.Error() == "" {
 		err = commands.Error("UNKNOWN the outcome is not known")

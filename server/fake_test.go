@@ -33,6 +33,7 @@ type fakeBackend struct {
 	watched       bool
 	calls         []string      // "write 3", "read 1", "local 2"
 	fail          error         // answers everything
+	shared        []Asker       // of the calls of Share
 	gate          chan struct{} // when set, Write waits for it
 	begun         chan struct{} // when set, Write tells that it has begun
 	st            Status
@@ -82,7 +83,7 @@ func (f *fakeBackend) takeCalls() string {
 	return s
 }
 
-func (f *fakeBackend) Write(ctx context.Context, run []byte, count int) ([]byte, error) {
+func (f *fakeBackend) Write(ctx context.Context, _ Asker, run []byte, count int) ([]byte, error) {
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
 	f.lastRun = slices.Clone(run)
@@ -100,16 +101,24 @@ func (f *fakeBackend) Write(ctx context.Context, run []byte, count int) ([]byte,
 	return f.run("write", run, count, true)
 }
 
-func (f *fakeBackend) Read(_ context.Context, run []byte, count int) ([]byte, error) {
+func (f *fakeBackend) Read(_ context.Context, _ Asker, run []byte, count int) ([]byte, error) {
 	return f.run("read", run, count, false)
 }
 
-func (f *fakeBackend) Try(_ context.Context, run []byte, count int) ([]byte, error) {
+func (f *fakeBackend) Try(_ context.Context, _ Asker, run []byte, count int) ([]byte, error) {
 	return f.run("try", run, count, false)
 }
 
-func (f *fakeBackend) ReadLocal(run []byte, count int) ([]byte, error) {
+func (f *fakeBackend) ReadLocal(_ Asker, run []byte, count int) ([]byte, error) {
 	return f.run("local", run, count, false)
+}
+
+func (f *fakeBackend) Share(by Asker, do func()) error {
+	f.mu.Lock()
+	f.shared = append(f.shared, by)
+	f.mu.Unlock()
+	do()
+	return nil
 }
 
 func (f *fakeBackend) Status() Status {

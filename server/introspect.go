@@ -13,7 +13,7 @@ var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
 	Flags: commands.Loading | commands.Stale, Categories: "connection",
 	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
-	Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+	Local: local{early: true, works: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
 		all := s.srv.table.All()
 		s.w.Array(len(all))
 		for _, c := range all {
@@ -52,7 +52,7 @@ func commandSub(name string, arity int, since, syntax, summary string, run func(
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since, Flags: commands.Loading | commands.Stale,
 		Categories: "connection",
-		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, run: run},
+		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, works: true, run: run},
 	}
 }
 

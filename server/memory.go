@@ -41,7 +41,7 @@ var memorySpecs = []commands.Spec{{
 func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: 2, Group: "server", Since: "4.0.0",
-		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run},
+		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run, works: true},
 	}
 }
 

@@ -58,7 +58,7 @@ func configSub(name string, arity int, syntax, summary string, run func(*session
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.0.0",
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters", Local: local{run: run},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters", Local: local{run: run, works: name == "get"},
 	}
 }
 

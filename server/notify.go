@@ -29,7 +29,7 @@ func (s *Server) setNotify(text string) error {
 		return err
 	}
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
-	reply, err := s.backend.Write(context.Background(), commands.AppendRequest(nil, &request), 1)
+	reply, err := s.backend.Write(context.Background(), Asker{}, commands.AppendRequest(nil, &request), 1)
 	if err != nil {
 		return err
 	}

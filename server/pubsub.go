@@ -91,7 +91,7 @@ func pubsubSub(name string, arity int, since, syntax, summary string, run func(*
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since, Syntax: syntax, Summary: summary,
 		Flags:      commands.PubSub | commands.Loading | commands.Stale,
-		Complexity: "O(N) where N is the number of channels or patterns", Local: local{run: run},
+		Complexity: "O(N) where N is the number of channels or patterns", Local: local{run: run, works: true},
 	}
 }
 

@@ -65,7 +65,7 @@ var slowlogSpecs = []commands.Spec{{
 func slowlogSub(name string, arity int, syntax, summary, complexity string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.2.12", Flags: commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: complexity, Local: local{run: run},
+		Syntax: syntax, Summary: summary, Complexity: complexity, Local: local{run: run, works: true},
 	}
 }
 

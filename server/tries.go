@@ -160,7 +160,7 @@ func (r *run) worthTrying(t *tries) bool {
 
 // try runs what the run begins with as long as it changes nothing. Where nothing came of it, all of it is to be logged.
 func (s *session) try(run []byte, count int) (replies []byte, err error, done bool) {
-	replies, err = s.srv.backend.Try(context.Background(), run, count)
+	replies, err = s.srv.backend.Try(context.Background(), s.asks(count), run, count)
 	s.run.tried = err == nil && len(replies) > 0
 	if err == nil && !s.run.tried {
 		s.wasted(s.run.first)

@@ -190,27 +190,32 @@ func newOrigin() uint64 {
 }
 
 // Write implements server.Backend.
-func (n *node) Write(ctx context.Context, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.Write(ctx, run, count)
+func (n *node) Write(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.WriteAs(ctx, cluster.Asker(by), run, count)
 	return b, replyError(err)
 }
 
 // Read implements server.Backend.
-func (n *node) Read(ctx context.Context, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.Read(ctx, run)
+func (n *node) Read(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.ReadAs(ctx, cluster.Asker(by), run)
 	return b, replyError(err)
 }
 
 // Try implements server.Backend.
-func (n *node) Try(ctx context.Context, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.Try(ctx, run)
+func (n *node) Try(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.TryAs(ctx, cluster.Asker(by), run)
 	return b, replyError(err)
 }
 
 // ReadLocal implements server.Backend.
-func (n *node) ReadLocal(run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.ReadLocal(run)
+func (n *node) ReadLocal(by server.Asker, run []byte, count int) ([]byte, error) {
+	b, err := n.cluster.ReadLocalAs(cluster.Asker(by), run)
 	return b, replyError(err)
+}
+
+// Share implements server.Backend.
+func (n *node) Share(by server.Asker, f func()) error {
+	return replyError(n.cluster.ShareTime(cluster.Asker(by), f))
 }
 
 // Observe implements server.Backend.

@@ -1,0 +1,241 @@
+// This file holds fair shares: what a group is expected to do, what each source did lately, and whose turn it is when there is much to do.
+//
+// Light groups go first come, first served, and many share one entry. A heavy group, and any group of a source that has had more than its share,
+// waits for its turn. One turn is taken at a time, so a light group waits for one of them at most, however many wait. Turns are
+// given by start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each source pays for the work that its groups turned out to be,
+// and the one that has paid least is next. docs/adr/0015 has the reasons.
+package cluster
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Work is counted in the machine's units, each of which takes unitTime at most.
+const (
+	unitTime = 25 * time.Nanosecond
+	// heavyWork is from how many units on a group is heavy: some 4 ms.
+	heavyWork = 160_000
+	// turnWork is how many units the groups of one turn are expected to do together, unless one alone does more; also how much one pass over
+	// light reads does. The machine ends an entry at about as much.
+	turnWork = 2_500_000
+	// bytesPerUnit is how many bytes of requests and replies are copied, checked, stored and sent for one unit.
+	bytesPerUnit = 4
+	// strainTime is how long after groups did much that were taken for light ones no group is taken for light of which nothing is known.
+	strainTime = time.Second
+)
+
+// Asker says whose a group is and what is in it, as far as the caller knows. It decides when the group runs, never what it does.
+type Asker struct {
+	Source  uint64 // the connection; 0: nobody's, which is never charged
+	Command uint64 // a hash of what is asked for, 0: not told; groups with the same one are expected to do alike
+	Shape   uint64 // a hash of that and of what it is asked of: the first key
+}
+
+// source is one connection: of this node, or of the follower whose frames come by via.
+type source struct {
+	via *inbound
+	id  uint64
+}
+
+// costs remembers what groups did, by their hashes. It is a table of hints: what falls into the same slot is forgotten.
+type costs struct {
+	slots [1 << 13]atomic.Uint64 // the upper half of the hash, then the units, at most math.MaxUint32-1, and 1
+}
+
+// costGrain is the smallest difference that is noted, so that light groups write nothing.
+const costGrain = 1 << 8
+
+func (c *costs) look(key uint64) (units uint64, known bool) {
+	v := c.slots[key%uint64(len(c.slots))].Load()
+	if key == 0 || v>>32 != key>>32 || uint32(v) == 0 {
+		return 0, false
+	}
+	return v&math.MaxUint32 - 1, true
+}
+
+// learn notes what a group did. More than before is believed at once, less by half.
+func (c *costs) learn(key, units uint64) {
+	if key == 0 {
+		return
+	}
+	units = min(units, math.MaxUint32-1) / costGrain * costGrain
+	old, known := c.look(key)
+	switch {
+	case known && old == units:
+		return
+	case known && old > units:
+		units += (old - units) / 2 / costGrain * costGrain
+	}
+	c.slots[key%uint64(len(c.slots))].Store(key>>32<<32 | (units + 1))
+}
+
+// expect returns what a group is expected to do, and whether anything like it is known.
+func (c *costs) expect(by Asker) (units uint64, known bool) {
+	if units, known = c.look(by.Shape); known {
+		return units, true
+	}
+	if units, known = c.look(by.Command); known {
+		return units, true
+	}
+	return 0, by.Command == 0
+}
+
+func (c *costs) note(by Asker, units uint64) {
+	c.learn(by.Shape, units)
+	c.learn(by.Command, units)
+}
+
+// shares is the account of start-time fair queueing. Its owner guards it.
+type shares struct {
+	now  uint64            // virtual time, in units: the start of the turn that was given last
+	owed map[source]uint64 // where the next group of a source starts; of sources without one it is now
+}
+
+// start returns the virtual time at which a source's next group starts.
+func (s *shares) start(src source) uint64 {
+	if len(s.owed) == 0 {
+		return s.now
+	}
+	return max(s.now, s.owed[src])
+}
+
+// charge books the work of a source's group, which started at start.
+func (s *shares) charge(src source, start, units uint64) {
+	end := start + units
+	if src == (source{}) || end <= s.now {
+		return
+	}
+	if s.owed == nil {
+		s.owed = map[source]uint64{}
+	}
+	s.owed[src] = max(end, s.owed[src])
+}
+
+// advance gives the turn to a group that starts at start.
+func (s *shares) advance(start uint64) {
+	if start <= s.now {
+		return
+	}
+	s.now = start
+	for src, end := range s.owed {
+		if end <= start {
+			delete(s.owed, src)
+		}
+	}
+}
+
+// turnstile lets one piece of heavy work at a time onto this node's processors, besides what the log has it do.
+type turnstile struct {
+	mu      sync.Mutex
+	shares  shares
+	busy    bool
+	waiting []*turn   // in the order in which they came
+	spent   time.Time // until when the time is used up that work without a turn may take
+}
+
+// turn is one piece of work.
+type turn struct {
+	src   source
+	start uint64
+	ready chan struct{} // closed when it is its turn
+}
+
+// enter waits for a turn for a source's work, and returns nil when it does not come before the limit or stop.
+func (t *turnstile) enter(src source, limit time.Duration, stop <-chan struct{}) *turn {
+	t.mu.Lock()
+	w := &turn{src: src, start: t.shares.start(src), ready: make(chan struct{})}
+	if !t.busy {
+		t.busy = true
+		t.shares.advance(w.start)
+		t.mu.Unlock()
+		return w
+	}
+	t.waiting = append(t.waiting, w)
+	t.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return w
+	case <-timer.C:
+	case <-stop:
+	}
+	t.mu.Lock()
+	at := slices.Index(t.waiting, w)
+	if at >= 0 {
+		t.waiting = slices.Delete(t.waiting, at, at+1)
+	}
+	t.mu.Unlock()
+	if at < 0 { // it was just let in
+		t.leave(w, 0)
+	}
+	return nil
+}
+
+// leave ends a turn, in which so many units were done.
+func (t *turnstile) leave(w *turn, units uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shares.charge(w.src, w.start, units)
+	if len(t.waiting) == 0 {
+		t.busy = false
+		return
+	}
+	next := 0
+	for i, other := range t.waiting {
+		if other.start < t.waiting[next].start {
+			next = i
+		}
+	}
+	w = t.waiting[next]
+	t.waiting = slices.Delete(t.waiting, next, next+1)
+	t.shares.advance(w.start)
+	close(w.ready)
+}
+
+// Work that takes no turn: what is tiny, and what is small as long as all of it together takes a tenth of a processor.
+const (
+	tinyWork  = 512
+	freeShare = 10                                   // one part in so many
+	freeBurst = 10 * time.Millisecond                // that may be saved up
+	freeTime  = time.Duration(freeShare) * freeBurst // in which it is
+)
+
+// free reports whether work that is expected to be so much may be done without a turn.
+func (t *turnstile) free(units uint64) bool {
+	switch {
+	case units >= heavyWork:
+		return false
+	case units < tinyWork:
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.spent.Before(time.Now()) {
+		return true
+	}
+	return false
+}
+
+// charge books work that was done without a turn.
+func (t *turnstile) charge(src source, units uint64) {
+	if units < tinyWork {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if least := time.Now().Add(-freeTime); t.spent.Before(least) {
+		t.spent = least
+	}
+	t.spent = t.spent.Add(time.Duration(units) * unitTime * freeShare)
+	if units >= heavyWork {
+		t.shares.charge(src, t.shares.start(src), units)
+	}
+}
+
+// unitsOf is the work that took so long, for what is not counted in units.
+func unitsOf(took time.Duration) uint64 { return uint64(max(took, 0) / unitTime) }

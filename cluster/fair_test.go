@@ -1,0 +1,271 @@
+// This file holds the tests of fair shares: turns, what is expected of groups, and groups of an entry or a frame that did not run.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func groupOf(id, command uint64, cost uint64) *unit {
+	u := newLocalUnit([]byte("g"), 1, time.Now().Add(time.Hour)).askedBy(Asker{Source: id, Command: command, Shape: command})
+	u.work = []uint64{cost} // what it will turn out to do
+	return u
+}
+
+const (
+	heavyCommand = 1<<40 + 1
+	lightCommand = 2<<40 + 2
+	newCommand   = 3<<40 + 3
+)
+
+// turns has sources ask for heavy work all the time, one group of each under way, and gives so many turns. It returns the work that each got.
+func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint64]uint64 {
+	t.Helper()
+	got := map[uint64]uint64{}
+	for id := range uint64(len(costs)) {
+		q.push(groupOf(id+1, heavyCommand, costs[id+1]))
+	}
+	for range count {
+		light := groupOf(1000, lightCommand, 10)
+		q.push(light)
+		if units := q.take(nil, 1); len(units) != 1 || units[0] != light {
+			t.Fatalf("%d units are taken with a light one that waits", len(units))
+		}
+		q.charge(light, 10, 0)
+		units := q.takeHeavy(nil, maxBatchGroups)
+		if len(units) != 1 {
+			t.Fatalf("%d heavy units have their turn together", len(units))
+		}
+		u := units[0]
+		got[u.by.Source] += u.work[0]
+		q.charge(u, u.work[0], 0)
+		q.push(groupOf(u.by.Source, heavyCommand, costs[u.by.Source]))
+	}
+	return got
+}
+
+// However many ask for much, a light group is in the next entry, and only one turn is taken in between. Turns go round.
+func TestTurnsGoRound(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.learn(heavyCommand, 10_000_000)
+	want := map[uint64]uint64{}
+	for id := range uint64(20) {
+		want[id+1] = 10_000_000
+	}
+	for id, work := range turns(t, q, want, 200) {
+		if work != 10*want[id] {
+			t.Errorf("source %d did %d units", id, work)
+		}
+	}
+}
+
+// Shares are equal in work, not in groups.
+func TestSharesAreOfWork(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.learn(heavyCommand, 10_000_000)
+	got := turns(t, q, map[uint64]uint64{1: 10_000_000, 2: 1_000_000, 3: 5_000_000}, 400)
+	for id, work := range got {
+		if diff := int64(work) - int64(got[1]); diff > 10_000_000 || diff < -10_000_000 {
+			t.Errorf("source %d did %d units, and another %d", id, work, got[1])
+		}
+	}
+}
+
+// What is known of a command tells a heavy group of a new connection; of a command that nobody has seen only a strained queue thinks ill.
+func TestWhatIsExpected(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.learn(heavyCommand, 10_000_000)
+	q.costs.learn(lightCommand, 10)
+	heavy := func(u *unit) bool {
+		q.push(u)
+		return u.heavy
+	}
+	if !heavy(groupOf(1, heavyCommand, 0)) || heavy(groupOf(2, lightCommand, 0)) || heavy(groupOf(3, newCommand, 0)) || heavy(newLocalUnit(nil, 1, time.Now())) {
+		t.Error("with nothing else to go by")
+	}
+	if u := newLocalUnit(make([]byte, heavyWork*bytesPerUnit), 1, time.Now()); !heavy(u) {
+		t.Error("a large group is light")
+	}
+	q.strain()
+	if !q.isStrained() || heavy(groupOf(2, lightCommand, 0)) || !heavy(groupOf(3, newCommand, 0)) || heavy(newLocalUnit(nil, 1, time.Now())) {
+		t.Error("in a strained queue")
+	}
+	debtor := groupOf(4, lightCommand, 0)
+	q.push(debtor)
+	q.charge(debtor, 10_000_000, 0)
+	if q.costs.learn(lightCommand, 0); !heavy(groupOf(4, lightCommand, 0)) {
+		t.Error("a source that has just had much does not wait")
+	}
+}
+
+func TestCosts(t *testing.T) {
+	var c costs
+	if _, known := c.expect(Asker{Command: 7 << 32, Shape: 8 << 32}); known {
+		t.Error("an empty table knows something")
+	}
+	c.learn(5, 1<<20)
+	c.learn(5, 1<<10)
+	if got, _ := c.look(5); got < 1<<19 || got > 1<<20 {
+		t.Errorf("after one light group %d are expected", got)
+	}
+	for range 30 {
+		c.learn(5, 0)
+	}
+	if got, known := c.look(5); got >= 2*costGrain || !known {
+		t.Errorf("after many light groups %d are expected", got)
+	}
+	c.learn(5, 1<<63)
+	if got, known := c.look(5); got < heavyWork || !known {
+		t.Errorf("after an endless one %d", got)
+	}
+	if _, known := c.look(5 + 1<<32*uint64(len(c.slots))); known {
+		t.Error("another hash in the same slot is taken for it")
+	}
+	if got, known := c.expect(Asker{Command: 5, Shape: 9 << 32}); got == 0 || !known {
+		t.Error("the command is not asked where the shape is new")
+	}
+}
+
+// A queue that never drains keeps what waits, and no more.
+func TestQueueDoesNotGrow(t *testing.T) {
+	q := newQueue(&costs{})
+	unit := func() *unit { return &unit{groups: make([][]byte, 1), count: MaxGroupRequests} } // each fills an entry
+	const waiting = 100
+	for range waiting {
+		q.push(unit())
+	}
+	for range 100 * waiting {
+		q.push(unit())
+		if len(q.take(nil, 1)) != 1 {
+			t.Fatal("not one unit")
+		}
+	}
+	if len(q.units)-q.head != waiting || cap(q.units) > 8*waiting {
+		t.Errorf("%d units wait in an array of %d", len(q.units)-q.head, cap(q.units))
+	}
+}
+
+func TestTurnstile(t *testing.T) {
+	var s turnstile
+	never := make(chan struct{})
+	first := s.enter(source{id: 1}, time.Hour, never)
+	var order []uint64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	enter := func(id uint64, at int) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			w := s.enter(source{id: id}, time.Hour, never)
+			mu.Lock()
+			order = append(order, id)
+			mu.Unlock()
+			s.leave(w, 1000)
+		}()
+		eventually(t, "the next waits", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.waiting) == at
+		})
+	}
+	s.shares.charge(source{id: 2}, 0, 500) // it has had more than the others
+	enter(2, 1)
+	enter(3, 2)
+	enter(4, 3)
+	if w := s.enter(source{id: 5}, time.Nanosecond, never); w != nil {
+		t.Error("two are let in")
+	}
+	stop := make(chan struct{})
+	close(stop)
+	if w := s.enter(source{id: 5}, time.Hour, stop); w != nil {
+		t.Error("one is let in that is to stop")
+	}
+	s.leave(first, 0)
+	wg.Wait()
+	if fmt.Sprint(order) != "[3 4 2]" {
+		t.Errorf("order %v", order)
+	}
+	if s.busy || len(s.waiting) != 0 {
+		t.Error("it is still busy")
+	}
+}
+
+// Small work takes no turn until it is much together.
+func TestFreeWorkIsBounded(t *testing.T) {
+	var s turnstile
+	done := uint64(0)
+	for range 1000 {
+		if !s.free(20_000) { // half a millisecond
+			break
+		}
+		s.charge(source{id: 1}, 20_000)
+		done += 20_000
+	}
+	if took := time.Duration(done) * unitTime; took > 2*freeBurst {
+		t.Errorf("%v of work took no turn", took)
+	}
+	if !s.free(tinyWork-1) || s.free(heavyWork) {
+		t.Error("what is tiny is always free, what is heavy never")
+	}
+}
+
+// Groups that an entry did not run, as it had done enough, run in a later one: each once, those of one caller in order, through any node.
+func TestGroupsThatDidNotRunRunLater(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	const callers, rounds = 12, 8
+	var wg sync.WaitGroup
+	for _, n := range c.nodes {
+		for k := range callers {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				by := Asker{Source: uint64(k + 1), Command: uint64(k+1) << 33, Shape: uint64(k+1) << 33}
+				for i := range rounds {
+					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*turnWork*2/3, n.cfg.ID, k, i)
+					reply, err := n.WriteAs(context.Background(), by, []byte(group), 1)
+					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
+						t.Errorf("%s: %q %v", group, reply, err)
+					}
+					if reply, err := n.ReadAs(context.Background(), by, []byte(group)); err != nil || string(reply) != "1" {
+						t.Errorf("reading %s: %q %v", group, reply, err)
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	next := map[string]int{}
+	list := c.converged()
+	for _, group := range list {
+		at := strings.LastIndexByte(group, '-')
+		if want := fmt.Sprint(next[group[:at]]); group[at+1:] != want {
+			t.Errorf("%s stands where %s is due", group, want)
+		}
+		next[group[:at]]++
+	}
+	if len(list) != 3*callers*rounds {
+		t.Errorf("%d groups ran, want %d", len(list), 3*callers*rounds)
+	}
+	cut := uint64(0)
+	for _, toy := range c.toys {
+		cut += toy.cut.Load()
+	}
+	if cut == 0 {
+		t.Error("no entry was cut short: the test shows nothing")
+	}
+}
+
+// One frame answers for groups that ran and groups that did not.
+func TestFrameOfWhichAPartRan(t *testing.T) {
+	a, err := decodeReplies(appendWork(appendReplies(nil, [][]byte{[]byte("ran"), {}}, 3, 10), []uint64{7, 1 << 40}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(a.kinds) != fmt.Sprint([]byte{replyWhole, replyWhole, replyNotRun, replyNotRun, replyNotRun}) || fmt.Sprint(a.work) != "[7 1099511627776]" || a.replies[2] != nil {
+		t.Errorf("%+v", a)
+	}
+}
