@@ -133,7 +133,9 @@ func TestWindowByScriptCountsEveryCall(t *testing.T) {
 		"10 clients": together(10),
 		"50 clients": together(50),
 		"a pipeline": func(key string, c []*redis.Client) (int64, error) { return count(c[0].Pipelined(ctx, all(key))) },
-		"a MULTI":    func(key string, c []*redis.Client) (int64, error) { return count(c[len(c)-1].TxPipelined(ctx, all(key))) },
+		"a MULTI": func(key string, c []*redis.Client) (int64, error) {
+			return count(c[len(c)-1].TxPipelined(ctx, all(key)))
+		},
 	}
 	for server, clients := range servers {
 		for way, run := range ways {
