@@ -188,7 +188,7 @@ type bigResult struct {
 }
 
 // bigLeft are the commands that go beyond what they may.
-var bigLeft = strings.Fields("BZMPOP ZMPOP ZPOPMAX ZPOPMIN SPOP XACK XAUTOCLAIM XCLAIM ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE")
+var bigLeft = strings.Fields("XACK XAUTOCLAIM XCLAIM")
 
 // bigMay is what a call may do and reply; 0: as much as any request.
 type bigMay struct {

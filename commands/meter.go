@@ -21,7 +21,7 @@ const (
 	replyWork   = 5  // an element of a reply: found, written
 	replyBytes  = 16 // how many bytes of a reply are one unit
 	walkedWork  = 3  // an element of a tree that is walked
-	doubleWork  = 12 // a floating-point number written as text
+	doubleWork  = 6  // a floating-point number written as text
 )
 
 // Handle calls the handler of spec, which there is, for x.Args. From LevelBounded on it charges and bounds it.
@@ -117,7 +117,12 @@ func (x *Call) Expect(elements, bytes int) {
 	if m.bytes+bytes+head*elements > m.room {
 		x.refuse(ErrReplySize)
 	}
-	if x.Work+uint64(replyWork*elements+bytes/replyBytes) > m.stop {
+	x.Ahead(replyWork*elements + bytes/replyBytes)
+}
+
+// Ahead refuses the command if it may not spend so many units more.
+func (x *Call) Ahead(units int) {
+	if x.Work+uint64(units) > x.meter.stop {
 		x.refuse(errCommandWork)
 	}
 }
@@ -308,9 +313,15 @@ func (m *meter) Push(n int) {
 
 // Double writes a double.
 func (m *meter) Double(f float64) {
+	var buf [32]byte
+	text := appendFloat(buf[:0], f)
 	m.x.Spend(doubleWork)
-	m.text(len(FormatFloat(f)), m.x.Tx.Proto != 3)
-	m.out.Double(f)
+	m.text(len(text), m.x.Tx.Proto != 3)
+	if r, ok := m.out.(*RESP); ok {
+		r.double(text)
+	} else {
+		m.out.Double(f)
+	}
 }
 
 // Bool writes a boolean.

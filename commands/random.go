@@ -87,6 +87,14 @@ const (
 // ErrPickRange is the error of a count of random elements that is out of range.
 const ErrPickRange Error = "ERR value is out of range"
 
+// picks is how many of n elements a count asks for: all that there are at most, or with repetition where it is negative.
+func picks(count int64, n int) int {
+	if count < 0 {
+		return int(min(-count, maxPicked))
+	}
+	return int(min(count, int64(n)))
+}
+
 // repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of element i; the error says that
 // the elements are too many or too large together.
 func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error) {

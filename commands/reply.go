@@ -154,7 +154,11 @@ func (r *RESP) Push(n int) {
 // Double writes a double; RESP2 has a bulk string.
 func (r *RESP) Double(f float64) {
 	var buf [32]byte
-	text := appendFloat(buf[:0], f)
+	r.double(appendFloat(buf[:0], f))
+}
+
+// double writes a double of which the text is known.
+func (r *RESP) double(text []byte) {
 	if r.Proto == 3 {
 		r.line(',', string(text))
 		return

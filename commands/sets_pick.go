@@ -49,13 +49,44 @@ func spopMany(x *Call) error {
 		x.Out.Set(0)
 		return nil
 	}
-	x.Spend(n * removedMember)
+	if x.Level >= LevelBounded {
+		x.spendPicks(n, s.Len())
+		x.spendRemoval(n, s.Len())
+		x.Ahead(n * replyWork)
+	} else {
+		x.Spend(n * removedMember)
+	}
 	popped := popMembers(x, s, n)
 	x.Out.Set(n)
 	for _, member := range popped {
 		x.Out.BulkString(member)
 	}
 	return nil
+}
+
+// What picking members at random costs, in units of Env.Work.
+const (
+	pickedSingle = 20 // one of few, looked for by its place
+	pickedMember = 4  // one of many
+	passedMember = 2  // each member, where many are picked
+)
+
+// spendPicks adds the work of picking some of n members.
+func (x *Call) spendPicks(some, n int) {
+	if manyOf(some, n) {
+		x.Spend(some*pickedMember + n*passedMember)
+	} else {
+		x.Spend(some * pickedSingle)
+	}
+}
+
+// expectNames refuses the command if a reply of names would not fit or be too much work.
+func (x *Call) expectNames(names []string) {
+	size := 0
+	for _, name := range names {
+		size += len(name)
+	}
+	x.Expect(len(names), size)
 }
 
 // rebuildShare says when SPOP makes the set anew: when this many times what stays is not more than what goes. Redis does so, and the set
@@ -68,6 +99,7 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	if stay*rebuildShare > n {
 		places := x.draws().distinct(s.Len(), n)
 		popped := namesAt(s, places)
+		x.expectNames(popped)
 		e, s := editSet(x, x.Args[1])
 		s.RemoveAt(places)
 		x.changed(e, NotifySet, "spop")
@@ -85,6 +117,7 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 			popped = append(popped, m.Name)
 		}
 	}
+	x.expectNames(popped)
 	x.changed(x.DB().SetCollection(x.Args[1], keyspace.SetOf(rest, false)), NotifySet, "spop")
 	return popped
 }
@@ -145,6 +178,9 @@ func srandmember(x *Call) error {
 // replyPicked replies count members of s picked at random, different ones; with a negative count each is picked from all.
 func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 	n := s.Len()
+	if x.Level >= LevelBounded {
+		x.spendPicks(picks(count, n), n)
+	}
 	if n == 0 || count >= int64(n) {
 		x.Out.Array(n)
 		replyMembers(x, s)
@@ -158,7 +194,7 @@ func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 		}
 		return nil
 	}
-	at := nameAt(s, int(min(-count, maxPicked)))
+	at := nameAt(s, picks(count, n))
 	picked, err := x.draws().repeated(n, -count, func(i int) int { return len(at(i)) })
 	if err != nil {
 		return err

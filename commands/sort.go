@@ -4,13 +4,12 @@ package commands
 
 import (
 	"bytes"
-	"cmp"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/radix"
 )
 
 // Errors of SORT.
@@ -125,8 +124,11 @@ func parseSortPattern(arg []byte) sortPattern {
 	return p
 }
 
-// lookupWork is what looking up what a pattern names costs beside its bytes, in units of Env.Work.
-const lookupWork = 3
+// What looking up what a pattern names costs beside its bytes, in units of Env.Work: below LevelBounded, and from there on.
+const (
+	lookupFirst = 3
+	lookupWork  = 8
+)
 
 // lookup returns what a pattern names for an element, for reading only. The error says that it is too much with what was looked up before.
 func (s *sorting) lookup(x *Call, p *sortPattern, element string) (value []byte, ok bool, err error) {
@@ -140,7 +142,11 @@ func (s *sorting) lookup(x *Call, p *sortPattern, element string) (value []byte,
 		value, ok = p.find(x)
 	}
 	size := resultSize + len(p.key) + len(p.field) + len(value)
-	x.Spend(lookupWork + size/bytesSpent)
+	if x.Level >= LevelBounded && !p.self {
+		x.Spend(lookupWork + size/bytesSpent)
+	} else {
+		x.Spend(lookupFirst + size/bytesSpent)
+	}
 	if s.size += size; s.size > maxSorted {
 		return nil, false, errSortSize
 	}
@@ -221,7 +227,7 @@ func (s *sorting) limits(n int) (first, last int) {
 type weighed struct {
 	value  string
 	score  float64 // unless ALPHA
-	weight []byte  // of BY
+	weight string  // of BY with ALPHA
 	found  bool    // BY names something
 }
 
@@ -242,12 +248,17 @@ func (s *sorting) run(x *Call) ([]weighed, error) {
 	if from > to {
 		return nil, nil
 	}
+	if x.Level >= LevelBounded {
+		x.Spend((to - from + 1) * walkedElement)
+	}
 	all := make([]weighed, 0, to-from+1)
 	walk(from, to, func(value string) bool {
 		all = append(all, weighed{value: value})
 		return true
 	})
-	x.Spend(len(all) / searched)
+	if x.Level < LevelBounded {
+		x.Spend(len(all) / searched)
+	}
 	if s.unsorted {
 		return all, nil
 	}
@@ -266,34 +277,76 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		}
 		size += len(all[i].value)
 	}
-	rounds := bits.Len(uint(len(all)))
-	x.Spend(rounds * (len(all)/2 + (size+s.size)/bytesSpent))
-	slices.SortStableFunc(all, func(a, b weighed) int {
-		c := s.compare(&a, &b)
-		if s.desc {
-			return -c
-		}
-		return c
-	})
+	if x.Level >= LevelBounded {
+		x.Spend(len(all)*sortedElement + (size+s.size)/16) // texts are gone over for each eight bytes that some share
+	} else {
+		x.Spend(bits.Len(uint(len(all))) * (len(all)/2 + (size+s.size)/bytesSpent))
+	}
+	value := func(e *weighed) string { return e.value }
+	switch {
+	case !s.alpha:
+		radix.Keys(all, s.scoreKey)
+		radix.Ties(all, s.scoreKey, func(same []weighed) { radix.Texts(same, value, s.desc) })
+	case s.by == nil && s.storing:
+		radix.Texts(all, value, s.desc)
+	case s.by == nil:
+		radix.Texts(all, func(e *weighed) string { return upToZero(e.value) }, s.desc)
+	default: // those for which BY names nothing are less than all others
+		radix.Keys(all, s.foundKey)
+		radix.Ties(all, s.foundKey, func(same []weighed) {
+			radix.Texts(same, func(e *weighed) string { return e.weight }, s.desc)
+		})
+	}
 	return nil
+}
+
+// walkedElement is what an element costs that is looked at, in units of Env.Work.
+const walkedElement = 2
+
+// sortedElement is what an element costs that is put in order, in units of Env.Work.
+const sortedElement = 8
+
+// scoreKey is a key that sorts by score.
+func (s *sorting) scoreKey(e *weighed) uint64 {
+	if s.desc {
+		return ^radix.Float(e.score)
+	}
+	return radix.Float(e.score)
+}
+
+// foundKey is a key that sorts by whether BY names something.
+func (s *sorting) foundKey(e *weighed) uint64 {
+	if e.found != s.desc {
+		return 1
+	}
+	return 0
+}
+
+func upToZero(text string) string {
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		return text[:i]
+	}
+	return text
 }
 
 // weigh sets what an element is ordered by.
 func (s *sorting) weigh(x *Call, e *weighed) (err error) {
+	var weight []byte
 	if s.by != nil {
-		if e.weight, e.found, err = s.lookup(x, s.by, e.value); err != nil {
+		if weight, e.found, err = s.lookup(x, s.by, e.value); err != nil {
 			return err
 		}
 	}
 	ok := true
 	switch {
 	case s.alpha && !s.storing: // what Redis does not store it compares by strcoll, which stops at a zero byte
-		e.weight = cText(e.weight)
+		e.weight = string(cText(weight))
 	case s.alpha:
+		e.weight = string(weight)
 	case s.by == nil:
-		e.score, ok = sortNumber([]byte(e.value))
+		e.score, ok = sortNumber(e.value)
 	case e.found:
-		e.score, ok = sortNumber(e.weight)
+		e.score, ok = sortNumber(string(weight))
 	}
 	if !ok {
 		return errSortWeight
@@ -301,30 +354,13 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	return nil
 }
 
-func (s *sorting) compare(a, b *weighed) int {
-	switch {
-	case !s.alpha && a.score != b.score:
-		return cmp.Compare(a.score, b.score)
-	case !s.alpha || (s.by == nil && s.storing):
-		return strings.Compare(a.value, b.value)
-	case s.by == nil:
-		a, _, _ := strings.Cut(a.value, "\x00")
-		b, _, _ := strings.Cut(b.value, "\x00")
-		return strings.Compare(a, b)
-	case a.found && b.found:
-		return bytes.Compare(a.weight, b.weight)
-	case a.found:
-		return 1
-	case b.found:
-		return -1
-	}
-	return 0
-}
-
 // sortNumber reads a weight as Redis does: what C's strtod takes to the end of the text or to a zero byte, nothing at all being 0, but neither
 // NaN nor a number that a double cannot hold.
-func sortNumber(text []byte) (float64, bool) {
-	text = cText(text)
+func sortNumber(number string) (float64, bool) {
+	if n, ok := shortInteger(number); ok {
+		return float64(n), true
+	}
+	text := cText([]byte(number))
 	if len(text) == 0 {
 		return 0, true
 	}
@@ -337,10 +373,28 @@ func sortNumber(text []byte) (float64, bool) {
 	return f, ok
 }
 
+// shortInteger reads an integer that any double can hold, without spaces and signs but a minus.
+func shortInteger(text string) (n int64, ok bool) {
+	digits := strings.TrimPrefix(text, "-")
+	if len(digits) == 0 || len(digits) > 15 {
+		return 0, false
+	}
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(digits[i]-'0')
+	}
+	if len(digits) < len(text) {
+		n = -n
+	}
+	return n, true
+}
+
 // sorted is one element of the reply.
 type sorted struct {
-	value []byte
-	ok    bool // the pattern names something
+	text string
+	ok   bool // the pattern names something
 }
 
 // results makes what is replied or stored of the elements: themselves, or what each GET names for each of them.
@@ -348,7 +402,7 @@ func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
 	if len(s.gets) == 0 {
 		all := make([]sorted, len(elements))
 		for i, e := range elements {
-			all[i] = sorted{[]byte(e.value), true}
+			all[i] = sorted{e.value, true}
 		}
 		return all, nil
 	}
@@ -359,7 +413,7 @@ func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, sorted{value, ok})
+			all = append(all, sorted{string(value), ok})
 		}
 	}
 	return all, nil
@@ -387,7 +441,7 @@ func sortCommand(store bool) Handler {
 		x.Out.Array(len(results))
 		for _, r := range results {
 			if r.ok {
-				x.Out.Bulk(r.value)
+				x.Out.BulkString(r.text)
 			} else {
 				x.Out.Null()
 			}
@@ -396,12 +450,18 @@ func sortCommand(store bool) Handler {
 	}
 }
 
+// pushedElement is what an element costs that STORE puts into a list, in units of Env.Work.
+const pushedElement = 6
+
 // storeSorted makes key a list of the results, in which what is not there is an empty element, and replies with their number.
 func storeSorted(x *Call, key []byte, results []sorted) {
-	l := keyspace.NewList()
+	l, pushed := keyspace.NewList(), 1
+	if x.Level >= LevelBounded {
+		pushed = pushedElement
+	}
 	for _, r := range results {
-		x.Spend(1 + len(r.value)/bytesSpent)
-		l.PushBack(r.value)
+		x.Spend(pushed + len(r.text)/bytesSpent)
+		l.PushBack([]byte(r.text))
 	}
 	storeCollection(x, key, l, NotifyList, "sortstore")
 	x.Out.Int(int64(len(results)))

@@ -23,9 +23,22 @@ func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64)
 	if highest {
 		from, to = z.Len()-1, z.Len()-n
 	}
+	spendSpan(x, z, min(from, to), max(from, to))
 	popped := scoredSpan(z, from, to)
+	x.expectScored(popped)
 	removeSpan(x, key, min(from, to), max(from, to), popEvent(highest))
 	return popped
+}
+
+// expectScored refuses the command if a reply of members with their scores would not fit or be too much work.
+func (x *Call) expectScored(all []keyspace.Scored) {
+	const longest = 15 // bytes of a score beside what counts for any element
+	size := 0
+	for i := range all {
+		size += len(all[i].Member) + longest
+	}
+	x.Expect(3*len(all), size)
+	x.Ahead(len(all)*(doubleWork+3*replyWork) + size/bytesSpent)
 }
 
 // replyAllScored writes members with their scores, each pair in an array of its own when nested.

@@ -146,11 +146,16 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	if n == 0 {
 		return nil, nil
 	}
+	if x.Level >= LevelBounded {
+		x.spendPicks(picks(count, n), n)
+	}
 	if count >= int64(n) {
-		x.Spend(n * bits.Len(uint(n)))
+		if x.Level < LevelBounded {
+			x.Spend(n * bits.Len(uint(n)))
+		}
 		return scoredSpan(z, n-1, 0), nil
 	}
-	at := scoredAt(z, int(min(max(count, -count), maxPicked)))
+	at := scoredAt(z, picks(count, n))
 	var ranks []int
 	if count < 0 {
 		var err error
@@ -160,7 +165,9 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	} else {
 		ranks = x.draws().distinct(n, int(count))
 	}
-	x.Spend(len(ranks) * bits.Len(uint(n)))
+	if x.Level < LevelBounded {
+		x.Spend(len(ranks) * bits.Len(uint(n)))
+	}
 	picked := make([]keyspace.Scored, len(ranks))
 	for i, rank := range ranks {
 		picked[i] = at(rank)

@@ -186,18 +186,39 @@ func zrem(x *Call) error {
 	return nil
 }
 
-// removedMember is what taking one member out of a large sorted set costs, in units of Env.Work.
-const removedMember = 8
+// What taking members out of a large sorted set or a set costs, in units of Env.Work.
+const (
+	removedMember = 8  // one member, below LevelBounded
+	removedSingle = 30 // one of few members
+	keptMember    = 3  // each member, those that stay too, where many go
+)
 
-// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and tells of event.
-func removeSpan(x *Call, key []byte, first, last int, event string) {
-	e, z := editZSet(x, key)
-	if !z.Compact() {
+// spendRemoval adds the work of taking some of n members out.
+func (x *Call) spendRemoval(some, n int) {
+	if keyspace.Anew(some, n) {
+		x.Spend(n * keptMember)
+	} else {
+		x.Spend(some * removedSingle)
+	}
+}
+
+// spendSpan adds the work of removing the members of the ranks first to last of z.
+func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
+	switch {
+	case z.Compact():
+	case x.Level >= LevelBounded:
+		x.spendRemoval(last-first+1, z.Len())
+	default:
 		z.Range(first, last, func(s keyspace.Scored) bool {
 			x.Spend(removedMember + len(s.Member)/bytesSpent)
 			return true
 		})
 	}
+}
+
+// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and tells of event.
+func removeSpan(x *Call, key []byte, first, last int, event string) {
+	e, z := editZSet(x, key)
 	z.RemoveRange(first, last)
 	x.changed(e, NotifyZSet, event)
 }
@@ -217,6 +238,7 @@ func zremrange(by rangeBy) Handler {
 		first, last := b.span(z, false, 0)
 		n := max(last-first+1, 0)
 		if n > 0 {
+			spendSpan(x, z, first, last)
 			removeSpan(x, x.Args[1], first, last, x.Spec.Name)
 		}
 		x.Out.Int(int64(n))

@@ -103,7 +103,7 @@ func memberCompare(a, b Member) int {
 
 // RemoveAt removes the members at different places in the order of the set, and changes nothing else: a set that is one of names stays that.
 func (s *Set) RemoveAt(places []int) {
-	if s.names == nil || !anew(len(places), s.Len()) {
+	if s.names == nil || !Anew(len(places), s.Len()) {
 		gone := make([]string, len(places))
 		for i, place := range places {
 			gone[i] = s.At(place)

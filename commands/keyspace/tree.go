@@ -12,8 +12,8 @@ func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 // a share of them.
 const loadShare = 16
 
-// anew reports whether to take out some of n elements by making a tree of those that stay.
-func anew(some, n int) bool { return some > n/loadShare }
+// Anew reports whether to take out some of n elements by making a tree of those that stay.
+func Anew(some, n int) bool { return some > n/loadShare }
 
 // without returns t without the elements that goes holds for, of which there are some; it may change t.
 func without[T any](t *btree.BTreeG[T], less func(a, b T) bool, some int, goes func(T) bool) *btree.BTreeG[T] {

@@ -108,7 +108,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 		z.small = slices.Delete(z.small, first, last+1)
 		return
 	}
-	if anew(last-first+1, z.Len()) {
+	if Anew(last-first+1, z.Len()) {
 		z.keepOthers(first, last)
 		return
 	}
