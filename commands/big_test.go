@@ -187,9 +187,6 @@ type bigResult struct {
 	refused bool
 }
 
-// bigLeft are the commands that go beyond what they may.
-var bigLeft = strings.Fields("XACK XAUTOCLAIM XCLAIM")
-
 // bigMay is what a call may do and reply; 0: as much as any request.
 type bigMay struct {
 	work  uint64
@@ -280,7 +277,6 @@ func TestCharges(t *testing.T) {
 					want = ErrReplySize
 				}
 				switch {
-				case slices.Contains(bigLeft, string(args[0])):
 				case string(args[0]) == "XREADGROUP" && (may.bytes == 0 || got.size <= may.bytes): // delivers what it may
 				case !got.refused && got.work <= may.work*4/3+200 && may.bytes == 0: // it may change something before it answers so little
 				case !got.refused:

@@ -156,7 +156,11 @@ func xgroupDelConsumer(x *Call) error {
 	}
 	c, exists := g.Consumer(x.Args[4])
 	if exists {
-		x.Spend(pendingWork * c.Pending)
+		if x.Level >= LevelBounded && keyspace.Anew(c.Pending, g.Pending()) {
+			x.Spend(keptPending * g.Pending())
+		} else {
+			x.Spend(pendingWork * c.Pending)
+		}
 		e, s := editStream(x, x.Args[2])
 		s.EditGroup(x.Args[3]).RemoveConsumer(x.Args[4])
 		x.DB().Noted(e, false)
@@ -202,6 +206,9 @@ func xack(x *Call) error {
 	if err != nil {
 		return err
 	}
+	if x.Level >= LevelBounded {
+		x.Spend(pendingWork * min(len(ids), g.Pending()))
+	}
 	var e *keyspace.Entry
 	var acknowledged int64
 	for _, id := range ids {
@@ -213,7 +220,9 @@ func xack(x *Call) error {
 			e, s = editStream(x, x.Args[1])
 			g = s.EditGroup(x.Args[2])
 		}
-		x.Spend(pendingWork)
+		if x.Level < LevelBounded {
+			x.Spend(pendingWork)
+		}
 		g.Acknowledge(id)
 		acknowledged++
 	}

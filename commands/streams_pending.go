@@ -23,6 +23,7 @@ const (
 const (
 	lookWork    = 6
 	pendingWork = 25
+	keptPending = 3 // each that is pending in a group, where many go at once
 )
 
 // idleMs is for how long an entry has been pending, or a consumer has taken nothing.
@@ -82,11 +83,7 @@ func xpending(x *Call) error {
 		replyPendingSummary(x, g)
 		return nil
 	}
-	next := g.NextPending
-	if a.consumer != nil {
-		next = func(start keyspace.StreamID) (keyspace.Pending, bool) { return g.NextPendingOf(a.consumer, start) }
-	}
-	found := a.walk(x, next)
+	found := a.walk(x, g)
 	x.Out.Array(len(found))
 	for _, p := range found {
 		x.Out.Array(4)
@@ -99,17 +96,24 @@ func xpending(x *Call) error {
 }
 
 // walk gathers the pending entries that are wanted.
-func (a *pendingArgs) walk(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool)) (found []keyspace.Pending) {
-	for start, more := a.first, true; more && int64(len(found)) < a.count; {
-		p, ok := next(start)
-		if !ok || a.last.Less(p.ID) {
-			break
+func (a *pendingArgs) walk(x *Call, g *keyspace.Group) (found []keyspace.Pending) {
+	if a.count == 0 {
+		return nil
+	}
+	look := func(p keyspace.Pending) bool {
+		if a.last.Less(p.ID) {
+			return false
 		}
 		x.Spend(lookWork)
 		if a.minIdleMs == 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
 			found = append(found, p)
 		}
-		start, more = p.ID.Next()
+		return int64(len(found)) < a.count
+	}
+	if a.consumer != nil {
+		g.EachPendingOf(a.consumer, a.first, look)
+	} else {
+		g.EachPending(a.first, look)
 	}
 	return found
 }
@@ -218,7 +222,27 @@ type claiming struct {
 	s        *keyspace.Stream
 	g        *keyspace.Group
 	e        *keyspace.Entry // nil: nothing was changed yet
+	seen     bool            // the consumer was
 	claimed  []keyspace.StreamEntry
+}
+
+// expect adds the work of so many entries, and refuses the command if a reply of so many with so many texts and bytes in them would not fit or be
+// too much.
+func (c *claiming) expect(entries, texts, bytes int) {
+	if c.x.Level < LevelBounded {
+		return
+	}
+	if c.x.Spend(pendingWork * entries); c.justID {
+		texts, bytes = 0, 0
+	}
+	c.x.Expect(entryElements*entries+texts, entryID*entries+bytes)
+}
+
+// spend adds the work of changing an entry where it was not expected.
+func (c *claiming) spend() {
+	if c.x.Level < LevelBounded {
+		c.x.Spend(pendingWork)
+	}
 }
 
 // edit makes stream and group ready to be changed.
@@ -232,15 +256,18 @@ func (c *claiming) edit() {
 // drop forgets a pending entry that was deleted from the stream.
 func (c *claiming) drop(id keyspace.StreamID) {
 	c.edit()
-	c.x.Spend(pendingWork)
+	c.spend()
 	c.g.Acknowledge(id)
 }
 
 // take gives a pending entry to the consumer.
 func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.edit()
-	c.x.Spend(pendingWork)
-	see(c.x, c.x.Args[1], c.g, c.consumer)
+	c.spend()
+	if !c.seen {
+		see(c.x, c.x.Args[1], c.g, c.consumer)
+		c.seen = true
+	}
 	p.Consumer = string(c.consumer)
 	c.g.SetPending(p)
 	c.claimed = append(c.claimed, e)
@@ -275,6 +302,12 @@ func xclaim(x *Call) error {
 		return err
 	}
 	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	texts, size := 0, 0
+	for _, id := range a.ids {
+		e, _ := s.Get(id)
+		texts, size = texts+e.Fields(), size+e.Size()
+	}
+	c.expect(len(a.ids), texts, size)
 	if g.Last().Less(a.last) {
 		c.edit()
 		c.g.SetPosition(a.last, c.g.Reads())
@@ -342,6 +375,33 @@ func (a *autoClaimArgs) parse(args [][]byte) (err error) {
 	return nil
 }
 
+// claim is a pending entry that XAUTOCLAIM gives to its consumer, or forgets because it was deleted from the stream.
+type claim struct {
+	entry   keyspace.StreamEntry
+	pending keyspace.Pending
+	deleted bool
+}
+
+// look gathers what is to be claimed, and the id to go on from.
+func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream, g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
+	attempts := a.count * attemptsFactor
+	find := s.Finder()
+	g.EachPending(a.start, func(p keyspace.Pending) bool {
+		if attempts == 0 || int64(len(claims)) == a.count {
+			next = p.ID
+			return false
+		}
+		attempts--
+		x.Spend(lookWork)
+		e, exists := find(p.ID)
+		if !exists || a.minIdleMs <= 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
+			claims = append(claims, claim{e, p, !exists})
+		}
+		return true
+	})
+	return claims, next
+}
+
 func xautoclaim(x *Call) error {
 	var a autoClaimArgs
 	if err := a.parse(x.Args[4:]); err != nil {
@@ -351,35 +411,26 @@ func xautoclaim(x *Call) error {
 	if err != nil {
 		return err
 	}
+	claims, next := a.look(x, s, g)
 	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	texts, size := 0, 0
+	for _, claim := range claims {
+		texts, size = texts+claim.entry.Fields(), size+claim.entry.Size()
+	}
+	c.expect(len(claims), texts, size)
 	var deleted []keyspace.StreamID
-	var next keyspace.StreamID
-	attempts := a.count * attemptsFactor
-	for start, more := a.start, true; more; {
-		p, ok := c.g.NextPending(start)
-		if !ok {
-			break
-		}
-		if attempts == 0 || int64(len(c.claimed)+len(deleted)) == a.count {
-			next = p.ID
-			break
-		}
-		attempts--
-		x.Spend(lookWork)
-		start, more = p.ID.Next()
-		e, exists := c.s.Get(p.ID)
-		switch {
-		case !exists:
+	for _, claim := range claims {
+		p := claim.pending
+		if claim.deleted {
 			c.drop(p.ID)
 			deleted = append(deleted, p.ID)
-		case a.minIdleMs > 0 && x.idleMs(p.DeliveredMs) < a.minIdleMs:
-		default:
-			p.DeliveredMs = x.ClockMs
-			if !a.justID {
-				p.Deliveries++
-			}
-			c.take(e, p)
+			continue
 		}
+		p.DeliveredMs = x.ClockMs
+		if !a.justID {
+			p.Deliveries++
+		}
+		c.take(claim.entry, p)
 	}
 	c.end()
 	x.Out.Array(3)

@@ -3,7 +3,6 @@ package keyspace
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
@@ -14,7 +13,7 @@ import (
 type Stream struct {
 	entries *btree.BTreeG[StreamEntry]
 	nodes   *btree.BTreeG[streamNode]
-	groups  []*Group // in order of name
+	groups  *btree.BTreeG[*Group] // by name
 	// owner is what the groups that may be changed in place carry. A clone and its original both get a new one, so that the first change of
 	// a group in either copies that group: Clone need not copy them all.
 	owner *owner
@@ -74,8 +73,9 @@ func streamEntryLess(a, b StreamEntry) bool { return a.ID.Less(b.ID) }
 // NewStream returns an empty stream.
 func NewStream() *Stream {
 	return &Stream{
-		entries: btree.NewBTreeGOptions(streamEntryLess, btree.Options{NoLocks: true}),
-		nodes:   btree.NewBTreeGOptions(streamNodeLess, btree.Options{NoLocks: true}),
+		entries: newTree(streamEntryLess),
+		nodes:   newTree(streamNodeLess),
+		groups:  newTree(groupLess),
 		owner:   new(owner),
 	}
 }
@@ -93,11 +93,11 @@ func (s *Stream) Sum() uint64 {
 	return pairSum(s.sum, ids) ^ s.added
 }
 
-// Clone returns a copy that can be changed while s is read, in constant time but for a list of the groups.
+// Clone returns a copy that can be changed while s is read, in constant time.
 func (s *Stream) Clone() Collection {
 	c := *s
 	c.entries, c.nodes = s.entries.IsoCopy(), s.nodes.IsoCopy()
-	c.groups = slices.Clone(s.groups)
+	c.groups = s.groups.IsoCopy()
 	c.owner, s.owner = new(owner), new(owner)
 	return &c
 }
@@ -119,6 +119,12 @@ func (s *Stream) Top() (e StreamEntry, ok bool) { return s.entries.Max() }
 
 // Get returns the entry of an id.
 func (s *Stream) Get(id StreamID) (e StreamEntry, ok bool) { return s.entries.Get(StreamEntry{ID: id}) }
+
+// Finder returns a function that is Get, with less work where ids come in order. It is valid until the stream is changed.
+func (s *Stream) Finder() func(id StreamID) (e StreamEntry, ok bool) {
+	find := finder(s.entries)
+	return func(id StreamID) (StreamEntry, bool) { return find(StreamEntry{ID: id}) }
+}
 
 // Range calls f with the entries from start to end, both included, until it answers false. f may change groups, not entries.
 func (s *Stream) Range(start, end StreamID, f func(StreamEntry) bool) {

@@ -1,9 +1,7 @@
 package keyspace
 
 import (
-	"cmp"
 	"encoding/binary"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
@@ -28,6 +26,9 @@ type Group struct {
 	pending   *btree.BTreeG[Pending]  // by id
 	owned     *btree.BTreeG[ownedID]  // the same by consumer and id
 	sum       uint64                  // the group's part in the stream's sum
+
+	// Where changes went to last: those of one command mostly go to places one behind the other.
+	pendingHint, comeHint, goneHint btree.PathHint
 }
 
 // Consumer is one member of a group.
@@ -60,41 +61,34 @@ func ownedLess(a, b ownedID) bool {
 	return a.id.Less(b.id)
 }
 
+func groupLess(a, b *Group) bool { return a.name < b.name }
+
 // Groups counts the groups.
-func (s *Stream) Groups() int { return len(s.groups) }
+func (s *Stream) Groups() int { return s.groups.Len() }
 
 // EachGroup calls f with every group in order of name, for reading.
 func (s *Stream) EachGroup(f func(*Group)) {
-	for _, g := range s.groups {
+	s.groups.Scan(func(g *Group) bool {
 		f(g)
-	}
-}
-
-func (s *Stream) groupPlace(name []byte) (place int, ok bool) {
-	return slices.BinarySearchFunc(s.groups, view(name), func(g *Group, name string) int { return cmp.Compare(g.name, name) })
+		return true
+	})
 }
 
 // Group returns a group for reading, nil if there is none of that name.
 func (s *Stream) Group(name []byte) *Group {
-	if i, ok := s.groupPlace(name); ok {
-		return s.groups[i]
-	}
-	return nil
+	g, _ := s.groups.Get(&Group{name: view(name)})
+	return g
 }
 
 // EditGroup returns a group that may be changed, nil if there is none of that name.
 func (s *Stream) EditGroup(name []byte) *Group {
-	i, ok := s.groupPlace(name)
-	if !ok {
-		return nil
-	}
-	g := s.groups[i]
-	if g.owner != s.owner {
+	g := s.Group(name)
+	if g != nil && g.owner != s.owner {
 		c := *g
 		c.stream, c.owner = s, s.owner
 		c.consumers, c.pending, c.owned = g.consumers.IsoCopy(), g.pending.IsoCopy(), g.owned.IsoCopy()
 		g = &c
-		s.groups[i] = g
+		s.groups.Set(g)
 	}
 	return g
 }
@@ -102,28 +96,23 @@ func (s *Stream) EditGroup(name []byte) *Group {
 // CreateGroup makes a group that has read entries up to last, or returns nil if there is one of that name. reads is how many these are, or
 // UnknownReads.
 func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
-	i, exists := s.groupPlace(name)
-	if exists {
+	if s.Group(name) != nil {
 		return nil
 	}
-	options := btree.Options{NoLocks: true}
 	g := &Group{
 		stream: s, owner: s.owner, name: string(name), hash: xxhash.Sum64(name), last: last, reads: reads,
-		consumers: btree.NewBTreeGOptions(consumerLess, options),
-		pending:   btree.NewBTreeGOptions(pendingLess, options),
-		owned:     btree.NewBTreeGOptions(ownedLess, options),
+		consumers: newTree(consumerLess), pending: newTree(pendingLess), owned: newTree(ownedLess),
 	}
-	s.groups = slices.Insert(s.groups, i, g)
+	s.groups.Set(g)
 	g.mix(g.positionSum())
 	return g
 }
 
 // DestroyGroup removes a group with all that it knows, and says whether there was one of that name.
 func (s *Stream) DestroyGroup(name []byte) bool {
-	i, ok := s.groupPlace(name)
+	g, ok := s.groups.Delete(&Group{name: view(name)})
 	if ok {
-		s.sum ^= s.groups[i].sum
-		s.groups = slices.Delete(s.groups, i, i+1)
+		s.sum ^= g.sum
 	}
 	return ok
 }
@@ -240,16 +229,44 @@ func (g *Group) RemoveConsumer(name []byte) {
 		return
 	}
 	g.mix(g.consumerSum(c))
+	if Anew(c.Pending, g.pending.Len()) {
+		g.owned = without(g.owned, ownedLess, c.Pending, func(o ownedID) bool { return o.consumer == c.Name })
+		g.pending.Scan(func(p Pending) bool {
+			if p.Consumer == c.Name {
+				g.mix(g.pendingSum(p))
+			}
+			return true
+		})
+		g.pending = without(g.pending, pendingLess, c.Pending, func(p Pending) bool { return p.Consumer == c.Name })
+		return
+	}
 	for range c.Pending {
 		o, _ := g.nextOwned(c.Name, StreamID{})
-		g.owned.Delete(o)
-		p, _ := g.pending.Delete(Pending{ID: o.id})
+		g.owned.DeleteHint(o, &g.goneHint)
+		p, _ := g.pending.DeleteHint(Pending{ID: o.id}, &g.pendingHint)
 		g.mix(g.pendingSum(p))
 	}
 }
 
 // FindPending returns the pending entry of an id.
 func (g *Group) FindPending(id StreamID) (p Pending, ok bool) { return g.pending.Get(Pending{ID: id}) }
+
+// EachPending calls f with the pending entries from an id on, in the order of ids, until it answers false. f must not change the group.
+func (g *Group) EachPending(start StreamID, f func(Pending) bool) {
+	g.pending.Ascend(Pending{ID: start}, f)
+}
+
+// EachPendingOf is EachPending for the entries that are pending for a consumer.
+func (g *Group) EachPendingOf(consumer []byte, start StreamID, f func(Pending) bool) {
+	find := finder(g.pending)
+	g.owned.Ascend(ownedID{view(consumer), start}, func(o ownedID) bool {
+		if o.consumer != view(consumer) {
+			return false
+		}
+		p, _ := find(Pending{ID: o.id})
+		return f(p)
+	})
+}
 
 // NextPending returns the pending entry with the lowest id from start on.
 func (g *Group) NextPending(start StreamID) (p Pending, ok bool) {
@@ -284,7 +301,7 @@ func (g *Group) nextOwned(consumer string, start StreamID) (o ownedID, ok bool) 
 func (g *Group) SetPending(p Pending) {
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
 	p.Consumer = c.Name // not the caller's bytes, and one copy for all
-	old, exists := g.pending.Set(p)
+	old, exists := g.pending.SetHint(p, &g.pendingHint)
 	if exists {
 		g.mix(g.pendingSum(old))
 	}
@@ -297,12 +314,12 @@ func (g *Group) SetPending(p Pending) {
 	}
 	c.Pending++
 	g.consumers.Set(c)
-	g.owned.Set(ownedID{p.Consumer, p.ID})
+	g.owned.SetHint(ownedID{p.Consumer, p.ID}, &g.comeHint)
 }
 
 // disown takes a pending entry from its consumer.
 func (g *Group) disown(p Pending) {
-	g.owned.Delete(ownedID{p.Consumer, p.ID})
+	g.owned.DeleteHint(ownedID{p.Consumer, p.ID}, &g.goneHint)
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
 	c.Pending--
 	g.consumers.Set(c)
@@ -310,7 +327,7 @@ func (g *Group) disown(p Pending) {
 
 // Acknowledge ends that an entry is pending and says whether it was.
 func (g *Group) Acknowledge(id StreamID) bool {
-	p, ok := g.pending.Delete(Pending{ID: id})
+	p, ok := g.pending.DeleteHint(Pending{ID: id}, &g.pendingHint)
 	if ok {
 		g.mix(g.pendingSum(p))
 		g.disown(p)

@@ -27,10 +27,8 @@ func (s *Stream) appendTo(dst []byte) []byte {
 		})
 		return true
 	})
-	dst = binary.AppendUvarint(dst, uint64(len(s.groups)))
-	for _, g := range s.groups {
-		dst = g.appendTo(dst)
-	}
+	dst = binary.AppendUvarint(dst, uint64(s.Groups()))
+	s.EachGroup(func(g *Group) { dst = g.appendTo(dst) })
 	return dst
 }
 
