@@ -41,6 +41,14 @@ func (d *draws) distinct(n, count int) []int {
 	if manyOf(count, n) && n < math.MaxInt32 {
 		return d.shuffled(n, count)
 	}
+	return d.chosen(n, count)
+}
+
+// manyOf reports whether to go over all n elements rather than to look for some one by one.
+func manyOf(some, n int) bool { return some > n/16 }
+
+// chosen is distinct for a count that is much less than n.
+func (d *draws) chosen(n, count int) []int {
 	picked := make([]int, count)
 	moved := make(map[int]int, count) // a shuffle of 0 … n-1 of which only what was moved is kept
 	at := func(i int) int {
@@ -56,9 +64,6 @@ func (d *draws) distinct(n, count int) []int {
 	}
 	return picked
 }
-
-// manyOf reports whether to go over all n elements rather than to look for some one by one.
-func manyOf(some, n int) bool { return some > n/16 }
 
 // shuffled is distinct, with the same result, for a count that is not much less than n.
 func (d *draws) shuffled(n, count int) []int {

@@ -62,11 +62,15 @@ func intersection(x *Call, sets []*keyspace.Set) *keyspace.Set {
 }
 
 func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
-	var all []keyspace.Member
+	size := 0
 	for _, s := range sets {
-		all = slices.Grow(all, s.Len())
+		size += s.Len()
+	}
+	x.spendGathered(len(sets), size)
+	all := make([]keyspace.Member, 0, min(size, maxCommandWork/joinedMember))
+	for _, s := range sets {
 		s.ByHash(func(m keyspace.Member) bool {
-			x.Spend(joinedMember + len(m.Name)/bytesSpent)
+			x.spendJoined(m.Name)
 			all = append(all, m)
 			return !x.overworked()
 		})

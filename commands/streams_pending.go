@@ -385,6 +385,8 @@ type claim struct {
 // look gathers what is to be claimed, and the id to go on from.
 func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream, g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
 	attempts := a.count * attemptsFactor
+	const usual = 100
+	claims = make([]claim, 0, min(int(min(a.count, usual)), g.Pending()))
 	find := s.Finder()
 	g.EachPending(a.start, func(p keyspace.Pending) bool {
 		if attempts == 0 || int64(len(claims)) == a.count {

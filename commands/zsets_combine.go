@@ -198,6 +198,34 @@ const (
 	lookedUp     = 8  // a member looked up in an input
 )
 
+// What a union costs from LevelBounded on.
+const (
+	gathered   = 10 // a member of the only input
+	interlaced = 14 // a member of one of several
+	placed     = 10 // a member of any result, in the order of scores
+)
+
+// spendGathered adds the work of putting the members of inputs together, of which there are size.
+func (x *Call) spendGathered(inputs, size int) {
+	if x.Level < LevelBounded {
+		return
+	}
+	if inputs > 1 {
+		x.Spend(size * interlaced)
+	} else {
+		x.Spend(size * gathered)
+	}
+}
+
+// spendJoined adds the work of one member that is put together with others.
+func (x *Call) spendJoined(name string) {
+	if x.Level < LevelBounded {
+		x.Spend(joinedMember + len(name)/bytesSpent)
+	} else {
+		x.Spend(len(name) / bytesSpent)
+	}
+}
+
 // smallestFirst puts the inputs in the order in which Redis goes through them, which decides how sums are rounded.
 func (c *zcombination) smallestFirst() {
 	slices.SortStableFunc(c.inputs, func(a, b zinput) int { return cmp.Compare(a.scores.Len(), b.scores.Len()) })
@@ -206,12 +234,16 @@ func (c *zcombination) smallestFirst() {
 // zunite puts the members of all inputs, one input after the other, in the order of (hash, name), where those of a name follow each other.
 func zunite(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
-	var all []keyspace.Member
+	size := 0
+	for i := range c.inputs {
+		size += c.inputs[i].scores.Len()
+	}
+	x.spendGathered(len(c.inputs), size)
+	all := make([]keyspace.Member, 0, min(size, maxCommandWork/joinedMember))
 	for i := range c.inputs {
 		in := &c.inputs[i]
-		all = slices.Grow(all, in.scores.Len())
 		in.scores.ByHash(func(m keyspace.Member) bool {
-			x.Spend(joinedMember + len(m.Name)/bytesSpent)
+			x.spendJoined(m.Name)
 			m.Score = in.weighed(m.Score)
 			all = append(all, m)
 			return !x.overworked()
@@ -304,7 +336,11 @@ func zcombine(form zcombineForm) Handler {
 			x.Out.Int(int64(len(all)))
 			return nil
 		}
-		x.Spend(len(all) * joinedMember)
+		if x.Level >= LevelBounded {
+			x.Spend(len(all) * placed)
+		} else {
+			x.Spend(len(all) * joinedMember)
+		}
 		if form.event != "" {
 			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all), NotifyZSet, form.event)
 			x.Out.Int(int64(len(all)))
