@@ -3,7 +3,10 @@
 package cluster
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -16,38 +19,80 @@ const (
 	trailingBytes = 64 << 20
 	// raftTrailing is how many entries Raft leaves behind a snapshot: as few as leave the end of the log alone. How many stay the log store decides.
 	raftTrailing = 1
+	loadedPoll   = 100 * time.Millisecond
 )
 
-// growth counts the bytes of entries since the newest snapshot was begun.
+// growth counts the bytes of entries behind the newest snapshot, in whichever life of the process they came.
 type growth struct {
-	bytes atomic.Int64
+	mu    sync.Mutex
+	first uint64   // the index of the first of sizes
+	sizes []uint32 // of those entries
+
+	bytes atomic.Int64  // their sum
 	due   atomic.Int64  // the bytes at which a snapshot is wanted
 	wake  chan struct{} // kicked then
 }
 
 func newGrowth() *growth { return &growth{wake: make(chan struct{}, 1)} }
 
+// add counts entries that were stored. Those that they take the place of count no more.
 func (g *growth) add(logs []*raft.Log) {
-	size := int64(0)
+	g.mu.Lock()
 	for _, l := range logs {
-		size += int64(len(l.Data))
+		if g.cutLocked(l.Index - 1); len(g.sizes) == 0 || l.Index != g.first+uint64(len(g.sizes)) {
+			g.first, g.sizes = l.Index, g.sizes[:0]
+			g.bytes.Store(0)
+		}
+		g.sizes = append(g.sizes, uint32(len(l.Data)))
+		g.bytes.Add(int64(len(l.Data)))
 	}
-	if g.bytes.Add(size) >= g.due.Load() {
+	g.mu.Unlock()
+	if g.bytes.Load() >= g.due.Load() {
 		kick(g.wake)
 	}
+}
+
+// cutLocked forgets entries behind an index.
+func (g *growth) cutLocked(last uint64) {
+	for n := len(g.sizes); n > 0 && g.first+uint64(n)-1 > last; n-- {
+		g.bytes.Add(-int64(g.sizes[n-1]))
+		g.sizes = g.sizes[:n-1]
+	}
+}
+
+// covered forgets entries up to an index, of which there is a snapshot.
+func (g *growth) covered(index uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if index < g.first {
+		return
+	}
+	n := min(index-g.first+1, uint64(len(g.sizes)))
+	for _, size := range g.sizes[:n] {
+		g.bytes.Add(-int64(size))
+	}
+	g.first, g.sizes = g.first+n, slices.Clone(g.sizes[n:])
 }
 
 // boundLog is the loop that takes a snapshot when the log has grown enough.
 func (n *Node) boundLog() {
 	g := n.logs.growth
+	if !n.awaitLoaded() { // a log that is too long at the start gets its snapshot once there is something to write
+		return
+	}
 	for {
 		bound := max(int64(n.cfg.compactAfter), n.stores.snapshots.newest.Load().size)
 		due := bound
 		if g.bytes.Load() >= bound {
+			before := n.stores.snapshots.newest.Load().index
 			if err := n.Snapshot(); err != nil {
 				n.logger.Warn("the log grows, and no snapshot can be taken", "error", err)
 			}
-			if grown := g.bytes.Load(); grown >= bound { // nor was there anything new that is committed: again when there is more
+			grown, written := g.bytes.Load(), n.stores.snapshots.newest.Load().index > before
+			if grown >= bound && written {
+				continue // so much came while the snapshot was written
+			}
+			if grown >= bound { // nor was there anything new that is committed: again when there is more
 				due = grown + bound/8
 			}
 		}
@@ -58,6 +103,20 @@ func (n *Node) boundLog() {
 			return
 		}
 	}
+}
+
+// awaitLoaded waits until the machine has applied what was in the log at the start; false when the node stops before.
+func (n *Node) awaitLoaded() bool {
+	ticker := time.NewTicker(loadedPoll)
+	defer ticker.Stop()
+	for n.machine.loading() {
+		select {
+		case <-ticker.C:
+		case <-n.stop:
+			return false
+		}
+	}
+	return true
 }
 
 // retained returns how many of the newest entries stay behind a snapshot, given the index of the last one.

@@ -41,6 +41,51 @@ type dirVersion struct {
 	level    uint64 // the feature level that is needed to read what is in the directory; written from 2 on
 }
 
+// All that a node writes is its own alone.
+const (
+	dirMode  fs.FileMode = 0o700
+	fileMode fs.FileMode = 0o600
+)
+
+// makeDir makes a directory that is missing, whatever the umask.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(dir, dirMode), syncDir(filepath.Dir(filepath.Clean(dir))))
+}
+
+// tighten makes everything of a node's in its data directory the node's own alone: other versions did not, and the libraries that write
+// there do not.
+func tighten(dir string) error {
+	var errs []error
+	set := func(path string, mode fs.FileMode) {
+		if info, err := os.Lstat(path); err == nil && info.Mode().Perm() != mode {
+			errs = append(errs, os.Chmod(path, mode))
+		}
+	}
+	set(dir, dirMode)
+	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {
+		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name), func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case e.IsDir():
+				set(path, dirMode)
+			case e.Type().IsRegular():
+				set(path, fileMode)
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
 // firstLevel is the level that needs no line.
 const firstLevel = 1
 
@@ -152,7 +197,7 @@ func refuseForeign(dir string) error {
 
 // writeVersion makes the version file appear whole or not at all, by place: os.Link never replaces one (fs.ErrExist), os.Rename does.
 func writeVersion(dir string, v dirVersion, place func(from, to string) error) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(dir); err != nil {
 		return err
 	}
 	tmp, err := os.CreateTemp(dir, versionName+".tmp-")

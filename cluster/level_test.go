@@ -105,7 +105,7 @@ func TestLevelOfSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSnapshotStore(files, logger)
+	s := newSnapshotStore(files, g.dir, logger)
 	s.guard = g
 	_, trans := raft.NewInmemTransport("")
 	defer trans.Close()

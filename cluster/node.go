@@ -72,7 +72,9 @@ type Node struct {
 	lastRoles  roleSeen     // the steering loop's own
 	caughtUpAt atomic.Int64 // ns since opened, see noteProgress
 	lastSweep  time.Time    // the steering loop's own
-	looked     time.Time    // also: the last word of the leader whose silence Raft was made to look at
+	silent     atomic.Bool  // it leads, and sends nothing as a leader
+	sending    atomic.Int32 // snapshots to other members
+	looked     time.Time    // the steering loop's: the last word of the leader whose silence Raft was made to look at
 
 	closing   chan struct{} // closed when Close begins
 	leaving   atomic.Bool   // members' requests are taken no more; set under linksMu
@@ -151,6 +153,8 @@ func (n *Node) startRaft() error {
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth = n.stores.snapshots.growth
+	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
+	n.logs.fatal = n.cfg.Fatal
 	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
 		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
@@ -171,7 +175,7 @@ func (n *Node) startRaft() error {
 	}
 	if err == nil {
 		n.logs.resetArrival() // what is in the log arrived no later than now
-		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, n.stores.stable, n.stores.snapshots, transport)
+		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal}, n.stores.snapshots, transport)
 	}
 	if err != nil {
 		transport.Close()
@@ -189,6 +193,9 @@ func (n *Node) surveyLog() error {
 	}
 	end, err := n.logs.survey()
 	if err != nil {
+		return err
+	}
+	if err := n.logs.measure(n.stores.snapshots.newest.Load().index); err != nil {
 		return err
 	}
 	n.machine.replayEnd.Store(end)
@@ -226,7 +233,7 @@ func (n *Node) start() {
 		kick(n.steerWake)
 		return false
 	}))
-	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply} {
+	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply, n.watchProgress} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()

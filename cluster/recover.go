@@ -218,7 +218,7 @@ func exchangeOf(dir, epoch string) exchange {
 // run makes the exchange; it can be run again after an interruption. What is still in staged was not exchanged. Without its version file
 // Open refuses the directory, so that one goes first and comes last.
 func (x exchange) run() error {
-	if err := os.MkdirAll(x.kept, 0o755); err != nil {
+	if err := makeDir(x.kept); err != nil {
 		return err
 	}
 	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {

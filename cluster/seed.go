@@ -90,7 +90,7 @@ func claimEmpty(dir string) (made bool, err error) {
 	files, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := makeDir(dir); err != nil {
 			return false, fmt.Errorf("data directory %s cannot be made: %w", dir, err)
 		}
 		return true, nil

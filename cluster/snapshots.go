@@ -30,10 +30,11 @@ type snapshotStore struct {
 	open   atomic.Int32                 // snapshots being written
 	guard  *levelGuard                  // may be nil
 	growth *growth                      // of the log since the newest snapshot
+	dir    string                       // the data directory
 }
 
-func newSnapshotStore(inner raft.SnapshotStore, logger *slog.Logger) *snapshotStore {
-	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth()}
+func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger) *snapshotStore {
+	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir}
 	s.newest.Store(&snapshotSeen{})
 	if list, err := inner.List(); err == nil && len(list) > 0 { // Raft lists again and reports the error
 		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
@@ -59,7 +60,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, err
 	}
 	s.open.Add(1)
-	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began, grown: s.growth.bytes.Load()}, nil
+	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
 }
 
 // Open returns a snapshot for reading; the reader knows its description.
@@ -81,7 +82,6 @@ type snapshotSink struct {
 	head  []byte // the first bytes that were written, until the guard has seen them
 	seen  bool
 	size  int64 // bytes written
-	grown int64 // bytes that the log had grown by when the snapshot was begun
 }
 
 // Write writes a part of the snapshot, once the guard has let its beginning pass.
@@ -127,8 +127,11 @@ func (k *snapshotSink) Close() error {
 	if err := k.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	if err := tighten(k.s.dir); err != nil {
+		k.s.logger.Warn("others can read the data directory", "error", err)
+	}
 	k.s.newest.Store(&snapshotSeen{k.index, k.began, k.size})
-	k.s.growth.bytes.Add(-k.grown)
+	k.s.growth.covered(k.index)
 	k.s.logger.Info("snapshot written", "index", k.index, "took", time.Since(k.began))
 	return nil
 }

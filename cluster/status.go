@@ -70,11 +70,11 @@ func (n *Node) Status() Status {
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
-	switch n.raft.State() {
-	case raft.Leader:
+	switch state := n.raft.State(); {
+	case n.leadsRaft():
 		s.Role = RoleLeader
 		s.Ready = r.lead != nil
-	case raft.Candidate:
+	case state == raft.Candidate:
 		s.Role, s.LastContact = RoleCandidate, n.lastContact()
 	default:
 		s.Role, s.LastContact = RoleFollower, n.lastContact()

@@ -71,7 +71,7 @@ func (n *Node) observe() *route {
 	n.updateLinks()
 	n.ringRoles()
 	old := n.route.Load()
-	next := &route{self: n.raft.State() == raft.Leader}
+	next := &route{self: n.leadsRaft()}
 	_, leaderID := n.raft.LeaderWithID()
 	next.leaderID = string(leaderID)
 	switch {
@@ -81,7 +81,7 @@ func (n *Node) observe() *route {
 			next.lead = old.lead
 		}
 	case next.leaderID == n.cfg.ID:
-		next.leaderID = "" // it stepped down between the two questions
+		next.leaderID = "" // it stepped down between the two questions, or is silent
 	case next.leaderID != "":
 		next.link = n.link(next.leaderID)
 	}

@@ -1,24 +1,16 @@
-// This file holds the log store that Raft sees (a cache that also notes arrivals), and the opening of all stores.
+// This file holds the log store that Raft sees: a cache that also notes arrivals, and a guard of what Raft may do behind an error.
 package cluster
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
-	"github.com/hashicorp/raft-wal/segment"
-	"go.etcd.io/bbolt"
 )
 
 // The log cache holds the newest entries for replication, bounded in entries and bytes. raft.LogCache bounds entries
@@ -51,15 +43,37 @@ type logStore struct {
 	growth        *growth
 	trailing      uint64 // entries that stay behind a snapshot at most
 	trailingBytes int    // and their bytes
+
+	covered func() uint64 // the index of the newest snapshot; may be nil
+	fatal   func(error)   // ends the process; may be nil, in tests
+	cutting bool          // the end of the log was being cut off, and no entry was stored behind it yet; the writer's
+	failing time.Time     // since when no entry could be stored; zero: the last one was
+	lost    error         // why nothing is stored any more
+	writing writing
+
+	failWait time.Duration // how long the log may take no entry, but for want of room
+}
+
+// end refuses every later write, and ends the process. Raft v1.7.3 goes on behind some errors with a wrong idea of its log: a follower would take entries for
+// committed that the leader has never seen. What is on the disk is right, so the node goes on from it when it is started again.
+func (s *logStore) end(err error) error {
+	s.lost = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk", err)
+	if s.fatal != nil {
+		s.fatal(s.lost)
+	}
+	return s.lost
 }
 
 // maxSilent is far more than a cluster without a single write collects: two for each change of leader.
 const maxSilent = 1024
 
+// failWait: descriptors and memory come back sooner, and a disk that is broken does not.
+const failWait = 30 * time.Second
+
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
 	return &logStore{
 		LogStore: inner, arrivals: a, appliedMs: appliedMs,
-		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes,
+		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes, failWait: failWait,
 	}
 }
 
@@ -91,11 +105,8 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 	}
-	s.storing.start()
-	err := s.LogStore.StoreLogs(logs)
-	s.storing.stop()
-	if err != nil {
-		return fmt.Errorf("storing %d log entries: %w", len(logs), err)
+	if err := s.store(logs); err != nil {
+		return err
 	}
 	s.arrivals.note(logs)
 	s.growth.add(logs)
@@ -114,6 +125,52 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.cacheLocked(l)
 	}
 	return nil
+}
+
+// store stores entries on the disk.
+func (s *logStore) store(logs []*raft.Log) error {
+	if s.lost != nil {
+		return s.lost
+	}
+	if err := s.closeGap(logs[0].Index); err != nil {
+		return fmt.Errorf("dropping log entries that a snapshot holds: %w", err)
+	}
+	s.writing.begin(logs)
+	s.storing.start()
+	err := s.LogStore.StoreLogs(logs)
+	s.storing.stop()
+	s.writing.end()
+	switch {
+	case err == nil:
+		s.cutting, s.failing = false, time.Time{}
+		return nil
+	case s.cutting:
+		return s.end(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+	}
+	if s.failing.IsZero() {
+		s.failing = time.Now()
+	}
+	if since := time.Since(s.failing); since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return s.end(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second), err))
+	}
+	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
+}
+
+// closeGap drops the whole log when the next entry is not the one behind its last, because a snapshot took the place of those in between: the
+// process ended before it was dropped, or dropping it failed. A log without gaps would refuse every entry.
+func (s *logStore) closeGap(next uint64) error {
+	if s.covered == nil || !s.IsMonotonic() {
+		return nil
+	}
+	last, err := s.LastIndex()
+	if err != nil || last == 0 || next <= last+1 || s.covered() < next-1 {
+		return err
+	}
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	return s.DeleteRange(first, last)
 }
 
 // isSilent reports whether an entry never reaches the machine or its applier.
@@ -154,6 +211,26 @@ func (s *logStore) survey() (uint64, error) {
 		return 0, nil // all of them are silent
 	}
 	return index, nil
+}
+
+// measure counts the bytes of entries behind an index in a log that was just opened.
+func (s *logStore) measure(behind uint64) error {
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	for i := max(first, behind+1); i <= last; i++ {
+		var l raft.Log
+		switch err := s.LogStore.GetLog(i, &l); {
+		case errors.Is(err, raft.ErrLogNotFound): // raft-boltdb may have gaps
+		case err != nil:
+			return fmt.Errorf("log entry %d: %w", i, err)
+		default:
+			s.growth.add([]*raft.Log{&l})
+		}
+	}
+	return nil
 }
 
 // findCommand notes whether a log that was just opened has an entry for the machine.
@@ -198,10 +275,15 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 // DeleteRange drops entries: those that a snapshot holds, but for the newest that are kept for followers. When the end of the log goes (a
 // conflict with a new leader, or a snapshot that replaced the log), the newest stamp is that of the last entry that stays, with now as its arrival.
 func (s *logStore) DeleteRange(low, high uint64) error {
-	last, err := s.LastIndex()
-	if err != nil {
+	if s.lost != nil {
+		return s.lost
+	}
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
+	conflict := high >= last && low > first
 	if high < last {
 		if high = min(high, last-s.retained(low, last)); high < low {
 			return nil
@@ -214,8 +296,17 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 		s.silent = slices.DeleteFunc(s.silent, func(i uint64) bool { return i >= low })
 	}
 	s.mu.Unlock()
-	if err := s.LogStore.DeleteRange(low, high); err != nil {
+	s.cutting = s.cutting || conflict
+	s.writing.begin(nil)
+	err := s.LogStore.DeleteRange(low, high)
+	s.writing.end()
+	switch {
+	case err != nil && conflict:
+		return s.end(fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low, high, err))
+	case err != nil:
 		return err
+	case high >= last && !conflict && s.covered != nil && last > s.covered():
+		return s.end(fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last)) // Raft still has that as its last one
 	}
 	if high >= last {
 		s.resetArrival()
@@ -259,66 +350,4 @@ func (s *logStore) audible(index uint64) uint64 {
 		}
 	}
 	return index
-}
-
-// stores is what a data directory holds, opened.
-type stores struct {
-	stable    *raftboltdb.BoltStore
-	log       raft.LogStore
-	snapshots *snapshotStore
-	closers   []io.Closer
-}
-
-// openStores opens the stable store (whose file lock makes this process the owner of the directory), the log and the
-// snapshots.
-func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
-	stable, err := openBolt(filepath.Join(dir, stableName), dir)
-	if err != nil {
-		return nil, err
-	}
-	s := &stores{stable: stable, closers: []io.Closer{stable}}
-	switch kind {
-	case LogStoreBolt:
-		log, err := openBolt(filepath.Join(dir, boltLogName), dir)
-		if err != nil {
-			return nil, errors.Join(err, s.close())
-		}
-		s.log, s.closers = log, append(s.closers, log)
-	default:
-		walDir := filepath.Join(dir, walName)
-		if err := os.MkdirAll(walDir, 0o755); err != nil {
-			return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
-		}
-		log, err := wal.Open(walDir, wal.WithLogger(newRaftLogger(logger)), wal.WithSegmentFiler(segment.NewFiler(walDir, walFiles{walfs.New()})))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w", dir, err), s.close())
-		}
-		s.log, s.closers = log, append(s.closers, log)
-	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
-	}
-	s.snapshots = newSnapshotStore(snapshots, logger)
-	return s, nil
-}
-
-func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
-	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: time.Second}})
-	switch {
-	case errors.Is(err, bbolt.ErrTimeout):
-		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
-	case err != nil:
-		return nil, fmt.Errorf("%s in data directory %s cannot be opened: %w", filepath.Base(path), dir, err)
-	}
-	return store, nil
-}
-
-// close closes in reverse order, the stable store with its lock last.
-func (s *stores) close() error {
-	var errs []error
-	for _, c := range slices.Backward(s.closers) {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -2,5 +2,7 @@
 
 package cluster
 
+import "os"
+
 // syncData makes a file's data last.
-func syncData(f osFile) error { return f.Sync() }
+func syncData(f *os.File) error { return f.Sync() }

@@ -26,12 +26,28 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 		return err
 	}
 	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+	if heartbeat && t.n.silent.Load() {
+		return errSilent
+	}
 	if !heartbeat {
 		if err := t.gate(id, req.Term); err != nil {
 			return err
 		}
 	}
-	return t.NetworkTransport.AppendEntries(id, target, req, resp)
+	return t.NetworkTransport.AppendEntries(id, target, verified(req), resp)
+}
+
+// verified returns a message whose commit index goes no further than its entries. A follower of hashicorp/raft v1.7.3 takes its own log for committed up
+// to the leader's commit index, also entries behind those of the message, which may be of another leader: the Raft paper's rule
+// (section 5.3) is that of the last new entry.
+func verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	last := req.PrevLogEntry + uint64(len(req.Entries))
+	if req.LeaderCommitIndex <= last {
+		return req
+	}
+	capped := *req
+	capped.LeaderCommitIndex = last
+	return &capped
 }
 
 // InstallSnapshot sends a snapshot.
@@ -42,10 +58,12 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	if err := t.gate(id, req.Term); err != nil {
 		return err
 	}
+	t.n.sending.Add(1)
+	defer t.n.sending.Add(-1)
 	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 }
 
-// gate waits while the member is unreachable and this node leads in term.
+// gate waits while the member is unreachable, or this node silent, and this node leads in term.
 func (t *transport) gate(id raft.ServerID, term uint64) error {
 	l := t.n.link(string(id))
 	if l == nil {
@@ -54,8 +72,11 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 	for {
 		rung := t.n.roles.next()
 		reached, ok := l.reachable()
-		if ok {
+		switch silent := t.n.silent.Load(); {
+		case ok && !silent:
 			return nil
+		case silent:
+			reached = nil
 		}
 		if !t.leadsIn(term) {
 			return errGateClosed

@@ -25,7 +25,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	v, dir := walFiles{walfs.New()}, t.TempDir()
+	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
 	f, err := v.Create(dir, "a.wal", size)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 
 // Blocks ahead of the entries are zeros on the disk, so that a sync has no blocks to take into use.
 func TestBlocksAreReadyAhead(t *testing.T) {
-	v, dir := walFiles{walfs.New()}, t.TempDir()
+	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
 	made, err := v.Create(dir, "a.wal", 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -103,12 +103,12 @@ func TestBlocksAreReadyAhead(t *testing.T) {
 
 // fullDisk is a file layer that cannot reserve room: like raft-wal's own it leaves the file that it has made.
 type fullDisk struct {
-	*walfs.FS
+	osFiles
 	refused int
 }
 
 func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := v.FS.Create(dir, name, 0)
+	f, err := v.osFiles.Create(dir, name, 0)
 	if err != nil || size == 0 {
 		return f, err
 	}
@@ -118,9 +118,9 @@ func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 
 // A log whose disk has no room for a next segment takes entries for as long as there is room for those, and has them all when it is opened again.
 func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
-	dir, v := t.TempDir(), &fullDisk{FS: walfs.New()}
+	dir, v := t.TempDir(), &fullDisk{osFiles: osFiles{walfs.New()}}
 	open := func() *wal.WAL {
-		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10), wal.WithSegmentFiler(segment.NewFiler(dir, walFiles{v})))
+		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10), wal.WithSegmentFiler(segment.NewFiler(dir, &walFiles{fileLayer: v})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,9 +154,10 @@ func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
 func BenchmarkSync(b *testing.B) {
 	for _, ready := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ready=%t", ready), func(b *testing.B) {
-			f, err := walfs.New().Create(b.TempDir(), "a.wal", 1<<30)
-			if err == nil && ready {
-				f, err = newWalFile(f)
+			dir := b.TempDir()
+			f, err := walfs.New().Create(dir, "a.wal", 1<<30)
+			if ready {
+				f, err = (&walFiles{fileLayer: osFiles{walfs.New()}}).Create(dir, "b.wal", 1<<30)
 			}
 			if err != nil {
 				b.Fatal(err)

@@ -1,0 +1,143 @@
+// This file holds the opening of the stores in a data directory.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"go.etcd.io/bbolt"
+)
+
+// stores is what a data directory holds, opened.
+type stores struct {
+	stable    *raftboltdb.BoltStore
+	log       raft.LogStore
+	snapshots *snapshotStore
+	closers   []io.Closer
+}
+
+// openStores opens the stable store (whose file lock makes this process the owner of the directory), the log and the
+// snapshots.
+func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
+	stable, err := openBolt(filepath.Join(dir, stableName), dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stores{stable: stable, closers: []io.Closer{stable}}
+	switch kind {
+	case LogStoreBolt:
+		log, err := openBolt(filepath.Join(dir, boltLogName), dir)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		s.log, s.closers = log, append(s.closers, log)
+	default:
+		walDir := filepath.Join(dir, walName)
+		if err := makeDir(walDir); err != nil {
+			return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
+		}
+		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, 0, logger)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w", dir, err), s.close())
+		}
+		s.log, s.closers = log, append(s.closers, log)
+	}
+	if err := makeDir(filepath.Join(dir, snapshotsName)); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
+	}
+	s.snapshots = newSnapshotStore(snapshots, dir, logger)
+	if err := tighten(dir); err != nil { // the directory may be a mount point that belongs to another user
+		logger.Warn("others can read the data directory", "error", err)
+	}
+	return s, nil
+}
+
+// openBolt opens a store of raft-boltdb's.
+func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
+	store, err := makeBolt(path)
+	switch {
+	case errors.Is(err, bbolt.ErrTimeout):
+		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
+	case err != nil:
+		return nil, fmt.Errorf("%s in data directory %s cannot be opened: %w", filepath.Base(path), dir, err)
+	}
+	return store, nil
+}
+
+// makeBolt opens a store. One that is missing is made under another name first: a power failure while bbolt makes a file can leave one that it
+// refuses ever after.
+func makeBolt(path string) (*raftboltdb.BoltStore, error) {
+	open := func(path string) (*raftboltdb.BoltStore, error) {
+		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: time.Second}})
+	}
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return open(path)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(tmp.Name())
+	if err := tmp.Close(); err != nil {
+		return nil, err
+	}
+	made, err := open(tmp.Name())
+	if err != nil {
+		return nil, err
+	}
+	if err := made.Close(); err != nil {
+		return nil, err
+	}
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been first
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	return open(path)
+}
+
+// close closes in reverse order, the stable store with its lock last.
+func (s *stores) close() error {
+	var errs []error
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// stableStore is what Raft keeps its term and vote in. Raft panics where the term cannot be written, and a node that cannot write either has no
+// part in an election: the process ends, with a reason.
+type stableStore struct {
+	raft.StableStore
+	fatal func(error)
+}
+
+func (s stableStore) Set(key, value []byte) error { return s.check(s.StableStore.Set(key, value)) }
+
+func (s stableStore) SetUint64(key []byte, value uint64) error {
+	return s.check(s.StableStore.SetUint64(key, value))
+}
+
+func (s stableStore) check(err error) error {
+	if err != nil {
+		err = fmt.Errorf("Raft's term and vote cannot be written: %w", err)
+		s.fatal(err)
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+// This file holds what a leader does that cannot store entries, or cannot have them committed: it falls silent, so that it leads no more.
+//
+// Raft's heartbeats go on beside a log that hangs, and beside followers that answer heartbeats and store nothing. Such a leader would lead for as
+// long as that lasts, and acknowledge nothing.
+package cluster
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// stuckBeats is for how many heartbeat timeouts one write of the log may last on a leader, besides what its bytes take on a slow disk.
+	stuckBeats = 5
+	slowDisk   = 16 << 20 // bytes a second
+	watchDen   = 2        // looks in a heartbeat timeout
+)
+
+var errSilent = errors.New("this leader cannot store what it is asked to, and sends nothing so that another is elected")
+
+// writing is what is being done with the log on the disk.
+type writing struct {
+	since atomic.Int64 // ns since processStart; 0: nothing
+	bytes atomic.Int64
+}
+
+func (w *writing) begin(logs []*raft.Log) {
+	bytes := int64(0)
+	for _, l := range logs {
+		bytes += int64(len(l.Data))
+	}
+	w.bytes.Store(bytes)
+	w.since.Store(int64(time.Since(processStart)))
+}
+
+func (w *writing) end() { w.since.Store(0) }
+
+// overdue reports whether what is being done lasts for longer than patience, and than a slow disk needs.
+func (w *writing) overdue(patience time.Duration) bool {
+	since := w.since.Load()
+	allowed := patience + time.Duration(w.bytes.Load())*time.Second/slowDisk
+	return since != 0 && time.Since(processStart)-time.Duration(since) > allowed
+}
+
+// progress is how far a leader and its followers have come.
+type progress struct {
+	term, commit, stored uint64
+	at                   time.Time // when they had come further than before
+}
+
+// watchProgress is the loop that has a leader fall silent, and speak again when what held it up is over: it then learns of its successor, if
+// there is one.
+func (n *Node) watchProgress() {
+	ticker := time.NewTicker(n.cfg.HeartbeatTimeout / watchDen)
+	defer ticker.Stop()
+	var p progress
+	for {
+		select {
+		case now := <-ticker.C:
+			why := ""
+			if n.raft.State() == raft.Leader {
+				why = n.stuck(&p, now)
+			}
+			n.setSilent(why)
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// stuck says what keeps this leader from acknowledging anything; empty: nothing.
+func (n *Node) stuck(p *progress, now time.Time) string {
+	if n.logs.writing.overdue(stuckBeats * n.cfg.HeartbeatTimeout) {
+		return "its log does not answer"
+	}
+	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(), stored: n.storedByOthers(), at: now}
+	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored || n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
+		*p = seen
+	}
+	if now.Sub(p.at) > n.cfg.ReplyWait {
+		return "no majority stores what it sends"
+	}
+	return ""
+}
+
+// storedByOthers changes when another member has stored more.
+func (n *Node) storedByOthers() (sum uint64) {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, l := range n.links {
+		l.mu.Lock()
+		sum += l.report.lastIndex
+		l.mu.Unlock()
+	}
+	return sum
+}
+
+// setSilent has this node send nothing as a leader, for a reason, or speak again. What was under way is unknown when it falls silent.
+func (n *Node) setSilent(why string) {
+	silent := why != ""
+	if n.silent.Swap(silent) == silent {
+		return
+	}
+	if silent {
+		n.logger.Error("this leader acknowledges nothing, and makes way for another", "reason", why)
+		finishAll(n.underWay.giveUp(time.Now()), errNoAnswer)
+	}
+	kick(n.steerWake)
+}
+
+// leadsRaft reports whether this node is Raft's leader, and speaks.
+func (n *Node) leadsRaft() bool { return n.raft.State() == raft.Leader && !n.silent.Load() }

@@ -1,0 +1,219 @@
+// This file holds the log that raft-wal keeps, so that it takes entries again after whatever happened to it: a process that ended at any moment,
+// a disk or a process that had no room for a while.
+//
+// raft-wal ends a full segment with the append that fills it, and makes the next one in the background. Where that does not happen, because the
+// process ends or anything fails, it refuses every entry, also when it is opened again; and where a cut fails half-way, what it keeps in memory is not what its
+// metadata says. So: opening finishes what was begun, through raft-wal's own metadata; and behind any error it is opened again, beside the old
+// one, before it is written to again (docs/adr/0013).
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// walLog is the log. One goroutine writes to it, as Raft does; any number read.
+type walLog struct {
+	dir         string
+	files       fileLayer
+	meta        *walMeta
+	segmentSize int // 0: raft-wal's own
+	logger      *slog.Logger
+
+	w      atomic.Pointer[wal.WAL]
+	failed bool // w is not to be written to any more
+}
+
+// openWAL opens the log in a directory.
+func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int, logger *slog.Logger) (*walLog, error) {
+	l := &walLog{dir: dir, files: files, meta: &walMeta{MetaStore: meta, files: files, keep: math.MaxUint64, trim: true}, segmentSize: segmentSize, logger: logger}
+	w, err := l.open()
+	if err != nil {
+		return nil, errors.Join(err, meta.Close())
+	}
+	l.w.Store(w)
+	return l, nil
+}
+
+func (l *walLog) open() (*wal.WAL, error) {
+	files := &walFiles{fileLayer: l.files}
+	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
+	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
+	if err != nil {
+		for _, f := range filer.opened {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	filer.opened = nil
+	return w, nil
+}
+
+// renew opens the log again if a write failed. Nothing of the write that failed is in it then.
+func (l *walLog) renew() error {
+	if !l.failed {
+		return nil
+	}
+	old := l.w.Load()
+	last, err := old.LastIndex()
+	if err != nil {
+		return err
+	}
+	l.meta.keep, l.meta.trim = last, false
+	w, err := l.open()
+	if err != nil {
+		return fmt.Errorf("the log cannot be opened again: %w", err)
+	}
+	l.w.Store(w)
+	l.failed = false
+	if err := old.Close(); err != nil {
+		l.logger.Warn("a log that was opened again cannot be closed", "error", err)
+	}
+	return nil
+}
+
+// write does one thing with the log.
+func (l *walLog) write(do func(*wal.WAL) error) error {
+	if err := l.renew(); err != nil {
+		return err
+	}
+	err := do(l.w.Load())
+	l.failed = err != nil
+	return err
+}
+
+// StoreLogs stores entries. It has stored all of them or none.
+func (l *walLog) StoreLogs(logs []*raft.Log) error {
+	store := func(w *wal.WAL) error { return w.StoreLogs(logs) }
+	err := l.write(store)
+	if errors.Is(err, wal.ErrSealed) { // no segment could be made behind the last entries
+		l.logger.Warn("the next segment of the log could not be made when the last one was full, and is made now")
+		err = l.write(store)
+	}
+	return err
+}
+
+func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// DeleteRange cuts off the beginning or the end of the log.
+func (l *walLog) DeleteRange(low, high uint64) error {
+	return l.write(func(w *wal.WAL) error { return w.DeleteRange(low, high) })
+}
+
+// read does one thing with the log, again if it was opened again meanwhile.
+func (l *walLog) read(do func(*wal.WAL) error) error {
+	for {
+		w := l.w.Load()
+		err := do(w)
+		if err == nil || w == l.w.Load() || !errors.Is(err, wal.ErrClosed) && !errors.Is(err, os.ErrClosed) {
+			return err
+		}
+	}
+}
+
+func (l *walLog) GetLog(index uint64, entry *raft.Log) error {
+	return l.read(func(w *wal.WAL) error { return w.GetLog(index, entry) })
+}
+
+func (l *walLog) FirstIndex() (index uint64, err error) {
+	err = l.read(func(w *wal.WAL) (err error) { index, err = w.FirstIndex(); return err })
+	return index, err
+}
+
+func (l *walLog) LastIndex() (index uint64, err error) {
+	err = l.read(func(w *wal.WAL) (err error) { index, err = w.LastIndex(); return err })
+	return index, err
+}
+
+// IsMonotonic says that the log has no gaps.
+func (l *walLog) IsMonotonic() bool { return true }
+
+func (l *walLog) Close() error { return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close()) }
+
+// walMeta is raft-wal's metadata. It stays open when the log is opened again, and hands out none that leaves a segment without a successor.
+type walMeta struct {
+	types.MetaStore
+	files fileLayer
+	keep  uint64 // entries behind this one were not acknowledged, and go
+	trim  bool   // give back what is reserved in segments that were ended
+}
+
+// Close does nothing: whoever opens the log again goes on with it.
+func (m *walMeta) Close() error { return nil }
+
+// Load reads the metadata, removes what stands behind the last whole batch of entries, and finishes the end of a segment that was begun.
+func (m *walMeta) Load(dir string) (types.PersistentState, error) {
+	state, err := m.MetaStore.Load(dir)
+	if err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	if m.trim {
+		for _, s := range state.Segments {
+			m.giveBack(dir, s)
+		}
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	if tail.SealTime.IsZero() {
+		end, err := m.endOf(dir, *tail)
+		if err != nil {
+			return state, err
+		}
+		if end.index == 0 {
+			return state, nil
+		}
+		tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), end.last, end.index
+	}
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1, SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
+	})
+	state.NextSegmentID++
+	return state, m.CommitState(state)
+}
+
+// endOf cleans the segment that was written to last, and says where it ends.
+func (m *walMeta) endOf(dir string, tail types.SegmentInfo) (segmentEnd, error) {
+	w, err := (&walFiles{fileLayer: m.files}).OpenWriter(dir, segmentName(tail))
+	if errors.Is(err, fs.ErrNotExist) {
+		return segmentEnd{}, nil // raft-wal makes it
+	}
+	if err != nil {
+		return segmentEnd{}, err
+	}
+	f := w.(*walFile)
+	end, err := scanSegment(f, f.size, tail, m.keep)
+	if err == nil {
+		err = clearBehind(f.segmentFile, end.at, f.size)
+	}
+	return end, errors.Join(err, f.Close())
+}
+
+// giveBack gives back what is reserved in a segment behind its end, which another version or a process that was killed may have left.
+func (m *walMeta) giveBack(dir string, s types.SegmentInfo) {
+	if s.SealTime.IsZero() || s.IndexStart == 0 {
+		return
+	}
+	w, err := m.files.OpenWriter(dir, segmentName(s))
+	if err != nil {
+		return // raft-wal says so
+	}
+	defer w.Close()
+	f := w.(segmentFile)
+	end, err1 := endOfSealed(f, s.IndexStart)
+	size, err2 := f.Size()
+	if err1 == nil && err2 == nil && size > end {
+		_ = f.Truncate(end)
+	}
+}
+
+func segmentName(s types.SegmentInfo) string { return segment.FileName(s) }
