@@ -80,7 +80,7 @@ func (n *Node) stuck(p *progress, now time.Time) string {
 	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored || n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
 		*p = seen
 	}
-	if now.Sub(p.at) > n.cfg.ReplyWait {
+	if now.Sub(p.at) > max(n.cfg.ReplyWait, stuckBeats*n.cfg.HeartbeatTimeout) {
 		return "no majority stores what it sends"
 	}
 	return ""

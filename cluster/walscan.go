@@ -26,7 +26,7 @@ const (
 )
 
 // scanChunk is how much of a segment is read at a time.
-const scanChunk = 1 << 20
+const scanChunk = 256 << 10
 
 // segmentEnd is what a segment holds.
 type segmentEnd struct {
@@ -41,7 +41,7 @@ type segmentEnd struct {
 // were on the disk, which is an error.
 func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo, keep uint64) (segmentEnd, error) {
 	var end segmentEnd
-	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), scanChunk), size: size}
+	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), int(min(size, scanChunk))), size: size}
 	if err := s.skip(segmentHeaderLen); err != nil {
 		return end, s.ended(err)
 	}
@@ -125,7 +125,7 @@ func (s *segmentReader) skip(n int64) error {
 		return errEnd
 	}
 	for n > 0 {
-		p, err := s.in.Peek(int(min(n, scanChunk)))
+		p, err := s.in.Peek(int(min(n, int64(s.in.Size()))))
 		if err != nil && len(p) == 0 {
 			return err
 		}
@@ -144,10 +144,10 @@ func padded(n int64) int64 { return (n + segmentFrameLen - 1) &^ (segmentFrameLe
 
 // clearBehind makes all of a segment zeros that lies behind a place.
 func clearBehind(f types.WritableFile, at, size int64) error {
-	buf := make([]byte, zeroAhead)
+	buf := make([]byte, min(max(size-at, 0), scanChunk))
 	wrote := false
 	for at < size {
-		n, err := f.ReadAt(buf[:min(size-at, zeroAhead)], at)
+		n, err := f.ReadAt(buf[:min(size-at, int64(len(buf)))], at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -1,0 +1,748 @@
+// This file holds the tests of the log under power failures, kills and errors at every step of what it does.
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+var errPowerless = errors.New("the power failed")
+
+const (
+	crashSegment = 4 << 10
+	crashSector  = 64 // bytes that reach the disk together
+)
+
+// crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails from a given step on.
+type crashDisk struct {
+	mu    sync.Mutex
+	names map[string]*crashFile // as the process sees them
+	saved map[string]*crashFile // those that are on the disk
+	meta  []byte
+	steps []string
+	last  int                                       // steps that are taken; then the power fails. <0: all
+	fail  func(step int, what string) (error, bool) // an error for one step, and whether the step is taken
+	power func()                                    // called before each step, if set
+}
+
+type crashFile struct {
+	d     *crashDisk
+	name  string
+	data  []byte
+	saved []byte
+	dirty []dirtyRange
+}
+
+type dirtyRange struct {
+	at   int64
+	data []byte
+}
+
+// step counts one step, and says why it is not to be taken.
+func (d *crashDisk) step(what string) (err error, torn bool) {
+	if d.power != nil {
+		d.power()
+	}
+	d.steps = append(d.steps, what)
+	n := len(d.steps)
+	if d.last >= 0 && n > d.last {
+		return errPowerless, n == d.last+1
+	}
+	if d.fail != nil {
+		if err, taken := d.fail(n, what); err != nil {
+			return err, taken
+		}
+	}
+	return nil, false
+}
+
+func (d *crashDisk) failed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last >= 0 && len(d.steps) > d.last
+}
+
+// survivor is the disk after a power failure. synced: only what was synced is there; whole: everything; otherwise by chance.
+func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta, last: -1}
+	names := maps.Clone(d.saved)
+	if mode == "whole" || mode == "torn" && rnd.IntN(2) == 0 {
+		names = maps.Clone(d.names)
+	}
+	for name, f := range names {
+		data := slices.Clone(f.saved)
+		switch mode {
+		case "whole":
+			data = slices.Clone(f.data)
+		case "torn":
+			for _, w := range f.dirty {
+				for i := 0; i < len(w.data); i += crashSector {
+					if rnd.IntN(2) == 0 {
+						data = patch(data, w.at+int64(i), w.data[i:min(i+crashSector, len(w.data))])
+					}
+				}
+			}
+		}
+		next.names[name] = &crashFile{d: next, name: name, data: data, saved: slices.Clone(data)}
+	}
+	next.saved = maps.Clone(next.names)
+	return next
+}
+
+func patch(data []byte, at int64, p []byte) []byte {
+	if grow := at + int64(len(p)) - int64(len(data)); grow > 0 {
+		data = append(data, make([]byte, grow)...)
+	}
+	copy(data[at:], p)
+	return data
+}
+
+func (d *crashDisk) ListDir(string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names)), nil
+}
+
+func (d *crashDisk) Create(_, name string, size uint64) (types.WritableFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] != nil {
+		return nil, fs.ErrExist
+	}
+	if err, _ := d.step("create " + name); err != nil {
+		return nil, err
+	}
+	f := &crashFile{d: d, name: name, data: make([]byte, size)}
+	d.names[name] = f
+	return f, nil
+}
+
+func (d *crashDisk) Delete(_, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return fs.ErrNotExist
+	}
+	if err, _ := d.step("delete " + name); err != nil {
+		return err
+	}
+	delete(d.names, name)
+	return nil // the name comes back with a power failure, unless another sync of the directory follows
+}
+
+func (d *crashDisk) open(name string) (*crashFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return d.names[name], nil
+}
+
+func (d *crashDisk) OpenReader(_, name string) (types.ReadableFile, error) { return d.open(name) }
+func (d *crashDisk) OpenWriter(_, name string) (types.WritableFile, error) { return d.open(name) }
+
+func (d *crashDisk) SyncDir(string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err, _ := d.step("sync directory"); err != nil {
+		return err
+	}
+	d.saved = maps.Clone(d.names)
+	return nil
+}
+
+func (f *crashFile) Close() error { return nil }
+
+func (f *crashFile) Size() (int64, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	return int64(len(f.data)), nil
+}
+
+func (f *crashFile) ReadAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if at >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.data[at:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *crashFile) WriteAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	err, torn := f.d.step(fmt.Sprintf("write %s at %d", f.name, at))
+	if err == nil || torn {
+		f.data = patch(f.data, at, p)
+		f.dirty = append(f.dirty, dirtyRange{at, slices.Clone(p)})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *crashFile) Truncate(size int64) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err, _ := f.d.step("truncate " + f.name); err != nil {
+		return err
+	}
+	f.data = f.data[:size:size]
+	return nil
+}
+
+func (f *crashFile) Sync() error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err, taken := f.d.step("sync " + f.name); err != nil && !taken {
+		return err
+	} else if err == nil || !errors.Is(err, errPowerless) {
+		f.saved, f.dirty = slices.Clone(f.data), nil
+		return err
+	} else {
+		return err
+	}
+}
+
+func (f *crashFile) SyncData() error { return f.Sync() }
+
+// crashMeta is metadata that changes as a whole or not at all.
+type crashMeta struct{ d *crashDisk }
+
+func (m crashMeta) Load(string) (state types.PersistentState, err error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	if m.d.meta == nil {
+		return state, nil
+	}
+	return state, json.Unmarshal(m.d.meta, &state)
+}
+
+func (m crashMeta) CommitState(state types.PersistentState) error {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	err, taken := m.d.step("metadata")
+	if err == nil || taken && !errors.Is(err, errPowerless) {
+		var err error
+		if m.d.meta, err = json.Marshal(state); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (crashMeta) GetStable([]byte) ([]byte, error) { return nil, nil }
+func (crashMeta) SetStable([]byte, []byte) error   { return nil }
+func (crashMeta) Close() error                     { return nil }
+
+// model is what a log has to hold.
+type model struct {
+	first, last uint64 // 0: nothing
+	data        map[uint64]string
+}
+
+func (m model) clone() model { return model{m.first, m.last, maps.Clone(m.data)} }
+
+func (m *model) append(logs []*raft.Log) {
+	if m.last == 0 {
+		m.first = logs[0].Index
+	}
+	for _, l := range logs {
+		m.data[l.Index], m.last = string(l.Data), l.Index
+	}
+}
+
+// differs says in what a log is not as the model.
+func (m model) differs(log *walLog) string {
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	if err1 != nil || err2 != nil || first != m.first || last != m.last {
+		return fmt.Sprintf("it holds entries %d to %d (%v, %v), not %d to %d", first, last, err1, err2, m.first, m.last)
+	}
+	for i := max(first, 1); i <= last; i++ {
+		var l raft.Log
+		if err := log.GetLog(i, &l); err != nil || l.Index != i || string(l.Data) != m.data[i] {
+			return fmt.Sprintf("entry %d is %d, %d bytes, %v", i, l.Index, len(l.Data), err)
+		}
+	}
+	return ""
+}
+
+func entriesFrom(index uint64, word string, sizes ...int) []*raft.Log {
+	var logs []*raft.Log
+	for i, size := range sizes {
+		data := strings.Repeat(fmt.Sprintf("%s%d.", word, index+uint64(i)), size/3+1)[:size]
+		logs = append(logs, &raft.Log{Index: index + uint64(i), Term: 1, Data: []byte(data)})
+	}
+	return logs
+}
+
+// crashRun is a log, and what it is to hold: now, or after the step that is under way.
+type crashRun struct {
+	log        *walLog
+	open       func() (*walLog, error)
+	have, want model
+	retry      bool // errors are those of a disk that goes on: what failed is tried again, as Raft does
+}
+
+// do takes a step.
+func (r *crashRun) do(change func(*model), step func() error) error {
+	r.want = r.have.clone()
+	change(&r.want)
+	err := step()
+	for try := 0; err != nil && r.retry && try < 3; try++ {
+		err = step()
+	}
+	if err == nil {
+		r.have = r.want
+	}
+	return err
+}
+
+func (r *crashRun) append(logs []*raft.Log) error {
+	return r.do(func(m *model) { m.append(logs) }, func() error { return r.log.StoreLogs(logs) })
+}
+
+func (r *crashRun) next(word string, sizes ...int) error {
+	return r.append(entriesFrom(r.have.last+1, word, sizes...))
+}
+
+func (r *crashRun) cut(low, high uint64) error {
+	return r.do(func(m *model) {
+		for i := low; i <= high; i++ {
+			delete(m.data, i)
+		}
+		switch {
+		case low <= m.first && high >= m.last:
+			m.first, m.last = 0, 0
+		case low <= m.first:
+			m.first = high + 1
+		default:
+			m.last = low - 1
+		}
+	}, func() error { return r.log.DeleteRange(low, high) })
+}
+
+// settle waits for the segment that is made in the background.
+func (r *crashRun) settle() { _ = r.log.w.Load().DeleteRange(1<<40, 1<<40) }
+
+func (r *crashRun) reopen() error {
+	return r.do(func(*model) {}, func() (err error) {
+		if r.log != nil {
+			_ = r.log.Close()
+		}
+		r.log, err = r.open()
+		return err
+	})
+}
+
+// live is everything that happens to a log.
+func (r *crashRun) live() error {
+	steps := []func() error{
+		r.reopen,
+		func() error { return r.next("a", 10, 500, 1) },
+		func() error { return r.next("b", 3000, 100) }, // almost full
+		func() error { return r.next("c", 900) },       // full: a rotation
+		func() error { return r.next("d", 10, 20, 30) },
+		func() error { return r.next("e", 5000) }, // larger than a segment
+		func() error { return r.next("f", 700, 700, 700) },
+		func() error { return r.cut(r.have.last-1, r.have.last) }, // in the newest segment
+		func() error { return r.next("g", 40) },
+		func() error { return r.cut(r.have.last, r.have.last) }, // all of it
+		func() error { return r.next("h", 1500, 1500, 1500) },
+		func() error { return r.next("i", 100) },
+		func() error { return r.cut(r.have.last-4, r.have.last) }, // more than that
+		func() error { return r.next("j", 600) },
+		r.reopen,
+		func() error { return r.next("k", 600) },
+		func() error { return r.cut(r.have.first, r.have.first+1) }, // a part of the oldest segment
+		func() error { return r.cut(r.have.first, r.have.first+4) },
+		func() error { return r.next("l", 2000, 2000) },
+		func() error { return r.cut(r.have.first, r.have.last-1) },
+		func() error { return r.cut(r.have.first, r.have.last) },                       // a snapshot took its place
+		func() error { return r.append(entriesFrom(r.want.last+1000, "m", 10, 4000)) }, // far behind it
+		func() error { return r.next("n", 10) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+		r.settle()
+	}
+	// A close right behind the append that fills a segment.
+	if err := r.next("o", 4100); err != nil {
+		return err
+	}
+	if err := r.reopen(); err != nil {
+		return err
+	}
+	return r.next("p", 10)
+}
+
+func openCrashDisk(d *crashDisk) (*walLog, error) {
+	return openWAL("wal", d, crashMeta{d}, crashSegment, slog.New(slog.DiscardHandler))
+}
+
+func newCrashRun(d *crashDisk) *crashRun {
+	return &crashRun{open: func() (*walLog, error) { return openCrashDisk(d) }, have: model{data: map[uint64]string{}}}
+}
+
+// goesOn checks that a log that was just opened holds one of two states, takes further entries, and has all of them when it is opened again.
+func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
+	var why []string
+	r := crashRun{log: log, open: open}
+	for _, m := range states {
+		if d := m.differs(log); d != "" {
+			why = append(why, d)
+			continue
+		}
+		r.have = m.clone()
+		break
+	}
+	if len(why) == len(states) {
+		return errors.New(strings.Join(why, "; "))
+	}
+	for _, sizes := range [][]int{{100}, {4100}, {10, 10}} {
+		if err := r.next("z", sizes...); err != nil {
+			return fmt.Errorf("it takes no entries: %w", err)
+		}
+	}
+	if err := r.reopen(); err != nil {
+		return fmt.Errorf("it does not open again: %w", err)
+	}
+	defer r.log.Close()
+	if d := r.have.differs(r.log); d != "" {
+		return fmt.Errorf("opened again, %s", d)
+	}
+	return nil
+}
+
+// The power fails at every step of a log's life, and again at every step of its next opening. What was acknowledged is there, and the log
+// goes on.
+func TestLogSurvivesPowerFailures(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	points, opened := 0, 0
+	for last := 0; ; last++ {
+		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
+		r := newCrashRun(d)
+		err := r.live()
+		if !d.failed() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		points++
+		for i, mode := range []string{"synced", "whole", "torn", "torn"} {
+			for again := -1; again < 8 && (again < 0 || (last+i)%4 == 0); again++ { // steps of the next opening before the power fails again
+				s := d.survivor(mode, rnd)
+				if again >= 0 {
+					s.last = again
+					if log, err := openCrashDisk(s); err == nil {
+						_ = log.Close()
+					}
+					if !s.failed() {
+						break
+					}
+					s = s.survivor(mode, rnd)
+				}
+				open := func() (*walLog, error) { return openCrashDisk(s) }
+				log, err := open()
+				if err == nil {
+					err = goesOn(log, open, r.have, r.want)
+				}
+				if err != nil {
+					t.Fatalf("after step %d (%s), %s, again %d: %v\nsteps of the opening: %q", last, d.steps[last], mode, again, err, s.steps)
+				}
+				opened++
+			}
+		}
+	}
+	t.Logf("%d points, %d logs", points, opened)
+}
+
+// One step fails, taken or not, for want of a descriptor, of room or by the disk's fault. The log goes on when it is asked again, and holds no
+// entry twice, nor one that was refused.
+func TestLogSurvivesErrors(t *testing.T) {
+	for _, cause := range []error{syscall.EMFILE, syscall.EIO, syscall.ENOSPC} {
+		for _, taken := range []bool{false, true} {
+			for times := 1; times <= 2; times++ {
+				for at := 1; ; at++ {
+					d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+					left, what := times, ""
+					d.fail = func(step int, is string) (error, bool) {
+						if step < at || left == 0 {
+							return nil, false
+						}
+						left--
+						what = is
+						return cause, taken
+					}
+					r := newCrashRun(d)
+					r.retry = true
+					err := r.live()
+					if left == times {
+						break
+					}
+					if err == nil {
+						err = goesOn(r.log, r.open, r.have)
+					}
+					if err != nil {
+						t.Fatalf("%d times %v at step %d (%s), taken %t: %v", times, cause, at, what, taken, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// killed is the disk after a kill: what was not synced is still to be written.
+func (d *crashDisk) killed() *crashDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta, last: -1}
+	files := map[*crashFile]*crashFile{}
+	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names}, {d.saved, next.saved}} {
+		for name, f := range names.from {
+			if files[f] == nil {
+				files[f] = &crashFile{d: next, name: name, data: slices.Clone(f.data), saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty)}
+			}
+			names.to[name] = files[f]
+		}
+	}
+	return next
+}
+
+// What a log holds when it is opened after a kill, Raft counts as stored: it is there also when the power fails next, before anything is written.
+func TestLogThatWasOpenedLasts(t *testing.T) {
+	for last := 0; ; last++ {
+		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
+		r := newCrashRun(d)
+		_ = r.live()
+		if !d.failed() {
+			break
+		}
+		s := d.killed()
+		log, err := openCrashDisk(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := r.have
+		if have.differs(log) != "" {
+			have = r.want
+		}
+		s = s.survivor("synced", nil)
+		if log, err = openCrashDisk(s); err != nil {
+			t.Fatal(err)
+		}
+		if why := have.differs(log); why != "" {
+			t.Fatalf("killed after step %d (%s), opened, and the power failed: %s", last, d.steps[last], why)
+		}
+	}
+}
+
+// A segment that could not be made is made with the next entry, which is not refused.
+func TestSegmentIsMadeLater(t *testing.T) {
+	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	r := newCrashRun(d)
+	if err := errors.Join(r.reopen(), r.next("a", 100)); err != nil {
+		t.Fatal(err)
+	}
+	refused := false
+	d.fail = func(_ int, what string) (error, bool) {
+		if refused || !strings.HasPrefix(what, "create") {
+			return nil, false
+		}
+		refused = true
+		return syscall.EMFILE, false
+	}
+	if err := errors.Join(r.next("b", crashSegment), r.next("c", 10), goesOn(r.log, r.open, r.have)); err != nil || !refused {
+		t.Fatal(refused, err)
+	}
+}
+
+// A segment that ends early keeps no more room than it uses, and one that another version left so gives it back.
+func TestCutsKeepNoRoom(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+		if old {
+			d.fail = func(_ int, what string) (error, bool) {
+				if strings.HasPrefix(what, "truncate") {
+					return syscall.EIO, false
+				}
+				return nil, false
+			}
+		}
+		r := newCrashRun(d)
+		if err := r.reopen(); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			if err := errors.Join(r.next("a", 10, 10), r.cut(r.have.last, r.have.last)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		size := func() (all int) {
+			for _, f := range d.names {
+				all += len(f.data)
+			}
+			return all
+		}
+		if old {
+			if got := size(); got < 13*crashSegment {
+				t.Fatalf("%d bytes: the test shows nothing", got)
+			}
+			d.fail = nil
+			if err := r.reopen(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := size(); got > 2*crashSegment {
+			t.Errorf("12 entries and 12 cuts take %d bytes, a segment has %d", got, crashSegment)
+		}
+		if err := goesOn(r.log, r.open, r.have); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A segment of which bytes changed that were on the disk is not taken for one that was not written whole: entries that were acknowledged are behind them.
+func TestChangedBytesAreNoEnd(t *testing.T) {
+	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	r := newCrashRun(d)
+	if err := errors.Join(r.reopen(), r.next("a", 100), r.next("b", 100), r.next("c", 100), r.log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range d.names {
+		f.data[200] ^= 1
+	}
+	if log, err := openCrashDisk(d); !errors.Is(err, types.ErrCorrupt) {
+		t.Fatal(log, err)
+	}
+}
+
+// A process is killed at every step, with the files and bbolt of the real one.
+func TestLogSurvivesKills(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	openDir := func(dir string) (*walLog, error) {
+		return openWAL(dir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, crashSegment, logger)
+	}
+	dir, copies := filepath.Join(t.TempDir(), "wal"), t.TempDir()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	type moment struct{ have, want model }
+	var moments []moment
+	files := killedFiles{fileLayer: osFiles{walfs.New()}}
+	r := &crashRun{have: model{data: map[uint64]string{}}}
+	r.want = r.have
+	files.before = func() {
+		if err := os.CopyFS(filepath.Join(copies, fmt.Sprint(len(moments))), os.DirFS(dir)); err != nil {
+			t.Error(err)
+		}
+		moments = append(moments, moment{r.have.clone(), r.want.clone()})
+	}
+	r.open = func() (*walLog, error) {
+		return openWAL(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{}, before: files.before}, crashSegment, logger)
+	}
+	if err := r.live(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range moments {
+		at := filepath.Join(copies, fmt.Sprint(i))
+		open := func() (*walLog, error) { return openDir(at) }
+		log, err := open()
+		if err == nil {
+			err = goesOn(log, open, m.have, m.want)
+		}
+		if err != nil {
+			t.Fatalf("killed before step %d of %d: %v", i, len(moments), err)
+		}
+	}
+	t.Logf("%d kills", len(moments))
+}
+
+// killedFiles tells of each step before and behind it.
+type killedFiles struct {
+	fileLayer
+	before func()
+}
+
+func (v killedFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	v.before()
+	defer v.before()
+	return v.wrap(v.fileLayer.Create(dir, name, size))
+}
+
+func (v killedFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	return v.wrap(v.fileLayer.OpenWriter(dir, name))
+}
+
+func (v killedFiles) wrap(w types.WritableFile, err error) (types.WritableFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return killedFile{w.(segmentFile), v.before}, nil
+}
+
+func (v killedFiles) Delete(dir, name string) error {
+	v.before()
+	return v.fileLayer.Delete(dir, name)
+}
+
+type killedFile struct {
+	segmentFile
+	before func()
+}
+
+func (f killedFile) WriteAt(p []byte, at int64) (int, error) {
+	f.before()
+	return f.segmentFile.WriteAt(p, at)
+}
+
+func (f killedFile) Truncate(size int64) error {
+	f.before()
+	return f.segmentFile.Truncate(size)
+}
+
+type killedMeta struct {
+	*metadb.BoltMetaDB
+	before func()
+}
+
+func (m *killedMeta) CommitState(s types.PersistentState) error {
+	m.before()
+	defer m.before()
+	return m.BoltMetaDB.CommitState(s)
+}
