@@ -1,0 +1,268 @@
+// This file holds the tests of what a node does when its log refuses.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// refusingLog is a log store whose disk refuses while there is an error.
+type refusingLog struct {
+	raft.LogStore
+	cuts, stores *atomic.Pointer[error]
+}
+
+func (s refusingLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+func (s refusingLog) StoreLogs(logs []*raft.Log) error {
+	if err := s.stores.Load(); err != nil {
+		return *err
+	}
+	return s.LogStore.StoreLogs(logs)
+}
+
+func (s refusingLog) DeleteRange(low, high uint64) error {
+	if err := s.cuts.Load(); err != nil {
+		return *err
+	}
+	return s.LogStore.DeleteRange(low, high)
+}
+
+func (s refusingLog) IsMonotonic() bool { return true }
+
+// guardedLog is a log store of ten entries that can be made to refuse, and the error that ended the process.
+func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() error) {
+	t.Helper()
+	refuse = refusingLog{raft.NewInmemStore(), &atomic.Pointer[error]{}, &atomic.Pointer[error]{}}
+	s = newLogStore(refuse, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	var fatal error
+	s.fatal = func(err error) { fatal = err }
+	for i := range uint64(10) {
+		if err := s.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, refuse, func() error { return fatal }
+}
+
+var errFull error = syscall.ENOSPC
+
+// The end of the log that cannot be cut off, or replaced, ends the process, and nothing is stored any more. What fails elsewhere does not.
+func TestFailedCutEndsTheProcess(t *testing.T) {
+	next := func(s *logStore, index uint64) error {
+		return s.StoreLog(&raft.Log{Index: index, Term: 2, Data: []byte("y")})
+	}
+	for _, test := range []struct {
+		name string
+		run  func(s *logStore, refuse refusingLog) error
+		ends string
+	}{
+		{"a cut that fails", func(s *logStore, refuse refusingLog) error {
+			refuse.cuts.Store(&errFull)
+			return s.DeleteRange(8, 10)
+		}, "entries 8 to 10 could not be cut off"},
+		{"an entry behind a cut", func(s *logStore, refuse refusingLog) error {
+			if err := s.DeleteRange(8, 10); err != nil {
+				return err
+			}
+			refuse.stores.Store(&errFull)
+			return next(s, 8)
+		}, "entries 8 to 8 could not be stored in the place of others"},
+		{"an entry behind one behind a cut", func(s *logStore, refuse refusingLog) error {
+			if err := errors.Join(s.DeleteRange(8, 10), next(s, 8)); err != nil {
+				return nil
+			}
+			refuse.stores.Store(&errFull)
+			return next(s, 9)
+		}, ""},
+		{"an entry", func(s *logStore, refuse refusingLog) error {
+			refuse.stores.Store(&errFull)
+			return next(s, 11)
+		}, ""},
+		{"the beginning", func(s *logStore, refuse refusingLog) error {
+			s.trailing = 1
+			refuse.cuts.Store(&errFull)
+			return s.DeleteRange(1, 9)
+		}, ""},
+		{"a snapshot in the place of a log that went further", func(s *logStore, refuse refusingLog) error {
+			s.covered = func() uint64 { return 9 }
+			return s.DeleteRange(1, 10)
+		}, "to entry 10"},
+		{"a log that takes no entry for long", func(s *logStore, refuse refusingLog) error {
+			broken := error(syscall.EIO)
+			refuse.stores.Store(&broken)
+			s.failWait = 0
+			return errors.Join(next(s, 11), next(s, 11))
+		}, "has taken no entry for"},
+		{"a disk that is full for long", func(s *logStore, refuse refusingLog) error {
+			refuse.stores.Store(&errFull)
+			s.failWait = 0
+			return errors.Join(next(s, 11), next(s, 11))
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, refuse, ended := guardedLog(t)
+			if err := test.run(s, refuse); err == nil {
+				t.Fatal("it was not refused")
+			}
+			refuse.cuts.Store(nil)
+			refuse.stores.Store(nil)
+			last, err := s.LastIndex()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = next(s, last+1)
+			if test.ends == "" {
+				if ended() != nil || err != nil {
+					t.Errorf("the process ended with %v; the next entry: %v", ended(), err)
+				}
+				return
+			}
+			if ended() == nil || !strings.Contains(ended().Error(), test.ends) || strings.Contains(ended().Error(), "\n") {
+				t.Errorf("the process ended with %v, want %q", ended(), test.ends)
+			}
+			if err == nil {
+				t.Error("another entry was stored")
+			}
+		})
+	}
+}
+
+// A snapshot that came while the process was killed, or the log refused to be dropped, leaves a log that ends before it. The next entry goes
+// in all the same.
+func TestLogGoesOnBehindASnapshot(t *testing.T) {
+	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	log, err := openCrashDisk(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newLogStore(log, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	snapshot := uint64(0)
+	s.covered = func() uint64 { return snapshot }
+	if err := s.StoreLogs(entriesFrom(1, "a", 10, 10, 10, 10, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StoreLogs(entriesFrom(101, "b", 10)); err == nil {
+		t.Fatal("the log has a gap that no snapshot covers")
+	}
+	snapshot = 100
+	if err := s.StoreLogs(entriesFrom(101, "b", 10, 10)); err != nil {
+		t.Fatal(err)
+	}
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if first != 101 || last != 102 || err1 != nil || err2 != nil {
+		t.Errorf("the log has entries %d to %d, %v, %v", first, last, err1, err2)
+	}
+}
+
+// A leader that was deposed with an entry that nobody else has cannot cut it off. It never applies it, however often it is sent those of its
+// successor, and it follows when it is started again.
+func TestDivergentEntryIsNeverApplied(t *testing.T) {
+	cuts, stores := map[string]*atomic.Pointer[error]{}, &atomic.Pointer[error]{}
+	fatal := map[string]*atomic.Pointer[error]{}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		cuts[id], fatal[id] = &atomic.Pointer[error]{}, &atomic.Pointer[error]{}
+	}
+	c := newCluster(t, 3, func(cfg *Config) {
+		refuse, told := cuts[cfg.ID], fatal[cfg.ID]
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, refuse, stores} }
+		cfg.Fatal = func(err error) { told.Store(&err) }
+	})
+	old := c.leader()
+	c.write(old, "before")
+	for old.raft.LastIndex() != old.raft.CommitIndex() { // until one is in its log alone
+		time.Sleep(time.Millisecond)
+	}
+	cuts[old.cfg.ID].Store(&errFull)
+	c.net.isolate(old.cfg.ID)
+	last := old.raft.LastIndex()
+	if _, err := old.Write(context.Background(), []byte("divergent"), 1); !errors.Is(err, ErrUnknown) || old.raft.LastIndex() == last {
+		t.Fatalf("no entry is in its log alone: %v", err)
+	}
+	lead := c.leader()
+	for i := range 20 {
+		c.write(lead, fmt.Sprint(i))
+	}
+	c.net.heal(old.cfg.ID)
+	eventually(t, "the process would have ended", func() bool { return fatal[old.cfg.ID].Load() != nil })
+	contact := old.raft.LastContact()
+	for i := range 20 { // Raft would go on: with each refusal the leader sends earlier entries
+		c.write(lead, fmt.Sprint(20+i))
+	}
+	eventually(t, "it still hears the leader", func() bool { return old.raft.LastContact().After(contact) })
+	if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil); string(got) != "0" {
+		t.Errorf("the divergent entry was applied: %q", got)
+	}
+	c.close(old.cfg.ID)
+	cuts[old.cfg.ID].Store(nil)
+	c.reopen(old.cfg.ID)
+	for _, g := range c.converged() {
+		if g == "divergent" {
+			t.Error("the divergent entry was applied")
+		}
+	}
+}
+
+// A message says that no more is committed than it shows to be the leader's.
+func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
+	for _, test := range []struct{ prev, entries, commit, want uint64 }{
+		{10, 8, 5, 5}, {10, 8, 18, 18}, {10, 8, 19, 18}, {10, 0, 12, 10}, {0, 0, 0, 0}, {0, 0, 7, 0},
+	} {
+		req := &raft.AppendEntriesRequest{PrevLogEntry: test.prev, Entries: make([]*raft.Log, test.entries), LeaderCommitIndex: test.commit}
+		if got := verified(req); got.LeaderCommitIndex != test.want || req.LeaderCommitIndex != test.commit {
+			t.Errorf("%+v: %d, and %d in Raft's own", test, got.LeaderCommitIndex, req.LeaderCommitIndex)
+		}
+	}
+}
+
+// What a node writes only its own user reads: also what was there before, and whatever the umask.
+func TestDataDirectoryIsPrivate(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "deep", "data")
+	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
+		dir := dir + kind
+		for life := range 2 {
+			n, err := Open(Config{ID: "n1", DataDir: dir, LogStore: kind}, newToy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is ready", func() bool { return n.Status().Ready })
+			if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(n.Snapshot(), n.Close()); err != nil {
+				t.Error(err)
+			}
+			files := 0
+			err = filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+				want := fileMode
+				if err == nil && info.IsDir() {
+					want = dirMode
+				}
+				if err == nil && info.Mode().Perm() != want {
+					t.Errorf("life %d: %s has mode %o", life, path, info.Mode().Perm())
+				}
+				files++
+				if err == nil && life == 0 { // as the first release left it
+					err = os.Chmod(path, want|0o055)
+				}
+				return err
+			})
+			if err != nil || files < 8 {
+				t.Fatal(files, err)
+			}
+		}
+	}
+}
