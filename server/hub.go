@@ -351,7 +351,6 @@ func (t *telling) publish(e *commands.Event) {
 
 // spread queues one message for several sessions.
 func (t *telling) spread(to subscribers, m *message) {
-	m.total = &t.srv.hub.backlog
 	for c, after := range to {
 		if t.number > after {
 			t.push(c, m)
@@ -373,7 +372,9 @@ func (t *telling) miss(to subscribers) {
 
 // push queues a message for a client, which it ends where too many wait.
 func (t *telling) push(c *session, m *message) {
-	m.total = &t.srv.hub.backlog
+	if m.total == nil { // nobody else has it yet
+		m.total = &t.srv.hub.backlog
+	}
 	if c.out.push(m) {
 		t.slow = append(t.slow, c)
 		c.kill()
