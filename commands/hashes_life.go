@@ -133,6 +133,16 @@ func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err e
 	return x.deadline(n, absolute), nil
 }
 
+// deadlineWork is what giving a field of a large hash another deadline, or taking it out, costs beside looking it up, in units of Env.Work.
+const deadlineWork = 36
+
+// spendDeadlines adds the work of changing the deadlines of n fields of h.
+func (x *Call) spendDeadlines(h *keyspace.Hash, n int) {
+	if x.Level >= LevelBounded && !h.Compact() {
+		x.Spend(deadlineWork * n)
+	}
+}
+
 // hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing is written before it does.
 type hashEdit struct {
 	x *Call
@@ -199,6 +209,7 @@ func (x *Call) expireFields(unit lifeUnit) error {
 	if err != nil {
 		return err
 	}
+	x.spendDeadlines(h, len(names))
 	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	event := "hexpire"
@@ -226,6 +237,7 @@ func hpersistCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
+	x.spendDeadlines(h, len(names))
 	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	x.Out.Array(len(names))
@@ -294,6 +306,8 @@ func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
 	if x.Level < LevelBounded {
 		return
 	}
+	x.spendDeadlines(h, len(names))
+	x.spendLookups(h.Len())
 	size := 0
 	for _, name := range names {
 		value, _ := h.Get(name)

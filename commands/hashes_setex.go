@@ -86,6 +86,9 @@ func hsetexCommand(x *Call) error {
 		x.Out.Int(1)
 		return nil
 	}
+	if o.unit != lifeNone {
+		x.spendDeadlines(h, len(o.pairs)/2)
+	}
 	e, h := editHash(x, x.Args[1])
 	for i := 0; i < len(o.pairs); i += 2 {
 		name, value := o.pairs[i], o.pairs[i+1]
