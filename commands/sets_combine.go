@@ -147,6 +147,7 @@ func replySet(x *Call, s *keyspace.Set) {
 // replyMembers writes the members in the order of the set.
 func replyMembers(x *Call, s *keyspace.Set) {
 	s.Each(func(member string) bool {
+		x.walked()
 		x.Out.BulkString(member)
 		return true
 	})
