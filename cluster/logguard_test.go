@@ -179,6 +179,7 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 		refuse, told := cuts[cfg.ID], fatal[cfg.ID]
 		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, refuse, stores} }
 		cfg.Fatal = func(err error) { told.Store(&err) }
+		cfg.tuneRaft = func(rc *raft.Config) { rc.MaxAppendEntries = 1 } // a refusal later the leader sends what comes before the divergent entry
 	})
 	old := c.leader()
 	c.write(old, "before")
@@ -198,7 +199,7 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	c.net.heal(old.cfg.ID)
 	eventually(t, "the process would have ended", func() bool { return fatal[old.cfg.ID].Load() != nil })
 	contact := old.raft.LastContact()
-	for i := range 20 { // Raft would go on: with each refusal the leader sends earlier entries
+	for i := range 100 { // Raft would go on: with each refusal the leader sends earlier entries
 		c.write(lead, fmt.Sprint(20+i))
 	}
 	eventually(t, "it still hears the leader", func() bool { return old.raft.LastContact().After(contact) })

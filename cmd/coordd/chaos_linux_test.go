@@ -23,6 +23,9 @@ import (
 const (
 	diskBytes = 1 << 30 // a node's data directory is a file system of its own; a full disk is met with 80 MiB of log, time and again
 
+	// fullDiskHold is how long a deposed leader may try to follow without room.
+	fullDiskHold = 3 * time.Second
+
 	// maxFiles may be open in a node without clients.
 	maxFiles = 60
 
@@ -161,6 +164,18 @@ var faults = []fault{
 		return func() {}
 	}},
 	{name: "the leader's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(lead) }},
+	{name: "the leader is cut off, and its disk is full when it comes back", majority: true, begin: func(a *arena, lead int) func() {
+		a.others(lead, func(i int) { a.w.cut(lead, i) }) // with entries that nobody else has
+		end := a.fillDisk(lead)
+		return func() {
+			a.w.heal()
+			select { // it has to replace them, for which it has no room
+			case <-a.ps[lead].done:
+			case <-time.After(fullDiskHold):
+			}
+			end()
+		}
+	}},
 	{name: "a follower's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(a.follower(lead)) }},
 }
 
