@@ -71,7 +71,7 @@ type Scripts interface {
 	// Eval runs a script.
 	Eval(x *Call, script Script) error
 	// Load compiles and keeps a script and returns its SHA1 in hexadecimal.
-	Load(source []byte) (sha string, err error)
+	Load(x *Call, source []byte) (sha string, err error)
 	Exists(sha []byte) bool
 	Flush()
 

@@ -125,7 +125,7 @@ func (s *Script) readKeys(args [][]byte, notNumber error) error {
 
 func scriptLoad(x *Call) error {
 	x.Commit()
-	sha, err := x.Scripts.Load(x.Args[2])
+	sha, err := x.Scripts.Load(x, x.Args[2])
 	if err != nil {
 		return err
 	}

@@ -15,20 +15,28 @@ import (
 
 // The limits of scripts. All are counts, so that every node stops at the same place.
 const (
-	// scriptInstructions is what one script may execute. In that time the machine does nothing else: a tenth of a second for plain Lua,
-	// and 2 to 3 s for the worst that we found to do (making nothing but functions, filling a table with strings as keys). With commands, which say how much they did (Env.Work),
-	// the worst is 1.0 s: copying a large sorted set and changing the copy.
-	scriptInstructions = 10_000_000
-	// scriptBytes is what one script may build in strings and large tables; it is not given back when a value is dropped.
+	// scriptInstructions is what one script may do, in units of Env.Work, with the commands that it calls. In that time the machine does nothing
+	// else: a tenth of a second for plain Lua, and about a quarter for the worst that we found to do.
+	scriptInstructions = commands.MaxRequestWork
+	// scriptBytes is what one script may build: strings, tables, functions and coroutines. It is not given back when a value is dropped.
 	scriptBytes = 64 << 20
 	// maxCachedScripts is how many scripts that came by EVAL stay for EVALSHA. Programs that build their scripts' text
 	// anew for every call would fill the memory otherwise. It is the number of Redis 7.4.
 	maxCachedScripts = 500
-	// maxLoadedBytes bounds the sources that SCRIPT LOAD keeps, which are never dropped.
+	// maxCachedSize bounds what they take in memory, by footprint. The newest one stays in any case.
+	maxCachedSize = 16 << 20
+	// maxLoadedBytes bounds the sources that SCRIPT LOAD keeps, which are never dropped, below LevelBounded, and maxLoadedSize from there on
+	// what they take in memory, by footprint.
 	maxLoadedBytes = 64 << 20
-	// maxDerivedPrograms bounds the compiled scripts of reads, which are no part of the state.
+	maxLoadedSize  = 256 << 20
+	// maxDerivedPrograms and maxDerivedSize bound the compiled scripts of reads, which are no part of the state.
 	maxDerivedPrograms = 256
+	maxDerivedSize     = 16 << 20
 )
+
+// footprint is about what a script takes in memory, compiled, at most: it goes by the source alone, so that a node that has not compiled it yet
+// counts the same.
+func footprint(source int) int { return 1024 + 22*source }
 
 const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
 
@@ -70,7 +78,9 @@ type engine struct {
 	loaded      scriptList // in the order of loading
 	cached      scriptList // by EVAL, in the order of use
 	cachedCount int
-	loadedBytes int
+	cachedSize  int // of the footprints
+	loadedCount int
+	loadedBytes int // of the sources
 
 	libraries *librarySet
 
@@ -80,6 +90,8 @@ type engine struct {
 	readers []*interpreter
 	derived map[string]*program // by source
 	order   []string            // of the keys of derived, oldest first
+
+	derivedSize int // of the footprints
 }
 
 // newEngine returns an engine without scripts, whose scripts call the commands of table.
@@ -100,33 +112,62 @@ func (e *engine) Flush() {
 	e.bySHA, e.bySource = map[string]*cachedScript{}, map[string]*cachedScript{}
 	e.loaded.init()
 	e.cached.init()
-	e.cachedCount, e.loadedBytes = 0, 0
+	e.cachedCount, e.cachedSize, e.loadedCount, e.loadedBytes = 0, 0, 0, 0
 }
 
 // Load compiles and keeps a script, and returns its SHA1 in hexadecimal. Errors are replies: the script does not compile,
 // or too much is loaded.
-func (e *engine) Load(source []byte) (sha string, err error) {
+func (e *engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	s := e.bySource[string(source)]
 	switch {
 	case s != nil && s.loaded:
 		return s.sha, nil
-	case e.loadedBytes+len(source) > maxLoadedBytes:
+	case e.loadedFull(x.Level, len(source)):
 		return "", errScriptsFull
 	case s != nil:
-		s.unlink()
-		e.cachedCount--
+		e.uncache(s)
 	default:
-		p, err := compileScript(source)
+		p, err := e.compile(x, source)
 		if err != nil {
 			return "", err
 		}
 		s = e.add(string(source))
 		s.program = p
 	}
+	e.keep(s)
+	return s.sha, nil
+}
+
+// loadedFull says whether another source of n bytes is one too many for SCRIPT LOAD.
+func (e *engine) loadedFull(level uint64, n int) bool {
+	if level >= commands.LevelBounded {
+		return footprint(0)*(e.loadedCount+1)+footprint(e.loadedBytes+n)-footprint(0) > maxLoadedSize
+	}
+	return e.loadedBytes+n > maxLoadedBytes
+}
+
+// keep makes a script one that SCRIPT LOAD loaded.
+func (e *engine) keep(s *cachedScript) {
 	s.loaded = true
 	e.loaded.pushBack(s)
-	e.loadedBytes += len(source)
-	return s.sha, nil
+	e.loadedCount++
+	e.loadedBytes += len(s.source)
+}
+
+// uncache takes a script out of those that EVAL brought.
+func (e *engine) uncache(s *cachedScript) {
+	s.unlink()
+	e.cachedCount--
+	e.cachedSize -= footprint(len(s.source))
+}
+
+// compile compiles a script that a request brings, and has the request pay for it.
+func (e *engine) compile(x *commands.Call, source []byte) (*program, error) {
+	p, work, err := compileScriptWithin(source, tokenLimit(x.Level))
+	if x.Level >= commands.LevelBounded {
+		x.Spend(work)
+	}
+	return p, err
 }
 
 // add makes a script known without putting it in a list.
@@ -136,19 +177,25 @@ func (e *engine) add(source string) *cachedScript {
 	return s
 }
 
-// remember caches a script that EVAL ran, and drops the one that was not used for longest.
-func (e *engine) remember(source string, p *program) *cachedScript {
+// remember caches a script that EVAL ran, and drops those that were not used for longest where there are too many.
+func (e *engine) remember(source string, p *program, level uint64) *cachedScript {
 	s := e.add(source)
 	s.program = p
-	e.cached.pushBack(s)
-	if e.cachedCount++; e.cachedCount > maxCachedScripts {
+	e.cache(s)
+	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded && e.cachedSize > maxCachedSize && e.cachedCount > 1 {
 		old := e.cached.first()
-		old.unlink()
+		e.uncache(old)
 		delete(e.bySHA, old.sha)
 		delete(e.bySource, old.source)
-		e.cachedCount--
 	}
 	return s
+}
+
+// cache makes a script the newest that EVAL brought.
+func (e *engine) cache(s *cachedScript) {
+	e.cached.pushBack(s)
+	e.cachedCount++
+	e.cachedSize += footprint(len(s.source))
 }
 
 // touch makes a script the newest in use.
@@ -216,13 +263,18 @@ func (e *engine) Eval(x *commands.Call, script commands.Script) error {
 
 // runWriter runs what an entry asks for, and notes the use of a script.
 func (e *engine) runWriter(x *commands.Call, c chosen) (err error) {
-	if c.program == nil {
-		if c.program, err = compileScript([]byte(c.source)); err != nil {
-			return err
-		}
+	switch {
+	case c.program != nil:
+	case c.cached != nil: // it was paid for when it came
+		c.program, err = compileScript([]byte(c.source))
+	default:
+		c.program, err = e.compile(x, []byte(c.source))
+	}
+	if err != nil {
+		return err
 	}
 	if c.script.Function == nil {
-		c.name = e.note(c)
+		c.name = e.note(c, x.Level)
 	}
 	if !e.entryInterpreter().account(x, c.program, c.name, c.script) {
 		e.writer = nil
@@ -231,10 +283,10 @@ func (e *engine) runWriter(x *commands.Call, c chosen) (err error) {
 }
 
 // note makes a script, which is compiled, the newest in use, and returns its SHA1.
-func (e *engine) note(c chosen) (sha string) {
+func (e *engine) note(c chosen, level uint64) (sha string) {
 	s := c.cached
 	if s == nil {
-		return e.remember(c.source, c.program).sha
+		return e.remember(c.source, c.program, level).sha
 	}
 	s.program = c.program
 	e.touch(s)
@@ -253,7 +305,12 @@ func (e *engine) entryInterpreter() *interpreter {
 // something that only reads.
 func (e *engine) runReader(x *commands.Call, c chosen) (err error) {
 	if c.program == nil {
-		if c.program, err = e.derive(c.source); err != nil {
+		var work int
+		c.program, work, err = e.derive(c.source, tokenLimit(x.Level))
+		if c.cached == nil && x.Level >= commands.LevelBounded { // whether it was derived before, which is no part of the state
+			x.Spend(work)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -283,24 +340,37 @@ func (e *engine) takeReader() *interpreter {
 	return newInterpreter(e.table)
 }
 
-// derive returns the compiled form of a source, from a small store beside the state.
-func (e *engine) derive(source string) (*program, error) {
+// derive returns the compiled form of a source, from a small store beside the state, and what compiling it costs. It compiles outside of the
+// lock.
+func (e *engine) derive(source string, limit int) (p *program, work int, err error) {
+	if p = e.known(source); p != nil && (limit == 0 || p.tokens <= limit) {
+		return p, p.work, nil
+	}
+	p, work, err = compileScriptWithin([]byte(source), limit)
+	if err != nil {
+		return nil, work, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := e.derived[source]; p != nil {
-		return p, nil
-	}
-	p, err := compileScript([]byte(source))
-	if err != nil {
-		return nil, err
-	}
-	if len(e.order) == maxDerivedPrograms {
-		delete(e.derived, e.order[0])
-		e.order = append(e.order[:0], e.order[1:]...)
+	if e.derived[source] != nil { // another read has compiled it as well
+		return p, work, nil
 	}
 	e.derived[source] = p
 	e.order = append(e.order, source)
-	return p, nil
+	e.derivedSize += footprint(len(source))
+	for len(e.order) > maxDerivedPrograms || e.derivedSize > maxDerivedSize && len(e.order) > 1 {
+		e.derivedSize -= footprint(len(e.order[0]))
+		delete(e.derived, e.order[0])
+		e.order = append(e.order[:0], e.order[1:]...)
+	}
+	return p, work, nil
+}
+
+// known is what derive has compiled before, or nil.
+func (e *engine) known(source string) *program {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.derived[source]
 }
 
 func shaOf(source string) string {
@@ -344,11 +414,9 @@ func (e *engine) load(b []byte) error {
 		}
 		s := e.add(source)
 		if s.loaded = i < loaded; s.loaded {
-			e.loaded.pushBack(s)
-			e.loadedBytes += len(source)
+			e.keep(s)
 		} else {
-			e.cached.pushBack(s)
-			e.cachedCount++
+			e.cache(s)
 		}
 	}
 	if d.bad {

@@ -5,9 +5,8 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
-
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // maxReplyDepth bounds tables in tables, which may contain themselves.
@@ -20,10 +19,10 @@ const errReplyDepth = "ERR reached lua stack limit"
 func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 	if _, ok := v.(*lua.LTable); ok {
 		in.measuring = true
-		in.write(measure{b: &in.budget}, v, 0)
+		in.write(measure{b: in.budget}, v, 0)
 		in.measuring = false
-		if err := in.budget.spent(); err != nil {
-			out.Error("ERR " + err.Error())
+		if why := in.budget.Spent(); why != "" {
+			out.Error("ERR " + why)
 			return
 		}
 	}
@@ -36,10 +35,10 @@ func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 // measure is a reply that charges for its texts.
 type measure struct {
 	commands.Discard
-	b *budget
+	b *lua.Budget
 }
 
-func (m measure) take(n int) { m.b.bytes = subtract(m.b.bytes, int64(n)) }
+func (m measure) take(n int) { m.b.Take(0, int64(n)) }
 
 // Status charges.
 func (m measure) Status(s string) { m.take(len(s)) }
@@ -59,14 +58,14 @@ func (m measure) Verbatim(format, text string) { m.take(len(format) + len(text))
 // walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once the budget is spent.
 func (in *interpreter) walks(t *lua.LTable) bool {
 	if in.measuring {
-		in.budget.instructions = subtract(in.budget.instructions, walkCost(t))
+		in.budget.Take(int64(t.Empty())/4, 0)
 	}
-	return in.budget.spent() == nil
+	return in.budget.Spent() == ""
 }
 
 func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	if in.measuring {
-		if in.budget.instructions = subtract(in.budget.instructions, 1); in.budget.spent() != nil {
+		if in.budget.Take(1, 0); in.budget.Spent() != "" {
 			return
 		}
 	}
@@ -89,7 +88,7 @@ func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 			out.Error(errReplyDepth)
 			return
 		}
-		if v = in.behind(v); !in.writeTyped(out, v, depth) {
+		if !in.writeTyped(out, v, depth) {
 			in.writeArray(out, v, depth)
 		}
 	default:
@@ -112,11 +111,11 @@ func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) 
 		return true
 	}
 	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
-		in.writePairs(out, in.behind(m), depth, true)
+		in.writePairs(out, m, depth, true)
 		return true
 	}
 	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
-		in.writePairs(out, in.behind(m), depth, false)
+		in.writePairs(out, m, depth, false)
 		return true
 	}
 	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
@@ -159,11 +158,11 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 // writeArray writes the elements before the first nil.
 func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) {
 	n := 0
-	for element(t, n+1) != lua.LNil {
+	for t.RawGetInt(n+1) != lua.LNil {
 		n++
 	}
 	out.Array(n)
 	for i := 1; i <= n; i++ {
-		in.write(out, element(t, i), depth+1)
+		in.write(out, t.RawGetInt(i), depth+1)
 	}
 }

@@ -6,7 +6,7 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 func (in *interpreter) baseFunctions() []libraryFunction {
@@ -15,18 +15,18 @@ func (in *interpreter) baseFunctions() []libraryFunction {
 		{"collectgarbage", in.collectGarbage},
 		{"error", luaError},
 		{"gcinfo", in.gcInfo},
-		{"getmetatable", in.getMetatable},
+		{"getmetatable", getMetatable},
 		{"ipairs", in.ipairs()},
 		{"load", in.load},
 		{"loadstring", in.loadString},
-		{"next", in.next},
+		{"next", luaNext},
 		{"pairs", in.pairs()},
 		{"pcall", in.pcall},
 		{"rawequal", rawEqual},
-		{"rawget", in.rawGet},
-		{"rawset", in.rawSet},
+		{"rawget", rawGet},
+		{"rawset", rawSet},
 		{"select", baseSelect},
-		{"setmetatable", in.setMetatable},
+		{"setmetatable", setMetatable},
 		{"tonumber", luaToNumber},
 		{"tostring", luaToString},
 		{"type", baseType},
@@ -38,42 +38,37 @@ func (in *interpreter) baseFunctions() []libraryFunction {
 func baseType(L *lua.LState) int { return push(L, checkAny(L, 1).Type().String()) }
 
 func rawEqual(L *lua.LState) int {
-	a, b := checkAny(L, 1), checkAny(L, 2)
-	if s, ok := a.(lua.LString); ok {
-		budgetOf(L).charge(L, int64(len(s))/bytesEqual)
-	}
-	L.Push(lua.LBool(L.RawEqual(a, b)))
+	L.Push(lua.LBool(L.RawEqual(checkAny(L, 1), checkAny(L, 2))))
 	return 1
 }
 
-// rawGet does not tell the hidden globals.
-func (in *interpreter) rawGet(L *lua.LState) int {
-	t, key := in.behind(checkTable(L, 1)), checkAny(L, 2)
-	in.budget.charge(L, keyCost(key))
-	if hidden(key) && t == in.globals {
-		key = lua.LNil
+// What looking up a key costs above one instruction.
+func chargeKey(L *lua.LState, key lua.LValue) {
+	if s, ok := key.(lua.LString); ok {
+		L.G.Budget.Charge(L, int64(len(s))/keyBytes)
 	}
+}
+
+// keyBytes is how many bytes of a key one instruction pays for.
+const keyBytes = 128
+
+func rawGet(L *lua.LState) int {
+	t, key := checkTable(L, 1), checkAny(L, 2)
+	chargeKey(L, key)
 	L.Push(t.RawGet(key))
 	return 1
 }
 
-func (in *interpreter) rawSet(L *lua.LState) int {
+func rawSet(L *lua.LState) int {
 	t, key, value := checkTable(L, 1), checkAny(L, 2), checkAny(L, 3)
-	in.checkWritable(L, 1)
-	in.budget.charge(L, keyCost(key))
-	L.Push(key)
-	L.Push(t)
-	L.Insert(key, 1) // the hidden function takes (key, table)
-	L.Insert(t, 2)
-	in.key(L)
+	checkWritable(L, 1)
 	if key == lua.LNil {
 		raiseBare(L, "table index is nil")
 	}
 	if f, ok := key.(lua.LNumber); ok && f != f {
 		raiseBare(L, "table index is NaN")
 	}
-	t.RawSet(key, value)
-	L.SetTop(0)
+	L.RawSet(t, key, value)
 	L.Push(t)
 	return 1
 }
@@ -96,94 +91,54 @@ func baseSelect(L *lua.LState) int {
 	return n - i
 }
 
-// getMetatable shows the string metatable's stand-in, and none for a library.
-func (in *interpreter) getMetatable(L *lua.LState) int {
-	v := checkAny(L, 1)
-	if t, ok := v.(*lua.LTable); ok && t != in.globalsStandIn && in.behind(t) != t {
-		v = lua.LNil
+func getMetatable(L *lua.LState) int {
+	meta := L.Metatable(checkAny(L, 1))
+	if meta == nil {
+		L.Push(lua.LNil)
+	} else if shown := meta.RawGetString("__metatable"); shown != lua.LNil {
+		L.Push(shown)
+	} else {
+		L.Push(meta)
 	}
-	if v == in.globalsStandIn {
-		L.Push(in.globalsMeta)
-		return 1
-	}
-	L.Push(L.GetMetatable(v))
 	return 1
 }
 
-func (in *interpreter) setMetatable(L *lua.LState) int {
+func setMetatable(L *lua.LState) int {
 	t := checkTable(L, 1)
-	meta := L.Get(2)
-	if _, ok := meta.(*lua.LTable); !ok && (meta != lua.LNil || L.GetTop() < 2) {
+	meta, isTable := L.Get(2).(*lua.LTable)
+	if !isTable && (L.Get(2) != lua.LNil || L.GetTop() < 2) {
 		argError(L, 2, "nil or table expected")
 	}
-	if old, ok := t.Metatable.(*lua.LTable); ok && in.behind(t) == t && old.RawGetString("__metatable") != lua.LNil {
+	if !t.ReadOnly() && t.Metatable != nil && t.Metatable.RawGetString("__metatable") != lua.LNil {
 		raise(L, "cannot change a protected metatable")
 	}
-	in.checkWritable(L, 1)
-	if m, ok := meta.(*lua.LTable); ok {
-		m = in.behind(m)
-		in.linked(m)
-		meta = m
-	}
+	checkWritable(L, 1)
 	t.Metatable = meta
 	L.SetTop(1)
 	return 1
 }
 
-// linked counts the metatables of a script: tables that are each other's __index are walked over in one instruction, and can be no more
-// than there are metatables.
-func (in *interpreter) linked(meta *lua.LTable) {
-	if len(in.metatables) >= maxLinks || in.metatables[meta] {
-		return
-	}
-	if in.metatables == nil {
-		in.metatables = map[*lua.LTable]bool{}
-	}
-	in.metatables[meta] = true
-	in.budget.links(len(in.metatables))
-}
-
-// next walks over a table in the order of insertion.
-func (in *interpreter) next(L *lua.LState) int {
-	t := in.behind(checkTable(L, 1))
-	L.SetTop(2)
-	key := L.Get(2)
-	in.budget.charge(L, deadKeys(t)/2+keyCost(key))
-	if !knownKey(t, key) {
+// luaNext walks over a table in the order of insertion.
+func luaNext(L *lua.LState) int {
+	t, key := checkTable(L, 1), L.Get(2)
+	chargeKey(L, key)
+	next, value, stepped, ok := t.Step(key)
+	if !ok {
 		raiseBare(L, "invalid key to 'next'")
 	}
-	for {
-		next, value := t.Next(key)
-		in.chargeGap(L, key, next)
-		key = next
-		if key == lua.LNil {
-			L.Push(lua.LNil)
-			return 1
-		}
-		if t == in.globals && hidden(key) {
-			continue
-		}
-		L.Push(key)
-		L.Push(value)
-		return 2
+	budgetOf(L).Charge(L, 2+int64(stepped)/8)
+	L.Push(next)
+	if next == lua.LNil {
+		return 1
 	}
-}
-
-// chargeGap charges for the nil slots of an array that a walk stepped over.
-func (in *interpreter) chargeGap(L *lua.LState, from, to lua.LValue) {
-	if n, ok := to.(lua.LNumber); ok {
-		f, _ := from.(lua.LNumber)
-		if gap := n - f; gap > 16 && n < lua.LNumber(lua.MaxArrayIndex) {
-			in.budget.charge(L, int64(gap)/16)
-		}
-	}
+	L.Push(value)
+	return 2
 }
 
 func (in *interpreter) pairs() lua.LGFunction {
-	next := in.L.NewFunction(in.next)
+	next := in.L.NewFunction(luaNext)
 	return func(L *lua.LState) int {
 		t := checkTable(L, 1)
-		in.tableLength(L, in.behind(t)) // drops nil slots at the end, which the walk would go over
 		L.Push(next)
 		L.Push(t)
 		L.Push(lua.LNil)
@@ -193,12 +148,13 @@ func (in *interpreter) pairs() lua.LGFunction {
 
 func (in *interpreter) ipairs() lua.LGFunction {
 	step := in.L.NewFunction(func(L *lua.LState) int {
-		t, i := in.behind(checkTable(L, 1)), checkInt(L, 2)+1
-		v := element(t, i)
+		t, i := checkTable(L, 1), checkInt(L, 2)+1
+		v := t.RawGetInt(i)
 		if v == lua.LNil {
 			return 0
 		}
-		L.Push(lua.LNumber(i))
+		budgetOf(L).Charge(L, 1)
+		L.PushNumber(float64(i))
 		L.Push(v)
 		return 2
 	})
@@ -235,7 +191,7 @@ func (in *interpreter) gcInfo(L *lua.LState) int {
 }
 
 // usedKB is what the script has built so far, with something for the interpreter: never zero.
-func (in *interpreter) usedKB() int64 { return 64 + (scriptBytes-in.budget.bytes)/1024 }
+func (in *interpreter) usedKB() int64 { return 64 + (scriptBytes-in.budget.Bytes)/1024 }
 
 // Compiling costs more than reading: what loadstring charges per byte of source.
 const (
@@ -245,8 +201,8 @@ const (
 
 // compileChunkFor pushes the function that source compiles to, or nil and the error.
 func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
-	in.budget.charge(L, 100+compileInstructions*int64(len(source)))
-	in.budget.chargeBytes(L, compileBytes*int64(len(source)))
+	in.budget.Charge(L, 250+compileInstructions*int64(len(source)))
+	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
 	chunk := chunkID(name)
 	proto, err := compileChunk([]byte(source), chunk)
 	if err != nil {
@@ -254,8 +210,6 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 		L.Push(lua.LString(err.Error()))
 		return 2
 	}
-	in.budget.charge(L, searchCost(proto))
-	in.budget.sees(longestConstant(proto))
 	if in.chunks == nil {
 		in.chunks = map[string]string{}
 	}
@@ -288,7 +242,7 @@ func (in *interpreter) load(L *lua.LState) int {
 			L.Push(lua.LString("reader function must return a string"))
 			return 2
 		}
-		in.budget.chargeString(L, len(s))
+		L.ChargeString(len(s))
 		source.WriteString(s)
 	}
 }

@@ -27,7 +27,7 @@ func BenchmarkRelease(b *testing.B) {
 		runCall(table, &commands.Call{Env: env, Tx: tx, Args: args, Out: out})
 	}
 	run(commandtest.Args("SET", "lock", "owner"))
-	sha, err := e.Load([]byte(releaseScript))
+	sha, err := e.Load(newestCall(), []byte(releaseScript))
 	if err != nil {
 		b.Fatal(err)
 	}

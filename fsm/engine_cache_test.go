@@ -10,17 +10,18 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
 )
 
 func TestScriptCache(t *testing.T) {
 	e := newEngine(testTable())
 	script := func(i int) string { return fmt.Sprintf("return %d", i) }
 	known := func(i int) bool { return e.Exists([]byte(shaOf(script(i)))) }
-	if _, err := e.Load([]byte(script(-1))); err != nil {
+	if _, err := e.Load(newestCall(), []byte(script(-1))); err != nil {
 		t.Fatal(err)
 	}
 	evalOn(e, script(-2), false)
-	if _, err := e.Load([]byte(script(-2))); err != nil { // is kept from now on
+	if _, err := e.Load(newestCall(), []byte(script(-2))); err != nil { // is kept from now on
 		t.Fatal(err)
 	}
 	for i := range maxCachedScripts {
@@ -65,27 +66,158 @@ func TestScriptCache(t *testing.T) {
 }
 
 func TestLoadedScriptsHaveALimit(t *testing.T) {
+	first := newestCall()
+	first.Level = commands.LevelFirst
+	for _, c := range []struct {
+		x    *commands.Call
+		most int // bytes of sources, beside one more script
+	}{{first, maxLoadedBytes}, {newestCall(), (maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}} {
+		e := newEngine(testTable())
+		e.loadedBytes, e.loadedCount = c.most-len("return 1"), 1
+		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
+			t.Errorf("at the limit: %v", err)
+		}
+		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
+			t.Errorf("what is loaded, again: %v", err)
+		}
+		if _, err := e.Load(c.x, []byte("return")); err != errScriptsFull {
+			t.Errorf("past the limit: %v", err)
+		}
+		e.Flush()
+		if _, err := e.Load(c.x, []byte("return")); err != nil {
+			t.Errorf("after SCRIPT FLUSH: %v", err)
+		}
+	}
+}
+
+// The cache of EVAL is bounded by bytes too, from LevelBounded on. The newest script stays, however long it is.
+func TestScriptCacheHasABoundInBytes(t *testing.T) {
+	long := func(i, n int) string { return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n)) }
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded} {
+		e := newEngine(testTable())
+		eval := func(source string) {
+			x := newestCall()
+			x.Level = level
+			x.Scripts, x.Keyspace, x.Args = e, keyspace.New(), commandtest.Args("EVAL", source, "0")
+			runCall(e.table, x)
+		}
+		const n = 100_000
+		room := maxCachedSize / footprint(n)
+		for i := range room + 5 {
+			eval(long(i, n))
+		}
+		want := room + 5
+		if level == commands.LevelBounded {
+			want = maxCachedSize / footprint(len(long(10, n)))
+			if e.cachedSize > maxCachedSize {
+				t.Errorf("%d bytes", e.cachedSize)
+			}
+		}
+		if e.Len() != want {
+			t.Errorf("level %d: %d scripts, want %d", level, e.Len(), want)
+		}
+		restored := newEngine(e.table)
+		if err := restored.load(e.appendTo(nil)); err != nil || restored.cachedSize != e.cachedSize || restored.cachedCount != e.cachedCount {
+			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize, e.cachedSize, err)
+		}
+		whole := long(0, commands.MaxScriptBytes-20)
+		eval(whole)
+		if known := e.Exists([]byte(shaOf(whole))); !known || level == commands.LevelBounded && e.Len() != 1 {
+			t.Errorf("level %d: the newest is known: %v, of %d", level, known, e.Len())
+		}
+		if last := e.cached.root.prev; last.source != whole || e.cachedSize < footprint(len(whole)) {
+			t.Error("the newest is not the last")
+		}
+	}
+}
+
+// What footprint says is not less than what a compiled script takes.
+func TestFootprint(t *testing.T) {
+	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()", `x"y"`, "local a ", "f{1,2}"} {
+		for _, n := range []int{0, 1, 10, 180} {
+			source := ""
+			for i := range n {
+				source += unit
+				if unit == `x"y"` {
+					source += fmt.Sprintf(`x"%d"`, i)
+				}
+			}
+			p, err := compileScript([]byte(source))
+			if err != nil {
+				continue // too many local variables
+			}
+			if size := len(source) + p.proto.Size(); size > footprint(len(source)) {
+				t.Errorf("%s × %d: %d bytes, footprint %d", unit, n, size, footprint(len(source)))
+			}
+		}
+	}
+}
+
+// A request pays for compiling what it brings, and not for what the cache has, whether that is compiled already or not.
+func TestCompilingIsPaidFor(t *testing.T) {
+	var source bytes.Buffer
+	for i := range 5000 {
+		fmt.Fprintf(&source, "if x then x(%d) end ", i)
+	}
+	body := "local x " + source.String() + "return 1"
+	work := func(e *engine, level uint64, args ...string) uint64 {
+		x := newestCall()
+		x.Level, x.Scripts, x.Keyspace, x.Args = level, e, keyspace.New(), commandtest.Args(args...)
+		out := &commands.RESP{Proto: 2}
+		x.Out = out
+		runCall(e.table, x)
+		if !bytes.HasPrefix(out.Buf, []byte(":1")) && !bytes.HasPrefix(out.Buf, []byte("$40")) {
+			t.Fatalf("%.100q", out.Buf)
+		}
+		return x.Work
+	}
+	const least = 5000 * 8 * tokenWork
 	e := newEngine(testTable())
-	e.loadedBytes = maxLoadedBytes - len("return 1")
-	if _, err := e.Load([]byte("return 1")); err != nil {
-		t.Errorf("at the limit: %v", err)
+	eval := []string{"EVAL", body, "0"}
+	brought := work(e, commands.LevelBounded, eval...)
+	if brought < least {
+		t.Errorf("work %d for compiling, want %d at least", brought, least)
 	}
-	if _, err := e.Load([]byte("return 1")); err != nil {
-		t.Errorf("what is loaded, again: %v", err)
+	cached := work(e, commands.LevelBounded, eval...)
+	restored := newEngine(e.table)
+	if err := restored.load(e.appendTo(nil)); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := e.Load([]byte("return")); err != errScriptsFull {
-		t.Errorf("past the limit: %v", err)
+	if again := work(restored, commands.LevelBounded, eval...); again != cached || cached > least/2 {
+		t.Errorf("work %d for a script that is cached, %d on a node that was restored", cached, again)
 	}
-	e.Flush()
-	if _, err := e.Load([]byte("return")); err != nil {
-		t.Errorf("after SCRIPT FLUSH: %v", err)
+	if first := work(newEngine(e.table), commands.LevelFirst, eval...); first > cached {
+		t.Errorf("work %d below level %d, %d for a script that is cached", first, commands.LevelBounded, cached)
+	}
+	e = newEngine(testTable())
+	if one, two := work(e, commands.LevelBounded, "EVAL_RO", body, "0"), work(e, commands.LevelBounded, "EVAL_RO", body, "0"); one < least || two != one {
+		t.Errorf("EVAL_RO: work %d, then %d, want %d at least", one, two, least)
+	}
+	if loaded := work(newEngine(testTable()), commands.LevelBounded, "SCRIPT", "LOAD", body); loaded < least {
+		t.Errorf("SCRIPT LOAD: work %d", loaded)
+	}
+}
+
+// A source of more tokens than a request may have compiled is refused, as everywhere from LevelBounded on.
+func TestSourcesOfManyTokensAreRefused(t *testing.T) {
+	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")
+	for level, want := range map[uint64]string{commands.LevelFirst: "", commands.LevelBounded: "ERR Error compiling script (new function): user_script:1: chunk has too many tokens"} {
+		x := newestCall()
+		x.Level = level
+		got := ""
+		if err := newEngine(testTable()).Eval(x, commands.Script{Source: source}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("level %d: %q, want %q", level, got, want)
+		}
 	}
 }
 
 func TestCorruptScriptRecords(t *testing.T) {
 	e := newEngine(testTable())
 	evalOn(e, "return 1", false)
-	if _, err := e.Load([]byte("return 2")); err != nil {
+	if _, err := e.Load(newestCall(), []byte("return 2")); err != nil {
 		t.Fatal(err)
 	}
 	whole := e.appendTo(nil)

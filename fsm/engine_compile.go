@@ -1,5 +1,4 @@
-// Compiling scripts: the first line's flags, parsing, the changes to the syntax tree that make gopher-lua behave as Redis's
-// Lua where its virtual machine cannot be told to, and the words of a compile error.
+// Compiling scripts: the first line's flags, and the words of a compile error.
 
 package fsm
 
@@ -9,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/parse"
+	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/lua/parse"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -26,49 +25,50 @@ type program struct {
 	proto    *lua.FunctionProto
 	shebang  bool // the first line is #!lua
 	noWrites bool // with the flag no-writes
-	longest  int  // bytes of its longest constant
+	tokens   int  // of its source
+	work     int  // what compiling it cost, in units of Env.Work
+}
+
+// What compiling costs, in units of Env.Work, and the most that a request may have compiled: about as much as a request may do.
+const (
+	tokenWork    = 20
+	bytesPerWork = 4
+	maxTokens    = commands.MaxRequestWork / tokenWork * 4 / 5
+)
+
+// compileWork is what compiling a source of so many tokens costs.
+func compileWork(tokens, bytes int) int { return 100 + tokens*tokenWork + bytes/bytesPerWork }
+
+// tokenLimit is how many tokens a source that a request brings may have; 0: any number.
+func tokenLimit(level uint64) int {
+	if level >= commands.LevelBounded {
+		return maxTokens
+	}
+	return 0
 }
 
 // compileScript compiles a script as EVAL gets it. The error is a reply.
 func compileScript(source []byte) (*program, error) {
+	p, _, err := compileScriptWithin(source, 0)
+	return p, err
+}
+
+// compileScriptWithin is compileScript of a source of at most limit tokens. work is what it cost, also where it failed.
+func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
-		return nil, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
+		return nil, 0, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
 	}
-	p := &program{}
+	p = &program{}
 	body, err := p.readShebang(source)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	p.proto, err = compileChunk(body, scriptName)
+	p.proto, p.tokens, err = compileChunkWithin(body, scriptName, limit)
+	p.work = compileWork(p.tokens, len(source))
 	if err != nil {
-		return nil, commands.Errorf("ERR Error compiling script (new function): %s", err)
+		return nil, p.work, commands.Errorf("ERR Error compiling script (new function): %s", err)
 	}
-	p.longest = longestConstant(p.proto)
-	return p, nil
-}
-
-// longestConstant is the length in bytes of the longest string that the source of a function names.
-func longestConstant(proto *lua.FunctionProto) int {
-	n := 0
-	for _, c := range proto.Constants {
-		if s, ok := c.(lua.LString); ok {
-			n = max(n, len(s))
-		}
-	}
-	for _, inner := range proto.FunctionPrototypes {
-		n = max(n, longestConstant(inner))
-	}
-	return n
-}
-
-// searchCost is what compiling a function cost because of its constants: each is searched for among those before it.
-func searchCost(proto *lua.FunctionProto) int64 {
-	n := int64(len(proto.Constants))
-	cost := n * n / 64
-	for _, inner := range proto.FunctionPrototypes {
-		cost += searchCost(inner)
-	}
-	return cost
+	return p, p.work, nil
 }
 
 // The errors of a script's first line, byte-equal with Redis 7.0.
@@ -131,65 +131,30 @@ func (p *program) readFlags(list []byte) error {
 }
 
 // compileChunk compiles Lua source. chunk is how errors name it, without a line.
-func compileChunk(source []byte, chunk string) (proto *lua.FunctionProto, err error) {
-	defer func() {
-		if p := recover(); p != nil { // the compiler's own way out where it has no error of its own
-			proto, err = nil, fmt.Errorf("%s: cannot be compiled: %v", chunk, p)
-		}
-	}()
-	if bytes.HasPrefix(source, []byte("\x1b")) {
-		return nil, fmt.Errorf("%s: bytecode is not accepted", chunk)
-	}
-	statements, err := parse.Parse(bytes.NewReader(source), chunk)
-	if err != nil {
-		return nil, wordParseError(err, source, chunk)
-	}
-	r := rewriter{declared: map[string]int{}}
-	r.block(statements)
-	if r.problem != "" {
-		return nil, fmt.Errorf("%s:%d: %s", chunk, r.problemLine, r.problem)
-	}
-	proto, err = lua.Compile(statements, chunk)
-	if e, ok := err.(*lua.CompileError); ok {
-		const vararg = "cannot use '...' outside a vararg function"
-		if e.Message == vararg {
-			e.Message += " near '...'"
-		}
-		return nil, fmt.Errorf("%s:%d: %s", chunk, e.Line, e.Message)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", chunk, err)
-	}
-	proto.IsVarArg &^= lua.VarArgNeedsArg // a chunk has no table arg
-	mend(proto)
-	return proto, nil
+func compileChunk(source []byte, chunk string) (*lua.FunctionProto, error) {
+	proto, _, err := compileChunkWithin(source, chunk, 0)
+	return proto, err
 }
 
-// mend changes compiled functions in two ways. One that says `...` does not make the table arg of Lua 5.0, as in C Lua: that costs more
-// than the call. And tail calls become calls: where a library function is called last, gopher-lua loses its frame, and a coroutine that
-// ends with `return coroutine.yield()` breaks. What tail calls would save is bounded by scriptCallFrames.
-func mend(proto *lua.FunctionProto) {
-	const opShift = 26
-	for i, instruction := range proto.Code {
-		switch int(instruction >> opShift) {
-		case lua.OP_VARARG:
-			proto.IsVarArg &^= lua.VarArgNeedsArg
-		case lua.OP_TAILCALL:
-			proto.Code[i] = instruction&(1<<opShift-1) | uint32(lua.OP_CALL)<<opShift
-		}
+// compileChunkWithin is compileChunk of a source of at most limit tokens; 0: of any number.
+func compileChunkWithin(source []byte, chunk string, limit int) (proto *lua.FunctionProto, tokens int, err error) {
+	if bytes.HasPrefix(source, []byte("\x1b")) {
+		return nil, 0, fmt.Errorf("%s: bytecode is not accepted", chunk)
 	}
-	for _, inner := range proto.FunctionPrototypes {
-		mend(inner)
+	proto, tokens, err = lua.CompileWithin(string(source), chunk, limit)
+	var unreadable *parse.Error
+	if errors.As(err, &unreadable) {
+		err = wordParseError(unreadable, source, chunk)
 	}
+	return proto, tokens, err
 }
 
 // wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near 'token'.
-func wordParseError(err error, source []byte, chunk string) error {
-	var e *parse.Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("%s:1: %w", chunk, err)
-	}
+func wordParseError(e *parse.Error, source []byte, chunk string) error {
 	line, token := e.Pos.Line, e.Token
+	if e.Message == parse.TooDeep || e.Message == parse.TooLong {
+		return fmt.Errorf("%s:%d: %s", chunk, max(line, 1), e.Message)
+	}
 	if line == parse.EOF || token == "" || strings.Contains(e.Message, "end of file") {
 		line, token = 1+bytes.Count(source, []byte("\n")), "<eof>"
 	}

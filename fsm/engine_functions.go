@@ -11,18 +11,21 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 const (
 	// libraryChunk is the chunk name that Redis gives its libraries. Errors show it.
 	libraryChunk = "user_function"
-	// loadInstructions and loadBytes are what a library may execute and build when it is loaded. It does so again at each call of its functions, on
-	// the call's own budget.
+	// loadInstructions and loadBytes are what a library may execute and build when it is loaded.
 	loadInstructions = 1_000_000
 	loadBytes        = 16 << 20
 	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node that starts from a snapshot load them all.
 	maxLoadCost = 10_000_000
 )
+
+// lenientLoad is what a library may do that was loaded before: an older release may have counted less for the same.
+var lenientLoad = lua.Budget{Instructions: 10 * loadInstructions, Bytes: 4 * loadBytes}
 
 // The errors of libraries, byte-equal with Redis 7.0.
 const (
@@ -148,9 +151,13 @@ func (e *engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 		if err := restored.add(l); err != nil {
 			return err
 		}
-		if err := restored.check(); err != nil { // now, so that what is over the limits is not loaded
+		if err := restored.check(); err != nil && x != nil { // now, so that what is over the limits is not loaded
 			return err
 		}
+	}
+	if x == nil { // what a snapshot holds was within the limits when it came
+		e.libraries = restored
+		return nil
 	}
 	return e.join(restored.list, policy)
 }
@@ -230,12 +237,14 @@ func (e *engine) readLibrary(x *commands.Call, source []byte, taken func(name st
 	if taken(l.Name) {
 		return nil, commands.Errorf("ERR Library '%s' already exists", l.Name)
 	}
-	proto, err := compileChunk(body, libraryChunk)
-	if err != nil {
-		return nil, commands.Errorf("ERR Error compiling function: %s", err)
+	if err := l.compile(x, body); err != nil {
+		return nil, err
 	}
-	l.program = &program{proto: proto, longest: longestConstant(proto)}
-	reusable, err := e.entryInterpreter().loadLibrary(l)
+	b := lenientLoad
+	if x != nil {
+		b = lua.Budget{Instructions: loadInstructions, Bytes: loadBytes}
+	}
+	reusable, err := e.entryInterpreter().loadLibrary(l, b)
 	if x != nil {
 		x.Spend(int(l.cost))
 	}
@@ -249,6 +258,23 @@ func (e *engine) readLibrary(x *commands.Call, source []byte, taken func(name st
 		return nil, errNothingRegistered
 	}
 	return l, nil
+}
+
+// compile compiles the code of a library, and has the request that brings it pay for that.
+func (l *library) compile(x *commands.Call, body []byte) error {
+	limit := 0
+	if x != nil {
+		limit = tokenLimit(x.Level)
+	}
+	proto, tokens, err := compileChunkWithin(body, libraryChunk, limit)
+	if limit > 0 {
+		x.Spend(compileWork(tokens, len(body)))
+	}
+	if err != nil {
+		return commands.Errorf("ERR Error compiling function: %s", err)
+	}
+	l.program = &program{proto: proto}
+	return nil
 }
 
 // readMetadata reads a first line `#!lua name=x` and returns the code without that line's text.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // FuzzScript runs any source twice, with a small budget, on two interpreters that have run other scripts: the replies are equal, and
@@ -41,7 +42,7 @@ func FuzzScript(f *testing.F) {
 			out := &commands.RESP{Proto: 3}
 			x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 3}, Out: out}
 			script := commands.Script{Keys: [][]byte{[]byte("k")}, Args: [][]byte{[]byte("a")}}
-			if !(*in).runWithin(x, p, "sha", script, budget{instructions: 20_000, bytes: 1 << 20}) {
+			if !(*in).runWithin(x, p, "sha", script, lua.Budget{Instructions: 20_000, Bytes: 1 << 20}) {
 				*in = newInterpreter(table)
 			}
 			replies[i] = string(out.Buf)

@@ -1,16 +1,16 @@
 // What a library's code runs in. When it is loaded it sees nothing but redis.register_function, redis.log and constants, as on Redis; its functions
 // then see what scripts see. Redis runs the code once and keeps what its functions remember in local variables, on each node for itself;
-// here a function is called in libraries that were loaded just before, so that nothing remembered can differ from node to node.
+// here a function finds its library as it was when its code had run, so that nothing remembered can differ from node to node.
 
 package fsm
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
-
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // The errors of redis.register_function, byte-equal with Redis 7.0.
@@ -51,58 +51,121 @@ func (in *interpreter) openLibraries(missing *lua.LTable) {
 	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction}, {"log", redisLog}})
 	addConstants(api)
 	api.Metatable = missing
-	in.loadGlobals = L.CreateTable(0, 8)
-	in.loadGlobals.RawSetString("redis", in.standIn(api, api))
-	for _, name := range hiddenNames {
-		in.loadGlobals.RawSetString(name, in.globals.RawGetString(name))
-	}
+	in.loadGlobals = L.CreateTable(0, 1)
+	in.loadGlobals.RawSetString("redis", readOnly(api))
 	in.loadGlobals.Metatable = missing
+	readOnly(in.loadGlobals)
 	in.librarySwitch = L.CreateTable(0, 1)
 	in.libraryGlobals = L.CreateTable(0, 0)
 	in.libraryGlobals.Metatable = in.librarySwitch
+	readOnly(in.libraryGlobals)
 }
 
-// loadLibrary runs a library's code and takes down what it registers. The interpreter must not be used again unless reusable.
-func (in *interpreter) loadLibrary(l *library) (reusable bool, err error) {
-	in.begin(l.program, budget{instructions: loadInstructions, bytes: loadBytes})
+// loadLibrary runs a library's code, within a budget, and takes down what it registers. The interpreter must not be used again unless reusable.
+func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err error) {
+	in.begin(b)
 	found, failed := in.register(l.program)
 	if failed != nil {
 		err = errors.New(in.errorText(failed))
 	}
-	l.Functions, l.cost = found.functions, loadInstructions-max(in.budget.instructions, 0)
+	l.Functions, l.cost = found.functions, b.Instructions-max(in.budget.Instructions, 0)
 	return in.end(failed), err
 }
 
 // register runs a library's code.
-func (in *interpreter) register(p *program) (*registered, error) {
+func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
 	in.loading = &registered{names: map[string]bool{}}
 	found := in.loading
 	in.librarySwitch.RawSetString("__index", in.loadGlobals)
 	chunk := in.L.NewFunctionFromProto(p.proto)
 	chunk.Env = in.libraryGlobals
-	in.L.Push(in.guarded)
 	in.L.Push(chunk)
-	err := in.L.PCall(1, 0, nil)
+	err := in.L.PCall(0, 0)
 	in.librarySwitch.RawSetString("__index", in.globals)
 	in.loading = nil
 	return found, err
 }
 
-// pushFunction loads a library and pushes one of its functions with its two arguments.
-func (in *interpreter) pushFunction(p *program, name string, script commands.Script) error {
-	found, err := in.register(p)
-	if err != nil {
-		return err
-	}
-	for i := range found.functions {
-		if found.functions[i].Name == name {
-			in.L.Push(found.callbacks[i])
-			in.L.Push(in.stringTable(script.Keys))
-			in.L.Push(in.stringTable(script.Args))
-			return nil
+// loadedLibrary is a library whose code has run: the functions that it registered, with what they can reach. A call finds that as the code
+// left it. One that changes any of it is the last to use it: the next call runs the code anew.
+type loadedLibrary struct {
+	program   *program
+	functions []commands.Function
+	callbacks []*lua.LFunction
+	work      int64 // what running the code took, in instructions or memory, whichever is the larger part
+	bytes     int64 // and in memory
+	kept      bool  // changes are noted
+}
+
+// The libraries that an interpreter keeps, by what running their code took in memory.
+const (
+	maxKeptLibraries    = 64
+	maxKeptLibraryBytes = 16 << 20
+)
+
+// loaded returns a library whose code has run. Who calls a function pays for that only where each call has to run it (settle), so that it makes
+// no difference which interpreter has run it before.
+func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
+	for _, l := range in.libraries {
+		if l.program == p {
+			return l, nil
 		}
 	}
-	return errors.New("the library does not register this function any more")
+	call := *in.budget
+	*in.budget = lenientLoad
+	found, failed := in.register(p)
+	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions, Bytes: lenientLoad.Bytes - in.budget.Bytes}
+	*in.budget = call
+	if failed != nil {
+		return nil, failed
+	}
+	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks, bytes: took.Bytes}
+	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
+	l.kept = in.L.G.Run == nil && in.L.Watch(l.callbacks)
+	in.L.G.Touched = false
+	if l.kept {
+		in.keepLibrary(l)
+	}
+	return l, nil
+}
+
+// keepLibrary keeps a library for the calls to come. Where there are too many the others go.
+func (in *interpreter) keepLibrary(l *loadedLibrary) {
+	bytes := l.bytes
+	for _, other := range in.libraries {
+		bytes += other.bytes
+	}
+	if len(in.libraries) == maxKeptLibraries || bytes > maxKeptLibraryBytes {
+		clear(in.libraries)
+		in.libraries = in.libraries[:0]
+	}
+	in.libraries = append(in.libraries, l)
+}
+
+// settle ends a call of a function: where its library has to be run again for the next one, it pays for that.
+func (in *interpreter) settle(l *loadedLibrary) {
+	if l == nil || l.kept && !in.L.G.Touched {
+		return
+	}
+	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool { return other == l })
+	in.budget.Take(l.work, 0)
+}
+
+// pushFunction pushes a function of a library with its arguments.
+func (in *interpreter) pushFunction(p *program, name string, script commands.Script) (l *loadedLibrary, failed *lua.ApiError) {
+	l, failed = in.loaded(p)
+	if failed != nil {
+		return nil, failed
+	}
+	for i := range l.functions {
+		if l.functions[i].Name == name {
+			in.L.Push(l.callbacks[i])
+			in.L.Push(in.stringTable(script.Keys))
+			in.L.Push(in.stringTable(script.Args))
+			return l, nil
+		}
+	}
+	return l, &lua.ApiError{Object: lua.LString("the library does not register this function any more")}
 }
 
 // registerFunction is redis.register_function(name, callback), or of a table with named arguments.
@@ -126,8 +189,8 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 	default:
 		raiseReply(L, errRegisterArgs)
 	}
-	in.budget.charge(L, registerInstructions)
-	in.budget.chargeBytes(L, functionBytes+int64(len(f.Name)+len(f.Description)))
+	in.budget.Charge(L, registerInstructions)
+	in.budget.ChargeBytes(L, functionBytes+int64(len(f.Name)+len(f.Description)))
 	switch {
 	case !isFunctionName(f.Name):
 		raiseReply(L, errNameCharacters.Error())
@@ -148,9 +211,9 @@ func (in *interpreter) namedArguments(L *lua.LState) (f commands.Function, callb
 		raiseReply(L, errRegisterTable)
 	}
 	named := false
-	chargeWalk(L, &in.budget, t)
+	chargeWalk(L, t)
 	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
-		in.budget.charge(L, 1)
+		in.budget.Charge(L, 1)
 		name, ok := toString(key)
 		if !ok {
 			raiseReply(L, errRegisterKey)
@@ -192,9 +255,9 @@ func (in *interpreter) readFunctionFlags(L *lua.LState, value lua.LValue) (flags
 	if !ok {
 		return 0, errRegisterFlags
 	}
-	for i := 1; element(t, i) != lua.LNil; i++ {
-		in.budget.charge(L, 1)
-		name, _ := toString(element(t, i))
+	for i := 1; t.RawGetInt(i) != lua.LNil; i++ {
+		in.budget.Charge(L, 1)
+		name, _ := toString(t.RawGetInt(i))
 		flag := commands.ParseFunctionFlag([]byte(strings.ToLower(cString(name))))
 		if flag == 0 {
 			return 0, errRegisterFlag

@@ -5,7 +5,7 @@ package fsm
 import (
 	"math"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // luaRandom makes the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
@@ -28,8 +28,8 @@ func (in *interpreter) openMath() *lua.LTable {
 		{"abs", mathOf(math.Abs)}, {"acos", mathOf(math.Acos)}, {"asin", mathOf(math.Asin)}, {"atan", mathOf(math.Atan)},
 		{"atan2", mathOfTwo(math.Atan2)}, {"ceil", mathOf(math.Ceil)}, {"cos", mathOf(math.Cos)}, {"cosh", mathOf(math.Cosh)},
 		{"deg", mathOf(func(f float64) float64 { return f / (math.Pi / 180) })}, {"exp", mathOf(math.Exp)}, {"floor", mathOf(math.Floor)},
-		{"fmod", mathOfTwo(math.Mod)}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)}, {"log10", mathOf(log10)},
-		{"max", mathMax}, {"min", mathMin}, {"mod", mathOfTwo(math.Mod)}, {"modf", mathModf}, {"pow", mathOfTwo(math.Pow)},
+		{"fmod", mathFmod}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)}, {"log10", mathOf(log10)},
+		{"max", mathMax}, {"min", mathMin}, {"mod", mathFmod}, {"modf", mathModf}, {"pow", mathOfTwo(math.Pow)},
 		{"rad", mathOf(func(f float64) float64 { return float64(f * (math.Pi / 180)) })}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
 		{"sin", mathOf(math.Sin)}, {"sinh", mathOf(math.Sinh)}, {"sqrt", mathOf(math.Sqrt)}, {"tan", mathOf(math.Tan)}, {"tanh", mathOf(math.Tanh)},
 	}
@@ -40,16 +40,34 @@ func (in *interpreter) openMath() *lua.LTable {
 }
 
 func pushNumber(L *lua.LState, f float64) int {
-	L.Push(lua.LNumber(f))
+	L.PushNumber(f)
 	return 1
 }
 
+// mathInstructions is what a function of one or two numbers costs.
+const mathInstructions = 3
+
 func mathOf(f func(float64) float64) lua.LGFunction {
-	return func(L *lua.LState) int { return pushNumber(L, f(checkNumber(L, 1))) }
+	return func(L *lua.LState) int {
+		budgetOf(L).Charge(L, mathInstructions)
+		return pushNumber(L, f(checkNumber(L, 1)))
+	}
 }
 
 func mathOfTwo(f func(a, b float64) float64) lua.LGFunction {
-	return func(L *lua.LState) int { return pushNumber(L, f(checkNumber(L, 1), checkNumber(L, 2))) }
+	return func(L *lua.LState) int {
+		budgetOf(L).Charge(L, mathInstructions)
+		return pushNumber(L, f(checkNumber(L, 1), checkNumber(L, 2)))
+	}
+}
+
+// mathFmod is fmod, which subtracts once for each power of two between its arguments.
+func mathFmod(L *lua.LState) int {
+	a, b := checkNumber(L, 1), checkNumber(L, 2)
+	_, high := math.Frexp(a)
+	_, low := math.Frexp(b)
+	budgetOf(L).Charge(L, mathInstructions+int64(max(0, high-low)))
+	return pushNumber(L, math.Mod(a, b))
 }
 
 // log10 is exact for powers of ten, as C's is: Go's is not (its log10(1000) is a bit below 3).
@@ -138,5 +156,5 @@ const instructionsPerSecond = 20_000_000
 
 // osClock tells the processor time of the script as a count of instructions would have it: a clock would differ from node to node.
 func (in *interpreter) osClock(L *lua.LState) int {
-	return pushNumber(L, float64(scriptInstructions-in.budget.instructions)/instructionsPerSecond)
+	return pushNumber(L, float64(scriptInstructions-in.budget.Instructions)/instructionsPerSecond)
 }

@@ -1,12 +1,8 @@
-// Protected calls: pcall and xpcall as Redis's scripts see them, and gopher-lua's errors in C Lua's words.
+// Protected calls: pcall and xpcall as Redis's scripts see them.
 
 package fsm
 
-import (
-	"strings"
-
-	lua "github.com/yuin/gopher-lua"
-)
+import "github.com/coordd/coordd/internal/lua"
 
 // maxProtected bounds protected calls in each other, as C Lua bounds calls of C functions.
 const maxProtected = 190
@@ -21,14 +17,19 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 		return lua.LString("attempt to call a " + f.Type().String() + " value") // without a position: no Lua function calls it
 	}
 	in.protected++
-	L.Insert(in.traceless, L.GetTop()-nargs)
-	err := L.PCall(nargs+1, lua.MultRet, nil)
+	old := L.Panic
+	L.Panic = in.leaving // PCall puts it back
+	err := L.PCall(nargs, lua.MultRet)
+	L.Panic = old
 	in.protected--
 	if err == nil {
 		return nil
 	}
-	in.budget.charge(L, 1) // a script that is over its budget does not go on
-	return reword(errorValue(err))
+	if err.Broken {
+		panic(err)
+	}
+	in.budget.Charge(L, 1) // a script that is over its budget does not go on
+	return err.Object
 }
 
 // pcall calls a function and catches its error. As Redis 7.0 does, it turns an error table into the text in its field err.
@@ -73,64 +74,4 @@ func (in *interpreter) xpcall(L *lua.LState) int {
 	}
 	L.Insert(lua.LFalse, 1)
 	return 2
-}
-
-// reword puts the errors of gopher-lua's virtual machine in C Lua's words, as far as those can be known: it does not tell the name of
-// the variable that had the wrong value.
-func reword(value lua.LValue) lua.LValue {
-	s, ok := value.(lua.LString)
-	if !ok {
-		return value
-	}
-	text := string(s)
-	for _, w := range rewordings {
-		before, after, found := strings.Cut(text, w.theirs)
-		if !found || len(before) > maxPosition {
-			continue
-		}
-		if w.rest != nil {
-			after = w.rest(after)
-		}
-		return lua.LString(before + w.ours + after)
-	}
-	return value
-}
-
-// maxPosition bounds what may stand before an error of the virtual machine: a chunk's name and a line.
-const maxPosition = 80
-
-// rewordings are tried in order. rest makes the rest of the text from the rest of gopher-lua's.
-var rewordings = [...]struct {
-	theirs, ours string
-	rest         func(string) string
-}{
-	{"attempt to index a non-table object(", "attempt to index a ", func(s string) string {
-		kind, _, _ := strings.Cut(s, ")")
-		return kind + " value"
-	}},
-	{"attempt to call a non-function object", "attempt to call a nil value", nil},
-	{"cannot perform ", "attempt to perform arithmetic on a ", arithmeticCulprit},
-	{"attempt to compare ", "attempt to compare ", func(s string) string {
-		if a, b, ok := strings.Cut(s, " with "); ok && a == b {
-			return "two " + a + " values"
-		}
-		return s
-	}},
-	{"__unm undefined", "attempt to perform arithmetic on a nil value", nil},
-	{"for statement init must be a number", "'for' initial value must be a number", nil},
-	{"for statement limit must be a number", "'for' limit must be a number", nil},
-	{"for statement step must be a number", "'for' step must be a number", nil},
-	{"registry overflow", "stack overflow", nil},
-	{"too many recursions in gettable", "loop in gettable", nil},
-	{"too many recursions in settable", "loop in settable", nil},
-}
-
-// arithmeticCulprit finds the operand that is to blame in "add operation between nil and number".
-func arithmeticCulprit(s string) string {
-	_, types, _ := strings.Cut(s, " between ")
-	left, right, _ := strings.Cut(types, " and ")
-	if left == "number" || left == "string" && right != "number" {
-		left = right
-	}
-	return left + " value"
 }

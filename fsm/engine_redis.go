@@ -5,9 +5,8 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
-
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // The errors of redis.call, byte-equal with Redis 7.0.
@@ -45,7 +44,7 @@ func (in *interpreter) openRedis(ofScripts bool) *lua.LTable {
 	for _, c := range replConstants {
 		lib.RawSetString(c.name, c.value)
 	}
-	return in.standIn(lib, lib)
+	return readOnly(lib)
 }
 
 type namedNumber struct {
@@ -80,12 +79,12 @@ func errorTable(L *lua.LState, msg string) *lua.LTable {
 }
 
 // raiseReply raises an error that reads as an error reply.
-func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg), 0) }
+func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg)) }
 
 // redisCall runs a command and raises its error.
 func (in *interpreter) redisCall(L *lua.LState) int {
 	if err := in.command(L); err != "" {
-		L.Error(commandError(L, err), 0)
+		L.Error(commandError(L, err))
 	}
 	L.Push(in.reply.result)
 	return 1
@@ -120,10 +119,10 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	if err := in.readArgs(L); err != "" {
 		return err
 	}
-	in.reply.start(L, &in.budget, in.resp)
+	in.reply.start(L, in.resp)
 	x := &in.call
-	left := uint64(max(in.budget.instructions, 0))
-	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply, Stop: in.x.Work + left + 1, Room: int(max(in.budget.bytes, 1))}
+	left := uint64(max(in.budget.Instructions, 0))
+	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply, Stop: in.x.Work + left + 1, Room: int(max(in.budget.Bytes, 1))}
 	in.tx.Proto = in.resp
 	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
 	switch {
@@ -146,8 +145,8 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	} else {
 		failed = x.Handle(spec)
 	}
-	in.budget.charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
-	in.budget.chargeBytes(L, 1)
+	in.budget.Charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
+	in.budget.ChargeBytes(L, 1)
 	if failed != nil {
 		return commands.ErrorLine(failed.Error())
 	}
@@ -167,13 +166,13 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 		case lua.LString:
 			in.arena = append(in.arena, v...)
 		case lua.LNumber:
-			in.arena = appendNumber(in.arena, float64(v), 17)
+			in.arena = lua.AppendNumber(in.arena, float64(v), 17)
 		default:
 			return errCommandArgs
 		}
 		in.args = append(in.args, in.arena[start:len(in.arena):len(in.arena)])
 	}
-	in.budget.charge(L, callInstructions+argumentInstructions*int64(n)+int64(len(in.arena)/16))
+	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(len(in.arena)/16))
 	return ""
 }
 
@@ -210,7 +209,7 @@ func (in *interpreter) redisSHA1Hex(L *lua.LState) int {
 		raiseReply(L, "ERR wrong number of arguments")
 	}
 	s, _ := toString(L.Get(1))
-	in.budget.charge(L, 20+int64(len(s)/4))
+	in.budget.Charge(L, 20+int64(len(s)/4))
 	return push(L, shaOf(s))
 }
 

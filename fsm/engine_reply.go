@@ -3,15 +3,13 @@
 package fsm
 
 import (
-	lua "github.com/yuin/gopher-lua"
-
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // luaReply is the commands.Reply that builds Lua values, as redis.call gives them to scripts.
 type luaReply struct {
 	L      *lua.LState
-	budget *budget
 	resp   int // 2 or 3
 	result lua.LValue
 	err    string // the reply is this error, when it is not empty
@@ -28,15 +26,15 @@ type openReply struct {
 }
 
 // start makes the reply ready for a command.
-func (r *luaReply) start(L *lua.LState, b *budget, resp int) {
-	r.L, r.budget, r.resp = L, b, resp
+func (r *luaReply) start(L *lua.LState, resp int) {
+	r.L, r.resp = L, resp
 	r.result, r.err, r.stack = lua.LNil, "", r.stack[:0]
 }
 
 // put adds a value at the place that is next. Once the budget is spent, what comes is dropped: the script will be stopped when the
 // command has ended, not in its middle.
 func (r *luaReply) put(v lua.LValue) {
-	r.budget.instructions--
+	r.L.G.Budget.Instructions--
 	n := len(r.stack)
 	if n == 0 {
 		r.result = v
@@ -46,15 +44,14 @@ func (r *luaReply) put(v lua.LValue) {
 	top.left--
 	top.at++
 	switch {
-	case r.budget.spent() != nil:
 	case top.kind == '*':
-		top.table.RawSetInt(top.at, v)
+		r.L.Put(top.table, lua.LNumber(top.at), v)
 	case top.kind == '~':
-		top.table.RawSet(v, lua.LTrue)
+		r.L.Put(top.table, v, lua.LTrue)
 	case top.left%2 == 1:
 		top.key = v
 	default:
-		top.table.RawSet(top.key, v)
+		r.L.Put(top.table, top.key, v)
 	}
 	for n > 0 && r.stack[n-1].left == 0 {
 		n--
@@ -64,14 +61,21 @@ func (r *luaReply) put(v lua.LValue) {
 
 // take charges for n bytes and is false when they must not be built.
 func (r *luaReply) take(n int) bool {
-	r.budget.bytes = subtract(r.budget.bytes, int64(n))
-	r.budget.instructions = subtract(r.budget.instructions, int64(n/64))
-	return r.budget.spent() == nil
+	b := &r.L.G.Budget
+	b.Take(int64(n/64), int64(n))
+	return b.Spent() == ""
 }
 
+// What a string, and a table, takes besides its bytes and elements.
+const (
+	stringOverhead = 32
+	tableOverhead  = 128
+	entryOverhead  = 32
+	slotOverhead   = 16
+)
+
 func (r *luaReply) text(s string) lua.LValue {
-	r.budget.sees(len(s))
-	if !r.take(len(s)) {
+	if !r.take(stringOverhead + len(s)) {
 		return lua.LFalse
 	}
 	return lua.LString(s)
@@ -79,6 +83,7 @@ func (r *luaReply) text(s string) lua.LValue {
 
 // field puts a table with one field.
 func (r *luaReply) field(name string, v lua.LValue) *lua.LTable {
+	r.take(tableOverhead + entryOverhead)
 	t := r.L.CreateTable(0, 1)
 	t.RawSetString(name, v)
 	r.put(t)
@@ -88,8 +93,11 @@ func (r *luaReply) field(name string, v lua.LValue) *lua.LTable {
 // open puts a table and takes what follows as its elements.
 func (r *luaReply) open(kind byte, elements int, wrap string) {
 	room := elements
-	if !r.take(registerBytes*elements) || kind != '*' {
+	if kind != '*' {
 		room = 0
+	}
+	if !r.take(tableOverhead + slotOverhead*room) {
+		room, elements = 0, 0
 	}
 	t := r.L.CreateTable(room, 0)
 	if wrap != "" {
@@ -120,7 +128,6 @@ func (r *luaReply) Int(n int64) { r.put(lua.LNumber(n)) }
 
 // Bulk gives a string.
 func (r *luaReply) Bulk(b []byte) {
-	r.budget.sees(len(b))
 	if !r.take(len(b)) {
 		r.put(lua.LFalse)
 		return
@@ -200,6 +207,7 @@ func (r *luaReply) BigNumber(digits string) {
 // Verbatim gives a table with format and string in the field verbatim_string; with RESP2 a string.
 func (r *luaReply) Verbatim(format, text string) {
 	if r.resp == 3 {
+		r.take(tableOverhead + 2*entryOverhead + stringOverhead)
 		inner := r.L.CreateTable(0, 2)
 		inner.RawSetString("string", r.text(text))
 		inner.RawSetString("format", lua.LString(format))

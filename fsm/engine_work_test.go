@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // workKeys is how many keys, fields and members the data of these tests have, workBytes the length of the long string.
@@ -91,7 +92,7 @@ func TestCommandsInScriptsPayForTheirWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := &commands.RESP{Proto: 2}
-		limit := budget{instructions: scriptInstructions / 50, bytes: scriptBytes}
+		limit := lua.Budget{Instructions: scriptInstructions / 50, Bytes: scriptBytes}
 		newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{}, limit)
 		if !strings.Contains(string(out.Buf), errScriptInstructions) {
 			t.Errorf("%s: reply %.100q", body, out.Buf)

@@ -148,7 +148,7 @@ func TestLibraryLimits(t *testing.T) {
 		}
 		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD", busy(0, loadInstructions))
 		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD", "#!lua name=x\n while true do end")
-		refused(t, here, errScriptMemory, "FUNCTION", "LOAD", "#!lua name=x\n for i = 1, 40000 do local t = {} end")
+		refused(t, here, errScriptMemory, "FUNCTION", "LOAD", "#!lua name=x\n for i = 1, 200000 do local t = {} end")
 		for i := range maxLoadCost / loadInstructions {
 			ask(t, here, "FUNCTION", "LOAD", busy(i, loadInstructions-1000))
 		}

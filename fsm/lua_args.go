@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // maxStackSlots is the number of values that C Lua lets one C function hold on its stack; it is what bounds the
@@ -16,21 +16,21 @@ const maxStackSlots = 8000
 
 // raise raises an error message with the position of the calling Lua function before it, if that is one.
 func raise(L *lua.LState, msg string) {
-	L.Error(lua.LString(position(L)+msg), 0)
+	L.Error(lua.LString(L.Place(1) + msg))
 }
 
 // raiseBare raises an error message without a position, as C Lua does for errors of its core inside a C function.
 func raiseBare(L *lua.LState, msg string) {
-	L.Error(lua.LString(msg), 0)
+	L.Error(lua.LString(msg))
 }
-
-// position returns "chunk:line: " of the function that called the running library function, "" when that is not Lua.
-func position(L *lua.LState) string { return positionAt(L, 1) }
 
 // argError raises "bad argument #n to 'name' (msg)". As in C Lua the name is the one that the caller used, and
 // the receiver of a method call is not counted.
 func argError(L *lua.LState, n int, msg string) {
-	name, method := calledAs(L)
+	name, method := L.CalledAs()
+	if name == "" {
+		name = "?"
+	}
 	if method {
 		if n--; n == 0 {
 			raise(L, "calling '"+name+"' on bad self ("+msg+")")
@@ -50,47 +50,6 @@ func argType(L *lua.LState, n int) string {
 		return "no value"
 	}
 	return L.Get(n).Type().String()
-}
-
-// calledAs returns the name by which the running library function was called, "?" when it has none, and whether the
-// call was of the form object:name().
-func calledAs(L *lua.LState) (name string, method bool) {
-	self, ok := L.GetStack(0)
-	caller, ok2 := L.GetStack(1)
-	if !ok || !ok2 {
-		return "?", false
-	}
-	fn, err := L.GetInfo("fl", caller, lua.LNil)
-	if f, isFn := fn.(*lua.LFunction); err == nil && isFn && !f.IsG {
-		if _, err := L.GetInfo("n", self, lua.LNil); err == nil && self.Name != "" && self.Name != "(anonymous)" {
-			return self.Name, isMethodCall(f.Proto, self.Name, caller.CurrentLine)
-		}
-	}
-	return "?", false
-}
-
-// isMethodCall reports whether the call of name on the given line of p is object:name(). The program counter is not
-// ours to see, so the line decides; where one line has both forms the first one does.
-func isMethodCall(p *lua.FunctionProto, name string, line int) bool {
-	for _, call := range p.DbgCalls {
-		if call.Name != name || call.Pc >= len(p.DbgSourcePositions) || p.DbgSourcePositions[call.Pc] != line {
-			continue
-		}
-		register := p.Code[call.Pc] >> 18 & 0xff
-		for pc := call.Pc - 1; pc >= 0; pc-- {
-			if p.Code[pc]>>18&0xff != register {
-				continue
-			}
-			switch int(p.Code[pc] >> 26) {
-			case lua.OP_SELF:
-				return true
-			case lua.OP_GETTABLE, lua.OP_GETTABLEKS, lua.OP_GETGLOBAL, lua.OP_GETUPVAL, lua.OP_MOVE:
-				return false
-			}
-		}
-		return false
-	}
-	return false
 }
 
 // checkString returns argument n, a string or a number, as a string.
@@ -114,7 +73,7 @@ func optString(L *lua.LState, n int, absent string) string {
 func checkNumber(L *lua.LState, n int) float64 {
 	v := L.Get(n)
 	if s, isString := v.(lua.LString); isString {
-		chargeNumeral(L, budgetOf(L), string(s))
+		L.ChargeNumeral(string(s))
 	}
 	f, ok := toNumber(v)
 	if !ok {
@@ -180,7 +139,7 @@ func toString(v lua.LValue) (s string, ok bool) {
 	case lua.LString:
 		return string(v), true
 	case lua.LNumber:
-		return formatNumber(float64(v)), true
+		return lua.FormatNumber(float64(v)), true
 	}
 	return "", false
 }
@@ -191,7 +150,7 @@ func toNumber(v lua.LValue) (f float64, ok bool) {
 	case lua.LNumber:
 		return float64(v), true
 	case lua.LString:
-		return parseNumber(string(v))
+		return lua.ParseNumber(string(v))
 	}
 	return 0, false
 }

@@ -132,12 +132,12 @@ func TestHostileLengthsCostNothing(t *testing.T) {
 		{`return cmsgpack.unpack('\129\206\3\0\0\0\1')`, errScriptMemory},
 		{`return cmsgpack.unpack(string.rep('\221\0\1\0\0', 100000))`, "stack overflow"},
 	} {
-		L, ctx := boundedState(t, 10_000_000, 1<<24)
-		err := L.DoString(c.code)
+		L := boundedState(t, 10_000_000, 1<<24)
+		err := doString(L, c.code)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.code, err, c.want)
 		}
-		if used := 1<<24 - ctx.bytes; c.want != errScriptMemory && used > 4<<20 {
+		if used := 1<<24 - L.G.Budget.Bytes; c.want != errScriptMemory && used > 4<<20 {
 			t.Errorf("%s: %d bytes", c.code, used)
 		}
 	}

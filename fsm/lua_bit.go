@@ -6,7 +6,7 @@ import (
 	"math"
 	"math/bits"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // openBit returns the table of the bit library. The caller makes it the global `bit`.
@@ -53,7 +53,7 @@ func bitUnary(f func(uint32) uint32) lua.LGFunction {
 func bitFold(f func(x, y uint32) uint32) lua.LGFunction {
 	return func(L *lua.LState) int {
 		x := bitArg(L, 1)
-		budgetOf(L).charge(L, int64(L.GetTop())/16)
+		budgetOf(L).Charge(L, int64(L.GetTop())/16)
 		for i := L.GetTop(); i > 1; i-- {
 			x = f(x, bitArg(L, i))
 		}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // What encode does with NaN and infinities.
@@ -40,15 +40,12 @@ var defaultCJSON = cjsonConfig{
 // of a script and then are the default again, unlike Redis's, which stay until the restart of a server: a node that
 // was restored from a snapshot must not differ from one that ran the scripts.
 type cjsonLibrary struct {
-	outside cjsonConfig // the settings where there is no run to hang them on (tests, loading)
+	_ byte // libraries are told apart by their addresses
 }
 
 // config returns the settings that hold in L's run, to read or to change.
 func (lib *cjsonLibrary) config(L *lua.LState) *cjsonConfig {
 	run := runOf(L)
-	if run == nil {
-		return &lib.outside
-	}
 	if cfg, ok := run.notes[lib].(*cjsonConfig); ok {
 		return cfg
 	}
@@ -63,7 +60,7 @@ func (lib *cjsonLibrary) config(L *lua.LState) *cjsonConfig {
 
 // openCJSON returns the table of the cjson library. The caller makes it the global `cjson`.
 func openCJSON(L *lua.LState) *lua.LTable {
-	lib := &cjsonLibrary{outside: defaultCJSON}
+	lib := &cjsonLibrary{}
 	t := newLibrary(L, []libraryFunction{
 		{"encode", lib.encode},
 		{"decode", lib.decode},
@@ -75,7 +72,7 @@ func openCJSON(L *lua.LState) *lua.LTable {
 		{"encode_invalid_numbers", lib.setEncodeInvalidNumbers},
 		{"decode_invalid_numbers", lib.booleanSetting(func(c *cjsonConfig) *bool { return &c.decodeInvalidNumbers })},
 		{"new", func(L *lua.LState) int {
-			budgetOf(L).chargeBytes(L, 4096)
+			budgetOf(L).ChargeBytes(L, 4096)
 			L.Push(openCJSON(L))
 			return 1
 		}},
@@ -97,8 +94,7 @@ func nullOf(L *lua.LState) *lua.LUserData {
 	if ud, ok := L.G.Registry.RawGetString(nullKey).(*lua.LUserData); ok {
 		return ud
 	}
-	ud := L.NewUserData()
-	ud.Value = null{}
+	ud := &lua.LUserData{Value: null{}}
 	L.G.Registry.RawSetString(nullKey, ud)
 	return ud
 }
@@ -214,7 +210,7 @@ func (lib *cjsonLibrary) encodeSparseArray(L *lua.LState) int {
 // jsonEncoder builds one text.
 type jsonEncoder struct {
 	L       *lua.LState
-	b       *budget
+	b       *lua.Budget
 	cfg     *cjsonConfig
 	out     []byte
 	charged int // bytes of out that are charged for
@@ -235,7 +231,7 @@ func (lib *cjsonLibrary) encode(L *lua.LState) int {
 func (e *jsonEncoder) settle() {
 	n := len(e.out) - e.charged
 	e.charged = len(e.out)
-	e.b.chargeString(e.L, n)
+	chargeBuilt(e.L, n)
 }
 
 // fail raises the error that says why v cannot be encoded.
@@ -277,9 +273,9 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 // arrayLength returns the largest key when all keys are positive integers, -1 when they are not, 0 for an empty table.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int32 {
 	var largest, items int32 // a C int, overflow included
-	chargeWalk(e.L, e.b, t)
+	chargeWalk(e.L, t)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
-		e.b.charge(e.L, 1)
+		e.b.Charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
 		if !ok || float64(n) != math.Floor(float64(n)) || n < 1 {
 			return -1
@@ -312,14 +308,14 @@ func (e *jsonEncoder) array(t *lua.LTable, n int32, depth, slots int) {
 		if i > 0 {
 			e.out = append(e.out, ',')
 		}
-		e.value(element(t, i+1), depth, slots+1)
+		e.value(t.RawGetInt(i+1), depth, slots+1)
 	}
 	e.out = append(e.out, ']')
 }
 
 func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 	e.out = append(e.out, '{')
-	chargeWalk(e.L, e.b, t)
+	chargeWalk(e.L, t)
 	first := true
 	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
 		if !first {
@@ -346,7 +342,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 // number writes n with the precision that is set.
 func (e *jsonEncoder) number(n lua.LNumber) {
 	f := float64(n)
-	e.b.charge(e.L, numeralInstructions)
+	e.b.Charge(e.L, numeralInstructions)
 	if f != f || math.IsInf(f, 0) {
 		switch e.cfg.encodeInvalidNumbers {
 		case invalidNumbersOff:
@@ -360,7 +356,7 @@ func (e *jsonEncoder) number(n lua.LNumber) {
 			return
 		}
 	}
-	e.out = appendNumber(e.out, f, e.cfg.numberPrecision)
+	e.out = lua.AppendNumber(e.out, f, e.cfg.numberPrecision)
 }
 
 // jsonEscapes are the bytes that are written in a short form; the other control bytes are written as \u00XX.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // What decode charges for the memory of a table and of one pair in it, in bytes.
@@ -44,7 +44,7 @@ const jsonWhitespace = " \t\n\r"
 // jsonDecoder reads one text. token, at and value describe the newest token.
 type jsonDecoder struct {
 	L     *lua.LState
-	b     *budget
+	b     *lua.Budget
 	cfg   *cjsonConfig
 	text  string
 	next  int // index of the first byte not read
@@ -64,7 +64,7 @@ func (lib *cjsonLibrary) decode(L *lua.LState) int {
 		raise(L, "JSON parser does not support UTF-16 or UTF-32")
 	}
 	d := jsonDecoder{L: L, b: budgetOf(L), cfg: lib.config(L), text: text}
-	d.b.chargeWork(L, len(text))
+	chargeWork(L, len(text))
 	d.scan()
 	v := d.parse(1)
 	d.scan()
@@ -100,18 +100,17 @@ func (d *jsonDecoder) parse(slots int) lua.LValue {
 	return lua.LNil
 }
 
-// descend counts one level of nesting and charges for its table.
+// descend counts one level of nesting.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	if d.depth > d.cfg.decodeMaxDepth || slots > maxStackSlots {
 		raise(d.L, "Found too many nested data structures ("+strconv.Itoa(d.depth)+") at character "+strconv.Itoa(d.next))
 	}
-	d.b.chargeBytes(d.L, tableBytes)
 }
 
 // object reads what follows a brace.
 func (d *jsonDecoder) object(slots int) *lua.LTable {
-	t := d.L.CreateTable(0, 4)
+	t := d.L.NewTable(0, 4)
 	if d.scan(); d.token == tokenObjectEnd {
 		return t
 	}
@@ -125,8 +124,7 @@ func (d *jsonDecoder) object(slots int) *lua.LTable {
 		}
 		d.scan()
 		value := d.parse(slots + 2)
-		d.b.chargeBytes(d.L, pairBytes)
-		t.RawSet(key, value)
+		d.L.RawSet(t, key, value)
 		switch d.scan(); d.token {
 		case tokenObjectEnd:
 			return t
@@ -140,14 +138,13 @@ func (d *jsonDecoder) object(slots int) *lua.LTable {
 
 // array reads what follows a bracket.
 func (d *jsonDecoder) array(slots int) *lua.LTable {
-	t := d.L.CreateTable(4, 0)
+	t := d.L.NewTable(4, 0)
 	if d.scan(); d.token == tokenArrayEnd {
 		return t
 	}
 	for i := 1; ; i++ {
 		value := d.parse(slots + 1)
-		d.b.chargeBytes(d.L, valueBytes)
-		t.RawSetInt(i, value)
+		d.L.RawSetInt(t, i, value)
 		switch d.scan(); d.token {
 		case tokenArrayEnd:
 			return t
@@ -161,7 +158,7 @@ func (d *jsonDecoder) array(slots int) *lua.LTable {
 
 // scan reads the next token. A zero byte ends the text.
 func (d *jsonDecoder) scan() {
-	d.b.charge(d.L, 1)
+	d.b.Charge(d.L, 1)
 	for d.next < len(d.text) && strings.IndexByte(jsonWhitespace, d.text[d.next]) >= 0 {
 		d.next++
 	}
@@ -233,7 +230,7 @@ func invalidJSONNumber(s string) bool {
 }
 
 func (d *jsonDecoder) scanNumber(rest string) {
-	f, n := scanNumber(rest)
+	f, n := lua.ScanNumber(rest)
 	if n == 0 {
 		d.token = tokenBadNumber
 		return
@@ -277,7 +274,7 @@ func (d *jsonDecoder) scanString() {
 		s = string(append(out, s...))
 	}
 	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying costs less.
-	d.b.chargeBytes(d.L, int64(len(s)))
+	d.b.ChargeBytes(d.L, int64(len(s)))
 	d.accept(tokenString, lua.LString(strings.Clone(s)), 1)
 }
 

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/lua"
 )
 
 func TestCJSONEncodeLikeRedis(t *testing.T) {
@@ -124,12 +126,12 @@ func TestCJSONKeysInOrderOfInsertion(t *testing.T) {
 }
 
 func TestCJSONSettingsLastForOneRun(t *testing.T) {
-	L, _ := boundedState(t, 1_000_000, 1<<24)
-	if err := L.DoString(`cjson.encode_number_precision(3) assert(cjson.encode(3.14159) == '3.14')`); err != nil {
+	L := boundedState(t, 1_000_000, 1<<24)
+	if err := doString(L, `cjson.encode_number_precision(3) assert(cjson.encode(3.14159) == '3.14')`); err != nil {
 		t.Fatal(err)
 	}
-	L.SetContext(newBudgetContext(&budget{instructions: 1_000_000, bytes: 1 << 24}))
-	if err := L.DoString(`assert(cjson.encode(3.14159) == '3.14159')`); err != nil {
+	L.Begin(lua.Budget{Instructions: 1_000_000, Bytes: 1 << 24})
+	if err := doString(L, `assert(cjson.encode(3.14159) == '3.14159')`); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -145,8 +147,8 @@ func TestCJSONChargesTheBudget(t *testing.T) {
 		{300_000, `local s = string.rep(' ', 100000) while true do pcall(cjson.decode, s) end`, errScriptInstructions},
 		{300_000, `local t = {} for i = 1, 100 do t[i] = i end while true do cjson.encode(t) cmsgpack.pack(t) end`, errScriptInstructions},
 	} {
-		L, _ := boundedState(t, c.instructions, 1<<22)
-		err := L.DoString(c.code)
+		L := boundedState(t, c.instructions, 1<<22)
+		err := doString(L, c.code)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.code, err, c.want)
 		}

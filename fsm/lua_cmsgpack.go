@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // maxPackNesting is how deep tables are packed; deeper ones become nil.
@@ -31,7 +31,7 @@ func openCmsgpack(L *lua.LState) *lua.LTable {
 // msgpackEncoder builds the result of one pack.
 type msgpackEncoder struct {
 	L       *lua.LState
-	b       *budget
+	b       *lua.Budget
 	out     []byte
 	charged int // bytes of out that are charged for
 }
@@ -57,7 +57,7 @@ func msgpackPack(L *lua.LState) int {
 func (e *msgpackEncoder) settle() {
 	n := len(e.out) - e.charged
 	e.charged = len(e.out)
-	e.b.chargeString(e.L, n)
+	chargeBuilt(e.L, n)
 }
 
 // value appends v; level is the number of tables round it. What has no form in MessagePack is nil.
@@ -154,9 +154,9 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 // the number of keys.
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
-	chargeWalk(e.L, e.b, t)
+	chargeWalk(e.L, t)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
-		e.b.charge(e.L, 1)
+		e.b.Charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
 		if !ok || n <= 0 || lua.LNumber(truncate32(float64(n))) != n {
 			return false
@@ -172,17 +172,17 @@ func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 	n := t.Len()
 	e.collection(0x90, 0xdc, 0xdd, n)
 	for i := 1; i <= n; i++ {
-		e.value(e.L.GetTable(t, lua.LNumber(i)), level+1)
+		e.value(e.L.GetField(t, lua.LNumber(i)), level+1)
 	}
 }
 
 // object appends all pairs of t.
 func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 	n := 0
-	chargeWalk(e.L, e.b, t)
-	chargeWalk(e.L, e.b, t) // there are two walks
+	chargeWalk(e.L, t)
+	chargeWalk(e.L, t) // there are two walks
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
-		e.b.charge(e.L, 1)
+		e.b.Charge(e.L, 1)
 		n++
 	}
 	e.collection(0x80, 0xde, 0xdf, n)

@@ -8,7 +8,7 @@ import (
 	"math"
 	"strconv"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // msgpackDecoder reads one string.
 type msgpackDecoder struct {
 	L    *lua.LState
-	b    *budget
+	b    *lua.Budget
 	data string // what is not read yet
 }
 
@@ -60,7 +60,6 @@ func unpackMessages(L *lua.LState, limit, offset int64) int {
 	for len(d.data) > 0 && int64(len(values)) < limit {
 		values = append(values, d.value(1+len(values)))
 	}
-	d.b.hands(len(values))
 	L.SetTop(1)
 	if !all {
 		next := -1
@@ -109,7 +108,7 @@ func (d *msgpackDecoder) value(slots int) lua.LValue {
 	if slots+1 > maxStackSlots {
 		raise(d.L, errMsgpackResults)
 	}
-	d.b.charge(d.L, 1)
+	d.b.Charge(d.L, 1)
 	c := d.data[0]
 	d.data = d.data[1:]
 	switch {
@@ -157,7 +156,7 @@ func (d *msgpackDecoder) value(slots int) lua.LValue {
 // string takes a string of n bytes.
 func (d *msgpackDecoder) string(n uint64) lua.LValue {
 	s := d.take(n)
-	d.b.chargeString(d.L, len(s))
+	d.L.ChargeString(len(s))
 	return lua.LString([]byte(s)) // a copy: a small string must not keep the whole input alive
 }
 
@@ -166,22 +165,17 @@ func (d *msgpackDecoder) array(n uint64, slots int) lua.LValue {
 	if slots+1+1 > maxStackSlots {
 		raise(d.L, errMsgpackTooDeep)
 	}
-	d.b.chargeBytes(d.L, tableBytes)
-	t := d.L.CreateTable(4, 0)
+	t := d.L.NewTable(4, 0)
 	for i := uint64(1); i <= n; i++ {
 		v := d.value(slots + 2)
-		d.b.chargeBytes(d.L, valueBytes)
-		if v != lua.LNil {
-			t.RawSetInt(int(i), v)
-		}
+		d.L.RawSetInt(t, int(i), v)
 	}
 	return t
 }
 
 // object takes n pairs as a table.
 func (d *msgpackDecoder) object(n uint64, slots int) lua.LValue {
-	d.b.chargeBytes(d.L, tableBytes)
-	t := d.L.CreateTable(0, 4)
+	t := d.L.NewTable(0, 4)
 	for range n {
 		key := d.value(slots + 1)
 		value := d.value(slots + 2)
@@ -191,19 +185,7 @@ func (d *msgpackDecoder) object(n uint64, slots int) lua.LValue {
 		if f, ok := key.(lua.LNumber); ok && f != f {
 			raiseBare(d.L, errTableIndexIsNaN)
 		}
-		d.b.chargeBytes(d.L, pairBytes)
-		d.set(t, key, value)
+		d.L.RawSet(t, key, value)
 	}
 	return t
-}
-
-// set sets t[key], and charges for what an integer key far off makes of t's array.
-func (d *msgpackDecoder) set(t *lua.LTable, key, value lua.LValue) {
-	if n, ok := key.(lua.LNumber); ok && n == lua.LNumber(int64(truncate(float64(n)))) {
-		if n >= 1 && n < lua.LNumber(lua.MaxArrayIndex) {
-			setElement(d.L, d.b, t, t.Len(), int(n), value)
-			return
-		}
-	}
-	t.RawSet(key, value)
 }

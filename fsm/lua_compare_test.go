@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // harness is put before each snippet, on both sides, on one line. show writes a value so that the bytes of strings,
@@ -39,48 +39,52 @@ const ending = ` end local r = {pcall(test)} local parts, n = {}, 1 ` +
 // runHere runs a snippet on the libraries of this package.
 func runHere(t testing.TB, snippet string) string {
 	t.Helper()
-	L := libraryState(t)
-	defer L.Close()
-	return runIn(t, L, snippet)
+	return runIn(t, libraryState(t), snippet)
 }
 
 // runIn is runHere in a state that is used again; settings and budgets begin anew.
 func runIn(t testing.TB, L *lua.LState, snippet string) string {
 	t.Helper()
-	L.SetContext(newBudgetContext(&budget{instructions: 50_000_000, bytes: 1 << 30}))
-	L.SetTop(0)
-	fn, err := L.Load(strings.NewReader(harness+snippet+ending), "user_script")
+	L.Begin(lua.Budget{Instructions: 50_000_000, Bytes: 1 << 30})
+	v, err := evalHere(L, harness+snippet+ending)
 	if err != nil {
 		t.Fatalf("%s: %v", snippet, err)
 	}
-	L.Push(fn)
-	if err := L.PCall(0, 1, nil); err != nil {
-		return "error outside the snippet: " + err.Error()
-	}
-	return L.Get(-1).String()
+	return showValue(v)
 }
 
-// libraryState returns a Lua state with gopher-lua's base and math libraries and those of this package.
+// evalHere runs a source and returns its first result.
+func evalHere(L *lua.LState, source string) (lua.LValue, error) {
+	proto, err := compileChunk([]byte(source), "user_script")
+	if err != nil {
+		return nil, err
+	}
+	L.SetTop(0)
+	L.Push(L.NewFunctionFromProto(proto))
+	if err := L.PCall(0, 1); err != nil {
+		return nil, err
+	}
+	return L.Get(-1), nil
+}
+
+// doString runs a source.
+func doString(L *lua.LState, source string) error {
+	_, err := evalHere(L, source)
+	return err
+}
+
+// showValue is a string as it is, and the type of any other value.
+func showValue(v lua.LValue) string {
+	if s, ok := toString(v); ok {
+		return s
+	}
+	return v.Type().String()
+}
+
+// libraryState returns the Lua state of an interpreter.
 func libraryState(t testing.TB) *lua.LState {
 	t.Helper()
-	L := lua.NewState(lua.Options{SkipOpenLibs: true, RegistrySize: 1024, RegistryMaxSize: 1 << 20, RegistryGrowStep: 1024})
-	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenMath} {
-		L.Push(L.NewFunction(open))
-		L.Call(0, 0)
-	}
-	str := openString(L)
-	meta := L.NewTable()
-	meta.RawSetString("__index", str)
-	L.SetMetatable(lua.LString(""), meta)
-	for name, lib := range map[string]lua.LValue{
-		"error": L.NewFunction(luaError), "assert": L.NewFunction(luaAssert),
-		"coroutine": openCoroutine(L), "string": str, "table": openTable(L), "bit": openBit(L), "struct": openStruct(L),
-		"cjson": openCJSON(L), "cmsgpack": openCmsgpack(L),
-		"tostring": L.NewFunction(luaToString), "tonumber": L.NewFunction(luaToNumber), "unpack": L.NewFunction(luaUnpack),
-	} {
-		L.SetGlobal(name, lib)
-	}
-	return L
+	return newInterpreter(testTable()).L
 }
 
 // realRedis is a redis-server that this test process started, and one connection to it.
@@ -126,9 +130,7 @@ func startRedis(t testing.TB) *realRedis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	here := libraryState(t)
-	t.Cleanup(here.Close)
-	return &realRedis{conn: conn, in: bufio.NewReader(conn), here: here}
+	return &realRedis{conn: conn, in: bufio.NewReader(conn), here: libraryState(t)}
 }
 
 // eval runs a script and returns its reply, a bulk string or an error.
@@ -181,12 +183,10 @@ func (r *realRedis) compare(t *testing.T, snippet string) {
 	t.Errorf("%.600s\n  redis: %.300s\n   here: %.300s", snippet, want[from:], got[from:])
 }
 
-// boundedState returns libraryState with a budget of the given instructions and bytes, and its context.
-func boundedState(t testing.TB, instructions, bytes int64) (*lua.LState, *budgetContext) {
+// boundedState returns libraryState with a budget of the given instructions and bytes.
+func boundedState(t testing.TB, instructions, bytes int64) *lua.LState {
 	t.Helper()
 	L := libraryState(t)
-	t.Cleanup(L.Close)
-	ctx := newBudgetContext(&budget{instructions: instructions, bytes: bytes})
-	L.SetContext(ctx)
-	return L, ctx
+	L.Begin(lua.Budget{Instructions: instructions, Bytes: bytes})
+	return L
 }

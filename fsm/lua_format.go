@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // formatFlags are the flags that a conversion may have; Lua refuses more flag characters than there are flags.
@@ -24,7 +24,7 @@ type formatSpec struct {
 func stringFormat(L *lua.LState) int {
 	format := checkString(L, 1)
 	b := budgetOf(L)
-	b.chargeWork(L, len(format))
+	chargeWork(L, len(format))
 	var out []byte
 	arg := 1
 	for i := 0; i < len(format); {
@@ -55,15 +55,15 @@ func stringFormat(L *lua.LState) int {
 			i++
 		}
 		one := formatOne(L, spec, verb, arg)
-		b.charge(L, numeralInstructions+int64(len(one))/8+spec.floatCost(verb, L.Get(arg)))
+		b.Charge(L, numeralInstructions+int64(len(one))/8+spec.floatCost(verb, L.Get(arg)))
 		out = appendCharged(L, b, out, one)
 	}
 	return push(L, string(out))
 }
 
 // appendCharged appends s to out after charging for it.
-func appendCharged(L *lua.LState, b *budget, out []byte, s string) []byte {
-	b.chargeString(L, len(s))
+func appendCharged(L *lua.LState, b *lua.Budget, out []byte, s string) []byte {
+	chargeBuilt(L, len(s))
 	return append(out, s...)
 }
 
@@ -247,7 +247,7 @@ func (spec formatSpec) float(f float64, verb byte) string {
 	finite := true
 	switch {
 	case f != f:
-		s, sign, finite = strings.TrimPrefix(nanText, "-"), "-", false
+		s, sign, finite = "nan", "-", false
 	case math.IsInf(f, 0):
 		s, finite = "inf", false
 	default:

@@ -6,7 +6,7 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 const (
@@ -27,7 +27,7 @@ const noMatch = -1
 // matcher matches one pattern against one subject.
 type matcher struct {
 	L        *lua.LState
-	b        *budget
+	b        *lua.Budget
 	subject  string
 	pattern  string // up to its first zero byte: there a pattern of C Lua 5.1 ends
 	steps    int64  // not charged yet
@@ -51,7 +51,7 @@ func (m *matcher) step() {
 func (m *matcher) settle() {
 	n := m.steps
 	m.steps = 0
-	m.b.charge(m.L, n)
+	m.b.Charge(m.L, n)
 }
 
 // start tries to match the pattern from index p at subject index s alone; the captures are reset.
@@ -166,7 +166,7 @@ func (m *matcher) again(s int, c byte) int {
 	if length == capturePosition {
 		return noMatch // C Lua takes the mark as a length that is longer than any subject
 	}
-	m.b.chargeWork(m.L, length)
+	chargeWork(m.L, length)
 	if !strings.HasPrefix(m.subject[s:], m.subject[m.captures[i].start:m.captures[i].start+length]) {
 		return noMatch
 	}

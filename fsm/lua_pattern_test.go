@@ -85,15 +85,12 @@ func TestPatternBombStops(t *testing.T) {
 	} {
 		left := map[int64]bool{}
 		for range 2 {
-			L := libraryState(t)
-			ctx := newBudgetContext(&budget{instructions: 2_000_000, bytes: 1 << 24})
-			L.SetContext(ctx)
-			err := L.DoString(code)
+			L := boundedState(t, 2_000_000, 1<<24)
+			err := doString(L, code)
 			if err == nil || !strings.Contains(err.Error(), errScriptInstructions) {
 				t.Errorf("%s: %v", code, err)
 			}
-			left[ctx.instructions] = true
-			L.Close()
+			left[L.G.Budget.Instructions] = true
 		}
 		if len(left) != 1 {
 			t.Errorf("%s: two runs ended at different counts: %v", code, left)

@@ -5,8 +5,6 @@ package fsm
 import (
 	"strings"
 	"testing"
-
-	lua "github.com/yuin/gopher-lua"
 )
 
 func TestErrorsAndCoroutinesLikeRedis(t *testing.T) {
@@ -24,16 +22,8 @@ func TestErrorsAndCoroutinesLikeRedis(t *testing.T) {
 
 // TestCaughtErrorsAreCheap holds a script to its budget that does nothing but fail, deep down.
 func TestCaughtErrorsAreCheap(t *testing.T) {
-	L, _ := boundedState(t, 300_000, 1<<30)
-	traceless := L.NewFunction(callWithoutTrace)
-	L.SetGlobal("pcall", L.NewFunction(func(L *lua.LState) int {
-		L.Insert(traceless, 1)
-		if err := L.PCall(L.GetTop()-1, lua.MultRet, nil); err != nil {
-			return failed(L, errorValue(err))
-		}
-		return L.GetTop()
-	}))
-	err := L.DoString(`local function f(n) if n == 0 then while true do pcall(error, 'x') end end f(n - 1) end f(150)`)
+	L := boundedState(t, 300_000, 1<<30)
+	err := doString(L, `local function f(n) if n == 0 then while true do pcall(error, 'x') end end f(n - 1) end f(150)`)
 	if err == nil || !strings.Contains(err.Error(), errScriptInstructions) {
 		t.Fatal(err)
 	}
@@ -43,18 +33,18 @@ func TestCoroutinesCountOnTheSameBudget(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
 		{`coroutine.wrap(function() while true do end end)()`, errScriptInstructions},
 		{`while true do coroutine.resume(coroutine.create(function() while true do end end)) end`, errScriptInstructions},
-		{`local function f() coroutine.wrap(f)() end while true do pcall(f) end`, errScriptMemory},
+		{`local function f() coroutine.wrap(f)() end while true do pcall(f) end`, errScriptInstructions},
 		{`while true do coroutine.create(function() end) end`, errScriptMemory},
 		{`local t = {} while true do t[1] = coroutine.wrap(function() coroutine.yield() while true do end end) t[1]() t[1]() end`, errScriptInstructions},
 	} {
 		left := map[int64]bool{}
 		for range 2 {
-			L, ctx := boundedState(t, 1_000_000, 1<<25)
-			err := L.DoString(c.code)
+			L := boundedState(t, 1_000_000, 1<<25)
+			err := doString(L, c.code)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: error %v, want %q", c.code, err, c.want)
 			}
-			left[ctx.instructions+ctx.bytes] = true
+			left[L.G.Budget.Instructions+L.G.Budget.Bytes] = true
 		}
 		if len(left) != 1 {
 			t.Errorf("%s: two runs ended at different counts: %v", c.code, left)

@@ -6,7 +6,7 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // patternMagic are the characters that mean something in a pattern; without any of them find searches plainly.
@@ -21,7 +21,7 @@ func findOrMatch(L *lua.LState, find bool) int {
 	init := min(max(fromEnd(optInteger(L, 3, 1), len(subject))-1, 0), int64(len(subject)))
 	s := int(init)
 	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(cString(pattern), patternMagic)) {
-		budgetOf(L).chargeWork(L, len(subject)-s+len(pattern))
+		chargeWork(L, len(subject)-s+len(pattern))
 		at := strings.Index(subject[s:], pattern)
 		if at < 0 {
 			L.Push(lua.LNil)
@@ -67,7 +67,7 @@ func stringGmatch(L *lua.LState) int {
 	from := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
 		m := newMatcher(L, subject, pattern)
-		m.b.charge(L, 5) // for what it takes
+		m.b.Charge(L, 5) // for what it takes
 		for s := from; s <= len(subject); s++ {
 			m.step()
 			e := m.start(s, 0)
@@ -137,7 +137,7 @@ func (m *matcher) replace(out []byte, s, e int) []byte {
 	var value lua.LValue
 	switch repl := L.Get(3).(type) {
 	case *lua.LTable:
-		value = L.GetTable(repl, m.capture(0, s, e))
+		value = L.GetField(repl, m.capture(0, s, e))
 	case *lua.LFunction:
 		L.Push(repl)
 		n := m.pushCaptures(s, e, true)

@@ -6,7 +6,7 @@ package fsm
 import (
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 const errOrderFunction = "invalid order function for sorting"
@@ -14,7 +14,7 @@ const errOrderFunction = "invalid order function for sorting"
 // sorter sorts the elements of one table.
 type sorter struct {
 	L    *lua.LState
-	b    *budget
+	b    *lua.Budget
 	t    *lua.LTable
 	less lua.LValue // the comparison function; LNil: the operator <
 }
@@ -23,7 +23,7 @@ type sorter struct {
 func tableSort(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
-	n := lengthOf(L, b, t)
+	n := t.Len()
 	if L.Get(2) != lua.LNil {
 		checkFunction(L, 2)
 	}
@@ -47,7 +47,7 @@ func (s *sorter) sort(lo, hi int) {
 		if hi-lo == 2 {
 			return
 		}
-		pivot := element(s.t, middle)
+		pivot := s.t.RawGetInt(middle)
 		s.swap(middle, hi-1)
 		i := s.partition(lo, hi, pivot)
 		if i-lo < hi-i {
@@ -62,7 +62,7 @@ func (s *sorter) sort(lo, hi int) {
 
 // order swaps the elements at i < j when the one at j is less, and reports whether it did.
 func (s *sorter) order(i, j int) bool {
-	if !s.isLess(element(s.t, j), element(s.t, i)) {
+	if !s.isLess(s.t.RawGetInt(j), s.t.RawGetInt(i)) {
 		return false
 	}
 	s.swap(i, j)
@@ -75,12 +75,12 @@ func (s *sorter) order(i, j int) bool {
 func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 	i, j := lo, hi-1
 	for {
-		for i++; s.isLess(element(s.t, i), pivot); i++ {
+		for i++; s.isLess(s.t.RawGetInt(i), pivot); i++ {
 			if i > hi {
 				raise(s.L, errOrderFunction)
 			}
 		}
-		for j--; s.isLess(pivot, element(s.t, j)); j-- {
+		for j--; s.isLess(pivot, s.t.RawGetInt(j)); j-- {
 			if j < lo {
 				raise(s.L, errOrderFunction)
 			}
@@ -95,14 +95,14 @@ func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 
 // swap exchanges the elements at i and j.
 func (s *sorter) swap(i, j int) {
-	a, b := element(s.t, i), element(s.t, j)
+	a, b := s.t.RawGetInt(i), s.t.RawGetInt(j)
 	s.t.RawSetInt(i, b)
 	s.t.RawSetInt(j, a)
 }
 
 // isLess reports whether a comes before b.
 func (s *sorter) isLess(a, b lua.LValue) bool {
-	s.b.charge(s.L, 1)
+	s.b.Charge(s.L, 1)
 	if s.less == lua.LNil {
 		return lessThan(s.L, s.b, a, b)
 	}
@@ -116,7 +116,7 @@ func (s *sorter) isLess(a, b lua.LValue) bool {
 }
 
 // lessThan is the operator < with the errors that C Lua gives inside a library function.
-func lessThan(L *lua.LState, b *budget, x, y lua.LValue) bool {
+func lessThan(L *lua.LState, b *lua.Budget, x, y lua.LValue) bool {
 	if x.Type() != y.Type() {
 		raiseBare(L, "attempt to compare "+x.Type().String()+" with "+y.Type().String())
 	}
@@ -125,7 +125,7 @@ func lessThan(L *lua.LState, b *budget, x, y lua.LValue) bool {
 		return x < y.(lua.LNumber)
 	case lua.LString:
 		y := y.(lua.LString)
-		b.charge(L, int64(min(len(x), len(y)))/16)
+		b.Charge(L, int64(min(len(x), len(y)))/16)
 		return strings.Compare(string(x), string(y)) < 0
 	}
 	meta := L.GetMetaField(x, "__lt")

@@ -1,4 +1,4 @@
-// The string library of Lua 5.1, tostring and tonumber, and the operator `..`: each charges the script's budget before
+// The string library of Lua 5.1, tostring and tonumber: each charges the script's budget before
 // it builds, and each writes a number as C Lua does. Patterns are in lua_pattern.go, string.format in lua_format.go.
 
 package fsm
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // openString returns the table of the string library. The caller makes it the global `string` and the __index of the
@@ -42,9 +42,8 @@ func fromEnd(pos int64, length int) int64 {
 
 // push pushes a string that was built, and is the one result.
 func push(L *lua.LState, s string) int {
-	if len(s) >= stepBytes {
-		budgetOf(L).sees(len(s))
-	}
+	budgetOf(L).Charge(L, 1)
+	budgetOf(L).ChargeBytes(L, stringOverhead)
 	L.Push(lua.LString(s))
 	return 1
 }
@@ -67,7 +66,8 @@ func stringSub(L *lua.LState) int {
 
 func stringReverse(L *lua.LState) int {
 	s := checkString(L, 1)
-	budgetOf(L).chargeString(L, len(s))
+	chargeWork(L, len(s))
+	L.ChargeString(len(s))
 	out := make([]byte, len(s))
 	for i := range len(s) {
 		out[len(s)-1-i] = s[i]
@@ -78,7 +78,8 @@ func stringReverse(L *lua.LState) int {
 // mapBytes pushes argument 1 with each byte replaced by f's answer.
 func mapBytes(L *lua.LState, f func(byte) byte) int {
 	s := checkString(L, 1)
-	budgetOf(L).chargeString(L, len(s))
+	chargeWork(L, len(s))
+	L.ChargeString(len(s))
 	out := make([]byte, len(s))
 	for i := range len(s) {
 		out[i] = f(s[i])
@@ -112,8 +113,8 @@ func stringRep(L *lua.LState) int {
 	}
 	total := int64(n) * int64(len(s)) // below 2^31 times a length in memory: no overflow
 	b := budgetOf(L)
-	b.charge(L, 1+total/16)
-	b.chargeBytes(L, total)
+	b.Charge(L, 1+total/16)
+	b.ChargeBytes(L, total)
 	return push(L, strings.Repeat(s, n))
 }
 
@@ -130,8 +131,7 @@ func stringByte(L *lua.LState) int {
 		raise(L, "stack overflow (string slice too long)")
 	}
 	b := budgetOf(L)
-	b.hands(int(n))
-	b.charge(L, n)
+	b.Charge(L, n)
 	for _, c := range []byte(s[first-1 : last]) {
 		L.Push(lua.LNumber(c))
 	}
@@ -140,7 +140,8 @@ func stringByte(L *lua.LState) int {
 
 func stringChar(L *lua.LState) int {
 	n := L.GetTop()
-	budgetOf(L).chargeString(L, n)
+	budgetOf(L).Charge(L, int64(n))
+	L.ChargeString(n)
 	out := make([]byte, n)
 	for i := range n {
 		c := checkInt(L, i+1)
@@ -171,8 +172,8 @@ func luaToString(L *lua.LState) int {
 	}
 	s := describe(L, v)
 	if _, same := v.(lua.LString); !same {
-		budgetOf(L).charge(L, numeralInstructions)
-		budgetOf(L).chargeBytes(L, int64(len(s)))
+		budgetOf(L).Charge(L, numeralInstructions)
+		budgetOf(L).ChargeBytes(L, int64(len(s)))
 	}
 	return push(L, s)
 }
@@ -183,9 +184,12 @@ func describe(L *lua.LState, v lua.LValue) string {
 	case lua.LString:
 		return string(v)
 	case lua.LNumber:
-		return formatNumber(float64(v))
+		return lua.FormatNumber(float64(v))
 	case lua.LBool:
-		return v.String()
+		if v {
+			return "true"
+		}
+		return "false"
 	case *lua.LNilType:
 		return "nil"
 	case *lua.LUserData:
@@ -199,15 +203,12 @@ func describe(L *lua.LState, v lua.LValue) string {
 // label returns the number that stands for v's address in this run; 0 outside a run.
 func label(L *lua.LState, v lua.LValue) int {
 	run := runOf(L)
-	if run == nil {
-		return 0
-	}
 	if run.labels == nil {
 		run.labels = map[lua.LValue]int{}
 	}
 	n, known := run.labels[v]
 	if !known {
-		run.chargeBytes(L, 64)
+		budgetOf(L).ChargeBytes(L, 64)
 		n = len(run.labels) + 1
 		run.labels[v] = n
 	}
@@ -220,7 +221,7 @@ func luaToNumber(L *lua.LState) int {
 	if base == 10 {
 		v := checkAny(L, 1)
 		if s, ok := v.(lua.LString); ok {
-			chargeNumeral(L, budgetOf(L), string(s))
+			L.ChargeNumeral(string(s))
 		}
 		if f, ok := toNumber(v); ok {
 			L.Push(lua.LNumber(f))
@@ -230,7 +231,7 @@ func luaToNumber(L *lua.LState) int {
 		return 1
 	}
 	s := checkString(L, 1)
-	chargeNumeral(L, budgetOf(L), s)
+	L.ChargeNumeral(s)
 	if base < 2 || base > 36 {
 		argError(L, 2, "base out of range")
 	}
@@ -280,76 +281,4 @@ func parseUnsigned(s string, base uint64) (n uint64, ok bool) {
 		n = -n
 	}
 	return n, true
-}
-
-// concat is what `a .. b .. c` calls, with the operands from left to right. As in Lua 5.1 it works from the right:
-// a run of strings and numbers is joined at once, any other pair goes to the __concat of its left or right one.
-func concat(L *lua.LState) int {
-	b := budgetOf(L)
-	n := L.GetTop()
-	for n > 1 {
-		left, right := L.Get(n-1), L.Get(n)
-		if !joinable(left) || !joinable(right) {
-			L.SetTop(n)
-			callConcat(L, left, right)
-			result := L.Get(-1)
-			L.SetTop(n - 2)
-			L.Push(result)
-			n--
-			continue
-		}
-		first := n - 1
-		for first > 1 && joinable(L.Get(first-1)) {
-			first--
-		}
-		joined := join(L, b, first, n)
-		L.SetTop(first - 1)
-		L.Push(lua.LString(joined))
-		n = first
-	}
-	return 1
-}
-
-// joinable reports whether v is a string or a number.
-func joinable(v lua.LValue) bool {
-	t := v.Type()
-	return t == lua.LTString || t == lua.LTNumber
-}
-
-// join returns the stack values from index first to last, strings and numbers, as one string.
-func join(L *lua.LState, b *budget, first, last int) string {
-	if last == first+1 {
-		x, _ := toString(L.Get(first))
-		y, _ := toString(L.Get(last))
-		b.chargeString(L, len(x)+len(y))
-		return x + y
-	}
-	var room [8]string
-	parts := room[:0]
-	total := 0
-	for i := first; i <= last; i++ {
-		s, _ := toString(L.Get(i))
-		parts = append(parts, s)
-		total += len(s)
-	}
-	b.chargeString(L, total)
-	return strings.Join(parts, "")
-}
-
-// callConcat leaves the result of the operands' __concat on the stack, or raises.
-func callConcat(L *lua.LState, left, right lua.LValue) {
-	meta := L.GetMetaField(left, "__concat")
-	if meta == lua.LNil {
-		meta = L.GetMetaField(right, "__concat")
-	}
-	if meta == lua.LNil {
-		if joinable(left) {
-			left = right
-		}
-		raise(L, "attempt to concatenate a "+left.Type().String()+" value")
-	}
-	L.Push(meta)
-	L.Push(left)
-	L.Push(right)
-	L.Call(2, 1)
 }

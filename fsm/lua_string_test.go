@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	lua "github.com/yuin/gopher-lua"
 )
 
 func TestStringLikeRedis(t *testing.T) {
@@ -127,39 +125,31 @@ func randomNumber(rnd *rand.Rand) string {
 
 func TestConcat(t *testing.T) {
 	L := libraryState(t)
-	defer L.Close()
-	L.SetGlobal("concat", L.NewFunction(concat))
 	meta := `local m = {__concat = function(a, b) local function s(x) return type(x) == 'table' and x[1] or x end ` +
-		`return setmetatable({concat('(', s(a), '.', s(b), ')')}, getmetatable(type(a) == 'table' and a or b)) end} ` +
+		`return setmetatable({'(' .. s(a) .. '.' .. s(b) .. ')'}, getmetatable(type(a) == 'table' and a or b)) end} ` +
 		`local function T(s) return setmetatable({s}, m) end `
 	for _, c := range []struct{ code, want string }{
-		{`return concat('a', 'b')`, "ab"},
-		{`return concat('a', 1, 'b', 2.5, 1e15)`, "a1b2.51e+15"},
-		{`return concat(1, 2)`, "12"},
-		{`return concat(0.1, '')`, "0.1"},
-		{`return concat(1/0, ' ', -1/0, ' ', 2^53)`, "inf -inf 9.007199254741e+15"},
-		{`return concat('', '')`, ""},
-		{`return concat('a', nil)`, "user_script:1: attempt to concatenate a nil value"},
-		{`return concat(nil, 'a')`, "user_script:1: attempt to concatenate a nil value"},
-		{`return concat({}, nil)`, "user_script:1: attempt to concatenate a table value"},
-		{`return concat('a', true, 'b')`, "user_script:1: attempt to concatenate a boolean value"},
-		{meta + `return concat('a', 'b', T'x', 'c', 'd')[1]`, "(a.(b.(x.cd)))"},
-		{meta + `return concat(T'x', 'c')[1]`, "(x.c)"},
-		{meta + `return concat(T'x', T'y', T'z')[1]`, "(x.(y.z))"},
-		{meta + `return concat('a', T'x', 1, 2, nil)`, "user_script:1: attempt to concatenate a nil value"},
-		{`return concat('a', setmetatable({}, {__concat = function() return 'r' end}), 'b', 'c')`, "ar"},
+		{`return ('a' .. 'b')`, "ab"},
+		{`return ('a' .. 1 .. 'b' .. 2.5 .. 1e15)`, "a1b2.51e+15"},
+		{`return (1 .. 2)`, "12"},
+		{`return (0.1 .. '')`, "0.1"},
+		{`return (1/0 .. ' ' .. -1/0 .. ' ' .. 2^53)`, "inf -inf 9.007199254741e+15"},
+		{`return ('' .. '')`, ""},
+		{`return ('a' .. nil)`, "user_script:1: attempt to concatenate a nil value"},
+		{`return (nil .. 'a')`, "user_script:1: attempt to concatenate a nil value"},
+		{`return ({} .. nil)`, "user_script:1: attempt to concatenate a table value"},
+		{`return ('a' .. true .. 'b')`, "user_script:1: attempt to concatenate a boolean value"},
+		{meta + `return ('a' .. 'b' .. T'x' .. 'c' .. 'd')[1]`, "(a.(b.(x.cd)))"},
+		{meta + `return (T'x' .. 'c')[1]`, "(x.c)"},
+		{meta + `return (T'x' .. T'y' .. T'z')[1]`, "(x.(y.z))"},
+		{meta + `return ('a' .. T'x' .. 1 .. 2 .. nil)`, "user_script:1: attempt to concatenate a nil value"},
+		{`return ('a' .. setmetatable({}, {__concat = function() return 'r' end}) .. 'b' .. 'c')`, "ar"},
 	} {
-		fn, err := L.Load(strings.NewReader(c.code), "user_script")
-		if err != nil {
-			t.Fatal(err)
-		}
-		L.SetTop(0)
-		L.Push(fn)
 		got := ""
-		if err := L.PCall(0, 1, nil); err != nil {
-			got = err.(*lua.ApiError).Object.String()
+		if v, err := evalHere(L, c.code); err != nil {
+			got = err.Error()
 		} else {
-			got = L.Get(-1).String()
+			got = showValue(v)
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.code, got, c.want)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 const (
@@ -36,7 +36,7 @@ type structFormat struct {
 // newStructFormat takes argument 1 as the format and charges for reading it.
 func newStructFormat(L *lua.LState) *structFormat {
 	text := cString(checkString(L, 1))
-	budgetOf(L).charge(L, 1+int64(len(text)))
+	budgetOf(L).Charge(L, 1+int64(len(text)))
 	return &structFormat{L: L, text: text, alignment: 1}
 }
 
@@ -121,7 +121,7 @@ func structPack(L *lua.LState) int {
 	for {
 		letter, size, ok := f.option()
 		if !ok {
-			b.chargeBytes(L, int64(len(out)))
+			b.ChargeBytes(L, int64(len(out)))
 			return push(L, string(out))
 		}
 		for n := f.padding(int64(len(out)), letter, size); n > 0; n-- {
@@ -262,7 +262,7 @@ func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, i
 		if end < 0 {
 			raise(f.L, "unfinished string in data")
 		}
-		budgetOf(f.L).charge(f.L, int64(end)/16)
+		budgetOf(f.L).Charge(f.L, int64(end)/16)
 		return lua.LString(data[:end]), int64(end) + 1
 	case 'x':
 	default:

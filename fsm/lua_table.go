@@ -1,16 +1,15 @@
-// The table library of Lua 5.1, and unpack. gopher-lua keeps a table's positive integer keys in an array that it fills
-// with nil up to the highest one, so what makes that array longer is charged here by its length.
+// The table library of Lua 5.1, and unpack.
 
 package fsm
 
 import (
 	"strconv"
 
-	lua "github.com/yuin/gopher-lua"
+	"github.com/coordd/coordd/internal/lua"
 )
 
-// valueBytes is what one slot of a table's array takes.
-const valueBytes = 16
+// slotsMoved is how many values of an array one instruction pays for that moves them.
+const slotsMoved = 10
 
 // openTable returns the table of the table library. The caller makes it the global `table`.
 func openTable(L *lua.LState) *lua.LTable {
@@ -19,80 +18,16 @@ func openTable(L *lua.LState) *lua.LTable {
 		{"foreach", tableForeach},
 		{"foreachi", tableForeachi},
 		{"getn", tableGetn},
-		{"insert", tableInsert},
+		{"insert", writing(tableInsert)},
 		{"maxn", tableMaxn},
-		{"remove", tableRemove},
+		{"remove", writing(tableRemove)},
 		{"setn", tableSetn},
-		{"sort", tableSort},
+		{"sort", writing(tableSort)},
 	})
 }
 
-// element returns t[i] without metamethods, for any integer i.
-func element(t *lua.LTable, i int) lua.LValue {
-	if i > 0 && i < lua.MaxArrayIndex {
-		return t.RawGetInt(i)
-	}
-	return t.RawGet(lua.LNumber(i))
-}
-
-// setElement sets t[i] without metamethods, and charges for the slots that t's array grows by; length is #t.
-func setElement(L *lua.LState, b *budget, t *lua.LTable, length, i int, v lua.LValue) {
-	if i > length && i < lua.MaxArrayIndex {
-		b.charge(L, int64(i-length)/16)
-		b.chargeBytes(L, int64(i-length)*valueBytes)
-	} else if i <= 0 || i >= lua.MaxArrayIndex {
-		b.chargeBytes(L, 4*valueBytes)
-	}
-	t.RawSetInt(i, v)
-}
-
-// trim drops the nil slots at the end of t's array and returns the last element. Left where they are, each #t would
-// walk over them again. length is #t and above 0.
-func trim(L *lua.LState, b *budget, t *lua.LTable, length int) lua.LValue {
-	slots := int64(0)
-	for {
-		if v := t.Remove(-1); v != lua.LNil {
-			b.charge(L, slots/16)
-			t.RawSetInt(length, v)
-			return v
-		}
-		slots++
-	}
-}
-
-// lengthOf is #t. The nil slots that it walks over are dropped, so that each is paid for once.
-func lengthOf(L *lua.LState, b *budget, t *lua.LTable) int {
-	n := t.Len()
-	if n > 0 {
-		trim(L, b, t, n)
-		return n
-	}
-	t.RawSetInt(1, lua.LTrue) // so that there is an end to what trim drops
-	trim(L, b, t, 1)
-	t.Remove(1)
-	return 0
-}
-
-// nextPair is t.Next(key), the step of every traversal, for tables that may have been shortened since the last step.
-// t.Next alone loses the first key that is no array index when the array has become shorter than the index it gets.
-func nextPair(L *lua.LState, b *budget, t *lua.LTable, key lua.LValue) (nextKey, value lua.LValue) {
-	n, ok := key.(lua.LNumber)
-	if !ok || n < 1 || n >= lua.LNumber(lua.MaxArrayIndex) || n != lua.LNumber(int(n)) || t.RawGetInt(int(n)) != lua.LNil {
-		return t.Next(key)
-	}
-	length := t.Len()
-	b.charge(L, int64(slots(t)-length)/16)
-	switch {
-	case int(n) <= length:
-		return t.Next(key)
-	case length == 0:
-		return t.Next(lua.LNil)
-	}
-	return t.Next(lua.LNumber(length))
-}
-
 func tableGetn(L *lua.LState) int {
-	L.Push(lua.LNumber(lengthOf(L, budgetOf(L), checkTable(L, 1))))
+	L.Push(lua.LNumber(checkTable(L, 1).Len()))
 	return 1
 }
 
@@ -107,10 +42,10 @@ func tableSetn(L *lua.LState) int {
 func tableMaxn(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
-	chargeWalk(L, b, t)
+	chargeWalk(L, t)
 	largest := lua.LNumber(0)
 	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
-		b.charge(L, 1)
+		b.Charge(L, 1)
 		if n, ok := key.(lua.LNumber); ok && n > largest {
 			largest = n
 		}
@@ -123,21 +58,22 @@ func tableMaxn(L *lua.LState) int {
 func tableInsert(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
-	b.charge(L, 1)
-	length := lengthOf(L, b, t)
+	b.Charge(L, 1)
+	length := t.Len()
 	switch L.GetTop() {
 	case 2:
-		setElement(L, b, t, length, length+1, L.Get(2))
+		L.RawSetInt(t, length+1, L.Get(2))
 	case 3:
 		position := checkInt(L, 2)
 		if position < 1 {
 			insertBefore(L, b, t, length, position)
 		} else if position <= length {
-			b.charge(L, int64(length-position)/16)
-			b.chargeBytes(L, valueBytes)
+			b.Charge(L, int64(length-position)/slotsMoved)
+			L.RawSetInt(t, length+1, lua.LTrue) // charges for the place
+			t.Remove(length + 1)
 			t.Insert(position, L.Get(3))
 		} else {
-			setElement(L, b, t, length, position, L.Get(3))
+			L.RawSetInt(t, position, L.Get(3))
 		}
 	default:
 		raise(L, "wrong number of arguments to 'insert'")
@@ -146,25 +82,25 @@ func tableInsert(L *lua.LState) int {
 }
 
 // insertBefore inserts argument 3 at a position below 1: all elements from there to the end of the array move up.
-func insertBefore(L *lua.LState, b *budget, t *lua.LTable, length, position int) {
+func insertBefore(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
 	for i := length + 1; i > position; i-- {
-		b.charge(L, 1)
-		setElement(L, b, t, length, i, element(t, i-1))
+		b.Charge(L, 1)
+		L.RawSetInt(t, i, t.RawGetInt(i-1))
 	}
-	setElement(L, b, t, length, position, L.Get(3))
+	L.RawSetInt(t, position, L.Get(3))
 }
 
 // tableRemove is table.remove(t [, position]).
 func tableRemove(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
-	b.charge(L, 1)
-	length := lengthOf(L, b, t)
+	b.Charge(L, 1)
+	length := t.Len()
 	position := optInt(L, 2, length)
 	if position < 1 || position > length {
 		return 0
 	}
-	b.charge(L, int64(length-position)/16)
+	b.Charge(L, int64(length-position)/slotsMoved)
 	L.Push(t.Remove(position))
 	return 1
 }
@@ -177,15 +113,15 @@ func tableConcat(L *lua.LState) int {
 	b := budgetOf(L)
 	var last int
 	if L.Get(4) == lua.LNil {
-		last = lengthOf(L, b, t)
+		last = t.Len()
 	} else {
 		last = checkInt(L, 4)
 	}
 	var out []byte
 	for i := first; i <= last; i++ {
-		v := element(t, i)
-		if b.charge(L, 1); v.Type() == lua.LTNumber {
-			b.charge(L, numeralInstructions)
+		v := t.RawGetInt(i)
+		if b.Charge(L, 1); v.Type() == lua.LTNumber {
+			b.Charge(L, numeralInstructions)
 		}
 		s, ok := toString(v)
 		if !ok {
@@ -193,7 +129,7 @@ func tableConcat(L *lua.LState) int {
 		}
 		out = appendCharged(L, b, out, s)
 		if i != last {
-			b.chargeString(L, len(separator))
+			chargeBuilt(L, len(separator))
 			out = append(out, separator...)
 		}
 	}
@@ -204,9 +140,10 @@ func tableConcat(L *lua.LState) int {
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	chargeWalk(L, b, t)
-	for key, value := nextPair(L, b, t, lua.LNil); key != lua.LNil; key, value = nextPair(L, b, t, key) {
-		b.charge(L, 1+keyCost(key))
+	chargeWalk(L, t)
+	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+		b.Charge(L, 1)
+		chargeKey(L, key)
 		if callForeach(L, f, key, value) {
 			return 1
 		}
@@ -218,10 +155,10 @@ func tableForeach(L *lua.LState) int {
 func tableForeachi(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	n := lengthOf(L, b, t)
+	n := t.Len()
 	for i := 1; i <= n; i++ {
-		b.charge(L, 1)
-		if callForeach(L, f, lua.LNumber(i), element(t, i)) {
+		b.Charge(L, 1)
+		if callForeach(L, f, lua.LNumber(i), t.RawGetInt(i)) {
 			return 1
 		}
 	}
@@ -247,7 +184,7 @@ func luaUnpack(L *lua.LState) int {
 	first := optInt(L, 2, 1)
 	last := 0
 	if L.Get(3) == lua.LNil {
-		last = lengthOf(L, budgetOf(L), t)
+		last = t.Len()
 	} else {
 		last = checkInt(L, 3)
 	}
@@ -259,10 +196,9 @@ func luaUnpack(L *lua.LState) int {
 		raise(L, "too many results to unpack")
 	}
 	b := budgetOf(L)
-	b.hands(int(n))
-	b.charge(L, n)
+	b.Charge(L, n)
 	for i := first; i <= last; i++ {
-		L.Push(element(t, i))
+		L.Push(t.RawGetInt(i))
 	}
 	return int(n)
 }

@@ -75,8 +75,8 @@ func TestTableChargesTheBudget(t *testing.T) {
 		{1 << 40, `while true do pcall(string.rep, 'x', 1e9) end`, errScriptMemory},
 		{300_000, `tostring(setmetatable({}, {__tostring = function() while true do end end}))`, errScriptInstructions},
 	} {
-		L, _ := boundedState(t, c.instructions, 1<<22)
-		err := L.DoString(c.code)
+		L := boundedState(t, c.instructions, 1<<22)
+		err := doString(L, c.code)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.code, err, c.want)
 		}

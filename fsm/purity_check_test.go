@@ -36,9 +36,10 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true, "github.com/coordd/coordd/commands/radix": true,
 }
 
-// luaImports are free in fsm/ alone.
+// luaImports are free in fsm/ and in themselves alone.
 var luaImports = map[string]bool{
-	"github.com/yuin/gopher-lua": true, "github.com/yuin/gopher-lua/ast": true, "github.com/yuin/gopher-lua/parse": true,
+	"github.com/coordd/coordd/internal/lua": true, "github.com/coordd/coordd/internal/lua/ast": true,
+	"github.com/coordd/coordd/internal/lua/parse": true,
 }
 
 // insteadOf says for a package that is not free what to use.
@@ -80,23 +81,6 @@ var badCalls = map[string]string{
 	"context.With*":     "a script is stopped by a count of instructions, never by a clock or from outside",
 	"context.After*":    "nothing here waits",
 	"(*sync.Map).Range": "its order is random: keep a sorted structure",
-
-	"(*github.com/yuin/gopher-lua.LTable).ForEach":      "it ranges Go maps: use Next, which has the order of insertion",
-	"(*github.com/yuin/gopher-lua.LState).ForEach":      "it ranges Go maps: use Next, which has the order of insertion",
-	"(*github.com/yuin/gopher-lua.LState).OpenLibs":     "it opens io and os: open what the sandbox has, one by one",
-	"(*github.com/yuin/gopher-lua.LState).DoFile":       "the machine does no I/O",
-	"(*github.com/yuin/gopher-lua.LState).LoadFile":     "the machine does no I/O",
-	"(*github.com/yuin/gopher-lua.LState).ToStringMeta": "it shows the addresses of tables and functions: use the engine's own tostring",
-	"(*github.com/yuin/gopher-lua.LTable).String":       "it shows an address",
-	"(*github.com/yuin/gopher-lua.LFunction).String":    "it shows an address",
-	"(*github.com/yuin/gopher-lua.LUserData).String":    "it shows an address",
-	"(github.com/yuin/gopher-lua.LValue).String":        "it shows the addresses of tables and functions: switch on the type",
-	"github.com/yuin/gopher-lua.OpenOs":                 "it has clocks and I/O",
-	"github.com/yuin/gopher-lua.OpenIo":                 "the machine does no I/O",
-	"github.com/yuin/gopher-lua.OpenPackage":            "it reads files",
-	"github.com/yuin/gopher-lua.OpenDebug":              "it shows what is not the same on every node",
-	"github.com/yuin/gopher-lua.OpenChannel":            "it has goroutines' channels",
-	"github.com/yuin/gopher-lua.OpenMath":               "its random numbers are the process's own",
 }
 
 // finding is a place that breaks a rule.
@@ -222,7 +206,7 @@ func (c *checker) imports(f *ast.File) {
 	for _, spec := range f.Imports {
 		name, _ := strconv.Unquote(spec.Path.Value)
 		dir := path.Base(path.Dir(c.fset.Position(f.Package).Filename))
-		if freeImports[name] || (luaImports[name] && dir == "fsm") {
+		if freeImports[name] || (luaImports[name] && (dir == "fsm" || dir == "lua" || dir == "parse")) {
 			continue
 		}
 		why := insteadOf[name]

@@ -28,10 +28,6 @@ type exception struct{ file, rule, what, reason string }
 var exceptions = []exception{
 	{"keyspace/db.go", ruleImport, "unsafe", "reads a key's bytes as a string without a copy, for the time of one lookup"},
 	{"fsm/engine.go", ruleImport, `"sync"`, "reads may run scripts at the same time: it guards compiled forms, which are no part of the state"},
-	{"fsm/engine_table.go", ruleImport, `"reflect"`, "gopher-lua does not tell how many dead keys a table keeps, nor the next instruction and its operands; lengths, code and registers are read, no address"},
-	{"fsm/lua_budget.go", ruleImport, `"context"`, "the interpreter asks its context before each instruction: counting there is the budget"},
-	{"fsm/lua_budget.go", ruleImport, `"time"`, "a context has a method Deadline, which names time.Time; no clock is read"},
-	{"fsm/lua_budget.go", ruleChannel, "use a slice", "a context says with a closed channel that it is done; nobody waits for it"},
 }
 
 // notPure are the files and folders that the rule is not for.
@@ -39,7 +35,7 @@ var notPure = []string{"commands/commandtest", "fsm/adapter.go"}
 
 // TestPurity reads every source of commands/ and fsm/.
 func TestPurity(t *testing.T) {
-	exports := exportData(t, "./commands/...", "./fsm", "./server")
+	exports := exportData(t, "./commands/...", "./internal/lua/...", "./fsm", "./server")
 	needed := make([]bool, len(exceptions))
 	inspected := 0
 	for _, dir := range pureDirs(t) {
@@ -92,7 +88,7 @@ func serverHandlers(t *testing.T, exports map[string]string) []finding {
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
 func pureDirs(t *testing.T) []string {
 	var dirs []string
-	for _, root := range []string{"../commands", "../fsm"} {
+	for _, root := range []string{"../commands", "../fsm", "../internal/lua"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -182,7 +178,7 @@ var snippets = []snippet{
 	{ruleImport, "the adapter has the lock", `import "sync"; var _ sync.Mutex`},
 	{ruleImport, "sorted structure", `import "maps"; var _ = maps.Keys[map[int]int]`},
 	{ruleImport, "freeImports", `import "net/http"; var _ http.Header`},
-	{ruleImport, "freeImports", `import "github.com/yuin/gopher-lua"; var _ lua.LNumber`},
+	{ruleImport, "freeImports", `import "github.com/coordd/coordd/internal/lua"; var _ lua.LNumber`},
 	{ruleImport, "Call.ClockMs", `import t "time" //purity: a comment excuses no import
 var _ t.Duration`},
 	{ruleGoroutine, "event", `func f() { go f() }`},
@@ -213,14 +209,6 @@ func f() { fmt.Println(1) }`},
 	{ruleCall, "does no I/O", `func f() { println(1) }`},
 	{ruleCall, "never by a clock", `import "context"
 func f(c context.Context) { _, _ = context.WithTimeout(c, 1) }`},
-	{ruleCall, "use Next", `import lua "github.com/yuin/gopher-lua"
-func f(t *lua.LTable) { t.ForEach(func(k, v lua.LValue) {}) }`},
-	{ruleCall, "own tostring", `import lua "github.com/yuin/gopher-lua"
-func f(l *lua.LState) { l.ToStringMeta(lua.LNil) }`},
-	{ruleCall, "addresses", `import lua "github.com/yuin/gopher-lua"
-func f(v lua.LValue) string { return v.String() }`},
-	{ruleCall, "random", `import lua "github.com/yuin/gopher-lua"
-var open = lua.OpenMath`},
 	{ruleAddress, "an address", `import "fmt"
 func f(x any) string { return fmt.Sprintf("%p", x) }`},
 	{ruleAddress, "an address", "const format = `%#10p`"},
@@ -260,13 +248,13 @@ func (t *T) String() string { return "t" }
 func f(e error, t *T, s *struct{}) string { t.n++; x := 1; x = 2; return fmt.Sprintf("%5d%% %v %v %v %v", x, e, t, s, []int{1}) }`},
 	{"", "", `const c = 2.5
 func f(x, y, z float64, a, b int) (float64, int, float64) { return float64(x*y) + z, a*b + 1, c*c + x }`},
-	{"", "", `import lua "github.com/yuin/gopher-lua"
+	{"", "", `import "github.com/coordd/coordd/internal/lua"
 func f(t *lua.LTable) { t.Next(lua.LNil) }`},
 }
 
 // dir is where a snippet is said to be: Lua is for fsm/ alone.
 func (s snippet) dir() string {
-	if strings.Contains(s.code, "gopher-lua") && s.rule != ruleImport {
+	if strings.Contains(s.code, "internal/lua") && s.rule != ruleImport {
 		return "fsm"
 	}
 	return "commands"
@@ -304,7 +292,7 @@ func session() { go session(); time.Sleep(1) }
 
 // Without this, TestPurity might be green because it sees nothing.
 func TestPuritySeesImpurity(t *testing.T) {
-	exports := exportData(t, "fmt", "io", "os", "net/http", "math/rand", "maps", "sync", "context", "time", "github.com/yuin/gopher-lua")
+	exports := exportData(t, "fmt", "io", "os", "net/http", "math/rand", "maps", "sync", "context", "time", "github.com/coordd/coordd/internal/lua")
 	for _, s := range snippets {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, s.dir()+"/x.go", "package x; "+s.code, parser.ParseComments|parser.SkipObjectResolution)

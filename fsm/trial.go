@@ -7,10 +7,9 @@ package fsm
 import (
 	"iter"
 
-	lua "github.com/yuin/gopher-lua"
-
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // trap is where a trial ends that would change something.
@@ -42,8 +41,8 @@ func (in *interpreter) try(L *lua.LState, x *commands.Call, spec *commands.Spec)
 		case nil:
 		case keyspace.ErrClosed:
 			x.Trapped, in.trapped = true, true
-			in.budget.instructions = -1
-			in.budget.charge(L, 1)
+			in.budget.Instructions = -1
+			in.budget.Charge(L, 1)
 		default:
 			panic(p)
 		}
@@ -69,10 +68,10 @@ func (t trialScripts) Eval(x *commands.Call, script commands.Script) error {
 
 // fading says whether it matters when a script was used last: the cache may come to drop it.
 func (e *engine) fading(s *cachedScript) bool {
-	return !s.loaded && e.cachedCount > maxCachedScripts/2 && e.cached.root.prev != s
+	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) && e.cached.root.prev != s
 }
 
-func (t trialScripts) Load(source []byte) (sha string, err error) {
+func (t trialScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
 	s := t.e.bySource[string(source)]
 	if s == nil || !s.loaded {
 		trap()

@@ -1,0 +1,91 @@
+package lua
+
+import "math"
+
+// The texts of the errors that end a script which is over its budget.
+const (
+	ErrInstructions = "script stopped: it used up its instruction budget"
+	ErrMemory       = "script stopped: it used up its memory budget"
+)
+
+// Budget is what a script may still use. Below zero it is spent, and stays so: each later charge raises again, so that a
+// script cannot outlive its budget under pcall.
+type Budget struct {
+	Instructions int64 // units of work left, 25 ns each at most
+	Bytes        int64 // bytes left to build; what is dropped is not given back, because collectors differ from node to node
+}
+
+// Charge takes units of work off and raises ErrInstructions in L when there are not as many left. Amounts below one are ignored.
+func (b *Budget) Charge(L *LState, units int64) {
+	if units <= 0 {
+		return
+	}
+	if b.Instructions = subtract(b.Instructions, units); b.Instructions < 0 {
+		L.raiseSpent()
+	}
+}
+
+// raiseSpent ends a script that is over its budget.
+func (L *LState) raiseSpent() { L.RaiseError(L.G.Budget.Spent()) }
+
+// ChargeBytes takes n bytes off and raises ErrMemory in L when there are not as many left. It is called before they are allocated.
+func (b *Budget) ChargeBytes(L *LState, n int64) {
+	if n <= 0 {
+		return
+	}
+	if b.Bytes = subtract(b.Bytes, n); b.Bytes < 0 {
+		b.Instructions = min(b.Instructions, -1) // so that the next instruction raises again
+		L.raiseSpent()
+	}
+}
+
+// Take takes units and bytes off and raises nothing: the next charge does.
+func (b *Budget) Take(units, bytes int64) {
+	b.Instructions = subtract(b.Instructions, max(units, 0))
+	if b.Bytes = subtract(b.Bytes, max(bytes, 0)); b.Bytes < 0 {
+		b.Instructions = min(b.Instructions, -1)
+	}
+}
+
+// Spent is the text of the error that stops the script, or "" while there is budget left.
+func (b *Budget) Spent() string {
+	switch {
+	case b.Bytes < 0:
+		return ErrMemory
+	case b.Instructions < 0:
+		return ErrInstructions
+	}
+	return ""
+}
+
+// subtract is left-n (n >= 0) without wrapping round at the smallest integer.
+func subtract(left, n int64) int64 {
+	if left < math.MinInt64+n {
+		return math.MinInt64
+	}
+	return left - n
+}
+
+// What things take, in bytes. Each is what Go allocates, with what the heap's size classes waste.
+const (
+	tableBytes    = 128 // an empty table
+	slotBytes     = 16  // one value of an array
+	entryBytes    = 32  // one key with its value
+	indexBytes    = 64  // an entry of the index over keys
+	numberBytes   = 16  // a number that is kept
+	closureBytes  = 80
+	upvalueBytes  = 48
+	stringBytes   = 32 // a string besides its bytes
+	registerBytes = 16
+	frameBytes    = 96
+	threadBytes   = 512
+)
+
+// How many bytes of a string one unit pays for.
+const (
+	bytesBuilt   = 64   // copied into a new string
+	bytesEqual   = 1024 // compared by ==
+	bytesLess    = 256  // compared by <
+	bytesHashed  = 128  // looked up as a key
+	slotsCleared = 16   // slots of an array that are set to nil or walked over, values that are copied
+)

@@ -1,0 +1,503 @@
+package lua
+
+import (
+	"fmt"
+
+	"github.com/coordd/coordd/internal/lua/ast"
+	"github.com/coordd/coordd/internal/lua/parse"
+)
+
+// The bounds of a function, and of how deep statements and expressions may stand in each other: the compiler recurses over them.
+const (
+	maxRegisters = 200
+	maxUpvalues  = 255
+	maxDepth     = 1000
+	// maxConcat is how many operands of `..` one chain may have: as many as C Lua takes, and each needs a register.
+	maxConcat = 200
+)
+
+// CompileError is why a source does not compile.
+type CompileError struct {
+	Source  string
+	Line    int
+	Message string
+}
+
+func (e *CompileError) Error() string { return fmt.Sprintf("%s:%d: %s", e.Source, e.Line, e.Message) }
+
+func raiseCompileError(context *funcContext, line int, format string, args ...any) {
+	panic(&CompileError{Source: context.proto.SourceName, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+// Compile compiles a source. name is what errors call it. Errors are *parse.Error and *CompileError. The time and the memory that it takes
+// are linear in the length of the source.
+func Compile(source, name string) (*FunctionProto, error) {
+	proto, _, err := CompileWithin(source, name, 0)
+	return proto, err
+}
+
+// CompileWithin is Compile of a source that may have limit tokens, or any number where that is 0. It says how many it read: what compiling
+// took is in proportion to them and to the length of the source.
+func CompileWithin(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
+	chunk, tokens, err := parse.Parse(source, name, limit)
+	if err != nil {
+		return nil, tokens, err
+	}
+	defer func() {
+		if caught := recover(); caught != nil {
+			e, ok := caught.(*CompileError)
+			if !ok {
+				panic(caught)
+			}
+			proto, err = nil, e
+		}
+	}()
+	f := &ast.FunctionExpr{ParList: &ast.ParList{HasVargs: true}, Stmts: chunk}
+	if len(chunk) > 0 {
+		f.SetLastLine(eline(chunk[len(chunk)-1]) + 1)
+	}
+	context := newFuncContext(name, nil)
+	compileFunctionExpr(context, f, ecnone(0))
+	return context.proto, tokens, nil
+}
+
+// The places that an expression's value may go to.
+type expContextType int
+
+const (
+	ecGlobal expContextType = iota
+	ecUpvalue
+	ecLocal
+	ecTable
+	ecVararg
+	ecMethod
+	ecNone
+)
+
+const (
+	regNotDefined = opMaxArgsA + 1
+	labelNoJump   = 0
+)
+
+type expcontext struct {
+	ctype expContextType
+	reg   int
+	// varargopt >= 0: wants varargopt+1 results, i.e  a = func()
+	// varargopt = -1: ignore results             i.e  func()
+	// varargopt = -2: receive all results        i.e  a = {func()}
+	varargopt int
+}
+
+type lblabels struct {
+	t int
+	f int
+	e int
+	b bool
+}
+
+var ecfuncdef = &expcontext{ecMethod, regNotDefined, 0}
+
+func ecupdate(ec *expcontext, ctype expContextType, reg, varargopt int) {
+	ec.ctype = ctype
+	ec.reg = reg
+	ec.varargopt = varargopt
+}
+
+func ecnone(varargopt int) *expcontext { return &expcontext{ecNone, regNotDefined, varargopt} }
+
+func shouldmove(ec *expcontext, reg int) bool {
+	return ec.ctype == ecLocal && ec.reg != regNotDefined && ec.reg != reg
+}
+
+func sline(pos ast.PositionHolder) int { return pos.Line() }
+
+func eline(pos ast.PositionHolder) int {
+	line := pos.LastLine()
+	if line == 0 {
+		return pos.Line()
+	}
+	return line
+}
+
+func savereg(ec *expcontext, reg int) int {
+	if ec.ctype != ecLocal || ec.reg == regNotDefined {
+		return reg
+	}
+	return ec.reg
+}
+
+func isVarArgReturnExpr(expr ast.Expr) bool {
+	switch ex := expr.(type) {
+	case *ast.FuncCallExpr:
+		return !ex.AdjustRet
+	case *ast.Comma3Expr:
+		return !ex.AdjustRet
+	}
+	return false
+}
+
+// codeStore is the code of a function while it is made. A jump holds no distance yet but a label.
+type codeStore struct {
+	codes  []uint32
+	lines  []int32
+	labels []int32
+}
+
+func (cd *codeStore) Add(inst uint32, line int) {
+	cd.codes = append(cd.codes, inst)
+	cd.lines = append(cd.lines, int32(line))
+	cd.labels = append(cd.labels, -1)
+}
+
+func (cd *codeStore) AddABC(op int, a int, b int, c int, line int) {
+	cd.Add(opCreateABC(op, a, b, c), line)
+}
+
+func (cd *codeStore) AddABx(op int, a int, bx int, line int) {
+	cd.Add(opCreateABx(op, a, bx), line)
+}
+
+// AddJump adds a jump to a label.
+func (cd *codeStore) AddJump(label int, line int) {
+	cd.Add(opCreateABx(OP_JMP, 0, 0), line)
+	cd.labels[len(cd.labels)-1] = int32(label)
+}
+
+func (cd *codeStore) PropagateKMV(top int, save *int, reg *int, inc int) {
+	lastinst := cd.Last()
+	if opGetArgA(lastinst) >= top {
+		switch opGetOpCode(lastinst) {
+		case OP_LOADK:
+			cindex := opGetArgBx(lastinst)
+			if cindex <= opMaxIndexRk {
+				cd.Pop()
+				*save = opRkAsk(cindex)
+				return
+			}
+		case OP_MOVE:
+			cd.Pop()
+			*save = opGetArgB(lastinst)
+			return
+		}
+	}
+	*save = *reg
+	*reg += inc
+}
+
+func (cd *codeStore) PropagateMV(top int, save *int, reg *int, inc int) {
+	lastinst := cd.Last()
+	if opGetArgA(lastinst) >= top && opGetOpCode(lastinst) == OP_MOVE {
+		cd.Pop()
+		*save = opGetArgB(lastinst)
+		return
+	}
+	*save = *reg
+	*reg += inc
+}
+
+func (cd *codeStore) SetA(pc int, v int)  { opSetArgA(&cd.codes[pc], v) }
+func (cd *codeStore) SetB(pc int, v int)  { opSetArgB(&cd.codes[pc], v) }
+func (cd *codeStore) SetC(pc int, v int)  { opSetArgC(&cd.codes[pc], v) }
+func (cd *codeStore) At(pc int) uint32    { return cd.codes[pc] }
+func (cd *codeStore) LastPC() int         { return len(cd.codes) - 1 }
+func (cd *codeStore) SetOp(pc int, v int) { opSetOpCode(&cd.codes[pc], v) }
+
+func (cd *codeStore) Last() uint32 {
+	if len(cd.codes) == 0 {
+		return opInvalidInstruction
+	}
+	return cd.codes[len(cd.codes)-1]
+}
+
+func (cd *codeStore) Pop() {
+	n := len(cd.codes) - 1
+	cd.codes, cd.lines, cd.labels = cd.codes[:n], cd.lines[:n], cd.labels[:n]
+}
+
+// jumpsTo reports whether the last instruction is a jump to a label.
+func (cd *codeStore) jumpsTo(label int) bool {
+	n := len(cd.codes) - 1
+	return n >= 0 && cd.labels[n] == int32(label)
+}
+
+// variable is one that can be seen: a register of a function.
+type variable struct {
+	owner *funcContext
+	block *codeBlock
+	reg   int
+}
+
+// scopes are the variables that can be seen, by name, the innermost last: finding one does not walk over the functions and blocks in between.
+type scopes map[string][]variable
+
+type codeBlock struct {
+	names      []string
+	offset     int // the first register
+	breakLabel int
+	parent     *codeBlock
+	refUpvalue bool
+	lastLine   int
+}
+
+// lastIndex is the register behind the block's variables.
+func (b *codeBlock) lastIndex() int { return b.offset + len(b.names) }
+
+// funcContext is a function that is compiled.
+type funcContext struct {
+	proto    *FunctionProto
+	code     codeStore
+	parent   *funcContext
+	upvalues []string
+	upvalue  map[string]int
+	block    *codeBlock
+	regTop   int
+	labelPc  []int32
+	constant map[LValue]int
+	visible  scopes // of all functions round this one
+	depth    int    // of what is compiled, counted over them too
+}
+
+func newFuncContext(source string, parent *funcContext) *funcContext {
+	fc := &funcContext{
+		proto: &FunctionProto{SourceName: source}, parent: parent, block: &codeBlock{}, labelPc: make([]int32, 1, 16),
+	}
+	if parent != nil {
+		fc.visible, fc.depth = parent.visible, parent.depth
+	} else {
+		fc.visible = scopes{}
+	}
+	return fc
+}
+
+// enter counts one level.
+func (fc *funcContext) enter(at ast.PositionHolder) {
+	if fc.depth++; fc.depth > maxDepth {
+		raiseCompileError(fc, at.Line(), "chunk has too many syntax levels")
+	}
+}
+
+func (fc *funcContext) leave() { fc.depth-- }
+
+func (fc *funcContext) NewLabel() int {
+	fc.labelPc = append(fc.labelPc, 0)
+	return len(fc.labelPc) - 1
+}
+
+func (fc *funcContext) SetLabelPc(label int, pc int) { fc.labelPc[label] = int32(pc) }
+
+// ConstIndex is the place of a constant.
+func (fc *funcContext) ConstIndex(value LValue) int {
+	if i, ok := fc.constant[value]; ok {
+		return i
+	}
+	i := len(fc.proto.Constants)
+	if i > opMaxArgBx {
+		raiseCompileError(fc, fc.proto.LineDefined, "too many constants")
+	}
+	fc.proto.Constants = append(fc.proto.Constants, value)
+	if fc.constant == nil {
+		fc.constant = map[LValue]int{}
+	}
+	fc.constant[value] = i
+	return i
+}
+
+// RegisterLocalVar makes a variable visible, in the next register.
+func (fc *funcContext) RegisterLocalVar(name string) int {
+	reg := fc.block.lastIndex()
+	fc.block.names = append(fc.block.names, name)
+	fc.visible[name] = append(fc.visible[name], variable{fc, fc.block, reg})
+	fc.SetRegTop(fc.regTop + 1)
+	return reg
+}
+
+// find is the variable that a name means, if it is no global.
+func (fc *funcContext) find(name string) (v variable, ok bool) {
+	list := fc.visible[name]
+	if len(list) == 0 {
+		return variable{}, false
+	}
+	return list[len(list)-1], true
+}
+
+func (fc *funcContext) FindLocalVar(name string) int {
+	if v, ok := fc.find(name); ok && v.owner == fc {
+		return v.reg
+	}
+	return -1
+}
+
+// UpvalueIndex is the place of an upvalue.
+func (fc *funcContext) UpvalueIndex(name string, line int) int {
+	if i, ok := fc.upvalue[name]; ok {
+		return i
+	}
+	i := len(fc.upvalues)
+	if i >= maxUpvalues {
+		raiseCompileError(fc, line, "function at line %d has more than %d upvalues", fc.proto.LineDefined, maxUpvalues)
+	}
+	if fc.upvalue == nil {
+		fc.upvalue = map[string]int{}
+	}
+	fc.upvalues = append(fc.upvalues, name)
+	fc.upvalue[name] = i
+	return i
+}
+
+func (fc *funcContext) EnterBlock(blabel int, pos ast.PositionHolder) {
+	fc.block = &codeBlock{offset: fc.regTop, breakLabel: blabel, parent: fc.block}
+	if pos != nil {
+		fc.block.lastLine = pos.LastLine()
+	}
+}
+
+func (fc *funcContext) CloseUpvalues() int {
+	n := -1
+	if fc.block.refUpvalue {
+		n = fc.block.parent.lastIndex()
+		fc.code.AddABC(OP_CLOSE, n, 0, 0, fc.block.lastLine)
+	}
+	return n
+}
+
+func (fc *funcContext) LeaveBlock() int {
+	closed := fc.CloseUpvalues()
+	fc.EndScope()
+	fc.block = fc.block.parent
+	fc.SetRegTop(fc.block.lastIndex())
+	return closed
+}
+
+// EndScope hides the block's variables.
+func (fc *funcContext) EndScope() {
+	for _, name := range fc.block.names {
+		list := fc.visible[name]
+		if len(list) == 1 {
+			delete(fc.visible, name)
+			continue
+		}
+		fc.visible[name] = list[:len(list)-1]
+	}
+}
+
+func (fc *funcContext) SetRegTop(top int) {
+	if top > maxRegisters {
+		raiseCompileError(fc, fc.proto.LineDefined, "too many local variables")
+	}
+	fc.regTop = top
+}
+
+func (fc *funcContext) RegTop() int { return fc.regTop }
+
+func getIdentRefType(context *funcContext, expr *ast.IdentExpr) expContextType {
+	v, ok := context.find(expr.Value)
+	switch {
+	case !ok:
+		return ecGlobal
+	case v.owner == context:
+		return ecLocal
+	}
+	return ecUpvalue
+}
+
+// patchCode gives jumps their distances, finds how many registers the function needs, and joins moves.
+func patchCode(context *funcContext) {
+	code := context.code.codes
+	target := jumpTargets(context)
+	maxreg := max(1, int(context.proto.NumParameters))
+	if context.proto.IsVarArg&varArgHasArg != 0 {
+		maxreg = max(maxreg, int(context.proto.NumParameters)+1)
+	}
+	moven := 0
+	for pc := 0; pc < len(code); pc++ {
+		inst := code[pc]
+		curop := opGetOpCode(inst)
+		reg := 0
+		switch curop {
+		case OP_CLOSURE:
+			reg = opGetArgA(inst)
+		case OP_SETGLOBAL, OP_SETUPVAL, OP_EQ, OP_LT, OP_LE, OP_TEST, OP_RETURN, OP_SETLIST, OP_CLOSE:
+		case OP_FORPREP, OP_FORLOOP:
+			reg = opGetArgA(inst) + 3
+		case OP_TFORLOOP:
+			reg = opGetArgA(inst) + 2 + max(3, opGetArgC(inst))
+		case OP_CALL:
+			reg = max(opGetArgA(inst)+opGetArgC(inst)-2, opGetArgA(inst)+opGetArgB(inst)-1)
+		case OP_VARARG:
+			reg = opGetArgA(inst) + opGetArgB(inst) - 1
+		case OP_SELF:
+			reg = opGetArgA(inst) + 1
+		case OP_LOADNIL:
+			reg = opGetArgB(inst)
+		case OP_JMP:
+			setJump(context, target, pc)
+		default:
+			reg = opGetArgA(inst)
+		}
+		maxreg = max(maxreg, reg)
+		if curop == OP_MOVE {
+			moven++
+		} else {
+			joinMoves(&context.code, pc, moven)
+			moven = 0
+		}
+		switch {
+		case curop == OP_CLOSURE: // what follows says where the upvalues are
+			pc += int(context.proto.FunctionPrototypes[opGetArgBx(inst)].NumUpvalues)
+		case curop == OP_SETLIST && opGetArgC(inst) == 0: // what follows is a number
+			pc++
+		}
+	}
+	maxreg++
+	if maxreg > maxRegisters {
+		raiseCompileError(context, context.proto.LineDefined, "register overflow(too many local variables)")
+	}
+	context.proto.NumUsedRegisters = uint8(maxreg)
+}
+
+// joinMoves makes the moves that end before pc one instruction.
+func joinMoves(code *codeStore, pc, moves int) {
+	if moves > 1 {
+		code.SetOp(pc-moves, OP_MOVEN)
+		code.SetC(pc-moves, min(moves-1, opMaxArgsC))
+	}
+}
+
+// jumpTargets are the places that jumps lead to, by the place of the jump; 0 where none is.
+func jumpTargets(context *funcContext) []int32 {
+	targets := make([]int32, len(context.code.codes))
+	for pc, label := range context.code.labels {
+		if label >= 0 {
+			targets[pc] = context.labelPc[label] + 1
+		}
+	}
+	return targets
+}
+
+// setJump sets the distance of a jump. One to another jump leads to where that does.
+func setJump(context *funcContext, targets []int32, pc int) {
+	labels := context.code.labels
+	if labels[pc] < 0 {
+		return // a loop's own
+	}
+	to := int(targets[pc])
+	for range 5 {
+		if to >= len(labels) || labels[to] < 0 {
+			break
+		}
+		to = int(targets[to])
+	}
+	distance := to - pc - 1
+	if distance == 0 {
+		context.code.SetOp(pc, OP_NOP)
+		return
+	}
+	setDistance(context, pc, distance)
+}
+
+func setDistance(context *funcContext, pc, distance int) {
+	if distance > opMaxArgSbx || distance < -opMaxArgSbx {
+		raiseCompileError(context, context.proto.LineDefined, "control structure too long")
+	}
+	opSetArgSbx(&context.code.codes[pc], distance)
+}

@@ -1,0 +1,103 @@
+package lua
+
+import "fmt"
+
+// NewCoroutine returns a suspended thread that runs a function of Lua.
+func (L *LState) NewCoroutine(fn *LFunction) *LState { return L.newThread(fn) }
+
+// Status is what th is, seen from the running thread L.
+func (L *LState) Status(th *LState) string {
+	switch {
+	case th == L:
+		return "running"
+	case th.Dead:
+		return "dead"
+	case th.Parent != nil:
+		return "normal"
+	}
+	return "suspended"
+}
+
+// CanYield reports whether the running function of Go may suspend its thread: it was called by one of Lua, and no other function of Go or
+// metamethod waits for a result.
+func (L *LState) CanYield() bool { return L.Parent != nil && L.nested == 0 }
+
+// Yield is what a function of Go returns to suspend its thread. The values on its stack go to who resumed it.
+func (L *LState) Yield() int { return yielding }
+
+// Resume runs a suspended thread with the nargs values on top of L's stack, which it takes. It pushes what the thread yields or
+// returns and says how many values that are.
+func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
+	b := &L.G.Budget
+	b.Charge(L, resumeUnits+int64(nargs)/slotsCleared)
+	args := L.reg[L.top-nargs : L.top]
+	L.top -= nargs
+	top := L.top
+	th.Parent, L.G.CurrentThread = L, th
+	defer func() {
+		th.Parent, L.G.CurrentThread = nil, L
+		caught := recover()
+		if caught == nil {
+			return
+		}
+		e, ok := caught.(*ApiError)
+		if !ok {
+			e = &ApiError{Object: LString(fmt.Sprint(caught)), Broken: true}
+		}
+		th.closeUpvalues(0)
+		th.kill()
+		L.top = top
+		n, err = 0, e
+	}()
+	if th.start(args) == callLua {
+		if !th.run() {
+			return L.take(th, 0, true), nil
+		}
+	}
+	return L.take(th, int(th.frames[th.depth-1].localBase), false), nil
+}
+
+// resumeUnits is what resuming costs.
+const resumeUnits = 4
+
+// start gives a thread the values that it is resumed with.
+func (th *LState) start(args []LValue) int {
+	if !th.started {
+		th.started = true
+		for _, v := range args {
+			th.Push(v)
+		}
+		return th.precall(0, len(args), MultRet, 0)
+	}
+	cf := &th.frames[th.depth-1] // of the function that yielded
+	th.top = int(cf.localBase)
+	for _, v := range args {
+		th.Push(v)
+	}
+	results := cf.nret
+	th.finish(cf, int(cf.localBase), len(args))
+	if results != MultRet {
+		caller := &th.frames[th.depth-1]
+		th.top = int(caller.localBase) + int(caller.fn.Proto.NumUsedRegisters)
+	}
+	return callLua
+}
+
+// take moves a thread's values from a register on to L.
+func (L *LState) take(th *LState, from int, ended bool) int {
+	values := th.reg[from:th.top]
+	L.G.Budget.Instructions -= int64(len(values)) / slotsCleared
+	for _, v := range values {
+		L.Push(v)
+	}
+	if ended {
+		th.kill()
+	}
+	return len(values)
+}
+
+func (th *LState) kill() {
+	th.Dead = true
+	th.depth, th.top, th.used = 0, 0, 0
+	th.reg, th.frames, th.open = nil, nil, nil
+}

@@ -1,0 +1,90 @@
+package lua
+
+import "sort"
+
+// The bits of FunctionProto.IsVarArg.
+const (
+	varArgHasArg uint8 = 1 << iota
+	varArgIsVarArg
+	varArgNeedsArg // it has the table arg of Lua 5.0
+)
+
+// DbgCall is the name that a call in the code goes by.
+type DbgCall struct {
+	Name string
+	Pc   int32
+}
+
+// FunctionProto is a compiled function. It does not change, so that states share it.
+type FunctionProto struct {
+	SourceName         string
+	LineDefined        int
+	NumUpvalues        uint8
+	NumParameters      uint8
+	IsVarArg           uint8
+	NumUsedRegisters   uint8
+	Code               []uint32
+	Constants          []LValue
+	FunctionPrototypes []*FunctionProto
+
+	lines []int32   // of the instructions
+	calls []DbgCall // by place
+}
+
+// Size is about how many bytes of memory the function takes.
+func (p *FunctionProto) Size() int {
+	n := 256 + 8*len(p.Code) + 32*len(p.Constants) + 24*len(p.calls)
+	for _, c := range p.Constants {
+		if s, ok := c.(LString); ok {
+			n += len(s)
+		}
+	}
+	for _, inner := range p.FunctionPrototypes {
+		n += 8 + inner.Size()
+	}
+	return n
+}
+
+// callAt is the name of the call at a place in the code.
+func (p *FunctionProto) callAt(pc int) (name string, ok bool) {
+	i := sort.Search(len(p.calls), func(i int) bool { return int(p.calls[i].Pc) >= pc })
+	if i < len(p.calls) && int(p.calls[i].Pc) == pc {
+		return p.calls[i].Name, true
+	}
+	return "", false
+}
+
+// isMethodCall reports whether the call at a place in the code is object:name().
+func (p *FunctionProto) isMethodCall(pc int) bool {
+	const farthest = 4096 // arguments are computed between a method and its call
+	register := opGetArgA(p.Code[pc])
+	for i := pc - 1; i >= max(0, pc-farthest); i-- {
+		if opGetArgA(p.Code[i]) != register {
+			continue
+		}
+		switch opGetOpCode(p.Code[i]) {
+		case OP_SELF:
+			return true
+		case OP_GETTABLE, OP_GETTABLEKS, OP_GETGLOBAL, OP_GETUPVAL, OP_MOVE:
+			return false
+		}
+	}
+	return false
+}
+
+// Upvalue is a variable of an outer function. While that runs it is a register of its, afterwards the upvalue has a value of its own.
+type Upvalue struct {
+	v       *LValue
+	value   LValue
+	index   int32 // of the register
+	watched bool  // an assignment is noted: it outlives the run
+}
+
+func (uv *Upvalue) close() {
+	uv.value = *uv.v
+	uv.v = &uv.value
+}
+
+func newClosure(proto *FunctionProto, env *LTable) *LFunction {
+	return &LFunction{Env: env, Proto: proto, Upvalues: make([]*Upvalue, proto.NumUpvalues)}
+}

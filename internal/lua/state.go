@@ -1,0 +1,428 @@
+package lua
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// ApiError is how an error leaves a protected call.
+type ApiError struct {
+	Object LValue // the error's value
+	Broken bool   // it was a panic of Go: the state must not be used again
+}
+
+func (e *ApiError) Error() string {
+	switch v := e.Object.(type) {
+	case LString:
+		return string(v)
+	case LNumber:
+		return FormatNumber(float64(v))
+	}
+	return e.Object.Type().String()
+}
+
+// Options are the sizes of a state.
+type Options struct {
+	CallFrames      int // calls in each other
+	Registers       int // at first
+	MaxRegisters    int
+	ThreadFrames    int // calls in each other, of a coroutine
+	ThreadRegisters int // at most, of a coroutine
+}
+
+// Global is what the threads of a state share.
+type Global struct {
+	MainThread    *LState
+	CurrentThread *LState
+	Registry      *LTable
+	Global        *LTable
+	Budget        Budget
+	// Run is what functions of Go keep for a run.
+	Run any
+	// Touched says that a script changed what Watch was told to watch.
+	Touched bool
+
+	options Options
+	opened  bool // functions of Go that are made now belong to a run
+	strings *LTable
+}
+
+// callFrame is one call.
+type callFrame struct {
+	fn         *LFunction
+	pc         int32
+	base       int32 // of the function itself
+	localBase  int32 // of its registers
+	returnBase int32
+	nargs      int32
+	nret       int32
+	fresh      bool // the main loop ends with it
+}
+
+// LState is a thread: a stack of calls and one of registers.
+type LState struct {
+	G      *Global
+	Parent *LState // the one that resumed it
+	Env    *LTable
+	Panic  func(*LState) // called with an error's value on top; it does not return
+	Dead   bool
+
+	frames    []callFrame
+	depth     int // frames in use
+	maxFrames int
+
+	reg    []LValue
+	top    int
+	used   int // registers that may hold a value
+	maxReg int
+
+	open    []*Upvalue // that are still registers, by place
+	nested  int        // calls from Go, or from an instruction, that wait for a result
+	started bool
+}
+
+// NewState returns a state without globals.
+func NewState(o Options) *LState {
+	g := &Global{Registry: newTable(0, 0), Global: newTable(0, 0), options: o}
+	L := &LState{
+		G: g, Env: g.Global, Panic: panicError,
+		frames: make([]callFrame, o.CallFrames), maxFrames: o.CallFrames,
+		reg: make([]LValue, o.Registers), maxReg: o.MaxRegisters,
+	}
+	g.MainThread, g.CurrentThread = L, L
+	g.Budget = Budget{Instructions: 1 << 62, Bytes: 1 << 62}
+	return L
+}
+
+// Opened says that the state is complete: from now on functions of Go are a script's own.
+func (L *LState) Opened() { L.G.opened = true }
+
+// Begin gives the state a budget for a run.
+func (L *LState) Begin(b Budget) {
+	L.G.Budget, L.G.Touched, L.G.CurrentThread, L.G.Run = b, false, L, nil
+	L.SetTop(0)
+}
+
+// End forgets what the run left in the registers.
+func (L *LState) End() {
+	L.depth, L.top, L.nested, L.open = 0, 0, 0, L.open[:0]
+	clear(L.reg[:L.used])
+	L.used = 0
+	const kept = 16_384
+	if len(L.reg) > kept {
+		L.reg = make([]LValue, L.G.options.Registers)
+	}
+	clear(L.frames[:min(len(L.frames), 64)])
+}
+
+// newThread returns a thread that runs fn when it is resumed.
+func (L *LState) newThread(fn *LFunction) *LState {
+	const frames, registers = 4, 32
+	L.G.Budget.ChargeBytes(L, threadBytes+frames*frameBytes+registers*registerBytes)
+	th := &LState{
+		G: L.G, Env: L.Env, Panic: panicError,
+		frames: make([]callFrame, frames), maxFrames: L.G.options.ThreadFrames,
+		reg: make([]LValue, registers), maxReg: L.G.options.ThreadRegisters,
+	}
+	th.reg[0] = fn
+	th.top = 1
+	return th
+}
+
+func panicError(L *LState) { panic(&ApiError{Object: L.Get(-1)}) }
+
+// Registers.
+
+// reserve makes room for n registers.
+func (L *LState) reserve(n int) {
+	if n > len(L.reg) {
+		L.growRegisters(n)
+	}
+	if n > L.used {
+		L.used = n
+	}
+}
+
+func (L *LState) growRegisters(n int) {
+	if n > L.maxReg {
+		L.raiseOverflow()
+	}
+	size := min(max(2*len(L.reg), n), L.maxReg)
+	if L != L.G.MainThread {
+		L.G.Budget.ChargeBytes(L, int64(size-len(L.reg))*registerBytes)
+		L.G.Budget.Charge(L, int64(len(L.reg))/slotsCleared)
+	}
+	grown := make([]LValue, size)
+	copy(grown, L.reg)
+	L.reg = grown
+	for _, uv := range L.open {
+		uv.v = &grown[uv.index]
+	}
+}
+
+// raiseOverflow raises an error where there is no register left for its text.
+func (L *LState) raiseOverflow() {
+	L.top = min(L.top, len(L.reg)-1)
+	L.RaiseError("stack overflow")
+}
+
+func (L *LState) localBase() int {
+	if L.depth == 0 {
+		return 0
+	}
+	return int(L.frames[L.depth-1].localBase)
+}
+
+// GetTop is how many values the running function has on its stack.
+func (L *LState) GetTop() int { return L.top - L.localBase() }
+
+// SetTop makes that n; new ones are nil. A negative n counts from the top.
+func (L *LState) SetTop(n int) {
+	base := L.localBase()
+	top := base + n
+	if n < 0 {
+		top = max(base, L.top+n+1)
+	}
+	L.reserve(top)
+	for i := L.top; i < top; i++ {
+		L.reg[i] = LNil
+	}
+	L.top = top
+}
+
+// Get is the value at an index, counted from 1, or from the top with -1; LNil where there is none.
+func (L *LState) Get(index int) LValue {
+	base := L.localBase()
+	at := base + index - 1
+	if index < 0 {
+		at = L.top + index
+	}
+	if at < base || at >= L.top || index == 0 {
+		return LNil
+	}
+	return L.reg[at]
+}
+
+// Push puts a value on top.
+func (L *LState) Push(v LValue) {
+	if L.top >= len(L.reg) {
+		L.growRegisters(L.top + 1)
+	}
+	L.reg[L.top] = v
+	L.top++
+	if L.top > L.used {
+		L.used = L.top
+	}
+}
+
+// PushNumber puts a number on top.
+func (L *LState) PushNumber(n float64) { L.Push(signed(LNumber(n))) }
+
+// Pop takes n values from the top.
+func (L *LState) Pop(n int) { L.top = max(L.localBase(), L.top-n) }
+
+// Insert puts a value at an index from 1 and moves those from there on.
+func (L *LState) Insert(v LValue, index int) {
+	at := L.localBase() + index - 1
+	L.Push(v)
+	copy(L.reg[at+1:L.top], L.reg[at:L.top-1])
+	L.reg[at] = v
+}
+
+// CreateTable returns a table with room; nothing is charged.
+func (L *LState) CreateTable(slots, keys int) *LTable { return newTable(slots, keys) }
+
+// NewTable returns a table with room, and charges for it.
+func (L *LState) NewTable(slots, keys int) *LTable {
+	b := &L.G.Budget
+	b.Take(3+int64(slots+2*keys)/slotsCleared, tableBytes+int64(slots)*slotBytes+int64(keys)*entryBytes)
+	if b.Instructions < 0 {
+		L.raiseSpent()
+	}
+	return newTable(slots, keys)
+}
+
+// NewFunction returns a function of Go.
+func (L *LState) NewFunction(f LGFunction) *LFunction {
+	if L.G.opened {
+		L.G.Budget.ChargeBytes(L, closureBytes+64)
+	}
+	return &LFunction{IsG: true, Lasts: !L.G.opened, Env: L.Env, GFunction: f}
+}
+
+// NewFunctionFromProto returns a function without upvalues.
+func (L *LState) NewFunctionFromProto(proto *FunctionProto) *LFunction {
+	return newClosure(proto, L.Env)
+}
+
+// Upvalues.
+
+// findUpvalue returns the upvalue that is a register.
+func (L *LState) findUpvalue(index int) *Upvalue {
+	at := len(L.open)
+	for at > 0 && int(L.open[at-1].index) > index { // those behind are of the running function, which has few registers
+		at--
+	}
+	if at > 0 && int(L.open[at-1].index) == index {
+		return L.open[at-1]
+	}
+	L.G.Budget.ChargeBytes(L, upvalueBytes)
+	uv := &Upvalue{v: &L.reg[index], index: int32(index)}
+	L.open = append(L.open, nil)
+	copy(L.open[at+1:], L.open[at:])
+	L.open[at] = uv
+	return uv
+}
+
+// closeUpvalues gives the upvalues that are registers from index on values of their own.
+func (L *LState) closeUpvalues(index int) {
+	n := len(L.open)
+	for n > 0 && int(L.open[n-1].index) >= index {
+		n--
+		L.open[n].close()
+		L.open[n] = nil
+		L.G.Budget.Instructions--
+	}
+	L.open = L.open[:n]
+}
+
+// Errors.
+
+// RaiseError raises a text with the place of the running function before it, if that is one of Lua.
+func (L *LState) RaiseError(text string) {
+	for d := L.depth - 1; d >= 0; d-- {
+		if f := &L.frames[d]; !f.fn.IsG {
+			text = f.place() + text
+			break
+		}
+	}
+	L.Error(LString(text))
+}
+
+// Error raises a value.
+func (L *LState) Error(v LValue) {
+	if L.top >= len(L.reg) {
+		L.top = len(L.reg) - 1 // an error always finds its place
+	}
+	L.Push(v)
+	L.Panic(L)
+	panic("lua: Panic returned")
+}
+
+func (f *callFrame) line() int {
+	if f.pc > 0 {
+		return int(f.fn.Proto.lines[f.pc-1])
+	}
+	return f.fn.Proto.LineDefined
+}
+
+func (f *callFrame) place() string {
+	return f.fn.Proto.SourceName + ":" + strconv.Itoa(f.line()) + ": "
+}
+
+// Frame is one call, for errors to tell of.
+type Frame struct {
+	Source string // "" for a function of Go
+	Line   int
+	IsG    bool
+}
+
+// Frame returns the call at a level: 0 is the running one, 1 the one that called it.
+func (L *LState) Frame(level int) (f Frame, ok bool) {
+	d := L.depth - 1 - level
+	if d < 0 || level < 0 {
+		return Frame{}, false
+	}
+	c := &L.frames[d]
+	if c.fn.IsG {
+		return Frame{IsG: true, Line: -1}, true
+	}
+	return Frame{Source: c.fn.Proto.SourceName, Line: c.line()}, true
+}
+
+// Place is "chunk:line: " of the call at a level, "" where that is none of Lua.
+func (L *LState) Place(level int) string {
+	if d := L.depth - 1 - level; d >= 0 && !L.frames[d].fn.IsG {
+		return L.frames[d].place()
+	}
+	return ""
+}
+
+// Depth is how many calls are in each other.
+func (L *LState) Depth() int { return L.depth }
+
+// CalledAs is the name by which the running function was called, "" where there is none, and whether as object:name().
+func (L *LState) CalledAs() (name string, method bool) {
+	if L.depth < 2 || L.frames[L.depth-2].fn.IsG {
+		return "", false
+	}
+	caller := &L.frames[L.depth-2]
+	pc := int(caller.pc) - 1
+	name, ok := caller.fn.Proto.callAt(pc)
+	if !ok {
+		return "", false
+	}
+	return name, caller.fn.Proto.isMethodCall(pc)
+}
+
+// Calls.
+
+// Call calls the function below nargs values on top of the stack, and leaves nret results, or all with MultRet.
+func (L *LState) Call(nargs, nret int) {
+	base := L.top - nargs - 1
+	L.nested++
+	if L.precall(base, nargs, nret, base) == callLua {
+		L.frames[L.depth-1].fresh = true
+		L.run()
+	}
+	L.nested--
+	if nret != MultRet {
+		L.top = base + nret
+	}
+}
+
+// PCall is Call that returns an error where one is raised. The stack is then as before, without the function and its arguments.
+func (L *LState) PCall(nargs, nret int) (err *ApiError) {
+	depth, base, old, nested := L.depth, L.top-nargs-1, L.Panic, L.nested
+	defer func() {
+		L.Panic = old
+		caught := recover()
+		if caught == nil {
+			return
+		}
+		e, ok := caught.(*ApiError)
+		if !ok {
+			e = &ApiError{Object: LString(fmt.Sprint(caught)), Broken: true}
+		}
+		err = e
+		L.G.CurrentThread = L
+		L.closeUpvalues(base)
+		L.depth, L.top, L.nested = depth, base, nested
+	}()
+	L.Call(nargs, nret)
+	return nil
+}
+
+// Metatables.
+
+// Metatable is the metatable of a value, or nil.
+func (L *LState) Metatable(v LValue) *LTable {
+	switch v := v.(type) {
+	case *LTable:
+		return v.Metatable
+	case LString:
+		return L.G.strings
+	}
+	return nil
+}
+
+// SetStringMetatable sets the metatable of strings.
+func (L *LState) SetStringMetatable(t *LTable) { L.G.strings = t }
+
+// GetMetaField is a field of a value's metatable, or LNil.
+func (L *LState) GetMetaField(v LValue, event string) LValue {
+	if mt := L.Metatable(v); mt != nil {
+		return mt.RawGetString(event)
+	}
+	return LNil
+}

@@ -1,0 +1,374 @@
+package lua
+
+// entry is a key that is not in the array. Its value is LNil once it was set to nil: the key keeps its place.
+type entry struct{ key, value LValue }
+
+// smallTable is how many keys a table has without an index over them.
+const smallTable = 8
+
+// LTable is a table. Positive integers are keys of an array, which is filled with nil up to the highest one; it never ends with nil. All
+// other keys are in the order in which they first came, and stay there: who walks meets them in that order on every node.
+type LTable struct {
+	Metatable *LTable // nil: none
+	array     []LValue
+	entries   []entry
+	strings   map[string]int32 // places in entries, once there are more than smallTable; looked up only
+	others    map[LValue]int32
+	length    int32 // of the longest array that the table has had
+	dead      int32 // entries without a value
+	marks     uint8
+}
+
+// The marks of a table.
+const (
+	readOnly = 1 << iota // scripts may not change it
+	watched              // a change is noted: it outlives the run
+)
+
+// ReadOnly reports whether scripts may not change the table.
+func (tb *LTable) ReadOnly() bool { return tb.marks&readOnly != 0 }
+
+// SetReadOnly makes the table one that scripts may not change. Functions of Go still can.
+func (tb *LTable) SetReadOnly() { tb.marks |= readOnly }
+
+func newTable(slots, keys int) *LTable {
+	tb := &LTable{}
+	if slots > 0 {
+		tb.array = make([]LValue, 0, slots)
+	}
+	if keys > 0 {
+		tb.entries = make([]entry, 0, keys)
+	}
+	return tb
+}
+
+// Len is the highest positive integer key, 0 without one.
+func (tb *LTable) Len() int { return len(tb.array) }
+
+// place finds a key among the entries; -1 where it is none.
+func (tb *LTable) place(key LValue) int {
+	if s, ok := key.(LString); ok {
+		return tb.placeString(string(s))
+	}
+	if tb.others != nil || tb.strings != nil {
+		if i, ok := tb.others[key]; ok {
+			return int(i)
+		}
+		return -1
+	}
+	for i := range tb.entries {
+		if tb.entries[i].key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func (tb *LTable) placeString(key string) int {
+	if tb.strings != nil || tb.others != nil {
+		if i, ok := tb.strings[key]; ok {
+			return int(i)
+		}
+		return -1
+	}
+	for i := range tb.entries {
+		if s, ok := tb.entries[i].key.(LString); ok && string(s) == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// addEntry appends a key that is not among the entries.
+func (tb *LTable) addEntry(key, value LValue) {
+	at := len(tb.entries)
+	if at == cap(tb.entries) {
+		grown := make([]entry, at, tb.nextEntries())
+		copy(grown, tb.entries)
+		tb.entries = grown
+	}
+	tb.entries = append(tb.entries, entry{key, value})
+	if at == smallTable {
+		for i := range tb.entries {
+			tb.indexEntry(i)
+		}
+	} else if at > smallTable {
+		tb.indexEntry(at)
+	}
+}
+
+func (tb *LTable) indexEntry(i int) {
+	if s, ok := tb.entries[i].key.(LString); ok {
+		if tb.strings == nil {
+			tb.strings = map[string]int32{}
+		}
+		tb.strings[string(s)] = int32(i)
+		return
+	}
+	if tb.others == nil {
+		tb.others = map[LValue]int32{}
+	}
+	tb.others[tb.entries[i].key] = int32(i)
+}
+
+// setEntry sets the value of a key that is not in the array.
+func (tb *LTable) setEntry(i int, key, value LValue) {
+	if i < 0 {
+		if value != LNil {
+			tb.addEntry(key, value)
+		}
+		return
+	}
+	e := &tb.entries[i]
+	switch {
+	case value == LNil && e.value != LNil:
+		tb.dead++
+	case value != LNil && e.value == LNil:
+		tb.dead--
+	}
+	e.value = value
+}
+
+// setArray sets the value of a positive integer key.
+func (tb *LTable) setArray(index int, value LValue) {
+	switch n := len(tb.array); {
+	case index <= n:
+		tb.array[index-1] = value
+		if index == n && value == LNil {
+			tb.trim()
+		}
+	case value == LNil:
+	case index == n+1:
+		if n == cap(tb.array) {
+			tb.reserve(tb.nextSlots(index))
+		}
+		tb.array = append(tb.array, value)
+		tb.length = max(tb.length, int32(index))
+	default:
+		if cap(tb.array) < index {
+			tb.reserve(tb.nextSlots(index))
+		}
+		tb.array = tb.array[:index]
+		for i := n; i < index-1; i++ {
+			tb.array[i] = LNil
+		}
+		tb.array[index-1] = value
+		tb.length = max(tb.length, int32(index))
+	}
+}
+
+// nextSlots is the size of the array when it has to grow for an index, nextEntries of the entries.
+func (tb *LTable) nextSlots(index int) int {
+	return max(4, min(2*cap(tb.array), cap(tb.array)+maxGrowth), index)
+}
+
+func (tb *LTable) nextEntries() int {
+	return max(4, min(2*cap(tb.entries), cap(tb.entries)+maxGrowth/2))
+}
+
+// maxGrowth bounds by how many slots an array grows at once, so that a large table takes little more than it holds.
+const maxGrowth = 1 << 19
+
+// growth is what t[key] = value allocates and moves.
+func (tb *LTable) growth(key, value LValue) (units, bytes int64) {
+	if n, ok := key.(LNumber); ok {
+		if i, ok := isArrayKey(n); ok {
+			return tb.arrayGrowth(i, value)
+		}
+		bytes = numberBytes
+	}
+	if value == LNil {
+		return 0, 0
+	}
+	if tb.place(key) >= 0 {
+		return 0, valueBytes(value)
+	}
+	units, entry := tb.entryGrowth()
+	return units, bytes + entry + valueBytes(value)
+}
+
+func (tb *LTable) entryGrowth() (units, bytes int64) {
+	n := len(tb.entries)
+	units = 3
+	if n == cap(tb.entries) {
+		bytes = int64(tb.nextEntries()-n) * entryBytes
+		units += int64(n) / slotsCleared
+	}
+	switch {
+	case n == smallTable:
+		bytes += (smallTable + 1) * indexBytes
+		units += 32
+	case n > smallTable:
+		bytes += indexBytes
+		units += 8
+	}
+	return units, bytes
+}
+
+func (tb *LTable) arrayGrowth(index int, value LValue) (units, bytes int64) {
+	n := len(tb.array)
+	if value == LNil {
+		return 0, 0
+	}
+	if index > cap(tb.array) {
+		bytes = int64(tb.nextSlots(index)-cap(tb.array)) * slotBytes
+		units = int64(n) / slotsCleared
+	}
+	if index > n+1 {
+		units += int64(index-n) / (slotsCleared / 4) // filled now, dropped or walked over later
+	}
+	return units, bytes + valueBytes(value)
+}
+
+// valueBytes is what keeping a value takes besides its place.
+func valueBytes(v LValue) int64 {
+	if n, ok := v.(LNumber); ok && !(n >= 0 && n < LNumber(len(smallNumbers))) {
+		return numberBytes
+	}
+	return 0
+}
+
+// reserve makes room for an array of n values.
+func (tb *LTable) reserve(n int) {
+	grown := make([]LValue, len(tb.array), n)
+	copy(grown, tb.array)
+	tb.array = grown
+}
+
+// trim drops the nils at the end of the array.
+func (tb *LTable) trim() {
+	n := len(tb.array)
+	for n > 0 && tb.array[n-1] == LNil {
+		n--
+		tb.array[n] = nil
+	}
+	tb.array = tb.array[:n]
+}
+
+// Append adds a value that is not nil at the end of the array.
+func (tb *LTable) Append(value LValue) { tb.setArray(len(tb.array)+1, value) }
+
+// RawSet sets t[key] without metamethods. The key is neither nil nor NaN.
+func (tb *LTable) RawSet(key, value LValue) {
+	if n, ok := key.(LNumber); ok {
+		if i, ok := isArrayKey(n); ok {
+			tb.setArray(i, value)
+			return
+		}
+	}
+	tb.setEntry(tb.place(key), key, value)
+}
+
+// RawSetInt sets t[key] without metamethods.
+func (tb *LTable) RawSetInt(key int, value LValue) {
+	if key >= 1 && key < MaxArrayIndex {
+		tb.setArray(key, value)
+		return
+	}
+	tb.RawSet(LNumber(key), value)
+}
+
+// RawSetString sets t[key] without metamethods.
+func (tb *LTable) RawSetString(key string, value LValue) {
+	if i := tb.placeString(key); i >= 0 {
+		tb.setEntry(i, nil, value)
+	} else if value != LNil {
+		tb.addEntry(LString(key), value)
+	}
+}
+
+// RawGet is t[key] without metamethods.
+func (tb *LTable) RawGet(key LValue) LValue {
+	if n, ok := key.(LNumber); ok {
+		if i, ok := isArrayKey(n); ok {
+			if i <= len(tb.array) {
+				return tb.array[i-1]
+			}
+			return LNil
+		}
+	}
+	if i := tb.place(key); i >= 0 {
+		return tb.entries[i].value
+	}
+	return LNil
+}
+
+// RawGetInt is t[key] without metamethods.
+func (tb *LTable) RawGetInt(key int) LValue {
+	if key >= 1 && key < MaxArrayIndex {
+		if key <= len(tb.array) {
+			return tb.array[key-1]
+		}
+		return LNil
+	}
+	return tb.RawGet(LNumber(key))
+}
+
+// RawGetString is t[key] without metamethods.
+func (tb *LTable) RawGetString(key string) LValue {
+	if i := tb.placeString(key); i >= 0 {
+		return tb.entries[i].value
+	}
+	return LNil
+}
+
+// Insert puts a value at a position of the array, from 1 to its length, and moves those from there on.
+func (tb *LTable) Insert(position int, value LValue) {
+	tb.array = append(tb.array, LNil)
+	copy(tb.array[position:], tb.array[position-1:])
+	tb.array[position-1] = value
+	tb.length = max(tb.length, int32(len(tb.array)))
+	tb.trim()
+}
+
+// Remove takes a value out of the array, at a position from 1 to its length, and moves those behind it.
+func (tb *LTable) Remove(position int) LValue {
+	value := tb.array[position-1]
+	copy(tb.array[position-1:], tb.array[position:])
+	tb.array[len(tb.array)-1] = LNil
+	tb.trim()
+	return value
+}
+
+// Next is the pair behind a key in a walk over the table, which begins behind LNil and ends with the key LNil.
+func (tb *LTable) Next(key LValue) (next, value LValue) {
+	next, value, _, _ = tb.Step(key)
+	return next, value
+}
+
+// Step is Next with what it took: stepped is how many places
+// without a value were stepped over. It is false where the key is and was none of the table's.
+func (tb *LTable) Step(key LValue) (next, value LValue, stepped int, ok bool) {
+	from, entryFrom := 0, 0
+	if key != LNil {
+		if n, isNumber := key.(LNumber); isNumber {
+			if i, isArray := isArrayKey(n); isArray {
+				if i > int(tb.length) {
+					return LNil, LNil, 0, false
+				}
+				from = i
+				goto array
+			}
+		}
+		i := tb.place(key)
+		if i < 0 {
+			return LNil, LNil, 0, false
+		}
+		from, entryFrom = len(tb.array), i+1
+	}
+array:
+	for i := from; i < len(tb.array); i++ {
+		if v := tb.array[i]; v != LNil {
+			return number(LNumber(i + 1)), v, i - from, true
+		}
+	}
+	for i := entryFrom; i < len(tb.entries); i++ {
+		if e := &tb.entries[i]; e.value != LNil {
+			return e.key, e.value, i - entryFrom, true
+		}
+	}
+	return LNil, LNil, 0, true
+}
+
+// Empty is how many places without a value a walk over the whole table steps over at most.
+func (tb *LTable) Empty() int { return int(tb.dead) + len(tb.array)/32 }

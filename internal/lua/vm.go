@@ -1,0 +1,554 @@
+package lua
+
+import (
+	"math"
+	"strings"
+)
+
+// How a call began.
+const (
+	callDone  = iota // a function of Go has run
+	callLua          // a frame of Lua is on top
+	callYield        // the thread is suspended
+)
+
+// run executes the frame on top, until the one that is fresh returns or the thread is suspended.
+//
+//nolint:gocyclo // one case an instruction
+func (L *LState) run() (suspended bool) {
+	b := &L.G.Budget
+frame:
+	cf := &L.frames[L.depth-1]
+	proto := cf.fn.Proto
+	code := proto.Code
+	base := int(cf.localBase)
+	end := base + int(proto.NumUsedRegisters)
+	R := L.reg[base:end:end]
+	for {
+		inst := code[cf.pc]
+		cf.pc++
+		if b.Instructions--; b.Instructions < 0 {
+			L.raiseSpent()
+		}
+		A := int(inst>>18) & 0xff
+		switch inst >> 26 {
+		case OP_MOVE:
+			R[A] = R[inst&0x1ff]
+		case OP_MOVEN:
+			R[A] = R[inst&0x1ff]
+			n := int32(inst>>9) & 0x1ff
+			for _, move := range code[cf.pc : cf.pc+n] {
+				R[int(move>>18)&0xff] = R[move&0x1ff]
+			}
+			cf.pc += n
+			b.Instructions -= int64(n) / 8
+		case OP_LOADK:
+			R[A] = proto.Constants[inst&0x3ffff]
+		case OP_LOADBOOL:
+			if inst&0x1ff != 0 {
+				R[A] = LTrue
+			} else {
+				R[A] = LFalse
+			}
+			if inst>>9&0x1ff != 0 {
+				cf.pc++
+			}
+		case OP_LOADNIL:
+			for i := A; i <= int(inst&0x1ff); i++ {
+				R[i] = LNil
+			}
+		case OP_GETUPVAL:
+			R[A] = *cf.fn.Upvalues[inst&0x1ff].v
+		case OP_SETUPVAL:
+			uv := cf.fn.Upvalues[inst&0x1ff]
+			if uv.watched {
+				L.G.Touched = true
+			}
+			*uv.v = R[A]
+		case OP_GETGLOBAL:
+			name := proto.Constants[inst&0x3ffff].(LString)
+			v := cf.fn.Env.RawGetString(string(name))
+			if v == LNil {
+				v = L.getField(cf.fn.Env, name)
+				cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			}
+			R[A] = v
+		case OP_SETGLOBAL:
+			L.RaiseError(errReadOnly)
+		case OP_GETTABLE:
+			key := L.operand(proto, R, inst>>9&0x1ff)
+			if tb, ok := R[inst&0x1ff].(*LTable); ok {
+				if n, ok := key.(LNumber); ok {
+					if i := int(n); i >= 1 && i <= len(tb.array) && LNumber(i) == n {
+						if v := tb.array[i-1]; v != LNil {
+							R[A] = v
+							continue
+						}
+					}
+				}
+			}
+			v := L.getField(R[inst&0x1ff], key)
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A] = v
+		case OP_GETTABLEKS:
+			key := L.operand(proto, R, inst>>9&0x1ff)
+			if tb, ok := R[inst&0x1ff].(*LTable); ok {
+				if name := key.(LString); len(name) < bytesHashed {
+					if v := tb.RawGetString(string(name)); v != LNil {
+						R[A] = v
+						continue
+					}
+				}
+			}
+			v := L.getField(R[inst&0x1ff], key)
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A] = v
+		case OP_SELF:
+			object := R[inst&0x1ff]
+			v := L.getField(object, L.operand(proto, R, inst>>9&0x1ff))
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A], R[A+1] = v, object
+		case OP_SETTABLE, OP_SETTABLEKS:
+			L.setField(R[A], L.operand(proto, R, inst&0x1ff), L.operand(proto, R, inst>>9&0x1ff))
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+		case OP_NEWTABLE:
+			R[A] = L.NewTable(fb2int(int(inst&0x1ff)), fb2int(int(inst>>9&0x1ff)))
+		case OP_SETLIST:
+			n := int(inst & 0x1ff)
+			if n == 0 {
+				n = L.top - base - A - 1
+				L.top = end
+			}
+			block := int(inst >> 9 & 0x1ff)
+			if block == 0 {
+				block = int(code[cf.pc])
+				cf.pc++
+			}
+			L.setList(R[A].(*LTable), (block-1)*fieldsPerFlush, L.reg[base+A+1:base+A+1+n])
+		case OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_POW:
+			x, y := L.operand(proto, R, inst&0x1ff), L.operand(proto, R, inst>>9&0x1ff)
+			if f, ok := x.(LNumber); ok {
+				if g, ok := y.(LNumber); ok {
+					var r LNumber
+					switch inst >> 26 {
+					case OP_ADD:
+						r = f + g
+					case OP_SUB:
+						r = f - g
+					case OP_MUL:
+						r = LNumber(f * g)
+					case OP_DIV:
+						r = f / g
+					default:
+						b.Instructions -= powerUnits
+						r = LNumber(arithmetic(int(inst>>26), float64(f), float64(g)))
+					}
+					R[A] = number(r)
+					continue
+				}
+			}
+			v := L.arith(int(inst>>26), x, y)
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A] = v
+		case OP_UNM:
+			x := R[inst&0x1ff]
+			if f, ok := x.(LNumber); ok {
+				R[A] = signed(-f)
+				continue
+			}
+			v := L.negative(x)
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A] = v
+		case OP_NOT:
+			if LVAsBool(R[inst&0x1ff]) {
+				R[A] = LFalse
+			} else {
+				R[A] = LTrue
+			}
+		case OP_LEN:
+			switch v := R[inst&0x1ff].(type) {
+			case LString:
+				R[A] = number(LNumber(len(v)))
+			case *LTable:
+				R[A] = number(LNumber(len(v.array)))
+			default:
+				L.RaiseError("attempt to get length of a " + v.Type().String() + " value")
+			}
+		case OP_CONCAT:
+			v := L.concat(base+int(inst&0x1ff), base+int(inst>>9&0x1ff))
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			R[A] = v
+		case OP_JMP:
+			cf.pc += int32(inst&0x3ffff) - opMaxArgSbx
+		case OP_EQ:
+			x, y := L.operand(proto, R, inst&0x1ff), L.operand(proto, R, inst>>9&0x1ff)
+			same := L.equal(x, y)
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			if same != (A != 0) {
+				cf.pc++
+			}
+		case OP_LT, OP_LE:
+			x, y := L.operand(proto, R, inst&0x1ff), L.operand(proto, R, inst>>9&0x1ff)
+			var less bool
+			f, ok := x.(LNumber)
+			g, ok2 := y.(LNumber)
+			switch {
+			case !ok || !ok2:
+				less = L.compare(x, y, inst>>26 == OP_LE)
+				cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			case inst>>26 == OP_LT:
+				less = f < g
+			default:
+				less = f <= g
+			}
+			if less != (A != 0) {
+				cf.pc++
+			}
+		case OP_TEST:
+			if LVAsBool(R[A]) == (inst>>9&0x1ff == 0) {
+				cf.pc++
+			}
+		case OP_TESTSET:
+			if v := R[inst&0x1ff]; LVAsBool(v) != (inst>>9&0x1ff == 0) {
+				R[A] = v
+			} else {
+				cf.pc++
+			}
+		case OP_CALL:
+			at := base + A
+			if n := int(inst & 0x1ff); n != 0 {
+				L.top = at + n
+			} else {
+				b.Instructions -= int64(L.top-at) / slotsCleared
+			}
+			results := int(inst>>9&0x1ff) - 1
+			switch L.precall(at, L.top-at-1, results, at) {
+			case callLua:
+				goto frame
+			case callYield:
+				return true
+			}
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			if results >= 0 {
+				L.top = end
+			}
+		case OP_RETURN:
+			if n := len(L.open); n > 0 && int(L.open[n-1].index) >= base {
+				L.closeUpvalues(base)
+			}
+			n := int(inst&0x1ff) - 1
+			if n < 0 {
+				n = L.top - base - A
+				b.Instructions -= int64(n) / slotsCleared
+			}
+			fresh := cf.fresh
+			results := cf.nret
+			L.finish(cf, base+A, n)
+			if fresh || L.depth == 0 {
+				return false
+			}
+			if results != MultRet {
+				caller := &L.frames[L.depth-1]
+				L.top = int(caller.localBase) + int(caller.fn.Proto.NumUsedRegisters)
+			}
+			goto frame
+		case OP_FORPREP:
+			L.prepareLoop(R[A : A+3])
+			cf.pc += int32(inst&0x3ffff) - opMaxArgSbx
+		case OP_FORLOOP:
+			index, limit, step := R[A].(LNumber), R[A+1].(LNumber), R[A+2].(LNumber)
+			index += step
+			if step > 0 && index <= limit || step <= 0 && index >= limit {
+				v := number(index)
+				R[A], R[A+3] = v, v
+				cf.pc += int32(inst&0x3ffff) - opMaxArgSbx
+			}
+		case OP_TFORLOOP:
+			at := base + A + 3
+			L.reserve(at + 3)
+			copy(L.reg[at:at+3], L.reg[base+A:at])
+			L.top = at + 3
+			results := int(inst >> 9 & 0x1ff)
+			L.Call(2, results)
+			L.top = end
+			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
+			if v := L.reg[at]; v != LNil {
+				R[A+2] = v
+				cf.pc += int32(code[cf.pc]&0x3ffff) - opMaxArgSbx
+			}
+			cf.pc++
+		case OP_CLOSE:
+			L.closeUpvalues(base + A)
+		case OP_CLOSURE:
+			p := proto.FunctionPrototypes[inst&0x3ffff]
+			n := int64(p.NumUpvalues)
+			b.Instructions -= 2 + n/4
+			b.ChargeBytes(L, closureBytes+8*n)
+			f := newClosure(p, cf.fn.Env)
+			for i := range f.Upvalues {
+				inst := code[cf.pc]
+				cf.pc++
+				if inst>>26 == OP_MOVE {
+					f.Upvalues[i] = L.findUpvalue(base + int(inst&0x1ff))
+				} else {
+					f.Upvalues[i] = cf.fn.Upvalues[inst&0x1ff]
+				}
+			}
+			R[A] = f
+		case OP_VARARG:
+			from := int(cf.base) + 1 + int(proto.NumParameters)
+			have := max(0, base-from)
+			n := int(inst&0x1ff) - 1
+			if n < 0 {
+				n = have
+				L.top = base + A + n
+				b.Charge(L, int64(n)/slotsCleared)
+			}
+			L.reserve(base + A + n)
+			R = L.reg[base:end:end]
+			for i := range n {
+				if i < have {
+					L.reg[base+A+i] = L.reg[from+i]
+				} else {
+					L.reg[base+A+i] = LNil
+				}
+			}
+		case OP_NOP:
+		default:
+			panic("lua: unknown instruction")
+		}
+	}
+}
+
+// operand is a register or a constant.
+func (L *LState) operand(p *FunctionProto, r []LValue, o uint32) LValue {
+	if o&opBitRk != 0 {
+		return p.Constants[o&^opBitRk]
+	}
+	return r[o]
+}
+
+// precall begins a call of the value in a register with the nargs values behind it, which are the last ones on the stack. Results go to the
+// registers from ret on.
+func (L *LState) precall(at, nargs, nret, ret int) int {
+	fn, ok := L.reg[at].(*LFunction)
+	if !ok {
+		v := L.reg[at]
+		if fn, ok = L.GetMetaField(v, "__call").(*LFunction); !ok {
+			L.RaiseError("attempt to call a " + v.Type().String() + " value")
+		}
+		L.Push(LNil)
+		copy(L.reg[at+1:L.top], L.reg[at:L.top-1])
+		L.reg[at] = fn
+		nargs++
+	}
+	if L.depth == len(L.frames) {
+		L.growFrames()
+	}
+	cf := &L.frames[L.depth]
+	L.depth++
+	*cf = callFrame{fn: fn, base: int32(at), localBase: int32(at + 1), returnBase: int32(ret), nargs: int32(nargs), nret: int32(nret)}
+	if !fn.IsG {
+		L.enter(cf, at, nargs)
+		return callLua
+	}
+	n := fn.GFunction(L)
+	if n == yielding {
+		return callYield
+	}
+	L.G.Budget.Instructions -= goCall + int64(n)/slotsCleared
+	L.finish(&L.frames[L.depth-1], L.top-n, n)
+	return callDone
+}
+
+// goCall is what calling a function of Go costs besides the instruction.
+const goCall = 1
+
+// yielding is what a function of Go returns to suspend its thread.
+const yielding = -1
+
+func (L *LState) growFrames() {
+	if L.depth >= L.maxFrames {
+		L.RaiseError("stack overflow")
+	}
+	size := min(2*len(L.frames), L.maxFrames)
+	L.G.Budget.ChargeBytes(L, int64(size-len(L.frames))*frameBytes)
+	grown := make([]callFrame, size)
+	copy(grown, L.frames)
+	L.frames = grown
+}
+
+// enter makes the registers of a function of Lua ready.
+func (L *LState) enter(cf *callFrame, at, nargs int) {
+	proto := cf.fn.Proto
+	params, used := int(proto.NumParameters), int(proto.NumUsedRegisters)
+	base := at + 1
+	if proto.IsVarArg&varArgIsVarArg == 0 {
+		L.reserve(base + used)
+		r := L.reg[base : base+used]
+		for i := min(nargs, params); i < used; i++ {
+			r[i] = LNil
+		}
+		L.top = base + used
+		return
+	}
+	L.reserve(base + max(nargs, params) + used)
+	for ; nargs < params; nargs++ {
+		L.reg[base+nargs] = LNil
+	}
+	local := base + nargs
+	for i := range used {
+		L.reg[local+i] = LNil
+	}
+	for i := range params {
+		L.reg[local+i], L.reg[base+i] = L.reg[base+i], LNil
+	}
+	cf.localBase = int32(local)
+	L.top = local + used
+	if proto.IsVarArg&varArgNeedsArg != 0 {
+		values := L.reg[base+params : local]
+		t := L.NewTable(len(values), 1)
+		L.setList(t, 0, values)
+		t.RawSetString("n", number(LNumber(len(values))))
+		L.reg[local+params] = t
+	}
+}
+
+// finish ends the call on top: its results are the n registers from first on.
+func (L *LState) finish(cf *callFrame, first, n int) {
+	ret, want := int(cf.returnBase), int(cf.nret)
+	L.depth--
+	if want == MultRet {
+		want = n
+	}
+	L.reserve(ret + want)
+	copied := min(n, want)
+	copy(L.reg[ret:ret+copied], L.reg[first:first+copied])
+	for i := copied; i < want; i++ {
+		L.reg[ret+i] = LNil
+	}
+	L.top = ret + want
+}
+
+// setList stores the values of a constructor behind the first offset ones.
+func (L *LState) setList(tb *LTable, offset int, values []LValue) {
+	need := offset + len(values)
+	bytes := int64(0)
+	if need > cap(tb.array) {
+		bytes = int64(need-cap(tb.array)) * slotBytes
+	}
+	for _, v := range values {
+		bytes += valueBytes(v)
+	}
+	b := &L.G.Budget
+	b.Instructions -= int64(len(values)) / (slotsCleared / 2)
+	b.ChargeBytes(L, bytes)
+	if need > cap(tb.array) {
+		tb.reserve(need)
+	}
+	for i, v := range values {
+		tb.setArray(offset+i+1, v)
+	}
+}
+
+// prepareLoop makes numbers of what a loop begins with, and takes one step back.
+func (L *LState) prepareLoop(r []LValue) {
+	for i, name := range [...]string{"initial value", "limit", "step"} {
+		f, ok := L.ToNumber(r[i])
+		if !ok {
+			L.RaiseError("'for' " + name + " must be a number")
+		}
+		if _, is := r[i].(LNumber); !is {
+			r[i] = number(LNumber(f))
+		}
+	}
+	r[0] = number(r[0].(LNumber) - r[2].(LNumber))
+}
+
+// ToNumber is a number, or a string that reads as one; reading is charged for.
+func (L *LState) ToNumber(v LValue) (f float64, ok bool) {
+	switch v := v.(type) {
+	case LNumber:
+		return float64(v), true
+	case LString:
+		L.ChargeNumeral(string(v))
+		return ParseNumber(string(v))
+	}
+	return 0, false
+}
+
+// ChargeNumeral charges for reading a string as a number. Go reads some numbers digit by digit: with many digits, or far from one.
+func (L *LState) ChargeNumeral(s string) {
+	units := numeralUnits + int64(len(s))/4
+	if len(s) > 20 {
+		units += 2 * int64(len(s))
+	}
+	if i := strings.LastIndexAny(s, "eEpP"); i >= 0 {
+		exponent := int64(0)
+		for _, c := range []byte(s[i+1:]) {
+			if isNumeral(c) && exponent < 400 {
+				exponent = 10*exponent + int64(c-'0')
+			}
+		}
+		units += 2 * min(exponent, 400)
+	}
+	L.G.Budget.Charge(L, units)
+}
+
+// What reading or writing a number costs, and a power or a remainder.
+const (
+	numeralUnits = 6
+	powerUnits   = 4
+)
+
+var arithEvents = map[int]string{OP_ADD: "__add", OP_SUB: "__sub", OP_MUL: "__mul", OP_DIV: "__div", OP_MOD: "__mod", OP_POW: "__pow"}
+
+func arithmetic(op int, a, b float64) float64 {
+	switch op {
+	case OP_ADD:
+		return a + b
+	case OP_SUB:
+		return a - b
+	case OP_MUL:
+		return float64(a * b)
+	case OP_DIV:
+		return a / b
+	case OP_MOD:
+		return Modulo(a, b)
+	}
+	return math.Pow(a, b)
+}
+
+// arith is an operator one operand of which is no number: strings that read as numbers come first, then metamethods.
+func (L *LState) arith(op int, x, y LValue) LValue {
+	f, ok := L.ToNumber(x)
+	if ok {
+		var g float64
+		if g, ok = L.ToNumber(y); ok {
+			return signed(LNumber(arithmetic(op, f, g)))
+		}
+	}
+	meta := L.GetMetaField(x, arithEvents[op])
+	if meta == LNil {
+		meta = L.GetMetaField(y, arithEvents[op])
+	}
+	if meta.Type() == LTFunction {
+		return L.callMeta(meta, x, y)
+	}
+	if _, number := L.ToNumber(x); number {
+		x = y
+	}
+	L.RaiseError("attempt to perform arithmetic on a " + x.Type().String() + " value")
+	return nil
+}
+
+func (L *LState) negative(x LValue) LValue {
+	if f, ok := L.ToNumber(x); ok {
+		return signed(LNumber(-f))
+	}
+	if meta := L.GetMetaField(x, "__unm"); meta.Type() == LTFunction {
+		return L.callMeta(meta, x, x)
+	}
+	L.RaiseError("attempt to perform arithmetic on a " + x.Type().String() + " value")
+	return nil
+}
