@@ -240,10 +240,15 @@ func TestDataDirectoryIsPrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "it is ready", func() bool { return n.Status().Ready })
-			if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
-				t.Error(err)
+			if life == 0 { // the next one only opens what it finds
+				if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
+					t.Error(err)
+				}
+				if err := n.Snapshot(); err != nil {
+					t.Error(err)
+				}
 			}
-			if err := errors.Join(n.Snapshot(), n.Close()); err != nil {
+			if err := n.Close(); err != nil {
 				t.Error(err)
 			}
 			files := 0
