@@ -95,12 +95,13 @@ type shares struct {
 	owed map[source]uint64 // where the next group of a source starts; of sources without one it is now
 }
 
-// start returns the virtual time at which a source's next group starts.
-func (s *shares) start(src source) uint64 {
+// start returns the virtual time at which a source's next group starts, and whether the source has not been charged lately.
+func (s *shares) start(src source) (start uint64, fresh bool) {
 	if len(s.owed) == 0 {
-		return s.now
+		return s.now, true
 	}
-	return max(s.now, s.owed[src])
+	end, known := s.owed[src]
+	return max(s.now, end), !known
 }
 
 // charge books the work of a source's group, which started at start.
@@ -122,7 +123,7 @@ func (s *shares) advance(start uint64) {
 	}
 	s.now = start
 	for src, end := range s.owed {
-		if end <= start {
+		if end < start { // one that ends now was in this round
 			delete(s.owed, src)
 		}
 	}
@@ -141,13 +142,15 @@ type turnstile struct {
 type turn struct {
 	src   source
 	start uint64
+	fresh bool
 	ready chan struct{} // closed when it is its turn
 }
 
 // enter waits for a turn for a source's work, and returns nil when it does not come before the limit or stop.
 func (t *turnstile) enter(src source, limit time.Duration, stop <-chan struct{}) *turn {
 	t.mu.Lock()
-	w := &turn{src: src, start: t.shares.start(src), ready: make(chan struct{})}
+	w := &turn{src: src, ready: make(chan struct{})}
+	w.start, w.fresh = t.shares.start(src)
 	if !t.busy {
 		t.busy = true
 		t.shares.advance(w.start)
@@ -187,7 +190,7 @@ func (t *turnstile) leave(w *turn, units uint64) {
 	}
 	next := 0
 	for i, other := range t.waiting {
-		if other.start < t.waiting[next].start {
+		if n := t.waiting[next]; other.start < n.start || other.start == n.start && other.fresh && !n.fresh {
 			next = i
 		}
 	}
@@ -233,7 +236,8 @@ func (t *turnstile) charge(src source, units uint64) {
 	}
 	t.spent = t.spent.Add(time.Duration(units) * unitTime * freeShare)
 	if units >= heavyWork {
-		t.shares.charge(src, t.shares.start(src), units)
+		start, _ := t.shares.start(src)
+		t.shares.charge(src, start, units)
 	}
 }
 

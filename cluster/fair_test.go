@@ -102,6 +102,25 @@ func TestWhatIsExpected(t *testing.T) {
 	}
 }
 
+// A source that owes nothing is next, however many were there before it: it may ask for little.
+func TestFreshSourceIsNext(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.learn(heavyCommand, 10_000_000)
+	want := map[uint64]uint64{}
+	for id := range uint64(20) {
+		want[id+1] = 10_000_000
+	}
+	turns(t, q, want, 25) // in the midst of a round
+	q.strain()
+	u := groupOf(77, newCommand, 0)
+	if q.push(u); !u.heavy {
+		t.Fatal("it is light")
+	}
+	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != u {
+		t.Errorf("source %d is next", got[0].by.Source)
+	}
+}
+
 func TestCosts(t *testing.T) {
 	var c costs
 	if _, known := c.expect(Asker{Command: 7 << 32, Shape: 8 << 32}); known {

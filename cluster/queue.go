@@ -45,6 +45,7 @@ type unit struct {
 	source source // who is charged; the zero source: nobody
 	start  uint64 // the source's virtual time when the unit was queued
 	cost   uint64 // units of work that it is expected to do
+	fresh  bool   // the source owes nothing
 	strict bool   // nothing like it is known: it is no light one while the queue is strained
 	heavy  bool   // it waits for its turn
 
@@ -152,7 +153,7 @@ func (q *queue) weigh(u *unit) {
 
 // classLocked decides whether u waits for its turn.
 func (q *queue) classLocked(u *unit) {
-	u.start = q.shares.start(u.source)
+	u.start, u.fresh = q.shares.start(u.source)
 	u.heavy = u.cost >= heavyWork || u.start > q.shares.now || u.strict && !q.strained.IsZero() && time.Now().Before(q.strained)
 }
 
@@ -319,7 +320,7 @@ func (q *queue) takeHeavy(dst []*unit, most int) []*unit {
 		at := -1
 		q.heavy = slices.DeleteFunc(q.heavy, func(u *unit) bool { return u.state != unitQueued })
 		for i, u := range q.heavy {
-			if at < 0 || u.start < q.heavy[at].start || u.start == q.heavy[at].start && u.seq < q.heavy[at].seq {
+			if at < 0 || u.before(q.heavy[at]) {
 				at = i
 			}
 		}
@@ -339,6 +340,17 @@ func (q *queue) takeHeavy(dst []*unit, most int) []*unit {
 		most--
 	}
 	return dst
+}
+
+// before reports whether u has its turn before o. Who owes nothing may ask for little: it does not wait for a round of those who begin at the same time.
+func (u *unit) before(o *unit) bool {
+	switch {
+	case u.start != o.start:
+		return u.start < o.start
+	case u.fresh != o.fresh:
+		return u.fresh
+	}
+	return u.seq < o.seq
 }
 
 // withdraw takes u out again for a caller that gives up; false when it is already under way.

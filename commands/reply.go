@@ -58,6 +58,13 @@ func (r *RESP) head(kind byte, n int64) {
 	r.fits(0) // where it does not, it is cut with the rest
 }
 
+// Encoded writes what a RESP of the same Proto wrote before.
+func (r *RESP) Encoded(b []byte) {
+	if r.fits(len(b)) {
+		r.Buf = append(r.Buf, b...)
+	}
+}
+
 func (r *RESP) line(kind byte, s string) {
 	if !r.fits(len(s) + 3) {
 		return

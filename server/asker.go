@@ -23,7 +23,7 @@ func askerOf(db int, spec *commands.Spec, cmds [][][]byte) Asker {
 		return Asker{Command: h | 1, Shape: h | 1}
 	}
 	args, first := cmds[0], 1
-	if spec != nil {
+	if spec != nil && spec.Keys.First > 0 { // else a pattern, or what stands in the place of a key
 		first = spec.Keys.First
 	}
 	if spec != nil && spec.Group == "scripting" && len(args) > 1 {
@@ -31,7 +31,7 @@ func askerOf(db int, spec *commands.Spec, cmds [][][]byte) Asker {
 		first = spec.Keys.Numkeys + 1
 	}
 	by := Asker{Command: h | 1, Shape: h | 1}
-	if first > 0 && first < len(args) {
+	if first < len(args) {
 		by.Shape = (h*hashStep+xxhash.Sum64(args[first]))*hashStep + uint64(db) | 1
 	}
 	return by

@@ -3,6 +3,7 @@ package server
 // This file holds COMMAND. All of it derives from the table.
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -14,11 +15,7 @@ var introspectSpecs = []commands.Spec{{
 	Flags: commands.Loading | commands.Stale, Categories: "connection",
 	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
 	Local: local{early: true, works: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
-		all := s.srv.table.All()
-		s.w.Array(len(all))
-		for _, c := range all {
-			s.commandInfo(c)
-		}
+		s.constant("info", s.allInfos)
 	}},
 	Subcommands: []commands.Spec{
 		commandSub("count", 2, "2.8.13", "", "Counts the commands.", func(s *session, _ *commands.Spec, _ [][]byte) {
@@ -143,6 +140,33 @@ func (s *session) statusSet(words []string, prefix string) {
 	}
 }
 
+// constant answers with what write writes, which is always the same: it is made once for each protocol.
+func (s *session) constant(name string, write func()) {
+	key := constantKey{name, s.w.Proto}
+	if made, ok := s.srv.constants.Load(key); ok {
+		s.w.Encoded(made.([]byte))
+		return
+	}
+	start := len(s.w.Buf)
+	if write(); !s.w.Full {
+		s.srv.constants.Store(key, bytes.Clone(s.w.Buf[start:]))
+	}
+}
+
+// constantKey names an answer that is made once.
+type constantKey struct {
+	name  string
+	proto int
+}
+
+func (s *session) allInfos() {
+	all := s.srv.table.All()
+	s.w.Array(len(all))
+	for _, c := range all {
+		s.commandInfo(c)
+	}
+}
+
 // commandInfo writes a command's element of COMMAND.
 func (s *session) commandInfo(c *commands.Spec) {
 	k := c.Keys
@@ -233,11 +257,7 @@ func (s *session) byName(name []byte) *commands.Spec {
 
 func commandInfos(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args) == 2 {
-		all := s.srv.table.All()
-		s.w.Array(len(all))
-		for _, c := range all {
-			s.commandInfo(c)
-		}
+		s.constant("info", s.allInfos)
 		return
 	}
 	s.w.Array(len(args) - 2)
@@ -254,6 +274,8 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	keep := func(*commands.Spec) bool { return true }
 	switch {
 	case len(args) == 2:
+		s.constant("list", func() { s.bulks(s.namesOf(keep)) })
+		return
 	case len(args) != 5 || !is(args[2], "filterby"):
 		s.fail(commands.ErrSyntax)
 		return
@@ -299,15 +321,20 @@ func (s *session) bulks(words []string) {
 }
 
 func commandDocs(s *session, _ *commands.Spec, args [][]byte) {
-	found := s.srv.table.All()
-	if len(args) > 2 {
-		found = nil
-		for _, name := range args[2:] {
-			if c := s.byName(name); c != nil {
-				found = append(found, c)
-			}
+	if len(args) == 2 {
+		s.constant("docs", func() { s.docs(s.srv.table.All()) })
+		return
+	}
+	var found []*commands.Spec
+	for _, name := range args[2:] {
+		if c := s.byName(name); c != nil {
+			found = append(found, c)
 		}
 	}
+	s.docs(found)
+}
+
+func (s *session) docs(found []*commands.Spec) {
 	s.w.Map(len(found))
 	for _, c := range found {
 		if s.commandDoc(c); s.w.Full {

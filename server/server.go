@@ -100,6 +100,7 @@ type Server struct {
 	warnings     *logging.Limited // of what clients cause
 
 	failingOver atomic.Bool // FAILOVER runs
+	constants   sync.Map    // constantKey → []byte: answers that are made once
 	startBytes  uint64      // that objects took at the start
 
 	ctx    context.Context // ends what Close did not wait for

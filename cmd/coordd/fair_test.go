@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// What lives here: one client that asks for little, among twenty that ask for much, on three real processes.
+
+// heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that wait. Two of them go into one turn. A light one waits for the turn that is under
+// way, in the log and at the read loop, and for what was given at the same time; some were answered shortly before, and are read now.
+const heavyAtMost = 10
+
+// A light client waits for a few slices, not for a round of all who ask for much: at the leader and through a follower, and Raft's own traffic goes on.
+func TestLightClientAmongHeavyOnes(t *testing.T) {
+	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s") // a machine that has much else to do keeps its leader
+	first, rest := leader(t, ps)
+	b := &battle{t: t, ps: ps}
+	light := []*rawClient{dialRaw(t, first.addr), dialRaw(t, rest[0].addr)}
+	members := []string{"SADD", "big"}
+	for i := range 100_000 {
+		members = append(members, fmt.Sprint("member", i))
+	}
+	if got := dialRaw(t, first.addr).call(members...); got[0] == '-' { // not by a light client, who would be charged
+		t.Fatal(got)
+	}
+	b.term = b.termOf(light[0])
+	script := func(command string) []string {
+		return []string{command, "local n = 0 for i = 1, 400000 do n = n + i end return n", "0"}
+	}
+	for _, load := range []struct {
+		name  string
+		calls [][]string // of one client each, in turn
+	}{
+		{"scripts", [][]string{script("EVAL")}},
+		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"}, {"SUNIONSTORE", "copy", "big"}}},
+		{"session commands", [][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members...), {"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
+	} {
+		served, stop := fight(t, load.calls, first.addr, rest[0].addr)
+		for where, c := range light {
+			most := int64(0)
+			for i := range 4 {
+				before := served.Load()
+				if got := c.call("SET", fmt.Sprintf("lock:%s:%d:%d", load.name, where, i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+					t.Errorf("%s: %s", load.name, got)
+				}
+				most = max(most, served.Load()-before)
+			}
+			t.Logf("%s, node %d: at most %d heavy requests were served while a light one waited", load.name, where, most)
+			if most > heavyAtMost && load.name != "session commands" { // those run beside
+				t.Errorf("%s, node %d: %d heavy requests were served while a light one waited", load.name, where, most)
+			}
+		}
+		if stop(); t.Failed() {
+			return
+		}
+		if term := b.termOf(light[0]); term != b.term {
+			t.Errorf("%s: the term is %s, and was %s", load.name, term, b.term)
+		}
+	}
+}
+
+// fight has twenty clients ask for much all the time, and returns once each of them was served: how often they all were, and what ends them.
+func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int64, stop func()) {
+	t.Helper()
+	const clients = 20
+	served = new(atomic.Int64)
+	var over atomic.Bool
+	var all, once sync.WaitGroup
+	for i := range clients {
+		c := dialRaw(t, addrs[i%len(addrs)])
+		call := commandtest.AppendCall(nil, commandtest.Args(calls[i/len(addrs)%len(calls)]...))
+		all.Add(1)
+		once.Add(1)
+		go func() {
+			defer all.Done()
+			for k := 0; !over.Load(); k++ {
+				reply, err := "", c.SendRaw(call)
+				if err == nil {
+					var raw []byte
+					raw, err = c.Receive()
+					reply = string(raw[:min(len(raw), 100)])
+				}
+				if served.Add(1); k == 0 {
+					once.Done()
+				}
+				if err != nil || strings.HasPrefix(reply, "-") {
+					t.Errorf("a heavy client: %s %v", reply, err)
+					return
+				}
+			}
+		}()
+	}
+	once.Wait()
+	return served, func() { over.Store(true); all.Wait() }
+}

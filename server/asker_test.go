@@ -1,0 +1,95 @@
+package server
+
+// This file holds the tests of what the backend is told of a run, and of session commands that take turns.
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// Runs are told apart by what makes their work differ, and by nothing else.
+func TestAskersTellRunsApart(t *testing.T) {
+	table := commands.NewTable(commands.Specs(), Specs())
+	of := func(line string) Asker {
+		var cmds [][][]byte
+		var spec *commands.Spec
+		for part := range strings.SplitSeq(line, "; ") {
+			args := commandtest.Args(strings.Fields(part)...)
+			cmds = append(cmds, args)
+			spec = table.Get(args[0])
+		}
+		return askerOf(0, spec, cmds).sized(len(cmds))
+	}
+	for _, c := range []struct {
+		a, b           string
+		command, shape bool // equal
+	}{
+		{"SET a 1", "SET a 2", true, true},
+		{"SET a 1", "SET b 1", true, false},
+		{"SET a 1", "GET a", false, false},
+		{"KEYS *", "KEYS a*", true, false},
+		{"EVAL return 0", "EVAL fill 0", false, false},
+		{"EVAL fill 1 a", "EVAL fill 1 b", true, false},
+		{"EVAL fill 1 a x", "EVAL fill 1 a y", true, true},
+		{"SET a 1; SET b 1", "SET a 1", false, false},
+		{"FLUSHALL", "FLUSHALL", true, true},
+	} {
+		a, b := of(c.a), of(c.b)
+		if a.Command == 0 || a.Shape == 0 || (a.Command == b.Command) != c.command || (a.Shape == b.Shape) != c.shape {
+			t.Errorf("%q and %q: %x, %x", c.a, c.b, a, b)
+		}
+	}
+	if by := askerOf(0, nil, nil); by.Command == 0 || by.Shape == 0 {
+		t.Error("an empty transaction")
+	}
+}
+
+// Session commands that compute take turns by connection, in transactions too; answers that never change are made once for each protocol.
+func TestSessionCommandsTakeTurns(t *testing.T) {
+	n := start(t, nil)
+	a, b := n.dial(t), n.dial(t)
+	shared := func() (of []Asker) {
+		n.fake.set(func() { of, n.fake.shared = n.fake.shared, nil })
+		return of
+	}
+	for _, call := range []string{
+		"COMMAND", "COMMAND DOCS", "COMMAND DOCS get", "COMMAND LIST", "COMMAND INFO get", "COMMAND GETKEYS get k", "COMMAND COUNT", "CONFIG GET *", "CLIENT LIST",
+		"PUBSUB CHANNELS", "SLOWLOG GET", "LATENCY HISTOGRAM", "MEMORY STATS", "ACL CAT",
+	} {
+		a.call(strings.Fields(call)...)
+		if of := shared(); len(of) != 1 || of[0].Source == 0 || of[0].Command == 0 {
+			t.Errorf("%s: %v", call, of)
+		}
+	}
+	for _, call := range []string{"PING", "ECHO x", "CLIENT ID", "CONFIG SET slowlog-max-len 10", "MULTI", "COMMAND DOCS"} {
+		if a.call(strings.Fields(call)...); len(shared()) != 0 {
+			t.Errorf("%s took a turn", call)
+		}
+	}
+	a.call("EXEC")
+	b.call("COMMAND", "DOCS")
+	if of := shared(); len(of) != 2 || of[0].Source == of[1].Source || of[0].Command != of[1].Command {
+		t.Errorf("two connections: %v", of)
+	}
+	for _, call := range []string{"COMMAND", "COMMAND DOCS", "COMMAND LIST"} {
+		words := strings.Fields(call)
+		two := a.call(words...)
+		a.call("HELLO", "3")
+		three := a.call(words...)
+		if again := b.call(words...); again != two {
+			t.Errorf("%s differs the second time", call)
+		}
+		a.call("HELLO", "2")
+		if call != "COMMAND LIST" && two == three || a.call(words...) != two {
+			t.Errorf("%s does not follow the protocol", call)
+		}
+	}
+	made := 0
+	n.Server.constants.Range(func(any, any) bool { made++; return true })
+	if made != 6 {
+		t.Errorf("%d answers were made", made)
+	}
+}
