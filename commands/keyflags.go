@@ -1,7 +1,5 @@
 package commands
 
-import "slices"
-
 // This file holds what COMMAND tells of keys beyond their places: what a command does to each of them.
 
 // KeyFlag is a set of what a command does to a key, by Redis's words.
@@ -131,20 +129,27 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 		return nil, err
 	}
 	parts := s.KeyParts()
+	flags := make(map[int]KeyFlag, len(places)) // of each place: a call may have a million, and the first part that has it tells
+	for j := range parts {
+		p := &parts[j]
+		own := p.places(args)
+		of := p.Flags
+		if p.Vary != nil && len(own) > 0 {
+			of = p.Vary(args)
+		}
+		for _, place := range own {
+			if _, known := flags[place]; !known {
+				flags[place] = of
+			}
+		}
+	}
 	uses := make([]KeyUse, len(places))
 	for i, place := range places {
-		uses[i] = KeyUse{place, parts[len(parts)-1].Flags} // of an unknown part, which stands last
-		for j := range parts {
-			p := &parts[j]
-			if !slices.Contains(p.places(args), place) {
-				continue
-			}
-			uses[i].Flags = p.Flags
-			if p.Vary != nil {
-				uses[i].Flags = p.Vary(args)
-			}
-			break
+		of, known := flags[place]
+		if !known {
+			of = parts[len(parts)-1].Flags // of an unknown part, which stands last
 		}
+		uses[i] = KeyUse{place, of}
 	}
 	return uses, nil
 }

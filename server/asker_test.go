@@ -93,3 +93,16 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 		t.Errorf("%d answers were made", made)
 	}
 }
+
+// The keys of a call are found in one walk: with one for each key this test would take an hour.
+func TestGetKeysOfManyArguments(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	words := []string{"COMMAND", "GETKEYSANDFLAGS", "MSET"}
+	for i := range 300_000 {
+		words = append(words, formatInt(int64(i)), "v")
+	}
+	if got := c.call(words...); !strings.HasPrefix(got, "*300000\r\n*2\r\n$1\r\n0\r\n") || !strings.Contains(got, "$6\r\n299999\r\n") {
+		t.Errorf("%.100s", got)
+	}
+}

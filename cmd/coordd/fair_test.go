@@ -39,7 +39,7 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 	}{
 		{"scripts", [][]string{script("EVAL")}},
 		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"}, {"SUNIONSTORE", "copy", "big"}}},
-		{"session commands", [][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members...), {"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
+		{"session commands", [][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members[2:20_000]...), {"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
 	} {
 		served, stop := fight(t, load.calls, first.addr, rest[0].addr)
 		for where, c := range light {
