@@ -178,13 +178,13 @@ func srandmember(x *Call) error {
 // replyPicked replies count members of s picked at random, different ones; with a negative count each is picked from all.
 func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 	n := s.Len()
-	if x.Level >= LevelBounded {
-		x.spendPicks(picks(count, n), n)
-	}
 	if n == 0 || count >= int64(n) {
 		x.Out.Array(n)
 		replyMembers(x, s)
 		return nil
+	}
+	if x.Level >= LevelBounded {
+		x.spendPicks(picks(count, n), n)
 	}
 	if count >= 0 {
 		names := namesAt(s, x.draws().distinct(n, int(count)))

@@ -304,7 +304,7 @@ func (s *sorting) order(x *Call, all []weighed) error {
 const walkedElement = 2
 
 // sortedElement is what an element costs that is put in order, in units of Env.Work.
-const sortedElement = 8
+const sortedElement = 6
 
 // scoreKey is a key that sorts by score.
 func (s *sorting) scoreKey(e *weighed) uint64 {
