@@ -307,20 +307,26 @@ func entriesFrom(index uint64, word string, sizes ...int) []*raft.Log {
 type crashRun struct {
 	log        *walLog
 	open       func() (*walLog, error)
+	mu         sync.Mutex // a segment is made in the background
 	have, want model
 	retry      bool // errors are those of a disk that goes on: what failed is tried again, as Raft does
 }
 
 // do takes a step.
 func (r *crashRun) do(change func(*model), step func() error) error {
-	r.want = r.have.clone()
-	change(&r.want)
+	want := r.have.clone()
+	change(&want)
+	r.mu.Lock()
+	r.want = want
+	r.mu.Unlock()
 	err := step()
 	for try := 0; err != nil && r.retry && try < 3; try++ {
 		err = step()
 	}
 	if err == nil {
+		r.mu.Lock()
 		r.have = r.want
+		r.mu.Unlock()
 	}
 	return err
 }
@@ -665,6 +671,8 @@ func TestLogSurvivesKills(t *testing.T) {
 	r := &crashRun{have: model{data: map[uint64]string{}}}
 	r.want = r.have
 	files.before = func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if err := os.CopyFS(filepath.Join(copies, fmt.Sprint(len(moments))), os.DirFS(dir)); err != nil {
 			t.Error(err)
 		}
