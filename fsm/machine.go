@@ -224,6 +224,7 @@ type runner struct {
 	before   uint64      // the environment's work when the run of requests began
 	share    uint64      // work after which the run does not begin another request
 	tx       commands.Tx // of the request that runs
+	call     commands.Call
 }
 
 // Work, in units of commands.Env.Work, after which a group begins no further request, and an entry no further group. Work is the same on every
@@ -288,10 +289,11 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	r.full = false
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
 	stop := r.env.Work + r.maxWork()
-	x := commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
+	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
+	x := &r.call
 	if !q.Multi {
 		x.Args = q.Cmds[0]
-		r.command(&x)
+		r.command(x)
 		return
 	}
 	for _, w := range q.Watch {
@@ -310,7 +312,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 			continue
 		}
 		x.Args = cmd
-		if r.command(&x); r.env.Trapped {
+		if r.command(x); r.env.Trapped {
 			return
 		}
 	}
