@@ -126,7 +126,7 @@ func luaNext(L *lua.LState) int {
 	if !ok {
 		raiseBare(L, "invalid key to 'next'")
 	}
-	budgetOf(L).Charge(L, 2+int64(stepped)/8)
+	budgetOf(L).Charge(L, 2+int64(stepped)/4)
 	L.Push(next)
 	if next == lua.LNil {
 		return 1

@@ -57,8 +57,9 @@ var hostile = []struct{ stop, source string }{
 	{errScriptInstructions, `local s = ("f(function() end) "):rep(1000) while true do loadstring(s) end`},
 	{errScriptInstructions, `local a, b = ("x"):rep(10000) .. "a", ("x"):rep(10000) .. "b" while true do local x = a < b or a == b end`},
 	{errScriptInstructions, `while true do local x = "10" + "20.5" end`},
-	{errScriptMemory, `local s = ("i"):rep(1000) local t = {} for i = 1, 1000 do t[i] = i end while true do struct.pack(s, unpack(t)) end`},
-	{errScriptInstructions, `while true do redis.pcall("nosuch") end`},
+	{errScriptInstructions, `local s = ("i"):rep(1000) local t = {} for i = 1, 1000 do t[i] = i end while true do struct.pack(s, unpack(t)) end`},
+	{errScriptMemory, `while true do redis.pcall("nosuch") end`},
+	{errScriptMemory, `while true do redis.error_reply("no such") redis.status_reply("OK") end`},
 }
 
 // runHostile runs a script with a tenth of the budget, and says what it replied and the charges that it left.

@@ -73,7 +73,8 @@ func pushTrue(L *lua.LState) int {
 
 // errorTable is an error as scripts see it.
 func errorTable(L *lua.LState, msg string) *lua.LTable {
-	t := L.CreateTable(0, 1)
+	L.ChargeString(len(msg))
+	t := L.NewTable(0, 1)
 	t.RawSetString("err", lua.LString(msg))
 	return t
 }
@@ -102,11 +103,16 @@ func (in *interpreter) redisPcall(L *lua.LState) int {
 
 // commandError is the error of a command, with the mark that Redis 7.0 puts in.
 func commandError(L *lua.LState, msg string) *lua.LTable {
-	t := L.CreateTable(0, 2)
+	budgetOf(L).Charge(L, errorInstructions)
+	L.ChargeString(len(msg))
+	t := L.NewTable(0, 2)
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	t.RawSetString("err", lua.LString(msg))
 	return t
 }
+
+// errorInstructions is what a command that fails costs besides.
+const errorInstructions = 25
 
 // What a command costs besides what it reads, answers and says of its own work (Env.Work): for the call, and for each argument.
 const (
@@ -235,7 +241,7 @@ func redisStatusReply(L *lua.LState) int {
 		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
 		return 1
 	}
-	t := L.CreateTable(0, 1)
+	t := L.NewTable(0, 1)
 	t.RawSetString("ok", s)
 	L.Push(t)
 	return 1

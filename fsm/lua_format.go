@@ -234,7 +234,7 @@ func (spec formatSpec) floatCost(verb byte, v lua.LValue) int64 {
 	}
 	f, _ := toNumber(v)
 	_, exponent := math.Frexp(f)
-	return int64(max(exponent, -exponent)) / 6
+	return int64(max(exponent, -exponent)) / 3
 }
 
 // float is %e, %E, %f, %g and %G.

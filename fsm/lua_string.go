@@ -200,6 +200,9 @@ func describe(L *lua.LState, v lua.LValue) string {
 	return fmt.Sprintf("%s: 0x%012x", v.Type().String(), label(L, v))
 }
 
+// labelInstructions is what giving out a number costs.
+const labelInstructions = 16
+
 // label returns the number that stands for v's address in this run; 0 outside a run.
 func label(L *lua.LState, v lua.LValue) int {
 	run := runOf(L)
@@ -208,6 +211,7 @@ func label(L *lua.LState, v lua.LValue) int {
 	}
 	n, known := run.labels[v]
 	if !known {
+		budgetOf(L).Charge(L, labelInstructions)
 		budgetOf(L).ChargeBytes(L, 64)
 		n = len(run.labels) + 1
 		run.labels[v] = n

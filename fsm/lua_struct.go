@@ -36,7 +36,7 @@ type structFormat struct {
 // newStructFormat takes argument 1 as the format and charges for reading it.
 func newStructFormat(L *lua.LState) *structFormat {
 	text := cString(checkString(L, 1))
-	budgetOf(L).Charge(L, 1+int64(len(text)))
+	budgetOf(L).Charge(L, 5+2*int64(len(text)))
 	return &structFormat{L: L, text: text, alignment: 1}
 }
 

@@ -197,10 +197,10 @@ func (tb *LTable) entryGrowth() (units, bytes int64) {
 	switch {
 	case n == smallTable:
 		bytes += (smallTable + 1) * indexBytes
-		units += 32
+		units += 64
 	case n > smallTable:
 		bytes += indexBytes
-		units += 8
+		units += 24
 	}
 	return units, bytes
 }

@@ -490,7 +490,7 @@ func (L *LState) ChargeNumeral(s string) {
 				exponent = 10*exponent + int64(c-'0')
 			}
 		}
-		units += 2 * min(exponent, 400)
+		units += 3 * min(exponent, 400)
 	}
 	L.G.Budget.Charge(L, units)
 }
