@@ -45,6 +45,12 @@ type WorkReader interface {
 	ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
 }
 
+// Worker is what a Machine may implement that counts the work of applying: what a restart has to do again.
+type Worker interface {
+	// Worked returns the units of work that applying entries has taken since the process started. It does not block.
+	Worked() uint64
+}
+
 // Replayer is what a Machine may implement to know which entries it saw in an earlier life of the process.
 type Replayer interface {
 	// Replaying is called by the goroutine that applies: with true before the first entry that was in this node's log

@@ -29,6 +29,7 @@ type Adapter struct {
 	replaying bool          // entries come from this node's own log: their messages were sent in an earlier life
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
+	worked    atomic.Uint64 // by applying entries
 	checked   uint64        // index of the newest check that this node put in an entry; the proposer's own
 }
 
@@ -70,6 +71,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		return nil
 	}
 	a.applied.Store(log.Index)
+	a.worked.Add(result.Spent)
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	if !a.replaying && len(result.Events) > 0 {
 		a.deliver(result.Events)
@@ -79,6 +81,9 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	return &Applied{result.Replies, result.Work}
 }
+
+// Worked is what applying entries has done since the process started, in units of commands.Env.Work.
+func (a *Adapter) Worked() uint64 { return a.worked.Load() }
 
 // Watch says whether the commands that scripts call are to be told of from now on, in requests that say who asks.
 func (a *Adapter) Watch(on bool) { a.watched.Store(on) }

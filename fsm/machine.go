@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -63,6 +64,7 @@ type Result struct {
 	// Work is what each of those groups did, in units of commands.Env.Work.
 	Work   []uint64
 	Ran    int              // groups that ran, whether or not answers were wanted
+	Spent  uint64           // units of work of the whole entry
 	Events []commands.Event // valid until the next Apply
 }
 
@@ -131,7 +133,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
-	result.Events = m.events.list
+	result.Events, result.Spent = m.events.list, env.Work
 	return result, nil
 }
 
@@ -296,6 +298,9 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.command(x)
 		return
 	}
+	if r.readOnly && r.mayWrite(q.Cmds) {
+		r.beginTrial() // before its reads: all of a transaction sees one state
+	}
 	for _, w := range q.Watch {
 		if r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed {
 			out.NullArray()
@@ -316,6 +321,14 @@ func (r *runner) run(q *commands.Request, answer bool) {
 			return
 		}
 	}
+}
+
+// mayWrite reports whether one of the commands may change anything.
+func (r *runner) mayWrite(cmds [][][]byte) bool {
+	return slices.ContainsFunc(cmds, func(args [][]byte) bool {
+		spec, err := r.table.ResolveAt(r.env.Level, args)
+		return err == nil && spec.Kind == commands.Write
+	})
 }
 
 // command runs one command. A panic in a handler is a mistake in coordd, and happens on every node at the same place with

@@ -281,3 +281,13 @@ func TestTrialsBesideEntries(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestTriedTransactionSeesOneState tries a transaction that reads a key past its deadline, which is not swept yet, before its first command that
+// may write. It goes into the log, whose entry sweeps first.
+func TestTriedTransactionSeesOneState(t *testing.T) {
+	m := newestMachine(testTable())
+	mustApply(t, m, 1, &Entry{ClockMs: 1000, Groups: [][]byte{calls("SET k v PX 10")}}, false)
+	if got := m.Read(nil, transactionOf([]string{"GET", "k"}, []string{"DEL", "none"}), 2000, 0); len(got) > 0 {
+		t.Errorf("answered without the log: %q", got)
+	}
+}
