@@ -1,8 +1,9 @@
-// This file holds how long the log on disk gets. Raft counts entries, and looks every half minute or so; an entry here may have 32 MiB, so
-// its bytes are bounded too.
+// This file holds how long the log on disk gets. Raft counts entries, and looks every half minute or so; an entry here may have 32 MiB, or take
+// a quarter of a second to apply, so its bytes are bounded too, and the work of applying it again.
 package cluster
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,11 @@ const (
 	// compactAfter is how many bytes of entries come between two snapshots at most, or as many as the newest snapshot has, where that is more:
 	// a node does not write much more for its snapshots than for its log.
 	compactAfter = 256 << 20
+	// replayWork is how many units of work (commands.Env.Work, 25 ns at most) come between two snapshots at most, or as many as it takes to read
+	// the newest snapshot, where that is more: a restart applies them again, for a few seconds.
+	replayWork = 100_000_000
+	// loadWork is about how many units of work it takes to read a byte of a snapshot.
+	loadWork = 2
 	// trailingBytes is how many bytes of entries stay behind a snapshot at most, for followers that lag. Those that lag more get the snapshot.
 	trailingBytes = 64 << 20
 	// raftTrailing is how many entries Raft leaves behind a snapshot: as few as leave the end of the log alone. How many stay the log store decides.
@@ -22,15 +28,23 @@ const (
 	loadedPoll   = 100 * time.Millisecond
 )
 
-// growth counts the bytes of entries behind the newest snapshot, in whichever life of the process they came.
+// growth counts the bytes of entries behind the newest snapshot, in whichever life of the process they came, and the work of those that were applied.
 type growth struct {
 	mu    sync.Mutex
 	first uint64   // the index of the first of sizes
 	sizes []uint32 // of those entries
 
-	bytes atomic.Int64  // their sum
-	due   atomic.Int64  // the bytes at which a snapshot is wanted
-	wake  chan struct{} // kicked then
+	works []appliedWork // of entries that were applied, in their order
+
+	bytes, work       atomic.Int64  // the sums of both
+	dueBytes, dueWork atomic.Int64  // at which a snapshot is wanted
+	wake              chan struct{} // kicked then
+}
+
+// appliedWork is the work that applying an entry took.
+type appliedWork struct {
+	index uint64
+	work  int64
 }
 
 func newGrowth() *growth { return &growth{wake: make(chan struct{}, 1)} }
@@ -47,7 +61,18 @@ func (g *growth) add(logs []*raft.Log) {
 		g.bytes.Add(int64(len(l.Data)))
 	}
 	g.mu.Unlock()
-	if g.bytes.Load() >= g.due.Load() {
+	if g.bytes.Load() >= g.dueBytes.Load() {
+		kick(g.wake)
+	}
+}
+
+// applied counts the work of an entry that was applied.
+func (g *growth) applied(index, work uint64) {
+	w := appliedWork{index, int64(min(work, math.MaxInt32))}
+	g.mu.Lock()
+	g.works = append(g.works, w)
+	g.mu.Unlock()
+	if g.work.Add(w.work) >= g.dueWork.Load() {
 		kick(g.wake)
 	}
 }
@@ -64,6 +89,15 @@ func (g *growth) cutLocked(last uint64) {
 func (g *growth) covered(index uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	applied := 0
+	for _, w := range g.works {
+		if w.index > index {
+			break
+		}
+		g.work.Add(-w.work)
+		applied++
+	}
+	g.works = slices.Clone(g.works[applied:])
 	if index < g.first {
 		return
 	}
@@ -81,28 +115,37 @@ func (n *Node) boundLog() {
 		return
 	}
 	for {
-		bound := max(int64(n.cfg.compactAfter), n.stores.snapshots.newest.Load().size)
-		due := bound
-		if g.bytes.Load() >= bound {
+		size := n.stores.snapshots.newest.Load().size
+		bytes, work := max(int64(n.cfg.compactAfter), size), max(int64(n.cfg.replayWork), size*loadWork)
+		over := func() bool { return g.bytes.Load() >= bytes || g.work.Load() >= work }
+		dueBytes, dueWork := bytes, work
+		if over() {
 			before := n.stores.snapshots.newest.Load().index
 			if err := n.Snapshot(); err != nil {
 				n.logger.Warn("the log grows, and no snapshot can be taken", "error", err)
 			}
-			grown, written := g.bytes.Load(), n.stores.snapshots.newest.Load().index > before
-			if grown >= bound && written {
+			if over() && n.stores.snapshots.newest.Load().index > before {
 				continue // so much came while the snapshot was written
 			}
-			if grown >= bound { // nor was there anything new that is committed: again when there is more
-				due = grown + bound/8
-			}
+			// What is still over was not to be had, for nothing new is committed: again when there is more.
+			dueBytes, dueWork = again(g.bytes.Load(), bytes), again(g.work.Load(), work)
 		}
-		g.due.Store(due)
+		g.dueBytes.Store(dueBytes)
+		g.dueWork.Store(dueWork)
 		select {
 		case <-g.wake:
 		case <-n.stop:
 			return
 		}
 	}
+}
+
+// again returns when what has grown so far is to be looked at next.
+func again(grown, bound int64) int64 {
+	if grown < bound {
+		return bound
+	}
+	return grown + bound/8
 }
 
 // awaitLoaded waits until the machine has applied what was in the log at the start; false when the node stops before.

@@ -113,3 +113,29 @@ func logBytes(t *testing.T, s *logStore) int {
 	}
 	return size
 }
+
+// TestReplayIsBoundedInWork writes entries that are small and take much work: a restart applies few of them again.
+func TestReplayIsBoundedInWork(t *testing.T) {
+	const after = 20
+	c := newCluster(t, 1, func(cfg *Config) { cfg.replayWork = after * toyWork })
+	for range 2 {
+		n := c.leader()
+		for range 5 * after {
+			c.write(n, "w")
+		}
+		seen := n.stores.snapshots.newest.Load
+		eventually(t, "little is to be applied again", func() bool {
+			return seen().index > 0 && n.logs.growth.work.Load() < max(after*toyWork, seen().size*loadWork)
+		})
+		if got, want := n.logs.growth.work.Load(), int64(n.applied()-seen().index)*toyWork; got > want {
+			t.Errorf("work of %d units is counted behind the snapshot of entry %d, and there are %d entries", got, seen().index, want/toyWork)
+		}
+		c.close("n1")
+		c.reopen("n1")
+		n = c.leader()
+		c.write(n, "w")
+		if got := c.toys["n1"].work.Load(); got > 2*after*toyWork {
+			t.Errorf("after a restart %d units were applied", got)
+		}
+	}
+}

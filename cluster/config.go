@@ -48,6 +48,7 @@ type Config struct {
 
 	groupReply, readReplies     int // tests lower maxGroupReply and maxReadReplies here
 	compactAfter, trailingBytes int // and these
+	replayWork                  int // and this
 }
 
 const (
@@ -94,6 +95,7 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.groupReply, maxGroupReply)
 	setDefault(&c.readReplies, maxReadReplies)
 	setDefault(&c.compactAfter, compactAfter)
+	setDefault(&c.replayWork, replayWork)
 	setDefault(&c.trailingBytes, trailingBytes)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
 		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)

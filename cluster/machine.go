@@ -88,6 +88,9 @@ type applier struct {
 	busy    atomic.Bool // Apply, Snapshot or Restore runs
 	logger  *slog.Logger
 
+	worker Worker                   // the machine, if it is one
+	worked func(index, work uint64) // is told the work of each entry; may be nil
+
 	applying atomic.Uint64 // the index of the entry that the machine is applying; 0: none
 	began    atomic.Int64  // when that began, in ns since made
 	made     time.Time     // the applier
@@ -118,6 +121,7 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 	a := &applier{machine: m, logger: logger, made: time.Now(), wake: make(chan struct{}, 1)}
 	a.members.Store(&committed{})
 	a.clockMs.Store(m.Clock())
+	a.worker, _ = m.(Worker)
 	return a
 }
 
@@ -143,8 +147,15 @@ func (a *applier) apply(l *raft.Log) any {
 			a.logger.Error("a log entry cannot be applied; docs/operations.md says what to do", "index", l.Index)
 		}
 	}()
+	var before uint64
+	if a.worker != nil {
+		before = a.worker.Worked()
+	}
 	out := a.machine.Apply(l)
 	done = true
+	if a.worker != nil && a.worked != nil {
+		a.worked(l.Index, a.worker.Worked()-before)
+	}
 	a.applying.Store(0)
 	a.busy.Store(false)
 	return out

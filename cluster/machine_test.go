@@ -21,6 +21,7 @@ type toy struct {
 	id    uint64
 	built atomic.Uint64
 	asked atomic.Uint64 // calls of NextDeadline
+	work  atomic.Uint64 // units: toyWork a group
 	cut   atomic.Uint64 // entries of which groups did not run
 	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
 
@@ -40,7 +41,12 @@ var toyIDs atomic.Uint64
 
 func newToy() *toy { return &toy{id: toyIDs.Add(1)} }
 
-const toyHeader = 8 * 4
+const (
+	toyHeader = 8 * 4
+	toyWork   = 1000
+)
+
+func (t *toy) Worked() uint64 { return t.work.Load() }
 
 func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
 	seq := t.built.Add(1)
@@ -89,6 +95,7 @@ func (t *toy) Apply(l *raft.Log) any {
 		}
 		work := workOf(g)
 		total += work
+		t.work.Add(toyWork)
 		t.List = append(t.List, string(g))
 		var ttl int64
 		if _, err := fmt.Sscanf(string(g), "ttl:%d", &ttl); err == nil {

@@ -153,6 +153,7 @@ func (n *Node) startRaft() error {
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth = n.stores.snapshots.growth
+	n.machine.worked = n.logs.growth.applied
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.fatal = n.cfg.Fatal
 	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{

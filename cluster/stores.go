@@ -46,7 +46,9 @@ type logStore struct {
 
 	covered func() uint64 // the index of the newest snapshot; may be nil
 	fatal   func(error)   // ends the process; may be nil, in tests
-	cutting bool          // the end of the log was being cut off, and no entry was stored behind it yet; the writer's
+
+	writer  sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
+	cutting bool       // the end of the log was being cut off, and no entry was stored behind it yet
 	failing time.Time     // since when no entry could be stored; zero: the last one was
 	lost    error         // why nothing is stored any more
 	writing writing
@@ -129,6 +131,8 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 
 // store stores entries on the disk.
 func (s *logStore) store(logs []*raft.Log) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
 	if s.lost != nil {
 		return s.lost
 	}
@@ -170,7 +174,7 @@ func (s *logStore) closeGap(next uint64) error {
 	if err != nil {
 		return err
 	}
-	return s.DeleteRange(first, last)
+	return s.deleteLocked(first, last, last, false)
 }
 
 // isSilent reports whether an entry never reaches the machine or its applier.
@@ -275,9 +279,6 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 // DeleteRange drops entries: those that a snapshot holds, but for the newest that are kept for followers. When the end of the log goes (a
 // conflict with a new leader, or a snapshot that replaced the log), the newest stamp is that of the last entry that stays, with now as its arrival.
 func (s *logStore) DeleteRange(low, high uint64) error {
-	if s.lost != nil {
-		return s.lost
-	}
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
 	if err := errors.Join(err1, err2); err != nil {
@@ -288,6 +289,16 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 		if high = min(high, last-s.retained(low, last)); high < low {
 			return nil
 		}
+	}
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	return s.deleteLocked(low, high, last, conflict)
+}
+
+// deleteLocked is DeleteRange of a log whose last entry is last, for a writer. conflict says that another leader's entries come in their place.
+func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
+	if s.lost != nil {
+		return s.lost
 	}
 	s.mu.Lock()
 	clear(s.ring[:])

@@ -23,7 +23,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walLog is the log. One goroutine writes to it, as Raft does; any number read.
+// walLog is the log. One goroutine writes to it at a time; any number read.
 type walLog struct {
 	dir         string
 	files       fileLayer
