@@ -49,8 +49,8 @@ type logStore struct {
 
 	writer  sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
 	cutting bool       // the end of the log was being cut off, and no entry was stored behind it yet
-	failing time.Time     // since when no entry could be stored; zero: the last one was
-	lost    error         // why nothing is stored any more
+	failing time.Time  // since when no entry could be stored; zero: the last one was
+	lost    error      // why nothing is stored any more
 	writing writing
 
 	failWait time.Duration // how long the log may take no entry, but for want of room
