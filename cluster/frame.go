@@ -124,7 +124,7 @@ type frameKind uint8
 const (
 	frameWrite   frameKind = iota + 1 // groups of writes, to the leader
 	frameRead                         // groups of reads, to the leader
-	frameConfirm                      // the leader's question: which term are you in?
+	frameConfirm                      // the leader's question: which term are you in? Its payload: the leader's term and commit index, as uvarints; empty: a version that does not say
 	frameReply                        // the answer to a write or read frame: status and replies
 	frameTerm                         // the answer to a confirm frame
 	frameAdmin                        // a change of the members, or its answer, on a connection of its own
@@ -412,4 +412,16 @@ func (c *cursor) groups() [][]byte {
 		groups[i] = c.bytes()
 	}
 	return groups
+}
+
+// appendCommit appends the payload of a confirm frame.
+func appendCommit(dst []byte, term, commit uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, term), commit)
+}
+
+// decodeCommit reads the payload of a confirm frame. ok is false where there is none. What a later version says behind it is left alone.
+func decodeCommit(payload []byte) (term, commit uint64, ok bool) {
+	c := cursor{rest: payload}
+	term, commit = c.uvarint(), c.uvarint()
+	return term, commit, len(payload) > 0 && !c.bad
 }

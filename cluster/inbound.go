@@ -105,6 +105,9 @@ func (in *inbound) serve() error {
 		switch f.kind {
 		case frameConfirm:
 			report := appendTermReport(beginFrame(24), in.n.termReport())
+			if term, commit, ok := decodeCommit(f.payload); ok {
+				in.n.lag.note(term, commit, in.n.applied(), time.Now())
+			}
 			in.w.send(endFrame(report, frameTerm, 0, f.id), nil)
 		case frameWrite, frameRead:
 			q, err := decodeRequests(f.payload)

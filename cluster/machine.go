@@ -86,6 +86,7 @@ func isVoid(l *raft.Log) bool {
 type applier struct {
 	machine Machine
 	busy    atomic.Bool // Apply, Snapshot or Restore runs
+	loads   atomic.Bool // Restore runs
 	logger  *slog.Logger
 
 	worker Worker                   // the machine, if it is one
@@ -238,6 +239,8 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (a *applier) Restore(source io.ReadCloser) error {
+	a.loads.Store(true)
+	defer a.loads.Store(false)
 	a.busy.Store(true)
 	err := a.machine.Restore(source)
 	a.busy.Store(false)

@@ -22,6 +22,7 @@ type Node struct {
 	opened   time.Time
 	machine  *applier
 	arrivals *arrivals
+	lag      lag
 	logs     *logStore
 	stores   *stores
 	mux      *mux

@@ -34,9 +34,12 @@ type Status struct {
 	Members     []MemberStatus
 	Removed     bool // the node was removed from the cluster, for ever
 	Joining     bool // it waits to be taken into a cluster
-	Loading     bool // what was in the log at the start has yet to be applied
+	Loading     bool // a snapshot is being loaded, or what was in the log at the start has yet to be applied
 	// The machine's feature level, and the newest that this node knows; 0 where the machine has none.
 	Level, KnownLevel uint64
+	// How many entries that the leader has committed this node has not applied, and for how long at least that is so.
+	Behind    uint64
+	BehindFor time.Duration
 	// The newest snapshot that this node has on disk; zero for none.
 	SnapshotIndex uint64
 	SnapshotTime  time.Time
@@ -66,10 +69,13 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.gone.is.Load(), n.unborn()
-	s.Loading, s.Snapshotting = n.machine.loading(), n.stores.snapshots.open.Load() > 0
+	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.loads.Load(), n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
+	now := time.Now()
+	n.lag.note(s.Term, s.Commit, s.Applied, now)
+	s.Behind, s.BehindFor = n.lag.behind(s.Applied, now)
 	switch state := n.raft.State(); {
 	case n.leadsRaft():
 		s.Role = RoleLeader

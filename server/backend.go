@@ -36,8 +36,11 @@ type Backend interface {
 	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is
 	// nil. What a run that is handed over afterwards does not see of a change, Deliver is told of.
 	Observe(wants func(db int, key string) bool)
-	// Status tells about the node and its cluster. It is cheap enough to be asked a hundred times a second.
+	// Status tells about the node and its cluster. It waits for nobody, neither the machine nor Raft: probes ask it, and those who are
+	// to hear in time that the node is busy.
 	Status() Status
+	// Stats counts what the state holds. It waits for what the machine is at.
+	Stats() Stats
 	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in requests that say who asks.
 	Watch(on bool)
 	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads. The text of an
@@ -86,22 +89,31 @@ type Status struct {
 	NotReady   string // why it does not
 	Removed    bool   // the node was removed from the cluster
 	Joining    bool   // it waits to be taken into a cluster
-	Loading    bool   // it has yet to apply what was in its log when it started
+	Loading    bool   // it loads a snapshot, or has yet to apply what was in its log when it started
 
 	Term, Commit, Applied, LastLog uint64        // raft's term; indexes of the log
 	ClockMs                        int64         // the cluster clock, ms
 	LeaderContact                  time.Duration // since a follower last heard from its leader; the leader has 0
 	Members                        []Member
 
+	// Behind is how many entries that the leader has committed this node has yet to apply, and BehindFor how long at least it has not
+	// applied something that was committed, as far as it knows of the leader.
+	Behind    uint64
+	BehindFor time.Duration
+
+	SnapshotIndex     uint64    // of the newest snapshot; 0: none
+	SnapshotTime      time.Time // when it was taken
+	Level, KnownLevel uint64    // the feature level of the state, and the newest that this node knows
+	Snapshotting      bool      // one is being written, or received
+}
+
+// Stats counts what the state holds.
+type Stats struct {
 	Databases            []DatabaseStatus // by number
 	Expired              uint64           // keys that expired since the state began
 	Libraries, Functions int              // of functions, and the functions in them
 	Scripts              int              // in the cache
 	Notify               commands.NotifyFlags
-	SnapshotIndex        uint64    // of the newest snapshot; 0: none
-	SnapshotTime         time.Time // when it was taken
-	Level, KnownLevel    uint64    // the feature level of the state, and the newest that this node knows
-	Snapshotting         bool      // one is being written, or received
 }
 
 // ChangeKind is what a change of the members does.

@@ -16,12 +16,20 @@ const backupStall = time.Minute
 
 const errNotDirectReply commands.Error = "ERR BACKUP needs a connection that gets no messages: without subscriptions, MONITOR, CLIENT TRACKING and CLIENT REPLY OFF"
 
+// errBackupRuns: each backup keeps a state of its own alive for as long as its client reads.
+const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node sends another backup, and sends one at a time"
+
 // backup sends the state in place of a reply.
 func backup(s *session, _ *commands.Spec, _ [][]byte) {
 	if s.silent() {
 		s.fail(errNotDirectReply)
 		return
 	}
+	if !s.srv.backingUp.CompareAndSwap(false, true) {
+		s.fail(errBackupRuns)
+		return
+	}
+	defer s.srv.backingUp.Store(false)
 	ctx, cancel := context.WithTimeout(s.srv.ctx, backupStall)
 	state, err := s.srv.backend.Backup(ctx)
 	cancel()

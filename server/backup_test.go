@@ -58,12 +58,14 @@ func TestBackupIsRefused(t *testing.T) {
 func TestBackupEndsWithItsClient(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	c.call("SETRANGE", "big", "15000000", "x")
-	c.call("SETRANGE", "big", "30000000", "x") // more than the system's buffers hold
+	c.call("SET", "big", strings.Repeat("x", 30_000_000)) // more than the system's buffers hold
 	slow := n.dial(t)
 	id := strings.TrimSpace(slow.call("CLIENT", "ID")[1:])
 	slow.raw("RAFT BACKUP\r\n")
 	eventually(t, "the backup has begun", func() bool { return n.stats.bytesOut.Load() > 1<<20 })
+	if got := c.call("RAFT", "BACKUP"); got != "-"+string(errBackupRuns)+"\r\n" {
+		t.Fatalf("a second one: %.200q", got)
+	}
 	if got := c.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
 		t.Fatalf("%q", got)
 	}
@@ -71,4 +73,7 @@ func TestBackupEndsWithItsClient(t *testing.T) {
 	gone.raw("RAFT BACKUP\r\n")
 	_ = gone.Close()
 	eventually(t, "both are gone", func() bool { return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1 })
+	if got := c.call("RAFT", "BACKUP"); got[0] != '$' {
+		t.Fatalf("the next one: %.200q", got)
+	}
 }

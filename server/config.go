@@ -132,6 +132,11 @@ func (p *param) change(s *Server, text string) (func(*Server), error) {
 	if n < p.low || n > p.max {
 		return nil, commands.Errorf("argument must be between %d and %d inclusive", p.low, p.max)
 	}
+	if p.fits != nil {
+		if err := p.fits(s, n); err != nil {
+			return nil, err
+		}
+	}
 	return func(s *Server) { p.set(s, n) }, nil
 }
 

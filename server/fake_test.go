@@ -126,6 +126,12 @@ func (f *fakeBackend) Status() Status {
 	defer f.mu.Unlock()
 	st := f.st
 	st.Members = slices.Clone(st.Members) // tests change the fake's in place
+	return st
+}
+
+func (f *fakeBackend) Stats() (st Stats) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	m := f.machine.Stats()
 	for i := range m.Keys {
 		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})

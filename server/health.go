@@ -1,33 +1,61 @@
 package server
 
-// This file holds the pages for supervisors and load balancers.
+// This file holds the pages for supervisors and load balancers. They are answered from what the node knows without waiting for anybody: a probe that
+// waits for a busy node would have it killed for being busy.
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"time"
 )
 
-// HealthHandler answers /healthz (the process works: always 200) and /readyz (the node takes commands: 200, else 503), in JSON.
+// A node that is further behind the leader than this is not ready: its READONLY clients see old state, and were the leader to die it could not help.
+const (
+	readyEntries = 1000
+	readyLag     = time.Second
+)
+
+// HealthHandler answers /healthz (the process works: always 200) and /readyz (the node takes commands and is up to date: 200, else 503), in JSON.
 func (s *Server) HealthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ok"})
+		status := "ok"
+		if s.backend.Status().Loading {
+			status = "loading"
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"status": status})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		st := s.backend.Status()
-		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID, "term": st.Term, "applied": st.Applied}
+		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID, "term": st.Term, "applied": st.Applied, "behind": st.Behind, "status": "ready"}
 		code := http.StatusOK
-		body["status"] = "ready"
-		if !st.Ready || s.retired.Load() {
+		if reason := s.notReady(&st); reason != "" {
 			code = http.StatusServiceUnavailable
-			body["status"], body["reason"] = "not ready", st.NotReady
-			if s.retired.Load() {
-				body["reason"] = "the node is stopping"
-			}
+			body["status"], body["reason"] = "not ready", reason
 		}
 		writeJSON(w, code, body)
 	})
 	return mux
+}
+
+// notReady says why no client should be sent to the node; empty: it is ready.
+func (s *Server) notReady(st *Status) string {
+	switch {
+	case s.retired.Load():
+		return "the node is stopping"
+	case st.NotReady != "":
+		return st.NotReady
+	case !st.Ready:
+		return "the node does not take commands"
+	case st.Loading:
+		return "LOADING: the node applies what is in its log"
+	case st.Behind > readyEntries:
+		return fmt.Sprintf("the node is %d entries behind the leader", st.Behind)
+	case st.BehindFor > readyLag:
+		return fmt.Sprintf("the node is %v behind the leader", st.BehindFor.Round(time.Millisecond))
+	}
+	return ""
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {

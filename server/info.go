@@ -22,6 +22,7 @@ type infoText struct {
 	strings.Builder
 	srv *Server
 	st  Status
+	has Stats
 	now time.Time
 }
 
@@ -72,7 +73,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 		}
 	}
 	s.tellTally()
-	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), now: time.Now()}
+	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), has: s.srv.backend.Stats(), now: time.Now()}
 	for _, section := range infoSections {
 		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
 			t.head(section.name)
@@ -148,7 +149,7 @@ func infoMemory(t *infoText) {
 	if total := systemMemory(); total > 0 {
 		t.bytes("total_system_memory", total)
 	}
-	t.fields("number_of_cached_scripts", t.st.Scripts, "number_of_functions", t.st.Functions, "number_of_libraries", t.st.Libraries)
+	t.fields("number_of_cached_scripts", t.has.Scripts, "number_of_functions", t.has.Functions, "number_of_libraries", t.has.Libraries)
 	t.bytes("maxmemory", 0)
 	t.fields("maxmemory_policy", "noeviction",
 		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)), "allocator_frag_bytes", m.held-min(m.held, m.objects),
@@ -252,7 +253,7 @@ func infoStats(t *infoText) {
 	t.field("instantaneous_input_kbps", fmt.Sprintf("%.2f", in/1024))
 	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
 	t.field("rejected_connections", s.rejected.Load())
-	t.field("expired_keys", t.st.Expired)
+	t.field("expired_keys", t.has.Expired)
 	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(), "total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
 	t.field("pubsub_channels", t.srv.hub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.hub.kinds(subPattern))
@@ -352,7 +353,7 @@ func infoCluster(t *infoText) {
 }
 
 func infoKeyspace(t *infoText) {
-	for i, db := range t.st.Databases {
+	for i, db := range t.has.Databases {
 		if db.Keys > 0 {
 			fmt.Fprintf(t, "db%d:keys=%d,expires=%d,avg_ttl=0\r\n", i, db.Keys, db.Volatile)
 		}

@@ -129,7 +129,7 @@ func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 	m := readMemory()
 	clients := uint64(max(s.srv.clientMemory.total.Load(), 0))
 	keys := uint64(0)
-	for _, db := range s.srv.backend.Status().Databases {
+	for _, db := range s.srv.backend.Stats().Databases {
 		keys += uint64(db.Keys)
 	}
 	overhead := min(s.srv.startBytes+clients, m.objects)

@@ -36,11 +36,11 @@ func (s *Server) setNotify(text string) error {
 	if reply[0] == '-' {
 		return commands.Error(strings.TrimSpace(string(reply[1:])))
 	}
-	for start := time.Now(); s.backend.Status().Notify != want && time.Since(start) < ownDelay; {
+	for start := time.Now(); s.backend.Stats().Notify != want && time.Since(start) < ownDelay; {
 		time.Sleep(time.Millisecond)
 	}
 	return nil
 }
 
 // notifyText is the setting as this node has it.
-func notifyText(s *Server) string { return s.backend.Status().Notify.String() }
+func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }

@@ -20,6 +20,7 @@ type param struct {
 	choose   func(text string) (apply func(*Server), err error) // in place of set, for what is no number
 	share    func(*Server, string) error                        // in place of set: makes the value that of all nodes, or fails
 	check    func(text string) error                            // with share: tells whether it is a value
+	fits     func(*Server, int64) error                         // with set: checks what low and max do not tell
 	frozen   bool
 }
 
@@ -50,7 +51,7 @@ func numberParam(name string, low, max int64, in func(*Server) atomicNumber) par
 const maxInt64 = 1<<63 - 1
 
 var params = []param{
-	numberParam("maxclients", 1, 1<<32-1, func(s *Server) atomicNumber { return &s.config.maxClients }),
+	{name: "maxclients", get: func(s *Server) string { return formatInt(s.config.maxClients.Load()) }, set: (*Server).setMaxClients, low: 1, max: 1<<32 - 1, fits: (*Server).fitsFiles},
 	{
 		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
 		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
@@ -70,8 +71,10 @@ var params = []param{
 	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
 	frozen("databases", strconv.Itoa(databases)),
 	{name: "cluster-enabled", frozen: true, get: func(s *Server) string { return yesNo(s.showsCluster()) }},
-	frozen("daemonize", "no"), frozen("supervised", "no"), frozen("unixsocket", ""),
+	frozen("daemonize", "no"), frozen("supervised", "no"),
 	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""), frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
+	{name: "unixsocket", frozen: true, get: func(s *Server) string { return s.cfg.UnixSocket }},
+	{name: "unixsocketperm", frozen: true, get: func(s *Server) string { return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8) }},
 	{name: "client-query-buffer-limit", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
 	{name: "proto-max-bulk-len", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
 	{name: "client-output-buffer-limit", get: func(s *Server) string {
@@ -197,6 +200,16 @@ func (m ClientMemory) String() string {
 }
 
 const errMemorySize commands.Error = "argument must be a memory or percent value"
+
+func (s *Server) setMaxClients(n int64) { s.config.maxClients.Store(n) }
+
+// fitsFiles refuses a number of connections that the limit of open files does not allow, as Redis does.
+func (s *Server) fitsFiles(n int64) error {
+	if most := int64(s.cfg.MostClients); most > 0 && n > most {
+		return commands.Errorf("The operating system is not able to handle the specified number of clients, try with %d", most)
+	}
+	return nil
+}
 
 func chooseClientMemory(text string) (func(*Server), error) {
 	m, err := ParseClientMemory(text)

@@ -33,10 +33,13 @@ type Config struct {
 	SentinelName string   // the master name that SENTINEL knows; mymaster
 
 	MaxClients         int           // connections at a time; 10000
+	MostClients        int           // … that the limit of open files allows; 0: any number
 	MaxRequestBytes    int           // of one command, and of what one transaction queues; 32 MiB
 	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
 	MaxBacklogBytes    int64         // messages that wait for all clients together, each counted once, before the slowest are closed; 8 times MaxSubscriberBytes
 	IdleTimeout        time.Duration // a connection without commands for so long is closed; 0: never
+	UnixSocket         string        // path of the socket that clients reach the node by besides; for CONFIG GET
+	UnixSocketPerm     uint32        // its permissions
 	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
 	MaxClientMemory    ClientMemory  // what all connections may take together, before those that take most are closed; zero: any number
 
@@ -55,6 +58,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxClients == 0 {
 		c.MaxClients = 10000
+	}
+	if c.MostClients > 0 {
+		c.MaxClients = min(c.MaxClients, c.MostClients)
 	}
 	if c.MaxRequestBytes == 0 {
 		c.MaxRequestBytes = 32 << 20
@@ -101,6 +107,7 @@ type Server struct {
 
 	failingOver atomic.Bool // FAILOVER runs
 	constants   sync.Map    // constantKey → []byte: answers that are made once
+	backingUp   atomic.Bool // a backup is sent
 	startBytes  uint64      // that objects took at the start
 
 	ctx    context.Context // ends what Close did not wait for
@@ -193,7 +200,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		// Usually no file is left for the connection: others end in time.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.log.Warn("cannot accept a connection", "error", err)
+		s.warnings.Warn("cannot accept a connection", "error", err)
 		select {
 		case <-time.After(pause):
 		case <-s.ctx.Done():

@@ -39,6 +39,7 @@ type session struct {
 	srv     *Server
 	id      uint64
 	conn    net.Conn
+	unix    bool   // by a Unix socket
 	addr    string // the client's, host:port
 	laddr   string // ours
 	created time.Time
@@ -126,6 +127,11 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 		addr:    conn.RemoteAddr().String(),
 		laddr:   conn.LocalAddr().String(),
 		created: time.Now(),
+	}
+	if path, ok := conn.LocalAddr().(*net.UnixAddr); ok { // the client's end has no name
+		s.unix = true
+		s.laddr = path.Name + ":0"
+		s.addr = s.laddr
 	}
 	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
@@ -384,6 +390,9 @@ func (s *session) flags() string {
 	}
 	if s.quit {
 		b = append(b, 'c')
+	}
+	if s.unix {
+		b = append(b, 'U')
 	}
 	if s.stale {
 		b = append(b, 'r')

@@ -312,6 +312,28 @@ func TestHealth(t *testing.T) {
 	if code, body := get("/readyz"); code != 503 || body["reason"] != "no leader" {
 		t.Error(code, body)
 	}
+	for _, x := range []struct {
+		change func(*Status)
+		alive  string
+		reason string
+	}{
+		{func(st *Status) { st.Behind = 1000 }, "ok", ""},
+		{func(st *Status) { st.Behind = 1001 }, "ok", "the node is 1001 entries behind the leader"},
+		{func(st *Status) { st.Behind, st.BehindFor = 1, 1001*time.Millisecond }, "ok", "the node is 1.001s behind the leader"},
+		{func(st *Status) { st.Loading = true }, "loading", "LOADING: the node applies what is in its log"},
+	} {
+		n.fake.set(func() {
+			n.fake.st.Ready, n.fake.st.NotReady, n.fake.st.Loading, n.fake.st.Behind, n.fake.st.BehindFor = true, "", false, 0, 0
+			x.change(&n.fake.st)
+		})
+		code, body := get("/readyz")
+		if reason, _ := body["reason"].(string); reason != x.reason || code == 200 != (reason == "") {
+			t.Errorf("%q: %d %v", x.reason, code, body)
+		}
+		if code, body := get("/healthz"); code != 200 || body["status"] != x.alive {
+			t.Errorf("%q: alive: %d %v", x.reason, code, body)
+		}
+	}
 	if code, _ := get("/other"); code != 404 {
 		t.Error(code)
 	}

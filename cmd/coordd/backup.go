@@ -39,7 +39,7 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	source, err := parseServer(*from)
 	if err != nil {
-		return fmt.Errorf("--from %s: %w", *from, err)
+		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
 	file := names[0]
 	if _, err := os.Lstat(file); err == nil && !*force {

@@ -6,18 +6,23 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/server"
 )
 
 // config is what the command line and the environment say.
 type config struct {
 	id            string
-	listen        string
+	listen        string   // the first address for clients
+	listenToo     []string // the others
+	unixSocket    string
+	unixPerm      os.FileMode // 0: by the umask
 	advertise     string
 	peerListen    string
 	peerAdvertise string
@@ -35,6 +40,10 @@ type config struct {
 	snapshotAfter uint64
 	maxClients    int
 	maxRequest    int
+	maxSubscriber int
+	clientMemory  server.ClientMemory
+	idleTimeout   time.Duration // 0: never
+	drainTimeout  time.Duration
 	clock         cluster.Clock // nil: the system's; tests give their own
 }
 
@@ -51,7 +60,9 @@ func (o option) env() string {
 
 var options = []option{
 	{"id", "n1", "name of this node, unique in the cluster and fixed for its data directory", setID},
-	{"listen", "127.0.0.1:6379", "host:port for Redis clients", setListen},
+	{"listen", "127.0.0.1:6379", "host:port,… for Redis clients; they are told the first one, unless --advertise says otherwise", setListen},
+	{"unix-socket", "", "path of a Unix socket for Redis clients besides; empty: none", setUnixSocket},
+	{"unix-socket-perm", "0", "permissions of the Unix socket, octal; 0: by the umask", setUnixPerm},
 	{"advertise", "", "host:port at which clients reach this node; default: --listen, on the host of --peer-advertise where that is a wildcard", setAddress(func(c *config) *string { return &c.advertise })},
 	{"peer-listen", "", "host:port for the other nodes; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerListen })},
 	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerAdvertise })},
@@ -68,6 +79,10 @@ var options = []option{
 	{"sentinel-name", "mymaster", "name by which Sentinel clients ask for this cluster, the same on every node", setSentinelName},
 	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.snapshotAfter = uint64(n) }, 64)},
 	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.maxClients = n }, 1)},
+	{"maxmemory-clients", "10%", "what all connections may take together before those that take most are closed: bytes, such as 512mb, or a part of the memory that the process may take; 0: any number", setClientMemory},
+	{"max-subscriber-bytes", "33554432", "messages that wait for a slow subscriber before it is closed", setNumber(func(c *config, n int) { c.maxSubscriber = n }, 1024)},
+	{"timeout", "0s", "how long a client may be idle before it is closed; 0: for ever", setDuration(func(c *config) *time.Duration { return &c.idleTimeout }, 0)},
+	{"drain-timeout", "5s", "how long a node that stops lets requests be answered", setDuration(func(c *config) *time.Duration { return &c.drainTimeout }, time.Millisecond)},
 	{"max-request-bytes", strconv.Itoa(cluster.MaxGroupBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
 }
 
@@ -123,8 +138,48 @@ func setSentinelName(c *config, v string) error {
 }
 
 func setListen(c *config, v string) error {
-	c.listen = v
-	return checkAddress(v)
+	c.listenToo = nil
+	for i, addr := range strings.Split(v, ",") {
+		addr = strings.TrimSpace(addr)
+		if err := checkAddress(addr); err != nil {
+			return err
+		}
+		if i == 0 {
+			c.listen = addr
+		} else {
+			c.listenToo = append(c.listenToo, addr)
+		}
+	}
+	return nil
+}
+
+// maxUnixPath is what the system allows for the path of a Unix socket.
+const maxUnixPath = 107
+
+func setUnixSocket(c *config, v string) error {
+	if len(v) > maxUnixPath {
+		return fmt.Errorf("it is longer than %d bytes", maxUnixPath)
+	}
+	c.unixSocket = v
+	return nil
+}
+
+func setUnixPerm(c *config, v string) error {
+	n, err := strconv.ParseUint(v, 8, 32)
+	if err != nil || n > 0o777 {
+		return errors.New("it has to be an octal number up to 777")
+	}
+	c.unixPerm = os.FileMode(n)
+	return nil
+}
+
+func setClientMemory(c *config, v string) error {
+	m, err := server.ParseClientMemory(v)
+	if err != nil {
+		return errors.New("it has to be a size such as 512mb, or a part such as 10%")
+	}
+	c.clientMemory = m
+	return nil
 }
 
 func setAddress(field func(*config) *string) func(*config, string) error {
@@ -193,11 +248,22 @@ func setJoin(c *config, v string) error {
 	for addr := range strings.SplitSeq(v, ",") {
 		addr = strings.TrimSpace(addr)
 		if err := checkAddress(addr); err != nil {
-			return fmt.Errorf("%q: %w", addr, err)
+			return fmt.Errorf("%q: %w", shown(addr), err)
 		}
 		c.join = append(c.join, addr)
 	}
 	return nil
+}
+
+// shown is an argument as an error may repeat it: of what may be a URL, or has a password in it, nothing but the beginning and the end that have none.
+func shown(arg string) string {
+	if scheme, _, url := strings.Cut(arg, "://"); url {
+		return scheme + "://…"
+	}
+	if i := strings.LastIndexByte(arg, '@'); i >= 0 {
+		return "…" + arg[i:]
+	}
+	return arg
 }
 
 // usageError is a command line that cannot be read; the process exits with 2.
@@ -243,7 +309,7 @@ func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, erro
 			break
 		}
 		if len(others) == len(names) {
-			return nil, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+			return nil, usageError{fmt.Errorf("unexpected argument %q", shown(fs.Arg(0)))}
 		}
 		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
 	}
@@ -264,7 +330,7 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 			value, from = v, o.env()
 		}
 		if err := o.set(c, value); err != nil {
-			return nil, fmt.Errorf("%s %q: %w", from, value, err)
+			return nil, fmt.Errorf("%s %q: %w", from, shown(value), err)
 		}
 	}
 	return c, c.complete()
@@ -283,8 +349,7 @@ func (c *config) complete() error {
 		if c.peerListen == "" {
 			c.peerListen = "127.0.0.1:0"
 		}
-		c.adviseClients("127.0.0.1")
-		return nil
+		return c.completeAddresses()
 	}
 	i := slices.IndexFunc(c.cluster, func(m cluster.Member) bool { return m.ID == c.id })
 	if i < 0 {
@@ -296,12 +361,33 @@ func (c *config) complete() error {
 	if c.peerAdvertise == "" {
 		c.peerAdvertise = c.cluster[i].PeerAddr
 	}
-	host, _, _ := net.SplitHostPort(c.peerAdvertise)
-	if cluster.IsWildcard(host) {
-		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node at a wildcard address; give its own", c.peerAdvertise)
+	return c.completeAddresses()
+}
+
+// completeAddresses checks where others reach the node, and sets where clients do.
+func (c *config) completeAddresses() error {
+	host, err := c.peerHost()
+	if err != nil {
+		return err
 	}
 	c.adviseClients(host)
 	return nil
+}
+
+// peerHost is the host at which the other nodes reach this one.
+func (c *config) peerHost() (string, error) {
+	from, addr := "--peer-advertise", c.peerAdvertise
+	if addr == "" {
+		from, addr = "--peer-listen", c.peerListen
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	switch {
+	case cluster.IsWildcard(host) && from == "--peer-listen":
+		return "", fmt.Errorf("--peer-listen %s: other nodes cannot reach a node at a wildcard address; give its own with --peer-advertise", addr)
+	case cluster.IsWildcard(host), port == "0" && from == "--peer-advertise":
+		return "", fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node there; give its own address", addr)
+	}
+	return host, nil
 }
 
 // completeJoin is complete for a node that joins a cluster.
@@ -312,16 +398,7 @@ func (c *config) completeJoin() error {
 	if c.peerListen == "" {
 		return errors.New("--join needs --peer-listen, where the other nodes reach this one")
 	}
-	addr := c.peerAdvertise
-	if addr == "" {
-		addr = c.peerListen
-	}
-	host, port, _ := net.SplitHostPort(addr)
-	if cluster.IsWildcard(host) || port == "0" && c.peerAdvertise != "" {
-		return fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node there; give its own address", addr)
-	}
-	c.adviseClients(host)
-	return nil
+	return c.completeAddresses()
 }
 
 // adviseClients sets the address that clients are told: that of --advertise, else of --listen, there with host in the place of a wildcard.

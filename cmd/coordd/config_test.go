@@ -30,6 +30,18 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--cluster n1=127.0.0.1:1,n1=127.0.0.1:2", code: 1, says: "appears twice"},
 		{args: "--id n4 --cluster n1=127.0.0.1:1,n2=127.0.0.1:2", code: 1, says: "--id n4 is not one of the nodes"},
 		{args: "--id n1 --cluster n1=0.0.0.0:7000,n2=127.0.0.1:2", code: 1, says: "wildcard address"},
+		{args: "--peer-listen 0.0.0.0:7000", code: 1, says: "--peer-listen 0.0.0.0:7000: other nodes cannot reach a node at a wildcard address; give its own with --peer-advertise"},
+		{args: "--peer-listen 127.0.0.1:0 --peer-advertise [::]:7000", code: 1, says: "--peer-advertise [::]:7000: other nodes cannot reach a node there"},
+		{args: "--join 127.0.0.1:1 --peer-listen :7000", code: 1, says: "wildcard address"},
+		{args: "--listen 127.0.0.1:0,there", code: 1, says: "it has to be host:port"},
+		{args: "--unix-socket-perm 999", code: 1, says: "octal"},
+		{args: "--maxmemory-clients 120%", code: 1, says: "a size such as 512mb"},
+		{args: "--listen redis://:secret@h:1", code: 1, says: `--listen "redis://…": it`},
+		{args: "--join 127.0.0.1:1,user:secret@h", code: 1, says: `"…@h": it has to be host:port`},
+		{args: "import redis://:secret@h:1", code: 2, says: `unexpected argument "redis://…"`},
+		{args: "import --from redis://:secret%zz@h:1 --to 127.0.0.1:1", code: 1, says: "--from redis://…: it has to be"},
+		{args: "import --from 127.0.0.1:1 --to x:secret@h:1", code: 1, says: "--to …@h:1: it has to be"},
+		{args: "backup --from redis://:secret@h:port file", code: 1, says: "--from redis://…: it has to be"},
 		{args: "--heartbeat-timeout soon", code: 1, says: "it has to be a duration"},
 		{args: "--log-store tape", code: 1, says: "it has to be one of wal, bolt"},
 		{args: "--max-request-bytes 99999999999", code: 1, says: "--max-request-bytes"},
@@ -40,7 +52,7 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(c.args), func(k string) string { return c.env[k] }, &out, &errs)
-		if code != c.code || !strings.Contains(errs.String(), c.says) || strings.Count(errs.String(), "\n") != 1 {
+		if code != c.code || !strings.Contains(errs.String(), c.says) || strings.Count(errs.String(), "\n") != 1 || strings.Contains(errs.String(), "secret") {
 			t.Errorf("coordd %s %v: exit %d, %q; want %d and one line with %q", c.args, c.env, code, errs.String(), c.code, c.says)
 		}
 	}
@@ -62,6 +74,9 @@ func TestAdvertisedAddresses(t *testing.T) {
 		{"--listen 127.0.0.1:7000", "127.0.0.1:7000"},
 		{"--listen 0.0.0.0:7000", "127.0.0.1:7000"},
 		{"--listen :7000 --advertise db1:7001", "db1:7001"},
+		{"--listen 0.0.0.0:7000 --peer-listen 127.0.0.1:0 --peer-advertise db1:1", "db1:7000"},
+		{"--listen 0.0.0.0:7000 --peer-listen 10.0.0.1:1", "10.0.0.1:7000"},
+		{"--listen 10.0.0.1:7000,127.0.0.1:7001", "10.0.0.1:7000"},
 		{"--listen [::]:7000 --cluster n1=db1:1,n2=db2:2", "db1:7000"},
 	} {
 		got, err := parseConfig(strings.Fields(c.args), noEnv)

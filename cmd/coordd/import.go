@@ -32,11 +32,11 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	var err error
 	if cfg.From, err = parseServer(*from); err != nil {
-		return fmt.Errorf("--from %s: %w", *from, err)
+		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
 	cfg.OneDB = namesDatabase(*from)
 	if cfg.To, err = parseServer(*to); err != nil {
-		return fmt.Errorf("--to %s: %w", *to, err)
+		return fmt.Errorf("--to %s: %w", shown(*to), err)
 	}
 	redis.SetLogger(silent{}) // it would print what is said here as an error
 	p := newProgress(stderr, "import", 0)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/cluster"
@@ -33,15 +34,6 @@ func (l listeners) close() {
 	}
 }
 
-// listen binds a TCP address; the error says which one.
-func listen(addr string) (net.Listener, error) {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
-	}
-	return ln, nil
-}
-
 // node is a running node.
 type node struct {
 	cfg     *config
@@ -49,57 +41,92 @@ type node struct {
 	adapter *fsm.Adapter
 	cluster *cluster.Node
 	server  *server.Server
-	client  net.Listener
+	client  net.Listener   // the first that clients come by
+	others  []net.Listener // the other ones
 	http    *http.Server
 	failed  chan error // what ended the node by itself
+
+	opened chan struct{}                // closed when there is a cluster: until then the node loads its data
+	loaded atomic.Pointer[cluster.Node] // cluster, for those who may ask before
 
 	stopOnce sync.Once
 	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
 }
 
-// startNode starts a node. On an error nothing of it is left.
+// startNode starts a node. On an error nothing of it is left. Clients and probes are answered while it loads its data.
 func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err error) {
-	n := &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 4), stop: make(chan struct{})}
+	n := &node{cfg: cfg, log: log, client: ls.client, failed: make(chan error, 8), stop: make(chan struct{}), opened: make(chan struct{})}
+	var web net.Listener
 	defer func() {
 		if err != nil {
 			ls.close()
+			if web != nil {
+				_ = web.Close()
+			}
 			_ = n.close()
 		}
 	}()
+	most, err := clientFiles(len(cfg.cluster))
+	if err != nil {
+		return nil, err
+	}
 	// Sockets first: a port that is taken is to be known before a file is touched.
-	if n.client == nil {
-		if n.client, err = listen(cfg.listen); err != nil {
-			return nil, err
-		}
+	if err = n.listenForClients(); err != nil {
+		return nil, err
 	}
 	if ls.peer == nil {
 		if ls.peer, err = listen(cfg.peerListen); err != nil {
 			return nil, err
 		}
 	}
-	var web net.Listener
 	if cfg.httpListen != "" {
 		if web, err = listen(cfg.httpListen); err != nil {
 			return nil, err
 		}
 	}
+	warnOfFiles(log, cfg.maxClients, most)
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, newOrigin(), func(evs []commands.Event) { n.server.Deliver(evs) }, n.fatal)
 	n.server = server.New(server.Config{
 		Table: table, Backend: n, Logger: log, Version: versionText(),
 		Redirect: server.Redirect(cfg.redirect), SentinelName: cfg.sentinelName,
-		MaxClients: cfg.maxClients, MaxRequestBytes: cfg.maxRequest,
+		MaxClients: cfg.maxClients, MostClients: most, MaxRequestBytes: cfg.maxRequest, MaxClientMemory: cfg.clientMemory,
+		MaxSubscriberBytes: cfg.maxSubscriber, IdleTimeout: cfg.idleTimeout, DrainTimeout: cfg.drainTimeout,
+		UnixSocket: cfg.unixSocket, UnixSocketPerm: uint32(cfg.unixPerm),
 	})
+	n.serve(web)
 	if n.cluster, err = cluster.Open(n.clusterConfig(ls.peer), n.adapter); err != nil {
-		if web != nil {
-			_ = web.Close()
-		}
 		return nil, err
 	}
-	n.serve(web)
+	n.loaded.Store(n.cluster)
+	close(n.opened)
 	n.follow()
 	log.Info("started", "id", cfg.id, "listen", n.addr(), "data_dir", cfg.dataDir, "version", versionText())
 	return n, nil
+}
+
+// listenForClients binds what clients come by and is not bound yet.
+func (n *node) listenForClients() (err error) {
+	if n.client == nil {
+		if n.client, err = listen(n.cfg.listen); err != nil {
+			return err
+		}
+	}
+	for _, addr := range n.cfg.listenToo {
+		ln, err := listen(addr)
+		if err != nil {
+			return err
+		}
+		n.others = append(n.others, ln)
+	}
+	if n.cfg.unixSocket != "" {
+		ln, err := listenUnix(n.cfg.unixSocket, n.cfg.unixPerm)
+		if err != nil {
+			return err
+		}
+		n.others = append(n.others, ln)
+	}
+	return nil
 }
 
 func (n *node) clusterConfig(peer net.Listener) cluster.Config {
@@ -119,17 +146,19 @@ func (n *node) clusterConfig(peer net.Listener) cluster.Config {
 
 // serve starts to take clients and, if web is given, to answer on HTTP.
 func (n *node) serve(web net.Listener) {
-	go func() {
-		if err := n.server.Serve(n.client); err != nil {
-			n.failed <- fmt.Errorf("serving clients: %w", err)
-		}
-	}()
+	for _, ln := range append([]net.Listener{n.client}, n.others...) {
+		go func() {
+			if err := n.server.Serve(ln); err != nil {
+				n.failed <- fmt.Errorf("serving clients: %w", err)
+			}
+		}()
+	}
 	if web == nil {
 		return
 	}
-	n.http = &http.Server{Handler: n.server.HealthHandler(), ReadHeaderTimeout: 5 * time.Second}
+	n.http = newWeb(n.server.HealthHandler(), n.log)
 	go func() {
-		if err := n.http.Serve(web); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.http.Serve(&webListener{Listener: web, most: webConnections}); !errors.Is(err, http.ErrServerClosed) {
 			n.failed <- fmt.Errorf("serving HTTP: %w", err)
 		}
 	}()
@@ -158,6 +187,9 @@ func (n *node) close() error {
 	}
 	if n.client != nil {
 		_ = n.client.Close()
+	}
+	for _, ln := range n.others {
+		_ = ln.Close()
 	}
 	if n.cluster != nil {
 		return n.cluster.Close()
@@ -189,27 +221,46 @@ func newOrigin() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
+// errLoads answers what comes before the node has its data.
+const errLoads commands.Error = "LOADING the command did not run: this node loads its data"
+
 // Write implements server.Backend.
 func (n *node) Write(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.WriteAs(ctx, cluster.Asker(by), run, count)
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.WriteAs(ctx, cluster.Asker(by), run, count)
 	return b, replyError(err)
 }
 
 // Read implements server.Backend.
 func (n *node) Read(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.ReadAs(ctx, cluster.Asker(by), run)
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.ReadAs(ctx, cluster.Asker(by), run)
 	return b, replyError(err)
 }
 
 // Try implements server.Backend.
 func (n *node) Try(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.TryAs(ctx, cluster.Asker(by), run)
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.TryAs(ctx, cluster.Asker(by), run)
 	return b, replyError(err)
 }
 
 // ReadLocal implements server.Backend.
 func (n *node) ReadLocal(by server.Asker, run []byte, count int) ([]byte, error) {
-	b, err := n.cluster.ReadLocalAs(cluster.Asker(by), run)
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.ReadLocalAs(cluster.Asker(by), run)
 	return b, replyError(err)
 }
 
@@ -244,10 +295,22 @@ func replyError(err error) error {
 func (n *node) Watch(on bool) { n.adapter.Watch(on) }
 
 // HandOver implements server.Backend.
-func (n *node) HandOver(id string) error { return replyError(n.cluster.TransferLeadershipTo(id)) }
+func (n *node) HandOver(id string) error {
+	c := n.loaded.Load()
+	if c == nil {
+		return errLoads
+	}
+	return replyError(c.TransferLeadershipTo(id))
+}
 
 // Snapshot implements server.Backend.
-func (n *node) Snapshot() error { return n.cluster.Snapshot() }
+func (n *node) Snapshot() error {
+	c := n.loaded.Load()
+	if c == nil {
+		return errLoads
+	}
+	return c.Snapshot()
+}
 
 // changeKinds are the words of the peers for the server's kinds of changes.
 var changeKinds = map[server.ChangeKind]string{
@@ -259,12 +322,20 @@ var changeKinds = map[server.ChangeKind]string{
 
 // ChangeMembers implements server.Backend.
 func (n *node) ChangeMembers(c server.MemberChange) error {
-	return replyError(n.cluster.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID, PeerAddr: c.PeerAddr}))
+	m := n.loaded.Load()
+	if m == nil {
+		return errLoads
+	}
+	return replyError(m.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID, PeerAddr: c.PeerAddr}))
 }
 
 // MembersSeen implements server.Backend.
 func (n *node) MembersSeen() ([]server.Member, error) {
-	members, err := n.cluster.MembersSeen()
+	m := n.loaded.Load()
+	if m == nil {
+		return nil, errLoads
+	}
+	members, err := m.MembersSeen()
 	return serverMembers(members), replyError(err)
 }
 
@@ -281,13 +352,21 @@ func serverMembers(members []cluster.MemberStatus) []server.Member {
 
 // Holders implements server.Backend.
 func (n *node) Holders(ctx context.Context) (server.Holders, error) {
-	h, err := n.cluster.Holders(ctx)
+	c := n.loaded.Load()
+	if c == nil {
+		return server.Holders{}, errLoads
+	}
+	h, err := c.Holders(ctx)
 	return server.Holders{Index: h.Index, Others: h.Others}, replyError(err)
 }
 
 // Backup implements server.Backend.
 func (n *node) Backup(ctx context.Context) (server.Backup, error) {
-	if err := n.cluster.Barrier(ctx); err != nil {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	if err := c.Barrier(ctx); err != nil {
 		return nil, replyError(err)
 	}
 	return n.adapter.Freeze(), nil
@@ -297,19 +376,64 @@ func (n *node) Backup(ctx context.Context) (server.Backup, error) {
 func (n *node) Stop() { n.stopOnce.Do(func() { close(n.stop) }) }
 
 // WatchLeader implements server.Backend.
-func (n *node) WatchLeader() (<-chan struct{}, func()) { return n.cluster.WatchLeader() }
+func (n *node) WatchLeader() (<-chan struct{}, func()) {
+	if c := n.loaded.Load(); c != nil {
+		return c.WatchLeader()
+	}
+	changes, end := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		select {
+		case <-n.opened:
+		case <-end:
+			return
+		}
+		inner, stop := n.cluster.WatchLeader()
+		defer stop()
+		for {
+			select { // the first token: there is a cluster now
+			case changes <- struct{}{}:
+			default:
+			}
+			select {
+			case <-inner:
+			case <-end:
+				return
+			}
+		}
+	}()
+	return changes, sync.OnceFunc(func() { close(end) })
+}
 
-// Role implements server.Backend. It leaves the machine alone, which counts its keys for Status.
-func (n *node) Role() string { return n.cluster.Status().Role }
+// Role implements server.Backend.
+func (n *node) Role() string {
+	if c := n.loaded.Load(); c != nil {
+		return c.Status().Role
+	}
+	return cluster.RoleFollower
+}
+
+// Stats implements server.Backend.
+func (n *node) Stats() server.Stats {
+	m := n.adapter.Stats()
+	s := server.Stats{Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify}
+	for i := range keyspace.Databases {
+		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
+	}
+	return s
+}
 
 // Status implements server.Backend.
 func (n *node) Status() server.Status {
-	c, m := n.cluster.Status(), n.adapter.Stats()
+	open := n.loaded.Load()
+	if open == nil {
+		return server.Status{NodeID: n.cfg.id, Role: cluster.RoleFollower, Loading: true, NotReady: "LOADING: this node loads its data"}
+	}
+	c := open.Status()
 	s := server.Status{
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
-		Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime,
-		Snapshotting: c.Snapshotting, Loading: c.Loading, Level: c.Level, KnownLevel: c.KnownLevel,
+		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting, Loading: c.Loading,
+		Level: c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor,
 	}
 	s.Removed, s.Joining = c.Removed, c.Joining
 	switch {
@@ -321,8 +445,5 @@ func (n *node) Status() server.Status {
 		s.NotReady = "no leader is reachable, or it is not established yet"
 	}
 	s.Members = serverMembers(c.Members)
-	for i := range keyspace.Databases {
-		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
-	}
 	return s
 }

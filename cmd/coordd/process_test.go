@@ -63,6 +63,7 @@ type process struct {
 	addr string // for clients
 	http string
 	next bool // it is what tests take for the next release
+	most int  // files that it may have open; 0: what the test may
 	cmd  *exec.Cmd
 	log  *logBuffer
 	done chan struct{}
@@ -98,6 +99,12 @@ func (p *process) dataDir() string { return p.flag("--data-dir") }
 // startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone), and ends them with the test.
 func startProcesses(t *testing.T, n int, extra ...string) []*process {
 	t.Helper()
+	return startProcessesWith(t, n, func(*process) {}, extra...)
+}
+
+// startProcessesWith is startProcesses with a change to each before it starts.
+func startProcessesWith(t *testing.T, n int, change func(*process), extra ...string) []*process {
+	t.Helper()
 	ports := freePorts(t, 3*n)
 	var members []string
 	for i := range n {
@@ -113,6 +120,7 @@ func startProcesses(t *testing.T, n int, extra ...string) []*process {
 			p.args = append(p.args, "--cluster", strings.Join(members, ","))
 		}
 		p.args = append(p.args, extra...)
+		change(p)
 		ps = append(ps, p)
 	}
 	t.Cleanup(func() {
@@ -162,6 +170,9 @@ func (p *process) start() {
 	p.cmd = exec.Command(path, p.args...)
 	if p.in != "" {
 		p.cmd = exec.Command("ip", append([]string{"netns", "exec", p.in, path}, p.args...)...) // becomes coordd, with the same process id
+	}
+	if p.most > 0 {
+		p.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, p.most), path}, p.args...)...)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {

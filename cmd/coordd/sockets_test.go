@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// What lives here: tests of what a node listens on, of its limit of open files, and of its pages while it is busy.
+
+// A node with few files keeps enough of them to append, to snapshot and to answer probes, however many connections strangers open on both ports.
+func TestFewFiles(t *testing.T) {
+	p := startProcessesWith(t, 1, func(p *process) { p.most = 200 })[0]
+	c := p.client()
+	ctx := context.Background()
+	const most = 200 - reservedFiles - 2*filesPerPeer
+	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != fmt.Sprint(most) {
+		t.Errorf("maxclients is %s, not %d", got, most)
+	}
+	want := fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", most)
+	if err := c.ConfigSet(ctx, "maxclients", fmt.Sprint(most+1)).Err(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("CONFIG SET maxclients: %v", err)
+	}
+	var idle []net.Conn
+	defer func() {
+		for _, conn := range idle {
+			_ = conn.Close()
+		}
+	}()
+	for i := range 400 {
+		addr := p.addr
+		if i%4 == 0 {
+			addr = p.http
+		}
+		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		idle = append(idle, conn)
+		if i%20 == 0 {
+			if err := c.Incr(ctx, "n").Err(); err != nil {
+				t.Fatalf("with %d connections: %v", i, err)
+			}
+			if code := httpStatus(p.http, "/readyz"); code != http.StatusOK {
+				t.Fatalf("with %d connections /readyz says %d", i, code)
+			}
+		}
+	}
+	if err := c.Do(ctx, "RAFT", "SNAPSHOT").Err(); err != nil {
+		t.Error(err)
+	}
+	if n, err := c.Incr(ctx, "n").Result(); err != nil || n != 21 {
+		t.Error(n, err)
+	}
+	for _, conn := range idle {
+		_ = conn.Close()
+	}
+	waitFor(t, 10*time.Second, "other clients", func() bool { return p.client().Ping(ctx).Err() == nil })
+	if strings.Contains(p.log.String(), "too many open files") {
+		t.Error("the node ran out of files")
+	}
+}
+
+func TestTooFewFiles(t *testing.T) {
+	p := &process{t: t, id: "n1", most: 90, log: &logBuffer{}, args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
+	p.start()
+	p.waitRefusal("the limit of open files (ulimit -n) is 90, and this node needs at least")
+}
+
+// A node that has not loaded its data yet is alive, says so, and runs nothing.
+func TestNodeThatLoads(t *testing.T) {
+	n := &node{cfg: &config{id: "n1"}, log: slog.New(slog.DiscardHandler), opened: make(chan struct{}), stop: make(chan struct{})}
+	table := commands.NewTable(commands.Specs(), server.Specs())
+	n.adapter = fsm.NewAdapter(table, 1, func([]commands.Event) {}, func(error) {})
+	n.server = server.New(server.Config{Table: table, Backend: n})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.client = ln
+	n.serve(nil)
+	defer n.server.Close()
+	c := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
+	defer c.Close()
+	ctx := context.Background()
+	for _, call := range [][]any{{"SET", "a", "b"}, {"GET", "a"}, {"RAFT", "SNAPSHOT"}, {"RAFT", "BACKUP"}} {
+		if err := c.Do(ctx, call...).Err(); err == nil || !strings.Contains(err.Error(), "LOADING") {
+			t.Errorf("%v: %v", call, err)
+		}
+	}
+	if got := c.Info(ctx, "persistence").Val(); !strings.Contains(got, "loading:1\r\n") {
+		t.Error(got)
+	}
+	for _, page := range []struct {
+		path, says string
+		code       int
+	}{{"/healthz", `"loading"`, http.StatusOK}, {"/readyz", "LOADING", http.StatusServiceUnavailable}} {
+		w := httptest.NewRecorder()
+		n.server.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, page.path, nil))
+		if w.Code != page.code || !strings.Contains(w.Body.String(), page.says) {
+			t.Errorf("%s: %d %s", page.path, w.Code, w.Body)
+		}
+	}
+}
+
+// Probes do not wait for the machine.
+func TestProbesWhileTheMachineIsBusy(t *testing.T) {
+	cfg, err := parseConfig([]string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := startNode(cfg, listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	if err := n.waitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The machine is busy for as long as this function runs, which it asks about a key.
+	done := make(chan struct{})
+	n.adapter.SetInterest(func(int, string) bool { <-done; return false })
+	defer n.adapter.SetInterest(nil)
+	c := redis.NewClient(&redis.Options{Addr: n.addr(), MaxRetries: -1})
+	defer c.Close()
+	answered := make(chan error, 1)
+	go func() { answered <- c.Set(context.Background(), "a", "b", 0).Err() }()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		w := httptest.NewRecorder()
+		served := make(chan struct{})
+		go func() {
+			n.server.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			close(served)
+		}()
+		select {
+		case <-served:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s waits for the machine", path)
+		}
+	}
+	close(done)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "coordd-") // a path of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false) // as a process that was killed leaves it
+	_ = left.Close()
+	cfg, err := parseConfig([]string{"--listen", "127.0.0.1:0, 127.0.0.1:0", "--unix-socket", path, "--unix-socket-perm", "700", "--data-dir", filepath.Join(dir, "d"), "--timeout", "1h"}, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := startNode(cfg, listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	if err := n.waitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for i, at := range []struct{ network, addr string }{{"unix", path}, {"tcp", n.addr()}, {"tcp", n.others[0].Addr().String()}} {
+		c := redis.NewClient(&redis.Options{Network: at.network, Addr: at.addr, MaxRetries: -1})
+		defer c.Close()
+		if got, err := c.Incr(ctx, "n").Result(); err != nil || got != int64(i+1) {
+			t.Fatalf("%s: %d, %v", at.addr, got, err)
+		}
+		if at.network == "tcp" {
+			continue
+		}
+		info := c.Do(ctx, "CLIENT", "INFO").Val().(string)
+		if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(info, " flags=U ") {
+			t.Error(info)
+		}
+		for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700", "timeout": "3600"} {
+			if got := c.ConfigGet(ctx, name).Val()[name]; got != want {
+				t.Errorf("%s is %q", name, got)
+			}
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info, err)
+	}
+	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("a second listener: %v", err)
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket stays: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("in the place of a file: %v", err)
+	}
+}
+
+// What net/http has to say comes by the node's log.
+func TestWebLog(t *testing.T) {
+	var lines logBuffer
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a page fails") }), slog.New(slog.NewJSONHandler(&lines, nil)))
+	go func() { _ = w.Serve(ln) }()
+	defer w.Close()
+	for range 30 {
+		resp, err := http.Get("http://" + ln.Addr().String())
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	}
+	waitFor(t, 5*time.Second, "a line", func() bool {
+		return strings.Contains(lines.String(), `"level":"WARN","msg":"a request by HTTP failed","error":"http: panic serving`)
+	})
+	if n := strings.Count(lines.String(), "\n"); n > 15 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// A connection that does nothing has to leave for one more than there may be.
+func TestWebListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }), slog.New(slog.DiscardHandler))
+	ln := &webListener{Listener: inner, most: 3}
+	go func() { _ = w.Serve(ln) }()
+	defer w.Close()
+	for range 10 {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	resp, err := http.Get("http://" + inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "yes" {
+		t.Errorf("%q, %v", text, err)
+	}
+	_ = resp.Body.Close()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if len(ln.conns) > 3 {
+		t.Errorf("%d connections", len(ln.conns))
+	}
+}
