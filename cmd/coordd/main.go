@@ -20,6 +20,7 @@ var version = ""
 func main() {
 	relax()
 	tune()
+	limitMemory()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
@@ -97,6 +98,7 @@ func runNode(ctx context.Context, args []string, getenv func(string) string, std
 	if err != nil {
 		return err
 	}
+	go new(scavenger).run(ctx)
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping")
