@@ -142,6 +142,7 @@ func TestIdleClientsGiveBuffersBack(t *testing.T) {
 // Half-sent large requests take no more than the intake has, and the eldest's; small requests are read meanwhile, and all come to their end.
 func TestLargeRequestsTakeTurns(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+	n.intake.limit = 8 << 20
 	const clients, size = 12, 3 << 20
 	var all []*client
 	for range clients {
@@ -187,6 +188,7 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 // Who sends a large request in drips does not hold up others for ever.
 func TestDripsAreClosed(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+	n.intake.limit = 8 << 20
 	lent := func() (turns, waiting int) {
 		n.intake.mu.Lock()
 		defer n.intake.mu.Unlock()

@@ -435,6 +435,10 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
+		if len(s.reply.Buf) == 0 && len(reply) > maxRunBytes {
+			s.reply.Buf = reply[:len(reply):len(reply)] // it is the session's: what is so large is not copied
+			return
+		}
 		s.reply.Buf = append(s.reply.Buf, reply...)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// intakeRequests of the largest size fit into the intake.
-	intakeRequests = 2
+	// intakeRequests of the largest size fit into the intake. Each is copied about six times on its way through the log.
+	intakeRequests = 1
 	// A client that others wait for has slowTurn, and a second more for each slowBytes that it takes, to send its request.
 	slowTurn  = 2 * time.Second
 	slowBytes = 4 << 20
@@ -37,7 +37,7 @@ type turn struct {
 	wake  chan struct{}
 	held  int // bytes; this and what follows is guarded by intake.mu
 	wants int // bytes more; 0: it does not wait
-	since time.Time
+	since time.Time // when it began to wait, or got room last
 }
 
 // interrupt makes a session look around that waits for its turn. It never blocks.
@@ -133,6 +133,7 @@ func (in *intake) take(s *session, more int) bool {
 	}
 	t.held += more
 	in.held += more
+	t.since = time.Now()
 	return true
 }
 
@@ -206,6 +207,7 @@ func (in *intake) settle(t *turn) {
 		other.held += other.wants
 		in.held += other.wants
 		other.wants = 0
+		other.since = time.Now() // its client has not been read since it began to wait
 		other.interrupt()
 	}
 }
