@@ -35,8 +35,8 @@ type turn struct {
 	s     *session
 	mu    sync.Mutex // for wake alone
 	wake  chan struct{}
-	held  int // bytes; this and what follows is guarded by intake.mu
-	wants int // bytes more; 0: it does not wait
+	held  int       // bytes; this and what follows is guarded by intake.mu
+	wants int       // bytes more; 0: it does not wait
 	since time.Time // when it began to wait, or got room last
 }
 
