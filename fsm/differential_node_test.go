@@ -114,13 +114,16 @@ func (n *soleNode) Watch(on bool) {
 }
 
 func (n *soleNode) Status() server.Status {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	m := n.node.machine.Stats()
 	return server.Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1, Notify: m.Notify,
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1,
 		Members: []server.Member{{ID: "n1", ClientAddr: n.addr, Voter: true}},
 	}
+}
+
+func (n *soleNode) Stats() server.Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return server.Stats{Notify: n.node.machine.Stats().Notify}
 }
 
 func (n *soleNode) Role() string { return "leader" }
