@@ -346,8 +346,8 @@ func hrandfield(x *Call) error {
 		return nil
 	}
 	at := h.Pick()
-	if x.Level >= LevelBounded {
-		x.Spend(pickedWork * int(min(max(o.count, -o.count), maxPicked)))
+	if err := x.chargePicks(o.count, h.Len()); err != nil {
+		return err
 	}
 	places, err := pickFields(x, h.Len(), o, at)
 	if err != nil {
@@ -370,9 +370,6 @@ func hrandfield(x *Call) error {
 	}
 	return nil
 }
-
-// pickedWork is what finding an element at a place of a tree costs, in units of Env.Work.
-const pickedWork = 16
 
 // pickFields picks places of n fields at random as HRANDFIELD counts them. All fields come in their order.
 func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, value []byte)) ([]int, error) {

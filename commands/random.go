@@ -100,6 +100,17 @@ func picks(count int64, n int) int {
 	return int(min(count, int64(n)))
 }
 
+// chargePicks charges for picking from n elements as a count says, and refuses a count that is out of range before.
+func (x *Call) chargePicks(count int64, n int) error {
+	if n > 0 && count < -maxPicked {
+		return ErrPickRange
+	}
+	if n > 0 && x.Level >= LevelBounded {
+		x.spendPicks(picks(count, n), n)
+	}
+	return nil
+}
+
 // repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of element i; the error says that
 // the elements are too many or too large together.
 func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error) {

@@ -183,8 +183,8 @@ func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 		replyMembers(x, s)
 		return nil
 	}
-	if x.Level >= LevelBounded {
-		x.spendPicks(picks(count, n), n)
+	if err := x.chargePicks(count, n); err != nil {
+		return err
 	}
 	if count >= 0 {
 		names := namesAt(s, x.draws().distinct(n, int(count)))

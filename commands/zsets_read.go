@@ -146,8 +146,8 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	if n == 0 {
 		return nil, nil
 	}
-	if x.Level >= LevelBounded {
-		x.spendPicks(picks(count, n), n)
+	if err := x.chargePicks(count, n); err != nil {
+		return nil, err
 	}
 	if count >= int64(n) {
 		if x.Level < LevelBounded {
