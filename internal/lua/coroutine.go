@@ -61,24 +61,24 @@ func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
 const resumeUnits = 4
 
 // start gives a thread the values that it is resumed with.
-func (th *LState) start(args []LValue) int {
-	if !th.started {
-		th.started = true
+func (L *LState) start(args []LValue) int {
+	if !L.started {
+		L.started = true
 		for _, v := range args {
-			th.Push(v)
+			L.Push(v)
 		}
-		return th.precall(0, len(args), MultRet, 0)
+		return L.precall(0, len(args), MultRet, 0)
 	}
-	cf := &th.frames[th.depth-1] // of the function that yielded
-	th.top = int(cf.localBase)
+	cf := &L.frames[L.depth-1] // of the function that yielded
+	L.top = int(cf.localBase)
 	for _, v := range args {
-		th.Push(v)
+		L.Push(v)
 	}
 	results := cf.nret
-	th.finish(cf, int(cf.localBase), len(args))
+	L.finish(cf, int(cf.localBase), len(args))
 	if results != MultRet {
-		caller := &th.frames[th.depth-1]
-		th.top = int(caller.localBase) + int(caller.fn.Proto.NumUsedRegisters)
+		caller := &L.frames[L.depth-1]
+		L.top = int(caller.localBase) + int(caller.fn.Proto.NumUsedRegisters)
 	}
 	return callLua
 }
@@ -96,8 +96,8 @@ func (L *LState) take(th *LState, from int, ended bool) int {
 	return len(values)
 }
 
-func (th *LState) kill() {
-	th.Dead = true
-	th.depth, th.top, th.used = 0, 0, 0
-	th.reg, th.frames, th.open = nil, nil, nil
+func (L *LState) kill() {
+	L.Dead = true
+	L.depth, L.top, L.used = 0, 0, 0
+	L.reg, L.frames, L.open = nil, nil, nil
 }

@@ -19,15 +19,12 @@ package lua
 
 const opInvalidInstruction = ^uint32(0)
 
-const opSizeCode = 6
 const opSizeA = 8
 const opSizeB = 9
 const opSizeC = 9
 const opSizeBx = 18
-const opSizesBx = 18
 
 const opMaxArgsA = (1 << opSizeA) - 1
-const opMaxArgsB = (1 << opSizeB) - 1
 const opMaxArgsC = (1 << opSizeC) - 1
 const opMaxArgBx = (1 << opSizeBx) - 1
 const opMaxArgSbx = opMaxArgBx >> 1
@@ -133,10 +130,6 @@ func opSetArgBx(inst *uint32, arg int) {
 	*inst = (*inst & 0xfffc0000) | uint32(arg&0x3ffff)
 }
 
-func opGetArgSbx(inst uint32) int {
-	return opGetArgBx(inst) - opMaxArgSbx
-}
-
 func opSetArgSbx(inst *uint32, arg int) {
 	opSetArgBx(inst, arg+opMaxArgSbx)
 }
@@ -163,10 +156,6 @@ const opMaxIndexRk = opBitRk - 1
 
 func opIsK(value int) bool {
 	return bool((value & opBitRk) != 0)
-}
-
-func opIndexK(value int) int {
-	return value & ^opBitRk
 }
 
 func opRkAsk(value int) int {

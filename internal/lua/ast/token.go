@@ -17,6 +17,6 @@ type Token struct {
 	Pos  Position
 }
 
-func (self *Token) String() string {
-	return fmt.Sprintf("<type:%v, str:%v>", self.Name, self.Str)
+func (t *Token) String() string {
+	return fmt.Sprintf("<type:%v, str:%v>", t.Name, t.Str)
 }

@@ -202,7 +202,7 @@ func (sc *Scanner) scanString(quote int, buf *bytes.Buffer) error {
 			return sc.Error(buf.String(), "unterminated string")
 		}
 		if ch == '\\' {
-			if err := sc.scanEscape(ch, buf); err != nil {
+			if err := sc.scanEscape(buf); err != nil {
 				return err
 			}
 		} else {
@@ -213,8 +213,8 @@ func (sc *Scanner) scanString(quote int, buf *bytes.Buffer) error {
 	return nil
 }
 
-func (sc *Scanner) scanEscape(ch int, buf *bytes.Buffer) error {
-	ch = sc.Next()
+func (sc *Scanner) scanEscape(buf *bytes.Buffer) error {
+	ch := sc.Next()
 	switch ch {
 	case 'a':
 		buf.WriteByte('\a')
