@@ -218,10 +218,7 @@ func (t *turnstile) free(units uint64) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.spent.Before(time.Now()) {
-		return true
-	}
-	return false
+	return t.spent.Before(time.Now())
 }
 
 // charge books work that was done without a turn.

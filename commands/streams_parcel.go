@@ -10,7 +10,6 @@ type parcel struct {
 	bounded     bool
 	units, room int  // left
 	full        bool // the next entry did not fit
-	some        bool // an entry was taken
 }
 
 func newParcel(x *Call) *parcel {

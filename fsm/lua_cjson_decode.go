@@ -10,12 +10,6 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// What decode charges for the memory of a table and of one pair in it, in bytes.
-const (
-	tableBytes = 192
-	pairBytes  = 128
-)
-
 // jsonToken is the type of a token, by the name that error texts give it.
 type jsonToken string
 
