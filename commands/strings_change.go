@@ -174,13 +174,14 @@ func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string)
 }
 
 // spendWrite adds the work of writing into a string, e or none, which then is size bytes long at least. It may have to be copied: the first
-// time that a request writes into it, and when it grows out of its room. Whether it is differs between nodes.
+// time that a request writes into it, and when it grows out of its room: once in one write, and once in keyspace.RoomAhead bytes that are added
+// little by little. Whether it is differs between nodes.
 func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	n := len(stringBytes(e))
 	if e != nil && !x.DB().Rewritten(e) {
 		x.spendBytes(n)
 	}
 	if grown := size - n; grown > 0 {
-		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
+		x.spendBytes(grown + min(n, grown*(n/keyspace.RoomAhead)))
 	}
 }

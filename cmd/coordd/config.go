@@ -384,7 +384,9 @@ func (c *config) peerHost() (string, error) {
 	switch {
 	case cluster.IsWildcard(host) && from == "--peer-listen":
 		return "", fmt.Errorf("--peer-listen %s: other nodes cannot reach a node at a wildcard address; give its own with --peer-advertise", addr)
-	case cluster.IsWildcard(host), port == "0" && from == "--peer-advertise":
+	case cluster.IsWildcard(host):
+		return "", fmt.Errorf("%s %s: other nodes cannot reach a node at a wildcard address; give its own address", from, addr)
+	case port == "0" && from == "--peer-advertise":
 		return "", fmt.Errorf("--peer-advertise %s: other nodes cannot reach a node there; give its own address", addr)
 	}
 	return host, nil

@@ -187,7 +187,7 @@ func manyKeysAttacks() []attack {
 		{name: "patterns", calls: [][]string{
 			{"KEYS", strings.Repeat("*a", 500) + "b"}, {"KEYS", strings.Repeat("*?", 512)}, {"SCAN", "0", "MATCH", strings.Repeat("a*", 500) + "b", "COUNT", most}, {"KEYS", strings.Repeat("*", 1025)},
 			{"KEYS", strings.Repeat("[^b-", 250)}, {"PSUBSCRIBE", strings.Repeat("*", 1025)},
-		}, want: []string{"*0", "*", "*2", "-ERR pattern is longer than 1024 bytes", "*", "-ERR pattern is longer than 1024 bytes"}},
+		}, want: []string{tooMuch, tooMuch, tooMuch, "-ERR pattern is longer than 1024 bytes", tooMuch, "-ERR pattern is longer than 1024 bytes"}},
 		{name: "sorting by huge patterns", calls: [][]string{
 			{"SORT", "set", "BY", strings.Repeat("x", 1<<20) + "*"}, with(2*someKeys, "#", "SORT", "set", "ALPHA", "GET"),
 			{"SORT", "gs", "BY", "nosort", "GET", "bi*"},
@@ -199,6 +199,9 @@ func manyKeysAttacks() []attack {
 func evalCall(body string, args ...string) []string {
 	return append([]string{"EVAL", body, "0"}, args...)
 }
+
+// tooMuch refuses a command that is more work than one may be.
+const tooMuch = "-ERR the command goes over too much data, nothing was changed"
 
 const (
 	noInstructions = "script stopped: it used up its instruction budget"
@@ -229,15 +232,17 @@ func scriptAttacks() []attack {
 			scripts(inScript+noInstructions, "local function f() f() end while true do pcall(f) end").
 			scripts(inScript+"loop in gettable", "local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x").
 			scripts(inScript+"[string \"(((((", "return assert(loadstring(string.rep('(', 100000)))()").
-			scripts("-ERR Error compiling script (new function): user_script:1: syntax error near '<eof>'", "return "+strings.Repeat("(", 50_000)),
+			scripts("-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels", "return "+strings.Repeat("(", 50_000)),
 		one("building", inScript+noMemory, "local s = 'x' while true do s = s .. s end", megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
 			"return ('x'):rep(1e6):gsub('', ('y'):rep(1e6))").
-			scripts(inScript+noInstructions, "return string.rep('x', 1e9)", "local t = {} while true do t[#t + 1] = string.rep('x', 1000) end").
+			scripts(inScript+noInstructions, "return string.rep('x', 1e9)").
+			scripts(inScript+noMemory, "local t = {} while true do t[#t + 1] = string.rep('x', 1000) end").
 			scripts(inScript+"attempt to concatenate a table value", "return string.rep('x', 2^60):rep(2^60, 2^60) .. {}").
 			scripts(inScript+"invalid format (width or precision too long)", "return string.format('%1000000000d', 1)"),
 		one("building a reply", "-ERR "+noMemory, megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return t", megabytes+"local t = {s} for i = 1, 100 do t = {t, t} end return t"),
-		one("budgets behind pcall", inScript+noInstructions, "while true do pcall(string.rep, 'x', 1e9) end", "for i = 1, 1e9 do pcall(error, string.rep('x', 1000)) end",
-			"local f = function() while true do end end while true do xpcall(f, f) end"),
+		one("budgets behind pcall", inScript+noInstructions, "while true do pcall(string.rep, 'x', 1e9) end",
+			"local f = function() while true do end end while true do xpcall(f, f) end").
+			scripts(inScript+noMemory, "for i = 1, 1e9 do pcall(error, string.rep('x', 1000)) end"),
 		one("tables", inScript+noMemory, "local t = {} while true do t[#t + 1] = {} end").
 			scripts(inScript+noInstructions, "local t = {} for i = 1, 1e9 do t['k' .. i] = i end",
 				"local t = {} for i = 1, 5e4 do t[i] = i end while true do table.remove(t, 1) table.insert(t, 1, 1) end",
@@ -267,10 +272,12 @@ func scriptAttacks() []attack {
 			scripts("-ERR Wrong number of args calling Redis command", "return redis.call('GET', string.rep('x', 1e7), string.rep('y', 1e7))").
 			scripts("-ERR Unknown Redis command called from script", "return redis.call(string.rep('x', 1e7))"),
 		one("large replies from small tables", ranTooLarge, "local t = {} for i = 1, 1000 do t[i] = i + 2^52 end local u = {} for i = 1, 4500 do u[i] = t end return u"),
-		one("commands in scripts", noBudget, "while true do redis.call('PING') end", "while true do redis.call('SUNION', 'set', 'set') end", "while true do redis.pcall('KEYS', '*') end", "while true do redis.call('GET', 'big') end",
-			"while true do redis.call('SORT', 'set', 'ALPHA') end", "while true do redis.call('SETRANGE', 'far', 99999999, 'x') redis.call('DEL', 'far') end",
+		one("commands in scripts", noBudget, "while true do redis.call('PING') end", "while true do redis.call('SUNION', 'set', 'set') end", "while true do redis.pcall('KEYS', '*') end",
+			"while true do redis.call('SORT', 'set', 'ALPHA') end",
 			"local s = string.rep('x', 16777216) while true do redis.call('PUBLISH', 'c', s) end", "local s = string.rep('x', 16777216) for i = 1, 1e9 do redis.call('SET', 'bomb' .. i % 8, s) end",
-			"for i = 1, 1e9 do redis.call('SET', 'b' .. i % 1000, 'x') end"),
+			"for i = 1, 1e9 do redis.call('SET', 'b' .. i % 1000, 'x') end").
+			scripts("-ERR the reply, with those that go before it, is larger than 67108864 bytes", "while true do redis.call('GET', 'big') end").
+			scripts("-ERR the offset lies more than 16777216 bytes behind the end", "while true do redis.call('SETRANGE', 'far', 99999999, 'x') end"),
 		{name: "the bombs are cleared away", once: true, calls: [][]string{keys(0, "DEL", "bomb0", "bomb1", "bomb2", "bomb3", "bomb4", "bomb5", "bomb6", "bomb7", "far")}, want: []string{":"}},
 		{name: "sources", once: true, calls: [][]string{
 			evalCall(strings.Repeat("x = 1 ", 200_000)), evalCall("return '" + strings.Repeat("x", 2<<20) + "'"), evalCall("return 1", strings.Repeat("x", 30<<20)), {"EVALSHA", strings.Repeat("x", 1<<20), "0"},
@@ -280,7 +287,7 @@ func scriptAttacks() []attack {
 			{"FUNCTION", "LOAD", "#!lua name=a\nwhile true do end"}, {"FUNCTION", "LOAD", "#!lua name=a\nfor i = 1, 1e9 do redis.register_function('f' .. i, function() end) end"},
 			{"FUNCTION", "LOAD", "#!lua name=" + strings.Repeat("a", 2<<20) + "\n"}, {"FUNCTION", "LOAD", "#!lua name=a\nlocal s = 'x' while true do s = s .. s end"}, {"FUNCTION", "LOAD", strings.Repeat("\x00", 1<<20)},
 			{"FUNCTION", "RESTORE", strings.Repeat("\xf5\xff", 1<<20)}, {"FUNCTION", "RESTORE", ""}, {"FUNCTION", "RESTORE", "\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda", "WHAT"}, {"FCALL", strings.Repeat("f", 1<<20), "0"},
-		}, want: []string{loading + noInstructions, loading + noInstructions, "-ERR library is longer than", loading + noInstructions, "-ERR Missing library metadata", "-ERR DUMP payload version or checksum are wrong", "-ERR DUMP payload version or checksum are wrong", "-ERR Wrong restore policy", "-ERR Function not found"}},
+		}, want: []string{loading + noInstructions, loading + noInstructions, "-ERR library is longer than", loading + noMemory, "-ERR Missing library metadata", "-ERR DUMP payload version or checksum are wrong", "-ERR DUMP payload version or checksum are wrong", "-ERR Wrong restore policy", "-ERR Function not found"}},
 		{name: "a pipeline of endless scripts", once: true, calls: same(4, evalCall("while true do end")...), want: []string{inScript + noInstructions}},
 	}
 }
@@ -332,8 +339,19 @@ func rangeAttacks() []attack {
 		"XSETID stream 0-0", "LINSERT list BEFORE", "RESTORE x 0 x", "DEBUG SLEEP x")
 	add("+OK", "XGROUP CREATE ends g 18446744073709551615-18446744073709551615 MKSTREAM", "XGROUP DESTROY ends g", "DEL ends")
 	a.want[len(a.want)-1], a.want[len(a.want)-2] = ":1", ":1"
-	far := attack{name: "the far end of a string", once: true, calls: [][]string{
-		{"SETBIT", "far", "4294967295", "1"}, {"STRLEN", "far"}, {"GET", "far"}, {"GETRANGE", "far", "536870900", "-1"}, {"GETDEL", "far"}, {"EXISTS", "far"},
-	}, want: []string{":0", ":536870912", "-ERR the ", "$12", ranTooLarge, ":0"}}
+	far := attack{name: "the far end of a string", once: true}
+	put := func(want string, call ...string) {
+		far.calls, far.want = append(far.calls, call), append(far.want, want)
+	}
+	put("-ERR the offset lies more than 16777216 bytes behind the end", "SETBIT", "far", "4294967295", "1")
+	for i := range 5 {
+		at := fmt.Sprint((i+1)<<24 - 1)
+		put(":", "SETRANGE", "far", at, "x")
+	}
+	put(":83886080", "STRLEN", "far")
+	put("-ERR the reply", "GET", "far")
+	put("$12", "GETRANGE", "far", "83886068", "-1")
+	put("-ERR the reply", "GETDEL", "far")
+	put(":1", "DEL", "far")
 	return []attack{a, far}
 }

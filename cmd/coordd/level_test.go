@@ -199,7 +199,7 @@ func joinTooOld(t *testing.T, ps []*process) {
 	p.waitRefusal(fmt.Sprintf("has feature level %d, and this one knows levels up to %d", nextLevel, thisLevel))
 	ps[0].mustRaft("REMOVE", "n5")
 	version, err := os.ReadFile(filepath.Join(p.dataDir(), "VERSION"))
-	if err != nil || bytes.Contains(version, []byte("level:")) {
+	if err != nil || bytes.Contains(version, fmt.Append(nil, "level: ", nextLevel)) {
 		t.Errorf("n5 noted a level that it does not know: %s %v", version, err)
 	}
 }
