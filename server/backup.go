@@ -58,7 +58,7 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 	case errors.Is(err, errNotDirect):
 		s.fail(errNotDirectReply)
 	case err != nil:
-		s.srv.log.Warn("a backup was not sent whole", "client", s.addr, "error", err)
+		s.srv.warnings.Warn("a backup was not sent whole", "client", s.addr, "error", err)
 		s.quit = true // a reply that is not whole has nothing behind it
 	default:
 		s.srv.log.Info("a backup was sent", "client", s.addr, "bytes", size, "took", time.Since(began))

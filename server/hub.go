@@ -311,7 +311,7 @@ func (s *Server) hand(p *parcel) {
 	t := &telling{srv: s, number: p.number}
 	switch {
 	case p.lost:
-		s.log.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.hub.delivery.limit)
+		s.warnings.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.hub.delivery.limit)
 		t.startOver()
 		s.monitors.end(t)
 	case p.line != nil:
@@ -400,7 +400,7 @@ func (t *telling) startOver() {
 		c.dismiss()
 	}
 	if len(gone) > 0 {
-		t.srv.log.Warn("closed the connections of subscribers: messages to them are lost", "clients", len(gone))
+		t.srv.warnings.Warn("closed the connections of subscribers: messages to them are lost", "clients", len(gone))
 	}
 	t.srv.tracking.changed([]keyChange{{all: true}}, t.number, t.invalidate)
 }
@@ -412,10 +412,10 @@ func (t *telling) done() {
 		c.kill()
 	}
 	if len(t.missed) > 0 {
-		s.log.Warn("closed subscribers: to match their patterns with a channel takes too long", "clients", len(t.missed))
+		s.warnings.Warn("closed subscribers: to match their patterns with a channel takes too long", "clients", len(t.missed))
 	}
 	if len(t.slow) > 0 {
-		s.log.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr, "limit_bytes", s.cfg.MaxSubscriberBytes)
+		s.warnings.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr, "limit_bytes", s.cfg.MaxSubscriberBytes)
 	}
 	if s.hub.backlog.Load() > s.cfg.MaxBacklogBytes {
 		s.relieve()
@@ -452,5 +452,5 @@ func (s *Server) relieve() {
 		all[closed].c.out.cutOff()
 		all[closed].c.kill()
 	}
-	s.log.Warn("closed clients that do not read what they are sent: too much waits for all of them together", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
+	s.warnings.Warn("closed clients that do not read what they are sent: too much waits for all of them together", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
 }

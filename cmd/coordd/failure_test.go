@@ -223,6 +223,17 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := c.Set(ctx, "k", "before", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
+	// With an entry under way the write would wait behind it, outside of the log, and its outcome would be certain.
+	still, last := 0, ""
+	waitFor(t, 10*time.Second, "the log to stand still", func() bool {
+		v, _ := lead.raft("STATUS")
+		status, _ := v.(map[any]any)
+		if now := fmt.Sprint(status["feature-level"], status["last-log"]); now != last {
+			still, last = 0, now
+		}
+		still++
+		return still > 20 && lead.level() == thisLevel
+	})
 	for _, p := range rest {
 		p.pause()
 	}
