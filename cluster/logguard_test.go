@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -183,9 +182,7 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	})
 	old := c.leader()
 	c.write(old, "before")
-	for old.raft.LastIndex() != old.raft.CommitIndex() { // until one is in its log alone
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "all of its log is committed", func() bool { return old.raft.LastIndex() == old.raft.CommitIndex() })
 	cuts[old.cfg.ID].Store(&errFull)
 	c.net.isolate(old.cfg.ID)
 	last := old.raft.LastIndex()

@@ -301,12 +301,14 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	if r.readOnly && r.mayWrite(q.Cmds) {
 		r.beginTrial() // before its reads: all of a transaction sees one state
 	}
-	for _, w := range q.Watch {
-		if r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed {
-			out.NullArray()
-			r.room -= headBytes
-			return
-		}
+	changed := r.watchedChanged(q.Watch)
+	if r.env.Trapped {
+		return
+	}
+	if changed {
+		out.NullArray()
+		r.room -= headBytes
+		return
 	}
 	out.Array(len(q.Cmds))
 	r.room -= headBytes
@@ -321,6 +323,22 @@ func (r *runner) run(q *commands.Request, answer bool) {
 			return
 		}
 	}
+}
+
+// watchedChanged reports whether one of the keys has changed since it was watched. In a trial a key that is past its deadline and not swept yet traps.
+func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
+	defer func() {
+		switch p := recover(); {
+		case p == nil:
+		case r.env.Trial && p == keyspace.ErrClosed:
+			r.env.Trapped = true
+		default:
+			panic(p)
+		}
+	}()
+	return slices.ContainsFunc(keys, func(w commands.WatchedKey) bool {
+		return r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed
+	})
 }
 
 // mayWrite reports whether one of the commands may change anything.
