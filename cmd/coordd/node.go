@@ -266,7 +266,12 @@ func (n *node) ReadLocal(by server.Asker, run []byte, count int) ([]byte, error)
 
 // Share implements server.Backend.
 func (n *node) Share(by server.Asker, f func()) error {
-	return replyError(n.cluster.ShareTime(cluster.Asker(by), f))
+	c := n.loaded.Load()
+	if c == nil { // nothing to share the processor with but the loading
+		f()
+		return nil
+	}
+	return replyError(c.ShareTime(cluster.Asker(by), f))
 }
 
 // Observe implements server.Backend.

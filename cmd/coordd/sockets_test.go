@@ -104,6 +104,14 @@ func TestNodeThatLoads(t *testing.T) {
 			t.Errorf("%v: %v", call, err)
 		}
 	}
+	for _, call := range [][]any{
+		{"COMMAND", "COUNT"}, {"COMMAND"}, {"CLIENT", "LIST"}, {"CONFIG", "GET", "maxclients"}, {"PUBSUB", "CHANNELS"}, {"SLOWLOG", "GET"}, {"ACL", "CAT"},
+		{"MEMORY", "STATS"}, {"LATENCY", "LATEST"}, {"ROLE"}, {"PING"},
+	} { // what is answered without a cluster
+		if err := c.Do(ctx, call...).Err(); err != nil {
+			t.Errorf("%v: %v", call, err)
+		}
+	}
 	if got := c.Info(ctx, "persistence").Val(); !strings.Contains(got, "loading:1\r\n") {
 		t.Error(got)
 	}
