@@ -12,9 +12,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -652,6 +654,103 @@ func TestChangedBytesAreNoEnd(t *testing.T) {
 	}
 	if log, err := openCrashDisk(d); !errors.Is(err, types.ErrCorrupt) {
 		t.Fatal(log, err)
+	}
+}
+
+// tracedFiles counts the files that were made and are not collected as garbage yet, and those that are open.
+type tracedFiles struct {
+	*crashDisk
+	live, open *atomic.Int32
+}
+
+type tracedFile struct {
+	segmentFile
+	open *atomic.Int32
+}
+
+func (f *tracedFile) Close() error {
+	f.open.Add(-1)
+	return f.segmentFile.Close()
+}
+
+func (v tracedFiles) trace(w any, err error) (*tracedFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	f := &tracedFile{w.(segmentFile), v.open}
+	v.live.Add(1)
+	v.open.Add(1)
+	runtime.AddCleanup(f, func(live *atomic.Int32) { live.Add(-1) }, v.live)
+	return f, nil
+}
+
+func (v tracedFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	return orNil[types.WritableFile](v.trace(v.crashDisk.Create(dir, name, size)))
+}
+
+func (v tracedFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	return orNil[types.WritableFile](v.trace(v.crashDisk.OpenWriter(dir, name)))
+}
+
+func (v tracedFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	return orNil[types.ReadableFile](v.trace(v.crashDisk.OpenReader(dir, name)))
+}
+
+// orNil is a file as an interface, which is nil where there is an error.
+func orNil[T any](f *tracedFile, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return any(f).(T), nil
+}
+
+// Of a segment that was cut off nothing stays: neither its file nor what was kept to write it.
+func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
+	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}, &atomic.Int32{}, &atomic.Int32{}}
+	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
+		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment, slog.New(slog.DiscardHandler))
+	}}
+	if err := r.reopen(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := r.next("a", crashSegment+1); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+	}
+	if err := r.cut(1, r.have.last-1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two segments are left, and at most one state before that", func() bool {
+		runtime.GC()
+		return v.open.Load() == 2 && v.live.Load() <= 3
+	})
+	runtime.KeepAlive(r.log)
+}
+
+// A log that cannot be opened leaves no file open.
+func TestFailedOpeningsLeaveNoFileOpen(t *testing.T) {
+	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}, &atomic.Int32{}, &atomic.Int32{}}
+	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
+		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment, slog.New(slog.DiscardHandler))
+	}}
+	if err := errors.Join(r.reopen(), r.next("a", crashSegment+1), r.next("b", crashSegment+1), r.next("c", 10), r.log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(f *crashFile){
+		"a segment that was ended has another header": func(f *crashFile) { f.data[0] ^= 1 },
+		"it has none": func(f *crashFile) { f.data = nil },
+	} {
+		f := v.names[slices.Min(slices.Collect(maps.Keys(v.names)))]
+		was := f.data
+		f.data = slices.Clone(was)
+		damage(f)
+		if log, err := r.open(); err == nil || v.open.Load() != 0 {
+			t.Errorf("%s: %v, %v, and %d files are open", name, log, err, v.open.Load())
+		}
+		f.data = was
 	}
 }
 

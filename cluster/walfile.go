@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -76,7 +77,36 @@ func (f osFile) SyncData() error { return syncData(f.File) }
 // walFiles is a file layer with files of which the blocks are written before they are needed.
 type walFiles struct {
 	fileLayer
-	newest *walFile // that was created or opened for writing last
+	newest  *walFile // that was created or opened for writing last
+	opening bool     // the log is being opened: raft-wal leaves files open where that fails
+	opened  []io.Closer
+}
+
+// endOpening ends the opening of the log, with the error that it failed with, if any.
+func (v *walFiles) endOpening(err error) error {
+	if err != nil {
+		for _, f := range v.opened {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	v.opening, v.opened = false, nil
+	return err
+}
+
+// note keeps a file for endOpening.
+func (v *walFiles) note(f io.Closer) {
+	if v.opening {
+		v.opened = append(v.opened, f)
+	}
+}
+
+// OpenReader opens a segment that was ended.
+func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	r, err := v.fileLayer.OpenReader(dir, name)
+	if err == nil {
+		v.note(r)
+	}
+	return r, err
 }
 
 // Create makes a segment.
@@ -121,6 +151,7 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 		return nil, errors.Join(err, f.Close())
 	}
 	v.newest = f
+	v.note(f)
 	return f, nil
 }
 
@@ -165,8 +196,7 @@ func (f *walFile) Sync() error {
 // walFiler makes raft-wal's segments.
 type walFiler struct {
 	*segment.Filer
-	files  *walFiles
-	opened []interface{ Close() error } // while the log is being opened
+	files *walFiles
 }
 
 func (f *walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
@@ -181,16 +211,7 @@ func (f *walFiler) writer(w types.SegmentWriter, err error) (types.SegmentWriter
 	if err != nil {
 		return nil, err
 	}
-	f.opened = append(f.opened, w)
 	return segmentWriter{w, f.files.newest}, nil
-}
-
-func (f *walFiler) Open(info types.SegmentInfo) (types.SegmentReader, error) {
-	r, err := f.Filer.Open(info)
-	if err == nil {
-		f.opened = append(f.opened, r)
-	}
-	return r, err
 }
 
 // segmentWriter is a segment that is written to, and its file.

@@ -47,17 +47,10 @@ func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
-	files := &walFiles{fileLayer: l.files}
+	files := &walFiles{fileLayer: l.files, opening: true}
 	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
 	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
-	if err != nil {
-		for _, f := range filer.opened {
-			err = errors.Join(err, f.Close())
-		}
-		return nil, err
-	}
-	filer.opened = nil
-	return w, nil
+	return w, files.endOpening(err)
 }
 
 // renew opens the log again if a write failed. Nothing of the write that failed is in it then.
