@@ -255,10 +255,22 @@ func finishExchange(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, versionName)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(dir, stagedPrefix+"*"+stagedSuffix, versionName))
-	if err != nil || len(found) == 0 {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	name := filepath.Base(filepath.Dir(found[0]))
-	return exchangeOf(dir, strings.TrimSuffix(strings.TrimPrefix(name, stagedPrefix), stagedSuffix)).run()
+	for _, e := range entries {
+		epoch, begun := strings.CutPrefix(e.Name(), stagedPrefix)
+		epoch, ends := strings.CutSuffix(epoch, stagedSuffix)
+		if !begun || !ends {
+			continue
+		}
+		x := exchangeOf(dir, epoch)
+		if _, err := os.Stat(filepath.Join(x.staged, versionName)); err == nil {
+			return x.run()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

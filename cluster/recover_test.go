@@ -96,7 +96,7 @@ func TestRecoverAlone(t *testing.T) {
 func TestInterruptedExchange(t *testing.T) {
 	names := []string{versionName, stableName, walName, snapshotsName}
 	for steps := range 2*len(names) + 1 {
-		dir := t.TempDir()
+		dir := filepath.Join(t.TempDir(), "d[1]*")
 		x := exchangeOf(dir, "7")
 		for at, content := range map[string]string{dir: "old", x.staged: "new"} {
 			for _, name := range names {
