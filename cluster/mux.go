@@ -105,7 +105,7 @@ func (m *mux) acceptLoop() {
 			if m.ctx.Err() != nil {
 				return
 			}
-			m.logger.Warn("the peer port cannot accept a connection", "error", err)
+			m.warnings.Warn("the peer port cannot accept a connection", "error", err)
 			select {
 			case <-m.ctx.Done():
 				return

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -56,6 +57,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	if err := makeDir(filepath.Join(dir, snapshotsName)); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 	}
+	removeUnfinished(filepath.Join(dir, snapshotsName), logger)
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
@@ -65,6 +67,19 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		logger.Warn("others can read the data directory", "error", err)
 	}
 	return s, nil
+}
+
+// removeUnfinished removes the snapshots that a process which was killed had begun. Raft leaves them for ever, and each may be as large as the state.
+func removeUnfinished(dir string, logger *slog.Logger) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		logger.Warn("a snapshot that was not finished cannot be removed", "error", err)
+	}
 }
 
 // openBolt opens a store of raft-boltdb's.

@@ -2,6 +2,8 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,6 +189,38 @@ func TestDataDirectoryRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a process that was killed had begun of a snapshot goes with the next opening; the snapshots that are whole stay.
+func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d[1]*")
+	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready", func() bool { return n.Status().Ready })
+	if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(n.Snapshot(), n.Close()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadDir(filepath.Join(dir, snapshotsName))
+	if err != nil || len(whole) != 1 {
+		t.Fatal(whole, err)
+	}
+	begun := filepath.Join(dir, snapshotsName, "2-9-1790000000000.tmp")
+	if err := errors.Join(os.Mkdir(begun, dirMode), os.WriteFile(filepath.Join(begun, "state.bin"), make([]byte, 1<<20), fileMode)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = Open(Config{ID: "n1", DataDir: dir}, newToy()); err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	left, err := os.ReadDir(filepath.Join(dir, snapshotsName))
+	if err != nil || len(left) != 1 || left[0].Name() != whole[0].Name() {
+		t.Error(left, err)
 	}
 }
 
