@@ -42,51 +42,72 @@ type source struct {
 }
 
 // costs remembers what groups did, by their hashes. It is a table of hints: what falls into the same slot is forgotten.
+//
+// A slot holds the upper half of the hash, then a number of units that is a multiple of costGrain, then two marks.
 type costs struct {
-	slots [1 << 13]atomic.Uint64 // the upper half of the hash, then the units, at most math.MaxUint32-1, and 1
+	slots [1 << 13]atomic.Uint64
 }
 
-// costGrain is the smallest difference that is noted, so that light groups write nothing.
-const costGrain = 1 << 8
+const (
+	// costGrain is the smallest difference that is noted, so that light groups write nothing.
+	costGrain = 1 << 8
+	// costKnown marks a slot that is in use.
+	costKnown = 1
+	// costVaries marks a command whose groups did not all do alike, so that their shapes are worth a look. Most commands
+	// never do more than a grain, whatever their key: for them one slot says it all, and the table stays in the cache.
+	costVaries = 2
+)
 
-func (c *costs) look(key uint64) (units uint64, known bool) {
-	v := c.slots[key%uint64(len(c.slots))].Load()
-	if key == 0 || v>>32 != key>>32 || uint32(v) == 0 {
-		return 0, false
+func (c *costs) slot(key uint64) *atomic.Uint64 { return &c.slots[key%uint64(len(c.slots))] }
+
+// look returns the units and marks that are noted for key; 0 if there are none.
+func (c *costs) look(key uint64) uint64 {
+	v := c.slot(key).Load()
+	if key == 0 || v>>32 != key>>32 {
+		return 0
 	}
-	return v&math.MaxUint32 - 1, true
+	return v & math.MaxUint32
 }
 
-// learn notes what a group did. More than before is believed at once, less by half.
-func (c *costs) learn(key, units uint64) {
-	if key == 0 {
-		return
+// learn notes that a group with this key did so many units, a multiple of costGrain, where old was noted. More than before is
+// believed at once, less by half. It returns the marks.
+func (c *costs) learn(key, old, units uint64) (marks uint64) {
+	before := old / costGrain * costGrain
+	marks = costKnown | old&costVaries
+	if old != 0 && before != units {
+		marks |= costVaries
 	}
-	units = min(units, math.MaxUint32-1) / costGrain * costGrain
-	old, known := c.look(key)
-	switch {
-	case known && old == units:
-		return
-	case known && old > units:
-		units += (old - units) / 2 / costGrain * costGrain
+	if before > units {
+		units += (before - units) / 2 / costGrain * costGrain
 	}
-	c.slots[key%uint64(len(c.slots))].Store(key>>32<<32 | (units + 1))
+	if key != 0 && units|marks != c.look(key) {
+		c.slot(key).Store(key>>32<<32 | units | marks)
+	}
+	return marks
 }
 
 // expect returns what a group is expected to do, and whether anything like it is known.
 func (c *costs) expect(by Asker) (units uint64, known bool) {
-	if units, known = c.look(by.Shape); known {
-		return units, true
+	v := c.look(by.Command)
+	if v&costVaries != 0 {
+		if shape := c.look(by.Shape); shape != 0 {
+			v = shape
+		}
 	}
-	if units, known = c.look(by.Command); known {
-		return units, true
-	}
-	return 0, by.Command == 0
+	return v / costGrain * costGrain, v != 0 || by.Command == 0
 }
 
+// note learns what a group did. A shape that is seen for the first time starts from what its command does.
 func (c *costs) note(by Asker, units uint64) {
-	c.learn(by.Shape, units)
-	c.learn(by.Command, units)
+	units = min(units, math.MaxUint32) / costGrain * costGrain
+	command := c.look(by.Command)
+	if c.learn(by.Command, command, units)&costVaries != 0 {
+		shape := c.look(by.Shape)
+		if shape == 0 {
+			shape = command
+		}
+		c.learn(by.Shape, shape, units)
+	}
 }
 
 // shares is the account of start-time fair queueing. Its owner guards it.

@@ -51,7 +51,7 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 // However many ask for much, a light group is in the next entry, and only one turn is taken in between. Turns go round.
 func TestTurnsGoRound(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.learn(heavyCommand, 10_000_000)
+	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
@@ -66,7 +66,7 @@ func TestTurnsGoRound(t *testing.T) {
 // Shares are equal in work, not in groups.
 func TestSharesAreOfWork(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.learn(heavyCommand, 10_000_000)
+	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
 	got := turns(t, q, map[uint64]uint64{1: 10_000_000, 2: 1_000_000, 3: 5_000_000}, 400)
 	for id, work := range got {
 		if diff := int64(work) - int64(got[1]); diff > 10_000_000 || diff < -10_000_000 {
@@ -78,8 +78,8 @@ func TestSharesAreOfWork(t *testing.T) {
 // What is known of a command tells a heavy group of a new connection; of a command that nobody has seen only a strained queue thinks ill.
 func TestWhatIsExpected(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.learn(heavyCommand, 10_000_000)
-	q.costs.learn(lightCommand, 10)
+	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
+	q.costs.note(Asker{Command: lightCommand}, 10)
 	heavy := func(u *unit) bool {
 		q.push(u)
 		return u.heavy
@@ -97,7 +97,7 @@ func TestWhatIsExpected(t *testing.T) {
 	debtor := groupOf(4, lightCommand, 0)
 	q.push(debtor)
 	q.charge(debtor, 10_000_000, 0)
-	if q.costs.learn(lightCommand, 0); !heavy(groupOf(4, lightCommand, 0)) {
+	if q.costs.note(Asker{Command: lightCommand}, 0); !heavy(groupOf(4, lightCommand, 0)) {
 		t.Error("a source that has just had much does not wait")
 	}
 }
@@ -105,7 +105,7 @@ func TestWhatIsExpected(t *testing.T) {
 // A source that owes nothing is next, however many were there before it: it may ask for little.
 func TestFreshSourceIsNext(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.learn(heavyCommand, 10_000_000)
+	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
@@ -123,29 +123,56 @@ func TestFreshSourceIsNext(t *testing.T) {
 
 func TestCosts(t *testing.T) {
 	var c costs
-	if _, known := c.expect(Asker{Command: 7 << 32, Shape: 8 << 32}); known {
+	one, other := Asker{Command: 5, Shape: 8<<32 | 8}, Asker{Command: 5, Shape: 9<<32 | 9}
+	if _, known := c.expect(one); known {
 		t.Error("an empty table knows something")
 	}
-	c.learn(5, 1<<20)
-	c.learn(5, 1<<10)
-	if got, _ := c.look(5); got < 1<<19 || got > 1<<20 {
+	c.note(one, 1<<20)
+	c.note(one, 1<<10)
+	if got, _ := c.expect(one); got < 1<<19 || got > 1<<20 {
 		t.Errorf("after one light group %d are expected", got)
 	}
 	for range 30 {
-		c.learn(5, 0)
+		c.note(one, 0)
 	}
-	if got, known := c.look(5); got >= 2*costGrain || !known {
+	if got, known := c.expect(one); got >= 2*costGrain || !known {
 		t.Errorf("after many light groups %d are expected", got)
 	}
-	c.learn(5, 1<<63)
-	if got, known := c.look(5); got < heavyWork || !known {
+	c.note(one, 1<<63)
+	if got, known := c.expect(one); got < heavyWork || !known {
 		t.Errorf("after an endless one %d", got)
 	}
-	if _, known := c.look(5 + 1<<32*uint64(len(c.slots))); known {
+	if _, known := c.expect(Asker{Command: 5 + 1<<32*uint64(len(c.slots))}); known {
 		t.Error("another hash in the same slot is taken for it")
 	}
-	if got, known := c.expect(Asker{Command: 5, Shape: 9 << 32}); got == 0 || !known {
+	if got, known := c.expect(other); got < heavyWork || !known {
 		t.Error("the command is not asked where the shape is new")
+	}
+	for range 30 {
+		c.note(other, 0)
+	}
+	if got, _ := c.expect(other); got >= 2*costGrain {
+		t.Errorf("a light key of a command that is heavy elsewhere is expected to do %d", got)
+	}
+	if got, _ := c.expect(one); got < heavyWork {
+		t.Errorf("a heavy key of a command that is light elsewhere is expected to do %d", got)
+	}
+}
+
+// A command that does alike whatever its key takes one slot, however many keys there are.
+func TestCostsOfOneCommand(t *testing.T) {
+	var c costs
+	for i := range uint64(1000) {
+		c.note(Asker{Command: 5, Shape: i<<32 | i | 1}, costGrain-1)
+	}
+	used := 0
+	for i := range c.slots {
+		if c.slots[i].Load() != 0 {
+			used++
+		}
+	}
+	if used != 1 {
+		t.Errorf("%d slots are in use", used)
 	}
 }
 
