@@ -35,6 +35,13 @@ func (c *testClock) Wall() time.Time {
 	return time.Now().Add(c.wall)
 }
 
+func (c *testClock) shift(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mono += d
+	c.wall += d
+}
+
 func (c *testClock) shiftWall(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,8 +52,9 @@ const (
 const (
 	// readRoomUs is how many instants before the newest possible one a read may use: what others need that come while an entry is under way.
 	readRoomUs = 1000
-	// readAheadUs is how far beyond the newest applied stamp reads may name instants. A new leader names none before it is as far beyond the
-	// newest stamp in its log, whatever its clock lags behind the old leader's.
+	// readAheadUs is how far beyond the newest applied stamp reads may name instants. A new leader names none before it is as far
+	// beyond the newest stamp in its log, whatever its clock lags behind the old leader's. It is also how far behind the clock they
+	// may be.
 	readAheadUs = 20_000
 )
 
@@ -157,9 +158,11 @@ func (c *leaderClock) forget(f func(us int64) bool) {
 	c.underWayUs = slices.DeleteFunc(c.underWayUs, f)
 }
 
-// instant is the instant that a read names, by the state of the machine that it sees: see Machine.Read. Reads come later than what is applied and
-// earlier than what is under way, as they see the one and not the other.
-func (c *leaderClock) instant(lastUs, stampUs int64) (us int64, ok bool) {
+// instant is the instant that a read names, by the state of the machine that it sees: see Machine.Read. Reads come later than
+// what is applied and earlier than what is under way, as they see the one and not the other. askedUs is the time of day when the
+// read came: while the newest entry is older than that, what reads may name stands still behind the clock. None is given then that
+// is behind by more than readAheadUs, so that the read waits for an entry, which is stamped later.
+func (c *leaderClock) instant(lastUs, stampUs, askedUs int64) (us int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := min(c.nowLocked().wallUs()-1, stampUs+readAheadUs)
@@ -170,7 +173,7 @@ func (c *leaderClock) instant(lastUs, stampUs int64) (us int64, ok bool) {
 		}
 	}
 	us = max(lastUs+1, c.readUs+1, most-readRoomUs)
-	if us > most || stampUs == 0 {
+	if us > most || stampUs == 0 || us < askedUs-readAheadUs {
 		return us, false
 	}
 	c.readUs = us

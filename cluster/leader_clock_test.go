@@ -86,10 +86,10 @@ func TestInstantsOfReads(t *testing.T) {
 	clock := &stubClock{mono: time.Second}
 	lead := newLeaderClock(clock, origin{})
 	step := func(d time.Duration) { clock.mono += d }
-	var lastUs, stampUs, readUs int64
+	var lastUs, stampUs, readUs, askedUs int64
 	read := func(what string, want bool) {
 		t.Helper()
-		us, ok := lead.instant(lastUs, stampUs)
+		us, ok := lead.instant(lastUs, stampUs, askedUs)
 		switch {
 		case ok != want:
 			t.Fatalf("%s: an instant: %v", what, ok)
@@ -122,10 +122,19 @@ func TestInstantsOfReads(t *testing.T) {
 	for range readRoomUs / 2 {
 		read("it failed", true)
 	}
+	step(readAheadUs * time.Microsecond)
+	askedUs = lead.now().wallUs()
+	read("the newest entry is as old as it may be", true)
 	step(time.Hour)
-	read("the newest entry is too old", true)
-	if readUs > stampUs+readAheadUs {
-		t.Fatalf("%d is too far beyond %d", readUs, stampUs)
+	askedUs = lead.now().wallUs()
+	read("the newest entry is too old", false)
+	third := lead.stamp()
+	lastUs, stampUs = third.wallUs-1, third.wallUs
+	step(time.Second) // the disk is slow
+	lead.landed(third)
+	read("it was stamped when the read was there already", true)
+	if readUs > stampUs+readAheadUs || readUs < askedUs {
+		t.Fatalf("%d is named after %d, asked for at %d", readUs, stampUs, askedUs)
 	}
 	for range readRoomUs {
 		read("", true)
@@ -133,6 +142,71 @@ func TestInstantsOfReads(t *testing.T) {
 	read("no more room", false)
 	lastUs = lead.now().wallUs() + 1
 	read("entries named later ones than the clock shows", false)
+}
+
+// TestIdleClusterNamesTheTime: what the first reads name after an hour without a write is the time, through whichever node they come.
+// A window by script that was full an hour ago would be full for ever, else.
+func TestIdleClusterNamesTheTime(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.write(c.leader(), "w")
+	seen := func(n *Node) (us int64) {
+		t.Helper()
+		if _, err := fmt.Sscan(c.read(n, "seen"), &us); err != nil {
+			t.Fatal(err)
+		}
+		return us
+	}
+	for _, n := range c.nodes {
+		before := seen(n)
+		for _, clock := range c.clocks {
+			clock.shift(time.Hour)
+		}
+		if gained := time.Duration(seen(n)-before) * time.Microsecond; gained < time.Hour-2*readAheadUs*time.Microsecond {
+			t.Errorf("%s: an hour later reads name instants %v later", n.cfg.ID, gained)
+		}
+	}
+}
+
+// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many its groups name.
+func TestFrameOfManyInstants(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.leader()
+	c.write(n, "w")
+	lead, room := n.route.Load().lead, 100
+	lead.mu.Lock()
+	lead.underWayUs = append(lead.underWayUs, c.toys[n.cfg.ID].stampUs+int64(room))
+	lead.mu.Unlock()
+	u := &unit{groups: make([][]byte, 10*room)}
+	for i := range u.groups {
+		u.groups[i] = []byte("seen")
+	}
+	p := readPass{n: n, lead: lead, now: lead.now()}
+	if replies, ok := p.replies(u); !ok || len(replies) < room/2 || len(replies) > room {
+		t.Errorf("%d groups are answered (%v), with room for %d", len(replies), ok, room)
+	}
+	if replies, ok := p.replies(u); ok {
+		t.Errorf("%d groups are answered without room", len(replies))
+	}
+}
+
+// TestParkedReadFindsItsTick: a read that is parked while the proposer finds nothing to propose has an entry proposed.
+func TestParkedReadFindsItsTick(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour }) // the sweep looks for parked reads as well
+	n := c.leader()
+	u := newLocalUnit([]byte("seen"), 1, n.leaderDeadline())
+	n.quiet.mu.Lock()
+	n.inFlight.Add(1)
+	n.park(n.route.Load().lead, u)
+	n.inFlight.Add(-1)
+	n.quiet.mu.Unlock()
+	select {
+	case <-u.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is not answered")
+	}
+	if reply, err := u.take(); err != nil || len(reply) == 0 {
+		t.Errorf("%q %v", reply, err)
+	}
 }
 
 // TestInstantsRise has clients on all nodes name instants by writes and by reads, while leaders change, nodes restart, and wall clocks jump by a minute.

@@ -22,7 +22,8 @@ func (n *Node) park(lead *leadership, u *unit) {
 		n.unpark(time.Time{})
 		return
 	}
-	if n.inFlight.Load() == 0 {
+	// inFlight would not do: the proposer counts an entry before it looks whether there is anything for one.
+	if n.underWay.empty() {
 		n.tickDue.Store(true)
 		kick(n.writes.wake)
 	}

@@ -58,6 +58,9 @@ type unit struct {
 	frameID uint64
 	write   bool // of those: it came to the write queue
 
+	lead    *leadership // of a read: that it came to last
+	askedUs int64       // and the time of day then
+
 	oneGroup [1][]byte
 }
 
@@ -82,7 +85,7 @@ func (u *unit) askedBy(by Asker) *unit {
 
 // release gives a finished local unit back. A unit that its caller abandoned is never released: the loops may hold it.
 func (u *unit) release() {
-	u.groups, u.oneGroup[0], u.replies, u.work, u.err = nil, nil, nil, nil, nil
+	u.groups, u.oneGroup[0], u.replies, u.work, u.err, u.lead = nil, nil, nil, nil, nil, nil
 	unitPool.Put(u)
 }
 

@@ -118,6 +118,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 func (n *Node) readHeavy(p readPass, u *unit) {
 	defer n.loops.Done()
 	if w := n.turns.enter(u.source, n.cfg.ReplyWait, n.closing); w != nil {
+		p.now = p.lead.now() // it may have waited for long
 		p.run(u)
 		n.turns.leave(w, p.work)
 	} else {
@@ -153,9 +154,12 @@ func (p *readPass) run(u *unit) {
 }
 
 func (p *readPass) replies(u *unit) (replies [][]byte, ok bool) {
+	if u.lead != p.lead {
+		u.lead, u.askedUs = p.lead, p.now.wallUs()
+	}
 	named, late := false, false
 	next := func(lastUs, stampUs int64) (us int64, ok bool) {
-		us, ok = p.lead.instant(lastUs, stampUs)
+		us, ok = p.lead.instant(lastUs, stampUs, u.askedUs)
 		named, late = true, late || !ok
 		return us, ok
 	}
@@ -171,7 +175,11 @@ func (p *readPass) replies(u *unit) (replies [][]byte, ok bool) {
 			reply = p.n.holders(p.index)
 		} else {
 			late = false
-			if reply, work = p.n.runRead(g, p.now, next); late && len(reply) == 0 {
+			reply, work = p.n.runRead(g, p.now, next)
+			if late && len(reply) == 0 && i > 0 {
+				break // or a frame would wait until there are instants for all of its groups at a time
+			}
+			if late && len(reply) == 0 {
 				return nil, false
 			}
 		}

@@ -27,6 +27,13 @@ func (w *underWay) removeFirst() {
 	w.entries = w.entries[:len(w.entries)-1]
 }
 
+// empty reports whether no entry is under way. One that was is answered, and has parked reads looked for, behind its removal.
+func (w *underWay) empty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.entries) == 0
+}
+
 // giveUp takes the units of entries that were proposed before limit. The entries stay until Raft answers them.
 func (w *underWay) giveUp(limit time.Time) (units []*unit) {
 	w.mu.Lock()

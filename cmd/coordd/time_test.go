@@ -213,6 +213,24 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 	t.Logf("%d of %d calls were let through", len(let), calls.Load())
 }
 
+// TestWindowByScriptOpensAgain: a window that is full lets a call through once it is over, also where nobody else writes: the calls that it turns away are
+// served as reads.
+func TestWindowByScriptOpensAgain(t *testing.T) {
+	_, _, clients := devClients(t)
+	for _, c := range clients {
+		let := func() bool {
+			n, err := c.Eval(t.Context(), slidingWindow, []string{"w"}, (200 * time.Millisecond).Microseconds(), 1).Int()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n == 1
+		}
+		for range 3 {
+			waitFor(t, 4*time.Second, "the window to open", let) // in which it is asked less than 1000 times
+		}
+	}
+}
+
 // TestAbsoluteTimesComeBack: as long as no wall clock jumps, a key that is to expire at a time shows that time, by whichever node and leader, in reads
 // of the log's state, behind a write, and in a node's own state.
 func TestAbsoluteTimesComeBack(t *testing.T) {
