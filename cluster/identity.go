@@ -154,9 +154,9 @@ func (n *Node) admitted(id string) bool {
 
 // mayStand reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
 // data, this node must not found a second cluster. One that runs on another processor architecture than most of the others leads nobody,
-// and one that has yet to apply much of its log lets others go first.
+// and one that has yet to apply much of its log, or cannot store entries, lets others go first.
 func (n *Node) mayStand() bool {
-	if n.failure.Load() || n.outnumbered() || n.replays() {
+	if n.failure.Load() || n.outnumbered() || n.replays() || n.refuses() {
 		return false
 	}
 	if n.clusterID() != "" {

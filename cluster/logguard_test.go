@@ -103,6 +103,12 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 			s.failWait = 0
 			return errors.Join(next(s, 11), next(s, 11))
 		}, "has taken no entry for"},
+		{"a log that a snapshot took the place of, and that cannot be dropped for long", func(s *logStore, refuse refusingLog) error {
+			broken := error(syscall.EIO)
+			refuse.cuts.Store(&broken)
+			s.covered, s.failWait = func() uint64 { return 100 }, 0
+			return errors.Join(next(s, 101), next(s, 101))
+		}, "has taken no entry for"},
 		{"a disk that is full for long", func(s *logStore, refuse refusingLog) error {
 			refuse.stores.Store(&errFull)
 			s.failWait = 0
@@ -210,6 +216,87 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 		if g == "divergent" {
 			t.Error("the divergent entry was applied")
 		}
+	}
+}
+
+// refusingCluster is a cluster of three of which each log can be made to refuse entries.
+func refusingCluster(t *testing.T) (*testCluster, map[string]*atomic.Pointer[error]) {
+	stores := map[string]*atomic.Pointer[error]{}
+	return newCluster(t, 3, func(cfg *Config) {
+		refuse := &atomic.Pointer[error]{}
+		stores[cfg.ID] = refuse
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, &atomic.Pointer[error]{}, refuse} }
+	}), stores
+}
+
+// A member whose log refuses says so at once, and leaves it to others to lead.
+func TestNodeThatRefusesStandsBack(t *testing.T) {
+	c, stores := refusingCluster(t)
+	lead, other := c.leader(), c.followers()[1]
+	full := c.followers()[0] // would look first whether the leader is silent
+	if why := full.Status().LogTrouble; why != "" || !full.mayStand() {
+		t.Errorf("it may stand: %t, trouble: %q", full.mayStand(), why)
+	}
+	stores[full.cfg.ID].Store(&errFull)
+	eventually(t, "the other one has as much", func() bool { return other.raft.LastIndex() >= full.raft.LastIndex() })
+	c.net.isolate(other.cfg.ID)
+	written := make(chan error, 1)
+	go func() {
+		_, err := lead.Write(context.Background(), []byte("nobody stores it"), 1)
+		written <- err
+	}()
+	eventually(t, "it says what is wrong", func() bool {
+		return strings.Contains(full.Status().LogTrouble, "its log takes no entries: no space left")
+	})
+	if full.mayStand() {
+		t.Error("it would ask for votes")
+	}
+	var led atomic.Bool
+	full.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if o.Data == raft.Leader {
+			led.Store(true)
+		}
+		return false
+	}))
+	c.net.isolate(lead.cfg.ID)
+	c.net.heal(other.cfg.ID)
+	eventually(t, "the other one leads", func() bool { return other.raft.State() == raft.Leader })
+	if led.Load() {
+		t.Error("it has led")
+	}
+	stores[full.cfg.ID].Store(nil)
+	eventually(t, "it stores what it is sent", func() bool { return full.Status().LogTrouble == "" && full.mayStand() })
+	if err := <-written; !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	c.write(c.leader(), "after")
+}
+
+// Where all members refuse, one of them tries again in the end: the cluster goes on by itself when there is room.
+func TestClusterWithoutRoomGoesOn(t *testing.T) {
+	c, stores := refusingCluster(t)
+	c.write(c.leader(), "before")
+	c.converged() // each of them can be elected
+	for _, refuse := range stores {
+		refuse.Store(&errFull)
+	}
+	if _, err := c.leader().Write(context.Background(), []byte("no room"), 1); err == nil {
+		t.Error("it was written")
+	}
+	eventually(t, "all have refused", func() bool {
+		for _, n := range c.nodes {
+			if n.Status().LogTrouble == "" {
+				return false
+			}
+		}
+		return true
+	})
+	for _, refuse := range stores {
+		refuse.Store(nil)
+	}
+	c.write(c.leader(), "after")
+	for id, n := range c.nodes {
+		eventually(t, id+" has no trouble", func() bool { return n.Status().LogTrouble == "" })
 	}
 }
 

@@ -3,7 +3,6 @@ package cluster
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -13,21 +12,6 @@ const (
 	// lateTime is how much later than its timer the steering loop runs before the node counts as short of processor time.
 	lateTime = 500 * time.Millisecond
 )
-
-// stopwatch tells how long what is under way has been so.
-type stopwatch struct{ began atomic.Int64 }
-
-func (w *stopwatch) start() { w.began.Store(time.Now().UnixNano()) }
-func (w *stopwatch) stop()  { w.began.Store(0) }
-
-// running returns how long; 0 when nothing is under way.
-func (w *stopwatch) running() time.Duration {
-	began := w.began.Load()
-	if began == 0 {
-		return 0
-	}
-	return max(0, time.Duration(time.Now().UnixNano()-began))
-}
 
 // noteLate takes in how long the steering loop slept that wanted to be woken after pace.
 func (n *Node) noteLate(slept, pace time.Duration) {
@@ -45,7 +29,7 @@ func (n *Node) isStarved() bool {
 // noProgress is the outcome of requests that have waited too long and did not run. It says what is so, as far as this node knows.
 func (n *Node) noProgress() error {
 	leads := n.leads()
-	storing, commit := n.logs.storing.running(), n.raft.CommitIndex()
+	storing, commit := n.logs.writing.running(), n.raft.CommitIndex()
 	switch {
 	case n.isStarved():
 		return notRun("no progress: this node is short of processor time")

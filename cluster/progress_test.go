@@ -18,9 +18,9 @@ func TestNoProgressSaysWhatIsSo(t *testing.T) {
 		}
 	}
 	says("no majority answers")
-	n.logs.storing.start()
+	n.logs.writing.begin(nil)
 	says("no majority answers") // for a moment only
-	n.logs.storing.began.Add(-int64(time.Minute))
+	n.logs.writing.since.Add(-int64(time.Minute))
 	says("its disk hangs, a write to the log has taken 1m0s so far")
 	n.noteLate(leaderTick+lateTime, leaderTick)
 	says("its disk hangs")
@@ -28,7 +28,7 @@ func TestNoProgressSaysWhatIsSo(t *testing.T) {
 	says("this node is short of processor time")
 	n.starved.Add(-int64(n.cfg.LeaderWait + n.cfg.ReplyWait))
 	says("its disk hangs")
-	n.logs.storing.stop()
+	n.logs.writing.end()
 
 	late := newLocalUnit([]byte("g"), 1, time.Now())
 	heavy := newLocalUnit([]byte("g"), 1, time.Now())

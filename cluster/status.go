@@ -25,6 +25,7 @@ type Status struct {
 	// Ready: requests can be served. A leader's barrier has passed; a follower knows a leader, has heard from it
 	// lately, and is connected to it.
 	Ready       bool
+	LogTrouble  string // why this node stores no entries at present, while the others may; empty: it does
 	Term        uint64
 	Commit      uint64
 	Applied     uint64 // by the machine; the commit index when nothing up to it is left for the machine
@@ -73,6 +74,7 @@ func (n *Node) Status() Status {
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
+	s.LogTrouble = n.logTrouble()
 	now := time.Now()
 	n.lag.note(s.Term, s.Commit, s.Applied, now)
 	s.Behind, s.BehindFor = n.lag.behind(s.Applied, now)

@@ -38,8 +38,6 @@ type logStore struct {
 
 	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
 
-	storing stopwatch // a write to the store
-
 	growth        *growth
 	trailing      uint64 // entries that stay behind a snapshot at most
 	trailingBytes int    // and their bytes
@@ -49,9 +47,9 @@ type logStore struct {
 
 	writer  sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
 	cutting bool       // the end of the log was being cut off, and no entry was stored behind it yet
-	failing time.Time  // since when no entry could be stored; zero: the last one was
 	lost    error      // why nothing is stored any more
 	writing writing
+	refusal atomic.Pointer[refusal] // nil: the newest entries were stored
 
 	failWait time.Duration // how long the log may take no entry, but for want of room
 }
@@ -136,25 +134,28 @@ func (s *logStore) store(logs []*raft.Log) error {
 	if s.lost != nil {
 		return s.lost
 	}
-	if err := s.closeGap(logs[0].Index); err != nil {
-		return fmt.Errorf("dropping log entries that a snapshot holds: %w", err)
+	err := s.closeGap(logs[0].Index)
+	if err == nil {
+		s.writing.begin(logs)
+		err = s.LogStore.StoreLogs(logs)
+		s.writing.end()
 	}
-	s.writing.begin(logs)
-	s.storing.start()
-	err := s.LogStore.StoreLogs(logs)
-	s.storing.stop()
-	s.writing.end()
-	switch {
-	case err == nil:
-		s.cutting, s.failing = false, time.Time{}
+	if err == nil {
+		s.cutting = false
+		s.refusal.Store(nil)
 		return nil
+	}
+	r := &refusal{err: err, at: time.Now()}
+	if r.since = r.at; s.refusal.Load() != nil {
+		r.since = s.refusal.Load().since
+	}
+	s.refusal.Store(r)
+	switch since := r.at.Sub(r.since); {
+	case s.lost != nil: // already, by what closed the gap
+		return s.lost
 	case s.cutting:
 		return s.end(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
-	}
-	if s.failing.IsZero() {
-		s.failing = time.Now()
-	}
-	if since := time.Since(s.failing); since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	case since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
 		return s.end(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second), err))
 	}
 	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
@@ -174,7 +175,10 @@ func (s *logStore) closeGap(next uint64) error {
 	if err != nil {
 		return err
 	}
-	return s.deleteLocked(first, last, last, false)
+	if err := s.deleteLocked(first, last, last, false); err != nil {
+		return fmt.Errorf("dropping entries that a snapshot holds: %w", err)
+	}
+	return nil
 }
 
 // isSilent reports whether an entry never reaches the machine or its applier.

@@ -1,4 +1,5 @@
-// This file holds what a leader does that cannot store entries, or cannot have them committed: it falls silent, so that it leads no more.
+// This file holds what a node does that cannot store entries: it says so, and does not stand for election; and what a leader does that cannot
+// have them committed: it falls silent, so that it leads no more.
 //
 // Raft's heartbeats go on beside a log that hangs, and beside followers that answer heartbeats and store nothing. Such a leader would lead for as
 // long as that lasts, and acknowledge nothing.
@@ -6,6 +7,8 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,11 +41,43 @@ func (w *writing) begin(logs []*raft.Log) {
 
 func (w *writing) end() { w.since.Store(0) }
 
+// running returns how long what is being done has lasted so far; 0 when nothing is being done.
+func (w *writing) running() time.Duration {
+	since := w.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(processStart) - time.Duration(since)
+}
+
 // overdue reports whether what is being done lasts for longer than patience, and than a slow disk needs.
 func (w *writing) overdue(patience time.Duration) bool {
-	since := w.since.Load()
-	allowed := patience + time.Duration(w.bytes.Load())*time.Second/slowDisk
-	return since != 0 && time.Since(processStart)-time.Duration(since) > allowed
+	return w.running() > patience+time.Duration(w.bytes.Load())*time.Second/slowDisk
+}
+
+// refusal is what the log said when the newest entries could not be stored.
+type refusal struct {
+	err   error
+	since time.Time // no entry was stored since then
+	at    time.Time // of the newest attempt
+}
+
+// logTrouble says why this node stores no entries at present; empty: it does, as far as it was asked to.
+func (n *Node) logTrouble() string {
+	if r := n.logs.refusal.Load(); r != nil {
+		return "its log takes no entries: " + strings.ReplaceAll(r.err.Error(), "\n", "; ")
+	}
+	if n.logs.writing.overdue(hangTime) {
+		return fmt.Sprintf("its disk hangs, a write to the log has taken %v so far", n.logs.writing.running().Round(time.Second))
+	}
+	return ""
+}
+
+// refuses reports whether this node could not store entries a moment ago: as a leader it would be no better. It does not report so for ever. When
+// no member can store anything, none would try again, though there be room long since.
+func (n *Node) refuses() bool {
+	r := n.logs.refusal.Load()
+	return r != nil && time.Since(r.at) < stuckBeats*n.cfg.HeartbeatTimeout
 }
 
 // progress is how far a leader and its followers have come.

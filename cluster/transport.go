@@ -103,7 +103,7 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 }
 
 // errMayNotStand answers this node's own questions for votes, before they are sent.
-var errMayNotStand = errors.New("this node asks for no votes: it replays its log, or belongs to no cluster and does not know yet that there is none")
+var errMayNotStand = errors.New("this node asks for no votes: it replays its log, cannot store entries, or belongs to no cluster and does not know yet that there is none")
 
 // RequestPreVote asks whether the member would give its vote.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {

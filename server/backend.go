@@ -87,6 +87,7 @@ type Status struct {
 	LeaderAddr string // where clients reach the leader, host:port
 	Ready      bool   // takes commands now
 	NotReady   string // why it does not
+	LogTrouble string // why it stores no entries at present; it takes commands all the same, which the others store. Empty: it does
 	Removed    bool   // the node was removed from the cluster
 	Joining    bool   // it waits to be taken into a cluster
 	Loading    bool   // it loads a snapshot, or has yet to apply what was in its log when it started

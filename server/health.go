@@ -48,6 +48,8 @@ func (s *Server) notReady(st *Status) string {
 		return st.NotReady
 	case !st.Ready:
 		return "the node does not take commands"
+	case st.LogTrouble != "":
+		return st.LogTrouble
 	case st.Loading:
 		return "LOADING: the node applies what is in its log"
 	case st.Behind > readyEntries:

@@ -386,6 +386,9 @@ func infoCoordd(t *infoText) {
 	if st.NotReady != "" {
 		t.field("not_ready", st.NotReady)
 	}
+	if st.LogTrouble != "" {
+		t.field("log_trouble", st.LogTrouble)
+	}
 	for i, m := range st.Members {
 		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr, m.Voter, m.Match)
 	}

@@ -93,8 +93,11 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 		role = "joining"
 	}
 	state := "ready"
-	if !st.Ready {
+	switch {
+	case !st.Ready:
 		state = st.NotReady
+	case st.LogTrouble != "":
+		state = st.LogTrouble
 	}
 	s.pairs([]pair{
 		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},

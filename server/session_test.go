@@ -321,9 +321,11 @@ func TestHealth(t *testing.T) {
 		{func(st *Status) { st.Behind = 1001 }, "ok", "the node is 1001 entries behind the leader"},
 		{func(st *Status) { st.Behind, st.BehindFor = 1, 1001*time.Millisecond }, "ok", "the node is 1.001s behind the leader"},
 		{func(st *Status) { st.Loading = true }, "loading", "LOADING: the node applies what is in its log"},
+		{func(st *Status) { st.LogTrouble = "its log takes no entries: full" }, "ok", "its log takes no entries: full"},
 	} {
 		n.fake.set(func() {
 			n.fake.st.Ready, n.fake.st.NotReady, n.fake.st.Loading, n.fake.st.Behind, n.fake.st.BehindFor = true, "", false, 0, 0
+			n.fake.st.LogTrouble = ""
 			x.change(&n.fake.st)
 		})
 		code, body := get("/readyz")

@@ -438,7 +438,7 @@ func (n *node) Status() server.Status {
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
 		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
 		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting, Loading: c.Loading,
-		Level: c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor,
+		Level: c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor, LogTrouble: c.LogTrouble,
 	}
 	s.Removed, s.Joining = c.Removed, c.Joining
 	switch {
