@@ -110,6 +110,10 @@ func (c *costs) note(by Asker, units uint64) {
 	}
 }
 
+// maxOwed bounds the sources in one account. Virtual time goes on with the sources that come back, so of those that never do the account
+// would grow for ever.
+const maxOwed = 1024
+
 // shares is the account of start-time fair queueing. Its owner guards it.
 type shares struct {
 	now  uint64            // virtual time, in units: the start of the turn that was given last
@@ -135,6 +139,12 @@ func (s *shares) charge(src source, start, units uint64) {
 		s.owed = map[source]uint64{}
 	}
 	s.owed[src] = max(end, s.owed[src])
+	if len(s.owed) > maxOwed {
+		for _, end := range s.owed {
+			s.now = max(s.now, end)
+		}
+		clear(s.owed)
+	}
 }
 
 // advance gives the turn to a group that starts at start.

@@ -121,6 +121,57 @@ func TestFreshSourceIsNext(t *testing.T) {
 	}
 }
 
+// Who takes one turn and never comes back is forgotten, sooner or later; who waits is not passed over for ever by those who come anew.
+func TestAccountIsBounded(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
+	debtor := groupOf(1, heavyCommand, 0)
+	q.push(debtor)
+	q.takeHeavy(nil, 1)
+	q.charge(debtor, 10_000_000, 0)
+	q.push(groupOf(1, heavyCommand, 0))
+	served := false
+	for id := range uint64(3 * maxOwed) {
+		q.push(groupOf(id+2, heavyCommand, 0))
+		u := q.takeHeavy(nil, 1)[0]
+		served = served || u.source.id == 1
+		if q.charge(u, 10_000_000, 0); len(q.shares.owed) > maxOwed {
+			t.Fatalf("%d sources are in the account", len(q.shares.owed))
+		}
+	}
+	if !served {
+		t.Error("the one that waits was never served")
+	}
+}
+
+// Turns that are given together are given in order.
+func TestTurnsTogether(t *testing.T) {
+	q := newQueue(&costs{})
+	const units = 2 * maxBatchGroups
+	for i := range uint64(units) {
+		src := source{id: i + 1}
+		q.shares.owed = map[source]uint64{src: 1 + i*7919%units}
+		q.push(groupOf(src.id, lightCommand, 0))
+	}
+	q.withdraw(q.heavy[5])
+	var last *unit
+	for _, most := range []int{maxBatchGroups, 1, 1, units} {
+		taken := q.takeHeavy(nil, most)
+		if len(taken) != min(most, maxBatchGroups) && !q.empty() {
+			t.Fatalf("%d of %d have their turn", len(taken), most)
+		}
+		for _, u := range taken {
+			if last != nil && !last.before(u) {
+				t.Fatalf("%+v came behind %+v", u, last)
+			}
+			last = u
+		}
+	}
+	if !q.empty() || q.bytes != 0 {
+		t.Errorf("%d units and %d bytes are left", len(q.heavy), q.bytes)
+	}
+}
+
 func TestCosts(t *testing.T) {
 	var c costs
 	one, other := Asker{Command: 5, Shape: 8<<32 | 8}, Asker{Command: 5, Shape: 9<<32 | 9}

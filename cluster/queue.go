@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -317,43 +318,51 @@ func (q *queue) take(dst []*unit, least int) []*unit {
 func (q *queue) takeHeavy(dst []*unit, most int) []*unit {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var b batch
-	cost := uint64(0)
-	for most > 0 {
-		at := -1
-		q.heavy = slices.DeleteFunc(q.heavy, func(u *unit) bool { return u.state != unitQueued })
+	q.heavy = slices.DeleteFunc(q.heavy, func(u *unit) bool { return u.state != unitQueued })
+	if len(q.heavy) == 0 {
+		return dst
+	}
+	if most == 1 {
+		first := 0
 		for i, u := range q.heavy {
-			if at < 0 || u.before(q.heavy[at]) {
-				at = i
+			if u.before(q.heavy[first]) {
+				first = i
 			}
 		}
-		if at < 0 {
-			break
-		}
-		u := q.heavy[at]
+		q.heavy[0], q.heavy[first] = q.heavy[first], q.heavy[0]
+	} else { // thousands may wait, and as many go together where their sources had much and ask for little now
+		slices.SortFunc(q.heavy, (*unit).compare)
+	}
+	var b batch
+	cost, taken := uint64(0), 0
+	for _, u := range q.heavy[:min(most, len(q.heavy))] {
 		if b.units > 0 && cost+u.cost > turnWork || !b.fits(u) {
 			break
 		}
-		q.shares.advance(u.start)
-		q.heavy = slices.Delete(q.heavy, at, at+1)
 		q.count(u, -1)
 		u.state = unitTaken
 		dst = append(dst, u)
 		cost += u.cost
-		most--
+		taken++
 	}
+	q.shares.advance(q.heavy[taken-1].start) // the first one always fits
+	q.heavy = slices.Delete(q.heavy, 0, taken)
 	return dst
 }
 
 // before reports whether u has its turn before o. Who owes nothing may ask for little: it does not wait for a round of those who begin at the same time.
-func (u *unit) before(o *unit) bool {
+func (u *unit) before(o *unit) bool { return u.compare(o) < 0 }
+
+func (u *unit) compare(o *unit) int {
 	switch {
 	case u.start != o.start:
-		return u.start < o.start
+		return cmp.Compare(u.start, o.start)
+	case u.fresh != o.fresh && u.fresh:
+		return -1
 	case u.fresh != o.fresh:
-		return u.fresh
+		return 1
 	}
-	return u.seq < o.seq
+	return cmp.Compare(u.seq, o.seq)
 }
 
 // withdraw takes u out again for a caller that gives up; false when it is already under way.
