@@ -63,9 +63,20 @@ func (in *interpreter) walks(t *lua.LTable) bool {
 	return in.budget.Spent() == ""
 }
 
+// tableReplyUnits is what writing a table costs above other values, besides its elements: seven fields are looked up.
+func tableReplyUnits(v lua.LValue) int64 {
+	switch t, ok := v.(*lua.LTable); {
+	case !ok:
+		return 0
+	case t.HasKeys():
+		return 8
+	}
+	return 1
+}
+
 func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	if in.measuring {
-		if in.budget.Take(1, 0); in.budget.Spent() != "" {
+		if in.budget.Take(1+tableReplyUnits(v), 0); in.budget.Spent() != "" {
 			return
 		}
 	}
@@ -98,6 +109,9 @@ func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 
 // writeTyped writes a table whose one special field says what it is. The order of the questions is Redis's.
 func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) bool {
+	if !t.HasKeys() {
+		return false
+	}
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
 		out.Error(string(s))
 		return true
@@ -139,7 +153,7 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 		return
 	}
 	n := 0
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+	for range t.Pairs() {
 		n++
 	}
 	if values {
@@ -147,7 +161,7 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 	} else {
 		out.Set(n)
 	}
-	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+	for key, value := range t.Pairs() {
 		in.write(out, key, depth+1)
 		if values {
 			in.write(out, value, depth+1)

@@ -206,8 +206,10 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	chunk := chunkID(name)
 	proto, err := compileChunk([]byte(source), chunk)
 	if err != nil {
+		text := err.Error()
+		L.ChargeString(len(text))
 		L.Push(lua.LNil)
-		L.Push(lua.LString(err.Error()))
+		L.Push(lua.LString(text))
 		return 2
 	}
 	if in.chunks == nil {

@@ -20,11 +20,13 @@ const scriptName = "user_script"
 // errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it only reads.
 const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
 
-// program is a compiled script. It is not changed by running it, so interpreters share it.
+// program is a compiled script. It is not changed by running it, so interpreters share it; keep changes with the set of libraries, under the
+// machine's lock.
 type program struct {
 	proto    *lua.FunctionProto
 	shebang  bool // the first line is #!lua
 	noWrites bool // with the flag no-writes
+	keep     bool // of a library: interpreters keep it loaded
 	tokens   int  // of its source
 	work     int  // what compiling it cost, in units of Env.Work
 }

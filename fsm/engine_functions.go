@@ -42,6 +42,7 @@ type library struct {
 	commands.Library
 	program *program
 	cost    int64 // instructions to load it
+	bytes   int64 // memory to load it
 }
 
 // size is what the library counts for of commands.MaxLibraryBytes.
@@ -96,6 +97,16 @@ func (s *librarySet) remove(name string) bool {
 	}
 	s.list = slices.Delete(s.list, place, place+1)
 	return true
+}
+
+// share marks the programs of the libraries that an interpreter keeps loaded, the first by name: as many as have room. A call of any other
+// runs the library's code, and pays for that.
+func (s *librarySet) share() {
+	bytes := int64(0)
+	for i, l := range s.list {
+		bytes += l.bytes
+		l.program.keep = i < maxKeptLibraries && bytes <= maxKeptLibraryBytes
+	}
 }
 
 // clone is a set with the same libraries.
@@ -156,6 +167,7 @@ func (e *engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 		}
 	}
 	if x == nil { // what a snapshot holds was within the limits when it came
+		restored.share()
 		e.libraries = restored
 		return nil
 	}
@@ -182,12 +194,16 @@ func (e *engine) join(list []*library, policy commands.RestorePolicy) error {
 	if err := joined.check(); err != nil {
 		return err
 	}
+	joined.share()
 	e.libraries = joined
 	return nil
 }
 
 // DeleteLibrary takes a library out of the state; it is false where there is none of that name.
-func (e *engine) DeleteLibrary(name []byte) bool { return e.libraries.remove(string(name)) }
+func (e *engine) DeleteLibrary(name []byte) bool {
+	defer e.libraries.share()
+	return e.libraries.remove(string(name))
+}
 
 // FlushLibraries takes all libraries out of the state.
 func (e *engine) FlushLibraries() { e.libraries = newLibrarySet() }

@@ -4,6 +4,7 @@
 package fsm
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -65,6 +66,11 @@ var hostile = []struct{ stop, source string }{
 // runHostile runs a script with a tenth of the budget, and says what it replied and the charges that it left.
 func runHostile(t *testing.T, in *interpreter, source string) (reply string, left lua.Budget) {
 	t.Helper()
+	return runHostileWithin(t, in, source, lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes / 40})
+}
+
+func runHostileWithin(t *testing.T, in *interpreter, source string, limit lua.Budget) (reply string, left lua.Budget) {
+	t.Helper()
 	ks := keyspace.New()
 	ks.Begin(1, keyspace.NewRevision(0, 1, 0))
 	env := &commands.Env{Keyspace: ks, ClockMs: 1, Level: FeatureLevel, Emit: func(commands.Event) {}}
@@ -78,7 +84,6 @@ func runHostile(t *testing.T, in *interpreter, source string) (reply string, lef
 		t.Fatalf("%s: %v", source, err)
 	}
 	out := &commands.RESP{Proto: 2}
-	limit := lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes / 40}
 	in.runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{}, limit)
 	return string(out.Buf), *in.budget
 }
@@ -93,6 +98,67 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 		second, again := runHostile(t, used, c.source) // on an interpreter that has run others
 		if second != first || again != left {
 			t.Errorf("%s\n  one node  %.200q %+v\n  the other %.200q %+v", c.source, first, left, second, again)
+		}
+	}
+}
+
+// What a library function does with a long argument, or an instruction with many registers, is charged where it is done: at least a unit for 64 bytes,
+// and each byte that it makes.
+func TestLongArgumentsAreCharged(t *testing.T) {
+	names := make([]string, 190)
+	for i := range names {
+		names[i] = fmt.Sprintf("a%d", i)
+	}
+	locals := strings.Join(names, ",")
+	for _, c := range []struct {
+		source       string
+		units, bytes int64
+	}{
+		{`local p = ("a"):rep(1e5) .. "." for i = 1, 100 do ("b"):find(p) end`, 100 * 1e5 / 64, 0},
+		{`local p = ("a"):rep(1e5) for i = 1, 100 do ("b"):match(p) end`, 100 * 1e5 / 64, 0},
+		{`local p = ("a"):rep(1e5) for i = 1, 100 do ("b"):gmatch(p) end`, 100 * 1e5 / 64, 0},
+		{`local p = ("a"):rep(1e5) for i = 1, 100 do ("b"):gsub(p, "") end`, 100 * 1e5 / 64, 0},
+		{`local s, t = ("x"):rep(1e5), {} for i = 1, 100 do t[i] = s end redis.pcall("exists", unpack(t))`, 100 * 1e5 / 64, 100 * 1e5},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(collectgarbage, s) end`, 100 * 1e5 / 64, 100 * 1e5},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(function() assert(false, s) end) end`, 100 * 1e5 / 64, 100 * 1e5},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(coroutine.wrap(function() error(s, 0) end)) end`, 0, 0},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do loadstring('return "' .. s) end`, 100 * 1e5, 3 * 100 * 1e5},
+		{`for i = 1, 100 do cjson.decode("[1e-310,2e-310,3e-310,2.2250738585072011e-308]") end`, 100 * 4 * 900, 0},
+		{`local e = {a = 1} local t = {} for i = 1, 10000 do t[i] = e end return t`, 9 * 10000, 0},
+		{`local e = {} local t = {} for i = 1, 10000 do t[i] = e end return t`, 2 * 10000, 0},
+		{`for i = 1, 1000 do local ` + locals + ` end`, 1000 * 190 / 40, 0},
+		{`local function f() local ` + locals + ` end for i = 1, 1000 do f() end`, 1000 * 2 * 190 / 40, 0},
+	} {
+		limit := lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40}
+		_, left := runHostileWithin(t, newInterpreter(testTable()), c.source, limit)
+		if units := limit.Instructions - left.Instructions; units < c.units {
+			t.Errorf("%.80s: %d units, want at least %d", c.source, units, c.units)
+		}
+		if bytes := limit.Bytes - left.Bytes; bytes < c.bytes {
+			t.Errorf("%.80s: %d bytes, want at least %d", c.source, bytes, c.bytes)
+		}
+	}
+}
+
+// A text that is much longer than what it is made of is charged before it is there.
+func TestLongTextsAreChargedBeforeTheyAreMade(t *testing.T) {
+	for _, source := range []string{
+		`return cjson.encode(("\1"):rep(1e6))`,
+		`return cjson.encode({[("\1"):rep(1e6)] = 1})`,
+		`return ("%q"):format(("\0"):rep(1e6))`,
+		`local s, t = ("x"):rep(1e6), {} for i = 1, 100 do t[i] = s end redis.pcall("exists", unpack(t))`,
+	} {
+		limit := lua.Budget{Instructions: 1 << 40, Bytes: 3e6}
+		var before, after runtime.MemStats
+		in := newInterpreter(testTable())
+		runtime.ReadMemStats(&before)
+		reply, _ := runHostileWithin(t, in, source, limit)
+		runtime.ReadMemStats(&after)
+		if !strings.Contains(reply, errScriptMemory) {
+			t.Errorf("%s: %.80q", source, reply)
+		}
+		if made := after.TotalAlloc - before.TotalAlloc; made > 4*3e6 { // a buffer that grows leaves others behind
+			t.Errorf("%s: %d bytes were allocated", source, made)
 		}
 	}
 }

@@ -38,21 +38,22 @@ type interpreter struct {
 	loadGlobals    *lua.LTable
 
 	// Of the running script.
-	x         *commands.Call
-	loading   *registered // by the library whose code runs, or nil
-	readOnly  bool
-	measuring bool // write counts what it would write
-	trapped   bool // it was tried, and ended where it would have changed something
-	protected int  // protected calls that are running, in each other
-	resp      int  // what redis.setresp chose: 2 or 3
-	budget    *lua.Budget
-	random    luaRandom
-	call      commands.Call // the command that the script calls
-	tx        commands.Tx
-	reply     luaReply
-	args      [][]byte
-	arena     []byte
-	chunks    map[string]string // the name that load was given, by the one that errors show; looked up only
+	x            *commands.Call
+	loading      *registered // by the library whose code runs, or nil
+	readOnly     bool
+	measuring    bool // write counts what it would write
+	trapped      bool // it was tried, and ended where it would have changed something
+	protected    int  // protected calls that are running, in each other
+	resp         int  // what redis.setresp chose: 2 or 3
+	budget       *lua.Budget
+	random       luaRandom
+	call         commands.Call // the command that the script calls
+	tx           commands.Tx
+	reply        luaReply
+	args         [][]byte
+	arena        []byte
+	arenaCharged int               // the most bytes of arguments that one command of this run had
+	chunks       map[string]string // the name that load was given, by the one that errors show; looked up only
 
 	failedSource string // where the error was raised that ends the script
 	failedLine   int
@@ -163,7 +164,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 
 // begin makes the state ready for a program, with a budget.
 func (in *interpreter) begin(b lua.Budget) {
-	in.resp, in.protected, in.trapped = 2, 0, false
+	in.resp, in.protected, in.trapped, in.arenaCharged = 2, 0, false, 0
 	in.chunks, in.failedSource, in.failedLine = nil, "", 0
 	in.L.Begin(b)
 }

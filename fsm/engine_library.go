@@ -69,6 +69,7 @@ func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err
 		err = errors.New(in.errorText(failed))
 	}
 	l.Functions, l.cost = found.functions, b.Instructions-max(in.budget.Instructions, 0)
+	l.bytes = b.Bytes - max(in.budget.Bytes, 0)
 	return in.end(failed), err
 }
 
@@ -97,7 +98,8 @@ type loadedLibrary struct {
 	kept      bool  // changes are noted
 }
 
-// The libraries that an interpreter keeps, by what running their code took in memory.
+// The libraries that an interpreter keeps, by what running their code took in memory. Which those are goes by the set of libraries
+// (librarySet.share), so that work does not depend on what was called before.
 const (
 	maxKeptLibraries    = 64
 	maxKeptLibraryBytes = 16 << 20
@@ -121,7 +123,7 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	}
 	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks, bytes: took.Bytes}
 	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
-	l.kept = in.L.G.Run == nil && in.L.Watch(l.callbacks)
+	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
 	in.L.G.Touched = false
 	if l.kept {
 		in.keepLibrary(l)
@@ -129,7 +131,7 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	return l, nil
 }
 
-// keepLibrary keeps a library for the calls to come. Where there are too many the others go.
+// keepLibrary keeps a library for the calls to come. Where there are too many, as the set of libraries was another before, the others go.
 func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	bytes := l.bytes
 	for _, other := range in.libraries {
@@ -144,7 +146,7 @@ func (in *interpreter) keepLibrary(l *loadedLibrary) {
 
 // settle ends a call of a function: where its library has to be run again for the next one, it pays for that.
 func (in *interpreter) settle(l *loadedLibrary) {
-	if l == nil || l.kept && !in.L.G.Touched {
+	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return
 	}
 	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool { return other == l })

@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,5 +128,42 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 		if kept > maxKeptLibraryBytes {
 			t.Fatalf("%d bytes are kept", kept)
 		}
+	}
+}
+
+// Of more libraries than are kept the calls of those past the limit pay for running their code, and the others stay: whoever calls them in turn does
+// not have them loaded again and again for nothing.
+func TestLibrariesPastTheLimitPay(t *testing.T) {
+	const past = maxKeptLibraries
+	e := newEngine(testTable())
+	x := newestCall()
+	x.Level = commands.LevelFirst
+	for i := range past + 1 {
+		source := fmt.Sprintf("#!lua name=l%03d\nfor i = 1, 10000 do end redis.register_function('f%d', function() end)", i, i)
+		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first []*loadedLibrary
+	for range 3 {
+		for i, l := range e.libraries.list {
+			_, work := callNamed(t, e, fmt.Sprintf("f%d", i))
+			if pays := work >= uint64(l.cost); pays != (i == past) {
+				t.Errorf("library %d: work %d, loading takes %d", i, work, l.cost)
+			}
+		}
+		if first == nil {
+			first = slices.Clone(e.writer.libraries)
+		}
+		if !slices.Equal(first, e.writer.libraries) {
+			t.Errorf("libraries were loaded again")
+		}
+	}
+	if !e.DeleteLibrary([]byte("l000")) {
+		t.Fatal("l000 is gone")
+	}
+	callNamed(t, e, fmt.Sprintf("f%d", past))
+	if _, work := callNamed(t, e, fmt.Sprintf("f%d", past)); work >= uint64(e.libraries.list[0].cost) {
+		t.Errorf("work %d for a library that has room now", work)
 	}
 }

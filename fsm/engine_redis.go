@@ -166,6 +166,9 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 		return errNoCommand
 	}
 	in.args, in.arena = in.args[:0], in.arena[:0]
+	if !in.chargeArgs(L, n) {
+		return errCommandArgs
+	}
 	for i := 1; i <= n; i++ {
 		start := len(in.arena)
 		switch v := L.Get(i).(type) {
@@ -173,14 +176,40 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 			in.arena = append(in.arena, v...)
 		case lua.LNumber:
 			in.arena = lua.AppendNumber(in.arena, float64(v), 17)
-		default:
-			return errCommandArgs
 		}
 		in.args = append(in.args, in.arena[start:len(in.arena):len(in.arena)])
 	}
-	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(len(in.arena)/16))
 	return ""
 }
+
+// chargeArgs charges for the n arguments of a command before they are copied: each may be the same long string. It makes room for them, and is
+// false where one is neither a string nor a number.
+func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
+	const numeral = 24 // at most
+	total := 0
+	for i := 1; i <= n; i++ {
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			total += len(v)
+		case lua.LNumber:
+			total += numeral
+		default:
+			return false
+		}
+	}
+	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(total/16))
+	if more := total - max(in.arenaCharged, freeArena); more > 0 { // of one command at a time, the next one takes its place
+		in.budget.ChargeBytes(L, int64(more))
+		in.arenaCharged = total
+	}
+	if cap(in.arena) < total {
+		in.arena = make([]byte, 0, total+total/4)
+	}
+	return true
+}
+
+// freeArena is how many bytes of arguments a command may have before they count as memory.
+const freeArena = 64 << 10
 
 // redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a script runs on every node.
 func redisLog(L *lua.LState) int {

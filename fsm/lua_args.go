@@ -16,7 +16,9 @@ const maxStackSlots = 8000
 
 // raise raises an error message with the position of the calling Lua function before it, if that is one.
 func raise(L *lua.LState, msg string) {
-	L.Error(lua.LString(L.Place(1) + msg))
+	place := L.Place(1)
+	L.ChargeString(len(place) + len(msg)) // msg may hold an argument
+	L.Error(lua.LString(place + msg))
 }
 
 // raiseBare raises an error message without a position, as C Lua does for errors of its core inside a C function.

@@ -274,7 +274,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int32 {
 	var largest, items int32 // a C int, overflow included
 	chargeWalk(e.L, t)
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+	for key := range t.Pairs() {
 		e.b.Charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
 		if !ok || float64(n) != math.Floor(float64(n)) || n < 1 {
@@ -317,7 +317,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 	e.out = append(e.out, '{')
 	chargeWalk(e.L, t)
 	first := true
-	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+	for key, value := range t.Pairs() {
 		if !first {
 			e.out = append(e.out, ',')
 		}
@@ -364,9 +364,14 @@ var jsonEscapes = [256]string{
 	'"': `\"`, '\\': `\\`, '/': `\/`, '\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`,
 }
 
+// settledAhead is how many bytes are written before they are charged.
+const settledAhead = 1024
+
 // string writes s in quotes. Bytes from 128 up stay as they are, valid UTF-8 or not.
 func (e *jsonEncoder) string(s string) {
 	const hex = "0123456789abcdef"
+	chargeBuilt(e.L, len(s))
+	e.charged += len(s)
 	e.out = append(e.out, '"')
 	start := 0
 	for i := range len(s) {
@@ -380,6 +385,9 @@ func (e *jsonEncoder) string(s string) {
 			e.out = append(e.out, jsonEscapes[c]...)
 		} else {
 			e.out = append(e.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+		if len(e.out)-e.charged > settledAhead {
+			e.settle()
 		}
 	}
 	e.out = append(append(e.out, s[start:]...), '"')

@@ -229,6 +229,9 @@ func (d *jsonDecoder) scanNumber(rest string) {
 		d.token = tokenBadNumber
 		return
 	}
+	if n > 17 || strings.ContainsAny(rest[:n], "eEpP") { // others are read at once
+		d.L.ChargeNumeral(rest[:n])
+	}
 	d.accept(tokenNumber, lua.LNumber(f), n)
 }
 

@@ -155,7 +155,7 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
 	chargeWalk(e.L, t)
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+	for key := range t.Pairs() {
 		e.b.Charge(e.L, 1)
 		n, ok := key.(lua.LNumber)
 		if !ok || n <= 0 || lua.LNumber(truncate32(float64(n))) != n {
@@ -181,7 +181,7 @@ func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 	n := 0
 	chargeWalk(e.L, t)
 	chargeWalk(e.L, t) // there are two walks
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+	for range t.Pairs() {
 		e.b.Charge(e.L, 1)
 		n++
 	}

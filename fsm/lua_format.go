@@ -119,7 +119,9 @@ func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	case 'e', 'E', 'f', 'g', 'G':
 		return spec.float(checkNumber(L, arg), verb)
 	case 'q':
-		return quote(checkString(L, arg))
+		s := checkString(L, arg)
+		chargeBuilt(L, quotedLen(s))
+		return quote(s)
 	case 's':
 		s := checkString(L, arg)
 		if spec.precision < 0 && len(s) >= 100 {
@@ -300,9 +302,23 @@ func withPoint(s string) string {
 	return s + "."
 }
 
+// quotedLen is how long quote makes s.
+func quotedLen(s string) int {
+	n := len(s) + 2
+	for _, c := range []byte(s) {
+		switch c {
+		case '"', '\\', '\n', '\r':
+			n++
+		case 0:
+			n += 3
+		}
+	}
+	return n
+}
+
 // quote is %q: s as a literal that the Lua compiler reads back.
 func quote(s string) string {
-	out := make([]byte, 0, len(s)+2)
+	out := make([]byte, 0, quotedLen(s))
 	out = append(out, '"')
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {

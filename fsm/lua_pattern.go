@@ -29,15 +29,22 @@ type matcher struct {
 	L        *lua.LState
 	b        *lua.Budget
 	subject  string
-	pattern  string // up to its first zero byte: there a pattern of C Lua 5.1 ends
-	steps    int64  // not charged yet
+	pattern  string
+	steps    int64 // not charged yet
 	depth    int
 	level    int // captures in use
 	captures [maxCaptures]struct{ start, length int }
 }
 
 func newMatcher(L *lua.LState, subject, pattern string) *matcher {
-	return &matcher{L: L, b: budgetOf(L), subject: subject, pattern: cString(pattern)}
+	return &matcher{L: L, b: budgetOf(L), subject: subject, pattern: pattern}
+}
+
+// checkPattern returns argument n as a pattern, up to its first zero byte: there a pattern of C Lua 5.1 ends. Reading it is charged for.
+func checkPattern(L *lua.LState, n int) string {
+	pattern := checkString(L, n)
+	chargeWork(L, len(pattern))
+	return cString(pattern)
 }
 
 // step counts one step of work.

@@ -17,10 +17,11 @@ func stringMatch(L *lua.LState) int { return findOrMatch(L, false) }
 
 // findOrMatch is string.find (results: start, end, captures) and string.match (captures, or the match).
 func findOrMatch(L *lua.LState, find bool) int {
-	subject, pattern := checkString(L, 1), checkString(L, 2)
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	init := min(max(fromEnd(optInteger(L, 3, 1), len(subject))-1, 0), int64(len(subject)))
 	s := int(init)
-	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(cString(pattern), patternMagic)) {
+	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(pattern, patternMagic)) {
+		pattern = checkString(L, 2) // zero bytes included
 		chargeWork(L, len(subject)-s+len(pattern))
 		at := strings.Index(subject[s:], pattern)
 		if at < 0 {
@@ -63,7 +64,7 @@ func (m *matcher) anchor() (p int, anchored bool) {
 
 // stringGmatch returns an iterator over the matches; an anchor has no meaning there and stands for itself.
 func stringGmatch(L *lua.LState) int {
-	subject, pattern := checkString(L, 1), checkString(L, 2)
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	from := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
 		m := newMatcher(L, subject, pattern)
@@ -88,7 +89,7 @@ func stringGmatch(L *lua.LState) int {
 
 // stringGsub is string.gsub(subject, pattern, replacement [, limit]).
 func stringGsub(L *lua.LState) int {
-	subject, pattern := checkString(L, 1), checkString(L, 2)
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	limit := len(subject) + 1
 	switch argType(L, 3) {
 	case "string", "number", "function", "table":

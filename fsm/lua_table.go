@@ -44,7 +44,7 @@ func tableMaxn(L *lua.LState) int {
 	b := budgetOf(L)
 	chargeWalk(L, t)
 	largest := lua.LNumber(0)
-	for key, _ := t.Next(lua.LNil); key != lua.LNil; key, _ = t.Next(key) {
+	for key := range t.Pairs() {
 		b.Charge(L, 1)
 		if n, ok := key.(lua.LNumber); ok && n > largest {
 			largest = n

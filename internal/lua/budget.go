@@ -87,5 +87,6 @@ const (
 	bytesEqual   = 1024 // compared by ==
 	bytesLess    = 256  // compared by <
 	bytesHashed  = 128  // looked up as a key
+	slotsSet     = 32   // registers that one instruction sets to nil
 	slotsCleared = 16   // slots of an array that are set to nil or walked over, values that are copied
 )

@@ -490,9 +490,8 @@ func setJump(context *funcContext, targets []int32, pc int) {
 	distance := to - pc - 1
 	if distance == 0 {
 		context.code.SetOp(pc, OP_NOP)
-		return
 	}
-	setDistance(context, pc, distance)
+	setDistance(context, pc, distance) // also of none: OP_TFORLOOP reads the one that follows it
 }
 
 func setDistance(context *funcContext, pc, distance int) {

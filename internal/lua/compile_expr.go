@@ -259,7 +259,7 @@ func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expc
 		block := stored/fieldsPerFlush + 1
 		if block > opMaxArgsC {
 			code.AddABC(OP_SETLIST, tablereg, n, 0, line)
-			code.Add(uint32(block), line)
+			code.Add(opCreateABx(OP_NOP, 0, 0)|uint32(block), line) // no instruction that later code could take back
 		} else {
 			code.AddABC(OP_SETLIST, tablereg, n, block, line)
 		}
@@ -413,7 +413,7 @@ func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr, 
 		b = 0
 	}
 	context.code.AddABC(OP_CALL, funcreg, b, ec.varargopt+2, sline(expr))
-	context.proto.calls = append(context.proto.calls, DbgCall{Pc: int32(context.code.LastPC()), Name: name})
+	context.proto.calls = append(context.proto.calls, DbgCall{Pc: int32(context.code.LastPC()), Name: name, Method: expr.Func == nil})
 
 	if ec.varargopt == 0 && shouldmove(ec, funcreg) {
 		context.code.AddABC(OP_MOVE, ec.reg, funcreg, 0, sline(expr))

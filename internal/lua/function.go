@@ -11,8 +11,9 @@ const (
 
 // DbgCall is the name that a call in the code goes by.
 type DbgCall struct {
-	Name string
-	Pc   int32
+	Name   string
+	Pc     int32
+	Method bool // it is object:name()
 }
 
 // FunctionProto is a compiled function. It does not change, so that states share it.
@@ -45,31 +46,13 @@ func (p *FunctionProto) Size() int {
 	return n
 }
 
-// callAt is the name of the call at a place in the code.
-func (p *FunctionProto) callAt(pc int) (name string, ok bool) {
+// callAt is the call at a place in the code; without a name where there is none.
+func (p *FunctionProto) callAt(pc int) DbgCall {
 	i := sort.Search(len(p.calls), func(i int) bool { return int(p.calls[i].Pc) >= pc })
 	if i < len(p.calls) && int(p.calls[i].Pc) == pc {
-		return p.calls[i].Name, true
+		return p.calls[i]
 	}
-	return "", false
-}
-
-// isMethodCall reports whether the call at a place in the code is object:name().
-func (p *FunctionProto) isMethodCall(pc int) bool {
-	const farthest = 4096 // arguments are computed between a method and its call
-	register := opGetArgA(p.Code[pc])
-	for i := pc - 1; i >= max(0, pc-farthest); i-- {
-		if opGetArgA(p.Code[i]) != register {
-			continue
-		}
-		switch opGetOpCode(p.Code[i]) {
-		case OP_SELF:
-			return true
-		case OP_GETTABLE, OP_GETTABLEKS, OP_GETGLOBAL, OP_GETUPVAL, OP_MOVE:
-			return false
-		}
-	}
-	return false
+	return DbgCall{}
 }
 
 // Upvalue is a variable of an outer function. While that runs it is a register of its, afterwards the upvalue has a value of its own.

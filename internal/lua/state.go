@@ -2,6 +2,7 @@ package lua
 
 import (
 	"fmt"
+	"sort"
 	"strconv"
 )
 
@@ -259,12 +260,9 @@ func (L *LState) NewFunctionFromProto(proto *FunctionProto) *LFunction {
 
 // findUpvalue returns the upvalue that is a register.
 func (L *LState) findUpvalue(index int) *Upvalue {
-	at := len(L.open)
-	for at > 0 && int(L.open[at-1].index) > index { // those behind are of the running function, which has few registers
-		at--
-	}
-	if at > 0 && int(L.open[at-1].index) == index {
-		return L.open[at-1]
+	at := sort.Search(len(L.open), func(i int) bool { return int(L.open[i].index) >= index })
+	if at < len(L.open) && int(L.open[at].index) == index {
+		return L.open[at]
 	}
 	L.G.Budget.ChargeBytes(L, upvalueBytes)
 	uv := &Upvalue{v: &L.reg[index], index: int32(index)}
@@ -357,12 +355,8 @@ func (L *LState) CalledAs() (name string, method bool) {
 		return "", false
 	}
 	caller := &L.frames[L.depth-2]
-	pc := int(caller.pc) - 1
-	name, ok := caller.fn.Proto.callAt(pc)
-	if !ok {
-		return "", false
-	}
-	return name, caller.fn.Proto.isMethodCall(pc)
+	call := caller.fn.Proto.callAt(int(caller.pc) - 1)
+	return call.Name, call.Method
 }
 
 // Calls.

@@ -1,5 +1,7 @@
 package lua
 
+import "iter"
+
 // entry is a key that is not in the array. Its value is LNil once it was set to nil: the key keeps its place.
 type entry struct{ key, value LValue }
 
@@ -328,6 +330,25 @@ func (tb *LTable) Remove(position int) LValue {
 	tb.array[len(tb.array)-1] = LNil
 	tb.trim()
 	return value
+}
+
+// HasKeys reports whether the table has, or had, keys that are not in its array.
+func (tb *LTable) HasKeys() bool { return len(tb.entries) > 0 }
+
+// Pairs walks over the table as Next does, without looking keys up.
+func (tb *LTable) Pairs() iter.Seq2[LValue, LValue] {
+	return func(yield func(key, value LValue) bool) {
+		for i := 0; i < len(tb.array); i++ {
+			if v := tb.array[i]; v != LNil && !yield(number(LNumber(i+1)), v) {
+				return
+			}
+		}
+		for i := 0; i < len(tb.entries); i++ {
+			if e := tb.entries[i]; e.value != LNil && !yield(e.key, e.value) {
+				return
+			}
+		}
+	}
 }
 
 // Next is the pair behind a key in a walk over the table, which begins behind LNil and ends with the key LNil.

@@ -57,6 +57,7 @@ frame:
 			for i := A; i <= int(inst&0x1ff); i++ {
 				R[i] = LNil
 			}
+			b.Instructions -= int64(int(inst&0x1ff)-A) / slotsSet
 		case OP_GETUPVAL:
 			R[A] = *cf.fn.Upvalues[inst&0x1ff].v
 		case OP_SETUPVAL:
@@ -121,7 +122,7 @@ frame:
 			}
 			block := int(inst >> 9 & 0x1ff)
 			if block == 0 {
-				block = int(code[cf.pc])
+				block = int(code[cf.pc] & 0x3ffff)
 				cf.pc++
 			}
 			L.setList(R[A].(*LTable), (block-1)*fieldsPerFlush, L.reg[base+A+1:base+A+1+n])
@@ -389,10 +390,12 @@ func (L *LState) enter(cf *callFrame, at, nargs int) {
 		for i := min(nargs, params); i < used; i++ {
 			r[i] = LNil
 		}
+		L.G.Budget.Instructions -= int64(used) / slotsSet
 		L.top = base + used
 		return
 	}
 	L.reserve(base + max(nargs, params) + used)
+	L.G.Budget.Instructions -= int64(used) / slotsSet
 	for ; nargs < params; nargs++ {
 		L.reg[base+nargs] = LNil
 	}

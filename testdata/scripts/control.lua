@@ -296,3 +296,36 @@ for i = nil, 2 do end
 local n = 0 for i = 1, ARGV[1] do n = n + i end return n
 ---- 0
 local t = {1, 2, 3} for i, v in ipairs(t) do t[i], t[#t - i + 1] = t[#t - i + 1], v end return t
+---- 0
+local n = 0 for k in pairs({1, 2, 3}) do break end for k in pairs({1, 2, 3}) do do break end end for k in pairs({1, 2, 3}) do while true do break end n = n + k end return n
+---- 0
+for i = 1, 3 do break end for k in pairs({1, 2, 3}) do if k then break else return 9 end end return 1
+---- 0
+local a = 1 local a, b = 2, function() return a end return b()
+---- 0
+local function f(n) return n == 0 and 1 or n * f(n - 1) end return f(5)
+---- 0
+local r = {} for _, n in ipairs({25549, 25550, 25551, 25600, 25650}) do r[#r + 1] = loadstring("return #{" .. ("7,"):rep(n) .. "}")() end return r
+---- 0
+local r = {} for _, n in ipairs({25549, 25550, 25551, 25600, 25650}) do r[#r + 1] = loadstring("return ({" .. ("7,"):rep(n) .. "})[" .. n .. "]")() end return r
+---- 0
+local r = {} for _, n in ipairs({25549, 25550, 25551, 25600, 25650}) do r[#r + 1] = loadstring("return (not {" .. ("7,"):rep(n) .. "}) == false and " .. n)() end return r
+---- 0
+--[==x is no long comment
+return 1
+---- 0
+--[= nor is this
+return 2
+---- 0
+--[==[ this is
+one ]=] ]==] return 3
+---- 0
+local goto = 1 return goto
+---- 0
+return {tostring(loadstring("return '\\255'")() == "\255"), select("#", loadstring("return '\\256'")), tostring((loadstring("return '\\300'")))}
+---- 0
+return {(loadstring("return\f1\v+\f2"))()}
+---- 0
+return {tostring((loadstring("return 1e"))), tostring((loadstring("return 1e+")))}
+---- 0
+local o = {} function o:f() return pcall(function() self.s:rep({1, 2, 3}) end) end o.s = "x" return {o:f()}

@@ -10,8 +10,8 @@ import (
 )
 
 const EOF = -1
-const whitespace1 = 1<<'\t' | 1<<' '
-const whitespace2 = 1<<'\t' | 1<<'\n' | 1<<'\r' | 1<<' '
+const whitespace1 = 1<<'\t' | 1<<'\v' | 1<<'\f' | 1<<' '
+const whitespace2 = whitespace1 | 1<<'\n' | 1<<'\r'
 
 type Error struct {
 	Pos     ast.Position
@@ -108,16 +108,13 @@ func (sc *Scanner) skipWhiteSpace(whitespace int64) int {
 }
 
 func (sc *Scanner) skipComments(ch int) error {
-	// multiline comment
-	if sc.Peek() == '[' {
-		ch = sc.Next()
-		if sc.Peek() == '[' || sc.Peek() == '=' {
-			var buf bytes.Buffer
-			if err := sc.scanMultilineString(sc.Next(), &buf); err != nil {
-				return sc.Error(buf.String(), "invalid multiline comment")
-			}
-			return nil
+	if sc.longBracket() {
+		sc.Next()
+		var buf bytes.Buffer
+		if err := sc.scanMultilineString(sc.Next(), &buf); err != nil {
+			return sc.Error(buf.String(), "invalid multiline comment")
 		}
+		return nil
 	}
 	for {
 		if ch == '\n' || ch == '\r' || ch < 0 {
@@ -126,6 +123,15 @@ func (sc *Scanner) skipComments(ch int) error {
 		ch = sc.Next()
 	}
 	return nil
+}
+
+// longBracket reports whether a long bracket opens next: [[, [=[ and so on.
+func (sc *Scanner) longBracket() bool {
+	rest, ok := strings.CutPrefix(sc.src[sc.at:], "[")
+	for ok && strings.HasPrefix(rest, "=") {
+		rest = rest[1:]
+	}
+	return ok && strings.HasPrefix(rest, "[")
 }
 
 // scanIdent returns the name whose first character was read.
@@ -173,7 +179,9 @@ func (sc *Scanner) scanNumber(ch int, buf *bytes.Buffer) error {
 		if ch = sc.Peek(); ch == '-' || ch == '+' {
 			writeChar(buf, sc.Next())
 		}
-		sc.scanDecimal(sc.Next(), buf)
+		if isDecimal(sc.Peek()) {
+			sc.scanDecimal(sc.Next(), buf)
+		}
 	}
 
 	return nil
@@ -248,6 +256,9 @@ func (sc *Scanner) scanEscape(buf *bytes.Buffer) error {
 				bytes = append(bytes, byte(sc.Next()))
 			}
 			val, _ := strconv.ParseInt(string(bytes), 10, 32)
+			if val > 255 {
+				return sc.Error(buf.String(), "escape sequence too large")
+			}
 			writeChar(buf, int(val))
 		} else {
 			writeChar(buf, ch)
@@ -299,7 +310,7 @@ var reservedWords = map[string]int{
 	"end": TEnd, "false": TFalse, "for": TFor, "function": TFunction,
 	"if": TIf, "in": TIn, "local": TLocal, "nil": TNil, "not": TNot, "or": TOr,
 	"return": TReturn, "repeat": TRepeat, "then": TThen, "true": TTrue,
-	"until": TUntil, "while": TWhile, "goto": TGoto}
+	"until": TUntil, "while": TWhile} // goto is a name in Lua 5.1
 
 func (sc *Scanner) Scan(lexer *Lexer) (ast.Token, error) {
 redo:
@@ -513,3 +524,12 @@ var characters = func() (list [256]string) {
 	}
 	return list
 }()
+
+// noStatement is what is wrong with an expression that stands for a statement and is no call.
+func noStatement(e ast.Expr) string {
+	switch e.(type) {
+	case *ast.IdentExpr, *ast.AttrGetExpr:
+		return "'=' expected"
+	}
+	return "syntax error"
+}

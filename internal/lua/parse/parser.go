@@ -723,7 +723,7 @@ yydefault:
 		yyDollar = yyS[yypt-1 : yypt+1]
 		{
 			if _, ok := yyDollar[1].expr.(*ast.FuncCallExpr); !ok {
-				yylex.(*Lexer).Error("parse error")
+				yylex.(*Lexer).Error(noStatement(yyDollar[1].expr))
 			} else {
 				yyVAL.stmt = &ast.FuncCallStmt{Expr: yyDollar[1].expr}
 				yyVAL.stmt.SetLine(yyDollar[1].expr.Line())
