@@ -48,6 +48,7 @@ const (
 	AllowBusy                        // allowed while a script runs long, which Redis knows
 	NoAsyncLoading                   // refused while Redis replaces its data in the background
 	SkipSlowlog                      // not kept in the slow log
+	WholeValues                      // the reply is about as large as the values of the keys
 )
 
 // KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the end). Numkeys, when not 0, is the

@@ -22,19 +22,19 @@ var stringSpecs = []Spec{
 		Syntax: "key milliseconds value", Summary: "Sets a key to a string with a time to live in milliseconds.", Complexity: "O(1)", Handler: psetexCommand,
 	},
 	{
-		Name: "get", Kind: Read, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
+		Name: "get", Kind: Read, Arity: 2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
 		Syntax: "key", Summary: "Answers the string that a key holds.", Complexity: "O(1)", Handler: getCommand,
 	},
 	{
-		Name: "getset", Kind: Write, Arity: 3, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "1.0.0",
+		Name: "getset", Kind: Write, Arity: 3, Flags: WholeValues | DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "1.0.0",
 		Syntax: "key value", Summary: "Sets a key to a string and answers the one that it held.", Complexity: "O(1)", Handler: getsetCommand,
 	},
 	{
-		Name: "getdel", Kind: Write, Arity: 2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "string", Since: "6.2.0",
+		Name: "getdel", Kind: Write, Arity: 2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "string", Since: "6.2.0",
 		Syntax: "key", Summary: "Deletes a key and answers the string that it held.", Complexity: "O(1)", Handler: getdelCommand,
 	},
 	{
-		Name: "getex", Kind: Write, Arity: -2, Flags: Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "6.2.0",
+		Name: "getex", Kind: Write, Arity: -2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "6.2.0",
 		Syntax:  "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
 		Summary: "Answers the string that a key holds and sets or removes its time to live.", Complexity: "O(1)", Handler: getexCommand,
 	},
@@ -88,7 +88,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the number of keys", Handler: msetCommand,
 	},
 	{
-		Name: "mget", Kind: Read, Arity: -2, Flags: Fast, Keys: KeySpec{First: 1, Last: -1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
+		Name: "mget", Kind: Read, Arity: -2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: -1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Answers the strings that several keys hold.",
 		Complexity: "O(N) where N is the number of keys", Handler: mgetCommand,
 	},

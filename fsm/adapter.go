@@ -207,6 +207,15 @@ func (a *Adapter) Stats() Stats {
 	return a.m.Stats()
 }
 
+// ValueBytes estimates what the values of keys take. It waits for nobody: ok is false while entries are applied.
+func (a *Adapter) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
+	if !a.mu.TryRLock() {
+		return 0, false
+	}
+	defer a.mu.RUnlock()
+	return a.m.ValueBytes(db, keys), true
+}
+
 // Snapshot implements raft.FSM.
 func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) { return frozen{a.Freeze()}, nil }
 

@@ -188,6 +188,19 @@ func (m *Machine) ReadWork(dst, run []byte, clockMs, wallUs int64, next Instants
 	return r.resp.Buf, env.Work
 }
 
+// valueSamples is how many elements of a value ValueBytes looks at.
+const valueSamples = 5
+
+// ValueBytes estimates what the values of keys take.
+func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
+	for _, key := range keys {
+		if e := m.ks.DB(db).Find(key); e != nil {
+			bytes += e.Memory(valueSamples)
+		}
+	}
+	return bytes
+}
+
 // Stats is what INFO shows of the machine.
 type Stats struct {
 	Index, Expired uint64

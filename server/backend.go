@@ -36,6 +36,8 @@ type Backend interface {
 	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is
 	// nil. What a run that is handed over afterwards does not see of a change, Deliver is told of.
 	Observe(wants func(db int, key string) bool)
+	// ValueBytes estimates what the values of keys of a database take on this node, as it has them now. ok is false where it would have to wait.
+	ValueBytes(db int, keys [][]byte) (bytes int, ok bool)
 	// Status tells about the node and its cluster. It waits for nobody, neither the machine nor Raft: probes ask it, and those who are
 	// to hear in time that the node is busy.
 	Status() Status

@@ -70,7 +70,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	b := blocked{s: s, spec: spec, start: time.Now()}
 	behind := false
 	b.w, behind = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
-	takes := argBytes(keys) + waitedKeyCost*len(keys)
+	takes := argBytes(keys) + waitedKeyCost*len(keys)                // and the arguments, once they are kept
 	s.memory.add(memoryKeys, takes)
 	keys = nil // the lines have their own
 	defer func() {
@@ -85,6 +85,12 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {
 		owed := s.run.pending[0]
 		s.dropRun()
+		if kept := s.keepArgs(args); kept != nil {
+			size := argBytes(kept) + argCost*len(kept)
+			takes += size
+			s.memory.add(memoryKeys, size)
+			args, owed.args = kept, kept
+		}
 		if replies, err = b.await(args, timeoutMs, again); b.left {
 			s.quit = true
 			return
@@ -93,6 +99,18 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	}
 	s.takeReplies(replies, err, b.took)
 	s.dropRun()
+}
+
+// keepArgs copies the arguments of a command that is going to wait, so that the buffers of its session go, or returns nil where these stay. They are
+// none that others wait for any more.
+func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
+	if s.more == 0 && s.in.start == s.in.end && len(s.in.buf) > minReadBuffer {
+		kept = copyArgs(args, argBytes(args))
+		s.giveInputBack()
+		s.run.bytes, s.run.pending, s.run.literals.Buf = nil, nil, nil
+	}
+	s.srv.intake.leaveOut(s)
+	return kept
 }
 
 // blocked is a command that waits.
@@ -189,7 +207,8 @@ func (b *blocked) try() (replies []byte, err error, done bool) {
 		request.Cmds = [][][]byte{onlyKeys(b.spec, b.request.Cmds[0], b.places, b.due)}
 	}
 	run := commands.AppendRequest(nil, &request)
-	replies, err = s.askFor(run, 1, b.spec.Kind == commands.Write, false, false)
+	owed := []pending{{spec: b.spec, args: request.Cmds[0], db: request.DB}}
+	replies, err = s.askFor(run, 1, owed, b.spec.Kind == commands.Write, false, false)
 	b.took += s.lap()
 	if err != nil {
 		if !notRun(err) {

@@ -51,6 +51,7 @@ func (s *Server) cron() {
 				s.lookAt(c, now)
 			}
 			s.intake.look(now)
+			s.replies.look(now)
 		}
 		timer.Reset(s.period())
 	}

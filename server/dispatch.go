@@ -315,14 +315,23 @@ func (s *session) ask() (replies []byte, err error) {
 	if r.count == 0 {
 		return nil, nil
 	}
-	return s.askFor(r.bytes, r.count, r.write, r.fresh, r.worthTrying(&s.srv.tries))
+	return s.askFor(r.bytes, r.count, r.pending, r.write, r.fresh, r.worthTrying(&s.srv.tries))
 }
 
+// errNotAsked answers what did not run because its connection ends.
+const errNotAsked commands.Error = "CLUSTERDOWN the command did not run: its connection was closed"
+
 // askFor sends a run to the backend. A run with a write is tried before it is logged where try says so. What it brings about is told to this client behind its replies.
-func (s *session) askFor(run []byte, count int, write, fresh, try bool) (replies []byte, err error) {
+func (s *session) askFor(run []byte, count int, owed []pending, write, fresh, try bool) (replies []byte, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
+	by := s.asks(count)
+	if err := s.makeWay(by, owed); err != nil {
+		s.quit = true
+		return nil, errNotAsked
+	}
+	defer func() { s.replied(by, len(replies)) }()
 	done := false
 	if try {
 		replies, err, done = s.try(run, count)
@@ -344,8 +353,8 @@ func (s *session) askFor(run []byte, count int, write, fresh, try bool) (replies
 	return replies, err
 }
 
-// askRest sends what is left of the run behind done requests: the backend has answered these, and not run the others.
-func (s *session) askRest(rest *commands.RequestReader, done int) (replies []byte, err error) {
+// askRest sends what is left of the run behind done requests, which is owed: the backend has answered these, and not run the others.
+func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending) (replies []byte, err error) {
 	if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
 		s.quit = true // nobody is there to hear more
 		return nil, errKilled
@@ -356,13 +365,14 @@ func (s *session) askRest(rest *commands.RequestReader, done int) (replies []byt
 		}
 	}
 	s.run.count -= done
-	return s.askFor(rest.Rest(), s.run.count, s.run.write, s.run.fresh, false)
+	return s.askFor(rest.Rest(), s.run.count, owed, s.run.write, s.run.fresh, false)
 }
 
 // dropRun forgets the run, which was answered.
 func (s *session) dropRun() {
 	r := &s.run
 	clear(r.pending)
+	s.inHand = 0
 	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
 	r.writes, r.marks, r.hopes, r.tried = 0, 0, 0, false
 	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {
@@ -382,6 +392,10 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 	rest.Reset(s.run.bytes)
 	for i := range s.run.pending {
 		p := &s.run.pending[i]
+		if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+			s.quit = true
+			return
+		}
 		if p.step == literal {
 			s.reply.Buf = append(s.reply.Buf, s.run.literals.Buf[start:p.end]...)
 			start = p.end
@@ -391,7 +405,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			if s.run.tried {
 				s.wasted(p.mark)
 			}
-			if replies, err = s.askRest(&rest, done); s.quit {
+			if replies, err = s.askRest(&rest, done, s.run.pending[i:]); s.quit {
 				return
 			}
 			share, done = s.lap()/time.Duration(max(s.run.count, 1)), 0
@@ -435,8 +449,11 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
-		if len(s.reply.Buf) == 0 && len(reply) > maxRunBytes {
-			s.reply.Buf = reply[:len(reply):len(reply)] // it is the session's: what is so large is not copied
+		if len(reply) > maxRunBytes && !p.muted { // it is the session's: what is so large is not copied
+			if len(s.reply.Buf) > 0 && s.send() != nil {
+				s.quit = true
+			}
+			s.reply.Buf = reply[:len(reply):len(reply)]
 			return
 		}
 		s.reply.Buf = append(s.reply.Buf, reply...)

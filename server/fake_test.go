@@ -121,6 +121,12 @@ func (f *fakeBackend) Share(by Asker, do func()) error {
 	return nil
 }
 
+func (f *fakeBackend) ValueBytes(db int, keys [][]byte) (int, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.ValueBytes(db, keys), true
+}
+
 func (f *fakeBackend) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()

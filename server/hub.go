@@ -342,11 +342,20 @@ type telling struct {
 func (t *telling) publish(e *commands.Event) {
 	h := t.srv.hub
 	if e.Shard {
-		h.shards.reached(e.Channel, func(to subscribers) { t.spread(to, published("smessage", nil, e)) })
+		h.shards.reached(e.Channel, func(to subscribers) { t.spread(to, published("smessage", e)) })
 		return
 	}
-	h.channels.reached(e.Channel, func(to subscribers) { t.spread(to, published("message", nil, e)) })
-	h.patterns.reached(e.Channel, func(p *pattern, to subscribers) { t.spread(to, published("pmessage", p.text, e)) }, t.miss)
+	var m *message
+	h.channels.reached(e.Channel, func(to subscribers) {
+		m = published("message", e)
+		t.spread(to, m)
+	})
+	h.patterns.reached(e.Channel, func(p *pattern, to subscribers) {
+		if m == nil {
+			m = published("message", e)
+		}
+		t.spread(to, m.forPattern(p.text))
+	}, t.miss)
 }
 
 // spread queues one message for several sessions.

@@ -93,11 +93,20 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 	defer s.state.Store(waitsForInput)
 	in, t := &s.srv.intake, &s.turn
 	for !in.granted(t) {
-		if s.killed.Load() || s.srv.closing.Load() {
+		if s.killed.Load() {
 			in.forgo(t)
 			return errLookAround
 		}
-		<-wake
+		if !s.srv.closing.Load() {
+			<-wake
+			continue
+		}
+		select { // until its time is over, it may still come to its turn
+		case <-wake:
+		case <-time.After(time.Until(s.srv.lastReads)):
+			in.forgo(t)
+			return errLookAround
+		}
 	}
 	return nil
 }
@@ -177,6 +186,13 @@ func (in *intake) give(t *turn, bytes int) {
 	t.held -= bytes
 	in.held -= bytes
 	in.settle(t)
+}
+
+// leaveOut counts a session's buffer no more: its request was answered, or waits in a command for as long as it likes, and others are not to
+// wait for that. The buffer counts among what connections take: see account.
+func (in *intake) leaveOut(s *session) {
+	in.takeSpare(s, 0)
+	in.give(&s.turn, s.turn.held)
 }
 
 // leave gives all back, at the end of the session.

@@ -3,6 +3,7 @@ package server
 // This file holds the form of what is pushed to clients: encoded once, shared by all who get it, and charged once.
 
 import (
+	"strconv"
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
@@ -41,7 +42,7 @@ func (m *message) head(f framing) (string, bool) {
 	return m.resp2, !m.only3 && (f.subscribed || !m.subscribed)
 }
 
-func (m *message) size() int { return len(m.body) + messageCost }
+func (m *message) size() int { return len(m.resp3) + len(m.body) + messageCost }
 
 // retain counts one more queue.
 func (m *message) retain() {
@@ -69,22 +70,22 @@ func (m *message) release() {
 	m.total.Add(-int64(n))
 }
 
-// published encodes a message of a channel.
-func published(word string, pattern []byte, e *commands.Event) *message {
-	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(word)+len(pattern)+len(e.Channel)+len(e.Payload)+64)}
-	n := 3
-	if pattern != nil {
-		n = 4
-	}
-	f.Push(n)
-	f.BulkString(word)
-	if pattern != nil {
-		f.Bulk(pattern)
-	}
+// published encodes a message of a channel. Those of patterns share its body: see forPattern.
+func published(word string, e *commands.Event) *message {
+	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(e.Channel)+len(e.Payload)+32)}
 	f.Bulk(e.Channel)
 	f.Bulk(e.Payload)
-	return &message{resp2: "*", resp3: ">", body: f.Buf[1:]}
+	head := "3\r\n" + bulkText(word)
+	return &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf}
 }
+
+// forPattern is the message for the subscribers of a pattern. Its head alone is its own: one message may match very many patterns.
+func (m *message) forPattern(pattern []byte) *message {
+	head := "4\r\n$8\r\npmessage\r\n" + bulkText(string(pattern))
+	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body}
+}
+
+func bulkText(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
 
 // Heads of invalidations.
 const (

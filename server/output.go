@@ -96,7 +96,7 @@ func (o *output) steadily(b []byte) error {
 }
 
 // write sends replies; the messages that were held follow them, unless they are to be held on. The client reads what follows the replies as f says. b is
-// the caller's again when it returns.
+// the caller's again when it returns, unless it has room for more than maxRunBytes.
 func (o *output) write(b []byte, holdOn bool, f framing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,7 +149,10 @@ func (o *output) reply(b []byte) {
 		o.bytes += len(b)
 		return
 	}
-	o.put(item{m: &message{reply: true, body: bytes.Clone(b)}})
+	if cap(b) <= maxRunBytes { // else the session lets go of it: see send
+		b = bytes.Clone(b)
+	}
+	o.put(item{m: &message{reply: true, body: b}})
 }
 
 // put queues an item. The caller holds mu.

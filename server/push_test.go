@@ -307,7 +307,7 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	e := &commands.Event{Channel: []byte("c"), Payload: []byte("x")}
 	own, redirected := invalidating([]string{"k"}, false, 3), invalidating([]string{"k"}, true, 2)
 	push := func() {
-		for _, m := range []*message{published("message", nil, e), own, redirected} {
+		for _, m := range []*message{published("message", e), own, redirected} {
 			o.push(m)
 		}
 	}

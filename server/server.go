@@ -41,6 +41,7 @@ type Config struct {
 	UnixSocket         string        // path of the socket that clients reach the node by besides; for CONFIG GET
 	UnixSocketPerm     uint32        // its permissions
 	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
+	MaxReplyBytes      int64         // large replies that are made, or wait for their clients, on the whole node; 128 MiB
 	MaxClientMemory    ClientMemory  // what all connections may take together, before those that take most are closed; zero: any number
 
 	cronPeriod, trimAfter time.Duration // tests set them shorter
@@ -70,6 +71,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxBacklogBytes == 0 {
 		c.MaxBacklogBytes = 8 * int64(c.MaxSubscriberBytes)
+	}
+	if c.MaxReplyBytes == 0 {
+		c.MaxReplyBytes = 2 * LeastReplyBytes
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 5 * time.Second
@@ -102,6 +106,7 @@ type Server struct {
 
 	clientMemory clientMemory
 	intake       intake
+	replies      replyRoom
 	nudge        chan struct{}    // a token: cron is to look
 	warnings     *logging.Limited // of what clients cause
 
@@ -158,6 +163,7 @@ func New(cfg Config) *Server {
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)
 	s.clientMemory.init(cfg.MaxClientMemory)
+	s.replies.limit = max(cfg.MaxReplyBytes, LeastReplyBytes)
 	s.intake.limit = intakeRequests * cfg.MaxRequestBytes
 	s.nudge = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

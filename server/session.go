@@ -69,6 +69,7 @@ type session struct {
 	clock     time.Time // newest reading: one costs as much as a command
 	fails     uint64    // error answers to the session's own commands
 
+	more    int  // commands that came with the one under way and follow it
 	sends   int  // how often replies were sent
 	pushed  bool // the command under way answers by messages, which CLIENT REPLY does not silence
 	inExec  bool // the session's part of a transaction is being answered
@@ -88,6 +89,8 @@ type session struct {
 	memory    account
 	turn      turn // see intake
 	spare     int
+	answering replyTurn // see replies
+	inHand    int       // bytes of replies that are being put in order
 
 	killed        atomic.Bool             // it ends soon
 	cut           atomic.Bool             // and nothing more is written
@@ -139,6 +142,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut, &s.beats, &s.memory)
 	s.setProto(2)
 	s.run.room = firstRoom
+	s.answering.signal = make(chan struct{}, 1)
 	s.w = &s.reply
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s
@@ -198,10 +202,16 @@ func (s *session) read() (int, error) {
 	return n, err
 }
 
+// giveInputBack lets go of what was read, where all of it was answered or is kept elsewhere.
+func (s *session) giveInputBack() {
+	s.run.cmd[0], s.run.req.Cmds = nil, nil // they refer to it
+	s.in.giveBack()
+}
+
 // giveBack lets go of what a client that is idle does not need.
 func (s *session) giveBack() {
 	r := &s.run
-	s.in.giveBack()
+	s.giveInputBack()
 	r.bytes, r.pending, r.literals.Buf, s.reply.Buf = nil, nil, nil, nil
 	s.out.giveBack()
 	s.show(0)
@@ -237,7 +247,8 @@ func (s *session) midway() bool {
 func (s *session) handle(cmds [][][]byte) {
 	s.clock = time.Now()
 	s.show(len(cmds[0]))
-	for _, args := range cmds {
+	for i, args := range cmds {
+		s.more = len(cmds) - 1 - i
 		s.dispatch(args)
 		if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
 			s.quit = true
@@ -248,6 +259,9 @@ func (s *session) handle(cmds [][][]byte) {
 	}
 	s.flush()
 	s.tellTally()
+	if s.in.lent { // all of it was answered: who does not read replies keeps no large request
+		s.giveInputBack()
+	}
 	s.show(0) // before the replies: who has read them may ask another connection about this one
 	if s.send() != nil {
 		s.quit = true
@@ -260,13 +274,24 @@ func (s *session) send() error {
 		s.srv.stats.writes.Add(1)
 	}
 	s.sends++
+	if s.turn.held > 0 { // who does not read its replies holds up nobody's requests
+		s.srv.intake.leaveOut(s)
+	}
 	s.measure()
+	charged := s.answering.held > 0
+	if own := cap(s.reply.Buf); own > maxRunBytes || charged { // what the session answers by itself counts too
+		s.srv.replies.hold(s, int64(own+s.inHand))
+		charged = true
+	}
 	s.state.Store(waitsForOutput)
 	// What is said of keys that were noted for reads still owed waits for their replies too.
 	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
 	s.state.Store(works)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
 		s.reply.Buf = nil
+	}
+	if charged {
+		s.srv.replies.hold(s, int64(s.inHand))
 	}
 	return err
 }
@@ -285,6 +310,7 @@ func (s *session) end() {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
 	s.out.end()
 	s.srv.intake.leave(s)
+	s.srv.replies.hold(s, 0)
 	s.out.settle()
 	s.memory.close()
 	if !s.gone && !s.cut.Load() {
@@ -328,6 +354,7 @@ func (s *session) interrupt() {
 		w.interrupt()
 	}
 	s.turn.interrupt()
+	s.answering.wake()
 }
 
 func (s *session) subscribed() bool {

@@ -294,10 +294,12 @@ func (v *invalidation) bytes() int {
 func (tr *tracking) changed(changes []keyChange, number uint64, tell func(*invalidation)) {
 	byPrefix := map[string]*prefixChanges{}
 	flushed := false
-	for part := range slices.Chunk(changes, atOnce) {
-		for _, v := range tr.changedSome(part, byPrefix, &flushed) {
-			tell(&v)
+	for len(changes) > 0 {
+		told, done := tr.changedSome(changes, byPrefix, &flushed)
+		for i := range told {
+			tell(&told[i])
 		}
+		changes = changes[done:]
 	}
 	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
 		for _, v := range byPrefix[p].tell(number) {
@@ -306,10 +308,19 @@ func (tr *tracking) changed(changes []keyChange, number uint64, tell func(*inval
 	}
 }
 
-func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (told []invalidation) {
+// clientsAtOnce is how many clients are noted as told before others get at the table: who applies the log waits for it.
+const clientsAtOnce = 4096
+
+// changedSome takes in the first of the changes, and returns how many they are.
+func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (told []invalidation, done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	for _, c := range changes {
+	clients := 0
+	for _, c := range changes[:min(len(changes), atOnce)] {
+		if clients > clientsAtOnce {
+			break
+		}
+		done++
 		if c.all {
 			if !*flushed {
 				told = append(told, tr.flush())
@@ -319,7 +330,8 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 		}
 		*flushed = false
 		if tr.keys[c.key] != nil {
-			if v := tr.take(c.key, c.client); len(v.to) > 0 {
+			v := tr.take(c.key, c.client)
+			if clients += len(v.to); len(v.to) > 0 {
 				told = append(told, v)
 			}
 		}
@@ -328,12 +340,13 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 			if p == nil {
 				p = &prefixChanges{}
 				of.each(func(s *session) { p.to = append(p.to, s) })
+				clients += len(p.to)
 				byPrefix[prefix] = p
 			}
 			p.changes = append(p.changes, c)
 		})
 	}
-	return told
+	return told, done
 }
 
 // flush forgets every key and tells all.

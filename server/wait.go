@@ -116,13 +116,13 @@ func (q *holdersQuestion) ask() (own, others int64) {
 	defer cancel()
 	h, err := q.s.srv.backend.Holders(ctx)
 	if err != nil {
-		return q.held()
+		return q.held(q.s.srv.backend.Status().Applied)
 	}
-	return q.take(&h)
+	return q.take(&h, q.s.srv.backend.Status().Applied)
 }
 
-// take takes an answer in.
-func (q *holdersQuestion) take(h *Holders) (own, others int64) {
+// take takes an answer in, of a time when this node had applied the log up to an index.
+func (q *holdersQuestion) take(h *Holders, applied uint64) (own, others int64) {
 	if q.index == 0 {
 		q.index, q.others = h.Index, assured(len(h.Others)+1)
 	}
@@ -133,11 +133,11 @@ func (q *holdersQuestion) take(h *Holders) (own, others int64) {
 		}
 	}
 	q.others = max(q.others, known)
-	return q.held()
+	return q.held(applied)
 }
 
-func (q *holdersQuestion) held() (own, others int64) {
-	if q.index > 0 && q.s.srv.backend.Status().Applied >= q.index {
+func (q *holdersQuestion) held(applied uint64) (own, others int64) {
+	if q.index > 0 && applied >= q.index {
 		own = 1
 	}
 	return own, q.others
@@ -146,14 +146,13 @@ func (q *holdersQuestion) held() (own, others int64) {
 // await waits for answers until one is good enough or the time is over. ok is false when the client, or the server, has gone away.
 func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
 	s := q.s
-	w := &holdersWait{waiter: waiter{conn: s.conn, wake: make(chan struct{}, 1)}}
+	w := &holdersWait{waiter: waiter{conn: s.conn, wake: make(chan struct{}, 1)}, q: q, local: local, want: want}
 	s.srv.holders.join(s.srv, w)
 	defer s.srv.holders.leave(w)
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
-	for own, others = q.held(); (own < local || others < want) && !q.late(); {
-		if h := w.sleepless(q.until); h != nil {
-			own, others = q.take(h)
-			continue
+	for {
+		if own, others, ok = w.sleepless(); ok {
+			return own, others, true
 		}
 		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
 			return 0, 0, false
@@ -162,32 +161,34 @@ func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) 
 			return 0, 0, false
 		}
 	}
-	return own, others, true
 }
 
-// holdersWait is one who waits for answers.
+// holdersWait is one who waits for answers. Those that do not suffice wake nobody.
 type holdersWait struct {
 	waiter
-	news *Holders // guarded by waiter.mu
+	q           *holdersQuestion // guarded by waiter.mu
+	local, want int64
 }
 
-// sleepless gives an answer that has come, or prepares a sleep until a time.
-func (w *holdersWait) sleepless(until time.Time) *Holders {
+// sleepless returns what is known where that is enough or the time is over, or prepares a sleep.
+func (w *holdersWait) sleepless() (own, others int64, done bool) {
+	applied := w.q.s.srv.backend.Status().Applied
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := w.news
-	w.news, w.asleep = nil, h == nil
-	if w.asleep {
-		_ = w.conn.SetReadDeadline(until)
+	own, others = w.q.held(applied)
+	done = own >= w.local && others >= w.want || w.q.late()
+	if w.asleep = !done; w.asleep {
+		_ = w.conn.SetReadDeadline(w.q.until)
 	}
-	return h
+	return own, others, done
 }
 
-func (w *holdersWait) tell(h *Holders) {
+func (w *holdersWait) tell(h *Holders, applied uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.news = h
-	w.poke()
+	if own, others := w.q.take(h, applied); own >= w.local && others >= w.want {
+		w.poke()
+	}
 }
 
 // holdersWatch asks the leader for all who wait.
@@ -267,8 +268,9 @@ func (v *holdersWatch) askOnce(ctx context.Context, backend Backend) (Holders, e
 	if err != nil {
 		return h, err
 	}
+	applied := backend.Status().Applied
 	for _, w := range asking {
-		w.tell(&h)
+		w.tell(&h, applied)
 	}
 	return h, nil
 }

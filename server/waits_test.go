@@ -29,7 +29,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 	}
 	n.waiters.mu.Unlock()
 	waiting := n.all()[1]
-	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost || got > many*(waitedKeyCost+16) {
+	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost || got > many*(waitedKeyCost+argCost+32) {
 		t.Errorf("its account has %d bytes for %d keys", got, many)
 	}
 	main.call("SET", "key7", "no list")
@@ -310,5 +310,63 @@ func TestSubscriptionsAreAccountedFor(t *testing.T) {
 	c.call("RESET")
 	if got := s.memory.parts[memoryKeys].Load(); got != 0 {
 		t.Errorf("%d bytes are left", got)
+	}
+}
+
+// Many clients that have read the same keys do not make who applies the log wait for the table.
+func TestChangesOfKeysThatManyTrack(t *testing.T) {
+	n := start(t, nil)
+	tr := &n.tracking
+	var changes []keyChange
+	for i := range 3 {
+		changes = append(changes, keyChange{key: fmt.Sprint("k", i)})
+	}
+	for range clientsAtOnce + 1 {
+		s := &session{srv: n.Server, tracked: map[string]struct{}{}}
+		tr.mu.Lock()
+		for _, c := range changes {
+			tr.note(s, c.key)
+		}
+		tr.mu.Unlock()
+	}
+	flushed := false
+	if told, done := tr.changedSome(changes, map[string]*prefixChanges{}, &flushed); done != 1 || len(told) != 1 {
+		t.Errorf("%d changes, %d messages at once", done, len(told))
+	}
+	told := 0
+	tr.changed(changes[1:], 1, func(v *invalidation) { told += len(v.to) })
+	if told != 2*(clientsAtOnce+1) || len(tr.keys) != 0 || tr.bytes != 0 {
+		t.Errorf("%d were told, %d keys and %d bytes are left", told, len(tr.keys), tr.bytes)
+	}
+}
+
+// An answer that does not suffice wakes nobody who waits for more.
+func TestWaitIsWokenByWhatSuffices(t *testing.T) {
+	w := &holdersWait{waiter: waiter{wake: make(chan struct{}, 1)}, q: &holdersQuestion{}, want: 2}
+	w.tell(&Holders{Index: 7, Others: []uint64{7, 6}}, 7)
+	if len(w.wake) > 0 {
+		t.Error("one of two holds it")
+	}
+	w.tell(&Holders{Index: 9, Others: []uint64{9, 7}}, 9)
+	if len(w.wake) == 0 {
+		t.Error("both hold it, and nobody was told")
+	}
+	if own, others := w.q.held(9); own != 1 || others != 2 {
+		t.Error(own, others)
+	}
+}
+
+// Messages to many patterns share one copy of the payload.
+func TestPatternsShareThePayload(t *testing.T) {
+	m := published("message", &commands.Event{Channel: []byte("c"), Payload: []byte("text")})
+	p := m.forPattern([]byte("c*"))
+	if &p.body[0] != &m.body[0] {
+		t.Error("the payload is copied")
+	}
+	for proto, want := range map[int]string{2: "*", 3: ">"} {
+		head, _ := p.head(framing{proto: proto})
+		if got := head + string(p.body); got != want+"4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$4\r\ntext\r\n" {
+			t.Errorf("%q", got)
+		}
 	}
 }

@@ -427,6 +427,9 @@ func (n *node) Stats() server.Stats {
 	return s
 }
 
+// ValueBytes implements server.Backend.
+func (n *node) ValueBytes(db int, keys [][]byte) (int, bool) { return n.adapter.ValueBytes(db, keys) }
+
 // Status implements server.Backend.
 func (n *node) Status() server.Status {
 	open := n.loaded.Load()

@@ -1,0 +1,143 @@
+package server
+
+// This file tests what replies may take on the node, and that who does not take them holds up nobody for ever.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// state counts who holds room and who waits for some.
+func (r *replyRoom) state() (held int64, holders, waiting int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held, len(r.holders), len(r.waiting)
+}
+
+// However many clients ask for large values and do not read, no more than the room is made; small replies go by, and the slow are closed when others
+// have waited for long.
+func TestLargeRepliesTakeTurns(t *testing.T) {
+	for _, get := range []string{"GET k", "EVAL \"return redis.call('GET', KEYS[1])\" 1 k", "GETEX k", "LRANGE l 0 -1"} {
+		n := start(t, byHand)
+		n.replies.limit = 8 << 20
+		const size = 3 << 20
+		c := n.dial(t)
+		c.call("SET", "k", strings.Repeat("x", size))
+		c.call("RPUSH", "l", strings.Repeat("x", size))
+		c.raw(get + "\r\n") // from here on the node knows what the script answers
+		for len(c.next()) < size {
+		}
+		const clients = 10
+		for range clients {
+			n.stuckConn(t, get+"\r\n")
+		}
+		eventually(t, get+": all hold room or wait", func() bool {
+			held, holders, waiting := n.replies.state()
+			if held > n.replies.limit {
+				t.Fatalf("%s: %d bytes are held", get, held)
+			}
+			return holders+waiting == clients && waiting >= clients-int(n.replies.limit/size)
+		})
+		if got := c.call("STRLEN", "k"); got != fmt.Sprintf(":%d\r\n", size) {
+			t.Errorf("%s: %q", get, got)
+		}
+		n.replies.look(time.Now())
+		if len(n.all()) != clients+1 {
+			t.Errorf("%s: a client was closed at once", get)
+		}
+		for left := clients; left > 0; {
+			eventually(t, "the holders wait for their clients", func() bool {
+				n.replies.mu.Lock()
+				defer n.replies.mu.Unlock()
+				for s := range n.replies.holders {
+					if s.state.Load() != waitsForOutput {
+						return false
+					}
+				}
+				return len(n.replies.holders) > 0
+			})
+			if _, _, waiting := n.replies.state(); waiting == 0 {
+				break
+			}
+			for range 2 { // notes what has moved, then that nothing did
+				n.replies.look(time.Now().Add(time.Minute))
+			}
+			n.replies.look(time.Now().Add(time.Hour))
+			eventually(t, "some were closed", func() bool { return len(n.all())-1 < left })
+			left = len(n.all()) - 1
+		}
+		for _, s := range n.all()[1:] {
+			s.kill()
+		}
+		eventually(t, "nothing is held", func() bool {
+			held, holders, waiting := n.replies.state()
+			return held == 0 && holders == 0 && waiting == 0 && len(n.all()) == 1
+		})
+		n.Close()
+	}
+}
+
+// A session that waits for room ends when it is killed, and those behind it go on.
+func TestWaitingForRoomEnds(t *testing.T) {
+	n := start(t, byHand)
+	n.replies.limit = 8 << 20
+	n.dial(t).call("SET", "k", strings.Repeat("x", 2<<20-1000))
+	for range 4 {
+		n.stuckConn(t, "GET k\r\n")
+	}
+	first := n.stuckConn(t, "GET k\r\n")
+	eventually(t, "one waits", func() bool { _, _, waiting := n.replies.state(); return waiting == 1 })
+	c := n.dial(t)
+	c.raw("GET k\r\n")
+	eventually(t, "two wait", func() bool { _, _, waiting := n.replies.state(); return waiting == 2 })
+	first.kill()
+	eventually(t, "the first has gone", func() bool { _, _, waiting := n.replies.state(); return waiting == 1 })
+	n.all()[1].kill() // the first that holds some
+	if got := c.next(); len(got) < 2<<20-1000 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// A large request that was answered, or waits in its command, holds up no other's.
+func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
+	const size = 3 << 20
+	keys := func(tail string) string {
+		words := []string{"BLPOP"}
+		for i := range 300 {
+			words = append(words, fmt.Sprintf("%d%s", i, strings.Repeat("k", 10_000)))
+		}
+		return pipeline(append(words, "0")) + tail
+	}
+	for name, request := range map[string]string{
+		"a reply that is not read": pipeline([]string{"ECHO", strings.Repeat("x", size)}),
+		"a command that waits":     keys(""),
+		"… with others behind it":  keys("PING\r\n"),
+		"WAIT behind it":           pipeline([]string{"SET", "k", strings.Repeat("x", size), "EX", "100"}, []string{"WAIT", "9", "0"}),
+	} {
+		n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+		s := n.stuckConn(t, request)
+		eventually(t, name, func() bool {
+			n.intake.mu.Lock()
+			defer n.intake.mu.Unlock()
+			return len(n.intake.turns) == 0 && (s.state.Load() == waitsForOutput || n.waiters.blocked.Load() == 1)
+		})
+		if name == "a command that waits" && s.in.bytes() > minReadBuffer {
+			t.Errorf("its buffers have %d bytes", s.in.bytes())
+		}
+		c := n.dial(t)
+		if got := c.call("SET", "other", strings.Repeat("x", size)); got != "+OK\r\n" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if n.waiters.blocked.Load() == 1 { // it still knows its keys
+			key := "7" + strings.Repeat("k", 10_000)
+			c.call("RPUSH", key, "x")
+			eventually(t, "it is served", func() bool { return n.waiters.blocked.Load() == 0 })
+			if got := c.call("LLEN", key); got != ":0\r\n" {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		n.Close()
+	}
+}
