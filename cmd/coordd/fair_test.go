@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,48 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 		if term := b.termOf(light[0]); term != b.term {
 			t.Errorf("%s: the term is %s, and was %s", load.name, term, b.term)
 		}
+	}
+}
+
+// Raft's own traffic lives through what twenty clients can ask for, with the timeouts that nodes have by default: nobody stands for election, though
+// three processes share the processors of one machine with those who read the replies.
+func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
+	ps := startProcesses(t, 3)
+	first, rest := leader(t, ps)
+	const elements, keys, chunk = 1_000_000, 50_000, 10_000
+	filler := dialRaw(t, first.addr)
+	fill := func(n, words int, call func(i int) []string, command ...string) {
+		for at := 0; at < n; at += chunk {
+			args := slices.Grow(slices.Clone(command), chunk*words)
+			for i := range chunk {
+				args = append(args, call(at+i)...)
+			}
+			if got := filler.call(args...); got[0] == '-' {
+				t.Fatal(got)
+			}
+		}
+	}
+	fill(elements, 1, func(int) []string { return []string{"x"} }, "RPUSH", "list")
+	fill(keys, 2, func(i int) []string { return []string{fmt.Sprint("key:", i), "x"} }, "MSET")
+	atItsLimit := func(command string, call string) []string {
+		return []string{command, "local n = 0 for i = 1, 3000000 do n = n + i end redis.call(" + call + ") return n", "0"}
+	}
+	light := dialRaw(t, rest[0].addr)
+	b := &battle{t: t, ps: ps}
+	b.term = b.termOf(light)
+	served, stop := fight(t, [][]string{
+		atItsLimit("EVAL", "'SET', 'sum', n"), atItsLimit("EVAL_RO", "'GET', 'sum'"),
+		{"LRANGE", "list", "0", "-1"}, {"KEYS", "*"}, atItsLimit("EVAL", "'INCR', 'runs'"),
+	}, first.addr, rest[0].addr)
+	for i := range 5 {
+		if got := light.call("SET", fmt.Sprint("lock:", i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+			t.Error(got)
+		}
+	}
+	stop()
+	t.Logf("%d heavy requests were served", served.Load())
+	if term := b.termOf(light); term != b.term {
+		t.Errorf("the term is %s, and was %s", term, b.term)
 	}
 }
 
