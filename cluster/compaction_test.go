@@ -2,7 +2,10 @@
 package cluster
 
 import (
+	"context"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -137,5 +140,59 @@ func TestReplayIsBoundedInWork(t *testing.T) {
 		if got := c.toys["n1"].work.Load(); got > 2*after*toyWork {
 			t.Errorf("after a restart %d units were applied", got)
 		}
+	}
+}
+
+// slowToy waits in the middle of what it replays, and knows how much it had applied when the first snapshot was taken of it.
+type slowToy struct {
+	*toy
+	at       int
+	wait     func()
+	snapshot atomic.Int64
+}
+
+func (t *slowToy) Apply(l *raft.Log) any {
+	if len(t.groups()) == t.at {
+		t.wait()
+	}
+	return t.toy.Apply(l)
+}
+
+func (t *slowToy) Snapshot() (raft.FSMSnapshot, error) {
+	t.snapshot.CompareAndSwap(0, int64(len(t.groups())))
+	return t.toy.Snapshot()
+}
+
+// A long log gets its snapshot when it is replayed, not in between: that would be written only to be replaced.
+func TestNoSnapshotWhileReplaying(t *testing.T) {
+	const entries, after = 150, 20
+	dir := t.TempDir()
+	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready", func() bool { return n.Status().Ready })
+	for range entries {
+		if _, err := n.Write(context.Background(), []byte("w"), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := &slowToy{toy: newToy(), at: after + 5, wait: func() {
+		buf := make([]byte, 1<<20)
+		eventually(t, "more work was done than comes between two snapshots, and the loop has seen it", func() bool {
+			stacks := string(buf[:runtime.Stack(buf, true)])
+			return strings.Contains(stacks, "awaitLoaded") || strings.Contains(stacks, "takeSnapshot")
+		})
+	}}
+	if n, err = Open(Config{ID: "n1", DataDir: dir, replayWork: after * toyWork}, m); err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	eventually(t, "a snapshot", func() bool { return n.stores.snapshots.newest.Load().index > 0 })
+	if got := m.snapshot.Load(); got < entries {
+		t.Errorf("a snapshot was taken when %d of %d entries were applied", got, entries)
 	}
 }

@@ -48,7 +48,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		if err := makeDir(walDir); err != nil {
 			return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 		}
-		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, 0, logger)
+		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w", dir, err), s.close())
 		}

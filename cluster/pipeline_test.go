@@ -68,3 +68,29 @@ func TestRefusedEntriesComeLater(t *testing.T) {
 	wg.Wait()
 	c.converged()
 }
+
+// sentPipeline counts what is sent.
+type sentPipeline struct {
+	raft.AppendPipeline
+	sent int
+}
+
+func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.sent++
+	return nil, nil
+}
+
+// A leader that is silent sends nothing by a pipeline that it has opened before.
+func TestSilentLeaderSendsNoEntries(t *testing.T) {
+	var silent atomic.Bool
+	inner := &sentPipeline{}
+	p := &pipeline{AppendPipeline: inner, may: func() bool { return true }, silent: &silent}
+	for _, quiet := range []bool{false, true, false} {
+		silent.Store(quiet)
+		before := inner.sent
+		_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
+		if sent := inner.sent > before; sent == quiet || errors.Is(err, errSilent) != quiet {
+			t.Errorf("silent: %t, sent: %t, %v", quiet, sent, err)
+		}
+	}
+}

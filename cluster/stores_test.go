@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -221,6 +222,87 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(dir, snapshotsName))
 	if err != nil || len(left) != 1 || left[0].Name() != whole[0].Name() {
 		t.Error(left, err)
+	}
+}
+
+// A store that is made appears under its name when it is whole: power may fail at any time, and bbolt refuses a part of a file for ever.
+func TestStoresAppearWhole(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		path := filepath.Join(dir, stableName)
+		seen := make(chan int64)
+		go func() {
+			for {
+				if info, err := os.Stat(path); err == nil {
+					seen <- info.Size()
+					return
+				}
+			}
+		}()
+		store, err := makeBolt(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := <-seen; size < int64(4*os.Getpagesize()) { // what bbolt begins with
+			t.Fatalf("%s had %d bytes when it appeared", stableName, size)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Error(left, err)
+		}
+	}
+}
+
+// refusingStable is a stable store of which the disk refuses.
+type refusingStable struct{ raft.StableStore }
+
+func (refusingStable) Set([]byte, []byte) error         { return syscall.EIO }
+func (refusingStable) SetUint64([]byte, uint64) error   { return syscall.EIO }
+func (refusingStable) GetUint64([]byte) (uint64, error) { return 7, nil }
+
+// A term or a vote that cannot be written ends the process with a sentence; one that cannot be read is Raft's to report.
+func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
+	var ended []error
+	s := stableStore{refusingStable{}, func(err error) { ended = append(ended, err) }}
+	if term, err := s.GetUint64([]byte("CurrentTerm")); term != 7 || err != nil || len(ended) > 0 {
+		t.Error(term, err, ended)
+	}
+	for _, err := range []error{s.Set([]byte("LastVoteCand"), nil), s.SetUint64([]byte("CurrentTerm"), 8)} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+	}
+	for _, err := range ended {
+		if got := err.Error(); got != "Raft's term and vote cannot be written: input/output error" {
+			t.Error(got)
+		}
+	}
+	if len(ended) != 2 {
+		t.Error(ended)
+	}
+}
+
+// A store that cannot be read is named, with its directory.
+func TestUnreadableStore(t *testing.T) {
+	dir := t.TempDir()
+	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, stableName), make([]byte, 64<<10), fileMode); err != nil {
+		t.Fatal(err)
+	}
+	want := stableName + " in data directory " + dir + " cannot be opened: "
+	if n, err := Open(Config{ID: "n1", DataDir: dir}, newToy()); err == nil {
+		n.Close()
+		t.Error("it was opened")
+	} else if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q, want %q", err, want)
 	}
 }
 

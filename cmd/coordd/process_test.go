@@ -24,10 +24,11 @@ import (
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
 // builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
-// commands/level_next.go.
+// commands/level_next.go; smallBinary one with small files of the log, see cluster/segment_size_small.go.
 var (
 	builtBinary = sync.OnceValues(func() (string, error) { return build() })
 	nextBinary  = sync.OnceValues(func() (string, error) { return build("-tags", "coordd_next") })
+	smallBinary = sync.OnceValues(func() (string, error) { return build("-tags", "coordd_small_segments") })
 )
 
 // buildDirs are where binaries are, to be removed in the end.
@@ -63,6 +64,7 @@ type process struct {
 	addr string // for clients
 	http string
 	next bool // it is what tests take for the next release
+	tiny bool // the files of its log are small
 	most int  // files that it may have open; 0: what the test may
 	cmd  *exec.Cmd
 	log  *logBuffer
@@ -160,8 +162,11 @@ func freePorts(t *testing.T, n int) []int {
 func (p *process) start() {
 	p.t.Helper()
 	binary := builtBinary
-	if p.next {
+	switch {
+	case p.next:
 		binary = nextBinary
+	case p.tiny:
+		binary = smallBinary
 	}
 	path, err := binary()
 	if err != nil {
