@@ -4,6 +4,7 @@ package commands
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,15 @@ func listed(formats ...string) func(int) []string {
 func counted(behind string, formats ...string) func(int) []string {
 	return func(n int) []string {
 		return slices.Concat([]string{strconv.Itoa(n)}, listed(formats...)(n), strings.Fields(behind))
+	}
+}
+
+// shuffled is listed with the words in another order, that of no tree.
+func shuffled(format string) func(int) []string {
+	return func(n int) []string {
+		words := listed(format)(n)
+		rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { words[i], words[j] = words[j], words[i] })
+		return words
 	}
 }
 
@@ -124,6 +134,9 @@ var bigCalls = []bigCall{
 	{"ZMSCORE z", listed("member:#")}, {"ZPOPMAX z $n", nil}, {"ZPOPMIN z $n", nil}, {"ZRANDMEMBER z $n", nil}, {"ZRANDMEMBER z -$n WITHSCORES", nil}, {"ZRANGE z 0 -1 WITHSCORES", nil}, {"ZRANGE z 0 -1", nil},
 	{"ZRANGEBYLEX lex - +", nil}, {"ZRANGEBYSCORE z -inf +inf WITHSCORES", nil}, {"ZRANGEBYSCORE z -inf +inf LIMIT 500 1", nil}, {"ZRANGESTORE dst z 0 -1", nil}, {"ZRANK z member:77", nil}, {"ZREM z", listed("member:#")},
 	{"ZREMRANGEBYLEX lex - +", nil}, {"ZREMRANGEBYRANK z 0 -1", nil}, {"ZREMRANGEBYRANK z 5 -5", nil}, {"ZREMRANGEBYSCORE z 10 +inf", nil}, {"ZREVRANGE z 0 -1", nil}, {"ZREVRANGEBYLEX lex + -", nil}, {"ZREVRANGEBYSCORE z +inf -inf", nil},
+	{"HMGET h", shuffled("field:#")}, {"HDEL h", shuffled("field:#")}, {"SREM s", shuffled("member:#")}, {"ZREM z", shuffled("member:#")}, {"ZMSCORE z", shuffled("member:#")},
+	{"XACK x g", shuffled("1-#1")}, {"XCLAIM x g d 0", shuffled("1-#1")}, {"XDEL x", shuffled("1-#1")}, {"EXISTS k:0", shuffled("k:#")}, {"MGET k:0", shuffled("k:#")}, {"DEL k:0", shuffled("k:#")},
+	{"SORT s BY nosort LIMIT $n 1", nil}, {"XRANGE x - + COUNT $n", nil},
 	{"ZREVRANK z member:77", nil}, {"ZSCAN z 0 COUNT $n", nil}, {"ZSCORE z x", nil}, {"ZUNION 2 z z2 WITHSCORES", nil}, {"ZUNIONSTORE dst 2 z z2", nil}, {"ZUNIONSTORE dst 1 s", nil},
 }
 

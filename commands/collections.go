@@ -101,7 +101,10 @@ type elementScan struct {
 	found []scanned
 }
 
-type scanned struct{ name, value string }
+type scanned struct {
+	name  string
+	value []byte // not a copy, which would take what is not replied
+}
 
 // keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
 const keptWork = 6
@@ -116,7 +119,9 @@ func (s *elementScan) take(name string) bool {
 }
 
 // keep adds an element to the reply.
-func (s *elementScan) keep(name, value string) { s.found = append(s.found, scanned{name, value}) }
+func (s *elementScan) keep(name string, value []byte) {
+	s.found = append(s.found, scanned{name, value})
+}
 
 // reply writes the cursor to go on from and the elements.
 func (s *elementScan) reply(out Reply, next uint64) {
@@ -130,7 +135,7 @@ func (s *elementScan) reply(out Reply, next uint64) {
 	for _, f := range s.found {
 		out.BulkString(f.name)
 		if !s.noValues {
-			out.BulkString(f.value)
+			out.Bulk(f.value)
 		}
 	}
 }

@@ -349,6 +349,9 @@ func hrandfield(x *Call) error {
 	if err := x.chargePicks(o.count, h.Len()); err != nil {
 		return err
 	}
+	if x.Level >= LevelBounded && h.Len() > 0 {
+		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is looked for by its place
+	}
 	places, err := pickFields(x, h.Len(), o, at)
 	if err != nil {
 		return err
@@ -395,7 +398,7 @@ func hscan(x *Call) error {
 	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
 		return h.Scan(cursor, s.count, func(name string, value []byte) {
 			if s.take(name) {
-				s.keep(name, string(value))
+				s.keep(name, value)
 			}
 		})
 	})

@@ -139,7 +139,7 @@ const deadlineWork = 36
 // spendDeadlines adds the work of changing the deadlines of n fields of h.
 func (x *Call) spendDeadlines(h *keyspace.Hash, n int) {
 	if x.Level >= LevelBounded && !h.Compact() {
-		x.Spend(deadlineWork * n)
+		x.Spend((deadlineWork + 3*deep(h.Len())) * n)
 	}
 }
 

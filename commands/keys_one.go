@@ -17,7 +17,7 @@ const deletedWork = 10
 
 func delCommand(x *Call) error {
 	if x.Level >= LevelBounded {
-		x.Spend(deletedWork * (len(x.Args) - 1))
+		x.Spend((deletedWork + 2*deep(x.DB().Volatile())) * (len(x.Args) - 1))
 	}
 	n := int64(0)
 	for _, key := range x.Args[1:] {
@@ -100,7 +100,11 @@ func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
 	if c := e.Collection(); c != nil {
-		x.Spend(min(c.Len(), smallForm) / 8)
+		copied := 8 // elements in a unit of work
+		if x.Level >= LevelBounded {
+			copied = 3
+		}
+		x.Spend(min(c.Len(), smallForm) / copied)
 	}
 }
 

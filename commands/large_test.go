@@ -48,10 +48,10 @@ func (r *testRun) fill(key string, n int) {
 			score, _ := ParseFloat([]byte(e[0]))
 			all[i] = keyspace.MemberOf(keyspace.Scored{Score: score, Member: e[1]})
 		}
-		keyspace.SortByHash(all)
+		keyspace.SortByHash(all, nil)
 		r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 		defer r.ks.End()
-		r.ks.DB(0).Changed(r.ks.DB(0).SetCollection([]byte(key), keyspace.ZSetOfMembers(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name }))))
+		r.ks.DB(0).Changed(r.ks.DB(0).SetCollection([]byte(key), keyspace.ZSetOfMembers(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name }), nil)))
 		return
 	}
 	for i := 0; i < n; {

@@ -210,8 +210,28 @@ func linsert(x *Call) error {
 	return nil
 }
 
-// removedElement is what taking one element out of the middle of a long list costs, in units of Env.Work.
-const removedElement = 8
+// What taking elements out of the middle of a long list costs, in units of Env.Work.
+const (
+	removedElement = 8   // one, below LevelBounded
+	gatheredPlace  = 4   // one
+	piece          = 64  // elements that lie together in a list
+	removedPiece   = 160 // of those together one or more
+)
+
+// spendPlaces adds the work of removing the elements at places, which are in order.
+func (x *Call) spendPlaces(l *keyspace.List, places []int) {
+	if x.Level < LevelBounded {
+		x.Spend(len(places) * removedElement)
+		return
+	}
+	pieces, last := 0, -1
+	for _, place := range places {
+		if place/piece != last {
+			pieces, last = pieces+1, place/piece
+		}
+	}
+	x.Spend(len(places)*gatheredPlace + pieces*min(removedPiece, 3*l.Len()))
+}
 
 func lrem(x *Call) error {
 	count, ok := ParseInt(x.Args[2])
@@ -235,7 +255,7 @@ func lrem(x *Call) error {
 		if end == rightEnd {
 			slices.Reverse(places)
 		}
-		x.Spend(len(places) * removedElement)
+		x.spendPlaces(l, places)
 		e, l := editList(x, x.Args[1])
 		l.Remove(places)
 		x.changed(e, NotifyList, "lrem")

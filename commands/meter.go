@@ -57,7 +57,18 @@ func (x *Call) spendArgs() {
 	for _, a := range x.Args {
 		size += len(a)
 	}
-	x.Spend(commandWork + (len(x.Args)-1)*each + size/bytesSpent)
+	args := len(x.Args) - 1
+	if k := x.Spec.Keys; k.First == 1 && k.Last != 1 { // all of them are keys, or have keys between them
+		each += 2 * deep(x.DB().Size()) / max(k.Step, 1)
+	}
+	x.Spend(commandWork + args*each + size/bytesSpent)
+}
+
+// deep is how many units more it takes to look up one of n elements, at random, than one of few: those that n make too many for the
+// processor's caches.
+func deep(n int) int {
+	const cached = 12
+	return max(bits.Len(uint(n))-cached, 0)
 }
 
 // Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their reply call it, before they change anything, with a
@@ -81,7 +92,7 @@ func (x *Call) spendLookups(n int) {
 		n += args
 	}
 	if depth := bits.Len(uint(n)); depth > smallDepth {
-		x.Spend(args * (depth - smallDepth/2))
+		x.Spend(args * (depth - smallDepth/2 + 2*deep(n)))
 	}
 }
 
@@ -92,6 +103,14 @@ func (x *Call) oneKey() bool { return x.Spec.Keys.First == 1 && x.Spec.Keys.Last
 func (x *Call) walked() {
 	if x.Level >= LevelBounded {
 		x.Spend(walkedWork)
+	}
+}
+
+// spendNumber adds the work of reading a floating-point number from a text of n bytes, if it is a long one.
+func (x *Call) spendNumber(n int) {
+	const short = 40
+	if x.Level >= LevelBounded && n > short {
+		x.Spend(min(n, maxFloatText) / 6)
 	}
 }
 

@@ -229,7 +229,7 @@ func sscan(x *Call) error {
 		step.noValues = true
 		return s.Scan(cursor, step.count, func(member string) {
 			if step.take(member) {
-				step.keep(member, "")
+				step.keep(member, nil)
 			}
 		})
 	})

@@ -29,7 +29,7 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int { return cmp.Compare(a.Len(), b.Len()) })
 	find := finders(sets[1:])
-	sets[0].ByHash(func(m keyspace.Member) bool {
+	look := func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
 		for _, found := range find {
 			x.Spend(lookedUp + len(m.Name)/bytesSpent)
@@ -41,7 +41,16 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 			}
 		}
 		return f(m) && !x.overworked()
-	})
+	}
+	if x.Level >= LevelBounded || !sets[0].Integers() {
+		sets[0].ByHash(look)
+		return
+	}
+	for _, m := range sets[0].All() { // the order decides how much is looked at where f has enough, and so the work
+		if !look(m) {
+			return
+		}
+	}
 }
 
 func finders(sets []*keyspace.Set) []func(keyspace.Member) bool {
@@ -78,7 +87,7 @@ func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
 			return keyspace.NewSet()
 		}
 	}
-	keyspace.SortByHash(all)
+	keyspace.SortByHash(all, x.spendTexts)
 	return keyspace.SetOf(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Hash == b.Hash && a.Name == b.Name }), false)
 }
 

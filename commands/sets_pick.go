@@ -66,7 +66,7 @@ func spopMany(x *Call) error {
 
 // What picking members at random costs, in units of Env.Work.
 const (
-	pickedSingle = 20 // one of few, looked for by its place
+	pickedSingle = 28 // one of few, looked for by its place
 	pickedMember = 8  // one of many
 	passedMember = 2  // each member, where many are picked
 )

@@ -127,7 +127,7 @@ func parseSortPattern(arg []byte) sortPattern {
 // What looking up what a pattern names costs beside its bytes, in units of Env.Work: below LevelBounded, and from there on.
 const (
 	lookupFirst = 3
-	lookupWork  = 8
+	lookupWork  = 10
 )
 
 // lookup returns what a pattern names for an element, for reading only. The error says that it is too much with what was looked up before.
@@ -143,7 +143,7 @@ func (s *sorting) lookup(x *Call, p *sortPattern, element string) (value []byte,
 	}
 	size := resultSize + len(p.key) + len(p.field) + len(value)
 	if x.Level >= LevelBounded && !p.self {
-		x.Spend(lookupWork + size/bytesSpent)
+		x.Spend(lookupWork + 2*deep(x.DB().Size()) + size/bytesSpent)
 	} else {
 		x.Spend(lookupFirst + size/bytesSpent)
 	}
@@ -195,6 +195,9 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 			s.unsorted, s.alpha, s.by = false, true, nil
 		}
 		return c.Len(), func(first, last int, f func(string) bool) {
+			if x.Level >= LevelBounded {
+				x.Spend(first) // stepped over
+			}
 			i := 0
 			c.Each(func(member string) bool {
 				i++
@@ -227,7 +230,7 @@ func (s *sorting) limits(n int) (first, last int) {
 type weighed struct {
 	value  string
 	score  float64 // unless ALPHA
-	weight string  // of BY with ALPHA
+	weight string  // of ALPHA, unless elements that are stored are their own
 	found  bool    // BY names something
 }
 
@@ -283,18 +286,19 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		x.Spend(bits.Len(uint(len(all))) * (len(all)/2 + (size+s.size)/bytesSpent))
 	}
 	value := func(e *weighed) string { return e.value }
+	weight := func(e *weighed) string { return e.weight }
 	switch {
 	case !s.alpha:
 		radix.Keys(all, s.scoreKey)
-		radix.Ties(all, s.scoreKey, func(same []weighed) { radix.Texts(same, value, s.desc) })
+		radix.Ties(all, s.scoreKey, func(same []weighed) { radix.Texts(same, value, s.desc, x.spendTexts) })
 	case s.by == nil && s.storing:
-		radix.Texts(all, value, s.desc)
+		radix.Texts(all, value, s.desc, x.spendTexts)
 	case s.by == nil:
-		radix.Texts(all, func(e *weighed) string { return upToZero(e.value) }, s.desc)
+		radix.Texts(all, weight, s.desc, x.spendTexts)
 	default: // those for which BY names nothing are less than all others
 		radix.Keys(all, s.foundKey)
 		radix.Ties(all, s.foundKey, func(same []weighed) {
-			radix.Texts(same, func(e *weighed) string { return e.weight }, s.desc)
+			radix.Texts(same, weight, s.desc, x.spendTexts)
 		})
 	}
 	return nil
@@ -303,8 +307,18 @@ func (s *sorting) order(x *Call, all []weighed) error {
 // walkedElement is what an element costs that is looked at, in units of Env.Work.
 const walkedElement = 2
 
-// sortedElement is what an element costs that is put in order, in units of Env.Work.
-const sortedElement = 6
+// What an element costs that is put in order, and each time that some bytes of its text are gone over, in units of Env.Work.
+const (
+	sortedElement = 6
+	sortedPiece   = 2
+)
+
+// spendTexts adds the work of going over some bytes of so many texts, to put them in order.
+func (x *Call) spendTexts(n int) {
+	if x.Level >= LevelBounded {
+		x.Spend(sortedPiece * n)
+	}
+}
 
 // scoreKey is a key that sorts by score.
 func (s *sorting) scoreKey(e *weighed) uint64 {
@@ -339,13 +353,17 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	}
 	ok := true
 	switch {
+	case s.alpha && !s.storing && s.by == nil:
+		e.weight = upToZero(e.value) // here, as it is looked at more than once
 	case s.alpha && !s.storing: // what Redis does not store it compares by strcoll, which stops at a zero byte
 		e.weight = string(cText(weight))
 	case s.alpha:
 		e.weight = string(weight)
 	case s.by == nil:
+		x.spendNumber(len(e.value))
 		e.score, ok = sortNumber(e.value)
 	case e.found:
+		x.spendNumber(len(weight))
 		e.score, ok = sortNumber(string(weight))
 	}
 	if !ok {

@@ -188,13 +188,24 @@ func replyEntries(out Reply, entries []keyspace.StreamEntry) {
 	}
 }
 
-// streamRange gathers the entries from first to last, at most count where that is above 0, in descending order if back.
-func streamRange(s *keyspace.Stream, first, last keyspace.StreamID, count int64, back bool) (found []keyspace.StreamEntry) {
+// streamRange gathers the entries from first to last, at most count where that is above 0, in descending order if back. A command that cannot
+// answer so many is refused while they are gathered.
+func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, count int64, back bool) (found []keyspace.StreamEntry) {
+	units, bytes, most, room := 0, 0, x.Left(), x.RoomLeft()
 	walk := s.Range
 	if back {
 		walk = s.RangeBack
 	}
 	walk(first, last, func(e keyspace.StreamEntry) bool {
+		units += replyWork*(entryElements+e.Fields()) + e.Size()/replyBytes
+		bytes += e.Size()
+		switch {
+		case x.Level < LevelBounded:
+		case bytes > room:
+			x.refuse(ErrReplySize)
+		case units > most:
+			x.refuse(errCommandWork)
+		}
 		found = append(found, e)
 		return int64(len(found)) != count
 	})

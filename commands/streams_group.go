@@ -207,7 +207,7 @@ func xack(x *Call) error {
 		return err
 	}
 	if x.Level >= LevelBounded {
-		x.Spend(pendingWork * min(len(ids), g.Pending()))
+		x.Spend((pendingWork + 6*deep(g.Pending())) * min(len(ids), g.Pending())) // in any order
 	}
 	var e *keyspace.Entry
 	var acknowledged int64

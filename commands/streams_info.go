@@ -83,7 +83,7 @@ func xinfoStream(x *Call) error {
 	replyID("recorded-first-entry-id", first.ID)
 	if a.full {
 		replyField("entries")
-		replyEntries(x.Out, streamRange(s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count, false))
+		replyEntries(x.Out, streamRange(x, s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count, false))
 		replyField("groups")
 		x.Out.Array(s.Groups())
 		s.EachGroup(func(g *keyspace.Group) { replyFullGroup(x, s, g, &a) })

@@ -23,7 +23,8 @@ const (
 const (
 	lookWork    = 6
 	pendingWork = 25
-	keptPending = 3 // each that is pending in a group, where many go at once
+	claimedWork = 20 // changing one at random, for each doubling of a group that the processor's caches do not hold
+	keptPending = 3  // each that is pending in a group, where many go at once
 )
 
 // idleMs is for how long an entry has been pending, or a consumer has taken nothing.
@@ -306,6 +307,9 @@ func xclaim(x *Call) error {
 	for _, id := range a.ids {
 		e, _ := s.Get(id)
 		texts, size = texts+e.Fields(), size+e.Size()
+	}
+	if x.Level >= LevelBounded {
+		x.Spend(claimedWork * deep(g.Pending()) * len(a.ids))
 	}
 	c.expect(len(a.ids), texts, size)
 	if g.Last().Less(a.last) {

@@ -175,7 +175,7 @@ func xread(x *Call) error {
 		}
 		if top, ok := s.Top(); ok && after[i].Less(top.ID) {
 			first, _ := after[i].Next()
-			entries := streamRange(s, first, keyspace.MaxStreamID, a.count, false)
+			entries := streamRange(x, s, first, keyspace.MaxStreamID, a.count, false)
 			if x.Spend(readWork * len(entries)); x.overworked() {
 				return errCommandWork
 			}

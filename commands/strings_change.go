@@ -181,7 +181,11 @@ func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	if e != nil && !x.DB().Rewritten(e) {
 		x.spendBytes(n)
 	}
-	if grown := size - n; grown > 0 {
+	switch grown := size - n; {
+	case grown <= 0:
+	case x.Level < LevelBounded:
+		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
+	default:
 		x.spendBytes(grown + min(n, grown*(n/keyspace.RoomAhead)))
 	}
 }

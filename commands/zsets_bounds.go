@@ -42,6 +42,7 @@ func (b *zbounds) parse(lowest, highest []byte) error {
 	case byScore:
 		b.score.min, b.score.openMin, ok[0] = parseScoreBound(lowest)
 		b.score.max, b.score.openMax, ok[1] = parseScoreBound(highest)
+		b.score.text = [2]int{len(lowest), len(highest)}
 		if !ok[0] || !ok[1] {
 			return errScoreBound
 		}
@@ -86,6 +87,9 @@ func (b *zbounds) span(z *keyspace.ZSet, reverse bool, skip int) (first, last in
 
 // spend adds the work of span: going over a small set, or a search whose steps are searches.
 func (b *zbounds) spend(x *Call, z *keyspace.ZSet) {
+	for _, n := range b.score.text {
+		x.spendNumber(n)
+	}
 	switch {
 	case b.by == byRank:
 	case z.Compact():
@@ -113,6 +117,7 @@ func rankSpan(start, stop, n int64) (first, last int) {
 type scoreBounds struct {
 	min, max         float64
 	openMin, openMax bool
+	text             [2]int // bytes of their texts
 }
 
 func (b *scoreBounds) span(z *keyspace.ZSet) (first, last int) {

@@ -104,7 +104,7 @@ func (c *zcombination) parse(x *Call, form *zcombineForm, args [][]byte) error {
 		c.inputs[i] = zinput{scores: names, weight: 1}
 	}
 	c.aggregate = addScores
-	return c.parseOptions(form, args[1+n:])
+	return c.parseOptions(x, form, args[1+n:])
 }
 
 // findNames returns the input at key, an empty one where there is no key, or ErrWrongType.
@@ -122,7 +122,7 @@ func findNames(x *Call, key []byte) (scoredNames, error) {
 	return nil, ErrWrongType
 }
 
-func (c *zcombination) parseOptions(form *zcombineForm, args [][]byte) error {
+func (c *zcombination) parseOptions(x *Call, form *zcombineForm, args [][]byte) error {
 	combines := !form.diff && !form.count
 	for len(args) > 0 {
 		taken := 2
@@ -130,6 +130,7 @@ func (c *zcombination) parseOptions(form *zcombineForm, args [][]byte) error {
 		case combines && len(args) > len(c.inputs) && isWord(args[0], "WEIGHTS"):
 			for i := range c.inputs {
 				var ok bool
+				x.spendNumber(len(args[1+i]))
 				if c.inputs[i].weight, ok = ParseFloat(args[1+i]); !ok {
 					return errWeightFloat
 				}
@@ -217,6 +218,15 @@ func (x *Call) spendGathered(inputs, size int) {
 	}
 }
 
+// spendPlaced adds the work of putting members in the order of their scores, in which names are compared.
+func (x *Call) spendPlaced(all []keyspace.Member) {
+	size := 0
+	for i := range all {
+		size += len(all[i].Name)
+	}
+	x.Spend(len(all)*placed + size/32)
+}
+
 // spendJoined adds the work of one member that is put together with others.
 func (x *Call) spendJoined(name string) {
 	if x.Level < LevelBounded {
@@ -252,7 +262,7 @@ func zunite(x *Call, c *zcombination) []keyspace.Member {
 			return nil
 		}
 	}
-	keyspace.SortByHash(all)
+	keyspace.SortByHash(all, x.spendTexts)
 	united := all[:0]
 	for _, m := range all {
 		if last := len(united) - 1; last >= 0 && united[last].Hash == m.Hash && united[last].Name == m.Name {
@@ -337,16 +347,16 @@ func zcombine(form zcombineForm) Handler {
 			return nil
 		}
 		if x.Level >= LevelBounded {
-			x.Spend(len(all) * placed)
+			x.spendPlaced(all)
 		} else {
 			x.Spend(len(all) * joinedMember)
 		}
 		if form.event != "" {
-			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all), NotifyZSet, form.event)
+			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all, x.spendTexts), NotifyZSet, form.event)
 			x.Out.Int(int64(len(all)))
 			return nil
 		}
-		sorted := keyspace.ByScore(all)
+		sorted := keyspace.ByScore(all, x.spendTexts)
 		if c.withScores {
 			replyAllScored(x, sorted, x.Tx.Proto == 3)
 			return nil

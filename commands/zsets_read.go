@@ -92,7 +92,7 @@ func zscan(x *Call) error {
 		compact := z.Compact()
 		return z.Scan(cursor, s.count, func(m keyspace.Scored) {
 			if s.take(m.Member) {
-				s.keep(m.Member, scannedScore(m.Score, compact))
+				s.keep(m.Member, []byte(scannedScore(m.Score, compact)))
 			}
 		})
 	})

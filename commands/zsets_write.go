@@ -92,12 +92,27 @@ func (a *zaddition) decide(old float64, exists bool, score float64) (result floa
 	return score, true, nil
 }
 
+// spend adds the work of reading long scores, and of looking for members of a large set at random in the order of scores.
+func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
+	if x.Level < LevelBounded {
+		return
+	}
+	for i := 0; i < len(a.pairs); i += 2 {
+		x.spendNumber(len(a.pairs[i]))
+	}
+	x.Spend(scoredWork * deep(z.Len()) * len(a.scores))
+}
+
+// scoredWork is what a place in the order of scores costs, in units of Env.Work, for each doubling of a set that the processor's caches do not hold.
+const scoredWork = 8
+
 // run changes the sorted set and replies. The set is opened for change at the first member that really changes.
 func (a *zaddition) run(x *Call) error {
 	z, err := findZSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}
+	a.spend(x, z)
 	var e *keyspace.Entry
 	var added, updated int64
 	var result float64
@@ -166,6 +181,9 @@ func zrem(x *Call) error {
 	z, err := findZSet(x, x.Args[1])
 	if err != nil {
 		return err
+	}
+	if x.Level >= LevelBounded {
+		x.Spend((scoredWork + 3) * deep(z.Len()) * (len(x.Args) - 2)) // out of both orders
 	}
 	var e *keyspace.Entry
 	var removed int64

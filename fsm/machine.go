@@ -314,6 +314,9 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	if r.readOnly && r.mayWrite(q.Cmds) {
 		r.beginTrial() // before its reads: all of a transaction sees one state
 	}
+	if r.env.Level >= commands.LevelBounded {
+		r.env.Work += watchedWork * uint64(len(q.Watch))
+	}
 	changed := r.watchedChanged(q.Watch)
 	if r.env.Trapped {
 		return
@@ -337,6 +340,9 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		}
 	}
 }
+
+// watchedWork is what looking at one watched key costs, in units of commands.Env.Work.
+const watchedWork = 16
 
 // watchedChanged reports whether one of the keys has changed since it was watched. In a trial a key that is past its deadline and not swept yet traps.
 func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {

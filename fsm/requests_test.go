@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 // filledMachine applies calls, each made of words and a word for each of n elements.
@@ -162,5 +163,30 @@ func TestOffsetsAreBounded(t *testing.T) {
 	}
 	if got := answers(t, m, requestsOf([]string{"EXISTS", "k"})); got != "0" {
 		t.Error("a refused command made the key")
+	}
+}
+
+// Looking at watched keys is work of the transaction.
+func TestWatchedKeysAreWork(t *testing.T) {
+	m := newestMachine(testTable())
+	q := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{commandtest.Args("DBSIZE")}}
+	spent := func() uint64 {
+		r, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Groups: [][]byte{commands.AppendRequest(nil, &q)}}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Spent
+	}
+	without := spent()
+	for i := range 1000 {
+		q.Watch = append(q.Watch, commands.WatchedKey{Key: fmt.Append(nil, "key", i)})
+	}
+	if got := spent() - without; got != 1000*watchedWork {
+		t.Errorf("1,000 watched keys are %d units", got)
+	}
+	m = NewMachine(testTable())
+	with := spent()
+	if q.Watch = nil; spent() != with {
+		t.Error("they are charged below LevelBounded")
 	}
 }

@@ -200,8 +200,8 @@ func publishHandler(shard bool) commands.Handler {
 		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelBounded {
 			return err
 		}
+		x.Out.Int(0) // first: what cannot be answered is not sent
 		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
-		x.Out.Int(0)
 		return nil
 	}
 }

@@ -313,3 +313,18 @@ func TestSubscriptionLimit(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A message whose command is refused, as a transaction has no room left for its reply, is not sent.
+func TestRefusedMessageIsNotSent(t *testing.T) {
+	table, sent := commands.NewTable(commands.Specs(), Specs()), 0
+	for room, want := range map[int]int{1: 0, 100: 1} {
+		env := &commands.Env{Level: commands.LevelBounded, Emit: func(commands.Event) { sent++ }}
+		out := &commands.RESP{Proto: 2}
+		x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 2, Multi: true}, Args: commandtest.Args("PUBLISH", "channel", "m"), Out: out, Room: room}
+		spec, err := table.Resolve(x.Args)
+		sent = 0
+		if x.Run(spec, err); sent != want || (out.Buf[0] == '-') != (want == 0) {
+			t.Errorf("with room for %d bytes %d were sent: %q", room, sent, out.Buf)
+		}
+	}
+}

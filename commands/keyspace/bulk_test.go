@@ -78,8 +78,8 @@ func TestZSetInBulk(t *testing.T) {
 			large := n > smallMembers || slices.ContainsFunc(all, func(s Scored) bool { return len(s.Member) > smallBytes })
 			want := zsetOneByOne(all, large)
 			members := hashed(all)
-			sameZSet(t, "by hash", ZSetOfMembers(slices.Clone(members)), want)
-			z := ZSetOf(ByScore(members))
+			sameZSet(t, "by hash", ZSetOfMembers(slices.Clone(members), nil), want)
+			z := ZSetOf(ByScore(members, nil))
 			sameZSet(t, "by score", z, want)
 			if n == 0 {
 				continue

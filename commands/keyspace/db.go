@@ -334,6 +334,9 @@ func (db *DB) Len() int {
 	return n - db.deadByFields()
 }
 
+// Size counts the keys, those included that are past their deadline and not swept yet.
+func (db *DB) Size() int { return db.keys.size }
+
 // Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
 func (db *DB) Volatile() int { return db.expiry.Len() }
 

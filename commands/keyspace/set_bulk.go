@@ -32,7 +32,7 @@ func (s *Set) ByHash(f func(Member) bool) {
 		return
 	}
 	all := s.All()
-	SortByHash(all)
+	SortByHash(all, nil)
 	for _, m := range all {
 		if !f(m) {
 			return
@@ -77,7 +77,7 @@ func SetOf(members []Member, names bool) *Set {
 		return s
 	}
 	if !slices.IsSortedFunc(members, memberCompare) {
-		SortByHash(members)
+		SortByHash(members, nil)
 	}
 	s.names = &nameSet{}
 	if len(members) > smallNames {

@@ -32,28 +32,28 @@ func hashed(all []Scored) []Member {
 	for i, s := range all {
 		members[i] = MemberOf(s)
 	}
-	SortByHash(members)
+	SortByHash(members, nil)
 	return members
 }
 
-// SortByHash sorts members by (hash, name). Those that are equal keep their order.
-func SortByHash(all []Member) {
+// SortByHash sorts members by (hash, name). Those that are equal keep their order. looked is that of radix.Texts, for names whose hashes are equal.
+func SortByHash(all []Member, looked func(names int)) {
 	hash := func(m *Member) uint64 { return m.Hash }
 	radix.Keys(all, hash)
 	radix.Ties(all, hash, func(same []Member) {
-		radix.Texts(same, func(m *Member) string { return m.Name }, false)
+		radix.Texts(same, func(m *Member) string { return m.Name }, false, looked)
 	})
 }
 
-// sortByScore sorts members by (score, name).
-func sortByScore(all []Scored) {
+// sortByScore sorts members by (score, name). looked is that of radix.Texts, for names whose scores are equal.
+func sortByScore(all []Scored, looked func(names int)) {
 	if slices.IsSortedFunc(all, scoredCompare) {
 		return
 	}
 	score := func(s *Scored) uint64 { return radix.Float(s.Score) }
 	radix.Keys(all, score)
 	radix.Ties(all, score, func(same []Scored) {
-		radix.Texts(same, func(s *Scored) string { return s.Member }, false)
+		radix.Texts(same, func(s *Scored) string { return s.Member }, false, looked)
 	})
 }
 
@@ -157,19 +157,19 @@ func ZSetOf(all []Scored) *ZSet {
 	return largeZSet(all, hashed(all))
 }
 
-// ByScore gives members in the order of (score, name).
-func ByScore(members []Member) []Scored {
+// ByScore gives members in the order of (score, name). looked is that of radix.Texts, for names whose scores are equal.
+func ByScore(members []Member, looked func(names int)) []Scored {
 	all := make([]Scored, len(members))
 	for i, m := range members {
 		all[i] = Scored{m.Score, m.Name}
 	}
-	sortByScore(all)
+	sortByScore(all, looked)
 	return all
 }
 
-// ZSetOfMembers is ZSetOf for members in the order of (hash, name).
-func ZSetOfMembers(members []Member) *ZSet {
-	all := ByScore(members)
+// ZSetOfMembers is ZSetOf for members in the order of (hash, name). looked is that of ByScore.
+func ZSetOfMembers(members []Member, looked func(names int)) *ZSet {
+	all := ByScore(members, looked)
 	if compact(all) {
 		return smallZSet(all)
 	}

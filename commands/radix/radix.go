@@ -106,20 +106,24 @@ func Ties[T any](all []T, key func(*T) uint64, f func(same []T)) {
 	}
 }
 
-// Texts sorts all by their texts, byte by byte, downwards if down. Elements with the same text keep their order.
-func Texts[T any](all []T, text func(*T) string, down bool) { texts(all, text, down, 0) }
+// Texts sorts all by their texts, byte by byte, downwards if down. Elements with the same text keep their order. It calls looked, unless
+// that is nil, with a number of elements each time before it goes over so many, some bytes of each.
+func Texts[T any](all []T, text func(*T) string, down bool, looked func(elements int)) {
+	if looked == nil {
+		looked = func(int) {}
+	}
+	texts(all, text, down, 0, looked)
+}
 
 // texts is Texts for elements whose texts have the same first bytes, as many as shared says.
-func texts[T any](all []T, text func(*T) string, down bool, shared int) {
+func texts[T any](all []T, text func(*T) string, down bool, shared int, looked func(int)) {
 	if len(all) <= few {
+		looked(len(all))
 		compared(all, text, down, shared)
 		return
 	}
-	first := text(&all[0])[shared:]
-	for i := range all {
-		first = first[:prefix(first, text(&all[i])[shared:])]
-	}
-	shared += len(first)
+	shared = common(all, text, shared, looked)
+	looked(len(all))
 	keys := byKeys(all, func(e *T) uint64 {
 		key := next8(text(e)[shared:])
 		if down {
@@ -133,14 +137,30 @@ func texts[T any](all []T, text func(*T) string, down bool, shared int) {
 			end++
 		}
 		if end > i+1 {
-			alike(all[i:end], text, down, shared)
+			alike(all[i:end], text, down, shared, looked)
 		}
 		i = end
 	}
 }
 
+// common returns how many first bytes all texts have in common, given that they have as many as shared says. It compares short pieces first:
+// texts that differ soon may be alike for long in pairs.
+func common[T any](all []T, text func(*T) string, shared int, looked func(int)) int {
+	for piece := 32; ; piece *= 2 {
+		looked(len(all) * (piece + 127) / 128)
+		first := text(&all[0])[shared:]
+		first = first[:min(piece, len(first))]
+		for i := range all {
+			first = first[:prefix(first, text(&all[i])[shared:])]
+		}
+		if shared += len(first); len(first) < piece {
+			return shared
+		}
+	}
+}
+
 // alike is texts where the next eight bytes are the same too, or are zeros in the place of what a shorter text does not have.
-func alike[T any](all []T, text func(*T) string, down bool, shared int) {
+func alike[T any](all []T, text func(*T) string, down bool, shared int, looked func(int)) {
 	// Of those that end here the shorter comes first, and those of a length are the same.
 	ends := func(e *T) uint64 { return min(uint64(len(text(e))-shared), 8) }
 	Keys(all, func(e *T) uint64 {
@@ -151,7 +171,7 @@ func alike[T any](all []T, text func(*T) string, down bool, shared int) {
 	})
 	Ties(all, ends, func(same []T) {
 		if ends(&same[0]) == 8 {
-			texts(same, text, down, shared+8)
+			texts(same, text, down, shared+8, looked)
 		}
 	})
 }

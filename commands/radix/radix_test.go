@@ -69,7 +69,7 @@ func TestSortsAreStable(t *testing.T) {
 					}
 					return strings.Compare(a.text, b.text)
 				})
-				Texts(got, func(e *element) string { return e.text }, down)
+				Texts(got, func(e *element) string { return e.text }, down, nil)
 				if !slices.Equal(got, want) {
 					t.Fatalf("%d texts are sorted as %+v, want %+v", n, got, want)
 				}
@@ -89,12 +89,29 @@ func TestTextsWithLongBeginnings(t *testing.T) {
 	Texts(all, func(s *string) string {
 		looked++
 		return *s
-	}, false)
+	}, false, nil)
 	if !slices.IsSorted(all) {
 		t.Error("they are not sorted")
 	}
 	if most := len(all) * len(all) * 8; looked > most {
 		t.Errorf("texts were looked at %d times, want %d at most", looked, most)
+	}
+}
+
+// Texts of which each begins with the one before are looked at in short pieces, and all that is gone over is told.
+func TestTextsThatBeginAlike(t *testing.T) {
+	const n = 3 * few
+	all := make([]string, n)
+	for i := range all {
+		all[i] = strings.Repeat("abcdefgh", (i*7)%n+1) + "x"
+	}
+	want, told := slices.Sorted(slices.Values(all)), 0
+	Texts(all, func(s *string) string { return *s }, false, func(texts int) { told += texts })
+	if !slices.Equal(all, want) {
+		t.Error("they are not sorted")
+	}
+	if least := (n - few) * (n - few) / 2; told < least || told > 10*n*n {
+		t.Errorf("%d texts were gone over, want %d at least", told, least)
 	}
 }
 
