@@ -63,20 +63,24 @@ func (in *interpreter) walks(t *lua.LTable) bool {
 	return in.budget.Spent() == ""
 }
 
-// tableReplyUnits is what writing a table costs above other values, besides its elements: seven fields are looked up.
-func tableReplyUnits(v lua.LValue) int64 {
-	switch t, ok := v.(*lua.LTable); {
-	case !ok:
-		return 0
-	case t.HasKeys():
-		return 8
+// replyUnits is what measuring and writing a value costs, of a table without its elements: where it has keys seven fields are looked up.
+func replyUnits(v lua.LValue) int64 {
+	switch v := v.(type) {
+	case lua.LString:
+		return 4 + int64(len(v))/64
+	case lua.LNumber:
+		return 4
+	case *lua.LTable:
+		if v.HasKeys() {
+			return 10
+		}
 	}
-	return 1
+	return 3
 }
 
 func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	if in.measuring {
-		if in.budget.Take(1+tableReplyUnits(v), 0); in.budget.Spent() != "" {
+		if in.budget.Take(replyUnits(v), 0); in.budget.Spent() != "" {
 			return
 		}
 	}

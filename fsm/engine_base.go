@@ -54,8 +54,7 @@ const keyBytes = 128
 
 func rawGet(L *lua.LState) int {
 	t, key := checkTable(L, 1), checkAny(L, 2)
-	chargeKey(L, key)
-	L.Push(t.RawGet(key))
+	L.Push(L.RawGet(t, key))
 	return 1
 }
 
@@ -204,7 +203,8 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	in.budget.Charge(L, 250+compileInstructions*int64(len(source)))
 	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
 	chunk := chunkID(name)
-	proto, err := compileChunk([]byte(source), chunk)
+	proto, tokens, err := compileChunkWithin([]byte(source), chunk, int(max(in.budget.Instructions, 0)/tokenWork)+1)
+	in.budget.Charge(L, int64(tokens*tokenWork-compileInstructions*len(source)))
 	if err != nil {
 		text := err.Error()
 		L.ChargeString(len(text))

@@ -33,7 +33,7 @@ const (
 	tokenBadUnicode   jsonToken = "invalid unicode escape code"
 )
 
-const jsonWhitespace = " \t\n\r"
+func isJSONSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // jsonDecoder reads one text. token, at and value describe the newest token.
 type jsonDecoder struct {
@@ -153,7 +153,7 @@ func (d *jsonDecoder) array(slots int) *lua.LTable {
 // scan reads the next token. A zero byte ends the text.
 func (d *jsonDecoder) scan() {
 	d.b.Charge(d.L, 1)
-	for d.next < len(d.text) && strings.IndexByte(jsonWhitespace, d.text[d.next]) >= 0 {
+	for d.next < len(d.text) && isJSONSpace(d.text[d.next]) {
 		d.next++
 	}
 	d.at = d.next
@@ -223,6 +223,12 @@ func invalidJSONNumber(s string) bool {
 	return hasFold(s, "inf") || hasFold(s, "nan")
 }
 
+// jsonNumber is what reading a number costs above other tokens, and escapesRead how many escapes in a string one unit pays for.
+const (
+	jsonNumber  = 6
+	escapesRead = 3
+)
+
 func (d *jsonDecoder) scanNumber(rest string) {
 	f, n := lua.ScanNumber(rest)
 	if n == 0 {
@@ -232,6 +238,7 @@ func (d *jsonDecoder) scanNumber(rest string) {
 	if n > 17 || strings.ContainsAny(rest[:n], "eEpP") { // others are read at once
 		d.L.ChargeNumeral(rest[:n])
 	}
+	d.b.Charge(d.L, jsonNumber)
 	d.accept(tokenNumber, lua.LNumber(f), n)
 }
 
@@ -242,7 +249,7 @@ func (d *jsonDecoder) fail(token jsonToken) { d.token, d.at = token, d.next }
 func (d *jsonDecoder) scanString() {
 	d.next++
 	var out []byte
-	escaped := false
+	escapes := 0
 	start := d.next
 	for {
 		if d.next == len(d.text) || d.text[d.next] == 0 {
@@ -258,7 +265,7 @@ func (d *jsonDecoder) scanString() {
 			continue
 		}
 		out = append(out, d.text[start:d.next]...)
-		escaped = true
+		escapes++
 		var bad jsonToken
 		if out, bad = d.unescape(out); bad != "" {
 			d.fail(bad)
@@ -267,7 +274,8 @@ func (d *jsonDecoder) scanString() {
 		start = d.next
 	}
 	s := d.text[start:d.next]
-	if escaped {
+	if escapes > 0 {
+		d.b.Charge(d.L, int64(escapes/escapesRead))
 		s = string(append(out, s...))
 	}
 	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying costs less.

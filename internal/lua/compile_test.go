@@ -85,6 +85,16 @@ func TestCompileIsLinear(t *testing.T) {
 	}
 }
 
+// A number that takes long to read counts for more than a token.
+func TestNumeralsCount(t *testing.T) {
+	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3, "1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
+		_, tokens, err := CompileWithin("return "+numeral, "x", 0)
+		if err != nil || tokens < least || least == 3 && tokens > 3 {
+			t.Errorf("%s: %d tokens, want %d; %v", numeral, tokens, least, err)
+		}
+	}
+}
+
 // A limit stops a source at its tokens.
 func TestTokenLimit(t *testing.T) {
 	for tokens, ok := range map[int]bool{4: false, 5: true, 6: true} {

@@ -27,6 +27,7 @@ func (L *LState) getField(object, key LValue) LValue {
 		tb, isTable := object.(*LTable)
 		var mt *LTable
 		if isTable {
+			b.Instructions -= tb.reach()
 			if v := tb.RawGet(key); v != LNil {
 				return v
 			}
@@ -117,6 +118,7 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 		if len(k) >= bytesHashed {
 			L.G.Budget.Charge(L, int64(len(k))/bytesHashed)
 		}
+		L.G.Budget.Instructions -= tb.reach()
 		if i := tb.placeString(string(k)); i >= 0 {
 			if valueBytes(value) != 0 && valueBytes(tb.entries[i].value) == 0 {
 				L.G.Budget.ChargeBytes(L, numberBytes)
@@ -127,11 +129,22 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 	case *LNilType:
 		L.RaiseError("table index is nil")
 	}
+	L.G.Budget.Instructions -= tb.reach()
 	if units, bytes := tb.growth(key, value); units|bytes != 0 {
 		L.G.Budget.ChargeBytes(L, bytes)
 		L.G.Budget.Charge(L, units)
 	}
 	tb.RawSet(key, value)
+}
+
+// RawGet is t[key] without metamethods, charged for.
+func (L *LState) RawGet(tb *LTable, key LValue) LValue {
+	b := &L.G.Budget
+	b.Instructions -= tb.reach()
+	if s, ok := key.(LString); ok {
+		b.Charge(L, int64(len(s))/bytesHashed)
+	}
+	return tb.RawGet(key)
 }
 
 // RawSet is t[key] = value without metamethods, charged for, by a function of a library. The key is neither nil nor NaN.
@@ -140,6 +153,7 @@ func (L *LState) RawSet(tb *LTable, key, value LValue) {
 		L.G.Touched = true
 	}
 	units, bytes := tb.growth(key, value)
+	units += tb.reach()
 	if s, ok := key.(LString); ok {
 		units += int64(len(s)) / bytesHashed
 	}

@@ -202,7 +202,7 @@ func (tb *LTable) entryGrowth() (units, bytes int64) {
 		units += 64
 	case n > smallTable:
 		bytes += indexBytes
-		units += 24
+		units += 36
 	}
 	return units, bytes
 }
@@ -330,6 +330,14 @@ func (tb *LTable) Remove(position int) LValue {
 	tb.array[len(tb.array)-1] = LNil
 	tb.trim()
 	return value
+}
+
+// reach is what finding a key costs where the keys are so many that the processor has to fetch them from far away.
+func (tb *LTable) reach() int64 {
+	if len(tb.entries) > 4096 {
+		return 3
+	}
+	return 0
 }
 
 // HasKeys reports whether the table has, or had, keys that are not in its array.

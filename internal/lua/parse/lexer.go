@@ -478,6 +478,9 @@ func (lx *Lexer) Lex(lval *yySymType) int {
 	if tok.Type < 0 {
 		return 0
 	}
+	if tok.Type == TNumber {
+		lx.tokens += numeralTokens(tok.Str)
+	}
 	lval.token = tok
 	lx.Token = tok
 	return int(tok.Type)
@@ -489,6 +492,18 @@ func (lx *Lexer) Error(message string) {
 
 func (lx *Lexer) TokenError(tok ast.Token, message string) {
 	panic(lx.scanner.TokenError(tok, message))
+}
+
+// numeralTokens is how many tokens a number counts for besides itself: Go reads one with many digits, or far from one, digit by digit.
+func numeralTokens(s string) int {
+	exponent := 0
+	if i := strings.LastIndexAny(s, "eE"); i >= 0 {
+		exponent = len(s) - i
+	}
+	if len(s) <= 18 && exponent <= 3 || strings.HasPrefix(s, "0x") || strings.HasPrefix(s, "0X") {
+		return 0
+	}
+	return 30 + len(s)/8
 }
 
 // Parse reads a chunk of at most limit tokens, or of any length where that is 0, and says how many there are, up to the error where there is
