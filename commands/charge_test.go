@@ -45,10 +45,19 @@ func TestChargesOfHiddenWork(t *testing.T) {
 	r.add("HSET h", n, func(i int) []string { return []string{"m" + strconv.Itoa(i), "v"} })
 	r.add("MSET", n, func(i int) []string { return []string{"k" + strconv.Itoa(i), "v"} })
 	r.add("ZADD few", 1000, func(i int) []string { return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)} })
+	const size = 4 << 20
+	r.do(commandtest.Args("HSET", "values", "f", strings.Repeat("v", size), "g", "v"))
+	r.do(commandtest.Args("SET", "string", strings.Repeat("v", size)))
+	r.do(commandtest.Args("ZADD", "names", "1", strings.Repeat("v", size)))
+	r.add("ZADD names", 20, func(i int) []string { return []string{"2", strconv.Itoa(i)} })
 	for _, c := range []struct {
 		call  string
 		least uint64
 	}{
+		{"HEXPIRE values 100 FIELDS 1 f", 2 * size / bytesSpent}, {"HGETEX values PERSIST FIELDS 1 f", 2 * size / bytesSpent}, {"HPERSIST values FIELDS 1 f", 2 * size / bytesSpent},
+		{"COPY values copied", 0}, {"HDEL copied f", size / bytesSpent}, {"COPY values copied REPLACE", 0}, {"HSET copied f v", size / bytesSpent},
+		{"COPY values copied REPLACE", 0}, {"HSETEX copied EX 100 FIELDS 1 f v", size / bytesSpent}, {"COPY string copied REPLACE", 3 * size / bytesSpent},
+		{"RENAME copied moved", 3 * size / bytesSpent}, {"ZREMRANGEBYRANK names 0 0", size / bytesSpent},
 		{"SORT s BY nosort LIMIT 19999 1", n},
 		{"LREM sparse 0 5", n / 64 * 100},
 		{"SORT nested ALPHA LIMIT 0 1", 250 * 250 / 2},

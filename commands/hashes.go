@@ -83,9 +83,11 @@ func setFields(x *Call) (created int64, err error) {
 	if len(x.Args)%2 != 0 {
 		return 0, x.Spec.ArityError()
 	}
-	if _, err := findHash(x, x.Args[1]); err != nil {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
 		return 0, err
 	}
+	x.spendOld(h, x.Args[2:], 2)
 	e, h := editHash(x, x.Args[1])
 	for i := 2; i < len(x.Args); i += 2 {
 		spendOld(x, h, x.Args[i])
@@ -99,7 +101,7 @@ func setFields(x *Call) (created int64, err error) {
 
 // spendOld adds the work of hashing the value that a field loses.
 func spendOld(x *Call, h *keyspace.Hash, name []byte) {
-	if x.Tx.Script { // who else asks what it cost?
+	if x.Tx.Script && x.Level < LevelBounded { // from there on Call.spendOld did, for all fields and before
 		old, _ := h.Get(name)
 		x.spendBytes(len(old))
 	}
@@ -222,6 +224,7 @@ func hdel(x *Call) error {
 		return err
 	}
 	x.spendLookups(h.Len()) // found, and taken out
+	x.spendOld(h, x.Args[2:], 1)
 	edit := hashEdit{x: x, h: h}
 	var removed int64
 	for _, name := range x.Args[2:] {

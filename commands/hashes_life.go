@@ -136,11 +136,28 @@ func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err e
 // deadlineWork is what giving a field of a large hash another deadline, or taking it out, costs beside looking it up, in units of Env.Work.
 const deadlineWork = 36
 
-// spendDeadlines adds the work of changing the deadlines of n fields of h.
-func (x *Call) spendDeadlines(h *keyspace.Hash, n int) {
+// spendDeadlines adds the work of changing the deadlines of fields of h: every step'th of names is one.
+func (x *Call) spendDeadlines(h *keyspace.Hash, names [][]byte, step int) {
 	if x.Level >= LevelBounded && !h.Compact() {
-		x.Spend((deadlineWork + 3*deep(h.Len())) * n)
+		x.Spend((deadlineWork + 3*deep(h.Len())) * (len(names) / step))
+		x.spendBytes(valueBytes(h, names, step)) // hashed once more than that of a field which is taken out
 	}
+}
+
+// spendOld adds the work of hashing the values that fields of h lose or keep with another deadline: every step'th of names is one.
+func (x *Call) spendOld(h *keyspace.Hash, names [][]byte, step int) {
+	if x.Level >= LevelBounded && !h.Compact() {
+		x.spendBytes(valueBytes(h, names, step))
+	}
+}
+
+// valueBytes is how many bytes the values of fields of h have: every step'th of names is one.
+func valueBytes(h *keyspace.Hash, names [][]byte, step int) (size int) {
+	for i := 0; i < len(names); i += step {
+		value, _ := h.Get(names[i])
+		size += len(value)
+	}
+	return size
 }
 
 // hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing is written before it does.
@@ -209,7 +226,8 @@ func (x *Call) expireFields(unit lifeUnit) error {
 	if err != nil {
 		return err
 	}
-	x.spendDeadlines(h, len(names))
+	x.spendDeadlines(h, names, 1)
+	x.spendOld(h, names, 1)
 	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	event := "hexpire"
@@ -237,7 +255,8 @@ func hpersistCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
-	x.spendDeadlines(h, len(names))
+	x.spendDeadlines(h, names, 1)
+	x.spendOld(h, names, 1)
 	x.Expect(len(names), 0)
 	edit := hashEdit{x: x, h: h}
 	x.Out.Array(len(names))
@@ -306,14 +325,10 @@ func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
 	if x.Level < LevelBounded {
 		return
 	}
-	x.spendDeadlines(h, len(names))
+	x.spendDeadlines(h, names, 1)
+	x.spendOld(h, names, 1)
 	x.spendLookups(h.Len())
-	size := 0
-	for _, name := range names {
-		value, _ := h.Get(name)
-		size += len(value)
-	}
-	x.Expect(len(names), size)
+	x.Expect(len(names), valueBytes(h, names, 1))
 }
 
 func hgetdelCommand(x *Call) error {

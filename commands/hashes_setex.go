@@ -81,13 +81,14 @@ func hsetexCommand(x *Call) error {
 			return nil
 		}
 	}
+	x.spendOld(h, o.pairs, 2)
 	if o.unit != lifeNone && x.past(o.deadlineMs) {
 		x.setDeadFields(&o)
 		x.Out.Int(1)
 		return nil
 	}
 	if o.unit != lifeNone {
-		x.spendDeadlines(h, len(o.pairs)/2)
+		x.spendDeadlines(h, o.pairs, 2)
 	}
 	e, h := editHash(x, x.Args[1])
 	for i := 0; i < len(o.pairs); i += 2 {

@@ -99,6 +99,9 @@ const smallForm = 512
 func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
+	if x.Level >= LevelBounded {
+		x.spendBytes(2 * len(e.Bytes())) // the next write into it copies it, or into what it was copied from
+	}
 	if c := e.Collection(); c != nil {
 		copied := 8 // elements in a unit of work
 		if x.Level >= LevelBounded {

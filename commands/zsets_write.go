@@ -225,7 +225,13 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	switch {
 	case z.Compact():
 	case x.Level >= LevelBounded:
-		x.spendRemoval(last-first+1, z.Len())
+		n := last - first + 1
+		if x.spendRemoval(n, z.Len()); !keyspace.Anew(n, z.Len()) {
+			z.Range(first, last, func(s keyspace.Scored) bool {
+				x.Spend(len(s.Member) / bytesSpent) // hashed
+				return true
+			})
+		}
 	default:
 		z.Range(first, last, func(s keyspace.Scored) bool {
 			x.Spend(removedMember + len(s.Member)/bytesSpent)
