@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -43,9 +44,9 @@ const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT F
 // cachedScript is a script that EVALSHA can call.
 type cachedScript struct {
 	source     string
-	sha        string   // SHA1 of source in lower-case hexadecimal
-	loaded     bool     // came by SCRIPT LOAD: it stays until SCRIPT FLUSH
-	program    *program // derived; nil until the script is first run by an entry
+	sha        string                  // SHA1 of source in lower-case hexadecimal
+	loaded     bool                    // came by SCRIPT LOAD: it stays until SCRIPT FLUSH
+	program    atomic.Pointer[program] // derived; nil until the script is first run, by an entry or a read
 	prev, next *cachedScript
 }
 
@@ -132,7 +133,7 @@ func (e *engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 			return "", err
 		}
 		s = e.add(string(source))
-		s.program = p
+		s.program.Store(p)
 	}
 	e.keep(s)
 	return s.sha, nil
@@ -180,7 +181,7 @@ func (e *engine) add(source string) *cachedScript {
 // remember caches a script that EVAL ran, and drops those that were not used for longest where there are too many.
 func (e *engine) remember(source string, p *program, level uint64) *cachedScript {
 	s := e.add(source)
-	s.program = p
+	s.program.Store(p)
 	e.cache(s)
 	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded && e.cachedSize > maxCachedSize && e.cachedCount > 1 {
 		old := e.cached.first()
@@ -244,7 +245,7 @@ func (e *engine) choose(script commands.Script) (chosen, error) {
 	if s == nil {
 		return chosen{script: script, source: string(script.Source)}, nil
 	}
-	return chosen{script: script, source: s.source, cached: s, name: s.sha, program: s.program}, nil
+	return chosen{script: script, source: s.source, cached: s, name: s.sha, program: s.program.Load()}, nil
 }
 
 // Eval runs a script or a function and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply,
@@ -288,7 +289,7 @@ func (e *engine) note(c chosen, level uint64) (sha string) {
 	if s == nil {
 		return e.remember(c.source, c.program, level).sha
 	}
-	s.program = c.program
+	s.program.Store(c.program)
 	e.touch(s)
 	return s.sha
 }
@@ -304,15 +305,21 @@ func (e *engine) entryInterpreter() *interpreter {
 // runReader runs what leaves the engine as it is: what reads ask for, which several do at the same time, what is tried, and what an entry calls as
 // something that only reads.
 func (e *engine) runReader(x *commands.Call, c chosen) (err error) {
-	if c.program == nil {
+	switch {
+	case c.program != nil:
+	case c.cached != nil: // it was paid for when it came, and stays compiled from now on
+		if c.program, err = compileScript([]byte(c.source)); err == nil {
+			c.cached.program.Store(c.program)
+		}
+	default:
 		var work int
 		c.program, work, err = e.derive(c.source, tokenLimit(x.Level))
-		if c.cached == nil && x.Level >= commands.LevelBounded { // whether it was derived before, which is no part of the state
+		if x.Level >= commands.LevelBounded { // whether it was derived before or not, which is no part of the state
 			x.Spend(work)
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	if c.name == "" {
 		c.name = shaOf(c.source)

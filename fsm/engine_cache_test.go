@@ -5,6 +5,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -256,4 +257,42 @@ func TestConcurrentReads(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A node that starts from a snapshot compiles each script once, also for reads, which may come at the same time: what is loaded may be more than what
+// reads keep besides. The limit of tokens is for what comes anew.
+func TestReadsCompileCachedScriptsOnce(t *testing.T) {
+	e := newEngine(testTable())
+	source := "return {" + strings.Repeat("1,", maxTokens/2) + "}" // a release before brought it
+	old := newestCall()
+	old.Level = commands.LevelFirst
+	sha, err := e.Load(old, []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := newEngine(e.table)
+	if err := restored.load(e.appendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := restored.bySHA[sha]
+	read := func() string {
+		out := &commands.RESP{Proto: 2}
+		x := newestCall()
+		x.Out, x.Scripts, x.Keyspace, x.Args = out, restored, keyspace.New(), commandtest.Args("EVALSHA_RO", sha, "0")
+		runCall(restored.table, x)
+		return string(out.Buf)[:8]
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if got := read(); got != "*200000\r"[:8] {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	both.Wait()
+	p := s.program.Load()
+	if read(); p == nil || s.program.Load() != p {
+		t.Error("the script was compiled again")
+	}
 }

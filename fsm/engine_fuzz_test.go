@@ -3,6 +3,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -46,6 +47,9 @@ func FuzzScript(f *testing.F) {
 				*in = newInterpreter(table)
 			}
 			replies[i] = string(out.Buf)
+		}
+		if strings.Contains(replies[0], "runtime error: ") && !strings.Contains(source, "runtime") {
+			t.Fatalf("Go panicked: %q", replies[0])
 		}
 		if replies[0] != replies[1] {
 			t.Fatalf("one interpreter  %q\nthe other %q", replies[0], replies[1])
