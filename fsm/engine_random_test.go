@@ -261,7 +261,7 @@ func (g *programMaker) simple() {
 // compound writes a statement with blocks.
 func (g *programMaker) compound() {
 	w := g.write
-	switch g.IntN(8) {
+	switch g.IntN(10) {
 	case 0, 1:
 		w("if %s then", g.expr(2))
 		g.block()
@@ -320,12 +320,37 @@ func (g *programMaker) compound() {
 		g.block()
 		w("return %s end))", g.list(1))
 		g.vararg = vararg
+	case 8:
+		v := g.name("e")
+		w("for %s in coroutine.wrap(function()", v)
+		vararg := g.vararg
+		g.vararg = false
+		g.block()
+		w("note(coroutine.yield(%s))", g.list(1))
+		g.block()
+		g.vararg = vararg
+		w("coroutine.yield(%s) end) do", g.expr(1))
+		g.loop(v)
+		w("end")
+	case 9:
+		k, e := g.name("k"), g.name("e")
+		w("for %s, %s in pairs(setmetatable({%s}, {__index = %s})) do", k, e, g.list(1), g.closure(1))
+		g.loop(k, e)
+		w("end")
 	}
 }
 
 func (g *programMaker) loop(names ...string) {
 	n := len(g.locals)
 	g.locals = append(g.locals, names...)
+	switch g.IntN(8) {
+	case 0:
+		g.write("do break end")
+	case 1:
+		g.write("if %s then break else", g.expr(1))
+		g.block()
+		g.write("end")
+	}
 	g.block()
 	if g.IntN(4) == 0 {
 		fmt.Fprintf(&g.out, "if %s then break end\n", g.expr(1))
