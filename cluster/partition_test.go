@@ -174,6 +174,54 @@ func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	}
 }
 
+// TestNoClientWaitsForEver: a leader that loses frames and is well otherwise, or a queue that is full, holds nobody: what was sent is unknown, and
+// what is not sent since no frame is answered did not run.
+func TestNoClientWaitsForEver(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LeaderWait, cfg.ReplyWait = 100*time.Millisecond, time.Second })
+	lead, follower := c.leader(), c.followers()[0]
+	c.write(follower, "before")
+	lead.quiet.mu.Lock() // the proposer takes nothing
+	var sent []chan error
+	for range maxFlights {
+		done := make(chan error, 1)
+		sent = append(sent, done)
+		groups := 1
+		if len(sent) > 1 {
+			groups = joinGroups // fewer wait for the answer of the first frame
+		}
+		for range groups {
+			go func() {
+				_, err := follower.Write(context.Background(), []byte("lost"), 1)
+				select {
+				case done <- err:
+				default:
+				}
+			}()
+		}
+		eventually(t, "the leader has the frame", func() bool { return lead.writes.hasForeign() })
+		lead.writes.take(nil, 1)
+	}
+	for _, done := range sent {
+		if err := <-done; !errors.Is(err, ErrUnknown) {
+			t.Errorf("what was sent: %v", err)
+		}
+	}
+	lead.quiet.mu.Unlock()
+	if _, err := follower.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+		t.Errorf("without a frame: %v", err)
+	}
+	c.write(lead, "w")
+	if got := c.read(follower, "w"); got != "1" {
+		t.Errorf("it ran %s times", got)
+	}
+	follower.writes.mu.Lock()
+	follower.writes.bytes += maxQueueBytes
+	follower.writes.mu.Unlock()
+	if _, err := follower.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrBusy) {
+		t.Errorf("with a full queue: %v", err)
+	}
+}
+
 func TestLinkLostWithAFrame(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, follower := c.leader(), c.followers()[0]
