@@ -67,6 +67,7 @@ type leaderClock struct {
 	mu         sync.Mutex
 	offsetMs   int64 // of the time of day
 	slewing    bool
+	ahead      bool    // slewing: the wall clock is ahead
 	slewedUs   int64   // cluster clock up to which the offset has followed the wall clock
 	stampedUs  int64   // time of day of the newest stamp
 	readUs     int64   // newest instant that a read may have named
@@ -120,10 +121,9 @@ func (c *leaderClock) nowLocked() reading {
 func (c *leaderClock) slew(nowUs int64) {
 	apartMs := readingOf(nowUs/usPerMs, c.clock.Wall()).offsetMs - c.offsetMs
 	switch {
-	case !c.slewing:
-		if c.slewing = max(apartMs, -apartMs) > deadbandMs; c.slewing {
-			c.slewedUs = nowUs
-		}
+	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0): // it was set again: what is left of a slow step is not made up for by quick ones
+		c.slewing = max(apartMs, -apartMs) > deadbandMs
+		c.ahead, c.slewedUs = apartMs > 0, nowUs
 	case apartMs > 0:
 		steps := (nowUs - c.slewedUs) / aheadEveryUs
 		c.offsetMs += min(steps, apartMs)

@@ -52,6 +52,23 @@ func TestTimeOfDayIsSlewed(t *testing.T) {
 	}
 }
 
+// A wall clock that is set again, to the other side, is followed at the pace of that side from then on.
+func TestSlewingTurns(t *testing.T) {
+	clock := &stubClock{mono: time.Second, wall: time.Minute}
+	lead := newLeaderClock(clock, origin{stamp{1000, 1000 * (clock.Wall().UnixMilli() - time.Minute.Milliseconds())}, clock.mono, true})
+	before := lead.now()
+	clock.mono += (aheadEveryUs - 1) * time.Microsecond
+	lead.now()
+	clock.wall = -time.Minute
+	if now := lead.now(); now.offsetMs != before.offsetMs {
+		t.Errorf("the offset jumped by %d ms", now.offsetMs-before.offsetMs)
+	}
+	clock.mono += behindEveryUs * time.Microsecond
+	if now := lead.now(); now.offsetMs != before.offsetMs-1 {
+		t.Errorf("the offset went by %d ms", now.offsetMs-before.offsetMs)
+	}
+}
+
 // TestTimeOfDayGoesOn: a new leader goes on from the newest stamp, whatever its own wall clock says; only where the clock stood still
 // does it follow that, and only forward.
 func TestTimeOfDayGoesOn(t *testing.T) {
