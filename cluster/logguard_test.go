@@ -143,6 +143,39 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 	}
 }
 
+// A log that begins behind a snapshot, with an entry that another leader replaces, is replaced like any other: the process goes on, unless that fails.
+func TestWholeLogIsReplaced(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		cuts, stores *error
+		ends         string
+	}{
+		{"it is replaced", nil, nil, ""},
+		{"it cannot be cut off", &errFull, nil, "entries 1 to 10 could not be cut off for those of another leader"},
+		{"nothing can be stored in its place", nil, &errFull, "entries 1 to 1 could not be stored in the place of others"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, refuse, ended := guardedLog(t)
+			s.covered = func() uint64 { return 0 } // the snapshot of a cluster that was restored, say, and entries behind it
+			refuse.cuts.Store(test.cuts)
+			refuse.stores.Store(test.stores)
+			err := s.DeleteRange(1, 10)
+			if err == nil {
+				err = s.StoreLog(&raft.Log{Index: 1, Term: 2, Data: []byte("y")})
+			}
+			if test.ends == "" {
+				if err != nil || ended() != nil {
+					t.Errorf("%v; the process ended with %v", err, ended())
+				}
+				return
+			}
+			if err == nil || ended() == nil || !strings.Contains(ended().Error(), test.ends) {
+				t.Errorf("%v; the process ended with %v", err, ended())
+			}
+		})
+	}
+}
+
 // A snapshot that came while the process was killed, or the log refused to be dropped, leaves a log that ends before it. The next entry goes
 // in all the same.
 func TestLogGoesOnBehindASnapshot(t *testing.T) {

@@ -288,7 +288,8 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	conflict := high >= last && low > first
+	// Behind the newest snapshot nothing goes but for another leader's entries: also all of the log, which may begin there.
+	conflict := high >= last && (low > first || s.covered != nil && low > s.covered())
 	if high < last {
 		if high = min(high, last-s.retained(low, last)); high < low {
 			return nil
