@@ -233,7 +233,7 @@ func (c *claiming) expect(entries, texts, bytes int) {
 	if c.x.Level < LevelBounded {
 		return
 	}
-	if c.x.Spend(pendingWork * entries); c.justID {
+	if c.x.Spend((pendingWork + deep(c.g.Pending())) * entries); c.justID {
 		texts, bytes = 0, 0
 	}
 	c.x.Expect(entryElements*entries+texts, entryID*entries+bytes)

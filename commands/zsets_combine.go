@@ -202,7 +202,7 @@ const (
 // What a union costs from LevelBounded on.
 const (
 	gathered   = 10 // a member of the only input
-	interlaced = 14 // a member of one of several
+	interlaced = 15 // a member of one of several
 	placed     = 10 // a member of any result, in the order of scores
 )
 
