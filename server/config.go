@@ -17,6 +17,7 @@ type settings struct {
 	idleTimeout  atomic.Int64              // ns; 0: never
 	trackLatency atomic.Bool               // histograms of commands are kept
 	percentiles  atomic.Pointer[[]float64] // that INFO latencystats shows
+	output       atomic.Pointer[outputLimits]
 }
 
 func (c *settings) init(cfg Config) {
@@ -24,6 +25,8 @@ func (c *settings) init(cfg Config) {
 	c.idleTimeout.Store(int64(cfg.IdleTimeout))
 	c.trackLatency.Store(true)
 	c.percentiles.Store(&usualPercentiles)
+	limits := usualOutputLimits(cfg.MaxSubscriberBytes)
+	c.output.Store(&limits)
 }
 
 // maxConfigPatterns are matched with every parameter.

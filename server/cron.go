@@ -77,6 +77,11 @@ func (s *Server) look() {
 // lookAt closes a client that has been idle for too long: that neither sends a command nor takes its replies, as Redis does. Those may be silent
 // that wait in a command, have subscribed or said MONITOR.
 func (s *Server) lookAt(c *session, now time.Time) {
+	if c.tooMuchWaits(now) {
+		s.warnings.Warn("closed a client: for too long more waits for it than client-output-buffer-limit allows", "client", c.addr)
+		c.kill()
+		return
+	}
 	w := &c.attention
 	state, beats := c.state.Load(), c.beats.Load()
 	if beats != w.beats || w.quiet.IsZero() || state == works {

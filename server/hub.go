@@ -31,6 +31,7 @@ type hub struct {
 
 	channels, shards channelTable
 	patterns         patternTable
+	strain           strain
 }
 
 // subscribers of one channel or pattern, with the number of the newest parcel that was handed over before they came.
@@ -196,7 +197,7 @@ func (h *hub) receivers(channel []byte, shard bool) int {
 		return n
 	}
 	h.channels.reached(channel, count)
-	h.patterns.reached(channel, func(_ *pattern, to subscribers) { count(to) }, nil)
+	h.patterns.reached(channel, func(_ *pattern, to subscribers) { count(to) }, nil, nil)
 	return n
 }
 
@@ -209,7 +210,7 @@ func (h *hub) subscribers(channel []byte) map[*session]struct{} {
 		}
 	}
 	h.channels.reached(channel, take)
-	h.patterns.reached(channel, func(_ *pattern, to subscribers) { take(to) }, nil)
+	h.patterns.reached(channel, func(_ *pattern, to subscribers) { take(to) }, nil, nil)
 	return found
 }
 
@@ -355,7 +356,7 @@ func (t *telling) publish(e *commands.Event) {
 			m = published("message", e)
 		}
 		t.spread(to, m.forPattern(p.text))
-	}, t.miss)
+	}, t.miss, t.blame)
 }
 
 // spread queues one message for several sessions.
@@ -364,6 +365,13 @@ func (t *telling) spread(to subscribers, m *message) {
 		if t.number > after {
 			t.push(c, m)
 		}
+	}
+}
+
+// blame charges the subscribers of a pattern for what it took to try it.
+func (t *telling) blame(to subscribers, work int) {
+	for c := range to {
+		t.srv.hub.strain.charge(c, float64(work)/float64(len(to)))
 	}
 }
 
@@ -384,6 +392,7 @@ func (t *telling) push(c *session, m *message) {
 	if m.total == nil { // nobody else has it yet
 		m.total = &t.srv.hub.backlog
 	}
+	t.srv.hub.strain.charge(c, pushWork)
 	if c.out.push(m) {
 		t.slow = append(t.slow, c)
 		c.kill()
@@ -424,10 +433,14 @@ func (t *telling) done() {
 		s.warnings.Warn("closed subscribers: to match their patterns with a channel takes too long", "clients", len(t.missed))
 	}
 	if len(t.slow) > 0 {
-		s.warnings.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr, "limit_bytes", s.cfg.MaxSubscriberBytes)
+		s.warnings.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr)
 	}
 	if s.hub.backlog.Load() > s.cfg.MaxBacklogBytes {
 		s.relieve()
+	}
+	if c := s.hub.strain.look(time.Now(), s.hub.delivery.behind); c != nil {
+		s.warnings.Warn("closed a subscriber: its patterns, or their number, hold up the messages to all", "client", c.addr)
+		c.kill()
 	}
 }
 

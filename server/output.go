@@ -33,7 +33,7 @@ const (
 
 type output struct {
 	conn   net.Conn
-	limit  int            // bytes of messages that may wait
+	limit  func() int     // bytes of messages that may wait
 	sent   *atomic.Uint64 // counts bytes
 	beats  *atomic.Uint32 // rises with each write
 	memory *account       // has what waits here as memoryOutput
@@ -65,7 +65,7 @@ type item struct {
 
 func (i *item) bytes() int { return i.m.size() + referenceCost }
 
-func (o *output) init(conn net.Conn, limit int, sent *atomic.Uint64, beats *atomic.Uint32, memory *account) {
+func (o *output) init(conn net.Conn, limit func() int, sent *atomic.Uint64, beats *atomic.Uint32, memory *account) {
 	o.conn, o.limit, o.sent, o.beats, o.memory = conn, limit, sent, beats, memory
 	o.as.proto = 2
 	o.wake.L = &o.mu
@@ -233,7 +233,7 @@ func (o *output) push(m *message) (over bool) {
 		return false
 	}
 	cost := m.size() + referenceCost
-	if o.bytes+o.holding+cost > o.limit {
+	if o.bytes+o.holding+cost > o.limit() {
 		o.drop()
 		return true
 	}

@@ -77,9 +77,7 @@ var params = []param{
 	{name: "unixsocketperm", frozen: true, get: func(s *Server) string { return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8) }},
 	{name: "client-query-buffer-limit", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
 	{name: "proto-max-bulk-len", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
-	{name: "client-output-buffer-limit", get: func(s *Server) string {
-		return "normal 0 0 0 slave 0 0 0 pubsub " + strconv.Itoa(s.cfg.MaxSubscriberBytes) + " 0 0"
-	}},
+	{name: "client-output-buffer-limit", get: func(s *Server) string { return s.config.output.Load().String() }, choose: chooseOutputLimits},
 
 	// What is written is on disk, and nothing else is saved.
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),

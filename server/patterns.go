@@ -126,18 +126,24 @@ func (t *patternTable) candidates(channel []byte) []*pattern {
 }
 
 // reached calls f with those patterns that channel matches and their subscribers, and missed, unless it is nil, with the subscribers of patterns that are
-// not tried, because all together take too much work. Those that took little the last time are tried first.
-func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers), missed func(to subscribers)) {
+// not tried, because all together take too much work. Those that took little the last time are tried first. blame, unless it is nil, is told what it took to
+// try those that took much.
+func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers), missed func(to subscribers), blame func(to subscribers, work int)) {
 	found := t.candidates(channel)
 	if len(found) == 0 {
 		return
 	}
-	matched, untried := t.match(found, channel)
+	matched, untried, costly := t.match(found, channel)
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, p := range matched {
 		if len(p.to) > 0 { // its last subscriber may have left meanwhile
 			f(p, p.to)
+		}
+	}
+	if blame != nil {
+		for _, c := range costly {
+			blame(c.p.to, c.work)
 		}
 	}
 	if missed != nil {
@@ -147,8 +153,17 @@ func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers
 	}
 }
 
+// costlyMatch is how much work a match takes that its subscribers are blamed for.
+const costlyMatch = 64
+
+// costly is a pattern that took much work to try.
+type costly struct {
+	p    *pattern
+	work int
+}
+
 // match tries patterns by classes of what they took the last time. It needs no lock.
-func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried []*pattern) {
+func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried []*pattern, costlies []costly) {
 	work, slice := 0, 0
 	rest := found
 	for most := uint32(64); len(rest) > 0; most *= 64 {
@@ -173,6 +188,9 @@ func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried
 			if ok {
 				matched = append(matched, p)
 			}
+			if took >= costlyMatch {
+				costlies = append(costlies, costly{p, took})
+			}
 			if work, slice = work+took, slice+took; slice > matchSlice {
 				slice = 0
 				runtime.Gosched()
@@ -180,5 +198,5 @@ func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried
 		}
 		rest = later
 	}
-	return matched, untried
+	return matched, untried, costlies
 }

@@ -180,7 +180,7 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	var o output
 	var sent atomic.Uint64
 	var wg sync.WaitGroup
-	o.init(ours, 1<<20, &sent, new(atomic.Uint32), &account{})
+	o.init(ours, func() int { return 1 << 20 }, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
 	if err := o.write(nil, false, framing{proto: 2}); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,9 @@ const (
 	// A client that others wait for has slowReply to take something, and that and a second for each slowReplyBytes to take all.
 	slowReply      = 5 * time.Second
 	slowReplyBytes = 1 << 20
+	// A client is quick that takes this many bytes in each millisecond, and has quickReply besides.
+	quickBytes = 32 << 10
+	quickReply = 100 * time.Millisecond
 )
 
 // replyRoom shares the room among sessions, in the order in which they asked for some.
@@ -36,15 +39,17 @@ type replyRoom struct {
 	limit int64 // bytes
 	known replySizes
 
-	mu      sync.Mutex
-	held    int64                 // bytes, by all
-	holders map[*session]struct{} // who hold some
-	waiting []*session            // the eldest first
+	mu       sync.Mutex
+	held     int64                 // bytes, by all
+	slowHeld int64                 // … by slow clients
+	holders  map[*session]struct{} // who hold some
+	waiting  [2][]*session         // the eldest first: quick clients, and slow ones
 }
 
 // replyTurn is a session's part in the room. It is guarded by replyRoom.mu.
 type replyTurn struct {
 	held   int64        // bytes
+	slow   bool         // the client took its last large reply slowly: such clients share half of the room
 	wants  func() int64 // bytes that it waits for; nil: it does not wait
 	signal chan struct{}
 	since  time.Time // when it began to wait, or its reply came
@@ -52,11 +57,24 @@ type replyTurn struct {
 	moved  time.Time // when they last changed
 }
 
+// Who is waiting in which queue.
+const (
+	quickClients = iota
+	slowClients
+)
+
+func (t *replyTurn) queue() int {
+	if t.slow {
+		return slowClients
+	}
+	return quickClients
+}
+
 // take gives room at once if there is some and nobody waits.
 func (r *replyRoom) take(s *session, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.waiting) > 0 || !r.fits(n) {
+	if len(r.waiting[s.answering.queue()]) > 0 || !r.mayHold(s, n) || !r.fits(n) {
 		return false
 	}
 	r.give(s, n)
@@ -65,6 +83,11 @@ func (r *replyRoom) take(s *session, n int64) bool {
 
 // fits reports whether there is room; whoever comes alone always finds some. The caller holds mu.
 func (r *replyRoom) fits(n int64) bool { return r.held == 0 || r.held+n <= r.limit }
+
+// mayHold reports whether a client, if it is slow, may have so much besides what slow ones have. The caller holds mu.
+func (r *replyRoom) mayHold(s *session, n int64) bool {
+	return !s.answering.slow || r.slowHeld == 0 || r.slowHeld+n <= r.limit/2
+}
 
 // give gives room. The caller holds mu.
 func (r *replyRoom) give(s *session, n int64) {
@@ -75,6 +98,9 @@ func (r *replyRoom) give(s *session, n int64) {
 func (r *replyRoom) set(s *session, n int64) {
 	t := &s.answering
 	r.held += n - t.held
+	if t.slow {
+		r.slowHeld += n - t.held
+	}
 	if t.held = n; n == 0 {
 		delete(r.holders, s)
 		return
@@ -98,22 +124,53 @@ func (r *replyRoom) hold(s *session, n int64) {
 	r.settle()
 }
 
+// taken is hold for what is left when a client took so much since a time.
+func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
+	r.hold(s, 0)
+	if bytes > maxRunBytes {
+		r.mu.Lock()
+		s.answering.slow = time.Since(since) > time.Duration(bytes/quickBytes)*time.Millisecond+quickReply
+		r.mu.Unlock()
+	}
+	if left > 0 {
+		r.hold(s, left)
+	}
+}
+
 // settle lets those on for whom there is room now. The caller holds mu.
 func (r *replyRoom) settle() {
-	for len(r.waiting) > 0 {
-		s := r.waiting[0]
-		n := s.answering.wants() // anew: the replies to others may have told
+	for {
+		s := r.next()
+		if s == nil {
+			return
+		}
+		n := s.answering.wants()
 		if n > freeReply && !r.fits(n) {
 			return
 		}
 		if n > freeReply {
 			r.give(s, n)
 		}
-		r.waiting = slices.Delete(r.waiting, 0, 1)
+		q := s.answering.queue()
+		r.waiting[q] = slices.Delete(r.waiting[q], 0, 1)
 		s.answering.wants = nil
 		s.answering.wake()
 	}
-	r.waiting = nil
+}
+
+// next is who comes next: who has waited longest, unless it is a slow client and others of those have all that they may. What
+// it wants is told anew: the replies to others may have told more. The caller holds mu.
+func (r *replyRoom) next() *session {
+	var next *session
+	for _, waiting := range r.waiting {
+		if len(waiting) == 0 || !r.mayHold(waiting[0], waiting[0].answering.wants()) {
+			continue
+		}
+		if s := waiting[0]; next == nil || s.answering.since.Before(next.answering.since) {
+			next = s
+		}
+	}
+	return next
 }
 
 // wake makes the session look whether it has its turn. It never blocks.
@@ -129,13 +186,14 @@ func (r *replyRoom) await(s *session, wants func() int64) error {
 	t := &s.answering
 	r.mu.Lock()
 	t.wants, t.since = wants, time.Now()
-	r.waiting = append(r.waiting, s)
+	r.waiting[t.queue()] = append(r.waiting[t.queue()], s)
 	r.settle()
 	r.mu.Unlock()
 	for {
 		r.mu.Lock()
 		if t.wants != nil && s.killed.Load() && s.cut.Load() {
-			r.waiting = slices.DeleteFunc(r.waiting, func(c *session) bool { return c == s })
+			q := t.queue()
+			r.waiting[q] = slices.DeleteFunc(r.waiting[q], func(c *session) bool { return c == s })
 			t.wants = nil
 			r.settle() // it may have been the first
 			r.mu.Unlock()
@@ -160,10 +218,19 @@ func (r *replyRoom) look(now time.Time) {
 			s.answering.beats, s.answering.moved = beats, now
 		}
 	}
-	if len(r.waiting) == 0 || now.Sub(r.waiting[0].answering.since) < slowReply {
+	var first *session
+	for _, waiting := range r.waiting {
+		if len(waiting) > 0 && (first == nil || waiting[0].answering.since.Before(first.answering.since)) {
+			first = waiting[0]
+		}
+	}
+	if first == nil || now.Sub(first.answering.since) < slowReply {
 		return
 	}
-	missing := r.held + r.waiting[0].answering.wants() - r.limit
+	missing := r.held + first.answering.wants() - r.limit
+	if first.answering.slow {
+		missing = max(missing, r.slowHeld+first.answering.wants()-r.limit/2)
+	}
 	for s := range r.holders {
 		t := &s.answering
 		if missing <= 0 {

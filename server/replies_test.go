@@ -13,7 +13,7 @@ import (
 func (r *replyRoom) state() (held int64, holders, waiting int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held, len(r.holders), len(r.waiting)
+	return r.held, len(r.holders), len(r.waiting[quickClients]) + len(r.waiting[slowClients])
 }
 
 // However many clients ask for large values and do not read, no more than the room is made; small replies go by, and the slow are closed when others

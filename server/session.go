@@ -89,8 +89,11 @@ type session struct {
 	memory    account
 	turn      turn // see intake
 	spare     int
-	answering replyTurn // see replies
-	inHand    int       // bytes of replies that are being put in order
+	answering replyTurn     // see replies
+	strain    sessionStrain // the delivery's
+	sending   atomic.Int64  // bytes of replies that are being sent
+	swollen   time.Time     // cron's: since when more than the soft limit waits for the client; zero: it does not
+	inHand    int           // bytes of replies that are being put in order
 
 	killed        atomic.Bool             // it ends soon
 	cut           atomic.Bool             // and nothing more is written
@@ -139,7 +142,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
 	s.in.grow = s.mayGrow
-	s.out.init(conn, srv.cfg.MaxSubscriberBytes, &srv.stats.bytesOut, &s.beats, &s.memory)
+	s.out.init(conn, s.pushLimit, &srv.stats.bytesOut, &s.beats, &s.memory)
 	s.setProto(2)
 	s.run.room = firstRoom
 	s.answering.signal = make(chan struct{}, 1)
@@ -284,6 +287,16 @@ func (s *session) send() error {
 		charged = true
 	}
 	s.state.Store(waitsForOutput)
+	began, bytes := s.clock, len(s.reply.Buf)
+	if charged {
+		began = time.Now()
+	}
+	s.sending.Store(int64(bytes))
+	defer s.sending.Store(0)
+	if hard := s.outputLimit().hard; hard > 0 && s.outputWaits() > hard {
+		s.srv.warnings.Warn("closed a client: more waits for it than client-output-buffer-limit allows", "client", s.addr, "limit_bytes", hard)
+		s.kill() // the write fails
+	}
 	// What is said of keys that were noted for reads still owed waits for their replies too.
 	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
 	s.state.Store(works)
@@ -291,7 +304,7 @@ func (s *session) send() error {
 		s.reply.Buf = nil
 	}
 	if charged {
-		s.srv.replies.hold(s, int64(s.inHand))
+		s.srv.replies.taken(s, bytes, began, int64(s.inHand))
 	}
 	return err
 }

@@ -91,7 +91,7 @@ func startNode(cfg *config, ls listeners, log *slog.Logger) (started *node, err 
 		Table: table, Backend: n, Logger: log, Version: versionText(),
 		Redirect: server.Redirect(cfg.redirect), SentinelName: cfg.sentinelName,
 		MaxClients: cfg.maxClients, MostClients: most, MaxRequestBytes: cfg.maxRequest, MaxClientMemory: cfg.clientMemory,
-		MaxSubscriberBytes: cfg.maxSubscriber, IdleTimeout: cfg.idleTimeout, DrainTimeout: cfg.drainTimeout,
+		MaxSubscriberBytes: cfg.maxSubscriber, MaxReplyBytes: int64(cfg.maxReply), IdleTimeout: cfg.idleTimeout, DrainTimeout: cfg.drainTimeout,
 		UnixSocket: cfg.unixSocket, UnixSocketPerm: uint32(cfg.unixPerm),
 	})
 	n.serve(web)
