@@ -276,7 +276,7 @@ func TestOutputGivesMemoryBack(t *testing.T) {
 	var wg sync.WaitGroup
 	var sent atomic.Uint64
 	var o output
-	o.init(near, func() int { return 64<<20 }, &sent, new(atomic.Uint32), &account{})
+	o.init(near, func() int { return 64 << 20 }, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
 	_ = o.write(nil, false, framing{proto: 2})
 	for range 100_000 {
@@ -302,7 +302,7 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	var wg sync.WaitGroup
 	var sent atomic.Uint64
 	var o output
-	o.init(near, func() int { return 1<<20 }, &sent, new(atomic.Uint32), &account{})
+	o.init(near, func() int { return 1 << 20 }, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
 	e := &commands.Event{Channel: []byte("c"), Payload: []byte("x")}
 	own, redirected := invalidating([]string{"k"}, false, 3), invalidating([]string{"k"}, true, 2)
@@ -342,7 +342,7 @@ func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 	var wg sync.WaitGroup
 	var sent atomic.Uint64
 	var o output
-	o.init(near, func() int { return 1<<20 }, &sent, new(atomic.Uint32), &account{})
+	o.init(near, func() int { return 1 << 20 }, &sent, new(atomic.Uint32), &account{})
 	done := make(chan error, 1)
 	go func() { done <- o.write([]byte("hello"), false, framing{proto: 3}) }()
 	eventually(t, "the write begins", func() bool {

@@ -49,7 +49,7 @@ type replyRoom struct {
 // replyTurn is a session's part in the room. It is guarded by replyRoom.mu.
 type replyTurn struct {
 	held   int64        // bytes
-	slow   bool         // the client took its last large reply slowly: such clients share half of the room
+	slow   bool         // the client took its last large reply slowly, or had none yet: such clients share half of the room
 	wants  func() int64 // bytes that it waits for; nil: it does not wait
 	signal chan struct{}
 	since  time.Time // when it began to wait, or its reply came

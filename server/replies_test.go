@@ -82,7 +82,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 // A session that waits for room ends when it is killed, and those behind it go on.
 func TestWaitingForRoomEnds(t *testing.T) {
 	n := start(t, byHand)
-	n.replies.limit = 8 << 20
+	n.replies.limit = 16 << 20 // of which those that are not known to be quick have half
 	n.dial(t).call("SET", "k", strings.Repeat("x", 2<<20-1000))
 	for range 4 {
 		n.stuckConn(t, "GET k\r\n")

@@ -145,7 +145,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.out.init(conn, s.pushLimit, &srv.stats.bytesOut, &s.beats, &s.memory)
 	s.setProto(2)
 	s.run.room = firstRoom
-	s.answering.signal = make(chan struct{}, 1)
+	s.answering.signal, s.answering.slow = make(chan struct{}, 1), true
 	s.w = &s.reply
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s

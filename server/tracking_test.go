@@ -206,7 +206,7 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	var wg sync.WaitGroup
 	var sent atomic.Uint64
 	var o output
-	o.init(near, func() int { return 1<<20 }, &sent, new(atomic.Uint32), &account{})
+	o.init(near, func() int { return 1 << 20 }, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
 	o.push(&message{body: []byte("message")})
 	if err := o.write([]byte("first"), true, framing{proto: 2}); err != nil {
