@@ -132,6 +132,7 @@ func TestLongArgumentsAreCharged(t *testing.T) {
 		{`cjson.decode('"' .. ("\\n"):rep(10000) .. '"')`, 10000 / 3, 0},
 		{`local t = {} for i = 1, 5000 do t[i + .5] = i end for i = 1, 20000 do local x = t[1.5] end`, 36*5000 + 5*20000, 0},
 		{`local s = "return {" .. ("1e-310,"):rep(100) .. "}" for i = 1, 10 do loadstring(s) end`, 10 * 100 * 30 * tokenWork, 0},
+		{`local k = ("k"):rep(100) local t = {[k .. 1] = 1, [k .. 2] = 2} for i = 1, 1000 do local x = t[k .. 3] x = t[k .. 4] end`, 1000 * 2 * (100/32 + 2), 0},
 		{`for i = 1, 1000 do local ` + locals + ` end`, 1000 * 190 / 40, 0},
 		{`local function f() local ` + locals + ` end for i = 1, 1000 do f() end`, 1000 * 2 * 190 / 40, 0},
 	} {
@@ -222,4 +223,17 @@ func heapInUse() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// table.concat makes its text once.
+func TestConcatMakesItsTextOnce(t *testing.T) {
+	var before, after runtime.MemStats
+	in := newInterpreter(testTable())
+	runtime.ReadMemStats(&before)
+	source := `local s, t = ("x"):rep(1e5), {} for i = 1, 200 do t[i] = s end return #table.concat(t, ",")`
+	reply, _ := runHostileWithin(t, in, source, lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})
+	runtime.ReadMemStats(&after)
+	if made := after.TotalAlloc - before.TotalAlloc; reply != ":20000199\r\n" || made > 22e6 {
+		t.Errorf("%q, %d bytes were allocated", reply, made)
+	}
 }

@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/coordd/coordd/internal/lua"
 )
@@ -117,7 +118,7 @@ func tableConcat(L *lua.LState) int {
 	} else {
 		last = checkInt(L, 4)
 	}
-	var out []byte
+	var parts []string // joined at once: a text that grows leaves others behind
 	for i := first; i <= last; i++ {
 		v := t.RawGetInt(i)
 		if b.Charge(L, 1); v.Type() == lua.LTNumber {
@@ -127,13 +128,14 @@ func tableConcat(L *lua.LState) int {
 		if !ok {
 			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
 		}
-		out = appendCharged(L, b, out, s)
+		chargeBuilt(L, len(s))
 		if i != last {
 			chargeBuilt(L, len(separator))
-			out = append(out, separator...)
 		}
+		b.ChargeBytes(L, slotOverhead)
+		parts = append(parts, s)
 	}
-	return push(L, string(out))
+	return push(L, strings.Join(parts, separator))
 }
 
 // tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns something.

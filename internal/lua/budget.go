@@ -86,7 +86,7 @@ const (
 	bytesBuilt   = 64   // copied into a new string
 	bytesEqual   = 1024 // compared by ==
 	bytesLess    = 256  // compared by <
-	bytesHashed  = 128  // looked up as a key
+	bytesHashed  = 32   // looked up as a key: it may be compared with several
 	slotsSet     = 32   // registers that one instruction sets to nil
 	slotsCleared = 16   // slots of an array that are set to nil or walked over, values that are copied
 )
