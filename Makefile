@@ -1,5 +1,6 @@
 # make test   install what the tests need where it is missing, run them, say what was skipped
 # make bench  compare with redis-server on this machine
+# make fairness      what a light client waits for beside 20 heavy ones, on coordd and on redis-server; some four minutes
 # make clients       run the libraries of several languages against a cluster, and write docs/clients.md
 # make differential  2,000,000 random calls on coordd and on redis-server side by side
 # make chaos  faults of networks, disks and processes, and times that a busy machine does not keep; as root, some ten minutes
@@ -8,7 +9,7 @@ GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -timeout 20m
 
-.PHONY: build test lint deps bench soak fuzz clients differential chaos
+.PHONY: build test lint deps bench soak fuzz clients differential chaos fairness
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -29,6 +30,9 @@ lint:
 
 bench: deps
 	$(GO) run ./testdata/bench
+
+fairness: deps
+	$(GO) run ./testdata/bench -heavy
 
 clients:
 	sh .ci/deps clients

@@ -1,20 +1,16 @@
 // Command bench compares a three-process coordd cluster on this machine with one redis-server that fsyncs every write,
-// as a user would: redis-benchmark, lock commands, the two in turn, ratios of the same round.
+// as a user would: redis-benchmark, lock commands, alternating servers, ratios of the same round.
 //
 //	go run ./testdata/bench [-rounds 3]
+//	go run ./testdata/bench -heavy [-time 5s]
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/csv"
-	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,71 +34,27 @@ var loads = []load{
 }
 
 func main() {
-	rounds := flag.Int("rounds", 3, "how often each load is run on each server, in turn")
+	rounds := flag.Int("rounds", 3, "how often each load is run on each server, alternating")
+	heavy := flag.Bool("heavy", false, "measure what a light client waits for beside 20 heavy ones instead")
+	work := flag.Duration("time", 5*time.Second, "with -heavy: how long each load lasts")
+	only := flag.String("only", "", "with -heavy: only the loads whose names contain this")
 	flag.Parse()
-	if err := run(*rounds); err != nil {
+	if err := run(*rounds, *heavy, *only, *work); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int) error {
-	for _, tool := range []string{"redis-server", "redis-benchmark", "redis-cli"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%s is needed", tool)
-		}
-	}
-	dir, err := os.MkdirTemp("", "coordd-bench-")
+func run(rounds int, heavy bool, only string, work time.Duration) error {
+	s, err := startServers()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithCancel(context.Background())
-	var started []*exec.Cmd
-	defer func() {
-		cancel()
-		for _, c := range started {
-			_ = c.Wait()
-		}
-	}()
-	start := func(name string, args ...string) error {
-		c := exec.CommandContext(ctx, name, args...)
-		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
-			return err
-		}
-		started = append(started, c)
-		return nil
+	defer s.end()
+	if heavy {
+		return heavyTable(s, only, work)
 	}
-	ports, err := freePorts(7)
-	if err != nil {
-		return err
-	}
-	redisDir := filepath.Join(dir, "redis")
-	if err := os.Mkdir(redisDir, 0o700); err != nil {
-		return err
-	}
-	if err := start("redis-server", "--port", ports[0], "--bind", "127.0.0.1", "--dir", redisDir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning"); err != nil {
-		return err
-	}
-	binary := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/coordd").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %s", out)
-	}
-	members := fmt.Sprintf("n1=127.0.0.1:%s,n2=127.0.0.1:%s,n3=127.0.0.1:%s", ports[4], ports[5], ports[6])
-	for i := range 3 {
-		id := "n" + strconv.Itoa(i+1)
-		if err := start(binary, "--id", id, "--listen", "127.0.0.1:"+ports[1+i], "--cluster", members,
-			"--data-dir", filepath.Join(dir, id), "--log-level", "warn"); err != nil {
-			return err
-		}
-	}
-	leader, follower, err := findLeader(ports[1:4])
-	if err != nil {
-		return err
-	}
-	return table(rounds, ports[0], leader, follower)
+	return table(rounds, s.redis, s.leader, s.follower)
 }
 
 // table prints a line a load: the median rates and the median ratios of rounds.
@@ -149,50 +101,4 @@ func benchmark(port string, l load) (float64, error) {
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	return v[len(v)/2]
-}
-
-// findLeader waits until a node calls itself master, and gives its port and another's.
-func findLeader(ports []string) (leader, follower string, err error) {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		for i, p := range ports {
-			if role(p) == "master" {
-				return p, ports[(i+1)%len(ports)], nil
-			}
-		}
-	}
-	return "", "", errors.New("the cluster has no leader")
-}
-
-// role asks a node for the first word of ROLE; empty if it does not answer.
-func role(port string) string {
-	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
-	if err != nil {
-		return ""
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
-	fmt.Fprint(c, "ROLE\r\n")
-	r := bufio.NewReader(c)
-	for range 2 {
-		if _, err := r.ReadString('\n'); err != nil {
-			return ""
-		}
-	}
-	word, _ := r.ReadString('\n')
-	return strings.TrimSpace(word)
-}
-
-// freePorts finds n ports of the loopback that nobody listens on.
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports, nil
 }
