@@ -108,6 +108,18 @@ func (g *growth) covered(index uint64) {
 	g.first, g.sizes = g.first+n, slices.Clone(g.sizes[n:])
 }
 
+// stagger lowers a bound, by a third at most, by the member's rank among the ids: all members count the same bytes and the same
+// work, and a majority that wrote its snapshots at one moment would keep clients waiting for it.
+func stagger(bound int64, members raft.Configuration, id string) int64 {
+	rank := int64(0)
+	for _, s := range members.Servers {
+		if string(s.ID) < id {
+			rank++
+		}
+	}
+	return bound - bound*rank/(3*max(int64(len(members.Servers))-1, 1))
+}
+
 // boundLog is the loop that takes a snapshot when the log has grown enough.
 func (n *Node) boundLog() {
 	g := n.logs.growth
@@ -116,7 +128,9 @@ func (n *Node) boundLog() {
 	}
 	for {
 		size := n.stores.snapshots.newest.Load().size
-		bytes, work := max(int64(n.cfg.compactAfter), size), max(int64(n.cfg.replayWork), size*loadWork)
+		members := n.view().members
+		bytes := stagger(max(int64(n.cfg.compactAfter), size), members, n.cfg.ID)
+		work := stagger(max(int64(n.cfg.replayWork), size*loadWork), members, n.cfg.ID)
 		over := func() bool { return g.bytes.Load() >= bytes || g.work.Load() >= work }
 		dueBytes, dueWork := bytes, work
 		if over() {

@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -194,5 +195,28 @@ func TestNoSnapshotWhileReplaying(t *testing.T) {
 	eventually(t, "a snapshot", func() bool { return n.stores.snapshots.newest.Load().index > 0 })
 	if got := m.snapshot.Load(); got < entries {
 		t.Errorf("a snapshot was taken when %d of %d entries were applied", got, entries)
+	}
+}
+
+// No two members of a cluster write a snapshot at the same bound, and none at a later one.
+func TestStagger(t *testing.T) {
+	members := func(n int) (c raft.Configuration) {
+		for i := range n {
+			c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(fmt.Sprintf("n%d", n-i))})
+		}
+		return c
+	}
+	for n := 1; n <= 5; n++ {
+		seen := map[int64]bool{}
+		for _, s := range members(n).Servers {
+			got := stagger(3000, members(n), string(s.ID))
+			if got > 3000 || got < 2000 || seen[got] {
+				t.Errorf("%s of %d: %d, of which others have %v", s.ID, n, got, seen)
+			}
+			seen[got] = true
+		}
+	}
+	if got := stagger(3000, members(0), "n1"); got != 3000 {
+		t.Errorf("no member is known: %d", got)
 	}
 }

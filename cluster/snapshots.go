@@ -82,6 +82,8 @@ type snapshotSink struct {
 	head  []byte // the first bytes that were written, until the guard has seen them
 	seen  bool
 	size  int64 // bytes written
+
+	closed bool
 }
 
 // Write writes a part of the snapshot, once the guard has let its beginning pass.
@@ -120,6 +122,10 @@ func (k *snapshotSink) Cancel() error {
 
 // Close ends the snapshot; only now it counts.
 func (k *snapshotSink) Close() error {
+	if k.closed { // by Persist, before Raft does it
+		return nil
+	}
+	k.closed = true
 	defer k.end()
 	if err := k.showHead(); err != nil { // it is shorter than the guard wanted
 		return errors.Join(err, k.SnapshotSink.Cancel())
