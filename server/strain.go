@@ -11,6 +11,8 @@ const (
 	// pushWork is what one message for one client takes, in units of matchUnit.
 	pushWork  = 8
 	matchUnit = 25 * time.Nanosecond
+	// busyPart of the time the delivery has to be at work, as its units tell: a slow processor takes longer for one than matchUnit.
+	busyPart = 1.0 / 32
 	// leastShare: who takes less than this part of the time is not closed for it.
 	leastShare = 1.0 / 50
 )
@@ -40,8 +42,7 @@ func (st *strain) charge(c *session, work float64) {
 	}
 }
 
-// look returns who is to be closed, if somebody is: at the end of each window in which the delivery was at work for at least half of the time, while
-// it is behind.
+// look returns who is to be closed, if somebody is: at the end of each window in which the delivery was at work, while it is behind.
 func (st *strain) look(now time.Time, behind func() bool) *session {
 	elapsed := now.Sub(st.since)
 	if elapsed < strainWindow {
@@ -50,7 +51,7 @@ func (st *strain) look(now time.Time, behind func() bool) *session {
 	top, total := st.top, st.total
 	st.since, st.top, st.total = now, nil, 0
 	st.era++
-	if top == nil || total*float64(matchUnit) < float64(elapsed)/2 || top.strain.work < leastShare*total || !behind() {
+	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart || top.strain.work < leastShare*total || !behind() {
 		return nil
 	}
 	return top
