@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/migrate"
+	"github.com/coordd/coordd/internal/migrate"
 )
 
 // What lives here: coordd import, which copies a running Redis or Valkey into a running cluster, and says what it did.
