@@ -1,6 +1,6 @@
 package server
 
-// This file holds CONFIG; its parameters are in params.go.
+// This file holds CONFIG; its parameters are in admin_params.go.
 
 import (
 	"bytes"

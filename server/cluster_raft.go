@@ -1,6 +1,6 @@
 package server
 
-// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works. BACKUP is in backup.go.
+// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works. BACKUP is in admin_backup.go.
 
 import (
 	"github.com/coordd/coordd/commands"

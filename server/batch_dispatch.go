@@ -61,7 +61,7 @@ type run struct {
 	cmd      [1][][]byte
 	room     int // requests that a run with a write may have, see fitRoom
 
-	// See tries.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
+	// See batch_hints.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
 	writes, marks, hopes int
 	first                tryMark
 	by                   Asker // of the first request, without the source
