@@ -19,7 +19,7 @@ import (
 func TestGoodbyeComesBehindReplies(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
-	w := newWire(here, bufio.NewReader(here))
+	w := newPeerConn(here, bufio.NewReader(here))
 	in := &inbound{n: &Node{cfg: Config{groupReply: maxGroupReply}}, w: w, slots: make(chan struct{}, maxInboundFrames)}
 	in.slots <- struct{}{}
 	ended := make(chan error, 1)

@@ -69,7 +69,7 @@ func TestGoodbye(t *testing.T) {
 			n := newCluster(t, 1, nil).leader()
 			here, there := net.Pipe()
 			l := newLink(n, "n2")
-			w := newWire(here, bufio.NewReader(here))
+			w := newPeerConn(here, bufio.NewReader(here))
 			l.wire = w
 			received := make(chan error, 1)
 			go func() { received <- l.receive(w) }()

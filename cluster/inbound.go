@@ -19,7 +19,7 @@ const maxInboundFrames = 64
 // inbound is one forwarding connection that another member opened.
 type inbound struct {
 	n     *Node
-	w     *wire
+	w     *peerConn
 	peer  string
 	slots chan struct{}
 	turns bool // the member has abilityTurns
@@ -38,7 +38,7 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 		return
 	}
 	known()
-	in := &inbound{n: n, w: newWire(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), turns: peer.abilities&abilityTurns != 0}
+	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), turns: peer.abilities&abilityTurns != 0}
 	n.keepInbound(in, true)
 	if err = in.serve(); n.leaving.Load() {
 		err = in.sayGoodbye(err)

@@ -61,7 +61,7 @@ type link struct {
 	tries   int         // attempts to reach it; run's own
 
 	mu       sync.Mutex
-	wire     *wire // nil while down
+	wire     *peerConn // nil while down
 	flights  map[uint64]*flight
 	inFlight [lastKind + 1]inFlight
 	failure  error         // why flights that may have begun fail; nil for errLinkLost
@@ -228,7 +228,7 @@ func (l *link) session(up *bool) error {
 		return errStopping
 	default:
 	}
-	w := newWire(conn, reader)
+	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.goodbye = w, h, time.Now(), nil, false
 	l.broke = time.Time{}
 	l.mu.Unlock()
@@ -247,7 +247,7 @@ func (l *link) session(up *bool) error {
 }
 
 // receive handles frames until the connection or the peer fails.
-func (l *link) receive(w *wire) error {
+func (l *link) receive(w *peerConn) error {
 	for {
 		f, err := readFrame(w.reader)
 		if err != nil {

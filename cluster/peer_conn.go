@@ -1,4 +1,4 @@
-// This file holds the wire: one forwarding connection, either end, with its writer goroutine.
+// This file holds one forwarding connection, either end, with its writer goroutine.
 package cluster
 
 import (
@@ -14,9 +14,9 @@ const (
 	maxWrite     = 1 << 20
 )
 
-// wire sends frames over one connection. Frames queue in memory and one goroutine writes them, many to a system call,
+// peerConn sends frames over one connection. Frames queue in memory and one goroutine writes them, many to a system call,
 // so that whoever sends (the completer, the read loop) is never held up by a slow peer.
-type wire struct {
+type peerConn struct {
 	conn   net.Conn
 	reader *bufio.Reader
 
@@ -31,14 +31,14 @@ type wire struct {
 	done   chan struct{} // closed when the writer has ended
 }
 
-func newWire(conn net.Conn, reader *bufio.Reader) *wire {
-	w := &wire{conn: conn, reader: reader, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newPeerConn(conn net.Conn, reader *bufio.Reader) *peerConn {
+	w := &peerConn{conn: conn, reader: reader, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.write()
 	return w
 }
 
-// send queues one encoded frame; false when the wire is closed. f, when not nil, learns when writing begins.
-func (w *wire) send(buf []byte, f *flight) bool {
+// send queues one encoded frame; false when the connection is closed. f, when not nil, learns when writing begins.
+func (w *peerConn) send(buf []byte, f *flight) bool {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *wire) send(buf []byte, f *flight) bool {
 }
 
 // backlog returns the bytes that wait to be written.
-func (w *wire) backlog() int {
+func (w *peerConn) backlog() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bytes
@@ -66,7 +66,7 @@ func (w *wire) backlog() int {
 
 // write is the writer goroutine. A flight counts as begun from before the write that carries it, unless that write
 // failed without a byte having left.
-func (w *wire) write() {
+func (w *peerConn) write() {
 	defer close(w.done)
 	for {
 		w.mu.Lock()
@@ -101,7 +101,7 @@ func (w *wire) write() {
 }
 
 // writeAll writes small frames with one call, and a large one with its own calls.
-func (w *wire) writeAll(bufs [][]byte) (written int64, err error) {
+func (w *peerConn) writeAll(bufs [][]byte) (written int64, err error) {
 	const most = 64 << 10
 	for len(bufs) > 0 {
 		out := bufs[0]
@@ -130,7 +130,7 @@ func (w *wire) writeAll(bufs [][]byte) (written int64, err error) {
 }
 
 // close ends both directions; the reader's next read fails.
-func (w *wire) close() {
+func (w *peerConn) close() {
 	w.mu.Lock()
 	closed := w.closed
 	w.closed = true
