@@ -28,7 +28,7 @@
 //  2. On the leader the read loop (one goroutine) takes all that wait, notes the commit index, and asks the other
 //     voters which term they are in. When with this node a majority is in no later term than the leader's own, no
 //     later leader had been elected when the question was put, so the commit index covers every write that was
-//     acknowledged by then. See confirm.go for why raft.VerifyLeader is not enough.
+//     acknowledged by then. See read_confirm.go for why raft.VerifyLeader is not enough.
 //  3. It waits until the machine has applied that index, and runs the groups.
 //
 // Before the first write or read of a term a Raft barrier has passed, so all earlier terms are applied.

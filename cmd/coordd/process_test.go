@@ -24,7 +24,7 @@ import (
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
 // builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
-// commands/level_next.go; smallBinary one with small files of the log, see cluster/segment_size_small.go.
+// commands/level_next.go; smallBinary one with small files of the log, see cluster/log_wal_segment_small.go.
 var (
 	builtBinary = sync.OnceValues(func() (string, error) { return build() })
 	nextBinary  = sync.OnceValues(func() (string, error) { return build("-tags", "coordd_next") })

@@ -90,7 +90,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	if len(light)+len(heavy) == 0 {
 		return false
 	}
-	// The order matters: the commit index first, then the question. See confirm.go.
+	// The order matters: the commit index first, then the question. See read_confirm.go.
 	index := n.logs.audible(n.raft.CommitIndex())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
 		n.retract(n.reads, append(light, heavy...))
