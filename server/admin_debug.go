@@ -21,8 +21,8 @@ var debugSpecs = []commands.Spec{{
 // debugCommand sends what is about data to the machine.
 func debugCommand(s *session, spec *commands.Spec, args [][]byte) {
 	if is(args[1], "object") {
-		s.run.cmd[0] = args
-		s.addRequest(false, s.run.cmd[:], pending{step: plain, args: args, spec: spec})
+		s.batch.cmd[0] = args
+		s.addRequest(false, s.batch.cmd[:], pending{step: plain, args: args, spec: spec})
 		return
 	}
 	s.flush()

@@ -23,13 +23,13 @@ type Asker struct {
 // every request of the run. Nobody keeps the run or changes the replies after the call.
 type Backend interface {
 	// Write puts the run in the log and returns when it is durable and applied.
-	Write(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
+	Write(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
-	Read(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
+	Read(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// Try is Read for a run that may write: it is run up to the first request that would change anything. There may be no reply at all.
-	Try(ctx context.Context, by Asker, run []byte, count int) ([]byte, error)
+	Try(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
-	ReadLocal(by Asker, run []byte, count int) ([]byte, error)
+	ReadLocal(by Asker, batch []byte, count int) ([]byte, error)
 	// Share runs f, which answers a command of the session by a computation, and waits for nobody. Where that takes long it is one f at a
 	// time, fairly among the connections. The error is an error reply, and says that f did not run.
 	Share(by Asker, f func()) error

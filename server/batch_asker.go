@@ -46,7 +46,7 @@ func (by Asker) sized(n int) Asker {
 
 // asks describes the run that goes to the backend, of so many requests.
 func (s *session) asks(count int) Asker {
-	by := s.run.by.sized(count)
+	by := s.batch.by.sized(count)
 	by.Source = s.id
 	return by
 }

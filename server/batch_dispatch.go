@@ -45,12 +45,12 @@ type pending struct {
 	db     int      // that it was asked in
 	block  []queued // of executed
 	looks  bool     // of executed: none of its commands can write
-	mark   tryMark
+	hint   hintKey
 	spec   *commands.Spec
 }
 
 // run is what goes to the backend next.
-type run struct {
+type batch struct {
 	bytes    []byte // encoded requests
 	count    int
 	write    bool // one of the requests is a write
@@ -62,10 +62,10 @@ type run struct {
 	room     int // requests that a run with a write may have, see fitRoom
 
 	// See batch_hints.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
-	writes, marks, hopes int
-	first                tryMark
-	by                   Asker // of the first request, without the source
-	tried                bool  // the replies that came last are those of a try
+	writes, eligible, likely int
+	first                    hintKey
+	by                       Asker // of the first request, without the source
+	dryRan                   bool  // the replies that came last are those of a try
 }
 
 // dispatch takes one command. Its answer is in s.reply, or owed by s.run.
@@ -154,7 +154,7 @@ func (s *session) fail(err error) {
 
 // runLocal answers a session command.
 func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
-	if s.run.fresh {
+	if s.batch.fresh {
 		s.flush() // what was watched is state of the session
 	}
 	if l.raw {
@@ -191,9 +191,9 @@ func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
 
 // answer takes what f writes to s.w as the answer of the current command, behind those that the run owes.
 func (s *session) answer(f func()) {
-	behind := len(s.run.pending) > 0
+	behind := len(s.batch.pending) > 0
 	if behind {
-		s.w = &s.run.literals
+		s.w = &s.batch.literals
 	}
 	start, sends := len(s.w.Buf), s.sends
 	s.pushed = false
@@ -205,9 +205,9 @@ func (s *session) answer(f func()) {
 		s.w.Buf = s.w.Buf[:start]
 	}
 	if behind {
-		s.run.pending = append(s.run.pending, pending{step: literal, end: len(s.run.literals.Buf)})
+		s.batch.pending = append(s.batch.pending, pending{step: literal, end: len(s.batch.literals.Buf)})
 		s.w = &s.reply
-		if len(s.run.literals.Buf) > maxRunBytes || len(s.run.pending) > 2*maxRunRequests {
+		if len(s.batch.literals.Buf) > maxBatchBytes || len(s.batch.pending) > 2*maxBatchRequests {
 			s.flush() // small requests can have large answers: they must not pile up behind what the run owes
 		}
 	}
@@ -218,7 +218,7 @@ func (s *session) silent() bool { return s.muted || s.skipping }
 
 // setProto changes the protocol of what is answered from now on.
 func (s *session) setProto(proto int) {
-	s.proto, s.reply.Proto, s.run.literals.Proto = proto, proto, proto
+	s.proto, s.reply.Proto, s.batch.literals.Proto = proto, proto, proto
 	s.pushProto.Store(int32(proto))
 }
 
@@ -238,13 +238,13 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 // enqueue adds a command that the machine answers to the run. behind says that it waits behind others and is to take nothing.
 func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
 	s.remember(spec, args)
-	s.run.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.run.cmd[:], pending{step: plain, args: args, spec: spec, behind: behind})
+	s.batch.cmd[0] = args
+	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:], pending{step: plain, args: args, spec: spec, behind: behind})
 }
 
 // addRequest encodes a command, or a transaction where owed.step is executed, into the run.
 func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
-	r := &s.run
+	b := &s.batch
 	size := 16
 	for _, args := range cmds {
 		size += 2
@@ -252,42 +252,42 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 			size += len(a) + 3
 		}
 	}
-	most := maxRunRequests
-	if write || r.write {
-		most = r.room
+	most := maxBatchRequests
+	if write || b.write {
+		most = b.room
 	}
-	if r.count > 0 && (r.count >= most || len(r.bytes)+size > maxRunBytes) {
+	if b.count > 0 && (b.count >= most || len(b.bytes)+size > maxBatchBytes) {
 		s.flush()
 	}
-	r.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind, Cmds: cmds}
+	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
-		r.req.Multi, r.req.Watch = true, s.tx.watch
+		b.req.Multi, b.req.Watch = true, s.tx.watch
 	} else {
 		s.showMonitors(owed.spec, owed.args)
 	}
 	if write {
-		r.consider(&s.srv.tries, s.db, cmds, &owed, s.srv.monitors.size.Load() > 0)
+		b.consider(&s.srv.hints, s.db, cmds, &owed, s.srv.monitors.size.Load() > 0)
 	}
-	if r.count == 0 {
-		r.by = askerOf(s.db, owed.spec, cmds)
+	if b.count == 0 {
+		b.by = askerOf(s.db, owed.spec, cmds)
 	}
-	r.bytes = commands.AppendRequest(r.bytes, &r.req)
-	r.count++
-	r.write = r.write || write
+	b.bytes = commands.AppendRequest(b.bytes, &b.req)
+	b.count++
+	b.write = b.write || write
 	owed.muted = s.silent()
-	r.pending = append(r.pending, owed)
+	b.pending = append(b.pending, owed)
 }
 
 // flush sends the run to the backend and takes its answers into s.reply.
 func (s *session) flush() {
-	r := &s.run
-	if len(r.pending) == 0 {
+	b := &s.batch
+	if len(b.pending) == 0 {
 		return
 	}
 	replies, err := s.ask()
-	s.takeReplies(replies, err, s.lap()/time.Duration(max(r.count, 1)))
-	s.dropRun()
+	s.takeReplies(replies, err, s.lap()/time.Duration(max(b.count, 1)))
+	s.dropBatch()
 }
 
 // What the replies of a run with a write amount to decides how many requests the next one has. The machine runs them all whatever they answer, and
@@ -300,52 +300,52 @@ const (
 )
 
 // fitRoom takes in that a run of count requests was answered with so many bytes.
-func (r *run) fitRoom(count, bytes int) {
+func (b *batch) fitRoom(count, bytes int) {
 	switch {
 	case bytes > enoughBytes:
-		r.room = max(1, int(int64(count)*enoughBytes/int64(bytes)))
-	case bytes < fewBytes && count >= r.room:
-		r.room = min(2*r.room, maxRunRequests)
+		b.room = max(1, int(int64(count)*enoughBytes/int64(bytes)))
+	case bytes < fewBytes && count >= b.room:
+		b.room = min(2*b.room, maxBatchRequests)
 	}
 }
 
 // ask sends the run to the backend.
 func (s *session) ask() (replies []byte, err error) {
-	r := &s.run
-	if r.count == 0 {
+	b := &s.batch
+	if b.count == 0 {
 		return nil, nil
 	}
-	return s.askFor(r.bytes, r.count, r.pending, r.write, r.fresh, r.worthTrying(&s.srv.tries))
+	return s.askFor(b.bytes, b.count, b.pending, b.write, b.fresh, b.worthDryRun(&s.srv.hints))
 }
 
 // errNotAsked answers what did not run because its connection ends.
-const errNotAsked commands.Error = "CLUSTERDOWN the command did not run: its connection was closed"
+const errNotSent commands.Error = "CLUSTERDOWN the command did not run: its connection was closed"
 
 // askFor sends a run to the backend. A run with a write is tried before it is logged where try says so. What it brings about is told to this client behind its replies.
-func (s *session) askFor(run []byte, count int, owed []pending, write, fresh, try bool) (replies []byte, err error) {
+func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, dryRun bool) (replies []byte, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
 	by := s.asks(count)
-	if err := s.makeWay(by, owed); err != nil {
+	if err := s.reserveReply(by, owed); err != nil {
 		s.quit = true
-		return nil, errNotAsked
+		return nil, errNotSent
 	}
 	defer func() { s.replied(by, len(replies)) }()
 	done := false
-	if try {
-		replies, err, done = s.try(run, count)
+	if dryRun {
+		replies, err, done = s.dryRun(batch, count)
 	}
 	switch {
 	case done:
 	case write:
-		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), run, count); err == nil {
-			s.run.fitRoom(count, len(replies))
+		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), batch, count); err == nil {
+			s.batch.fitRoom(count, len(replies))
 		}
 	case s.stale && !fresh:
-		replies, err = s.srv.backend.ReadLocal(s.asks(count), run, count)
+		replies, err = s.srv.backend.ReadLocal(s.asks(count), batch, count)
 	default:
-		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), run, count)
+		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), batch, count)
 	}
 	if err != nil && err.Error() == "" {
 		err = commands.Error("UNKNOWN the outcome is not known")
@@ -355,7 +355,7 @@ func (s *session) askFor(run []byte, count int, owed []pending, write, fresh, tr
 
 // askRest sends what is left of the run behind done requests, which is owed: the backend has answered these, and not run the others.
 func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending) (replies []byte, err error) {
-	if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+	if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
 		s.quit = true // nobody is there to hear more
 		return nil, errKilled
 	}
@@ -364,22 +364,22 @@ func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending
 			return nil, commands.Errorf("UNKNOWN the run cannot be read: %v", err)
 		}
 	}
-	s.run.count -= done
-	return s.askFor(rest.Rest(), s.run.count, owed, s.run.write, s.run.fresh, false)
+	s.batch.count -= done
+	return s.askFor(rest.Rest(), s.batch.count, owed, s.batch.write, s.batch.fresh, false)
 }
 
 // dropRun forgets the run, which was answered.
-func (s *session) dropRun() {
-	r := &s.run
-	clear(r.pending)
+func (s *session) dropBatch() {
+	b := &s.batch
+	clear(b.pending)
 	s.inHand = 0
-	r.pending, r.count, r.write, r.fresh = r.pending[:0], 0, false, false
-	r.writes, r.marks, r.hopes, r.tried = 0, 0, 0, false
-	if r.bytes = r.bytes[:0]; cap(r.bytes) > 2*maxRunBytes {
-		r.bytes = nil
+	b.pending, b.count, b.write, b.fresh = b.pending[:0], 0, false, false
+	b.writes, b.eligible, b.likely, b.dryRan = 0, 0, 0, false
+	if b.bytes = b.bytes[:0]; cap(b.bytes) > 2*maxBatchBytes {
+		b.bytes = nil
 	}
-	if r.literals.Buf = r.literals.Buf[:0]; cap(r.literals.Buf) > maxRunBytes {
-		r.literals.Buf = nil
+	if b.literals.Buf = b.literals.Buf[:0]; cap(b.literals.Buf) > maxBatchBytes {
+		b.literals.Buf = nil
 	}
 }
 
@@ -389,26 +389,26 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 	s.refused = s.refused || err != nil && errorWord(err.Error()) == noLeaderWord
 	start, done := 0, 0
 	var rest commands.RequestReader
-	rest.Reset(s.run.bytes)
-	for i := range s.run.pending {
-		p := &s.run.pending[i]
-		if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+	rest.Reset(s.batch.bytes)
+	for i := range s.batch.pending {
+		p := &s.batch.pending[i]
+		if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
 			s.quit = true
 			return
 		}
 		if p.step == literal {
-			s.reply.Buf = append(s.reply.Buf, s.run.literals.Buf[start:p.end]...)
+			s.reply.Buf = append(s.reply.Buf, s.batch.literals.Buf[start:p.end]...)
 			start = p.end
 			continue
 		}
 		if err == nil && len(replies) == 0 && done > 0 {
-			if s.run.tried {
-				s.wasted(p.mark)
+			if s.batch.dryRan {
+				s.dryRunMissed(p.hint)
 			}
-			if replies, err = s.askRest(&rest, done, s.run.pending[i:]); s.quit {
+			if replies, err = s.askRest(&rest, done, s.batch.pending[i:]); s.quit {
 				return
 			}
-			share, done = s.lap()/time.Duration(max(s.run.count, 1)), 0
+			share, done = s.lap()/time.Duration(max(s.batch.count, 1)), 0
 		}
 		before, failed := len(s.reply.Buf), true
 		if err != nil {
@@ -416,13 +416,13 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		} else {
 			n := replyLen(replies)
 			if n <= 0 {
-				s.srv.log.Error("a run came back with too few replies", "requests", s.run.count)
+				s.srv.log.Error("a run came back with too few replies", "requests", s.batch.count)
 				s.fail(commands.Error("UNKNOWN the reply is missing"))
 				s.quit = true
 				return
 			}
 			failed = replies[0] == '-'
-			s.learn(p.mark, replies[:n])
+			s.learn(p.hint, replies[:n])
 			s.settle(p, replies[:n], share)
 			replies, done = replies[n:], done+1
 		}
@@ -443,13 +443,13 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	}
 	switch p.step {
 	case delivered:
-		s.reply.Int(int64(s.srv.hub.receivers(p.args[1], p.shard)))
+		s.reply.Int(int64(s.srv.pubsub.receivers(p.args[1], p.shard)))
 	case watched:
 		s.keepWatch(p.args[1:], reply)
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
-		if len(reply) > maxRunBytes && !p.muted { // it is the session's: what is so large is not copied
+		if len(reply) > maxBatchBytes && !p.muted { // it is the session's: what is so large is not copied
 			if len(s.reply.Buf) > 0 && s.send() != nil {
 				s.quit = true
 			}

@@ -89,7 +89,7 @@ func TestRunLimits(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	var b strings.Builder
-	const many = 3*maxRunRequests + 7
+	const many = 3*maxBatchRequests + 7
 	for range many {
 		b.WriteString(calls("INCR c"))
 	}
@@ -99,11 +99,11 @@ func TestRunLimits(t *testing.T) {
 	}
 	for _, run := range strings.Split(n.fake.takeCalls(), ", ") {
 		var count int
-		if _, err := fmt.Sscanf(run, "write %d", &count); err != nil || count > maxRunRequests {
+		if _, err := fmt.Sscanf(run, "write %d", &count); err != nil || count > maxBatchRequests {
 			t.Fatalf("run %q: %v", run, err)
 		}
 	}
-	big := strings.Repeat("x", maxRunBytes/2)
+	big := strings.Repeat("x", maxBatchBytes/2)
 	c.raw(pipeline([]string{"SET", "a", big}, []string{"SET", "b", big}, []string{"SET", "c", big + big + big}))
 	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n")
 	if got := c.call("STRLEN", "c"); got != fmt.Sprintf(":%d\r\n", 3*len(big)) {

@@ -144,17 +144,17 @@ func TestTryFails(t *testing.T) {
 // BenchmarkTryHints is what the choice costs a lock that is free: it is a part of every write.
 func BenchmarkTryHints(b *testing.B) {
 	n := newFake()
-	var t tries
+	var t hints
 	args := commandtest.Args("SET", "lock:000000012345", "owner", "NX", "PX", "10000")
 	spec := n.table.Get(args[0])
 	reply := []byte("+OK\r\n")
 	for b.Loop() {
-		var r run
+		var next batch
 		owed := pending{spec: spec}
-		r.consider(&t, 0, [][][]byte{args}, &owed, false)
-		if r.worthTrying(&t) {
+		next.consider(&t, 0, [][][]byte{args}, &owed, false)
+		if next.worthDryRun(&t) {
 			b.Fatal("a lock that is free is tried")
 		}
-		t.logged(owed.mark, reply)
+		t.logged(owed.hint, reply)
 	}
 }

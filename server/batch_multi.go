@@ -278,9 +278,9 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
-	s.run.cmd[0] = args
-	s.addRequest(false, s.run.cmd[:], pending{step: watched, args: args, spec: spec})
-	s.run.fresh = true
+	s.batch.cmd[0] = args
+	s.addRequest(false, s.batch.cmd[:], pending{step: watched, args: args, spec: spec})
+	s.batch.fresh = true
 }
 
 // keepWatch remembers the revisions of keys that WATCH got. A key that is watched already keeps its older revision.

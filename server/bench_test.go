@@ -12,7 +12,7 @@ import (
 // okBackend answers every write with OK.
 type okBackend struct{ *fakeBackend }
 
-var manyOK = bytes.Repeat([]byte("+OK\r\n"), maxRunRequests)
+var manyOK = bytes.Repeat([]byte("+OK\r\n"), maxBatchRequests)
 
 func (okBackend) Write(_ context.Context, _ Asker, _ []byte, count int) ([]byte, error) {
 	return manyOK[:5*count], nil

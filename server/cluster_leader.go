@@ -158,7 +158,7 @@ const switchChannel = "+switch-master"
 // clients that listen to one Sentinel ask another when they have lost it, not before. Sentinels of Redis are other machines than the
 // master; here the deposed leader can be the one that they listen to.
 func (s *Server) sendSeekersAway() {
-	seekers := s.hub.subscribers([]byte(switchChannel))
+	seekers := s.pubsub.subscribers([]byte(switchChannel))
 	for c := range seekers {
 		c.dismiss()
 	}
@@ -170,11 +170,11 @@ func (s *Server) sendSeekersAway() {
 // tellSwitch sends subscribers of this node the message by which Sentinel tells of a new master.
 func (s *Server) tellSwitch(old, now *leaderView) {
 	s.log.Debug("clients are told of a new leader", "address", now.host+":"+now.port)
-	if s.hub.size.Load() == 0 {
+	if s.pubsub.size.Load() == 0 {
 		return
 	}
 	text := s.cfg.SentinelName + " " + old.host + " " + old.port + " " + now.host + " " + now.port
-	s.hub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
+	s.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
 }
 
 // elsewhere is the error that sends a client to the leader, nil where this node takes the command. Without a leader to send it to the
@@ -189,11 +189,11 @@ func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 		return nil
 	}
 	if moved {
-		places, err := spec.KeyIndexes(args)
-		if err != nil || len(places) == 0 {
+		indexes, err := spec.KeyIndexes(args)
+		if err != nil || len(indexes) == 0 {
 			return nil
 		}
-		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[places[0]]), v.host, v.port)
+		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[indexes[0]]), v.host, v.port)
 	}
 	if !writes(spec) && !reads(spec) && len(spec.KeyParts()) == 0 {
 		return nil

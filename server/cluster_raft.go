@@ -165,7 +165,7 @@ func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
 // keys from then on: who tries is answered why. A node that was removed from its cluster hears of no events any more; such clients connect again,
 // elsewhere.
 func (s *Server) DropWaiting(why error) {
-	s.hub.deafen(why)
+	s.pubsub.disable(why)
 	for _, c := range s.all() {
 		if c.subscriptions.Load() > 0 || c.waiter.Load() != nil || c.track.Load() != nil {
 			c.dismiss()

@@ -8,13 +8,13 @@ import (
 )
 
 // clientThere says whether the client has not closed the connection, as far as the system knows. Bytes that wait to be read hide it.
-func clientThere(conn net.Conn) bool {
+func clientConnected(conn net.Conn) bool {
 	n, err, ok := peek(conn)
 	return !ok || n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
 }
 
 // inputWaits says whether the client has sent something, as far as the system knows; false where that cannot be found out.
-func inputWaits(conn net.Conn) bool {
+func inputPending(conn net.Conn) bool {
 	n, _, ok := peek(conn)
 	return ok && n > 0
 }

@@ -38,23 +38,23 @@ type output struct {
 	beats  *atomic.Uint32 // rises with each write
 	memory *account       // has what waits here as memoryOutput
 
-	mu      sync.Mutex
-	wake    sync.Cond
-	queued  bool    // the writer goroutine runs: all goes through queue
-	writing bool    // the session writes to the connection itself: the writer waits
-	holds   bool    // messages wait in held until the replies under way are queued
-	shut    bool    // no more messages are taken
-	dead    bool    // nothing is written any more
-	over    bool    // dead because messages passed the limit
-	ended   bool    // the account is closed
-	as      framing // how the client reads what is queued now: it changes behind the reply that says so
-	queue   []item  // waits for the writer
-	first   int     // in queue; those before it are written
-	held    []*message
-	bytes   int // of queue and of what is being written
-	holding int // bytes of held
-	flying  []item
-	since   time.Time // when the writer last took items
+	mu       sync.Mutex
+	wake     sync.Cond
+	queued   bool    // the writer goroutine runs: all goes through queue
+	writing  bool    // the session writes to the connection itself: the writer waits
+	holds    bool    // messages wait in held until the replies under way are queued
+	shut     bool    // no more messages are taken
+	dead     bool    // nothing is written any more
+	over     bool    // dead because messages passed the limit
+	ended    bool    // the account is closed
+	as       framing // how the client reads what is queued now: it changes behind the reply that says so
+	queue    []item  // waits for the writer
+	first    int     // in queue; those before it are written
+	held     []*message
+	bytes    int // of queue and of what is being written
+	holding  int // bytes of held
+	inFlight []item
+	since    time.Time // when the writer last took items
 }
 
 // item is a message with the head that goes before it, or a reply.
@@ -77,12 +77,12 @@ const itemCost = int(unsafe.Sizeof(item{}))
 // account tells what waits. Messages count in full for each client, as on Redis, though they are shared. The caller holds mu.
 func (o *output) account() {
 	if !o.ended {
-		o.memory.set(memoryOutput, o.bytes+o.holding+(cap(o.queue)+cap(o.flying))*itemCost)
+		o.memory.set(memoryOutput, o.bytes+o.holding+(cap(o.queue)+cap(o.inFlight))*itemCost)
 	}
 }
 
 // steadily writes to the connection piece by piece.
-func (o *output) steadily(b []byte) error {
+func (o *output) writeChunks(b []byte) error {
 	for len(b) > 0 {
 		n, err := o.conn.Write(b[:min(len(b), steadyBytes)])
 		o.sent.Add(uint64(n))
@@ -109,7 +109,7 @@ func (o *output) write(b []byte, holdOn bool, f framing) error {
 	}
 	o.reply(b)
 	if !holdOn {
-		o.letGo()
+		o.releaseHeld()
 	}
 	o.account()
 	o.wake.Broadcast()
@@ -129,7 +129,7 @@ func (o *output) writeNow(b []byte) error {
 	}
 	o.writing = true
 	o.mu.Unlock()
-	err := o.steadily(b)
+	err := o.writeChunks(b)
 	o.mu.Lock()
 	o.writing = false
 	if o.queued {
@@ -149,7 +149,7 @@ func (o *output) reply(b []byte) {
 		o.bytes += len(b)
 		return
 	}
-	if cap(b) <= maxRunBytes { // else the session lets go of it: see send
+	if cap(b) <= maxBatchBytes { // else the session lets go of it: see send
 		b = bytes.Clone(b)
 	}
 	o.put(item{m: &message{reply: true, body: b}})
@@ -163,9 +163,9 @@ func (o *output) put(i item) {
 }
 
 // letGo queues the messages that were held. The caller holds mu.
-func (o *output) letGo() {
+func (o *output) releaseHeld() {
 	for _, m := range o.held {
-		if head, told := m.head(o.as); told {
+		if head, sent := m.head(o.as); sent {
 			o.put(item{m, head})
 		}
 		m.release()
@@ -186,7 +186,7 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	err := f(o.conn)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.letGo() // another session may have had a message for this one, and started the goroutine
+	o.releaseHeld() // another session may have had a message for this one, and started the goroutine
 	o.account()
 	o.wake.Broadcast()
 	return err
@@ -228,8 +228,8 @@ func (o *output) push(m *message) (over bool) {
 	if o.dead || o.shut {
 		return false
 	}
-	head, told := m.head(o.as)
-	if !told && !o.holds {
+	head, sent := m.head(o.as)
+	if !sent && !o.holds {
 		return false
 	}
 	cost := m.size() + referenceCost
@@ -300,7 +300,7 @@ func (o *output) pump() {
 		}
 		o.take()
 		o.mu.Unlock()
-		err := o.send(o.flying)
+		err := o.send(o.inFlight)
 		o.mu.Lock()
 		o.landed()
 		if err != nil {
@@ -320,7 +320,7 @@ func (o *output) take() {
 		at++
 	}
 	o.since = time.Now()
-	o.flying = append(o.flying[:0], o.queue[o.first:at]...)
+	o.inFlight = append(o.inFlight[:0], o.queue[o.first:at]...)
 	clear(o.queue[o.first:at])
 	switch o.first = at; {
 	case at == len(o.queue) && cap(o.queue) > keptItems:
@@ -334,9 +334,9 @@ func (o *output) take() {
 
 // release counts what is being written as written. The caller holds mu.
 func (o *output) release() {
-	for i := range o.flying {
-		o.bytes -= o.flying[i].bytes()
-		o.flying[i].m.release()
+	for i := range o.inFlight {
+		o.bytes -= o.inFlight[i].bytes()
+		o.inFlight[i].m.release()
 	}
 }
 
@@ -345,9 +345,9 @@ func (o *output) landed() {
 	if !o.over {
 		o.release()
 	}
-	clear(o.flying)
-	if o.flying = o.flying[:0]; cap(o.flying) > keptItems {
-		o.flying = nil
+	clear(o.inFlight)
+	if o.inFlight = o.inFlight[:0]; cap(o.inFlight) > keptItems {
+		o.inFlight = nil
 	}
 }
 
@@ -357,7 +357,7 @@ var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes);
 // send writes items: small ones in one piece.
 func (o *output) send(items []item) error {
 	if len(items) == 1 && items[0].head == "" {
-		return o.steadily(items[0].m.body)
+		return o.writeChunks(items[0].m.body)
 	}
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
@@ -368,15 +368,15 @@ func (o *output) send(items []item) error {
 			b = append(b, body...)
 			continue
 		}
-		if err := o.steadily(b); err != nil { // it is the only item
+		if err := o.writeChunks(b); err != nil { // it is the only item
 			return err
 		}
 		b = b[:0]
-		if err := o.steadily(items[i].m.body); err != nil {
+		if err := o.writeChunks(items[i].m.body); err != nil {
 			return err
 		}
 	}
-	return o.steadily(b)
+	return o.writeChunks(b)
 }
 
 // waiting is the number of bytes that wait for the client.
@@ -400,8 +400,8 @@ func (o *output) giveBack() {
 	if len(o.queue) == 0 {
 		o.queue, o.first = nil, 0
 	}
-	if len(o.flying) == 0 {
-		o.flying = nil
+	if len(o.inFlight) == 0 {
+		o.inFlight = nil
 	}
 	o.account()
 }
@@ -421,7 +421,7 @@ func (o *output) end() {
 	defer o.mu.Unlock()
 	o.dead = true
 	o.wake.Broadcast()
-	for o.queued && !o.over && (len(o.flying) > 0 || o.first < len(o.queue)) {
+	for o.queued && !o.over && (len(o.inFlight) > 0 || o.first < len(o.queue)) {
 		o.wake.Wait()
 	}
 	for _, m := range o.held {

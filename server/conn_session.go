@@ -18,8 +18,8 @@ import (
 
 // Limits of one run: what is ready beyond them makes another.
 const (
-	maxRunRequests = 4096
-	maxRunBytes    = 1 << 20
+	maxBatchRequests = 4096
+	maxBatchBytes    = 1 << 20
 )
 
 // maxExecBytes of answers are given by the session within one transaction: they cannot be sent before the last is there.
@@ -61,7 +61,7 @@ type session struct {
 	libVer    string
 	tx        transaction
 	subs      [subKinds]map[string]struct{} // of this session, as hub knows them
-	run       run
+	batch     batch
 	reply     commands.RESP  // replies that are complete, not sent yet
 	w         *commands.RESP // where a command's own answer goes
 	last      *commands.Spec // newest command
@@ -89,11 +89,11 @@ type session struct {
 	memory    account
 	turn      turn // see intake
 	spare     int
-	answering replyTurn     // see replies
-	strain    sessionStrain // the delivery's
-	sending   atomic.Int64  // bytes of replies that are being sent
-	swollen   time.Time     // cron's: since when more than the soft limit waits for the client; zero: it does not
-	inHand    int           // bytes of replies that are being put in order
+	answering replyTurn    // see replies
+	load      sessionLoad  // the delivery's
+	sending   atomic.Int64 // bytes of replies that are being sent
+	swollen   time.Time    // cron's: since when more than the soft limit waits for the client; zero: it does not
+	inHand    int          // bytes of replies that are being put in order
 
 	killed        atomic.Bool             // it ends soon
 	cut           atomic.Bool             // and nothing more is written
@@ -144,7 +144,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.in.grow = s.mayGrow
 	s.out.init(conn, s.pushLimit, &srv.stats.bytesOut, &s.beats, &s.memory)
 	s.setProto(2)
-	s.run.room = firstRoom
+	s.batch.room = firstRoom
 	s.answering.signal, s.answering.slow = make(chan struct{}, 1), true
 	s.w = &s.reply
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
@@ -207,15 +207,15 @@ func (s *session) read() (int, error) {
 
 // giveInputBack lets go of what was read, where all of it was answered or is kept elsewhere.
 func (s *session) giveInputBack() {
-	s.run.cmd[0], s.run.req.Cmds = nil, nil // they refer to it
+	s.batch.cmd[0], s.batch.req.Cmds = nil, nil // they refer to it
 	s.in.giveBack()
 }
 
 // giveBack lets go of what a client that is idle does not need.
 func (s *session) giveBack() {
-	r := &s.run
+	b := &s.batch
 	s.giveInputBack()
-	r.bytes, r.pending, r.literals.Buf, s.reply.Buf = nil, nil, nil, nil
+	b.bytes, b.pending, b.literals.Buf, s.reply.Buf = nil, nil, nil, nil
 	s.out.giveBack()
 	s.show(0)
 }
@@ -234,7 +234,7 @@ func (s *session) readOn() bool {
 	}
 	if s.srv.closing.Load() { // looked at after the deadline was set: Close sets another one behind it
 		_ = s.conn.SetReadDeadline(s.srv.lastReads)
-		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputWaits(s.conn) {
+		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputPending(s.conn) {
 			return false
 		}
 	}
@@ -253,7 +253,7 @@ func (s *session) handle(cmds [][][]byte) {
 	for i, args := range cmds {
 		s.more = len(cmds) - 1 - i
 		s.dispatch(args)
-		if len(s.reply.Buf) > maxRunBytes && s.send() != nil {
+		if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
 			s.quit = true
 		}
 		if s.quit {
@@ -282,7 +282,7 @@ func (s *session) send() error {
 	}
 	s.measure()
 	charged := s.answering.held > 0
-	if own := cap(s.reply.Buf); own > maxRunBytes || charged { // what the session answers by itself counts too
+	if own := cap(s.reply.Buf); own > maxBatchBytes || charged { // what the session answers by itself counts too
 		s.srv.replies.hold(s, int64(own+s.inHand))
 		charged = true
 	}
@@ -298,9 +298,9 @@ func (s *session) send() error {
 		s.kill() // the write fails
 	}
 	// What is said of keys that were noted for reads still owed waits for their replies too.
-	err := s.out.write(s.reply.Buf, s.run.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
+	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
 	s.state.Store(works)
-	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxRunBytes {
+	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {
 		s.reply.Buf = nil
 	}
 	if charged {
@@ -312,9 +312,9 @@ func (s *session) send() error {
 // end closes the connection and forgets it everywhere.
 func (s *session) end() {
 	if s.quit && s.subscribed() {
-		s.srv.hub.delivery.settle() // what was published before QUIT was answered
+		s.srv.pubsub.delivery.settle() // what was published before QUIT was answered
 	}
-	s.srv.hub.forget(s)
+	s.srv.pubsub.forget(s)
 	s.endMonitor()
 	if s.track.Load() != nil {
 		s.srv.tracking.end(s)

@@ -41,7 +41,7 @@ type fakeBackend struct {
 	leaderChanged chan struct{}
 	holdersGate   chan struct{} // when set, Holders waits for it
 	asking        atomic.Int64  // calls of Holders that wait
-	lastRun       []byte        // of the newest Write
+	lastBatch     []byte        // of the newest Write
 }
 
 func newFake() *fakeBackend {
@@ -83,10 +83,10 @@ func (f *fakeBackend) takeCalls() string {
 	return s
 }
 
-func (f *fakeBackend) Write(ctx context.Context, _ Asker, run []byte, count int) ([]byte, error) {
+func (f *fakeBackend) Write(ctx context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
-	f.lastRun = slices.Clone(run)
+	f.lastBatch = slices.Clone(batch)
 	f.mu.Unlock()
 	if begun != nil {
 		begun <- struct{}{}
@@ -98,19 +98,19 @@ func (f *fakeBackend) Write(ctx context.Context, _ Asker, run []byte, count int)
 			return nil, commands.Error("UNKNOWN stopped")
 		}
 	}
-	return f.run("write", run, count, true)
+	return f.run("write", batch, count, true)
 }
 
-func (f *fakeBackend) Read(_ context.Context, _ Asker, run []byte, count int) ([]byte, error) {
-	return f.run("read", run, count, false)
+func (f *fakeBackend) Read(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
+	return f.run("read", batch, count, false)
 }
 
-func (f *fakeBackend) Try(_ context.Context, _ Asker, run []byte, count int) ([]byte, error) {
-	return f.run("try", run, count, false)
+func (f *fakeBackend) Try(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
+	return f.run("try", batch, count, false)
 }
 
-func (f *fakeBackend) ReadLocal(_ Asker, run []byte, count int) ([]byte, error) {
-	return f.run("local", run, count, false)
+func (f *fakeBackend) ReadLocal(_ Asker, batch []byte, count int) ([]byte, error) {
+	return f.run("local", batch, count, false)
 }
 
 func (f *fakeBackend) Share(by Asker, do func()) error {
@@ -239,7 +239,7 @@ func (f *fakeBackend) Role() string {
 	return f.st.Role
 }
 
-func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byte, error) {
+func (f *fakeBackend) run(kind string, batch []byte, count int, write bool) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, kind+" "+formatInt(int64(count)))
@@ -247,16 +247,16 @@ func (f *fakeBackend) run(kind string, run []byte, count int, write bool) ([]byt
 		return nil, f.fail
 	}
 	var rd commands.RequestReader
-	rd.Reset(run)
+	rd.Reset(batch)
 	for n := 0; n < count || rd.More(); n++ {
 		if _, err := rd.Next(); err != nil || n >= count {
 			return nil, errors.New("ERR the run's count is wrong")
 		}
 	}
 	if !write {
-		return f.machine.Read(nil, run, f.clockMs, fakeWallUs), nil
+		return f.machine.Read(nil, batch, f.clockMs, fakeWallUs), nil
 	}
-	replies, err := f.apply(run)
+	replies, err := f.apply(batch)
 	if err != nil {
 		return nil, err
 	}

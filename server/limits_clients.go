@@ -108,9 +108,9 @@ const (
 
 // measure brings the session's own part of its account up to date.
 func (s *session) measure() {
-	r := &s.run
+	b := &s.batch
 	s.memory.set(memorySession, sessionBytes+s.in.bytes()+s.tx.bytes+
-		cap(s.reply.Buf)+cap(r.bytes)+cap(r.literals.Buf)+cap(r.pending)*pendingBytesEach)
+		cap(s.reply.Buf)+cap(b.bytes)+cap(b.literals.Buf)+cap(b.pending)*pendingBytesEach)
 }
 
 // evict closes the sessions that take most until the others are within the limit. Those that said CLIENT NO-EVICT stay.

@@ -210,7 +210,7 @@ func TestDripsAreClosed(t *testing.T) {
 	quick := n.dial(t)
 	go quick.raw(setOf(2<<20) + strings.Repeat("x", 2<<20) + "\r\n")
 	eventually(t, "another waits", func() bool { turns, waiting := lent(); return turns == 4 && waiting == 2 })
-	n.intake.look(time.Now())
+	n.intake.closeSlow(time.Now())
 	if turns, _ := lent(); turns != 4 {
 		t.Fatal("a client was closed at once")
 	}
@@ -221,7 +221,7 @@ func TestDripsAreClosed(t *testing.T) {
 			defer n.intake.mu.Unlock()
 			return turns == 4-i && waiting == 2-i && n.intake.turns[0].s.state.Load() == waitsForInput
 		})
-		n.intake.look(time.Now().Add(time.Minute))
+		n.intake.closeSlow(time.Now().Add(time.Minute))
 		drips[i].ended()
 	}
 	quick.want("+OK\r\n")
@@ -237,7 +237,7 @@ func TestTimeouts(t *testing.T) {
 	subscriber.call("SUBSCRIBE", "a")
 	monitor.call("MONITOR")
 	blocked.raw(calls("BLPOP nothing 0"))
-	eventually(t, "it waits", func() bool { return n.waiters.blocked.Load() == 1 })
+	eventually(t, "it waits", func() bool { return n.waitQueues.blocked.Load() == 1 })
 	rest := func(name string) {
 		eventually(t, name+" waits for input", func() bool { return sessions[name].state.Load() == waitsForInput })
 	}
@@ -345,7 +345,7 @@ func TestNudges(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if !os.IsTimeout(errLookAround) {
+	if !os.IsTimeout(errInterrupted) {
 		t.Error("a wait for room that is interrupted is no timeout")
 	}
 }

@@ -50,8 +50,8 @@ func (s *Server) cron() {
 			for _, c := range s.all() {
 				s.lookAt(c, now)
 			}
-			s.intake.look(now)
-			s.replies.look(now)
+			s.intake.closeSlow(now)
+			s.replies.closeSlow(now)
 		}
 		timer.Reset(s.period())
 	}

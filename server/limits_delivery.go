@@ -18,7 +18,7 @@ const (
 )
 
 // strain is what clients have cost the delivery since a time. The delivery's goroutine alone uses it.
-type strain struct {
+type deliveryLoad struct {
 	since time.Time
 	era   uint32 // rises with each window
 	total float64
@@ -26,24 +26,24 @@ type strain struct {
 }
 
 // sessionStrain is a session's part.
-type sessionStrain struct {
+type sessionLoad struct {
 	era  uint32
 	work float64
 }
 
-func (st *strain) charge(c *session, work float64) {
-	own := &c.strain
+func (st *deliveryLoad) charge(c *session, work float64) {
+	own := &c.load
 	if own.era != st.era {
-		*own = sessionStrain{era: st.era}
+		*own = sessionLoad{era: st.era}
 	}
 	own.work += work
-	if st.total += work; st.top == nil || own.work > st.top.strain.work {
+	if st.total += work; st.top == nil || own.work > st.top.load.work {
 		st.top = c
 	}
 }
 
 // look returns who is to be closed, if somebody is: at the end of each window in which the delivery was at work, while it is behind.
-func (st *strain) look(now time.Time, behind func() bool) *session {
+func (st *deliveryLoad) heaviest(now time.Time, behind func() bool) *session {
 	elapsed := now.Sub(st.since)
 	if elapsed < strainWindow {
 		return nil
@@ -51,7 +51,7 @@ func (st *strain) look(now time.Time, behind func() bool) *session {
 	top, total := st.top, st.total
 	st.since, st.top, st.total = now, nil, 0
 	st.era++
-	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart || top.strain.work < leastShare*total || !behind() {
+	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart || top.load.work < leastShare*total || !behind() {
 		return nil
 	}
 	return top

@@ -87,7 +87,7 @@ func TestOutputBufferLimitsHold(t *testing.T) {
 // Where patterns that stay below the bound on one message make the delivery fall behind, their owner is closed, and the others go on.
 func TestOwnerOfCostlyPatternsIsClosed(t *testing.T) {
 	n := start(t, byHand)
-	n.hub.delivery.limit = 4 << 20
+	n.pubsub.delivery.limit = 4 << 20
 	owner, sub, pat, plain := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
 	words := []string{"PSUBSCRIBE"}
 	for i := range 200 {
@@ -105,9 +105,9 @@ func TestOwnerOfCostlyPatternsIsClosed(t *testing.T) {
 	sent := 0
 	eventually(t, "the owner is closed", func() bool {
 		for !culprit.killed.Load() && sent < 1_000_000 {
-			n.hub.delivery.mu.Lock()
-			room := n.hub.delivery.bytes < n.hub.delivery.limit*3/4
-			n.hub.delivery.mu.Unlock()
+			n.pubsub.delivery.mu.Lock()
+			room := n.pubsub.delivery.bytes < n.pubsub.delivery.limit*3/4
+			n.pubsub.delivery.mu.Unlock()
 			if !room {
 				return false
 			}

@@ -121,13 +121,13 @@ func (r *replyRoom) hold(s *session, n int64) {
 		n = 0
 	}
 	r.set(s, n)
-	r.settle()
+	r.grant()
 }
 
 // taken is hold for what is left when a client took so much since a time.
 func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
 	r.hold(s, 0)
-	if bytes > maxRunBytes {
+	if bytes > maxBatchBytes {
 		r.mu.Lock()
 		s.answering.slow = time.Since(since) > time.Duration(bytes/quickBytes)*time.Millisecond+quickReply
 		r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
 }
 
 // settle lets those on for whom there is room now. The caller holds mu.
-func (r *replyRoom) settle() {
+func (r *replyRoom) grant() {
 	for {
 		s := r.next()
 		if s == nil {
@@ -187,7 +187,7 @@ func (r *replyRoom) await(s *session, wants func() int64) error {
 	r.mu.Lock()
 	t.wants, t.since = wants, time.Now()
 	r.waiting[t.queue()] = append(r.waiting[t.queue()], s)
-	r.settle()
+	r.grant()
 	r.mu.Unlock()
 	for {
 		r.mu.Lock()
@@ -195,7 +195,7 @@ func (r *replyRoom) await(s *session, wants func() int64) error {
 			q := t.queue()
 			r.waiting[q] = slices.DeleteFunc(r.waiting[q], func(c *session) bool { return c == s })
 			t.wants = nil
-			r.settle() // it may have been the first
+			r.grant() // it may have been the first
 			r.mu.Unlock()
 			return errKilled
 		}
@@ -210,7 +210,7 @@ func (r *replyRoom) await(s *session, wants func() int64) error {
 
 // look closes clients that take their replies too slowly, or not at all, while others have waited for room for long, until there would be
 // room for who has waited longest.
-func (r *replyRoom) look(now time.Time) {
+func (r *replyRoom) closeSlow(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.holders {
@@ -248,7 +248,7 @@ func (r *replyRoom) look(now time.Time) {
 }
 
 // makeWay takes room for the replies to the requests that are asked for now.
-func (s *session) makeWay(by Asker, owed []pending) error {
+func (s *session) reserveReply(by Asker, owed []pending) error {
 	room := &s.srv.replies
 	s.inHand = 0
 	wants := func() int64 { return room.known.expect(by) }

@@ -43,7 +43,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 		if got := c.call("STRLEN", "k"); got != fmt.Sprintf(":%d\r\n", size) {
 			t.Errorf("%s: %q", get, got)
 		}
-		n.replies.look(time.Now())
+		n.replies.closeSlow(time.Now())
 		if len(n.all()) != clients+1 {
 			t.Errorf("%s: a client was closed at once", get)
 		}
@@ -62,9 +62,9 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 				break
 			}
 			for range 2 { // notes what has moved, then that nothing did
-				n.replies.look(time.Now().Add(time.Minute))
+				n.replies.closeSlow(time.Now().Add(time.Minute))
 			}
-			n.replies.look(time.Now().Add(time.Hour))
+			n.replies.closeSlow(time.Now().Add(time.Hour))
 			eventually(t, "some were closed", func() bool { return len(n.all())-1 < left })
 			left = len(n.all()) - 1
 		}
@@ -121,7 +121,7 @@ func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 		eventually(t, name, func() bool {
 			n.intake.mu.Lock()
 			defer n.intake.mu.Unlock()
-			return len(n.intake.turns) == 0 && (s.state.Load() == waitsForOutput || n.waiters.blocked.Load() == 1)
+			return len(n.intake.turns) == 0 && (s.state.Load() == waitsForOutput || n.waitQueues.blocked.Load() == 1)
 		})
 		if name == "a command that waits" && s.in.bytes() > minReadBuffer {
 			t.Errorf("its buffers have %d bytes", s.in.bytes())
@@ -130,10 +130,10 @@ func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 		if got := c.call("SET", "other", strings.Repeat("x", size)); got != "+OK\r\n" {
 			t.Errorf("%s: %q", name, got)
 		}
-		if n.waiters.blocked.Load() == 1 { // it still knows its keys
+		if n.waitQueues.blocked.Load() == 1 { // it still knows its keys
 			key := "7" + strings.Repeat("k", 10_000)
 			c.call("RPUSH", key, "x")
-			eventually(t, "it is served", func() bool { return n.waiters.blocked.Load() == 0 })
+			eventually(t, "it is served", func() bool { return n.waitQueues.blocked.Load() == 0 })
 			if got := c.call("LLEN", key); got != ":0\r\n" {
 				t.Errorf("%s: %q", name, got)
 			}

@@ -62,7 +62,7 @@ func (t *turn) signal() chan struct{} {
 }
 
 // errLookAround ends a wait for room as it ends one for input.
-var errLookAround = os.ErrDeadlineExceeded
+var errInterrupted = os.ErrDeadlineExceeded
 
 // mayGrow is the session's stream.grow. Buffers of up to maxReadBuffer come from a room of their own as long as that lasts, so that pipelines of small
 // requests and large requests do not wait for each other.
@@ -75,7 +75,7 @@ func (s *session) mayGrow(size int, need bool) (lent bool, err error) {
 			return false, nil
 		}
 		if !need {
-			return false, errLookAround
+			return false, errInterrupted
 		}
 	}
 	more := room - t.held
@@ -95,7 +95,7 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 	for !in.granted(t) {
 		if s.killed.Load() {
 			in.forgo(t)
-			return errLookAround
+			return errInterrupted
 		}
 		if !s.srv.closing.Load() {
 			<-wake
@@ -105,7 +105,7 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 		case <-wake:
 		case <-time.After(time.Until(s.srv.lastReads)):
 			in.forgo(t)
-			return errLookAround
+			return errInterrupted
 		}
 	}
 	return nil
@@ -173,7 +173,7 @@ func (in *intake) forgo(t *turn) {
 		return
 	}
 	t.wants = 0
-	in.settle(t)
+	in.grant(t)
 }
 
 // give gives room back.
@@ -185,7 +185,7 @@ func (in *intake) give(t *turn, bytes int) {
 	defer in.mu.Unlock()
 	t.held -= bytes
 	in.held -= bytes
-	in.settle(t)
+	in.grant(t)
 }
 
 // leaveOut counts a session's buffer no more: its request was answered, or waits in a command for as long as it likes, and others are not to
@@ -203,11 +203,11 @@ func (in *intake) leave(s *session) {
 	t := &s.turn
 	in.held -= t.held
 	t.held, t.wants = 0, 0
-	in.settle(t)
+	in.grant(t)
 }
 
 // settle ends t's turn if it has nothing, and wakes those for whom there is room now. The caller holds mu.
-func (in *intake) settle(t *turn) {
+func (in *intake) grant(t *turn) {
 	if t.held == 0 && t.wants == 0 {
 		if i := slices.Index(in.turns, t); i >= 0 {
 			in.turns = slices.Delete(in.turns, i, i+1)
@@ -230,7 +230,7 @@ func (in *intake) settle(t *turn) {
 
 // look closes the client that sends its request slowest, where others have waited for room for long: a request that is sent in
 // drips would hold up all large ones. Who waits for nothing but the node is never closed.
-func (in *intake) look(now time.Time) {
+func (in *intake) closeSlow(now time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	waits := slices.ContainsFunc(in.turns, func(t *turn) bool { return t.wants > 0 && now.Sub(t.since) >= slowTurn })

@@ -17,14 +17,14 @@ func TestAnswersBehindARequestAreBounded(t *testing.T) {
 	s.dispatch([][]byte{[]byte("GET"), []byte("x")})
 	for i := range 500 {
 		s.dispatch([][]byte{[]byte("COMMAND")})
-		if held := len(s.run.literals.Buf); held > 2*maxRunBytes {
+		if held := len(s.batch.literals.Buf); held > 2*maxBatchBytes {
 			t.Fatalf("%d answers wait with %d bytes", i+1, held)
 		}
 		s.reply.Buf = s.reply.Buf[:0]
 	}
-	for range 10 * maxRunRequests {
+	for range 10 * maxBatchRequests {
 		s.dispatch([][]byte{[]byte("PING")})
-		if owed := len(s.run.pending); owed > 2*maxRunRequests {
+		if owed := len(s.batch.pending); owed > 2*maxBatchRequests {
 			t.Fatalf("%d answers are owed", owed)
 		}
 		s.reply.Buf = s.reply.Buf[:0]
@@ -101,7 +101,7 @@ func TestDeliveryOrder(t *testing.T) {
 	}
 	deliver := func(i int) { n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: fmt.Append(nil, i)}}) }
 	early.call("SUBSCRIBE", "c")
-	part := n.hub.channels.part("c")
+	part := n.pubsub.channels.part("c")
 	part.mu.Lock() // the goroutine cannot give any away
 	for i := range 1000 {
 		deliver(i)

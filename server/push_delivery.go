@@ -28,13 +28,13 @@ type parcel struct {
 	number  uint64          // in the order of the log
 	event   *commands.Event // a Message, ScriptCall, or StateReplaced
 	changes []keyChange     // of one entry, for caches
-	told    invalidation    // of keys that the table had no room for
+	evicted invalidation    // of keys that the table had no room for
 	line    []byte          // for monitors
 	lost    bool            // parcels were lost here
 }
 
 func (p *parcel) bytes() int {
-	n := parcelCost + len(p.line) + p.told.bytes()
+	n := parcelCost + len(p.line) + p.evicted.bytes()
 	for i := range p.changes {
 		n += len(p.changes[i].key) + keyChangeCost
 	}
@@ -51,18 +51,18 @@ func (p *parcel) bytes() int {
 type delivery struct {
 	deliver func(p *parcel)
 	limit   int           // bytes
-	void    atomic.Uint64 // parcels up to this number are not to be delivered
+	skipTo  atomic.Uint64 // parcels up to this number are not to be delivered
 	ending  atomic.Bool
 
-	mu      sync.Mutex
-	filled  sync.Cond // queue is not empty, or closed
-	drained sync.Cond // done grew, or closed
-	queue   []parcel
-	bytes   int    // of queue and of what is being delivered
-	handed  uint64 // parcels that were ever queued; the n-th has number n
-	done    uint64 // parcels that lie in their receivers' queues
-	ended   chan struct{}
-	closed  bool
+	mu        sync.Mutex
+	filled    sync.Cond // queue is not empty, or closed
+	drained   sync.Cond // done grew, or closed
+	queue     []parcel
+	bytes     int    // of queue and of what is being delivered
+	enqueued  uint64 // parcels that were ever queued; the n-th has number n
+	delivered uint64 // parcels that lie in their receivers' queues
+	ended     chan struct{}
+	closed    bool
 }
 
 func (d *delivery) init(deliver func(p *parcel)) {
@@ -97,18 +97,18 @@ func (d *delivery) add(p *parcel) {
 		return // nobody is there to be told
 	}
 	size := p.bytes()
-	d.handed++
+	d.enqueued++
 	if d.bytes+size > d.limit {
 		for i := range d.queue {
 			d.bytes -= d.queue[i].bytes()
 		}
 		clear(d.queue)
 		d.queue = d.queue[:0]
-		d.void.Store(d.handed - 1)
+		d.skipTo.Store(d.enqueued - 1)
 		*p = parcel{lost: true}
 		size = p.bytes()
 	}
-	p.number = d.handed
+	p.number = d.enqueued
 	d.bytes += size
 	d.queue = append(d.queue, *p)
 }
@@ -121,7 +121,7 @@ func (d *delivery) join() uint64 {
 		d.ended = make(chan struct{})
 		go d.run()
 	}
-	return d.handed
+	return d.enqueued
 }
 
 func (d *delivery) run() {
@@ -139,9 +139,9 @@ func (d *delivery) run() {
 		batch := d.queue
 		d.queue = spare[:0]
 		d.mu.Unlock()
-		size, last := d.hand(batch)
+		size, last := d.deliverAll(batch)
 		d.mu.Lock()
-		d.done = last
+		d.delivered = last
 		d.bytes -= size
 		d.drained.Broadcast()
 		if spare = batch; cap(batch) > keptParcels {
@@ -151,11 +151,11 @@ func (d *delivery) run() {
 }
 
 // hand delivers a batch, and returns its bytes and its last number. Between two parcels it ends where it is to, and lets others run.
-func (d *delivery) hand(batch []parcel) (size int, last uint64) {
+func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	for i := range batch {
 		p := &batch[i]
 		size, last = size+p.bytes(), p.number
-		if p.number > d.void.Load() && !d.ending.Load() {
+		if p.number > d.skipTo.Load() && !d.ending.Load() {
 			d.deliver(p)
 		}
 		if i%yieldParcels == yieldParcels-1 {
@@ -170,7 +170,7 @@ func (d *delivery) hand(batch []parcel) (size int, last uint64) {
 func (d *delivery) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for upTo := d.handed; d.done < upTo && !d.closed; {
+	for upTo := d.enqueued; d.delivered < upTo && !d.closed; {
 		d.drained.Wait()
 	}
 }

@@ -39,7 +39,7 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 // it: subscribers and monitors lose their connections, caches are emptied.
 func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	n := start(t, nil)
-	n.hub.delivery.limit = 1 << 20
+	n.pubsub.delivery.limit = 1 << 20
 	stuck := n.stuckConn(t, calls("SUBSCRIBE c"))
 	eventually(t, "a subscription", func() bool { return stuck.subscriptions.Load() == 1 })
 	sub, pat, tracker, monitor := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
@@ -50,17 +50,17 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	tracker.call("GET", "k")
 	monitor.call("MONITOR")
 
-	part := n.hub.channels.part("c")
+	part := n.pubsub.channels.part("c")
 	part.mu.Lock()
 	payload := []byte(strings.Repeat("x", 100_000))
 	for range 100 { // ten times the room
 		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload}, {Kind: commands.KeyChanged, Key: "k"}})
 	}
-	n.hub.delivery.mu.Lock()
-	if n.hub.delivery.bytes > n.hub.delivery.limit+2*parcelCost {
-		t.Errorf("%d bytes wait", n.hub.delivery.bytes)
+	n.pubsub.delivery.mu.Lock()
+	if n.pubsub.delivery.bytes > n.pubsub.delivery.limit+2*parcelCost {
+		t.Errorf("%d bytes wait", n.pubsub.delivery.bytes)
 	}
-	n.hub.delivery.mu.Unlock()
+	n.pubsub.delivery.mu.Unlock()
 	part.mu.Unlock()
 
 	for _, c := range []*client{sub, pat, monitor} {
@@ -126,9 +126,9 @@ func TestPatternsAreIndexed(t *testing.T) {
 		channel string
 		most    uint64
 	}{{"q77:x", 0}, {"p", 0}, {"p77:x", 1}, {"p7777:" + strings.Repeat("y", 4000), 1}, {strings.Repeat("p", 64<<10), 0}} {
-		before := n.hub.patterns.tried.Load()
-		got := n.hub.receivers([]byte(x.channel), false)
-		if tried := n.hub.patterns.tried.Load() - before; tried > x.most {
+		before := n.pubsub.patterns.tried.Load()
+		got := n.pubsub.receivers([]byte(x.channel), false)
+		if tried := n.pubsub.patterns.tried.Load() - before; tried > x.most {
 			t.Errorf("%.20q: %d patterns were tried, want %d at most", x.channel, tried, x.most)
 		}
 		if want := strings.Count(x.channel, "77:x"); x.channel == "p77:x" && got != want {
@@ -156,7 +156,7 @@ func TestMatchingIsBounded(t *testing.T) {
 	channel := strings.Repeat("a", 64<<10)
 	n.Deliver([]commands.Event{{Channel: []byte(channel), Payload: []byte("x")}})
 	heavy.ended()
-	if tried := n.hub.patterns.tried.Load(); tried > 200 {
+	if tried := n.pubsub.patterns.tried.Load(); tried > 200 {
 		t.Errorf("%d patterns were tried", tried)
 	}
 	for range 3 {
@@ -227,8 +227,8 @@ func TestWaitingMessagesAreShared(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	n.hub.delivery.settle()
-	if got := n.hub.backlog.Load(); got < 2*messages*size || got > 2*messages*size+100_000 {
+	n.pubsub.delivery.settle()
+	if got := n.pubsub.backlog.Load(); got < 2*messages*size || got > 2*messages*size+100_000 {
 		t.Errorf("%d bytes wait, want about %d", got, 2*messages*size)
 	}
 	for _, s := range n.all() {
@@ -241,7 +241,7 @@ func TestWaitingMessagesAreShared(t *testing.T) {
 			s.kill()
 		}
 	}
-	eventually(t, "nothing waits", func() bool { return n.hub.backlog.Load() == 0 })
+	eventually(t, "nothing waits", func() bool { return n.pubsub.backlog.Load() == 0 })
 }
 
 // Together they have a bound too: past it those are closed for whom the most waits, and who reads goes on.
@@ -259,8 +259,8 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 		c.call("PUBLISH", fmt.Sprint("c", i), payload) // each of them waits for one message
 		c.call("PUBLISH", "c", payload)
 		reads.next()
-		n.hub.delivery.settle()
-		if got := n.hub.backlog.Load(); got > n.cfg.MaxBacklogBytes {
+		n.pubsub.delivery.settle()
+		if got := n.pubsub.backlog.Load(); got > n.cfg.MaxBacklogBytes {
 			t.Fatalf("%d bytes wait", got)
 		}
 	}
@@ -285,8 +285,8 @@ func TestOutputGivesMemoryBack(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, far) }()
 	eventually(t, "all is written", func() bool { return o.waiting() == 0 })
 	o.mu.Lock()
-	if cap(o.queue) > keptItems || cap(o.flying) > 8*keptItems || o.held != nil {
-		t.Errorf("room for %d and %d items is kept", cap(o.queue), cap(o.flying))
+	if cap(o.queue) > keptItems || cap(o.inFlight) > 8*keptItems || o.held != nil {
+		t.Errorf("room for %d and %d items is kept", cap(o.queue), cap(o.inFlight))
 	}
 	o.mu.Unlock()
 	o.end()
@@ -378,10 +378,10 @@ func TestResetOfARedirectTarget(t *testing.T) {
 	reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id)
 	reader.call("GET", "k")
 	channel := "x"
-	for n.hub.channels.part(channel) == n.hub.channels.part("y") {
+	for n.pubsub.channels.part(channel) == n.pubsub.channels.part("y") {
 		channel += "x"
 	}
-	part := n.hub.channels.part(channel)
+	part := n.pubsub.channels.part(channel)
 	part.mu.Lock() // the delivery stays here
 	n.Deliver([]commands.Event{{Channel: []byte(channel)}})
 	n.Deliver([]commands.Event{{Kind: commands.KeyChanged, Key: "k"}})
@@ -389,7 +389,7 @@ func TestResetOfARedirectTarget(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	part.mu.Unlock()
-	n.hub.delivery.settle()
+	n.pubsub.delivery.settle()
 	if got := target.call("PING"); got != "+PONG\r\n" {
 		t.Errorf("%q", got)
 	}

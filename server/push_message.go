@@ -18,11 +18,11 @@ const (
 // message is one push. It is immutable: the queues of all its receivers share it. Its two forms differ in their heads alone; which one a
 // connection gets is decided where the message takes its place in the order of that connection's output.
 type message struct {
-	resp2, resp3 string // what comes before body
-	body         []byte
-	only3        bool // it is not told in RESP2
-	subscribed   bool // in RESP2 it is told to a connection with subscriptions alone
-	reply        bool // these are replies, of one connection: body may grow while they wait
+	resp2, resp3      string // what comes before body
+	body              []byte
+	resp3Only         bool // it is not told in RESP2
+	needsSubscription bool // in RESP2 it is told to a connection with subscriptions alone
+	reply             bool // these are replies, of one connection: body may grow while they wait
 
 	total *atomic.Int64 // counts the bytes of all messages that wait on this node; nil: not counted
 	refs  atomic.Int32  // queues that it waits in
@@ -39,7 +39,7 @@ func (m *message) head(f framing) (string, bool) {
 	if f.proto == 3 {
 		return m.resp3, true
 	}
-	return m.resp2, !m.only3 && (f.subscribed || !m.subscribed)
+	return m.resp2, !m.resp3Only && (f.subscribed || !m.needsSubscription)
 }
 
 func (m *message) size() int { return len(m.resp3) + len(m.body) + messageCost }
@@ -105,7 +105,7 @@ func invalidating(keys []string, redirected bool, nullProto int) *message {
 			f.BulkString(k)
 		}
 	}
-	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf, only3: !redirected, subscribed: true}
+	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf, resp3Only: !redirected, needsSubscription: true}
 }
 
 // redirectBroken encodes the news that the connection with a number, which is told of changes, has gone.
@@ -114,5 +114,5 @@ func redirectBroken(id uint64) *message {
 	f.Push(2)
 	f.BulkString("tracking-redir-broken")
 	f.Int(int64(id))
-	return &message{body: f.Buf, only3: true}
+	return &message{body: f.Buf, resp3Only: true}
 }

@@ -37,7 +37,7 @@ func (m *monitors) add(s *session) {
 	if m.all == nil {
 		m.all = map[*session]uint64{}
 	}
-	m.all[s] = s.srv.hub.delivery.join()
+	m.all[s] = s.srv.pubsub.delivery.join()
 	m.count(s.srv)
 }
 
@@ -54,7 +54,7 @@ func (m *monitors) count(srv *Server) {
 }
 
 // show gives a line to all of them.
-func (m *monitors) show(t *telling, line []byte) {
+func (m *monitors) show(t *parcelDelivery, line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	shared := &message{body: line}
@@ -66,7 +66,7 @@ func (m *monitors) show(t *telling, line []byte) {
 }
 
 // end closes all of them: they have missed something.
-func (m *monitors) end(t *telling) {
+func (m *monitors) end(t *parcelDelivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for c, after := range m.all {
@@ -116,11 +116,11 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Kind == commands.Admin {
 		return // as on Redis: they may hold secrets
 	}
-	s.srv.hub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
+	s.srv.pubsub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
 }
 
 // called shows a command that a script of this node's clients calls.
-func (s *Server) called(t *telling, e *commands.Event) {
+func (s *Server) called(t *parcelDelivery, e *commands.Event) {
 	if s.monitors.size.Load() > 0 && s.session(e.Client-s.askers) != nil {
 		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args))
 	}

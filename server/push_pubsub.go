@@ -112,7 +112,7 @@ func subscribing(kind subKind) local {
 		for _, a := range args[1:] {
 			name := string(a)
 			if _, known := s.subs[kind][name]; !known {
-				if err := s.srv.hub.add(kind, name, s); err != nil {
+				if err := s.srv.pubsub.add(kind, name, s); err != nil {
 					s.fail(err)
 					return
 				}
@@ -144,7 +144,7 @@ func (s *session) checkNames(kind subKind, names [][]byte) error {
 func unsubscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
 		if s.subscribed() {
-			s.srv.hub.delivery.settle() // what was published before this is still wanted
+			s.srv.pubsub.delivery.settle() // what was published before this is still wanted
 		}
 		if !s.inExec && s.send() != nil { // messages that wait behind replies come before the confirmation
 			s.quit = true
@@ -168,7 +168,7 @@ func unsubscribing(kind subKind) local {
 func (s *session) unsubscribe(kind subKind, name string) {
 	if _, known := s.subs[kind][name]; known {
 		delete(s.subs[kind], name)
-		s.srv.hub.remove(kind, name, s)
+		s.srv.pubsub.remove(kind, name, s)
 	}
 }
 
@@ -213,8 +213,8 @@ func publishing(shard bool) local {
 			s.failRaw(spec, args, err)
 			return
 		}
-		s.run.cmd[0] = args
-		s.addRequest(true, s.run.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
+		s.batch.cmd[0] = args
+		s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
 	}}
 }
 
@@ -232,7 +232,7 @@ func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
 				return
 			}
 		}
-		names := s.srv.hub.names(kind, pattern)
+		names := s.srv.pubsub.names(kind, pattern)
 		s.w.Array(len(names))
 		for _, name := range names {
 			s.w.BulkString(name)
@@ -245,11 +245,11 @@ func numSubOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
 		s.w.Array(2 * len(args[2:]))
 		for _, a := range args[2:] {
 			s.w.Bulk(a)
-			s.w.Int(int64(s.srv.hub.count(kind, a)))
+			s.w.Int(int64(s.srv.pubsub.count(kind, a)))
 		}
 	}
 }
 
 func numPat(s *session, _ *commands.Spec, _ [][]byte) {
-	s.w.Int(int64(s.srv.hub.kinds(subPattern)))
+	s.w.Int(int64(s.srv.pubsub.kinds(subPattern)))
 }

@@ -64,7 +64,7 @@ func TestSubscribeHasNoGap(t *testing.T) {
 			default:
 				n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("m")}})
 				if sent++; sent%1000 == 0 {
-					n.hub.delivery.settle() // nobody applies entries faster than they are delivered for long
+					n.pubsub.delivery.settle() // nobody applies entries faster than they are delivered for long
 				}
 			}
 		}
@@ -265,11 +265,11 @@ func TestSubscribersAreForgotten(t *testing.T) {
 		return p.call("PUBSUB", "CHANNELS")+p.call("PUBSUB", "NUMPAT")+p.call("PUBSUB", "SHARDCHANNELS") == "*0\r\n:0\r\n*0\r\n"
 	})
 	for kind := range subKinds {
-		if left := n.hub.kinds(kind); left != 0 {
+		if left := n.pubsub.kinds(kind); left != 0 {
 			t.Errorf("kind %d: %d are left", kind, left)
 		}
 	}
-	if left := n.hub.patterns.tree.Len(); left != 0 {
+	if left := n.pubsub.patterns.tree.Len(); left != 0 {
 		t.Errorf("%d groups of patterns are left", left)
 	}
 }

@@ -23,15 +23,15 @@ const (
 )
 
 // hub knows the subscriptions of all sessions.
-type hub struct {
+type pubsub struct {
 	delivery delivery
 	size     atomic.Int64          // subscriptions of all kinds
 	backlog  atomic.Int64          // bytes of the messages that wait for clients, each counted once
-	deaf     atomic.Pointer[error] // why no messages come any more; nil: they do
+	disabled atomic.Pointer[error] // why no messages come any more; nil: they do
 
 	channels, shards channelTable
 	patterns         patternTable
-	strain           strain
+	load             deliveryLoad
 }
 
 // subscribers of one channel or pattern, with the number of the newest parcel that was handed over before they came.
@@ -115,109 +115,109 @@ func (t *channelTable) size() int {
 	return n
 }
 
-func newHub(deliver func(p *parcel)) *hub {
-	h := &hub{}
-	h.delivery.init(deliver)
-	h.channels.init()
-	h.shards.init()
-	h.patterns.init()
-	return h
+func newPubsub(deliver func(p *parcel)) *pubsub {
+	ps := &pubsub{}
+	ps.delivery.init(deliver)
+	ps.channels.init()
+	ps.shards.init()
+	ps.patterns.init()
+	return ps
 }
 
 // table is that of a kind of channels.
-func (h *hub) table(kind subKind) *channelTable {
+func (ps *pubsub) table(kind subKind) *channelTable {
 	if kind == subShard {
-		return &h.shards
+		return &ps.shards
 	}
-	return &h.channels
+	return &ps.channels
 }
 
 // subscriptionCost is what a subscription takes besides its name, in bytes.
 const subscriptionCost = 384
 
 // add subscribes a session, which is not subscribed to that yet. It returns the reason where no messages come any more, or where there are too many patterns.
-func (h *hub) add(kind subKind, name string, s *session) error {
-	if kind == subPattern && h.patterns.full() {
+func (ps *pubsub) add(kind subKind, name string, s *session) error {
+	if kind == subPattern && ps.patterns.full() {
 		return errNodePatterns
 	}
 	s.subscriptions.Add(1)
 	s.memory.add(memoryKeys, len(name)+subscriptionCost)
-	h.size.Add(1) // before the number is read: from here on Deliver queues what comes
-	after := h.delivery.join()
+	ps.size.Add(1) // before the number is read: from here on Deliver queues what comes
+	after := ps.delivery.join()
 	if kind == subPattern {
-		h.patterns.add(name, s, after)
+		ps.patterns.add(name, s, after)
 	} else {
-		h.table(kind).add(name, s, after)
+		ps.table(kind).add(name, s, after)
 	}
-	if why := h.deafness(); why != nil { // looked at when DropWaiting can see the subscription
-		h.remove(kind, name, s)
+	if why := ps.disabledReason(); why != nil { // looked at when DropWaiting can see the subscription
+		ps.remove(kind, name, s)
 		return why
 	}
 	return nil
 }
 
 // deafen takes no more subscriptions.
-func (h *hub) deafen(why error) { h.deaf.Store(&why) }
+func (ps *pubsub) disable(why error) { ps.disabled.Store(&why) }
 
-func (h *hub) deafness() error {
-	if why := h.deaf.Load(); why != nil {
+func (ps *pubsub) disabledReason() error {
+	if why := ps.disabled.Load(); why != nil {
 		return *why
 	}
 	return nil
 }
 
 // remove ends a subscription that there is.
-func (h *hub) remove(kind subKind, name string, s *session) {
+func (ps *pubsub) remove(kind subKind, name string, s *session) {
 	if kind == subPattern {
-		h.patterns.remove(name, s)
+		ps.patterns.remove(name, s)
 	} else {
-		h.table(kind).remove(name, s)
+		ps.table(kind).remove(name, s)
 	}
-	h.size.Add(-1)
+	ps.size.Add(-1)
 	s.memory.add(memoryKeys, -len(name)-subscriptionCost)
 	s.subscriptions.Add(-1)
 }
 
 // forget removes all subscriptions of a session.
-func (h *hub) forget(s *session) {
+func (ps *pubsub) forget(s *session) {
 	for kind := range s.subs {
 		for name := range s.subs[kind] {
-			h.remove(subKind(kind), name, s)
+			ps.remove(subKind(kind), name, s)
 		}
 		s.subs[kind] = nil
 	}
 }
 
 // receivers counts the subscriptions that a message to channel reaches, as PUBLISH does.
-func (h *hub) receivers(channel []byte, shard bool) int {
+func (ps *pubsub) receivers(channel []byte, shard bool) int {
 	n := 0
 	count := func(to subscribers) { n += len(to) }
 	if shard {
-		h.shards.reached(channel, count)
+		ps.shards.reached(channel, count)
 		return n
 	}
-	h.channels.reached(channel, count)
-	h.patterns.reached(channel, func(_ *pattern, to subscribers) { count(to) }, nil, nil)
+	ps.channels.reached(channel, count)
+	ps.patterns.reached(channel, func(_ *pattern, to subscribers) { count(to) }, nil, nil)
 	return n
 }
 
 // subscribers are the sessions that a message to channel reaches.
-func (h *hub) subscribers(channel []byte) map[*session]struct{} {
+func (ps *pubsub) subscribers(channel []byte) map[*session]struct{} {
 	found := map[*session]struct{}{}
 	take := func(to subscribers) {
 		for c := range to {
 			found[c] = struct{}{}
 		}
 	}
-	h.channels.reached(channel, take)
-	h.patterns.reached(channel, func(_ *pattern, to subscribers) { take(to) }, nil, nil)
+	ps.channels.reached(channel, take)
+	ps.patterns.reached(channel, func(_ *pattern, to subscribers) { take(to) }, nil, nil)
 	return found
 }
 
 // names returns the channels that have subscribers and match pattern (nil: all), sorted.
-func (h *hub) names(kind subKind, pattern []byte) []string {
+func (ps *pubsub) names(kind subKind, pattern []byte) []string {
 	var names []string
-	h.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
+	ps.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
 	if pattern != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !commands.Glob(pattern, []byte(name)) })
 	}
@@ -226,18 +226,18 @@ func (h *hub) names(kind subKind, pattern []byte) []string {
 }
 
 // count is the number of subscribers of one channel.
-func (h *hub) count(kind subKind, name []byte) int {
+func (ps *pubsub) count(kind subKind, name []byte) int {
 	n := 0
-	h.table(kind).reached(name, func(to subscribers) { n = len(to) })
+	ps.table(kind).reached(name, func(to subscribers) { n = len(to) })
 	return n
 }
 
 // kinds is the number of different channels or patterns.
-func (h *hub) kinds(kind subKind) int {
+func (ps *pubsub) kinds(kind subKind) int {
 	if kind == subPattern {
-		return h.patterns.size()
+		return ps.patterns.size()
 	}
-	return h.table(kind).size()
+	return ps.table(kind).size()
 }
 
 // Deliver hands the events of one entry to the clients of this node, and keeps their bytes, but not the slice. It is called as entries are
@@ -245,14 +245,14 @@ func (h *hub) kinds(kind subKind) int {
 // does not. Where a snapshot took the place of entries, or events come faster than they are delivered, subscribers' connections are closed behind the
 // messages that came before.
 func (s *Server) Deliver(events []commands.Event) {
-	subscribed, tracked, watched := s.hub.size.Load() > 0, s.tracking.on.Load() > 0, s.monitors.size.Load() > 0
+	subscribed, tracked, watched := s.pubsub.size.Load() > 0, s.tracking.on.Load() > 0, s.monitors.size.Load() > 0
 	var parcels []parcel
 	var changes []keyChange
 	take := func(e *commands.Event) {
 		own := *e
 		parcels = append(parcels, parcel{event: &own})
 	}
-	tell := func() { // what caches are told keeps its place
+	flushChanges := func() { // what caches are told keeps its place
 		if len(changes) > 0 {
 			parcels = append(parcels, parcel{changes: changes})
 			changes = nil
@@ -269,7 +269,7 @@ func (s *Server) Deliver(events []commands.Event) {
 				take(e)
 			}
 		case commands.StateReplaced:
-			if tell(); subscribed || tracked {
+			if flushChanges(); subscribed || tracked {
 				take(e)
 			}
 		case commands.KeyChanged, commands.DBChanged:
@@ -278,16 +278,16 @@ func (s *Server) Deliver(events []commands.Event) {
 			}
 		}
 	}
-	tell()
+	flushChanges()
 	if len(parcels) > 0 {
-		s.hub.delivery.put(parcels...)
+		s.pubsub.delivery.put(parcels...)
 	}
-	s.waiters.changed(events)
+	s.waitQueues.changed(events)
 }
 
 // wants says whether somebody on this node waits for changes of a key, or is to be told of them.
 func (s *Server) wants(db int, key string) bool {
-	return s.waiters.wants(db, key) || s.tracking.wants(key)
+	return s.waitQueues.wants(db, key) || s.tracking.wants(key)
 }
 
 // observe tells the backend whether changes of keys are to be told of. It is called after somebody came who wants to know, before what
@@ -295,7 +295,7 @@ func (s *Server) wants(db int, key string) bool {
 func (s *Server) observe() {
 	s.observing.Lock()
 	defer s.observing.Unlock()
-	on := s.waiters.count.Load() > 0 || s.tracking.on.Load() > 0
+	on := s.waitQueues.count.Load() > 0 || s.tracking.on.Load() > 0
 	if on == s.observed {
 		return
 	}
@@ -308,21 +308,21 @@ func (s *Server) observe() {
 }
 
 // hand gives a parcel to all who wanted it when it was handed over. The delivery's goroutine calls it.
-func (s *Server) hand(p *parcel) {
-	t := &telling{srv: s, number: p.number}
+func (s *Server) deliverParcel(p *parcel) {
+	t := &parcelDelivery{srv: s, number: p.number}
 	switch {
 	case p.lost:
-		s.warnings.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.hub.delivery.limit)
-		t.startOver()
+		s.warnings.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.pubsub.delivery.limit)
+		t.resetSubscribers()
 		s.monitors.end(t)
 	case p.line != nil:
 		s.monitors.show(t, p.line)
 	case p.changes != nil:
 		s.tracking.changed(p.changes, p.number, t.invalidate)
-	case p.told.to != nil:
-		t.invalidate(&p.told)
+	case p.evicted.to != nil:
+		t.invalidate(&p.evicted)
 	case p.event.Kind == commands.StateReplaced:
-		t.startOver()
+		t.resetSubscribers()
 	case p.event.Kind == commands.ScriptCall:
 		s.called(t, p.event)
 	default:
@@ -332,7 +332,7 @@ func (s *Server) hand(p *parcel) {
 }
 
 // telling is the delivery of one parcel.
-type telling struct {
+type parcelDelivery struct {
 	srv    *Server
 	number uint64
 	slow   []*session // that did not read, and are closed for it
@@ -340,27 +340,27 @@ type telling struct {
 }
 
 // publish sends a message to its subscribers.
-func (t *telling) publish(e *commands.Event) {
-	h := t.srv.hub
+func (t *parcelDelivery) publish(e *commands.Event) {
+	ps := t.srv.pubsub
 	if e.Shard {
-		h.shards.reached(e.Channel, func(to subscribers) { t.spread(to, published("smessage", e)) })
+		ps.shards.reached(e.Channel, func(to subscribers) { t.fanOut(to, published("smessage", e)) })
 		return
 	}
 	var m *message
-	h.channels.reached(e.Channel, func(to subscribers) {
+	ps.channels.reached(e.Channel, func(to subscribers) {
 		m = published("message", e)
-		t.spread(to, m)
+		t.fanOut(to, m)
 	})
-	h.patterns.reached(e.Channel, func(p *pattern, to subscribers) {
+	ps.patterns.reached(e.Channel, func(p *pattern, to subscribers) {
 		if m == nil {
 			m = published("message", e)
 		}
-		t.spread(to, m.forPattern(p.text))
-	}, t.miss, t.blame)
+		t.fanOut(to, m.forPattern(p.text))
+	}, t.noteMissed, t.chargeMatching)
 }
 
 // spread queues one message for several sessions.
-func (t *telling) spread(to subscribers, m *message) {
+func (t *parcelDelivery) fanOut(to subscribers, m *message) {
 	for c, after := range to {
 		if t.number > after {
 			t.push(c, m)
@@ -369,14 +369,14 @@ func (t *telling) spread(to subscribers, m *message) {
 }
 
 // blame charges the subscribers of a pattern for what it took to try it.
-func (t *telling) blame(to subscribers, work int) {
+func (t *parcelDelivery) chargeMatching(to subscribers, work int) {
 	for c := range to {
-		t.srv.hub.strain.charge(c, float64(work)/float64(len(to)))
+		t.srv.pubsub.load.charge(c, float64(work)/float64(len(to)))
 	}
 }
 
 // miss notes subscribers for whom it takes too long to find out whether a message is for them.
-func (t *telling) miss(to subscribers) {
+func (t *parcelDelivery) noteMissed(to subscribers) {
 	if t.missed == nil {
 		t.missed = map[*session]struct{}{}
 	}
@@ -388,11 +388,11 @@ func (t *telling) miss(to subscribers) {
 }
 
 // push queues a message for a client, which it ends where too many wait.
-func (t *telling) push(c *session, m *message) {
+func (t *parcelDelivery) push(c *session, m *message) {
 	if m.total == nil { // nobody else has it yet
-		m.total = &t.srv.hub.backlog
+		m.total = &t.srv.pubsub.backlog
 	}
-	t.srv.hub.strain.charge(c, pushWork)
+	t.srv.pubsub.load.charge(c, pushWork)
 	if c.out.push(m) {
 		t.slow = append(t.slow, c)
 		c.kill()
@@ -401,8 +401,8 @@ func (t *telling) push(c *session, m *message) {
 
 // startOver closes the connections of all who subscribed before the parcel, and empties the caches. Messages are lost, by a snapshot that took the
 // place of entries or for want of room: a subscriber who loses its connection knows that it has missed something, one that goes on does not.
-func (t *telling) startOver() {
-	h := t.srv.hub
+func (t *parcelDelivery) resetSubscribers() {
+	ps := t.srv.pubsub
 	gone := map[*session]struct{}{}
 	end := func(to subscribers) {
 		for c, after := range to {
@@ -411,9 +411,9 @@ func (t *telling) startOver() {
 			}
 		}
 	}
-	h.channels.each(func(_ string, to subscribers) { end(to) })
-	h.shards.each(func(_ string, to subscribers) { end(to) })
-	h.patterns.each(end)
+	ps.channels.each(func(_ string, to subscribers) { end(to) })
+	ps.shards.each(func(_ string, to subscribers) { end(to) })
+	ps.patterns.each(end)
 	for c := range gone {
 		c.dismiss()
 	}
@@ -424,7 +424,7 @@ func (t *telling) startOver() {
 }
 
 // done ends the delivery: it closes who cannot keep up.
-func (t *telling) done() {
+func (t *parcelDelivery) done() {
 	s := t.srv
 	for c := range t.missed {
 		c.kill()
@@ -435,10 +435,10 @@ func (t *telling) done() {
 	if len(t.slow) > 0 {
 		s.warnings.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr)
 	}
-	if s.hub.backlog.Load() > s.cfg.MaxBacklogBytes {
+	if s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes {
 		s.relieve()
 	}
-	if c := s.hub.strain.look(time.Now(), s.hub.delivery.behind); c != nil {
+	if c := s.pubsub.load.heaviest(time.Now(), s.pubsub.delivery.behind); c != nil {
 		s.warnings.Warn("closed a subscriber: its patterns, or their number, hold up the messages to all", "client", c.addr)
 		c.kill()
 	}
@@ -470,7 +470,7 @@ func (s *Server) relieve() {
 		return a.since.Compare(b.since)
 	})
 	closed := 0
-	for ; closed < len(all) && s.hub.backlog.Load() > s.cfg.MaxBacklogBytes; closed++ {
+	for ; closed < len(all) && s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes; closed++ {
 		all[closed].c.out.cutOff()
 		all[closed].c.kill()
 	}

@@ -28,7 +28,7 @@ const (
 	// keyChangeCost is what a change takes that waits for delivery, besides the key.
 	keyChangeCost = 40
 	// atOnce is how many keys are worked on before others get at the table.
-	atOnce = 256
+	lockedKeys = 256
 )
 
 // tracker is how a client is told of changes. It is replaced, not changed.
@@ -95,7 +95,7 @@ func prefixBytes(prefixes []string) int {
 
 // join makes a session one that is told of the keys that begin with prefixes, some at a time.
 func (tr *tracking) join(s *session, prefixes []string) {
-	for part := range slices.Chunk(prefixes, atOnce) {
+	for part := range slices.Chunk(prefixes, lockedKeys) {
 		tr.mu.Lock()
 		for _, p := range part {
 			v, known := tr.prefixes.Get([]byte(p))
@@ -111,7 +111,7 @@ func (tr *tracking) join(s *session, prefixes []string) {
 
 // leave is the opposite of join.
 func (tr *tracking) leave(s *session, prefixes []string) {
-	for part := range slices.Chunk(prefixes, atOnce) {
+	for part := range slices.Chunk(prefixes, lockedKeys) {
 		tr.mu.Lock()
 		for _, p := range part {
 			v, known := tr.prefixes.Get([]byte(p))
@@ -145,7 +145,7 @@ func (tr *tracking) forget(s *session) (more bool) {
 	defer tr.mu.Unlock()
 	n := 0
 	for key := range s.tracked {
-		if n++; n > atOnce {
+		if n++; n > lockedKeys {
 			return true
 		}
 		tr.drop(s, key)
@@ -198,7 +198,7 @@ func (tr *tracking) drop(s *session, key string) {
 
 // remember notes that a session is to be told of keys. What is dropped for it, keys past the limits, is told by drop.
 func (tr *tracking) remember(s *session, keys []string, drop func(invalidation)) {
-	for part := range slices.Chunk(keys, atOnce) {
+	for part := range slices.Chunk(keys, lockedKeys) {
 		for _, v := range tr.rememberSome(s, part) {
 			drop(v)
 		}
@@ -291,39 +291,39 @@ func (v *invalidation) bytes() int {
 }
 
 // changed calls tell with what is to be told of the changes of one entry, whose parcel has a number.
-func (tr *tracking) changed(changes []keyChange, number uint64, tell func(*invalidation)) {
+func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*invalidation)) {
 	byPrefix := map[string]*prefixChanges{}
 	flushed := false
 	for len(changes) > 0 {
-		told, done := tr.changedSome(changes, byPrefix, &flushed)
-		for i := range told {
-			tell(&told[i])
+		invalidations, done := tr.changedSome(changes, byPrefix, &flushed)
+		for i := range invalidations {
+			notify(&invalidations[i])
 		}
 		changes = changes[done:]
 	}
 	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
-		for _, v := range byPrefix[p].tell(number) {
-			tell(&v)
+		for _, v := range byPrefix[p].invalidations(number) {
+			notify(&v)
 		}
 	}
 }
 
 // clientsAtOnce is how many clients are noted as told before others get at the table: who applies the log waits for it.
-const clientsAtOnce = 4096
+const lockedClients = 4096
 
 // changedSome takes in the first of the changes, and returns how many they are.
-func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (told []invalidation, done int) {
+func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (invalidations []invalidation, done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	clients := 0
-	for _, c := range changes[:min(len(changes), atOnce)] {
-		if clients > clientsAtOnce {
+	for _, c := range changes[:min(len(changes), lockedKeys)] {
+		if clients > lockedClients {
 			break
 		}
 		done++
 		if c.all {
 			if !*flushed {
-				told = append(told, tr.flush())
+				invalidations = append(invalidations, tr.flush())
 			}
 			*flushed = true
 			continue
@@ -332,7 +332,7 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 		if tr.keys[c.key] != nil {
 			v := tr.take(c.key, c.client)
 			if clients += len(v.to); len(v.to) > 0 {
-				told = append(told, v)
+				invalidations = append(invalidations, v)
 			}
 		}
 		tr.eachPrefix(c.key, func(prefix string, of *sessionSet) {
@@ -346,7 +346,7 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 			p.changes = append(p.changes, c)
 		})
 	}
-	return told, done
+	return invalidations, done
 }
 
 // flush forgets every key and tells all.
@@ -368,7 +368,7 @@ type prefixChanges struct {
 }
 
 // tell makes one message for all clients, but for those that do not hear of their own changes.
-func (p *prefixChanges) tell(number uint64) (told []invalidation) {
+func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidation) {
 	all := invalidation{keys: keysOf(p.changes, 0)}
 	for _, s := range p.to {
 		t := s.track.Load()
@@ -378,14 +378,14 @@ func (p *prefixChanges) tell(number uint64) (told []invalidation) {
 			all.to = append(all.to, s)
 		default:
 			if keys := keysOf(p.changes, s.askerNumber()); len(keys) > 0 {
-				told = append(told, invalidation{keys: keys, to: []*session{s}})
+				invalidations = append(invalidations, invalidation{keys: keys, to: []*session{s}})
 			}
 		}
 	}
 	if len(all.to) > 0 {
-		told = append(told, all)
+		invalidations = append(invalidations, all)
 	}
-	return told
+	return invalidations
 }
 
 // keysOf gives the keys that changed, sorted, without those that one client alone (0: none) changed.
@@ -401,7 +401,7 @@ func keysOf(changes []keyChange, without uint64) []string {
 }
 
 // invalidate queues the message for each of its clients: one in each form that is needed.
-func (t *telling) invalidate(v *invalidation) {
+func (t *parcelDelivery) invalidate(v *invalidation) {
 	var forms [2][2]*message // by whether it is redirected, and by the protocol that null is written in
 	form := func(redirected, three int) *message {
 		if v.keys != nil {

@@ -119,11 +119,11 @@ func (s *session) startTracking(t *tracker) error {
 	if target := s.srv.session(t.redirect); target != nil {
 		target.out.open(&s.srv.wg)
 	}
-	t.after = s.srv.hub.delivery.join()
+	t.after = s.srv.pubsub.delivery.join()
 	s.srv.tracking.begin(s, t)
 	s.srv.tracking.join(s, added)
 	s.srv.observe()
-	err := s.srv.hub.deafness() // looked at when DropWaiting can see that the session is tracked
+	err := s.srv.pubsub.disabledReason() // looked at when DropWaiting can see that the session is tracked
 	if err != nil {
 		s.srv.tracking.end(s)
 		s.srv.observe()
@@ -319,17 +319,17 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) {
 	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" || spec.Has(commands.PubSub) {
 		return
 	}
-	places, err := spec.KeyIndexes(args)
-	if err != nil || len(places) == 0 {
+	indexes, err := spec.KeyIndexes(args)
+	if err != nil || len(indexes) == 0 {
 		return
 	}
-	keys := make([]string, len(places))
-	for i, at := range places {
+	keys := make([]string, len(indexes))
+	for i, at := range indexes {
 		keys[i] = string(args[at])
 	}
 	if !s.out.hold(&s.srv.wg) {
 		s.quit = true
 		return
 	}
-	s.srv.tracking.remember(s, keys, func(v invalidation) { s.srv.hub.delivery.offer(parcel{told: v}) })
+	s.srv.tracking.remember(s, keys, func(v invalidation) { s.srv.pubsub.delivery.offer(parcel{evicted: v}) })
 }

@@ -31,7 +31,7 @@ func TestTrackingRedirected(t *testing.T) {
 	}
 	reader.call("GET", "k")
 	writer.call("SET", "k", "1")
-	n.hub.delivery.settle() // nobody is subscribed: nothing is told
+	n.pubsub.delivery.settle() // nobody is subscribed: nothing is told
 	if got := target.call("SUBSCRIBE", "foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
 		t.Fatal(got)
 	}
@@ -115,7 +115,7 @@ func TestTrackingIsForgotten(t *testing.T) {
 	c := n.dial(t)
 	c.call("CLIENT", "TRACKING", "ON")
 	words := []string{"MGET"}
-	for i := range 3*atOnce + 1 {
+	for i := range 3*lockedKeys + 1 {
 		words = append(words, fmt.Sprint("k", i))
 	}
 	c.call(words...)
@@ -189,7 +189,7 @@ func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 	}
 	s.remember(spec, get)
 	n.Deliver([]commands.Event{{Kind: commands.KeyChanged, Key: "k"}})
-	n.hub.delivery.settle()
+	n.pubsub.delivery.settle()
 	if _, keys, _, _ := n.tracking.counts(); keys != 0 {
 		t.Fatal("the change was not heard")
 	}

@@ -79,24 +79,24 @@ func (c *Config) setDefaults() {
 
 // Server serves clients of one node.
 type Server struct {
-	table    *commands.Table
-	backend  Backend
-	log      *slog.Logger
-	cfg      Config
-	started  time.Time
-	runID    string // 40 hexadecimal digits, other at each start
-	hub      *hub
-	waiters  waiters
-	tracking tracking
-	tries    tries
-	stats    stats
-	config   settings
-	monitors monitors
-	holders  holdersWatch
-	pause    pause
-	slowlog  slowlog
-	latency  latency
-	saving   saving
+	table      *commands.Table
+	backend    Backend
+	log        *slog.Logger
+	cfg        Config
+	started    time.Time
+	runID      string // 40 hexadecimal digits, other at each start
+	pubsub     *pubsub
+	waitQueues waitQueues
+	tracking   tracking
+	hints      hints
+	stats      stats
+	config     settings
+	monitors   monitors
+	holders    holdersWatch
+	pause      pause
+	slowlog    slowlog
+	latency    latency
+	saving     saving
 
 	clientMemory clientMemory
 	intake       intake
@@ -144,7 +144,7 @@ func New(cfg Config) *Server {
 		listeners: map[net.Listener]struct{}{},
 		sessions:  map[uint64]*session{},
 	}
-	s.hub = newHub(s.hand)
+	s.pubsub = newPubsub(s.deliverParcel)
 	s.startBytes = readMemory().objects
 	s.tracking.init()
 	s.slowlog.threshold.Store(slowlogUs)
@@ -286,7 +286,7 @@ func (s *Server) Close() {
 		s.mu.Unlock()
 	}
 	s.cancel()
-	s.hub.delivery.close()
+	s.pubsub.delivery.close()
 	s.background.Wait()
 }
 

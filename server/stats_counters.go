@@ -19,7 +19,7 @@ type stats struct {
 	bytesIn, bytesOut               atomic.Uint64
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
-	unlogged, vainTries             atomic.Uint64                    // writes that a try answered; tries that ended before one
+	dryRunHits, dryRunMisses        atomic.Uint64                    // writes that a try answered; tries that ended before one
 	byCommand                       map[*commands.Spec]*commandStats // the map itself never changes
 
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 
 // reset is CONFIG RESETSTAT.
 func (t *stats) reset() {
-	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unlogged, &t.vainTries} {
+	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}
 	for _, c := range t.byCommand {

@@ -51,9 +51,9 @@ func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
 		}
 		return keys
 	}
-	places, _ := spec.KeyIndexes(args)
-	keys := make([][]byte, len(places))
-	for i, at := range places {
+	indexes, _ := spec.KeyIndexes(args)
+	keys := make([][]byte, len(indexes))
+	for i, at := range indexes {
 		keys[i] = args[at]
 	}
 	return keys
@@ -69,12 +69,12 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	s.flush()
 	b := blocked{s: s, spec: spec, start: time.Now()}
 	behind := false
-	b.w, behind = s.srv.waiters.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
-	takes := argBytes(keys) + waitedKeyCost*len(keys)                // and the arguments, once they are kept
+	b.w, behind = s.srv.waitQueues.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
+	takes := argBytes(keys) + waitedKeyCost*len(keys)                   // and the arguments, once they are kept
 	s.memory.add(memoryKeys, takes)
 	keys = nil // the lines have their own
 	defer func() {
-		s.srv.waiters.leave(b.w)
+		s.srv.waitQueues.leave(b.w)
 		s.memory.add(memoryKeys, -takes)
 		s.srv.observe()
 	}()
@@ -83,8 +83,8 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	replies, err := s.ask()
 	b.took = s.lap()
 	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {
-		owed := s.run.pending[0]
-		s.dropRun()
+		owed := s.batch.pending[0]
+		s.dropBatch()
 		if kept := s.keepArgs(args); kept != nil {
 			size := argBytes(kept) + argCost*len(kept)
 			takes += size
@@ -95,10 +95,10 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 			s.quit = true
 			return
 		}
-		s.run.pending = append(s.run.pending, owed)
+		s.batch.pending = append(s.batch.pending, owed)
 	}
 	s.takeReplies(replies, err, b.took)
-	s.dropRun()
+	s.dropBatch()
 }
 
 // keepArgs copies the arguments of a command that is going to wait, so that the buffers of its session go, or returns nil where these stay. They are
@@ -107,7 +107,7 @@ func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
 	if s.more == 0 && s.in.start == s.in.end && len(s.in.buf) > minReadBuffer {
 		kept = copyArgs(args, argBytes(args))
 		s.giveInputBack()
-		s.run.bytes, s.run.pending, s.run.literals.Buf = nil, nil, nil
+		s.batch.bytes, s.batch.pending, s.batch.literals.Buf = nil, nil, nil
 	}
 	s.srv.intake.leaveOut(s)
 	return kept
@@ -127,9 +127,9 @@ type blocked struct {
 	pause   time.Duration // before the next such try
 	request commands.Request
 
-	places []int              // where in the request's arguments its keys are; nil: not looked up
-	due    map[int32]struct{} // keys that changed since the newest try that ran
-	dueAll bool               // or all of them
+	keyIndexes []int              // where in the request's arguments its keys are; nil: not looked up
+	due        map[int32]struct{} // keys that changed since the newest try that ran
+	dueAll     bool               // or all of them
 }
 
 // await waits and tries until there is a reply.
@@ -150,9 +150,9 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 				return nil, errUnblocked
 			}
 			return b.nothing(), nil
-		case wokeLate:
+		case wokeTimeout:
 			return b.nothing(), nil
-		case wokeLeft:
+		case wokeClosed:
 			b.left = true
 			return nil, nil
 		}
@@ -160,7 +160,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 			return nil, nil
 		}
 		s.blocked = true // a pause ends with its opposite
-		replies, err, done := b.try()
+		replies, err, done := b.attempt()
 		if done {
 			return replies, err
 		}
@@ -172,7 +172,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 // begin shows that the session waits.
 func (b *blocked) begin(args int) {
 	s := b.s
-	s.srv.waiters.blocked.Add(1)
+	s.srv.waitQueues.blocked.Add(1)
 	s.waiter.Store(b.w)
 	b.w.mu.Lock()
 	b.w.waits = true
@@ -182,7 +182,7 @@ func (b *blocked) begin(args int) {
 }
 
 func (b *blocked) end() {
-	b.s.srv.waiters.blocked.Add(-1)
+	b.s.srv.waitQueues.blocked.Add(-1)
 	b.s.waiter.Store(nil)
 	b.s.blocked = false
 	_ = b.s.conn.SetReadDeadline(time.Time{})
@@ -196,19 +196,19 @@ func (b *blocked) nothing() []byte {
 }
 
 // try runs the command again. done is false where it goes on waiting.
-func (b *blocked) try() (replies []byte, err error, done bool) {
+func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
 	request, whole := b.request, b.dueAll || len(b.due) == 0
 	if !whole {
-		if b.places == nil {
-			b.places, _ = b.spec.KeyIndexes(b.request.Cmds[0])
+		if b.keyIndexes == nil {
+			b.keyIndexes, _ = b.spec.KeyIndexes(b.request.Cmds[0])
 		}
-		request.Cmds = [][][]byte{onlyKeys(b.spec, b.request.Cmds[0], b.places, b.due)}
+		request.Cmds = [][][]byte{onlyKeys(b.spec, b.request.Cmds[0], b.keyIndexes, b.due)}
 	}
-	run := commands.AppendRequest(nil, &request)
+	batch := commands.AppendRequest(nil, &request)
 	owed := []pending{{spec: b.spec, args: request.Cmds[0], db: request.DB}}
-	replies, err = s.askFor(run, 1, owed, b.spec.Kind == commands.Write, false, false)
+	replies, err = s.askFor(batch, 1, owed, b.spec.Kind == commands.Write, false, false)
 	b.took += s.lap()
 	if err != nil {
 		if !notRun(err) {
@@ -236,11 +236,11 @@ func (b *blocked) try() (replies []byte, err error, done bool) {
 
 // onlyKeys gives the arguments of a waiting command with only some of its keys, by their order in the call: the others are as they were when it found nothing. The
 // cost of a change does not depend on how many keys the command waits for.
-func onlyKeys(spec *commands.Spec, args [][]byte, places []int, due map[int32]struct{}) [][]byte {
-	if len(places) <= len(due) || len(spec.Keys.Parts) > 1 {
+func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]struct{}) [][]byte {
+	if len(indexes) <= len(due) || len(spec.Keys.Parts) > 1 {
 		return args
 	}
-	first, end := places[0], places[len(places)-1]+1
+	first, end := indexes[0], indexes[len(indexes)-1]+1
 	rest := args[end:]
 	count := -1 // the place of the number of keys
 	switch spec.Name {
@@ -248,7 +248,7 @@ func onlyKeys(spec *commands.Spec, args [][]byte, places []int, due map[int32]st
 	case "blmpop", "bzmpop":
 		count = first - 1
 	case "xread", "xreadgroup": // an id for every key stands behind them
-		if len(rest) != len(places) {
+		if len(rest) != len(indexes) {
 			return args
 		}
 	default:
@@ -257,7 +257,7 @@ func onlyKeys(spec *commands.Spec, args [][]byte, places []int, due map[int32]st
 	some := slices.Clone(args[:first])
 	order := slices.Sorted(maps.Keys(due))
 	for _, i := range order {
-		some = append(some, args[places[i]])
+		some = append(some, args[indexes[i]])
 	}
 	switch {
 	case count >= 0:
@@ -303,43 +303,43 @@ func (b *blocked) retryWith(again []byte) {
 		args = append(args, rest[at:size-2])
 		rest = rest[size:]
 	}
-	b.request.Cmds[0], b.places = args, nil
+	b.request.Cmds[0], b.keyIndexes = args, nil
 }
 
 // woke is why a sleep ended.
-type woke uint8
+type wakeReason uint8
 
 const (
-	wokeNot       woke = iota
-	wokeChange         // a key changed
-	wokeUnblocked      // CLIENT UNBLOCK
-	wokeLate           // the time is over
-	wokeLeft           // the client, the session or the server ends
+	wokeNot       wakeReason = iota
+	wokeChange               // a key changed
+	wokeUnblocked            // CLIENT UNBLOCK
+	wokeTimeout              // the time is over
+	wokeClosed               // the client, the session or the server ends
 )
 
 // sleep waits for something to do. It reads the connection meanwhile, to learn that the client has gone.
-func (b *blocked) sleep() woke {
+func (b *blocked) sleep() wakeReason {
 	s := b.s
 	for {
-		until, why := b.lieDown()
-		if why == wokeChange && !clientThere(s.conn) {
-			return wokeLeft
+		until, reason := b.prepareSleep()
+		if reason == wokeChange && !clientConnected(s.conn) {
+			return wokeClosed
 		}
-		if why != wokeNot {
-			return why
+		if reason != wokeNot {
+			return reason
 		}
 		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
-			return wokeLeft
+			return wokeClosed
 		}
-		if err := b.rest(until); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := b.sleepOnce(until); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			s.gone = true
-			return wokeLeft
+			return wokeClosed
 		}
 	}
 }
 
 // lieDown says why the command cannot sleep, or prepares its sleep, until a time or without end where that is zero.
-func (b *blocked) lieDown() (until time.Time, why woke) {
+func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 	w := b.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -350,7 +350,7 @@ func (b *blocked) lieDown() (until time.Time, why woke) {
 	case w.unblock != "":
 		return until, wokeUnblocked
 	case late:
-		return until, wokeLate
+		return until, wokeTimeout
 	case !b.resume.IsZero():
 		w.woken = true // the try that did not run is owed
 		if now.Before(b.resume) {
@@ -373,7 +373,7 @@ func (b *blocked) lieDown() (until time.Time, why woke) {
 }
 
 // rest sleeps once. What the client sends meanwhile is kept, up to a limit from which on it is not read any more.
-func (b *blocked) rest(until time.Time) error {
+func (b *blocked) sleepOnce(until time.Time) error {
 	if len(b.s.in.ahead) < maxAhead {
 		return b.s.in.peek()
 	}
@@ -384,7 +384,7 @@ func (b *blocked) rest(until time.Time) error {
 		over = t.C
 	}
 	select {
-	case <-b.w.wake:
+	case <-b.w.wakeup:
 	case <-over:
 	case <-b.s.srv.ctx.Done():
 	}

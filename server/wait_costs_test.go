@@ -23,11 +23,11 @@ func TestWaitingForManyKeys(t *testing.T) {
 		words = append(words, fmt.Sprint("key", i))
 	}
 	c := n.popping(t, append(words, "0")...)
-	n.waiters.mu.Lock()
-	if got := len(n.waiters.places); got != many {
+	n.waitQueues.mu.Lock()
+	if got := len(n.waitQueues.byKey); got != many {
 		t.Errorf("it waits for %d keys", got)
 	}
-	n.waiters.mu.Unlock()
+	n.waitQueues.mu.Unlock()
 	waiting := n.all()[1]
 	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost || got > many*(waitedKeyCost+argCost+32) {
 		t.Errorf("its account has %d bytes for %d keys", got, many)
@@ -37,7 +37,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 	main.call("RPUSH", "key9", "x")
 	c.want("*2\r\n$4\r\nkey9\r\n$1\r\nx\r\n")
 	n.fake.mu.Lock()
-	if got := len(n.fake.lastRun); got > 200 {
+	if got := len(n.fake.lastBatch); got > 200 {
 		t.Errorf("the last try is a request of %d bytes", got)
 	}
 	n.fake.mu.Unlock()
@@ -101,8 +101,8 @@ func TestKeysThatChangedAreOwed(t *testing.T) {
 	n.fake.set(func() { n.fake.fail, n.fake.calls = commands.Error("CLUSTERDOWN not now"), nil })
 	for i, key := range []string{"c", "b"} {
 		n.fake.set(func() {
-			run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
-			if _, err := n.fake.apply(run); err != nil {
+			batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+			if _, err := n.fake.apply(batch); err != nil {
 				t.Error(err)
 			}
 		})
@@ -124,7 +124,7 @@ func TestKeysThatChangedAreOwed(t *testing.T) {
 func TestManyReadersWake(t *testing.T) {
 	n := start(t, nil)
 	var all []*client
-	for range 3 * fewAsleep {
+	for range 3 * inlineWakes {
 		all = append(all, n.popping(t, "XREAD", "BLOCK", "0", "STREAMS", "s", "$"))
 	}
 	n.dial(t).call("XADD", "s", "1-1", "f", "v")
@@ -260,7 +260,7 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	other := n.dial(t)
 	other.call("SET", "k", "1")
 	other.call("FLUSHALL")
-	n.hub.delivery.settle()
+	n.pubsub.delivery.settle()
 	n.tracking.mu.Lock()
 	defer n.tracking.mu.Unlock()
 	if got := first.memory.parts[memoryKeys].Load(); got != 0 || n.tracking.bytes != 0 || n.tracking.items != 0 {
@@ -321,7 +321,7 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 	for i := range 3 {
 		changes = append(changes, keyChange{key: fmt.Sprint("k", i)})
 	}
-	for range clientsAtOnce + 1 {
+	for range lockedClients + 1 {
 		s := &session{srv: n.Server, tracked: map[string]struct{}{}}
 		tr.mu.Lock()
 		for _, c := range changes {
@@ -330,25 +330,25 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		tr.mu.Unlock()
 	}
 	flushed := false
-	if told, done := tr.changedSome(changes, map[string]*prefixChanges{}, &flushed); done != 1 || len(told) != 1 {
-		t.Errorf("%d changes, %d messages at once", done, len(told))
+	if invalidations, done := tr.changedSome(changes, map[string]*prefixChanges{}, &flushed); done != 1 || len(invalidations) != 1 {
+		t.Errorf("%d changes, %d messages at once", done, len(invalidations))
 	}
 	told := 0
 	tr.changed(changes[1:], 1, func(v *invalidation) { told += len(v.to) })
-	if told != 2*(clientsAtOnce+1) || len(tr.keys) != 0 || tr.bytes != 0 {
+	if told != 2*(lockedClients+1) || len(tr.keys) != 0 || tr.bytes != 0 {
 		t.Errorf("%d were told, %d keys and %d bytes are left", told, len(tr.keys), tr.bytes)
 	}
 }
 
 // An answer that does not suffice wakes nobody who waits for more.
 func TestWaitIsWokenByWhatSuffices(t *testing.T) {
-	w := &holdersWait{waiter: waiter{wake: make(chan struct{}, 1)}, q: &holdersQuestion{}, want: 2}
+	w := &holdersWait{waiter: waiter{wakeup: make(chan struct{}, 1)}, q: &holdersQuestion{}, want: 2}
 	w.tell(&Holders{Index: 7, Others: []uint64{7, 6}}, 7)
-	if len(w.wake) > 0 {
+	if len(w.wakeup) > 0 {
 		t.Error("one of two holds it")
 	}
 	w.tell(&Holders{Index: 9, Others: []uint64{9, 7}}, 9)
-	if len(w.wake) == 0 {
+	if len(w.wakeup) == 0 {
 		t.Error("both hold it, and nobody was told")
 	}
 	if own, others := w.q.held(9); own != 1 || others != 2 {

@@ -33,14 +33,14 @@ func (p *pause) begin(d time.Duration, all bool) {
 		p.until = until
 	}
 	p.on.Store(true)
-	p.poke()
+	p.wakeAll()
 }
 
 func (p *pause) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finish()
-	p.poke()
+	p.wakeAll()
 }
 
 func (p *pause) finish() {
@@ -49,7 +49,7 @@ func (p *pause) finish() {
 }
 
 // poke makes those who wait look again.
-func (p *pause) poke() {
+func (p *pause) wakeAll() {
 	for s := range p.waiting {
 		_ = s.conn.SetReadDeadline(past)
 	}
@@ -82,7 +82,7 @@ func (p *pause) size() int {
 }
 
 // free takes a session out of those who wait.
-func (p *pause) free(s *session) {
+func (p *pause) release(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, s)
@@ -102,7 +102,7 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 	if p.hold(s, write).IsZero() {
 		return true
 	}
-	defer p.free(s)
+	defer p.release(s)
 	s.flush()
 	if s.send() != nil {
 		return false

@@ -17,45 +17,45 @@ import (
 )
 
 // waiters are the commands of this node that wait for keys, or may have to.
-type waiters struct {
+type waitQueues struct {
 	blocked atomic.Int64 // clients that wait now
 	count   atomic.Int64 // commands in lines
 
-	mu     sync.Mutex
-	places map[place]*crowd
-	all    [databases]map[*waiter]struct{}
-	era    [databases]uint64 // rises when any key of the database may have changed
+	mu    sync.Mutex
+	byKey map[waitKey]*keyQueues
+	all   [databases]map[*waiter]struct{}
+	era   [databases]uint64 // rises when any key of the database may have changed
 }
 
 // place is a key of a database.
-type place struct {
+type waitKey struct {
 	db  int
 	key string
 }
 
 // crowd is all who wait for one key.
-type crowd struct {
-	place place
-	gone  bool   // the newest change that this node heard of took the key away: nobody needs to look
-	era   uint64 // of the database, when gone was said
-	line  line   // the first of the lines
+type keyQueues struct {
+	key  waitKey
+	gone bool      // the newest change that this node heard of took the key away: nobody needs to look
+	era  uint64    // of the database, when gone was said
+	head waitQueue // the first of the lines
 }
 
 // line is a queue in order of arrival.
-type line struct {
-	crowd       *crowd
-	rivals      string // what its commands have in common; "" for those that are all woken
+type waitQueue struct {
+	queues      *keyQueues
+	class       string // what its commands have in common; "" for those that are all woken
 	streams     bool   // its commands want to know of the key's end too
-	first, last *stand
-	next        *line
+	first, last *ticket
+	next        *waitQueue
 }
 
 // stand is a waiter's place in one line.
-type stand struct {
+type ticket struct {
 	waiter     *waiter
-	line       *line
-	prev, next *stand
-	at         int32 // which of the waiter's keys it is for
+	queue      *waitQueue
+	prev, next *ticket
+	keyIndex   int32 // which of the waiter's keys it is for
 	due        bool  // that is in waiter.due; guarded by waiter.mu
 }
 
@@ -64,19 +64,19 @@ const waitedKeyCost = 256
 
 // waiter is one command that may wait.
 type waiter struct {
-	conn   net.Conn
-	db     int
-	stands []stand
-	wake   chan struct{} // for one who does not read its connection
-	heads  int           // how many of its stands a change wakes; guarded by waiters.mu
+	conn    net.Conn
+	db      int
+	tickets []ticket
+	wakeup  chan struct{} // for one who does not read its connection
+	heads   int           // how many of its stands a change wakes; guarded by waiters.mu
 
 	mu      sync.Mutex
-	asleep  bool     // reads the connection until something is to be done
-	woken   bool     // a key changed since the newest try began
-	due     []*stand // for which
-	dueAll  bool     // any of them
-	turn    bool     // the try that is under way is due to a change
-	waits   bool     // the command waits: it may be unblocked
+	asleep  bool      // reads the connection until something is to be done
+	woken   bool      // a key changed since the newest try began
+	due     []*ticket // for which
+	dueAll  bool      // any of them
+	turn    bool      // the try that is under way is due to a change
+	waits   bool      // the command waits: it may be unblocked
 	unblock string
 }
 
@@ -88,7 +88,7 @@ const (
 
 // rivalsOf says what a command wants of its keys: commands with the same answer, waiting for the same key, find nothing if one of them
 // found nothing. It is "" for a command that takes nothing away.
-func rivalsOf(spec *commands.Spec, args [][]byte) string {
+func classOf(spec *commands.Spec, args [][]byte) string {
 	if spec.Kind == commands.Read {
 		return ""
 	}
@@ -106,24 +106,24 @@ func rivalsOf(spec *commands.Spec, args [][]byte) string {
 const groupStream = "stream"
 
 // join puts a command at the end of the lines of its keys, some at a time. behind says that in all of them others stand before it.
-func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
-	w = &waiter{conn: conn, db: db, stands: make([]stand, 0, len(keys)), wake: make(chan struct{}, 1)}
-	rivals := rivalsOf(spec, args)
-	behind = rivals != ""
+func (ws *waitQueues) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
+	w = &waiter{conn: conn, db: db, tickets: make([]ticket, 0, len(keys)), wakeup: make(chan struct{}, 1)}
+	class := classOf(spec, args)
+	behind = class != ""
 	ws.count.Add(1)
-	for from := 0; from < len(keys); from += atOnce {
+	for from := 0; from < len(keys); from += lockedKeys {
 		ws.mu.Lock()
-		if ws.places == nil {
-			ws.places = map[place]*crowd{}
+		if ws.byKey == nil {
+			ws.byKey = map[waitKey]*keyQueues{}
 		}
 		if ws.all[db] == nil {
 			ws.all[db] = map[*waiter]struct{}{}
 		}
 		ws.all[db][w] = struct{}{}
-		for i := from; i < min(from+atOnce, len(keys)); i++ {
-			l := ws.crowd(place{db, string(keys[i])}).lineOf(rivals)
-			l.streams = spec.Group == groupStream
-			behind = !l.append(w, int32(i)) && behind
+		for i := from; i < min(from+lockedKeys, len(keys)); i++ {
+			q := ws.queuesOf(waitKey{db, string(keys[i])}).queueFor(class)
+			q.streams = spec.Group == groupStream
+			behind = !q.append(w, int32(i)) && behind
 		}
 		ws.mu.Unlock()
 	}
@@ -131,55 +131,55 @@ func (ws *waiters) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spe
 }
 
 // crowd returns the crowd of a key, made if there is none.
-func (ws *waiters) crowd(p place) *crowd {
-	c := ws.places[p]
+func (ws *waitQueues) queuesOf(p waitKey) *keyQueues {
+	c := ws.byKey[p]
 	if c == nil {
-		c = &crowd{place: p}
-		c.line.crowd = c
-		ws.places[p] = c
+		c = &keyQueues{key: p}
+		c.head.queues = c
+		ws.byKey[p] = c
 	}
 	return c
 }
 
 // lineOf returns the line of those who compete for the same, made if there is none.
-func (c *crowd) lineOf(rivals string) *line {
-	if c.line.first == nil {
-		c.line.rivals = rivals // nobody stands in it: it has just been made
-		return &c.line
+func (c *keyQueues) queueFor(class string) *waitQueue {
+	if c.head.first == nil {
+		c.head.class = class // nobody stands in it: it has just been made
+		return &c.head
 	}
-	l := &c.line
-	for l.rivals != rivals {
-		if l.next == nil {
-			l.next = &line{crowd: c, rivals: rivals}
+	q := &c.head
+	for q.class != class {
+		if q.next == nil {
+			q.next = &waitQueue{queues: c, class: class}
 		}
-		l = l.next
+		q = q.next
 	}
-	return l
+	return q
 }
 
 // append puts a waiter at the end of the line, and says whether nobody else stands before it. A key may be named twice.
-func (l *line) append(w *waiter, at int32) (alone bool) {
-	if l.last != nil && l.last.waiter == w {
-		return l.first.waiter == w
+func (q *waitQueue) append(w *waiter, at int32) (alone bool) {
+	if q.last != nil && q.last.waiter == w {
+		return q.first.waiter == w
 	}
-	w.stands = append(w.stands, stand{waiter: w, line: l, prev: l.last, at: at})
-	st := &w.stands[len(w.stands)-1] // stays: there is room for all
-	if l.last == nil {
-		l.first = st
+	w.tickets = append(w.tickets, ticket{waiter: w, queue: q, prev: q.last, keyIndex: at})
+	t := &w.tickets[len(w.tickets)-1] // stays: there is room for all
+	if q.last == nil {
+		q.first = t
 	} else {
-		l.last.next = st
+		q.last.next = t
 	}
-	l.last = st
-	if st.prev == nil || l.rivals == "" {
+	q.last = t
+	if t.prev == nil || q.class == "" {
 		w.heads++
 	}
-	return st.prev == nil
+	return t.prev == nil
 }
 
 // leave takes a command out of its lines, some at a time. Where its newest try may have left something to the next, that one is woken: who came behind
 // it has not looked.
-func (ws *waiters) leave(w *waiter) {
-	for part := range slices.Chunk(w.stands, atOnce) {
+func (ws *waitQueues) leave(w *waiter) {
+	for part := range slices.Chunk(w.tickets, lockedKeys) {
 		ws.mu.Lock()
 		w.mu.Lock()
 		owes := w.turn || w.woken || !w.waits // asked with every part: a key of it may have changed meanwhile
@@ -195,74 +195,74 @@ func (ws *waiters) leave(w *waiter) {
 	ws.count.Add(-1)
 }
 
-func (ws *waiters) remove(st *stand, owes bool) {
-	l, wasFirst := st.line, st.prev == nil
-	l.remove(st)
-	if l.first == nil {
-		ws.drop(l)
+func (ws *waitQueues) remove(t *ticket, owes bool) {
+	q, wasFirst := t.queue, t.prev == nil
+	q.remove(t)
+	if q.first == nil {
+		ws.drop(q)
 		return
 	}
-	if !wasFirst || l.rivals == "" {
+	if !wasFirst || q.class == "" {
 		return
 	}
-	l.first.waiter.heads++
-	if owes && (l.streams || !ws.gone(l.crowd)) {
-		l.first.rouse()
+	q.first.waiter.heads++
+	if owes && (q.streams || !ws.gone(q.queues)) {
+		q.first.wake()
 	}
 }
 
 // drop takes out a line that nobody stands in, and the crowd with the last one.
-func (ws *waiters) drop(l *line) {
-	c := l.crowd
+func (ws *waitQueues) drop(q *waitQueue) {
+	c := q.queues
 	switch {
-	case l != &c.line:
-		before := &c.line
-		for before.next != l {
+	case q != &c.head:
+		before := &c.head
+		for before.next != q {
 			before = before.next
 		}
-		before.next = l.next
-	case l.next != nil: // another takes the first one's place
-		second := l.next
-		c.line = *second
-		for st := c.line.first; st != nil; st = st.next {
-			st.line = &c.line
+		before.next = q.next
+	case q.next != nil: // another takes the first one's place
+		second := q.next
+		c.head = *second
+		for t := c.head.first; t != nil; t = t.next {
+			t.queue = &c.head
 		}
 	default:
-		delete(ws.places, c.place)
-		if len(ws.places) == 0 {
-			ws.places = nil // its room goes with the last
+		delete(ws.byKey, c.key)
+		if len(ws.byKey) == 0 {
+			ws.byKey = nil // its room goes with the last
 		}
 	}
 }
 
-func (l *line) remove(st *stand) {
-	if st.prev == nil {
-		l.first = st.next
+func (q *waitQueue) remove(t *ticket) {
+	if t.prev == nil {
+		q.first = t.next
 	} else {
-		st.prev.next = st.next
+		t.prev.next = t.next
 	}
-	if st.next == nil {
-		l.last = st.prev
+	if t.next == nil {
+		q.last = t.prev
 	} else {
-		st.next.prev = st.prev
+		t.next.prev = t.prev
 	}
 }
 
 // wants says whether somebody waits for a key.
-func (ws *waiters) wants(db int, key string) bool {
+func (ws *waitQueues) wants(db int, key string) bool {
 	if ws.count.Load() == 0 {
 		return false
 	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return ws.places[place{db, key}] != nil
+	return ws.byKey[waitKey{db, key}] != nil
 }
 
 // gone says whether the newest change of a key took it away.
-func (ws *waiters) gone(c *crowd) bool { return c.gone && c.era == ws.era[c.place.db] }
+func (ws *waitQueues) gone(c *keyQueues) bool { return c.gone && c.era == ws.era[c.key.db] }
 
 // changed wakes those whom changes concern. It does not wait.
-func (ws *waiters) changed(events []commands.Event) {
+func (ws *waitQueues) changed(events []commands.Event) {
 	if ws.count.Load() == 0 {
 		return
 	}
@@ -274,76 +274,76 @@ func (ws *waiters) changed(events []commands.Event) {
 			ws.keyChanged(e)
 		case commands.DBChanged:
 			flushed[e.DB], some = true, true
-			ws.renew(e.DB)
+			ws.forgetGone(e.DB)
 		case commands.StateReplaced:
 			for db := range flushed {
 				flushed[db], some = true, true
-				ws.renew(db)
+				ws.forgetGone(db)
 			}
 		}
 	}
 	for db := 0; some && db < databases; db++ {
 		if flushed[db] {
-			ws.rouseAll(db)
+			ws.wakeDB(db)
 		}
 	}
 }
 
-func (ws *waiters) keyChanged(e *commands.Event) {
+func (ws *waitQueues) keyChanged(e *commands.Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	c := ws.places[place{e.DB, e.Key}]
+	c := ws.byKey[waitKey{e.DB, e.Key}]
 	if c == nil {
 		return
 	}
 	c.gone, c.era = e.Gone, ws.era[e.DB]
-	for l := &c.line; l != nil; l = l.next {
+	for q := &c.head; q != nil; q = q.next {
 		switch {
-		case c.gone && !l.streams:
-		case l.rivals != "":
-			l.first.rouse()
+		case c.gone && !q.streams:
+		case q.class != "":
+			q.first.wake()
 		default:
-			l.rouseEach()
+			q.wakeAll()
 		}
 	}
 }
 
 // renew forgets which keys of a database are gone.
-func (ws *waiters) renew(db int) {
+func (ws *waitQueues) forgetGone(db int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.era[db]++
 }
 
 // rouseAll wakes whoever is the first in any line of a database, and all of the lines in which all are woken.
-func (ws *waiters) rouseAll(db int) {
+func (ws *waitQueues) wakeDB(db int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var asleep []*waiter
 	for w := range ws.all[db] {
-		if w.heads > 0 && w.mark(nil) {
+		if w.heads > 0 && w.markDue(nil) {
 			asleep = append(asleep, w)
 		}
 	}
-	pokeAll(asleep)
+	wakeWaiters(asleep)
 }
 
 // rouseEach wakes all of a line.
-func (l *line) rouseEach() {
+func (q *waitQueue) wakeAll() {
 	var asleep []*waiter
-	for st := l.first; st != nil; st = st.next {
-		if st.waiter.mark(st) {
-			asleep = append(asleep, st.waiter)
+	for t := q.first; t != nil; t = t.next {
+		if t.waiter.markDue(t) {
+			asleep = append(asleep, t.waiter)
 		}
 	}
-	pokeAll(asleep)
+	wakeWaiters(asleep)
 }
 
 // fewAsleep are woken by who applies the log. More of them would hold it up.
-const fewAsleep = 16
+const inlineWakes = 16
 
-func pokeAll(asleep []*waiter) {
-	if len(asleep) > fewAsleep {
+func wakeWaiters(asleep []*waiter) {
+	if len(asleep) > inlineWakes {
 		go interruptAll(asleep)
 		return
 	}
@@ -357,9 +357,9 @@ func interruptAll(all []*waiter) {
 }
 
 // rouse makes the waiter try again, with the key that it stands for.
-func (st *stand) rouse() {
-	if st.waiter.mark(st) {
-		st.waiter.interrupt()
+func (t *ticket) wake() {
+	if t.waiter.markDue(t) {
+		t.waiter.interrupt()
 	}
 }
 
@@ -367,16 +367,16 @@ func (st *stand) rouse() {
 const maxDue = 64
 
 // mark notes that a key changed, or any where st is nil, and says whether the waiter has to be told.
-func (w *waiter) mark(st *stand) bool {
+func (w *waiter) markDue(t *ticket) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.dueAll || st != nil && st.due:
-	case st == nil || len(w.due) == maxDue:
+	case w.dueAll || t != nil && t.due:
+	case t == nil || len(w.due) == maxDue:
 		w.dueAll = true
 	default:
-		st.due = true
-		w.due = append(w.due, st)
+		t.due = true
+		w.due = append(w.due, t)
 	}
 	w.woken = true
 	return w.asleep
@@ -384,21 +384,21 @@ func (w *waiter) mark(st *stand) bool {
 
 // takeDue moves what is due into a set of keys; all says that it is all of them. The caller holds mu.
 func (w *waiter) takeDue(keys map[int32]struct{}) (all bool) {
-	for _, st := range w.due {
-		keys[st.at] = struct{}{}
-		st.due = false
+	for _, t := range w.due {
+		keys[t.keyIndex] = struct{}{}
+		t.due = false
 	}
 	all, w.due, w.dueAll = w.dueAll, w.due[:0], false
 	return all
 }
 
 // poke ends the waiter's sleep. The caller holds mu.
-func (w *waiter) poke() {
+func (w *waiter) wake() {
 	if w.asleep {
 		_ = w.conn.SetReadDeadline(past)
 	}
 	select {
-	case w.wake <- struct{}{}:
+	case w.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -407,7 +407,7 @@ func (w *waiter) poke() {
 func (w *waiter) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.poke()
+	w.wake()
 }
 
 // clientUnblock ends the wait of another client.
@@ -448,6 +448,6 @@ func (s *session) unblock(reason string) bool {
 		return false
 	}
 	w.unblock = reason
-	w.poke()
+	w.wake()
 	return true
 }

@@ -19,13 +19,13 @@ import (
 // waiting waits until n commands wait.
 func (n *node) waiting(t testing.TB, want int64) {
 	t.Helper()
-	eventually(t, fmt.Sprint(want, " commands wait"), func() bool { return n.waiters.blocked.Load() == want })
+	eventually(t, fmt.Sprint(want, " commands wait"), func() bool { return n.waitQueues.blocked.Load() == want })
 }
 
 // popping returns a client that waits for an element of a list, one more than before.
 func (n *node) popping(t testing.TB, words ...string) *client {
 	t.Helper()
-	before := n.waiters.blocked.Load()
+	before := n.waitQueues.blocked.Load()
 	c := n.dial(t)
 	if err := c.Send(commandtest.Args(words...)); err != nil {
 		t.Fatal(err)
@@ -38,9 +38,9 @@ func (n *node) popping(t testing.TB, words ...string) *client {
 func (n *node) idle(t testing.TB) {
 	t.Helper()
 	eventually(t, "nobody waits", func() bool {
-		n.waiters.mu.Lock()
-		defer n.waiters.mu.Unlock()
-		return n.waiters.blocked.Load() == 0 && n.waiters.count.Load() == 0 && len(n.waiters.places) == 0
+		n.waitQueues.mu.Lock()
+		defer n.waitQueues.mu.Unlock()
+		return n.waitQueues.blocked.Load() == 0 && n.waitQueues.count.Load() == 0 && len(n.waitQueues.byKey) == 0
 	})
 }
 
@@ -236,8 +236,8 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 		})
 		push := func(key string) {
 			n.fake.set(func() {
-				run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
-				if _, err := n.fake.apply(run); err != nil {
+				batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+				if _, err := n.fake.apply(batch); err != nil {
 					t.Error(err)
 				}
 			})
@@ -266,8 +266,8 @@ func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	next := n.popping(t, "BLPOP", "l", "0")
 	n.fake.set(func() {
 		n.fake.fail = commands.Error("UNKNOWN the command may or may not have run")
-		run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
-		if _, err := n.fake.apply(run); err != nil {
+		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
+		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
 		}
 	})
@@ -282,11 +282,11 @@ func TestReplacedStateWakesWaiters(t *testing.T) {
 	a, b := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BZPOPMIN", "z", "0")
 	n.fake.set(func() {
 		n.fake.wants = nil // as where entries were skipped
-		var run []byte
+		var batch []byte
 		for _, call := range [][]string{{"RPUSH", "l", "x"}, {"ZADD", "z", "1", "m"}} {
-			run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
+			batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
 		}
-		if _, err := n.fake.apply(run); err != nil {
+		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
 		}
 	})
@@ -357,8 +357,8 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 	n.fake.set(func() {
 		deliver := n.fake.deliver
 		n.fake.deliver = func(events []commands.Event) { late = append(late, events...) }
-		run := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "1", "2")}})
-		if _, err := n.fake.apply(run); err != nil {
+		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "1", "2")}})
+		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
 		}
 		n.fake.deliver = deliver

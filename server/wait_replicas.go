@@ -146,7 +146,7 @@ func (q *holdersQuestion) held(applied uint64) (own, others int64) {
 // await waits for answers until one is good enough or the time is over. ok is false when the client, or the server, has gone away.
 func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
 	s := q.s
-	w := &holdersWait{waiter: waiter{conn: s.conn, wake: make(chan struct{}, 1)}, q: q, local: local, want: want}
+	w := &holdersWait{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q, local: local, want: want}
 	s.srv.holders.join(s.srv, w)
 	defer s.srv.holders.leave(w)
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
@@ -187,7 +187,7 @@ func (w *holdersWait) tell(h *Holders, applied uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if own, others := w.q.take(h, applied); own >= w.local && others >= w.want {
-		w.poke()
+		w.wake()
 	}
 }
 
