@@ -14,10 +14,10 @@ import (
 // backupStall is how long a client may take nothing of a backup before its connection is closed: what changes meanwhile is kept twice.
 const backupStall = time.Minute
 
-const errNotDirectReply commands.Error = "ERR BACKUP needs a connection that gets no messages: without subscriptions, MONITOR, CLIENT TRACKING and CLIENT REPLY OFF"
+const errNotDirectReply commands.Error = "ERR RAFT BACKUP needs a connection without subscriptions, MONITOR, CLIENT TRACKING or CLIENT REPLY OFF"
 
 // errBackupRuns: each backup keeps a state of its own alive for as long as its client reads.
-const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node sends another backup, and sends one at a time"
+const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node is already sending a backup"
 
 // backup sends the state in place of a reply.
 func backup(s *session, _ *commands.Spec, _ [][]byte) {
@@ -58,10 +58,10 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 	case errors.Is(err, errNotDirect):
 		s.fail(errNotDirectReply)
 	case err != nil:
-		s.srv.warnings.Warn("a backup was not sent whole", "client", s.addr, "error", err)
+		s.srv.warnings.Warn("backup failed", "client", s.addr, "error", err)
 		s.quit = true // a reply that is not whole has nothing behind it
 	default:
-		s.srv.log.Info("a backup was sent", "client", s.addr, "bytes", size, "took", time.Since(began))
+		s.srv.log.Info("backup sent", "client", s.addr, "bytes", size, "took", time.Since(began))
 	}
 }
 

@@ -33,7 +33,7 @@ func TestBackup(t *testing.T) {
 
 func TestBackupIsRefused(t *testing.T) {
 	n := start(t, nil)
-	const wants = "-ERR BACKUP needs a connection that gets no messages"
+	const wants = "-ERR RAFT BACKUP needs a connection without subscriptions"
 	for _, before := range [][]string{{"SUBSCRIBE", "c"}, {"CLIENT", "TRACKING", "on"}} {
 		c := n.dial(t)
 		c.call("HELLO", "3")

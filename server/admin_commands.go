@@ -87,7 +87,7 @@ func shutdown(s *session, _ *commands.Spec, args [][]byte) {
 	case words["abort"]:
 		s.fail(errNoShutdown)
 	default:
-		s.srv.log.Info("a client asked this node to stop", "client", s.addr)
+		s.srv.log.Info("client requested shutdown", "client", s.addr)
 		s.quit = true
 		s.srv.backend.Stop()
 	}
@@ -197,7 +197,7 @@ func save(s *session, _ *commands.Spec, _ [][]byte) {
 		return
 	}
 	if err := s.srv.snapshot(); err != nil {
-		s.fail(commands.Errorf("ERR the snapshot was not written: %v", err))
+		s.fail(commands.Errorf("ERR snapshot failed: %v", err))
 		return
 	}
 	s.w.Status("OK")

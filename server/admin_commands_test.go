@@ -183,7 +183,7 @@ func TestSnapshotsOnDemand(t *testing.T) {
 	n.fake.set(func() { close(n.fake.gate); n.fake.begun, n.fake.gate = nil, nil })
 	eventually(t, "the snapshot is written", func() bool { return strings.Contains(c.call("INFO", "persistence"), "rdb_saves:1\r\n") })
 	n.fake.set(func() { n.fake.fail = errors.New("no room") })
-	if got := c.call("SAVE"); got != "-ERR the snapshot was not written: no room\r\n" {
+	if got := c.call("SAVE"); got != "-ERR snapshot failed: no room\r\n" {
 		t.Error(got)
 	}
 	if got := c.call("INFO", "persistence"); !strings.Contains(got, "rdb_last_bgsave_status:err\r\n") {

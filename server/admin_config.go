@@ -35,7 +35,7 @@ const maxConfigPatterns = 1024
 // configGet answers each parameter that a pattern matches once. A plain name is answered as it was asked.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args)-2 > maxConfigPatterns {
-		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes %d", maxConfigPatterns))
+		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d", maxConfigPatterns))
 		return
 	}
 	names := map[*param]string{}

@@ -73,7 +73,7 @@ func (s *session) sleep(d time.Duration) bool {
 // debugHandler answers DEBUG OBJECT, and in a transaction, which no node sleeps in, whatever else is asked.
 func debugHandler(x *commands.Call) error {
 	if !is(x.Args[1], "object") || len(x.Args) != 3 {
-		return commands.Error("ERR only DEBUG OBJECT key can be called here")
+		return commands.Error("ERR only DEBUG OBJECT key is allowed here")
 	}
 	e := x.DB().Find(x.Args[2])
 	if e == nil {

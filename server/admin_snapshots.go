@@ -63,7 +63,7 @@ func (s *Server) snapshot() error {
 	err := s.backend.Snapshot()
 	s.saving.end(err)
 	if err != nil {
-		s.log.Error("a snapshot that a client asked for was not written", "error", err)
+		s.log.Error("requested snapshot failed", "error", err)
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.srv.stats.commands.Add(1)
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
-		s.refuse(nil, commands.Errorf("ERR request is larger than %d bytes, it was not run", s.srv.cfg.MaxRequestBytes))
+		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	spec, err := s.srv.table.Resolve(args)
@@ -123,7 +123,7 @@ func (s *session) browser(word []byte) bool {
 	if !bytes.EqualFold(word, []byte("post")) && !bytes.EqualFold(word, []byte("host:")) {
 		return false
 	}
-	s.srv.warnings.Warn("a client speaks HTTP: closed", "client", s.addr)
+	s.srv.warnings.Warn("closed an HTTP client", "client", s.addr)
 	s.flush()
 	s.quit = true
 	return true
@@ -167,7 +167,7 @@ func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 	s.answer(func() { s.runCounted(l, spec, args) })
 }
 
-const errReplySize commands.Error = "ERR the reply is larger than 67108864 bytes"
+const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"
 
 // runCounted answers a session command and counts it.
 func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
@@ -348,7 +348,7 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, 
 		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), batch, count)
 	}
 	if err != nil && err.Error() == "" {
-		err = commands.Error("UNKNOWN the outcome is not known")
+		err = commands.Error("UNKNOWN the command may or may not have run")
 	}
 	return replies, err
 }
@@ -361,7 +361,7 @@ func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending
 	}
 	for range done {
 		if _, err := rest.Next(); err != nil {
-			return nil, commands.Errorf("UNKNOWN the run cannot be read: %v", err)
+			return nil, commands.Errorf("UNKNOWN the command may or may not have run: unreadable batch: %v", err)
 		}
 	}
 	s.batch.count -= done
@@ -416,8 +416,8 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		} else {
 			n := replyLen(replies)
 			if n <= 0 {
-				s.srv.log.Error("a run came back with too few replies", "requests", s.batch.count)
-				s.fail(commands.Error("UNKNOWN the reply is missing"))
+				s.srv.log.Error("batch returned too few replies", "requests", s.batch.count)
+				s.fail(commands.Error("UNKNOWN the command may or may not have run: missing reply"))
 				s.quit = true
 				return
 			}

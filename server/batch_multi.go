@@ -114,7 +114,7 @@ func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	}
 	size := argBytes(args)
 	if !s.tx.grow(size+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
+		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	if !s.tx.failed {
@@ -227,7 +227,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		}
 		n := replyLen(rest)
 		if n <= 0 {
-			s.srv.log.Error("a transaction came back with too few replies", "commands", len(block))
+			s.srv.log.Error("transaction returned too few replies", "commands", len(block))
 			s.quit = true
 			return
 		}
@@ -253,7 +253,7 @@ func (s *session) runQueued(q *queued, own int) int {
 	l, ok := q.spec.Local.(local)
 	switch {
 	case own > maxExecBytes:
-		s.fail(commands.Errorf("ERR the transaction's reply is larger than %d bytes, the command was not run", maxExecBytes))
+		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
 	case ok:
 		s.runCounted(&l, q.spec, q.args)
 	}
@@ -275,7 +275,7 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction is larger than %d bytes", s.srv.cfg.MaxRequestBytes))
+		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes", s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	s.batch.cmd[0] = args
@@ -289,7 +289,7 @@ func (s *session) keepWatch(keys [][]byte, reply []byte) {
 	for _, key := range keys {
 		n := replyLen(rest)
 		if n < 4 || rest[0] != ':' {
-			s.fail(commands.Error("ERR WATCH got no revision"))
+			s.fail(commands.Error("ERR WATCH received no revision"))
 			return
 		}
 		changed, _ := commands.ParseInt(rest[1 : n-2])

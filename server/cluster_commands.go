@@ -15,7 +15,7 @@ import (
 
 const (
 	errNoCluster commands.Error = "ERR This instance has cluster support disabled"
-	errNoLeader  commands.Error = "CLUSTERDOWN no leader is known at present, or not its address for clients"
+	errNoLeader  commands.Error = "CLUSTERDOWN the leader or its client address is unknown"
 	errNotMaster commands.Error = "ERR The specified node is not a master"
 )
 

@@ -163,13 +163,13 @@ func (s *Server) sendSeekersAway() {
 		c.dismiss()
 	}
 	if len(seekers) > 0 {
-		s.log.Warn("closed the connections of clients that wait to be told of a new leader: this node knows of none", "clients", len(seekers))
+		s.log.Warn("closed clients waiting for a leader change: no leader is known", "clients", len(seekers))
 	}
 }
 
 // tellSwitch sends subscribers of this node the message by which Sentinel tells of a new master.
 func (s *Server) tellSwitch(old, now *leaderView) {
-	s.log.Debug("clients are told of a new leader", "address", now.host+":"+now.port)
+	s.log.Debug("notified clients of a new leader", "address", now.host+":"+now.port)
 	if s.pubsub.size.Load() == 0 {
 		return
 	}

@@ -132,7 +132,7 @@ func (s *session) change(c MemberChange) {
 		s.fail(err)
 		return
 	}
-	s.srv.log.Info("a client changed the members", "client", s.addr, "change", c.Kind, "member", c.ID)
+	s.srv.log.Info("client changed the membership", "client", s.addr, "change", c.Kind, "member", c.ID)
 	s.w.Status("OK")
 }
 

@@ -223,7 +223,7 @@ func TestRequestLimit(t *testing.T) {
 	c.raw(frame(value) + pipeline([]string{"STRLEN", "k"}))
 	c.want("+OK\r\n", fmt.Sprintf(":%d\r\n", value))
 	c.raw(frame(value+1) + pipeline([]string{"STRLEN", "k"}) + frame(50*limit) + frame(3) + pipeline([]string{"STRLEN", "k"}))
-	tooLarge := fmt.Sprintf("-ERR request is larger than %d bytes, it was not run\r\n", limit)
+	tooLarge := fmt.Sprintf("-ERR request exceeds %d bytes; it did not run\r\n", limit)
 	c.want(tooLarge, fmt.Sprintf(":%d\r\n", value), tooLarge, "+OK\r\n", ":3\r\n")
 
 	many := []string{"DEL"}
@@ -248,7 +248,7 @@ func TestTransactionLimit(t *testing.T) {
 		t.Fatal(got)
 	}
 	value := strings.Repeat("v", 4000)
-	for i, want := range []string{"+QUEUED\r\n", "+QUEUED\r\n", "-ERR transaction is larger than 10000 bytes\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"} {
+	for i, want := range []string{"+QUEUED\r\n", "+QUEUED\r\n", "-ERR transaction exceeds 10000 bytes\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"} {
 		call := []string{"SET", "k", value}
 		if i == 3 {
 			call = []string{"EXEC"}
@@ -257,7 +257,7 @@ func TestTransactionLimit(t *testing.T) {
 			t.Fatalf("%d: %q", i, got)
 		}
 	}
-	for i, want := range []string{"+OK\r\n", "+OK\r\n", "-ERR transaction is larger than 10000 bytes\r\n"} {
+	for i, want := range []string{"+OK\r\n", "+OK\r\n", "-ERR transaction exceeds 10000 bytes\r\n"} {
 		if got := c.call("WATCH", formatInt(int64(i))+value); got != want {
 			t.Fatalf("%d: %q", i, got)
 		}

@@ -294,7 +294,7 @@ func (s *session) send() error {
 	s.sending.Store(int64(bytes))
 	defer s.sending.Store(0)
 	if hard := s.outputLimit().hard; hard > 0 && s.outputWaits() > hard {
-		s.srv.warnings.Warn("closed a client: more waits for it than client-output-buffer-limit allows", "client", s.addr, "limit_bytes", hard)
+		s.srv.warnings.Warn("closed a client: client-output-buffer-limit exceeded", "client", s.addr, "limit_bytes", hard)
 		s.kill() // the write fails
 	}
 	// What is said of keys that were noted for reads still owed waits for their replies too.

@@ -141,7 +141,7 @@ func (s *Server) evict() {
 		}
 		excess -= v.bytes
 		m.evicted.Add(1)
-		s.warnings.Warn("closed a client to save memory: all clients together take more than maxmemory-clients", "client", v.c.addr, "bytes", v.bytes, "limit_bytes", limit)
+		s.warnings.Warn("closed a client: maxmemory-clients exceeded", "client", v.c.addr, "bytes", v.bytes, "limit_bytes", limit)
 		v.c.kill()
 	}
 }

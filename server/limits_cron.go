@@ -78,7 +78,7 @@ func (s *Server) look() {
 // that wait in a command, have subscribed or said MONITOR.
 func (s *Server) lookAt(c *session, now time.Time) {
 	if c.tooMuchWaits(now) {
-		s.warnings.Warn("closed a client: for too long more waits for it than client-output-buffer-limit allows", "client", c.addr)
+		s.warnings.Warn("closed a client: soft client-output-buffer-limit exceeded for too long", "client", c.addr)
 		c.kill()
 		return
 	}

@@ -242,7 +242,7 @@ func (r *replyRoom) closeSlow(now time.Time) {
 		}
 		missing -= t.held
 		s.srv.clientMemory.evicted.Add(1)
-		s.srv.warnings.Warn("closed a client that takes a large reply too slowly, while others wait for theirs", "client", s.addr, "bytes", t.held)
+		s.srv.warnings.Warn("closed a client that reads a large reply too slowly while others wait", "client", s.addr, "bytes", t.held)
 		s.kill()
 	}
 }

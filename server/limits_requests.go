@@ -243,7 +243,7 @@ func (in *intake) closeSlow(now time.Time) {
 			continue
 		}
 		t.s.srv.clientMemory.evicted.Add(1)
-		t.s.srv.warnings.Warn("closed a client that sends a large request too slowly, while others wait to send theirs", "client", t.s.addr, "bytes", t.held)
+		t.s.srv.warnings.Warn("closed a client that sends a large request too slowly while others wait", "client", t.s.addr, "bytes", t.held)
 		t.s.kill()
 		return
 	}

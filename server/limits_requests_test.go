@@ -42,7 +42,7 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 		block = append(block, echo)
 	}
 	s.spliceExec(&pending{block: block}, []byte("*0\r\n"), 0)
-	const refused = "-ERR the transaction's reply is larger than 67108864 bytes, the command was not run\r\n"
+	const refused = "-ERR transaction reply exceeds 64 MiB; the command did not run\r\n"
 	if got := s.reply.Buf; replyLen(got) != len(got) || !strings.HasSuffix(string(got[len(got)-200:]), refused) || len(got) > maxExecBytes+2<<20 {
 		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-200:])
 	}
@@ -187,7 +187,7 @@ func TestAnswersOfTheSessionAreBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	docs := append([]string{"COMMAND", "DOCS"}, strings.Split(strings.Repeat("set ", 50_000)+"set", " ")...)
-	const want = "-ERR the reply is larger than 67108864 bytes\r\n"
+	const want = "-ERR reply exceeds 64 MiB; the command ran\r\n"
 	if got := c.call(docs...); got != want {
 		t.Fatalf("%.300q", got)
 	}

@@ -119,7 +119,7 @@ func TestPatternsAreIndexed(t *testing.T) {
 	for range maxPatterns {
 		c.next()
 	}
-	if got := c.call("PSUBSCRIBE", "one more"); got != "-ERR too many subscriptions: a connection can have 10000 of a kind\r\n" {
+	if got := c.call("PSUBSCRIBE", "one more"); got != "-ERR too many subscriptions: the limit is 10000 of each kind per connection\r\n" {
 		t.Errorf("%q", got)
 	}
 	for _, x := range []struct {
@@ -474,7 +474,7 @@ func TestConfigGetIsBounded(t *testing.T) {
 	if got := c.call(words...); got != "*0\r\n" {
 		t.Errorf("%q", got)
 	}
-	if got := c.call(append(words, "x")...); got != "-ERR too many parameters: CONFIG GET takes 1024\r\n" {
+	if got := c.call(append(words, "x")...); got != "-ERR too many parameters: CONFIG GET takes at most 1024\r\n" {
 		t.Errorf("%q", got)
 	}
 }

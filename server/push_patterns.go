@@ -25,7 +25,7 @@ const (
 	matchSlice = 4_000
 )
 
-var errNodePatterns = commands.Errorf("ERR too many subscriptions: a node can have %d patterns", maxNodePatterns)
+var errNodePatterns = commands.Errorf("ERR too many patterns: the limit is %d per node", maxNodePatterns)
 
 // patternTable finds patterns.
 type patternTable struct {

@@ -130,7 +130,7 @@ func (s *session) checkNames(kind subKind, names [][]byte) error {
 		most, check = maxPatterns, commands.CheckPattern
 	}
 	if len(s.subs[kind])+len(names) > most {
-		return commands.Errorf("ERR too many subscriptions: a connection can have %d of a kind", most)
+		return commands.Errorf("ERR too many subscriptions: the limit is %d of each kind per connection", most)
 	}
 	for _, name := range names {
 		if err := check(name); err != nil {

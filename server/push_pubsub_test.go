@@ -305,7 +305,7 @@ func TestSubscriptionLimit(t *testing.T) {
 	for range maxSubscriptions {
 		c.next()
 	}
-	const refused = "-ERR too many subscriptions: a connection can have 100000 of a kind\r\n"
+	const refused = "-ERR too many subscriptions: the limit is 100000 of each kind per connection\r\n"
 	if got := c.call("SUBSCRIBE", "one more"); got != refused {
 		t.Errorf("%q", got)
 	}

@@ -312,7 +312,7 @@ func (s *Server) deliverParcel(p *parcel) {
 	t := &parcelDelivery{srv: s, number: p.number}
 	switch {
 	case p.lost:
-		s.warnings.Warn("news came faster than they were delivered, and were dropped", "limit_bytes", s.pubsub.delivery.limit)
+		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes", s.pubsub.delivery.limit)
 		t.resetSubscribers()
 		s.monitors.end(t)
 	case p.line != nil:
@@ -418,7 +418,7 @@ func (t *parcelDelivery) resetSubscribers() {
 		c.dismiss()
 	}
 	if len(gone) > 0 {
-		t.srv.warnings.Warn("closed the connections of subscribers: messages to them are lost", "clients", len(gone))
+		t.srv.warnings.Warn("closed subscribers: messages to them were lost", "clients", len(gone))
 	}
 	t.srv.tracking.changed([]keyChange{{all: true}}, t.number, t.invalidate)
 }
@@ -430,16 +430,16 @@ func (t *parcelDelivery) done() {
 		c.kill()
 	}
 	if len(t.missed) > 0 {
-		s.warnings.Warn("closed subscribers: to match their patterns with a channel takes too long", "clients", len(t.missed))
+		s.warnings.Warn("closed subscribers: matching their patterns takes too long", "clients", len(t.missed))
 	}
 	if len(t.slow) > 0 {
-		s.warnings.Warn("closed clients that do not read what they are sent", "clients", len(t.slow), "one_of_them", t.slow[0].addr)
+		s.warnings.Warn("closed clients that do not read", "clients", len(t.slow), "example", t.slow[0].addr)
 	}
 	if s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes {
 		s.relieve()
 	}
 	if c := s.pubsub.load.heaviest(time.Now(), s.pubsub.delivery.behind); c != nil {
-		s.warnings.Warn("closed a subscriber: its patterns, or their number, hold up the messages to all", "client", c.addr)
+		s.warnings.Warn("closed a subscriber: its patterns slow down delivery", "client", c.addr)
 		c.kill()
 	}
 }
@@ -474,5 +474,5 @@ func (s *Server) relieve() {
 		all[closed].c.out.cutOff()
 		all[closed].c.kill()
 	}
-	s.warnings.Warn("closed clients that do not read what they are sent: too much waits for all of them together", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
+	s.warnings.Warn("closed clients that do not read: total backlog limit exceeded", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
 }

@@ -144,11 +144,11 @@ func (t *tracker) joinPrefixes(old *tracker) (added []string, err error) {
 		before = old.prefixes
 	}
 	if len(before)+len(t.prefixes) > maxPrefixes {
-		return nil, commands.Errorf("ERR too many prefixes: a client can have %d", maxPrefixes)
+		return nil, commands.Errorf("ERR too many prefixes: the limit is %d per client", maxPrefixes)
 	}
 	for _, p := range t.prefixes {
 		if len(p) > maxPrefixBytes {
-			return nil, commands.Errorf("ERR prefix is longer than %d bytes", maxPrefixBytes)
+			return nil, commands.Errorf("ERR prefix exceeds %d bytes", maxPrefixBytes)
 		}
 	}
 	if err := overlap(t.prefixes, before); err != nil {

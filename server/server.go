@@ -200,7 +200,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		// Usually no file is left for the connection: others end in time.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.warnings.Warn("cannot accept a connection", "error", err)
+		s.warnings.Warn("accept failed", "error", err)
 		select {
 		case <-time.After(pause):
 		case <-s.ctx.Done():

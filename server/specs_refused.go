@@ -17,25 +17,25 @@ type refusal struct {
 
 var refusals = []refusal{
 	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore",
-		"places on a map coordinate nothing; ask a database for them"},
+		"out of scope: geographic indexes are not coordination; use a database"},
 	{"pfadd pfcount pfdebug pfmerge pfselftest",
-		"an estimate of a count coordinates nothing; a set (SADD, SCARD) or a bitmap (SETBIT, BITCOUNT) counts exactly"},
-	{"lcs", "comparing texts coordinates nothing; compare them in the client"},
-	{"lolwut", "it coordinates nothing; INFO server tells the version"},
-	{"module|load module|loadex module|unload", "modules would have to give the same replies on every node; scripts and functions do"},
-	{"replicaof slaveof", "Raft replicates: RAFT ADD and RAFT REMOVE change which nodes there are, FAILOVER moves the leadership"},
-	{"sync psync replconf", "Raft replicates: a new node gets the snapshot and the log over the peer port"},
-	{"dump restore restore-asking migrate", "values have no portable form here; coordd backup and coordd restore copy all of them, coordd import copies those of a Redis"},
+		"out of scope: estimates are not coordination; count exactly with a set (SADD, SCARD) or a bitmap (SETBIT, BITCOUNT)"},
+	{"lcs", "out of scope: not coordination; compare texts in the client"},
+	{"lolwut", "out of scope: not coordination; INFO server shows the version"},
+	{"module|load module|loadex module|unload", "modules are not deterministic across nodes; use scripts or functions"},
+	{"replicaof slaveof", "Raft replicates; change members with RAFT ADD and RAFT REMOVE, the leader with FAILOVER"},
+	{"sync psync replconf", "Raft replicates; a new node receives the snapshot and the log over the peer port"},
+	{"dump restore restore-asking migrate", "values have no portable encoding; use coordd backup and coordd restore, or coordd import to copy from Redis"},
 	{"cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots cluster|delslotsrange cluster|flushslots cluster|set-config-epoch cluster|setslot",
-		"all slots are the leader's, always"},
-	{"cluster|failover cluster|replicate sentinel|failover", "Raft elects the leader; FAILOVER hands the leadership over"},
-	{"cluster|forget cluster|meet cluster|reset sentinel|monitor sentinel|remove sentinel|reset", "a node comes by --join or RAFT ADD and goes by RAFT REMOVE; RAFT MEMBERS lists them"},
+		"the leader always owns all slots"},
+	{"cluster|failover cluster|replicate sentinel|failover", "Raft elects the leader; use FAILOVER to transfer leadership"},
+	{"cluster|forget cluster|meet cluster|reset sentinel|monitor sentinel|remove sentinel|reset", "add nodes with --join or RAFT ADD, remove them with RAFT REMOVE, list them with RAFT MEMBERS"},
 	{"cluster|saveconfig cluster|slot-stats sentinel|config sentinel|debug sentinel|flushconfig sentinel|info-cache sentinel|pending-scripts sentinel|set sentinel|simulate-failure",
-		"nodes keep nothing of that kind; flags and environment are the configuration, INFO tells what a node knows"},
-	{"sentinel|is-master-down-by-addr", "Sentinels ask it of each other; nodes elect their leader over the peer port"},
-	{"acl|setuser", "there is one user, default, who may do everything; keep others away by the network"},
-	{"debug|set-active-expire", "when a key expires is decided by the log, on all nodes alike"},
-	{"debug|*", "it could harm the data, or show what only Redis has inside; SLEEP, OBJECT and HELP are there"},
+		"not applicable; configure nodes with flags or environment variables, inspect them with INFO"},
+	{"sentinel|is-master-down-by-addr", "internal to Sentinels; nodes elect their leader over the peer port"},
+	{"acl|setuser", "there is one user, default, with all permissions; restrict access at the network"},
+	{"debug|set-active-expire", "the log decides when keys expire, equally on all nodes"},
+	{"debug|*", "unsafe or specific to Redis internals; only SLEEP, OBJECT and HELP are supported"},
 }
 
 // refused finds the sentence of a command by its name, or by container|subcommand.
@@ -54,12 +54,12 @@ var refused = func() map[string]string {
 func refusedError(args [][]byte, err error) error {
 	name := strings.ToLower(string(args[0]))
 	if why, ok := refused[name]; ok {
-		return commands.Errorf("ERR unknown command '%.128s': coordd leaves it out: %s", args[0], why)
+		return commands.Errorf("ERR unknown command '%.128s': not supported by coordd: %s", args[0], why)
 	}
 	if len(args) > 1 {
 		for _, sub := range []string{strings.ToLower(string(args[1])), "*"} {
 			if why, ok := refused[name+"|"+sub]; ok {
-				return commands.Errorf("ERR unknown subcommand '%.128s': coordd leaves %s %.128s out: %s",
+				return commands.Errorf("ERR unknown subcommand '%.128s': coordd does not support %s %.128s: %s",
 					args[1], strings.ToUpper(name), strings.ToUpper(string(args[1])), why)
 			}
 		}

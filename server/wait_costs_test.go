@@ -196,14 +196,14 @@ func TestPrefixesAreBounded(t *testing.T) {
 	c, w := n.dial(t), n.dial(t)
 	c.call("HELLO", "3")
 	words := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
-	if got := c.call(append(words, "PREFIX", strings.Repeat("p", maxPrefixBytes+1))...); got != "-ERR prefix is longer than 1024 bytes\r\n" {
+	if got := c.call(append(words, "PREFIX", strings.Repeat("p", maxPrefixBytes+1))...); got != "-ERR prefix exceeds 1024 bytes\r\n" {
 		t.Errorf("%q", got)
 	}
 	words = append(words, "PREFIX", strings.Repeat("p", maxPrefixBytes))
 	for i := range maxPrefixes - 1 {
 		words = append(words, "PREFIX", fmt.Sprintf("k%05d", i))
 	}
-	if got := c.call(append(words, "PREFIX", "x")...); got != "-ERR too many prefixes: a client can have 10000\r\n" {
+	if got := c.call(append(words, "PREFIX", "x")...); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
 		t.Errorf("%q", got)
 	}
 	if got := c.call(words...); got != "+OK\r\n" {
@@ -213,7 +213,7 @@ func TestPrefixesAreBounded(t *testing.T) {
 	if got := s.memory.parts[memoryKeys].Load(); got < maxPrefixes*prefixCost {
 		t.Errorf("its account has %d bytes", got)
 	}
-	if got := c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "other"); got != "-ERR too many prefixes: a client can have 10000\r\n" {
+	if got := c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "other"); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
 		t.Errorf("%q", got)
 	}
 	w.call("MSET", "k00007x", "1", "k10000", "2", strings.Repeat("p", maxPrefixBytes+1), "3")

@@ -17,7 +17,7 @@ const (
 	tooLarge     = "-ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
 	ranTooLarge  = "-ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
 	tooMuchData  = "-ERR the command goes over too much data, nothing was changed"
-	notRunLarger = "-ERR request is larger than 33554432 bytes, it was not run"
+	notRunLarger = "-ERR request exceeds 33554432 bytes; it did not run"
 	someKeys     = 100_000
 )
 
@@ -50,7 +50,7 @@ func protocolAttacks() []attack {
 			{"HELLO", "4"}, {"HELLO", "x"}, {"HELLO", least}, {"HELLO", "3", "AUTH", "a"}, {"HELLO", "3", "SETNAME", "a b"}, {"HELLO", "3", "WHAT"}, {"HELLO", "2", "AUTH", "a", "b"},
 		}, want: []string{"-NOPROTO", "-ERR Protocol version", "-NOPROTO", "-ERR Syntax error", "-ERR Client names", "-ERR Syntax error", "-WRONGPASS"}},
 		{name: "answers of the session", once: true, calls: [][]string{with(someKeys, "set", "COMMAND", "DOCS"), with(900_000, "set", "COMMAND", "INFO")},
-			want: []string{"-ERR the reply is larger than 67108864 bytes"}},
+			want: []string{"-ERR reply exceeds 64 MiB; the command ran"}},
 		{name: "long names", calls: [][]string{{"CLIENT", "SETNAME", strings.Repeat("x", 30<<20)}, with(someKeys, "x*", "CONFIG", "GET"), with(900_000, "x", "PUBSUB", "NUMSUB")},
 			want: []string{"+OK", "-ERR too many parameters", "*1800000"}},
 	}
@@ -306,7 +306,7 @@ func transactionAttacks() []attack {
 		{name: "transaction of endless scripts", once: true, calls: block(50, evalCall("while true do end")...), want: queued(50, "*50")},
 		{name: "transaction of many commands", calls: block(50_000, "INCR", "n"), want: queued(50_000, "*50000")},
 		{name: "transaction beyond its limit", calls: append(append([][]string{{"MULTI"}}, same(5, "SET", "k", strings.Repeat("x", 8<<20))...), []string{"EXEC"}),
-			want: []string{"+OK", "+QUEUED", "+QUEUED", "+QUEUED", "-ERR transaction is larger than 33554432 bytes", "-ERR transaction is larger than 33554432 bytes", "-EXECABORT"}},
+			want: []string{"+OK", "+QUEUED", "+QUEUED", "+QUEUED", "-ERR transaction exceeds 33554432 bytes", "-ERR transaction exceeds 33554432 bytes", "-EXECABORT"}},
 		{name: "a pipeline of large reads with writes", calls: append(same(30, "MGET", "big", "big"), append(same(30, "INCR", "n"), same(30, "MGET", "big", "big")...)...), want: []string{""}},
 	}
 }
