@@ -1,10 +1,13 @@
-# make test   install what the tests need where it is missing, run them, say what was skipped
-# make bench  compare with redis-server on this machine
-# make fairness      what a light client waits for beside 20 heavy ones, on coordd and on redis-server; some four minutes
-# make clients       run the libraries of several languages against a cluster, and write docs/clients.md
-# make differential  2,000,000 random calls on coordd and on redis-server side by side
-# make chaos  faults of networks, disks and processes, and times that a busy machine does not keep; as root, some ten minutes
-# make soak   the slow tests: more failures, longer fuzzing
+# make build         build ./coordd
+# make lint          gofmt, vet, staticcheck
+# make test          install what the tests need, run them, list what was skipped
+# make bench         compare with redis-server on this machine
+# make fairness      latency of a light client beside 20 heavy ones; four minutes
+# make clients       run client libraries against a cluster, and write docs/clients.md
+# make differential  2,000,000 random calls on coordd and on redis-server, side by side
+# make chaos         network, disk and process faults; as root, ten minutes
+# make soak          the slow tests: more failures, longer fuzzing
+# docs/testing.md describes them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -timeout 20m
