@@ -1,4 +1,4 @@
-// This file holds the tests of recovery and of its interruptions; cmd/coordd has those on real processes.
+// This file holds the tests of recovery and of its interruptions; internal/tests/e2e has those on real processes.
 package cluster
 
 import (

@@ -1,4 +1,4 @@
-// This file holds tests of joining, of removal and of addresses on nodes in one process; cmd/coordd has those on real processes.
+// This file holds tests of joining, of removal and of addresses on nodes in one process; internal/tests/e2e has those on real processes.
 package cluster
 
 import (

@@ -13,39 +13,14 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
 )
 
 // config is what the command line and the environment say.
 type config struct {
-	id            string
-	listen        string   // the first address for clients
-	listenToo     []string // the others
-	unixSocket    string
-	unixPerm      os.FileMode // 0: by the umask
-	advertise     string
-	peerListen    string
-	peerAdvertise string
-	dataDir       string
-	cluster       []cluster.Member
-	join          []string // client addresses of members of the cluster to join
-	httpListen    string
-	logStore      string
-	logLevel      string
-	logFormat     string
-	heartbeat     time.Duration
-	leaderWait    time.Duration
-	redirect      string
-	sentinelName  string
-	snapshotAfter uint64
-	maxClients    int
-	maxRequest    int
-	maxSubscriber int
-	maxReply      int
-	clientMemory  server.ClientMemory
-	idleTimeout   time.Duration // 0: never
-	drainTimeout  time.Duration
-	clock         cluster.Clock // nil: the system's; tests give their own
+	node.Config
+	logLevel, logFormat string
 }
 
 // option is one flag with its environment variable. set parses and checks a value.
@@ -64,28 +39,28 @@ var options = []option{
 	{"listen", "127.0.0.1:6379", "host:port,… for Redis clients; they are told the first one, unless --advertise says otherwise", setListen},
 	{"unix-socket", "", "path of a Unix socket for Redis clients besides; empty: none", setUnixSocket},
 	{"unix-socket-perm", "0", "permissions of the Unix socket, octal; 0: by the umask", setUnixPerm},
-	{"advertise", "", "host:port at which clients reach this node; default: --listen, on the host of --peer-advertise where that is a wildcard", setAddress(func(c *config) *string { return &c.advertise })},
-	{"peer-listen", "", "host:port for the other nodes; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerListen })},
-	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.peerAdvertise })},
-	{"data-dir", "./coordd-data", "directory of the log and the snapshots; made if it is not there", setString(func(c *config) *string { return &c.dataDir })},
+	{"advertise", "", "host:port at which clients reach this node; default: --listen, on the host of --peer-advertise where that is a wildcard", setAddress(func(c *config) *string { return &c.Advertise })},
+	{"peer-listen", "", "host:port for the other nodes; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.PeerListen })},
+	{"peer-advertise", "", "host:port at which the other nodes reach this one; default: this node's own in --cluster", setAddress(func(c *config) *string { return &c.PeerAdvertise })},
+	{"data-dir", "./coordd-data", "directory of the log and the snapshots; made if it is not there", setString(func(c *config) *string { return &c.DataDir })},
 	{"cluster", "", "all nodes as id=host:peerport,…, the same on every node; empty: one node alone", setCluster},
 	{"join", "", "client addresses host:port,… of members of a cluster that is to take this node in; without effect where --data-dir has one already", setJoin},
-	{"http-listen", "", "host:port for /healthz and /readyz; empty: off", setAddress(func(c *config) *string { return &c.httpListen })},
-	{"log-store", "wal", "how the log is kept: wal or bolt (slower); fixed for a data directory", setChoice(func(c *config) *string { return &c.logStore }, "wal", "bolt")},
+	{"http-listen", "", "host:port for /healthz and /readyz; empty: off", setAddress(func(c *config) *string { return &c.HTTPListen })},
+	{"log-store", "wal", "how the log is kept: wal or bolt (slower); fixed for a data directory", setChoice(func(c *config) *string { return &c.LogStore }, "wal", "bolt")},
 	{"log-level", "info", "debug, info, warn or error", setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error")},
 	{"log-format", "auto", "text, json, or auto: text on a terminal, else json", setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json")},
-	{"heartbeat-timeout", "400ms", "how long a leader may be silent, the same on every node: after 1.25 times this the first follower stands for election, after 3/4 of it a leader without a majority steps down", setDuration(func(c *config) *time.Duration { return &c.heartbeat }, 50*time.Millisecond)},
-	{"leader-wait", "2s", "how long a request waits for a leader before it is answered CLUSTERDOWN", setDuration(func(c *config) *time.Duration { return &c.leaderWait }, 0)},
-	{"redirect", "forward", "what a node that does not lead does: forward passes commands on; moved answers MOVED to those with keys, for cluster clients alone; none forwards, and CLUSTER says that there is no cluster", setChoice(func(c *config) *string { return &c.redirect }, "forward", "moved", "none")},
+	{"heartbeat-timeout", "400ms", "how long a leader may be silent, the same on every node: after 1.25 times this the first follower stands for election, after 3/4 of it a leader without a majority steps down", setDuration(func(c *config) *time.Duration { return &c.HeartbeatTimeout }, 50*time.Millisecond)},
+	{"leader-wait", "2s", "how long a request waits for a leader before it is answered CLUSTERDOWN", setDuration(func(c *config) *time.Duration { return &c.LeaderWait }, 0)},
+	{"redirect", "forward", "what a node that does not lead does: forward passes commands on; moved answers MOVED to those with keys, for cluster clients alone; none forwards, and CLUSTER says that there is no cluster", setRedirect},
 	{"sentinel-name", "mymaster", "name by which Sentinel clients ask for this cluster, the same on every node", setSentinelName},
-	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.snapshotAfter = uint64(n) }, 64)},
-	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.maxClients = n }, 1)},
+	{"snapshot-entries", "65536", "log entries after which a snapshot is taken and the log cut", setNumber(func(c *config, n int) { c.SnapshotThreshold = uint64(n) }, 64)},
+	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.MaxClients = n }, 1)},
 	{"maxmemory-clients", "10%", "what all connections may take together before those that take most are closed: bytes, such as 512mb, or a part of the memory that the process may take; 0: any number", setClientMemory},
-	{"max-subscriber-bytes", "33554432", "messages that wait for a slow subscriber before it is closed", setNumber(func(c *config, n int) { c.maxSubscriber = n }, 1024)},
-	{"max-reply-bytes", "134217728", "large replies that are made, or wait for their clients, on this node at a time; 64 MiB or more", setNumber(func(c *config, n int) { c.maxReply = n }, server.LeastReplyBytes)},
-	{"timeout", "0s", "how long a client may be idle before it is closed; 0: for ever", setDuration(func(c *config) *time.Duration { return &c.idleTimeout }, 0)},
-	{"drain-timeout", "5s", "how long a node that stops lets requests be answered", setDuration(func(c *config) *time.Duration { return &c.drainTimeout }, time.Millisecond)},
-	{"max-request-bytes", strconv.Itoa(cluster.MaxGroupBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.maxRequest = n }, 1024)},
+	{"max-subscriber-bytes", "33554432", "messages that wait for a slow subscriber before it is closed", setNumber(func(c *config, n int) { c.MaxSubscriberBytes = n }, 1024)},
+	{"max-reply-bytes", "134217728", "large replies that are made, or wait for their clients, on this node at a time; 64 MiB or more", setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.LeastReplyBytes)},
+	{"timeout", "0s", "how long a client may be idle before it is closed; 0: for ever", setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0)},
+	{"drain-timeout", "5s", "how long a node that stops lets requests be answered", setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond)},
+	{"max-request-bytes", strconv.Itoa(cluster.MaxGroupBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024)},
 }
 
 func setString(field func(*config) *string) func(*config, string) error {
@@ -106,6 +81,13 @@ func setChoice(field func(*config) *string, choices ...string) func(*config, str
 		*field(c) = v
 		return nil
 	}
+}
+
+func setRedirect(c *config, v string) error {
+	var name string
+	err := setChoice(func(*config) *string { return &name }, "forward", "moved", "none")(c, v)
+	c.Redirect = server.Redirect(name)
+	return err
 }
 
 func setNumber(assign func(*config, int), least int) func(*config, string) error {
@@ -135,21 +117,21 @@ func setSentinelName(c *config, v string) error {
 	if v == "" || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return errors.New("it has to be one word")
 	}
-	c.sentinelName = v
+	c.SentinelName = v
 	return nil
 }
 
 func setListen(c *config, v string) error {
-	c.listenToo = nil
+	c.ListenAlso = nil
 	for i, addr := range strings.Split(v, ",") {
 		addr = strings.TrimSpace(addr)
 		if err := checkAddress(addr); err != nil {
 			return err
 		}
 		if i == 0 {
-			c.listen = addr
+			c.Listen = addr
 		} else {
-			c.listenToo = append(c.listenToo, addr)
+			c.ListenAlso = append(c.ListenAlso, addr)
 		}
 	}
 	return nil
@@ -162,7 +144,7 @@ func setUnixSocket(c *config, v string) error {
 	if len(v) > maxUnixPath {
 		return fmt.Errorf("it is longer than %d bytes", maxUnixPath)
 	}
-	c.unixSocket = v
+	c.UnixSocket = v
 	return nil
 }
 
@@ -171,7 +153,7 @@ func setUnixPerm(c *config, v string) error {
 	if err != nil || n > 0o777 {
 		return errors.New("it has to be an octal number up to 777")
 	}
-	c.unixPerm = os.FileMode(n)
+	c.UnixSocketPerm = os.FileMode(n)
 	return nil
 }
 
@@ -180,7 +162,7 @@ func setClientMemory(c *config, v string) error {
 	if err != nil {
 		return errors.New("it has to be a size such as 512mb, or a part such as 10%")
 	}
-	c.clientMemory = m
+	c.MaxClientMemory = m
 	return nil
 }
 
@@ -212,12 +194,12 @@ func setID(c *config, v string) error {
 	if cluster.CheckID(v) != nil {
 		return errors.New("it has to be 1 to 64 letters, digits, dots, dashes or underscores")
 	}
-	c.id = v
+	c.ID = v
 	return nil
 }
 
 func setCluster(c *config, v string) error {
-	c.cluster = nil
+	c.Members = nil
 	if v == "" {
 		return nil
 	}
@@ -232,18 +214,18 @@ func setCluster(c *config, v string) error {
 		if err := checkAddress(addr); err != nil {
 			return fmt.Errorf("the address of %s, %q: %w", id, addr, err)
 		}
-		for _, m := range c.cluster {
+		for _, m := range c.Members {
 			if m.ID == id || m.PeerAddr == addr {
 				return fmt.Errorf("%s appears twice", part)
 			}
 		}
-		c.cluster = append(c.cluster, cluster.Member{ID: id, PeerAddr: addr})
+		c.Members = append(c.Members, cluster.Member{ID: id, PeerAddr: addr})
 	}
 	return nil
 }
 
 func setJoin(c *config, v string) error {
-	c.join = nil
+	c.Join = nil
 	if v == "" {
 		return nil
 	}
@@ -252,7 +234,7 @@ func setJoin(c *config, v string) error {
 		if err := checkAddress(addr); err != nil {
 			return fmt.Errorf("%q: %w", shown(addr), err)
 		}
-		c.join = append(c.join, addr)
+		c.Join = append(c.Join, addr)
 	}
 	return nil
 }
@@ -340,28 +322,32 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 
 // complete fills in what follows from other options and checks what options say of each other.
 func (c *config) complete() error {
-	if c.maxRequest > cluster.MaxGroupBytes {
-		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.maxRequest, cluster.MaxGroupBytes)
+	c.Version = versionText()
+	if c.LeaderWait == 0 {
+		c.LeaderWait = -1 // no wait; 0 is the node's default
 	}
-	if len(c.join) > 0 {
+	if c.MaxRequestBytes > cluster.MaxGroupBytes {
+		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.MaxRequestBytes, cluster.MaxGroupBytes)
+	}
+	if len(c.Join) > 0 {
 		return c.completeJoin()
 	}
-	if len(c.cluster) == 0 {
+	if len(c.Members) == 0 {
 		// One node alone has nobody to listen for, but Raft wants an address: a free one of the loopback.
-		if c.peerListen == "" {
-			c.peerListen = "127.0.0.1:0"
+		if c.PeerListen == "" {
+			c.PeerListen = "127.0.0.1:0"
 		}
 		return c.completeAddresses()
 	}
-	i := slices.IndexFunc(c.cluster, func(m cluster.Member) bool { return m.ID == c.id })
+	i := slices.IndexFunc(c.Members, func(m cluster.Member) bool { return m.ID == c.ID })
 	if i < 0 {
-		return fmt.Errorf("--id %s is not one of the nodes in --cluster", c.id)
+		return fmt.Errorf("--id %s is not one of the nodes in --cluster", c.ID)
 	}
-	if c.peerListen == "" {
-		c.peerListen = c.cluster[i].PeerAddr
+	if c.PeerListen == "" {
+		c.PeerListen = c.Members[i].PeerAddr
 	}
-	if c.peerAdvertise == "" {
-		c.peerAdvertise = c.cluster[i].PeerAddr
+	if c.PeerAdvertise == "" {
+		c.PeerAdvertise = c.Members[i].PeerAddr
 	}
 	return c.completeAddresses()
 }
@@ -378,9 +364,9 @@ func (c *config) completeAddresses() error {
 
 // peerHost is the host at which the other nodes reach this one.
 func (c *config) peerHost() (string, error) {
-	from, addr := "--peer-advertise", c.peerAdvertise
+	from, addr := "--peer-advertise", c.PeerAdvertise
 	if addr == "" {
-		from, addr = "--peer-listen", c.peerListen
+		from, addr = "--peer-listen", c.PeerListen
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	switch {
@@ -396,10 +382,10 @@ func (c *config) peerHost() (string, error) {
 
 // completeJoin is complete for a node that joins a cluster.
 func (c *config) completeJoin() error {
-	if len(c.cluster) > 0 {
+	if len(c.Members) > 0 {
 		return errors.New("--cluster founds a cluster and --join enters one: only one of them can be given")
 	}
-	if c.peerListen == "" {
+	if c.PeerListen == "" {
 		return errors.New("--join needs --peer-listen, where the other nodes reach this one")
 	}
 	return c.completeAddresses()
@@ -407,12 +393,12 @@ func (c *config) completeJoin() error {
 
 // adviseClients sets the address that clients are told: that of --advertise, else of --listen, there with host in the place of a wildcard.
 func (c *config) adviseClients(host string) {
-	if c.advertise != "" {
+	if c.Advertise != "" {
 		return
 	}
-	c.advertise = c.listen
-	if h, port, _ := net.SplitHostPort(c.listen); cluster.IsWildcard(h) {
-		c.advertise = net.JoinHostPort(host, port)
+	c.Advertise = c.Listen
+	if h, port, _ := net.SplitHostPort(c.Listen); cluster.IsWildcard(h) {
+		c.Advertise = net.JoinHostPort(host, port)
 	}
 }
 

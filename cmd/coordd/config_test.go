@@ -64,7 +64,7 @@ func TestEnvironmentAndFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.id != "n2" || c.listen != "127.0.0.1:7001" || c.advertise != c.listen || c.peerListen != "b:2" || len(c.cluster) != 2 {
+	if c.ID != "n2" || c.Listen != "127.0.0.1:7001" || c.Advertise != c.Listen || c.PeerListen != "b:2" || len(c.Members) != 2 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -80,7 +80,7 @@ func TestAdvertisedAddresses(t *testing.T) {
 		{"--listen [::]:7000 --cluster n1=db1:1,n2=db2:2", "db1:7000"},
 	} {
 		got, err := parseConfig(strings.Fields(c.args), noEnv)
-		if err != nil || got.advertise != c.want {
+		if err != nil || got.Advertise != c.want {
 			t.Errorf("%s: %+v, %v; want %s", c.args, got, err, c.want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/node"
 )
 
 // devNodes is the size of the throwaway cluster.
@@ -37,42 +38,42 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	nodes, err := startDevNodes(port, dir, stderr)
 	defer func() {
 		for _, n := range nodes {
-			_ = n.close()
+			_ = n.Close()
 		}
 	}()
 	if err != nil {
 		return err
 	}
 	for _, n := range nodes {
-		if n.waitReady(ctx) != nil {
+		if n.WaitReady(ctx) != nil {
 			return nil // interrupted while starting
 		}
 	}
 	fmt.Fprintf(stdout, "A cluster of three nodes is ready:\n")
 	for _, n := range nodes {
-		fmt.Fprintf(stdout, "  %s  redis://%s\n", n.cfg.id, n.addr())
+		fmt.Fprintf(stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
 	}
-	_, first, _ := net.SplitHostPort(nodes[0].addr())
+	_, first, _ := net.SplitHostPort(nodes[0].Addr())
 	fmt.Fprintf(stdout, "Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nIts data are gone when it stops: Ctrl-C.\n", first)
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-stopped(nodes):
 		return nil
-	case err = <-nodes[0].failed:
-	case err = <-nodes[1].failed:
-	case err = <-nodes[2].failed:
+	case err = <-nodes[0].Failed():
+	case err = <-nodes[1].Failed():
+	case err = <-nodes[2].Failed():
 	}
 	return err
 }
 
 // stopped closes each node when a client asks it to stop. The channel that it returns is closed when the last one is.
-func stopped(nodes []*node) <-chan struct{} {
+func stopped(nodes []*node.Node) <-chan struct{} {
 	var running sync.WaitGroup
 	for _, n := range nodes {
 		running.Go(func() {
-			<-n.stop
-			_ = n.close()
+			<-n.Stopping()
+			_ = n.Close()
 		})
 	}
 	last := make(chan struct{})
@@ -83,53 +84,57 @@ func stopped(nodes []*node) <-chan struct{} {
 	return last
 }
 
-// startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. On an error it returns what it started.
-// adjust, where given, is told each node's configuration before it starts.
-func startDevNodes(port int, dir string, stderr io.Writer, adjust ...func(*config)) ([]*node, error) {
-	var nodes []*node
-	var taken []listeners
-	var members []cluster.Member
-	for i := range devNodes {
-		p := 0
-		if port != 0 {
-			p = port + i
-		}
-		var l listeners
-		var err error
-		if l.client, err = listen("127.0.0.1:" + strconv.Itoa(p)); err == nil {
-			l.peer, err = listen("127.0.0.1:0")
-		}
-		taken = append(taken, l)
-		if err != nil {
-			for _, l := range taken {
-				l.close()
-			}
-			return nil, err
-		}
-		members = append(members, cluster.Member{ID: "n" + strconv.Itoa(i+1), PeerAddr: l.peer.Addr().String()})
+// startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. If it fails, it returns
+// what it started.
+func startDevNodes(port int, dir string, stderr io.Writer) ([]*node.Node, error) {
+	var nodes []*node.Node
+	taken, members, err := devListeners(port)
+	if err != nil {
+		return nil, err
 	}
 	log := newLogger(stderr, "warn", "auto")
 	for i, m := range members {
 		cfg, err := parseConfig([]string{
-			"--id", m.ID, "--listen", taken[i].client.Addr().String(),
+			"--id", m.ID, "--listen", taken[i].Client.Addr().String(),
 			"--peer-listen", m.PeerAddr, "--data-dir", filepath.Join(dir, m.ID),
 		}, func(string) string { return "" })
 		if err == nil {
-			cfg.cluster = members
-			for _, f := range adjust {
-				f(cfg)
-			}
-			var n *node
-			if n, err = startNode(cfg, taken[i], log.With("node", m.ID)); err == nil {
+			cfg.Members = members
+			var n *node.Node
+			if n, err = node.Start(cfg.Config, taken[i], log.With("node", m.ID)); err == nil {
 				nodes = append(nodes, n)
 			}
 		}
 		if err != nil {
 			for _, l := range taken[i:] {
-				l.close()
+				l.Close()
 			}
 			return nodes, err
 		}
 	}
 	return nodes, nil
+}
+
+// devListeners binds the nodes' sockets before any of them starts: each node is told the peer ports of all.
+func devListeners(port int) (taken []node.Listeners, members []cluster.Member, err error) {
+	for i := range devNodes {
+		p := 0
+		if port != 0 {
+			p = port + i
+		}
+		var l node.Listeners
+		if l.Client, err = node.Listen("127.0.0.1:" + strconv.Itoa(p)); err == nil {
+			l.Peer, err = node.Listen("127.0.0.1:0")
+		}
+		taken = append(taken, l)
+		if err != nil {
+			for _, l := range taken {
+				l.Close()
+			}
+			return nil, nil, err
+		}
+		id := "n" + strconv.Itoa(i+1)
+		members = append(members, cluster.Member{ID: id, PeerAddr: l.Peer.Addr().String()})
+	}
+	return taken, members, nil
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coordd/coordd/cluster"
 )
 
 // syncBuffer is a buffer that one goroutine writes and another reads.
@@ -70,67 +68,50 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// skewedClock is the system's clock with a wall clock that can jump.
-type skewedClock struct {
-	cluster.Clock
-	mu   sync.Mutex
-	skew time.Duration
-}
-
-func (c *skewedClock) Wall() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Clock.Wall().Add(c.skew)
-}
-
-func (c *skewedClock) jump(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.skew += d
-}
-
-// TestWallClockJump moves the wall clock of one node after the other by an hour, the leader's among them, forwards and back:
-// neither a lock's remaining life nor TIME notices.
-func TestWallClockJump(t *testing.T) {
-	var clocks []*skewedClock
-	nodes, err := startDevNodes(0, t.TempDir(), io.Discard, func(c *config) {
-		clock := &skewedClock{Clock: cluster.SystemClock{}}
-		clocks = append(clocks, clock)
-		c.clock = clock
-	})
-	t.Cleanup(func() {
-		for _, n := range nodes {
-			_ = n.close()
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.Background()
-	if err := nodes[0].waitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	c := redis.NewClient(&redis.Options{Addr: nodes[1].addr(), MaxRetries: -1})
-	defer c.Close()
-	const life = time.Minute
-	start := time.Now()
-	if ok, err := c.SetNX(ctx, "lock", "me", life).Result(); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	for _, d := range []time.Duration{time.Hour, -2 * time.Hour} {
-		for i, clock := range clocks {
-			clock.jump(d)
-			if ok, err := c.SetNX(ctx, "lock", "thief", life).Result(); err != nil || ok {
-				t.Fatalf("after node %d's wall clock moved by %v the lock was given away: %v %v", i, d, ok, err)
+// TestDevNodesStop stops the nodes of a throwaway cluster one after the other, each on its own.
+func TestDevNodesStop(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var out, errs syncBuffer
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
+	waitFor(t, 20*time.Second, "the line to try", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
+	for _, found := range regexp.MustCompile(`redis://(\S+)`).FindAllStringSubmatch(out.String(), -1) {
+		addr := found[1]
+		c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+		waitFor(t, 10*time.Second, "SHUTDOWN of "+addr, func() bool {
+			_ = c.Do(ctx, "SHUTDOWN").Err()
+			conn, err := net.Dial("tcp", addr)
+			if err == nil {
+				_ = conn.Close()
 			}
-			left, err := c.PTTL(ctx, "lock").Result()
-			if spent := time.Since(start); err != nil || left < life-spent-time.Second || left > life {
-				t.Fatalf("after node %d's wall clock moved by %v and %v spent, %v are left, %v", i, d, spent, left, err)
-			}
-		}
+			return err != nil
+		})
+		_ = c.Close()
 	}
-	// TIME goes on with the cluster clock.
-	if now := c.Time(ctx).Val(); time.Since(now).Abs() > time.Second {
-		t.Errorf("TIME is %v, %v ago: it followed a wall clock", now, time.Since(now))
+	select {
+	case code := <-done:
+		if code != 0 {
+			t.Errorf("it ended with %d: %s", code, errs.String())
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on without a node")
+	}
+}
+
+// waitFor polls a condition until it holds or the limit is over.
+func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %v", what, limit)
+		case <-tick.C:
+		}
 	}
 }

@@ -9,39 +9,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/coordd/coordd/internal/node"
 )
 
 // version is set by the release build; otherwise the module's own version is shown.
 var version = ""
 
 func main() {
-	relax()
-	tune()
-	limitMemory()
+	node.PrepareProcess()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
-}
-
-// gcPercent lets the heap grow to three times what lives before it is collected: the collector walks every key, and was a
-// quarter of the cost of a pipelined write at Go's own 100.
-const gcPercent = 200
-
-// tune sets Go's runtime up, where GOGC and GOMAXPROCS do not say otherwise. A node runs its Go code on half of the processors. The rest
-// is the kernel's, which does as much work for a write (sockets, fsync); and what a processor less saves in hand-overs between threads is
-// worth more than it: measured on two processors, one client was served a quarter faster, and fifty a fifth.
-func tune() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
-	}
 }
 
 // run is main without the process: it returns the exit code, 0, 1 for what went wrong, 2 for a command line that cannot be read.
@@ -94,19 +77,20 @@ func runNode(ctx context.Context, args []string, getenv func(string) string, std
 	if err != nil {
 		return err
 	}
-	n, err := startNode(cfg, listeners{}, newLogger(stderr, cfg.logLevel, cfg.logFormat))
+	log := newLogger(stderr, cfg.logLevel, cfg.logFormat)
+	n, err := node.Start(cfg.Config, node.Listeners{}, log)
 	if err != nil {
 		return err
 	}
-	go new(scavenger).run(ctx)
+	go node.ReleaseMemory(ctx)
 	select {
 	case <-ctx.Done():
-		n.log.Info("stopping")
-	case <-n.stop:
-		n.log.Info("stopping, as a client asked")
-	case err = <-n.failed:
+		log.Info("stopping")
+	case <-n.Stopping():
+		log.Info("stopping, as a client asked")
+	case err = <-n.Failed():
 	}
-	err = errors.Join(err, n.close())
-	n.log.Info("stopped")
+	err = errors.Join(err, n.Close())
+	log.Info("stopped")
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
 )
 
@@ -32,7 +33,7 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), newOrigin(), func([]commands.Event) {}, func(err error) {
+	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(), func([]commands.Event) {}, func(err error) {
 		fmt.Fprintf(os.Stderr, "coordd: data directory %s cannot be replayed: %v\n", *dir, err)
 		os.Exit(1) // nothing was written; the machine cannot go on
 	})

@@ -44,7 +44,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	// Every node has to come to the same id by itself: it is that of this state, in this epoch, with these members.
 	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum, memberIDs(seed.Members)))
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term, Level: m.Level()}, func(w io.Writer) error {
-		p := newProgress(stderr, "writing "+cfg.dataDir, state.Size())
+		p := newProgress(stderr, "writing "+cfg.DataDir, state.Size())
 		defer p.end()
 		_, err := state.WriteTo(io.MultiWriter(w, p))
 		return err
@@ -56,8 +56,8 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	for _, n := range m.Stats().Keys {
 		keys += n
 	}
-	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.dataDir, cfg.id, keys, m.Epoch(), index)
-	if len(cfg.cluster) > 1 {
+	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
+	if len(cfg.Members) > 1 {
 		fmt.Fprintf(stdout, "Restore the same file on each of %s before any of them is started.\n", memberIDs(seed.Members))
 	}
 	return nil
@@ -65,7 +65,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 
 // seed is what cluster.Seed has to know.
 func (c *config) seed() cluster.Config {
-	return cluster.Config{ID: c.id, Members: c.cluster, DataDir: c.dataDir, LogStore: c.logStore, PeerAdvertise: c.peerAdvertise, Logger: slog.New(slog.DiscardHandler)}
+	return cluster.Config{ID: c.ID, Members: c.Members, DataDir: c.DataDir, LogStore: c.LogStore, PeerAdvertise: c.PeerAdvertise, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func memberIDs(members []cluster.Member) string {

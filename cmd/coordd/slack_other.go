@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// relax is for Linux.
-func relax() {}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/server"
+)
+
+// backend is the node as its server sees it.
+type backend struct{ *Node }
+
+// Write implements server.Backend.
+func (n backend) Write(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.WriteAs(ctx, cluster.Asker(by), run, count)
+	return b, replyError(err)
+}
+
+// Read implements server.Backend.
+func (n backend) Read(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.ReadAs(ctx, cluster.Asker(by), run)
+	return b, replyError(err)
+}
+
+// Try implements server.Backend.
+func (n backend) Try(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.TryAs(ctx, cluster.Asker(by), run)
+	return b, replyError(err)
+}
+
+// ReadLocal implements server.Backend.
+func (n backend) ReadLocal(by server.Asker, run []byte, count int) ([]byte, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	b, err := c.ReadLocalAs(cluster.Asker(by), run)
+	return b, replyError(err)
+}
+
+// Share implements server.Backend.
+func (n backend) Share(by server.Asker, f func()) error {
+	c := n.loaded.Load()
+	if c == nil { // nothing to share the processor with but the loading
+		f()
+		return nil
+	}
+	return replyError(c.ShareTime(cluster.Asker(by), f))
+}
+
+// Observe implements server.Backend.
+func (n backend) Observe(wants func(db int, key string) bool) { n.adapter.SetInterest(wants) }
+
+// Watch implements server.Backend.
+func (n backend) Watch(on bool) { n.adapter.Watch(on) }
+
+// HandOver implements server.Backend.
+func (n backend) HandOver(id string) error {
+	c := n.loaded.Load()
+	if c == nil {
+		return errLoads
+	}
+	return replyError(c.TransferLeadershipTo(id))
+}
+
+// Snapshot implements server.Backend.
+func (n backend) Snapshot() error {
+	c := n.loaded.Load()
+	if c == nil {
+		return errLoads
+	}
+	return c.Snapshot()
+}
+
+// changeKinds are the words of the peers for the server's kinds of changes.
+var changeKinds = map[server.ChangeKind]string{
+	server.AddMember:      cluster.AddMember,
+	server.RemoveMember:   cluster.RemoveMember,
+	server.PromoteMember:  cluster.PromoteMember,
+	server.TransferLeader: cluster.TransferLeader,
+}
+
+// ChangeMembers implements server.Backend.
+func (n backend) ChangeMembers(c server.MemberChange) error {
+	m := n.loaded.Load()
+	if m == nil {
+		return errLoads
+	}
+	return replyError(m.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID, PeerAddr: c.PeerAddr}))
+}
+
+// MembersSeen implements server.Backend.
+func (n backend) MembersSeen() ([]server.Member, error) {
+	m := n.loaded.Load()
+	if m == nil {
+		return nil, errLoads
+	}
+	members, err := m.MembersSeen()
+	return serverMembers(members), replyError(err)
+}
+
+func serverMembers(members []cluster.MemberStatus) []server.Member {
+	var out []server.Member
+	for _, p := range members {
+		out = append(out, server.Member{
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, Applied: p.Applied, LastContact: p.LastContact,
+			KnownLevel: p.KnownLevel,
+		})
+	}
+	return out
+}
+
+// Holders implements server.Backend.
+func (n backend) Holders(ctx context.Context) (server.Holders, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return server.Holders{}, errLoads
+	}
+	h, err := c.Holders(ctx)
+	return server.Holders{Index: h.Index, Others: h.Others}, replyError(err)
+}
+
+// Backup implements server.Backend.
+func (n backend) Backup(ctx context.Context) (server.Backup, error) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, errLoads
+	}
+	if err := c.Barrier(ctx); err != nil {
+		return nil, replyError(err)
+	}
+	return n.adapter.Freeze(), nil
+}
+
+// Stop implements server.Backend. Whoever runs the node closes it.
+func (n backend) Stop() { n.requestStop() }
+
+// WatchLeader implements server.Backend.
+func (n backend) WatchLeader() (<-chan struct{}, func()) {
+	if c := n.loaded.Load(); c != nil {
+		return c.WatchLeader()
+	}
+	changes, end := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		select {
+		case <-n.opened:
+		case <-end:
+			return
+		}
+		inner, stop := n.cluster.WatchLeader()
+		defer stop()
+		for {
+			select { // the first token: there is a cluster now
+			case changes <- struct{}{}:
+			default:
+			}
+			select {
+			case <-inner:
+			case <-end:
+				return
+			}
+		}
+	}()
+	return changes, sync.OnceFunc(func() { close(end) })
+}
+
+// Role implements server.Backend.
+func (n backend) Role() string {
+	if c := n.loaded.Load(); c != nil {
+		return c.Status().Role
+	}
+	return cluster.RoleFollower
+}
+
+// Stats implements server.Backend.
+func (n backend) Stats() server.Stats {
+	m := n.adapter.Stats()
+	s := server.Stats{Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify}
+	for i := range keyspace.Databases {
+		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
+	}
+	return s
+}
+
+// ValueBytes implements server.Backend.
+func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) { return n.adapter.ValueBytes(db, keys) }
+
+// Status implements server.Backend.
+func (n backend) Status() server.Status {
+	open := n.loaded.Load()
+	if open == nil {
+		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true, NotReady: "LOADING: this node loads its data"}
+	}
+	c := open.Status()
+	s := server.Status{
+		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
+		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
+		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting, Loading: c.Loading,
+		Level: c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor, LogTrouble: c.LogTrouble,
+	}
+	s.Removed, s.Joining = c.Removed, c.Joining
+	switch {
+	case c.Removed:
+		s.NotReady = "this node was removed from the cluster"
+	case c.Joining:
+		s.NotReady = "this node waits to be taken into the cluster"
+	case !c.Ready:
+		s.NotReady = "no leader is reachable, or it is not established yet"
+	}
+	s.Members = serverMembers(c.Members)
+	return s
+}

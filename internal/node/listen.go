@@ -1,0 +1,64 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// What lives here: the sockets that a node listens on.
+
+// Listen binds a TCP address; the error says which one.
+func Listen(addr string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
+	}
+	return ln, nil
+}
+
+// listenUnix binds a Unix socket, with permissions unless they are 0. A socket that a process left behind is removed, one that somebody listens on, and
+// a file of any other kind, is not. Closing the listener removes the file.
+func listenUnix(path string, perm os.FileMode) (net.Listener, error) {
+	fail := func(err error) (net.Listener, error) {
+		return nil, fmt.Errorf("cannot listen on the Unix socket %s: %w", path, err)
+	}
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return fail(errors.New("there is a file of that name that is no socket"))
+		}
+		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			_ = conn.Close()
+			return fail(syscall.EADDRINUSE)
+		} else if !errors.Is(err, syscall.ECONNREFUSED) {
+			return fail(err)
+		}
+		if err := os.Remove(path); err != nil {
+			return fail(err)
+		}
+	}
+	mask := -1
+	if perm != 0 { // nobody may connect before the permissions are set
+		mask = syscall.Umask(0o777)
+	}
+	ln, err := net.Listen("unix", path)
+	if mask >= 0 {
+		syscall.Umask(mask)
+	}
+	if err != nil {
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner
+		}
+		return fail(err)
+	}
+	if perm != 0 {
+		if err := os.Chmod(path, perm); err != nil {
+			_ = ln.Close()
+			return fail(err)
+		}
+	}
+	return ln, nil
+}

@@ -1,0 +1,225 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// A node that has not loaded its data yet is alive, says so, and runs nothing.
+func TestNodeThatLoads(t *testing.T) {
+	n := &Node{cfg: Config{ID: "n1"}, log: slog.New(slog.DiscardHandler), opened: make(chan struct{}), stop: make(chan struct{})}
+	table := commands.NewTable(commands.Specs(), server.Specs())
+	n.adapter = fsm.NewAdapter(table, 1, func([]commands.Event) {}, func(error) {})
+	n.server = server.New(server.Config{Table: table, Backend: backend{n}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.client = ln
+	n.serve(nil)
+	defer n.server.Close()
+	c := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
+	defer c.Close()
+	ctx := context.Background()
+	for _, call := range [][]any{{"SET", "a", "b"}, {"GET", "a"}, {"RAFT", "SNAPSHOT"}, {"RAFT", "BACKUP"}} {
+		if err := c.Do(ctx, call...).Err(); err == nil || !strings.Contains(err.Error(), "LOADING") {
+			t.Errorf("%v: %v", call, err)
+		}
+	}
+	for _, call := range [][]any{
+		{"COMMAND", "COUNT"}, {"COMMAND"}, {"CLIENT", "LIST"}, {"CONFIG", "GET", "maxclients"}, {"PUBSUB", "CHANNELS"}, {"SLOWLOG", "GET"}, {"ACL", "CAT"},
+		{"MEMORY", "STATS"}, {"LATENCY", "LATEST"}, {"ROLE"}, {"PING"},
+	} { // what is answered without a cluster
+		if err := c.Do(ctx, call...).Err(); err != nil {
+			t.Errorf("%v: %v", call, err)
+		}
+	}
+	if got := c.Info(ctx, "persistence").Val(); !strings.Contains(got, "loading:1\r\n") {
+		t.Error(got)
+	}
+	for _, page := range []struct {
+		path, says string
+		code       int
+	}{{"/healthz", `"loading"`, http.StatusOK}, {"/readyz", "LOADING", http.StatusServiceUnavailable}} {
+		w := httptest.NewRecorder()
+		n.server.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, page.path, nil))
+		if w.Code != page.code || !strings.Contains(w.Body.String(), page.says) {
+			t.Errorf("%s: %d %s", page.path, w.Code, w.Body)
+		}
+	}
+}
+
+// Probes do not wait for the machine.
+func TestProbesWhileTheMachineIsBusy(t *testing.T) {
+	cfg := single(t.TempDir())
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The machine is busy for as long as this function runs, which it asks about a key.
+	done := make(chan struct{})
+	n.adapter.SetInterest(func(int, string) bool { <-done; return false })
+	defer n.adapter.SetInterest(nil)
+	c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+	defer c.Close()
+	answered := make(chan error, 1)
+	go func() { answered <- c.Set(context.Background(), "a", "b", 0).Err() }()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		w := httptest.NewRecorder()
+		served := make(chan struct{})
+		go func() {
+			n.server.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			close(served)
+		}()
+		select {
+		case <-served:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s waits for the machine", path)
+		}
+	}
+	close(done)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "coordd-") // a path of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false) // as a process that was killed leaves it
+	_ = left.Close()
+	cfg := single(filepath.Join(dir, "d"))
+	cfg.ListenAlso = []string{"127.0.0.1:0"}
+	cfg.UnixSocket, cfg.UnixSocketPerm, cfg.IdleTimeout = path, 0o700, time.Hour
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for i, at := range []struct{ network, addr string }{{"unix", path}, {"tcp", n.Addr()}, {"tcp", n.others[0].Addr().String()}} {
+		c := redis.NewClient(&redis.Options{Network: at.network, Addr: at.addr, MaxRetries: -1})
+		defer c.Close()
+		if got, err := c.Incr(ctx, "n").Result(); err != nil || got != int64(i+1) {
+			t.Fatalf("%s: %d, %v", at.addr, got, err)
+		}
+		if at.network == "tcp" {
+			continue
+		}
+		info := c.Do(ctx, "CLIENT", "INFO").Val().(string)
+		if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(info, " flags=U ") {
+			t.Error(info)
+		}
+		for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700", "timeout": "3600"} {
+			if got := c.ConfigGet(ctx, name).Val()[name]; got != want {
+				t.Errorf("%s is %q", name, got)
+			}
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info, err)
+	}
+	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("a second listener: %v", err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket stays: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("in the place of a file: %v", err)
+	}
+}
+
+// What net/http has to say comes by the node's log.
+func TestWebLog(t *testing.T) {
+	var lines syncBuffer
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a page fails") }), slog.New(slog.NewJSONHandler(&lines, nil)))
+	go func() { _ = w.Serve(ln) }()
+	defer w.Close()
+	for range 30 {
+		resp, err := http.Get("http://" + ln.Addr().String())
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	}
+	waitFor(t, 5*time.Second, "a line", func() bool {
+		return strings.Contains(lines.String(), `"level":"WARN","msg":"a request by HTTP failed","error":"http: panic serving`)
+	})
+	if n := strings.Count(lines.String(), "\n"); n > 15 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// A connection that does nothing has to leave for one more than there may be.
+func TestWebListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }), slog.New(slog.DiscardHandler))
+	ln := &webListener{Listener: inner, most: 3}
+	go func() { _ = w.Serve(ln) }()
+	defer w.Close()
+	for range 10 {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	resp, err := http.Get("http://" + inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "yes" {
+		t.Errorf("%q, %v", text, err)
+	}
+	_ = resp.Body.Close()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if len(ln.conns) > 3 {
+		t.Errorf("%d connections", len(ln.conns))
+	}
+}

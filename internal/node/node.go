@@ -1,0 +1,277 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// Config says how a node runs. The zero value of a field means its default, unless it says otherwise.
+type Config struct {
+	ID      string // unique in the cluster and fixed for the data directory
+	Version string // of coordd, for INFO and the log
+
+	Listen         string      // host:port for clients
+	ListenAlso     []string    // more of them
+	UnixSocket     string      // path of a Unix socket for clients; empty: none
+	UnixSocketPerm os.FileMode // 0: by the umask
+	Advertise      string      // host:port at which clients reach the node
+	HTTPListen     string      // host:port for /healthz and /readyz; empty: off
+
+	PeerListen    string // host:port for the other nodes
+	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
+	Members       []cluster.Member
+	Join          []string // client addresses of members of the cluster to join
+
+	DataDir           string
+	LogStore          string // cluster.LogStoreWAL (default) or cluster.LogStoreBolt
+	SnapshotThreshold uint64 // log entries between snapshots
+	HeartbeatTimeout  time.Duration
+	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
+	Clock             cluster.Clock // nil: the system's
+
+	Redirect           server.Redirect
+	SentinelName       string
+	MaxClients         int
+	MaxRequestBytes    int
+	MaxSubscriberBytes int
+	MaxReplyBytes      int
+	MaxClientMemory    server.ClientMemory
+	IdleTimeout        time.Duration // 0: never
+	DrainTimeout       time.Duration
+}
+
+// Listeners are sockets that are bound before a node starts. The node binds those that are nil.
+type Listeners struct{ Client, Peer net.Listener }
+
+// Close closes the listeners that are set.
+func (l Listeners) Close() {
+	for _, ln := range []net.Listener{l.Client, l.Peer} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// Node is a running node.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	adapter *fsm.Adapter
+	cluster *cluster.Node
+	server  *server.Server
+	client  net.Listener   // the first listener for clients
+	others  []net.Listener // the other ones
+	http    *http.Server
+	failed  chan error // what ended the node
+
+	opened chan struct{}                // closed when cluster is set: until then the node loads its data
+	loaded atomic.Pointer[cluster.Node] // cluster, for callers that may come before
+
+	stopOnce sync.Once
+	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
+}
+
+// Start starts a node. It answers clients and probes while it loads its data. Start owns the listeners; if it fails, it
+// leaves nothing open.
+func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error) {
+	n := &Node{
+		cfg: cfg, log: log, client: ls.Client,
+		failed: make(chan error, 8), stop: make(chan struct{}), opened: make(chan struct{}),
+	}
+	var web net.Listener
+	defer func() {
+		if err != nil {
+			ls.Close()
+			if web != nil {
+				_ = web.Close()
+			}
+			_ = n.Close()
+		}
+	}()
+	most, err := clientFiles(len(cfg.Members))
+	if err != nil {
+		return nil, err
+	}
+	// Sockets first: if a port is taken, no file is touched.
+	if err = n.listenForClients(); err != nil {
+		return nil, err
+	}
+	if ls.Peer == nil {
+		if ls.Peer, err = Listen(cfg.PeerListen); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.HTTPListen != "" {
+		if web, err = Listen(cfg.HTTPListen); err != nil {
+			return nil, err
+		}
+	}
+	warnOfFiles(log, cfg.MaxClients, most)
+	deliver := func(events []commands.Event) { n.server.Deliver(events) }
+	table := commands.NewTable(commands.Specs(), server.Specs())
+	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
+	n.server = server.New(n.serverConfig(table, most))
+	n.serve(web)
+	if n.cluster, err = cluster.Open(n.clusterConfig(ls.Peer), n.adapter); err != nil {
+		return nil, err
+	}
+	n.loaded.Store(n.cluster)
+	close(n.opened)
+	n.follow()
+	log.Info("started", "id", cfg.ID, "listen", n.Addr(), "data_dir", cfg.DataDir, "version", cfg.Version)
+	return n, nil
+}
+
+// listenForClients binds the listeners for clients that are not bound yet.
+func (n *Node) listenForClients() (err error) {
+	if n.client == nil {
+		if n.client, err = Listen(n.cfg.Listen); err != nil {
+			return err
+		}
+	}
+	for _, addr := range n.cfg.ListenAlso {
+		ln, err := Listen(addr)
+		if err != nil {
+			return err
+		}
+		n.others = append(n.others, ln)
+	}
+	if n.cfg.UnixSocket != "" {
+		ln, err := listenUnix(n.cfg.UnixSocket, n.cfg.UnixSocketPerm)
+		if err != nil {
+			return err
+		}
+		n.others = append(n.others, ln)
+	}
+	return nil
+}
+
+func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
+	c := &n.cfg
+	return server.Config{
+		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version,
+		Redirect: c.Redirect, SentinelName: c.SentinelName,
+		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
+		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
+		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout, DrainTimeout: c.DrainTimeout,
+		UnixSocket: c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
+	}
+}
+
+func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
+	c := cluster.Config{
+		ID: n.cfg.ID, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0, ClientAddr: n.cfg.Advertise,
+		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,
+		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore, SnapshotThreshold: n.cfg.SnapshotThreshold,
+		HeartbeatTimeout: n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
+		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal,
+	}
+	if c.PeerAdvertise == "" {
+		c.PeerAdvertise = peer.Addr().String()
+	}
+	return c
+}
+
+// serve starts to accept clients and, if web is given, to answer on HTTP.
+func (n *Node) serve(web net.Listener) {
+	for _, ln := range append([]net.Listener{n.client}, n.others...) {
+		go func() {
+			if err := n.server.Serve(ln); err != nil {
+				n.failed <- fmt.Errorf("serving clients: %w", err)
+			}
+		}()
+	}
+	if web == nil {
+		return
+	}
+	n.http = newWeb(n.server.HealthHandler(), n.log)
+	go func() {
+		err := n.http.Serve(&webListener{Listener: web, most: webConnections})
+		if !errors.Is(err, http.ErrServerClosed) {
+			n.failed <- fmt.Errorf("serving HTTP: %w", err)
+		}
+	}()
+}
+
+// fatal ends the process: the machine cannot continue, and wrong answers are worse than none.
+func (n *Node) fatal(err error) {
+	n.log.Error("fatal error, the node stops", "error", err)
+	os.Exit(1)
+}
+
+// Close drains and stops the node. It stops accepting clients and transfers leadership while it serves those that are
+// connected: their requests wait for the next leader. Then it closes their connections, each after a complete reply, and
+// leaves the cluster. Close may be called more than once.
+func (n *Node) Close() error {
+	n.requestStop()
+	if n.server != nil {
+		n.server.Retire()
+		if n.cluster != nil {
+			n.cluster.StepAside()
+		}
+		n.server.Close()
+	}
+	if n.http != nil {
+		_ = n.http.Close()
+	}
+	if n.client != nil {
+		_ = n.client.Close()
+	}
+	for _, ln := range n.others {
+		_ = ln.Close()
+	}
+	if n.cluster != nil {
+		return n.cluster.Close()
+	}
+	return nil
+}
+
+// ID returns the node's id.
+func (n *Node) ID() string { return n.cfg.ID }
+
+// Addr returns the first address that the node listens on for clients.
+func (n *Node) Addr() string { return n.client.Addr().String() }
+
+// Failed returns a channel that receives the errors that end the node.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// Stopping returns a channel that is closed when a client asks the node to stop. The caller then closes the node.
+func (n *Node) Stopping() <-chan struct{} { return n.stop }
+
+func (n *Node) requestStop() { n.stopOnce.Do(func() { close(n.stop) }) }
+
+// WaitReady waits until the node serves commands.
+func (n *Node) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !n.cluster.Status().Ready {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// NewOrigin returns a random number that names one start of a process in its log entries.
+func NewOrigin() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
+)
+
+// single configures one node alone on free ports.
+func single(dataDir string) Config {
+	return Config{
+		ID: "n1", Listen: "127.0.0.1:0", PeerListen: "127.0.0.1:0", DataDir: dataDir, SnapshotThreshold: 64,
+	}
+}
+
+// startSingle starts one node in this process.
+func startSingle(t *testing.T, dir string) (*Node, *redis.Client) {
+	t.Helper()
+	n, err := Start(single(dir), Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close(); _ = n.Close() })
+	return n, c
+}
+
+// skewedClock is the system's clock with a wall clock that can jump.
+type skewedClock struct {
+	cluster.Clock
+	mu   sync.Mutex
+	skew time.Duration
+}
+
+func (c *skewedClock) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Clock.Wall().Add(c.skew)
+}
+
+func (c *skewedClock) jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skew += d
+}
+
+// startThree starts a cluster of three nodes in this process, whose wall clocks can jump, and a client of each.
+func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*redis.Client) {
+	t.Helper()
+	bound := make([]Listeners, 3)
+	members := make([]cluster.Member, len(bound))
+	for i := range bound {
+		bound[i] = Listeners{Client: loopback(t), Peer: loopback(t)}
+		members[i] = cluster.Member{ID: "n" + strconv.Itoa(i+1), PeerAddr: bound[i].Peer.Addr().String()}
+	}
+	dir := t.TempDir()
+	for i, m := range members {
+		cfg := single(filepath.Join(dir, m.ID))
+		clock := &skewedClock{Clock: cluster.SystemClock{}}
+		cfg.ID, cfg.Members, cfg.Clock = m.ID, members, clock
+		cfg.Advertise = bound[i].Client.Addr().String()
+		n, err := Start(cfg, bound[i], slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		nodes, clocks = append(nodes, n), append(clocks, clock)
+	}
+	for _, n := range nodes {
+		if err := n.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, 20*time.Second, "the feature level", func() bool {
+			return n.cluster.Status().Level >= commands.LevelBounded
+		})
+		c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1, PoolSize: 60})
+		t.Cleanup(func() { _ = c.Close() })
+		clients = append(clients, c)
+	}
+	return nodes, clocks, clients
+}
+
+func loopback(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// waitFor polls a condition until it holds or the limit is over.
+func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %v", what, limit)
+		case <-tick.C:
+		}
+	}
+}
+
+// syncBuffer is a buffer that one goroutine writes and another reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// fill writes one of everything, named by a prefix.
+func fill(t *testing.T, c *redis.Client, prefix string) {
+	t.Helper()
+	ctx := context.Background()
+	for _, cmd := range [][]any{
+		{"SET", prefix + ":lock", "me", "NX", "PX", "600000"},
+		{"SET", prefix + ":gone", "x", "PX", "1"},
+		{"INCRBY", prefix + ":count", 41},
+		{"HSET", prefix + ":hash", "b", 1, "a", 2},
+		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
+		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
+	} {
+		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil { // nil: the lock is held already
+			t.Fatal(cmd, err)
+		}
+	}
+}
+
+// state is what a client can see of what fill wrote, the fencing token of the lock included.
+func state(t *testing.T, c *redis.Client, prefix string) []any {
+	t.Helper()
+	ctx := context.Background()
+	var all []any
+	for _, cmd := range [][]any{
+		{"GET", prefix + ":lock"}, {"FENCE", prefix + ":lock"}, {"EXISTS", prefix + ":gone"}, {"GET", prefix + ":count"},
+		{"HGETALL", prefix + ":hash"}, {"ZRANGE", prefix + ":zset", 0, -1, "WITHSCORES"},
+		{"EVALSHA", sha, 1, prefix + ":count"}, {"DBSIZE"},
+	} {
+		v, err := c.Do(ctx, cmd...).Result()
+		if err != nil {
+			t.Fatal(cmd, err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+const script = "return redis.call('get', KEYS[1])"
+
+var sha = redis.NewScript(script).Hash()
+
+// TestRestart ends a node and starts it again from its log, from a snapshot, and from a snapshot with a log behind it.
+func TestRestart(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		snapshot, after bool
+	}{{"log", false, true}, {"snapshot", true, false}, {"both", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			n, client := startSingle(t, dir)
+			ctx := context.Background()
+			if err := client.ScriptLoad(ctx, script).Err(); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, client, "one")
+			if c.snapshot {
+				if err := n.cluster.Snapshot(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.after {
+				fill(t, client, "two")
+			} else {
+				fill(t, client, "one") // the lock is held, the rest changes, and a snapshot follows
+				if err := n.cluster.Snapshot(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitFor(t, 5*time.Second, "short lives to end", func() bool { return client.DBSize(ctx).Val()%4 == 0 })
+			before := state(t, client, "one")
+			left := client.PTTL(ctx, "one:lock").Val()
+			if err := n.Close(); err != nil {
+				t.Fatal(err)
+			}
+			_, client = startSingle(t, dir)
+			after := state(t, client, "one")
+			for i := range before {
+				if !reflect.DeepEqual(before[i], after[i]) {
+					t.Errorf("%v became %v", before[i], after[i])
+				}
+			}
+			if now := client.PTTL(ctx, "one:lock").Val(); now <= 0 || now > left {
+				t.Errorf("the lock had %v left and has %v", left, now)
+			}
+			if ok, err := client.SetNX(ctx, "one:lock", "thief", time.Second).Result(); err != nil || ok {
+				t.Errorf("the lock was given away: %v %v", ok, err)
+			}
+		})
+	}
+}

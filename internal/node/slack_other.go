@@ -1,0 +1,6 @@
+//go:build !linux
+
+package node
+
+// relax is for Linux.
+func relax() {}

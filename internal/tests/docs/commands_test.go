@@ -1,0 +1,100 @@
+package docs
+
+// The table of commands in docs/commands.md is made of the command table; here it is kept in step.
+//
+//	go test ./internal/tests/docs -update
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/server"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/commands.md")
+
+const commandsDocHead = `# Commands
+
+Made of the command table: change the Spec, then run ` + "`go test ./internal/tests/docs -update`" + `.
+Where a command differs from Redis 7.0.15, [compatibility.md](compatibility.md) says how.
+
+- **Arity** counts the arguments with the command's name (and the subcommand's); a negative number is a minimum.
+- **Kind**: *read* is answered by the leader after a quorum has confirmed it, without a log entry; *write* is put in the log;
+  *session* is answered from the connection's own state; *admin* by the node that was asked.
+- **Since** is the Redis version that brought the command; for DELIFEQ it is Valkey's, for FENCE and RAFT coordd's own.
+`
+
+var kindNames = map[commands.Kind]string{
+	commands.Session: "session", commands.Read: "read", commands.Write: "write", commands.Admin: "admin",
+}
+
+// commandsDoc returns the text of docs/commands.md and the number of rows of its table.
+func commandsDoc(t *commands.Table) (text string, rows int) {
+	var b strings.Builder
+	row := func(s *commands.Spec) {
+		rows++
+		call := strings.ToUpper(strings.ReplaceAll(s.FullName(), "|", " "))
+		if s.Syntax != "" {
+			call += " " + s.Syntax
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n",
+			cell(call), s.Arity, kindNames[s.Kind], cell(s.Group), cell(s.Since), cell(s.Summary))
+	}
+	b.WriteString(commandsDocHead)
+	b.WriteString("\n| Command | Arity | Kind | Group | Since | Summary |\n|---|---|---|---|---|---|\n")
+	for _, s := range t.All() {
+		// A container that cannot be called by itself is there by its subcommands alone.
+		if s.Subcommands == nil || s.Handler != nil || s.Local != nil {
+			row(s)
+		}
+		for i := range s.Subcommands {
+			row(&s.Subcommands[i])
+		}
+	}
+	return b.String(), rows
+}
+
+// cell keeps a text from ending its cell: in a table a bar does so between backquotes too.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+func TestCommandsDoc(t *testing.T) {
+	want, rows := commandsDoc(commands.NewTable(commands.Specs(), server.Specs()))
+	for _, line := range strings.Split(want, "\n") {
+		if strings.HasPrefix(line, "| `") && (strings.Contains(line, "|  |") || strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 7) {
+			t.Errorf("a cell is empty or the row is broken: %s", line)
+		}
+	}
+	path := filepath.Join("..", "..", "..", "docs", "commands.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s rewritten: %d commands", path, rows)
+		return
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) == want {
+		return
+	}
+	wantLines, haveLines := strings.Split(want, "\n"), strings.Split(string(have), "\n")
+	for i := range max(len(wantLines), len(haveLines)) {
+		w, h := "", ""
+		if i < len(wantLines) {
+			w = wantLines[i]
+		}
+		if i < len(haveLines) {
+			h = haveLines[i]
+		}
+		if w != h {
+			t.Fatalf("docs/commands.md is stale: run `go test ./internal/tests/docs -update`\nline %d is       %s\nand has to be  %s", i+1, h, w)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package docs keeps documents in step with what they are made of.
+package docs

@@ -1,0 +1,119 @@
+package e2e
+
+// What lives here: tests of the commands that steer a node, on real processes.
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// TestFailoverAndShutdown hands leadership to a node that is named and then to any other, and stops nodes one after the other, while
+// a client that may use any node writes on.
+func TestFailoverAndShutdown(t *testing.T) {
+	ctx := context.Background()
+	ps := startProcesses(t, 3)
+	first, others := leader(t, ps)
+	if err := others[0].client().Do(ctx, "FAILOVER").Err(); err == nil || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("FAILOVER on a follower: %v", err)
+	}
+	host, port, _ := net.SplitHostPort(others[1].addr)
+	if err := first.client().Do(ctx, "FAILOVER", "TO", host, "1").Err(); err == nil {
+		t.Error("FAILOVER to an address of no node is taken")
+	}
+	if err := first.client().Do(ctx, "FAILOVER", "TO", host, port, "TIMEOUT", 5000).Err(); err != nil {
+		t.Fatalf("FAILOVER TO: %v", err)
+	}
+	waitFor(t, 10*time.Second, "the named node leads", func() bool { return others[1].role() == "master" })
+	waitFor(t, 10*time.Second, "FAILOVER", func() bool { return others[1].client().Do(ctx, "FAILOVER").Err() == nil })
+	waitFor(t, 10*time.Second, "another node leads", func() bool { return others[1].role() == "slave" })
+
+	now, rest := leader(t, ps)
+	waitFor(t, 10*time.Second, "a write", func() bool { return rest[0].client().Set(ctx, "before", "x", 0).Err() == nil })
+	if err := now.client().Do(ctx, "SHUTDOWN", "NOSAVE").Err(); err == nil {
+		t.Error("SHUTDOWN was answered")
+	}
+	select {
+	case <-now.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the node did not stop")
+	}
+	if code := now.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	waitFor(t, 10*time.Second, "the others go on", func() bool { return rest[1].client().Get(ctx, "before").Val() == "x" })
+	now.start()
+	now.waitReady()
+	if got := now.client().Get(ctx, "before").Val(); got != "x" {
+		t.Errorf("after the stop: %q", got)
+	}
+}
+
+// TestSnapshotCommands has a node write snapshots, and tell of them.
+func TestSnapshotCommands(t *testing.T) {
+	ctx := context.Background()
+	p := startProcesses(t, 1)[0]
+	c := p.client()
+	before := time.Now().Unix()
+	if got, err := c.LastSave(ctx).Result(); got != 0 || err != nil {
+		t.Errorf("LASTSAVE at first: %d, %v", got, err)
+	}
+	c.Set(ctx, "a", "1", 0)
+	if err := c.Save(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.LastSave(ctx).Val(); got < before || got > time.Now().Unix() {
+		t.Errorf("LASTSAVE: %d", got)
+	}
+	c.Set(ctx, "b", "1", 0)
+	if err := c.BgSave(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 10*time.Second, "two snapshots", func() bool {
+		return strings.Contains(c.Info(ctx, "persistence").Val(), "rdb_saves:2\r\n")
+	})
+	p.kill()
+	p.start()
+	p.waitReady()
+	if got := c.MGet(ctx, "a", "b").Val(); got[0] != "1" || got[1] != "1" {
+		t.Errorf("after a restart: %v", got)
+	}
+}
+
+// TestMonitorShowsScriptsOfItsNode watches the leader and a follower: each shows what its own clients' scripts call, once.
+func TestMonitorShowsScriptsOfItsNode(t *testing.T) {
+	ctx := context.Background()
+	ps := startProcesses(t, 3)
+	_, others := leader(t, ps)
+	p := others[0]
+	m, err := commandtest.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got, err := m.Do(commandtest.Args("MONITOR")); string(got) != "+OK\r\n" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	script := "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[1])"
+	for _, q := range ps {
+		if got := q.client().Eval(ctx, script, []string{"k"}, q.id).Val(); got != q.id {
+			t.Fatal(got)
+		}
+	}
+	p.client().Echo(ctx, "the end")
+	shown := ""
+	for !strings.Contains(shown, "the end") {
+		line, err := m.Receive()
+		if err != nil {
+			t.Fatalf("%v after\n%s", err, shown)
+		}
+		shown += string(line)
+	}
+	if strings.Count(shown, " lua] ") != 2 || !strings.Contains(shown, ` lua] "SET" "k" "`+p.id+`"`) {
+		t.Errorf("it showed\n%s", shown)
+	}
+}

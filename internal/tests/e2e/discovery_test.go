@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What lives here: clients of every kind that looks for a leader, each in a process of its own, through the death of one. None is
+// started again or told anything.
+
+// seeker is one program of testdata/clients that writes until its input ends.
+type seeker struct {
+	name  string
+	needs []string
+	args  []string // the prefix of its keys comes behind
+	role  string   // that of the server it ends at, which the program tells where this is not empty
+
+	in   io.Closer
+	done chan error
+
+	mu    sync.Mutex
+	acked []string
+	at    []time.Time // of each
+	errs  []string
+	told  string // the role
+	ended bool
+}
+
+var (
+	needGo      = []string{"go", "rueidis"}
+	needNode    = []string{"node", "testdata/clients/node/node_modules/redis", "testdata/clients/node/node_modules/ioredis"}
+	debianPy    = "/usr/bin/python3"
+	seekerLimit = 15 * time.Second
+)
+
+// goSeeker builds the Go program of all kinds once for all tests.
+var goSeeker = sync.OnceValues(func() (string, error) { return build(".", "-C", "../../../testdata/clients/libraries/go/discover") })
+
+// goProgram is the Go program; none where what it needs is not there.
+func goProgram(t *testing.T, kind string) []string {
+	t.Helper()
+	if slices.ContainsFunc(needGo, lacks) {
+		return nil
+	}
+	path, err := goSeeker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{path, kind}
+}
+
+func nodeProgram(kind string) []string {
+	return []string{"node", "testdata/clients/node/discover.js", kind}
+}
+
+// clusterSeekers are clients of Redis Cluster.
+func clusterSeekers(t *testing.T) []*seeker {
+	return []*seeker{
+		{name: "go-redis ClusterClient", needs: needGo, args: goProgram(t, "go-redis-cluster")},
+		{name: "rueidis", needs: needGo, args: goProgram(t, "rueidis-cluster")},
+		{name: "ioredis Cluster", needs: needNode, args: nodeProgram("ioredis-cluster")},
+		{name: "node-redis createCluster", needs: needNode, args: nodeProgram("redis-cluster")},
+		{name: "redis-cli -c", needs: []string{"redis-cli"}, args: []string{"sh", "testdata/clients/cli/discover.sh"}},
+	}
+}
+
+// sentinelSeekers are clients that ask Sentinels.
+func sentinelSeekers(t *testing.T) []*seeker {
+	return []*seeker{
+		{name: "go-redis FailoverClient", needs: needGo, role: "master", args: goProgram(t, "go-redis-sentinel")},
+		{name: "rueidis Sentinel", needs: needGo, role: "master", args: goProgram(t, "rueidis-sentinel")},
+		{name: "ioredis sentinels", needs: needNode, role: "master", args: nodeProgram("ioredis-sentinel")},
+		{name: "node-redis createSentinel", needs: needNode, role: "master", args: nodeProgram("redis-sentinel")},
+		{name: "redis-py Sentinel", needs: []string{"redis-py"}, role: "master", args: []string{debianPy, "testdata/clients/python/discover.py", "sentinel"}},
+	}
+}
+
+// lacks is missing for what is neither a command nor a file of the repository.
+func lacks(need string) bool {
+	switch need {
+	case "redis-py":
+		return exec.Command(debianPy, "-c", "import redis.sentinel").Run() != nil
+	case "rueidis":
+		cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/redis/rueidis")
+		cmd.Dir = "../../../testdata/clients/libraries/go"
+		cmd.Env = append(os.Environ(), "GOPROXY=off") // .ci/deps downloads it
+		out, err := cmd.Output()
+		return err != nil || strings.TrimSpace(string(out)) == ""
+	}
+	return missing(need)
+}
+
+// begin starts the program.
+func (s *seeker) begin(t *testing.T, env []string) {
+	t.Helper()
+	prefix := strings.ReplaceAll(s.name, " ", "-")
+	cmd := exec.Command(s.args[0], append(slices.Clone(s.args[1:]), prefix)...)
+	cmd.Dir = "../../.."
+	cmd.Env = env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logBuffer{}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.in, s.done = in, make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			s.note(lines.Text())
+		}
+		s.done <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		if t.Failed() && log.String() != "" {
+			t.Logf("%s: %s", s.name, log)
+		}
+	})
+}
+
+func (s *seeker) note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch word, rest, _ := strings.Cut(line, " "); word {
+	case "ack":
+		s.acked, s.at = append(s.acked, rest), append(s.at, time.Now())
+	case "role":
+		s.told = rest
+	case "end":
+		s.ended = true
+	default:
+		s.errs = append(s.errs, line)
+	}
+}
+
+// when is the time at which the n-th write was acknowledged.
+func (s *seeker) when(n int) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at[n-1]
+}
+
+func (s *seeker) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.acked)
+}
+
+// finish ends the program and checks that what was acknowledged is there.
+func (s *seeker) finish(t *testing.T, p *process) {
+	t.Helper()
+	_ = s.in.Close()
+	select {
+	case err := <-s.done:
+		if err != nil || !s.ended {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(seekerLimit):
+		t.Fatal("it did not end")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := p.client()
+	for chunk := range slices.Chunk(s.acked, 1000) {
+		n, err := c.Exists(context.Background(), chunk...).Result()
+		if err != nil || int(n) != len(chunk) {
+			t.Errorf("%d of %d acknowledged writes are missing, %v", len(chunk)-int(n), len(chunk), err)
+		}
+	}
+	if s.told != s.role {
+		t.Errorf("it ends at a server whose role is %q, want %q", s.told, s.role)
+	}
+	t.Logf("%d acknowledged writes are there", len(s.acked))
+}
+
+// logErrors shows what the client was told, in short.
+func (s *seeker) logErrors(t *testing.T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.Logf("%d errors: %.200q", len(s.errs), s.errs[:min(3, len(s.errs))])
+}
+
+// acksWanted is how many writes of each client have to be acknowledged before the leader is killed, and after.
+const acksWanted = 30
+
+// seekThroughFailover runs all clients at once, kills the leader under them, and judges each.
+func seekThroughFailover(t *testing.T, all []*seeker, flags ...string) {
+	seekThrough(t, startProcesses(t, 3, flags...), all, (*process).kill)
+}
+
+// seekThrough is seekThroughFailover for the leader's end that is given.
+func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *process)) {
+	var addrs []string
+	for _, p := range ps {
+		addrs = append(addrs, p.addr)
+	}
+	env := append(os.Environ(), "COORDD_ADDRS="+strings.Join(addrs, ","))
+	var running []*seeker
+	for _, s := range all {
+		if i := slices.IndexFunc(s.needs, lacks); i >= 0 {
+			t.Run(s.name, func(t *testing.T) { t.Skipf("SKIPPED: %s not found", s.needs[i]) })
+			continue
+		}
+		s.begin(t, env)
+		running = append(running, s)
+	}
+	for _, s := range running {
+		waitFor(t, seekerLimit, s.name+" to write", func() bool { return s.count() >= acksWanted })
+	}
+	old, rest := leader(t, ps)
+	finish(old)
+	ended := time.Now()
+	before := make([]int, len(running))
+	for i, s := range running {
+		before[i] = s.count() // replies that the dead leader had sent may still be counted later: a few
+	}
+	now, _ := leader(t, rest) // a follower might answer MOVED
+	for i, s := range running {
+		t.Run(s.name, func(t *testing.T) {
+			defer s.logErrors(t)
+			waitFor(t, seekerLimit, "writes after the leader's end", func() bool { return s.count() >= before[i]+acksWanted })
+			t.Logf("%d writes within %v of the leader's end", acksWanted, s.when(before[i]+acksWanted).Sub(ended).Round(time.Millisecond))
+			s.finish(t, now)
+		})
+	}
+}
+
+func TestClientsFindTheLeader(t *testing.T) {
+	seekThroughFailover(t, append(clusterSeekers(t), sentinelSeekers(t)...))
+}
+
+func TestClusterClientsFollowMoved(t *testing.T) {
+	seekThroughFailover(t, clusterSeekers(t), "--redirect", "moved")
+}
+
+// TestClientFollowsRedirect: a client that said CLIENT CAPA redirect is given a follower, and follows the leadership as it is handed over.
+func TestClientFollowsRedirect(t *testing.T) {
+	if lacks("rueidis") {
+		t.Skip("SKIPPED: rueidis not found")
+	}
+	ps := startProcesses(t, 3)
+	old, rest := leader(t, ps)
+	s := &seeker{name: "rueidis redirect", role: "master", args: goProgram(t, "rueidis-redirect")}
+	s.begin(t, append(os.Environ(), "COORDD_ADDRS="+rest[0].addr))
+	waitFor(t, seekerLimit, "it to write", func() bool { return s.count() >= acksWanted })
+	ctx := context.Background()
+	if err := old.client().Do(ctx, "FAILOVER").Err(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, seekerLimit, "another leader", func() bool { return old.role() == "slave" })
+	now, _ := leader(t, rest)
+	before := s.count()
+	waitFor(t, seekerLimit, "writes afterwards", func() bool { return s.count() >= before+acksWanted })
+	s.finish(t, now)
+	s.logErrors(t)
+}

@@ -1,0 +1,292 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// What lives here: commands that wait and subscriptions on the nodes that survive their leader, and what becomes of the messages that are
+// published meanwhile.
+
+// waiting starts a command that waits on a node, and returns when it does.
+func waiting(p *process, words ...string) *rawClient {
+	p.t.Helper()
+	look := p.client()
+	before := p.blocked(look)
+	c := dialRaw(p.t, p.addr)
+	c.send(words...)
+	waitFor(p.t, 10*time.Second, strings.Join(words, " ")+" waits on "+p.id, func() bool { return p.blocked(look) == before+1 })
+	_ = look.Close()
+	return c
+}
+
+func (c *rawClient) send(words ...string) {
+	c.t.Helper()
+	if err := c.Send(commandtest.Args(words...)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// still fails if anything but the reply to a PING comes.
+func (c *rawClient) still() {
+	c.t.Helper()
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		c.t.Errorf("%q came, where nothing more was due", got)
+	}
+}
+
+// TestWaitersOutliveTheirLeader: each of those who wait on the survivors gets one element, each element goes to one, and readers of a stream
+// are woken once.
+func TestWaitersOutliveTheirLeader(t *testing.T) {
+	ps := startProcesses(t, 3)
+	old, rest := leader(t, ps)
+	var lists, sets, streams []*rawClient
+	for range 3 {
+		for _, p := range rest {
+			lists = append(lists, waiting(p, "BLPOP", "l", "0"))
+			sets = append(sets, waiting(p, "BZPOPMIN", "z", "0"))
+			streams = append(streams, waiting(p, "XREAD", "BLOCK", "0", "STREAMS", "x", "$"))
+		}
+	}
+	old.kill()
+	push := rest[1].client()
+	ctx := context.Background()
+	waitFor(t, 20*time.Second, "a leader", func() bool { return push.Set(ctx, "there", 1, 0).Err() == nil })
+	var wantLists, wantSets []string
+	for i := range lists {
+		e := fmt.Sprint("e", i)
+		if err := push.RPush(ctx, "l", e).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := push.Do(ctx, "ZADD", "z", 1, e).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantLists = append(wantLists, fmt.Sprintf("*2\r\n$1\r\nl\r\n$2\r\n%s\r\n", e))
+		wantSets = append(wantSets, fmt.Sprintf("*3\r\n$1\r\nz\r\n$2\r\n%s\r\n$1\r\n1\r\n", e))
+	}
+	if err := push.Do(ctx, "XADD", "x", "1-1", "f", "v").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for what, w := range map[string]struct {
+		clients []*rawClient
+		want    []string
+	}{"BLPOP": {lists, wantLists}, "BZPOPMIN": {sets, wantSets}} {
+		var got []string
+		for _, c := range w.clients {
+			got = append(got, c.next())
+			c.still()
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, w.want) {
+			t.Errorf("%s: got %q, want each of %q once", what, got, w.want)
+		}
+	}
+	for _, c := range streams {
+		if got := c.next(); got != "*1\r\n*2\r\n$1\r\nx\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n" {
+			t.Errorf("XREAD: %q", got)
+		}
+		c.still()
+	}
+	if n, err := push.Do(ctx, "EXISTS", "l", "z").Int(); err != nil || n != 0 {
+		t.Errorf("%d of the keys are left, %v", n, err)
+	}
+}
+
+// publisher publishes numbered messages one after the other and knows what became of each.
+type publisher struct {
+	id     int
+	acked  []int
+	maybe  map[int]bool // neither acknowledged nor refused
+	count  atomic.Int64 // acknowledged
+	failed error
+}
+
+// run publishes until ctx ends.
+func (o *publisher) run(ctx context.Context, p *process) {
+	c := p.client()
+	o.maybe = map[int]bool{}
+	for n := 0; ctx.Err() == nil && o.failed == nil; n++ {
+		err := c.Publish(context.Background(), "c", fmt.Sprintf("%d %d", o.id, n)).Err()
+		switch word := errorWord(err); {
+		case err == nil:
+			o.acked = append(o.acked, n)
+			o.count.Add(1)
+		case word == "UNKNOWN":
+			o.maybe[n] = true
+		case word != "CLUSTERDOWN" && word != "TRYAGAIN":
+			o.failed = err
+		}
+	}
+}
+
+// check compares what a subscriber got with what a publisher knows.
+func (o *publisher) check(t *testing.T, who string, got []string) {
+	t.Helper()
+	acked := o.acked
+	last := -1
+	for _, m := range got {
+		var id, n int
+		if _, err := fmt.Sscanf(m, "%d %d", &id, &n); err != nil {
+			t.Fatalf("%s got %q: %v", who, m, err)
+		}
+		switch {
+		case id != o.id:
+			continue
+		case n <= last:
+			t.Fatalf("%s got message %d of publisher %d after %d: twice, or out of order", who, n, id, last)
+		case len(acked) > 0 && acked[0] == n:
+			acked = acked[1:]
+		case !o.maybe[n]:
+			t.Fatalf("%s got message %d of publisher %d, which was said not to have been sent, or misses one before it", who, n, id)
+		}
+		last = n
+	}
+	if len(acked) > 0 {
+		t.Fatalf("%s misses %d acknowledged messages of publisher %d, the first is %d", who, len(acked), o.id, acked[0])
+	}
+}
+
+// collect reads messages until the one that says end, and returns what they say.
+func collect(c *rawClient) (got []string, err error) {
+	for {
+		raw, err := c.Receive()
+		if err != nil {
+			return got, err
+		}
+		lines := strings.Split(string(raw), "\r\n")
+		if len(lines) < 2 {
+			return got, fmt.Errorf("%q is no message", raw)
+		}
+		m := lines[len(lines)-2]
+		if m == "end" {
+			return got, nil
+		}
+		got = append(got, m)
+	}
+}
+
+// TestSubscribersOutliveTheirLeader: messages are published through the survivors while the leader dies. Every subscriber on a survivor gets each that was
+// acknowledged, once, in the order of its publisher, and none that was refused; and all get them in one order.
+func TestSubscribersOutliveTheirLeader(t *testing.T) {
+	ps := startProcesses(t, 3)
+	old, rest := leader(t, ps)
+	type subscriber struct {
+		name string
+		got  []string
+		err  error
+	}
+	var subs []*subscriber
+	var reading, publishing sync.WaitGroup
+	for i := range 6 {
+		p := rest[i%2]
+		call := [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "c*"}, {"SUBSCRIBE", "d", "c"}}[i/2]
+		c := dialRaw(t, p.addr)
+		c.call(call...)
+		if len(call) == 3 {
+			c.next()
+		}
+		s := &subscriber{name: fmt.Sprintf("%s on %s", strings.Join(call, " "), p.id)}
+		subs = append(subs, s)
+		reading.Go(func() { s.got, s.err = collect(c) })
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var pubs []*publisher
+	for i := range 4 {
+		o := &publisher{id: i}
+		pubs = append(pubs, o)
+		publishing.Go(func() { o.run(ctx, rest[i%2]) })
+	}
+	all := func(n int64) func() bool {
+		return func() bool { return !slices.ContainsFunc(pubs, func(o *publisher) bool { return o.count.Load() < n }) }
+	}
+	waitFor(t, 20*time.Second, "messages before the kill", all(100))
+	old.kill()
+	var before int64
+	for _, o := range pubs {
+		before = max(before, o.count.Load())
+	}
+	waitFor(t, 20*time.Second, "messages after it", all(before+100))
+	stop()
+	publishing.Wait()
+	if err := rest[0].client().Publish(context.Background(), "c", "end").Err(); err != nil {
+		t.Fatal(err)
+	}
+	reading.Wait()
+	for _, s := range subs {
+		if s.err != nil {
+			t.Fatalf("%s: %v after %d messages", s.name, s.err, len(s.got))
+		}
+		for _, o := range pubs {
+			o.check(t, s.name, s.got)
+		}
+		if !slices.Equal(s.got, subs[0].got) {
+			t.Errorf("%s and %s got messages in another order", s.name, subs[0].name)
+		}
+	}
+	for _, o := range pubs {
+		if o.failed != nil {
+			t.Error(o.failed)
+		}
+		t.Logf("publisher %d: %d acknowledged, %d not known", o.id, len(o.acked), len(o.maybe))
+	}
+}
+
+// TestSnapshotClosesSubscribers: a node whose state comes by a snapshot may have missed messages, so that those who had subscribed there before lose
+// their connections. The cluster is a restored one, whose log begins behind a snapshot.
+func TestSnapshotClosesSubscribers(t *testing.T) {
+	f := newFleet(t)
+	n1 := f.start("n1")
+	ctx := context.Background()
+	if err := n1.client().Set(ctx, "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	succeed(t, "backup", "--from", n1.addr, file)
+	n1.kill()
+	n1.setFlag("--data-dir", n1.dataDir()+"-restored")
+	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.dataDir())
+	n1.start()
+	n1.waitReady()
+	n1.pause() // takes nobody in until there are subscribers
+
+	n2 := f.prepare("n2", n1)
+	n2.start()
+	waitFor(t, 20*time.Second, "n2 to answer", func() bool { return n2.client().Ping(ctx).Err() == nil })
+	early := dialRaw(t, n2.addr)
+	if got := early.call("SUBSCRIBE", "c"); !strings.Contains(got, "subscribe") {
+		t.Fatal(got)
+	}
+	n1.signal(syscall.SIGCONT)
+	if raw, err := early.Receive(); err == nil || err == io.ErrUnexpectedEOF || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a subscriber of a node that got a snapshot: %q %v, want the end of its connection", raw, err)
+	}
+	n2.waitReady()
+	if v, err := n2.client().Get(ctx, "k").Result(); err != nil || v != "v" {
+		t.Fatal(v, err)
+	}
+	late := dialRaw(t, n2.addr)
+	late.call("SUBSCRIBE", "c")
+	if err := n1.client().Publish(ctx, "c", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := late.next(); got != "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n" {
+		t.Errorf("the next subscriber got %q", got)
+	}
+	if !strings.Contains(n2.log.String(), "closed the connections of subscribers") {
+		t.Error("the log says nothing of it")
+	}
+}

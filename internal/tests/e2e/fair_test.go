@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// What lives here: one client that asks for little, among twenty that ask for much, on three real processes.
+
+// heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that wait. Two of them go into one turn. A light one waits for the turn that is under
+// way, in the log and at the read loop, and for what was given at the same time; some were answered shortly before, and are read now.
+const heavyAtMost = 10
+
+// A light client waits for a few slices, not for a round of all who ask for much: at the leader and through a follower, and Raft's own traffic goes on.
+func TestLightClientAmongHeavyOnes(t *testing.T) {
+	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s") // a machine that has much else to do keeps its leader
+	first, rest := leader(t, ps)
+	b := &battle{t: t, ps: ps}
+	light := []*rawClient{dialRaw(t, first.addr), dialRaw(t, rest[0].addr)}
+	members := []string{"SADD", "big"}
+	for i := range 100_000 {
+		members = append(members, fmt.Sprint("member", i))
+	}
+	if got := dialRaw(t, first.addr).call(members...); got[0] == '-' { // not by a light client, who would be charged
+		t.Fatal(got)
+	}
+	b.term = b.termOf(light[0])
+	script := func(command string) []string {
+		return []string{command, "local n = 0 for i = 1, 400000 do n = n + i end return n", "0"}
+	}
+	for _, load := range []struct {
+		name  string
+		calls [][]string // of one client each, in turn
+	}{
+		{"scripts", [][]string{script("EVAL")}},
+		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"}, {"SUNIONSTORE", "copy", "big"}}},
+		{"session commands", [][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members[2:20_000]...), {"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
+	} {
+		served, stop := fight(t, load.calls, first.addr, rest[0].addr)
+		for where, c := range light {
+			most := int64(0)
+			for i := range 4 {
+				before := served.Load()
+				if got := c.call("SET", fmt.Sprintf("lock:%s:%d:%d", load.name, where, i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+					t.Errorf("%s: %s", load.name, got)
+				}
+				most = max(most, served.Load()-before)
+			}
+			t.Logf("%s, node %d: at most %d heavy requests were served while a light one waited", load.name, where, most)
+			if most > heavyAtMost && load.name != "session commands" { // those run beside
+				t.Errorf("%s, node %d: %d heavy requests were served while a light one waited", load.name, where, most)
+			}
+		}
+		if stop(); t.Failed() {
+			return
+		}
+		if term := b.termOf(light[0]); term != b.term {
+			t.Errorf("%s: the term is %s, and was %s", load.name, term, b.term)
+		}
+	}
+}
+
+// Raft's own traffic lives through what twenty clients can ask for, with the timeouts that nodes have by default: nobody stands for election, though
+// three processes share the processors of one machine with those who read the replies.
+func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
+	ps := startProcesses(t, 3)
+	first, rest := leader(t, ps)
+	const elements, keys, chunk = 1_000_000, 50_000, 10_000
+	filler := dialRaw(t, first.addr)
+	fill := func(n, words int, call func(i int) []string, command ...string) {
+		for at := 0; at < n; at += chunk {
+			args := slices.Grow(slices.Clone(command), chunk*words)
+			for i := range chunk {
+				args = append(args, call(at+i)...)
+			}
+			if got := filler.call(args...); got[0] == '-' {
+				t.Fatal(got)
+			}
+		}
+	}
+	fill(elements, 1, func(int) []string { return []string{"x"} }, "RPUSH", "list")
+	fill(keys, 2, func(i int) []string { return []string{fmt.Sprint("key:", i), "x"} }, "MSET")
+	atItsLimit := func(command string, call string) []string {
+		return []string{command, "local n = 0 for i = 1, 3000000 do n = n + i end redis.call(" + call + ") return n", "0"}
+	}
+	light := dialRaw(t, rest[0].addr)
+	b := &battle{t: t, ps: ps}
+	b.term = b.termOf(light)
+	served, stop := fight(t, [][]string{
+		atItsLimit("EVAL", "'SET', 'sum', n"), atItsLimit("EVAL_RO", "'GET', 'sum'"),
+		{"LRANGE", "list", "0", "-1"}, {"KEYS", "*"}, atItsLimit("EVAL", "'INCR', 'runs'"),
+	}, first.addr, rest[0].addr)
+	for i := range 5 {
+		if got := light.call("SET", fmt.Sprint("lock:", i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+			t.Error(got)
+		}
+	}
+	stop()
+	t.Logf("%d heavy requests were served", served.Load())
+	if term := b.termOf(light); term != b.term {
+		t.Errorf("the term is %s, and was %s", term, b.term)
+	}
+}
+
+// fight has twenty clients ask for much all the time, and returns once each of them was served: how often they all were, and what ends them.
+func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int64, stop func()) {
+	t.Helper()
+	const clients = 20
+	served = new(atomic.Int64)
+	var over atomic.Bool
+	var all, once sync.WaitGroup
+	for i := range clients {
+		c := dialRaw(t, addrs[i%len(addrs)])
+		call := commandtest.AppendCall(nil, commandtest.Args(calls[i/len(addrs)%len(calls)]...))
+		all.Add(1)
+		once.Add(1)
+		go func() {
+			defer all.Done()
+			for k := 0; !over.Load(); k++ {
+				reply, err := "", c.SendRaw(call)
+				if err == nil {
+					var raw []byte
+					raw, err = c.Receive()
+					reply = string(raw[:min(len(raw), 100)])
+				}
+				if served.Add(1); k == 0 {
+					once.Done()
+				}
+				if err != nil || strings.HasPrefix(reply, "-") {
+					t.Errorf("a heavy client: %s %v", reply, err)
+					return
+				}
+			}
+		}()
+	}
+	once.Wait()
+	return served, func() { over.Store(true); all.Wait() }
+}

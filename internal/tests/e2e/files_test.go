@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A node with few files keeps enough of them to append, to snapshot and to answer probes, however many connections strangers open on both ports.
+func TestFewFiles(t *testing.T) {
+	p := startProcessesWith(t, 1, func(p *process) { p.most = 200 })[0]
+	c := p.client()
+	ctx := context.Background()
+	const most = 200 - 80 - 2*12 // what a node and two peers that may come need, see internal/node/files.go
+	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != fmt.Sprint(most) {
+		t.Errorf("maxclients is %s, not %d", got, most)
+	}
+	want := fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", most)
+	if err := c.ConfigSet(ctx, "maxclients", fmt.Sprint(most+1)).Err(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("CONFIG SET maxclients: %v", err)
+	}
+	var idle []net.Conn
+	defer func() {
+		for _, conn := range idle {
+			_ = conn.Close()
+		}
+	}()
+	for i := range 400 {
+		addr := p.addr
+		if i%4 == 0 {
+			addr = p.http
+		}
+		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		idle = append(idle, conn)
+		if i%20 == 0 {
+			if err := c.Incr(ctx, "n").Err(); err != nil {
+				t.Fatalf("with %d connections: %v", i, err)
+			}
+			if code := httpStatus(p.http, "/readyz"); code != http.StatusOK {
+				t.Fatalf("with %d connections /readyz says %d", i, code)
+			}
+		}
+	}
+	if err := c.Do(ctx, "RAFT", "SNAPSHOT").Err(); err != nil {
+		t.Error(err)
+	}
+	if n, err := c.Incr(ctx, "n").Result(); err != nil || n != 21 {
+		t.Error(n, err)
+	}
+	for _, conn := range idle {
+		_ = conn.Close()
+	}
+	waitFor(t, 10*time.Second, "other clients", func() bool { return p.client().Ping(ctx).Err() == nil })
+	if strings.Contains(p.log.String(), "too many open files") {
+		t.Error("the node ran out of files")
+	}
+}
+
+func TestTooFewFiles(t *testing.T) {
+	p := &process{t: t, id: "n1", most: 90, log: &logBuffer{}, args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
+	p.start()
+	p.waitRefusal("the limit of open files (ulimit -n) is 90, and this node needs at least")
+}

@@ -1,0 +1,477 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// What lives here: imports from a real redis-server, compared key by key.
+
+// startSource starts a redis-server and returns its URL and a client of one of its databases.
+func startSource(t *testing.T) (url string, db func(int) *redis.Client) {
+	t.Helper()
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
+	}
+	return "unix://" + socket, func(n int) *redis.Client {
+		c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DB: n, Protocol: 2})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+}
+
+// databaseOf is a client of one database of a node.
+func databaseOf(t *testing.T, n *process, db int) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: n.addr, DB: db, Protocol: 2})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func do(t *testing.T, c *redis.Client, words ...any) any {
+	t.Helper()
+	v, err := c.Do(context.Background(), words...).Result()
+	if err != nil && err != redis.Nil {
+		t.Fatal(words, err)
+	}
+	return v
+}
+
+// fillSource writes keys of every type, small and large, with and without a life.
+func fillSource(t *testing.T, c *redis.Client) {
+	t.Helper()
+	do(t, c, "SET", "s", "v", "PX", 5_000_000)
+	do(t, c, "SET", "empty", "")
+	do(t, c, "SET", "binary\x00\r\n\xff", "\x00\r\n\xff")
+	do(t, c, "SET", "number", "-17")
+	do(t, c, "SET", "large", strings.Repeat("0123456789", 300_000))
+	do(t, c, "SETBIT", "exact", 8<<20-1, 1) // as many bytes as a piece has
+	do(t, c, "PFADD", "hll", "a", "b", "c")
+	do(t, c, "HSET", "h", "f", "v", "g", "", "", "no name")
+	do(t, c, "RPUSH", "l", "a", "b", "a", "")
+	do(t, c, "SADD", "ints", 3, 1, 2, -5)
+	do(t, c, "SADD", "set", "a", "b", "\xff")
+	do(t, c, "ZADD", "z", "1.5", "x", "-inf", "low", "inf", "high", "0.1", "tenth", "1e300", "far", "3", "3")
+	do(t, c, "GEOADD", "geo", 13.361389, 38.115556, "Palermo")
+	pipe := c.Pipeline()
+	ctx := context.Background()
+	big := strings.Repeat("x", 200)
+	for i := range 3000 {
+		pipe.HSet(ctx, "h:large", fmt.Sprint("field", i), big)
+		pipe.RPush(ctx, "l:large", fmt.Sprint(i, big))
+		pipe.SAdd(ctx, "set:large", fmt.Sprint(i, big))
+		pipe.ZAdd(ctx, "z:large", redis.Z{Score: float64(i) / 7, Member: fmt.Sprint(i, big)})
+		pipe.Do(ctx, "SET", fmt.Sprint("many:", i), i)
+	}
+	pipe.PExpire(ctx, "h:large", 4_000_000*time.Millisecond)
+	pipe.Do(ctx, "RPUSH", "l:heavy", strings.Repeat("a", 3<<20), "b", strings.Repeat("c", 3<<20))
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	fillStreams(t, c)
+}
+
+func fillStreams(t *testing.T, c *redis.Client) {
+	for i := range 250 {
+		do(t, c, "XADD", "x", fmt.Sprintf("%d-%d", 1000+i/10, i%10+1), "f", i, "g", "")
+	}
+	do(t, c, "XDEL", "x", "1024-10", "1003-4")
+	do(t, c, "XGROUP", "CREATE", "x", "idle", "$")
+	do(t, c, "XGROUP", "CREATE", "x", "g", "0")
+	do(t, c, "XGROUP", "CREATECONSUMER", "x", "g", "bored")
+	do(t, c, "XREADGROUP", "GROUP", "g", "alice", "COUNT", 120, "STREAMS", "x", ">")
+	do(t, c, "XREADGROUP", "GROUP", "g", "bob", "COUNT", 20, "STREAMS", "x", ">")
+	do(t, c, "XREADGROUP", "GROUP", "g", "bob", "COUNT", 3, "STREAMS", "x", "0")
+	do(t, c, "XACK", "x", "g", "1000-1", "1001-1")
+	do(t, c, "XDEL", "x", "1000-2") // pending still
+	do(t, c, "XADD", "x:emptied", "5-5", "a", "b")
+	do(t, c, "XDEL", "x:emptied", "5-5")
+	do(t, c, "XGROUP", "CREATE", "x:made", "g", "$", "MKSTREAM")
+	do(t, c, "XADD", "x:last", "18446744073709551615-18446744073709551615", "a", "b")
+	do(t, c, "PEXPIRE", "x:made", 3_000_000)
+}
+
+// view is all that a client sees of a key, in an order that does not depend on the server.
+func view(t *testing.T, c *redis.Client, key string) []any {
+	t.Helper()
+	kind := do(t, c, "TYPE", key)
+	seen := []any{kind}
+	sorted := func(v any, width int) {
+		list, _ := v.([]any)
+		all := slices.Collect(slices.Chunk(list, width))
+		slices.SortFunc(all, func(a, b []any) int { return strings.Compare(fmt.Sprint(a[0]), fmt.Sprint(b[0])) })
+		seen = append(seen, all)
+	}
+	switch kind {
+	case "string":
+		seen = append(seen, do(t, c, "GET", key))
+	case "hash":
+		sorted(do(t, c, "HGETALL", key), 2)
+	case "list":
+		seen = append(seen, do(t, c, "LRANGE", key, 0, -1))
+	case "set":
+		sorted(do(t, c, "SMEMBERS", key), 1)
+	case "zset":
+		seen = append(seen, do(t, c, "ZRANGE", key, 0, -1, "WITHSCORES"))
+	case "stream":
+		seen = append(seen, streamView(t, c, key)...)
+	}
+	return seen
+}
+
+// streamView leaves out what is inside (radix trees) and what depends on the moment (idle times).
+func streamView(t *testing.T, c *redis.Client, key string) []any {
+	info, err := c.XInfoStream(context.Background(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.RadixTreeKeys, info.RadixTreeNodes = 0, 0
+	seen := []any{*info, do(t, c, "XRANGE", key, "-", "+")}
+	groups, _ := do(t, c, "XINFO", "GROUPS", key).([]any)
+	for _, g := range groups {
+		name := g.([]any)[1]
+		seen = append(seen, g)
+		consumers, _ := do(t, c, "XINFO", "CONSUMERS", key, name).([]any)
+		for _, consumer := range consumers {
+			seen = append(seen, consumer.([]any)[:4]) // name and number of pending entries
+		}
+		pending, _ := do(t, c, "XPENDING", key, name, "-", "+", 1000).([]any)
+		for _, p := range pending {
+			e := p.([]any)
+			seen = append(seen, []any{e[0], e[1], e[3]})
+		}
+	}
+	return seen
+}
+
+// compareDatabases holds every key of two databases against each other.
+func compareDatabases(t *testing.T, want, got *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	keys := want.Keys(ctx, "*").Val()
+	if n := got.DBSize(ctx).Val(); int(n) != len(keys) {
+		t.Errorf("%d keys, the source has %d", n, len(keys))
+	}
+	for _, k := range keys {
+		if w, g := view(t, want, k), view(t, got, k); !reflect.DeepEqual(w, g) {
+			t.Errorf("%q:\n%.300s\nin the source\n%.300s", k, fmt.Sprint(g...), fmt.Sprint(w...))
+		}
+		g, w := got.PTTL(ctx, k).Val(), want.PTTL(ctx, k).Val()
+		if (w < 0) != (g < 0) || w > 0 && (g > w+5*time.Second || g < w-30*time.Second) {
+			t.Errorf("%q has %v to live, in the source %v", k, g, w)
+		}
+	}
+	if len(keys) == 0 {
+		t.Error("no keys: this shows nothing")
+	}
+}
+
+func TestImport(t *testing.T) {
+	url, source := startSource(t)
+	fillSource(t, source(0))
+	do(t, source(0), "XACK", "x", "g", "1000-2") // else the groups differ by what cannot be copied
+	do(t, source(3), "SET", "three", "3", "PX", 9_000_000)
+	do(t, source(15), "HSET", "fifteen", "a", 1)
+	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	said := succeed(t, "import", "--from", url, "--to", n.addr)
+	for _, line := range []string{"3024 keys of ", "  hash     3\n", "  list     3\n", "  set      3\n", "  stream   4\n", "  string   3008\n", "  zset     3\n"} {
+		if !strings.Contains(said, line) {
+			t.Errorf("without %q: %s", line, said)
+		}
+	}
+	for _, db := range []int{0, 3, 15} {
+		compareDatabases(t, source(db), databaseOf(t, n, db))
+	}
+	// Again: nothing changes, and what the target has stays as it is.
+	do(t, c, "SET", "s", "mine")
+	do(t, c, "DEL", "h:large", "z")
+	said = succeed(t, "import", "--from", url, "--to", n.addr)
+	if !strings.Contains(said, "2 keys of ") || !strings.Contains(said, "left as they are") || do(t, c, "GET", "s") != "mine" {
+		t.Error(said)
+	}
+	// Over what is there, of other types too.
+	do(t, c, "DEL", "x", "set:large", "h")
+	do(t, c, "SET", "set:large", "no set")
+	do(t, c, "SET", "h", "no hash")
+	said = succeed(t, "import", "--from", url, "--to", n.addr, "--replace")
+	if strings.Contains(said, "left as they are") {
+		t.Error(said)
+	}
+	compareDatabases(t, source(0), databaseOf(t, n, 0))
+}
+
+// TestImportFunctions copies libraries, leaves those that are there, and names those that cannot be loaded.
+func TestImportFunctions(t *testing.T) {
+	url, source := startSource(t)
+	library := func(name string, answer int) string {
+		return fmt.Sprintf("#!lua name=%s\nredis.register_function{function_name='%s_f', callback=function() return %d end, flags={'no-writes'}}", name, name, answer)
+	}
+	do(t, source(0), "FUNCTION", "LOAD", library("one", 1))
+	do(t, source(0), "FUNCTION", "LOAD", library("two", 2))
+	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	do(t, c, "FUNCTION", "LOAD", library("two", 22))
+	answers := func(one, two any) {
+		t.Helper()
+		if got, gotTwo := do(t, c, "FCALL_RO", "one_f", 0), do(t, c, "FCALL_RO", "two_f", 0); got != one || gotTwo != two {
+			t.Errorf("the functions answer %v and %v, want %v and %v", got, gotTwo, one, two)
+		}
+	}
+	said := succeed(t, "import", "--from", url, "--to", n.addr)
+	if !strings.Contains(said, "1 function libraries copied\n1 function libraries left as they are") {
+		t.Error(said)
+	}
+	answers(int64(1), int64(22))
+	if said = succeed(t, "import", "--from", url, "--to", n.addr, "--replace"); !strings.Contains(said, "2 function libraries copied\n") {
+		t.Error(said)
+	}
+	answers(int64(1), int64(2))
+	do(t, c, "FUNCTION", "FLUSH")
+	if said = succeed(t, "import", "--from", url+"?db=0", "--to", n.addr) + succeed(t, "import", "--from", url, "--match", "x*", "--to", n.addr); strings.Contains(said, "function") {
+		t.Error("functions were copied with a part of the keys:", said)
+	}
+	do(t, c, "FUNCTION", "LOAD", strings.ReplaceAll(library("three", 3), "three_f", "one_f")) // the name of another's function
+	code, out, errs := command(t, "import", "--from", url, "--to", n.addr)
+	if code != 1 || !strings.Contains(out, "1 function libraries copied\nfunction library \"one\" not copied: ERR Function one_f already exists") || !strings.Contains(errs, "function libraries were not copied") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+}
+
+func TestImportSelection(t *testing.T) {
+	url, source := startSource(t)
+	do(t, source(0), "MSET", "a:1", 1, "a:2", 2, "b:1", 3)
+	do(t, source(2), "MSET", "a:3", 1, "b:2", 2)
+	for _, c := range []struct {
+		from string
+		args []string
+		keys map[int][]string
+	}{
+		{url, nil, map[int][]string{0: {"a:1", "a:2", "b:1"}, 2: {"a:3", "b:2"}}},
+		{url, []string{"--match", "a:*"}, map[int][]string{0: {"a:1", "a:2"}, 2: {"a:3"}}},
+		{url + "?db=2", nil, map[int][]string{2: {"a:3", "b:2"}}},
+	} {
+		n, _ := startSingle(t, filepath.Join(t.TempDir(), "data"))
+		succeed(t, append([]string{"import", "--from", c.from, "--to", n.addr}, c.args...)...)
+		for db := range 16 {
+			keys := databaseOf(t, n, db).Keys(t.Context(), "*").Val()
+			slices.Sort(keys)
+			if !slices.Equal(keys, c.keys[db]) {
+				t.Errorf("%s %v: database %d has %v, want %v", c.from, c.args, db, keys, c.keys[db])
+			}
+		}
+	}
+}
+
+var nameInReply = regexp.MustCompile(`\$\d+\r\n([ks]\d+)\r\n`)
+
+// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third of them when it has told their names, and a third
+// when it has told their types.
+func TestImportWhileKeysGo(t *testing.T) {
+	url, source := startSource(t)
+	c := source(0)
+	pipe := c.Pipeline()
+	const each = 1000
+	for i := range each {
+		pipe.Set(t.Context(), fmt.Sprint("k", i), i, 0)
+		pipe.SAdd(t.Context(), fmt.Sprint("s", i), i, "x")
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	change := func(keys []string) {
+		_, err := c.TxPipelined(t.Context(), func(tx redis.Pipeliner) error {
+			for _, k := range keys {
+				tx.Del(t.Context(), k)
+				if k[0] == 's' {
+					tx.RPush(t.Context(), k, "now a list")
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var mu sync.Mutex
+	var later []string // to be changed with the next reply
+	addr := proxy(t, "unix", strings.TrimPrefix(url, "unix://"), asItIs, func(to io.Writer, b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := later
+		later = nil
+		for i, name := range nameInReply.FindAllSubmatch(b, -1) {
+			switch i % 3 {
+			case 0:
+				now = append(now, string(name[1]))
+			case 1:
+				later = append(later, string(name[1]))
+			}
+		}
+		if len(now) > 0 {
+			change(now)
+		}
+		asItIs(to, b)
+	})
+	n, d := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	said := succeed(t, "import", "--from", "redis://"+addr, "--to", n.addr)
+	t.Log(said)
+	if !strings.Contains(said, " keys expired or were deleted meanwhile\n") {
+		t.Error("no key went meanwhile: this shows nothing")
+	}
+	kinds := map[string]int{}
+	for i := range each {
+		k, s := fmt.Sprint("k", i), fmt.Sprint("s", i)
+		got := view(t, d, s)
+		kinds[fmt.Sprint(got[0])]++
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[set [[%d] [x]]]", i) && g != "[list [now a list]]" {
+			t.Errorf("%s: %s", s, g)
+		}
+		got = view(t, d, k)
+		kinds[fmt.Sprint(got[0])]++
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[string %d]", i) && (g != "[none]" || do(t, c, "EXISTS", k) != int64(0)) {
+			t.Errorf("%s: %s", k, g)
+		}
+	}
+	for _, kind := range []string{"string", "set", "list", "none"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s in the target: this shows nothing", kind)
+		}
+	}
+}
+
+// lying is a proxy before a redis-server that calls sorted sets by a name that nobody knows.
+func lying(t *testing.T, socket string) string {
+	return proxy(t, "unix", socket, asItIs, func(to io.Writer, b []byte) {
+		asItIs(to, bytes.ReplaceAll(b, []byte("+zset\r\n"), []byte("+tree\r\n")))
+	})
+}
+
+func TestImportNamesWhatItCannotCopy(t *testing.T) {
+	url, source := startSource(t)
+	do(t, source(0), "SET", "s", "v")
+	do(t, source(0), "ZADD", "z:1", 1, "a")
+	do(t, source(0), "ZADD", "z:2", 1, "a")
+	do(t, source(0), "SET", "huge", strings.Repeat("x", 100<<10))
+	do(t, source(0), "RPUSH", "huge:element", strings.Repeat("x", 33<<20))
+	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	addr := lying(t, strings.TrimPrefix(url, "unix://"))
+	code, out, errs := command(t, "import", "--from", "redis://"+addr, "--to", n.addr)
+	for _, want := range []string{"2 keys of ", "3 keys not copied", `database 0, "z:1": coordd has no type "tree"`, `database 0, "z:2"`, `database 0, "huge:element"`} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit %d without %q: %s%s", code, want, out, errs)
+		}
+	}
+	if !strings.Contains(errs, "3 keys were not copied") {
+		t.Error(errs)
+	}
+	if keys := c.Keys(t.Context(), "*").Val(); len(keys) != 2 {
+		t.Error(keys)
+	}
+}
+
+// TestImportThroughFailover kills the leader of the target in the middle, and runs the import again until it says that all is there.
+func TestImportThroughFailover(t *testing.T) {
+	url, source := startSource(t)
+	fillSource(t, source(0))
+	do(t, source(0), "XACK", "x", "g", "1000-2")
+	ps := startProcesses(t, 3)
+	lead, rest := leader(t, ps)
+	look := rest[1].client()
+	var there atomic.Int64 // keys when the leader was killed
+	to := proxy(t, "tcp", rest[0].addr, func(to io.Writer, b []byte) {
+		keys := int64(0)
+		if there.Load() == 0 {
+			keys = look.DBSize(context.Background()).Val()
+		}
+		asItIs(to, b) // and so it may be under way when the leader dies
+		if keys >= 500 && there.CompareAndSwap(0, keys) {
+			lead.kill()
+		}
+	}, asItIs)
+	runs := 1
+	for ; runs <= 5; runs++ {
+		code, out, errs := command(t, "import", "--from", url, "--to", to)
+		t.Logf("exit %d, %s%s", code, out, errs)
+		if n, all := there.Load(), source(0).DBSize(t.Context()).Val(); n == 0 || n >= all {
+			t.Fatalf("the leader was killed when %d of %d keys were there (0: it was not)", n, all)
+		}
+		if code == 0 {
+			break
+		}
+	}
+	if runs > 5 {
+		t.Fatal("the import never ended well")
+	}
+	c := redis.NewClient(&redis.Options{Addr: rest[1].addr, Protocol: 2})
+	defer c.Close()
+	for _, k := range c.Keys(t.Context(), "coordd:import:*").Val() { // what a broken run left goes by itself
+		if c.PTTL(t.Context(), k).Val() <= 0 {
+			t.Errorf("%s stays for ever", k)
+		}
+		c.Del(t.Context(), k)
+	}
+	compareDatabases(t, source(0), c)
+}
+
+// TestImportFromCoordd copies what only a coordd, or a Redis later than Debian's, has: fields with a life.
+func TestImportFromCoordd(t *testing.T) {
+	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
+	do(t, c, "HSET", "h", "a", 1, "b", 2, "c", 3)
+	do(t, c, "HPEXPIRE", "h", 600_000, "FIELDS", 2, "a", "c")
+	do(t, c, "HSET", "plain", "a", 1)
+	do(t, c, "XADD", "x", "1-1", "a", "b")
+	do(t, c, "XGROUP", "CREATE", "x", "g", "0")
+	do(t, c, "XREADGROUP", "GROUP", "g", "me", "STREAMS", "x", ">")
+	do(t, c, "XDEL", "x", "1-1")
+	to, d := startSingle(t, filepath.Join(t.TempDir(), "to"))
+	said := succeed(t, "import", "--from", "redis://"+from.addr+"/0", "--to", to.addr)
+	if !strings.Contains(said, "1 pending entries of consumer groups left out") {
+		t.Error(said)
+	}
+	lives := do(t, d, "HPTTL", "h", "FIELDS", 3, "a", "b", "c").([]any)
+	if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 || c > 600_000 || lives[1] != int64(-1) {
+		t.Error(lives)
+	}
+	if v := d.HGetAll(t.Context(), "h").Val(); !maps.Equal(v, map[string]string{"a": "1", "b": "2", "c": "3"}) {
+		t.Error(v)
+	}
+	if v := do(t, d, "TYPE", "x"); v != "stream" {
+		t.Error(v)
+	}
+}
+
+func TestImportRefusals(t *testing.T) {
+	n, _ := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	free := loopback(freePorts(t, 1)[0])
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--from", "redis://" + n.addr}, 2, "needs --from and --to"},
+		{[]string{"--from", "http://x", "--to", n.addr}, 1, "it has to be"},
+		{[]string{"--from", "redis://" + n.addr, "--to", "x"}, 1, "--to x: it has to be host:port"},
+		{[]string{"--from", "redis://" + free, "--to", n.addr}, 1, "connection refused"},
+		{[]string{"--from", "redis://" + n.addr, "--to", n.addr, "stray"}, 2, "unexpected argument"},
+	} {
+		code, _, errs := command(t, append([]string{"import"}, c.args...)...)
+		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit %d, %s", c.args, code, errs)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: a history of lock commands by clients on all nodes, while leaders are killed, checked for
+// linearizability (Porcupine, after Wing and Gong; Lowe).
+
+type lockOp int
+
+const (
+	opAcquire lockOp = iota // SET key owner NX: true if it was free
+	opRelease               // compare-and-delete script: true if owner had it
+	opRead                  // GET: the owner, "" if free
+	opSteal                 // SET key owner: always
+)
+
+type lockInput struct {
+	op    lockOp
+	key   int
+	owner string
+}
+
+type lockOutput struct {
+	unknown bool // the outcome is not known: it may have run, once, at any later time, or not
+	ok      bool
+	value   string
+}
+
+const releaseScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
+
+// stepLock is the model of one key: what the state can be after an operation that gave this output, nothing if it cannot have.
+func stepLock(state string, in lockInput, out lockOutput) []string {
+	next, got := state, lockOutput{ok: true}
+	switch in.op {
+	case opAcquire:
+		if got.ok = state == ""; got.ok {
+			next = in.owner
+		}
+	case opRelease:
+		if got.ok = state == in.owner; got.ok {
+			next = ""
+		}
+	case opRead:
+		got.value = state
+	case opSteal:
+		next = in.owner
+	}
+	switch {
+	case out.unknown:
+		return []string{state, next}
+	case out == got:
+		return []string{next}
+	}
+	return nil
+}
+
+func lockModel() porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			parts := map[int][]porcupine.Operation{}
+			for _, op := range history {
+				key := op.Input.(lockInput).key
+				parts[key] = append(parts[key], op)
+			}
+			var all [][]porcupine.Operation
+			for _, p := range parts {
+				all = append(all, p)
+			}
+			return all
+		},
+		Init: func() []any { return []any{""} },
+		Step: func(state, input, output any) []any {
+			var all []any
+			for _, s := range stepLock(state.(string), input.(lockInput), output.(lockOutput)) {
+				all = append(all, s)
+			}
+			return all
+		},
+		Equal:             func(a, b any) bool { return a == b },
+		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v -> %+v", in, out) },
+	}
+	return m.ToModel()
+}
+
+// runLockOp runs one operation and says what it gave; certain is false when it cannot have run and belongs in no history.
+func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran bool) {
+	ctx := context.Background()
+	var err error
+	switch in.op {
+	case opAcquire:
+		out.ok, err = c.SetNX(ctx, key, in.owner, 0).Result()
+	case opRelease:
+		var n int64
+		n, err = c.Eval(ctx, releaseScript, []string{key}, in.owner).Int64()
+		out.ok = n == 1
+	case opRead:
+		out.ok = true
+		if out.value, err = c.Get(ctx, key).Result(); err == redis.Nil {
+			err = nil
+		}
+	case opSteal:
+		out.ok = true
+		err = c.Set(ctx, key, in.owner, 0).Err()
+	}
+	switch {
+	case err == nil:
+		return out, true
+	case errorWord(err) == "CLUSTERDOWN" || in.op == opRead:
+		return out, false
+	}
+	return lockOutput{unknown: true}, true // UNKNOWN, or the connection broke
+}
+
+func TestLinearizableWhileLeadersDie(t *testing.T) {
+	seed := testSeed(t)
+	kills := 2
+	if os.Getenv("COORDD_SOAK") != "" {
+		kills = 20
+	}
+	ps := startProcesses(t, 3)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	start := time.Now()
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	var wg sync.WaitGroup
+	for client := range 6 {
+		c := ps[client%3].client()
+		rnd := rand.New(rand.NewPCG(seed, uint64(client)))
+		wg.Go(func() {
+			// An operation whose outcome is not known may still run: its client is replaced, as one client has one operation at a time.
+			id := client
+			for n := 0; ctx.Err() == nil; n++ {
+				in := lockInput{op: lockOp(rnd.IntN(4)), key: n / 60, owner: fmt.Sprintf("c%d-%d", client, n)}
+				if in.op == opRelease {
+					in.owner = fmt.Sprintf("c%d-%d", client, n-1)
+				}
+				call := time.Since(start).Nanoseconds()
+				out, ran := runLockOp(c, fmt.Sprintf("lin:%d", in.key), in)
+				end := time.Since(start).Nanoseconds()
+				if !ran {
+					continue
+				}
+				mu.Lock()
+				if out.unknown {
+					history = append(history, porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out, Return: math.MaxInt64})
+					id += 1000
+				} else {
+					history = append(history, porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out, Return: end})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	size := func() int { mu.Lock(); defer mu.Unlock(); return len(history) }
+	for range kills {
+		before := size()
+		waitFor(t, 20*time.Second, "operations between kills", func() bool { return size() > before+600 })
+		lead, _ := leader(t, ps)
+		lead.kill()
+		before = size()
+		waitFor(t, 20*time.Second, "operations without the old leader", func() bool { return size() > before+200 })
+		lead.start()
+		lead.waitReady()
+	}
+	stop()
+	wg.Wait()
+	unlogged := 0
+	for _, p := range ps {
+		unlogged += infoNumber(t, p.client(), "coordd", "unlogged_writes")
+	}
+	if unlogged < 10 {
+		t.Errorf("only %d writes of the history were answered without an entry", unlogged)
+	}
+	result := porcupine.CheckOperationsTimeout(lockModel(), history, 2*time.Minute)
+	if result != porcupine.Ok {
+		t.Fatalf("a history of %d operations over %d leader kills: %v", len(history), kills, result)
+	}
+	t.Logf("a history of %d operations over %d leader kills is linearizable; %d writes at least were answered without an entry", len(history), kills, unlogged)
+}
+
+// TestLinearizabilityModelBites feeds the checker a history that no linearizable server gives.
+func TestLinearizabilityModelBites(t *testing.T) {
+	history := []porcupine.Operation{
+		{ClientId: 0, Input: lockInput{op: opAcquire, owner: "a"}, Call: 0, Output: lockOutput{ok: true}, Return: 1},
+		{ClientId: 1, Input: lockInput{op: opAcquire, owner: "b"}, Call: 2, Output: lockOutput{ok: true}, Return: 3},
+	}
+	if porcupine.CheckOperations(lockModel(), history) {
+		t.Fatal("two holders of one lock pass as linearizable")
+	}
+}
+
+// TestChaosModelBites feeds the checker of make chaos histories that are right, and ones that are wrong by little.
+func TestChaosModelBites(t *testing.T) {
+	op := func(client int, kind chaosOp, value string, callMs, retMs int64, out chaosOutput) porcupine.Operation {
+		in := chaosInput{op: kind, key: "k", value: value, call: callMs * 1e6, ret: retMs * 1e6}
+		if out.unknown {
+			in.ret = math.MaxInt64
+		}
+		return porcupine.Operation{ClientId: client, Input: in, Output: out, Call: in.call, Return: in.ret}
+	}
+	yes, no, lost := chaosOutput{ok: true}, chaosOutput{}, chaosOutput{unknown: true}
+	for _, c := range []struct {
+		what string
+		fine bool
+		ops  []porcupine.Operation
+	}{
+		{"a lease given twice before its end", false, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 259, yes)}},
+		{"a lease given again after its end", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 261, yes)}},
+		{"a lease that runs late", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 900, 910, no)}},
+		{"a lease that comes back", false, []porcupine.Operation{
+			op(0, opLease, "a", 10, 20, yes), op(1, opHolder, "", 300, 310, yes), op(1, opFree, "a", 320, 330, yes),
+		}},
+		{"a lease that was taken by one who does not know", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, lost), op(1, opLease, "b", 30, 40, no)}},
+		{"an increment that ran twice", false, []porcupine.Operation{
+			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(1, opIncr, "", 30, 40, lost), op(2, opCount, "", 50, 60, chaosOutput{ok: true, n: 3}),
+		}},
+		{"an acknowledged increment that is lost", false, []porcupine.Operation{
+			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(2, opCount, "", 50, 60, yes),
+		}},
+		{"a stale read", false, []porcupine.Operation{op(0, opWrite, "a", 10, 20, yes), op(1, opRegRead, "", 30, 40, yes)}},
+	} {
+		if got := porcupine.CheckOperations(chaosModel(), c.ops); got != c.fine {
+			t.Errorf("%s: passes: %v", c.what, got)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// What lives here: a network between namespaces whose faults a test decides. Every host has a namespace of its own with a TUN device, and the test carries
+// each packet from one to the other: it can lose or delay it, in one direction or in both, without any support of the kernel for it.
+
+const (
+	namespacePrefix = "coordd-chaos-" // the process id of the test and the host follow
+	maxPacket       = 9000            // bytes
+	linkRoom        = 4096            // packets on their way on one delayed link; more are lost, as in a router
+)
+
+// network is hosts that reach each other. The last one is the test itself, in its own namespace: clients.
+type network struct {
+	hosts []*host
+	rnd   *rand.Rand // guarded by mu
+
+	mu    sync.Mutex
+	rules map[[2]int]rule // by sender and receiver
+	lines map[[2]int]chan parcelOnWay
+	done  chan struct{}
+	wg    sync.WaitGroup
+}
+
+type host struct {
+	name, addr string
+	namespace  string // "" for the test's own
+	device     string
+	tun        *os.File
+}
+
+// rule is what happens to the packets of one direction between two hosts.
+type rule struct {
+	lose  float64       // this part of them, 1: all
+	delay time.Duration // each, and up to a fifth more or less
+}
+
+type parcelOnWay struct {
+	packet []byte
+	due    time.Time
+}
+
+// noNamespaces says why namespaces cannot be made here; "" if they can.
+func noNamespaces() string {
+	if os.Getuid() != 0 {
+		return "SKIPPED: network namespaces are made by root alone"
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return "SKIPPED: the command ip is not there (Debian: iproute2)"
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return "SKIPPED: there is no /dev/net/tun"
+	}
+	probe := fmt.Sprint(namespacePrefix, os.Getpid(), "-probe")
+	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
+		return "SKIPPED: no network namespace can be made: " + strings.TrimSpace(string(out))
+	}
+	_ = exec.Command("ip", "netns", "del", probe).Run()
+	return ""
+}
+
+// newNetwork makes the namespaces n1, n2 … and what connects them, and removes all of it with the test.
+func newNetwork(t *testing.T, seed uint64, hosts int) *network {
+	t.Helper()
+	removeLeftNamespaces()
+	w := &network{rnd: rand.New(rand.NewPCG(seed, 1)), rules: map[[2]int]rule{}, lines: map[[2]int]chan parcelOnWay{}, done: make(chan struct{})}
+	t.Cleanup(w.close)
+	for i := range hosts + 1 {
+		h := &host{name: fmt.Sprint("n", i+1), addr: fmt.Sprintf("198.18.%d.%d", os.Getpid()%256, i+1), device: fmt.Sprintf("cc%dn%d", os.Getpid(), i+1)}
+		if i == hosts {
+			h.name = "clients"
+		} else {
+			h.namespace = fmt.Sprint(namespacePrefix, os.Getpid(), "-", h.name)
+		}
+		w.hosts = append(w.hosts, h)
+		if err := h.connect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range w.hosts {
+		w.wg.Add(1)
+		go func() {
+			defer w.wg.Done()
+			w.carry(i)
+		}()
+	}
+	return w
+}
+
+// connect makes the host's namespace and device.
+func (h *host) connect() error {
+	var err error
+	if h.tun, err = openTUN(h.device); err != nil {
+		return fmt.Errorf("a TUN device: %w", err)
+	}
+	in := []string{}
+	if h.namespace != "" {
+		if err := ip("netns", "add", h.namespace); err != nil {
+			return err
+		}
+		if err := ip("link", "set", h.device, "netns", h.namespace); err != nil {
+			return err
+		}
+		in = []string{"-n", h.namespace}
+		if err := ip(append(in, "link", "set", "lo", "up")...); err != nil {
+			return err
+		}
+	}
+	if err := ip(append(in, "addr", "add", h.addr+"/24", "dev", h.device)...); err != nil {
+		return err
+	}
+	return ip(append(in, "link", "set", h.device, "mtu", strconv.Itoa(maxPacket), "up")...)
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// openTUN makes a TUN device; it is gone when the file is closed.
+func openTUN(name string) (*os.File, error) {
+	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var request [40]byte // struct ifreq: the name, 16 bytes, then flags
+	copy(request[:15], name)
+	binary.NativeEndian.PutUint16(request[16:], syscall.IFF_TUN|syscall.IFF_NO_PI)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETIFF, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		_ = syscall.Close(fd)
+		return nil, errno
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// carry takes what a host sends until the network is closed.
+func (w *network) carry(from int) {
+	buf := make([]byte, maxPacket)
+	for {
+		n, err := w.hosts[from].tun.Read(buf)
+		if err != nil {
+			return
+		}
+		if n < 20 || buf[0]>>4 != 4 {
+			continue // not IPv4: neighbours looking for each other
+		}
+		to := w.hostOf(net.IP(buf[16:20]).String())
+		if to < 0 {
+			continue
+		}
+		lose, delay := w.fate(from, to)
+		switch {
+		case lose:
+		case delay > 0:
+			select {
+			case w.line(from, to) <- parcelOnWay{append([]byte(nil), buf[:n]...), time.Now().Add(delay)}:
+			default:
+			}
+		default:
+			_, _ = w.hosts[to].tun.Write(buf[:n]) // a full queue loses it
+		}
+	}
+}
+
+func (w *network) hostOf(addr string) int {
+	for i, h := range w.hosts {
+		if h.addr == addr {
+			return i
+		}
+	}
+	return -1
+}
+
+// fate says what becomes of the next packet.
+func (w *network) fate(from, to int) (lose bool, delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, ok := w.rules[[2]int{from, to}]
+	if !ok {
+		return false, 0
+	}
+	return w.rnd.Float64() < r.lose, time.Duration(float64(r.delay) * (0.8 + 0.4*w.rnd.Float64()))
+}
+
+// line is the queue of a delayed link; its packets keep their order.
+func (w *network) line(from, to int) chan<- parcelOnWay {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]int{from, to}
+	line := w.lines[key]
+	if line == nil {
+		line = make(chan parcelOnWay, linkRoom)
+		w.lines[key] = line
+		w.wg.Add(1)
+		go func() {
+			defer w.wg.Done()
+			w.deliver(line, to)
+		}()
+	}
+	return line
+}
+
+func (w *network) deliver(line <-chan parcelOnWay, to int) {
+	for {
+		var p parcelOnWay
+		select {
+		case p = <-line:
+		case <-w.done:
+			return
+		}
+		select {
+		case <-time.After(time.Until(p.due)):
+			_, _ = w.hosts[to].tun.Write(p.packet)
+		case <-w.done:
+			return
+		}
+	}
+}
+
+// set makes a rule for the packets from one host to another.
+func (w *network) set(from, to int, r rule) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules[[2]int{from, to}] = r
+}
+
+// cut loses everything between two hosts.
+func (w *network) cut(a, b int) {
+	w.set(a, b, rule{lose: 1})
+	w.set(b, a, rule{lose: 1})
+}
+
+// heal ends all rules.
+func (w *network) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.rules)
+}
+
+func (w *network) close() {
+	close(w.done)
+	for _, h := range w.hosts {
+		if h.tun != nil {
+			_ = h.tun.Close()
+		}
+	}
+	w.wg.Wait()
+	for _, h := range w.hosts {
+		if h.namespace != "" {
+			_ = exec.Command("ip", "netns", "del", h.namespace).Run()
+		}
+	}
+}
+
+// removeLeftNamespaces removes the namespaces, and ends the processes in them, of runs of this test that were killed.
+func removeLeftNamespaces() {
+	out, _ := exec.Command("ip", "netns", "list").Output()
+	for line := range strings.Lines(string(out)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest, ours := strings.CutPrefix(name, namespacePrefix)
+		owner, _, _ := strings.Cut(rest, "-")
+		pid, err := strconv.Atoi(owner)
+		if !ours || err != nil || pid == os.Getpid() || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		for _, p := range processesIn(name) {
+			_ = syscall.Kill(p, syscall.SIGKILL)
+		}
+		_ = exec.Command("ip", "netns", "del", name).Run()
+	}
+}
+
+// processesIn lists the processes of a namespace.
+func processesIn(namespace string) (pids []int) {
+	out, _ := exec.Command("ip", "netns", "pids", namespace).Output()
+	for _, word := range strings.Fields(string(out)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

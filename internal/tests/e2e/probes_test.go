@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: the pages for supervisors while a node with many keys works hard, and while it loads them.
+
+const (
+	probedKeys = 2_000_000
+	probeBound = time.Second // far less than supervisors wait for a page
+)
+
+// probe asks for a page, and says how long that took.
+func probe(p *process, path string) (code int, body string, took time.Duration) {
+	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	began := time.Now()
+	resp, err := c.Get("http://" + p.http + path)
+	if err != nil {
+		return 0, err.Error(), time.Since(began)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), time.Since(began)
+}
+
+// TestProbesOfManyKeys asks for /healthz and /readyz while a node with 2 million keys writes, is saved, backed up and walked, and while it loads.
+func TestProbesOfManyKeys(t *testing.T) {
+	if os.Getenv("COORDD_SOAK") == "" {
+		t.Skip("run by make soak")
+	}
+	p := startProcesses(t, 1)[0]
+	ctx := t.Context()
+	fill := func(from, to int) error {
+		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Minute})
+		defer c.Close()
+		for i := from; i < to; i += 1000 {
+			if _, err := c.Pipelined(ctx, func(b redis.Pipeliner) error {
+				for k := i; k < i+1000; k++ {
+					b.Set(ctx, fmt.Sprint("key:", k), "v", 0)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	began := time.Now()
+	if err := fill(0, probedKeys); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d keys in %v", probedKeys, time.Since(began).Round(time.Second))
+
+	var wg sync.WaitGroup
+	work := func(what string, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	work("writes", func() error { return fill(0, 300_000) })
+	work("a snapshot", func() error { _, err := p.raft("SNAPSHOT"); return err })
+	work("a backup", func() error { _, err := p.raft("BACKUP"); return err })
+	work("a walk", func() error {
+		c, cursor := p.client(), uint64(0)
+		for {
+			_, next, err := c.Scan(ctx, cursor, "*:1999999", 10_000).Result()
+			if cursor = next; err != nil || cursor == 0 {
+				return err
+			}
+		}
+	})
+	asked, worst := 0, time.Duration(0)
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for running := true; running; asked++ {
+		path := []string{"/healthz", "/readyz"}[asked%2]
+		code, body, took := probe(p, path)
+		if worst = max(worst, took); code != http.StatusOK || took > probeBound {
+			t.Errorf("%s took %v: %d %s", path, took, code, body)
+		}
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+	}
+	t.Logf("at work: %d pages, the slowest after %v", asked, worst)
+
+	p.kill()
+	p.start()
+	began = time.Now()
+	asked, worst = 0, 0
+	loading := 0
+	for up := false; ; asked++ {
+		code, body, took := probe(p, "/healthz")
+		switch {
+		case code == http.StatusOK:
+			up = true
+		case !up: // the process has just begun
+			continue
+		}
+		if strings.Contains(body, "loading") {
+			loading++
+		}
+		if worst = max(worst, took); code != http.StatusOK || took > probeBound {
+			t.Errorf("/healthz took %v: %d %s", took, code, body)
+		}
+		code, body, took = probe(p, "/readyz")
+		if worst = max(worst, took); code == 0 || took > probeBound {
+			t.Errorf("/readyz took %v: %d %s", took, code, body)
+		}
+		if code == http.StatusOK {
+			break
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Fatal("not ready: ", body)
+		}
+	}
+	if loading == 0 {
+		t.Error("it was never loading")
+	}
+	t.Logf("ready %v after the start: %d pages, %d times loading, the slowest after %v", time.Since(began).Round(time.Millisecond), 2*asked, loading, worst)
+	if n, err := p.client().DBSize(ctx).Result(); err != nil || n != probedKeys {
+		t.Error(n, err)
+	}
+}

@@ -1,0 +1,341 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: clusters of real processes for tests, and waiting for conditions.
+
+// chaos says whether the slow tests with asserted times run: make chaos.
+func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
+
+// builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
+// commands/level_next.go; smallBinary one with small files of the log, see cluster/log_wal_segment_small.go.
+var (
+	builtBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage) })
+	nextBinary  = sync.OnceValues(func() (string, error) { return build(coorddPackage, "-tags", "coordd_next") })
+	smallBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage, "-tags", "coordd_small_segments") })
+)
+
+// buildDirs are where binaries are, to be removed in the end.
+var buildDirs []string
+
+const coorddPackage = "github.com/coordd/coordd/cmd/coordd"
+
+// build builds a package as the binary coordd and returns its path.
+func build(pkg string, flags ...string) (string, error) {
+	dir, err := os.MkdirTemp("", "coordd-test-")
+	if err != nil {
+		return "", err
+	}
+	buildDirs = append(buildDirs, dir)
+	path := filepath.Join(dir, "coordd")
+	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %v\n%s", err, out)
+	}
+	return path, nil
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range buildDirs {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// process is one coordd process, which can be killed and started again with the same flags.
+type process struct {
+	t    *testing.T
+	args []string
+	in   string // the network namespace that it runs in; "": the test's own
+	id   string
+	addr string // for clients
+	http string
+	next bool // it is what tests take for the next release
+	tiny bool // the files of its log are small
+	most int  // files that it may have open; 0: what the test may
+	cmd  *exec.Cmd
+	log  *logBuffer
+	done chan struct{}
+}
+
+// logBuffer keeps what a process writes, for the test's own output when it fails.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// flag is the value that the process is given for a flag.
+func (p *process) flag(name string) string { return p.args[slices.Index(p.args, name)+1] }
+
+// setFlag gives it another one, from its next start on.
+func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name)+1] = value }
+
+// dataDir is the directory that the process is started on.
+func (p *process) dataDir() string { return p.flag("--data-dir") }
+
+// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone), and ends them with the test.
+func startProcesses(t *testing.T, n int, extra ...string) []*process {
+	t.Helper()
+	return startProcessesWith(t, n, func(*process) {}, extra...)
+}
+
+// startProcessesWith is startProcesses with a change to each before it starts.
+func startProcessesWith(t *testing.T, n int, change func(*process), extra ...string) []*process {
+	t.Helper()
+	ports := freePorts(t, 3*n)
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, ports[3*i+1]))
+	}
+	dir := t.TempDir()
+	var ps []*process
+	for i := range n {
+		id := fmt.Sprintf("n%d", i+1)
+		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]), log: &logBuffer{}}
+		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir", filepath.Join(dir, id)}
+		if n > 1 {
+			p.args = append(p.args, "--cluster", strings.Join(members, ","))
+		}
+		p.args = append(p.args, extra...)
+		change(p)
+		ps = append(ps, p)
+	}
+	t.Cleanup(func() {
+		for _, p := range ps {
+			p.kill()
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", p.id, p.log)
+			}
+		}
+	})
+	for _, p := range ps {
+		p.start()
+	}
+	for _, p := range ps {
+		p.waitReady()
+	}
+	return ps
+}
+
+// startSingle starts one node alone with its data in dir.
+func startSingle(t *testing.T, dir string) (*process, *redis.Client) {
+	t.Helper()
+	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", dir) }, "--snapshot-entries", "64")[0]
+	return p, p.client()
+}
+
+// fill writes one of everything, named by a prefix.
+func fill(t *testing.T, c *redis.Client, prefix string) {
+	t.Helper()
+	ctx := context.Background()
+	for _, cmd := range [][]any{
+		{"SET", prefix + ":lock", "me", "NX", "PX", "600000"},
+		{"SET", prefix + ":gone", "x", "PX", "1"},
+		{"INCRBY", prefix + ":count", 41},
+		{"HSET", prefix + ":hash", "b", 1, "a", 2},
+		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
+		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
+	} {
+		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil { // nil: the lock is held already
+			t.Fatal(cmd, err)
+		}
+	}
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// freePorts finds ports that nobody listens on.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	binary := builtBinary
+	switch {
+	case p.next:
+		binary = nextBinary
+	case p.tiny:
+		binary = smallBinary
+	}
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = exec.Command(path, p.args...)
+	if p.in != "" {
+		p.cmd = exec.Command("ip", append([]string{"netns", "exec", p.in, path}, p.args...)...) // becomes coordd, with the same process id
+	}
+	if p.most > 0 {
+		p.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, p.most), path}, p.args...)...)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	p.done = done
+	cmd := p.cmd
+	go func() { _ = cmd.Wait(); close(done) }()
+}
+
+// kill ends the process as kill -9 does; it may be dead already.
+func (p *process) kill() {
+	if p.cmd != nil && p.cmd.Process != nil {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stop ends a process as an operator does.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	<-p.done
+}
+
+// waitRefusal waits until the process, which was started on something that it cannot read, has ended with exit code 1 and a last line that has want.
+func (p *process) waitRefusal(want string) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.kill()
+		p.t.Fatalf("%s goes on; it should have ended: %s", p.id, want)
+	}
+	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
+	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(last, want) {
+		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id, p.cmd.ProcessState.ExitCode(), last, want)
+	}
+}
+
+// waitReady waits until the node says that it serves.
+func (p *process) waitReady() {
+	p.t.Helper()
+	waitFor(p.t, 20*time.Second, p.id+" ready", func() bool { return httpStatus(p.http, "/readyz") == 200 })
+}
+
+// client returns a go-redis client of the node with its default handshake, no retries of its own.
+func (p *process) client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second, DialTimeout: 5 * time.Second})
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// role is the first word of ROLE, empty if the node does not answer.
+func (p *process) role() string {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 2 * time.Second})
+	defer c.Close()
+	v, err := c.Do(context.Background(), "ROLE").Slice()
+	if err != nil || len(v) == 0 {
+		return ""
+	}
+	s, _ := v[0].(string)
+	return s
+}
+
+// leader waits until one of the processes calls itself master, and returns it and the others.
+func leader(t *testing.T, ps []*process) (*process, []*process) {
+	t.Helper()
+	var found int
+	waitFor(t, 10*time.Second, "a leader", func() bool {
+		for i, p := range ps {
+			if p.role() == "master" {
+				found = i
+				return true
+			}
+		}
+		return false
+	})
+	others := append(append([]*process(nil), ps[:found]...), ps[found+1:]...)
+	return ps[found], others
+}
+
+// sameState fails unless the nodes come to hold equal bytes. Nobody writes meanwhile.
+func sameState(t *testing.T, ps []*process) {
+	t.Helper()
+	waitFor(t, 30*time.Second, "equal states", func() bool {
+		var first string
+		for i, p := range ps {
+			v, err := p.raft("BACKUP")
+			state, ok := v.(string)
+			if err != nil || !ok || i > 0 && state != first {
+				return false
+			}
+			first = state
+		}
+		return true
+	})
+}
+
+// waitFor polls a condition until it holds or the limit is over.
+func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %v", what, limit)
+		case <-tick.C:
+		}
+	}
+}
+
+// errorWord is the code word of an error reply, or of none: "".
+func errorWord(err error) string {
+	var re redis.Error
+	if !errors.As(err, &re) {
+		return ""
+	}
+	word, _, _ := strings.Cut(re.Error(), " ")
+	return word
+}

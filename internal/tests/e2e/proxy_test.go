@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// What lives here: a proxy that hears what goes by, and may change it or do something meanwhile.
+
+// carry takes what a proxy has read at one end to the other end.
+type carry func(to io.Writer, b []byte)
+
+func asItIs(to io.Writer, b []byte) { _, _ = to.Write(b) }
+
+// proxy passes connections on to an address: what clients ask and what they are answered.
+func proxy(t *testing.T, network, addr string, asked, answered carry) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	pass := func(from, to net.Conn, c carry) {
+		defer to.Close()
+		for buf := make([]byte, 1<<16); ; {
+			n, err := from.Read(buf)
+			if n > 0 {
+				c(to, buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial(network, addr)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go pass(in, out, asked)
+			go pass(out, in, answered)
+		}
+	}()
+	return ln.Addr().String()
+}

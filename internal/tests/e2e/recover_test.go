@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What lives here: coordd recover on real processes, and nodes that lost their disks.
+
+// TestRecover kills two nodes of three for ever under load, and goes on from the third with two new ones.
+func TestRecover(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	left := ps[0]
+	dir := left.dataDir()
+	c := left.client()
+	fill(t, c, "one")
+	tokens := []int64{fence(t, c, "one:lock"), newFence(t, c, "before")}
+	w := startWriters(ps, 2)
+	strictWriters{w}.more(t, 300)
+	left.mustRaft("SNAPSHOT")
+	strictWriters{w}.more(t, 300)
+	if code, _, errs := command(t, "recover", "--data-dir", dir, "--accept-lost-writes"); code != 1 || !strings.Contains(errs, "is in use by another process") {
+		t.Errorf("a node that runs: exit %d, %s", code, errs)
+	}
+	w.stop()
+	w.wg.Wait()
+	tokens = append(tokens, newFence(t, c, "last"))
+	// What is acknowledged now is on this node too; with writes still under way that could not be known.
+	waitFor(t, 10*time.Second, "the survivor has it all", func() bool {
+		conn := left.client().Conn()
+		defer conn.Close()
+		return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "last").Val() == 1
+	})
+	count, life := c.Get(ctx, "one:count").Val(), c.PTTL(ctx, "one:lock").Val()
+	for _, p := range ps {
+		p.kill()
+	}
+	old := filepath.Join(t.TempDir(), "old")
+	if err := os.Rename(ps[1].dataDir(), old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(ps[2].dataDir()); err != nil {
+		t.Fatal(err)
+	}
+	said := succeed(t, "recover", "--data-dir", dir)
+	for _, words := range []string{"data of node n1", "voters        n1, n2, n3", "log           term ", "snapshot      index ", "epoch 0", "newest write  2", "WARNING", "acknowledged", "a second time", "Nothing was written"} {
+		if !strings.Contains(said, words) {
+			t.Errorf("recover does not say %q: %s", words, said)
+		}
+	}
+	left.start() // nothing was written: it still waits for a majority
+	waitFor(t, 20*time.Second, "no majority", func() bool { return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN" })
+	left.kill()
+	said = succeed(t, "recover", "--data-dir", dir, "--accept-lost-writes")
+	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) || !strings.Contains(said, "used up: n2, n3.") {
+		t.Error(said)
+	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again, "voters        n1, n2, n3") {
+		t.Error("what was there before cannot be read:", again)
+	}
+	left.start()
+	left.waitReady()
+	if got := left.members(); fmt.Sprint(got) != "[n1 voter]" {
+		t.Error(got)
+	}
+	if got := newFence(t, c, "new"); got <= tokens[2] || got>>53 != 1 {
+		t.Errorf("the token %d after %v", got, tokens)
+	}
+	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > life || c.Get(ctx, "one:count").Val() != count || c.Exists(ctx, "last").Val() != 1 {
+		t.Errorf("the lock had %v and has %v; the count %s was %s", life, got, c.Get(ctx, "one:count").Val(), count)
+	}
+	w.finish(t, c)
+	left.refusedRaft("node n2 was removed from this cluster, and ids are never used again", "ADD", "n2", "127.0.0.1:1")
+	if code, _, errs := command(t, "recover", "--data-dir", old); code != 0 {
+		t.Error(errs)
+	}
+
+	f := newFleet(t)
+	n4, n5 := f.start("n4", left), f.start("n5", left)
+	n5.waitVoters("n1", "n4", "n5")
+	// A node of the old cluster comes back with its data: it is told, and changes nothing.
+	if err := os.Rename(old, ps[1].dataDir()); err != nil {
+		t.Fatal(err)
+	}
+	ps[1].start()
+	waitFor(t, 20*time.Second, "n2 is told", func() bool { return strings.Contains(ps[1].log.String(), "one of them was restored or recovered") })
+	if err := ps[1].client().Set(ctx, "x", 1, 0).Err(); errorWord(err) != "CLUSTERDOWN" {
+		t.Errorf("n2 of the old cluster: %v", err)
+	}
+	left.kill()
+	waitFor(t, 20*time.Second, "n4 and n5 go on alone", func() bool { return n4.client().Set(ctx, "alone", 1, 0).Err() == nil })
+	w.finish(t, n4.client())
+}
+
+func TestRecoverRefusals(t *testing.T) {
+	dir := t.TempDir()
+	n, c := startSingle(t, filepath.Join(dir, "alone"))
+	fill(t, c, "one")
+	n.stop()
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 2, "needs --data-dir"},
+		{[]string{"--data-dir", filepath.Join(dir, "none")}, 1, "no such file"},
+		{[]string{"--data-dir", dir}, 1, "is no data directory: it has no VERSION file"},
+		{[]string{"--data-dir", filepath.Join(dir, "alone"), "--accept-lost-writes"}, 1, "node n1 is the only voter of its cluster: no majority is lost, start it"},
+		{[]string{"--data-dir", dir, "stray"}, 2, `unexpected argument "stray"`},
+	} {
+		if code, _, errs := command(t, append([]string{"recover"}, test.args...)...); code != test.code || !strings.Contains(errs, test.says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit %d, %s", test.args, code, errs)
+		}
+	}
+}
+
+// TestNodeThatLostItsDisk starts a founder again on an empty directory with its old flags, and two of them at once.
+func TestNodeThatLostItsDisk(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	if err := ps[0].client().Set(ctx, "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	lose := func(lost ...*process) {
+		for _, p := range lost {
+			p.kill()
+			if err := os.RemoveAll(p.dataDir()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range lost {
+			p.start()
+		}
+		for _, p := range lost {
+			p.waitRefusal("node " + p.id + " has no data, and ")
+			p.waitRefusal("take it out with RAFT REMOVE " + p.id)
+		}
+	}
+	lose(ps[2])
+	if err := ps[0].client().Set(ctx, "k", "w", 0).Err(); err != nil {
+		t.Error(err)
+	}
+	lose(ps[1], ps[2])
+	if err := ps[0].client().Set(ctx, "k", "x", 0).Err(); errorWord(err) == "" {
+		t.Errorf("one of three answers a write with %v", err)
+	}
+}
+
+// TestRecoverBeforeAnEntry leaves the last writes of a single node out.
+func TestRecoverBeforeAnEntry(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	n, c := startSingle(t, dir)
+	ctx := t.Context()
+	if err := c.Set(ctx, "kept", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	bad := fmt.Sprint(infoNumber(t, c, "coordd", "raft_applied_index") + 1)
+	if err := c.Set(ctx, "bad", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	if code, _, errs := command(t, "recover", "--data-dir", dir, "--before-entry", "1000000"); code != 1 || !strings.Contains(errs, "ends with entry ") {
+		t.Errorf("an entry behind the log: exit %d, %s", code, errs)
+	}
+	said := succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--trace-entries")
+	if !strings.Contains(said, "applying log entry ") || strings.Contains(said, "applying log entry "+bad) || !strings.Contains(said, "Log entries "+bad+" to ") ||
+		!strings.Contains(said, "1 keys") || !strings.Contains(said, "--before-entry "+bad+" --accept-lost-writes") {
+		t.Error(said)
+	}
+	succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--accept-lost-writes")
+	_, c = startSingle(t, dir)
+	if got := c.Exists(ctx, "kept", "bad").Val(); got != 1 || c.Exists(ctx, "kept").Val() != 1 {
+		t.Errorf("%d keys are left", got)
+	}
+}

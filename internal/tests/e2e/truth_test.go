@@ -1,0 +1,331 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What lives here: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which are killed or stopped; writes that change nothing and
+// leave nothing in the log; a leader that does not know yet that it was deposed.
+
+// infoField reads one field of INFO.
+func infoField(c *redis.Client, section, field string) string {
+	text, err := c.Info(context.Background(), section).Result()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == field {
+			return value
+		}
+	}
+	return ""
+}
+
+func infoNumber(t *testing.T, c *redis.Client, section, field string) int {
+	t.Helper()
+	n, err := strconv.Atoi(infoField(c, section, field))
+	if err != nil {
+		t.Fatalf("INFO %s has no number %s: %v", section, field, err)
+	}
+	return n
+}
+
+// said is a reply as text.
+func said(c *redis.Client, words ...any) string {
+	v, err := c.Do(context.Background(), words...).Result()
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(v)
+}
+
+func TestWhatTheQuorumKnows(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	lead, rest := leader(t, ps)
+	leading, following := lead.client(), rest[0].client()
+
+	// Redisson's way: a lock, then WAIT for as many as there are replicas.
+	for _, c := range []*redis.Client{leading, following} {
+		if err := c.Set(ctx, "lock", "a", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		// A time of 50 ms is enough for both only once they are known to hold the write.
+		for _, line := range [][2]string{
+			{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"}, {"WAIT 3 50", "2"},
+		} {
+			words, want := line[0], line[1]
+			var args []any
+			for _, w := range strings.Fields(words) {
+				args = append(args, w)
+			}
+			got := said(c, args...)
+			if got != want && !(want == "at least 1" && (got == "1" || got == "2")) {
+				t.Errorf("all three run: %s through %s: %s, want %s", words, c.Options().Addr, got, want)
+			}
+		}
+		pipe := c.TxPipeline()
+		pipe.Set(ctx, "lock", "b", 0)
+		waited := pipe.Do(ctx, "WAIT", "2", "0")
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := waited.Int(); n < 1 || n > 2 {
+			t.Errorf("WAIT in MULTI: %v", waited)
+		}
+	}
+	checkReplication(t, leading, following, rest)
+
+	dead := rest[1]
+	dead.kill()
+	waitFor(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool { return infoField(leading, "replication", "connected_slaves") == "1" })
+	if got := said(leading, "ROLE"); strings.Contains(got, dead.addr[strings.Index(dead.addr, ":")+1:]) {
+		t.Errorf("ROLE names a dead follower: %s", got)
+	}
+	for _, c := range []*redis.Client{leading, following} {
+		if err := c.Set(ctx, "lock", "c", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := said(c, "WAIT", "1", "0"); got != "1" {
+			t.Errorf("two of three run: WAIT 1: %s", got)
+		}
+		began := time.Now()
+		if got := said(c, "WAIT", "2", "200"); got != "1" || time.Since(began) < 200*time.Millisecond {
+			t.Errorf("two of three run: WAIT 2 200: %s after %v", got, time.Since(began))
+		}
+		if got := said(c, "WAITAOF", "1", "2", "50"); got != "[1 1]" {
+			t.Errorf("two of three run: WAITAOF 1 2 50: %s", got)
+		}
+	}
+	dead.start()
+	for _, c := range []*redis.Client{leading, following} {
+		if got := said(c, "WAIT", "2", "14000"); got != "2" {
+			t.Errorf("the third came back: WAIT 2: %s", got)
+		}
+	}
+	waitFor(t, 10*time.Second, "the third in INFO again", func() bool { return infoField(leading, "replication", "connected_slaves") == "2" })
+
+	// A follower that hangs is no replica either, though nothing closed its connection.
+	rest[0].signal(syscall.SIGSTOP)
+	waitFor(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool { return infoField(leading, "replication", "connected_slaves") == "1" })
+	rest[0].signal(syscall.SIGCONT)
+
+	// What was answered is held by a majority, who may be dead now: WAIT says so, and knows of no more.
+	for _, p := range rest {
+		p.kill()
+	}
+	if got := said(leading, "WAIT", "2", "100"); got != "1" {
+		t.Errorf("the leader alone is left: WAIT 2 100: %s", got)
+	}
+}
+
+// checkReplication compares what the leader and a follower say of replication while all run and nothing is written.
+func checkReplication(t *testing.T, leading, following *redis.Client, rest []*process) {
+	t.Helper()
+	waitFor(t, 10*time.Second, "offsets to agree", func() bool {
+		offset := infoField(leading, "replication", "master_repl_offset")
+		role := said(leading, "ROLE")
+		for i := range rest {
+			if !strings.Contains(infoField(leading, "replication", fmt.Sprintf("slave%d", i)), "state=online,offset="+offset+",lag=") {
+				return false
+			}
+		}
+		return infoField(leading, "replication", "connected_slaves") == "2" && strings.Count(role, " "+offset+"]") == 2 &&
+			infoField(following, "replication", "slave_repl_offset") == offset && infoField(following, "replication", "slave_read_repl_offset") == offset &&
+			infoField(following, "replication", "master_repl_offset") == offset && infoField(following, "replication", "master_link_status") == "up" &&
+			strings.HasSuffix(said(following, "ROLE"), " connected "+offset+"]")
+	})
+}
+
+const (
+	// windowOfOne takes the one place in a window of a minute.
+	windowOfOne = `redis.call("ZREMRANGEBYSCORE", KEYS[1], 0, redis.call("TIME")[1] - 60)
+if redis.call("ZCARD", KEYS[1]) >= 1 then return 0 end
+return redis.call("ZADD", KEYS[1], redis.call("TIME")[1], ARGV[1])`
+	// onlyOld writes where the key does not hold "old" any more.
+	onlyOld = `if redis.call("GET", KEYS[1]) == "old" then return "stale" end redis.call("SET", KEYS[1], "newest") return "fresh"`
+)
+
+// TestWritesThatChangeNothing: tries of a held lock, a full window and the like leave next to nothing in the log, through any node, and take
+// hold at once when the lock is free.
+func TestWritesThatChangeNothing(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	lead, rest := leader(t, ps)
+	for _, p := range []*process{lead, rest[0]} {
+		c := p.client()
+		name := "held:" + p.id
+		if err := c.Set(ctx, name, "holder", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, "a").Int(); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		const rounds = 300
+		before, answered := infoNumber(t, c, "coordd", "raft_last_log_index"), infoNumber(t, c, "coordd", "unlogged_writes")
+		for i := range rounds {
+			if ok, err := c.SetNX(ctx, name, "thief", time.Minute).Result(); ok || err != nil {
+				t.Fatalf("a held lock: %v %v", ok, err)
+			}
+			if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, i).Int(); n != 0 || err != nil {
+				t.Fatalf("a full window: %v %v", n, err)
+			}
+			if n, err := c.Eval(ctx, releaseScript, []string{name}, "thief").Int(); n != 0 || err != nil {
+				t.Fatalf("a release by another: %v %v", n, err)
+			}
+		}
+		logged := infoNumber(t, c, "coordd", "raft_last_log_index") - before
+		unlogged := infoNumber(t, c, "coordd", "unlogged_writes") - answered
+		t.Logf("%d writes that change nothing through %s: %d entries, %d answered without one", 3*rounds, p.id, logged, unlogged)
+		if logged > rounds || unlogged < 2*rounds || unlogged > 3*rounds {
+			t.Errorf("too many of them were logged")
+		}
+		// The holder goes: the next one has it, by release and by the end of its life.
+		if n, err := c.Eval(ctx, releaseScript, []string{name}, "holder").Int(); n != 1 || err != nil {
+			t.Fatalf("the release: %v %v", n, err)
+		}
+		asked := time.Now() // its life begins later than this, and may begin long before the reply is here
+		if ok, err := c.SetNX(ctx, name, "next", 300*time.Millisecond).Result(); !ok || err != nil {
+			t.Fatalf("a free lock: %v %v", ok, err)
+		}
+		waitFor(t, 10*time.Second, "the end of the lock's life", func() bool { return c.SetNX(ctx, name, "third", time.Minute).Val() })
+		if d := time.Since(asked); d < 299*time.Millisecond { // the clock is one of whole ms
+			t.Errorf("the lock was lost %v after it was asked for, for 300ms", d)
+		}
+	}
+}
+
+// pause stops a process, all threads of it: the signal returns before they have stopped, and a write may be acknowledged meanwhile.
+func (p *process) pause() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	waitFor(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
+}
+
+// stopped says whether every thread of the process has stopped: a signal takes its time to reach them.
+func (p *process) stopped() bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return false
+		}
+		if _, rest, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return len(files) > 0
+}
+
+// TestDeposedLeaderTellsNothingStale stops the leader, has the others go on, and asks the old one before it knows. All that is asked of it has to be
+// answered by what is true now, or with an error that says that it did not run; but READONLY asks for less.
+func TestDeposedLeaderTellsNothingStale(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	const each = 4 // clients of each kind
+	for round := range 2 {
+		old, rest := leader(t, ps)
+		key := func(kind string, i int) string { return fmt.Sprintf("%s:%d:%d", kind, round, i) }
+		type asked struct {
+			key, want string
+			ask       func(c *redis.Client, key string) string
+			c         *redis.Client
+			got       chan string
+		}
+		kinds := map[string]asked{
+			"get": {want: "new", ask: func(c *redis.Client, k string) string { return said(c, "GET", k) }},
+			"ro": {want: "new", ask: func(c *redis.Client, k string) string {
+				return said(c, "EVAL_RO", `return redis.call("GET", KEYS[1])`, "1", k)
+			}},
+			"multi": {want: "[new new]", ask: func(c *redis.Client, k string) string {
+				pipe := c.TxPipeline()
+				a, b := pipe.Get(ctx, k), pipe.Get(ctx, k)
+				if _, err := pipe.Exec(ctx); err != nil {
+					return err.Error()
+				}
+				return fmt.Sprint([]string{a.Val(), b.Val()})
+			}},
+			"lock": {want: "OK", ask: func(c *redis.Client, k string) string { return said(c, "SET", k, "me", "NX") }}, // it was released
+			"try":  {want: "fresh", ask: func(c *redis.Client, k string) string { return said(c, "EVAL", onlyOld, "1", k) }},
+			"readonly": {want: "old or new", ask: func(c *redis.Client, k string) string { // stale or not, it answers
+				pipe := c.Pipeline()
+				pipe.ReadOnly(ctx)
+				v := pipe.Get(ctx, k)
+				if _, err := pipe.Exec(ctx); err != nil {
+					return err.Error()
+				}
+				return v.Val()
+			}},
+		}
+		var all []asked
+		for kind, a := range kinds {
+			for i := range each {
+				a.key, a.c, a.got = key(kind, i), old.client(), make(chan string, 1)
+				if err := a.c.Set(ctx, a.key, "old", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, a)
+			}
+		}
+		for range 40 { // so that the old leader takes to answering these without the log
+			for _, a := range all {
+				if strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try") {
+					if got := a.ask(a.c, a.key); got == a.want {
+						t.Fatalf("%s before the pause: %s", a.key, got)
+					}
+				}
+			}
+		}
+		if n := infoNumber(t, all[0].c, "coordd", "unlogged_writes"); n < 100 {
+			t.Fatalf("%d writes were answered without the log: the test shows nothing of them", n)
+		}
+
+		old.pause()             // what it answered before would be true
+		for _, a := range all { // the first half waits in the sockets of the stopped process
+			if a.key[len(a.key)-1]%2 == 0 {
+				go func() { a.got <- a.ask(a.c, a.key) }()
+			}
+		}
+		leader(t, rest)
+		now := rest[0].client()
+		for _, a := range all { // each may be tried again: it does not matter how often it ran
+			waitFor(t, 15*time.Second, "a write without the old leader", func() bool {
+				if strings.HasPrefix(a.key, "lock") {
+					return now.Del(ctx, a.key).Err() == nil
+				}
+				return now.Set(ctx, a.key, "new", 0).Err() == nil
+			})
+		}
+		old.signal(syscall.SIGCONT)
+		for _, a := range all { // and the second half comes while it finds out
+			if a.key[len(a.key)-1]%2 == 1 {
+				go func() { a.got <- a.ask(a.c, a.key) }()
+			}
+		}
+		certain := 0
+		for _, a := range all {
+			got := <-a.got
+			word, _, _ := strings.Cut(got, " ")
+			owed := strings.HasPrefix(a.key, "readonly")
+			switch {
+			case got == a.want, owed && (got == "old" || got == "new"):
+				certain++
+			case word == "CLUSTERDOWN" && !owed, word == "UNKNOWN" && (strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try")):
+			default:
+				t.Errorf("round %d, %s asked of the old leader: %q, want %q", round, a.key, got, a.want)
+			}
+		}
+		t.Logf("round %d: %d of %d questions were answered, the others refused", round, certain, len(all))
+		old.waitReady()
+	}
+}
