@@ -11,6 +11,8 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -timeout 20m
+# The package that takes longest starts first.
+PACKAGES = ./internal/tests/e2e ./...
 
 .PHONY: build test lint deps bench soak fuzz clients differential chaos fairness
 
@@ -21,7 +23,7 @@ deps:
 	sh .ci/deps
 
 test: deps
-	sh .ci/test $(GO) test $(TESTFLAGS) ./...
+	sh .ci/test $(GO) test $(TESTFLAGS) $(PACKAGES)
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
@@ -50,7 +52,7 @@ fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
 soak: deps
-	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m ./...
+	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)
 	$(MAKE) fuzz FUZZTIME=5m
 
 chaos:
