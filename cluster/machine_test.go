@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/internal/wire"
 	"github.com/hashicorp/raft"
 )
 
@@ -54,7 +55,7 @@ func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []
 	for _, v := range []uint64{t.id, seq, uint64(clockMs), uint64(wallUs)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
-	return appendGroups(dst, groups)
+	return wire.AppendList(dst, groups)
 }
 
 func (t *toy) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
@@ -73,8 +74,8 @@ func (t *toy) NewestUs() int64 {
 func (t *toy) Apply(l *raft.Log) any {
 	id, seq := binary.LittleEndian.Uint64(l.Data), binary.LittleEndian.Uint64(l.Data[8:])
 	stampMs, wallUs, _ := t.EntryClock(l.Data)
-	c := cursor{rest: l.Data[toyHeader:]}
-	groups := c.groups()
+	c := wire.NewCursor(l.Data[toyHeader:])
+	groups := c.List(maxBatchGroups)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if stampMs < t.ClockMs {

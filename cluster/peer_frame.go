@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // The first byte of a connection to the peer port says what it carries.
@@ -50,32 +52,21 @@ const abilityTurns = 1 << 1
 // ownAbilities are those of this version.
 const ownAbilities = abilityTry | abilityTurns
 
-func appendString(dst []byte, s string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-func appendBool(dst []byte, yes bool) []byte {
-	if yes {
-		return append(dst, 1)
-	}
-	return append(dst, 0)
-}
-
 // appendHello appends a length (u32 little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.AppendUvarint(dst, h.version)
 	for _, s := range []string{h.id, h.clientAddr, h.refusal} {
-		dst = appendString(dst, s)
+		dst = wire.AppendBytes(dst, s)
 	}
-	dst = appendBool(appendString(dst, h.peerAddr), h.removed)
+	dst = wire.AppendBool(wire.AppendBytes(dst, h.peerAddr), h.removed)
 	dst = binary.AppendUvarint(dst, h.level)
 	for _, s := range []string{h.birth, h.cluster, h.expects} {
-		dst = appendString(dst, s)
+		dst = wire.AppendBytes(dst, s)
 	}
-	dst = appendBool(dst, h.lost)
-	dst = appendString(binary.AppendUvarint(dst, h.abilities), h.arch)
+	dst = wire.AppendBool(dst, h.lost)
+	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.abilities), h.arch)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -94,25 +85,25 @@ func readHello(r io.Reader) (hello, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return h, err
 	}
-	c := cursor{rest: body}
-	h.version = c.uvarint()
-	h.id, h.clientAddr, h.refusal = string(c.bytes()), string(c.bytes()), string(c.bytes())
-	if len(c.rest) > 0 {
-		h.peerAddr, h.removed = string(c.bytes()), c.uvarint() == 1
+	c := wire.NewCursor(body)
+	h.version = c.Uvarint()
+	h.id, h.clientAddr, h.refusal = c.Text(), c.Text(), c.Text()
+	if c.Len() > 0 {
+		h.peerAddr, h.removed = c.Text(), c.Bool()
 	}
-	if len(c.rest) > 0 {
-		h.level = c.uvarint()
+	if c.Len() > 0 {
+		h.level = c.Uvarint()
 	}
-	if len(c.rest) > 0 {
-		h.birth, h.cluster, h.expects, h.lost = string(c.bytes()), string(c.bytes()), string(c.bytes()), c.uvarint() == 1
+	if c.Len() > 0 {
+		h.birth, h.cluster, h.expects, h.lost = c.Text(), c.Text(), c.Text(), c.Bool()
 	}
-	if len(c.rest) > 0 {
-		h.abilities = c.uvarint()
+	if c.Len() > 0 {
+		h.abilities = c.Uvarint()
 	}
-	if len(c.rest) > 0 {
-		h.arch = string(c.bytes())
+	if c.Len() > 0 {
+		h.arch = c.Text()
 	}
-	if c.bad {
+	if c.Failed() {
 		return h, errors.New("a malformed hello")
 	}
 	return h, nil // bytes after the known fields are a later version's
@@ -225,15 +216,7 @@ func readFrame(r *bufio.Reader) (frame, error) {
 
 // appendRequests appends the payload of a write or read frame: the number of requests, of groups, and the groups.
 func appendRequests(dst []byte, count int, groups [][]byte) []byte {
-	return appendGroups(binary.AppendUvarint(dst, uint64(count)), groups)
-}
-
-func appendGroups(dst []byte, groups [][]byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(groups)))
-	for _, g := range groups {
-		dst = append(binary.AppendUvarint(dst, uint64(len(g))), g...)
-	}
-	return dst
+	return wire.AppendList(binary.AppendUvarint(dst, uint64(count)), groups)
 }
 
 // requests are the payload of a write or read frame.
@@ -257,17 +240,17 @@ func appendTag(dst []byte, t tag) []byte {
 
 // decodeRequests reads the payload of a write or read frame.
 func decodeRequests(payload []byte) (requests, error) {
-	c := cursor{rest: payload}
-	n := c.uvarint()
-	q := requests{groups: c.groups()}
+	c := wire.NewCursor(payload)
+	n := c.Uvarint()
+	q := requests{groups: c.List(maxBatchGroups)}
 	for _, g := range q.groups {
 		q.size += len(g)
 	}
-	if q.heavy = len(c.rest) > 0; q.heavy {
-		q.tag = tag{c.uvarint(), c.uvarint()}
+	if q.heavy = c.Len() > 0; q.heavy {
+		q.tag = tag{c.Uvarint(), c.Uvarint()}
 	}
 	switch {
-	case c.bad || len(c.rest) != 0 || len(q.groups) == 0 || q.heavy && len(q.groups) != 1:
+	case !c.Done() || len(q.groups) == 0 || q.heavy && len(q.groups) != 1:
 		return requests{}, errors.New("a malformed request frame")
 	case n > MaxGroupRequests || n < uint64(len(q.groups)):
 		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d groups", n, len(q.groups))
@@ -322,33 +305,29 @@ type answers struct {
 // decodeReplies reads the payload of a reply frame that is done.
 func decodeReplies(payload []byte) (answers, error) {
 	malformed := errors.New("a malformed reply frame")
-	c := cursor{rest: payload}
-	n := c.uvarint()
-	if n > maxBatchGroups || n > uint64(len(c.rest)) {
+	c := wire.NewCursor(payload)
+	n := c.Uvarint()
+	if n > maxBatchGroups || n > uint64(c.Len()) {
 		return answers{}, malformed
 	}
 	a := answers{kinds: make([]byte, n), replies: make([][]byte, n)}
 	for i := range a.replies {
-		if len(c.rest) == 0 {
-			return answers{}, malformed
-		}
-		kind := c.rest[0]
-		c.rest = c.rest[1:]
-		reply := c.bytes()
+		kind := c.Byte()
+		reply := c.Bytes()
 		switch a.kinds[i] = kind; {
-		case kind == replyWhole && !c.bad:
+		case kind == replyWhole && !c.Failed():
 			a.replies[i] = reply
 		case kind > lastReply || len(reply) != 0:
 			return answers{}, malformed
 		}
 	}
 	for range n {
-		if len(c.rest) == 0 {
+		if c.Len() == 0 {
 			break
 		}
-		a.work = append(a.work, c.uvarint())
+		a.work = append(a.work, c.Uvarint())
 	}
-	if c.bad || len(c.rest) != 0 {
+	if !c.Done() {
 		return answers{}, malformed
 	}
 	return a, nil
@@ -374,46 +353,6 @@ func decodeTermReport(payload []byte) (termReport, error) {
 	return termReport{u(0), u(8), u(16)}, nil
 }
 
-// cursor reads fields off a slice; bad is set, and stays, when one is not there.
-type cursor struct {
-	rest []byte
-	bad  bool
-}
-
-func (c *cursor) uvarint() uint64 {
-	v, n := binary.Uvarint(c.rest)
-	if n <= 0 {
-		c.bad, c.rest = true, nil
-		return 0
-	}
-	c.rest = c.rest[n:]
-	return v
-}
-
-func (c *cursor) bytes() []byte {
-	n := c.uvarint()
-	if n > uint64(len(c.rest)) {
-		c.bad, c.rest = true, nil
-		return nil
-	}
-	b := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return b
-}
-
-func (c *cursor) groups() [][]byte {
-	n := c.uvarint()
-	if n > maxBatchGroups || n > uint64(len(c.rest)) {
-		c.bad = true
-		return nil
-	}
-	groups := make([][]byte, n)
-	for i := range groups {
-		groups[i] = c.bytes()
-	}
-	return groups
-}
-
 // appendCommit appends the payload of a confirm frame.
 func appendCommit(dst []byte, term, commit uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, term), commit)
@@ -421,7 +360,7 @@ func appendCommit(dst []byte, term, commit uint64) []byte {
 
 // decodeCommit reads the payload of a confirm frame. ok is false where there is none. What a later version says behind it is left alone.
 func decodeCommit(payload []byte) (term, commit uint64, ok bool) {
-	c := cursor{rest: payload}
-	term, commit = c.uvarint(), c.uvarint()
-	return term, commit, len(payload) > 0 && !c.bad
+	c := wire.NewCursor(payload)
+	term, commit = c.Uvarint(), c.Uvarint()
+	return term, commit, len(payload) > 0 && !c.Failed()
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"time"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // Barrier returns when this node has applied everything that was acknowledged, on any node, before the call: what ReadLocal sees then
@@ -45,13 +47,13 @@ func (n *Node) Holders(ctx context.Context) (Holders, error) {
 	if err != nil {
 		return Holders{}, err
 	}
-	c := cursor{rest: reply}
-	h := Holders{Index: c.uvarint()}
-	if c.bad {
+	c := wire.NewCursor(reply)
+	h := Holders{Index: c.Uvarint()}
+	if c.Failed() {
 		return h, notRun("the leader does not tell how far it has applied: it may run an older version")
 	}
-	for len(c.rest) > 0 {
-		h.Others = append(h.Others, c.uvarint())
+	for c.Len() > 0 {
+		h.Others = append(h.Others, c.Uvarint())
 	}
 	return h, nil
 }

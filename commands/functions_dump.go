@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"hash/crc64"
 	"iter"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 const (
@@ -60,8 +62,8 @@ func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 		return nil, errDump
 	}
 	return func(yield func([]byte, error) bool) {
-		r := dumpReader{b: value} // as Redis does: what is cut goes on in the footer
-		for len(r.b) > dumpFooter {
+		r := dumpReader{wire.NewCursor(value)} // as Redis does: what is cut goes on in the footer
+		for r.Len() > dumpFooter {
 			source, err := r.library()
 			if !yield(source, err) || err != nil {
 				return
@@ -70,31 +72,26 @@ func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 	}, nil
 }
 
-// dumpReader takes a value apart. After the first thing that is not there, or not as it has to be, it is bad.
-type dumpReader struct {
-	b   []byte
-	bad bool
-}
+// dumpReader reads the value of FUNCTION DUMP.
+type dumpReader struct{ wire.Cursor }
 
-func (r *dumpReader) take(n uint64) []byte {
-	if n > uint64(len(r.b)) {
-		r.b, r.bad = nil, true
-		return make([]byte, min(n, 8)) // for the numbers
+// bigEndian reads a number of n bytes.
+func (r *dumpReader) bigEndian(n int) (v uint64) {
+	for range n {
+		v = v<<8 | uint64(r.Byte())
 	}
-	taken := r.b[:n]
-	r.b = r.b[n:]
-	return taken
+	return v
 }
 
 func (r *dumpReader) library() (source []byte, err error) {
-	switch r.take(1)[0] {
+	switch r.Byte() {
 	case dumpLibrary:
 	case dumpRC:
 		return nil, errDumpRC
 	default:
 		return nil, errDumpType
 	}
-	if source = r.text(); r.bad {
+	if source = r.text(); r.Failed() {
 		return nil, errDumpLibrary
 	}
 	return source, nil
@@ -103,22 +100,22 @@ func (r *dumpReader) library() (source []byte, err error) {
 // text reads a string. One that was written as an integer is no library's source, whichever integer it is: it is read as empty.
 func (r *dumpReader) text() []byte {
 	const encoded = 3 << 6
-	first := r.take(1)[0]
+	first := r.Byte()
 	switch first {
 	case encoded, encoded | 1, encoded | 2:
-		r.take(1 << (first & 3))
+		r.Take(1 << (first & 3))
 		return nil
 	case encoded | 3:
-		packed, length := r.length(r.take(1)[0]), uint64(0)
-		if !r.bad {
-			length = r.length(r.take(1)[0])
+		packed, length := r.length(r.Byte()), uint64(0)
+		if !r.Failed() {
+			length = r.length(r.Byte())
 		}
 		if length > MaxScriptBytes {
-			r.bad = true
+			r.Fail()
 		}
-		return r.unpack(r.take(packed), int(length))
+		return r.unpack(r.Take(packed), int(length))
 	}
-	return r.take(r.length(first))
+	return r.Take(r.length(first))
 }
 
 // length reads a length that begins with the byte first.
@@ -127,37 +124,37 @@ func (r *dumpReader) length(first byte) uint64 {
 	case first < 1<<6:
 		return uint64(first)
 	case first < 1<<7:
-		return uint64(first&(1<<6-1))<<8 | uint64(r.take(1)[0])
+		return uint64(first&(1<<6-1))<<8 | uint64(r.Byte())
 	case first == lengthWide:
-		return uint64(binary.BigEndian.Uint32(r.take(4)))
+		return r.bigEndian(4)
 	case first == lengthWide+1:
-		return binary.BigEndian.Uint64(r.take(8))
+		return r.bigEndian(8)
 	}
-	r.bad = true
+	r.Fail()
 	return 0
 }
 
 // unpack undoes LZF's compression: a byte below 32 is followed by that many bytes and one more; any other one repeats what came before, its upper
 // three bits with 2 added are how many bytes (all set: the next byte is added), its lower ones and the next byte how far back.
 func (r *dumpReader) unpack(packed []byte, length int) []byte {
-	if r.bad {
+	if r.Failed() {
 		return nil
 	}
-	in := dumpReader{b: packed}
+	in := wire.NewCursor(packed)
 	out := make([]byte, 0, length)
-	for len(in.b) > 0 && !in.bad {
-		control := uint64(in.take(1)[0])
+	for in.Len() > 0 {
+		control := uint64(in.Byte())
 		if control < 32 {
-			out = append(out, in.take(control+1)...)
+			out = append(out, in.Take(control+1)...)
 			continue
 		}
 		n := int(control>>5) + 2
 		if n == 9 {
-			n += int(in.take(1)[0])
+			n += int(in.Byte())
 		}
-		from := len(out) - 1 - int(control&31)<<8 - int(in.take(1)[0])
+		from := len(out) - 1 - int(control&31)<<8 - int(in.Byte())
 		if from < 0 || len(out)+n > length {
-			in.bad = true
+			in.Fail()
 			break
 		}
 		for range n {
@@ -165,6 +162,8 @@ func (r *dumpReader) unpack(packed []byte, length int) []byte {
 			from++
 		}
 	}
-	r.bad = in.bad || len(out) != length
+	if in.Failed() || len(out) != length {
+		r.Fail()
+	}
 	return out
 }

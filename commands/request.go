@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // ErrCorruptRequest says that an encoded request cannot be read.
@@ -74,53 +75,44 @@ func AppendRequest(dst []byte, r *Request) []byte {
 		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
 		for _, w := range r.Watch {
 			dst = append(dst, byte(w.DB))
-			dst = appendArg(dst, w.Key)
+			dst = wire.AppendBytes(dst, w.Key)
 			dst = binary.AppendUvarint(dst, uint64(w.Changed))
 		}
 		dst = binary.AppendUvarint(dst, uint64(len(r.Cmds)))
 	}
 	for _, cmd := range r.Cmds {
-		dst = binary.AppendUvarint(dst, uint64(len(cmd)))
-		for _, a := range cmd {
-			dst = appendArg(dst, a)
-		}
+		dst = wire.AppendList(dst, cmd)
 	}
 	return dst
-}
-
-func appendArg(dst, b []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(b)))
-	return append(dst, b...)
 }
 
 // RequestReader takes a run of encoded requests apart. It keeps its memory from one request to the next: what Next gave is
 // valid until it is called again.
 type RequestReader struct {
-	b    []byte
-	bad  bool
+	in   wire.Cursor
 	req  Request
 	args [][]byte
 }
 
 // Reset makes the reader start on run.
-func (r *RequestReader) Reset(run []byte) { r.b, r.bad = run, false }
+func (r *RequestReader) Reset(run []byte) { r.in = wire.NewCursor(run) }
 
 // More says whether another request follows.
-func (r *RequestReader) More() bool { return len(r.b) > 0 }
+func (r *RequestReader) More() bool { return r.in.Len() > 0 }
 
 // Rest is what follows the requests that Next gave.
-func (r *RequestReader) Rest() []byte { return r.b }
+func (r *RequestReader) Rest() []byte { return r.in.Rest() }
 
 // Next returns the next request. Its arguments are parts of the run.
 func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req
-	flags := r.byte()
-	q.DB = int(r.byte())
+	flags := r.in.Byte()
+	q.DB = int(r.in.Byte())
 	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0, flags&requestSetting != 0
 	q.Behind = flags&requestBehind != 0
 	q.Client = 0
 	if flags&requestClient != 0 {
-		q.Client = r.uvarint()
+		q.Client = r.in.Uvarint()
 	}
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
@@ -129,71 +121,30 @@ func (r *RequestReader) Next() (*Request, error) {
 	q.Watch, q.Cmds, r.args = q.Watch[:0], q.Cmds[:0], r.args[:0]
 	cmds := 1
 	if q.Multi {
-		for range r.count(3) {
-			w := WatchedKey{DB: int(r.byte()), Key: r.arg()}
-			w.Changed = keyspace.Revision(r.uvarint())
+		for range r.in.Count(3) {
+			w := WatchedKey{DB: int(r.in.Byte()), Key: r.in.Bytes()}
+			w.Changed = keyspace.Revision(r.in.Uvarint())
 			if w.DB >= keyspace.Databases {
-				r.bad = true
+				r.in.Fail()
 			}
 			q.Watch = append(q.Watch, w)
 		}
-		cmds = r.count(2)
+		cmds = r.in.Count(2)
 	}
 	for range cmds {
-		n := r.count(1)
+		n := r.in.Count(1)
 		start := len(r.args)
 		for range n {
-			r.args = append(r.args, r.arg())
+			r.args = append(r.args, r.in.Bytes())
 		}
 		if n == 0 {
-			r.bad = true
+			r.in.Fail()
 		}
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
-	if r.bad || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Behind || q.Setting)) {
-		r.b = nil
+	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Behind || q.Setting)) {
+		r.in.Fail()
 		return nil, ErrCorruptRequest
 	}
 	return q, nil
-}
-
-func (r *RequestReader) byte() byte {
-	if len(r.b) == 0 {
-		r.bad = true
-		return 0
-	}
-	c := r.b[0]
-	r.b = r.b[1:]
-	return c
-}
-
-func (r *RequestReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *RequestReader) arg() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	a := r.b[:n:n]
-	r.b = r.b[n:]
-	return a
-}
-
-// count reads a number of things of at least minBytes each: more than can follow is corrupt, and costs nothing.
-func (r *RequestReader) count(minBytes uint64) int {
-	n := r.uvarint()
-	if n > uint64(len(r.b))/minBytes {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	return int(n)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // The limits of scripts. All are counts, so that every node stops at the same place.
@@ -394,8 +395,7 @@ func (e *engine) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(e.cachedCount))
 	for _, l := range []*scriptList{&e.loaded, &e.cached} {
 		for s := l.first(); s != nil && s != &l.root; s = s.next {
-			dst = binary.AppendUvarint(dst, uint64(len(s.source)))
-			dst = append(dst, s.source...)
+			dst = wire.AppendBytes(dst, s.source)
 		}
 	}
 	return e.libraries.appendTo(dst)
@@ -404,19 +404,14 @@ func (e *engine) appendTo(dst []byte) []byte {
 // load replaces the cache and the libraries by what appendTo wrote. After an error the engine must not be used.
 func (e *engine) load(b []byte) error {
 	e.Flush()
-	d := decoder{b: b}
-	loaded, cached := d.uvarint(), d.uvarint()
+	c := wire.NewCursor(b)
+	loaded, cached := c.Uvarint(), c.Uvarint()
 	if loaded > uint64(len(b)) || cached > maxCachedScripts {
 		return errScriptRecord
 	}
 	for i := range loaded + cached {
-		n := d.uvarint()
-		if d.bad || n > uint64(len(d.b)) {
-			return errScriptRecord
-		}
-		source := string(d.b[:n])
-		d.b = d.b[n:]
-		if e.bySource[source] != nil {
+		source := c.Text()
+		if c.Failed() || e.bySource[source] != nil {
 			return errScriptRecord
 		}
 		s := e.add(source)
@@ -426,10 +421,10 @@ func (e *engine) load(b []byte) error {
 			e.cache(s)
 		}
 	}
-	if d.bad {
+	if c.Failed() {
 		return errScriptRecord
 	}
-	return e.loadLibraries(&d)
+	return e.loadLibraries(&c)
 }
 
 var _ commands.Scripts = (*engine)(nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 const (
@@ -341,26 +342,25 @@ func (s *librarySet) appendTo(dst []byte) []byte {
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(s.list)))
 	for _, l := range s.list {
-		dst = binary.AppendUvarint(dst, uint64(len(l.Source)))
-		dst = append(dst, l.Source...)
+		dst = wire.AppendBytes(dst, l.Source)
 	}
 	return dst
 }
 
-// loadLibraries replaces the libraries by what appendTo wrote, which is all that d still has. After an error the engine must not be used.
-func (e *engine) loadLibraries(d *decoder) error {
+// loadLibraries replaces the libraries by what appendTo wrote, which is all that c has left. After an error the engine must not be used.
+func (e *engine) loadLibraries(c *wire.Cursor) error {
 	e.FlushLibraries()
-	if len(d.b) == 0 {
+	if c.Len() == 0 {
 		return nil
 	}
-	n := d.uvarint()
+	n := c.Uvarint()
 	if n == 0 || n > commands.MaxLibraries {
 		return errScriptRecord
 	}
 	return e.RestoreLibraries(nil, func(yield func([]byte, error) bool) {
 		for range n {
-			source := d.bytes()
-			if d.bad {
+			source := c.Bytes()
+			if c.Failed() {
 				yield(nil, errScriptRecord)
 				return
 			}
@@ -368,7 +368,7 @@ func (e *engine) loadLibraries(d *decoder) error {
 				return
 			}
 		}
-		if len(d.b) != 0 {
+		if c.Len() != 0 {
 			yield(nil, errScriptRecord)
 		}
 	}, commands.RestoreFlush)

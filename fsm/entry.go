@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // entryVersion is the format of the entries written by this release. It is the first byte of every entry.
@@ -65,11 +67,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	if flags&flagLevel != 0 {
 		dst = binary.AppendUvarint(dst, e.Level)
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(e.Groups)))
-	for _, g := range e.Groups {
-		dst = binary.AppendUvarint(dst, uint64(len(g)))
-		dst = append(dst, g...)
-	}
+	dst = wire.AppendList(dst, e.Groups)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], crcTable))
 }
 
@@ -85,44 +83,41 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	if body[0] != entryVersion {
 		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrEntryVersion, body[0], entryVersion)
 	}
-	e, d := &Entry{}, decoder{b: body}
-	flags := e.readHead(&d)
-	n := d.uvarint()
-	if n > uint64(len(d.b)) {
-		d.bad = true
-		n = 0
-	}
-	e.Groups = make([][]byte, 0, n)
-	for range n {
-		e.Groups = append(e.Groups, d.bytes())
-	}
-	if d.bad || len(d.b) != 0 || flags&^entryFlags != 0 {
+	e, c := &Entry{}, wire.NewCursor(body)
+	flags := e.readHead(&c)
+	e.Groups = c.List(len(body))
+	if !c.Done() || flags&^entryFlags != 0 {
 		return nil, ErrEntryCorrupt
 	}
 	return e, nil
 }
 
 // readHead reads what is before the groups. Flags that this release does not know are for the caller to refuse: what they stand for comes behind.
-func (e *Entry) readHead(d *decoder) (flags byte) {
-	d.bad = d.byte() != entryVersion || d.bad
-	flags = d.byte()
-	e.Origin, e.ClockMs, e.WallUs = d.uint64(), int64(d.uvarint()), d.varint()
+func (e *Entry) readHead(c *wire.Cursor) (flags byte) {
+	if c.Byte() != entryVersion {
+		c.Fail()
+	}
+	flags = c.Byte()
+	e.Origin, e.ClockMs, e.WallUs = c.Uint64(), int64(c.Uvarint()), c.Varint()
 	if flags&flagCheck != 0 {
-		e.Check = Check{Index: d.uvarint(), Sum: d.uint64()}
+		e.Check = Check{Index: c.Uvarint(), Sum: c.Uint64()}
 	}
 	if flags&flagLevel != 0 {
-		e.Level = d.uvarint()
-		d.bad = d.bad || e.Level == 0
+		if e.Level = c.Uvarint(); e.Level == 0 {
+			c.Fail()
+		}
 	}
-	d.bad = d.bad || e.ClockMs < 0
+	if e.ClockMs < 0 {
+		c.Fail()
+	}
 	return flags
 }
 
 // entryHead reads an encoded entry but for its groups, without checking the rest.
 func entryHead(b []byte) (head Entry, ok bool) {
-	d := decoder{b: b}
-	head.readHead(&d)
-	return head, !d.bad
+	c := wire.NewCursor(b)
+	head.readHead(&c)
+	return head, !c.Failed()
 }
 
 // entryClock reads the stamp of an encoded entry without checking the rest.
@@ -130,55 +125,3 @@ func entryClock(b []byte) (clockMs, wallUs int64, ok bool) {
 	head, ok := entryHead(b)
 	return head.ClockMs, head.WallUs, ok
 }
-
-// decoder takes bytes apart. After the first thing that is not there it is bad and gives zeros.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.b)) {
-		d.bad, d.b = true, nil
-		return nil
-	}
-	b := d.b[:n:n]
-	d.b = d.b[n:]
-	return b
-}
-
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) uint64() uint64 {
-	if b := d.take(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) bytes() []byte { return d.take(d.uvarint()) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // FeatureLevel is the newest level that this release knows; commands.FeatureLevel says what levels are.
@@ -53,14 +54,14 @@ const snapshotHead = 128
 // snapshotLevel reads the level of the machine that a snapshot file holds off its beginning, without checking the rest. It is 0 where that
 // cannot be told: the file is damaged, or of a later format.
 func snapshotLevel(head []byte) uint64 {
-	d := decoder{b: head}
-	magic, version := string(d.take(uint64(len(snapshotMagic)))), d.take(4)
+	c := wire.NewCursor(head)
+	magic, version := string(c.Take(uint64(len(snapshotMagic)))), c.Take(4)
 	if magic != snapshotMagic || len(version) < 4 || version[0] != snapshotVersion {
 		return 0
 	}
-	h := decoder{b: d.take(d.uint64())}
-	header := readHeader(&h)
-	if d.bad || h.bad {
+	record := wire.NewCursor(c.Take(c.Uint64()))
+	header := readHeader(&record)
+	if c.Failed() || record.Failed() {
 		return 0
 	}
 	return header.level

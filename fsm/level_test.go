@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 const unknownLevel = FeatureLevel + 1
@@ -72,9 +73,9 @@ func TestSnapshotHeader(t *testing.T) {
 		for _, level := range []uint64{1, 2, 1 << 50} {
 			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1, notify: notify, level: level}
 			b := h.appendTo(nil)
-			d := decoder{b: b}
-			if got := readHeader(&d); got != h || d.bad || len(d.b) != 0 {
-				t.Errorf("%+v is read as %+v, %v, %d bytes behind it", h, got, d.bad, len(d.b))
+			c := wire.NewCursor(b)
+			if got := readHeader(&c); got != h || !c.Done() {
+				t.Errorf("%+v is read as %+v, failed %v, with %d bytes left", h, got, c.Failed(), c.Len())
 			}
 			if len(snapshotMagic)+4+8+len(b) > snapshotHead {
 				t.Errorf("a header of %d bytes is longer than what is looked at for the level", len(b))
@@ -83,8 +84,8 @@ func TestSnapshotHeader(t *testing.T) {
 	}
 	begin := (&header{level: firstLevel}).appendTo(nil)
 	for name, rest := range map[string][]byte{"a setting of nothing": {0}, "the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80}, "a large setting": {0x80, 0x80, 0x80, 1}} {
-		d := decoder{b: append(bytes.Clone(begin), rest...)}
-		if readHeader(&d); !d.bad {
+		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
+		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // A snapshot file is a magic, the format version (4 bytes), records (length in 8 bytes, then the content), an empty record,
@@ -58,23 +59,30 @@ func (h *header) appendTo(dst []byte) []byte {
 }
 
 // readHeader reads a header. What is behind the level is for whoever knows that level.
-func readHeader(d *decoder) header {
-	h := header{index: d.uvarint(), epoch: d.uvarint(), clockMs: int64(d.uvarint()), sum: d.uint64(), level: firstLevel}
-	d.bad = d.bad || h.clockMs < 0
-	if len(d.b) == 0 {
+func readHeader(c *wire.Cursor) header {
+	h := header{index: c.Uvarint(), epoch: c.Uvarint(), clockMs: int64(c.Uvarint()), sum: c.Uint64(), level: firstLevel}
+	if h.clockMs < 0 {
+		c.Fail()
+	}
+	if c.Len() == 0 {
 		return h
 	}
-	h.notify = d.uvarint()
-	d.bad = d.bad || h.notify != uint64(commands.NotifyFlags(h.notify))
-	if len(d.b) == 0 {
-		d.bad = d.bad || h.notify == 0
+	if h.notify = c.Uvarint(); h.notify != uint64(commands.NotifyFlags(h.notify)) {
+		c.Fail()
+	}
+	if c.Len() == 0 {
+		if h.notify == 0 {
+			c.Fail()
+		}
 		return h
 	}
-	h.level = d.uvarint()
-	d.bad = d.bad || h.level <= firstLevel
+	if h.level = c.Uvarint(); h.level <= firstLevel {
+		c.Fail()
+	}
 	if h.level >= commands.LevelBounded {
-		h.timeUs = int64(d.uvarint())
-		d.bad = d.bad || h.timeUs < 0
+		if h.timeUs = int64(c.Uvarint()); h.timeUs < 0 {
+			c.Fail()
+		}
 	}
 	return h
 }
@@ -176,14 +184,14 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 
 // header reads the first record. A level that this release does not know is told before anything else is looked at.
 func (r *snapshotReader) header() (header, error) {
-	d := decoder{b: r.record()}
-	h := readHeader(&d)
-	if r.err == nil && !d.bad {
+	c := wire.NewCursor(r.record())
+	h := readHeader(&c)
+	if r.err == nil && !c.Failed() {
 		if err := CheckLevel("the snapshot", h.level); err != nil {
 			return h, err
 		}
 	}
-	if r.err != nil || d.bad || len(d.b) != 0 {
+	if r.err != nil || !c.Done() {
 		return h, r.error("its header is wrong")
 	}
 	return h, nil

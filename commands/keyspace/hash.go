@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/coordd/coordd/internal/wire"
 	"github.com/tidwall/btree"
 )
 
@@ -259,15 +260,15 @@ const (
 
 // appendTo writes every field: which of them are past their deadline is the reader's business, and no clock may be asked here.
 func (h *Hash) appendTo(dst []byte) []byte {
-	form := boolByte(h.large != nil) * largeRecord
+	form := wire.BoolByte(h.large != nil) * largeRecord
 	if h.Volatile() > 0 {
 		form |= livesRecord
 	}
 	dst = append(dst, form)
 	dst = binary.AppendUvarint(dst, uint64(h.size()))
 	h.all(func(f field) bool {
-		dst = appendBytes(dst, f.name)
-		dst = appendBytes(dst, f.value)
+		dst = wire.AppendBytes(dst, f.name)
+		dst = wire.AppendBytes(dst, f.value)
 		if form&livesRecord != 0 {
 			dst = binary.AppendUvarint(dst, uint64(f.deadline))
 		}
@@ -278,27 +279,27 @@ func (h *Hash) appendTo(dst []byte) []byte {
 
 func readHash(r *reader) *Hash {
 	h := NewHash()
-	form := r.byte()
+	form := r.Byte()
 	if form > largeRecord|livesRecord {
-		r.fail()
+		r.Fail()
 	}
 	if form&largeRecord != 0 {
 		h.grow()
 	}
-	for range r.count(2) {
-		name, value := r.bytes(), r.bytes()
+	for range r.Count(2) {
+		name, value := r.Bytes(), r.Bytes()
 		h.Set(name, value)
 		if form&livesRecord == 0 {
 			continue
 		}
-		deadline := int64(r.uvarint())
+		deadline := int64(r.Uvarint())
 		if deadline < 0 {
-			r.fail()
+			r.Fail()
 		}
 		h.SetDeadline(r.keyspace, name, deadline)
 	}
 	if form&livesRecord != 0 && h.Volatile() == 0 {
-		r.fail()
+		r.Fail()
 	}
 	return h
 }

@@ -83,9 +83,9 @@ func (m *lifeModel) check() {
 	if rebuilt.Sum() != m.h.Sum() || rebuilt.Volatile() != m.h.Volatile() {
 		m.Fatalf("Sum %x and %d volatile, built anew %x and %d", m.h.Sum(), m.h.Volatile(), rebuilt.Sum(), rebuilt.Volatile())
 	}
-	r := &reader{b: m.h.appendTo(nil), keyspace: m.ks}
-	if read := readHash(r); r.bad || len(r.b) > 0 || read.Sum() != m.h.Sum() || read.size() != m.h.size() {
-		m.Fatalf("read from its record: bad %v, Sum %x of %d, want %x of %d", r.bad, read.Sum(), read.size(), m.h.Sum(), m.h.size())
+	r := newReader(m.h.appendTo(nil), m.ks)
+	if read := readHash(r); !r.Done() || read.Sum() != m.h.Sum() || read.size() != m.h.size() {
+		m.Fatalf("read from its record: failed %v, Sum %x of %d, want %x of %d", r.Failed(), read.Sum(), read.size(), m.h.Sum(), m.h.size())
 	}
 }
 
@@ -179,8 +179,8 @@ func TestRecordWithoutLives(t *testing.T) {
 		"a deadline before 0":      {2, 1, 1, 'f', 1, 'v', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
 		"no deadline":              {2, 1, 1, 'f', 1, 'v'},
 	} {
-		r := &reader{b: record, keyspace: ks}
-		if readHash(r); !r.bad {
+		r := newReader(record, ks)
+		if readHash(r); !r.Failed() {
 			t.Errorf("%s is read", name)
 		}
 	}

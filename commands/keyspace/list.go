@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // List is a sequence of elements. Its two ends lie in short slices of its own, so that pushing and popping costs little, and what is between
@@ -251,7 +252,7 @@ func (l *List) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(l.Len()))
 	l.ascend(0, func(piece []element) bool {
 		for i := range piece {
-			dst = appendBytes(dst, piece[i].value)
+			dst = wire.AppendBytes(dst, piece[i].value)
 		}
 		return true
 	})
@@ -260,8 +261,8 @@ func (l *List) appendTo(dst []byte) []byte {
 
 func readList(r *reader) *List {
 	l := NewList()
-	for range r.count(1) {
-		l.PushBack(r.bytes())
+	for range r.Count(1) {
+		l.PushBack(r.Bytes())
 	}
 	return l
 }

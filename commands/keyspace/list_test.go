@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // checkList compares everything that l shows with want.
@@ -174,7 +176,7 @@ func TestListRangeAndFind(t *testing.T) {
 	}
 }
 
-func b2i(b bool) int { return int(boolByte(b)) }
+func b2i(b bool) int { return int(wire.BoolByte(b)) }
 
 // The same elements in another order, or another number of equal ones, have another Sum.
 func TestListSumTellsOrder(t *testing.T) {

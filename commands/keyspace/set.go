@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // smallIntegers is up to how many integers a set keeps the form of sorted integers: Redis's set-max-intset-entries. The form decides the
@@ -178,10 +179,10 @@ func (s *Set) Scan(cursor uint64, count int, f func(member string)) (next uint64
 }
 
 func (s *Set) appendTo(dst []byte) []byte {
-	dst = append(dst, boolByte(s.names != nil))
+	dst = append(dst, wire.BoolByte(s.names != nil))
 	dst = binary.AppendUvarint(dst, uint64(s.Len()))
 	s.Each(func(member string) bool {
-		dst = appendBytes(dst, member)
+		dst = wire.AppendBytes(dst, member)
 		return true
 	})
 	return dst
@@ -189,17 +190,17 @@ func (s *Set) appendTo(dst []byte) []byte {
 
 func readSet(r *reader) *Set {
 	s := NewSet()
-	form := r.byte()
+	form := r.Byte()
 	if form == 1 {
 		s.grow()
 	}
-	for range r.count(1) {
-		if !s.Add(r.bytes()) {
-			r.fail() // twice the same
+	for range r.Count(1) {
+		if !s.Add(r.Bytes()) {
+			r.Fail() // twice the same
 		}
 	}
-	if form != boolByte(s.names != nil) {
-		r.fail()
+	if form != wire.BoolByte(s.names != nil) {
+		r.Fail()
 	}
 	return s
 }

@@ -87,7 +87,7 @@ func (m *setModel) check(t *testing.T, s *Set) {
 	if s.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built anew %x", s.Sum(), rebuilt.Sum())
 	}
-	restored := readSet(&reader{b: s.appendTo(nil)})
+	restored := readSet(newReader(s.appendTo(nil), nil))
 	if restored.Sum() != s.Sum() || restored.Integers() != s.Integers() || string(restored.appendTo(nil)) != string(s.appendTo(nil)) {
 		t.Fatal("the record gives another set")
 	}

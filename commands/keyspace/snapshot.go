@@ -3,6 +3,8 @@ package keyspace
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // ErrCorrupt says that a snapshot record cannot be read.
@@ -63,12 +65,12 @@ func (f *Frozen) Records(yield func(record []byte) error) error {
 // appendRecord encodes a key: database, kind, key, revisions, deadline, content.
 func appendRecord(dst []byte, db int, e *Entry) []byte {
 	dst = append(dst, byte(db), byte(e.Kind()))
-	dst = appendBytes(dst, e.key)
+	dst = wire.AppendBytes(dst, e.key)
 	dst = binary.AppendUvarint(dst, uint64(e.created))
 	dst = binary.AppendUvarint(dst, uint64(e.changed))
 	dst = binary.AppendVarint(dst, e.deadline)
 	if e.coll == nil {
-		return appendBytes(dst, e.str)
+		return wire.AppendBytes(dst, e.str)
 	}
 	return e.coll.appendTo(dst)
 }
@@ -81,32 +83,32 @@ func IsKey(record []byte) bool { return len(record) > 1 && Kind(record[1]) != ki
 
 // Load puts the key of one record into a keyspace that is being restored.
 func (ks *Keyspace) Load(record []byte) error {
-	r := &reader{b: record, keyspace: ks}
-	index, kind := int(r.byte()), Kind(r.byte())
+	r := newReader(record, ks)
+	index, kind := int(r.Byte()), Kind(r.Byte())
 	if index >= Databases {
 		return ErrCorrupt
 	}
 	db := ks.dbs[index]
 	if kind == kindSwap {
-		db.swapped = Revision(r.uvarint())
-		if r.bad || len(r.b) != 0 || db.swapped == 0 {
+		db.swapped = Revision(r.Uvarint())
+		if !r.Done() || db.swapped == 0 {
 			return ErrCorrupt
 		}
 		return nil
 	}
-	e := &Entry{key: string(r.bytes()), gen: uint32(ks.gen)}
+	e := &Entry{key: string(r.Bytes()), gen: uint32(ks.gen)}
 	e.hash = hashOf(e.key)
-	e.created, e.changed = Revision(r.uvarint()), Revision(r.uvarint())
-	e.deadline = r.varint()
+	e.created, e.changed = Revision(r.Uvarint()), Revision(r.Uvarint())
+	e.deadline = r.Varint()
 	switch {
 	case kind == KindString:
-		e.str = append([]byte(nil), r.bytes()...)
+		e.str = append([]byte(nil), r.Bytes()...)
 	case int(kind) < len(kinds) && kinds[kind].read != nil:
 		e.coll = kinds[kind].read(r)
 	default:
-		r.fail()
+		r.Fail()
 	}
-	if r.bad || len(r.b) != 0 || e.deadline < 0 {
+	if !r.Done() || e.deadline < 0 {
 		return ErrCorrupt
 	}
 	if db.keys.find(e.hash, []byte(e.key)) != nil {
@@ -117,86 +119,10 @@ func (ks *Keyspace) Load(record []byte) error {
 	return nil
 }
 
-func appendBytes[S ~string | ~[]byte](dst []byte, s S) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(s)))
-	return append(dst, s...)
-}
-
-func boolByte(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// reader takes a record apart. After the first thing that is not there it is bad and gives zeros.
+// reader reads a record.
 type reader struct {
-	b        []byte
-	bad      bool
+	wire.Cursor
 	keyspace *Keyspace // that is being restored
 }
 
-func (r *reader) fail() { r.bad, r.b = true, nil }
-
-func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.b) {
-		r.fail()
-		return nil
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) uint64() uint64 {
-	if b := r.take(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) bytes() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.fail()
-		return nil
-	}
-	return r.take(int(n))
-}
-
-// count reads a number of elements, each of which takes minBytes at least: a larger number than can be there is corrupt.
-func (r *reader) count(minBytes int) int {
-	n := r.uvarint()
-	if n > uint64(len(r.b)/minBytes) {
-		r.fail()
-		return 0
-	}
-	return int(n)
-}
+func newReader(record []byte, ks *Keyspace) *reader { return &reader{wire.NewCursor(record), ks} }

@@ -1,10 +1,8 @@
 package keyspace
 
 import (
-	"encoding/binary"
-	"math/bits"
-
 	"github.com/cespare/xxhash/v2"
+	"github.com/coordd/coordd/internal/wire"
 	"github.com/tidwall/btree"
 )
 
@@ -34,8 +32,8 @@ type StreamEntry struct {
 
 // Fields counts the entry's names and values together.
 func (e StreamEntry) Fields() int {
-	n, _ := binary.Uvarint(e.packed)
-	return int(n)
+	c := wire.NewCursor(e.packed)
+	return int(c.Uvarint())
 }
 
 // Size is about how many bytes the entry's names and values take.
@@ -43,30 +41,20 @@ func (e StreamEntry) Size() int { return len(e.packed) }
 
 // Each calls f with the entry's names and values in turn, for reading only.
 func (e StreamEntry) Each(f func(text []byte)) {
-	n, width := binary.Uvarint(e.packed)
-	rest := e.packed[width:]
-	for range n {
-		size, width := binary.Uvarint(rest)
-		end := width + int(size)
-		f(rest[width:end])
-		rest = rest[end:]
+	c := wire.NewCursor(e.packed)
+	for range c.Uvarint() {
+		f(c.Bytes())
 	}
 }
 
 // pack copies texts into one piece: how many, then each with its length before it.
 func pack(texts [][]byte) []byte {
-	size := uvarintSize(len(texts))
+	size := wire.UvarintLen(uint64(len(texts)))
 	for _, t := range texts {
-		size += uvarintSize(len(t)) + len(t)
+		size += wire.UvarintLen(uint64(len(t))) + len(t)
 	}
-	dst := binary.AppendUvarint(make([]byte, 0, size), uint64(len(texts)))
-	for _, t := range texts {
-		dst = appendBytes(dst, t)
-	}
-	return dst
+	return wire.AppendList(make([]byte, 0, size), texts)
 }
-
-func uvarintSize(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 
 func streamEntryLess(a, b StreamEntry) bool { return a.ID.Less(b.ID) }
 

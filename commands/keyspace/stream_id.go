@@ -67,4 +67,4 @@ func (id StreamID) appendTo(dst []byte) []byte {
 	return binary.AppendUvarint(dst, id.Seq)
 }
 
-func readStreamID(r *reader) StreamID { return StreamID{r.uvarint(), r.uvarint()} }
+func readStreamID(r *reader) StreamID { return StreamID{r.Uvarint(), r.Uvarint()} }

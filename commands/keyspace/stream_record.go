@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+
+	"github.com/coordd/coordd/internal/wire"
 )
 
 // This file holds the record of a stream in a snapshot: its ids, its nodes with their entries, its groups.
@@ -18,11 +20,11 @@ func (s *Stream) appendTo(dst []byte) []byte {
 		dst = n.last.appendTo(dst)
 		dst = binary.AppendUvarint(dst, uint64(n.dead))
 		dst = binary.AppendUvarint(dst, uint64(n.size))
-		dst = appendBytes(dst, n.names)
+		dst = wire.AppendBytes(dst, n.names)
 		dst = binary.AppendUvarint(dst, uint64(n.live))
 		s.Range(n.first, n.last, func(e StreamEntry) bool {
 			dst = e.ID.appendTo(dst)
-			dst = appendBytes(dst, e.packed)
+			dst = wire.AppendBytes(dst, e.packed)
 			return true
 		})
 		return true
@@ -33,12 +35,12 @@ func (s *Stream) appendTo(dst []byte) []byte {
 }
 
 func (g *Group) appendTo(dst []byte) []byte {
-	dst = appendBytes(dst, g.name)
+	dst = wire.AppendBytes(dst, g.name)
 	dst = g.last.appendTo(dst)
 	dst = binary.AppendVarint(dst, g.reads)
 	dst = binary.AppendUvarint(dst, uint64(g.consumers.Len()))
 	g.EachConsumer(func(c Consumer) {
-		dst = appendBytes(dst, c.Name)
+		dst = wire.AppendBytes(dst, c.Name)
 		dst = binary.AppendVarint(dst, c.SeenMs)
 		dst = binary.AppendUvarint(dst, uint64(c.Pending))
 		g.owned.Ascend(ownedID{consumer: c.Name}, func(o ownedID) bool {
@@ -59,15 +61,15 @@ func readStream(r *reader) *Stream {
 	s := NewStream()
 	last := readStreamID(r)
 	s.tombstone = readStreamID(r)
-	s.added = r.uvarint()
-	for range r.count(9) {
+	s.added = r.Uvarint()
+	for range r.Count(9) {
 		s.readNode(r)
 	}
 	if last.Less(s.last) {
-		r.fail()
+		r.Fail()
 	}
 	s.last = last
-	for range r.count(5) {
+	for range r.Count(5) {
 		s.readGroup(r)
 	}
 	return s
@@ -76,15 +78,15 @@ func readStream(r *reader) *Stream {
 // readNode reads a node whose ids have to be higher than those read before.
 func (s *Stream) readNode(r *reader) {
 	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r), size: readSmall(r), names: readPacked(r)}
-	n.live = r.count(4)
+	n.live = r.Count(4)
 	if n.last.Less(n.first) || !s.last.Less(n.first) {
-		r.fail()
+		r.Fail()
 	}
 	before, _ := n.first.Prev()
 	for range n.live {
 		e := StreamEntry{ID: readStreamID(r), packed: readPacked(r)}
 		if !before.Less(e.ID) || n.last.Less(e.ID) || e.Fields()%2 != 0 {
-			r.fail()
+			r.Fail()
 			return
 		}
 		before = e.ID
@@ -96,37 +98,37 @@ func (s *Stream) readNode(r *reader) {
 }
 
 // readSmall reads a number of things that are not in the record.
-func readSmall(r *reader) int { return int(min(r.uvarint(), math.MaxInt32)) }
+func readSmall(r *reader) int { return int(min(r.Uvarint(), math.MaxInt32)) }
 
 // readPacked reads what pack made.
 func readPacked(r *reader) []byte {
-	b := r.bytes()
-	texts := &reader{b: b}
-	for range texts.count(1) {
-		texts.bytes()
+	b := r.Bytes()
+	texts := wire.NewCursor(b)
+	for range texts.Count(1) {
+		texts.Bytes()
 	}
-	if texts.bad || len(texts.b) > 0 {
-		r.fail()
+	if !texts.Done() {
+		r.Fail()
 		return []byte{0}
 	}
 	return bytes.Clone(b)
 }
 
 func (s *Stream) readGroup(r *reader) {
-	g := s.CreateGroup(r.bytes(), readStreamID(r), r.varint())
+	g := s.CreateGroup(r.Bytes(), readStreamID(r), r.Varint())
 	if g == nil {
-		r.fail()
+		r.Fail()
 		return
 	}
-	for range r.count(3) {
-		name := r.bytes()
-		if !g.See(name, r.varint()) {
-			r.fail()
+	for range r.Count(3) {
+		name := r.Bytes()
+		if !g.See(name, r.Varint()) {
+			r.Fail()
 		}
-		for range r.count(4) {
-			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.varint(), Deliveries: r.varint()}
+		for range r.Count(4) {
+			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.Varint(), Deliveries: r.Varint()}
 			if _, twice := g.FindPending(p.ID); twice {
-				r.fail()
+				r.Fail()
 				return
 			}
 			g.SetPending(p)

@@ -248,10 +248,10 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 func checkRecord(t *testing.T, s *Stream) []byte {
 	t.Helper()
 	record := s.appendTo(nil)
-	r := &reader{b: record}
+	r := newReader(record, nil)
 	restored := readStream(r)
-	if r.bad || len(r.b) > 0 {
-		t.Fatalf("the record of a stream is refused, or %d bytes of it are not read", len(r.b))
+	if !r.Done() {
+		t.Fatalf("the record of a stream is refused, or %d bytes of it are not read", r.Len())
 	}
 	if restored.Sum() != s.Sum() {
 		t.Fatalf("Sum is %x, of what was restored %x", s.Sum(), restored.Sum())

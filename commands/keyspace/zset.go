@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/coordd/coordd/internal/wire"
 	"github.com/tidwall/btree"
 )
 
@@ -228,12 +229,12 @@ func (z *ZSet) Scan(cursor uint64, count int, f func(Scored)) (next uint64) {
 }
 
 func (z *ZSet) appendTo(dst []byte) []byte {
-	dst = append(dst, boolByte(z.scores != nil))
+	dst = append(dst, wire.BoolByte(z.scores != nil))
 	dst = binary.AppendUvarint(dst, uint64(z.Len()))
 	if z.Len() > 0 {
 		z.Range(0, z.Len()-1, func(s Scored) bool {
 			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(s.Score))
-			dst = appendBytes(dst, s.Member)
+			dst = wire.AppendBytes(dst, s.Member)
 			return true
 		})
 	}
@@ -242,14 +243,14 @@ func (z *ZSet) appendTo(dst []byte) []byte {
 
 func readZSet(r *reader) *ZSet {
 	z := NewZSet()
-	if r.byte() == 1 {
+	if r.Byte() == 1 {
 		z.grow()
 	}
-	for range r.count(9) {
-		score := math.Float64frombits(r.uint64())
-		name := r.bytes()
+	for range r.Count(9) {
+		score := math.Float64frombits(r.Uint64())
+		name := r.Bytes()
 		if math.IsNaN(score) {
-			r.fail()
+			r.Fail()
 			break
 		}
 		z.Add(name, score)

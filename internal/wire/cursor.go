@@ -84,8 +84,8 @@ func (c *Cursor) Varint() int64 {
 // Bytes reads a bytes field.
 func (c *Cursor) Bytes() []byte { return c.Take(c.Uvarint()) }
 
-// String reads a bytes field as a string, which is a copy.
-func (c *Cursor) String() string { return string(c.Bytes()) }
+// Text reads a bytes field as a string, which is a copy.
+func (c *Cursor) Text() string { return string(c.Bytes()) }
 
 // Bool reads a bool. It accepts any number, since a later version may know more than two states.
 func (c *Cursor) Bool() bool { return c.Uvarint() == 1 }

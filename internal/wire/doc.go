@@ -22,7 +22,7 @@
 // record and check once, at the end:
 //
 //	c := wire.NewCursor(record)
-//	id, name := c.Uvarint(), c.String()
+//	id, name := c.Uvarint(), c.Text()
 //	if !c.Done() {
 //		return errCorrupt
 //	}

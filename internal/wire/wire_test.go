@@ -45,8 +45,8 @@ func TestFields(t *testing.T) {
 			t.Errorf("Varint is %d, want %d", got, want)
 		}
 	}
-	if got := c.String(); got != "text" {
-		t.Errorf("String is %q", got)
+	if got := c.Text(); got != "text" {
+		t.Errorf("Text is %q", got)
 	}
 	if got := c.Bytes(); got == nil || len(got) != 0 {
 		t.Errorf("empty Bytes are %v", got)
@@ -88,7 +88,7 @@ func TestFailures(t *testing.T) {
 		{"bytes cut off", "\x05more", func(c *Cursor) bool { return c.Bytes() == nil }},
 		{"bytes of 2^64-1", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + more,
 			func(c *Cursor) bool { return c.Bytes() == nil }},
-		{"string cut off", "\x05more", func(c *Cursor) bool { return c.String() == "" }},
+		{"string cut off", "\x05more", func(c *Cursor) bool { return c.Text() == "" }},
 		{"count", "\x05more", func(c *Cursor) bool { return c.Count(1) == 0 }},
 		{"count of pairs", "\x03more", func(c *Cursor) bool { return c.Count(2) == 0 }},
 		{"count of nothing", "\x05more", func(c *Cursor) bool { return c.Count(0) == 0 }},
@@ -185,7 +185,7 @@ func step(c *Cursor, op byte) (fields [][]byte, least int) {
 		b := c.Take(uint64(op))
 		return [][]byte{b}, int(op)
 	case 6:
-		return nil, len(AppendBytes(nil, c.String()))
+		return nil, len(AppendBytes(nil, c.Text()))
 	case 7:
 		list := c.List(int(op))
 		return list, len(AppendList(nil, list))
