@@ -1,7 +1,7 @@
-package server
+// The command path: look a command up, refuse it, queue it, answer it from the session, or gather
+// it with its neighbors into a batch for the backend.
 
-// This file holds the way of a command: look it up, refuse it, queue it, answer it from the session, or gather it with its
-// neighbours into a run that goes to the backend in one piece.
+package server
 
 import (
 	"bytes"
@@ -12,63 +12,66 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// local is what Spec.Local holds: how a session answers a command outside of a transaction.
+// local is the value of Spec.Local: how a session answers a command outside a transaction.
 type local struct {
 	run func(s *session, spec *commands.Spec, args [][]byte)
-	// early commands see and change nothing that the requests before them could have changed: they do not wait for these.
+	// early commands neither see nor change anything that earlier requests could have changed, so
+	// they do not wait for them.
 	early bool
-	// works commands compute, may do so for long, and wait for nobody: they share the processor fairly, see Backend.Share.
+	// works marks commands that may compute for long but never wait. They share the processor
+	// fairly, see Backend.Share.
 	works bool
-	// raw commands take care of the order of answers themselves: they call answer, or become requests.
+	// raw commands keep the order of replies themselves: they call answer, or become requests.
 	raw bool
 }
 
-// step says what becomes of a request's reply.
+// step says how a request's reply becomes the client's.
 type step uint8
 
 const (
-	plain     step = iota // it is the answer
-	literal               // there was no request: the answer lies in run.literals
-	delivered             // the answer is the number of subscribers here
+	plain     step = iota // passed on unchanged
+	literal               // no request: the reply is in batch.literals
+	delivered             // replaced by the number of subscribers on this node
 	watched               // revisions for the session
-	executed              // a transaction's
+	executed              // the replies of a transaction
 )
 
-// pending is an answer that a run owes.
+// pending is a reply that a batch owes.
 type pending struct {
 	step   step
 	muted  bool
-	behind bool     // a command that may wait has come behind others that wait
+	behind bool     // a command that may wait queued behind other waiters
 	shard  bool     // of delivered
-	end    int      // of literal: where it ends in run.literals
-	args   [][]byte // of what was asked; valid until more is read
-	db     int      // that it was asked in
+	end    int      // of literal: its end in batch.literals
+	args   [][]byte // of the command; valid until more is read
+	db     int      // selected for the command
 	block  []queued // of executed
-	looks  bool     // of executed: none of its commands can write
+	looks  bool     // of executed: no command can write
 	hint   hintKey
 	spec   *commands.Spec
 }
 
-// run is what goes to the backend next.
+// batch is the set of requests that goes to the backend next.
 type batch struct {
 	bytes    []byte // encoded requests
 	count    int
-	write    bool // one of the requests is a write
-	fresh    bool // one of the reads must not be stale
+	write    bool // contains a write
+	fresh    bool // contains a read that must not be stale
 	pending  []pending
 	literals commands.RESP
 	req      commands.Request
 	cmd      [1][][]byte
-	room     int // requests that a run with a write may have, see fitRoom
+	room     int // maximum requests in a batch with a write, see fitRoom
 
-	// See batch_hints.go: the writes among the requests, those that may be tried, and those that are likely to change nothing; the first that may.
+	// Dry runs, see batch_hints.go: the writes of the batch, those eligible for a dry run, those
+	// likely to change nothing, and the first eligible one.
 	writes, eligible, likely int
 	first                    hintKey
 	by                       Asker // of the first request, without the source
-	dryRan                   bool  // the replies that came last are those of a try
+	dryRan                   bool  // the newest replies come from a dry run
 }
 
-// dispatch takes one command. Its answer is in s.reply, or owed by s.run.
+// dispatch handles one command. Its reply goes to s.reply, or is owed by s.batch.
 func (s *session) dispatch(args [][]byte) {
 	s.srv.stats.commands.Add(1)
 	s.skipping, s.skipNext = s.skipNext, false
@@ -97,7 +100,7 @@ func (s *session) dispatch(args [][]byte) {
 			s.refuse(spec, errMonitorData)
 			return
 		}
-		_ = s.out.hold(&s.srv.wg) // what it is shown of itself comes behind its reply
+		_ = s.out.hold(&s.srv.wg) // a command that MONITOR shows to its own client follows its reply
 	}
 	if !s.waitPaused(spec) {
 		s.quit = true
@@ -118,7 +121,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.request(spec, args)
 }
 
-// browser ends the connection of a web page that was made to talk to us, as Redis does.
+// browser closes connections that browsers are tricked into opening, as Redis does.
 func (s *session) browser(word []byte) bool {
 	if !bytes.EqualFold(word, []byte("post")) && !bytes.EqualFold(word, []byte("host:")) {
 		return false
@@ -129,13 +132,13 @@ func (s *session) browser(word []byte) bool {
 	return true
 }
 
-// refuse answers a command that does not run with an error. A transaction that it should have been part of fails; where it is
-// EXEC, at once.
+// refuse answers a command that does not run with an error, and marks its transaction as failed. A
+// refused EXEC discards the transaction.
 func (s *session) refuse(spec *commands.Spec, err error) {
 	s.countRejected(spec)
 	switch {
 	case spec != nil && spec.Group == "transactions" && spec.Name == "exec":
-		s.flush() // a WATCH under way belongs to what is dropped
+		s.flush() // a pending WATCH belongs to the discarded transaction
 		s.tx = transaction{}
 		err = commands.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(err.Error(), "ERR "))
 	case s.tx.open:
@@ -145,17 +148,16 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 	s.countError(err.Error())
 }
 
-// fail is the error answer of a session command.
+// fail answers a session command with an error.
 func (s *session) fail(err error) {
 	s.fails++
 	s.w.Error(err.Error())
 	s.countError(err.Error())
 }
 
-// runLocal answers a session command.
 func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 	if s.batch.fresh {
-		s.flush() // what was watched is state of the session
+		s.flush() // watched keys are session state
 	}
 	if l.raw {
 		l.run(s, spec, args)
@@ -180,7 +182,7 @@ func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
 	}
 	s.w.Limit = 0
 	if s.w.Full {
-		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))] // less than there was where some of it was sent
+		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))] // part of it may be sent already
 		s.fail(errReplySize)
 	}
 	if !s.inExec {
@@ -189,7 +191,7 @@ func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
 	s.count(spec, args, s.fails != fails, s.lap())
 }
 
-// answer takes what f writes to s.w as the answer of the current command, behind those that the run owes.
+// answer takes what f writes to s.w as the current command's reply, after those the batch owes.
 func (s *session) answer(f func()) {
 	behind := len(s.batch.pending) > 0
 	if behind {
@@ -199,7 +201,7 @@ func (s *session) answer(f func()) {
 	s.pushed = false
 	f()
 	if s.sends != sends {
-		start = 0 // what stood before has gone out
+		start = 0 // earlier replies have been sent
 	}
 	if s.silent() && !s.pushed {
 		s.w.Buf = s.w.Buf[:start]
@@ -208,24 +210,25 @@ func (s *session) answer(f func()) {
 		s.batch.pending = append(s.batch.pending, pending{step: literal, end: len(s.batch.literals.Buf)})
 		s.w = &s.reply
 		if len(s.batch.literals.Buf) > maxBatchBytes || len(s.batch.pending) > 2*maxBatchRequests {
-			s.flush() // small requests can have large answers: they must not pile up behind what the run owes
+			s.flush() // small requests can have large replies: they must not pile up behind the batch
 		}
 	}
 }
 
-// silent says whether the current command's answer is not sent, because of CLIENT REPLY.
+// silent reports whether CLIENT REPLY suppresses the current command's reply.
 func (s *session) silent() bool { return s.muted || s.skipping }
 
-// setProto changes the protocol of what is answered from now on.
+// setProto sets the protocol of the replies that follow.
 func (s *session) setProto(proto int) {
 	s.proto, s.reply.Proto, s.batch.literals.Proto = proto, proto, proto
 	s.pushProto.Store(int32(proto))
 }
 
-// request adds a command to the run.
+// request adds a command to the batch.
 func (s *session) request(spec *commands.Spec, args [][]byte) {
 	if spec.Kind != commands.Read && spec.Kind != commands.Write {
-		s.refuse(spec, commands.Errorf("ERR '%s' cannot be run here", spec.FullName())) // declared without a way to answer it
+		// no way to answer it is declared
+		s.refuse(spec, commands.Errorf("ERR '%s' cannot be run here", spec.FullName()))
 		return
 	}
 	if mayWait(spec, args) {
@@ -235,14 +238,15 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 	s.enqueue(spec, args, false)
 }
 
-// enqueue adds a command that the machine answers to the run. behind says that it waits behind others and is to take nothing.
+// enqueue adds a command for the machine to the batch. behind says that it queues behind other
+// waiters and must not take anything.
 func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
 	s.remember(spec, args)
 	s.batch.cmd[0] = args
 	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:], pending{step: plain, args: args, spec: spec, behind: behind})
 }
 
-// addRequest encodes a command, or a transaction where owed.step is executed, into the run.
+// addRequest encodes a command, or a transaction if owed.step is executed, into the batch.
 func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	b := &s.batch
 	size := 16
@@ -279,7 +283,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	b.pending = append(b.pending, owed)
 }
 
-// flush sends the run to the backend and takes its answers into s.reply.
+// flush sends the batch to the backend and takes its replies into s.reply.
 func (s *session) flush() {
 	b := &s.batch
 	if len(b.pending) == 0 {
@@ -290,16 +294,17 @@ func (s *session) flush() {
 	s.dropBatch()
 }
 
-// What the replies of a run with a write amount to decides how many requests the next one has. The machine runs them all whatever they answer, and
-// replies past commands.MaxReplyBytes are lost: a client that sends a thousand pops of large elements at once must not come to
-// that. So a connection begins with short runs, which become longer while replies stay small.
+// Reply size limits the next batch. The machine runs every request of a batch with a write, and
+// replies past commands.MaxReplyBytes are lost: a client that pipelines a thousand pops of large
+// elements must not get there. So a connection starts with short batches, which grow while replies
+// stay small.
 const (
 	firstRoom   = 16
-	fewBytes    = 1 << 20 // of replies: the next run may be twice as long
-	enoughBytes = 8 << 20 // the next run is to have no more
+	fewBytes    = 1 << 20 // of replies: the next batch may be twice as long
+	enoughBytes = 8 << 20 // of replies: the target for the next batch
 )
 
-// fitRoom takes in that a run of count requests was answered with so many bytes.
+// fitRoom adapts the batch limit to the reply size of a batch of count requests.
 func (b *batch) fitRoom(count, bytes int) {
 	switch {
 	case bytes > enoughBytes:
@@ -309,7 +314,7 @@ func (b *batch) fitRoom(count, bytes int) {
 	}
 }
 
-// ask sends the run to the backend.
+// ask sends the batch to the backend.
 func (s *session) ask() (replies []byte, err error) {
 	b := &s.batch
 	if b.count == 0 {
@@ -318,10 +323,11 @@ func (s *session) ask() (replies []byte, err error) {
 	return s.askFor(b.bytes, b.count, b.pending, b.write, b.fresh, b.worthDryRun(&s.srv.hints))
 }
 
-// errNotAsked answers what did not run because its connection ends.
+// errNotSent answers requests that do not run because their connection ends.
 const errNotSent commands.Error = "CLUSTERDOWN the command did not run: its connection was closed"
 
-// askFor sends a run to the backend. A run with a write is tried before it is logged where try says so. What it brings about is told to this client behind its replies.
+// askFor sends a batch to the backend, as a dry run first if dryRun is set. Invalidations that it
+// causes for this client follow its replies.
 func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, dryRun bool) (replies []byte, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
@@ -353,10 +359,11 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, 
 	return replies, err
 }
 
-// askRest sends what is left of the run behind done requests, which is owed: the backend has answered these, and not run the others.
+// askRest sends the remaining requests of the batch after the backend has answered done of them
+// and not run the others.
 func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending) (replies []byte, err error) {
 	if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
-		s.quit = true // nobody is there to hear more
+		s.quit = true // nobody receives more
 		return nil, errKilled
 	}
 	for range done {
@@ -368,7 +375,7 @@ func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending
 	return s.askFor(rest.Rest(), s.batch.count, owed, s.batch.write, s.batch.fresh, false)
 }
 
-// dropRun forgets the run, which was answered.
+// dropBatch forgets the answered batch.
 func (s *session) dropBatch() {
 	b := &s.batch
 	clear(b.pending)
@@ -383,8 +390,8 @@ func (s *session) dropBatch() {
 	}
 }
 
-// takeReplies puts the answers of the run in order, and asks for those that are missing. share is each request's part of the time that the
-// run took.
+// takeReplies puts the replies of the batch in order, and asks for missing ones. share is each
+// request's part of the elapsed time.
 func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 	s.refused = s.refused || err != nil && errorWord(err.Error()) == noLeaderWord
 	start, done := 0, 0
@@ -433,7 +440,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 	}
 }
 
-// settle answers a request by its reply, which took so long.
+// settle answers one request from its reply.
 func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	if reply[0] == '-' {
 		line, _, _ := strings.Cut(string(reply[1:min(len(reply), 64)]), "\r")
@@ -449,7 +456,7 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
-		if len(reply) > maxBatchBytes && !p.muted { // it is the session's: what is so large is not copied
+		if len(reply) > maxBatchBytes && !p.muted { // the session owns it: a large reply is not copied
 			if len(s.reply.Buf) > 0 && s.send() != nil {
 				s.quit = true
 			}

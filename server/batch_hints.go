@@ -1,9 +1,10 @@
-package server
+// Dry runs: writes that probably change nothing (a lock that is held, a full window, a script that
+// only reads) run as reads first and enter the log only if they would write. A dry run costs about
+// as much as a read; it is wasted if the write must be logged after all. Hints about recent
+// outcomes, by command and by key, decide which writes to try. Hints never affect the result: the
+// machine alone decides whether a request would write.
 
-// This file holds the choice of the writes that are tried before they are put in the log, since they may well change nothing: a lock that is
-// held, a window that is full, a script that only looks. A try costs about as much as a read. It is a gain where the request turns out to change
-// nothing, and is lost where it has to be logged after all. So the node remembers, for each command and each key, how that went lately. What is
-// remembered is never more than a hint: the machine alone decides whether a request would write (fsm/trial.go).
+package server
 
 import (
 	"context"
@@ -16,20 +17,21 @@ import (
 )
 
 const (
-	shapeSlots = 256     // commands, scripts and functions are told apart by so many numbers,
-	keySlots   = 1 << 14 // and their keys by so many: those that share one share its hints
-	// mostTrust and leastTrust bound how many more tries of a shape were a gain than a loss. At leastTrust only one in exploreEvery that
-	// would be tried is. At highTrust a shape of which replies do not tell whether they changed anything is tried with every key.
+	shapeSlots = 256     // slots for commands, scripts and functions
+	keySlots   = 1 << 14 // slots for their keys; keys that share a slot share hints
+	// minScore and maxScore bound the score of a shape, hits minus misses. At minScore, one in
+	// exploreEvery candidates is tried. From goodScore on, an opaque shape is tried with every
+	// key.
 	maxScore, goodScore, minScore = 4, 2, -4
-	// mostHope bounds what is remembered for a key: how many losses in a row it takes to stop.
+	// maxCredit bounds the credit of a key: the number of misses in a row that end its dry runs.
 	maxCredit    = 3
 	exploreEvery = 64
 )
 
-// tries is what a node remembers of tried and logged writes. Its counts are not exact where sessions meet: they are hints.
+// hints remembers the outcomes of dry runs and logged writes. Concurrent updates may be lost.
 type hints struct {
 	shapes [shapeSlots]shapeHint
-	keys   [keySlots]atomic.Int32 // hope
+	keys   [keySlots]atomic.Int32 // credit
 }
 
 type shapeHint struct {
@@ -37,15 +39,16 @@ type shapeHint struct {
 	turns atomic.Uint32
 }
 
-// tryMark is a request as tries knows it.
+// hintKey identifies a request in hints.
 type hintKey struct {
 	shape, key uint32
-	known      bool // false: it is not to be tried, and nothing is learned of it
-	opaque     bool // its reply does not tell whether it changed anything
+	known      bool // false: no dry run, and nothing to learn
+	opaque     bool // the reply does not tell whether it changed anything
 	sure       bool // no part of it can write
 }
 
-// markOf gives the mark of a command, or of a transaction where there are several or spec is EXEC's.
+// hintKeyOf returns the key of a command, or of a transaction if there are several commands or
+// spec is EXEC's.
 func hintKeyOf(db int, spec *commands.Spec, cmds [][][]byte) hintKey {
 	m := hintKey{known: true, opaque: spec.Group == "scripting" || spec.Group == "transactions"}
 	var h uint64
@@ -59,7 +62,7 @@ func hintKeyOf(db int, spec *commands.Spec, cmds [][][]byte) hintKey {
 	}
 	switch {
 	case spec.Group == "scripting" && len(args) > 1:
-		h = h*31 + xxhash.Sum64(args[1]) // the source, the SHA1, the name
+		h = h*31 + xxhash.Sum64(args[1]) // source, SHA1 or name
 		first = spec.Keys.Numkeys + 1
 	case spec.Group == "transactions":
 		first = 1
@@ -72,32 +75,32 @@ func hintKeyOf(db int, spec *commands.Spec, cmds [][][]byte) hintKey {
 	return m
 }
 
-// hopeful says whether a request is likely to change nothing.
+// likely reports whether a request probably changes nothing.
 func (t *hints) likely(m hintKey) bool {
 	trust := t.shapes[m.shape].score.Load()
 	return m.sure || trust > minScore && t.keys[m.key].Load() > 0 || m.opaque && trust >= goodScore
 }
 
-// explore says whether a request that is not likely to change nothing is to be tried all the same, to learn.
+// explore reports whether to try an unlikely request anyway, to learn.
 func (t *hints) explore(m hintKey) bool {
 	shape := &t.shapes[m.shape]
 	return (m.opaque || t.keys[m.key].Load() > 0) && shape.turns.Add(1)%exploreEvery == exploreEvery/8
 }
 
-// gained notes that a try answered a request.
+// hit records that a dry run answered a request.
 func (t *hints) hit(m hintKey) {
 	raise(&t.shapes[m.shape].score, maxScore)
 	raise(&t.keys[m.key], maxCredit)
 }
 
-// lost notes that a try ended before a request.
+// miss records that a dry run stopped at a request.
 func (t *hints) miss(m hintKey) {
 	lower(&t.shapes[m.shape].score, minScore)
 	lower(&t.keys[m.key], 0)
 }
 
-// logged notes the reply to a request that was put in the log. What answers nil, zero, nothing or an error may have changed nothing, and the next one
-// like it too.
+// logged records the reply to a logged request. After nil, zero, an empty reply or an error, the
+// next request like it may change nothing too.
 func (t *hints) logged(m hintKey, reply []byte) {
 	credit := &t.keys[m.key]
 	switch {
@@ -111,7 +114,7 @@ func (t *hints) logged(m hintKey, reply []byte) {
 	}
 }
 
-// raise and lower write only where that changes something: many sessions read the same numbers.
+// raise and lower write only to change a value: many sessions read it.
 func raise(n *atomic.Int32, most int32) {
 	if n.Load() < most {
 		n.Add(1)
@@ -124,7 +127,7 @@ func lower(n *atomic.Int32, least int32) {
 	}
 }
 
-// saysNothing says whether a reply reads as if nothing had been done.
+// saysNothing reports whether a reply suggests that nothing was done.
 func saysNothing(reply []byte) bool {
 	switch reply[0] {
 	case '-', '_':
@@ -136,8 +139,9 @@ func saysNothing(reply []byte) bool {
 	return false
 }
 
-// consider notes what a write that joins the run speaks for or against trying it: a run is tried where all of its writes are hopeful, or to explore.
-// MONITOR shows what scripts call as their entries tell it, and who waits is tried in its own way: those are not tried here.
+// consider records a write that joins the batch. A batch is tried if all of its writes are likely
+// to change nothing, or to explore. It is never tried while MONITOR needs the log entries of
+// scripts, or with a command that may wait, which retries by itself.
 func (b *batch) consider(t *hints, db int, cmds [][][]byte, owed *pending, shown bool) {
 	b.writes++
 	if owed.step == delivered || shown || len(cmds) > 0 && mayWait(owed.spec, cmds[0]) {
@@ -153,12 +157,13 @@ func (b *batch) consider(t *hints, db int, cmds [][][]byte, owed *pending, shown
 	}
 }
 
-// worthTrying says whether the run is to be tried.
+// worthDryRun reports whether to try the batch.
 func (b *batch) worthDryRun(t *hints) bool {
 	return b.eligible > 0 && b.eligible == b.writes && (b.likely == b.writes || t.explore(b.first))
 }
 
-// try runs what the run begins with as long as it changes nothing. Where nothing came of it, all of it is to be logged.
+// dryRun runs the batch up to the first request that would change something. Without any reply,
+// the whole batch is logged.
 func (s *session) dryRun(batch []byte, count int) (replies []byte, err error, done bool) {
 	replies, err = s.srv.backend.Try(context.Background(), s.asks(count), batch, count)
 	s.batch.dryRan = err == nil && len(replies) > 0
@@ -168,7 +173,7 @@ func (s *session) dryRun(batch []byte, count int) (replies []byte, err error, do
 	return replies, err, err != nil || s.batch.dryRan
 }
 
-// wasted notes that a try ended before a request.
+// dryRunMissed records that a dry run stopped before a request.
 func (s *session) dryRunMissed(m hintKey) {
 	s.batch.dryRan = false
 	s.srv.stats.dryRunMisses.Add(1)
@@ -177,7 +182,7 @@ func (s *session) dryRunMissed(m hintKey) {
 	}
 }
 
-// learn takes in how a request of the run was answered.
+// learn records the reply to a request of the batch.
 func (s *session) learn(m hintKey, reply []byte) {
 	switch {
 	case !m.known:

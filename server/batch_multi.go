@@ -1,8 +1,8 @@
-package server
+// Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH. The commands of a transaction go to the
+// machine as one request with the revisions of the watched keys. Commands that only the session
+// can answer are answered after the machine has replied, and spliced in.
 
-// This file holds transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH. The commands of a transaction go to the machine as one
-// request, with the revisions of the watched keys. Those that only the session can answer are answered when the machine has
-// replied, and put in their places.
+package server
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// transaction is the state between MULTI and EXEC, and what is watched before.
+// transaction is the state between MULTI and EXEC, including earlier WATCHes.
 type transaction struct {
 	open   bool
-	failed bool // a command was refused: EXEC will be
-	bytes  int  // of all arguments in queue and of the watched keys, with what keeping them takes
+	failed bool // a command was refused: EXEC fails
+	bytes  int  // of the queued arguments and the watched keys, with overhead
 	queue  []queued
 	watch  []commands.WatchedKey
-	known  map[watchedKey]struct{} // what is in watch
+	known  map[watchedKey]struct{} // the set of watch
 }
 
 // watchedKey names a key of a database.
@@ -34,7 +34,7 @@ type queued struct {
 	args [][]byte
 }
 
-// inMachine says whether the machine runs the command; the session answers it otherwise.
+// inMachine reports whether the machine runs the command, not the session.
 func (q *queued) inMachine() bool { return q.spec.Handler != nil }
 
 const transactionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.AllowBusy
@@ -74,7 +74,7 @@ var transactionSpecs = []commands.Spec{
 	},
 }
 
-// unqueued says whether a command runs at once inside a transaction.
+// unqueued reports whether a command runs immediately inside a transaction.
 func unqueued(spec *commands.Spec) bool {
 	switch spec.Name {
 	case "exec", "discard", "multi", "watch", "quit", "reset":
@@ -83,13 +83,13 @@ func unqueued(spec *commands.Spec) bool {
 	return false
 }
 
-// argCost is what keeping an argument takes besides its bytes, in bytes.
+// argCost is the per-argument overhead, bytes.
 const argCost = 32
 
-// watchCost is what keeping a watched key takes besides its bytes, in the list for the machine and in the set.
+// watchCost is the overhead of a watched key, in the list for the machine and in the set.
 const watchCost = 128
 
-// grow counts n bytes more, unless the transaction would pass its limit.
+// grow charges n bytes, unless the transaction would exceed its limit.
 func (t *transaction) grow(n, limit int) bool {
 	if t.bytes+n > limit {
 		return false
@@ -106,7 +106,6 @@ func argBytes(args [][]byte) int {
 	return n
 }
 
-// queue keeps a command for EXEC.
 func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	if spec.Has(commands.NoMulti) {
 		s.refuse(spec, commands.Error("ERR Command not allowed inside a transaction"))
@@ -123,7 +122,7 @@ func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	s.answer(func() { s.w.Status("QUEUED") })
 }
 
-// copyArgs copies arguments of size bytes in all.
+// copyArgs copies arguments with a total of size bytes.
 func copyArgs(args [][]byte, size int) [][]byte {
 	text := make([]byte, 0, size)
 	kept := make([][]byte, len(args))
@@ -153,7 +152,7 @@ func discard(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Status("OK")
 }
 
-// exec hands the transaction to the run. It is not answered here, but by spliceExec.
+// exec adds the transaction to the batch; spliceExec answers it.
 func exec(s *session, spec *commands.Spec, args [][]byte) {
 	switch {
 	case !s.tx.open:
@@ -164,12 +163,12 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.ErrExecAbort)
 		return
 	}
-	if err := s.queueElsewhere(); err != nil { // the leader changed since they were queued
+	if err := s.queueElsewhere(); err != nil { // the leader has changed since they were queued
 		s.tx = transaction{}
 		s.failRaw(spec, args, err)
 		return
 	}
-	// Commands of the session see what happened before, and what comes later sees what they did.
+	// Session commands see the effects of earlier commands, and later ones see theirs.
 	looks, together := true, true
 	cmds := make([][][]byte, 0, len(s.tx.queue))
 	for i := range s.tx.queue {
@@ -205,8 +204,9 @@ func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 	s.count(spec, args, true, 0)
 }
 
-// spliceExec answers EXEC: the machine's replies and the session's own in the order of the commands. Null, where a watched key
-// had changed, is passed on. share is each command's part of the time that the machine took.
+// spliceExec answers EXEC with the machine's replies and the session's own, in command order. It
+// passes on null, the reply if a watched key has changed. share is each command's part of the
+// elapsed time.
 func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	block := p.block
 	_, rest, ok := elements(reply)
@@ -218,7 +218,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	s.reply.Array(len(block))
 	s.inExec, s.inBlock = true, len(block)
 	defer func() { s.inExec = false }()
-	own := 0 // bytes of the session's answers
+	own := 0 // bytes of the session's replies
 	for i := range block {
 		q := &block[i]
 		if !q.inMachine() {
@@ -246,8 +246,8 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	}
 }
 
-// runQueued answers one of the session's commands inside EXEC and returns the bytes of the answer. own bytes were
-// answered before it.
+// runQueued answers a session command inside EXEC, after own bytes of such replies, and returns
+// the bytes of its reply.
 func (s *session) runQueued(q *queued, own int) int {
 	start := len(s.reply.Buf)
 	l, ok := q.spec.Local.(local)
@@ -260,7 +260,8 @@ func (s *session) runQueued(q *queued, own int) int {
 	return len(s.reply.Buf) - start
 }
 
-// watchHandler replies the keys' change revisions, 0 for a key that does not exist. It is for the session; clients see OK.
+// watchHandler replies with the keys' change revisions, 0 for a missing key. The session reads
+// them; clients see OK.
 func watchHandler(x *commands.Call) error {
 	x.Out.Array(len(x.Args) - 1)
 	for _, key := range x.Args[1:] {
@@ -283,7 +284,8 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 	s.batch.fresh = true
 }
 
-// keepWatch remembers the revisions of keys that WATCH got. A key that is watched already keeps its older revision.
+// keepWatch remembers the revisions that WATCH received. A key that is already watched keeps its
+// older revision.
 func (s *session) keepWatch(keys [][]byte, reply []byte) {
 	_, rest, _ := elements(reply)
 	for _, key := range keys {

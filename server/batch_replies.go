@@ -1,14 +1,12 @@
 package server
 
-// This file holds the reading of replies that the backend gave.
-
 import (
 	"bytes"
 
 	"github.com/coordd/coordd/commands"
 )
 
-// replyLen is the length in bytes of the first reply in b; 0 where it is not complete, or none.
+// replyLen returns the length of the first reply in b, or 0 if it is incomplete or malformed.
 func replyLen(b []byte) int {
 	at := 0
 	for want := 1; want > 0; want-- {
@@ -41,7 +39,7 @@ func replyLen(b []byte) int {
 		case '%':
 			want += 2 * int(n)
 		case '|':
-			want += 2*int(n) + 1 // attributes stand before the reply that they belong to
+			want += 2*int(n) + 1 // attributes precede their reply
 		default:
 			want += int(n)
 		}
@@ -49,7 +47,7 @@ func replyLen(b []byte) int {
 	return at
 }
 
-// elements takes an aggregate reply apart. ok is false where it is none: null, or an error.
+// elements splits an aggregate reply. ok is false for null and errors.
 func elements(reply []byte) (n int, rest []byte, ok bool) {
 	i := bytes.IndexByte(reply, '\n')
 	if i < 2 || reply[0] != '*' {

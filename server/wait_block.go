@@ -1,7 +1,7 @@
-package server
+// The life of a command that waits: tried once, asleep until one of its keys changes, tried again,
+// until it succeeds, times out, or the client disconnects.
 
-// This file holds the life of a command that waits: tried once, asleep until one of its keys changed, tried again, until there is
-// something, the time is over, or the client has gone.
+package server
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 
 const errUnblocked commands.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
-// How long a waiting command pauses when a try could not run because no leader was there, and how long at most after several.
+// Backoff of a waiting command whose attempt could not run for lack of a leader.
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = time.Second
 )
 
-// mayWait says whether a call of a command can come to wait: always, or only with its word BLOCK.
+// mayWait reports whether a call can wait: always, or only with the word BLOCK.
 func mayWait(spec *commands.Spec, args [][]byte) bool {
 	if !spec.Has(commands.Blocking) || spec.Handler == nil {
 		return false
@@ -38,8 +38,8 @@ func mayWait(spec *commands.Spec, args [][]byte) bool {
 	return false
 }
 
-// waitedKeys are the keys that a call may wait for: those that it takes or reads something of, not those that it only adds to. There are none
-// where the call is wrong.
+// waitedKeys returns the keys that a call may wait for: those that it takes from or reads, not
+// those that it only adds to. There are none if the call is invalid.
 func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
 	if len(spec.Keys.Parts) > 1 {
 		uses, _ := spec.KeyUses(args)
@@ -59,20 +59,21 @@ func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
 	return keys
 }
 
-// block runs a command that may wait. It goes alone: what the run owes is answered before.
+// block runs a command that may wait. It runs alone: the batch before it is answered first.
 func (s *session) block(spec *commands.Spec, args [][]byte) {
 	keys := waitedKeys(spec, args)
 	if len(keys) == 0 {
-		s.enqueue(spec, args, false) // it is answered with an error
+		s.enqueue(spec, args, false) // answered with an error
 		return
 	}
 	s.flush()
 	b := blocked{s: s, spec: spec, start: time.Now()}
 	behind := false
-	b.w, behind = s.srv.waitQueues.join(s.conn, s.db, keys, spec, args) // before the first try, so that no change is missed
-	takes := argBytes(keys) + waitedKeyCost*len(keys)                   // and the arguments, once they are kept
+	// before the first attempt, so that no change is missed
+	b.w, behind = s.srv.waitQueues.join(s.conn, s.db, keys, spec, args)
+	takes := argBytes(keys) + waitedKeyCost*len(keys) // the arguments are added once they are kept
 	s.memory.add(memoryKeys, takes)
-	keys = nil // the lines have their own
+	keys = nil // the queues have copies
 	defer func() {
 		s.srv.waitQueues.leave(b.w)
 		s.memory.add(memoryKeys, -takes)
@@ -101,8 +102,8 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	s.dropBatch()
 }
 
-// keepArgs copies the arguments of a command that is going to wait, so that the buffers of its session go, or returns nil where these stay. They are
-// none that others wait for any more.
+// keepArgs copies the arguments of a command that starts to wait, so that the session's buffers
+// can be freed, or returns nil if the buffers stay.
 func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
 	if s.more == 0 && s.in.start == s.in.end && len(s.in.buf) > minReadBuffer {
 		kept = copyArgs(args, argBytes(args))
@@ -119,20 +120,20 @@ type blocked struct {
 	spec  *commands.Spec
 	w     *waiter
 	start time.Time
-	took  time.Duration // by tries, without the waiting
-	left  bool          // the client, or the server, has gone away
+	took  time.Duration // by attempts, without the waiting
+	left  bool          // the client or the server has gone away
 
-	until   time.Time     // when the time is over; zero: never
-	resume  time.Time     // when the next try may begin after one that could not run; zero: at once
-	pause   time.Duration // before the next such try
+	until   time.Time     // timeout; zero: none
+	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
+	pause   time.Duration // before that attempt
 	request commands.Request
 
-	keyIndexes []int              // where in the request's arguments its keys are; nil: not looked up
-	due        map[int32]struct{} // keys that changed since the newest try that ran
-	dueAll     bool               // or all of them
+	keyIndexes []int              // of the keys in the request's arguments; nil: not looked up
+	due        map[int32]struct{} // keys that changed since the newest attempt that ran
+	dueAll     bool               // all keys may have changed
 }
 
-// await waits and tries until there is a reply.
+// await sleeps and retries until there is a reply.
 func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies []byte, err error) {
 	s := b.s
 	if timeoutMs > 0 {
@@ -143,7 +144,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 	b.due = map[int32]struct{}{}
 	b.begin(len(args))
 	defer b.end()
-	for s.send() == nil { // the client sees what was answered, and held back, before it waits
+	for s.send() == nil { // the client sees earlier replies before it waits
 		switch b.sleep() {
 		case wokeUnblocked:
 			if b.w.unblock == unblockError {
@@ -159,7 +160,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 		if b.left = !s.waitPaused(b.spec); b.left {
 			return nil, nil
 		}
-		s.blocked = true // a pause ends with its opposite
+		s.blocked = true // the end of a pause cleared it
 		replies, err, done := b.attempt()
 		if done {
 			return replies, err
@@ -169,7 +170,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 	return nil, nil
 }
 
-// begin shows that the session waits.
+// begin publishes that the session waits.
 func (b *blocked) begin(args int) {
 	s := b.s
 	s.srv.waitQueues.blocked.Add(1)
@@ -188,14 +189,14 @@ func (b *blocked) end() {
 	_ = b.s.conn.SetReadDeadline(time.Time{})
 }
 
-// nothing is the reply when the time is over.
+// nothing returns the reply to a timeout.
 func (b *blocked) nothing() []byte {
 	out := commands.RESP{Proto: b.s.proto}
 	out.NullArray()
 	return out.Buf
 }
 
-// try runs the command again. done is false where it goes on waiting.
+// attempt runs the command again. done is false if it goes on waiting.
 func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
@@ -234,20 +235,21 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	return nil, nil, false
 }
 
-// onlyKeys gives the arguments of a waiting command with only some of its keys, by their order in the call: the others are as they were when it found nothing. The
-// cost of a change does not depend on how many keys the command waits for.
+// onlyKeys returns the arguments of a waiting command reduced to the changed keys, in call order;
+// the other keys are as they were when it found nothing. So the cost of a change does not depend
+// on the number of keys.
 func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]struct{}) [][]byte {
 	if len(indexes) <= len(due) || len(spec.Keys.Parts) > 1 {
 		return args
 	}
 	first, end := indexes[0], indexes[len(indexes)-1]+1
 	rest := args[end:]
-	count := -1 // the place of the number of keys
+	count := -1 // index of numkeys
 	switch spec.Name {
 	case "blpop", "brpop", "bzpopmin", "bzpopmax":
 	case "blmpop", "bzmpop":
 		count = first - 1
-	case "xread", "xreadgroup": // an id for every key stands behind them
+	case "xread", "xreadgroup": // followed by an id for every key
 		if len(rest) != len(indexes) {
 			return args
 		}
@@ -272,22 +274,23 @@ func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]s
 	return append(some, rest...)
 }
 
-// notRun says whether an error promises that the command did not run and never will: it may be tried again.
+// notRun reports whether an error guarantees that the command did not and will not run: it may be
+// retried.
 func notRun(err error) bool {
 	word := errorWord(err.Error())
 	return word == noLeaderWord || word == "TRYAGAIN" || word == "LOADING"
 }
 
-// noLeaderWord is the code word of what did not run for want of a leader.
+// noLeaderWord is the error code of a command that did not run for lack of a leader.
 const noLeaderWord = "CLUSTERDOWN"
 
-// errorWord is the code word of an error reply, by which clients know what became of the command.
+// errorWord returns the code word of an error reply.
 func errorWord(reply string) string {
 	word, _, _ := strings.Cut(reply, " ")
 	return word
 }
 
-// retryWith takes the arguments that the handler wants to be called with the next time, if it gave any.
+// retryWith takes the arguments that the handler wants for the next attempt, if any.
 func (b *blocked) retryWith(again []byte) {
 	n, rest, ok := elements(again)
 	if !ok || n == 0 {
@@ -306,18 +309,18 @@ func (b *blocked) retryWith(again []byte) {
 	b.request.Cmds[0], b.keyIndexes = args, nil
 }
 
-// woke is why a sleep ended.
+// wakeReason says why a sleep ended.
 type wakeReason uint8
 
 const (
-	wokeNot       wakeReason = iota
-	wokeChange               // a key changed
-	wokeUnblocked            // CLIENT UNBLOCK
-	wokeTimeout              // the time is over
-	wokeClosed               // the client, the session or the server ends
+	wokeNot wakeReason = iota
+	wokeChange
+	wokeUnblocked // CLIENT UNBLOCK
+	wokeTimeout
+	wokeClosed // the client, the session or the server ends
 )
 
-// sleep waits for something to do. It reads the connection meanwhile, to learn that the client has gone.
+// sleep waits for something to do. Meanwhile it reads the connection to notice a disconnect.
 func (b *blocked) sleep() wakeReason {
 	s := b.s
 	for {
@@ -328,7 +331,8 @@ func (b *blocked) sleep() wakeReason {
 		if reason != wokeNot {
 			return reason
 		}
-		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
+		// checked after setting the deadline: closing sets a later one
+		if s.srv.closing.Load() || s.killed.Load() {
 			return wokeClosed
 		}
 		if err := b.sleepOnce(until); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -338,7 +342,8 @@ func (b *blocked) sleep() wakeReason {
 	}
 }
 
-// lieDown says why the command cannot sleep, or prepares its sleep, until a time or without end where that is zero.
+// prepareSleep returns the reason to stay awake, or prepares a sleep until a time (zero: no
+// limit).
 func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 	w := b.w
 	w.mu.Lock()
@@ -352,7 +357,7 @@ func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 	case late:
 		return until, wokeTimeout
 	case !b.resume.IsZero():
-		w.woken = true // the try that did not run is owed
+		w.woken = true // the attempt that did not run is still due
 		if now.Before(b.resume) {
 			break
 		}
@@ -372,7 +377,7 @@ func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 	return until, wokeNot
 }
 
-// rest sleeps once. What the client sends meanwhile is kept, up to a limit from which on it is not read any more.
+// sleepOnce sleeps once. It buffers input up to a limit, beyond which it stops reading.
 func (b *blocked) sleepOnce(until time.Time) error {
 	if len(b.s.in.ahead) < maxAhead {
 		return b.s.in.peek()

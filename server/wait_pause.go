@@ -1,7 +1,7 @@
-package server
+// CLIENT PAUSE holds back commands of this node's clients until it times out or CLIENT UNPAUSE
+// ends it. Clients of other nodes are not affected: nodes do not know each other's connections.
 
-// This file holds CLIENT PAUSE: commands of this node's clients wait until the time is over or CLIENT UNPAUSE ends it. Commands of other
-// nodes' clients go on: nodes do not know each other's connections.
+package server
 
 import (
 	"errors"
@@ -13,17 +13,16 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// pause is what holds commands back.
 type pause struct {
-	on atomic.Bool // there may be one: looked at by every command
+	on atomic.Bool // a pause may be active; checked by every command
 
 	mu      sync.Mutex
 	until   time.Time
-	all     bool // holds every command, not writes alone
+	all     bool // holds all commands, not only writes
 	waiting map[*session]struct{}
 }
 
-// begin holds commands back from now on. A pause is only ever made longer, or of writes alone one of everything.
+// begin starts a pause. It can only extend a pause, in time or from writes to all commands.
 func (p *pause) begin(d time.Duration, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,14 +47,15 @@ func (p *pause) finish() {
 	p.on.Store(false)
 }
 
-// poke makes those who wait look again.
+// wakeAll makes waiting sessions check the pause again.
 func (p *pause) wakeAll() {
 	for s := range p.waiting {
 		_ = s.conn.SetReadDeadline(past)
 	}
 }
 
-// hold says until when a session's command has to wait, and prepares its waiting; zero: it may run.
+// hold returns the time until which a session's command must wait, and prepares the wait; zero: it
+// may run.
 func (p *pause) hold(s *session, write bool) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,14 +74,14 @@ func (p *pause) hold(s *session, write bool) time.Time {
 	return p.until
 }
 
-// size is how many sessions wait.
+// size returns the number of waiting sessions.
 func (p *pause) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waiting)
 }
 
-// free takes a session out of those who wait.
+// release removes a session from the waiting ones.
 func (p *pause) release(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,8 @@ func (p *pause) release(s *session) {
 	_ = s.conn.SetReadDeadline(time.Time{})
 }
 
-// waitPaused lets the command that comes now wait while there is a pause. It returns false when the client has gone away.
+// waitPaused blocks the next command during a pause. It returns false if the client has
+// disconnected.
 func (s *session) waitPaused(spec *commands.Spec) bool {
 	p := &s.srv.pause
 	if !p.on.Load() {
@@ -111,11 +112,11 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 	s.show(0)
 	defer func() {
 		s.blocked = false
-		s.lap() // the wait is not the command's time
+		s.lap() // waiting does not count as the command's time
 	}()
 	for {
 		until := p.hold(s, write)
-		if until.IsZero() || s.srv.closing.Load() { // a server that stops answers what came before
+		if until.IsZero() || s.srv.closing.Load() { // a stopping server answers received commands
 			return true
 		}
 		if s.killed.Load() {
@@ -128,7 +129,7 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 	}
 }
 
-// writes says whether one of the queued commands is a write.
+// writes reports whether a queued command is a write.
 func (t *transaction) writes() bool {
 	for i := range t.queue {
 		if t.queue[i].spec.Kind == commands.Write {

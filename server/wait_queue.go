@@ -1,10 +1,11 @@
-package server
-
-// This file holds who waits for which keys on this node, and who of them is woken when a key changed.
+// The commands that wait for keys on this node.
 //
-// Whoever waits for a key stands in a line: those whose commands take from it what the others of the line want too. A change wakes the
-// first of the line alone; it tries its command again, and passes its turn on when it leaves, or stays at its place when there was
-// nothing. So an element costs as many tries as it has takers, however many wait. Commands that take nothing (XREAD) are all woken.
+// Each key has wait queues; the commands of one queue compete for the same elements. A change
+// wakes the first waiter of a queue alone. It retries its command and passes its turn on when it
+// leaves, or keeps its position if it found nothing. So an element costs one retry per taker,
+// however many commands wait. Commands that take nothing (XREAD) are all woken.
+
+package server
 
 import (
 	"net"
@@ -16,10 +17,10 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// waiters are the commands of this node that wait for keys, or may have to.
+// waitQueues holds the commands of this node that wait for keys, or may come to wait.
 type waitQueues struct {
-	blocked atomic.Int64 // clients that wait now
-	count   atomic.Int64 // commands in lines
+	blocked atomic.Int64 // waiting clients
+	count   atomic.Int64 // queued commands
 
 	mu    sync.Mutex
 	byKey map[waitKey]*keyQueues
@@ -27,39 +28,39 @@ type waitQueues struct {
 	era   [databases]uint64 // rises when any key of the database may have changed
 }
 
-// place is a key of a database.
+// waitKey names a key of a database.
 type waitKey struct {
 	db  int
 	key string
 }
 
-// crowd is all who wait for one key.
+// keyQueues holds the wait queues of one key.
 type keyQueues struct {
 	key  waitKey
-	gone bool      // the newest change that this node heard of took the key away: nobody needs to look
-	era  uint64    // of the database, when gone was said
-	head waitQueue // the first of the lines
+	gone bool      // the newest known change deleted the key: no need to retry
+	era  uint64    // of the database when gone was set
+	head waitQueue // the first queue
 }
 
-// line is a queue in order of arrival.
+// waitQueue is a queue of competing commands, in order of arrival.
 type waitQueue struct {
 	queues      *keyQueues
 	class       string // what its commands have in common; "" for those that are all woken
-	streams     bool   // its commands want to know of the key's end too
+	streams     bool   // deletion of the key wakes its commands too
 	first, last *ticket
 	next        *waitQueue
 }
 
-// stand is a waiter's place in one line.
+// ticket is a waiter's position in one queue.
 type ticket struct {
 	waiter     *waiter
 	queue      *waitQueue
 	prev, next *ticket
-	keyIndex   int32 // which of the waiter's keys it is for
-	due        bool  // that is in waiter.due; guarded by waiter.mu
+	keyIndex   int32 // the waiter's key that it is for
+	due        bool  // in waiter.due; guarded by waiter.mu
 }
 
-// waitedKeyCost is what waiting for a key takes besides its bytes.
+// waitedKeyCost is the overhead of waiting for a key, bytes.
 const waitedKeyCost = 256
 
 // waiter is one command that may wait.
@@ -67,27 +68,27 @@ type waiter struct {
 	conn    net.Conn
 	db      int
 	tickets []ticket
-	wakeup  chan struct{} // for one who does not read its connection
-	heads   int           // how many of its stands a change wakes; guarded by waiters.mu
+	wakeup  chan struct{} // for a waiter that does not read its connection
+	heads   int           // tickets that a change wakes; guarded by waitQueues.mu
 
 	mu      sync.Mutex
-	asleep  bool      // reads the connection until something is to be done
-	woken   bool      // a key changed since the newest try began
-	due     []*ticket // for which
-	dueAll  bool      // any of them
-	turn    bool      // the try that is under way is due to a change
-	waits   bool      // the command waits: it may be unblocked
+	asleep  bool      // reads the connection until woken
+	woken   bool      // a key has changed since the newest attempt began
+	due     []*ticket // the changed keys
+	dueAll  bool      // all keys may have changed
+	turn    bool      // a change caused the current attempt
+	waits   bool      // the command waits: it can be unblocked
 	unblock string
 }
 
-// Why CLIENT UNBLOCK ends a wait.
+// Reasons of CLIENT UNBLOCK.
 const (
 	unblockTimeout = "TIMEOUT"
 	unblockError   = "ERROR"
 )
 
-// rivalsOf says what a command wants of its keys: commands with the same answer, waiting for the same key, find nothing if one of them
-// found nothing. It is "" for a command that takes nothing away.
+// classOf returns the class of commands that a command competes with: if one of a class finds
+// nothing at a key, neither do the others. It is "" for a command that takes nothing.
 func classOf(spec *commands.Spec, args [][]byte) string {
 	if spec.Kind == commands.Read {
 		return ""
@@ -96,7 +97,7 @@ func classOf(spec *commands.Spec, args [][]byte) string {
 		return spec.Group
 	}
 	for i := 1; i+1 < len(args); i++ {
-		if is(args[i], "group") { // XREADGROUP
+		if is(args[i], "group") {
 			return groupStream + " " + string(args[i+1])
 		}
 	}
@@ -105,7 +106,8 @@ func classOf(spec *commands.Spec, args [][]byte) string {
 
 const groupStream = "stream"
 
-// join puts a command at the end of the lines of its keys, some at a time. behind says that in all of them others stand before it.
+// join appends a command to the queues of its keys, a few at a time. behind reports that others
+// are ahead of it in all of them.
 func (ws *waitQueues) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
 	w = &waiter{conn: conn, db: db, tickets: make([]ticket, 0, len(keys)), wakeup: make(chan struct{}, 1)}
 	class := classOf(spec, args)
@@ -130,7 +132,7 @@ func (ws *waitQueues) join(conn net.Conn, db int, keys [][]byte, spec *commands.
 	return w, behind
 }
 
-// crowd returns the crowd of a key, made if there is none.
+// queuesOf returns the queues of a key, created if missing.
 func (ws *waitQueues) queuesOf(p waitKey) *keyQueues {
 	c := ws.byKey[p]
 	if c == nil {
@@ -141,10 +143,10 @@ func (ws *waitQueues) queuesOf(p waitKey) *keyQueues {
 	return c
 }
 
-// lineOf returns the line of those who compete for the same, made if there is none.
+// queueFor returns the queue of a class, created if missing.
 func (c *keyQueues) queueFor(class string) *waitQueue {
 	if c.head.first == nil {
-		c.head.class = class // nobody stands in it: it has just been made
+		c.head.class = class // empty: just created
 		return &c.head
 	}
 	q := &c.head
@@ -157,13 +159,14 @@ func (c *keyQueues) queueFor(class string) *waitQueue {
 	return q
 }
 
-// append puts a waiter at the end of the line, and says whether nobody else stands before it. A key may be named twice.
+// append adds a waiter to the queue and reports whether it is the only one. A key may be named
+// twice.
 func (q *waitQueue) append(w *waiter, at int32) (alone bool) {
 	if q.last != nil && q.last.waiter == w {
 		return q.first.waiter == w
 	}
 	w.tickets = append(w.tickets, ticket{waiter: w, queue: q, prev: q.last, keyIndex: at})
-	t := &w.tickets[len(w.tickets)-1] // stays: there is room for all
+	t := &w.tickets[len(w.tickets)-1] // never reallocated: join reserves room for all
 	if q.last == nil {
 		q.first = t
 	} else {
@@ -176,13 +179,13 @@ func (q *waitQueue) append(w *waiter, at int32) (alone bool) {
 	return t.prev == nil
 }
 
-// leave takes a command out of its lines, some at a time. Where its newest try may have left something to the next, that one is woken: who came behind
-// it has not looked.
+// leave removes a command from its queues, a few at a time. If its newest attempt may have left
+// elements behind, it wakes the next waiter, which has not looked yet.
 func (ws *waitQueues) leave(w *waiter) {
 	for part := range slices.Chunk(w.tickets, lockedKeys) {
 		ws.mu.Lock()
 		w.mu.Lock()
-		owes := w.turn || w.woken || !w.waits // asked with every part: a key of it may have changed meanwhile
+		owes := w.turn || w.woken || !w.waits // checked for each part: a key of it may have changed
 		w.mu.Unlock()
 		for i := range part {
 			ws.remove(&part[i], owes)
@@ -211,7 +214,7 @@ func (ws *waitQueues) remove(t *ticket, owes bool) {
 	}
 }
 
-// drop takes out a line that nobody stands in, and the crowd with the last one.
+// drop removes an empty queue, and with the last one its keyQueues.
 func (ws *waitQueues) drop(q *waitQueue) {
 	c := q.queues
 	switch {
@@ -221,7 +224,7 @@ func (ws *waitQueues) drop(q *waitQueue) {
 			before = before.next
 		}
 		before.next = q.next
-	case q.next != nil: // another takes the first one's place
+	case q.next != nil: // the next queue takes its position
 		second := q.next
 		c.head = *second
 		for t := c.head.first; t != nil; t = t.next {
@@ -230,7 +233,7 @@ func (ws *waitQueues) drop(q *waitQueue) {
 	default:
 		delete(ws.byKey, c.key)
 		if len(ws.byKey) == 0 {
-			ws.byKey = nil // its room goes with the last
+			ws.byKey = nil // frees the map
 		}
 	}
 }
@@ -248,7 +251,7 @@ func (q *waitQueue) remove(t *ticket) {
 	}
 }
 
-// wants says whether somebody waits for a key.
+// wants reports whether a command waits for a key.
 func (ws *waitQueues) wants(db int, key string) bool {
 	if ws.count.Load() == 0 {
 		return false
@@ -258,10 +261,10 @@ func (ws *waitQueues) wants(db int, key string) bool {
 	return ws.byKey[waitKey{db, key}] != nil
 }
 
-// gone says whether the newest change of a key took it away.
+// gone reports whether the newest change of the key deleted it.
 func (ws *waitQueues) gone(c *keyQueues) bool { return c.gone && c.era == ws.era[c.key.db] }
 
-// changed wakes those whom changes concern. It does not wait.
+// changed wakes the waiters that events concern. It never blocks.
 func (ws *waitQueues) changed(events []commands.Event) {
 	if ws.count.Load() == 0 {
 		return
@@ -308,14 +311,14 @@ func (ws *waitQueues) keyChanged(e *commands.Event) {
 	}
 }
 
-// renew forgets which keys of a database are gone.
+// forgetGone forgets which keys of a database are deleted.
 func (ws *waitQueues) forgetGone(db int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.era[db]++
 }
 
-// rouseAll wakes whoever is the first in any line of a database, and all of the lines in which all are woken.
+// wakeDB wakes the first waiter of every queue of a database, and every waiter that takes nothing.
 func (ws *waitQueues) wakeDB(db int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -328,7 +331,7 @@ func (ws *waitQueues) wakeDB(db int) {
 	wakeWaiters(asleep)
 }
 
-// rouseEach wakes all of a line.
+// wakeAll wakes every waiter of a queue.
 func (q *waitQueue) wakeAll() {
 	var asleep []*waiter
 	for t := q.first; t != nil; t = t.next {
@@ -339,7 +342,8 @@ func (q *waitQueue) wakeAll() {
 	wakeWaiters(asleep)
 }
 
-// fewAsleep are woken by who applies the log. More of them would hold it up.
+// inlineWakes is the number of waiters woken on the goroutine that applies the log; more would
+// delay it.
 const inlineWakes = 16
 
 func wakeWaiters(asleep []*waiter) {
@@ -356,17 +360,19 @@ func interruptAll(all []*waiter) {
 	}
 }
 
-// rouse makes the waiter try again, with the key that it stands for.
+// wake makes the waiter retry with the ticket's key.
 func (t *ticket) wake() {
 	if t.waiter.markDue(t) {
 		t.waiter.interrupt()
 	}
 }
 
-// maxDue is for how many keys a waiter notes that they changed. Past that it looks at all of them.
+// maxDue is the number of changed keys that a waiter records. Beyond that it retries with all
+// keys.
 const maxDue = 64
 
-// mark notes that a key changed, or any where st is nil, and says whether the waiter has to be told.
+// markDue records that a key changed, or any key if t is nil, and reports whether the waiter must
+// be woken.
 func (w *waiter) markDue(t *ticket) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,7 +388,8 @@ func (w *waiter) markDue(t *ticket) bool {
 	return w.asleep
 }
 
-// takeDue moves what is due into a set of keys; all says that it is all of them. The caller holds mu.
+// takeDue moves the changed keys to keys; all reports that all keys may have changed. The caller
+// holds mu.
 func (w *waiter) takeDue(keys map[int32]struct{}) (all bool) {
 	for _, t := range w.due {
 		keys[t.keyIndex] = struct{}{}
@@ -392,7 +399,7 @@ func (w *waiter) takeDue(keys map[int32]struct{}) (all bool) {
 	return all
 }
 
-// poke ends the waiter's sleep. The caller holds mu.
+// wake ends the waiter's sleep. The caller holds mu.
 func (w *waiter) wake() {
 	if w.asleep {
 		_ = w.conn.SetReadDeadline(past)
@@ -403,14 +410,13 @@ func (w *waiter) wake() {
 	}
 }
 
-// interrupt makes the waiter look around: its session is to end.
+// interrupt makes the waiter check whether its session ends.
 func (w *waiter) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wake()
 }
 
-// clientUnblock ends the wait of another client.
 func clientUnblock(s *session, _ *commands.Spec, args [][]byte) {
 	reason := unblockTimeout
 	switch {
@@ -436,7 +442,7 @@ func clientUnblock(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Int(0)
 }
 
-// unblock ends the wait of the session's command and says whether there was one.
+// unblock ends the wait of the session's command and reports whether there was one.
 func (s *session) unblock(reason string) bool {
 	w := s.waiter.Load()
 	if w == nil {

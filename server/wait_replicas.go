@@ -1,7 +1,7 @@
-package server
+// WAIT and WAITAOF, and how a session waits in the middle of a command. One goroutine asks the
+// leader on behalf of all waiters.
 
-// This file holds WAIT and WAITAOF, and how a session lets time pass in the middle of a command. One goroutine asks the leader for all who wait: many cost no
-// more than one.
+package server
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// wait answers at once where enough voters hold the writes; else it asks the leader again until they do or the time is over.
+// wait replies immediately if enough voters hold the writes; otherwise it asks the leader until
+// they do or the time is up.
 func wait(s *session, _ *commands.Spec, args [][]byte) {
 	want, ok := commands.ParseInt(args[1])
 	if !ok {
@@ -26,7 +27,7 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// waitAOF is WAIT for logs on disk, which Raft's all are, this node's own among them.
+// waitAOF is WAIT for logs on disk. Every Raft log is on disk, this node's included.
 func waitAOF(s *session, _ *commands.Spec, args [][]byte) {
 	local, ok := commands.ParseInt(args[1])
 	if !ok {
@@ -49,8 +50,8 @@ func waitAOF(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// waitHolders waits until so many other voters hold what was written, and this node where local is 1, or the time is over, which
-// is given in ms. Where ok is false there is nothing more to answer.
+// waitHolders waits until want other voters, and this node if local is 1, hold the writes, for at
+// most timeout ms. If ok is false, nothing more is to be replied.
 func (s *session) waitHolders(local, want int64, timeout []byte) (own, others int64, ok bool) {
 	timeoutMs, ok := commands.ParseInt(timeout)
 	switch {
@@ -71,7 +72,7 @@ func (s *session) waitHolders(local, want int64, timeout []byte) (own, others in
 	if own >= local && others >= want || s.inExec {
 		return own, others, true
 	}
-	if s.send() != nil { // the client sees what was answered while it waits
+	if s.send() != nil { // the client sees earlier replies while it waits
 		s.quit = true
 		return 0, 0, false
 	}
@@ -82,27 +83,30 @@ func (s *session) waitHolders(local, want int64, timeout []byte) (own, others in
 }
 
 const (
-	// firstAsk and laterAsk bound one question to the leader: the first comes before the answers to earlier commands are sent.
+	// firstAsk and laterAsk bound one question to the leader; the first delays the replies to
+	// earlier commands.
 	firstAsk = 50 * time.Millisecond
 	laterAsk = time.Second
-	// leastPause is between questions at first, and mostPause when nothing moves. Followers hear within some 10 ms that what they hold is committed; while
-	// they do the pause is no longer than busyPause.
+	// leastPause separates the first questions, mostPause those without progress. Followers learn
+	// of a commit within about 10 ms; until then the pause is at most busyPause.
 	leastPause = 2 * time.Millisecond
 	busyPause  = 20 * time.Millisecond
 	mostPause  = 200 * time.Millisecond
 )
 
-// holdersQuestion is what WAIT asks the leader, until it is answered well enough.
+// holdersQuestion is a WAIT in progress.
 type holdersQuestion struct {
-	s      *session
-	until  time.Time // zero: without end
-	index  uint64    // that is to be held: of the first answer; 0: none came yet
-	others int64     // voters other than the leader that hold it; before the first answer by what this node knows of the members, which may be old
+	s     *session
+	until time.Time // zero: no limit
+	index uint64    // the index to be held, from the first answer; 0: no answer yet
+	// voters other than the leader that hold it; at first from this node's possibly old view of
+	// the members
+	others int64
 }
 
 func (q *holdersQuestion) late() bool { return !q.until.IsZero() && !time.Now().Before(q.until) }
 
-// left is a duration, or what is left of the time where that is less.
+// left returns d, limited to the remaining time.
 func (q *holdersQuestion) left(d time.Duration) time.Duration {
 	if q.until.IsZero() {
 		return d
@@ -110,7 +114,7 @@ func (q *holdersQuestion) left(d time.Duration) time.Duration {
 	return max(min(d, time.Until(q.until)), 0)
 }
 
-// ask asks for the first time. Where the leader does not answer it gives what was known before.
+// ask asks for the first time. If the leader does not answer, it returns the known state.
 func (q *holdersQuestion) ask() (own, others int64) {
 	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(firstAsk), leastPause))
 	defer cancel()
@@ -121,7 +125,7 @@ func (q *holdersQuestion) ask() (own, others int64) {
 	return q.take(&h, q.s.srv.backend.Status().Applied)
 }
 
-// take takes an answer in, of a time when this node had applied the log up to an index.
+// take records an answer, given when this node had applied the log up to an index.
 func (q *holdersQuestion) take(h *Holders, applied uint64) (own, others int64) {
 	if q.index == 0 {
 		q.index, q.others = h.Index, assured(len(h.Others)+1)
@@ -143,7 +147,8 @@ func (q *holdersQuestion) held(applied uint64) (own, others int64) {
 	return own, q.others
 }
 
-// await waits for answers until one is good enough or the time is over. ok is false when the client, or the server, has gone away.
+// await waits for a sufficient answer or the timeout. ok is false if the client or the server has
+// gone away.
 func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
 	s := q.s
 	w := &holdersWait{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q, local: local, want: want}
@@ -151,27 +156,29 @@ func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) 
 	defer s.srv.holders.leave(w)
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
 	for {
-		if own, others, ok = w.sleepless(); ok {
+		if own, others, ok = w.prepareSleep(); ok {
 			return own, others, true
 		}
-		if s.srv.closing.Load() || s.killed.Load() { // after the deadline was set: who ends the session sets another behind it
+		// checked after setting the deadline: closing sets a later one
+		if s.srv.closing.Load() || s.killed.Load() {
 			return 0, 0, false
 		}
-		if err := s.watchClient(q.left(lookAgain)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := s.watchClient(q.left(pollInterval)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, 0, false
 		}
 	}
 }
 
-// holdersWait is one who waits for answers. Those that do not suffice wake nobody.
+// holdersWait is a waiter for answers. Only sufficient answers wake it.
 type holdersWait struct {
 	waiter
 	q           *holdersQuestion // guarded by waiter.mu
 	local, want int64
 }
 
-// sleepless returns what is known where that is enough or the time is over, or prepares a sleep.
-func (w *holdersWait) sleepless() (own, others int64, done bool) {
+// prepareSleep returns the result if it is sufficient or the time is up; otherwise it prepares a
+// sleep.
+func (w *holdersWait) prepareSleep() (own, others int64, done bool) {
 	applied := w.q.s.srv.backend.Status().Applied
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,12 +198,12 @@ func (w *holdersWait) tell(h *Holders, applied uint64) {
 	}
 }
 
-// holdersWatch asks the leader for all who wait.
+// holdersWatch asks the leader for all waiters.
 type holdersWatch struct {
 	mu      sync.Mutex
 	waiting map[*holdersWait]struct{}
-	end     context.CancelFunc // of the goroutine that asks
-	came    chan struct{}      // somebody came since it last looked
+	end     context.CancelFunc // of the asking goroutine
+	came    chan struct{}      // a waiter arrived
 }
 
 func (v *holdersWatch) join(srv *Server, w *holdersWait) {
@@ -215,7 +222,7 @@ func (v *holdersWatch) join(srv *Server, w *holdersWait) {
 	}
 	var ctx context.Context
 	ctx, v.end = context.WithCancel(srv.ctx)
-	came := v.came // another goroutine may follow, with another channel
+	came := v.came // a later goroutine has another channel
 	srv.wg.Go(func() { v.ask(ctx, srv.backend, came) })
 }
 
@@ -228,13 +235,13 @@ func (v *holdersWatch) leave(w *holdersWait) {
 	}
 }
 
-// ask asks until nobody waits. An answer is for those who waited when it was asked for.
+// ask asks until nobody waits. An answer counts for those who waited when it was requested.
 func (v *holdersWatch) ask(ctx context.Context, backend Backend, came <-chan struct{}) {
 	var last Holders
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		select {
 		case <-time.After(pause):
-		case <-came: // and more of them may be coming
+		case <-came: // more may arrive
 			pause = leastPause
 			select {
 			case <-time.After(pause):
@@ -275,13 +282,13 @@ func (v *holdersWatch) askOnce(ctx context.Context, backend Backend) (Holders, e
 	return h, nil
 }
 
-// maxAhead bounds what linger keeps of later commands; with more the client's end is noticed later.
+// maxAhead bounds the input that linger buffers; beyond it, a disconnect is noticed later.
 const maxAhead = 64 << 10
 
-// lookAgain is how often who waits in the middle of a command looks around when the connection cannot be read.
-const lookAgain = 50 * time.Millisecond
+// pollInterval is how often a waiting session checks its state when it cannot read the connection.
+const pollInterval = 50 * time.Millisecond
 
-// linger lets time pass in the middle of a command. It returns false when the client, or the server, has gone away.
+// linger pauses the current command. It returns false if the client or the server has gone away.
 func (s *session) linger(d time.Duration) bool {
 	if s.srv.closing.Load() || s.killed.Load() {
 		return false
@@ -292,13 +299,13 @@ func (s *session) linger(d time.Duration) bool {
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// watchClient reads the connection up to its deadline, which is d away, to learn whether the client is there. What comes is kept; with too
-// much of that it looks again after a while.
+// watchClient reads the connection until its deadline, d away, to notice a disconnect. It buffers
+// the input; with too much of it, it polls.
 func (s *session) watchClient(d time.Duration) error {
 	if len(s.in.ahead) < maxAhead {
 		return s.in.peek()
 	}
-	t := time.NewTimer(min(d, lookAgain))
+	t := time.NewTimer(min(d, pollInterval))
 	defer t.Stop()
 	select {
 	case <-t.C:
