@@ -10,7 +10,7 @@ import (
 
 // TestBell counts how often a condition is looked at: once, and once a ring.
 func TestBell(t *testing.T) {
-	var b bell
+	var b broadcast
 	looks := make(chan int)
 	stop := make(chan struct{})
 	ended := make(chan bool)
@@ -26,7 +26,7 @@ func TestBell(t *testing.T) {
 		if got := <-looks; got != want {
 			t.Fatalf("look %d, want %d", got, want)
 		}
-		b.ring()
+		b.notify()
 	}
 	if !<-ended {
 		t.Error("await gave up")
@@ -51,7 +51,7 @@ func TestCallsToRemovedMembersSleep(t *testing.T) {
 	}
 	eventually(t, "the removal is committed, and the register without the member", func() bool {
 		m := lead.machine.members.Load()
-		return m.retired[gone.cfg.ID] && m.register.births[gone.cfg.ID] == ""
+		return m.retired[gone.cfg.ID] && m.register.incarnations[gone.cfg.ID] == ""
 	})
 	parked := make(chan error)
 	transport := &transport{n: lead}

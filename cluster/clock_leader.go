@@ -71,7 +71,7 @@ type leaderClock struct {
 	slewedUs   int64   // cluster clock up to which the offset has followed the wall clock
 	stampedUs  int64   // time of day of the newest stamp
 	readUs     int64   // newest instant that a read may have named
-	underWayUs []int64 // stamps of entries that are not known to be applied, or to have failed
+	inFlightUs []int64 // stamps of entries that are not known to be applied, or to have failed
 }
 
 func newLeaderClock(clock Clock, from origin) *leaderClock {
@@ -145,17 +145,17 @@ func (c *leaderClock) stamp() stamp {
 	// It is later anyway, but where the offset was just lowered, and at the first stamp where the base lost the fraction of a millisecond.
 	wallUs := max(now.wallUs(), c.stampedUs+1, c.readUs+1)
 	c.stampedUs = wallUs
-	c.underWayUs = append(c.underWayUs, wallUs)
+	c.inFlightUs = append(c.inFlightUs, wallUs)
 	return stamp{now.clockMs(), wallUs}
 }
 
 // landed notes that the entry of a stamp was applied or never will be.
-func (c *leaderClock) landed(s stamp) { c.forget(func(us int64) bool { return us == s.wallUs }) }
+func (c *leaderClock) settled(s stamp) { c.forget(func(us int64) bool { return us == s.wallUs }) }
 
 func (c *leaderClock) forget(f func(us int64) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.underWayUs = slices.DeleteFunc(c.underWayUs, f)
+	c.inFlightUs = slices.DeleteFunc(c.inFlightUs, f)
 }
 
 // instant is the instant that a read names, by the state of the machine that it sees: see Machine.Read. Reads come later than
@@ -166,7 +166,7 @@ func (c *leaderClock) instant(lastUs, stampUs, askedUs int64) (us int64, ok bool
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := min(c.nowLocked().wallUs()-1, stampUs+readAheadUs)
-	for _, us := range c.underWayUs {
+	for _, us := range c.inFlightUs {
 		if us > stampUs {
 			most = min(most, us-1)
 			break

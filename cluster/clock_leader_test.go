@@ -38,7 +38,7 @@ func TestTimeOfDayIsSlewed(t *testing.T) {
 		for end := clock.mono + run; clock.mono < end; {
 			clock.mono += min(time.Duration(random.Int64N(int64(50*time.Millisecond))), end-clock.mono)
 			at := lead.stamp()
-			lead.landed(at)
+			lead.settled(at)
 			if at.wallUs <= last.wallUs || at.clockMs < last.clockMs {
 				t.Fatalf("a wall clock that jumped by %v: %v came after %v", c.jump, at, last)
 			}
@@ -123,7 +123,7 @@ func TestInstantsOfReads(t *testing.T) {
 	read("it is under way", false)
 	lastUs, stampUs = first.wallUs-1, first.wallUs
 	read("it is applied", true)
-	lead.landed(first)
+	lead.settled(first)
 	second := lead.stamp()
 	if second.wallUs <= readUs {
 		t.Fatalf("stamped %d after a read of %d", second.wallUs, readUs)
@@ -135,7 +135,7 @@ func TestInstantsOfReads(t *testing.T) {
 		t.Fatalf("a read that does not see the entry of %d named %d", second.wallUs, readUs)
 	}
 	step(time.Millisecond)
-	lead.landed(second) // it failed
+	lead.settled(second) // it failed
 	for range readRoomUs / 2 {
 		read("it failed", true)
 	}
@@ -148,7 +148,7 @@ func TestInstantsOfReads(t *testing.T) {
 	third := lead.stamp()
 	lastUs, stampUs = third.wallUs-1, third.wallUs
 	step(time.Second) // the disk is slow
-	lead.landed(third)
+	lead.settled(third)
 	read("it was stamped when the read was there already", true)
 	if readUs > stampUs+readAheadUs || readUs < askedUs {
 		t.Fatalf("%d is named after %d, asked for at %d", readUs, stampUs, askedUs)
@@ -184,25 +184,25 @@ func TestIdleClusterNamesTheTime(t *testing.T) {
 	}
 }
 
-// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many its groups name.
+// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many its batches name.
 func TestFrameOfManyInstants(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
 	c.write(n, "w")
 	lead, room := n.route.Load().lead, 100
 	lead.mu.Lock()
-	lead.underWayUs = append(lead.underWayUs, c.toys[n.cfg.ID].stampUs+int64(room))
+	lead.inFlightUs = append(lead.inFlightUs, c.toys[n.cfg.ID].stampUs+int64(room))
 	lead.mu.Unlock()
-	u := &unit{groups: make([][]byte, 10*room)}
-	for i := range u.groups {
-		u.groups[i] = []byte("seen")
+	u := &call{batches: make([][]byte, 10*room)}
+	for i := range u.batches {
+		u.batches[i] = []byte("seen")
 	}
 	p := readPass{n: n, lead: lead, now: lead.now()}
 	if replies, ok := p.replies(u); !ok || len(replies) < room/2 || len(replies) > room {
-		t.Errorf("%d groups are answered (%v), with room for %d", len(replies), ok, room)
+		t.Errorf("%d batches are answered (%v), with room for %d", len(replies), ok, room)
 	}
 	if replies, ok := p.replies(u); ok {
-		t.Errorf("%d groups are answered without room", len(replies))
+		t.Errorf("%d batches are answered without room", len(replies))
 	}
 }
 
@@ -210,12 +210,12 @@ func TestFrameOfManyInstants(t *testing.T) {
 func TestParkedReadFindsItsTick(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour }) // the sweep looks for parked reads as well
 	n := c.leader()
-	u := newLocalUnit([]byte("seen"), 1, n.leaderDeadline())
-	n.quiet.mu.Lock()
+	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline())
+	n.pause.mu.Lock()
 	n.inFlight.Add(1)
 	n.park(n.route.Load().lead, u)
 	n.inFlight.Add(-1)
-	n.quiet.mu.Unlock()
+	n.pause.mu.Unlock()
 	select {
 	case <-u.done:
 	case <-time.After(20 * time.Second):

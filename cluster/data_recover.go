@@ -26,8 +26,8 @@ type Offline struct {
 	before  uint64 // entries from here on are left out; 0: none
 }
 
-// Held is what a data directory holds.
-type Held struct {
+// Contents is what a data directory holds.
+type Contents struct {
 	Node          string
 	Cluster       string   // the cluster's id; empty where it has none
 	Voters        []string // of the newest configuration in the log, sorted
@@ -73,9 +73,9 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 // Close lets go of the directory.
 func (o *Offline) Close() error { return o.stores.close() }
 
-// Held looks at what the directory holds.
-func (o *Offline) Held() (Held, error) {
-	h := Held{Node: o.version.node, Cluster: registerOf(o.members).cluster, Voters: voters(o.members)}
+// Contents looks at what the directory holds.
+func (o *Offline) Contents() (Contents, error) {
+	h := Contents{Node: o.version.node, Cluster: registerOf(o.members).cluster, Voters: voters(o.members)}
 	for _, s := range o.members.Servers {
 		switch {
 		case isRetired(s):
@@ -170,10 +170,10 @@ func (o *Offline) CheckAlone() error {
 	return nil
 }
 
-// GoOnAlone replaces the directory's content: the node is the only voter of a new cluster, with the bytes that write writes as the state
+// RecoverAlone replaces the directory's content: the node is the only voter of a new cluster, with the bytes that write writes as the state
 // at an index and in a term of the log. No id of the old cluster can be used again but the node's own. What was there before
 // is kept in the directory's subdirectory kept. When it is interrupted, the old content or, from OpenOffline on, the new one holds.
-func (o *Offline) GoOnAlone(epoch, index, term uint64, write func(io.Writer) error) (kept string, err error) {
+func (o *Offline) RecoverAlone(epoch, index, term uint64, write func(io.Writer) error) (kept string, err error) {
 	if err := o.CheckAlone(); err != nil {
 		return "", err
 	}

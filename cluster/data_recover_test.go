@@ -32,7 +32,7 @@ func (c *testCluster) recoverAlone(id string) error {
 	if err := o.Replay(0, nil); err != nil {
 		return err
 	}
-	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
 		return json.NewEncoder(w).Encode(toyState{List: append(toy.groups(), "recovered"), ClockMs: toy.Clock()})
 	})
 	return err
@@ -63,7 +63,7 @@ func TestRecoverAlone(t *testing.T) {
 				c.close(m.ID)
 			}
 			o := openOffline(t, filepath.Join(c.dir, "n1"), newToy())
-			h, err := o.Held()
+			h, err := o.Contents()
 			if err != nil || h.Node != "n1" || h.Cluster != id || !slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 || h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
 				t.Errorf("%+v %v", h, err)
 			}
@@ -176,7 +176,7 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 	if got := toy.groups(); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(applied, []uint64{kept}) {
 		t.Errorf("%q, by the entries %v", got, applied)
 	}
-	_, err := o.GoOnAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
 		return json.NewEncoder(w).Encode(toyState{List: toy.groups(), ClockMs: toy.Clock()})
 	})
 	if err = errors.Join(err, o.Close()); err != nil {

@@ -72,7 +72,7 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 	members := cfg.memberConfiguration(cfg.PeerListen)
 	r := register{from.Cluster, map[string]string{}}
 	for _, m := range members.Servers {
-		r.births[string(m.ID)] = seededBirth(from.Cluster, string(m.ID))
+		r.incarnations[string(m.ID)] = seededIncarnation(from.Cluster, string(m.ID))
 	}
 	members.Servers = append(append(members.Servers, r.server()), from.retired...)
 	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, from.Index, from.Term, members, from.Index, trans)

@@ -116,7 +116,7 @@ func TestSeededAgain(t *testing.T) {
 	}
 }
 
-// TestPipelineOfAnUnregistered takes a follower's birth from what the leader knows to be committed: a pipeline that stands carries nothing more.
+// TestPipelineOfAnUnregistered takes a follower's incarnation from what the leader knows to be committed: a pipeline that stands carries nothing more.
 func TestPipelineOfAnUnregistered(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, f := c.leader(), c.followers()[0]
@@ -125,7 +125,7 @@ func TestPipelineOfAnUnregistered(t *testing.T) {
 	c.converged()
 	all := lead.machine.members.Load()
 	r := registerOf(all.configuration)
-	delete(r.births, f.cfg.ID)
+	delete(r.incarnations, f.cfg.ID)
 	lead.machine.members.Store(newCommitted(all.index, raft.Configuration{Servers: []raft.Server{r.server()}}))
 	for range 5 {
 		c.write(lead, "b")

@@ -45,7 +45,7 @@ var (
 	errLinkLost      = unknown("the connection to the leader was lost while the request was under way")
 	errLeaderChanged = unknown("the leader changed while the request was under way")
 	errNoAnswer      = unknown("the leader did not answer in time, with the request under way")
-	errOverworked    = error(&outcomeError{ErrBusy, "more work waits for this node than it does in time"})
+	errOverloaded    = error(&outcomeError{ErrBusy, "more work waits for this node than it does in time"})
 	errNoReply       = unknown("the entry was applied but left no reply")
 	errBigReply      = unknown("the write ran, but its reply is too large to be passed on by a node that does not lead")
 	errReadBigReply  = tooLarge("the reply is too large to be passed on by a node that does not lead")

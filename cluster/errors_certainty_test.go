@@ -15,18 +15,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestGoodbyeComesBehindReplies: a goodbye says that all was answered. Would it overtake a reply, then the member would send a write again that ran.
+// TestGoodbyeComesBehindReplies: a drain notice says that all was answered. Would it overtake a reply, then the member would send a write again that ran.
 func TestGoodbyeComesBehindReplies(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	w := newPeerConn(here, bufio.NewReader(here))
-	in := &inbound{n: &Node{cfg: Config{groupReply: maxGroupReply}}, w: w, slots: make(chan struct{}, maxInboundFrames)}
+	in := &inbound{n: &Node{cfg: Config{batchReply: maxBatchReply}}, w: w, slots: make(chan struct{}, maxInboundFrames)}
 	in.slots <- struct{}{}
 	ended := make(chan error, 1)
-	go func() { ended <- in.sayGoodbye(os.ErrDeadlineExceeded) }()
-	eventually(t, "the goodbye waits for the last reply", func() bool { return len(in.slots) == cap(in.slots) })
+	go func() { ended <- in.drain(os.ErrDeadlineExceeded) }()
+	eventually(t, "the drain notice waits for the last reply", func() bool { return len(in.slots) == cap(in.slots) })
 	reply := bytes.Repeat([]byte("r"), 16<<20) // it takes a while to be built and checked
-	go in.answer(&unit{frameID: 7}, [][]byte{reply}, nil)
+	go in.answer(&call{frameID: 7}, [][]byte{reply}, nil)
 	if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameReply || f.id != 7 {
 		t.Errorf("a frame of kind %d for request %d came, %v; want the reply", f.kind, f.id, err)
 	}
@@ -42,9 +42,9 @@ type spiedToy struct {
 	spy func()
 }
 
-func (s spiedToy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
+func (s spiedToy) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byte) []byte {
 	s.spy()
-	return s.toy.AppendEntry(dst, clockMs, wallUs, groups)
+	return s.toy.AppendEntry(dst, clockMs, wallUs, batches)
 }
 
 // alone opens a node that is a cluster by itself, and waits until it is ready.
@@ -157,7 +157,7 @@ func TestChangeBehindAnother(t *testing.T) {
 // TestQuietForTwo: nothing is proposed while one of two still hands leadership over.
 func TestQuietForTwo(t *testing.T) {
 	n := alone(t, newToy())
-	first, second := n.beQuiet(), n.beQuiet()
+	first, second := n.pauseProposals(), n.pauseProposals()
 	wrote := make(chan error, 1)
 	go func() { wrote <- errorOf(n.Write(t.Context(), []byte("w"), 1)) }()
 	eventually(t, "the write waits", func() bool { return !n.writes.empty() })
@@ -175,7 +175,7 @@ func TestQuietForTwo(t *testing.T) {
 	}
 }
 
-// leveledToy has levels. A raise is an entry of no groups, with the level behind it.
+// leveledToy has levels. A raise is an entry of no batches, with the level behind it.
 type leveledToy struct {
 	*toy
 	knows
@@ -209,7 +209,7 @@ func TestRaiseIsWishedForAgain(t *testing.T) {
 	toy := &leveledToy{toy: newToy(), knows: 3}
 	toy.level.Store(3)
 	n := alone(t, toy)
-	end := n.beQuiet()
+	end := n.pauseProposals()
 	toy.level.Store(1)
 	eventually(t, "the level is wished for", func() bool { return n.raising.Load() != nil })
 	n.raising.Store(nil) // as when its entry was refused

@@ -342,7 +342,7 @@ func (c *testCluster) followers() []*Node {
 	return out
 }
 
-// write writes one group and fails the test on any error.
+// write writes one batch and fails the test on any error.
 func (c *testCluster) write(n *Node, group string) string {
 	c.t.Helper()
 	reply, err := n.Write(context.Background(), []byte(group), 1)

@@ -33,7 +33,7 @@ type leaderSeen struct {
 }
 
 // steer is the steering loop.
-func (n *Node) steer() {
+func (n *Node) followRaft() {
 	ticker := time.NewTicker(followerTick)
 	defer ticker.Stop()
 	pace := followerTick
@@ -54,7 +54,7 @@ func (n *Node) steer() {
 		}
 		slept := time.Now()
 		select {
-		case <-n.steerWake:
+		case <-n.routeWake:
 		case <-ticker.C:
 		case <-n.stop:
 			return
@@ -66,10 +66,10 @@ func (n *Node) steer() {
 // observe brings links and route in line with Raft's state and returns the route.
 func (n *Node) observe() *route {
 	if n.machine.removed(n.cfg.ID) {
-		n.wasRemoved()
+		n.markRemoved()
 	}
 	n.updateLinks()
-	n.ringRoles()
+	n.notifyRoles()
 	old := n.route.Load()
 	next := &route{self: n.leadsRaft()}
 	_, leaderID := n.raft.LeaderWithID()
@@ -86,7 +86,7 @@ func (n *Node) observe() *route {
 		next.link = n.link(next.leaderID)
 	}
 	n.setRoute(old, next)
-	n.failStale(next)
+	n.failStaleLinks(next)
 	if next.self && next.lead == nil {
 		if lead := n.establish(); lead != nil {
 			ready := *next
@@ -106,12 +106,12 @@ type roleSeen struct {
 	committed *committed
 }
 
-// ringRoles wakes the calls that wait in the transport when one of these has changed.
-func (n *Node) ringRoles() {
+// notifyRoles wakes the calls that wait in the transport when one of these has changed.
+func (n *Node) notifyRoles() {
 	now := roleSeen{n.raft.State(), n.raft.CurrentTerm(), n.view(), n.machine.members.Load()}
 	if now != n.lastRoles {
 		n.lastRoles = now
-		n.roles.ring()
+		n.roles.notify()
 	}
 }
 
@@ -121,18 +121,18 @@ func (n *Node) establish() *leadership {
 	n.establishing.Store(true)
 	defer n.establishing.Store(false)
 	term := n.raft.CurrentTerm()
-	if !n.found() {
+	if !n.foundCluster() {
 		return nil
 	}
 	barrier := n.raft.Barrier(0)
 	if err := barrier.Error(); err != nil {
-		kick(n.steerWake)
+		kick(n.routeWake)
 		return nil
 	}
 	// Terms only grow, and a node leads a term at most once without a break: when it leads this term now, it led it
 	// when the barrier was logged.
 	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
-		kick(n.steerWake)
+		kick(n.routeWake)
 		return nil
 	}
 	var since uint64
@@ -161,7 +161,7 @@ func (n *Node) setRoute(old, next *route) {
 	kick(n.confirmed)
 	if (old.lead == nil) != (next.lead == nil) || old.leaderID != next.leaderID {
 		n.logRole(old, next)
-		n.watchers.tell()
+		n.watchers.notify()
 	}
 }
 
@@ -186,9 +186,9 @@ const (
 	busyAnswer = 2 * time.Second
 )
 
-// failStale ends what is under way to a node that is not the leader any more: another one is, or none has been known
+// failStaleLinks ends what is under way to a node that is not the leader any more: another one is, or none has been known
 // for so long that no request waits for one. A paused leader would otherwise hold its followers' clients for ever.
-func (n *Node) failStale(r *route) {
+func (n *Node) failStaleLinks(r *route) {
 	seen := &n.lastLeader
 	now := time.Now()
 	switch {
@@ -248,7 +248,7 @@ func (n *Node) linkUp() {
 func (n *Node) linkChanged() {
 	kick(n.writes.wake)
 	kick(n.reads.wake)
-	kick(n.steerWake)
+	kick(n.routeWake)
 }
 
 // leads reports whether this node is Raft's leader, its barrier passed or not.
@@ -260,7 +260,7 @@ type watchers struct {
 	chs map[chan struct{}]struct{}
 }
 
-func (w *watchers) tell() {
+func (w *watchers) notify() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ch := range w.chs {

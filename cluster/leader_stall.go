@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// stuckBeats is for how many heartbeat timeouts one write of the log may last on a leader, besides what its bytes take on a slow disk.
-	stuckBeats = 5
+	// stallBeats is for how many heartbeat timeouts one write of the log may last on a leader, besides what its bytes take on a slow disk.
+	stallBeats = 5
 	slowDisk   = 16 << 20 // bytes a second
 	watchDen   = 2        // looks in a heartbeat timeout
 )
 
-var errSilent = errors.New("this leader cannot store what it is asked to, and sends nothing so that another is elected")
+var errStalled = errors.New("this leader cannot store what it is asked to, and sends nothing so that another is elected")
 
 // writing is what is being done with the log on the disk.
 type writing struct {
@@ -56,7 +56,7 @@ func (w *writing) overdue(patience time.Duration) bool {
 }
 
 // refusal is what the log said when the newest entries could not be stored.
-type refusal struct {
+type storeFailure struct {
 	err   error
 	since time.Time // no entry was stored since then
 	at    time.Time // of the newest attempt
@@ -64,7 +64,7 @@ type refusal struct {
 
 // logTrouble says why this node stores no entries at present; empty: it does, as far as it was asked to.
 func (n *Node) logTrouble() string {
-	if r := n.logs.refusal.Load(); r != nil {
+	if r := n.logs.storeFailure.Load(); r != nil {
 		return "its log takes no entries: " + strings.ReplaceAll(r.err.Error(), "\n", "; ")
 	}
 	if n.logs.writing.overdue(hangTime) {
@@ -75,9 +75,9 @@ func (n *Node) logTrouble() string {
 
 // refuses reports whether this node could not store entries a moment ago: as a leader it would be no better. It does not report so for ever. When
 // no member can store anything, none would try again, though there be room long since.
-func (n *Node) refuses() bool {
-	r := n.logs.refusal.Load()
-	return r != nil && time.Since(r.at) < stuckBeats*n.cfg.HeartbeatTimeout
+func (n *Node) storeFailing() bool {
+	r := n.logs.storeFailure.Load()
+	return r != nil && time.Since(r.at) < stallBeats*n.cfg.HeartbeatTimeout
 }
 
 // progress is how far a leader and its followers have come.
@@ -97,9 +97,9 @@ func (n *Node) watchProgress() {
 		case now := <-ticker.C:
 			why := ""
 			if n.raft.State() == raft.Leader {
-				why = n.stuck(&p, now)
+				why = n.stalled(&p, now)
 			}
-			n.setSilent(why)
+			n.setStalled(why)
 		case <-n.stop:
 			return
 		}
@@ -107,15 +107,15 @@ func (n *Node) watchProgress() {
 }
 
 // stuck says what keeps this leader from acknowledging anything; empty: nothing.
-func (n *Node) stuck(p *progress, now time.Time) string {
-	if n.logs.writing.overdue(stuckBeats * n.cfg.HeartbeatTimeout) {
+func (n *Node) stalled(p *progress, now time.Time) string {
+	if n.logs.writing.overdue(stallBeats * n.cfg.HeartbeatTimeout) {
 		return "its log does not answer"
 	}
 	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(), stored: n.storedByOthers(), at: now}
 	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored || n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
 		*p = seen
 	}
-	if now.Sub(p.at) > max(n.cfg.ReplyWait, stuckBeats*n.cfg.HeartbeatTimeout) {
+	if now.Sub(p.at) > max(n.cfg.ReplyWait, stallBeats*n.cfg.HeartbeatTimeout) {
 		return "no majority stores what it sends"
 	}
 	return ""
@@ -133,18 +133,18 @@ func (n *Node) storedByOthers() (sum uint64) {
 	return sum
 }
 
-// setSilent has this node send nothing as a leader, for a reason, or speak again. What was under way is unknown when it falls silent.
-func (n *Node) setSilent(why string) {
+// setStalled has this node send nothing as a leader, for a reason, or speak again. What was under way is unknown when it falls silent.
+func (n *Node) setStalled(why string) {
 	silent := why != ""
-	if n.silent.Swap(silent) == silent {
+	if n.stalledLeader.Swap(silent) == silent {
 		return
 	}
 	if silent {
 		n.logger.Error("this leader acknowledges nothing, and makes way for another", "reason", why)
-		finishAll(n.underWay.giveUp(time.Now()), errNoAnswer)
+		finishAll(n.pendingEntries.abandon(time.Now()), errNoAnswer)
 	}
-	kick(n.steerWake)
+	kick(n.routeWake)
 }
 
 // leadsRaft reports whether this node is Raft's leader, and speaks.
-func (n *Node) leadsRaft() bool { return n.raft.State() == raft.Leader && !n.silent.Load() }
+func (n *Node) leadsRaft() bool { return n.raft.State() == raft.Leader && !n.stalledLeader.Load() }

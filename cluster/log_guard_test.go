@@ -267,8 +267,8 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 	c, stores := refusingCluster(t)
 	lead, other := c.leader(), c.followers()[1]
 	full := c.followers()[0] // would look first whether the leader is silent
-	if why := full.Status().LogTrouble; why != "" || !full.mayStand() {
-		t.Errorf("it may stand: %t, trouble: %q", full.mayStand(), why)
+	if why := full.Status().LogTrouble; why != "" || !full.mayCampaign() {
+		t.Errorf("it may stand: %t, trouble: %q", full.mayCampaign(), why)
 	}
 	stores[full.cfg.ID].Store(&errFull)
 	eventually(t, "the other one has as much", func() bool { return other.raft.LastIndex() >= full.raft.LastIndex() })
@@ -281,7 +281,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 	eventually(t, "it says what is wrong", func() bool {
 		return strings.Contains(full.Status().LogTrouble, "its log takes no entries: no space left")
 	})
-	if full.mayStand() {
+	if full.mayCampaign() {
 		t.Error("it would ask for votes")
 	}
 	var led atomic.Bool
@@ -298,7 +298,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		t.Error("it has led")
 	}
 	stores[full.cfg.ID].Store(nil)
-	eventually(t, "it stores what it is sent", func() bool { return full.Status().LogTrouble == "" && full.mayStand() })
+	eventually(t, "it stores what it is sent", func() bool { return full.Status().LogTrouble == "" && full.mayCampaign() })
 	if err := <-written; !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}

@@ -157,7 +157,7 @@ func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
 	if got := out.String(); !strings.Contains(got, `msg="a log entry cannot be applied;`) || !strings.HasSuffix(got, " index=7\n") {
 		t.Error(got)
 	}
-	var s stuckEntry
+	var s slowEntry
 	lines := func(soFar time.Duration) int {
 		out.Reset()
 		a.began.Store(int64(time.Since(a.made) - soFar))

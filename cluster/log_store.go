@@ -32,9 +32,9 @@ type logStore struct {
 	newest uint64
 	bytes  int
 	// silent holds the newest indexes of entries that never reach the machine (noop, barrier), ascending.
-	silent []uint64
-	cut    func(after uint64) // told when entries behind an index were dropped; may be nil
-	guard  *levelGuard        // may be nil
+	invisible []uint64
+	cut       func(after uint64) // told when entries behind an index were dropped; may be nil
+	guard     *levelGuard        // may be nil
 
 	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
 
@@ -45,27 +45,27 @@ type logStore struct {
 	covered func() uint64 // the index of the newest snapshot; may be nil
 	fatal   func(error)   // ends the process; may be nil, in tests
 
-	writer  sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
-	cutting bool       // the end of the log was being cut off, and no entry was stored behind it yet
-	lost    error      // why nothing is stored any more
-	writing writing
-	refusal atomic.Pointer[refusal] // nil: the newest entries were stored
+	writer       sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
+	cutting      bool       // the end of the log was being cut off, and no entry was stored behind it yet
+	failure      error      // why nothing is stored any more
+	writing      writing
+	storeFailure atomic.Pointer[storeFailure] // nil: the newest entries were stored
 
 	failWait time.Duration // how long the log may take no entry, but for want of room
 }
 
 // end refuses every later write, and ends the process. Raft v1.7.3 goes on behind some errors with a wrong idea of its log: a follower would take entries for
 // committed that the leader has never seen. What is on the disk is right, so the node goes on from it when it is started again.
-func (s *logStore) end(err error) error {
-	s.lost = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk", err)
+func (s *logStore) fail(err error) error {
+	s.failure = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk", err)
 	if s.fatal != nil {
-		s.fatal(s.lost)
+		s.fatal(s.failure)
 	}
-	return s.lost
+	return s.failure
 }
 
-// maxSilent is far more than a cluster without a single write collects: two for each change of leader.
-const maxSilent = 1024
+// maxInvisible is far more than a cluster without a single write collects: two for each change of leader.
+const maxInvisible = 1024
 
 // failWait: descriptors and memory come back sooner, and a disk that is broken does not.
 const failWait = 30 * time.Second
@@ -116,11 +116,11 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		if l.Type == raft.LogCommand {
 			s.commands.Store(true)
 		}
-		if isSilent(l) {
-			if len(s.silent) == maxSilent {
-				s.silent = slices.Delete(s.silent, 0, 1)
+		if isInvisible(l) {
+			if len(s.invisible) == maxInvisible {
+				s.invisible = slices.Delete(s.invisible, 0, 1)
 			}
-			s.silent = append(s.silent, l.Index)
+			s.invisible = append(s.invisible, l.Index)
 		}
 		s.cacheLocked(l)
 	}
@@ -131,8 +131,8 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 func (s *logStore) store(logs []*raft.Log) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	if s.lost != nil {
-		return s.lost
+	if s.failure != nil {
+		return s.failure
 	}
 	err := s.closeGap(logs[0].Index)
 	if err == nil {
@@ -142,21 +142,21 @@ func (s *logStore) store(logs []*raft.Log) error {
 	}
 	if err == nil {
 		s.cutting = false
-		s.refusal.Store(nil)
+		s.storeFailure.Store(nil)
 		return nil
 	}
-	r := &refusal{err: err, at: time.Now()}
-	if r.since = r.at; s.refusal.Load() != nil {
-		r.since = s.refusal.Load().since
+	r := &storeFailure{err: err, at: time.Now()}
+	if r.since = r.at; s.storeFailure.Load() != nil {
+		r.since = s.storeFailure.Load().since
 	}
-	s.refusal.Store(r)
+	s.storeFailure.Store(r)
 	switch since := r.at.Sub(r.since); {
-	case s.lost != nil: // already, by what closed the gap
-		return s.lost
+	case s.failure != nil: // already, by what closed the gap
+		return s.failure
 	case s.cutting:
-		return s.end(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+		return s.fail(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
 	case since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
-		return s.end(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second), err))
+		return s.fail(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second), err))
 	}
 	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 }
@@ -181,8 +181,8 @@ func (s *logStore) closeGap(next uint64) error {
 	return nil
 }
 
-// isSilent reports whether an entry never reaches the machine or its applier.
-func isSilent(l *raft.Log) bool { return l.Type == raft.LogNoop || l.Type == raft.LogBarrier }
+// isInvisible reports whether an entry never reaches the machine or its applier.
+func isInvisible(l *raft.Log) bool { return l.Type == raft.LogNoop || l.Type == raft.LogBarrier }
 
 // survey notes the silent entries at the end of a log that was just opened, and returns the index of the last entry
 // that is not silent; 0 when there is none.
@@ -207,14 +207,14 @@ func (s *logStore) survey() (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
-		if !isSilent(&l) {
+		if !isInvisible(&l) {
 			break
 		}
-		if len(s.silent) < maxSilent {
-			s.silent = append(s.silent, index)
+		if len(s.invisible) < maxInvisible {
+			s.invisible = append(s.invisible, index)
 		}
 	}
-	slices.Reverse(s.silent)
+	slices.Reverse(s.invisible)
 	if index < first {
 		return 0, nil // all of them are silent
 	}
@@ -302,14 +302,14 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 
 // deleteLocked is DeleteRange of a log whose last entry is last, for a writer. conflict says that another leader's entries come in their place.
 func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
-	if s.lost != nil {
-		return s.lost
+	if s.failure != nil {
+		return s.failure
 	}
 	s.mu.Lock()
 	clear(s.ring[:])
 	s.bytes, s.oldest, s.newest = 0, 0, 0
 	if high >= last {
-		s.silent = slices.DeleteFunc(s.silent, func(i uint64) bool { return i >= low })
+		s.invisible = slices.DeleteFunc(s.invisible, func(i uint64) bool { return i >= low })
 	}
 	s.mu.Unlock()
 	s.cutting = s.cutting || conflict
@@ -318,11 +318,11 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	s.writing.end()
 	switch {
 	case err != nil && conflict:
-		return s.end(fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low, high, err))
+		return s.fail(fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low, high, err))
 	case err != nil:
 		return err
 	case high >= last && !conflict && s.covered != nil && last > s.covered():
-		return s.end(fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last)) // Raft still has that as its last one
+		return s.fail(fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last)) // Raft still has that as its last one
 	}
 	if high >= last {
 		s.resetArrival()
@@ -357,11 +357,11 @@ func (s *logStore) resetArrival() {
 }
 
 // audible returns the largest index ≤ index whose entry the machine sees.
-func (s *logStore) audible(index uint64) uint64 {
+func (s *logStore) lastVisible(index uint64) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for i := len(s.silent) - 1; i >= 0 && s.silent[i] >= index; i-- {
-		if s.silent[i] == index {
+	for i := len(s.invisible) - 1; i >= 0 && s.invisible[i] >= index; i-- {
+		if s.invisible[i] == index {
 			index--
 		}
 	}

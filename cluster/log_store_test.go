@@ -73,7 +73,7 @@ func TestAudible(t *testing.T) {
 		}
 	}
 	for index, want := range []uint64{0, 1, 1, 1, 4, 4, 4} {
-		if got := s.audible(uint64(index)); got != want {
+		if got := s.lastVisible(uint64(index)); got != want {
 			t.Errorf("audible(%d) = %d, want %d", index, got, want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestAudible(t *testing.T) {
 	if err := s.StoreLog(&raft.Log{Index: 5, Term: 2, Data: []byte{1}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.audible(5); got != 5 {
+	if got := s.lastVisible(5); got != 5 {
 		t.Errorf("audible(5) = %d after another entry took its place", got)
 	}
 }

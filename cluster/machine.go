@@ -16,13 +16,13 @@ import (
 // calls AppendEntry, and any number call Read, Clock, NewestUs, NextDeadline and EntryClock meanwhile. What Snapshot returned is
 // persisted while Apply goes on.
 type Machine interface {
-	// FSM's Apply returns one reply for each group, in order, when this node built the entry with AppendEntry, and nil otherwise. They are a
-	// [][]byte, or the Outcome of what it returns: then groups at the end may be without, which means that they did not run,
+	// FSM's Apply returns one reply for each batch, in order, when this node built the entry with AppendEntry, and nil otherwise. They are a
+	// [][]byte, or the Outcome of what it returns: then batches at the end may be without, which means that they did not run,
 	// on no node, and each of the others has its units of work. Apply must neither change nor keep a reference into log.Data beyond what it never
 	// changes: the log cache shares the bytes. The replies belong to the caller.
 	raft.FSM
-	// AppendEntry appends to dst one log entry that carries groups, stamped with the cluster clock (ms) and the time of
-	// day (µs since 1970), and returns the extended slice. groups may be empty: a tick. groups is not kept.
+	// AppendEntry appends to dst one log entry that carries batches, stamped with the cluster clock (ms) and the time of
+	// day (µs since 1970), and returns the extended slice. batches may be empty: a tick. batches is not kept.
 	AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte
 	// EntryClock peeks at the stamp of an encoded entry; ok is false when data is no entry.
 	EntryClock(data []byte) (clockMs, wallUs int64, ok bool)
@@ -32,7 +32,7 @@ type Machine interface {
 	NewestUs() int64
 	// NextDeadline returns the earliest expiry deadline in ms of cluster clock. A tick is due when clock > deadline.
 	NextDeadline() (clockMs int64, ok bool)
-	// Read runs a group of read-only requests against the applied state and appends the replies to dst. clockMs is the
+	// Read runs a batch of read-only requests against the applied state and appends the replies to dst. clockMs is the
 	// present estimate of the cluster clock; wallUs the time of day in µs. next gives the instants that requests name,
 	// later than lastUs, NewestUs as of the state; stampUs is the time of day that the entry has which was applied last, 0 for none in this life. Where it gives
 	// none, Read stops before that request, and may then append nothing. nil: nobody else needs to know of the instants.
@@ -84,10 +84,10 @@ func isVoid(l *raft.Log) bool {
 // applier is the raft.FSM that Raft sees. It implements raft.ConfigurationStore too, so that configuration entries
 // count as applied: raft's own AppliedIndex runs ahead of the machine.
 type applier struct {
-	machine Machine
-	busy    atomic.Bool // Apply, Snapshot or Restore runs
-	loads   atomic.Bool // Restore runs
-	logger  *slog.Logger
+	machine   Machine
+	busy      atomic.Bool // Apply, Snapshot or Restore runs
+	restoring atomic.Bool // Restore runs
+	logger    *slog.Logger
 
 	worker Worker                   // the machine, if it is one
 	worked func(index, work uint64) // is told the work of each entry; may be nil
@@ -129,7 +129,7 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 func (a *applier) Apply(l *raft.Log) any {
 	var out any = voided{}
 	if !isVoid(l) {
-		a.tellReplay(l.Index <= a.replayEnd.Load())
+		a.notifyReplay(l.Index <= a.replayEnd.Load())
 		out = a.apply(l)
 		a.clockMs.Store(a.machine.Clock())
 	}
@@ -162,21 +162,21 @@ func (a *applier) apply(l *raft.Log) any {
 	return out
 }
 
-// stuckEntry is the newest entry that was reported for the time that applying it takes.
-type stuckEntry struct {
+// slowEntry is the newest entry that was reported for the time that applying it takes.
+type slowEntry struct {
 	index uint64
 	after time.Duration // when it is reported again
 }
 
-// stuckAfter is far more than any entry may take to apply.
-const stuckAfter = 5 * time.Second
+// slowAfter is far more than any entry may take to apply.
+const slowAfter = 5 * time.Second
 
 // watchApply is the loop that names an entry which the machine does not get past: every node has it, at every start. It is a loop of its own, since
 // the others may wait for the machine.
 func (n *Node) watchApply() {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	var s stuckEntry
+	var s slowEntry
 	for {
 		select {
 		case <-ticker.C:
@@ -188,10 +188,10 @@ func (n *Node) watchApply() {
 }
 
 // report logs that an entry has been applied for long, and again each time that this has taken twice as long.
-func (a *applier) report(s *stuckEntry) {
+func (a *applier) report(s *slowEntry) {
 	index, since := a.applying.Load(), time.Since(a.made)-time.Duration(a.began.Load())
 	if index != s.index {
-		*s = stuckEntry{index, stuckAfter}
+		*s = slowEntry{index, slowAfter}
 	}
 	if index != 0 && since > s.after {
 		s.after = 2 * since
@@ -199,8 +199,8 @@ func (a *applier) report(s *stuckEntry) {
 	}
 }
 
-// tellReplay tells a machine that wants to know, when it changes. It starts as false.
-func (a *applier) tellReplay(yes bool) {
+// notifyReplay tells a machine that wants to know, when it changes. It starts as false.
+func (a *applier) notifyReplay(yes bool) {
 	if yes == a.replaying {
 		return
 	}
@@ -239,8 +239,8 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (a *applier) Restore(source io.ReadCloser) error {
-	a.loads.Store(true)
-	defer a.loads.Store(false)
+	a.restoring.Store(true)
+	defer a.restoring.Store(false)
 	a.busy.Store(true)
 	err := a.machine.Restore(source)
 	a.busy.Store(false)

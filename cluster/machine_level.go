@@ -156,7 +156,7 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	at := lead.stamp()
 	data := n.levels.AppendRaise(nil, at.clockMs, at.wallUs, r.level)
 	n.inFlight.Add(1)
-	n.hand(lead, data, &entry{stamp: at, proposed: time.Now()})
+	n.submitEntry(lead, data, &entry{stamp: at, proposed: time.Now()})
 	return true
 }
 

@@ -1,4 +1,4 @@
-// This file holds the toy machine of the tests: a list of the groups that ran, in order.
+// This file holds the toy machine of the tests: a list of the batches that ran, in order.
 package cluster
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// toy is a Machine. A group is text; its reply is "<position>:<group>". A group "ttl:<ms>" sets the deadline to the
-// entry's stamp plus ms; the reply to "time" is the instant that it names. A group "work:<units>:…" counts as so much work; an entry that has done
-// turnWork runs no further group. Reads are answered with the list, its groups joined by spaces, or for
+// toy is a Machine. A batch is text; its reply is "<position>:<batch>". A batch "ttl:<ms>" sets the deadline to the
+// entry's stamp plus ms; the reply to "time" is the instant that it names. A batch "work:<units>:…" counts as so much work; an entry that has done
+// quantum runs no further batch. Reads are answered with the list, its batches joined by spaces, or for
 // "clock" with the clock, for "wall" with the distance of the time of day from it, for "seen" with the instant that the read names and the newest of the state.
 type toy struct {
 	id    uint64
 	built atomic.Uint64
 	asked atomic.Uint64 // calls of NextDeadline
-	work  atomic.Uint64 // units: toyWork a group
-	cut   atomic.Uint64 // entries of which groups did not run
+	work  atomic.Uint64 // units: toyWork a batch
+	cut   atomic.Uint64 // entries of which batches did not run
 	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
 
 	mu       sync.Mutex // the tests look in from outside
@@ -49,13 +49,13 @@ const (
 
 func (t *toy) Worked() uint64 { return t.work.Load() }
 
-func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
+func (t *toy) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byte) []byte {
 	seq := t.built.Add(1)
 	t.mine.Store(seq, true)
 	for _, v := range []uint64{t.id, seq, uint64(clockMs), uint64(wallUs)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
-	return wire.AppendList(dst, groups)
+	return wire.AppendList(dst, batches)
 }
 
 func (t *toy) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
@@ -75,7 +75,7 @@ func (t *toy) Apply(l *raft.Log) any {
 	id, seq := binary.LittleEndian.Uint64(l.Data), binary.LittleEndian.Uint64(l.Data[8:])
 	stampMs, wallUs, _ := t.EntryClock(l.Data)
 	c := wire.NewCursor(l.Data[toyHeader:])
-	groups := c.List(maxBatchGroups)
+	batches := c.List(maxEntryBatches)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if stampMs < t.ClockMs {
@@ -89,8 +89,8 @@ func (t *toy) Apply(l *raft.Log) any {
 	}
 	out := &toyOutcome{replies: [][]byte{}}
 	total := uint64(0)
-	for _, g := range groups {
-		if total >= turnWork {
+	for _, g := range batches {
+		if total >= quantum {
 			t.cut.Add(1)
 			break
 		}
@@ -122,8 +122,8 @@ type toyOutcome struct {
 
 func (o *toyOutcome) Outcome() ([][]byte, []uint64) { return o.replies, o.work }
 
-func workOf(group []byte) (units uint64) {
-	_, _ = fmt.Sscanf(string(group), "work:%d:", &units)
+func workOf(batch []byte) (units uint64) {
+	_, _ = fmt.Sscanf(string(batch), "work:%d:", &units)
 	return units
 }
 

@@ -51,14 +51,14 @@ func (r *adminReply) err() error {
 }
 
 // Change has the leader, whichever node that is, change the members, and returns when the change is committed. Errors: ErrRefused with the
-// reason, ErrNotRun when no leader was found in time, and ErrUnknown: MembersSeen tells what became of it. One change is made at a time.
+// reason, ErrNotRun when no leader was found in time, and ErrUnknown: LeaderMembers tells what became of it. One change is made at a time.
 func (n *Node) Change(c Change) error {
 	_, err := n.askLeader(adminRequest{Change: &c}, adminWait)
 	return err
 }
 
-// MembersSeen returns the members as the leader knows them. The error is ErrNotRun or ErrUnknown where the leader does not answer.
-func (n *Node) MembersSeen() ([]MemberStatus, error) {
+// LeaderMembers returns the members as the leader knows them. The error is ErrNotRun or ErrUnknown where the leader does not answer.
+func (n *Node) LeaderMembers() ([]MemberStatus, error) {
 	r, err := n.askLeader(adminRequest{}, n.cfg.LeaderWait)
 	return r.Members, err
 }
@@ -66,8 +66,8 @@ func (n *Node) MembersSeen() ([]MemberStatus, error) {
 // askLeader asks until a leader has answered or wait is over. What may have been done is not asked for again.
 func (n *Node) askLeader(q adminRequest, wait time.Duration) (adminReply, error) {
 	for deadline := time.Now().Add(wait); ; {
-		if n.gone.is.Load() {
-			return adminReply{}, n.gone.err
+		if n.removal.removed.Load() {
+			return adminReply{}, n.removal.err
 		}
 		r := n.askOnce(q)
 		err := r.err()

@@ -263,7 +263,7 @@ func (n *Node) moved(s raft.Server) string {
 	addr := n.mux.Addr().String()
 	if string(s.ID) != n.cfg.ID {
 		n.linksMu.Lock()
-		addr = n.told[string(s.ID)]
+		addr = n.announced[string(s.ID)]
 		n.linksMu.Unlock()
 	}
 	if addr == string(s.Address) {

@@ -129,7 +129,7 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 	for _, to := range []struct {
 		id, birth string
 		taken     bool
-	}{{"n2", n1.birth, false}, {"", n1.birth, false}, {"n1", "other", false}, {"n1", "", false}, {"n1", n1.birth, true}} {
+	}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false}, {"n1", "", false}, {"n1", n1.incarnation, true}} {
 		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1, 20*time.Second, io.Discard)
 		var answer raft.AppendEntriesResponse
 		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}} // of term 0: it has no effect

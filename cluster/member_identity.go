@@ -13,39 +13,39 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// birthKey is where the stable store keeps the data directory's birth: a word that no other directory has.
-var birthKey = []byte("coordd birth")
+// incarnationKey is where the stable store keeps the data directory's incarnation: a word that no other directory has.
+var incarnationKey = []byte("coordd birth")
 
-// The Raft configuration carries the cluster's id, and the births of its members, in a member without a vote that nobody could dial:
-// its id is clusterPrefix and the cluster's id, its address bornPrefix and "id=birth,…". No node can have such an id.
+// The Raft configuration carries the cluster's id, and the incarnations of its members, in a member without a vote that nobody could dial:
+// its id is clusterPrefix and the cluster's id, its address incarnationsPrefix and "id=incarnation,…". No node can have such an id.
 const (
-	clusterPrefix = "cluster/"
-	bornPrefix    = "born/"
-	birthBytes    = 8
-	clusterBytes  = 10
+	clusterPrefix      = "cluster/"
+	incarnationsPrefix = "born/"
+	incarnationBytes   = 8
+	clusterBytes       = 10
 )
 
 // register is what a configuration says of the cluster's identity.
 type register struct {
-	cluster string            // empty until the first leader has made one
-	births  map[string]string // of the members that data may be sent to, by id
+	cluster      string            // empty until the first leader has made one
+	incarnations map[string]string // of the members that data may be sent to, by id
 }
 
 func isRegister(s raft.Server) bool { return strings.HasPrefix(string(s.ID), clusterPrefix) }
 
-// isPhantom reports whether an entry of a configuration is no member: a removed one, or the register.
-func isPhantom(s raft.Server) bool { return isRetired(s) || isRegister(s) }
+// isPlaceholder reports whether an entry of a configuration is no member: a removed one, or the register.
+func isPlaceholder(s raft.Server) bool { return isRetired(s) || isRegister(s) }
 
 func registerOf(c raft.Configuration) register {
-	r := register{births: map[string]string{}}
+	r := register{incarnations: map[string]string{}}
 	for _, s := range c.Servers {
 		if !isRegister(s) {
 			continue
 		}
 		r.cluster = strings.TrimPrefix(string(s.ID), clusterPrefix)
-		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address), bornPrefix), ",") {
-			if id, birth, ok := strings.Cut(part, "="); ok {
-				r.births[id] = birth
+		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address), incarnationsPrefix), ",") {
+			if id, incarnation, ok := strings.Cut(part, "="); ok {
+				r.incarnations[id] = incarnation
 			}
 		}
 	}
@@ -55,11 +55,11 @@ func registerOf(c raft.Configuration) register {
 // server is the register as an entry of a configuration.
 func (r register) server() raft.Server {
 	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(r.births)) {
-		parts = append(parts, id+"="+r.births[id])
+	for _, id := range slices.Sorted(maps.Keys(r.incarnations)) {
+		parts = append(parts, id+"="+r.incarnations[id])
 	}
 	return raft.Server{
-		Suffrage: raft.Nonvoter, ID: raft.ServerID(clusterPrefix + r.cluster), Address: raft.ServerAddress(bornPrefix + strings.Join(parts, ",")),
+		Suffrage: raft.Nonvoter, ID: raft.ServerID(clusterPrefix + r.cluster), Address: raft.ServerAddress(incarnationsPrefix + strings.Join(parts, ",")),
 	}
 }
 
@@ -78,24 +78,24 @@ func ClusterIDOf(what []byte) string {
 	return hex.EncodeToString(sum[:clusterBytes])
 }
 
-// seededBirth is what the register says that Seed makes, for a member: the others are seeded too, and have to know it without being told.
-// It is not the directory's birth, which is random, or a second directory made from the same backup would pass for the first one.
-func seededBirth(cluster, id string) string {
+// seededIncarnation is what the register says that Seed makes, for a member: the others are seeded too, and have to know it without being told.
+// It is not the directory's incarnation, which is random, or a second directory made from the same backup would pass for the first one.
+func seededIncarnation(cluster, id string) string {
 	sum := sha256.Sum256([]byte(cluster + "/" + id))
-	return hex.EncodeToString(sum[:birthBytes])
+	return hex.EncodeToString(sum[:incarnationBytes])
 }
 
-// readBirth returns the birth in the stores, empty where there is none.
-func (s *stores) readBirth() (string, error) { return s.get(birthKey) }
+// readIncarnation returns the incarnation in the stores, empty where there is none.
+func (s *stores) readIncarnation() (string, error) { return s.get(incarnationKey) }
 
-// ensureBirth returns the birth in the stores, and makes one where there is none.
-func (s *stores) ensureBirth() (string, error) {
-	birth, err := s.readBirth()
-	if err != nil || birth != "" {
-		return birth, err
+// ensureIncarnation returns the incarnation in the stores, and makes one where there is none.
+func (s *stores) ensureIncarnation() (string, error) {
+	incarnation, err := s.readIncarnation()
+	if err != nil || incarnation != "" {
+		return incarnation, err
 	}
-	birth = randomWord(birthBytes)
-	return birth, s.stable.Set(birthKey, []byte(birth))
+	incarnation = randomWord(incarnationBytes)
+	return incarnation, s.stable.Set(incarnationKey, []byte(incarnation))
 }
 
 // view is a configuration, taken apart.
@@ -113,7 +113,7 @@ func (n *Node) view() *view {
 		return v
 	}
 	v := &view{source: c.Servers, register: registerOf(c), retired: retiredIDs(c)}
-	v.members.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isPhantom)
+	v.members.Servers = slices.DeleteFunc(slices.Clone(c.Servers), isPlaceholder)
 	n.seen.Store(v)
 	return v
 }
@@ -125,21 +125,21 @@ func (n *Node) clusterID() string {
 		return *id
 	}
 	id := n.view().register.cluster
-	if id == "" || !n.logs.commands.Load() && !n.vouched.Load() && n.machine.members.Load().register.cluster != id {
+	if id == "" || !n.logs.commands.Load() && !n.registerConfirmed.Load() && n.machine.members.Load().register.cluster != id {
 		return ""
 	}
 	n.identity.Store(&id)
 	return id
 }
 
-// provisional reports whether a register of this node's is still as Seed made it. The first leader puts the births of the directories in its place,
-// before anything is acknowledged. (Of a directory that an older version seeded, what the register says is the birth.)
+// provisional reports whether a register of this node's is still as Seed made it. The first leader puts the incarnations of the directories in its place,
+// before anything is acknowledged. (Of a directory that an older version seeded, what the register says is the incarnation.)
 func (n *Node) provisional(r register) bool {
-	own := r.births[n.cfg.ID]
-	return own != n.birth && own == seededBirth(r.cluster, n.cfg.ID)
+	own := r.incarnations[n.cfg.ID]
+	return own != n.incarnation && own == seededIncarnation(r.cluster, n.cfg.ID)
 }
 
-// admitted reports whether Raft may send the log to a member: its birth is in a register that is committed. The first one is taken as it
+// admitted reports whether Raft may send the log to a member: its incarnation is in a register that is committed. The first one is taken as it
 // is in the log, so that it can be committed at all. A member that runs on another processor architecture gets nothing.
 func (n *Node) admitted(id string) bool {
 	if l := n.link(id); l != nil && l.foreign.Load() {
@@ -149,14 +149,14 @@ func (n *Node) admitted(id string) bool {
 	if committed := n.machine.members.Load().register; committed.cluster != "" {
 		r = committed
 	}
-	return r.cluster == "" || r.births[id] != ""
+	return r.cluster == "" || r.incarnations[id] != ""
 }
 
-// mayStand reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
+// mayCampaign reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
 // data, this node must not found a second cluster. One that runs on another processor architecture than most of the others leads nobody,
 // and one that has yet to apply much of its log, or cannot store entries, lets others go first.
-func (n *Node) mayStand() bool {
-	if n.failure.Load() || n.outnumbered() || n.replays() || n.refuses() {
+func (n *Node) mayCampaign() bool {
+	if n.failure.Load() || n.outnumbered() || n.replays() || n.storeFailing() {
 		return false
 	}
 	if n.clusterID() != "" {
@@ -168,7 +168,7 @@ func (n *Node) mayStand() bool {
 		if string(s.ID) == n.cfg.ID {
 			continue
 		}
-		if l := n.links[string(s.ID)]; l == nil || !l.sounded() {
+		if l := n.links[string(s.ID)]; l == nil || !l.probed() {
 			return false
 		}
 	}
@@ -192,25 +192,25 @@ func (n *Node) outnumbered() bool {
 }
 
 // admit says why a Raft connection is not taken: it has to be meant for this very data directory, and to come from the same cluster.
-func (n *Node) admit(birth, cluster string) error {
+func (n *Node) admit(incarnation, cluster string) error {
 	own, r := n.clusterID(), n.view().register
-	seeded := n.provisional(r) && birth == r.births[n.cfg.ID]
+	seeded := n.provisional(r) && incarnation == r.incarnations[n.cfg.ID]
 	switch {
 	case n.failure.Load():
 		return n.lost
-	case birth != "" && birth != n.birth && !seeded:
-		n.losesDisk("another member")
+	case incarnation != "" && incarnation != n.incarnation && !seeded:
+		n.failLostDisk("another member")
 		return fmt.Errorf("it is meant for the data that node %s had before", n.cfg.ID)
-	case own != "" && (cluster != own || birth == ""):
-		return fmt.Errorf("it comes from a node of cluster %q that knows this one as %q, and this one belongs to cluster %s", cluster, birth, own)
-	case own == "" && birth == "" && (cluster != "" || n.knowsFounded()):
+	case own != "" && (cluster != own || incarnation == ""):
+		return fmt.Errorf("it comes from a node of cluster %q that knows this one as %q, and this one belongs to cluster %s", cluster, incarnation, own)
+	case own == "" && incarnation == "" && (cluster != "" || n.knowsCluster()):
 		return fmt.Errorf("a cluster is there, and node %s waits to be taken into it", n.cfg.ID)
 	}
 	return nil
 }
 
-// knowsFounded reports whether another member said that it belongs to a cluster.
-func (n *Node) knowsFounded() bool {
+// knowsCluster reports whether another member said that it belongs to a cluster.
+func (n *Node) knowsCluster() bool {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	for _, l := range n.links {
@@ -221,15 +221,15 @@ func (n *Node) knowsFounded() bool {
 	return false
 }
 
-// losesDisk ends a node of no cluster that its fellows remember data of. A node that has data of its own is told so in the hello.
-func (n *Node) losesDisk(who string) {
+// failLostDisk ends a node of no cluster that its fellows remember data of. A node that has data of its own is told so in the hello.
+func (n *Node) failLostDisk(who string) {
 	if n.clusterID() != "" || n.failure.Load() {
 		return
 	}
-	n.fail(lostDisk(n.cfg.ID, who))
+	n.fail(lostDiskError(n.cfg.ID, who))
 }
 
-func lostDisk(id, who string) error {
+func lostDiskError(id, who string) error {
 	return fmt.Errorf("node %s has no data, and %s knows that it had some: it lost its disk, and as an empty node it could undo what the cluster has acknowledged; "+
 		"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who, id)
 }
@@ -239,7 +239,7 @@ func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
 		n.lost = notRun(err.Error())
 		n.failure.Store(true)
-		n.mux.muteRaft()
+		n.mux.mute()
 		n.writes.close(n.lost)
 		n.reads.close(n.lost)
 		n.failed <- err
@@ -249,31 +249,31 @@ func (n *Node) fail(err error) {
 // Failed returns a channel that gets the reason when the node cannot be part of its cluster, and has to be closed.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// greetIdentity compares who the other end of a connection is with what this node knows. It returns why the connection is refused, and
+// checkIdentity compares who the other end of a connection is with what this node knows. It returns why the connection is refused, and
 // whether the reason is that the other end lost its disk.
-func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
+func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	if l := n.link(h.id); l != nil {
-		l.claims(h.cluster)
+		l.noteClaim(h.cluster)
 	}
 	r, own := n.view().register, n.clusterID()
 	if h.cluster != "" && h.cluster == r.cluster {
-		n.vouched.Store(true)
+		n.registerConfirmed.Store(true)
 		own = n.clusterID()
 	}
-	known := r.births[h.id]
+	known := r.incarnations[h.id]
 	other := h.arch != "" && h.arch != n.cfg.arch
-	if !other || own == h.cluster && known == h.birth || own == "" { // else it may be a stranger with a member's id
+	if !other || own == h.cluster && known == h.incarnation || own == "" { // else it may be a stranger with a member's id
 		n.setForeign(h.id, other)
 	}
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
 		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored or recovered, or founded anew; "+
 			"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
-	case own != "" && known != "" && known != h.birth && !n.provisional(r):
-		return lostDisk(h.id, "node "+n.cfg.ID).Error(), true
-	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.birth:
-		n.losesDisk("node " + h.id)
-		return lostDisk(n.cfg.ID, "node "+h.id).Error(), false
+	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
+		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
+	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation:
+		n.failLostDisk("node " + h.id)
+		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
 	case other:
 		return fmt.Sprintf("node %s runs on %s and node %s on %s: the nodes of a cluster run on one processor architecture, or their floating-point "+
 			"numbers could differ in the last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
@@ -284,33 +284,33 @@ func (n *Node) greetIdentity(h hello) (refusal string, lost bool) {
 // setForeign notes whether a member runs on another processor architecture than this node.
 func (n *Node) setForeign(id string, foreign bool) {
 	if l := n.link(id); l != nil && l.foreign.Swap(foreign) != foreign {
-		n.roles.ring()
+		n.roles.notify()
 	}
 }
 
-// found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the births of
+// found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the incarnations of
 // all members that are connected, which have to be a majority: until then nothing is acknowledged to anybody. Members that were seeded have the id,
-// and lack the births.
-func (n *Node) found() bool {
+// and lack the incarnations.
+func (n *Node) foundCluster() bool {
 	v := n.view()
 	if v.register.cluster != "" && !n.provisional(v.register) {
 		return true
 	}
-	births, voters, known := map[string]string{}, 0, 0
+	incarnations, voters, known := map[string]string{}, 0, 0
 	for _, s := range v.members.Servers {
-		birth := n.birthOf(string(s.ID))
-		if birth != "" {
-			births[string(s.ID)] = birth
+		incarnation := n.incarnationOf(string(s.ID))
+		if incarnation != "" {
+			incarnations[string(s.ID)] = incarnation
 		}
 		if s.Suffrage == raft.Voter {
 			voters++
-			if birth != "" {
+			if incarnation != "" {
 				known++
 			}
 		}
 	}
-	r := register{v.register.cluster, births}
-	if known <= voters/2 || r.cluster == "" && n.knowsFounded() {
+	r := register{v.register.cluster, incarnations}
+	if known <= voters/2 || r.cluster == "" && n.knowsCluster() {
 		return false
 	}
 	if r.cluster == "" {
@@ -320,8 +320,8 @@ func (n *Node) found() bool {
 		n.logger.Warn("the cluster was not founded", "error", err)
 		return false
 	}
-	n.mux.endUnnamed()
-	n.logger.Info("the cluster is founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(births)), ","))
+	n.mux.closeUnnamed()
+	n.logger.Info("the cluster is founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(incarnations)), ","))
 	return true
 }
 
@@ -330,13 +330,13 @@ func (n *Node) register(r register) error {
 	return configured(n.raft.AddNonvoter(s.ID, s.Address, 0, changeWait))
 }
 
-// birthOf returns the birth that a member last told, empty where it is not connected.
-func (n *Node) birthOf(id string) string {
+// incarnationOf returns the incarnation that a member last told, empty where it is not connected.
+func (n *Node) incarnationOf(id string) string {
 	if id == n.cfg.ID {
-		return n.birth
+		return n.incarnation
 	}
 	if l := n.link(id); l != nil && l.up() {
-		return l.birth()
+		return l.incarnation()
 	}
 	return ""
 }
@@ -346,19 +346,19 @@ func (n *Node) unregistered() (next register, ok bool) {
 	v := n.view()
 	next = register{v.register.cluster, map[string]string{}}
 	for _, s := range v.members.Servers {
-		birth := v.register.births[string(s.ID)]
-		if birth == "" {
-			birth = n.birthOf(string(s.ID))
+		incarnation := v.register.incarnations[string(s.ID)]
+		if incarnation == "" {
+			incarnation = n.incarnationOf(string(s.ID))
 		}
-		if birth != "" {
-			next.births[string(s.ID)] = birth
+		if incarnation != "" {
+			next.incarnations[string(s.ID)] = incarnation
 		}
 	}
-	return next, next.cluster != "" && !maps.Equal(next.births, v.register.births)
+	return next, next.cluster != "" && !maps.Equal(next.incarnations, v.register.incarnations)
 }
 
-// isOther reports whether a cluster's id is another one than this node's own.
-func (n *Node) isOther(cluster string) bool {
+// isOtherCluster reports whether a cluster's id is another one than this node's own.
+func (n *Node) isOtherCluster(cluster string) bool {
 	own := n.clusterID()
 	return own != "" && cluster != "" && cluster != own
 }

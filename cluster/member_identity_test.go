@@ -61,7 +61,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 		if got := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"}, s}}); !reflect.DeepEqual(got, r) {
 			t.Errorf("%+v came back as %+v", r, got)
 		}
-		if CheckID(string(s.ID)) == nil || !isPhantom(s) {
+		if CheckID(string(s.ID)) == nil || !isPlaceholder(s) {
 			t.Errorf("%+v could be a member", s)
 		}
 	}
@@ -193,7 +193,7 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 		id := f.cfg.ID
 		eventually(t, id+" is registered and connected", func() bool { return lead.admitted(id) && lead.link(id).up() })
 		for _, stranger := range []hello{
-			{version: protocolVersion, id: id, birth: "another", cluster: "staging"}, {version: protocolVersion, id: id, birth: "another"},
+			{version: protocolVersion, id: id, incarnation: "another", cluster: "staging"}, {version: protocolVersion, id: id, incarnation: "another"},
 		} {
 			conn, err := net.Dial("tcp", lead.mux.Addr().String())
 			if err != nil {
@@ -236,7 +236,7 @@ func TestDialWhileFounded(t *testing.T) {
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := dialTCP(ctx, addr)
 		cluster = "founded"
-		m.endUnnamed()
+		m.closeUnnamed()
 		return conn, err
 	}
 	m = newMux(ln, "n1", ln.Addr().String(), dial, testLogger())
@@ -253,7 +253,7 @@ func TestDialWhileFounded(t *testing.T) {
 	}
 }
 
-// TestRaftOfStrangers asks whether a node takes Raft connections for another birth, from another cluster, and from none.
+// TestRaftOfStrangers asks whether a node takes Raft connections for another incarnation, from another cluster, and from none.
 func TestRaftOfStrangers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -263,7 +263,7 @@ func TestRaftOfStrangers(t *testing.T) {
 		birth, cluster string
 		taken          bool
 	}{
-		{n.birth, n.clusterID(), true}, {"other", n.clusterID(), false}, {"", n.clusterID(), false}, {n.birth, "other", false}, {n.birth, "", false}, {"", "", false},
+		{n.incarnation, n.clusterID(), true}, {"other", n.clusterID(), false}, {"", n.clusterID(), false}, {n.incarnation, "other", false}, {n.incarnation, "", false}, {"", "", false},
 	} {
 		if err := n.admit(test.birth, test.cluster); (err == nil) != test.taken {
 			t.Errorf("%+v: %v", test, err)
@@ -285,9 +285,9 @@ func TestRaftOfStrangers(t *testing.T) {
 	}
 	defer late.Close()
 	if err := late.admit("", n.clusterID()); err == nil {
-		t.Error("a connection from a cluster that does not know its birth was taken")
+		t.Error("a connection from a cluster that does not know its incarnation was taken")
 	}
-	if err := late.admit(late.birth, n.clusterID()); err != nil {
+	if err := late.admit(late.incarnation, n.clusterID()); err != nil {
 		t.Error(err)
 	}
 }
@@ -305,7 +305,7 @@ func TestNodesOfOneArchitecture(t *testing.T) {
 	c.write(c.nodes["n1"], "without")
 	c.ready("n2")
 	foreign := c.nodes["n3"]
-	if s := foreign.Status(); s.Ready || foreign.mayStand() || len(c.toys["n3"].groups()) > 0 {
+	if s := foreign.Status(); s.Ready || foreign.mayCampaign() || len(c.toys["n3"].groups()) > 0 {
 		t.Errorf("a node of another architecture takes part: %+v", s)
 	}
 	c.close("n3")

@@ -19,7 +19,7 @@ func (n *Node) updateLinks() {
 		return
 	default:
 	}
-	if n.gone.is.Load() {
+	if n.removal.removed.Load() {
 		return // its links end by themselves
 	}
 	wanted := map[string]bool{}
@@ -45,7 +45,7 @@ func (n *Node) updateLinks() {
 			delete(n.links, id)
 		}
 	}
-	n.retireInbounds()
+	n.closeRemovedInbounds()
 }
 
 // endLinks stops all links; what is under way on them ends.
@@ -105,7 +105,7 @@ func retiredIDs(c raft.Configuration) map[string]bool {
 func (n *Node) retired(id string) bool { return n.view().retired[id] }
 
 // unborn reports whether the node waits to be taken into a cluster: its log has no configuration yet.
-func (n *Node) unborn() bool {
+func (n *Node) awaitsJoin() bool {
 	return n.joining && len(n.view().source) == 0
 }
 
@@ -119,7 +119,7 @@ func (n *Node) addresses(id string) []string {
 		}
 	}
 	n.linksMu.Lock()
-	add(n.told[id])
+	add(n.announced[id])
 	n.linksMu.Unlock()
 	add(n.members[id])
 	if n.raft != nil {
@@ -146,35 +146,35 @@ func (n *Node) peerAddr(id string) (string, bool) {
 	return "", false
 }
 
-// learnAddr notes the address that a member says it is to be reached at.
-func (n *Node) learnAddr(h hello) {
+// noteAddr notes the address that a member says it is to be reached at.
+func (n *Node) noteAddr(h hello) {
 	if h.peerAddr == "" {
 		return
 	}
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
-	n.told[h.id] = h.peerAddr
+	n.announced[h.id] = h.peerAddr
 }
 
-// ServerAddr lets Raft's transport find members by id. Once the cluster is founded, there are none but those whose birth is registered.
+// ServerAddr lets Raft's transport find members by id. Once the cluster is founded, there are none but those whose incarnation is registered.
 func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if string(id) == n.cfg.ID {
-		return raftAddr(n.cfg.ID, n.birth, n.mux.Addr().String()), nil
+		return raftAddr(n.cfg.ID, n.incarnation, n.mux.Addr().String()), nil
 	}
 	r := n.view().register
-	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) && (r.cluster == "" || r.births[string(id)] != "") {
-		return raftAddr(string(id), r.births[string(id)], addr), nil
+	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) && (r.cluster == "" || r.incarnations[string(id)] != "") {
+		return raftAddr(string(id), r.incarnations[string(id)], addr), nil
 	}
 	return "", fmt.Errorf("no address is known for member %q", id)
 }
 
-// keepInbound keeps account of the connections that members opened.
-func (n *Node) keepInbound(in *inbound, open bool) {
+// trackInbound keeps account of the connections that members opened.
+func (n *Node) trackInbound(in *inbound, open bool) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	if open {
 		n.inbounds[in] = struct{}{}
-		if n.leaving.Load() {
+		if n.draining.Load() {
 			in.interrupt()
 		}
 	} else {
@@ -182,9 +182,9 @@ func (n *Node) keepInbound(in *inbound, open bool) {
 	}
 }
 
-// retireInbounds ends the connections of members whose removal is committed: what is under way on them is answered, and nothing more is
+// closeRemovedInbounds ends the connections of members whose removal is committed: what is under way on them is answered, and nothing more is
 // taken. When such a node connects again, it is told.
-func (n *Node) retireInbounds() {
+func (n *Node) closeRemovedInbounds() {
 	for in := range n.inbounds {
 		if !n.machine.removed(in.peer) || in.retired.Swap(true) {
 			continue

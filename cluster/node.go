@@ -28,57 +28,57 @@ type Node struct {
 	mux      *mux
 	raft     *raft.Raft
 
-	writes, reads *queue
-	parked        parked
-	route         atomic.Pointer[route]
-	flying        chan *entry  // proposed entries, in order, to the completer
-	inFlight      atomic.Int32 // those, and the one that the proposer is making
-	heavyWrite    atomic.Bool  // one of them has heavy groups
-	heavyRead     atomic.Bool  // a heavy group of the read loop runs, or waits to
-	turns         turnstile    // for the heavy reads and the sessions of this node
-	costs         costs
-	underWay      underWay // the same entries, for the sweep
-	quiet         quiet
-	tickDue       atomic.Bool
-	establishing  atomic.Bool // the steering loop may wait for Raft
-	levels        Leveled     // the machine's
-	guard         *levelGuard
-	raising       atomic.Pointer[raise] // what the proposer is to propose; nil: none
-	nextFrame     atomic.Uint64
-	nonce         uint64        // the read loop's newest confirm frame
-	confirmed     chan struct{} // kicked when a confirm frame was answered
+	writes, reads  *queue
+	parked         parked
+	route          atomic.Pointer[route]
+	proposed       chan *entry  // proposed entries, in order, to the completer
+	inFlight       atomic.Int32 // those, and the one that the proposer is making
+	heavyWrite     atomic.Bool  // one of them has heavy batches
+	heavyRead      atomic.Bool  // a heavy batch of the read loop runs, or waits to
+	gate           fairGate     // for the heavy reads and the sessions of this node
+	costs          costs
+	pendingEntries entryList // the same entries, for the sweep
+	pause          proposalPause
+	tickDue        atomic.Bool
+	establishing   atomic.Bool // the steering loop may wait for Raft
+	levels         Leveled     // the machine's
+	guard          *levelGuard
+	raising        atomic.Pointer[raise] // what the proposer is to propose; nil: none
+	nextFrame      atomic.Uint64
+	nonce          uint64        // the read loop's newest confirm frame
+	confirmed      chan struct{} // kicked when a confirm frame was answered
 
-	steerWake  chan struct{}
-	watchers   watchers
-	linksMu    sync.Mutex
-	links      map[string]*link
-	inbounds   map[*inbound]struct{}
-	told       map[string]string // id → the peer address that the member itself last said
-	members    map[string]string // id → peer address, from Config.Members
-	joining    bool              // started without state, to be taken into a cluster
-	changing   chan struct{}     // holds a token while the members are being changed
-	gone       removal
-	birth      string                 // of the data directory
-	seen       atomic.Pointer[view]   // the newest configuration
-	identity   atomic.Pointer[string] // the cluster's id, once it is certain
-	vouched    atomic.Bool            // another member has the register that is in this node's log for certain
-	failOnce   sync.Once
-	failure    atomic.Bool // the node cannot take part, for the reason lost
-	lost       error       // set before failure is
-	failed     chan error
-	linkWG     sync.WaitGroup
-	starved    atomic.Int64 // when this node was last found short of processor time, ns since 1970; 0: never
-	lastLeader leaderSeen
-	roles      bell         // rung when lastRoles changes
-	lastRoles  roleSeen     // the steering loop's own
-	caughtUpAt atomic.Int64 // ns since opened, see noteProgress
-	lastSweep  time.Time    // the steering loop's own
-	silent     atomic.Bool  // it leads, and sends nothing as a leader
-	sending    atomic.Int32 // snapshots to other members
-	looked     time.Time    // the steering loop's: the last word of the leader whose silence Raft was made to look at
+	routeWake         chan struct{}
+	watchers          watchers
+	linksMu           sync.Mutex
+	links             map[string]*link
+	inbounds          map[*inbound]struct{}
+	announced         map[string]string // id → the peer address that the member itself last said
+	members           map[string]string // id → peer address, from Config.Members
+	joining           bool              // started without state, to be taken into a cluster
+	changing          chan struct{}     // holds a token while the members are being changed
+	removal           removal
+	incarnation       string                 // of the data directory
+	seen              atomic.Pointer[view]   // the newest configuration
+	identity          atomic.Pointer[string] // the cluster's id, once it is certain
+	registerConfirmed atomic.Bool            // another member has the register that is in this node's log for certain
+	failOnce          sync.Once
+	failure           atomic.Bool // the node cannot take part, for the reason lost
+	lost              error       // set before failure is
+	failed            chan error
+	linkWG            sync.WaitGroup
+	starved           atomic.Int64 // when this node was last found short of processor time, ns since 1970; 0: never
+	lastLeader        leaderSeen
+	roles             broadcast    // rung when lastRoles changes
+	lastRoles         roleSeen     // the steering loop's own
+	caughtUpAt        atomic.Int64 // ns since opened, see noteProgress
+	lastSweep         time.Time    // the steering loop's own
+	stalledLeader     atomic.Bool  // it leads, and sends nothing as a leader
+	sending           atomic.Int32 // snapshots to other members
+	looked            time.Time    // the steering loop's: the last word of the leader whose silence Raft was made to look at
 
 	closing   chan struct{} // closed when Close begins
-	leaving   atomic.Bool   // members' requests are taken no more; set under linksMu
+	draining  atomic.Bool   // members' requests are taken no more; set under linksMu
 	stop      chan struct{} // closed when the loops are to end
 	loops     sync.WaitGroup
 	completer sync.WaitGroup
@@ -115,7 +115,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.birth, err = n.stores.ensureBirth(); err != nil {
+	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", cfg.DataDir, err), n.stores.close())
 	}
 	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
@@ -131,9 +131,9 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
 		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
-		flying: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1), steerWake: make(chan struct{}, 1),
-		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, told: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), gone: removal{told: make(chan error, 1)}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		proposed: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1), routeWake: make(chan struct{}, 1),
+		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, announced: map[string]string{}, members: map[string]string{},
+		changing: make(chan struct{}, 1), removal: removal{notify: make(chan error, 1)}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {
@@ -228,14 +228,14 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 // start starts the node's own goroutines, once Raft runs.
 func (n *Node) start() {
 	if gone, err := n.stores.stable.Get(removedKey); err == nil && len(gone) > 0 {
-		n.wasRemoved()
+		n.markRemoved()
 	}
 	// The observer's filter runs in Raft's goroutines and only kicks; the steering loop reads the state itself.
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(*raft.Observation) bool {
-		kick(n.steerWake)
+		kick(n.routeWake)
 		return false
 	}))
-	for _, loop := range []func(){n.steer, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply, n.watchProgress} {
+	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply, n.watchProgress} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
@@ -250,85 +250,85 @@ func (n *Node) start() {
 	n.mux.start(n.serveForward, n.serveAdmin)
 }
 
-// Write runs a group of count requests through the log, from whichever node leads, and returns the group's reply. The
-// error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. When ctx ended the call, group must not be changed
+// Write runs a batch of count requests through the log, from whichever node leads, and returns the batch's reply. The
+// error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. When ctx ended the call, batch must not be changed
 // afterwards; in every other case it is the caller's again.
-func (n *Node) Write(ctx context.Context, group []byte, count int) ([]byte, error) {
-	return n.WriteAs(ctx, Asker{}, group, count)
+func (n *Node) Write(ctx context.Context, batch []byte, count int) ([]byte, error) {
+	return n.WriteAs(ctx, Workload{}, batch, count)
 }
 
-// WriteAs is Write for a group of which it is known whose it is.
-func (n *Node) WriteAs(ctx context.Context, by Asker, group []byte, count int) ([]byte, error) {
-	if count < 1 || count > MaxGroupRequests {
-		return nil, tooLarge(fmt.Sprintf("a group of %d requests, the limit is %d", count, MaxGroupRequests))
+// WriteAs is Write for a batch of which it is known whose it is.
+func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error) {
+	if count < 1 || count > MaxBatchRequests {
+		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count, MaxBatchRequests))
 	}
-	return n.submit(ctx, n.writes, newLocalUnit(group, count, n.leaderDeadline()).askedBy(by), errAbandoned)
+	return n.submit(ctx, n.writes, newLocalCall(batch, count, n.leaderDeadline()).withWorkload(load), errAbandoned)
 }
 
-// Read runs a group of read-only requests so that it sees every write that was acknowledged, on any node, before the
-// call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and group is as for Write.
-func (n *Node) Read(ctx context.Context, group []byte) ([]byte, error) {
-	return n.ReadAs(ctx, Asker{}, group)
+// Read runs a batch of read-only requests so that it sees every write that was acknowledged, on any node, before the
+// call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is as for Write.
+func (n *Node) Read(ctx context.Context, batch []byte) ([]byte, error) {
+	return n.ReadAs(ctx, Workload{}, batch)
 }
 
-// ReadAs is Read for a group of which it is known whose it is.
-func (n *Node) ReadAs(ctx context.Context, by Asker, group []byte) ([]byte, error) {
-	return n.submit(ctx, n.reads, newLocalUnit(group, 1, n.leaderDeadline()).askedBy(by), errWithdrawn)
+// ReadAs is Read for a batch of which it is known whose it is.
+func (n *Node) ReadAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load), errWithdrawn)
 }
 
-// Try is Read for a group of requests that may write: it runs them up to the first that would change anything, and returns the replies of those
+// DryRun is Read for a batch of requests that may write: it runs them up to the first that would change anything, and returns the replies of those
 // before it, which may be none. Nothing was changed then, and Write is for the rest. A leader of an older version, which does not know of this, is
 // not asked: there are no replies then either.
-func (n *Node) Try(ctx context.Context, group []byte) ([]byte, error) {
-	return n.TryAs(ctx, Asker{}, group)
+func (n *Node) DryRun(ctx context.Context, batch []byte) ([]byte, error) {
+	return n.DryRunAs(ctx, Workload{}, batch)
 }
 
-// TryAs is Try for a group of which it is known whose it is.
-func (n *Node) TryAs(ctx context.Context, by Asker, group []byte) ([]byte, error) {
-	u := newLocalUnit(group, 1, n.leaderDeadline()).askedBy(by)
-	u.trial = true
-	return n.submit(ctx, n.reads, u, errWithdrawn)
+// DryRunAs is DryRun for a batch of which it is known whose it is.
+func (n *Node) DryRunAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+	c := newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load)
+	c.dryRun = true
+	return n.submit(ctx, n.reads, c, errWithdrawn)
 }
 
 // leaderDeadline is until when a request that comes now waits for a leader.
 func (n *Node) leaderDeadline() time.Time { return time.Now().Add(n.cfg.LeaderWait) }
 
-// submit queues a group and waits for its outcome; abandoned is the outcome of a group under way when ctx ends.
-func (n *Node) submit(ctx context.Context, q *queue, u *unit, abandoned error) ([]byte, error) {
-	if u.size > MaxGroupBytes {
-		defer u.release()
-		return nil, tooLarge(fmt.Sprintf("a group of %d bytes, the limit is %d", u.size, MaxGroupBytes))
+// submit queues a batch and waits for its outcome; abandoned is the outcome of a batch under way when ctx ends.
+func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) ([]byte, error) {
+	if c.size > MaxBatchBytes {
+		defer c.release()
+		return nil, tooLarge(fmt.Sprintf("a batch of %d bytes exceeds the limit of %d", c.size, MaxBatchBytes))
 	}
-	if err := q.push(u); err != nil {
-		u.release()
+	if err := q.push(c); err != nil {
+		c.release()
 		return nil, err
 	}
 	if ctx.Done() == nil {
-		<-u.done // a select costs as much as the rest of the hand-over
-		return u.take()
+		<-c.done // a select costs as much as the rest of the hand-over
+		return c.take()
 	}
 	select {
-	case <-u.done:
+	case <-c.done:
 	case <-ctx.Done():
-		if q.withdraw(u) {
+		if q.withdraw(c) {
 			return nil, errWithdrawn
 		}
 		select {
-		case <-u.done: // it was just finished
+		case <-c.done: // it was just finished
 		default:
 			return nil, abandoned
 		}
 	}
-	return u.take()
+	return c.take()
 }
 
-// ReadLocal runs a group of read-only requests against this node's own state, however old that is; but no older than
+// ReadLocal runs a batch of read-only requests against this node's own state, however old that is; but no older than
 // what the node knew when it was stopped: until that is applied again the error is ErrLoading.
-func (n *Node) ReadLocal(group []byte) ([]byte, error) { return n.ReadLocalAs(Asker{}, group) }
+func (n *Node) ReadLocal(batch []byte) ([]byte, error) { return n.ReadLocalAs(Workload{}, batch) }
 
-// ReadLocalAs is ReadLocal for a group of which it is known whose it is. A heavy group waits for its turn.
-func (n *Node) ReadLocalAs(by Asker, group []byte) (reply []byte, err error) {
-	busy := n.Share(by, func() uint64 {
+// ReadLocalAs is ReadLocal for a batch of which it is known whose it is. A heavy batch waits for its turn.
+func (n *Node) ReadLocalAs(load Workload, batch []byte) (reply []byte, err error) {
+	busy := n.Schedule(load, func() uint64 {
 		select {
 		case <-n.closing:
 			err = errStopping
@@ -336,15 +336,15 @@ func (n *Node) ReadLocalAs(by Asker, group []byte) (reply []byte, err error) {
 		default:
 		}
 		switch {
-		case n.gone.is.Load():
-			err = n.gone.err
+		case n.removal.removed.Load():
+			err = n.removal.err
 		case n.failure.Load():
 			err = n.lost
 		case n.machine.loading():
 			err = ErrLoading
 		default:
 			var work uint64
-			reply, work = n.runRead(group, n.reading(), nil)
+			reply, work = n.runRead(batch, n.reading(), nil)
 			return work + uint64(len(reply))/bytesPerUnit
 		}
 		return 0
@@ -355,42 +355,42 @@ func (n *Node) ReadLocalAs(by Asker, group []byte) (reply []byte, err error) {
 	return reply, err
 }
 
-// Share runs f, which is work of this node alone and returns how many units it did. Where that is expected to be much, or much was done so
+// Schedule runs f, which is work of this node alone and returns how many units it did. Where that is expected to be much, or much was done so
 // lately, it waits for its turn: one such f at a time, beside the log. The error is ErrBusy, and f did not run.
-func (n *Node) Share(by Asker, f func() uint64) error {
-	expected, _ := n.costs.expect(by)
-	src := source{id: by.Source}
-	if n.turns.free(expected) {
+func (n *Node) Schedule(load Workload, f func() uint64) error {
+	expected, _ := n.costs.estimate(load)
+	flow := flow{id: load.Source}
+	if n.gate.exempt(expected) {
 		units := f()
-		n.costs.note(by, units)
-		n.turns.charge(src, units)
+		n.costs.record(load, units)
+		n.gate.chargeExempt(flow, units)
 		return nil
 	}
-	w := n.turns.enter(src, n.cfg.ReplyWait, n.closing)
+	w := n.gate.acquire(flow, n.cfg.ReplyWait, n.closing)
 	if w == nil {
-		return errOverworked
+		return errOverloaded
 	}
 	units := f()
-	n.costs.note(by, units)
-	n.turns.leave(w, units)
+	n.costs.record(load, units)
+	n.gate.release(w, units)
 	return nil
 }
 
-// ShareTime is Share for what is not counted in units: its time is taken.
-func (n *Node) ShareTime(by Asker, f func()) error {
-	return n.Share(by, func() uint64 {
+// ScheduleTimed is Schedule for what is not counted in units: its time is taken.
+func (n *Node) ScheduleTimed(load Workload, f func()) error {
+	return n.Schedule(load, func() uint64 {
 		began := time.Now()
 		f()
-		return unitsOf(time.Since(began))
+		return elapsedWork(time.Since(began))
 	})
 }
 
-// runRead runs one group against the applied state, and returns the units of work that it did. next is Machine.Read's.
-func (n *Node) runRead(group []byte, now reading, next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
+// runRead runs one batch against the applied state, and returns the units of work that it did. next is Machine.Read's.
+func (n *Node) runRead(batch []byte, now reading, next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
 	if m, ok := n.machine.machine.(WorkReader); ok {
-		return m.ReadWork([]byte{}, group, now.clockMs(), now.wallUs(), next)
+		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next)
 	}
-	return n.machine.machine.Read([]byte{}, group, now.clockMs(), now.wallUs(), next), 0
+	return n.machine.machine.Read([]byte{}, batch, now.clockMs(), now.wallUs(), next), 0
 }
 
 // snapshotPatience is how long Snapshot waits for the machine to apply a change of the members that is committed.
@@ -427,6 +427,6 @@ func (n *Node) queueOf(kind frameKind) *queue {
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
 		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
-		birth: n.birth, cluster: n.clusterID(), expects: n.view().register.births[to], abilities: ownAbilities, arch: n.cfg.arch,
+		incarnation: n.incarnation, cluster: n.clusterID(), expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 	}
 }

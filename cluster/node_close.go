@@ -32,9 +32,9 @@ func (n *Node) TransferLeadershipTo(member string) error {
 		return refused(fmt.Sprintf("leadership was not handed over: %s is no voter that is connected", member))
 	}
 	if !ok {
-		return errAlone
+		return errNoSuccessor
 	}
-	defer n.beQuiet()()
+	defer n.pauseProposals()()
 	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error(); {
 	case err == nil:
 		return nil
@@ -46,18 +46,18 @@ func (n *Node) TransferLeadershipTo(member string) error {
 }
 
 // quiet holds the wishes that nothing be proposed: several transfers may be asked for at a time.
-type quiet struct {
-	mu     sync.Mutex // the proposer holds it over each step
-	wishes int
+type proposalPause struct {
+	mu      sync.Mutex // the proposer holds it over each step
+	holders int
 }
 
-// beQuiet keeps the proposer from proposing and waits, for drainWait at most, until the entries under way are answered: those that a change
+// pauseProposals keeps the proposer from proposing and waits, for drainWait at most, until the entries under way are answered: those that a change
 // of leader interrupts are of unknown outcome, while what waits in the queue is taken by the next leader. Call what it returns.
-func (n *Node) beQuiet() (end func()) {
+func (n *Node) pauseProposals() (end func()) {
 	add := func(wishes int) {
-		n.quiet.mu.Lock()
-		n.quiet.wishes += wishes
-		n.quiet.mu.Unlock()
+		n.pause.mu.Lock()
+		n.pause.holders += wishes
+		n.pause.mu.Unlock()
 	}
 	add(1)
 	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < drainWait; {
@@ -94,33 +94,33 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
-// StepAside hands leadership over if this node leads and another one can take it. Requests go on meanwhile, on this node too: they wait for
+// TransferIfLeader hands leadership over if this node leads and another one can take it. Requests go on meanwhile, on this node too: they wait for
 // the next leader. It is what a node does first that is to stop, while its clients are still connected.
-func (n *Node) StepAside() {
+func (n *Node) TransferIfLeader() {
 	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
 		err := n.TransferLeadership()
 		if err == nil {
 			return
 		}
 		n.logger.Debug("leadership was not handed over", "error", err)
-		if errors.Is(err, errAlone) {
+		if errors.Is(err, errNoSuccessor) {
 			return
 		}
 		time.Sleep(drainCheck)
 	}
 }
 
-// errAlone is why a leader keeps leading.
-var errAlone = refused("leadership was not handed over: no other voter is connected")
+// errNoSuccessor is why a leader keeps leading.
+var errNoSuccessor = refused("leadership was not handed over: no other voter is connected")
 
 func (n *Node) shutdown() error {
 	close(n.closing)
-	n.StepAside()
+	n.TransferIfLeader()
 	n.writes.close(errStopping)
 	n.reads.close(errStopping)
 	drained := n.drain()
 	if drained {
-		n.leave()
+		n.drainInbounds()
 	}
 
 	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.
@@ -129,7 +129,7 @@ func (n *Node) shutdown() error {
 	n.mux.Close()
 	if drained {
 		n.loops.Wait()
-		close(n.flying)
+		close(n.proposed)
 		n.completer.Wait()
 	}
 	n.unpark(time.Time{}) // to the closed queue, which ends them

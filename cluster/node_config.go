@@ -46,7 +46,7 @@ type Config struct {
 	inFlight int                               // measurements vary maxInFlight here
 	arch     string                            // the processor architecture; tests pretend to another one
 
-	groupReply, readReplies     int // tests lower maxGroupReply and maxReadReplies here
+	batchReply, readReplies     int // tests lower maxBatchReply and maxReadReplies here
 	compactAfter, trailingBytes int // and these
 	replayWork                  int // and this
 }
@@ -59,7 +59,7 @@ const (
 	defaultTrailing    = 10240
 	snapshotInterval   = 30 * time.Second
 	rpcTimeout         = 5 * time.Second
-	maxAppendEntries   = 8 // an AppendEntries message may hold so many entries of MaxGroupBytes, and has rpcTimeout to arrive
+	maxAppendEntries   = 8 // an AppendEntries message may hold so many entries of MaxBatchBytes, and has rpcTimeout to arrive
 	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond
 	raftConnectionPool = 3
@@ -92,7 +92,7 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.TrailingLogs, defaultTrailing)
 	setDefault(&c.inFlight, maxInFlight)
 	setDefault(&c.arch, runtime.GOARCH)
-	setDefault(&c.groupReply, maxGroupReply)
+	setDefault(&c.batchReply, maxBatchReply)
 	setDefault(&c.readReplies, maxReadReplies)
 	setDefault(&c.compactAfter, compactAfter)
 	setDefault(&c.replayWork, replayWork)

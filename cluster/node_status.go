@@ -69,8 +69,8 @@ func (n *Node) Status() Status {
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
-	s.Removed, s.Joining = n.gone.is.Load(), n.unborn()
-	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.loads.Load(), n.stores.snapshots.open.Load() > 0
+	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
+	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(), n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
@@ -103,7 +103,7 @@ func (n *Node) Status() Status {
 // the one before them.
 func (n *Node) applied() uint64 {
 	have, commit := n.machine.appliedIndex.Load(), n.raft.CommitIndex()
-	if have < commit && n.logs.audible(commit) <= have {
+	if have < commit && n.logs.lastVisible(commit) <= have {
 		return commit
 	}
 	return have

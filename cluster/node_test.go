@@ -31,7 +31,7 @@ func TestWriteAndReadOnEveryNode(t *testing.T) {
 				}
 			}
 			if got := len(c.converged()); got != k {
-				t.Errorf("%d groups, want %d", got, k)
+				t.Errorf("%d batches, want %d", got, k)
 			}
 			for id, n := range c.nodes {
 				if got, err := n.ReadLocal([]byte("len")); err != nil || string(got) != fmt.Sprint(k) {
@@ -70,7 +70,7 @@ func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
 	list := c.converged()
 	slices.Sort(list)
 	if got := len(slices.Compact(list)); got != 3*callers*each {
-		t.Errorf("%d distinct groups, want %d", got, 3*callers*each)
+		t.Errorf("%d distinct batches, want %d", got, 3*callers*each)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestFollowerCatchesUpFromSnapshot(t *testing.T) {
 	c.write(c.leader(), "last")
 	c.reopen(behind)
 	if got := len(c.converged()); got != 31 {
-		t.Errorf("%d groups", got)
+		t.Errorf("%d batches", got)
 	}
 	c.ready(behind)
 	if got := c.read(c.nodes[behind], "last"); got != "1" {
@@ -234,22 +234,22 @@ func TestFollowerCatchesUpFromSnapshot(t *testing.T) {
 func TestLimits(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
-	for _, count := range []int{0, -1, MaxGroupRequests + 1} {
+	for _, count := range []int{0, -1, MaxBatchRequests + 1} {
 		if _, err := n.Write(context.Background(), []byte("w"), count); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%d requests: %v", count, err)
 		}
 	}
-	if _, err := n.Write(context.Background(), []byte("w"), MaxGroupRequests); err != nil {
+	if _, err := n.Write(context.Background(), []byte("w"), MaxBatchRequests); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	big := make([]byte, MaxGroupBytes+1)
+	big := make([]byte, MaxBatchBytes+1)
 	if _, err := n.Write(context.Background(), big, 1); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many bytes: %v", err)
 	}
 	if _, err := n.Read(context.Background(), big); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many bytes to read: %v", err)
 	}
-	if _, err := n.Write(context.Background(), big[:MaxGroupBytes], 1); err != nil {
+	if _, err := n.Write(context.Background(), big[:MaxBatchBytes], 1); err != nil {
 		t.Errorf("at the limit of bytes: %v", err)
 	}
 }
@@ -257,12 +257,12 @@ func TestLimits(t *testing.T) {
 // TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again would not help.
 func TestForwardedReplyTooLarge(t *testing.T) {
 	const most = 1 << 20
-	c := newCluster(t, 3, func(cfg *Config) { cfg.groupReply = most })
+	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply = most })
 	const parts = 16 // and a space after each but the last
-	group := []byte(strings.Repeat("x", most/parts))
+	batch := []byte(strings.Repeat("x", most/parts))
 	for have := 0; have < parts; {
 		// Disks may be so slow that the leader changes meanwhile.
-		if _, err := c.leader().Write(context.Background(), group, 1); err != nil && !errors.Is(err, ErrUnknown) {
+		if _, err := c.leader().Write(context.Background(), batch, 1); err != nil && !errors.Is(err, ErrUnknown) {
 			t.Fatal(err)
 		}
 		fmt.Sscan(c.read(c.leader(), "len"), &have)
@@ -279,7 +279,7 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 // TestManyLargeForwardedReads reads more at once, on a node that does not lead, than one frame brings back: what was left out comes with the next.
 func TestManyLargeForwardedReads(t *testing.T) {
 	const readers, word = 40, 1 << 16
-	c := newCluster(t, 3, func(cfg *Config) { cfg.groupReply, cfg.readReplies = 3*word, word })
+	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply, cfg.readReplies = 3*word, word })
 	c.write(c.leader(), strings.Repeat("x", word))
 	follower := c.followers()[0]
 	var all sync.WaitGroup

@@ -24,7 +24,7 @@ type peerConn struct {
 
 	mu     sync.Mutex
 	bufs   [][]byte
-	sent   []*flight // flights among bufs
+	sent   []*sentFrame // frames among bufs
 	bytes  int
 	closed bool
 	wake   chan struct{}
@@ -38,7 +38,7 @@ func newPeerConn(conn net.Conn, reader *bufio.Reader) *peerConn {
 }
 
 // send queues one encoded frame; false when the connection is closed. f, when not nil, learns when writing begins.
-func (w *peerConn) send(buf []byte, f *flight) bool {
+func (w *peerConn) send(buf []byte, f *sentFrame) bool {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -64,17 +64,17 @@ func (w *peerConn) backlog() int {
 	return w.bytes
 }
 
-// write is the writer goroutine. A flight counts as begun from before the write that carries it, unless that write
+// write is the writer goroutine. A frame counts as begun from before the write that carries it, unless that write
 // failed without a byte having left.
 func (w *peerConn) write() {
 	defer close(w.done)
 	for {
 		w.mu.Lock()
-		bufs, flights := w.bufs, w.sent
+		bufs, frames := w.bufs, w.sent
 		w.bufs, w.sent, w.bytes = nil, nil, 0
 		closed := w.closed
 		if !closed {
-			for _, f := range flights {
+			for _, f := range frames {
 				f.begun = true
 			}
 		}
@@ -89,7 +89,7 @@ func (w *peerConn) write() {
 		if n, err := w.writeAll(bufs); err != nil {
 			if n == 0 {
 				w.mu.Lock()
-				for _, f := range flights {
+				for _, f := range frames {
 					f.begun = false
 				}
 				w.mu.Unlock()

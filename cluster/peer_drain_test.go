@@ -61,7 +61,7 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 	}
 }
 
-// TestGoodbye ends a link with a write under way on it, which the other end has read: after a goodbye it did not run and is sent
+// TestGoodbye ends a link with a write under way on it, which the other end has read: after a drain notice it did not run and is sent
 // again, without one nobody knows.
 func TestGoodbye(t *testing.T) {
 	for _, goodbye := range []bool{true, false} {
@@ -73,15 +73,15 @@ func TestGoodbye(t *testing.T) {
 			l.wire = w
 			received := make(chan error, 1)
 			go func() { received <- l.receive(w) }()
-			u := newLocalUnit([]byte("w"), 1, time.Now().Add(time.Minute))
-			if !l.forward(frameWrite, []*unit{u}) {
+			c := newLocalCall([]byte("w"), 1, time.Now().Add(time.Minute))
+			if !l.forward(frameWrite, []*call{c}) {
 				t.Fatal("nothing was sent")
 			}
 			if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameWrite {
 				t.Fatal(f, err)
 			}
 			if goodbye {
-				if _, err := there.Write(endFrame(beginFrame(0), frameGoodbye, 0, 0)); err != nil {
+				if _, err := there.Write(endFrame(beginFrame(0), frameDrained, 0, 0)); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -94,15 +94,15 @@ func TestGoodbye(t *testing.T) {
 			<-w.done
 			there.Close()
 			l.down()
-			<-u.done
-			if reply, err := u.take(); goodbye && (err != nil || string(reply) != "1:w") || !goodbye && !errors.Is(err, ErrUnknown) {
+			<-c.done
+			if reply, err := c.take(); goodbye && (err != nil || string(reply) != "1:w") || !goodbye && !errors.Is(err, ErrUnknown) {
 				t.Errorf("the write was answered %q %v", reply, err)
 			}
 		})
 	}
 }
 
-// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it answers the first one, says goodbye, and has ended
+// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it answers the first one, says drain notice, and has ended
 // when the member ends the connection.
 func TestGoodbyeIsSaid(t *testing.T) {
 	c := newCluster(t, 3, nil)
@@ -135,8 +135,8 @@ func TestGoodbyeIsSaid(t *testing.T) {
 	}
 	closed := make(chan struct{})
 	go func() { c.close(n.cfg.ID); close(closed) }()
-	if f, err := readFrame(r); err != nil || f.kind != frameGoodbye {
-		t.Fatalf("%+v %v came, not a goodbye", f, err)
+	if f, err := readFrame(r); err != nil || f.kind != frameDrained {
+		t.Fatalf("%+v %v came, not a drain notice", f, err)
 	}
 	if _, err := conn.Write(second[len(second)-3:]); err != nil { // it comes too late
 		t.Fatal(err)

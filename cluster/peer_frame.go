@@ -1,4 +1,4 @@
-// This file holds the bytes of the forwarding protocol: hello, frames, and the groups inside them.
+// This file holds the bytes of the forwarding protocol: hello, frames, and the batches inside them.
 package cluster
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // The first byte of a connection to the peer port says what it carries.
 const (
-	streamRaft    byte = 'R' // then the id and the birth of the node that is meant, and the dialer's cluster, each behind its length in one byte
+	streamRaft    byte = 'R' // then the id and the incarnation of the node that is meant, and the dialer's cluster, each behind its length in one byte
 	streamForward byte = 'F'
 	streamAdmin   byte = 'A'
 )
@@ -27,30 +27,30 @@ const maxHello = 4096 // bytes
 
 // hello is what both ends say of themselves before the first frame.
 type hello struct {
-	version    uint64
-	id         string
-	clientAddr string
-	refusal    string // the acceptor's reason for refusing; empty when it accepts
-	peerAddr   string // where the others are to reach the node; empty: an older version, which does not say
-	removed    bool   // the reason is that the dialer was removed from the cluster
-	level      uint64 // the newest feature level that the node knows; 0: a version that does not say
-	birth      string // of its data directory
-	cluster    string // the cluster's id; empty: the node belongs to none for certain
-	expects    string // the birth that it knows of the other end; empty: none
-	lost       bool   // the reason is that the dialer has another birth than is known of it
-	abilities  uint64 // what the node understands beyond the version: abilities of an older one are 0
-	arch       string // its processor architecture; empty: an older version, which does not say
+	version     uint64
+	id          string
+	clientAddr  string
+	refusal     string // the acceptor's reason for refusing; empty when it accepts
+	peerAddr    string // where the others are to reach the node; empty: an older version, which does not say
+	removed     bool   // the reason is that the dialer was removed from the cluster
+	level       uint64 // the newest feature level that the node knows; 0: a version that does not say
+	incarnation string // of its data directory
+	cluster     string // the cluster's id; empty: the node belongs to none for certain
+	expects     string // the incarnation that it knows of the other end; empty: none
+	lostDisk    bool   // the reason is that the dialer has another incarnation than is known of it
+	abilities   uint64 // what the node understands beyond the version: abilities of an older one are 0
+	arch        string // its processor architecture; empty: an older version, which does not say
 }
 
-// abilityTry: among groups of reads it takes such as may write, and runs them up to the first request that would.
-const abilityTry = 1 << 0
+// abilityDryRun: among batches of reads it takes such as may write, and runs them up to the first request that would.
+const abilityDryRun = 1 << 0
 
-// abilityTurns: a frame of one heavy group tells whose it is and what it is expected to do; and where this node is the one that asks, the answer
-// may say of a group that it did not run, and tells the work of each.
-const abilityTurns = 1 << 1
+// abilityScheduling: a frame of one heavy batch tells whose it is and what it is expected to do; and where this node is the one that asks, the answer
+// may say of a batch that it did not run, and tells the work of each.
+const abilityScheduling = 1 << 1
 
 // ownAbilities are those of this version.
-const ownAbilities = abilityTry | abilityTurns
+const ownAbilities = abilityDryRun | abilityScheduling
 
 // appendHello appends a length (u32 little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
@@ -62,10 +62,10 @@ func appendHello(dst []byte, h hello) []byte {
 	}
 	dst = wire.AppendBool(wire.AppendBytes(dst, h.peerAddr), h.removed)
 	dst = binary.AppendUvarint(dst, h.level)
-	for _, s := range []string{h.birth, h.cluster, h.expects} {
+	for _, s := range []string{h.incarnation, h.cluster, h.expects} {
 		dst = wire.AppendBytes(dst, s)
 	}
-	dst = wire.AppendBool(dst, h.lost)
+	dst = wire.AppendBool(dst, h.lostDisk)
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.abilities), h.arch)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
@@ -95,7 +95,7 @@ func readHello(r io.Reader) (hello, error) {
 		h.level = c.Uvarint()
 	}
 	if c.Len() > 0 {
-		h.birth, h.cluster, h.expects, h.lost = c.Text(), c.Text(), c.Text(), c.Bool()
+		h.incarnation, h.cluster, h.expects, h.lostDisk = c.Text(), c.Text(), c.Text(), c.Bool()
 	}
 	if c.Len() > 0 {
 		h.abilities = c.Uvarint()
@@ -113,17 +113,17 @@ func readHello(r io.Reader) (hello, error) {
 type frameKind uint8
 
 const (
-	frameWrite   frameKind = iota + 1 // groups of writes, to the leader
-	frameRead                         // groups of reads, to the leader
+	frameWrite   frameKind = iota + 1 // batches of writes, to the leader
+	frameRead                         // batches of reads, to the leader
 	frameConfirm                      // the leader's question: which term are you in? Its payload: the leader's term and commit index, as uvarints; empty: a version that does not say
 	frameReply                        // the answer to a write or read frame: status and replies
 	frameTerm                         // the answer to a confirm frame
 	frameAdmin                        // a change of the members, or its answer, on a connection of its own
-	frameGoodbye                      // from a node that stops: what it has not answered on this connection did not run and never will
-	lastKind     = frameGoodbye
+	frameDrained                      // from a node that stops: what it has not answered on this connection did not run and never will
+	lastKind     = frameDrained
 )
 
-// frameStatus is the outcome of a write or read frame, of all its groups together.
+// frameStatus is the outcome of a write or read frame, of all its batches together.
 type frameStatus uint8
 
 const (
@@ -135,13 +135,13 @@ const (
 
 const (
 	frameHeaderLen = 20
-	// A frame of requests holds one batch, or one group with its lengths.
-	maxRequestFrame = MaxGroupBytes + maxBatchBytes
+	// A frame of requests holds one batch, or one batch with its lengths.
+	maxRequestFrame = MaxBatchBytes + maxEntryBytes
 	maxReplyFrame   = 1 << 30
-	// maxGroupReply bounds the reply to one group that is passed on; a larger one is told apart from the others. The machine answers a group with
+	// maxBatchReply bounds the reply to one batch that is passed on; a larger one is told apart from the others. The machine answers a batch with
 	// 64 MiB, and an error of some 100 bytes for each command of a transaction that does not fit.
-	maxGroupReply = 192 << 20
-	// maxReadReplies is how many bytes of replies to the groups of one frame of reads are enough: the groups behind them are left out.
+	maxBatchReply = 192 << 20
+	// maxReadReplies is how many bytes of replies to the batches of one frame of reads are enough: the batches behind them are left out.
 	maxReadReplies = 64 << 20
 	maxSmallFrame  = 64
 	maxAdminFrame  = 1 << 20
@@ -214,47 +214,47 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return f, nil
 }
 
-// appendRequests appends the payload of a write or read frame: the number of requests, of groups, and the groups.
-func appendRequests(dst []byte, count int, groups [][]byte) []byte {
-	return wire.AppendList(binary.AppendUvarint(dst, uint64(count)), groups)
+// appendRequests appends the payload of a write or read frame: the number of requests, of batches, and the batches.
+func appendRequests(dst []byte, count int, batches [][]byte) []byte {
+	return wire.AppendList(binary.AppendUvarint(dst, uint64(count)), batches)
 }
 
 // requests are the payload of a write or read frame.
 type requests struct {
-	count  int
-	groups [][]byte // slices of the payload
-	size   int      // bytes in groups
-	heavy  bool     // it has one group, which is heavy, and a tag
-	tag    tag
+	count   int
+	batches [][]byte // slices of the payload
+	size    int      // bytes in batches
+	heavy   bool     // it has one batch, which is heavy, and a tag
+	tag     tag
 }
 
-// tag is what a frame of one heavy group tells of it, behind the groups.
+// tag is what a frame of one heavy batch tells of it, behind the batches.
 type tag struct {
-	source uint64 // among the connections of the node that sends it; 0: nobody's
-	cost   uint64 // units of work that are expected
+	flow uint64 // among the connections of the node that sends it; 0: nobody's
+	cost uint64 // units of work that are expected
 }
 
 func appendTag(dst []byte, t tag) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, t.source), t.cost)
+	return binary.AppendUvarint(binary.AppendUvarint(dst, t.flow), t.cost)
 }
 
 // decodeRequests reads the payload of a write or read frame.
 func decodeRequests(payload []byte) (requests, error) {
 	c := wire.NewCursor(payload)
 	n := c.Uvarint()
-	q := requests{groups: c.List(maxBatchGroups)}
-	for _, g := range q.groups {
+	q := requests{batches: c.List(maxEntryBatches)}
+	for _, g := range q.batches {
 		q.size += len(g)
 	}
 	if q.heavy = c.Len() > 0; q.heavy {
 		q.tag = tag{c.Uvarint(), c.Uvarint()}
 	}
 	switch {
-	case !c.Done() || len(q.groups) == 0 || q.heavy && len(q.groups) != 1:
+	case !c.Done() || len(q.batches) == 0 || q.heavy && len(q.batches) != 1:
 		return requests{}, errors.New("a malformed request frame")
-	case n > MaxGroupRequests || n < uint64(len(q.groups)):
-		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d groups", n, len(q.groups))
-	case len(q.groups) > 1 && q.size > maxBatchBytes || q.size > MaxGroupBytes:
+	case n > MaxBatchRequests || n < uint64(len(q.batches)):
+		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d batches", n, len(q.batches))
+	case len(q.batches) > 1 && q.size > maxEntryBytes || q.size > MaxBatchBytes:
 		return requests{}, fmt.Errorf("a request frame with %d bytes of requests", q.size)
 	}
 	q.count = int(n)
@@ -264,18 +264,18 @@ func decodeRequests(payload []byte) (requests, error) {
 // Each reply in a reply frame follows a byte that says what it is.
 const (
 	replyWhole  byte = iota
-	replyTooBig      // the group ran, or was a group of reads, but its reply is left out
-	replyNotRun      // the group did not run, and never will: it is to be sent again. Only to who is able.
+	replyTooBig      // the batch ran, or was a batch of reads, but its reply is left out
+	replyNotRun      // the batch did not run, and never will: it is to be sent again. Only to who is able.
 	lastReply   = replyNotRun
 )
 
 // appendReplies appends the payload of a reply frame that is done: the number of replies, and for each its kind and
-// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out. notRun more groups did not run.
+// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out. notRun more batches did not run.
 func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(replies)+notRun))
 	for i, r := range replies {
 		behind := 2 * (len(replies) + notRun - i) // at least, for this one and those behind it when they are left out
-		if r == nil || len(r) > most || len(dst)+len(r)+behind+maxBatchGroups*binary.MaxVarintLen64+16 > maxReplyFrame {
+		if r == nil || len(r) > most || len(dst)+len(r)+behind+maxEntryBatches*binary.MaxVarintLen64+16 > maxReplyFrame {
 			dst = append(dst, replyTooBig, 0)
 			continue
 		}
@@ -287,7 +287,7 @@ func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
 	return dst
 }
 
-// appendWork appends the work of the groups that ran, behind the replies, for who is able.
+// appendWork appends the work of the batches that ran, behind the replies, for who is able.
 func appendWork(dst []byte, work []uint64) []byte {
 	for _, w := range work {
 		dst = binary.AppendUvarint(dst, w)
@@ -299,7 +299,7 @@ func appendWork(dst []byte, work []uint64) []byte {
 type answers struct {
 	kinds   []byte
 	replies [][]byte // slices of the payload, nil for those that were left out
-	work    []uint64 // of the first groups, as far as it is told
+	work    []uint64 // of the first batches, as far as it is told
 }
 
 // decodeReplies reads the payload of a reply frame that is done.
@@ -307,7 +307,7 @@ func decodeReplies(payload []byte) (answers, error) {
 	malformed := errors.New("a malformed reply frame")
 	c := wire.NewCursor(payload)
 	n := c.Uvarint()
-	if n > maxBatchGroups || n > uint64(c.Len()) {
+	if n > maxEntryBatches || n > uint64(c.Len()) {
 		return answers{}, malformed
 	}
 	a := answers{kinds: make([]byte, n), replies: make([][]byte, n)}

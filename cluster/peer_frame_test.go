@@ -57,8 +57,8 @@ func TestFrameRefusals(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"no groups":           appendRequests(nil, 1, nil),
 		"fewer requests":      appendRequests(nil, 1, [][]byte{{1}, {2}}),
-		"too many requests":   appendRequests(nil, MaxGroupRequests+1, [][]byte{{1}}),
-		"too many bytes":      appendRequests(nil, 2, [][]byte{make([]byte, maxBatchBytes), {2}}),
+		"too many requests":   appendRequests(nil, MaxBatchRequests+1, [][]byte{{1}}),
+		"too many bytes":      appendRequests(nil, 2, [][]byte{make([]byte, maxEntryBytes), {2}}),
 		"bytes behind":        append(appendRequests(nil, 1, [][]byte{{1}}), 0),
 		"a group that ends":   appendRequests(nil, 1, [][]byte{{1, 2}})[:4],
 		"an impossible count": {1, 0xff, 0xff, 0xff, 0xff, 0x7f, 1},
@@ -69,7 +69,7 @@ func TestFrameRefusals(t *testing.T) {
 	}
 }
 
-// TestLargeRepliesAreToldApart: a reply past the limit costs no other group of its frame its own.
+// TestLargeRepliesAreToldApart: a reply past the limit costs no other batch of its frame its own.
 func TestLargeRepliesAreToldApart(t *testing.T) {
 	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 0, 5)
 	got, err := decodeReplies(payload)
@@ -95,7 +95,7 @@ func TestLargeRepliesAreToldApart(t *testing.T) {
 
 func FuzzReadFrame(f *testing.F) {
 	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
-	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0, maxGroupReply)...), frameReply, statusDone, 2))
+	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0, maxBatchReply)...), frameReply, statusDone, 2))
 	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -116,7 +116,7 @@ func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
-			again := appendRequests(nil, q.count, q.groups)
+			again := appendRequests(nil, q.count, q.batches)
 			if q.heavy {
 				again = appendTag(again, q.tag)
 			}
@@ -125,7 +125,7 @@ func FuzzDecodePayloads(f *testing.F) {
 			}
 		}
 		if a, err := decodeReplies(data); err == nil {
-			back, err := decodeReplies(appendWork(appendReplies(nil, a.replies, 0, maxGroupReply), a.work))
+			back, err := decodeReplies(appendWork(appendReplies(nil, a.replies, 0, maxBatchReply), a.work))
 			if err != nil || len(back.replies) != len(a.replies) || !reflect.DeepEqual(back.work, a.work) { // those left out come back empty
 				t.Errorf("replies %x: %+v, again %+v %v", data, a, back, err)
 			}
@@ -142,7 +142,7 @@ func FuzzDecodePayloads(f *testing.F) {
 func TestHandshakeRefusals(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n := c.nodes["n1"]
-	eventually(t, "n1 knows the cluster, and n2 in it", func() bool { return n.clusterID() != "" && n.view().register.births["n2"] != "" })
+	eventually(t, "n1 knows the cluster, and n2 in it", func() bool { return n.clusterID() != "" && n.view().register.incarnations["n2"] != "" })
 	open := func(first []byte) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", n.mux.Addr().String())
@@ -166,12 +166,12 @@ func TestHandshakeRefusals(t *testing.T) {
 		{hello{version: protocolVersion, id: "n1"}, `node id "n1" is used by both ends`},
 		{hello{version: protocolVersion}, "the node id is empty"},
 		{hello{version: protocolVersion, id: "n9"}, `node "n9" is no member of the cluster that node n1 knows`},
-		{hello{version: protocolVersion, id: "n2", birth: "another"}, lostDisk("n2", "node n1").Error()},
-		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth, cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
+		{hello{version: protocolVersion, id: "n2", incarnation: "another"}, lostDiskError("n2", "node n1").Error()},
+		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation, cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
 			", and node n2 to cluster x: one of them was restored or recovered, or founded anew; the one that is not wanted is emptied, and joins under a new id"},
-		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth, arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
+		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation, arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
 			" and node n2 on abacus: the nodes of a cluster run on one processor architecture, or their floating-point numbers could differ in the last bit"},
-		{hello{version: protocolVersion, id: "n2", birth: c.nodes["n2"].birth}, ""},
+		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation}, ""},
 	} {
 		conn := open(appendHello([]byte{streamForward}, test.h))
 		if got, err := readHello(conn); err != nil || got.refusal != test.want || got.id != "n1" || got.clientAddr != "client-n1" {

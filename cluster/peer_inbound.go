@@ -13,16 +13,16 @@ import (
 )
 
 // maxInboundFrames is how many frames of one connection are under way at once; more wait in the connection. A peer
-// that keeps to maxFlights never waits.
+// that keeps to maxFrames never waits.
 const maxInboundFrames = 64
 
 // inbound is one forwarding connection that another member opened.
 type inbound struct {
-	n     *Node
-	w     *peerConn
-	peer  string
-	slots chan struct{}
-	turns bool // the member has abilityTurns
+	n          *Node
+	w          *peerConn
+	peer       string
+	slots      chan struct{}
+	scheduling bool // the member has abilityScheduling
 
 	retired atomic.Bool // the member was removed: nothing more of it is taken
 }
@@ -32,18 +32,18 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	peer, err := n.greetPeer(conn, reader)
 	if err != nil {
-		if !errors.Is(err, io.EOF) && !n.leaving.Load() {
+		if !errors.Is(err, io.EOF) && !n.draining.Load() {
 			n.mux.warnings.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
 	known()
-	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), turns: peer.abilities&abilityTurns != 0}
-	n.keepInbound(in, true)
-	if err = in.serve(); n.leaving.Load() {
-		err = in.sayGoodbye(err)
+	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), scheduling: peer.abilities&abilityScheduling != 0}
+	n.trackInbound(in, true)
+	if err = in.serve(); n.draining.Load() {
+		err = in.drain(err)
 	}
-	n.keepInbound(in, false)
+	n.trackInbound(in, false)
 	in.w.close()
 	<-in.w.done
 	var netErr net.Error
@@ -69,30 +69,30 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
 	case h.id == "":
 		refusal = "the node id is empty"
-	case n.gone.is.Load():
-		refusal = n.gone.err.Error()
-	case n.isOther(h.cluster):
-		refusal, _ = n.greetIdentity(h) // before a node of another cluster is told that it was removed from this one
+	case n.removal.removed.Load():
+		refusal = n.removal.err.Error()
+	case n.isOtherCluster(h.cluster):
+		refusal, _ = n.checkIdentity(h) // before a node of another cluster is told that it was removed from this one
 	case n.machine.removed(h.id):
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
-	case n.leaving.Load():
+	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
-	case !n.isMember(h.id) && !n.unborn():
+	case !n.isMember(h.id) && !n.awaitsJoin():
 		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
 	}
 	lost := false
 	if refusal == "" {
-		refusal, lost = n.greetIdentity(h)
+		refusal, lost = n.checkIdentity(h)
 	}
 	answer := n.hello(h.id, refusal)
-	answer.removed, answer.lost = removed, lost
+	answer.removed, answer.lostDisk = removed, lost
 	if _, err := conn.Write(appendHello(nil, answer)); err != nil {
 		return h, err
 	}
 	if refusal != "" {
 		return h, errors.New(refusal)
 	}
-	n.learnAddr(h)
+	n.noteAddr(h)
 	return h, conn.SetDeadline(time.Time{})
 }
 
@@ -121,17 +121,17 @@ func (in *inbound) serve() error {
 			case <-in.w.done:
 				return nil
 			}
-			u := &unit{groups: q.groups, count: q.count, size: q.size, from: in, frameID: f.id, write: f.kind == frameWrite}
+			c := &call{batches: q.batches, count: q.count, size: q.size, from: in, frameID: f.id, write: f.kind == frameWrite}
 			if q.heavy {
-				u.source, u.cost = source{in, q.tag.source}, max(q.tag.cost, heavyWork)
+				c.flow, c.cost = flow{in, q.tag.flow}, max(q.tag.cost, heavyWork)
 			}
-			u.deadline = time.Now().Add(in.n.cfg.LeaderWait)
+			c.deadline = time.Now().Add(in.n.cfg.LeaderWait)
 			err = errNoLeader
 			if in.n.leads() && !in.retired.Load() {
-				err = in.n.queueOf(f.kind).push(u)
+				err = in.n.queueOf(f.kind).push(c)
 			}
 			if err != nil {
-				u.finish(nil, err)
+				c.finish(nil, err)
 			}
 		default:
 			return fmt.Errorf("a frame of kind %d where a request was due", f.kind)
@@ -139,9 +139,9 @@ func (in *inbound) serve() error {
 	}
 }
 
-// sayGoodbye tells the member that nothing more is taken from it, once all that was taken is answered: so it knows of each of its requests
+// drain tells the member that nothing more is taken from it, once all that was taken is answered: so it knows of each of its requests
 // what became of it, also of those that nobody has read. Then the member ends the connection. end is why reading ended.
-func (in *inbound) sayGoodbye(end error) error {
+func (in *inbound) drain(end error) error {
 	if !errors.Is(end, os.ErrDeadlineExceeded) {
 		return end // the connection failed by itself
 	}
@@ -156,7 +156,7 @@ func (in *inbound) sayGoodbye(end error) error {
 			return nil
 		}
 	}
-	in.w.send(endFrame(beginFrame(0), frameGoodbye, 0, 0), nil)
+	in.w.send(endFrame(beginFrame(0), frameDrained, 0, 0), nil)
 	if err := in.w.conn.SetReadDeadline(time.Now().Add(flightWait)); err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (in *inbound) sayGoodbye(end error) error {
 	return err
 }
 
-// leave has goodbye said to all members whose connections this node serves, and waits until they have ended them, for twice flightWait at
+// leave has drain notice said to all members whose connections this node serves, and waits until they have ended them, for twice flightWait at
 // most. The queues are closed by then, and everything under way is answered.
-func (n *Node) leave() {
+func (n *Node) drainInbounds() {
 	n.linksMu.Lock()
-	n.leaving.Store(true)
+	n.draining.Store(true)
 	for in := range n.inbounds {
 		in.interrupt()
 	}
@@ -186,30 +186,30 @@ func (n *Node) leave() {
 // interrupt ends the reading of requests.
 func (in *inbound) interrupt() { _ = in.w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// answer sends the outcome of a frame, and frees its slot only then: a goodbye comes behind all answers. Groups without a reply did not run.
-func (in *inbound) answer(u *unit, replies [][]byte, err error) {
+// answer sends the outcome of a frame, and frees its slot only then: a drain notice comes behind all answers. Batches without a reply did not run.
+func (in *inbound) answer(c *call, replies [][]byte, err error) {
 	size := 0
 	for _, r := range replies {
 		size += len(r) + 10
 	}
 	status, buf := statusDone, []byte(nil)
-	notRun := max(len(u.groups)-len(replies), 0)
+	notRun := max(len(c.batches)-len(replies), 0)
 	switch {
 	case errors.Is(err, ErrNotRun): // ErrBusy among them: the follower tries again, and keeps what it has meanwhile
 		status, buf = statusNotTaken, beginFrame(0)
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
-	case in.turns:
-		size += 2*notRun + 5*len(u.work)
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, notRun, in.n.cfg.groupReply)
-		buf = appendWork(buf, u.work)
+	case in.scheduling:
+		size += 2*notRun + 5*len(c.work)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, notRun, in.n.cfg.batchReply)
+		buf = appendWork(buf, c.work)
 	case len(replies) == 0 && notRun > 0:
 		status, buf = statusNotTaken, beginFrame(0)
-	case u.write && notRun > 0: // never: while the cluster has a member of an older version, entries run whole, see commands.LevelBounded
+	case c.write && notRun > 0: // never: while the cluster has a member of an older version, entries run whole, see commands.LevelBounded
 		status, buf = statusUnknown, append(beginFrame(0), "a part of the frame did not run"...)
 	default: // an older version takes it for too large, and asks for the reads behind the first one again
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), append(replies, make([][]byte, notRun)...), 0, in.n.cfg.groupReply)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), append(replies, make([][]byte, notRun)...), 0, in.n.cfg.batchReply)
 	}
-	in.w.send(endFrame(buf, frameReply, status, u.frameID), nil)
+	in.w.send(endFrame(buf, frameReply, status, c.frameID), nil)
 	<-in.slots
 }

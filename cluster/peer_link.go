@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// maxFlights is how many frames of a kind a follower has under way to the leader.
-const maxFlights = 4
+// maxFrames is how many frames of a kind a follower has under way to the leader.
+const maxFrames = 4
 
-// Heavy frames, of one group each, fly beside those: few, as the leader gives turns to those that have come, and with few bytes together, unless one
+// Heavy frames, of one batch each, fly beside those: few, as the leader gives turns to those that have come, and with few bytes together, unless one
 // alone has more, as light frames wait behind them for the connection.
 const (
-	maxHeavyFlights = 4
-	maxHeavyBytes   = 2 << 20
+	maxHeavyFrames = 4
+	maxHeavyBytes  = 2 << 20
 )
 
 const (
@@ -28,20 +28,20 @@ const (
 	maxAskQueue = 64 << 10 // bytes waiting at which a confirm frame is left out
 )
 
-// flight is one write or read frame that waits for its reply.
-type flight struct {
+// frame is one write or read frame that waits for its reply.
+type sentFrame struct {
 	kind  frameKind
 	sent  time.Time
-	units []*unit // nil once they were given up; the flight keeps its place until the reply comes
+	calls []*call // nil once they were given up; the frame keeps its place until the reply comes
 	begun bool    // some of it may have left this node; guarded by the wire's lock until its writer has ended
-	heavy bool    // it has one heavy group
-	size  int     // bytes of its groups
+	heavy bool    // it has one heavy batch
+	size  int     // bytes of its batches
 }
 
 // inFlight counts frames of a kind that are under way.
 type inFlight struct{ light, heavy, heavyBytes int }
 
-func (c *inFlight) add(f *flight, sign int) {
+func (c *inFlight) add(f *sentFrame, sign int) {
 	if !f.heavy {
 		c.light += sign
 		return
@@ -56,30 +56,30 @@ type link struct {
 
 	stop chan struct{} // closed when the member is removed or the node stops
 
-	missed  atomic.Bool // its absence was logged
-	foreign atomic.Bool // the member runs on another processor architecture than this node
-	tries   int         // attempts to reach it; run's own
+	missed   atomic.Bool // its absence was logged
+	foreign  atomic.Bool // the member runs on another processor architecture than this node
+	attempts int         // attempts to reach it; run's own
 
-	mu       sync.Mutex
-	wire     *peerConn // nil while down
-	flights  map[uint64]*flight
-	inFlight [lastKind + 1]inFlight
-	failure  error         // why flights that may have begun fail; nil for errLinkLost
-	goodbye  bool          // the member said that it runs none of them
-	peer     hello         // what the member said of itself when the newest wire began
-	claimed  string        // the cluster that somebody with the member's id last named, refused or not: only founding looks at it
-	tried    bool          // an attempt to reach it has ended
-	addr     string        // that the member was last reached at; empty when that failed since
-	broke    time.Time     // when the connection was lost; zero while there is one, and before
-	lost     bool          // the last attempt did not reach the member; false before the first one
-	reached  chan struct{} // closed when lost becomes false
-	ackNonce uint64        // the newest confirm frame that was answered, and the answer
-	report   termReport
-	heard    time.Time
+	mu        sync.Mutex
+	wire      *peerConn // nil while down
+	frames    map[uint64]*sentFrame
+	inFlight  [lastKind + 1]inFlight
+	failure   error         // why frames that may have begun fail; nil for errLinkLost
+	drained   bool          // the member said that it runs none of them
+	peer      hello         // what the member said of itself when the newest wire began
+	claimed   string        // the cluster that somebody with the member's id last named, refused or not: only founding looks at it
+	attempted bool          // an attempt to reach it has ended
+	addr      string        // that the member was last reached at; empty when that failed since
+	broke     time.Time     // when the connection was lost; zero while there is one, and before
+	lost      bool          // the last attempt did not reach the member; false before the first one
+	reached   chan struct{} // closed when lost becomes false
+	ackNonce  uint64        // the newest confirm frame that was answered, and the answer
+	report    termReport
+	heard     time.Time
 }
 
 func newLink(n *Node, id string) *link {
-	return &link{n: n, id: id, stop: make(chan struct{}), flights: map[uint64]*flight{}, reached: make(chan struct{})}
+	return &link{n: n, id: id, stop: make(chan struct{}), frames: map[uint64]*sentFrame{}, reached: make(chan struct{})}
 }
 
 // reachable reports whether the member answers, as far as is known, and returns a channel that is closed when a member
@@ -91,7 +91,7 @@ func (l *link) reachable() (<-chan struct{}, bool) {
 }
 
 // claims notes which cluster somebody with the member's id names as its own, empty for none.
-func (l *link) claims(cluster string) {
+func (l *link) noteClaim(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.claimed = cluster
@@ -104,18 +104,18 @@ func (l *link) hasCluster() bool {
 	return l.claimed != ""
 }
 
-// birth returns the birth that the member told when it was last connected, empty before.
-func (l *link) birth() string {
+// incarnation returns the incarnation that the member told when it was last connected, empty before.
+func (l *link) incarnation() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.peer.birth
+	return l.peer.incarnation
 }
 
 // sounded reports whether the member was asked, and did not say that it belongs to a cluster.
-func (l *link) sounded() bool {
+func (l *link) probed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tried && l.claimed == ""
+	return l.attempted && l.claimed == ""
 }
 
 func (l *link) setAddr(addr string) {
@@ -133,7 +133,7 @@ func (l *link) setLost(lost bool) {
 	case !lost && l.lost:
 		close(l.reached)
 	}
-	l.lost, l.tried = lost, true
+	l.lost, l.attempted = lost, true
 }
 
 // run keeps the link up until it is stopped.
@@ -150,7 +150,7 @@ func (l *link) run() {
 			return
 		default:
 		}
-		if l.n.gone.is.Load() {
+		if l.n.removal.removed.Load() {
 			return // every member would refuse it
 		}
 		if !reported && (up || time.Since(l.n.opened) > 2*time.Second) {
@@ -175,8 +175,8 @@ func (l *link) session(up *bool) error {
 	if len(addrs) == 0 {
 		return errors.New("its address is not known")
 	}
-	addr := addrs[l.tries%len(addrs)]
-	l.tries++ // the next attempt is at another address, unless this one succeeds
+	addr := addrs[l.attempts%len(addrs)]
+	l.attempts++ // the next attempt is at another address, unless this one succeeds
 	l.setAddr("")
 	conn, err := l.n.mux.open(addr, []byte{streamForward}, dialTimeout)
 	if err != nil {
@@ -193,17 +193,17 @@ func (l *link) session(up *bool) error {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	h, err := readHello(reader)
 	if err == nil && h.id == l.id {
-		l.claims(h.cluster)
+		l.noteClaim(h.cluster)
 	}
 	l.setLost(err != nil)
 	switch {
 	case err != nil:
 		return err
-	case h.lost && h.cluster != "":
+	case h.lostDisk && h.cluster != "":
 		l.n.fail(errors.New(h.refusal))
 		return errors.New(h.refusal)
 	case h.removed:
-		l.n.wasRemoved()
+		l.n.markRemoved()
 		return errors.New(h.refusal)
 	case h.refusal != "":
 		return fmt.Errorf("it refused the connection: %s", h.refusal)
@@ -212,12 +212,12 @@ func (l *link) session(up *bool) error {
 	case h.id != l.id:
 		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
 	}
-	if refusal, _ := l.n.greetIdentity(h); refusal != "" {
+	if refusal, _ := l.n.checkIdentity(h); refusal != "" {
 		return errors.New(refusal)
 	}
-	l.tries--
+	l.attempts--
 	l.setAddr(addr)
-	l.n.learnAddr(h)
+	l.n.noteAddr(h)
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (l *link) session(up *bool) error {
 	default:
 	}
 	w := newPeerConn(conn, reader)
-	l.wire, l.peer, l.heard, l.failure, l.goodbye = w, h, time.Now(), nil, false
+	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.broke = time.Time{}
 	l.mu.Unlock()
 	*up = true
@@ -258,9 +258,9 @@ func (l *link) receive(w *peerConn) error {
 			err = l.reply(f)
 		case frameTerm:
 			err = l.termAnswer(f)
-		case frameGoodbye:
+		case frameDrained:
 			l.mu.Lock()
-			l.goodbye = true
+			l.drained = true
 			l.mu.Unlock()
 			return errMemberStops
 		default:
@@ -273,25 +273,25 @@ func (l *link) receive(w *peerConn) error {
 	}
 }
 
-// errMemberStops ends a link whose other end said goodbye.
+// errMemberStops ends a link whose other end said drain notice.
 var errMemberStops = errors.New("it is stopping")
 
-// down ends the flights of a lost connection: what cannot have left this node, and reads, are routed again; a write
-// that may have left is unknown, unless the member said goodbye.
+// down ends the frames of a lost connection: what cannot have left this node, and reads, are routed again; a write
+// that may have left is unknown, unless the member said drain notice.
 func (l *link) down() {
 	l.mu.Lock()
-	flights, failure, goodbye := l.flights, l.failure, l.goodbye
-	l.wire, l.flights, l.inFlight = nil, map[uint64]*flight{}, [lastKind + 1]inFlight{}
+	frames, failure, goodbye := l.frames, l.failure, l.drained
+	l.wire, l.frames, l.inFlight = nil, map[uint64]*sentFrame{}, [lastKind + 1]inFlight{}
 	l.broke = time.Now()
 	l.mu.Unlock()
 	if failure == nil {
 		failure = errLinkLost
 	}
-	for _, f := range flights {
+	for _, f := range frames {
 		if f.kind == frameWrite && f.begun && !goodbye {
-			finishAll(f.units, failure)
+			finishAll(f.calls, failure)
 		} else {
-			l.n.queueOf(f.kind).pushBack(f.units, false)
+			l.n.queueOf(f.kind).requeue(f.calls, false)
 		}
 	}
 	l.n.linkChanged()
@@ -301,7 +301,7 @@ func (l *link) down() {
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	w := l.wire
-	busy := len(l.flights) > 0
+	busy := len(l.frames) > 0
 	if w != nil && busy && l.failure == nil {
 		l.failure = err
 	}
@@ -326,23 +326,23 @@ func (l *link) end() {
 	}
 }
 
-// room reports whether one more frame of light groups of that kind may be sent, and how many it has to hold at least.
+// room reports whether one more frame of light batches of that kind may be sent, and how many it has to hold at least.
 func (l *link) room(kind frameKind) (least int, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	least = 1
 	if l.inFlight[kind].light > 0 {
-		least = joinGroups
+		least = joinBatches
 	}
-	return least, l.wire != nil && l.inFlight[kind].light < maxFlights
+	return least, l.wire != nil && l.inFlight[kind].light < maxFrames
 }
 
-// roomForHeavy reports whether one more frame of a heavy group of that kind may be sent.
+// roomForHeavy reports whether one more frame of a heavy batch of that kind may be sent.
 func (l *link) roomForHeavy(kind frameKind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.inFlight[kind]
-	return l.wire != nil && c.heavy < maxHeavyFlights && c.heavyBytes < maxHeavyBytes
+	return l.wire != nil && c.heavy < maxHeavyFrames && c.heavyBytes < maxHeavyBytes
 }
 
 // heardSince reports whether the member has answered anything since then.
@@ -363,7 +363,7 @@ func (l *link) brokeAt() time.Time {
 func (l *link) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.flights) > 0
+	return len(l.frames) > 0
 }
 
 // able reports whether the member has an ability.
@@ -380,27 +380,27 @@ func (l *link) up() bool {
 	return l.wire != nil
 }
 
-// forward sends units in one frame; false when the connection is down, and nothing was sent.
-func (l *link) forward(kind frameKind, units []*unit) bool {
-	count, size, groups := 0, 0, make([][]byte, 0, len(units))
-	for _, u := range units {
-		count, size, groups = count+u.count, size+u.size, append(groups, u.groups...)
+// forward sends calls in one frame; false when the connection is down, and nothing was sent.
+func (l *link) forward(kind frameKind, calls []*call) bool {
+	count, size, batches := 0, 0, make([][]byte, 0, len(calls))
+	for _, c := range calls {
+		count, size, batches = count+c.count, size+c.size, append(batches, c.batches...)
 	}
 	id := l.n.nextFrame.Add(1)
-	buf := appendRequests(beginFrame(size+5*len(groups)+40), count, groups)
-	f := &flight{kind: kind, units: units, sent: time.Now(), heavy: units[0].heavy, size: size}
-	if f.heavy && l.able(abilityTurns) {
-		buf = appendTag(buf, tag{units[0].source.id, units[0].cost})
+	buf := appendRequests(beginFrame(size+5*len(batches)+40), count, batches)
+	f := &sentFrame{kind: kind, calls: calls, sent: time.Now(), heavy: calls[0].heavy, size: size}
+	if f.heavy && l.able(abilityScheduling) {
+		buf = appendTag(buf, tag{calls[0].flow.id, calls[0].cost})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire == nil {
 		return false
 	}
-	l.flights[id] = f
+	l.frames[id] = f
 	l.inFlight[kind].add(f, 1)
 	if !l.wire.send(endFrame(buf, kind, 0, id), f) {
-		delete(l.flights, id)
+		delete(l.frames, id)
 		l.inFlight[kind].add(f, -1)
 		return false
 	}
@@ -440,23 +440,23 @@ func (l *link) termAnswer(f frame) error {
 // reply hands out the answer to a write or read frame.
 func (l *link) reply(f frame) error {
 	l.mu.Lock()
-	fl := l.flights[f.id]
+	fl := l.frames[f.id]
 	if fl == nil {
 		l.mu.Unlock()
 		return fmt.Errorf("a reply to frame %d, which is not under way", f.id)
 	}
 	var got answers
 	var err error
-	if f.status == statusDone && fl.units != nil {
-		if got, err = decodeReplies(f.payload); err == nil && len(got.replies) != len(fl.units) {
-			err = fmt.Errorf("%d replies to %d groups", len(got.replies), len(fl.units))
+	if f.status == statusDone && fl.calls != nil {
+		if got, err = decodeReplies(f.payload); err == nil && len(got.replies) != len(fl.calls) {
+			err = fmt.Errorf("%d replies to %d batches", len(got.replies), len(fl.calls))
 		}
-		if err != nil { // the flight stays and ends with the connection
+		if err != nil { // the frame stays and ends with the connection
 			l.mu.Unlock()
 			return err
 		}
 	}
-	delete(l.flights, f.id)
+	delete(l.frames, f.id)
 	l.inFlight[fl.kind].add(fl, -1)
 	l.heard = time.Now()
 	l.mu.Unlock()
@@ -464,20 +464,20 @@ func (l *link) reply(f frame) error {
 	q := l.n.queueOf(fl.kind)
 	switch {
 	case f.status == statusDone:
-		l.handOut(q, fl, got)
+		l.deliver(q, fl, got)
 	case f.status == statusNotTaken || fl.kind == frameRead && f.status == statusUnknown:
-		l.n.routeAgain(q, fl.units)
+		l.n.reroute(q, fl.calls)
 	default:
-		finishAll(fl.units, unknown("the leader says: "+string(f.payload)))
+		finishAll(fl.calls, unknown("the leader says: "+string(f.payload)))
 	}
 	kick(q.wake)
 	return nil
 }
 
-// handOut gives each unit of a flight its reply. What did not run goes back to its place.
-func (l *link) handOut(q *queue, fl *flight, got answers) {
-	again, total := fl.units[:0], uint64(0)
-	for i, u := range fl.units { // none when the sweep gave them up
+// deliver gives each call of a frame its reply. What did not run goes back to its place.
+func (l *link) deliver(q *queue, fl *sentFrame, got answers) {
+	again, total := fl.calls[:0], uint64(0)
+	for i, c := range fl.calls { // none when the sweep gave them up
 		work := uint64(0)
 		if i < len(got.work) {
 			work = got.work[i]
@@ -485,20 +485,20 @@ func (l *link) handOut(q *queue, fl *flight, got answers) {
 		}
 		switch {
 		case got.replies[i] != nil:
-			q.charge(u, work, len(got.replies[i]))
-			u.finish(got.replies[i:i+1:i+1], nil)
+			q.charge(c, work, len(got.replies[i]))
+			c.finish(got.replies[i:i+1:i+1], nil)
 		case got.kinds[i] == replyNotRun, fl.kind == frameRead && i > 0: // there was no room for it behind the others
-			again = append(again, u)
+			again = append(again, c)
 		case fl.kind == frameRead:
-			u.finish(nil, errReadBigReply)
+			c.finish(nil, errReadBigReply)
 		default:
-			u.finish(nil, errBigReply)
+			c.finish(nil, errBigReply)
 		}
 	}
-	if !fl.heavy && (len(again) > 0 || total >= turnWork/2) {
-		q.strain()
+	if !fl.heavy && (len(again) > 0 || total >= quantum/2) {
+		q.beCautious()
 	}
 	if len(again) > 0 {
-		q.pushBack(again, false)
+		q.requeue(again, false)
 	}
 }

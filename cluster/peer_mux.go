@@ -24,9 +24,9 @@ const (
 	acceptPause      = 50 * time.Millisecond
 )
 
-// maxSilence is how long what was sent to a peer may stay unacknowledged before the connection is given up for another one.
+// maxUnacked is how long what was sent to a peer may stay unacknowledged before the connection is given up for another one.
 // Until then a lost packet is sent again four times or five.
-const maxSilence = 3 * time.Second
+const maxUnacked = 3 * time.Second
 
 // dialFunc opens a TCP connection to a peer.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
@@ -38,7 +38,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-		limitSilence(tcp)
+		limitUnacked(tcp)
 	}
 	return conn, err
 }
@@ -56,21 +56,21 @@ type mux struct {
 	admin     serveFunc                         // serves a connection for changes of the members
 	self      string                            // the id that Raft connections have to be meant for
 	cluster   func() string                     // the cluster's id, which Raft connections name; empty for none
-	admit     func(birth, cluster string) error // why a Raft connection that was meant for that birth, and comes from that cluster, is not taken
+	admit     func(birth, cluster string) error // why a Raft connection that was meant for that incarnation, and comes from that cluster, is not taken
 	logger    *slog.Logger
 	warnings  *logging.Limited // of what strangers cause
 
-	ctx       context.Context
-	cancel    context.CancelFunc
-	raftConns chan net.Conn
-	strangers strangers
-	wg        sync.WaitGroup
+	ctx          context.Context
+	cancel       context.CancelFunc
+	raftConns    chan net.Conn
+	unidentified unidentified
+	wg           sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // true: Raft's, from another node
 	// unnamed are Raft's connections to other nodes from before there was a cluster's id.
 	unnamed map[net.Conn]bool
-	mute    bool // Raft is kept from hearing of others
+	muted   bool // Raft is kept from hearing of others
 }
 
 // advertised is the address that others reach this node at. It is kept as text: a name must not be frozen into the
@@ -116,7 +116,7 @@ func (m *mux) acceptLoop() {
 		if !m.track(conn) {
 			return
 		}
-		if evicted := m.strangers.add(conn); evicted != nil {
+		if evicted := m.unidentified.add(conn); evicted != nil {
 			evicted.Close() // whoever greets it lets go of it
 		}
 		m.wg.Add(1)
@@ -127,11 +127,11 @@ func (m *mux) acceptLoop() {
 // greet reads the first byte of a connection and hands it on.
 func (m *mux) greet(conn net.Conn) {
 	defer m.wg.Done()
-	known := func() { m.strangers.remove(conn) }
+	known := func() { m.unidentified.remove(conn) }
 	defer known()
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later
-		limitSilence(tcp)
+		limitUnacked(tcp)
 	}
 	var first [1]byte
 	err := conn.SetDeadline(time.Now().Add(handshakeTimeout))
@@ -191,7 +191,7 @@ func (m *mux) checkTarget(conn net.Conn) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, tracked := m.conns[conn]; !tracked || m.mute {
+	if _, tracked := m.conns[conn]; !tracked || m.muted {
 		return net.ErrClosed
 	}
 	m.conns[conn] = true
@@ -203,11 +203,11 @@ var (
 	errFounded   = errors.New("the connection was begun before this node knew its cluster")
 )
 
-// muteRaft ends the Raft connections that other nodes opened, and takes no more.
-func (m *mux) muteRaft() {
+// mute ends the Raft connections that other nodes opened, and takes no more.
+func (m *mux) mute() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mute = true
+	m.muted = true
 	for conn, isRaft := range m.conns {
 		if isRaft {
 			conn.Close()
@@ -250,7 +250,7 @@ func (c *trackedConn) Close() error {
 
 // open dials addr and sends the first bytes. The connection is tracked.
 func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, error) {
-	conn, err := m.reach(addr, min(timeout, dialTimeout))
+	conn, err := m.dialAny(addr, min(timeout, dialTimeout))
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, 
 const maxReach = 4
 
 // reach looks addr up and dials what it finds, one address after the other, each for as long as timeout.
-func (m *mux) reach(addr string, timeout time.Duration) (net.Conn, error) {
+func (m *mux) dialAny(addr string, timeout time.Duration) (net.Conn, error) {
 	addrs, err := m.resolver.resolve(addr)
 	if err != nil {
 		return nil, err
@@ -308,10 +308,10 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	if !ok {
 		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's where no address is known
 	}
-	id, birth, _ := strings.Cut(who, "/")
+	id, incarnation, _ := strings.Cut(who, "/")
 	cluster := m.cluster()
 	first := []byte{streamRaft}
-	for _, word := range []string{id, birth, cluster} {
+	for _, word := range []string{id, incarnation, cluster} {
 		first = append(append(first, byte(len(word))), word...)
 	}
 	conn, err := m.open(addr, first, timeout)
@@ -327,9 +327,9 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	return conn, err
 }
 
-// endUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from. The id is
+// closeUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from. The id is
 // known by then, so that Dial finds what comes later.
-func (m *mux) endUnnamed() {
+func (m *mux) closeUnnamed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for conn := range m.unnamed {
@@ -338,10 +338,10 @@ func (m *mux) endUnnamed() {
 	clear(m.unnamed)
 }
 
-// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which neither '@' nor '/' is part of, and the birth
+// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which neither '@' nor '/' is part of, and the incarnation
 // that it is known by, empty for none.
-func raftAddr(id, birth, addr string) raft.ServerAddress {
-	return raft.ServerAddress(id + "/" + birth + "@" + addr)
+func raftAddr(id, incarnation, addr string) raft.ServerAddress {
+	return raft.ServerAddress(id + "/" + incarnation + "@" + addr)
 }
 
 // Addr is the address that this node is known by.

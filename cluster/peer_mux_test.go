@@ -64,7 +64,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}
 	early := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
 	echo(early)
-	silent := make([]net.Conn, maxStrangers+10)
+	silent := make([]net.Conn, maxUnidentified+10)
 	for i := range silent {
 		silent[i] = dialFrom(t, "127.0.0.2", m, bytes.Repeat([]byte{streamForward}, i%2)...)
 	}
@@ -75,9 +75,9 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 			t.Errorf("stranger %d was answered", i)
 		}
 	}
-	m.strangers.mu.Lock()
-	defer m.strangers.mu.Unlock()
-	if n := len(m.strangers.conns); n > maxStrangers {
+	m.unidentified.mu.Lock()
+	defer m.unidentified.mu.Unlock()
+	if n := len(m.unidentified.conns); n > maxUnidentified {
 		t.Errorf("%d strangers", n)
 	}
 }

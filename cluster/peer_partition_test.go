@@ -180,14 +180,14 @@ func TestNoClientWaitsForEver(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.LeaderWait, cfg.ReplyWait = 100*time.Millisecond, time.Second })
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(follower, "before")
-	lead.quiet.mu.Lock() // the proposer takes nothing
+	lead.pause.mu.Lock() // the proposer takes nothing
 	var sent []chan error
-	for range maxFlights {
+	for range maxFrames {
 		done := make(chan error, 1)
 		sent = append(sent, done)
 		groups := 1
 		if len(sent) > 1 {
-			groups = joinGroups // fewer wait for the answer of the first frame
+			groups = joinBatches // fewer wait for the answer of the first frame
 		}
 		for range groups {
 			go func() {
@@ -198,7 +198,7 @@ func TestNoClientWaitsForEver(t *testing.T) {
 				}
 			}()
 		}
-		eventually(t, "the leader has the frame", func() bool { return lead.writes.hasForeign() })
+		eventually(t, "the leader has the frame", func() bool { return lead.writes.hasForwarded() })
 		lead.writes.take(nil, 1)
 	}
 	for _, done := range sent {
@@ -206,7 +206,7 @@ func TestNoClientWaitsForEver(t *testing.T) {
 			t.Errorf("what was sent: %v", err)
 		}
 	}
-	lead.quiet.mu.Unlock()
+	lead.pause.mu.Unlock()
 	if _, err := follower.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("without a frame: %v", err)
 	}
@@ -242,7 +242,7 @@ func TestLinkLostWithAFrame(t *testing.T) {
 	}
 }
 
-// begun reports whether a flight may have left.
+// begun reports whether a frame may have left.
 func (l *link) begun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *link) begun() bool {
 	}
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
-	for _, f := range l.flights {
+	for _, f := range l.frames {
 		if f.begun {
 			return true
 		}

@@ -6,4 +6,4 @@ package cluster
 
 import "net"
 
-func limitSilence(*net.TCPConn) {}
+func limitUnacked(*net.TCPConn) {}

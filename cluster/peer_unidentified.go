@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// maxStrangers bounds the connections that have not shown to be a member's.
-const maxStrangers = 256
+// maxUnidentified bounds the connections that have not shown to be a member's.
+const maxUnidentified = 256
 
 // strangers are connections that have not shown to be a member's, the oldest first. A member shows it within a round trip, so where there are too many
 // the oldest one goes, of the address that has the most: who opens connections and says nothing cannot keep members out.
-type strangers struct {
+type unidentified struct {
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
 // add takes a connection in, and returns the one that has to be closed for it; nil for none.
-func (s *strangers) add(conn net.Conn) (evicted net.Conn) {
+func (s *unidentified) add(conn net.Conn) (evicted net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= maxStrangers {
+	if len(s.conns) >= maxUnidentified {
 		evicted = s.oldestOfMostLocked()
 		s.removeLocked(evicted)
 	}
@@ -29,13 +29,13 @@ func (s *strangers) add(conn net.Conn) (evicted net.Conn) {
 }
 
 // remove lets go of a connection, which is a member's or has ended. It may be gone already.
-func (s *strangers) remove(conn net.Conn) {
+func (s *unidentified) remove(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(conn)
 }
 
-func (s *strangers) removeLocked(conn net.Conn) {
+func (s *unidentified) removeLocked(conn net.Conn) {
 	for i, c := range s.conns {
 		if c == conn {
 			s.conns = append(s.conns[:i], s.conns[i+1:]...)
@@ -44,7 +44,7 @@ func (s *strangers) removeLocked(conn net.Conn) {
 	}
 }
 
-func (s *strangers) oldestOfMostLocked() net.Conn {
+func (s *unidentified) oldestOfMostLocked() net.Conn {
 	count, oldest, most := map[string]int{}, map[string]net.Conn{}, ""
 	for _, c := range s.conns {
 		host := remoteHost(c)

@@ -14,32 +14,32 @@ import (
 // is being written here.
 const maxInFlight = 3
 
-// joinGroups is how many groups have to wait before an entry is proposed behind others that are in flight, or a frame is sent behind others
-// that the leader has not answered. An entry costs as much as some thirty groups, in fsyncs and in wakes of three processes, and what comes in
+// joinBatches is how many batches have to wait before an entry is proposed behind others that are in flight, or a frame is sent behind others
+// that the leader has not answered. An entry costs as much as some thirty batches, in fsyncs and in wakes of three processes, and what comes in
 // several frames comes in several entries. Fewer callers than this are served by one entry after
 // the other, each with all that came meanwhile; more keep the disks and the network of all nodes busy at a time.
-const joinGroups = 64
+const joinBatches = 64
 
 // entry is one proposed log entry.
 type entry struct {
 	future   raft.ApplyFuture
 	lead     *leadership
 	stamp    stamp
-	groups   int
-	heavy    bool // its groups had their turn
+	batches  int
+	heavy    bool // its batches had their turn
 	proposed time.Time
 
 	mu    sync.Mutex
-	units []*unit // nil once they have their outcome
+	calls []*call // nil once they have their outcome
 }
 
-// take returns the units that have no outcome yet, to whoever gives them one.
-func (e *entry) take() []*unit {
+// take returns the calls that have no outcome yet, to whoever gives them one.
+func (e *entry) take() []*call {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	units := e.units
-	e.units = nil
-	return units
+	calls := e.calls
+	e.calls = nil
+	return calls
 }
 
 // propose is the proposer's loop.
@@ -51,9 +51,9 @@ func (n *Node) propose() {
 		if !ready && !turn {
 			return false
 		}
-		n.quiet.mu.Lock()
-		defer n.quiet.mu.Unlock()
-		if n.quiet.wishes > 0 {
+		n.pause.mu.Lock()
+		defer n.pause.mu.Unlock()
+		if n.pause.holders > 0 {
 			return false // the end of each wakes the loop
 		}
 		did := false
@@ -63,7 +63,7 @@ func (n *Node) propose() {
 			}
 			scratch, did = n.proposeOnce(r.lead, scratch, least)
 		}
-		if turn { // behind the light groups, whose entry is applied first
+		if turn { // behind the light batches, whose entry is applied first
 			var heavy bool
 			scratch, heavy = n.proposeHeavy(r.lead, scratch)
 			did = did || heavy
@@ -72,17 +72,17 @@ func (n *Node) propose() {
 	}, frameWrite)
 }
 
-// roomForLight reports whether one more entry of light groups may be proposed, and how many groups it has to hold at least.
+// roomForLight reports whether one more entry of light batches may be proposed, and how many batches it has to hold at least.
 func (n *Node) roomForLight() (least int, ready bool) {
 	flying, most := int(n.inFlight.Load()), n.cfg.inFlight
 	if n.heavyWrite.Load() {
 		flying--
 	}
-	if flying > 0 && n.writes.isStrained() {
-		most = 1 // what does much is not to stand in three entries before the next group
+	if flying > 0 && n.writes.isCautious() {
+		most = 1 // what does much is not to stand in three entries before the next batch
 	}
 	if flying > 0 {
-		return joinGroups, flying < most
+		return joinBatches, flying < most
 	}
 	return 1, true
 }
@@ -93,7 +93,7 @@ func (n *Node) consume(q *queue, lead func(*route) bool, kind frameKind) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		pause := q.heldFor()
+		pause := q.restFor()
 		if pause == 0 {
 			r := n.route.Load()
 			var did bool
@@ -133,40 +133,40 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 	return false, n.expire(q)
 }
 
-// forward sends units that were taken from q to the leader in one frame, and reports whether there were any.
-func (n *Node) forward(q *queue, l *link, kind frameKind, taken []*unit) bool {
-	units := taken[:0]
-	for _, u := range taken {
+// forward sends calls that were taken from q to the leader in one frame, and reports whether there were any.
+func (n *Node) forward(q *queue, l *link, kind frameKind, taken []*call) bool {
+	calls := taken[:0]
+	for _, c := range taken {
 		switch {
-		case u.from != nil: // it came when this node still led
-			u.finish(nil, errNoLeader)
-		case u.trial && !l.able(abilityTry):
-			u.finish([][]byte{{}}, nil)
+		case c.from != nil: // it came when this node still led
+			c.finish(nil, errNoLeader)
+		case c.dryRun && !l.able(abilityDryRun):
+			c.finish([][]byte{{}}, nil)
 		default:
-			units = append(units, u)
+			calls = append(calls, c)
 		}
 	}
-	if len(units) > 0 && !l.forward(kind, units) {
-		q.pushBack(units, false)
+	if len(calls) > 0 && !l.forward(kind, calls) {
+		q.requeue(calls, false)
 	}
 	return len(taken) > 0
 }
 
 // refuseForwarded gives the frames of followers back: this node does not lead, and a frame is passed on only once.
 func (n *Node) refuseForwarded(q *queue) {
-	if !q.hasForeign() {
+	if !q.hasForwarded() {
 		return // the queue is not walked for nothing
 	}
-	dropped, _ := q.remove(func(u *unit) bool { return u.from != nil })
-	for _, u := range dropped {
-		u.finish(nil, errNoLeader)
+	dropped, _ := q.remove(func(c *call) bool { return c.from != nil })
+	for _, c := range dropped {
+		c.finish(nil, errNoLeader)
 	}
 }
 
 // expire refuses what has waited for a leader until its deadline, and returns the time until the next one is due.
 func (n *Node) expire(q *queue) time.Duration {
 	now := time.Now()
-	dropped, next := q.remove(func(u *unit) bool { return !u.deadline.After(now) })
+	dropped, next := q.remove(func(c *call) bool { return !c.deadline.After(now) })
 	finishAll(dropped, errNoLeader)
 	if next.IsZero() {
 		return idlePause
@@ -174,69 +174,69 @@ func (n *Node) expire(q *queue) time.Duration {
 	return next.Sub(now)
 }
 
-// proposeOnce makes one entry of the light groups that wait, if they are at least so many, and hands it to Raft. With nothing
-// under way it proposes a tick when one is due. scratch is reused for the groups.
+// proposeOnce makes one entry of the light batches that wait, if they are at least so many, and hands it to Raft. With nothing
+// under way it proposes a tick when one is due. scratch is reused for the batches.
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
 	flying := n.inFlight.Add(1) // before anything is taken: drain must not find the queue empty and nothing in flight
-	units := n.writes.take(nil, least)
+	calls := n.writes.take(nil, least)
 	tick := n.tickDue.Swap(false)
-	if len(units) == 0 && !(tick && flying == 1) {
+	if len(calls) == 0 && !(tick && flying == 1) {
 		n.inFlight.Add(-1)
 		return scratch, false
 	}
-	return n.proposeUnits(lead, scratch, units, false), true
+	return n.proposeCalls(lead, scratch, calls, false), true
 }
 
-// proposeHeavy makes one entry of the heavy groups whose turn it is, and hands it to Raft.
+// proposeHeavy makes one entry of the heavy batches whose turn it is, and hands it to Raft.
 func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool) {
 	n.inFlight.Add(1)
-	units := n.writes.takeHeavy(nil, maxBatchGroups)
-	if len(units) == 0 {
+	calls := n.writes.takeHeavy(nil, maxEntryBatches)
+	if len(calls) == 0 {
 		n.inFlight.Add(-1)
 		return scratch, false
 	}
 	n.heavyWrite.Store(true)
-	return n.proposeUnits(lead, scratch, units, true), true
+	return n.proposeCalls(lead, scratch, calls, true), true
 }
 
-// proposeUnits hands one entry of units to Raft, which the caller has counted in inFlight, and returns scratch.
-func (n *Node) proposeUnits(lead *leadership, scratch [][]byte, units []*unit, heavy bool) [][]byte {
-	groups, size := scratch[:0], 0
-	for _, u := range units {
-		groups, size = append(groups, u.groups...), size+u.size
+// proposeCalls hands one entry of calls to Raft, which the caller has counted in inFlight, and returns scratch.
+func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call, heavy bool) [][]byte {
+	batches, size := scratch[:0], 0
+	for _, c := range calls {
+		batches, size = append(batches, c.batches...), size+c.size
 	}
-	data := make([]byte, 0, size+8*len(groups)+64)
+	data := make([]byte, 0, size+8*len(batches)+64)
 	at := lead.stamp()
-	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, groups)
-	n.hand(lead, data, &entry{stamp: at, units: units, groups: len(groups), heavy: heavy, proposed: time.Now()})
-	clear(groups)
-	return groups
+	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, batches)
+	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy, proposed: time.Now()})
+	clear(batches)
+	return batches
 }
 
 // hand hands an entry, which the caller has counted in inFlight, to Raft, and then to the completer.
-func (n *Node) hand(lead *leadership, data []byte, e *entry) {
+func (n *Node) submitEntry(lead *leadership, data []byte, e *entry) {
 	e.lead = lead
-	n.underWay.add(e)
+	n.pendingEntries.add(e)
 	e.future = n.raft.ApplyLog(raft.Log{Data: data, Extensions: lead.mark}, 0)
-	n.flying <- e
+	n.proposed <- e
 }
 
 // complete is the completer's loop: entries are answered in the order in which they were proposed.
 func (n *Node) complete() {
-	for e := range n.flying {
+	for e := range n.proposed {
 		err := e.future.Error()
-		n.underWay.removeFirst()
-		e.lead.landed(e.stamp)
-		units := e.take() // none when the sweep gave them up
+		n.pendingEntries.removeFirst()
+		e.lead.settled(e.stamp)
+		calls := e.take() // none when the sweep gave them up
 		switch out := e.outcome(); {
 		case err != nil && neverLogged(err), err == nil && out.void:
-			n.retract(n.writes, units)
+			n.retract(n.writes, calls)
 		case err != nil:
-			finishAll(units, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
-		case out.replies == nil && e.groups > 0:
-			finishAll(units, errNoReply)
+			finishAll(calls, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
+		case out.replies == nil && e.batches > 0:
+			finishAll(calls, errNoReply)
 		default:
-			n.handOut(e, units, out)
+			n.deliver(e, calls, out)
 		}
 		if e.heavy {
 			n.heavyWrite.Store(false) // before inFlight, from which the proposer takes it off
@@ -247,57 +247,57 @@ func (n *Node) complete() {
 	}
 }
 
-// handOut gives each unit of an entry its part of the outcome. Groups without one did not run, and never will in this entry: local ones go
+// deliver gives each call of an entry its part of the outcome. Batches without one did not run, and never will in this entry: local ones go
 // back to their places.
-func (n *Node) handOut(e *entry, units []*unit, out outcome) {
-	var again []*unit
+func (n *Node) deliver(e *entry, calls []*call, out outcome) {
+	var again []*call
 	ran, total := len(out.replies), uint64(0)
 	at := 0
-	for _, u := range units {
-		first, last := min(at, ran), min(at+len(u.groups), ran)
-		at += len(u.groups)
-		u.work = nil
+	for _, c := range calls {
+		first, last := min(at, ran), min(at+len(c.batches), ran)
+		at += len(c.batches)
+		c.work = nil
 		if out.work != nil {
-			u.work = out.work[first:last:last]
+			c.work = out.work[first:last:last]
 		}
-		for _, w := range u.work {
+		for _, w := range c.work {
 			total += w
 		}
-		if u.from == nil && first == last {
-			again = append(again, u)
+		if c.from == nil && first == last {
+			again = append(again, c)
 			continue
 		}
-		n.conclude(n.writes, u, out.replies[first:last:last])
+		n.settleCall(n.writes, c, out.replies[first:last:last])
 	}
-	if !e.heavy && (ran < e.groups || total >= turnWork/2) {
-		n.writes.strain()
+	if !e.heavy && (ran < e.batches || total >= quantum/2) {
+		n.writes.beCautious()
 	}
 	if len(again) > 0 {
-		n.writes.pushBack(again, false)
+		n.writes.requeue(again, false)
 	}
 }
 
-// conclude charges a unit of q for what its groups did, and finishes it. u.work is set.
-func (n *Node) conclude(q *queue, u *unit, replies [][]byte) {
-	if len(u.groups) == 1 && len(replies) == 1 {
+// settleCall charges a call of q for what its batches did, and finishes it. u.work is set.
+func (n *Node) settleCall(q *queue, c *call, replies [][]byte) {
+	if len(c.batches) == 1 && len(replies) == 1 {
 		work := uint64(0)
-		if len(u.work) == 1 {
-			work = u.work[0]
+		if len(c.work) == 1 {
+			work = c.work[0]
 		}
-		q.charge(u, work, len(replies[0]))
+		q.charge(c, work, len(replies[0]))
 	}
-	u.finish(replies, nil)
+	c.finish(replies, nil)
 }
 
 // outcome is what applying an entry brought.
 type outcome struct {
-	replies [][]byte // of the groups that ran: all, or the first ones
+	replies [][]byte // of the batches that ran: all, or the first ones
 	work    []uint64 // units of work of each, nil when the machine does not count them
 	void    bool
 }
 
 // worker is what the result of Apply may be, see Machine.
-type worker interface {
+type workOutcome interface {
 	Outcome() (replies [][]byte, work []uint64)
 }
 
@@ -307,32 +307,32 @@ func (e *entry) outcome() outcome {
 	case voided:
 		return outcome{void: true}
 	case [][]byte:
-		if len(r) == e.groups {
+		if len(r) == e.batches {
 			return outcome{replies: r}
 		}
-	case worker:
-		if replies, work := r.Outcome(); len(replies) <= e.groups && len(work) == len(replies) && replies != nil {
+	case workOutcome:
+		if replies, work := r.Outcome(); len(replies) <= e.batches && len(work) == len(replies) && replies != nil {
 			return outcome{replies: replies, work: work}
 		}
 	}
 	return outcome{}
 }
 
-func finishAll(units []*unit, err error) {
-	for _, u := range units {
-		u.finish(nil, err)
+func finishAll(calls []*call, err error) {
+	for _, c := range calls {
+		c.finish(nil, err)
 	}
 }
 
-// retract takes units of q that did not run: local ones are routed again, frames are given back.
-func (n *Node) retract(q *queue, units []*unit) {
-	local := units[:0]
-	for _, u := range units {
-		if u.from != nil {
-			u.finish(nil, errNoLeader)
+// retract takes calls of q that did not run: local ones are routed again, frames are given back.
+func (n *Node) retract(q *queue, calls []*call) {
+	local := calls[:0]
+	for _, c := range calls {
+		if c.from != nil {
+			c.finish(nil, errNoLeader)
 		} else {
-			local = append(local, u)
+			local = append(local, c)
 		}
 	}
-	n.routeAgain(q, local)
+	n.reroute(q, local)
 }

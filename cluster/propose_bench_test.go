@@ -46,14 +46,14 @@ func runCallers(b *testing.B, callers int, op func() error) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	group := []byte(strings.Repeat("x", 60))
+	batch := []byte(strings.Repeat("x", 60))
 	for _, inFlight := range []int{1, 2, 3, 4} {
 		for _, callers := range []int{1, 50, 200} {
 			b.Run(fmt.Sprintf("inflight=%d/callers=%d", inFlight, callers), func(b *testing.B) {
 				c := newCluster(b, 3, func(cfg *Config) { cfg.inFlight = inFlight })
 				n := c.leader()
 				runCallers(b, callers, func() error {
-					_, err := n.Write(context.Background(), group, 1)
+					_, err := n.Write(context.Background(), batch, 1)
 					return err
 				})
 				b.ReportMetric(float64(b.N)/float64(len(c.toys[n.cfg.ID].Stamps)), "writes/entry")
@@ -63,13 +63,13 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func BenchmarkForwardedWrite(b *testing.B) {
-	group := []byte(strings.Repeat("x", 60))
+	batch := []byte(strings.Repeat("x", 60))
 	for _, callers := range []int{1, 50, 200} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			c := newCluster(b, 3, nil)
 			n := c.followers()[0]
 			runCallers(b, callers, func() error {
-				_, err := n.Write(context.Background(), group, 1)
+				_, err := n.Write(context.Background(), batch, 1)
 				return err
 			})
 		})

@@ -1,4 +1,4 @@
-// This file holds the tests of fair shares: turns, what is expected of groups, and groups of an entry or a frame that did not run.
+// This file holds the tests of fair shares: turns, what is expected of batches, and batches of an entry or a frame that did not run.
 package cluster
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-func groupOf(id, command uint64, cost uint64) *unit {
-	u := newLocalUnit([]byte("g"), 1, time.Now().Add(time.Hour)).askedBy(Asker{Source: id, Command: command, Shape: command})
-	u.work = []uint64{cost} // what it will turn out to do
-	return u
+func batchOf(id, command uint64, cost uint64) *call {
+	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Source: id, Command: command, Shape: command})
+	c.work = []uint64{cost} // what it will turn out to do
+	return c
 }
 
 const (
@@ -22,36 +22,36 @@ const (
 	newCommand   = 3<<40 + 3
 )
 
-// turns has sources ask for heavy work all the time, one group of each under way, and gives so many turns. It returns the work that each got.
+// turns has sources ask for heavy work all the time, one batch of each under way, and gives so many turns. It returns the work that each got.
 func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint64]uint64 {
 	t.Helper()
 	got := map[uint64]uint64{}
 	for id := range uint64(len(costs)) {
-		q.push(groupOf(id+1, heavyCommand, costs[id+1]))
+		q.push(batchOf(id+1, heavyCommand, costs[id+1]))
 	}
 	for range count {
-		light := groupOf(1000, lightCommand, 10)
+		light := batchOf(1000, lightCommand, 10)
 		q.push(light)
-		if units := q.take(nil, 1); len(units) != 1 || units[0] != light {
-			t.Fatalf("%d units are taken with a light one that waits", len(units))
+		if calls := q.take(nil, 1); len(calls) != 1 || calls[0] != light {
+			t.Fatalf("%d calls are taken with a light one that waits", len(calls))
 		}
 		q.charge(light, 10, 0)
-		units := q.takeHeavy(nil, maxBatchGroups)
-		if len(units) != 1 {
-			t.Fatalf("%d heavy units have their turn together", len(units))
+		calls := q.takeHeavy(nil, maxEntryBatches)
+		if len(calls) != 1 {
+			t.Fatalf("%d heavy calls have their turn together", len(calls))
 		}
-		u := units[0]
-		got[u.by.Source] += u.work[0]
-		q.charge(u, u.work[0], 0)
-		q.push(groupOf(u.by.Source, heavyCommand, costs[u.by.Source]))
+		c := calls[0]
+		got[c.workload.Source] += c.work[0]
+		q.charge(c, c.work[0], 0)
+		q.push(batchOf(c.workload.Source, heavyCommand, costs[c.workload.Source]))
 	}
 	return got
 }
 
-// However many ask for much, a light group is in the next entry, and only one turn is taken in between. Turns go round.
+// However many ask for much, a light batch is in the next entry, and only one turn is taken in between. Turns go round.
 func TestTurnsGoRound(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
+	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
@@ -63,10 +63,10 @@ func TestTurnsGoRound(t *testing.T) {
 	}
 }
 
-// Shares are equal in work, not in groups.
+// Shares are equal in work, not in batches.
 func TestSharesAreOfWork(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
+	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
 	got := turns(t, q, map[uint64]uint64{1: 10_000_000, 2: 1_000_000, 3: 5_000_000}, 400)
 	for id, work := range got {
 		if diff := int64(work) - int64(got[1]); diff > 10_000_000 || diff < -10_000_000 {
@@ -75,29 +75,29 @@ func TestSharesAreOfWork(t *testing.T) {
 	}
 }
 
-// What is known of a command tells a heavy group of a new connection; of a command that nobody has seen only a strained queue thinks ill.
+// What is known of a command tells a heavy batch of a new connection; of a command that nobody has seen only a strained queue thinks ill.
 func TestWhatIsExpected(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
-	q.costs.note(Asker{Command: lightCommand}, 10)
-	heavy := func(u *unit) bool {
-		q.push(u)
-		return u.heavy
+	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+	q.costs.record(Workload{Command: lightCommand}, 10)
+	heavy := func(c *call) bool {
+		q.push(c)
+		return c.heavy
 	}
-	if !heavy(groupOf(1, heavyCommand, 0)) || heavy(groupOf(2, lightCommand, 0)) || heavy(groupOf(3, newCommand, 0)) || heavy(newLocalUnit(nil, 1, time.Now())) {
+	if !heavy(batchOf(1, heavyCommand, 0)) || heavy(batchOf(2, lightCommand, 0)) || heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
 		t.Error("with nothing else to go by")
 	}
-	if u := newLocalUnit(make([]byte, heavyWork*bytesPerUnit), 1, time.Now()); !heavy(u) {
-		t.Error("a large group is light")
+	if c := newLocalCall(make([]byte, heavyWork*bytesPerUnit), 1, time.Now()); !heavy(c) {
+		t.Error("a large batch is light")
 	}
-	q.strain()
-	if !q.isStrained() || heavy(groupOf(2, lightCommand, 0)) || !heavy(groupOf(3, newCommand, 0)) || heavy(newLocalUnit(nil, 1, time.Now())) {
+	q.beCautious()
+	if !q.isCautious() || heavy(batchOf(2, lightCommand, 0)) || !heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
 		t.Error("in a strained queue")
 	}
-	debtor := groupOf(4, lightCommand, 0)
+	debtor := batchOf(4, lightCommand, 0)
 	q.push(debtor)
 	q.charge(debtor, 10_000_000, 0)
-	if q.costs.note(Asker{Command: lightCommand}, 0); !heavy(groupOf(4, lightCommand, 0)) {
+	if q.costs.record(Workload{Command: lightCommand}, 0); !heavy(batchOf(4, lightCommand, 0)) {
 		t.Error("a source that has just had much does not wait")
 	}
 }
@@ -105,38 +105,38 @@ func TestWhatIsExpected(t *testing.T) {
 // A source that owes nothing is next, however many were there before it: it may ask for little.
 func TestFreshSourceIsNext(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
+	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
 	}
 	turns(t, q, want, 25) // in the midst of a round
-	q.strain()
-	u := groupOf(77, newCommand, 0)
-	if q.push(u); !u.heavy {
+	q.beCautious()
+	c := batchOf(77, newCommand, 0)
+	if q.push(c); !c.heavy {
 		t.Fatal("it is light")
 	}
-	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != u {
-		t.Errorf("source %d is next", got[0].by.Source)
+	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != c {
+		t.Errorf("source %d is next", got[0].workload.Source)
 	}
 }
 
 // Who takes one turn and never comes back is forgotten, sooner or later; who waits is not passed over for ever by those who come anew.
 func TestAccountIsBounded(t *testing.T) {
 	q := newQueue(&costs{})
-	q.costs.note(Asker{Command: heavyCommand}, 10_000_000)
-	debtor := groupOf(1, heavyCommand, 0)
+	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+	debtor := batchOf(1, heavyCommand, 0)
 	q.push(debtor)
 	q.takeHeavy(nil, 1)
 	q.charge(debtor, 10_000_000, 0)
-	q.push(groupOf(1, heavyCommand, 0))
+	q.push(batchOf(1, heavyCommand, 0))
 	served := false
-	for id := range uint64(3 * maxOwed) {
-		q.push(groupOf(id+2, heavyCommand, 0))
-		u := q.takeHeavy(nil, 1)[0]
-		served = served || u.source.id == 1
-		if q.charge(u, 10_000_000, 0); len(q.shares.owed) > maxOwed {
-			t.Fatalf("%d sources are in the account", len(q.shares.owed))
+	for id := range uint64(3 * maxFlows) {
+		q.push(batchOf(id+2, heavyCommand, 0))
+		c := q.takeHeavy(nil, 1)[0]
+		served = served || c.flow.id == 1
+		if q.charge(c, 10_000_000, 0); len(q.fair.finishTags) > maxFlows {
+			t.Fatalf("%d sources are in the account", len(q.fair.finishTags))
 		}
 	}
 	if !served {
@@ -147,65 +147,65 @@ func TestAccountIsBounded(t *testing.T) {
 // Turns that are given together are given in order.
 func TestTurnsTogether(t *testing.T) {
 	q := newQueue(&costs{})
-	const units = 2 * maxBatchGroups
+	const units = 2 * maxEntryBatches
 	for i := range uint64(units) {
-		src := source{id: i + 1}
-		q.shares.owed = map[source]uint64{src: 1 + i*7919%units}
-		q.push(groupOf(src.id, lightCommand, 0))
+		f := flow{id: i + 1}
+		q.fair.finishTags = map[flow]uint64{f: 1 + i*7919%units}
+		q.push(batchOf(f.id, lightCommand, 0))
 	}
 	q.withdraw(q.heavy[5])
-	var last *unit
-	for _, most := range []int{maxBatchGroups, 1, 1, units} {
+	var last *call
+	for _, most := range []int{maxEntryBatches, 1, 1, units} {
 		taken := q.takeHeavy(nil, most)
-		if len(taken) != min(most, maxBatchGroups) && !q.empty() {
+		if len(taken) != min(most, maxEntryBatches) && !q.empty() {
 			t.Fatalf("%d of %d have their turn", len(taken), most)
 		}
-		for _, u := range taken {
-			if last != nil && !last.before(u) {
-				t.Fatalf("%+v came behind %+v", u, last)
+		for _, c := range taken {
+			if last != nil && !last.before(c) {
+				t.Fatalf("%+v came behind %+v", c, last)
 			}
-			last = u
+			last = c
 		}
 	}
 	if !q.empty() || q.bytes != 0 {
-		t.Errorf("%d units and %d bytes are left", len(q.heavy), q.bytes)
+		t.Errorf("%d calls and %d bytes are left", len(q.heavy), q.bytes)
 	}
 }
 
 func TestCosts(t *testing.T) {
 	var c costs
-	one, other := Asker{Command: 5, Shape: 8<<32 | 8}, Asker{Command: 5, Shape: 9<<32 | 9}
-	if _, known := c.expect(one); known {
+	one, other := Workload{Command: 5, Shape: 8<<32 | 8}, Workload{Command: 5, Shape: 9<<32 | 9}
+	if _, known := c.estimate(one); known {
 		t.Error("an empty table knows something")
 	}
-	c.note(one, 1<<20)
-	c.note(one, 1<<10)
-	if got, _ := c.expect(one); got < 1<<19 || got > 1<<20 {
-		t.Errorf("after one light group %d are expected", got)
+	c.record(one, 1<<20)
+	c.record(one, 1<<10)
+	if got, _ := c.estimate(one); got < 1<<19 || got > 1<<20 {
+		t.Errorf("after one light batch %d are expected", got)
 	}
 	for range 30 {
-		c.note(one, 0)
+		c.record(one, 0)
 	}
-	if got, known := c.expect(one); got >= 2*costGrain || !known {
-		t.Errorf("after many light groups %d are expected", got)
+	if got, known := c.estimate(one); got >= 2*costGrain || !known {
+		t.Errorf("after many light batches %d are expected", got)
 	}
-	c.note(one, 1<<63)
-	if got, known := c.expect(one); got < heavyWork || !known {
+	c.record(one, 1<<63)
+	if got, known := c.estimate(one); got < heavyWork || !known {
 		t.Errorf("after an endless one %d", got)
 	}
-	if _, known := c.expect(Asker{Command: 5 + 1<<32*uint64(len(c.slots))}); known {
+	if _, known := c.estimate(Workload{Command: 5 + 1<<32*uint64(len(c.slots))}); known {
 		t.Error("another hash in the same slot is taken for it")
 	}
-	if got, known := c.expect(other); got < heavyWork || !known {
+	if got, known := c.estimate(other); got < heavyWork || !known {
 		t.Error("the command is not asked where the shape is new")
 	}
 	for range 30 {
-		c.note(other, 0)
+		c.record(other, 0)
 	}
-	if got, _ := c.expect(other); got >= 2*costGrain {
+	if got, _ := c.estimate(other); got >= 2*costGrain {
 		t.Errorf("a light key of a command that is heavy elsewhere is expected to do %d", got)
 	}
-	if got, _ := c.expect(one); got < heavyWork {
+	if got, _ := c.estimate(one); got < heavyWork {
 		t.Errorf("a heavy key of a command that is light elsewhere is expected to do %d", got)
 	}
 }
@@ -214,7 +214,7 @@ func TestCosts(t *testing.T) {
 func TestCostsOfOneCommand(t *testing.T) {
 	var c costs
 	for i := range uint64(1000) {
-		c.note(Asker{Command: 5, Shape: i<<32 | i | 1}, costGrain-1)
+		c.record(Workload{Command: 5, Shape: i<<32 | i | 1}, costGrain-1)
 	}
 	used := 0
 	for i := range c.slots {
@@ -230,7 +230,7 @@ func TestCostsOfOneCommand(t *testing.T) {
 // A queue that never drains keeps what waits, and no more.
 func TestQueueDoesNotGrow(t *testing.T) {
 	q := newQueue(&costs{})
-	unit := func() *unit { return &unit{groups: make([][]byte, 1), count: MaxGroupRequests} } // each fills an entry
+	unit := func() *call { return &call{batches: make([][]byte, 1), count: MaxBatchRequests} } // each fills an entry
 	const waiting = 100
 	for range waiting {
 		q.push(unit())
@@ -241,15 +241,15 @@ func TestQueueDoesNotGrow(t *testing.T) {
 			t.Fatal("not one unit")
 		}
 	}
-	if len(q.units)-q.head != waiting || cap(q.units) > 8*waiting {
-		t.Errorf("%d units wait in an array of %d", len(q.units)-q.head, cap(q.units))
+	if len(q.light)-q.head != waiting || cap(q.light) > 8*waiting {
+		t.Errorf("%d calls wait in an array of %d", len(q.light)-q.head, cap(q.light))
 	}
 }
 
 func TestTurnstile(t *testing.T) {
-	var s turnstile
+	var s fairGate
 	never := make(chan struct{})
-	first := s.enter(source{id: 1}, time.Hour, never)
+	first := s.acquire(flow{id: 1}, time.Hour, never)
 	var order []uint64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -257,11 +257,11 @@ func TestTurnstile(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			w := s.enter(source{id: id}, time.Hour, never)
+			w := s.acquire(flow{id: id}, time.Hour, never)
 			mu.Lock()
 			order = append(order, id)
 			mu.Unlock()
-			s.leave(w, 1000)
+			s.release(w, 1000)
 		}()
 		eventually(t, "the next waits", func() bool {
 			s.mu.Lock()
@@ -269,19 +269,19 @@ func TestTurnstile(t *testing.T) {
 			return len(s.waiting) == at
 		})
 	}
-	s.shares.charge(source{id: 2}, 0, 500) // it has had more than the others
+	s.fair.charge(flow{id: 2}, 0, 500) // it has had more than the others
 	enter(2, 1)
 	enter(3, 2)
 	enter(4, 3)
-	if w := s.enter(source{id: 5}, time.Nanosecond, never); w != nil {
+	if w := s.acquire(flow{id: 5}, time.Nanosecond, never); w != nil {
 		t.Error("two are let in")
 	}
 	stop := make(chan struct{})
 	close(stop)
-	if w := s.enter(source{id: 5}, time.Hour, stop); w != nil {
+	if w := s.acquire(flow{id: 5}, time.Hour, stop); w != nil {
 		t.Error("one is let in that is to stop")
 	}
-	s.leave(first, 0)
+	s.release(first, 0)
 	wg.Wait()
 	if fmt.Sprint(order) != "[3 4 2]" {
 		t.Errorf("order %v", order)
@@ -293,24 +293,24 @@ func TestTurnstile(t *testing.T) {
 
 // Small work takes no turn until it is much together.
 func TestFreeWorkIsBounded(t *testing.T) {
-	var s turnstile
+	var s fairGate
 	done := uint64(0)
 	for range 1000 {
-		if !s.free(20_000) { // half a millisecond
+		if !s.exempt(20_000) { // half a millisecond
 			break
 		}
-		s.charge(source{id: 1}, 20_000)
+		s.chargeExempt(flow{id: 1}, 20_000)
 		done += 20_000
 	}
-	if took := time.Duration(done) * unitTime; took > 2*freeBurst {
+	if took := time.Duration(done) * workUnitTime; took > 2*exemptBurst {
 		t.Errorf("%v of work took no turn", took)
 	}
-	if !s.free(tinyWork-1) || s.free(heavyWork) {
+	if !s.exempt(exemptWork-1) || s.exempt(heavyWork) {
 		t.Error("what is tiny is always free, what is heavy never")
 	}
 }
 
-// Groups that an entry did not run, as it had done enough, run in a later one: each once, those of one caller in order, through any node.
+// Batches that an entry did not run, as it had done enough, run in a later one: each once, those of one caller in order, through any node.
 func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	const callers, rounds = 12, 8
@@ -320,14 +320,14 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				by := Asker{Source: uint64(k + 1), Command: uint64(k+1) << 33, Shape: uint64(k+1) << 33}
+				load := Workload{Source: uint64(k + 1), Command: uint64(k+1) << 33, Shape: uint64(k+1) << 33}
 				for i := range rounds {
-					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*turnWork*2/3, n.cfg.ID, k, i)
-					reply, err := n.WriteAs(context.Background(), by, []byte(group), 1)
+					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
+					reply, err := n.WriteAs(context.Background(), load, []byte(group), 1)
 					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
 						t.Errorf("%s: %q %v", group, reply, err)
 					}
-					if reply, err := n.ReadAs(context.Background(), by, []byte(group)); err != nil || string(reply) != "1" {
+					if reply, err := n.ReadAs(context.Background(), load, []byte(group)); err != nil || string(reply) != "1" {
 						t.Errorf("reading %s: %q %v", group, reply, err)
 					}
 				}
@@ -345,7 +345,7 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 		next[group[:at]]++
 	}
 	if len(list) != 3*callers*rounds {
-		t.Errorf("%d groups ran, want %d", len(list), 3*callers*rounds)
+		t.Errorf("%d batches ran, want %d", len(list), 3*callers*rounds)
 	}
 	cut := uint64(0)
 	for _, toy := range c.toys {
@@ -356,7 +356,7 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 	}
 }
 
-// One frame answers for groups that ran and groups that did not.
+// One frame answers for batches that ran and batches that did not.
 func TestFrameOfWhichAPartRan(t *testing.T) {
 	a, err := decodeReplies(appendWork(appendReplies(nil, [][]byte{[]byte("ran"), {}}, 3, 10), []uint64{7, 1 << 40}))
 	if err != nil {

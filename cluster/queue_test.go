@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-func queuedUnits(q *queue, sizes ...int) []*unit {
-	var units []*unit
+func queuedUnits(q *queue, sizes ...int) []*call {
+	var calls []*call
 	for _, size := range sizes {
-		u := newLocalUnit(make([]byte, size), 1, time.Now().Add(time.Hour))
-		q.push(u)
-		units = append(units, u)
+		c := newLocalCall(make([]byte, size), 1, time.Now().Add(time.Hour))
+		q.push(c)
+		calls = append(calls, c)
 	}
-	return units
+	return calls
 }
 
 func TestQueueTakesWithinLimits(t *testing.T) {
 	const mb = 1 << 20
 	for _, test := range []struct {
 		name    string
-		units   []unit
-		batches []int // units in each batch
+		units   []call
+		batches []int // calls in each batch
 	}{
-		{"all at once", []unit{{count: 1, size: 10}, {count: 1, size: 10}}, []int{2}},
-		{"bytes at the limit", []unit{{count: 1, size: mb - 1}, {count: 1, size: 1}, {count: 1, size: 1}}, []int{2, 1}},
-		{"a large one alone", []unit{{count: 1, size: 1}, {count: 1, size: 9 * mb}, {count: 1, size: 1}}, []int{1, 1, 1}},
-		{"requests at the limit", []unit{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
+		{"all at once", []call{{count: 1, size: 10}, {count: 1, size: 10}}, []int{2}},
+		{"bytes at the limit", []call{{count: 1, size: mb - 1}, {count: 1, size: 1}, {count: 1, size: 1}}, []int{2, 1}},
+		{"a large one alone", []call{{count: 1, size: 1}, {count: 1, size: 9 * mb}, {count: 1, size: 1}}, []int{1, 1, 1}},
+		{"requests at the limit", []call{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
 	} {
 		q := newQueue(&costs{})
 		for i := range test.units {
-			test.units[i].groups = make([][]byte, 1)
+			test.units[i].batches = make([][]byte, 1)
 			test.units[i].from = &inbound{} // else its bytes would make it heavy
 			q.push(&test.units[i])
 		}
@@ -41,33 +41,33 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 				t.Errorf("%s: a batch of %d, want %d", test.name, got, want)
 			}
 		}
-		if !q.empty() || q.groups != 0 {
-			t.Errorf("%s: units are left", test.name)
+		if !q.empty() || q.lightBatches != 0 {
+			t.Errorf("%s: calls are left", test.name)
 		}
 	}
 	q := newQueue(&costs{})
-	for range maxBatchGroups + 1 {
-		q.push(&unit{groups: make([][]byte, 1)})
+	for range maxEntryBatches + 1 {
+		q.push(&call{batches: make([][]byte, 1)})
 	}
-	if a, b := len(q.take(nil, 1)), len(q.take(nil, 1)); a != maxBatchGroups || b != 1 {
-		t.Errorf("batches of %d and %d groups", a, b)
+	if a, b := len(q.take(nil, 1)), len(q.take(nil, 1)); a != maxEntryBatches || b != 1 {
+		t.Errorf("batches of %d and %d batches", a, b)
 	}
 }
 
 func TestQueueOrder(t *testing.T) {
 	q := newQueue(&costs{})
 	u := queuedUnits(q, 1, 2, 3, 4, 5, 6)
-	first, second := q.take(nil, 1), []*unit(nil)
-	q.pushBack(first[2:4], false)
-	q.pushBack(first[:2], false) // refused after the ones behind it
-	q.pushBack(first[4:], true)
-	if q.heldFor() <= 0 {
+	first, second := q.take(nil, 1), []*call(nil)
+	q.requeue(first[2:4], false)
+	q.requeue(first[:2], false) // refused after the ones behind it
+	q.requeue(first[4:], true)
+	if q.restFor() <= 0 {
 		t.Error("the queue does not rest after a refusal")
 	}
 	if !q.withdraw(u[1]) || q.withdraw(u[1]) {
 		t.Error("withdraw")
 	}
-	dropped, next := q.remove(func(v *unit) bool { return v == u[3] })
+	dropped, next := q.remove(func(v *call) bool { return v == u[3] })
 	if len(dropped) != 1 || next.IsZero() {
 		t.Errorf("dropped %d, next %v", len(dropped), next)
 	}
@@ -80,7 +80,7 @@ func TestQueueOrder(t *testing.T) {
 		t.Errorf("order %v", sizes)
 	}
 	if q.withdraw(u[0]) {
-		t.Error("a unit under way was withdrawn")
+		t.Error("a call under way was withdrawn")
 	}
 	q.close(errStopping)
 	if err := q.push(u[0]); err != errStopping {
@@ -90,9 +90,9 @@ func TestQueueOrder(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	q := newQueue(&costs{})
-	push := func(size int) (*unit, error) {
-		u := &unit{groups: make([][]byte, 1), count: 1, size: size, from: &inbound{}}
-		return u, q.push(u)
+	push := func(size int) (*call, error) {
+		c := &call{batches: make([][]byte, 1), count: 1, size: size, from: &inbound{}}
+		return c, q.push(c)
 	}
 	first, err := push(maxQueueBytes - 1)
 	if err != nil {
@@ -107,14 +107,14 @@ func TestQueueIsBounded(t *testing.T) {
 	for name, free := range map[string]func(){
 		"withdraw": func() { q.withdraw(first) },
 		"take":     func() { q.take(nil, 1) },
-		"remove":   func() { q.remove(func(*unit) bool { return true }) },
+		"remove":   func() { q.remove(func(*call) bool { return true }) },
 	} {
 		if free(); q.bytes > 1 {
 			t.Errorf("%d bytes after %s", q.bytes, name)
 		}
 		q.take(nil, 1)
-		if q.bytes != 0 || q.groups != 0 || q.foreign != 0 {
-			t.Errorf("an empty queue counts %d bytes, %d groups, %d frames", q.bytes, q.groups, q.foreign)
+		if q.bytes != 0 || q.lightBatches != 0 || q.forwarded != 0 {
+			t.Errorf("an empty queue counts %d bytes, %d batches, %d frames", q.bytes, q.lightBatches, q.forwarded)
 		}
 		if first, err = push(maxQueueBytes); err != nil {
 			t.Errorf("after %s: %v", name, err)
@@ -137,7 +137,7 @@ func TestQueueWakesWhenEnoughWait(t *testing.T) {
 		t.Error("a consumer that does not sleep was woken")
 	}
 	if got := q.take(nil, 3); got != nil {
-		t.Errorf("%d units, fewer than asked for", len(got))
+		t.Errorf("%d calls, fewer than asked for", len(got))
 	}
 	queuedUnits(q, 1)
 	if woken() {
@@ -148,6 +148,6 @@ func TestQueueWakesWhenEnoughWait(t *testing.T) {
 		t.Error("not woken with three of three")
 	}
 	if got := q.take(nil, 3); len(got) != 3 {
-		t.Errorf("%d units", len(got))
+		t.Errorf("%d calls", len(got))
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// underWay holds the proposed entries that are not answered, oldest first. The completer removes them in that order.
-type underWay struct {
+// pendingEntries holds the proposed entries that are not answered, oldest first. The completer removes them in that order.
+type entryList struct {
 	mu      sync.Mutex
 	entries []*entry
 }
 
-func (w *underWay) add(e *entry) {
+func (w *entryList) add(e *entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.entries = append(w.entries, e)
 }
 
-func (w *underWay) removeFirst() {
+func (w *entryList) removeFirst() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	copy(w.entries, w.entries[1:]) // a handful
@@ -28,23 +28,23 @@ func (w *underWay) removeFirst() {
 }
 
 // empty reports whether no entry is under way. One that was is answered, and has parked reads looked for, behind its removal.
-func (w *underWay) empty() bool {
+func (w *entryList) empty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.entries) == 0
 }
 
-// giveUp takes the units of entries that were proposed before limit. The entries stay until Raft answers them.
-func (w *underWay) giveUp(limit time.Time) (units []*unit) {
+// abandon takes the calls of entries that were proposed before limit. The entries stay until Raft answers them.
+func (w *entryList) abandon(limit time.Time) (calls []*call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.entries {
 		if !e.proposed.Before(limit) {
 			break
 		}
-		units = append(units, e.take()...)
+		calls = append(calls, e.take()...)
 	}
-	return units
+	return calls
 }
 
 // sweep gives up what has been under way for ReplyWait: a write is unknown, a read is routed again. What has waited in
@@ -56,7 +56,7 @@ func (n *Node) sweep(now time.Time) {
 	}
 	n.lastSweep = now
 	limit := now.Add(-n.cfg.ReplyWait)
-	finishAll(n.underWay.giveUp(limit), errNoAnswer)
+	finishAll(n.pendingEntries.abandon(limit), errNoAnswer)
 	n.linksMu.Lock()
 	links := make([]*link, 0, len(n.links))
 	for _, l := range n.links {
@@ -64,68 +64,68 @@ func (n *Node) sweep(now time.Time) {
 	}
 	n.linksMu.Unlock()
 	for _, l := range links {
-		writes, reads := l.giveUp(limit)
+		writes, reads := l.abandon(limit)
 		finishAll(writes, errNoAnswer)
 		if len(reads) > 0 {
-			n.reads.pushBack(reads, true)
+			n.reads.requeue(reads, true)
 		}
 	}
 	n.unpark(limit)
 	for _, q := range []*queue{n.writes, n.reads} {
-		n.refuse(q.overdue(limit))
-		n.giveBack(q, now.Add(n.cfg.LeaderWait-n.cfg.ReplyWait/2))
+		n.failOverdue(q.overdue(limit))
+		n.returnLate(q, now.Add(n.cfg.LeaderWait-n.cfg.ReplyWait/2))
 	}
 }
 
-// refuse ends units that have waited too long in a queue.
-func (n *Node) refuse(units []*unit) {
-	if len(units) == 0 {
+// refuse ends calls that have waited too long in a queue.
+func (n *Node) failOverdue(calls []*call) {
+	if len(calls) == 0 {
 		return
 	}
-	why := n.noProgress()
-	for _, u := range units {
-		if u.heavy {
-			u.finish(nil, errOverworked)
+	why := n.noProgressError()
+	for _, c := range calls {
+		if c.heavy {
+			c.finish(nil, errOverloaded)
 		} else {
-			u.finish(nil, why)
+			c.finish(nil, why)
 		}
 	}
 }
 
-// giveBack returns heavy frames that came so long ago that their senders are about to take them for lost: they did not have their turn.
-func (n *Node) giveBack(q *queue, limit time.Time) {
-	late := func(u *unit) bool { return u.heavy && u.from != nil && u.deadline.Before(limit) }
-	if !q.hasForeign() || !q.hasHeavy() {
+// returnLate returns heavy frames that came so long ago that their senders are about to take them for lost: they did not have their turn.
+func (n *Node) returnLate(q *queue, limit time.Time) {
+	late := func(c *call) bool { return c.heavy && c.from != nil && c.deadline.Before(limit) }
+	if !q.hasForwarded() || !q.hasHeavy() {
 		return
 	}
 	dropped, _ := q.remove(late)
-	finishAll(dropped, errOverworked)
+	finishAll(dropped, errOverloaded)
 }
 
-// routeAgain has units go round again that were taken from q and did not run, but for those that have done so for ReplyWait: it is not
+// reroute has calls go round again that were taken from q and did not run, but for those that have done so for ReplyWait: it is not
 // left to the sweep to find them in the queue between two rounds.
-func (n *Node) routeAgain(q *queue, units []*unit) {
-	q.pushBack(units, true)
-	n.refuse(q.overdue(time.Now().Add(-n.cfg.ReplyWait)))
+func (n *Node) reroute(q *queue, calls []*call) {
+	q.requeue(calls, true)
+	n.failOverdue(q.overdue(time.Now().Add(-n.cfg.ReplyWait)))
 }
 
 // sweepsPerWait is how many sweeps there are in ReplyWait; what is late is found late by a part of it at most.
 const sweepsPerWait = 10
 
-// giveUp takes the units of frames that were sent before limit.
-func (l *link) giveUp(limit time.Time) (writes, reads []*unit) {
+// abandon takes the calls of frames that were sent before limit.
+func (l *link) abandon(limit time.Time) (writes, reads []*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range l.flights {
+	for _, f := range l.frames {
 		if !f.sent.Before(limit) {
 			continue
 		}
 		if f.kind == frameWrite {
-			writes = append(writes, f.units...)
+			writes = append(writes, f.calls...)
 		} else {
-			reads = append(reads, f.units...)
+			reads = append(reads, f.calls...)
 		}
-		f.units = nil
+		f.calls = nil
 	}
 	return writes, reads
 }

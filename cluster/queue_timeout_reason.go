@@ -26,8 +26,8 @@ func (n *Node) isStarved() bool {
 	return at != 0 && time.Now().UnixNano()-at < int64(n.cfg.LeaderWait+n.cfg.ReplyWait)
 }
 
-// noProgress is the outcome of requests that have waited too long and did not run. It says what is so, as far as this node knows.
-func (n *Node) noProgress() error {
+// noProgressError is the outcome of requests that have waited too long and did not run. It says what is so, as far as this node knows.
+func (n *Node) noProgressError() error {
 	leads := n.leads()
 	storing, commit := n.logs.writing.running(), n.raft.CommitIndex()
 	switch {

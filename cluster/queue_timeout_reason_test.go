@@ -13,7 +13,7 @@ func TestNoProgressSaysWhatIsSo(t *testing.T) {
 	n := alone(t, newToy())
 	says := func(want string) {
 		t.Helper()
-		if err := n.noProgress(); !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(), want) {
+		if err := n.noProgressError(); !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -30,14 +30,14 @@ func TestNoProgressSaysWhatIsSo(t *testing.T) {
 	says("its disk hangs")
 	n.logs.writing.end()
 
-	late := newLocalUnit([]byte("g"), 1, time.Now())
-	heavy := newLocalUnit([]byte("g"), 1, time.Now())
+	late := newLocalCall([]byte("g"), 1, time.Now())
+	heavy := newLocalCall([]byte("g"), 1, time.Now())
 	heavy.heavy = true
-	n.refuse([]*unit{late, heavy})
+	n.failOverdue([]*call{late, heavy})
 	if !errors.Is(late.err, ErrNotRun) || errors.Is(late.err, ErrBusy) {
-		t.Errorf("a light group: %v", late.err)
+		t.Errorf("a light batch: %v", late.err)
 	}
 	if !errors.Is(heavy.err, ErrBusy) {
-		t.Errorf("a group that waited for its turn: %v", heavy.err)
+		t.Errorf("a batch that waited for its turn: %v", heavy.err)
 	}
 }

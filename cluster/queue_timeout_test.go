@@ -44,7 +44,7 @@ func TestLeaderThatIsNotConfirmed(t *testing.T) {
 		l := lead.link(f.cfg.ID)
 		eventually(t, f.cfg.ID+" is registered and connected", func() bool { return lead.admitted(f.cfg.ID) && l.up() })
 		l.mu.Lock()
-		l.peer.birth = "another"
+		l.peer.incarnation = "another"
 		l.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

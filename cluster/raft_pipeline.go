@@ -21,7 +21,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park, silent: &t.n.silent, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park, stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
 	go p.pass()
 	return p, nil
 }
@@ -48,7 +48,7 @@ type pipeline struct {
 	raft.AppendPipeline
 	may     func() bool       // see receiver
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
-	silent  *atomic.Bool
+	stalled *atomic.Bool
 	answers chan raft.AppendFuture
 	refused atomic.Bool
 	stop    chan struct{}
@@ -65,8 +65,8 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 		p.park(req.Term)
 		return nil, errNoReceiver
 	}
-	if p.silent.Load() {
-		return nil, errSilent
+	if p.stalled.Load() {
+		return nil, errStalled
 	}
 	return p.AppendPipeline.AppendEntries(verified(req), resp)
 }

@@ -84,12 +84,12 @@ func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEnt
 func TestSilentLeaderSendsNoEntries(t *testing.T) {
 	var silent atomic.Bool
 	inner := &sentPipeline{}
-	p := &pipeline{AppendPipeline: inner, may: func() bool { return true }, silent: &silent}
+	p := &pipeline{AppendPipeline: inner, may: func() bool { return true }, stalled: &silent}
 	for _, quiet := range []bool{false, true, false} {
 		silent.Store(quiet)
 		before := inner.sent
 		_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
-		if sent := inner.sent > before; sent == quiet || errors.Is(err, errSilent) != quiet {
+		if sent := inner.sent > before; sent == quiet || errors.Is(err, errStalled) != quiet {
 			t.Errorf("silent: %t, sent: %t, %v", quiet, sent, err)
 		}
 	}

@@ -26,8 +26,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 		return err
 	}
 	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
-	if heartbeat && t.n.silent.Load() {
-		return errSilent
+	if heartbeat && t.n.stalledLeader.Load() {
+		return errStalled
 	}
 	if !heartbeat {
 		if err := t.gate(id, req.Term); err != nil {
@@ -72,7 +72,7 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 	for {
 		rung := t.n.roles.next()
 		reached, ok := l.reachable()
-		switch silent := t.n.silent.Load(); {
+		switch silent := t.n.stalledLeader.Load(); {
 		case ok && !silent:
 			return nil
 		case silent:
@@ -102,21 +102,21 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 	return !t.n.retired(string(id)) && !isRegister(raft.Server{ID: id}) && t.n.admitted(string(id))
 }
 
-// errMayNotStand answers this node's own questions for votes, before they are sent.
-var errMayNotStand = errors.New("this node asks for no votes: it replays its log, cannot store entries, or belongs to no cluster and does not know yet that there is none")
+// errMayNotCampaign answers this node's own questions for votes, before they are sent.
+var errMayNotCampaign = errors.New("this node asks for no votes: it replays its log, cannot store entries, or belongs to no cluster and does not know yet that there is none")
 
 // RequestPreVote asks whether the member would give its vote.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if !t.n.mayStand() {
-		return errMayNotStand
+	if !t.n.mayCampaign() {
+		return errMayNotCampaign
 	}
 	return t.NetworkTransport.RequestPreVote(id, target, req, resp)
 }
 
 // RequestVote asks for the member's vote.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if !t.n.mayStand() {
-		return errMayNotStand
+	if !t.n.mayCampaign() {
+		return errMayNotCampaign
 	}
 	return t.NetworkTransport.RequestVote(id, target, req, resp)
 }

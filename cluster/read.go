@@ -12,7 +12,7 @@ import (
 // Barrier returns when this node has applied everything that was acknowledged, on any node, before the call: what ReadLocal sees then
 // is no older. The error is ErrNotRun's, also when ctx ends the wait.
 func (n *Node) Barrier(ctx context.Context) error {
-	seen, err := n.Holders(ctx)
+	seen, err := n.Replication(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,8 +30,8 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// Holders is what the leader knows of who holds the log.
-type Holders struct {
+// Replication is what the leader knows of who holds the log.
+type Replication struct {
 	// Index: everything that was acknowledged before the question lies at or below it.
 	Index uint64
 	// Others are the indexes up to which the voters that do not lead are known to have stored and applied the log, in no order. A voter
@@ -39,16 +39,16 @@ type Holders struct {
 	Others []uint64
 }
 
-// Holders asks the leader, whichever node that is, and has it confirm that it leads. The error is ErrNotRun's, also when ctx ends the wait.
+// Replication asks the leader, whichever node that is, and has it confirm that it leads. The error is ErrNotRun's, also when ctx ends the wait.
 //
-// It is a read of an empty group. A leader of an older version answers with the index alone.
-func (n *Node) Holders(ctx context.Context) (Holders, error) {
+// It is a read of an empty batch. A leader of an older version answers with the index alone.
+func (n *Node) Replication(ctx context.Context) (Replication, error) {
 	reply, err := n.Read(ctx, nil)
 	if err != nil {
-		return Holders{}, err
+		return Replication{}, err
 	}
 	c := wire.NewCursor(reply)
-	h := Holders{Index: c.Uvarint()}
+	h := Replication{Index: c.Uvarint()}
 	if c.Failed() {
 		return h, notRun("the leader does not tell how far it has applied: it may run an older version")
 	}
@@ -58,8 +58,8 @@ func (n *Node) Holders(ctx context.Context) (Holders, error) {
 	return h, nil
 }
 
-// holders is the answer to Holders.
-func (n *Node) holders(index uint64) []byte {
+// holders is the answer to Replication.
+func (n *Node) appendReplication(index uint64) []byte {
 	b := binary.AppendUvarint(nil, index)
 	others, _ := n.quorum()
 	for _, l := range others {
@@ -78,7 +78,7 @@ func (n *Node) serveReads() {
 
 // readOnce serves the light reads that wait now, and one heavy one, which runs beside the loop; false when there are none.
 func (n *Node) readOnce(lead *leadership) bool {
-	var light, heavy []*unit
+	var light, heavy []*call
 	for {
 		more := n.reads.take(light, 1)
 		if len(more) == len(light) {
@@ -93,7 +93,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 		return false
 	}
 	// The order matters: the commit index first, then the question. See read_confirm.go.
-	index := n.logs.audible(n.raft.CommitIndex())
+	index := n.logs.lastVisible(n.raft.CommitIndex())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
 		n.retract(n.reads, append(light, heavy...))
 		return true
@@ -104,88 +104,88 @@ func (n *Node) readOnce(lead *leadership) bool {
 		n.loops.Add(1)
 		go n.readHeavy(p, heavy[0])
 	}
-	for _, u := range light {
-		p.run(u)
+	for _, c := range light {
+		p.run(c)
 	}
-	if p.work > turnWork/2 {
-		n.reads.strain()
+	if p.work > quantum/2 {
+		n.reads.beCautious()
 	}
 	if len(p.again) > 0 {
-		n.reads.pushBack(p.again, false)
+		n.reads.requeue(p.again, false)
 	}
 	return true
 }
 
 // readHeavy runs one heavy read when it is its turn.
-func (n *Node) readHeavy(p readPass, u *unit) {
+func (n *Node) readHeavy(p readPass, c *call) {
 	defer n.loops.Done()
-	if w := n.turns.enter(u.source, n.cfg.ReplyWait, n.closing); w != nil {
+	if w := n.gate.acquire(c.flow, n.cfg.ReplyWait, n.closing); w != nil {
 		p.now = p.lead.now() // it may have waited for long
-		p.run(u)
-		n.turns.leave(w, p.work)
+		p.run(c)
+		n.gate.release(w, p.work)
 	} else {
-		u.finish(nil, errOverworked)
+		c.finish(nil, errOverloaded)
 	}
 	n.heavyRead.Store(false)
 	kick(n.reads.wake)
 }
 
-// readPass runs units of reads that share one confirmation.
+// readPass runs calls of reads that share one confirmation.
 type readPass struct {
 	n     *Node
 	lead  *leadership
 	index uint64 // of the log, that the machine has applied
 	now   reading
 	work  uint64  // done so far
-	again []*unit // local ones that did not run, as the pass had done enough
+	again []*call // local ones that did not run, as the pass had done enough
 }
 
-// run runs the groups of a unit and answers them. When the pass has done turnWork, what is left waits for the next one, behind what came first
-// there. A unit is parked, and nothing is answered, when one of its groups named an instant that there is not yet, or that may be a later leader's.
-func (p *readPass) run(u *unit) {
-	if p.work >= turnWork && u.from == nil {
-		p.again = append(p.again, u)
+// run runs the batches of a call and answers them. When the pass has done quantum, what is left waits for the next one, behind what came first
+// there. A call is parked, and nothing is answered, when one of its batches named an instant that there is not yet, or that may be a later leader's.
+func (p *readPass) run(c *call) {
+	if p.work >= quantum && c.from == nil {
+		p.again = append(p.again, c)
 		return
 	}
-	replies, ok := p.replies(u)
+	replies, ok := p.replies(c)
 	if !ok {
-		p.n.park(p.lead, u)
+		p.n.park(p.lead, c)
 		return
 	}
-	p.n.conclude(p.n.reads, u, replies)
+	p.n.settleCall(p.n.reads, c, replies)
 }
 
-func (p *readPass) replies(u *unit) (replies [][]byte, ok bool) {
-	if u.lead != p.lead {
-		u.lead, u.askedUs = p.lead, p.now.wallUs()
+func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
+	if c.lead != p.lead {
+		c.lead, c.askedUs = p.lead, p.now.wallUs()
 	}
 	named, late := false, false
 	next := func(lastUs, stampUs int64) (us int64, ok bool) {
-		us, ok = p.lead.instant(lastUs, stampUs, u.askedUs)
+		us, ok = p.lead.instant(lastUs, stampUs, c.askedUs)
 		named, late = true, late || !ok
 		return us, ok
 	}
 	size := 0
-	u.work = nil
-	for i, g := range u.groups {
-		if i > 0 && (size > p.n.cfg.readReplies || p.work >= turnWork) {
+	c.work = nil
+	for i, g := range c.batches {
+		if i > 0 && (size > p.n.cfg.readReplies || p.work >= quantum) {
 			break // the follower sends the others again
 		}
 		var reply []byte
 		var work uint64
 		if len(g) == 0 {
-			reply = p.n.holders(p.index)
+			reply = p.n.appendReplication(p.index)
 		} else {
 			late = false
 			reply, work = p.n.runRead(g, p.now, next)
 			if late && len(reply) == 0 && i > 0 {
-				break // or a frame would wait until there are instants for all of its groups at a time
+				break // or a frame would wait until there are instants for all of its batches at a time
 			}
 			if late && len(reply) == 0 {
 				return nil, false
 			}
 		}
-		replies, u.work = append(replies, reply), append(u.work, work)
+		replies, c.work = append(replies, reply), append(c.work, work)
 		size += len(reply)
 		p.work += work + uint64(len(reply))/bytesPerUnit
 	}

@@ -77,7 +77,7 @@ func (n *Node) quorum() (others []*link, need int) {
 		voters++
 		if string(s.ID) == n.cfg.ID {
 			own = 1 // a node that is being removed does not count itself
-		} else if l := n.links[string(s.ID)]; l != nil && l.birth() == v.register.births[string(s.ID)] {
+		} else if l := n.links[string(s.ID)]; l != nil && l.incarnation() == v.register.incarnations[string(s.ID)] {
 			others = append(others, l)
 		}
 	}

@@ -13,7 +13,7 @@ func TestTryAsksWhoKnowsIt(t *testing.T) {
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(lead, "a")
 	for _, n := range []*Node{lead, follower} {
-		if got, err := n.Try(context.Background(), []byte("a")); err != nil || string(got) != "1" {
+		if got, err := n.DryRun(context.Background(), []byte("a")); err != nil || string(got) != "1" {
 			t.Errorf("%s: %q %v", n.cfg.ID, got, err)
 		}
 	}
@@ -21,7 +21,7 @@ func TestTryAsksWhoKnowsIt(t *testing.T) {
 	l.mu.Lock()
 	l.peer.abilities = 0
 	l.mu.Unlock()
-	if got, err := follower.Try(context.Background(), []byte("a")); err != nil || len(got) != 0 {
+	if got, err := follower.DryRun(context.Background(), []byte("a")); err != nil || len(got) != 0 {
 		t.Errorf("a leader of an older version was asked: %q %v", got, err)
 	}
 	if got := c.read(follower, "a"); got != "1" {
@@ -34,7 +34,7 @@ func TestHolders(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, followers := c.leader(), c.followers()
 	held := func(n *Node, index uint64) int {
-		h, err := n.Holders(context.Background())
+		h, err := n.Replication(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}

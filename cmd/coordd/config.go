@@ -60,7 +60,7 @@ var options = []option{
 	{"max-reply-bytes", "134217728", "large replies that are made, or wait for their clients, on this node at a time; 64 MiB or more", setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.LeastReplyBytes)},
 	{"timeout", "0s", "how long a client may be idle before it is closed; 0: for ever", setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0)},
 	{"drain-timeout", "5s", "how long a node that stops lets requests be answered", setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond)},
-	{"max-request-bytes", strconv.Itoa(cluster.MaxGroupBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024)},
+	{"max-request-bytes", strconv.Itoa(cluster.MaxBatchBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024)},
 }
 
 func setString(field func(*config) *string) func(*config, string) error {
@@ -326,8 +326,8 @@ func (c *config) complete() error {
 	if c.LeaderWait == 0 {
 		c.LeaderWait = -1 // no wait; 0 is the node's default
 	}
-	if c.MaxRequestBytes > cluster.MaxGroupBytes {
-		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.MaxRequestBytes, cluster.MaxGroupBytes)
+	if c.MaxRequestBytes > cluster.MaxBatchBytes {
+		return fmt.Errorf("--max-request-bytes %d: it has to be %d or less", c.MaxRequestBytes, cluster.MaxBatchBytes)
 	}
 	if len(c.Join) > 0 {
 		return c.completeJoin()

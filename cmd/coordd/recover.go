@@ -42,7 +42,7 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	held, err := o.Held()
+	held, err := o.Contents()
 	if err != nil {
 		return err
 	}
@@ -75,12 +75,12 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 }
 
 // recoverAlone does it.
-func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Held, epoch uint64, stdout io.Writer) error {
+func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents, epoch uint64, stdout io.Writer) error {
 	index, term, err := state.EnterEpoch(epoch)
 	if err != nil {
 		return fmt.Errorf("epoch %d: %w", epoch, err)
 	}
-	kept, err := o.GoOnAlone(epoch, index, term, func(w io.Writer) error {
+	kept, err := o.RecoverAlone(epoch, index, term, func(w io.Writer) error {
 		_, err := state.Freeze().WriteTo(w)
 		return err
 	})
@@ -116,7 +116,7 @@ const leaveOutWarning = `Log entries %d to %d are left out. If no node could app
 `
 
 // printHeld shows what a data directory holds.
-func printHeld(w io.Writer, dir string, h cluster.Held, state *fsm.Adapter) {
+func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) {
 	keys := 0
 	for _, n := range state.Stats().Keys {
 		keys += n

@@ -18,7 +18,7 @@ func (n backend) Write(ctx context.Context, by server.Asker, run []byte, count i
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.WriteAs(ctx, cluster.Asker(by), run, count)
+	b, err := c.WriteAs(ctx, cluster.Workload(by), run, count)
 	return b, replyError(err)
 }
 
@@ -28,7 +28,7 @@ func (n backend) Read(ctx context.Context, by server.Asker, run []byte, count in
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadAs(ctx, cluster.Asker(by), run)
+	b, err := c.ReadAs(ctx, cluster.Workload(by), run)
 	return b, replyError(err)
 }
 
@@ -38,7 +38,7 @@ func (n backend) Try(ctx context.Context, by server.Asker, run []byte, count int
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.TryAs(ctx, cluster.Asker(by), run)
+	b, err := c.DryRunAs(ctx, cluster.Workload(by), run)
 	return b, replyError(err)
 }
 
@@ -48,7 +48,7 @@ func (n backend) ReadLocal(by server.Asker, run []byte, count int) ([]byte, erro
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadLocalAs(cluster.Asker(by), run)
+	b, err := c.ReadLocalAs(cluster.Workload(by), run)
 	return b, replyError(err)
 }
 
@@ -59,7 +59,7 @@ func (n backend) Share(by server.Asker, f func()) error {
 		f()
 		return nil
 	}
-	return replyError(c.ShareTime(cluster.Asker(by), f))
+	return replyError(c.ScheduleTimed(cluster.Workload(by), f))
 }
 
 // Observe implements server.Backend.
@@ -109,7 +109,7 @@ func (n backend) MembersSeen() ([]server.Member, error) {
 	if m == nil {
 		return nil, errLoads
 	}
-	members, err := m.MembersSeen()
+	members, err := m.LeaderMembers()
 	return serverMembers(members), replyError(err)
 }
 
@@ -130,7 +130,7 @@ func (n backend) Holders(ctx context.Context) (server.Holders, error) {
 	if c == nil {
 		return server.Holders{}, errLoads
 	}
-	h, err := c.Holders(ctx)
+	h, err := c.Replication(ctx)
 	return server.Holders{Index: h.Index, Others: h.Others}, replyError(err)
 }
 

@@ -222,7 +222,7 @@ func (n *Node) Close() error {
 	if n.server != nil {
 		n.server.Retire()
 		if n.cluster != nil {
-			n.cluster.StepAside()
+			n.cluster.TransferIfLeader()
 		}
 		n.server.Close()
 	}
