@@ -45,7 +45,7 @@ clients:
 
 CALLS ?= 2000000
 differential: deps
-	COORDD_DIFFERENTIAL=$(CALLS) $(GO) test ./fsm -run Differential -count 1 -v -timeout 2h
+	COORDD_DIFFERENTIAL=$(CALLS) $(GO) test ./internal/tests/differential -count 1 -v -timeout 2h
 
 FUZZTIME ?= 30s
 fuzz:

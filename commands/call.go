@@ -66,7 +66,7 @@ type Event struct {
 	Client           uint64   // of KeyChanged and ScriptCall: the Request.Client of the request that did it, 0 where it gave none or no request did it
 }
 
-// Scripts is the script engine as the script commands see it; package fsm implements it.
+// Scripts is the script engine as the script commands see it; package fsm/script implements it.
 type Scripts interface {
 	// Eval runs a script.
 	Eval(x *Call, script Script) error

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 // agreementEntries is the length of a log, half-way one machine is restored; agreementLogs is the number of logs.
@@ -23,7 +24,7 @@ const (
 )
 
 func TestMachinesAgree(t *testing.T) {
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	for i := range uint64(agreementLogs) {
 		t.Run(fmt.Sprint("log", i), func(t *testing.T) { machinesAgree(t, seed+i) })
 	}
@@ -31,7 +32,7 @@ func TestMachinesAgree(t *testing.T) {
 
 func machinesAgree(t *testing.T, seed uint64) {
 	table := testTable()
-	g := newCallMaker(table, seed)
+	g := random.NewCalls(table, seed)
 	answering, silent, restored := newestMachine(table), newestMachine(table), (*Machine)(nil)
 	replies := newReplyCount(table)
 	events := 0
@@ -43,7 +44,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 			halfBytes = snapshotBytes(t, half)
 			restored = restore(t, halfBytes, table)
 		}
-		e := g.entry()
+		e := randomEntry(g)
 		if index > 1 {
 			e.Check = answering.Sum()
 		}
@@ -65,7 +66,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 			sameEvents(t, index, a, c)
 		}
 		// Only one of the machines is read from.
-		answering.Read(nil, g.reads(), decoded.ClockMs+g.Int64N(50), decoded.WallUs)
+		answering.Read(nil, g.Reads(), decoded.ClockMs+g.Int64N(50), decoded.WallUs)
 		if answering.Sum() != silent.Sum() || (restored != nil && restored.Sum() != silent.Sum()) {
 			t.Fatalf("entry %d: the running hashes differ: %s", index, entryText(decoded))
 		}
@@ -235,4 +236,12 @@ func (c *replyCount) judge(t *testing.T) {
 	if good*5 < calls*2 {
 		t.Errorf("only %d of %d calls succeeded", good, calls)
 	}
+}
+
+// randomEntry makes an entry of random requests.
+func randomEntry(g *random.Calls) *Entry {
+	e := &Entry{}
+	e.ClockMs, e.WallUs = g.Stamps()
+	e.Origin, e.Groups = g.Uint64(), g.Groups()
+	return e
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // requestsOf encodes calls as a run of requests.
@@ -104,8 +105,8 @@ func TestReplyBound(t *testing.T) {
 		{requestsOf([]string{"MGET", "20", "20", "20", "20"}), string(commands.ErrReplySize)},
 		{requestsOf(append([]string{"MGET"}, strings.Split(strings.Repeat("20 ", 100_000), " ")...)), string(commands.ErrReplySize)},
 		{requestsOf([]string{"EVAL", "return {ARGV[1], ARGV[1], ARGV[1], redis.call('INCR', 'n')}", "0", strings.Repeat("x", 22<<20)}),
-			"ERR " + errScriptMemory},
-		{requestsOf([]string{"EVAL", "local t = {} for i = 1, 1000 do t[i] = i + 2^52 end local u = {} for i = 1, 4500 do u[i] = t end redis.call('INCR', 'n') return u", "0"}),
+			"ERR " + lua.ErrMemory},
+		{requestsOf([]string{"EVAL", "local t, u = {}, {} for i = 1, 1000 do t[i] = ('x'):rep(60) end for i = 1, 1010 do u[i] = t end redis.call('INCR', 'n') return u", "0"}),
 			string(errReplyLost)},
 		{requestsOf(get("n")), "2"},
 	} {
@@ -160,7 +161,7 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 		t.Error("the node that was not asked has another state")
 	}
 	runaway := []string{"EVAL_RO", "while true do end", "0"}
-	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000, 0)); strings.Count(got, errScriptInstructions) != 1 {
+	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000, 0)); strings.Count(got, lua.ErrInstructions) != 1 {
 		t.Error(got)
 	}
 	build := []string{"EVAL", "return #string.rep('x', 40000000)", "0"}
@@ -174,7 +175,7 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 	}
 	calls = append(calls, []string{"INCR", "n"})
 	got := answers(t, m, transactionOf(calls...))
-	if strings.Count(got, errScriptInstructions) != 1 || !strings.HasSuffix(got, strings.Repeat(string(errTransactionWork)+" ", 10)+"]") {
+	if strings.Count(got, lua.ErrInstructions) != 1 || !strings.HasSuffix(got, strings.Repeat(string(errTransactionWork)+" ", 10)+"]") {
 		t.Error(got)
 	}
 	load := []string{"FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() end) for i = 1, 900000 do end"}

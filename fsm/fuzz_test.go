@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 // fuzzSeed makes the generated seeds the same in every run, as a fuzzer's corpus has to be.
@@ -27,9 +28,9 @@ func withChecksum(b []byte) []byte {
 
 // Any bytes give an entry or an error, and an entry survives being written again. What is announced costs nothing.
 func FuzzDecodeEntry(f *testing.F) {
-	g := newCallMaker(testTable(), fuzzSeed)
+	g := random.NewCalls(testTable(), fuzzSeed)
 	for range 20 {
-		e := g.entry()
+		e := randomEntry(g)
 		e.Check = Check{Index: g.Uint64N(3), Sum: g.Uint64()}
 		b := AppendEntry(nil, e)
 		f.Add(b[:len(b)-4])
@@ -78,9 +79,9 @@ func FuzzApply(f *testing.F) {
 		}
 		f.Add(run)
 	}
-	g := newCallMaker(table, fuzzSeed)
+	g := random.NewCalls(table, fuzzSeed)
 	for range 200 {
-		f.Add(commands.AppendRequest(nil, g.request()))
+		f.Add(commands.AppendRequest(nil, g.Request()))
 	}
 	f.Fuzz(func(t *testing.T, run []byte) { applyTwice(t, table, run) })
 }
@@ -92,9 +93,9 @@ func FuzzCalls(f *testing.F) {
 	for _, calls := range scenarioCalls(f) {
 		f.Add(callsText(calls))
 	}
-	g := newCallMaker(table, fuzzSeed)
+	g := random.NewCalls(table, fuzzSeed)
 	for range 100 {
-		f.Add(callsText([][][]byte{g.call(g.specs), g.call(g.specs), g.call(g.specs)}))
+		f.Add(callsText([][][]byte{g.Call(g.Specs), g.Call(g.Specs), g.Call(g.Specs)}))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var run []byte
@@ -177,14 +178,14 @@ func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 func FuzzReadSnapshot(f *testing.F) {
 	table := testTable()
 	m := newestMachine(table)
-	g := newCallMaker(table, fuzzSeed)
+	g := random.NewCalls(table, fuzzSeed)
 	add := func() {
 		b := snapshotBytes(f, m.Snapshot())
 		f.Add(b[:len(b)-4])
 	}
 	add()
 	for index := uint64(1); index <= 100; index++ {
-		mustApply(f, m, index, g.entry(), false)
+		mustApply(f, m, index, randomEntry(g), false)
 	}
 	add()
 	golden, _ := filepath.Glob(goldenFiles + "snapshot-v*.bin")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 // instantsOf are the instants in replies, which hold TIME's pairs and nothing else that looks like one, in order.
@@ -60,7 +61,7 @@ func timeScript(n int) (run []byte) {
 // TestInstantsRiseFromRequestToRequest feeds entries whose stamps go back and forth, of runs, transactions and scripts, to a machine and one that is
 // restored from a snapshot now and then.
 func TestInstantsRiseFromRequestToRequest(t *testing.T) {
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	table := testTable()
 	m, twin := newestMachine(table), newestMachine(table)
@@ -166,7 +167,7 @@ func TestIdsFollowTime(t *testing.T) {
 
 // TestAbsoluteTimesComeBack: what is set to expire at a time shows that time, at any fraction of a millisecond, in entries and in reads.
 func TestAbsoluteTimesComeBack(t *testing.T) {
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	m := newestMachine(testTable())
 	const offsetMs = 1_700_000_000_000

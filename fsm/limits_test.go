@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 // limitedCall is a call that takes one token of a limit.
@@ -22,7 +23,7 @@ type limitedCall struct {
 }
 
 func TestConcurrentCallersStayWithinLimits(t *testing.T) {
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	for round := range uint64(20) {
 		g := rand.New(rand.NewPCG(seed, round))
 		limit, windowMs := 1+g.Int64N(20), 1000*(1+g.Int64N(5))

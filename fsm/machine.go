@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/fsm/script"
 )
 
 // Machine is the replicated state: the keyspace and the script cache, changed by entries alone. Machines that applied the
@@ -14,7 +15,7 @@ import (
 type Machine struct {
 	table  *commands.Table
 	ks     *keyspace.Keyspace
-	engine *engine
+	engine *script.Engine
 	epoch  uint64
 	level  uint64
 	index  uint64 // of the newest applied entry
@@ -32,7 +33,7 @@ const recentChecks = 4096
 
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
-	return &Machine{table: table, ks: keyspace.New(), level: firstLevel, engine: newEngine(table), events: newEvents()}
+	return &Machine{table: table, ks: keyspace.New(), level: firstLevel, engine: script.NewEngine(table), events: newEvents()}
 }
 
 // Index is the log index of the newest applied entry.
@@ -162,7 +163,7 @@ func (m *Machine) ReadAt(dst, run []byte, clockMs, wallUs int64, next Instants) 
 
 // ReadWork is ReadAt, and returns what the requests did in units of commands.Env.Work besides.
 func (m *Machine) ReadWork(dst, run []byte, clockMs, wallUs int64, next Instants) (replies []byte, work uint64) {
-	env := &commands.Env{Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: trialScripts{m.engine}}
+	env := &commands.Env{Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.Trials()}
 	late := m.readTime(env, clockMs, wallUs, next)
 	r := runner{table: m.table, env: env, readOnly: true, tells: m.events.notify != 0}
 	r.begin(dst, groupWork)
@@ -250,9 +251,9 @@ const (
 	entryWork = commands.MaxRequestWork / 4
 
 	// maxRunWork bounded a group, and nothing an entry, below commands.LevelBounded.
-	maxRunWork = scriptInstructions
+	maxRunWork = commands.MaxRequestWork
 	// maxTransactionWork bounded a transaction there. From LevelBounded on it is a request like any other.
-	maxTransactionWork = 4 * scriptInstructions
+	maxTransactionWork = 4 * commands.MaxRequestWork
 )
 
 type workLimits struct{ group, entry uint64 }

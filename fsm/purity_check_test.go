@@ -35,9 +35,10 @@ var freeImports = map[string]bool{
 	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true, "github.com/tidwall/btree": true,
 	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true, "github.com/coordd/coordd/commands/radix": true,
 	"github.com/coordd/coordd/internal/wire": true,
+	"github.com/coordd/coordd/fsm/script":    true,
 }
 
-// luaImports are free in fsm/ and in themselves alone.
+// luaImports are free in fsm/script and in themselves alone.
 var luaImports = map[string]bool{
 	"github.com/coordd/coordd/internal/lua": true, "github.com/coordd/coordd/internal/lua/ast": true,
 	"github.com/coordd/coordd/internal/lua/parse": true,
@@ -207,7 +208,7 @@ func (c *checker) imports(f *ast.File) {
 	for _, spec := range f.Imports {
 		name, _ := strconv.Unquote(spec.Path.Value)
 		dir := path.Base(path.Dir(c.fset.Position(f.Package).Filename))
-		if freeImports[name] || (luaImports[name] && (dir == "fsm" || dir == "lua" || dir == "parse")) {
+		if freeImports[name] || (luaImports[name] && (dir == "script" || dir == "lua" || dir == "parse")) {
 			continue
 		}
 		why := insteadOf[name]

@@ -97,7 +97,7 @@ type Snapshot struct {
 // Snapshot takes the state as it is now; the pause does not depend on the number of keys.
 func (m *Machine) Snapshot() *Snapshot {
 	h := header{m.index, m.epoch, m.ks.Now(), m.ks.Sum(), uint64(m.events.notify), m.level, m.time.lastUs}
-	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.appendTo(nil), keys: m.ks.Freeze()}
+	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
 }
 
 // WriteTo writes the snapshot file.
@@ -151,7 +151,7 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	if err := m.loadHeader(in); err != nil {
 		return nil, err
 	}
-	if err := m.engine.load(in.record()); err != nil {
+	if err := m.engine.Restore(in.record()); err != nil {
 		return nil, in.error(err.Error())
 	}
 	for {

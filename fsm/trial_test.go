@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 // trialMachine has applied the calls at clock 1000.
@@ -159,13 +160,14 @@ func TestTrialScriptsFade(t *testing.T) {
 	eval := func(i int) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
 	}
-	for i := range maxCachedScripts / 2 {
+	const half = 250 // of the scripts that EVAL keeps
+	for i := range half {
 		mustApply(t, m, uint64(i+1), &Entry{Groups: [][]byte{eval(i)}}, false)
 	}
 	if got := string(m.Read(nil, eval(0), 0, 0)); got != ":0\r\n" {
 		t.Fatalf("half of the cache is free: %q", got)
 	}
-	last := maxCachedScripts / 2
+	last := half
 	mustApply(t, m, uint64(last+1), &Entry{Groups: [][]byte{eval(last)}}, false)
 	if got := string(m.Read(nil, eval(0), 0, 0)); got != "" {
 		t.Errorf("a script is used and not noted so: %q", got)
@@ -182,14 +184,14 @@ const trialEntries = 6000
 // A machine that nothing was tried on stays equal.
 func TestTrialsSayWhatEntriesDo(t *testing.T) {
 	table := testTable()
-	seed := testSeed(t)
-	g := newCallMaker(table, seed)
+	seed := random.Seed(t)
+	g := random.NewCalls(table, seed)
 	m, twin := newestMachine(table), newestMachine(table)
 	trapped, answered := 0, 0
 	for index := uint64(1); index <= trialEntries; index++ {
-		e := g.entry()
+		e := randomEntry(g)
 		if index%3 > 0 { // two thirds of the entries hold what is tried before
-			e.Groups = [][]byte{commands.AppendRequest(nil, g.request())}
+			e.Groups = [][]byte{commands.AppendRequest(nil, g.Request())}
 			sum := m.Sum()
 			reply := m.Read(nil, e.Groups[0], e.ClockMs, e.WallUs)
 			deadlineMs, some := m.NextDeadline()

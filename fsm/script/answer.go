@@ -1,0 +1,186 @@
+// A script's result as a reply.
+
+package script
+
+import (
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// maxReplyDepth bounds tables in tables, which may contain themselves.
+const maxReplyDepth = 100
+
+const errReplyDepth = "ERR reached lua stack limit"
+
+// answer writes a script's result. A table is measured first, by the same way with a reply that only counts: one that holds a long string,
+// or another table, many times is small in memory and endless as a reply.
+func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
+	if _, ok := v.(*lua.LTable); ok {
+		in.measuring = true
+		in.write(measure{b: in.budget}, v, 0)
+		in.measuring = false
+		if why := in.budget.Spent(); why != "" {
+			out.Error("ERR " + why)
+			return
+		}
+	}
+	if _, nobody := out.(commands.Discard); nobody {
+		return
+	}
+	in.write(out, v, 0)
+}
+
+// measure is a reply that charges for its texts.
+type measure struct {
+	commands.Discard
+	b *lua.Budget
+}
+
+func (m measure) take(n int) { m.b.Take(0, int64(n)) }
+
+// Status charges.
+func (m measure) Status(s string) { m.take(len(s)) }
+
+// Error charges.
+func (m measure) Error(msg string) { m.take(len(msg)) }
+
+// BulkString charges.
+func (m measure) BulkString(s string) { m.take(len(s)) }
+
+// BigNumber charges.
+func (m measure) BigNumber(digits string) { m.take(len(digits)) }
+
+// Verbatim charges.
+func (m measure) Verbatim(format, text string) { m.take(len(format) + len(text)) }
+
+// walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once the budget is spent.
+func (in *interpreter) walks(t *lua.LTable) bool {
+	if in.measuring {
+		in.budget.Take(int64(t.Empty())/4, 0)
+	}
+	return in.budget.Spent() == ""
+}
+
+// replyUnits is what measuring and writing a value costs, of a table without its elements: where it has keys seven fields are looked up.
+func replyUnits(v lua.LValue) int64 {
+	switch v := v.(type) {
+	case lua.LString:
+		return 4 + int64(len(v))/64
+	case lua.LNumber:
+		return 4
+	case *lua.LTable:
+		if v.HasKeys() {
+			return 10
+		}
+	}
+	return 3
+}
+
+func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
+	if in.measuring {
+		if in.budget.Take(replyUnits(v), 0); in.budget.Spent() != "" {
+			return
+		}
+	}
+	switch v := v.(type) {
+	case lua.LString:
+		out.BulkString(string(v))
+	case lua.LNumber:
+		out.Int(truncate(float64(v)))
+	case lua.LBool:
+		switch {
+		case in.resp == 3:
+			out.Bool(bool(v))
+		case bool(v):
+			out.Int(1)
+		default:
+			out.Null()
+		}
+	case *lua.LTable:
+		if depth > maxReplyDepth {
+			out.Error(errReplyDepth)
+			return
+		}
+		if !in.writeTyped(out, v, depth) {
+			in.writeArray(out, v, depth)
+		}
+	default:
+		out.Null()
+	}
+}
+
+// writeTyped writes a table whose one special field says what it is. The order of the questions is Redis's.
+func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) bool {
+	if !t.HasKeys() {
+		return false
+	}
+	if s, ok := t.RawGetString("err").(lua.LString); ok {
+		out.Error(string(s))
+		return true
+	}
+	if s, ok := t.RawGetString("ok").(lua.LString); ok {
+		out.Status(string(s))
+		return true
+	}
+	if f, ok := t.RawGetString("double").(lua.LNumber); ok {
+		out.Double(float64(f))
+		return true
+	}
+	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
+		in.writePairs(out, m, depth, true)
+		return true
+	}
+	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
+		in.writePairs(out, m, depth, false)
+		return true
+	}
+	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
+		out.BigNumber(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(s)))
+		return true
+	}
+	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {
+		text, ok := v.RawGetString("string").(lua.LString)
+		format, ok2 := v.RawGetString("format").(lua.LString)
+		if ok && ok2 {
+			out.Verbatim((string(format) + "   ")[:3], string(text))
+			return true
+		}
+	}
+	return false
+}
+
+// writePairs writes a map, or the keys of a table as a set, in the order of insertion.
+func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, values bool) {
+	if !in.walks(t) {
+		return
+	}
+	n := 0
+	for range t.Pairs() {
+		n++
+	}
+	if values {
+		out.Map(n)
+	} else {
+		out.Set(n)
+	}
+	for key, value := range t.Pairs() {
+		in.write(out, key, depth+1)
+		if values {
+			in.write(out, value, depth+1)
+		}
+	}
+}
+
+// writeArray writes the elements before the first nil.
+func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) {
+	n := 0
+	for t.RawGetInt(n+1) != lua.LNil {
+		n++
+	}
+	out.Array(n)
+	for i := 1; i <= n; i++ {
+		in.write(out, t.RawGetInt(i), depth+1)
+	}
+}

@@ -1,0 +1,297 @@
+// What lives here: the cache of scripts: its bounds, its records, and reads that use it at the same time.
+
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+func TestScriptCache(t *testing.T) {
+	e := NewEngine(testTable())
+	script := func(i int) string { return fmt.Sprintf("return %d", i) }
+	known := func(i int) bool { return e.Exists([]byte(shaOf(script(i)))) }
+	if _, err := e.Load(newestCall(), []byte(script(-1))); err != nil {
+		t.Fatal(err)
+	}
+	evalOn(e, script(-2), false)
+	if _, err := e.Load(newestCall(), []byte(script(-2))); err != nil { // is kept from now on
+		t.Fatal(err)
+	}
+	for i := range maxCachedScripts {
+		evalOn(e, script(i), false)
+	}
+	if !known(0) || e.Len() != maxCachedScripts+2 {
+		t.Fatalf("%d scripts, the first known: %v", e.Len(), known(0))
+	}
+	evalOn(e, script(0), false)
+	before := e.AppendTo(nil)
+	evalOn(e, script(9999), true)
+	evalOn(e, script(1), true)
+	if after := e.AppendTo(nil); !bytes.Equal(before, after) {
+		t.Error("EVAL_RO changed the cache")
+	}
+	evalOn(e, "x x", false)
+	if after := e.AppendTo(nil); !bytes.Equal(before, after) {
+		t.Error("a script that does not compile changed the cache")
+	}
+	evalOn(e, script(maxCachedScripts), false)
+	if !known(0) || known(1) || !known(2) || !known(-1) || !known(-2) || e.Len() != maxCachedScripts+2 {
+		t.Errorf("known: %v %v %v %v %v of %d", known(0), known(1), known(2), known(-1), known(-2), e.Len())
+	}
+	restored := NewEngine(e.table)
+	if err := restored.Restore(e.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendTo(nil), e.AppendTo(nil)) || restored.Len() != e.Len() {
+		t.Error("the restored cache differs")
+	}
+	for _, both := range []*Engine{e, restored} {
+		evalOn(both, script(2), false)
+		evalOn(both, script(maxCachedScripts+1), false)
+	}
+	if !bytes.Equal(restored.AppendTo(nil), e.AppendTo(nil)) || known(3) {
+		t.Error("the restored cache drops another script")
+	}
+	e.Flush()
+	if e.Len() != 0 || known(-1) || !bytes.Equal(e.AppendTo(nil), []byte{0, 0}) {
+		t.Error("FLUSH left something")
+	}
+}
+
+func TestLoadedScriptsHaveALimit(t *testing.T) {
+	first := newestCall()
+	first.Level = commands.LevelFirst
+	for _, c := range []struct {
+		x    *commands.Call
+		most int // bytes of sources, beside one more script
+	}{{first, maxLoadedBytes}, {newestCall(), (maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}} {
+		e := NewEngine(testTable())
+		e.loadedBytes, e.loadedCount = c.most-len("return 1"), 1
+		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
+			t.Errorf("at the limit: %v", err)
+		}
+		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
+			t.Errorf("what is loaded, again: %v", err)
+		}
+		if _, err := e.Load(c.x, []byte("return")); err != errScriptsFull {
+			t.Errorf("past the limit: %v", err)
+		}
+		e.Flush()
+		if _, err := e.Load(c.x, []byte("return")); err != nil {
+			t.Errorf("after SCRIPT FLUSH: %v", err)
+		}
+	}
+}
+
+// The cache of EVAL is bounded by bytes too, from LevelBounded on. The newest script stays, however long it is.
+func TestScriptCacheHasABoundInBytes(t *testing.T) {
+	long := func(i, n int) string { return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n)) }
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded} {
+		e := NewEngine(testTable())
+		eval := func(source string) {
+			x := newestCall()
+			x.Level = level
+			x.Scripts, x.Keyspace, x.Args = e, keyspace.New(), commandtest.Args("EVAL", source, "0")
+			runCall(e.table, x)
+		}
+		const n = 100_000
+		room := maxCachedSize / footprint(n)
+		for i := range room + 5 {
+			eval(long(i, n))
+		}
+		want := room + 5
+		if level == commands.LevelBounded {
+			want = maxCachedSize / footprint(len(long(10, n)))
+			if e.cachedSize > maxCachedSize {
+				t.Errorf("%d bytes", e.cachedSize)
+			}
+		}
+		if e.Len() != want {
+			t.Errorf("level %d: %d scripts, want %d", level, e.Len(), want)
+		}
+		restored := NewEngine(e.table)
+		if err := restored.Restore(e.AppendTo(nil)); err != nil || restored.cachedSize != e.cachedSize || restored.cachedCount != e.cachedCount {
+			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize, e.cachedSize, err)
+		}
+		whole := long(0, commands.MaxScriptBytes-20)
+		eval(whole)
+		if known := e.Exists([]byte(shaOf(whole))); !known || level == commands.LevelBounded && e.Len() != 1 {
+			t.Errorf("level %d: the newest is known: %v, of %d", level, known, e.Len())
+		}
+		if last := e.cached.root.prev; last.source != whole || e.cachedSize < footprint(len(whole)) {
+			t.Error("the newest is not the last")
+		}
+	}
+}
+
+// What footprint says is not less than what a compiled script takes.
+func TestFootprint(t *testing.T) {
+	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()", `x"y"`, "local a ", "f{1,2}"} {
+		for _, n := range []int{0, 1, 10, 180} {
+			source := ""
+			for i := range n {
+				source += unit
+				if unit == `x"y"` {
+					source += fmt.Sprintf(`x"%d"`, i)
+				}
+			}
+			p, err := compileScript([]byte(source))
+			if err != nil {
+				continue // too many local variables
+			}
+			if size := len(source) + p.proto.Size(); size > footprint(len(source)) {
+				t.Errorf("%s × %d: %d bytes, footprint %d", unit, n, size, footprint(len(source)))
+			}
+		}
+	}
+}
+
+// A request pays for compiling what it brings, and not for what the cache has, whether that is compiled already or not.
+func TestCompilingIsPaidFor(t *testing.T) {
+	var source bytes.Buffer
+	for i := range 5000 {
+		fmt.Fprintf(&source, "if x then x(%d) end ", i)
+	}
+	body := "local x " + source.String() + "return 1"
+	work := func(e *Engine, level uint64, args ...string) uint64 {
+		x := newestCall()
+		x.Level, x.Scripts, x.Keyspace, x.Args = level, e, keyspace.New(), commandtest.Args(args...)
+		out := &commands.RESP{Proto: 2}
+		x.Out = out
+		runCall(e.table, x)
+		if !bytes.HasPrefix(out.Buf, []byte(":1")) && !bytes.HasPrefix(out.Buf, []byte("$40")) {
+			t.Fatalf("%.100q", out.Buf)
+		}
+		return x.Work
+	}
+	const least = 5000 * 8 * tokenWork
+	e := NewEngine(testTable())
+	eval := []string{"EVAL", body, "0"}
+	brought := work(e, commands.LevelBounded, eval...)
+	if brought < least {
+		t.Errorf("work %d for compiling, want %d at least", brought, least)
+	}
+	cached := work(e, commands.LevelBounded, eval...)
+	restored := NewEngine(e.table)
+	if err := restored.Restore(e.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if again := work(restored, commands.LevelBounded, eval...); again != cached || cached > least/2 {
+		t.Errorf("work %d for a script that is cached, %d on a node that was restored", cached, again)
+	}
+	if first := work(NewEngine(e.table), commands.LevelFirst, eval...); first > cached {
+		t.Errorf("work %d below level %d, %d for a script that is cached", first, commands.LevelBounded, cached)
+	}
+	e = NewEngine(testTable())
+	if one, two := work(e, commands.LevelBounded, "EVAL_RO", body, "0"), work(e, commands.LevelBounded, "EVAL_RO", body, "0"); one < least || two != one {
+		t.Errorf("EVAL_RO: work %d, then %d, want %d at least", one, two, least)
+	}
+	if loaded := work(NewEngine(testTable()), commands.LevelBounded, "SCRIPT", "LOAD", body); loaded < least {
+		t.Errorf("SCRIPT LOAD: work %d", loaded)
+	}
+}
+
+// A source of more tokens than a request may have compiled is refused, as everywhere from LevelBounded on.
+func TestSourcesOfManyTokensAreRefused(t *testing.T) {
+	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")
+	for level, want := range map[uint64]string{commands.LevelFirst: "", commands.LevelBounded: "ERR Error compiling script (new function): user_script:1: chunk has too many tokens"} {
+		x := newestCall()
+		x.Level = level
+		got := ""
+		if err := NewEngine(testTable()).Eval(x, commands.Script{Source: source}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("level %d: %q, want %q", level, got, want)
+		}
+	}
+}
+
+func TestCorruptScriptRecords(t *testing.T) {
+	e := NewEngine(testTable())
+	evalOn(e, "return 1", false)
+	if _, err := e.Load(newestCall(), []byte("return 2")); err != nil {
+		t.Fatal(err)
+	}
+	whole := e.AppendTo(nil)
+	for n := range whole {
+		if NewEngine(e.table).Restore(whole[:n]) == nil {
+			t.Errorf("the first %d of %d bytes were accepted", n, len(whole))
+		}
+	}
+	twice := append([]byte{0, 2}, whole[2:11]...)
+	for _, b := range [][]byte{append(whole[:len(whole):len(whole)], 0), append(twice, whole[2:11]...), {255, 255, 255, 255, 15, 0}, {0, 255, 255, 3}} {
+		if NewEngine(e.table).Restore(b) == nil {
+			t.Errorf("%q was accepted", b)
+		}
+	}
+	if err := NewEngine(e.table).Restore(whole); err != nil {
+		t.Error(err)
+	}
+}
+
+// Reads may run scripts at the same time.
+func TestConcurrentReads(t *testing.T) {
+	n := newNode()
+	n.eval(t, `redis.call("set", "a", "1") return 1`)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				source := fmt.Sprintf(`local t = {} for i = 1, 50 do t[i] = redis.call("get", "a") end return #t + %d`, i%7+g)
+				args := commandtest.Args("EVAL_RO", source, "0")
+				got, want := string(n.run(n.engine.Trials(), args)), fmt.Sprintf(":%d\r\n", 50+i%7+g)
+				if got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A node that starts from a snapshot compiles each script once, also for reads, which may come at the same time: what is loaded may be more than what
+// reads keep besides. The limit of tokens is for what comes anew.
+func TestReadsCompileCachedScriptsOnce(t *testing.T) {
+	e := NewEngine(testTable())
+	source := "return {" + strings.Repeat("1,", maxTokens/2) + "}" // a release before brought it
+	old := newestCall()
+	old.Level = commands.LevelFirst
+	sha, err := e.Load(old, []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := NewEngine(e.table)
+	if err := restored.Restore(e.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := restored.bySHA[sha]
+	read := func() string {
+		out := &commands.RESP{Proto: 2}
+		x := newestCall()
+		x.Out, x.Scripts, x.Keyspace, x.Args = out, restored, keyspace.New(), commandtest.Args("EVALSHA_RO", sha, "0")
+		runCall(restored.table, x)
+		return string(out.Buf)[:8]
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if got := read(); got != "*200000\r"[:8] {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	both.Wait()
+	p := s.program.Load()
+	if read(); p == nil || s.program.Load() != p {
+		t.Error("the script was compiled again")
+	}
+}

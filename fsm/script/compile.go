@@ -1,0 +1,164 @@
+// Compiling scripts: the first line's flags, and the words of a compile error.
+
+package script
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/lua/parse"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// scriptName is the chunk name that Redis gives its scripts. Errors show it.
+const scriptName = "user_script"
+
+// errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it only reads.
+const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
+
+// program is a compiled script. It is not changed by running it, so interpreters share it; keep changes with the set of libraries, under the
+// machine's lock.
+type program struct {
+	proto    *lua.FunctionProto
+	shebang  bool // the first line is #!lua
+	noWrites bool // with the flag no-writes
+	keep     bool // of a library: interpreters keep it loaded
+	tokens   int  // of its source
+	work     int  // what compiling it cost, in units of Env.Work
+}
+
+// What compiling costs, in units of Env.Work, and the most that a request may have compiled: about as much as a request may do.
+const (
+	tokenWork    = 20
+	bytesPerWork = 4
+	maxTokens    = commands.MaxRequestWork / tokenWork * 4 / 5
+)
+
+// compileWork is what compiling a source of so many tokens costs.
+func compileWork(tokens, bytes int) int { return 100 + tokens*tokenWork + bytes/bytesPerWork }
+
+// tokenLimit is how many tokens a source that a request brings may have; 0: any number.
+func tokenLimit(level uint64) int {
+	if level >= commands.LevelBounded {
+		return maxTokens
+	}
+	return 0
+}
+
+// compileScript compiles a script as EVAL gets it. The error is a reply.
+func compileScript(source []byte) (*program, error) {
+	p, _, err := compileScriptWithin(source, 0)
+	return p, err
+}
+
+// compileScriptWithin is compileScript of a source of at most limit tokens. work is what it cost, also where it failed.
+func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
+	if len(source) > commands.MaxScriptBytes {
+		return nil, 0, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
+	}
+	p = &program{}
+	body, err := p.readShebang(source)
+	if err != nil {
+		return nil, 0, err
+	}
+	p.proto, p.tokens, err = compileChunkWithin(body, scriptName, limit)
+	p.work = compileWork(p.tokens, len(source))
+	if err != nil {
+		return nil, p.work, commands.Errorf("ERR Error compiling script (new function): %s", err)
+	}
+	return p, p.work, nil
+}
+
+// The errors of a script's first line, byte-equal with Redis 7.0.
+const (
+	errBadShebang commands.Error = "ERR Invalid script shebang"
+	errBadEngine  commands.Error = "ERR Invalid engine in script shebang"
+)
+
+// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text.
+func (p *program) readShebang(source []byte) (body []byte, err error) {
+	if !bytes.HasPrefix(source, []byte("#!")) {
+		return source, nil
+	}
+	words, body, err := splitFirstLine(source, errBadShebang, errBadEngine)
+	if err != nil {
+		return nil, err
+	}
+	if string(words[0]) != "#!lua" {
+		return nil, commands.Errorf("ERR Unexpected engine in script shebang: %s", words[0])
+	}
+	p.shebang = true
+	for _, word := range words[1:] {
+		list, ok := bytes.CutPrefix(word, []byte("flags="))
+		if !ok {
+			return nil, commands.Errorf("ERR Unknown lua shebang option: %s", word)
+		}
+		if len(list) > 0 {
+			if err := p.readFlags(list); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return body, nil
+}
+
+// splitFirstLine splits the first line of a script or a library, which begins with #!, into words, and returns what follows it. The line break
+// stays, so that errors count lines as the author does. The errors are for a line that does not end, or not before a zero byte, and for quotes that do
+// not.
+func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body []byte, err error) {
+	end := bytes.IndexByte(source, '\n')
+	if end < 0 || bytes.IndexByte(source[:end], 0) >= 0 {
+		return nil, nil, noLine
+	}
+	words, ok := commands.SplitLine(source[:end])
+	if !ok {
+		return nil, nil, noWords
+	}
+	return words, source[end:], nil
+}
+
+func (p *program) readFlags(list []byte) error {
+	for _, name := range bytes.Split(list, []byte(",")) {
+		flag := commands.ParseFunctionFlag(name)
+		if flag == 0 {
+			return commands.Errorf("ERR Unexpected flag in script shebang: %s", name)
+		}
+		p.noWrites = p.noWrites || flag == commands.NoWrites
+	}
+	return nil
+}
+
+// compileChunk compiles Lua source. chunk is how errors name it, without a line.
+func compileChunk(source []byte, chunk string) (*lua.FunctionProto, error) {
+	proto, _, err := compileChunkWithin(source, chunk, 0)
+	return proto, err
+}
+
+// compileChunkWithin is compileChunk of a source of at most limit tokens; 0: of any number.
+func compileChunkWithin(source []byte, chunk string, limit int) (proto *lua.FunctionProto, tokens int, err error) {
+	if bytes.HasPrefix(source, []byte("\x1b")) {
+		return nil, 0, fmt.Errorf("%s: bytecode is not accepted", chunk)
+	}
+	proto, tokens, err = lua.CompileWithin(string(source), chunk, limit)
+	var unreadable *parse.Error
+	if errors.As(err, &unreadable) {
+		err = wordParseError(unreadable, source, chunk)
+	}
+	return proto, tokens, err
+}
+
+// wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near 'token'.
+func wordParseError(e *parse.Error, source []byte, chunk string) error {
+	line, token := e.Pos.Line, e.Token
+	if e.Message == parse.TooDeep || e.Message == parse.TooLong {
+		return fmt.Errorf("%s:%d: %s", chunk, max(line, 1), e.Message)
+	}
+	if line == parse.EOF || token == "" || strings.Contains(e.Message, "end of file") {
+		line, token = 1+bytes.Count(source, []byte("\n")), "<eof>"
+	}
+	return fmt.Errorf("%s:%d: %s near '%s'", chunk, line, e.Message, token)
+}

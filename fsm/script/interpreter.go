@@ -1,0 +1,229 @@
+// An interpreter: a Lua state set up as Redis's sandbox, which runs one script after the other. Nothing that one script does can be seen by
+// the next: all tables that outlive a run are behind read-only stand-ins (readonly.go), and what the libraries remember hangs on
+// the run's context.
+
+package script
+
+import (
+	"strconv"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// The sizes of a Lua state: call frames and registers. Both bound recursion: of Lua functions, and of Go's stack where a library function
+// calls back.
+const (
+	scriptCallFrames  = 2000
+	scriptRegisters   = 2048
+	scriptRegistersTo = 1 << 17
+	// threadCallFrames and threadRegisters are those of a coroutine at most, which the script's memory budget pays for.
+	threadCallFrames = 200
+	threadRegisters  = 1 << 16
+)
+
+// interpreter is one Lua state. It runs one script at a time.
+type interpreter struct {
+	table   *commands.Table
+	L       *lua.LState
+	globals *lua.LTable
+	leaving func(*lua.LState) // leave
+
+	libraries []*loadedLibrary // whose code has run
+
+	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
+
+	libraryGlobals *lua.LTable // of libraries: it is empty, librarySwitch is its metatable
+	librarySwitch  *lua.LTable // its __index is loadGlobals while a library's code runs, and globals when one of its functions does
+	loadGlobals    *lua.LTable
+
+	// Of the running script.
+	x            *commands.Call
+	loading      *registered // by the library whose code runs, or nil
+	readOnly     bool
+	measuring    bool // write counts what it would write
+	trapped      bool // it was tried, and ended where it would have changed something
+	protected    int  // protected calls that are running, in each other
+	resp         int  // what redis.setresp chose: 2 or 3
+	budget       *lua.Budget
+	random       luaRandom
+	call         commands.Call // the command that the script calls
+	tx           commands.Tx
+	reply        luaReply
+	args         [][]byte
+	arena        []byte
+	arenaCharged int               // the most bytes of arguments that one command of this run had
+	chunks       map[string]string // the name that load was given, by the one that errors show; looked up only
+
+	failedSource string // where the error was raised that ends the script
+	failedLine   int
+}
+
+// newInterpreter returns an interpreter whose scripts call the commands of table.
+func newInterpreter(table *commands.Table) *interpreter {
+	L := lua.NewState(lua.Options{
+		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
+		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
+	})
+	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
+	in.leaving = in.leave
+	L.Panic = in.capture
+	in.openSandbox()
+	L.Opened()
+	return in
+}
+
+// capture is how an error leaves the script's function: its value is on top of the stack. It notes where the error was raised:
+// in the function on top, or in the one that called it where that is a Go function.
+func (in *interpreter) capture(L *lua.LState) {
+	in.failedSource, in.failedLine = "", 0
+	for level := range 2 {
+		f, ok := L.Frame(level)
+		if !ok {
+			break
+		}
+		if !f.IsG {
+			in.failedSource, in.failedLine = f.Source, f.Line
+			break
+		}
+		if level == 1 {
+			in.failedSource, in.failedLine = goSource, -1
+		}
+	}
+	in.leave(L)
+}
+
+// goSource is how C Lua shows functions that are not written in Lua.
+const goSource = "=[C]"
+
+// leave is how an error leaves a protected call. It charges for the way: Go looks at every frame of its stack between the error and who
+// catches it, and recursion through metamethods has four of them for each of Lua's.
+func (in *interpreter) leave(L *lua.LState) {
+	in.budget.Take(caughtError+frameInstructions*int64(L.Depth()), 0)
+	panic(&lua.ApiError{Object: L.Get(-1)})
+}
+
+// What an error charges, and for each call frame that is in use besides.
+const (
+	caughtError       = 50
+	frameInstructions = 8
+)
+
+// run runs a script, or a function of a library, and writes its reply. name is what errors call it by: its SHA1, or its name. The
+// interpreter must not be used again unless reusable.
+func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
+	return in.runWithin(x, p, name, script, lua.Budget{Instructions: instructionsFor(x), Bytes: scriptBytes})
+}
+
+// instructionsFor is how many instructions a script may execute that x calls: in a transaction, what the commands before it left.
+func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), scriptInstructions)) }
+
+// account is run, and adds what the script took of its budget to the work of the call, of instructions or of memory, whichever is the larger part.
+// The work of the commands that it called is in that.
+func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
+	before, instructions := x.Work, instructionsFor(x)
+	reusable = in.run(x, p, name, script)
+	used := max(instructions-max(in.budget.Instructions, 0), (scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
+	x.Work = max(x.Work, before+uint64(used))
+	return reusable
+}
+
+// runWithin is run with a budget.
+func (in *interpreter) runWithin(x *commands.Call, p *program, name string, script commands.Script, b lua.Budget) (reusable bool) {
+	L := in.L
+	in.begin(b)
+	in.x, in.readOnly = x, script.ReadOnly || p.noWrites
+	in.random = luaRandom{state: x.Seed}
+	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
+	in.setGlobals(script)
+	var failed *lua.ApiError
+	var l *loadedLibrary
+	nargs := 0
+	if script.Function != nil {
+		l, failed = in.pushFunction(p, name, script)
+		nargs = 2
+	} else {
+		L.Push(L.NewFunctionFromProto(p.proto))
+	}
+	if failed == nil {
+		failed = L.PCall(nargs, 1)
+	}
+	if failed == nil {
+		in.answer(x.Out, L.Get(-1))
+	} else {
+		x.Out.Error(in.failure(failed, name))
+	}
+	in.settle(l)
+	in.x = nil
+	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack}
+	if cap(in.arena) > maxKeptArena {
+		in.arena = nil
+	}
+	return in.end(failed)
+}
+
+// begin makes the state ready for a program, with a budget.
+func (in *interpreter) begin(b lua.Budget) {
+	in.resp, in.protected, in.trapped, in.arenaCharged = 2, 0, false, 0
+	in.chunks, in.failedSource, in.failedLine = nil, "", 0
+	in.L.Begin(b)
+}
+
+// end clears the stack. The interpreter must not be used again, after the program ended with an error, unless reusable.
+func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
+	in.L.End()
+	return (in.budget.Spent() == "" || in.trapped) && (failed == nil || !failed.Broken)
+}
+
+// setGlobals sets what differs between the globals of a script and of a function, which gets its keys and arguments otherwise.
+func (in *interpreter) setGlobals(script commands.Script) {
+	if script.Function != nil {
+		in.globals.RawSetString("redis", in.redisOfFunctions)
+		in.globals.RawSetString("KEYS", lua.LNil)
+		in.globals.RawSetString("ARGV", lua.LNil)
+		return
+	}
+	in.globals.RawSetString("redis", in.redisOfScripts)
+	in.globals.RawSetString("KEYS", in.stringTable(script.Keys))
+	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
+}
+
+// maxKeptArena is how many bytes of arguments an interpreter keeps room for between scripts.
+const maxKeptArena = 1 << 20
+
+// stringTable makes a Lua array of strings.
+func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
+	t := in.L.CreateTable(len(list), 0)
+	for _, b := range list {
+		t.Append(lua.LString(b))
+	}
+	return t
+}
+
+// errorText is the error that ended a program as Redis words it.
+func (in *interpreter) errorText(e *lua.ApiError) string {
+	t, ok := e.Object.(*lua.LTable)
+	if !ok {
+		return "ERR " + describe(in.L, e.Object)
+	}
+	if text, ok := toString(t.RawGetString("err")); ok {
+		return text
+	}
+	return "ERR the script raised a table without a field err" // at this Redis 7.0 dies
+}
+
+// failure is errorText with the program's name and the place of the error, where that is known.
+func (in *interpreter) failure(e *lua.ApiError, name string) string {
+	text := in.errorText(e)
+	if in.failedSource == "" {
+		return text
+	}
+	source, ok := in.chunks[in.failedSource]
+	switch {
+	case in.failedSource == goSource:
+		source = goSource
+	case !ok:
+		source = "@" + in.failedSource
+	}
+	return text + " script: " + name + ", on " + source + ":" + strconv.Itoa(in.failedLine) + "."
+}

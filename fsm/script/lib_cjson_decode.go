@@ -1,0 +1,352 @@
+// cjson.decode: a JSON reader that accepts and refuses what lua-cjson 2.1.0 does, with its error texts and positions.
+
+package script
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// jsonToken is the type of a token, by the name that error texts give it.
+type jsonToken string
+
+const (
+	tokenObjectBegin jsonToken = "T_OBJ_BEGIN"
+	tokenObjectEnd   jsonToken = "T_OBJ_END"
+	tokenArrayBegin  jsonToken = "T_ARR_BEGIN"
+	tokenArrayEnd    jsonToken = "T_ARR_END"
+	tokenString      jsonToken = "T_STRING"
+	tokenNumber      jsonToken = "T_NUMBER"
+	tokenBoolean     jsonToken = "T_BOOLEAN"
+	tokenNull        jsonToken = "T_NULL"
+	tokenColon       jsonToken = "T_COLON"
+	tokenComma       jsonToken = "T_COMMA"
+	tokenEnd         jsonToken = "T_END"
+	// Errors stand in the place of a token, and their text in that of its name.
+	tokenInvalid      jsonToken = "invalid token"
+	tokenBadNumber    jsonToken = "invalid number"
+	tokenUnterminated jsonToken = "unexpected end of string"
+	tokenBadEscape    jsonToken = "invalid escape code"
+	tokenBadUnicode   jsonToken = "invalid unicode escape code"
+)
+
+func isJSONSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+// jsonDecoder reads one text. token, at and value describe the newest token.
+type jsonDecoder struct {
+	L     *lua.LState
+	b     *lua.Budget
+	cfg   *cjsonConfig
+	text  string
+	next  int // index of the first byte not read
+	depth int
+	token jsonToken
+	at    int // index where the token begins, or where the error is
+	value lua.LValue
+}
+
+// decode is cjson.decode(text).
+func (lib *cjsonLibrary) decode(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		argError(L, 1, "expected 1 argument")
+	}
+	text := checkString(L, 1)
+	if len(text) >= 2 && (text[0] == 0 || text[1] == 0) {
+		raise(L, "JSON parser does not support UTF-16 or UTF-32")
+	}
+	d := jsonDecoder{L: L, b: budgetOf(L), cfg: lib.config(L), text: text}
+	chargeWork(L, len(text))
+	d.scan()
+	v := d.parse(1)
+	d.scan()
+	if d.token != tokenEnd {
+		d.unexpected("the end")
+	}
+	L.Push(v)
+	return 1
+}
+
+// unexpected raises the error that something else than the token was expected.
+func (d *jsonDecoder) unexpected(expected string) {
+	raise(d.L, "Expected "+expected+" but found "+string(d.token)+" at character "+strconv.Itoa(d.at+1))
+}
+
+// parse returns the value that begins with the newest token. slots is how full C Lua's stack would be here.
+func (d *jsonDecoder) parse(slots int) lua.LValue {
+	switch d.token {
+	case tokenString, tokenNumber, tokenBoolean, tokenNull:
+		return d.value
+	case tokenObjectBegin:
+		d.descend(slots + 3)
+		t := d.object(slots)
+		d.depth--
+		return t
+	case tokenArrayBegin:
+		d.descend(slots + 2)
+		t := d.array(slots)
+		d.depth--
+		return t
+	}
+	d.unexpected("value")
+	return lua.LNil
+}
+
+// descend counts one level of nesting.
+func (d *jsonDecoder) descend(slots int) {
+	d.depth++
+	if d.depth > d.cfg.decodeMaxDepth || slots > maxStackSlots {
+		raise(d.L, "Found too many nested data structures ("+strconv.Itoa(d.depth)+") at character "+strconv.Itoa(d.next))
+	}
+}
+
+// object reads what follows a brace.
+func (d *jsonDecoder) object(slots int) *lua.LTable {
+	t := d.L.NewTable(0, 4)
+	if d.scan(); d.token == tokenObjectEnd {
+		return t
+	}
+	for {
+		if d.token != tokenString {
+			d.unexpected("object key string")
+		}
+		key := d.value
+		if d.scan(); d.token != tokenColon {
+			d.unexpected("colon")
+		}
+		d.scan()
+		value := d.parse(slots + 2)
+		d.L.RawSet(t, key, value)
+		switch d.scan(); d.token {
+		case tokenObjectEnd:
+			return t
+		case tokenComma:
+			d.scan()
+		default:
+			d.unexpected("comma or object end")
+		}
+	}
+}
+
+// array reads what follows a bracket.
+func (d *jsonDecoder) array(slots int) *lua.LTable {
+	t := d.L.NewTable(4, 0)
+	if d.scan(); d.token == tokenArrayEnd {
+		return t
+	}
+	for i := 1; ; i++ {
+		value := d.parse(slots + 1)
+		d.L.RawSetInt(t, i, value)
+		switch d.scan(); d.token {
+		case tokenArrayEnd:
+			return t
+		case tokenComma:
+			d.scan()
+		default:
+			d.unexpected("comma or array end")
+		}
+	}
+}
+
+// scan reads the next token. A zero byte ends the text.
+func (d *jsonDecoder) scan() {
+	d.b.Charge(d.L, 1)
+	for d.next < len(d.text) && isJSONSpace(d.text[d.next]) {
+		d.next++
+	}
+	d.at = d.next
+	if d.next == len(d.text) || d.text[d.next] == 0 {
+		d.token = tokenEnd
+		return
+	}
+	switch c := d.text[d.next]; c {
+	case '{':
+		d.accept(tokenObjectBegin, nil, 1)
+	case '}':
+		d.accept(tokenObjectEnd, nil, 1)
+	case '[':
+		d.accept(tokenArrayBegin, nil, 1)
+	case ']':
+		d.accept(tokenArrayEnd, nil, 1)
+	case ':':
+		d.accept(tokenColon, nil, 1)
+	case ',':
+		d.accept(tokenComma, nil, 1)
+	case '"':
+		d.scanString()
+	default:
+		d.scanWord(c)
+	}
+}
+
+// accept takes the next n bytes as a token with a value.
+func (d *jsonDecoder) accept(token jsonToken, value lua.LValue, n int) {
+	d.token, d.value = token, value
+	d.next += n
+}
+
+// scanWord reads a number or one of the three names. Numbers that JSON does not know (hexadecimal ones, inf, nan, a
+// leading plus or zero) are read too while the settings allow them.
+func (d *jsonDecoder) scanWord(c byte) {
+	rest := d.text[d.next:]
+	switch {
+	case c == '-' || isDigit(c):
+		if !d.cfg.decodeInvalidNumbers && invalidJSONNumber(rest) {
+			d.token = tokenBadNumber
+			return
+		}
+		d.scanNumber(rest)
+	case strings.HasPrefix(rest, "true"):
+		d.accept(tokenBoolean, lua.LTrue, 4)
+	case strings.HasPrefix(rest, "false"):
+		d.accept(tokenBoolean, lua.LFalse, 5)
+	case strings.HasPrefix(rest, "null"):
+		d.accept(tokenNull, nullOf(d.L), 4)
+	case d.cfg.decodeInvalidNumbers && strings.IndexByte("+iInN", c) >= 0 && invalidJSONNumber(rest):
+		d.scanNumber(rest)
+	default:
+		d.token = tokenInvalid
+	}
+}
+
+// invalidJSONNumber reports whether s begins with a number that C can read and JSON does not know.
+func invalidJSONNumber(s string) bool {
+	if s[0] == '+' {
+		return true
+	}
+	s = strings.TrimPrefix(s, "-")
+	if strings.HasPrefix(s, "0") {
+		return len(s) > 1 && (s[1]|0x20 == 'x' || isDigit(s[1]))
+	}
+	return hasFold(s, "inf") || hasFold(s, "nan")
+}
+
+// jsonNumber is what reading a number costs above other tokens, and escapesRead how many escapes in a string one unit pays for.
+const (
+	jsonNumber  = 6
+	escapesRead = 3
+)
+
+func (d *jsonDecoder) scanNumber(rest string) {
+	f, n := lua.ScanNumber(rest)
+	if n == 0 {
+		d.token = tokenBadNumber
+		return
+	}
+	if n > 17 || strings.ContainsAny(rest[:n], "eEpP") { // others are read at once
+		d.L.ChargeNumeral(rest[:n])
+	}
+	d.b.Charge(d.L, jsonNumber)
+	d.accept(tokenNumber, lua.LNumber(f), n)
+}
+
+// fail makes the token an error at the next byte.
+func (d *jsonDecoder) fail(token jsonToken) { d.token, d.at = token, d.next }
+
+// scanString reads a string token from its opening quote on.
+func (d *jsonDecoder) scanString() {
+	d.next++
+	var out []byte
+	escapes := 0
+	start := d.next
+	for {
+		if d.next == len(d.text) || d.text[d.next] == 0 {
+			d.fail(tokenUnterminated)
+			return
+		}
+		c := d.text[d.next]
+		if c == '"' {
+			break
+		}
+		if c != '\\' {
+			d.next++
+			continue
+		}
+		out = append(out, d.text[start:d.next]...)
+		escapes++
+		var bad jsonToken
+		if out, bad = d.unescape(out); bad != "" {
+			d.fail(bad)
+			return
+		}
+		start = d.next
+	}
+	s := d.text[start:d.next]
+	if escapes > 0 {
+		d.b.Charge(d.L, int64(escapes/escapesRead))
+		s = string(append(out, s...))
+	}
+	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying costs less.
+	d.b.ChargeBytes(d.L, int64(len(s)))
+	d.accept(tokenString, lua.LString(strings.Clone(s)), 1)
+}
+
+// unescape reads the escape at the next byte and appends what it stands for; bad is the error, "" for none.
+func (d *jsonDecoder) unescape(out []byte) (_ []byte, bad jsonToken) {
+	c := byte(0)
+	if d.next+1 < len(d.text) {
+		c = d.text[d.next+1]
+	}
+	switch c {
+	case '"', '\\', '/':
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'u':
+		return d.unescapeUnicode(out)
+	default:
+		return out, tokenBadEscape
+	}
+	d.next += 2
+	return append(out, c), ""
+}
+
+// unescapeUnicode reads a \uXXXX, or two of them that make a surrogate pair, and appends it in UTF-8.
+func (d *jsonDecoder) unescapeUnicode(out []byte) (_ []byte, bad jsonToken) {
+	r, ok := hex4(d.text[d.next+2:])
+	if !ok {
+		return out, tokenBadUnicode
+	}
+	n := 6
+	if r&0xF800 == 0xD800 {
+		rest := d.text[d.next+n:]
+		if r&0x400 != 0 || !strings.HasPrefix(rest, `\u`) {
+			return out, tokenBadUnicode
+		}
+		low, ok := hex4(rest[2:])
+		if !ok || low&0xFC00 != 0xDC00 {
+			return out, tokenBadUnicode
+		}
+		r = (r&0x3FF)<<10 + low&0x3FF + 0x10000
+		n = 12
+	}
+	d.next += n
+	return utf8.AppendRune(out, r), ""
+}
+
+// hex4 reads four hexadecimal digits.
+func hex4(s string) (r rune, ok bool) {
+	if len(s) < 4 {
+		return 0, false
+	}
+	for i := range 4 {
+		switch c := s[i]; {
+		case isDigit(c):
+			r = r<<4 | rune(c-'0')
+		case isHexDigit(c):
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}

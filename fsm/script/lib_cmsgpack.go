@@ -1,0 +1,195 @@
+// The cmsgpack library of Redis's Lua (lua-cmsgpack 0.4.0): packing. Unpacking is in lib_cmsgpack_unpack.go.
+// Map keys are packed in the order in which the table got them.
+
+package script
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// maxPackNesting is how deep tables are packed; deeper ones become nil.
+const maxPackNesting = 16
+
+// openCmsgpack returns the table of the cmsgpack library. The caller makes it the global `cmsgpack`.
+func openCmsgpack(L *lua.LState) *lua.LTable {
+	t := newLibrary(L, []libraryFunction{
+		{"pack", msgpackPack},
+		{"unpack", msgpackUnpack},
+		{"unpack_one", msgpackUnpackOne},
+		{"unpack_limit", msgpackUnpackLimit},
+	})
+	t.RawSetString("_NAME", lua.LString("cmsgpack"))
+	t.RawSetString("_VERSION", lua.LString("lua-cmsgpack 0.4.0"))
+	t.RawSetString("_COPYRIGHT", lua.LString("Copyright (C) 2012, Salvatore Sanfilippo"))
+	t.RawSetString("_DESCRIPTION", lua.LString("MessagePack C implementation for Lua"))
+	return t
+}
+
+// msgpackEncoder builds the result of one pack.
+type msgpackEncoder struct {
+	L       *lua.LState
+	b       *lua.Budget
+	out     []byte
+	charged int // bytes of out that are charged for
+}
+
+// msgpackPack is cmsgpack.pack(...): the arguments, one after the other.
+func msgpackPack(L *lua.LState) int {
+	n := L.GetTop()
+	if n == 0 {
+		argError(L, 0, "MessagePack pack needs input.")
+	}
+	if !hasStack(L, int64(n)) {
+		argError(L, 0, "Too many arguments for MessagePack pack.")
+	}
+	e := msgpackEncoder{L: L, b: budgetOf(L)}
+	for i := 1; i <= n; i++ {
+		e.value(L.Get(i), 0)
+	}
+	e.settle()
+	return push(L, string(e.out))
+}
+
+// settle charges for one element and for the bytes written since the last charge.
+func (e *msgpackEncoder) settle() {
+	n := len(e.out) - e.charged
+	e.charged = len(e.out)
+	chargeBuilt(e.L, n)
+}
+
+// value appends v; level is the number of tables round it. What has no form in MessagePack is nil.
+func (e *msgpackEncoder) value(v lua.LValue, level int) {
+	e.settle()
+	switch v := v.(type) {
+	case lua.LString:
+		e.string(string(v))
+	case lua.LBool:
+		if v {
+			e.out = append(e.out, 0xc3)
+		} else {
+			e.out = append(e.out, 0xc2)
+		}
+	case lua.LNumber:
+		if n := truncate(float64(v)); lua.LNumber(n) == v && v < 1<<63 {
+			e.integer(n)
+		} else {
+			e.float(float64(v))
+		}
+	case *lua.LTable:
+		if level == maxPackNesting {
+			e.out = append(e.out, 0xc0)
+		} else if e.isArray(v) {
+			e.array(v, level)
+		} else {
+			e.object(v, level)
+		}
+	default:
+		e.out = append(e.out, 0xc0)
+	}
+}
+
+// float appends f in four bytes where they hold it exactly, in eight otherwise.
+func (e *msgpackEncoder) float(f float64) {
+	if single := float32(f); float64(single) == f {
+		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xca), math.Float32bits(single))
+	} else {
+		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xcb), math.Float64bits(canonical(f)))
+	}
+}
+
+// integer appends n in its shortest form.
+func (e *msgpackEncoder) integer(n int64) {
+	switch {
+	case n >= -32 && n <= 127:
+		e.out = append(e.out, byte(n))
+	case n >= 0 && n <= math.MaxUint8:
+		e.out = append(e.out, 0xcc, byte(n))
+	case n >= 0 && n <= math.MaxUint16:
+		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xcd), uint16(n))
+	case n >= 0 && n <= math.MaxUint32:
+		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xce), uint32(n))
+	case n >= 0:
+		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xcf), uint64(n))
+	case n >= math.MinInt8:
+		e.out = append(e.out, 0xd0, byte(n))
+	case n >= math.MinInt16:
+		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xd1), uint16(n))
+	case n >= math.MinInt32:
+		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xd2), uint32(n))
+	default:
+		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xd3), uint64(n))
+	}
+}
+
+func (e *msgpackEncoder) string(s string) {
+	switch n := len(s); {
+	case n < 32:
+		e.out = append(e.out, 0xa0|byte(n))
+	case n <= math.MaxUint8:
+		e.out = append(e.out, 0xd9, byte(n))
+	case n <= math.MaxUint16:
+		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xda), uint16(n))
+	default:
+		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xdb), uint32(n))
+	}
+	e.out = append(e.out, s...)
+}
+
+// collection appends the head of an array or map of n entries.
+func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
+	switch {
+	case n <= 15:
+		e.out = append(e.out, short|byte(n))
+	case n <= math.MaxUint16:
+		e.out = binary.BigEndian.AppendUint16(append(e.out, medium), uint16(n))
+	default:
+		e.out = binary.BigEndian.AppendUint32(append(e.out, long), uint32(n))
+	}
+}
+
+// isArray decides as the original does: every key is a number above 0 that an int holds exactly, and the largest is
+// the number of keys.
+func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
+	count, largest := 0, int32(0)
+	chargeWalk(e.L, t)
+	for key := range t.Pairs() {
+		e.b.Charge(e.L, 1)
+		n, ok := key.(lua.LNumber)
+		if !ok || n <= 0 || lua.LNumber(truncate32(float64(n))) != n {
+			return false
+		}
+		largest = max(largest, truncate32(float64(n)))
+		count++
+	}
+	return int(largest) == count
+}
+
+// array appends t[1] to t[#t], metamethods and all.
+func (e *msgpackEncoder) array(t *lua.LTable, level int) {
+	n := t.Len()
+	e.collection(0x90, 0xdc, 0xdd, n)
+	for i := 1; i <= n; i++ {
+		e.value(e.L.GetField(t, lua.LNumber(i)), level+1)
+	}
+}
+
+// object appends all pairs of t.
+func (e *msgpackEncoder) object(t *lua.LTable, level int) {
+	n := 0
+	chargeWalk(e.L, t)
+	chargeWalk(e.L, t) // there are two walks
+	for range t.Pairs() {
+		e.b.Charge(e.L, 1)
+		n++
+	}
+	e.collection(0x80, 0xde, 0xdf, n)
+	key, value := t.Next(lua.LNil)
+	for ; n > 0; n-- { // the __index of a table inside may change t: never more pairs than announced
+		e.value(key, level+1)
+		e.value(value, level+1)
+		key, value = t.Next(key)
+	}
+}

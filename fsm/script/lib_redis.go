@@ -1,0 +1,301 @@
+// The table redis: what a script can ask of the server that runs it.
+
+package script
+
+import (
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// The errors of redis.call, byte-equal with Redis 7.0.
+const (
+	errNoCommand      = "ERR Please specify at least one argument for this redis lib call"
+	errCommandArgs    = "ERR Lua redis lib command arguments must be strings or integers"
+	errUnknownCommand = "ERR Unknown Redis command called from script"
+	errCommandArity   = "ERR Wrong number of args calling Redis command from script"
+	errNotFromScript  = "ERR This Redis command is not allowed from script"
+	errReadOnlyScript = "ERR Write commands are not allowed from read-only scripts."
+)
+
+// openRedis makes the table, read-only, as scripts see it or as functions do.
+func (in *interpreter) openRedis(ofScripts bool) *lua.LTable {
+	list := []libraryFunction{
+		{"call", in.redisCall},
+		{"pcall", in.redisPcall},
+		{"log", redisLog},
+		{"setresp", in.redisSetResp},
+		{"sha1hex", in.redisSHA1Hex},
+		{"error_reply", redisErrorReply},
+		{"status_reply", redisStatusReply},
+		{"set_repl", redisSetRepl},
+		{"acl_check_cmd", in.redisACLCheck},
+	}
+	if ofScripts {
+		list = append(list, []libraryFunction{
+			{"replicate_commands", pushTrue},
+			{"breakpoint", func(L *lua.LState) int { L.Push(lua.LFalse); return 1 }},
+			{"debug", func(*lua.LState) int { return 0 }},
+		}...)
+	}
+	lib := newLibrary(in.L, list)
+	addConstants(lib)
+	for _, c := range replConstants {
+		lib.RawSetString(c.name, c.value)
+	}
+	return readOnly(lib)
+}
+
+type namedNumber struct {
+	name  string
+	value lua.LNumber
+}
+
+var (
+	logConstants  = [...]namedNumber{{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3}}
+	replConstants = [...]namedNumber{{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2}, {"REPL_REPLICA", 2}, {"REPL_ALL", 3}}
+)
+
+// addConstants adds the constants that library code sees too while it is loaded.
+func addConstants(lib *lua.LTable) {
+	for _, c := range logConstants {
+		lib.RawSetString(c.name, c.value)
+	}
+	lib.RawSetString("REDIS_VERSION_NUM", lua.LNumber(commands.RedisVersionNumber))
+	lib.RawSetString("REDIS_VERSION", lua.LString(commands.RedisVersion))
+}
+
+func pushTrue(L *lua.LState) int {
+	L.Push(lua.LTrue)
+	return 1
+}
+
+// errorTable is an error as scripts see it.
+func errorTable(L *lua.LState, msg string) *lua.LTable {
+	L.ChargeString(len(msg))
+	t := L.NewTable(0, 1)
+	t.RawSetString("err", lua.LString(msg))
+	return t
+}
+
+// raiseReply raises an error that reads as an error reply.
+func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg)) }
+
+// redisCall runs a command and raises its error.
+func (in *interpreter) redisCall(L *lua.LState) int {
+	if err := in.command(L); err != "" {
+		L.Error(commandError(L, err))
+	}
+	L.Push(in.reply.result)
+	return 1
+}
+
+// redisPcall runs a command and gives its error as a table.
+func (in *interpreter) redisPcall(L *lua.LState) int {
+	if err := in.command(L); err != "" {
+		L.Push(commandError(L, err))
+		return 1
+	}
+	L.Push(in.reply.result)
+	return 1
+}
+
+// commandError is the error of a command, with the mark that Redis 7.0 puts in.
+func commandError(L *lua.LState, msg string) *lua.LTable {
+	budgetOf(L).Charge(L, errorInstructions)
+	L.ChargeString(len(msg))
+	t := L.NewTable(0, 2)
+	t.RawSetString("ignore_error_stats_update", lua.LTrue)
+	t.RawSetString("err", lua.LString(msg))
+	return t
+}
+
+// errorInstructions is what a command that fails costs besides.
+const errorInstructions = 25
+
+// What a command costs besides what it reads, answers and says of its own work (Env.Work): for the call, and for each argument.
+const (
+	callInstructions     = 10
+	argumentInstructions = 5
+)
+
+// command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or the error that comes back.
+func (in *interpreter) command(L *lua.LState) (err string) {
+	if err := in.readArgs(L); err != "" {
+		return err
+	}
+	in.reply.start(L, in.resp)
+	x := &in.call
+	left := uint64(max(in.budget.Instructions, 0))
+	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply, Stop: in.x.Work + left + 1, Room: int(max(in.budget.Bytes, 1))}
+	in.tx.Proto = in.resp
+	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
+	switch {
+	case spec == nil: // scripts are told less than clients
+		return errUnknownCommand
+	case notResolved != nil:
+		return errCommandArity
+	case spec.Has(commands.NoScript) || spec.Handler == nil:
+		return errNotFromScript
+	case in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)):
+		return errReadOnlyScript
+	}
+	if in.x.Called != nil && spec.Kind != commands.Admin {
+		in.x.Called(in.tx.DB, in.args)
+	}
+	before := x.Work
+	var failed error
+	if x.Trial {
+		failed = in.try(L, x, spec)
+	} else {
+		failed = x.Handle(spec)
+	}
+	in.budget.Charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
+	in.budget.ChargeBytes(L, 1)
+	if failed != nil {
+		return commands.ErrorLine(failed.Error())
+	}
+	return in.reply.err
+}
+
+// readArgs takes the arguments from L's stack into in.args.
+func (in *interpreter) readArgs(L *lua.LState) (err string) {
+	n := L.GetTop()
+	if n == 0 {
+		return errNoCommand
+	}
+	in.args, in.arena = in.args[:0], in.arena[:0]
+	if !in.chargeArgs(L, n) {
+		return errCommandArgs
+	}
+	for i := 1; i <= n; i++ {
+		start := len(in.arena)
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			in.arena = append(in.arena, v...)
+		case lua.LNumber:
+			in.arena = lua.AppendNumber(in.arena, float64(v), 17)
+		}
+		in.args = append(in.args, in.arena[start:len(in.arena):len(in.arena)])
+	}
+	return ""
+}
+
+// chargeArgs charges for the n arguments of a command before they are copied: each may be the same long string. It makes room for them, and is
+// false where one is neither a string nor a number.
+func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
+	const numeral = 24 // at most
+	total := 0
+	for i := 1; i <= n; i++ {
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			total += len(v)
+		case lua.LNumber:
+			total += numeral
+		default:
+			return false
+		}
+	}
+	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(total/16))
+	if more := total - max(in.arenaCharged, freeArena); more > 0 { // of one command at a time, the next one takes its place
+		in.budget.ChargeBytes(L, int64(more))
+		in.arenaCharged = total
+	}
+	if cap(in.arena) < total {
+		in.arena = make([]byte, 0, total+total/4)
+	}
+	return true
+}
+
+// freeArena is how many bytes of arguments a command may have before they count as memory.
+const freeArena = 64 << 10
+
+// redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a script runs on every node.
+func redisLog(L *lua.LState) int {
+	if L.GetTop() < 2 {
+		raiseReply(L, "ERR redis.log() requires two arguments or more.")
+	}
+	level, ok := toNumber(L.Get(1))
+	if !ok {
+		raiseReply(L, "ERR First argument must be a number (log level).")
+	}
+	if n := truncate(level); n < 0 || n > 3 {
+		raiseReply(L, "ERR Invalid debug level.")
+	}
+	return 0
+}
+
+func (in *interpreter) redisSetResp(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR redis.setresp() requires one argument.")
+	}
+	f, _ := toNumber(L.Get(1))
+	n := truncate(f)
+	if n != 2 && n != 3 {
+		raiseReply(L, "ERR RESP version must be 2 or 3.")
+	}
+	in.resp = int(n)
+	return 0
+}
+
+func (in *interpreter) redisSHA1Hex(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR wrong number of arguments")
+	}
+	s, _ := toString(L.Get(1))
+	in.budget.Charge(L, 20+int64(len(s)/4))
+	return push(L, shaOf(s))
+}
+
+// redisErrorReply makes an error table. As Redis 7.0 does, it puts ERR before a text of one word.
+func redisErrorReply(L *lua.LState) int {
+	s, ok := L.Get(1).(lua.LString)
+	if !ok || L.GetTop() != 1 {
+		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
+		return 1
+	}
+	text := strings.TrimPrefix(string(s), "-")
+	code, msg, found := strings.Cut(text, " ")
+	if !found {
+		code, msg = "ERR", text
+	}
+	L.Push(errorTable(L, code+" "+strings.Trim(msg, "\r\n")))
+	return 1
+}
+
+func redisStatusReply(L *lua.LState) int {
+	s, ok := L.Get(1).(lua.LString)
+	if !ok || L.GetTop() != 1 {
+		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
+		return 1
+	}
+	t := L.NewTable(0, 1)
+	t.RawSetString("ok", s)
+	L.Push(t)
+	return 1
+}
+
+// redisSetRepl checks its argument. What scripts change is replicated in any case: each node runs them.
+func redisSetRepl(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		raiseReply(L, "ERR redis.set_repl() requires two arguments.")
+	}
+	f, _ := toNumber(L.Get(1))
+	if truncate(f)&^3 != 0 {
+		raiseReply(L, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+	}
+	return 0
+}
+
+// redisACLCheck says whether the script's user may call a command: every user may call all that a script can.
+func (in *interpreter) redisACLCheck(L *lua.LState) int {
+	if err := in.readArgs(L); err != "" {
+		raiseReply(L, err)
+	}
+	if spec, _ := in.table.ResolveAt(in.x.Level, in.args); spec == nil {
+		raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
+	}
+	L.Push(lua.LTrue)
+	return 1
+}

@@ -1,0 +1,185 @@
+// The functions that search a string by a pattern: string.find, match, gmatch and gsub, over the matcher of
+// lib_string_pattern.go.
+
+package script
+
+import (
+	"strings"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// patternMagic are the characters that mean something in a pattern; without any of them find searches plainly.
+const patternMagic = "^$*+?.([%-"
+
+func stringFind(L *lua.LState) int  { return findOrMatch(L, true) }
+func stringMatch(L *lua.LState) int { return findOrMatch(L, false) }
+
+// findOrMatch is string.find (results: start, end, captures) and string.match (captures, or the match).
+func findOrMatch(L *lua.LState, find bool) int {
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
+	init := min(max(fromEnd(optInteger(L, 3, 1), len(subject))-1, 0), int64(len(subject)))
+	s := int(init)
+	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(pattern, patternMagic)) {
+		pattern = checkString(L, 2) // zero bytes included
+		chargeWork(L, len(subject)-s+len(pattern))
+		at := strings.Index(subject[s:], pattern)
+		if at < 0 {
+			L.Push(lua.LNil)
+			return 1
+		}
+		L.Push(lua.LNumber(s + at + 1))
+		L.Push(lua.LNumber(s + at + len(pattern)))
+		return 2
+	}
+	m := newMatcher(L, subject, pattern)
+	p, anchored := m.anchor()
+	for ; s <= len(subject); s++ {
+		m.step()
+		if e := m.start(s, p); e != noMatch {
+			m.settle()
+			if !find {
+				return m.pushCaptures(s, e, true)
+			}
+			L.Push(lua.LNumber(s + 1))
+			L.Push(lua.LNumber(e))
+			return m.pushCaptures(s, e, false) + 2
+		}
+		if anchored {
+			break
+		}
+	}
+	m.settle()
+	L.Push(lua.LNil)
+	return 1
+}
+
+// anchor returns where the pattern begins after an anchor, and whether it has one.
+func (m *matcher) anchor() (p int, anchored bool) {
+	if strings.HasPrefix(m.pattern, "^") {
+		return 1, true
+	}
+	return 0, false
+}
+
+// stringGmatch returns an iterator over the matches; an anchor has no meaning there and stands for itself.
+func stringGmatch(L *lua.LState) int {
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
+	from := 0
+	L.Push(L.NewFunction(func(L *lua.LState) int {
+		m := newMatcher(L, subject, pattern)
+		m.b.Charge(L, 5) // for what it takes
+		for s := from; s <= len(subject); s++ {
+			m.step()
+			e := m.start(s, 0)
+			if e == noMatch {
+				continue
+			}
+			m.settle()
+			if from = e; e == s {
+				from++ // an empty match: go on after the next byte
+			}
+			return m.pushCaptures(s, e, true)
+		}
+		m.settle()
+		return 0
+	}))
+	return 1
+}
+
+// stringGsub is string.gsub(subject, pattern, replacement [, limit]).
+func stringGsub(L *lua.LState) int {
+	subject, pattern := checkString(L, 1), checkPattern(L, 2)
+	limit := len(subject) + 1
+	switch argType(L, 3) {
+	case "string", "number", "function", "table":
+	default:
+		argError(L, 3, "string/function/table expected")
+	}
+	limit = optInt(L, 4, limit)
+	m := newMatcher(L, subject, pattern)
+	p, anchored := m.anchor()
+	var out []byte
+	s, count, copied := 0, 0, 0 // subject[copied:s] is yet to be copied to out
+	for count < limit {
+		m.step()
+		e := m.start(s, p)
+		if e != noMatch {
+			count++
+			out = m.appendCharged(out, subject[copied:s])
+			out = m.replace(out, s, e)
+			copied = e
+		}
+		if e != noMatch && e > s {
+			s = e
+		} else if s++; s > len(subject) {
+			break
+		}
+		if anchored {
+			break
+		}
+	}
+	m.settle()
+	if copied == 0 && len(out) == 0 {
+		L.Push(lua.LString(subject))
+	} else {
+		push(L, string(m.appendCharged(out, subject[copied:])))
+	}
+	L.Push(lua.LNumber(count))
+	return 2
+}
+
+// appendCharged appends s to out after charging for it.
+func (m *matcher) appendCharged(out []byte, s string) []byte { return appendCharged(m.L, m.b, out, s) }
+
+// replace appends what gsub's replacement (argument 3) makes of the match subject[s:e].
+func (m *matcher) replace(out []byte, s, e int) []byte {
+	L := m.L
+	var value lua.LValue
+	switch repl := L.Get(3).(type) {
+	case *lua.LTable:
+		value = L.GetField(repl, m.capture(0, s, e))
+	case *lua.LFunction:
+		L.Push(repl)
+		n := m.pushCaptures(s, e, true)
+		L.Call(n, 1)
+		value = L.Get(-1)
+		L.Pop(1)
+	default:
+		text, _ := toString(repl)
+		return m.expand(out, text, s, e)
+	}
+	if lua.LVIsFalse(value) {
+		return m.appendCharged(out, m.subject[s:e])
+	}
+	text, ok := toString(value)
+	if !ok {
+		raise(L, "invalid replacement value (a "+value.Type().String()+")")
+	}
+	return m.appendCharged(out, text)
+}
+
+// expand appends a replacement string in which %0 is the match and %1 to %9 its captures.
+func (m *matcher) expand(out []byte, repl string, s, e int) []byte {
+	for {
+		i := strings.IndexByte(repl, '%')
+		if i < 0 {
+			return m.appendCharged(out, repl)
+		}
+		out = m.appendCharged(out, repl[:i])
+		c := byte(0) // a replacement that ends with % gets the zero byte that C strings end with
+		if i+1 < len(repl) {
+			c = repl[i+1]
+		}
+		repl = repl[min(i+2, len(repl)):]
+		switch {
+		case c == '0':
+			out = m.appendCharged(out, m.subject[s:e])
+		case isDigit(c):
+			text, _ := toString(m.capture(int(c-'1'), s, e))
+			out = m.appendCharged(out, text)
+		default:
+			out = m.appendCharged(out, string([]byte{c}))
+		}
+	}
+}

@@ -1,0 +1,321 @@
+// The struct library of Redis's Lua (struct 0.2): C values in strings, by a format of one letter a value.
+
+package script
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+const (
+	maxIntegerSize   = 32 // bytes of one integer, as in the original
+	defaultAlignment = 8  // of "!" without a number, on 64-bit Linux
+)
+
+// openStruct returns the table of the struct library. The caller makes it the global `struct`.
+func openStruct(L *lua.LState) *lua.LTable {
+	return newLibrary(L, []libraryFunction{
+		{"pack", structPack},
+		{"unpack", structUnpack},
+		{"size", structSize},
+	})
+}
+
+// structFormat walks over a format. Byte order and alignment last until they are set anew.
+type structFormat struct {
+	L         *lua.LState
+	text      string // up to the first zero byte
+	next      int    // index of the next option
+	bigEndian bool
+	alignment int64 // bytes, a power of two
+}
+
+// newStructFormat takes argument 1 as the format and charges for reading it.
+func newStructFormat(L *lua.LState) *structFormat {
+	text := cString(checkString(L, 1))
+	budgetOf(L).Charge(L, 5+2*int64(len(text)))
+	return &structFormat{L: L, text: text, alignment: 1}
+}
+
+// option returns the next option letter and the size in bytes that it stands for. ok is false at the end.
+func (f *structFormat) option() (letter byte, size int64, ok bool) {
+	if f.next >= len(f.text) {
+		return 0, 0, false
+	}
+	letter = f.text[f.next]
+	f.next++
+	switch letter {
+	case 'b', 'B', 'x':
+		size = 1
+	case 'h', 'H':
+		size = 2
+	case 'l', 'L', 'T', 'd':
+		size = 8
+	case 'f':
+		size = 4
+	case 'c':
+		size = f.number(1)
+	case 'i', 'I':
+		size = f.number(4)
+		if size > maxIntegerSize {
+			raise(f.L, "integral size "+strconv.FormatInt(size, 10)+" is larger than limit of "+strconv.Itoa(maxIntegerSize))
+		}
+	}
+	return letter, size, true
+}
+
+// number reads the digits that follow an option, or answers the default when there are none.
+func (f *structFormat) number(absent int64) int64 {
+	if f.next >= len(f.text) || !isDigit(f.text[f.next]) {
+		return absent
+	}
+	n := int64(0)
+	for f.next < len(f.text) && isDigit(f.text[f.next]) {
+		n = n*10 + int64(f.text[f.next]-'0')
+		if n > math.MaxInt32 {
+			raise(f.L, "integral size overflow")
+		}
+		f.next++
+	}
+	return n
+}
+
+// padding returns how many bytes stand before a value of the size that would begin at position.
+func (f *structFormat) padding(position int64, letter byte, size int64) int64 {
+	if size == 0 || letter == 'c' {
+		return 0
+	}
+	a := min(size, f.alignment)
+	return (a - position&(a-1)) & (a - 1)
+}
+
+// control obeys an option that is no value: byte order, alignment, a space.
+func (f *structFormat) control(letter byte) {
+	switch letter {
+	case ' ':
+	case '>':
+		f.bigEndian = true
+	case '<':
+		f.bigEndian = false
+	case '!':
+		n := f.number(defaultAlignment)
+		if n == 0 || n&(n-1) != 0 {
+			raise(f.L, "alignment "+strconv.FormatInt(n, 10)+" is not a power of 2")
+		}
+		f.alignment = n
+	default:
+		argError(f.L, 1, "invalid format option '"+string([]byte{letter})+"'")
+	}
+}
+
+// structPack is struct.pack(format, ...).
+func structPack(L *lua.LState) int {
+	f := newStructFormat(L)
+	b := budgetOf(L)
+	var out []byte
+	arg := 2
+	L.Push(lua.LNil) // the original keeps a nil there: an argument too few reads as nil, not as "no value"
+	for {
+		letter, size, ok := f.option()
+		if !ok {
+			b.ChargeBytes(L, int64(len(out)))
+			return push(L, string(out))
+		}
+		for n := f.padding(int64(len(out)), letter, size); n > 0; n-- {
+			out = append(out, 0)
+		}
+		switch letter {
+		case 'b', 'B', 'h', 'H', 'l', 'L', 'T', 'i', 'I':
+			out = f.appendInteger(out, checkNumber(L, arg), int(size))
+		case 'x':
+			out = append(out, 0)
+			continue
+		case 'f':
+			out = f.appendUint(out, uint64(float32bits(checkNumber(L, arg))), 4)
+		case 'd':
+			out = f.appendUint(out, math.Float64bits(canonical(checkNumber(L, arg))), 8)
+		case 'c', 's':
+			s := checkString(L, arg)
+			if size == 0 {
+				size = int64(len(s))
+			}
+			if int64(len(s)) < size {
+				argError(L, arg+1, "string too short") // the original counts on before it checks
+			}
+			out = appendCharged(L, b, out, s[:size])
+			if letter == 's' {
+				out = append(out, 0)
+			}
+		default:
+			f.control(letter)
+			continue
+		}
+		arg++
+	}
+}
+
+// float32bits returns the bits of f as a 32-bit float, the one NaN for all of them.
+func float32bits(f float64) uint32 {
+	if f != f {
+		return nanBits >> 32 & 0xFFC00000
+	}
+	return math.Float32bits(float32(f))
+}
+
+// appendInteger appends the low size bytes of n in two's complement; past the eighth byte they are zero, even for
+// a negative n, as in the original.
+func (f *structFormat) appendInteger(out []byte, n float64, size int) []byte {
+	value := truncateUnsigned(n)
+	if n < 0 {
+		value = uint64(truncate(n))
+	}
+	return f.appendUint(out, value, size)
+}
+
+// appendUint appends the low size bytes of value in the byte order that is set.
+func (f *structFormat) appendUint(out []byte, value uint64, size int) []byte {
+	var room [maxIntegerSize]byte
+	bytes := room[:size]
+	for i := range bytes {
+		at := i
+		if f.bigEndian {
+			at = size - 1 - i
+		}
+		bytes[at] = byte(value)
+		value >>= 8
+	}
+	return append(out, bytes...)
+}
+
+// structUnpack is struct.unpack(format, data [, position]): the values, and the position after the last one.
+func structUnpack(L *lua.LState) int {
+	f := newStructFormat(L)
+	data := checkString(L, 2)
+	position := uint64(optInteger(L, 3, 1)) // unsigned, as in the original: what is below 0 is past every end
+	if position == 0 {
+		argError(L, 3, "offset must be 1 or greater")
+	}
+	position--
+	results := 0
+	for {
+		letter, size, ok := f.option()
+		if !ok {
+			L.Push(lua.LNumber(int64(position + 1)))
+			return results + 1
+		}
+		position += uint64(f.padding(int64(position), letter, size))
+		f.checkData(data, position, uint64(size))
+		if !hasStack(L, 2) {
+			raise(L, "stack overflow (too many results)")
+		}
+		if letter == 'c' && size == 0 {
+			n := f.previousSize(results)
+			f.checkData(data, position, n)
+			results--
+			size = int64(n)
+		}
+		value, size := f.read(letter, data[position:], size)
+		if value != nil {
+			L.Push(value)
+			results++
+		}
+		position += uint64(size)
+	}
+}
+
+// checkData raises an error where data has no size bytes at position.
+func (f *structFormat) checkData(data string, position, size uint64) {
+	if length := uint64(len(data)); size > length || position > length-size {
+		argError(f.L, 2, "data string too short")
+	}
+}
+
+// previousSize takes the last result off the stack: it is the size of a "c0". results is how many there are.
+func (f *structFormat) previousSize(results int) uint64 {
+	if results > 0 {
+		if n, ok := toNumber(f.L.Get(-1)); ok {
+			f.L.Pop(1)
+			return truncateUnsigned(n)
+		}
+	}
+	raise(f.L, "format 'c0' needs a previous size")
+	return 0
+}
+
+// read returns the value of size bytes that the option letter finds at the start of data, and its size; a nil value
+// where the option stands for none.
+func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, int64) {
+	switch letter {
+	case 'b', 'B', 'h', 'H', 'l', 'L', 'T', 'i', 'I':
+		return lua.LNumber(f.integer(data[:size], isLower(letter))), size
+	case 'f':
+		return lua.LNumber(math.Float32frombits(uint32(f.uint(data[:size])))), size
+	case 'd':
+		return lua.LNumber(math.Float64frombits(f.uint(data[:size]))), size
+	case 'c':
+		return lua.LString(data[:size]), size
+	case 's':
+		end := strings.IndexByte(data, 0)
+		if end < 0 {
+			raise(f.L, "unfinished string in data")
+		}
+		budgetOf(f.L).Charge(f.L, int64(end)/16)
+		return lua.LString(data[:end]), int64(end) + 1
+	case 'x':
+	default:
+		f.control(letter)
+	}
+	return nil, size
+}
+
+// uint reads data as one unsigned integer in the byte order that is set; of more than eight bytes the low eight count.
+func (f *structFormat) uint(data string) uint64 {
+	var value uint64
+	for i := range len(data) {
+		at := i
+		if !f.bigEndian {
+			at = len(data) - 1 - i
+		}
+		value = value<<8 | uint64(data[at])
+	}
+	return value
+}
+
+// integer reads data as a signed or unsigned integer of its length. Past eight bytes the sign is taken where the
+// original's shift by too many bits puts it on x86-64: that shift counts modulo 64.
+func (f *structFormat) integer(data string, signed bool) float64 {
+	value := f.uint(data)
+	if !signed {
+		return float64(value)
+	}
+	if sign := ^uint64(0) << ((8*len(data) - 1) & 63); value&sign != 0 {
+		value |= sign
+	}
+	return float64(int64(value))
+}
+
+// structSize is struct.size(format): the length of what pack would make, for formats where that is fixed.
+func structSize(L *lua.LState) int {
+	f := newStructFormat(L)
+	position := int64(0)
+	for {
+		letter, size, ok := f.option()
+		if !ok {
+			L.Push(lua.LNumber(position))
+			return 1
+		}
+		position += f.padding(position, letter, size)
+		switch {
+		case letter == 's':
+			argError(L, 1, "option 's' has no fixed size")
+		case letter == 'c' && size == 0:
+			argError(L, 1, "option 'c0' has no fixed size")
+		case !isAlnum(letter):
+			f.control(letter)
+		}
+		position += size
+	}
+}

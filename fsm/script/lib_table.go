@@ -1,0 +1,206 @@
+// The table library of Lua 5.1, and unpack.
+
+package script
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// slotsMoved is how many values of an array one instruction pays for that moves them.
+const slotsMoved = 10
+
+// openTable returns the table of the table library. The caller makes it the global `table`.
+func openTable(L *lua.LState) *lua.LTable {
+	return newLibrary(L, []libraryFunction{
+		{"concat", tableConcat},
+		{"foreach", tableForeach},
+		{"foreachi", tableForeachi},
+		{"getn", tableGetn},
+		{"insert", writing(tableInsert)},
+		{"maxn", tableMaxn},
+		{"remove", writing(tableRemove)},
+		{"setn", tableSetn},
+		{"sort", writing(tableSort)},
+	})
+}
+
+func tableGetn(L *lua.LState) int {
+	L.Push(lua.LNumber(checkTable(L, 1).Len()))
+	return 1
+}
+
+// tableSetn says what Lua 5.1 says about a function of Lua 5.0.
+func tableSetn(L *lua.LState) int {
+	checkTable(L, 1)
+	raise(L, "'setn' is obsolete")
+	return 0
+}
+
+// tableMaxn returns the largest numeric key, 0 where none is positive.
+func tableMaxn(L *lua.LState) int {
+	t := checkTable(L, 1)
+	b := budgetOf(L)
+	chargeWalk(L, t)
+	largest := lua.LNumber(0)
+	for key := range t.Pairs() {
+		b.Charge(L, 1)
+		if n, ok := key.(lua.LNumber); ok && n > largest {
+			largest = n
+		}
+	}
+	L.Push(largest)
+	return 1
+}
+
+// tableInsert is table.insert(t, [position,] value).
+func tableInsert(L *lua.LState) int {
+	t := checkTable(L, 1)
+	b := budgetOf(L)
+	b.Charge(L, 1)
+	length := t.Len()
+	switch L.GetTop() {
+	case 2:
+		L.RawSetInt(t, length+1, L.Get(2))
+	case 3:
+		position := checkInt(L, 2)
+		if position < 1 {
+			insertBefore(L, b, t, length, position)
+		} else if position <= length {
+			b.Charge(L, int64(length-position)/slotsMoved)
+			L.RawSetInt(t, length+1, lua.LTrue) // charges for the place
+			t.Remove(length + 1)
+			t.Insert(position, L.Get(3))
+		} else {
+			L.RawSetInt(t, position, L.Get(3))
+		}
+	default:
+		raise(L, "wrong number of arguments to 'insert'")
+	}
+	return 0
+}
+
+// insertBefore inserts argument 3 at a position below 1: all elements from there to the end of the array move up.
+func insertBefore(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
+	for i := length + 1; i > position; i-- {
+		b.Charge(L, 1)
+		L.RawSetInt(t, i, t.RawGetInt(i-1))
+	}
+	L.RawSetInt(t, position, L.Get(3))
+}
+
+// tableRemove is table.remove(t [, position]).
+func tableRemove(L *lua.LState) int {
+	t := checkTable(L, 1)
+	b := budgetOf(L)
+	b.Charge(L, 1)
+	length := t.Len()
+	position := optInt(L, 2, length)
+	if position < 1 || position > length {
+		return 0
+	}
+	b.Charge(L, int64(length-position)/slotsMoved)
+	L.Push(t.Remove(position))
+	return 1
+}
+
+// tableConcat is table.concat(t [, separator [, first [, last]]]).
+func tableConcat(L *lua.LState) int {
+	separator := optString(L, 2, "")
+	t := checkTable(L, 1)
+	first := optInt(L, 3, 1)
+	b := budgetOf(L)
+	var last int
+	if L.Get(4) == lua.LNil {
+		last = t.Len()
+	} else {
+		last = checkInt(L, 4)
+	}
+	var parts []string // joined at once: a text that grows leaves others behind
+	for i := first; i <= last; i++ {
+		v := t.RawGetInt(i)
+		if b.Charge(L, 1); v.Type() == lua.LTNumber {
+			b.Charge(L, numeralInstructions)
+		}
+		s, ok := toString(v)
+		if !ok {
+			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
+		}
+		chargeBuilt(L, len(s))
+		if i != last {
+			chargeBuilt(L, len(separator))
+		}
+		b.ChargeBytes(L, slotOverhead)
+		parts = append(parts, s)
+	}
+	return push(L, strings.Join(parts, separator))
+}
+
+// tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns something.
+func tableForeach(L *lua.LState) int {
+	t, f := checkTable(L, 1), checkFunction(L, 2)
+	b := budgetOf(L)
+	chargeWalk(L, t)
+	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+		b.Charge(L, 1)
+		chargeKey(L, key)
+		if callForeach(L, f, key, value) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// tableForeachi is table.foreachi(t, f): f(i, t[i]) from 1 to #t until one call returns something.
+func tableForeachi(L *lua.LState) int {
+	t, f := checkTable(L, 1), checkFunction(L, 2)
+	b := budgetOf(L)
+	n := t.Len()
+	for i := 1; i <= n; i++ {
+		b.Charge(L, 1)
+		if callForeach(L, f, lua.LNumber(i), t.RawGetInt(i)) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// callForeach calls f(key, value); a result other than nil stays on the stack and ends the loop.
+func callForeach(L *lua.LState, f *lua.LFunction, key, value lua.LValue) (done bool) {
+	L.Push(f)
+	L.Push(key)
+	L.Push(value)
+	L.Call(2, 1)
+	if L.Get(-1) != lua.LNil {
+		return true
+	}
+	L.Pop(1)
+	return false
+}
+
+// luaUnpack is the global unpack(t [, first [, last]]).
+func luaUnpack(L *lua.LState) int {
+	t := checkTable(L, 1)
+	first := optInt(L, 2, 1)
+	last := 0
+	if L.Get(3) == lua.LNil {
+		last = t.Len()
+	} else {
+		last = checkInt(L, 3)
+	}
+	if first > last {
+		return 0
+	}
+	n := int64(last) - int64(first) + 1
+	if !hasStack(L, n) {
+		raise(L, "too many results to unpack")
+	}
+	b := budgetOf(L)
+	b.Charge(L, n)
+	for i := first; i <= last; i++ {
+		L.Push(t.RawGetInt(i))
+	}
+	return int(n)
+}

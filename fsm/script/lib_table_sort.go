@@ -1,0 +1,136 @@
+// table.sort. It makes the same comparisons in the same order as Lua 5.1's quicksort (ltablib.c, after R. Sedgewick),
+// because a script can see that order: in where equal elements end, and in what a comparison function is called with.
+
+package script
+
+import (
+	"strings"
+
+	"github.com/coordd/coordd/internal/lua"
+)
+
+const errOrderFunction = "invalid order function for sorting"
+
+// sorter sorts the elements of one table.
+type sorter struct {
+	L    *lua.LState
+	b    *lua.Budget
+	t    *lua.LTable
+	less lua.LValue // the comparison function; LNil: the operator <
+}
+
+// tableSort is table.sort(t [, less]).
+func tableSort(L *lua.LState) int {
+	t := checkTable(L, 1)
+	b := budgetOf(L)
+	n := t.Len()
+	if L.Get(2) != lua.LNil {
+		checkFunction(L, 2)
+	}
+	s := sorter{L: L, b: b, t: t, less: L.Get(2)}
+	s.sort(1, n)
+	return 0
+}
+
+// sort puts the elements from index lo to hi in order. The smaller part is sorted by recursion and the larger one by
+// the loop, so the depth is at most the logarithm of the length.
+func (s *sorter) sort(lo, hi int) {
+	for lo < hi {
+		s.order(lo, hi)
+		if hi-lo == 1 {
+			return
+		}
+		middle := (lo + hi) / 2
+		if !s.order(lo, middle) {
+			s.order(middle, hi)
+		}
+		if hi-lo == 2 {
+			return
+		}
+		pivot := s.t.RawGetInt(middle)
+		s.swap(middle, hi-1)
+		i := s.partition(lo, hi, pivot)
+		if i-lo < hi-i {
+			s.sort(lo, i-1)
+			lo = i + 1
+		} else {
+			s.sort(i+1, hi)
+			hi = i - 1
+		}
+	}
+}
+
+// order swaps the elements at i < j when the one at j is less, and reports whether it did.
+func (s *sorter) order(i, j int) bool {
+	if !s.isLess(s.t.RawGetInt(j), s.t.RawGetInt(i)) {
+		return false
+	}
+	s.swap(i, j)
+	return true
+}
+
+// partition moves what is less than the pivot (which stands at hi-1) before what is greater, and returns the index
+// where the pivot comes to stand. The elements at lo and hi are on their sides already and stop the two scans; when
+// a scan runs past them the comparison function contradicts itself.
+func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
+	i, j := lo, hi-1
+	for {
+		for i++; s.isLess(s.t.RawGetInt(i), pivot); i++ {
+			if i > hi {
+				raise(s.L, errOrderFunction)
+			}
+		}
+		for j--; s.isLess(pivot, s.t.RawGetInt(j)); j-- {
+			if j < lo {
+				raise(s.L, errOrderFunction)
+			}
+		}
+		if j < i {
+			s.swap(hi-1, i)
+			return i
+		}
+		s.swap(i, j)
+	}
+}
+
+// swap exchanges the elements at i and j.
+func (s *sorter) swap(i, j int) {
+	a, b := s.t.RawGetInt(i), s.t.RawGetInt(j)
+	s.t.RawSetInt(i, b)
+	s.t.RawSetInt(j, a)
+}
+
+// isLess reports whether a comes before b.
+func (s *sorter) isLess(a, b lua.LValue) bool {
+	s.b.Charge(s.L, 1)
+	if s.less == lua.LNil {
+		return lessThan(s.L, s.b, a, b)
+	}
+	s.L.Push(s.less)
+	s.L.Push(a)
+	s.L.Push(b)
+	s.L.Call(2, 1)
+	result := lua.LVAsBool(s.L.Get(-1))
+	s.L.Pop(1)
+	return result
+}
+
+// lessThan is the operator < with the errors that C Lua gives inside a library function.
+func lessThan(L *lua.LState, b *lua.Budget, x, y lua.LValue) bool {
+	if x.Type() != y.Type() {
+		raiseBare(L, "attempt to compare "+x.Type().String()+" with "+y.Type().String())
+	}
+	switch x := x.(type) {
+	case lua.LNumber:
+		return x < y.(lua.LNumber)
+	case lua.LString:
+		y := y.(lua.LString)
+		b.Charge(L, int64(min(len(x), len(y)))/16)
+		return strings.Compare(string(x), string(y)) < 0
+	}
+	meta := L.GetMetaField(x, "__lt")
+	if meta == lua.LNil || !L.RawEqual(meta, L.GetMetaField(y, "__lt")) {
+		raiseBare(L, "attempt to compare two "+x.Type().String()+" values")
+	}
+	return L.LessThan(x, y)
+}

@@ -1,0 +1,375 @@
+// The function libraries: a part of the replicated state, and how a library is taken from its source. What a library's code runs in is in
+// libraries_load.go.
+
+package script
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+const (
+	// libraryChunk is the chunk name that Redis gives its libraries. Errors show it.
+	libraryChunk = "user_function"
+	// loadInstructions and loadBytes are what a library may execute and build when it is loaded.
+	loadInstructions = 1_000_000
+	loadBytes        = 16 << 20
+	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node that starts from a snapshot load them all.
+	maxLoadCost = 10_000_000
+)
+
+// lenientLoad is what a library may do that was loaded before: an older release may have counted less for the same.
+var lenientLoad = lua.Budget{Instructions: 10 * loadInstructions, Bytes: 4 * loadBytes}
+
+// The errors of libraries, byte-equal with Redis 7.0.
+const (
+	errNoMetadata        commands.Error = "ERR Missing library metadata"
+	errBadMetadata       commands.Error = "ERR Invalid library metadata"
+	errNamedTwice        commands.Error = "ERR Invalid metadata value, name argument was given multiple times"
+	errNameMissing       commands.Error = "ERR Library name was not given"
+	errNameCharacters    commands.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	errNothingRegistered commands.Error = "ERR No functions registered"
+)
+
+// library is a library with what is derived from its source.
+type library struct {
+	commands.Library
+	program *program
+	cost    int64 // instructions to load it
+	bytes   int64 // memory to load it
+}
+
+// size is what the library counts for of commands.MaxLibraryBytes.
+func (l *library) size() int {
+	n := len(l.Source)
+	for i := range l.Functions {
+		n += len(l.Functions[i].Name) + len(l.Functions[i].Description)
+	}
+	return n
+}
+
+// librarySet is a set of libraries whose functions have different names.
+type librarySet struct {
+	list       []*library          // in order of name
+	byFunction map[string]*library // by the name in lower case
+}
+
+func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]*library{}} }
+
+func (s *librarySet) search(name string) (place int, found bool) {
+	return slices.BinarySearchFunc(s.list, name, func(l *library, name string) int { return strings.Compare(l.Name, name) })
+}
+
+func (s *librarySet) has(name string) bool {
+	_, found := s.search(name)
+	return found
+}
+
+// add puts a library in whose name is free. It fails, and has then changed nothing, where another library has one of its functions.
+func (s *librarySet) add(l *library) error {
+	for i := range l.Functions {
+		if s.byFunction[strings.ToLower(l.Functions[i].Name)] != nil {
+			return commands.Errorf("ERR Function %s already exists", l.Functions[i].Name)
+		}
+	}
+	for i := range l.Functions {
+		s.byFunction[strings.ToLower(l.Functions[i].Name)] = l
+	}
+	place, _ := s.search(l.Name)
+	s.list = slices.Insert(s.list, place, l)
+	return nil
+}
+
+// remove takes a library out; it is false where there is none of that name.
+func (s *librarySet) remove(name string) bool {
+	place, found := s.search(name)
+	if !found {
+		return false
+	}
+	for _, f := range s.list[place].Functions {
+		delete(s.byFunction, strings.ToLower(f.Name))
+	}
+	s.list = slices.Delete(s.list, place, place+1)
+	return true
+}
+
+// share marks the programs of the libraries that an interpreter keeps loaded, the first by name: as many as have room. A call of any other
+// runs the library's code, and pays for that.
+func (s *librarySet) share() {
+	bytes := int64(0)
+	for i, l := range s.list {
+		bytes += l.bytes
+		l.program.keep = i < maxKeptLibraries && bytes <= maxKeptLibraryBytes
+	}
+}
+
+// clone is a set with the same libraries.
+func (s *librarySet) clone() *librarySet {
+	c := newLibrarySet()
+	for _, l := range s.list {
+		_ = c.add(l) // they are in one set already
+	}
+	return c
+}
+
+// check is an error where the set is beyond the limits.
+func (s *librarySet) check() error {
+	size, cost := 0, int64(0)
+	for _, l := range s.list {
+		size += l.size()
+		cost += l.cost
+	}
+	if len(s.list) > commands.MaxLibraries || size > commands.MaxLibraryBytes || cost > maxLoadCost {
+		return commands.ErrLibrariesFull
+	}
+	return nil
+}
+
+// HasFunction says whether FCALL can call a function.
+func (e *Engine) HasFunction(name []byte) bool { return e.libraryOf(name) != nil }
+
+// libraryOf is the library of a function, or nil.
+func (e *Engine) libraryOf(function []byte) *library {
+	return e.libraries.byFunction[strings.ToLower(string(function))]
+}
+
+// LoadLibrary loads a library into the state. Errors are replies, and nothing was changed.
+func (e *Engine) LoadLibrary(x *commands.Call, source []byte, replace bool) (name string, err error) {
+	l, err := e.readLibrary(x, source, func(name string) bool { return !replace && e.libraries.has(name) })
+	if err != nil {
+		return "", err
+	}
+	return l.Name, e.join([]*library{l}, commands.RestoreReplace)
+}
+
+// RestoreLibraries loads libraries into the state, all or none. x pays for that; nil: nobody does.
+func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error], policy commands.RestorePolicy) error {
+	restored := newLibrarySet()
+	for source, err := range sources {
+		if err != nil {
+			return err
+		}
+		l, err := e.readLibrary(x, source, restored.has)
+		if err != nil {
+			return err
+		}
+		if err := restored.add(l); err != nil {
+			return err
+		}
+		if err := restored.check(); err != nil && x != nil { // now, so that what is over the limits is not loaded
+			return err
+		}
+	}
+	if x == nil { // what a snapshot holds was within the limits when it came
+		restored.share()
+		e.libraries = restored
+		return nil
+	}
+	return e.join(restored.list, policy)
+}
+
+// join makes libraries part of the state, or fails and changes nothing.
+func (e *Engine) join(list []*library, policy commands.RestorePolicy) error {
+	joined := newLibrarySet()
+	if policy != commands.RestoreFlush {
+		joined = e.libraries.clone()
+	}
+	for _, l := range list {
+		if joined.has(l.Name) && policy != commands.RestoreReplace {
+			return commands.Errorf("ERR Library %s already exists", l.Name)
+		}
+		joined.remove(l.Name)
+	}
+	for _, l := range list {
+		if err := joined.add(l); err != nil {
+			return err
+		}
+	}
+	if err := joined.check(); err != nil {
+		return err
+	}
+	joined.share()
+	e.libraries = joined
+	return nil
+}
+
+// DeleteLibrary takes a library out of the state; it is false where there is none of that name.
+func (e *Engine) DeleteLibrary(name []byte) bool {
+	defer e.libraries.share()
+	return e.libraries.remove(string(name))
+}
+
+// FlushLibraries takes all libraries out of the state.
+func (e *Engine) FlushLibraries() { e.libraries = newLibrarySet() }
+
+// Libraries are those of the state, in order of name.
+func (e *Engine) Libraries() []*commands.Library {
+	all := make([]*commands.Library, len(e.libraries.list))
+	for i, l := range e.libraries.list {
+		all[i] = &l.Library
+	}
+	return all
+}
+
+// chooseFunction is choose for a function, which exists.
+func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
+	l := e.libraryOf(script.Function)
+	f := l.function(script.Function)
+	readOnly := f.Flags&commands.NoWrites != 0
+	if script.ReadOnly && !readOnly {
+		return chosen{}, errWritesInReadOnly
+	}
+	script.ReadOnly = readOnly
+	return chosen{script: script, name: f.Name, program: l.program}, nil
+}
+
+// function finds a function by its name in any case. Where several differ in case alone it is the one that was registered first.
+func (l *library) function(name []byte) *commands.Function {
+	for i := range l.Functions {
+		if bytes.EqualFold([]byte(l.Functions[i].Name), name) {
+			return &l.Functions[i]
+		}
+	}
+	return nil
+}
+
+// readLibrary takes a library from its source and runs that, which registers its functions. taken says that a name is not free. x, where there is one, pays for
+// the instructions.
+func (e *Engine) readLibrary(x *commands.Call, source []byte, taken func(name string) bool) (*library, error) {
+	if len(source) > commands.MaxScriptBytes {
+		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
+	}
+	l := &library{Library: commands.Library{Source: string(source)}}
+	body, err := l.readMetadata(source)
+	if err != nil {
+		return nil, err
+	}
+	if taken(l.Name) {
+		return nil, commands.Errorf("ERR Library '%s' already exists", l.Name)
+	}
+	if err := l.compile(x, body); err != nil {
+		return nil, err
+	}
+	b := lenientLoad
+	if x != nil {
+		b = lua.Budget{Instructions: loadInstructions, Bytes: loadBytes}
+	}
+	reusable, err := e.entryInterpreter().loadLibrary(l, b)
+	if x != nil {
+		x.Spend(int(l.cost))
+	}
+	if !reusable {
+		e.writer = nil
+	}
+	switch {
+	case err != nil:
+		return nil, commands.Errorf("ERR Error registering functions: %s", err)
+	case len(l.Functions) == 0:
+		return nil, errNothingRegistered
+	}
+	return l, nil
+}
+
+// compile compiles the code of a library, and has the request that brings it pay for that.
+func (l *library) compile(x *commands.Call, body []byte) error {
+	limit := 0
+	if x != nil {
+		limit = tokenLimit(x.Level)
+	}
+	proto, tokens, err := compileChunkWithin(body, libraryChunk, limit)
+	if limit > 0 {
+		x.Spend(compileWork(tokens, len(body)))
+	}
+	if err != nil {
+		return commands.Errorf("ERR Error compiling function: %s", err)
+	}
+	l.program = &program{proto: proto}
+	return nil
+}
+
+// readMetadata reads a first line `#!lua name=x` and returns the code without that line's text.
+func (l *library) readMetadata(source []byte) (body []byte, err error) {
+	if !bytes.HasPrefix(source, []byte("#!")) {
+		return nil, errNoMetadata
+	}
+	words, body, err := splitFirstLine(source, errBadMetadata, errBadMetadata)
+	if err != nil {
+		return nil, err
+	}
+	named := false
+	for _, word := range words[1:] {
+		const option = "name="
+		switch {
+		case len(word) < len(option) || !strings.EqualFold(string(word[:len(option)]), option):
+			return nil, commands.Errorf("ERR Invalid metadata value given: %s", word)
+		case named:
+			return nil, errNamedTwice
+		}
+		l.Name, named = string(word[len(option):]), true
+	}
+	switch engine := strings.TrimPrefix(string(words[0]), "#!"); {
+	case !named:
+		return nil, errNameMissing
+	case !isFunctionName(l.Name):
+		return nil, errNameCharacters
+	case !strings.EqualFold(engine, "lua"):
+		return nil, commands.Errorf("ERR Engine '%s' not found", engine)
+	}
+	return body, nil
+}
+
+// isFunctionName says whether a library or a function may have the name.
+func isFunctionName(name string) bool {
+	for i := range len(name) {
+		if !isAlnum(name[i]) && name[i] != '_' {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// appendTo appends the sources to dst, nothing for an empty set.
+func (s *librarySet) appendTo(dst []byte) []byte {
+	if len(s.list) == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.list)))
+	for _, l := range s.list {
+		dst = wire.AppendBytes(dst, l.Source)
+	}
+	return dst
+}
+
+// loadLibraries replaces the libraries by what appendTo wrote, which is all that c has left. After an error the engine must not be used.
+func (e *Engine) loadLibraries(c *wire.Cursor) error {
+	e.FlushLibraries()
+	if c.Len() == 0 {
+		return nil
+	}
+	n := c.Uvarint()
+	if n == 0 || n > commands.MaxLibraries {
+		return errScriptRecord
+	}
+	return e.RestoreLibraries(nil, func(yield func([]byte, error) bool) {
+		for range n {
+			source := c.Bytes()
+			if c.Failed() {
+				yield(nil, errScriptRecord)
+				return
+			}
+			if !yield(source, nil) {
+				return
+			}
+		}
+		if c.Len() != 0 {
+			yield(nil, errScriptRecord)
+		}
+	}, commands.RestoreFlush)
+}

@@ -1,0 +1,270 @@
+// What a library's code runs in. When it is loaded it sees nothing but redis.register_function, redis.log and constants, as on Redis; its functions
+// then see what scripts see. Redis runs the code once and keeps what its functions remember in local variables, on each node for itself;
+// here a function finds its library as it was when its code had run, so that nothing remembered can differ from node to node.
+
+package script
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// The errors of redis.register_function, byte-equal with Redis 7.0.
+const (
+	errRegisterArgs        = "ERR wrong number of arguments to redis.register_function"
+	errRegisterOutside     = "ERR redis.register_function can only be called on FUNCTION LOAD command"
+	errRegisterTable       = "ERR calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments)."
+	errRegisterKey         = "ERR named argument key given to redis.register_function is not a string"
+	errRegisterUnknown     = "ERR unknown argument given to redis.register_function"
+	errRegisterName        = "ERR function_name argument given to redis.register_function must be a string"
+	errRegisterDescription = "ERR description argument given to redis.register_function must be a string"
+	errRegisterCallback    = "ERR callback argument given to redis.register_function must be a function"
+	errRegisterFlags       = "ERR flags argument to redis.register_function must be a table representing function flags"
+	errRegisterFlag        = "ERR unknown flag given"
+	errRegisterNoName      = "ERR redis.register_function must get a function name argument"
+	errRegisterNoCallback  = "ERR redis.register_function must get a callback argument"
+	errRegisterFirst       = "ERR first argument to redis.register_function must be a string"
+	errRegisterSecond      = "ERR second argument to redis.register_function must be a function"
+	errRegisterTwice       = "ERR Function already exists in the library"
+)
+
+// What registering a function charges besides the bytes of its name and description.
+const (
+	registerInstructions = 50
+	functionBytes        = 256
+)
+
+// registered is what the code of a library registers while it runs.
+type registered struct {
+	functions []commands.Function
+	callbacks []*lua.LFunction
+	names     map[string]bool
+}
+
+// openLibraries makes the globals of libraries: an empty table that looks names up in what is to be seen at the time.
+func (in *interpreter) openLibraries(missing *lua.LTable) {
+	L := in.L
+	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction}, {"log", redisLog}})
+	addConstants(api)
+	api.Metatable = missing
+	in.loadGlobals = L.CreateTable(0, 1)
+	in.loadGlobals.RawSetString("redis", readOnly(api))
+	in.loadGlobals.Metatable = missing
+	readOnly(in.loadGlobals)
+	in.librarySwitch = L.CreateTable(0, 1)
+	in.libraryGlobals = L.CreateTable(0, 0)
+	in.libraryGlobals.Metatable = in.librarySwitch
+	readOnly(in.libraryGlobals)
+}
+
+// loadLibrary runs a library's code, within a budget, and takes down what it registers. The interpreter must not be used again unless reusable.
+func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err error) {
+	in.begin(b)
+	found, failed := in.register(l.program)
+	if failed != nil {
+		err = errors.New(in.errorText(failed))
+	}
+	l.Functions, l.cost = found.functions, b.Instructions-max(in.budget.Instructions, 0)
+	l.bytes = b.Bytes - max(in.budget.Bytes, 0)
+	return in.end(failed), err
+}
+
+// register runs a library's code.
+func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
+	in.loading = &registered{names: map[string]bool{}}
+	found := in.loading
+	in.librarySwitch.RawSetString("__index", in.loadGlobals)
+	chunk := in.L.NewFunctionFromProto(p.proto)
+	chunk.Env = in.libraryGlobals
+	in.L.Push(chunk)
+	err := in.L.PCall(0, 0)
+	in.librarySwitch.RawSetString("__index", in.globals)
+	in.loading = nil
+	return found, err
+}
+
+// loadedLibrary is a library whose code has run: the functions that it registered, with what they can reach. A call finds that as the code
+// left it. One that changes any of it is the last to use it: the next call runs the code anew.
+type loadedLibrary struct {
+	program   *program
+	functions []commands.Function
+	callbacks []*lua.LFunction
+	work      int64 // what running the code took, in instructions or memory, whichever is the larger part
+	bytes     int64 // and in memory
+	kept      bool  // changes are noted
+}
+
+// The libraries that an interpreter keeps, by what running their code took in memory. Which those are goes by the set of libraries
+// (librarySet.share), so that work does not depend on what was called before.
+const (
+	maxKeptLibraries    = 64
+	maxKeptLibraryBytes = 16 << 20
+)
+
+// loaded returns a library whose code has run. Who calls a function pays for that only where each call has to run it (settle), so that it makes
+// no difference which interpreter has run it before.
+func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
+	for _, l := range in.libraries {
+		if l.program == p {
+			return l, nil
+		}
+	}
+	call := *in.budget
+	*in.budget = lenientLoad
+	found, failed := in.register(p)
+	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions, Bytes: lenientLoad.Bytes - in.budget.Bytes}
+	*in.budget = call
+	if failed != nil {
+		return nil, failed
+	}
+	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks, bytes: took.Bytes}
+	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
+	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
+	in.L.G.Touched = false
+	if l.kept {
+		in.keepLibrary(l)
+	}
+	return l, nil
+}
+
+// keepLibrary keeps a library for the calls to come. Where there are too many, as the set of libraries was another before, the others go.
+func (in *interpreter) keepLibrary(l *loadedLibrary) {
+	bytes := l.bytes
+	for _, other := range in.libraries {
+		bytes += other.bytes
+	}
+	if len(in.libraries) == maxKeptLibraries || bytes > maxKeptLibraryBytes {
+		clear(in.libraries)
+		in.libraries = in.libraries[:0]
+	}
+	in.libraries = append(in.libraries, l)
+}
+
+// settle ends a call of a function: where its library has to be run again for the next one, it pays for that.
+func (in *interpreter) settle(l *loadedLibrary) {
+	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
+		return
+	}
+	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool { return other == l })
+	in.budget.Take(l.work, 0)
+}
+
+// pushFunction pushes a function of a library with its arguments.
+func (in *interpreter) pushFunction(p *program, name string, script commands.Script) (l *loadedLibrary, failed *lua.ApiError) {
+	l, failed = in.loaded(p)
+	if failed != nil {
+		return nil, failed
+	}
+	for i := range l.functions {
+		if l.functions[i].Name == name {
+			in.L.Push(l.callbacks[i])
+			in.L.Push(in.stringTable(script.Keys))
+			in.L.Push(in.stringTable(script.Args))
+			return l, nil
+		}
+	}
+	return l, &lua.ApiError{Object: lua.LString("the library does not register this function any more")}
+}
+
+// registerFunction is redis.register_function(name, callback), or of a table with named arguments.
+func (in *interpreter) registerFunction(L *lua.LState) int {
+	if in.loading == nil {
+		raiseReply(L, errRegisterOutside)
+	}
+	var f commands.Function
+	var callback *lua.LFunction
+	switch L.GetTop() {
+	case 1:
+		f, callback = in.namedArguments(L)
+	case 2:
+		var ok bool
+		if f.Name, ok = toString(L.Get(1)); !ok {
+			raiseReply(L, errRegisterFirst)
+		}
+		if callback, ok = L.Get(2).(*lua.LFunction); !ok {
+			raiseReply(L, errRegisterSecond)
+		}
+	default:
+		raiseReply(L, errRegisterArgs)
+	}
+	in.budget.Charge(L, registerInstructions)
+	in.budget.ChargeBytes(L, functionBytes+int64(len(f.Name)+len(f.Description)))
+	switch {
+	case !isFunctionName(f.Name):
+		raiseReply(L, errNameCharacters.Error())
+	case in.loading.names[f.Name]:
+		raiseReply(L, errRegisterTwice)
+	}
+	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description) // they may be parts of something long
+	in.loading.names[f.Name] = true
+	in.loading.functions = append(in.loading.functions, f)
+	in.loading.callbacks = append(in.loading.callbacks, callback)
+	return 0
+}
+
+// namedArguments reads the table that is the one argument of redis.register_function.
+func (in *interpreter) namedArguments(L *lua.LState) (f commands.Function, callback *lua.LFunction) {
+	t, ok := L.Get(1).(*lua.LTable)
+	if !ok {
+		raiseReply(L, errRegisterTable)
+	}
+	named := false
+	chargeWalk(L, t)
+	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
+		in.budget.Charge(L, 1)
+		name, ok := toString(key)
+		if !ok {
+			raiseReply(L, errRegisterKey)
+		}
+		name = cString(name)
+		problem := errRegisterUnknown
+		switch {
+		case strings.EqualFold(name, "function_name"):
+			f.Name, ok = toString(value)
+			named, problem = true, errRegisterName
+		case strings.EqualFold(name, "description"):
+			f.Description, ok = toString(value)
+			f.Described, problem = true, errRegisterDescription
+		case strings.EqualFold(name, "callback"):
+			callback, ok = value.(*lua.LFunction)
+			problem = errRegisterCallback
+		case strings.EqualFold(name, "flags"):
+			f.Flags, problem = in.readFunctionFlags(L, value)
+			ok = problem == ""
+		default:
+			ok = false
+		}
+		if !ok {
+			raiseReply(L, problem)
+		}
+	}
+	switch {
+	case !named:
+		raiseReply(L, errRegisterNoName)
+	case callback == nil:
+		raiseReply(L, errRegisterNoCallback)
+	}
+	return f, callback
+}
+
+// readFunctionFlags reads an array of flags.
+func (in *interpreter) readFunctionFlags(L *lua.LState, value lua.LValue) (flags commands.FunctionFlags, problem string) {
+	t, ok := value.(*lua.LTable)
+	if !ok {
+		return 0, errRegisterFlags
+	}
+	for i := 1; t.RawGetInt(i) != lua.LNil; i++ {
+		in.budget.Charge(L, 1)
+		name, _ := toString(t.RawGetInt(i))
+		flag := commands.ParseFunctionFlag([]byte(strings.ToLower(cString(name))))
+		if flag == 0 {
+			return 0, errRegisterFlag
+		}
+		flags |= flag
+	}
+	return flags, ""
+}

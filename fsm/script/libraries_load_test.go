@@ -1,0 +1,169 @@
+// What lives here: a library's code runs once, and no call of its functions can tell.
+
+package script
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// libraryEngine is an engine with a library that took some work to load.
+func libraryEngine(t *testing.T, code string) *Engine {
+	t.Helper()
+	e := NewEngine(testTable())
+	x := newestCall()
+	x.Level = commands.LevelFirst // what loading costs is not of interest here
+	source := "#!lua name=lib\nfor i = 1, 10000 do local x = i end\n" + code
+	if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// callFunction calls function f and returns its reply and its work.
+func callFunction(t *testing.T, e *Engine) (reply string, work uint64) {
+	t.Helper()
+	return callNamed(t, e, "f")
+}
+
+func callNamed(t *testing.T, e *Engine, name string) (reply string, work uint64) {
+	t.Helper()
+	out := &commands.RESP{Proto: 2}
+	x := newestCall()
+	x.Out, x.Scripts, x.Keyspace, x.Args = out, e, keyspace.New(), commandtest.Args("FCALL", name, "0")
+	runCall(e.table, x)
+	return string(out.Buf), x.Work
+}
+
+func TestLibrariesRunOnce(t *testing.T) {
+	for _, c := range []struct {
+		code string
+		kept bool
+	}{
+		{`redis.register_function('f', function() return 1 end)`, true},
+		{`local a, t = 7, {1, 2, x = {3}} local function g() return a + t.x[1] end redis.register_function('f', function() return g() + #t end)`, true},
+		{`local s = ("x"):rep(3) redis.register_function('f', function() local n = 0 local function up() n = n + 1 end up() return n + #s end)`, true},
+		{`local n = 0 redis.register_function('f', function() n = n + 1 return n end)`, false},
+		{`local n = 0 local function g() n = n + 1 end redis.register_function('f', function() pcall(g) return n end)`, false},
+		{`local t = {} redis.register_function('f', function() t.x = (t.x or 0) + 1 return t.x end)`, false},
+		{`local t = {a = {}} redis.register_function('f', function() local u = t.a u[#u + 1] = 1 return #u end)`, false},
+		{`local t = {} redis.register_function('f', function() table.insert(t, 1) return #t end)`, false},
+		{`local t = {1, 2} redis.register_function('f', function() table.remove(t) return #t end)`, false},
+		{`local t = {2, 1} redis.register_function('f', function() table.sort(t) return t[1] * 10 + t[2] end)`, false},
+		{`local t = {} redis.register_function('f', function() rawset(t, #t + 1, 1) return #t end)`, false},
+		{`local t = {} redis.register_function('f', function() local old = getmetatable(t) setmetatable(t, {}) return old and 1 or 0 end)`, false},
+		{`local t = {} redis.register_function('f', function() local ok = pcall(function() t[1] = 1 error('x') end) return #t end)`, false},
+		{`local n = 0 redis.register_function('f', function() n = n + 1 error('x' .. n) end)`, false},
+		{`local g = ("a b c"):gmatch("%a") redis.register_function('f', function() return g() end)`, false},
+	} {
+		e := libraryEngine(t, c.code)
+		first, work := callFunction(t, e)
+		l := e.writer.libraries
+		if c.kept != (len(l) == 1) {
+			t.Errorf("%s: kept: %v, want %v", c.code, len(l) == 1, c.kept)
+		}
+		for range 3 {
+			if again, w := callFunction(t, e); again != first || w != work {
+				t.Errorf("%s: %q with work %d, then %q with work %d", c.code, first, work, again, w)
+			}
+		}
+		if c.kept && (len(e.writer.libraries) != 1 || e.writer.libraries[0] != l[0]) {
+			t.Errorf("%s: the library was loaded again", c.code)
+		}
+		if least := uint64(e.libraries.list[0].cost); c.kept && work > least/2 || !c.kept && work < least {
+			t.Errorf("%s: work %d, loading takes %d", c.code, work, least)
+		}
+		restored := NewEngine(e.table)
+		if err := restored.Restore(e.AppendTo(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if other, w := callFunction(t, restored); other != first || w != work {
+			t.Errorf("%s: %q with work %d, on a node that was restored %q with work %d", c.code, first, work, other, w)
+		}
+	}
+}
+
+// A library that is replaced goes, and so do libraries past the limit.
+func TestKeptLibrariesAreBounded(t *testing.T) {
+	e := NewEngine(testTable())
+	x := newestCall()
+	x.Level = commands.LevelFirst
+	for i := range maxKeptLibraries + 1 {
+		source := fmt.Sprintf("#!lua name=l%d\nredis.register_function('f%d', function() return %d end)", i, i, i)
+		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
+			t.Fatal(err)
+		}
+		callNamed(t, e, fmt.Sprintf("f%d", i))
+		if n := len(e.writer.libraries); n > maxKeptLibraries {
+			t.Fatalf("%d libraries are kept", n)
+		}
+	}
+	for i := range 2 {
+		code := fmt.Sprintf("#!lua name=same\nredis.register_function('f', function() return %d end)", i)
+		if _, err := e.LoadLibrary(x, []byte(code), true); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := callFunction(t, e); got != fmt.Sprintf(":%d\r\n", i) {
+			t.Errorf("%q after version %d was loaded", got, i)
+		}
+	}
+	wide := `local t = {} for i = 1, 100000 do t[i] = i end `
+	for i := range 8 {
+		source := fmt.Sprintf("#!lua name=w%d\n%sredis.register_function('w%d', function() return #t end)", i, wide, i)
+		source = strings.ReplaceAll(source, "100000", "60000")
+		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
+			t.Fatal(err)
+		}
+		callNamed(t, e, fmt.Sprintf("w%d", i))
+		kept := int64(0)
+		for _, l := range e.writer.libraries {
+			kept += l.bytes
+		}
+		if kept > maxKeptLibraryBytes {
+			t.Fatalf("%d bytes are kept", kept)
+		}
+	}
+}
+
+// Of more libraries than are kept the calls of those past the limit pay for running their code, and the others stay: whoever calls them in turn does
+// not have them loaded again and again for nothing.
+func TestLibrariesPastTheLimitPay(t *testing.T) {
+	const past = maxKeptLibraries
+	e := NewEngine(testTable())
+	x := newestCall()
+	x.Level = commands.LevelFirst
+	for i := range past + 1 {
+		source := fmt.Sprintf("#!lua name=l%03d\nfor i = 1, 10000 do end redis.register_function('f%d', function() end)", i, i)
+		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first []*loadedLibrary
+	for range 3 {
+		for i, l := range e.libraries.list {
+			_, work := callNamed(t, e, fmt.Sprintf("f%d", i))
+			if pays := work >= uint64(l.cost); pays != (i == past) {
+				t.Errorf("library %d: work %d, loading takes %d", i, work, l.cost)
+			}
+		}
+		if first == nil {
+			first = slices.Clone(e.writer.libraries)
+		}
+		if !slices.Equal(first, e.writer.libraries) {
+			t.Errorf("libraries were loaded again")
+		}
+	}
+	if !e.DeleteLibrary([]byte("l000")) {
+		t.Fatal("l000 is gone")
+	}
+	callNamed(t, e, fmt.Sprintf("f%d", past))
+	if _, work := callNamed(t, e, fmt.Sprintf("f%d", past)); work >= uint64(e.libraries.list[0].cost) {
+		t.Errorf("work %d for a library that has room now", work)
+	}
+}

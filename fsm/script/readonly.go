@@ -1,0 +1,79 @@
+// The globals that a script sees. Tables that outlive a run are read-only, so nothing that one script does can be seen by the next.
+
+package script
+
+import "github.com/coordd/coordd/internal/lua"
+
+const errReadonly = "Attempt to modify a readonly table"
+
+// checkWritable raises when argument n is a read-only table, and notes that the function changes it.
+func checkWritable(L *lua.LState, n int) {
+	if t, ok := L.Get(n).(*lua.LTable); ok {
+		if t.ReadOnly() {
+			raiseBare(L, errReadonly)
+		}
+		L.TouchTable(t)
+	}
+}
+
+// writing wraps a library function that writes to the table that is its first argument.
+func writing(f lua.LGFunction) lua.LGFunction {
+	return func(L *lua.LState) int {
+		checkWritable(L, 1)
+		return f(L)
+	}
+}
+
+// readOnly makes a table read-only and returns it.
+func readOnly(t *lua.LTable) *lua.LTable {
+	t.SetReadOnly()
+	return t
+}
+
+// openSandbox fills the globals with what Redis's scripts see.
+func (in *interpreter) openSandbox() {
+	L := in.L
+	for _, f := range in.baseFunctions() {
+		in.globals.RawSetString(f.name, L.NewFunction(f.fn))
+	}
+	in.globals.RawSetString("_VERSION", lua.LString("Lua 5.1"))
+	strings := openString(L)
+	in.library("string", strings)
+	in.library("table", openTable(L))
+	in.library("math", in.openMath())
+	in.library("os", newLibrary(L, []libraryFunction{{"clock", in.osClock}}))
+	in.library("coroutine", openCoroutine(L))
+	in.library("cjson", openCJSON(L))
+	in.library("cmsgpack", openCmsgpack(L))
+	in.library("struct", openStruct(L))
+	in.library("bit", openBit(L))
+	in.redisOfScripts, in.redisOfFunctions = in.openRedis(true), in.openRedis(false)
+	in.globals.RawSetString("redis", in.redisOfScripts)
+	in.globals.RawSetString("KEYS", lua.LFalse) // their places in the order of the globals
+	in.globals.RawSetString("ARGV", lua.LFalse)
+	in.globals.RawSetString("_G", in.globals)
+	missing := L.CreateTable(0, 1)
+	missing.RawSetString("__index", L.NewFunction(missingGlobal))
+	in.globals.Metatable = readOnly(missing)
+	readOnly(in.globals)
+
+	shown := L.CreateTable(0, 1)
+	shown.RawSetString("__index", strings)
+	meta := L.CreateTable(0, 2)
+	meta.RawSetString("__index", strings)
+	meta.RawSetString("__metatable", readOnly(shown))
+	L.SetStringMetatable(meta)
+	in.openLibraries(missing)
+}
+
+// library makes a table a read-only global.
+func (in *interpreter) library(name string, table *lua.LTable) {
+	in.globals.RawSetString(name, readOnly(table))
+}
+
+// missingGlobal is the __index of the globals.
+func missingGlobal(L *lua.LState) int {
+	name, _ := toString(L.Get(2))
+	raise(L, "Script attempted to access nonexistent global variable '"+name+"'")
+	return 0
+}

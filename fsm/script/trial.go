@@ -1,0 +1,91 @@
+// Trials: a script that is tried on the applied state, which it cannot change, ends where it would (fsm/trial.go).
+
+package script
+
+import (
+	"iter"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lua"
+)
+
+// trap is where a trial ends that would change something.
+func trap() { panic(keyspace.ErrClosed) }
+
+// try calls a handler for a script that is tried, and ends the script when it is trapped: no pcall brings it back.
+func (in *interpreter) try(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case keyspace.ErrClosed:
+			x.Trapped, in.trapped = true, true
+			in.budget.Instructions = -1
+			in.budget.Charge(L, 1)
+		default:
+			panic(p)
+		}
+	}()
+	return x.Handle(spec)
+}
+
+// Trials are the engine's scripts for reads and trials: nothing changes them, and several run at a time.
+func (e *Engine) Trials() commands.Scripts { return trialScripts{e} }
+
+// trialScripts are the scripts of an engine for reads and trials: nothing changes them, and several run at a time.
+type trialScripts struct{ e *Engine }
+
+// Eval runs what is known. To run a script that is not would make it known; to run one that is about to be forgotten, as others were used since,
+// would put that off.
+func (t trialScripts) Eval(x *commands.Call, script commands.Script) error {
+	c, err := t.e.choose(script)
+	if err != nil {
+		return err
+	}
+	if noted := script.Function == nil && !script.ReadOnly; noted && (c.cached == nil || t.e.fading(c.cached)) {
+		trap()
+	}
+	return t.e.runReader(x, c)
+}
+
+// fading says whether it matters when a script was used last: the cache may come to drop it.
+func (e *Engine) fading(s *cachedScript) bool {
+	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) && e.cached.root.prev != s
+}
+
+func (t trialScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
+	s := t.e.bySource[string(source)]
+	if s == nil || !s.loaded {
+		trap()
+	}
+	return s.sha, nil
+}
+
+func (t trialScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
+
+func (t trialScripts) Flush() { trap() }
+
+func (t trialScripts) HasFunction(name []byte) bool { return t.e.HasFunction(name) }
+
+func (t trialScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error) {
+	trap()
+	return "", nil
+}
+
+func (t trialScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error], commands.RestorePolicy) error {
+	trap()
+	return nil
+}
+
+func (t trialScripts) DeleteLibrary(name []byte) bool {
+	if t.e.libraries.has(string(name)) {
+		trap()
+	}
+	return false
+}
+
+func (t trialScripts) FlushLibraries() { trap() }
+
+func (t trialScripts) Libraries() []*commands.Library { return t.e.Libraries() }
+
+var _ commands.Scripts = trialScripts{}

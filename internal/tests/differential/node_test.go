@@ -1,0 +1,205 @@
+// What lives here: a server of our own for TestDifferentialSessions, whose backend is one machine.
+
+package differential
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/server"
+)
+
+// node is a machine with a log of its own.
+type node struct {
+	table   *commands.Table
+	machine *fsm.Machine
+	index   uint64
+	clockMs int64
+	beganMs int64 // the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+}
+
+// newNode returns an empty node of the newest feature level.
+func newNode(table *commands.Table) *node {
+	n := &node{table: table, machine: fsm.NewMachine(table), index: 1, clockMs: 1}
+	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: fsm.FeatureLevel}, false); err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// wallUs is the time of day, which keeps step with the cluster clock as a leader's does.
+func (n *node) wallUs() int64 {
+	if n.beganMs == 0 {
+		n.beganMs = time.Now().UnixMilli() - n.clockMs
+	}
+	return (n.beganMs + n.clockMs) * 1000
+}
+
+// apply puts requests through a log entry and returns their replies.
+func (n *node) apply(run []byte) ([]byte, error) {
+	n.index++
+	entry := fsm.Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
+	if run != nil {
+		entry.Groups = [][]byte{run}
+	}
+	decoded, err := fsm.DecodeEntry(fsm.AppendEntry(nil, &entry))
+	if err != nil {
+		return nil, err
+	}
+	result, err := n.machine.Apply(n.index, decoded, true)
+	if err != nil || run == nil {
+		return nil, err
+	}
+	return result.Replies[0], nil
+}
+
+// read runs a call that changes nothing.
+func (n *node) read(db int, args [][]byte) commandtest.Value {
+	run := commands.AppendRequest(nil, &commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{args}})
+	v, err := commandtest.Parse(n.machine.Read(nil, run, n.machine.ClockMs(), n.wallUs()))
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// lastChange is the revision that last changed a key, as WATCH asks for it.
+func (n *node) lastChange(db int, key []byte) keyspace.Revision {
+	changed, err := strconv.ParseInt(n.read(db, [][]byte{[]byte("WATCH"), key}).Elems[0].Text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return keyspace.Revision(changed)
+}
+
+// soleNode is a cluster of one node without a log on disk. What TestDifferentialSessions leaves out (admin commands) has no method here.
+type soleNode struct {
+	server.Backend
+	server *server.Server
+	addr   string
+
+	mu      sync.Mutex
+	node    *node
+	now     func() int64 // the cluster clock, ms
+	wants   fsm.Interest
+	watched bool
+}
+
+// startNode serves clients until the test ends.
+func startNode(t *testing.T, table *commands.Table) *soleNode {
+	n := &soleNode{}
+	n.reset(newNode(table), func() int64 { return 1 })
+	n.server = server.New(server.Config{Table: table, Backend: n})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.addr = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- n.server.Serve(ln) }()
+	t.Cleanup(func() {
+		n.server.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return n
+}
+
+// reset gives the server an empty machine and a clock.
+func (n *soleNode) reset(node *node, now func() int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.node, n.now = node, now
+}
+
+// lock keeps the machine as it is until the answer is called.
+func (n *soleNode) lock() (unlock func()) {
+	n.mu.Lock()
+	return n.mu.Unlock
+}
+
+func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.node.clockMs = max(n.node.clockMs, n.now())
+	n.node.index++
+	n.node.machine.Observe(n.wants)
+	n.node.machine.Watch(n.watched)
+	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(), Groups: [][]byte{run}}
+	result, err := n.node.machine.Apply(n.node.index, entry, true)
+	if err != nil {
+		return nil, err
+	}
+	n.server.Deliver(result.Events)
+	return result.Replies[0], nil
+}
+
+func (n *soleNode) Share(_ server.Asker, f func()) error {
+	f()
+	return nil
+}
+
+func (n *soleNode) Read(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(by, run, count)
+}
+
+func (n *soleNode) Try(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+	return n.ReadLocal(by, run, count)
+}
+
+// Holders implements server.Backend: there is no other node, so nobody else holds anything.
+func (n *soleNode) Holders(context.Context) (server.Holders, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return server.Holders{Index: n.node.index}, nil
+}
+
+func (n *soleNode) ReadLocal(_ server.Asker, run []byte, _ int) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.node.machine.Read(nil, run, n.node.clockMs, n.node.wallUs()), nil
+}
+
+func (n *soleNode) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.node.machine.ValueBytes(db, keys), true
+}
+
+func (n *soleNode) Observe(wants func(db int, key string) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wants = wants
+}
+
+func (n *soleNode) Watch(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watched = on
+}
+
+func (n *soleNode) Status() server.Status {
+	return server.Status{
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1,
+		Members: []server.Member{{ID: "n1", ClientAddr: n.addr, Voter: true}},
+	}
+}
+
+func (n *soleNode) Stats() server.Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return server.Stats{Notify: n.node.machine.Stats().Notify}
+}
+
+func (n *soleNode) Role() string { return "leader" }
+
+func (n *soleNode) WatchLeader() (<-chan struct{}, func()) { return make(chan struct{}), func() {} }

@@ -1,0 +1,321 @@
+// What lives here: how TestDifferentialSessions compares what connections were told.
+
+package differential
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// More lines that TestDifferentialSessions goes by.
+const (
+	pushedLine  = "| A push to a key that is waited for |"                                 // see compareStep
+	streamsLine = "| `XREAD`, `XREADGROUP` that waited for several streams, more than one" // see compareTold
+	stoppedLine = "| Tracked keys of a client that has gone, or"                           // see noteState
+	behindLine  = "| Order of published messages, notifications and messages"              // see invalidated
+	severalLine = "| A command that waits for several keys, more than one of which"        // see severalWaited
+	publishLine = "| `PUBLISH`, `SPUBLISH` |"                                              // see compareAnswer
+	pushLine    = "| Messages that a client's own command brings (RESP3"                   // see compareStep
+	orderLine   = "| Order of `SCAN`, `KEYS`"                                              // see sortedNames
+	cleanLine   = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"                           // see withoutIDs
+)
+
+// compareStep compares what both servers have told.
+func (s *sessions) compareStep(asker *pair, call [][]byte) {
+	for i, p := range s.pairs {
+		a, b := p.sides[ours].got, p.sides[theirs].got
+		p.sides[ours].got, p.sides[theirs].got = nil, nil
+		if s.failure != "" {
+			continue
+		}
+		made := call
+		p.woken = p.waits != nil
+		switch {
+		case p == asker && p.waits != nil && len(b) > 0:
+			made, p.waits = p.waits, nil
+		case p.waits != nil && len(b) > 0 && answered(b):
+			made, p.waits = p.waits, nil
+		case p != asker:
+			made = nil
+		}
+		if made != nil && strings.HasSuffix(strings.ToLower(string(made[0])), "unsubscribe") {
+			a, b = sortedNames(a), sortedNames(b)
+		}
+		staleA, staleB := invalidated(&a), invalidated(&b)
+		if s.crowded { // a push and the pop of who waits are two changes: see pushedLine
+			staleA, staleB = slices.Compact(staleA), slices.Compact(staleB)
+		}
+		if s.changed += len(staleB); !slices.Equal(staleA, staleB) {
+			s.differs(fmt.Sprintf("connection %d: which keys have changed", p.number), call, []byte(fmt.Sprint(staleA)), []byte(fmt.Sprint(staleB)))
+			continue
+		}
+		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
+		if p.closed[theirs] {
+			s.closed++
+			s.close(p)
+			s.pairs[i] = s.open(p.number)
+		}
+	}
+}
+
+// streamAmong says whether one reply of XREAD tells of one stream, which is among those of the other.
+func streamAmong(one, all commandtest.Value) bool {
+	size := 1 // of a stream's elements: a pair in RESP2, two in RESP3
+	if one.Kind == '%' {
+		size = 2
+	}
+	if len(one.Elems) != size || one.Kind != all.Kind {
+		return false
+	}
+	for i := 0; i+size <= len(all.Elems); i += size {
+		if fmt.Sprint(all.Elems[i:i+size]) == fmt.Sprint(one.Elems) {
+			return true
+		}
+	}
+	return false
+}
+
+// changedKeys are the keys of a message that tells of changed keys: "all" where all may have.
+func changedKeys(v commandtest.Value) (keys []string, ok bool) {
+	switch {
+	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "tracking-redir-broken": // a connection's number follows
+		return []string{"nobody to tell"}, true
+	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "invalidate":
+	case len(v.Elems) == 3 && v.Elems[0].Text == "message" && v.Elems[1].Text == "__redis__:invalidate" && (v.Elems[2].Kind == '*' || v.Elems[2].Null):
+	default:
+		return nil, false
+	}
+	last := v.Elems[len(v.Elems)-1]
+	if isNullReply(last) {
+		return []string{"all"}, true
+	}
+	for _, key := range last.Elems {
+		keys = append(keys, strconv.Quote(key.Text))
+	}
+	return keys, true
+}
+
+// invalidated takes the messages that tell of changed keys out of what was told, and gives the keys in order: see behindLine.
+func invalidated(told *[]commandtest.Value) (keys []string) {
+	var rest []commandtest.Value
+	for _, v := range *told {
+		if more, ok := changedKeys(v); ok {
+			keys = append(keys, more...)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	*told = rest
+	slices.Sort(keys)
+	return keys
+}
+
+// units counts what was told: values, and the keys that have changed.
+func units(told []commandtest.Value) int {
+	n := 0
+	for _, v := range told {
+		if keys, ok := changedKeys(v); ok {
+			n += len(keys)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// parted parts replies from messages: see pushLine.
+func parted(told []commandtest.Value) [][]commandtest.Value {
+	parts := make([][]commandtest.Value, 2)
+	for _, v := range told {
+		i := 0
+		if v.Kind == '>' {
+			i = 1
+		}
+		parts[i] = append(parts[i], v)
+	}
+	return parts
+}
+
+// sortedPatterns puts the messages that several patterns of a connection let through in order of the patterns: see orderLine.
+func sortedPatterns(told []commandtest.Value) []commandtest.Value {
+	told = slices.Clone(told)
+	same := func(a, b commandtest.Value) bool {
+		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" && a.Elems[0].Text == b.Elems[0].Text &&
+			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
+	}
+	for from := 0; from < len(told); {
+		to := from + 1
+		for to < len(told) && same(told[from], told[to]) {
+			to++
+		}
+		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int { return strings.Compare(a.Elems[1].Text, b.Elems[1].Text) })
+		from = to
+	}
+	return told
+}
+
+// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes through a table: see orderLine.
+func sortedNames(told []commandtest.Value) []commandtest.Value {
+	var places []int
+	var names []commandtest.Value
+	for i, v := range told {
+		if len(v.Elems) == 3 && strings.HasSuffix(v.Elems[0].Text, "unsubscribe") {
+			places, names = append(places, i), append(names, v.Elems[1])
+		}
+	}
+	slices.SortFunc(names, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
+	told = slices.Clone(told)
+	for i, at := range places {
+		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
+	}
+	return told
+}
+
+// answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.
+func answered(told []commandtest.Value) bool {
+	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
+}
+
+// compareTold compares what a connection was told: messages and, where it has made a call, the reply.
+func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
+	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
+	if len(a) != len(b) {
+		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a), text(b))
+		return
+	}
+	for i := range a {
+		x, y := a[i].AppendRESP(nil, s.proto), b[i].AppendRESP(nil, s.proto)
+		switch {
+		case bytes.Equal(x, y):
+			if call != nil && x[0] != '-' {
+				s.countSuccess(call)
+			}
+			s.countTold(&a[i])
+		case call == nil || a[i].Kind == '>' || b[i].Kind == '>':
+			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
+		case p.woken && isCommand(call, "xread", "xreadgroup") && streamAmong(b[i], a[i]):
+			s.excused[streamsLine]++
+		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) && len(b[i].Elems) == len(p.queue):
+			for j := range p.queue {
+				s.compareAnswer(p, p.queue[j], a[i].Elems[j], b[i].Elems[j], true)
+			}
+		default:
+			s.compareAnswer(p, call, a[i], b[i], false)
+		}
+		if s.failure != "" {
+			return
+		}
+	}
+}
+
+func (s *sessions) countTold(v *commandtest.Value) {
+	if len(v.Elems) > 0 && strings.HasSuffix(v.Elems[0].Text, "message") {
+		s.told++
+	}
+}
+
+func orNone(call [][]byte) [][]byte {
+	if call == nil {
+		return commandtest.Args("none")
+	}
+	return call
+}
+
+// compareAnswer compares replies to a call, in a transaction or alone.
+func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value, queued bool) {
+	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) && strings.Contains(a.String(), ":0") && countsReceivers(b) {
+		s.excused[publishLine]++
+		return
+	}
+	if isCommand(call, "client", "hello") {
+		named := hasWord(call, "id")
+		alone := a.Kind == ':' && b.Kind == ':' && len(call) == 2 // CLIENT ID or GETREDIR
+		a, b = s.withoutIDs(ours, a, named, alone), s.withoutIDs(theirs, b, named, alone)
+	}
+	if a.Null && b.Null && a.Kind != b.Kind {
+		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
+		return
+	}
+	s.compareReply(call, a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
+}
+
+// countsReceivers says whether a reply is a number, or a script's table of one.
+func countsReceivers(v commandtest.Value) bool {
+	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
+}
+
+// verbatim stands before a text of RESP3 whose format is told.
+const verbatim = "txt:"
+
+// clientFields are the fields of a line of CLIENT LIST.
+func clientFields(line string) map[string]string {
+	fields := map[string]string{}
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		fields[name] = value
+	}
+	return fields
+}
+
+// comparedFields are those that do not depend on the server's own numbers, times, sizes and addresses.
+var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
+
+// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's ids.
+// named says that the call has asked for them one by one, alone that the reply is an id.
+func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) commandtest.Value {
+	numbers := map[string]string{s.control.sides[side].id: "control"}
+	nameOf := func(id string) string {
+		if n, ok := commands.ParseInt([]byte(id)); numbers[id] == "" && ok && n > 0 {
+			return "one that has gone"
+		}
+		return cmp.Or(numbers[id], id)
+	}
+	watching := map[string]bool{}
+	for _, p := range s.pairs {
+		numbers[p.sides[side].id] = fmt.Sprint("connection ", p.number)
+		watching[p.sides[side].id] = p.watch != nil
+	}
+	if strings.Contains(v.Text, " laddr=") {
+		var lines []string
+		for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
+			fields := clientFields(line)
+			if watching[fields["id"]] { // see cleanLine
+				fields["multi"] = ""
+			}
+			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
+				continue // it compares the data
+			}
+			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
+			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
+				fields["flags"] = "N"
+			}
+			fields["redir"] = nameOf(fields["redir"])
+			var kept []string
+			for _, name := range comparedFields {
+				kept = append(kept, name+"="+fields[name])
+			}
+			lines = append(lines, strings.Join(kept, " "))
+		}
+		if !named {
+			slices.Sort(lines) // Redis's list begins anywhere
+		}
+		v.Text = strings.Join(lines, "\n")
+	}
+	if alone {
+		v.Text = nameOf(v.Text)
+	}
+	v.Elems = slices.Clone(v.Elems)
+	for i := range v.Elems {
+		if i > 0 && (v.Elems[i-1].Text == "id" || v.Elems[i-1].Text == "redirect") {
+			v.Elems[i].Text = nameOf(v.Elems[i].Text)
+		}
+	}
+	return v
+}
