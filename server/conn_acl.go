@@ -1,7 +1,7 @@
-package server
+// ACL. There is one user, "default", with no password and all permissions. Queries answer for that
+// user; commands that would create others are refused.
 
-// This file holds ACL. There is one user, "default", who needs no password and may do everything: what asks about users is answered for
-// that one, and what would make others is refused.
+package server
 
 import (
 	"crypto/rand"
@@ -60,7 +60,7 @@ func aclSub(kind commands.Kind, name string, arity int, syntax, summary string, 
 	}
 }
 
-// aclCat lists the categories, or what COMMAND LIST FILTERBY ACLCAT does.
+// aclCat lists the categories, or the commands of one, as COMMAND LIST FILTERBY ACLCAT does.
 func aclCat(s *session, _ *commands.Spec, args [][]byte) {
 	switch len(args) {
 	case 2:

@@ -1,25 +1,27 @@
-package server
+// Checks of a connection that read nothing from it.
 
-// This file holds looks at a connection that take nothing out of it.
+package server
 
 import (
 	"net"
 	"syscall"
 )
 
-// clientThere says whether the client has not closed the connection, as far as the system knows. Bytes that wait to be read hide it.
+// clientConnected reports whether the client still has the connection open, as far as the system
+// knows. Unread input hides a disconnect.
 func clientConnected(conn net.Conn) bool {
 	n, err, ok := peek(conn)
 	return !ok || n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
 }
 
-// inputWaits says whether the client has sent something, as far as the system knows; false where that cannot be found out.
+// inputPending reports whether there is unread input; false if that is unknown.
 func inputPending(conn net.Conn) bool {
 	n, _, ok := peek(conn)
 	return ok && n > 0
 }
 
-// peek looks for the next byte without waiting, also where the deadline has passed. ok is false for a connection that cannot be looked at.
+// peek looks at the next byte without blocking, even after the deadline. ok is false if the
+// connection does not support it.
 func peek(conn net.Conn) (n int, err error, ok bool) {
 	c, is := conn.(syscall.Conn)
 	if !is {

@@ -1,6 +1,6 @@
-package server
+// CLIENT: what a connection says about itself, and what it sees of the others.
 
-// This file holds CLIENT: what a connection says of itself, and what it sees of the others.
+package server
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 const (
 	clientFlags = commands.NoScript | commands.Loading | commands.Stale
-	userDefault = "default" // the one user
+	userDefault = "default" // the only user
 )
 
 var clientSpecs = []commands.Spec{{
@@ -53,7 +53,6 @@ var clientSpecs = []commands.Spec{{
 	},
 }}
 
-// clientHelp is what CLIENT HELP answers.
 var clientHelp = []string{
 	"CACHING (YES|NO)", "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
 	"GETREDIR", "    Return the client ID we are redirecting to when tracking is enabled.",
@@ -125,7 +124,7 @@ func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// onOff is a subcommand that takes ON or OFF.
+// onOff returns a subcommand that takes ON or OFF.
 func onOff(set func(*session, bool)) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, _ *commands.Spec, args [][]byte) {
 		switch {
@@ -141,7 +140,8 @@ func onOff(set func(*session, bool)) func(*session, *commands.Spec, [][]byte) {
 	}
 }
 
-// clientCapa takes what the client says that it can do, by Valkey's names. What is not known is no error, as there.
+// clientCapa records the client's capabilities, by Valkey's names. As there, unknown ones are
+// ignored.
 func clientCapa(s *session, _ *commands.Spec, args [][]byte) {
 	for _, a := range args[2:] {
 		if is(a, "redirect") {
@@ -165,7 +165,7 @@ func clientReply(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// clientType reads a TYPE argument. Only normal and pubsub clients exist here.
+// clientType parses a TYPE argument. Only normal and pubsub clients exist here.
 func clientType(arg []byte) (string, error) {
 	switch t := strings.ToLower(string(arg)); t {
 	case "normal", "pubsub", "master", "replica":
@@ -176,7 +176,8 @@ func clientType(arg []byte) (string, error) {
 	return "", commands.Errorf("ERR Unknown client type '%s'", arg)
 }
 
-// kind is told by the subscriptions themselves: the view is made when a command ends, which may be after its replies were read.
+// kind reads the subscription counter, not the view: the view is updated when a command ends,
+// possibly after its replies were read.
 func (s *session) kind() string {
 	if s.subscriptions.Load() > 0 {
 		return "pubsub"
@@ -197,7 +198,7 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		listed = slices.DeleteFunc(s.srv.all(), func(c *session) bool { return c.kind() != kind })
 	case len(args) > 3 && is(args[2], "id"):
-		for _, a := range args[3:] { // in the order that was asked for, and as often
+		for _, a := range args[3:] { // in the requested order, repeated as requested
 			id, ok := commands.ParseInt(a)
 			if !ok {
 				s.fail(commands.Error("ERR Invalid client ID"))
@@ -216,7 +217,7 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	var b strings.Builder
 	for _, c := range listed {
 		if b.Len() > commands.MaxReplyBytes {
-			break // the reply is refused for its size
+			break // the reply is too large
 		}
 		b.WriteString(c.describe(now))
 		b.WriteByte('\n')
@@ -224,7 +225,8 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Verbatim("txt", b.String())
 }
 
-// describe is a connection's line of CLIENT LIST, with the fields of Redis 7.0 and the library's of 7.2.
+// describe returns the connection's line of CLIENT LIST, with the fields of Redis 7.0 and the
+// library fields of 7.2.
 func (s *session) describe(now time.Time) string {
 	waiting := s.out.waiting()
 	s.mu.Lock()
@@ -242,7 +244,7 @@ func (s *session) describe(now time.Time) string {
 		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces, waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
 }
 
-// fd is the file descriptor of the connection; -1 where it has none of its own.
+// fd returns the connection's file descriptor, -1 if it has none.
 func (s *session) fd() int {
 	fd := -1
 	if c, ok := s.conn.(syscall.Conn); ok {
@@ -253,7 +255,7 @@ func (s *session) fd() int {
 	return fd
 }
 
-// clientKill takes an address alone, or filters that must all hold.
+// clientKill takes an address alone, or filters that must all match.
 func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args) == 3 {
 		for _, c := range s.srv.all() {
@@ -281,7 +283,7 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Int(int64(n))
 }
 
-// killOther ends a session; the asker's own after its reply.
+// killOther ends a session; the caller's own after its reply.
 func (s *session) killOther(c *session) {
 	if c == s {
 		s.quit = true
@@ -290,7 +292,7 @@ func (s *session) killOther(c *session) {
 	c.kill()
 }
 
-// killFilter reads the pairs of CLIENT KILL.
+// killFilter parses the filters of CLIENT KILL.
 func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 	var id, maxAge int64
 	var addr, laddr *string // nil: any
@@ -298,7 +300,7 @@ func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
 	skipMe := true
 	for i := 0; i < len(args); i += 2 {
 		if i+1 == len(args) {
-			return nil, commands.ErrSyntax // behind what is wrong in the pairs before it
+			return nil, commands.ErrSyntax // reported after errors in earlier pairs
 		}
 		value := string(args[i+1])
 		var ok bool

@@ -1,6 +1,6 @@
-package server
+// Connection commands: PING, SELECT, HELLO, AUTH, RESET, QUIT, READONLY and more.
 
-// This file holds the commands about the connection itself: PING, SELECT, HELLO, AUTH, RESET, QUIT, READONLY …
+package server
 
 import "github.com/coordd/coordd/commands"
 
@@ -134,7 +134,8 @@ func timeHandler(x *commands.Call) error {
 	return nil
 }
 
-// selectHandler changes the database for the rest of a transaction or script. The session follows a transaction's.
+// selectHandler changes the database for the rest of a transaction or script. After a transaction
+// the session follows.
 func selectHandler(x *commands.Call) error {
 	db, err := commands.ParseDB(x.Args[1])
 	if err != nil {
@@ -161,7 +162,8 @@ const (
 	errBadName    commands.Error = "ERR Client names cannot contain spaces, newlines or special characters."
 )
 
-// auth answers as Redis does where no password is set: the default user needs none, others do not exist.
+// auth answers as Redis does without a password: the default user needs none, and there are no
+// others.
 func auth(s *session, _ *commands.Spec, args [][]byte) {
 	switch {
 	case len(args) > 3:
@@ -175,7 +177,7 @@ func auth(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// hello leaves the protocol as it is where an option is wrong; a name holds from its place on, as on Redis.
+// hello keeps the protocol if an option is invalid; a name takes effect immediately, as in Redis.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
 	proto := s.proto
 	if len(args) > 1 {
@@ -204,7 +206,7 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 				s.fail(errBadName)
 				return
 			}
-			s.name = string(args[i+1]) // even if a wrong option follows
+			s.name = string(args[i+1]) // even if an invalid option follows
 			i++
 		default:
 			s.fail(commands.Errorf("ERR Syntax error in HELLO option '%s'", args[i]))
@@ -237,7 +239,7 @@ func (s *session) greet() {
 	s.w.Array(0)
 }
 
-// validName says whether Redis would take the name of a client or library.
+// validName reports whether Redis accepts the name of a client or library.
 func validName(b []byte) bool {
 	for _, c := range b {
 		if c < '!' || c > '~' {

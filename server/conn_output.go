@@ -1,8 +1,8 @@
-package server
+// The output of a session: replies and messages in one order. A session without subscriptions
+// writes its own replies. From its first subscription on, a goroutine writes from a queue, so that
+// delivering a message never waits for a client.
 
-// This file holds the way out of a session: replies and messages in one order. A session without subscriptions writes its replies
-// itself. From its first subscription on, a goroutine writes what lies in a queue, so that who delivers a message never
-// waits for a client.
+package server
 
 import (
 	"bytes"
@@ -21,43 +21,45 @@ var (
 )
 
 const (
-	// softReplyBytes of replies may wait for a client that subscribed and does not read, before its commands wait.
+	// softReplyBytes is the size of unread replies at which a subscribed client's commands wait.
 	softReplyBytes = 1 << 20
-	// steadyBytes is what is written at once: a slow client that goes on taking parts of a large reply is no idle one.
+	// steadyBytes is the size of one write: a slow client that keeps reading parts of a large
+	// reply is not idle.
 	steadyBytes = 256 << 10
-	// writeBytes is what the writer goroutine gathers for one write. Larger messages are written from where they lie.
+	// writeBytes is what the writer goroutine gathers for one write. Larger messages are written
+	// in place.
 	writeBytes = 32 << 10
-	// keptItems is for how many items a queue keeps its room when it is empty.
+	// keptItems is the capacity that an empty queue keeps.
 	keptItems = 256
 )
 
 type output struct {
 	conn   net.Conn
 	limit  func() int     // bytes of messages that may wait
-	sent   *atomic.Uint64 // counts bytes
-	beats  *atomic.Uint32 // rises with each write
-	memory *account       // has what waits here as memoryOutput
+	sent   *atomic.Uint64 // byte counter
+	beats  *atomic.Uint32 // incremented by each write
+	memory *account       // charged for queued output as memoryOutput
 
 	mu       sync.Mutex
 	wake     sync.Cond
-	queued   bool    // the writer goroutine runs: all goes through queue
-	writing  bool    // the session writes to the connection itself: the writer waits
-	holds    bool    // messages wait in held until the replies under way are queued
-	shut     bool    // no more messages are taken
-	dead     bool    // nothing is written any more
-	over     bool    // dead because messages passed the limit
+	queued   bool    // the writer goroutine runs: everything goes through queue
+	writing  bool    // the session writes directly: the writer waits
+	holds    bool    // messages wait in held until the current replies are queued
+	shut     bool    // accepts no more messages
+	dead     bool    // writes nothing more
+	over     bool    // dead because messages exceeded the limit
 	ended    bool    // the account is closed
-	as       framing // how the client reads what is queued now: it changes behind the reply that says so
-	queue    []item  // waits for the writer
-	first    int     // in queue; those before it are written
+	as       framing // how the client reads what is queued next: changes after the reply that says so
+	queue    []item  // waiting for the writer
+	first    int     // index in queue; items before it are written
 	held     []*message
-	bytes    int // of queue and of what is being written
+	bytes    int // of queue and of the current write
 	holding  int // bytes of held
 	inFlight []item
 	since    time.Time // when the writer last took items
 }
 
-// item is a message with the head that goes before it, or a reply.
+// item is a message and its head, or a reply.
 type item struct {
 	m    *message
 	head string
@@ -71,17 +73,18 @@ func (o *output) init(conn net.Conn, limit func() int, sent *atomic.Uint64, beat
 	o.wake.L = &o.mu
 }
 
-// itemCost is what an item takes in a queue.
+// itemCost is the size of an item in a queue.
 const itemCost = int(unsafe.Sizeof(item{}))
 
-// account tells what waits. Messages count in full for each client, as on Redis, though they are shared. The caller holds mu.
+// account charges for queued output. Messages count in full for each client, as in Redis, although
+// they are shared. The caller holds mu.
 func (o *output) account() {
 	if !o.ended {
 		o.memory.set(memoryOutput, o.bytes+o.holding+(cap(o.queue)+cap(o.inFlight))*itemCost)
 	}
 }
 
-// steadily writes to the connection piece by piece.
+// writeChunks writes to the connection piece by piece.
 func (o *output) writeChunks(b []byte) error {
 	for len(b) > 0 {
 		n, err := o.conn.Write(b[:min(len(b), steadyBytes)])
@@ -95,8 +98,9 @@ func (o *output) writeChunks(b []byte) error {
 	return nil
 }
 
-// write sends replies; the messages that were held follow them, unless they are to be held on. The client reads what follows the replies as f says. b is
-// the caller's again when it returns, unless it has room for more than maxRunBytes.
+// write sends replies, followed by the held messages unless holdOn is set. The client reads
+// whatever follows the replies as f says. On return b belongs to the caller again, unless its
+// capacity exceeds maxBatchBytes.
 func (o *output) write(b []byte, holdOn bool, f framing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,7 +126,8 @@ func (o *output) write(b []byte, holdOn bool, f framing) error {
 	return nil
 }
 
-// writeNow writes past the queue, which does not exist yet. Should it come to exist meanwhile, what it gets goes behind b. The caller holds mu.
+// writeNow writes directly, before there is a queue. If one is created meanwhile, its items follow
+// b. The caller holds mu.
 func (o *output) writeNow(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -149,7 +154,7 @@ func (o *output) reply(b []byte) {
 		o.bytes += len(b)
 		return
 	}
-	if cap(b) <= maxBatchBytes { // else the session lets go of it: see send
+	if cap(b) <= maxBatchBytes { // otherwise the session gives it up: see send
 		b = bytes.Clone(b)
 	}
 	o.put(item{m: &message{reply: true, body: b}})
@@ -162,7 +167,7 @@ func (o *output) put(i item) {
 	o.bytes += i.bytes()
 }
 
-// letGo queues the messages that were held. The caller holds mu.
+// releaseHeld queues the held messages. The caller holds mu.
 func (o *output) releaseHeld() {
 	for _, m := range o.held {
 		if head, sent := m.head(o.as); sent {
@@ -173,8 +178,8 @@ func (o *output) releaseHeld() {
 	o.held, o.holding, o.holds = nil, 0, false
 }
 
-// direct lets f write to the connection itself, a reply that is too large to be kept. Messages wait until f returns. It fails without a
-// call of f where a writer goroutine runs.
+// direct lets f write to the connection itself, for a reply too large to buffer. Messages wait
+// until f returns. If a writer goroutine runs, it fails without calling f.
 func (o *output) direct(f func(w io.Writer) error) error {
 	o.mu.Lock()
 	if o.queued || o.dead {
@@ -192,8 +197,8 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	return err
 }
 
-// hold makes messages wait for the next write, and starts the writer goroutine if it does not run. It returns false
-// where the connection has ended.
+// hold makes messages wait for the next write, and starts the writer goroutine if needed. It
+// returns false if the connection has ended.
 func (o *output) hold(wg *sync.WaitGroup) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -202,7 +207,8 @@ func (o *output) hold(wg *sync.WaitGroup) bool {
 	return !o.dead
 }
 
-// open starts the writer goroutine if it does not run, so that messages can be pushed. Another session may call it.
+// open starts the writer goroutine if needed, so that messages can be pushed. Other sessions may
+// call it.
 func (o *output) open(wg *sync.WaitGroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,7 +227,8 @@ func (o *output) start(wg *sync.WaitGroup) {
 	}()
 }
 
-// push queues a message. It never blocks. over says that the limit was passed and the connection has to end.
+// push queues a message. It never blocks. over reports that the limit is exceeded and the
+// connection must end.
 func (o *output) push(m *message) (over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -249,17 +256,17 @@ func (o *output) push(m *message) (over bool) {
 	return false
 }
 
-// cutOff ends the output with all that waits in it. The connection has to end.
+// cutOff ends the output and drops the queue. The connection must end.
 func (o *output) cutOff() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drop()
 }
 
-// drop is cutOff. The caller holds mu.
+// drop is cutOff for a caller that holds mu.
 func (o *output) drop() {
 	if !o.over {
-		o.release() // they are as good as written
+		o.release() // they count as written
 	}
 	o.dead, o.over = true, true
 	o.forget()
@@ -280,7 +287,7 @@ func (o *output) forget() {
 	o.queue, o.first = nil, 0
 }
 
-// shutOut takes no more messages. Those that came are written.
+// shutOut accepts no more messages. Queued ones are still written.
 func (o *output) shutOut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -312,7 +319,8 @@ func (o *output) pump() {
 	}
 }
 
-// take moves the next items to flying: as much as one write gathers, or one that is larger. The caller holds mu.
+// take moves the next items to inFlight: enough for one write, or one larger item. The caller
+// holds mu.
 func (o *output) take() {
 	size, at := 0, o.first
 	for at < len(o.queue) && (at == o.first || size+len(o.queue[at].head)+len(o.queue[at].m.body) <= writeBytes) {
@@ -327,12 +335,12 @@ func (o *output) take() {
 		o.queue, o.first = nil, 0
 	case at == len(o.queue):
 		o.queue, o.first = o.queue[:0], 0
-	case at > keptItems && at > len(o.queue)/2: // what was written takes no more than what waits
+	case at > keptItems && at > len(o.queue)/2: // move only when at least as much is written as waits
 		o.queue, o.first = append([]item(nil), o.queue[at:]...), 0
 	}
 }
 
-// release counts what is being written as written. The caller holds mu.
+// release counts the current items as written. The caller holds mu.
 func (o *output) release() {
 	for i := range o.inFlight {
 		o.bytes -= o.inFlight[i].bytes()
@@ -340,7 +348,7 @@ func (o *output) release() {
 	}
 }
 
-// landed forgets what was written. The caller holds mu.
+// landed forgets the written items. The caller holds mu.
 func (o *output) landed() {
 	if !o.over {
 		o.release()
@@ -351,10 +359,10 @@ func (o *output) landed() {
 	}
 }
 
-// writeBuffers are writeBytes long each.
+// writeBuffers holds buffers of writeBytes.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes); return &b }}
 
-// send writes items: small ones in one piece.
+// send writes items: small ones in one write.
 func (o *output) send(items []item) error {
 	if len(items) == 1 && items[0].head == "" {
 		return o.writeChunks(items[0].m.body)
@@ -368,7 +376,7 @@ func (o *output) send(items []item) error {
 			b = append(b, body...)
 			continue
 		}
-		if err := o.writeChunks(b); err != nil { // it is the only item
+		if err := o.writeChunks(b); err != nil { // the only item
 			return err
 		}
 		b = b[:0]
@@ -379,21 +387,21 @@ func (o *output) send(items []item) error {
 	return o.writeChunks(b)
 }
 
-// waiting is the number of bytes that wait for the client.
+// waiting returns the number of bytes that wait for the client.
 func (o *output) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes + o.holding
 }
 
-// stalled is waiting, and since when the client has taken nothing.
+// stalled returns the waiting bytes, and since when the client has read nothing.
 func (o *output) stalled() (bytes int, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes + o.holding, o.since
 }
 
-// giveBack lets go of what is kept for the next messages.
+// giveBack frees buffers kept for later messages.
 func (o *output) giveBack() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -406,7 +414,7 @@ func (o *output) giveBack() {
 	o.account()
 }
 
-// settle ends the account of what waits. It is called behind end.
+// settle closes the account of queued output, after end.
 func (o *output) settle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -414,8 +422,8 @@ func (o *output) settle() {
 	o.memory.set(memoryOutput, 0)
 }
 
-// end stops the writer once it has written what is queued; the caller has set a deadline or closed the connection if
-// that must not take long.
+// end stops the writer after it has written the queue. To bound that, the caller sets a deadline
+// or closes the connection.
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

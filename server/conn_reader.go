@@ -1,8 +1,9 @@
-package server
+// Reading client input. It frames commands under limits before redcon parses them: redcon does not
+// bound what a client announces, rescans a growing command at every packet, and accepts some input
+// differently from Redis. Framed commands are rewritten to the plain form, so redcon never fails
+// on them.
 
-// This file holds the reading of a client's bytes. It frames commands under limits before redcon takes them apart: redcon has no
-// bound on what a client announces, reads a growing command from its beginning at every packet, and takes some input
-// otherwise than Redis does. What is framed here is rewritten to the plain form, so redcon never fails on it.
+package server
 
 import (
 	"bytes"
@@ -15,17 +16,18 @@ import (
 )
 
 const (
-	maxInline     = 64 << 10  // bytes of a line, as Redis
+	maxInline     = 64 << 10  // bytes of a line, as in Redis
 	maxArgs       = 1 << 20   // arguments of a command
-	maxBulk       = 512 << 20 // bytes of an argument, as Redis
+	maxBulk       = 512 << 20 // bytes of an argument, as in Redis
 	minReadBuffer = 4 << 10
-	maxReadBuffer = 1 << 20 // bytes; a larger one serves a larger command alone
-	// freeReadBuffer is what every connection may have. A larger buffer needs room on the node: see intake.
+	maxReadBuffer = 1 << 20 // bytes; a larger buffer serves one larger command
+	// freeReadBuffer is free for every connection. A larger buffer is charged to the node: see
+	// intake.
 	freeReadBuffer = 64 << 10
 	arenaSize      = 512 // arguments
 )
 
-// protocolError is what a client sent that is not the protocol: the rest of the connection cannot be understood.
+// protocolError is input that violates the protocol: the rest of the connection cannot be parsed.
 type protocolError string
 
 func (e protocolError) Error() string { return "ERR Protocol error: " + string(e) }
@@ -41,21 +43,22 @@ const (
 
 var errIncomplete = errors.New("server: more bytes are needed")
 
-// stream takes the commands out of what a client sends.
+// stream extracts commands from client input.
 type stream struct {
 	src      io.Reader
-	maxBytes int // of one command: a larger one is skipped and told of
-	// grow asks for a buffer of so many bytes in the place of the one that there is, which may be larger. need says that a command does not fit
-	// into that: grow waits then, and fails where the session is to look around. lent says that others wait for the room of the new one.
+	maxBytes int // of one command: a larger one is skipped and reported
+	// grow asks to replace the buffer by one of size bytes, larger or smaller. need says that a
+	// command does not fit the current one: then grow waits, and fails if the session must check
+	// its state. lent reports that others wait for the room of the new buffer.
 	grow func(size int, need bool) (lent bool, err error)
-	lent bool // the buffer is for one request: it goes back behind it
+	lent bool // the buffer is for one request, and returned after it
 
 	buf              []byte
-	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] has been looked through
-	searched         int  // bytes behind scan in which no line ends
-	count, left      int  // arguments of the command under way, and how many of them have not come
-	bulk             int  // bytes of the argument under way with its line end; -1: its head comes next
-	skipping         bool // the command under way is too large
+	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] is scanned
+	searched         int  // bytes after scan without a line end
+	count, left      int  // arguments of the current command, and how many are missing
+	bulk             int  // bytes of the current argument with its line end; -1: its head is next
+	skipping         bool // the current command is too large
 
 	cmds  [][][]byte
 	arena [][]byte
@@ -66,12 +69,12 @@ func newStream(src io.Reader, maxBytes int) *stream {
 	return &stream{src: src, maxBytes: maxBytes, bulk: -1, grow: func(size int, _ bool) (bool, error) { return size > maxReadBuffer, nil }}
 }
 
-// bytes is what it holds.
+// bytes returns the memory that the stream holds.
 func (s *stream) bytes() int {
 	return len(s.buf) + cap(s.ahead) + (cap(s.arena)+cap(s.cmds))*argBytesEach
 }
 
-// giveBack lets go of what the next command does not need.
+// giveBack frees what the next command does not need.
 func (s *stream) giveBack() {
 	if s.start == s.end {
 		s.lent, _ = s.grow(0, false)
@@ -83,8 +86,8 @@ func (s *stream) giveBack() {
 	}
 }
 
-// take returns all complete commands that were read. They are valid until makeRoom is called. An empty command stands for one
-// that was too large. An error concerns what follows the commands.
+// take returns all complete commands that were read. They are valid until makeRoom is called. An
+// empty command stands for one that was too large. An error concerns the input after the commands.
 func (s *stream) take() ([][][]byte, error) {
 	s.cmds = s.cmds[:0]
 	for {
@@ -99,7 +102,7 @@ func (s *stream) take() ([][][]byte, error) {
 	}
 }
 
-// fill reads once, behind makeRoom. n is the number of bytes that came.
+// fill reads once, after makeRoom, and returns the number of bytes.
 func (s *stream) fill() (n int, err error) {
 	if len(s.ahead) > 0 {
 		n = copy(s.buf[s.end:], s.ahead)
@@ -109,12 +112,12 @@ func (s *stream) fill() (n int, err error) {
 	}
 	s.end += n
 	if n > 0 {
-		err = nil // it comes again
+		err = nil // the error recurs
 	}
 	return n, err
 }
 
-// peek reads a little without moving what was taken, to learn whether the client is still there.
+// peek reads a little without moving taken commands, to notice a disconnect.
 func (s *stream) peek() error {
 	var b [512]byte
 	n, err := s.src.Read(b[:])
@@ -122,8 +125,8 @@ func (s *stream) peek() error {
 	return err
 }
 
-// makeRoom moves what is not taken to the buffer's beginning, and lets the buffer grow where the last read filled it, or
-// shrink where it is idle.
+// makeRoom moves untaken input to the start of the buffer. The buffer grows if the last read
+// filled it, and shrinks when idle.
 func (s *stream) makeRoom() error {
 	full := s.end == len(s.buf)
 	used := s.end - s.start
@@ -170,8 +173,9 @@ func (s *stream) makeRoom() error {
 	return nil
 }
 
-// announced is how large the buffer has to be for the argument under way, where that is so large that growing step by step would copy it
-// again and again; 0 otherwise. A client gets it only after it has sent freeReadBuffer bytes: what is announced alone costs nothing.
+// announced returns the buffer size for the current argument if it is so large that growing step
+// by step would copy it repeatedly; otherwise 0. It takes effect after the client has sent
+// freeReadBuffer bytes: an announcement alone costs nothing.
 func (s *stream) announced() int {
 	if s.bulk < 0 || s.skipping || s.end-s.start < freeReadBuffer {
 		return 0
@@ -179,7 +183,8 @@ func (s *stream) announced() int {
 	return s.scan - s.start + s.bulk
 }
 
-// upTo is where the next read ends: a buffer that was lent for a request gets next to nothing of the next one, so that it can go back.
+// upTo returns the end of the next read: a buffer lent for one request receives next to nothing of
+// the next, so that it can be returned.
 func (s *stream) upTo() int {
 	switch {
 	case !s.lent || s.left != 1:
@@ -190,7 +195,6 @@ func (s *stream) upTo() int {
 	return min(len(s.buf), max(s.scan+s.bulk, s.end+1))
 }
 
-// next returns the next command, or errIncomplete.
 func (s *stream) next() ([][]byte, error) {
 	for s.left == 0 {
 		if s.scan == s.end {
@@ -240,7 +244,7 @@ func (s *stream) next() ([][]byte, error) {
 	return args[:len(args):len(args)], nil
 }
 
-// argument looks through one argument, head and text.
+// argument scans one argument, head and text.
 func (s *stream) argument() error {
 	if s.bulk < 0 {
 		n, ok, err := s.head(errBigBulk, '$')
@@ -268,14 +272,14 @@ func (s *stream) argument() error {
 			return errIncomplete
 		}
 		s.scan += s.bulk
-		s.buf[s.scan-2], s.buf[s.scan-1] = '\r', '\n' // Redis does not look at them
+		s.buf[s.scan-2], s.buf[s.scan-1] = '\r', '\n' // Redis does not check them
 	}
 	s.bulk = -1
 	s.left--
 	return nil
 }
 
-// head reads a line of kind and a number. ok is false where the number is none.
+// head reads a line of kind and a number. ok is false if the number is invalid.
 func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err error) {
 	b := s.buf[s.scan:s.end]
 	i := s.find(b, '\r')
@@ -289,13 +293,13 @@ func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err e
 	if b[0] != kind {
 		return 0, false, protocolError("expected '" + string(kind) + "', got '" + string(b[:1]) + "'")
 	}
-	b[i+1] = '\n' // Redis does not look at it
+	b[i+1] = '\n' // Redis does not check it
 	s.scan += i + 2
 	n, ok = commands.ParseInt(b[1:i])
 	return n, ok, nil
 }
 
-// inline takes a command that was typed as a line. An empty line is no command.
+// inline parses a command typed as a line. An empty line is no command.
 func (s *stream) inline() ([][]byte, error) {
 	b := s.buf[s.scan:s.end]
 	i := s.find(b, '\n')
@@ -318,7 +322,7 @@ func (s *stream) inline() ([][]byte, error) {
 	return args, nil
 }
 
-// find looks for c in b, which begins at scan, where it was not looked for yet.
+// find searches b, which begins at scan, for c, skipping what was already searched.
 func (s *stream) find(b []byte, c byte) int {
 	i := bytes.IndexByte(b[s.searched:], c)
 	if i < 0 {

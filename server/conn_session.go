@@ -1,6 +1,6 @@
-package server
+// The state and life of a connection: read what has arrived, run it, write all replies, repeat.
 
-// This file holds a connection's state and its life: read all that came, run it, write all replies, again.
+package server
 
 import (
 	"cmp"
@@ -16,96 +16,98 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Limits of one run: what is ready beyond them makes another.
+// Limits of one batch.
 const (
 	maxBatchRequests = 4096
 	maxBatchBytes    = 1 << 20
 )
 
-// maxExecBytes of answers are given by the session within one transaction: they cannot be sent before the last is there.
+// maxExecBytes bounds the session's own replies in one transaction: they cannot be sent before the
+// last one is known.
 const maxExecBytes = commands.MaxReplyBytes
 
-// How long, and for how many bytes, a connection that the server ends is still read.
+// How long, and for how many bytes, a connection that the server closes is still read.
 const (
 	goodbye      = 100 * time.Millisecond
 	goodbyeBytes = 1 << 20
 )
 
-// lastWrites is how long what waits for a client is still written when its connection ends.
+// lastWrites bounds the writing of queued output when a connection ends.
 const lastWrites = time.Second
 
-// session is one connection. Its goroutine alone uses the fields without a comment; others see it through view and atomics.
+// session is one connection. Only its goroutine uses the fields without a comment; others see them
+// through view and atomics.
 type session struct {
 	srv     *Server
 	id      uint64
 	conn    net.Conn
-	unix    bool   // by a Unix socket
-	addr    string // the client's, host:port
-	laddr   string // ours
+	unix    bool   // on a Unix socket
+	addr    string // of the client, host:port
+	laddr   string // of the server
 	created time.Time
 	in      *stream
 	out     output
 
 	db        int
 	proto     int  // 2 or 3
-	gone      bool // the client has closed the connection
+	gone      bool // the client has disconnected
 	stale     bool // READONLY: reads see this node's own state
-	quit      bool // the connection ends after the replies so far
+	quit      bool // the connection ends after the current replies
 	muted     bool // CLIENT REPLY OFF
-	skipNext  bool // CLIENT REPLY SKIP: the next command's reply is not sent
-	skipping  bool // … and this is that command
+	skipNext  bool // CLIENT REPLY SKIP: suppress the next command's reply
+	skipping  bool // … this is that command
 	noTouch   bool
 	redirects bool // CLIENT CAPA redirect
 	name      string
 	libName   string
 	libVer    string
 	tx        transaction
-	subs      [subKinds]map[string]struct{} // of this session, as hub knows them
+	subs      [subKinds]map[string]struct{} // of this session, as in pubsub
 	batch     batch
-	reply     commands.RESP  // replies that are complete, not sent yet
-	w         *commands.RESP // where a command's own answer goes
+	reply     commands.RESP  // complete replies, not sent yet
+	w         *commands.RESP // receives the current command's own reply
 	last      *commands.Spec // newest command
 	tally     tally
-	clock     time.Time // newest reading: one costs as much as a command
-	fails     uint64    // error answers to the session's own commands
+	clock     time.Time // newest reading: reading it costs as much as a command
+	fails     uint64    // error replies to the session's own commands
 
-	more    int  // commands that came with the one under way and follow it
+	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
-	pushed  bool // the command under way answers by messages, which CLIENT REPLY does not silence
-	inExec  bool // the session's part of a transaction is being answered
-	inBlock int  // … whose commands are so many
+	pushed  bool // the current command replies with messages, which CLIENT REPLY does not suppress
+	inExec  bool // answering the session's part of a transaction
+	inBlock int  // … of so many commands
 
-	refused    bool // a command of the newest run did not run for want of a leader
-	blocked    bool // the command under way waits
-	monitoring bool // MONITOR was said
-	caching    bool // CLIENT CACHING was said for the next command
+	refused    bool // a command of the newest batch did not run for lack of a leader
+	blocked    bool // the current command waits
+	monitoring bool // MONITOR is on
+	caching    bool // CLIENT CACHING applies to the next command
 
-	nudged    bool          // the connection has a deadline that has served its purpose
+	nudged    bool          // the connection's deadline has served its purpose
 	noEvict   atomic.Bool   // CLIENT NO-EVICT
 	state     atomic.Int32  // what it waits for: see cron
-	beats     atomic.Uint32 // rises with each read and write of the connection
-	trims     atomic.Bool   // it is to give buffers back
-	attention attention     // cron's
+	beats     atomic.Uint32 // incremented by each read and write
+	trims     atomic.Bool   // asked to free buffers
+	attention attention     // of cron
 	memory    account
-	turn      turn // see intake
+	turn      turn // of intake
 	spare     int
-	answering replyTurn    // see replies
-	load      sessionLoad  // the delivery's
-	sending   atomic.Int64 // bytes of replies that are being sent
-	swollen   time.Time    // cron's: since when more than the soft limit waits for the client; zero: it does not
-	inHand    int          // bytes of replies that are being put in order
+	answering replyTurn    // of replyRoom
+	load      sessionLoad  // of delivery
+	sending   atomic.Int64 // bytes of replies being sent
+	swollen   time.Time    // of cron: since when the output exceeds the soft limit; zero: it does not
+	inHand    int          // bytes of replies being put in order
 
-	killed        atomic.Bool             // it ends soon
-	cut           atomic.Bool             // and nothing more is written
-	pushProto     atomic.Int32            // proto, for who delivers messages
-	subscriptions atomic.Int32            // as hub knows them
-	waiter        atomic.Pointer[waiter]  // of the command that waits
-	track         atomic.Pointer[tracker] // nil: the client is not told of changes of keys
-	tracked       map[string]struct{}     // keys that it is told of; guarded by tracking.mu
-	trackedBytes  int                     // of that, as the account has it; guarded by tracking.mu
+	killed        atomic.Bool             // ends soon
+	cut           atomic.Bool             // … without writing anything more
+	pushProto     atomic.Int32            // proto, for delivery
+	subscriptions atomic.Int32            // as in pubsub
+	waiter        atomic.Pointer[waiter]  // of the waiting command
+	track         atomic.Pointer[tracker] // nil: tracking is off
+	tracked       map[string]struct{}     // keys with pending invalidations; guarded by tracking.mu
+	trackedBytes  int                     // of tracked, as charged; guarded by tracking.mu
 
 	mu   sync.Mutex
-	view view // guarded by mu: what other connections are told
+	view view // guarded by mu: what other connections see
 }
 
 // view is what CLIENT LIST and CLIENT KILL see of another session.
@@ -151,7 +153,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	return s
 }
 
-// serve is the life of the connection.
+// serve runs the connection.
 func (s *session) serve() {
 	defer s.end()
 	for !s.quit {
@@ -178,7 +180,8 @@ func (s *session) serve() {
 		case err == nil:
 			s.srv.stats.bytesIn.Add(uint64(n))
 			s.srv.stats.reads.Add(1)
-		case errors.Is(err, os.ErrDeadlineExceeded): // somebody wants it to look around: readOn and giveBack know why
+		// someone interrupted: readOn and giveBack find out why
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.nudged = true
 			if s.trims.Swap(false) {
 				s.giveBack()
@@ -205,13 +208,13 @@ func (s *session) read() (int, error) {
 	return n, err
 }
 
-// giveInputBack lets go of what was read, where all of it was answered or is kept elsewhere.
+// giveInputBack frees input that is answered or kept elsewhere.
 func (s *session) giveInputBack() {
 	s.batch.cmd[0], s.batch.req.Cmds = nil, nil // they refer to it
 	s.in.giveBack()
 }
 
-// giveBack lets go of what a client that is idle does not need.
+// giveBack frees what an idle client does not need.
 func (s *session) giveBack() {
 	b := &s.batch
 	s.giveInputBack()
@@ -220,33 +223,35 @@ func (s *session) giveBack() {
 	s.show(0)
 }
 
-// lastRequests is how long a connection may go on that the server closes, with requests that are there and transactions that have begun.
+// lastRequests bounds how long a connection of a closing server may finish received requests and
+// open transactions.
 const lastRequests = time.Second
 
-// readOn prepares the next read; false: the connection ends here. Where the server closes, what the client has sent by now is
-// still read, and then no more: a request that comes later is not read, so it does not run, and the client finds the end of
-// the connection where its reply was due. The end follows the reply to the last request that was read, so a client that sends one request
-// after the other has nothing under way then.
+// readOn prepares the next read; false: the connection ends. A closing server reads what the
+// client has sent by now and nothing more: a later request is not read, so it does not run, and
+// the client sees the connection end in place of a reply. The end follows the reply to the last
+// request read, so a client that sends one request at a time has none in flight then.
 func (s *session) readOn() bool {
 	if s.nudged {
 		s.nudged = false
 		_ = s.conn.SetReadDeadline(time.Time{})
 	}
-	if s.srv.closing.Load() { // looked at after the deadline was set: Close sets another one behind it
+	if s.srv.closing.Load() { // checked after setting the deadline: Close sets a later one
 		_ = s.conn.SetReadDeadline(s.srv.lastReads)
 		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputPending(s.conn) {
 			return false
 		}
 	}
-	return !s.killed.Load() // as is this: who kills does the same
+	return !s.killed.Load() // likewise: whoever kills sets a later deadline
 }
 
-// midway says whether the client has begun something that it cannot go on with on another connection.
+// midway reports whether the client has begun something that it cannot continue on another
+// connection.
 func (s *session) midway() bool {
 	return s.tx.open || len(s.tx.watch) > 0 || s.in.start < s.in.end || len(s.in.ahead) > 0
 }
 
-// handle runs all commands that were ready and sends their replies.
+// handle runs all received commands and sends their replies.
 func (s *session) handle(cmds [][][]byte) {
 	s.clock = time.Now()
 	s.show(len(cmds[0]))
@@ -262,27 +267,29 @@ func (s *session) handle(cmds [][][]byte) {
 	}
 	s.flush()
 	s.tellTally()
-	if s.in.lent { // all of it was answered: who does not read replies keeps no large request
+	if s.in.lent { // all of it is answered: a client that does not read replies keeps no large request
 		s.giveInputBack()
 	}
-	s.show(0) // before the replies: who has read them may ask another connection about this one
+	// before the replies: a client that has read them may inspect this connection from another
+	s.show(0)
 	if s.send() != nil {
 		s.quit = true
 	}
 }
 
-// send writes the replies that are complete.
+// send writes the complete replies.
 func (s *session) send() error {
 	if len(s.reply.Buf) > 0 {
 		s.srv.stats.writes.Add(1)
 	}
 	s.sends++
-	if s.turn.held > 0 { // who does not read its replies holds up nobody's requests
+	if s.turn.held > 0 { // a client that does not read replies must not delay requests of others
 		s.srv.intake.leaveOut(s)
 	}
 	s.measure()
 	charged := s.answering.held > 0
-	if own := cap(s.reply.Buf); own > maxBatchBytes || charged { // what the session answers by itself counts too
+	// replies of the session itself count too
+	if own := cap(s.reply.Buf); own > maxBatchBytes || charged {
 		s.srv.replies.hold(s, int64(own+s.inHand))
 		charged = true
 	}
@@ -297,7 +304,7 @@ func (s *session) send() error {
 		s.srv.warnings.Warn("closed a client: client-output-buffer-limit exceeded", "client", s.addr, "limit_bytes", hard)
 		s.kill() // the write fails
 	}
-	// What is said of keys that were noted for reads still owed waits for their replies too.
+	// Invalidations of keys recorded for pending reads wait for the replies to those reads.
 	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
 	s.state.Store(works)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {
@@ -309,10 +316,10 @@ func (s *session) send() error {
 	return err
 }
 
-// end closes the connection and forgets it everywhere.
+// end closes the connection and removes all references to it.
 func (s *session) end() {
 	if s.quit && s.subscribed() {
-		s.srv.pubsub.delivery.settle() // what was published before QUIT was answered
+		s.srv.pubsub.delivery.settle() // messages published before QUIT was answered
 	}
 	s.srv.pubsub.forget(s)
 	s.endMonitor()
@@ -332,8 +339,8 @@ func (s *session) end() {
 	_ = s.conn.Close()
 }
 
-// sayGoodbye lets the last replies arrive: a connection that is closed while input is unread is reset by the system, which takes
-// replies from the client that it has not read yet.
+// sayGoodbye lets the last replies arrive: closing a connection with unread input resets it, which
+// discards replies that the client has not read.
 func (s *session) sayGoodbye() {
 	c, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok || c.CloseWrite() != nil {
@@ -343,7 +350,7 @@ func (s *session) sayGoodbye() {
 	_, _ = io.CopyN(io.Discard, s.conn, goodbyeBytes)
 }
 
-// kill makes another session end at once. It never blocks.
+// kill ends another session immediately. It never blocks.
 func (s *session) kill() {
 	s.cut.Store(true)
 	s.killed.Store(true)
@@ -351,8 +358,8 @@ func (s *session) kill() {
 	s.interrupt()
 }
 
-// dismiss makes another session end behind what is under way and what messages it was given, but no more of them, as QUIT would. A client that does not
-// read holds that up by lastWrites. It never blocks.
+// dismiss ends another session after in-flight replies and queued messages, as QUIT would. A
+// client that does not read delays that by at most lastWrites. It never blocks.
 func (s *session) dismiss() {
 	s.out.shutOut()
 	s.killed.Store(true)
@@ -360,7 +367,8 @@ func (s *session) dismiss() {
 	s.interrupt()
 }
 
-// interrupt makes the session look around if it waits for its client or for a key. Others call it.
+// interrupt makes a session that waits for its client or for a key check its state. Other sessions
+// call it.
 func (s *session) interrupt() {
 	_ = s.conn.SetReadDeadline(past)
 	if w := s.waiter.Load(); w != nil {
@@ -374,7 +382,8 @@ func (s *session) subscribed() bool {
 	return len(s.subs[subChannel])+len(s.subs[subPattern])+len(s.subs[subShard]) > 0
 }
 
-// show refreshes what other sessions are told. args is the number of arguments of the command that comes now.
+// show publishes the session's state to other sessions. args is the number of arguments of the
+// next command.
 func (s *session) show(args int) {
 	last := "NULL"
 	if s.last != nil {
@@ -404,7 +413,7 @@ func (s *session) show(args int) {
 	s.measure()
 }
 
-// flags are the letters of CLIENT LIST.
+// flags returns the letters of CLIENT LIST.
 func (s *session) flags() string {
 	var b []byte
 	if s.subscribed() {

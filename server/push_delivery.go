@@ -1,7 +1,8 @@
-package server
+// The path of messages and invalidations from the goroutine that applies the log to the clients'
+// queues. A separate goroutine finds the receivers, so that neither patterns nor many subscribers
+// delay the log.
 
-// This file holds the way of news from who applies the log to the clients' queues: one goroutine finds out who wants which, so that neither
-// patterns nor many subscribers hold up the log.
+package server
 
 import (
 	"runtime"
@@ -12,25 +13,25 @@ import (
 )
 
 const (
-	// maxDeliveryBytes of parcels may wait for the goroutine. Beyond them all who would have been told lose their connections, or their caches: who applies
-	// the log waits for nobody.
+	// maxDeliveryBytes bounds the queued parcels. Beyond it all receivers lose their connections
+	// or caches: applying the log waits for nobody.
 	maxDeliveryBytes = 128 << 20
-	// parcelCost is what keeping a parcel takes besides its bytes.
+	// parcelCost is the overhead of a parcel, bytes.
 	parcelCost = 256
-	// yieldParcels are delivered before others may run.
+	// yieldParcels are delivered before other goroutines may run.
 	yieldParcels = 64
-	// keptParcels is for how many parcels the queue keeps its room.
+	// keptParcels is the capacity that the queue keeps.
 	keptParcels = 1024
 )
 
-// parcel is one piece of news. Exactly one of its parts is set.
+// parcel is one item to deliver. Exactly one of its parts is set.
 type parcel struct {
-	number  uint64          // in the order of the log
-	event   *commands.Event // a Message, ScriptCall, or StateReplaced
-	changes []keyChange     // of one entry, for caches
-	evicted invalidation    // of keys that the table had no room for
+	number  uint64          // in log order
+	event   *commands.Event // a Message, ScriptCall or StateReplaced
+	changes []keyChange     // of one entry, for tracking
+	evicted invalidation    // keys that the tracking table had no room for
 	line    []byte          // for monitors
-	lost    bool            // parcels were lost here
+	lost    bool            // parcels were dropped here
 }
 
 func (p *parcel) bytes() int {
@@ -47,20 +48,20 @@ func (p *parcel) bytes() int {
 	return n
 }
 
-// delivery is a queue of parcels in the order of the log, and the goroutine that empties it.
+// delivery is a queue of parcels in log order, and the goroutine that empties it.
 type delivery struct {
 	deliver func(p *parcel)
 	limit   int           // bytes
-	skipTo  atomic.Uint64 // parcels up to this number are not to be delivered
+	skipTo  atomic.Uint64 // parcels up to this number are dropped
 	ending  atomic.Bool
 
 	mu        sync.Mutex
 	filled    sync.Cond // queue is not empty, or closed
-	drained   sync.Cond // done grew, or closed
+	drained   sync.Cond // delivered has grown, or closed
 	queue     []parcel
-	bytes     int    // of queue and of what is being delivered
-	enqueued  uint64 // parcels that were ever queued; the n-th has number n
-	delivered uint64 // parcels that lie in their receivers' queues
+	bytes     int    // of queue and of the current batch
+	enqueued  uint64 // parcels ever queued; the n-th has number n
+	delivered uint64 // parcels handed to their receivers' queues
 	ended     chan struct{}
 	closed    bool
 }
@@ -70,7 +71,8 @@ func (d *delivery) init(deliver func(p *parcel)) {
 	d.filled.L, d.drained.L = &d.mu, &d.mu
 }
 
-// put queues parcels. It never waits: where there is no room all that waits is dropped, and the news that it was lost stands in its place.
+// put queues parcels. It never waits: without room it drops the queue and records the loss in its
+// place.
 func (d *delivery) put(parcels ...parcel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +82,7 @@ func (d *delivery) put(parcels ...parcel) {
 	d.filled.Signal()
 }
 
-// offer is put for those who may wait: it leaves half of the room to those who may not.
+// offer is put for callers that may wait: it leaves half of the room to those that may not.
 func (d *delivery) offer(p parcel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +96,7 @@ func (d *delivery) offer(p parcel) {
 // add queues a parcel. The caller holds mu.
 func (d *delivery) add(p *parcel) {
 	if d.closed || d.ended == nil {
-		return // nobody is there to be told
+		return // no receivers
 	}
 	size := p.bytes()
 	d.enqueued++
@@ -113,7 +115,8 @@ func (d *delivery) add(p *parcel) {
 	d.queue = append(d.queue, *p)
 }
 
-// join starts the goroutine unless it runs. It returns the number of the newest parcel: who comes now gets later ones.
+// join starts the goroutine if needed. It returns the number of the newest parcel: a new receiver
+// gets later ones.
 func (d *delivery) join() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +153,8 @@ func (d *delivery) run() {
 	}
 }
 
-// hand delivers a batch, and returns its bytes and its last number. Between two parcels it ends where it is to, and lets others run.
+// deliverAll delivers parcels, and returns their bytes and the last number. It yields between
+// parcels, and stops early when closing.
 func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	for i := range batch {
 		p := &batch[i]
@@ -166,7 +170,7 @@ func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	return size, last
 }
 
-// settle waits until the parcels that were queued before it lie in their receivers' queues.
+// settle waits until all queued parcels are in their receivers' queues.
 func (d *delivery) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +179,7 @@ func (d *delivery) settle() {
 	}
 }
 
-// close ends the goroutine. What waits is dropped: the clients are gone.
+// close ends the goroutine and drops the queue: the clients are gone.
 func (d *delivery) close() {
 	d.ending.Store(true)
 	d.mu.Lock()

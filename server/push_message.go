@@ -1,6 +1,6 @@
-package server
+// Messages pushed to clients: encoded once, shared by all receivers, charged once.
 
-// This file holds the form of what is pushed to clients: encoded once, shared by all who get it, and charged once.
+package server
 
 import (
 	"strconv"
@@ -9,32 +9,33 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// What keeping a message takes besides its bytes, and what each further connection takes that it waits for, in bytes.
+// Overhead of a message, and of each further queue that it waits in, bytes.
 const (
 	messageCost   = 96
 	referenceCost = 16
 )
 
-// message is one push. It is immutable: the queues of all its receivers share it. Its two forms differ in their heads alone; which one a
-// connection gets is decided where the message takes its place in the order of that connection's output.
+// message is one push. It is immutable: the queues of all its receivers share it. Its two forms
+// differ only in their heads; a connection's form is chosen when the message takes its position in
+// that connection's output.
 type message struct {
-	resp2, resp3      string // what comes before body
+	resp2, resp3      string // what precedes body
 	body              []byte
-	resp3Only         bool // it is not told in RESP2
-	needsSubscription bool // in RESP2 it is told to a connection with subscriptions alone
-	reply             bool // these are replies, of one connection: body may grow while they wait
+	resp3Only         bool // not sent in RESP2
+	needsSubscription bool // in RESP2, sent only to connections with subscriptions
+	reply             bool // replies of one connection: body may grow while they wait
 
-	total *atomic.Int64 // counts the bytes of all messages that wait on this node; nil: not counted
+	total *atomic.Int64 // counts the bytes of all queued messages of this node; nil: not counted
 	refs  atomic.Int32  // queues that it waits in
 }
 
-// framing is how a connection reads pushes at one place of its output.
+// framing is how a connection reads pushes at one point of its output.
 type framing struct {
 	proto      int  // 2 or 3
-	subscribed bool // it has subscriptions
+	subscribed bool // has subscriptions
 }
 
-// head returns what comes before the body, and false where the message is not told.
+// head returns what precedes the body, and false if the message is not sent.
 func (m *message) head(f framing) (string, bool) {
 	if f.proto == 3 {
 		return m.resp3, true
@@ -70,7 +71,7 @@ func (m *message) release() {
 	m.total.Add(-int64(n))
 }
 
-// published encodes a message of a channel. Those of patterns share its body: see forPattern.
+// published encodes a message of a channel. Messages to patterns share its body: see forPattern.
 func published(word string, e *commands.Event) *message {
 	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(e.Channel)+len(e.Payload)+32)}
 	f.Bulk(e.Channel)
@@ -79,7 +80,8 @@ func published(word string, e *commands.Event) *message {
 	return &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf}
 }
 
-// forPattern is the message for the subscribers of a pattern. Its head alone is its own: one message may match very many patterns.
+// forPattern returns the message for the subscribers of a pattern. Only the head is new: one
+// message may match very many patterns.
 func (m *message) forPattern(pattern []byte) *message {
 	head := "4\r\n$8\r\npmessage\r\n" + bulkText(string(pattern))
 	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body}
@@ -93,8 +95,8 @@ const (
 	invalidateHead3 = ">2\r\n$10\r\ninvalidate\r\n"
 )
 
-// invalidating encodes the news that keys changed; nil stands for all keys. With RESP2 it is for a connection that another is redirected to, be it
-// that one itself, and that is subscribed. Null goes in nullProto.
+// invalidating encodes the invalidation of keys; nil means all keys. In RESP2 only a redirected
+// invalidation has a form, for a subscribed connection. Null is encoded in nullProto.
 func invalidating(keys []string, redirected bool, nullProto int) *message {
 	f := commands.RESP{Proto: nullProto}
 	if keys == nil {
@@ -108,7 +110,8 @@ func invalidating(keys []string, redirected bool, nullProto int) *message {
 	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf, resp3Only: !redirected, needsSubscription: true}
 }
 
-// redirectBroken encodes the news that the connection with a number, which is told of changes, has gone.
+// redirectBroken encodes the notice that the connection that receives the client's invalidations
+// has gone.
 func redirectBroken(id uint64) *message {
 	f := commands.RESP{Proto: 3}
 	f.Push(2)

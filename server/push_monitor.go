@@ -1,7 +1,7 @@
-package server
+// MONITOR: a connection that sees every command of this node's clients. A command is shown when it
+// is passed on, before its outcome is known; the commands of a transaction after it has run.
 
-// This file holds MONITOR: a connection that is shown every command of this node's clients. A command is shown when it is handed on,
-// before its outcome is known; those of a transaction when it has run.
+package server
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ const (
 	errMonitorData  commands.Error = "ERR Replica can't interact with the keyspace"
 )
 
-// monitors are the sessions that are shown commands.
+// monitors holds the sessions that MONITOR.
 type monitors struct {
 	size atomic.Int32 // of all
 	mu   sync.Mutex
-	all  map[*session]uint64 // with the newest parcel when they came
+	all  map[*session]uint64 // with the newest parcel when they joined
 }
 
 func (m *monitors) add(s *session) {
@@ -53,7 +53,7 @@ func (m *monitors) count(srv *Server) {
 	srv.backend.Watch(len(m.all) > 0)
 }
 
-// show gives a line to all of them.
+// show sends a line to all monitors.
 func (m *monitors) show(t *parcelDelivery, line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *monitors) show(t *parcelDelivery, line []byte) {
 	}
 }
 
-// end closes all of them: they have missed something.
+// end closes all monitors: they have missed something.
 func (m *monitors) end(t *parcelDelivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func monitor(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(errMonitorMulti)
 		return
 	case s.monitoring:
-		return // Redis does not answer either
+		return // as in Redis, no reply
 	case !s.out.hold(&s.srv.wg):
 		s.quit = true
 		return
@@ -92,7 +92,7 @@ func monitor(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Status("OK")
 }
 
-// endMonitor makes a session as one that never said MONITOR.
+// endMonitor ends MONITOR for a session.
 func (s *session) endMonitor() {
 	if s.monitoring {
 		s.monitoring = false
@@ -100,7 +100,8 @@ func (s *session) endMonitor() {
 	}
 }
 
-// keptFromMonitor says whether a session that is a monitor may not call a command: what touches data.
+// keptFromMonitor reports whether a monitoring session may not call a command: those that touch
+// data.
 func keptFromMonitor(spec *commands.Spec) bool {
 	return writes(spec) || reads(spec) || spec.Has(commands.MayReplicate) || spec.Keys.Numkeys > 0
 }
@@ -114,7 +115,7 @@ func (s *session) showMonitors(spec *commands.Spec, args [][]byte) {
 
 func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Kind == commands.Admin {
-		return // as on Redis: they may hold secrets
+		return // as in Redis: they may hold secrets
 	}
 	s.srv.pubsub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
 }
@@ -126,7 +127,7 @@ func (s *Server) called(t *parcelDelivery, e *commands.Event) {
 	}
 }
 
-// monitorLine is a command as MONITOR shows it.
+// monitorLine formats a command as MONITOR shows it.
 func monitorLine(db int, from string, args [][]byte) []byte {
 	now := time.Now()
 	b := fmt.Appendf(nil, "+%d.%06d [%d %s]", now.Unix(), now.Nanosecond()/1000, db, from)
@@ -137,7 +138,7 @@ func monitorLine(db int, from string, args [][]byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendQuoted writes bytes between double quotes, as redis-cli reads them.
+// appendQuoted quotes bytes as redis-cli reads them.
 func appendQuoted(dst, arg []byte) []byte {
 	dst = append(dst, '"')
 	for _, c := range arg {

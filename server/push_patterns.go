@@ -1,7 +1,7 @@
-package server
+// Pattern subscriptions, and which of them match a channel. An index of their literal prefixes
+// finds candidates; matching needs no lock.
 
-// This file holds the patterns that sessions subscribed to, and which of them a channel matches. They are found by the literal bytes that they begin
-// with, and tried without a lock.
+package server
 
 import (
 	"bytes"
@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// maxPatterns are taken from one connection, maxNodePatterns from all: one message may be tried with all of them.
+	// maxPatterns limits a connection, maxNodePatterns the node: one message may be matched with
+	// all of them.
 	maxPatterns     = 10_000
 	maxNodePatterns = 100_000
-	// maxMatchWork bounds what it takes to find the patterns that one channel matches, in units of 25 ns.
+	// maxMatchWork bounds the work of matching one channel, in units of 25 ns.
 	maxMatchWork = 1_000_000
-	// matchSlice is how much of that is done before others may run.
+	// matchSlice is the work after which other goroutines may run.
 	matchSlice = 4_000
 )
 
@@ -29,22 +30,22 @@ var errNodePatterns = commands.Errorf("ERR too many patterns: the limit is %d pe
 
 // patternTable finds patterns.
 type patternTable struct {
-	tried atomic.Uint64 // matches that were tried
+	tried atomic.Uint64 // matches attempted
 
 	mu   sync.RWMutex
 	all  map[string]*pattern
-	tree *radix.Tree // by what they begin with: *patternGroup
+	tree *radix.Tree // *patternGroup by literal prefix
 }
 
-// patternGroup is the patterns that begin with the same literal bytes.
+// patternGroup holds the patterns with the same literal prefix.
 type patternGroup struct{ of []*pattern }
 
-// pattern is one that has subscribers.
+// pattern is a pattern with subscribers.
 type pattern struct {
 	text   []byte
-	prefix []byte // the literal bytes that it begins with
-	open   bool   // there is nothing behind prefix but a star
-	at     int    // in its group
+	prefix []byte // literal bytes that it begins with
+	open   bool   // a star alone follows prefix
+	at     int    // index in its group
 	cost   atomic.Uint32
 	to     subscribers // guarded by patternTable.mu
 }
@@ -113,7 +114,7 @@ func (t *patternTable) each(f func(to subscribers)) {
 	}
 }
 
-// candidates are the patterns whose literal beginning channel has.
+// candidates returns the patterns whose literal prefix matches channel.
 func (t *patternTable) candidates(channel []byte) []*pattern {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -125,9 +126,10 @@ func (t *patternTable) candidates(channel []byte) []*pattern {
 	return found
 }
 
-// reached calls f with those patterns that channel matches and their subscribers, and missed, unless it is nil, with the subscribers of patterns that are
-// not tried, because all together take too much work. Those that took little the last time are tried first. blame, unless it is nil, is told what it took to
-// try those that took much.
+// reached calls f with the patterns that match channel and their subscribers. It calls missed,
+// unless nil, with the subscribers of patterns it skips because matching all takes too much work;
+// patterns that were cheap last time come first. It reports the work of expensive ones to blame,
+// unless nil.
 func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers), missed func(to subscribers), blame func(to subscribers, work int)) {
 	found := t.candidates(channel)
 	if len(found) == 0 {
@@ -137,7 +139,7 @@ func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, p := range matched {
-		if len(p.to) > 0 { // its last subscriber may have left meanwhile
+		if len(p.to) > 0 { // its last subscriber may have left
 			f(p, p.to)
 		}
 	}
@@ -153,16 +155,16 @@ func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers
 	}
 }
 
-// costlyMatch is how much work a match takes that its subscribers are blamed for.
+// costlyMatch is the work of a match from which its subscribers are charged.
 const costlyMatch = 64
 
-// costly is a pattern that took much work to try.
+// costly is a pattern that was expensive to match.
 type costly struct {
 	p    *pattern
 	work int
 }
 
-// match tries patterns by classes of what they took the last time. It needs no lock.
+// match tries patterns in classes of their last cost. It needs no lock.
 func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried []*pattern, costlies []costly) {
 	work, slice := 0, 0
 	rest := found
@@ -171,7 +173,7 @@ func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried
 		for _, p := range rest {
 			switch {
 			case p.open:
-				if len(channel) > 0 { // as Redis: a star does not match nothing at all
+				if len(channel) > 0 { // as in Redis: a star does not match an empty channel
 					matched = append(matched, p)
 				}
 				continue

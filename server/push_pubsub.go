@@ -1,6 +1,6 @@
-package server
+// Pub/sub commands: SUBSCRIBE and its family, PUBLISH, PUBSUB.
 
-// This file holds the commands of messages: SUBSCRIBE and its family, PUBLISH, PUBSUB.
+package server
 
 import (
 	"maps"
@@ -9,13 +9,13 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// words of the confirmations, by kind of subscription.
+// Words of the confirmations, by kind of subscription.
 var (
 	subscribeWords   = [subKinds]string{"subscribe", "psubscribe", "ssubscribe"}
 	unsubscribeWords = [subKinds]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
-// maxSubscriptions of each kind are taken from one connection, but for patterns.
+// maxSubscriptions limits each kind per connection, except patterns.
 const maxSubscriptions = 100_000
 
 const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale | commands.SubscribeMode
@@ -95,7 +95,8 @@ func pubsubSub(name string, arity int, since, syntax, summary string, run func(*
 	}
 }
 
-// subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE: a confirmation for each name, before any of its messages.
+// subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE with a confirmation for each name,
+// before any of its messages.
 func subscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
 		if err := s.checkNames(kind, args[1:]); err != nil {
@@ -123,7 +124,7 @@ func subscribing(kind subKind) local {
 	}}
 }
 
-// checkNames refuses names that are too many or too long.
+// checkNames rejects too many or too long names.
 func (s *session) checkNames(kind subKind, names [][]byte) error {
 	most, check := maxSubscriptions, commands.CheckChannel
 	if kind == subPattern {
@@ -140,13 +141,13 @@ func (s *session) checkNames(kind subKind, names [][]byte) error {
 	return nil
 }
 
-// unsubscribing answers UNSUBSCRIBE and its kin. Without names it is for all of them.
+// unsubscribing answers UNSUBSCRIBE and its family. Without names it ends all subscriptions.
 func unsubscribing(kind subKind) local {
 	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
 		if s.subscribed() {
-			s.srv.pubsub.delivery.settle() // what was published before this is still wanted
+			s.srv.pubsub.delivery.settle() // earlier messages are still delivered
 		}
-		if !s.inExec && s.send() != nil { // messages that wait behind replies come before the confirmation
+		if !s.inExec && s.send() != nil { // messages held for replies precede the confirmation
 			s.quit = true
 		}
 		names := args[1:]
@@ -172,7 +173,8 @@ func (s *session) unsubscribe(kind subKind, name string) {
 	}
 }
 
-// confirm tells of a subscription or its end, with the number of those left. Shard channels are counted apart.
+// confirm confirms a subscription or its end, with the number of remaining ones. Shard channels
+// count separately.
 func (s *session) confirm(word string, name []byte, kind subKind) {
 	n := len(s.subs[subChannel]) + len(s.subs[subPattern])
 	if kind == subShard {
@@ -189,27 +191,29 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 	s.w.Int(int64(n))
 }
 
-// messageSpent is how many bytes of a message are a unit of work: every node keeps the messages of an entry until it is applied, and a script can send
-// the same one again and again.
+// messageSpent is the number of message bytes per unit of work: every node keeps the messages of
+// an entry until it is applied, and a script can send one again and again.
 const messageSpent = 4
 
-// publishHandler sends a message from the log. The machine does not know who is subscribed where: 0.
+// publishHandler sends a message from the log. The machine does not know the subscribers, so it
+// replies 0.
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
 		x.Spend((len(x.Args[1]) + len(x.Args[2])) / messageSpent)
 		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelBounded {
 			return err
 		}
-		x.Out.Int(0) // first: what cannot be answered is not sent
+		x.Out.Int(0) // first: a message without room for its reply is not sent
 		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
 		return nil
 	}
 }
 
-// publishing answers with the number of receivers on this node, as a node of Redis Cluster does.
+// publishing replies with the number of receivers on this node, as a node of Redis Cluster does.
 func publishing(shard bool) local {
 	return local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
-		if err := commands.CheckChannel(args[1]); err != nil { // before the log: scripts and transactions are refused there
+		// before the log; the machine checks scripts and transactions
+		if err := commands.CheckChannel(args[1]); err != nil {
 			s.failRaw(spec, args, err)
 			return
 		}

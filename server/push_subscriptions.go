@@ -1,6 +1,6 @@
-package server
+// The subscriptions of this node, and what each subscriber receives.
 
-// This file holds who is subscribed to what on this node, and what each of them is sent.
+package server
 
 import (
 	"hash/maphash"
@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// subKind tells the three kinds of subscriptions apart.
+// subKind is a kind of subscription.
 type subKind int
 
 const (
@@ -22,22 +22,24 @@ const (
 	subKinds
 )
 
-// hub knows the subscriptions of all sessions.
+// pubsub holds the subscriptions of all sessions.
 type pubsub struct {
 	delivery delivery
 	size     atomic.Int64          // subscriptions of all kinds
-	backlog  atomic.Int64          // bytes of the messages that wait for clients, each counted once
-	disabled atomic.Pointer[error] // why no messages come any more; nil: they do
+	backlog  atomic.Int64          // bytes of queued messages, each counted once
+	disabled atomic.Pointer[error] // why no messages arrive any more; nil: they do
 
 	channels, shards channelTable
 	patterns         patternTable
 	load             deliveryLoad
 }
 
-// subscribers of one channel or pattern, with the number of the newest parcel that was handed over before they came.
+// subscribers of one channel or pattern, with the number of the newest parcel queued before they
+// subscribed.
 type subscribers map[*session]uint64
 
-// channelParts is into how many parts a table is divided, so that nobody waits for a walk through all of it.
+// channelParts is the number of parts of a table, so that a walk through it blocks nobody for
+// long.
 const channelParts = 64
 
 // channelTable finds the subscribers of channels.
@@ -78,11 +80,11 @@ func (t *channelTable) remove(name string, s *session) {
 		delete(p.of, name)
 	}
 	if len(p.of) == 0 {
-		p.of = nil // its room goes with the last
+		p.of = nil // frees the map
 	}
 }
 
-// reached calls f with the subscribers of a channel, if there are any.
+// reached calls f with the subscribers of a channel, if any.
 func (t *channelTable) reached(channel []byte, f func(to subscribers)) {
 	p := t.part(string(channel))
 	p.mu.RLock()
@@ -92,7 +94,7 @@ func (t *channelTable) reached(channel []byte, f func(to subscribers)) {
 	}
 }
 
-// each calls f with every channel, a part of the table at a time.
+// each calls f with every channel, locking one part at a time.
 func (t *channelTable) each(f func(name string, to subscribers)) {
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -124,7 +126,7 @@ func newPubsub(deliver func(p *parcel)) *pubsub {
 	return ps
 }
 
-// table is that of a kind of channels.
+// table returns the table of a kind of channels.
 func (ps *pubsub) table(kind subKind) *channelTable {
 	if kind == subShard {
 		return &ps.shards
@@ -132,31 +134,32 @@ func (ps *pubsub) table(kind subKind) *channelTable {
 	return &ps.channels
 }
 
-// subscriptionCost is what a subscription takes besides its name, in bytes.
+// subscriptionCost is the overhead of a subscription, bytes.
 const subscriptionCost = 384
 
-// add subscribes a session, which is not subscribed to that yet. It returns the reason where no messages come any more, or where there are too many patterns.
+// add subscribes a session that is not subscribed yet. It fails if no messages arrive any more, or
+// if there are too many patterns.
 func (ps *pubsub) add(kind subKind, name string, s *session) error {
 	if kind == subPattern && ps.patterns.full() {
 		return errNodePatterns
 	}
 	s.subscriptions.Add(1)
 	s.memory.add(memoryKeys, len(name)+subscriptionCost)
-	ps.size.Add(1) // before the number is read: from here on Deliver queues what comes
+	ps.size.Add(1) // before reading the number: from here on Deliver queues messages
 	after := ps.delivery.join()
 	if kind == subPattern {
 		ps.patterns.add(name, s, after)
 	} else {
 		ps.table(kind).add(name, s, after)
 	}
-	if why := ps.disabledReason(); why != nil { // looked at when DropWaiting can see the subscription
+	if why := ps.disabledReason(); why != nil { // checked when DropWaiting can see the subscription
 		ps.remove(kind, name, s)
 		return why
 	}
 	return nil
 }
 
-// deafen takes no more subscriptions.
+// disable refuses further subscriptions.
 func (ps *pubsub) disable(why error) { ps.disabled.Store(&why) }
 
 func (ps *pubsub) disabledReason() error {
@@ -166,7 +169,7 @@ func (ps *pubsub) disabledReason() error {
 	return nil
 }
 
-// remove ends a subscription that there is.
+// remove ends an existing subscription.
 func (ps *pubsub) remove(kind subKind, name string, s *session) {
 	if kind == subPattern {
 		ps.patterns.remove(name, s)
@@ -201,7 +204,7 @@ func (ps *pubsub) receivers(channel []byte, shard bool) int {
 	return n
 }
 
-// subscribers are the sessions that a message to channel reaches.
+// subscribers returns the sessions that a message to channel reaches.
 func (ps *pubsub) subscribers(channel []byte) map[*session]struct{} {
 	found := map[*session]struct{}{}
 	take := func(to subscribers) {
@@ -214,7 +217,7 @@ func (ps *pubsub) subscribers(channel []byte) map[*session]struct{} {
 	return found
 }
 
-// names returns the channels that have subscribers and match pattern (nil: all), sorted.
+// names returns the subscribed channels that match pattern (nil: all), sorted.
 func (ps *pubsub) names(kind subKind, pattern []byte) []string {
 	var names []string
 	ps.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
@@ -225,14 +228,14 @@ func (ps *pubsub) names(kind subKind, pattern []byte) []string {
 	return names
 }
 
-// count is the number of subscribers of one channel.
+// count returns the number of subscribers of one channel.
 func (ps *pubsub) count(kind subKind, name []byte) int {
 	n := 0
 	ps.table(kind).reached(name, func(to subscribers) { n = len(to) })
 	return n
 }
 
-// kinds is the number of different channels or patterns.
+// kinds returns the number of different channels or patterns.
 func (ps *pubsub) kinds(kind subKind) int {
 	if kind == subPattern {
 		return ps.patterns.size()
@@ -240,10 +243,11 @@ func (ps *pubsub) kinds(kind subKind) int {
 	return ps.table(kind).size()
 }
 
-// Deliver hands the events of one entry to the clients of this node, and keeps their bytes, but not the slice. It is called as entries are
-// applied: it costs a step for each event and waits for nobody. A subscription that was confirmed before gets the messages, one that begins after
-// does not. Where a snapshot took the place of entries, or events come faster than they are delivered, subscribers' connections are closed behind the
-// messages that came before.
+// Deliver hands the events of one entry to the clients of this node. It retains their bytes, but
+// not the slice. It is called while entries are applied: it takes one step per event and never
+// blocks. Subscriptions confirmed before the call receive the messages, later ones do not. If a
+// snapshot replaced entries, or events arrive faster than they are delivered, subscribers'
+// connections are closed after the messages queued before.
 func (s *Server) Deliver(events []commands.Event) {
 	subscribed, tracked, watched := s.pubsub.size.Load() > 0, s.tracking.on.Load() > 0, s.monitors.size.Load() > 0
 	var parcels []parcel
@@ -252,7 +256,7 @@ func (s *Server) Deliver(events []commands.Event) {
 		own := *e
 		parcels = append(parcels, parcel{event: &own})
 	}
-	flushChanges := func() { // what caches are told keeps its place
+	flushChanges := func() { // invalidations keep their order
 		if len(changes) > 0 {
 			parcels = append(parcels, parcel{changes: changes})
 			changes = nil
@@ -285,13 +289,13 @@ func (s *Server) Deliver(events []commands.Event) {
 	s.waitQueues.changed(events)
 }
 
-// wants says whether somebody on this node waits for changes of a key, or is to be told of them.
+// wants reports whether a client of this node waits for a key or tracks it.
 func (s *Server) wants(db int, key string) bool {
 	return s.waitQueues.wants(db, key) || s.tracking.wants(key)
 }
 
-// observe tells the backend whether changes of keys are to be told of. It is called after somebody came who wants to know, before what
-// that one does next, and after one has left.
+// observe tells the backend whether to report changed keys. It is called after a client becomes
+// interested, before its next request, and after one has left.
 func (s *Server) observe() {
 	s.observing.Lock()
 	defer s.observing.Unlock()
@@ -307,7 +311,8 @@ func (s *Server) observe() {
 	}
 }
 
-// hand gives a parcel to all who wanted it when it was handed over. The delivery's goroutine calls it.
+// deliverParcel gives a parcel to all receivers that were there when it was queued. The delivery
+// goroutine calls it.
 func (s *Server) deliverParcel(p *parcel) {
 	t := &parcelDelivery{srv: s, number: p.number}
 	switch {
@@ -331,11 +336,11 @@ func (s *Server) deliverParcel(p *parcel) {
 	t.done()
 }
 
-// telling is the delivery of one parcel.
+// parcelDelivery is the delivery of one parcel.
 type parcelDelivery struct {
 	srv    *Server
 	number uint64
-	slow   []*session // that did not read, and are closed for it
+	slow   []*session // closed because they do not read
 	missed map[*session]struct{}
 }
 
@@ -359,7 +364,7 @@ func (t *parcelDelivery) publish(e *commands.Event) {
 	}, t.noteMissed, t.chargeMatching)
 }
 
-// spread queues one message for several sessions.
+// fanOut queues one message for several sessions.
 func (t *parcelDelivery) fanOut(to subscribers, m *message) {
 	for c, after := range to {
 		if t.number > after {
@@ -368,14 +373,14 @@ func (t *parcelDelivery) fanOut(to subscribers, m *message) {
 	}
 }
 
-// blame charges the subscribers of a pattern for what it took to try it.
+// chargeMatching charges the subscribers of a pattern for matching it.
 func (t *parcelDelivery) chargeMatching(to subscribers, work int) {
 	for c := range to {
 		t.srv.pubsub.load.charge(c, float64(work)/float64(len(to)))
 	}
 }
 
-// miss notes subscribers for whom it takes too long to find out whether a message is for them.
+// noteMissed records subscribers whose patterns take too long to match.
 func (t *parcelDelivery) noteMissed(to subscribers) {
 	if t.missed == nil {
 		t.missed = map[*session]struct{}{}
@@ -387,7 +392,7 @@ func (t *parcelDelivery) noteMissed(to subscribers) {
 	}
 }
 
-// push queues a message for a client, which it ends where too many wait.
+// push queues a message for a client, and ends the client if too much is queued.
 func (t *parcelDelivery) push(c *session, m *message) {
 	if m.total == nil { // nobody else has it yet
 		m.total = &t.srv.pubsub.backlog
@@ -399,8 +404,9 @@ func (t *parcelDelivery) push(c *session, m *message) {
 	}
 }
 
-// startOver closes the connections of all who subscribed before the parcel, and empties the caches. Messages are lost, by a snapshot that took the
-// place of entries or for want of room: a subscriber who loses its connection knows that it has missed something, one that goes on does not.
+// resetSubscribers closes all connections that subscribed before the parcel, and empties the
+// caches. Messages were lost, to a snapshot or for lack of room: a subscriber that loses its
+// connection knows that it missed something, one that continues does not.
 func (t *parcelDelivery) resetSubscribers() {
 	ps := t.srv.pubsub
 	gone := map[*session]struct{}{}
@@ -423,7 +429,7 @@ func (t *parcelDelivery) resetSubscribers() {
 	t.srv.tracking.changed([]keyChange{{all: true}}, t.number, t.invalidate)
 }
 
-// done ends the delivery: it closes who cannot keep up.
+// done ends the delivery and closes clients that cannot keep up.
 func (t *parcelDelivery) done() {
 	s := t.srv
 	for c := range t.missed {
@@ -444,8 +450,8 @@ func (t *parcelDelivery) done() {
 	}
 }
 
-// relieve closes clients until what waits on the node is below its bound: first those for whom much waits, and of these who has not taken anything for the
-// longest time.
+// relieve closes clients until the backlog of the node is below its limit: first those with the
+// largest queues, among them those that have read nothing for longest.
 func (s *Server) relieve() {
 	type stalled struct {
 		c     *session

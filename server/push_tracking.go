@@ -1,12 +1,13 @@
-package server
-
-// This file holds what client-side caches stand on: which keys a client that said CLIENT TRACKING ON has read, and whom a change of a
-// key is told. A key is remembered before the read of it is sent, so that no change behind the read is missed. From before that on
-// messages wait until the replies under way are written (output.hold), so that no value follows the word that it is out of date, not even
-// one of a change between the two.
+// Client-side caching: which keys a client with CLIENT TRACKING ON has read, and who receives an
+// invalidation when a key changes. A key is recorded before the read of it is sent, so that no
+// later change is missed. From then on messages wait until the current replies are written
+// (output.hold), so that a stale value never follows its invalidation.
 //
-// Who applies the log only asks whether a key is in the table. What a change means to whom is found out by the delivery's goroutine, which may be
-// behind: a client that has read the key meanwhile is told once more than it needs.
+// Applying the log only checks whether a key is in the table. The delivery goroutine finds the
+// receivers. It may be behind, so a client that has read the key again meanwhile may receive one
+// invalidation too many.
+
+package server
 
 import (
 	"maps"
@@ -18,39 +19,40 @@ import (
 )
 
 const (
-	// defaultTrackedKeys is how many keys are remembered on a node unless CONFIG SET tracking-table-max-keys says otherwise.
+	// defaultTrackedKeys is the default of tracking-table-max-keys.
 	defaultTrackedKeys = 1_000_000
-	// maxTrackingBytes is how much the table may take, whatever CONFIG SET says.
+	// maxTrackingBytes bounds the table, whatever CONFIG SET says.
 	maxTrackingBytes = 256 << 20
-	// What a key takes besides its bytes, and what each client that is told of it takes, in bytes.
+	// Overhead of a tracked key, and of each client that tracks it, bytes.
 	trackedKeyCost    = 128
 	trackedClientCost = 64
-	// keyChangeCost is what a change takes that waits for delivery, besides the key.
+	// keyChangeCost is the overhead of a queued change, bytes.
 	keyChangeCost = 40
-	// atOnce is how many keys are worked on before others get at the table.
+	// lockedKeys is the number of keys processed per lock of the table.
 	lockedKeys = 256
 )
 
-// tracker is how a client is told of changes. It is replaced, not changed.
+// tracker is how a client tracks keys. It is replaced, not changed.
 type tracker struct {
 	bcast, optin, optout, noloop bool
-	redirect                     uint64   // the connection that is told instead; 0: the client's own
-	prefixes                     []string // of bcast, sorted
-	after                        uint64   // the newest parcel when it began: what was before is not told
+	// the connection that receives invalidations; 0: the client's own
+	redirect uint64
+	prefixes []string // of bcast, sorted
+	after    uint64   // the newest parcel at the start: earlier changes are not sent
 
 	broken atomic.Bool // redirect has gone
 }
 
-// tracking knows the keys and prefixes of which clients of this node are told.
+// tracking holds the keys and prefixes that clients of this node track.
 type tracking struct {
 	on      atomic.Int64 // clients
 	maxKeys atomic.Int64 // 0: no limit
 
 	mu       sync.RWMutex
 	clients  map[*session]struct{}
-	keys     map[string]*sessionSet // of all databases alike, as on Redis
+	keys     map[string]*sessionSet // of all databases, as in Redis
 	items    int                    // clients in all of keys
-	bytes    int                    // that keys takes
+	bytes    int                    // of keys
 	maxBytes int
 	prefixes *radix.Tree // *sessionSet by prefix
 }
@@ -61,14 +63,14 @@ func (tr *tracking) init() {
 	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]*sessionSet{}, radix.New()
 }
 
-// counts are the numbers that INFO shows.
+// counts returns the numbers that INFO shows.
 func (tr *tracking) counts() (clients, keys, items, prefixes int) {
 	tr.mu.RLock()
 	defer tr.mu.RUnlock()
 	return len(tr.clients), len(tr.keys), tr.items, tr.prefixes.Len()
 }
 
-// begin makes a session one that is told.
+// begin starts tracking for a session.
 func (tr *tracking) begin(s *session, t *tracker) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -82,7 +84,7 @@ func (tr *tracking) begin(s *session, t *tracker) {
 	s.memory.add(memoryKeys, prefixBytes(t.prefixes))
 }
 
-// prefixCost is what a prefix takes besides its bytes.
+// prefixCost is the overhead of a prefix, bytes.
 const prefixCost = 384
 
 func prefixBytes(prefixes []string) int {
@@ -93,7 +95,7 @@ func prefixBytes(prefixes []string) int {
 	return n
 }
 
-// join makes a session one that is told of the keys that begin with prefixes, some at a time.
+// join adds prefixes to a session, a few at a time.
 func (tr *tracking) join(s *session, prefixes []string) {
 	for part := range slices.Chunk(prefixes, lockedKeys) {
 		tr.mu.Lock()
@@ -126,7 +128,7 @@ func (tr *tracking) leave(s *session, prefixes []string) {
 	}
 }
 
-// end makes a session one that is not told.
+// end stops tracking for a session.
 func (tr *tracking) end(s *session) {
 	t := s.track.Swap(nil)
 	if t == nil {
@@ -139,7 +141,7 @@ func (tr *tracking) end(s *session) {
 	s.memory.add(memoryKeys, -prefixBytes(t.prefixes))
 }
 
-// forget takes a session out, some keys at a time.
+// forget removes a session, a few keys at a time.
 func (tr *tracking) forget(s *session) (more bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -158,13 +160,13 @@ func (tr *tracking) forget(s *session) (more bool) {
 	return false
 }
 
-// charge accounts for keys that the session is told of. The caller holds tracking.mu.
+// charge accounts for the session's tracked keys. The caller holds tracking.mu.
 func (s *session) charge(bytes int) {
 	s.trackedBytes += bytes
 	s.memory.add(memoryKeys, bytes)
 }
 
-// note adds a key of a session. The caller holds mu.
+// note adds a key to a session. The caller holds mu.
 func (tr *tracking) note(s *session, key string) {
 	if _, known := s.tracked[key]; known {
 		return
@@ -196,7 +198,8 @@ func (tr *tracking) drop(s *session, key string) {
 	}
 }
 
-// remember notes that a session is to be told of keys. What is dropped for it, keys past the limits, is told by drop.
+// remember records that a session tracks keys. It passes invalidations of keys evicted for them to
+// drop.
 func (tr *tracking) remember(s *session, keys []string, drop func(invalidation)) {
 	for part := range slices.Chunk(keys, lockedKeys) {
 		for _, v := range tr.rememberSome(s, part) {
@@ -216,7 +219,7 @@ func (tr *tracking) rememberSome(s *session, keys []string) (dropped []invalidat
 	}
 	limit := int(tr.maxKeys.Load())
 	for limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes {
-		for key := range tr.keys { // any
+		for key := range tr.keys { // any key
 			dropped = append(dropped, tr.take(key, 0))
 			break
 		}
@@ -224,9 +227,9 @@ func (tr *tracking) rememberSome(s *session, keys []string) (dropped []invalidat
 	return dropped
 }
 
-// take forgets a key and says whom that has to be told: all who had it, but not a client that did the change itself and
-// does not want to hear of that. Such a client keeps the key: a follower may come to know of the change after the client has read the key again, and
-// would then forget that it did.
+// take removes a key and returns the clients to notify: all that track it, except a client with
+// NOLOOP that made the change. That client keeps the key: a follower may apply the change after
+// the client has read the key again, and would then lose the record.
 func (tr *tracking) take(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
 	tr.keys[key].each(func(s *session) {
@@ -240,10 +243,10 @@ func (tr *tracking) take(key string, client uint64) invalidation {
 	return v
 }
 
-// quiet says whether the client's own changes are not told to it.
+// quiet reports whether the client does not receive its own changes.
 func (t *tracker) quiet() bool { return t != nil && t.noloop }
 
-// wants says whether somebody is to be told of a key.
+// wants reports whether a client tracks a key.
 func (tr *tracking) wants(key string) bool {
 	if tr.on.Load() == 0 {
 		return false
@@ -258,7 +261,8 @@ func (tr *tracking) wants(key string) bool {
 	return some
 }
 
-// eachPrefix calls f with every prefix that a key begins with. The caller holds mu. It costs a step a byte of the longest of them.
+// eachPrefix calls f with every registered prefix of a key. It costs one step per byte of the
+// longest one. The caller holds mu.
 func (tr *tracking) eachPrefix(key string, f func(prefix string, of *sessionSet)) {
 	if tr.prefixes.Len() == 0 {
 		return
@@ -272,11 +276,11 @@ func (tr *tracking) eachPrefix(key string, f func(prefix string, of *sessionSet)
 // keyChange is a change of a key, or of all keys.
 type keyChange struct {
 	key    string
-	client uint64 // who did it, as Event.Client
+	client uint64 // the client that made it, as in Event.Client
 	all    bool
 }
 
-// invalidation is one message about keys, for several clients. Without keys all keys are meant.
+// invalidation is one message about keys, for several clients. No keys means all keys.
 type invalidation struct {
 	keys []string
 	to   []*session
@@ -290,7 +294,8 @@ func (v *invalidation) bytes() int {
 	return n
 }
 
-// changed calls tell with what is to be told of the changes of one entry, whose parcel has a number.
+// changed calls notify with the invalidations for the changes of one entry, delivered as parcel
+// number.
 func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*invalidation)) {
 	byPrefix := map[string]*prefixChanges{}
 	flushed := false
@@ -308,10 +313,11 @@ func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*inv
 	}
 }
 
-// clientsAtOnce is how many clients are noted as told before others get at the table: who applies the log waits for it.
+// lockedClients is the number of clients collected per lock of the table: applying the log waits
+// for it.
 const lockedClients = 4096
 
-// changedSome takes in the first of the changes, and returns how many they are.
+// changedSome processes the first changes, and returns how many.
 func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (invalidations []invalidation, done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -349,7 +355,7 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 	return invalidations, done
 }
 
-// flush forgets every key and tells all.
+// flush forgets every key and notifies all clients.
 func (tr *tracking) flush() invalidation {
 	v := invalidation{to: make([]*session, 0, len(tr.clients))}
 	for s := range tr.clients {
@@ -361,13 +367,13 @@ func (tr *tracking) flush() invalidation {
 	return v
 }
 
-// prefixChanges are changes of keys that begin with one prefix, and the clients that have it.
+// prefixChanges holds the changes of keys with one prefix, and its clients.
 type prefixChanges struct {
 	changes []keyChange
 	to      []*session
 }
 
-// tell makes one message for all clients, but for those that do not hear of their own changes.
+// invalidations returns one message for all clients, and separate ones for clients with NOLOOP.
 func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidation) {
 	all := invalidation{keys: keysOf(p.changes, 0)}
 	for _, s := range p.to {
@@ -388,7 +394,7 @@ func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidati
 	return invalidations
 }
 
-// keysOf gives the keys that changed, sorted, without those that one client alone (0: none) changed.
+// keysOf returns the changed keys, sorted, except those that only the given client (0: none) changed.
 func keysOf(changes []keyChange, without uint64) []string {
 	var keys []string
 	for i := range changes {
@@ -400,9 +406,9 @@ func keysOf(changes []keyChange, without uint64) []string {
 	return slices.Compact(keys)
 }
 
-// invalidate queues the message for each of its clients: one in each form that is needed.
+// invalidate queues the message for each of its clients, encoded once per form.
 func (t *parcelDelivery) invalidate(v *invalidation) {
-	var forms [2][2]*message // by whether it is redirected, and by the protocol that null is written in
+	var forms [2][2]*message // by redirection, and by the protocol of null
 	form := func(redirected, three int) *message {
 		if v.keys != nil {
 			three = 0 // there is no null
@@ -415,7 +421,7 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 	}
 	for _, c := range v.to {
 		switch tracked := c.track.Load(); {
-		case tracked == nil: // it has ended tracking meanwhile
+		case tracked == nil: // tracking has ended meanwhile
 		case tracked.redirect == 0:
 			t.push(c, form(0, 1))
 		default:
@@ -425,15 +431,16 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 				t.push(c, redirectBroken(tracked.redirect))
 				continue
 			}
-			t.push(target, form(1, int(c.pushProto.Load())-2)) // so does Redis: null in the protocol of the client that is told by another
+			// as in Redis: null in the protocol of the redirecting client
+			t.push(target, form(1, int(c.pushProto.Load())-2))
 		}
 	}
 }
 
-// sessionSet is a set of sessions, which are mostly few.
+// sessionSet is a set of sessions, usually few.
 type sessionSet struct {
 	few  []*session
-	many map[*session]struct{} // in place of few, once there are many
+	many map[*session]struct{} // replaces few when there are many
 }
 
 const fewSessions = 8

@@ -1,6 +1,7 @@
-package server
+// The commands of client-side caching: CLIENT TRACKING and its family, and which reads of a
+// session are recorded.
 
-// This file holds the commands of client-side caching, CLIENT TRACKING and its kin, and which reads of a session are remembered.
+package server
 
 import (
 	"slices"
@@ -52,7 +53,7 @@ func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// parseTracking reads the options of CLIENT TRACKING.
+// parseTracking parses the options of CLIENT TRACKING.
 func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 	t := &tracker{}
 	redirected := false
@@ -90,7 +91,7 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 	return t, nil
 }
 
-// startTracking makes the session tracked as t says, if that goes with how it is tracked already.
+// startTracking starts tracking as t says, if that is compatible with the current mode.
 func (s *session) startTracking(t *tracker) error {
 	old := s.track.Load()
 	switch {
@@ -123,7 +124,7 @@ func (s *session) startTracking(t *tracker) error {
 	s.srv.tracking.begin(s, t)
 	s.srv.tracking.join(s, added)
 	s.srv.observe()
-	err := s.srv.pubsub.disabledReason() // looked at when DropWaiting can see that the session is tracked
+	err := s.srv.pubsub.disabledReason() // checked when DropWaiting can see that the session is tracked
 	if err != nil {
 		s.srv.tracking.end(s)
 		s.srv.observe()
@@ -137,7 +138,7 @@ const (
 	maxPrefixBytes = 1 << 10 // of each
 )
 
-// joinPrefixes adds the prefixes that the client had, and returns those that are new.
+// joinPrefixes adds the client's existing prefixes, and returns the new ones.
 func (t *tracker) joinPrefixes(old *tracker) (added []string, err error) {
 	var before []string
 	if old != nil {
@@ -163,8 +164,9 @@ func (t *tracker) joinPrefixes(old *tracker) (added []string, err error) {
 	return added, nil
 }
 
-// overlap refuses prefixes one of which begins with another. before is sorted, and none of it begins with another unless that is empty. The error names the
-// pair that a comparison of all pairs would find first.
+// overlap rejects prefixes where one begins with another. before is sorted and has no overlaps,
+// except with an empty prefix. The error names the pair that comparing all pairs in order would
+// find first.
 func overlap(prefixes, before []string) error {
 	clashing := firstClash(prefixes)
 	for i, p := range prefixes {
@@ -174,7 +176,8 @@ func overlap(prefixes, before []string) error {
 		if i != clashing {
 			continue
 		}
-		for _, other := range prefixes[i+1:] { // one of them it is: it would have been found with an earlier one
+		// certain to match: an overlap with an earlier one would have been found
+		for _, other := range prefixes[i+1:] {
 			if overlapping(p, other) {
 				return commands.Errorf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", p, other)
 			}
@@ -185,13 +188,13 @@ func overlap(prefixes, before []string) error {
 
 func overlapping(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-// existing finds the first of before that overlaps with p.
+// existing returns the first prefix of before that overlaps with p.
 func existing(before []string, p string) (string, bool) {
 	if len(before) > 0 && before[0] == "" {
 		return "", true
 	}
 	at, _ := slices.BinarySearch(before, p)
-	for i := max(at-1, 0); i <= at && i < len(before); i++ { // only its neighbor can begin p, or p it
+	for i := max(at-1, 0); i <= at && i < len(before); i++ { // only a neighbor can overlap
 		if overlapping(before[i], p) {
 			return before[i], true
 		}
@@ -199,7 +202,8 @@ func existing(before []string, p string) (string, bool) {
 	return "", false
 }
 
-// firstClash is the place of the first prefix that overlaps with another, -1 if there is none. Sorted, a prefix stands before all that begin with it.
+// firstClash returns the index of the first prefix that overlaps with another, or -1. In sorted
+// order, a prefix precedes all that begin with it.
 func firstClash(prefixes []string) int {
 	order := make([]int, len(prefixes))
 	for i := range order {
@@ -212,7 +216,7 @@ func firstClash(prefixes []string) int {
 			first = i
 		}
 	}
-	var open []int // each of them begins with the one before it, and so does what comes now with the last
+	var open []int // a chain: each begins with the one before it
 	for _, i := range order {
 		for len(open) > 0 && !strings.HasPrefix(prefixes[i], prefixes[open[len(open)-1]]) {
 			open = open[:len(open)-1]
@@ -247,7 +251,7 @@ func clientCaching(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// cachingPast ends what CLIENT CACHING said, behind the command that it was for. That is a whole transaction.
+// cachingPast ends CLIENT CACHING after the command, or whole transaction, that it applied to.
 func (s *session) cachingPast(spec *commands.Spec) {
 	if s.caching && !s.tx.open && !strings.HasPrefix(spec.FullName(), "client|") {
 		s.caching = false
@@ -289,7 +293,8 @@ func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
 
 func clientGetRedir(s *session, _ *commands.Spec, _ [][]byte) { s.w.Int(s.redirect()) }
 
-// redirect is the number of the connection that is told of changes in place of this one; 0: none, -1: nobody is told.
+// redirect returns the number of the connection that receives this client's invalidations; 0: this
+// one, -1: tracking is off.
 func (s *session) redirect() int64 {
 	if t := s.track.Load(); t != nil {
 		return int64(t.redirect)
@@ -297,8 +302,8 @@ func (s *session) redirect() int64 {
 	return -1
 }
 
-// asker is what requests say of who asks: nothing, unless the client is not to be told of its own changes, or a monitor is to be shown
-// what its scripts call.
+// asker returns the client number that requests carry: 0, unless the client has NOLOOP, or a
+// monitor shows what its scripts call.
 func (s *session) asker() uint64 {
 	if s.track.Load().quiet() || s.srv.monitors.size.Load() > 0 {
 		return s.askerNumber()
@@ -306,11 +311,11 @@ func (s *session) asker() uint64 {
 	return 0
 }
 
-// askerNumber is what requests and events call the session by: no other client of the cluster is called so.
+// askerNumber identifies the session in requests and events, uniquely in the cluster.
 func (s *session) askerNumber() uint64 { return s.srv.askers + s.id }
 
-// remember notes the keys that a command is about to read, where the client is to be told of changes of them. Of a script the
-// machine alone knows what it reads: all keys that it is given count.
+// remember records the keys that a command is about to read, if the client tracks them. Only the
+// machine knows which keys a script reads, so all of its keys count.
 func (s *session) remember(spec *commands.Spec, args [][]byte) {
 	t := s.track.Load()
 	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
