@@ -1,5 +1,6 @@
-// This file holds the write path: the proposer, which turns what waits into log entries or frames, and the completer,
-// which hands the replies out.
+// The write path: the proposer turns waiting calls into log entries or frames, the completer hands
+// out replies.
+
 package cluster
 
 import (
@@ -10,14 +11,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxInFlight is how many entries the leader has proposed and not yet answered: while one is being written on the followers, the next
-// is being written here.
+// maxInFlight is how many entries the leader has in flight: while the followers write one, the
+// leader writes the next.
 const maxInFlight = 3
 
-// joinBatches is how many batches have to wait before an entry is proposed behind others that are in flight, or a frame is sent behind others
-// that the leader has not answered. An entry costs as much as some thirty batches, in fsyncs and in wakes of three processes, and what comes in
-// several frames comes in several entries. Fewer callers than this are served by one entry after
-// the other, each with all that came meanwhile; more keep the disks and the network of all nodes busy at a time.
+// joinBatches is how many batches must wait before another entry or frame is sent while one is in
+// flight. An entry costs as much as some thirty batches, in fsyncs and in wakeups of three
+// processes. Fewer callers than this are served by one entry after the other, each with everything
+// that arrived meanwhile; more keep disks and network of all nodes busy at once.
 const joinBatches = 64
 
 // entry is one proposed log entry.
@@ -26,14 +27,14 @@ type entry struct {
 	lead     *leadership
 	stamp    stamp
 	batches  int
-	heavy    bool // its batches had their turn
+	heavy    bool // its batches came from the fair queue
 	proposed time.Time
 
 	mu    sync.Mutex
-	calls []*call // nil once they have their outcome
+	calls []*call // nil once they have an outcome
 }
 
-// take returns the calls that have no outcome yet, to whoever gives them one.
+// take returns the calls without an outcome, to whoever gives them one.
 func (e *entry) take() []*call {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -42,7 +43,7 @@ func (e *entry) take() []*call {
 	return calls
 }
 
-// propose is the proposer's loop.
+// propose is the proposer loop.
 func (n *Node) propose() {
 	var scratch [][]byte
 	n.consume(n.writes, func(r *route) bool {
@@ -54,7 +55,7 @@ func (n *Node) propose() {
 		n.pause.mu.Lock()
 		defer n.pause.mu.Unlock()
 		if n.pause.holders > 0 {
-			return false // the end of each wakes the loop
+			return false // whoever ends a pause wakes the loop
 		}
 		did := false
 		if ready {
@@ -63,7 +64,7 @@ func (n *Node) propose() {
 			}
 			scratch, did = n.proposeOnce(r.lead, scratch, least)
 		}
-		if turn { // behind the light batches, whose entry is applied first
+		if turn { // after the light batches, whose entry is applied first
 			var heavy bool
 			scratch, heavy = n.proposeHeavy(r.lead, scratch)
 			did = did || heavy
@@ -72,14 +73,15 @@ func (n *Node) propose() {
 	}, frameWrite)
 }
 
-// roomForLight reports whether one more entry of light batches may be proposed, and how many batches it has to hold at least.
+// roomForLight reports whether another entry of light batches may be proposed, and how many batches
+// it needs.
 func (n *Node) roomForLight() (least int, ready bool) {
 	flying, most := int(n.inFlight.Load()), n.cfg.inFlight
 	if n.heavyWrite.Load() {
 		flying--
 	}
 	if flying > 0 && n.writes.isCautious() {
-		most = 1 // what does much is not to stand in three entries before the next batch
+		most = 1 // heavy work must not fill three entries ahead of the next batch
 	}
 	if flying > 0 {
 		return joinBatches, flying < most
@@ -87,8 +89,9 @@ func (n *Node) roomForLight() (least int, ready bool) {
 	return 1, true
 }
 
-// consume is the loop of a queue's one consumer. lead does one step of work on the leader and reports whether there
-// was any; on a follower frames of that kind go to the leader; with no way to a leader, what waits too long is refused.
+// consume is the loop of a queue's single consumer. On the leader, lead does one step of work and
+// reports whether there was any; on a follower, frames of that kind go to the leader; without a
+// leader, calls are refused at their deadline.
 func (n *Node) consume(q *queue, lead func(*route) bool, kind frameKind) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -113,7 +116,7 @@ func (n *Node) consume(q *queue, lead func(*route) bool, kind frameKind) {
 
 const idlePause = time.Hour
 
-// step does one piece of work, or returns how long to sleep at most when there is none to do now.
+// step does one piece of work. If there is none, it returns how long to sleep at most.
 func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) (did bool, pause time.Duration) {
 	if r.lead != nil {
 		return lead(r), idlePause
@@ -133,12 +136,13 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) 
 	return false, n.expire(q)
 }
 
-// forward sends calls that were taken from q to the leader in one frame, and reports whether there were any.
+// forward sends calls that were taken from q to the leader in one frame. It reports whether there
+// were any.
 func (n *Node) forward(q *queue, l *link, kind frameKind, taken []*call) bool {
 	calls := taken[:0]
 	for _, c := range taken {
 		switch {
-		case c.from != nil: // it came when this node still led
+		case c.from != nil: // it arrived while this node still led
 			c.finish(nil, errNoLeader)
 		case c.dryRun && !l.able(abilityDryRun):
 			c.finish([][]byte{{}}, nil)
@@ -152,10 +156,11 @@ func (n *Node) forward(q *queue, l *link, kind frameKind, taken []*call) bool {
 	return len(taken) > 0
 }
 
-// refuseForwarded gives the frames of followers back: this node does not lead, and a frame is passed on only once.
+// refuseForwarded returns followers' frames: this node does not lead, and a frame is forwarded only
+// once.
 func (n *Node) refuseForwarded(q *queue) {
 	if !q.hasForwarded() {
-		return // the queue is not walked for nothing
+		return // do not walk the queue for nothing
 	}
 	dropped, _ := q.remove(func(c *call) bool { return c.from != nil })
 	for _, c := range dropped {
@@ -163,7 +168,7 @@ func (n *Node) refuseForwarded(q *queue) {
 	}
 }
 
-// expire refuses what has waited for a leader until its deadline, and returns the time until the next one is due.
+// expire refuses calls past their deadline and returns the time until the next one is due.
 func (n *Node) expire(q *queue) time.Duration {
 	now := time.Now()
 	dropped, next := q.remove(func(c *call) bool { return !c.deadline.After(now) })
@@ -174,8 +179,8 @@ func (n *Node) expire(q *queue) time.Duration {
 	return next.Sub(now)
 }
 
-// proposeOnce makes one entry of the light batches that wait, if they are at least so many, and hands it to Raft. With nothing
-// under way it proposes a tick when one is due. scratch is reused for the batches.
+// proposeOnce proposes one entry of the waiting light batches if there are at least that many. If
+// nothing is in flight, it proposes a due tick. It reuses scratch for the batches.
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
 	flying := n.inFlight.Add(1) // before anything is taken: drain must not find the queue empty and nothing in flight
 	calls := n.writes.take(nil, least)
@@ -187,7 +192,7 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	return n.proposeCalls(lead, scratch, calls, false), true
 }
 
-// proposeHeavy makes one entry of the heavy batches whose turn it is, and hands it to Raft.
+// proposeHeavy proposes one entry of the heavy batches that the fair queue picks.
 func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool) {
 	n.inFlight.Add(1)
 	calls := n.writes.takeHeavy(nil, maxEntryBatches)
@@ -199,7 +204,8 @@ func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool)
 	return n.proposeCalls(lead, scratch, calls, true), true
 }
 
-// proposeCalls hands one entry of calls to Raft, which the caller has counted in inFlight, and returns scratch.
+// proposeCalls proposes one entry of calls, which the caller has counted in inFlight, and returns
+// scratch.
 func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call, heavy bool) [][]byte {
 	batches, size := scratch[:0], 0
 	for _, c := range calls {
@@ -213,7 +219,8 @@ func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call, h
 	return batches
 }
 
-// hand hands an entry, which the caller has counted in inFlight, to Raft, and then to the completer.
+// submitEntry hands an entry, which the caller has counted in inFlight, to Raft and then to the
+// completer.
 func (n *Node) submitEntry(lead *leadership, data []byte, e *entry) {
 	e.lead = lead
 	n.pendingEntries.add(e)
@@ -221,13 +228,13 @@ func (n *Node) submitEntry(lead *leadership, data []byte, e *entry) {
 	n.proposed <- e
 }
 
-// complete is the completer's loop: entries are answered in the order in which they were proposed.
+// complete is the completer loop: it answers entries in order of proposal.
 func (n *Node) complete() {
 	for e := range n.proposed {
 		err := e.future.Error()
 		n.pendingEntries.removeFirst()
 		e.lead.settled(e.stamp)
-		calls := e.take() // none when the sweep gave them up
+		calls := e.take() // none if the sweep abandoned them
 		switch out := e.outcome(); {
 		case err != nil && neverLogged(err), err == nil && out.void:
 			n.retract(n.writes, calls)
@@ -239,7 +246,7 @@ func (n *Node) complete() {
 			n.deliver(e, calls, out)
 		}
 		if e.heavy {
-			n.heavyWrite.Store(false) // before inFlight, from which the proposer takes it off
+			n.heavyWrite.Store(false) // before inFlight, from which the proposer subtracts it
 		}
 		n.inFlight.Add(-1)
 		n.unpark(time.Time{})
@@ -247,8 +254,8 @@ func (n *Node) complete() {
 	}
 }
 
-// deliver gives each call of an entry its part of the outcome. Batches without one did not run, and never will in this entry: local ones go
-// back to their places.
+// deliver gives each call of an entry its part of the outcome. Batches without one did not run and
+// never will in this entry: local ones are requeued.
 func (n *Node) deliver(e *entry, calls []*call, out outcome) {
 	var again []*call
 	ran, total := len(out.replies), uint64(0)
@@ -277,7 +284,7 @@ func (n *Node) deliver(e *entry, calls []*call, out outcome) {
 	}
 }
 
-// settleCall charges a call of q for what its batches did, and finishes it. u.work is set.
+// settleCall charges a call of q for its work and finishes it. c.work is set.
 func (n *Node) settleCall(q *queue, c *call, replies [][]byte) {
 	if len(c.batches) == 1 && len(replies) == 1 {
 		work := uint64(0)
@@ -289,19 +296,19 @@ func (n *Node) settleCall(q *queue, c *call, replies [][]byte) {
 	c.finish(replies, nil)
 }
 
-// outcome is what applying an entry brought.
+// outcome is the result of applying an entry.
 type outcome struct {
 	replies [][]byte // of the batches that ran: all, or the first ones
-	work    []uint64 // units of work of each, nil when the machine does not count them
+	work    []uint64 // units of each; nil when the machine does not count them
 	void    bool
 }
 
-// worker is what the result of Apply may be, see Machine.
+// workOutcome is what Apply may return, see Machine.
 type workOutcome interface {
 	Outcome() (replies [][]byte, work []uint64)
 }
 
-// outcome reads the result of applying; call it after the future's Error has returned.
+// outcome reads the result of applying. Call it after the future's Error has returned.
 func (e *entry) outcome() outcome {
 	switch r := e.future.Response().(type) {
 	case voided:
@@ -324,7 +331,7 @@ func finishAll(calls []*call, err error) {
 	}
 }
 
-// retract takes calls of q that did not run: local ones are routed again, frames are given back.
+// retract handles calls of q that did not run: local ones are rerouted, frames are returned.
 func (n *Node) retract(q *queue, calls []*call) {
 	local := calls[:0]
 	for _, c := range calls {

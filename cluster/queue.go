@@ -1,4 +1,6 @@
-// This file holds the intake: units of work, and the queue in which they wait for the proposer or the read loop, heavy ones for their turn.
+// The calls that wait for the proposer or the read loop: light ones in order of arrival, heavy ones
+// until the fair queue picks them.
+
 package cluster
 
 import (
@@ -10,16 +12,17 @@ import (
 
 // Limits of what is gathered into one entry or one frame.
 const (
-	// MaxBatchBytes is the largest batch that Write and Read take. raft-wal's records end at 64 MiB.
+	// MaxBatchBytes is the largest batch that Write and Read take. A raft-wal record ends at 64
+	// MiB.
 	MaxBatchBytes = 32 << 20
-	// MaxBatchRequests is the most requests that one batch, and one entry, may hold: the encoder counts places.
+	// MaxBatchRequests limits the requests in one batch and in one entry.
 	MaxBatchRequests = 4096
-	// maxEntryBatches bounds the batches of one entry or frame.
+	// maxEntryBatches limits the batches in one entry or frame.
 	maxEntryBatches = 4096
-	// maxEntryBytes bounds the bytes of one entry or frame, unless one batch alone is larger.
+	// maxEntryBytes limits the bytes of one entry or frame, unless a single batch is larger.
 	maxEntryBytes = 1 << 20
-	// maxQueueBytes bounds the bytes of batches in one queue: it is about a minute's work of a slow disk, and a part of
-	// what a node that coordinates may be expected to have in memory.
+	// maxQueueBytes limits the bytes that wait in one queue: about a minute of work for a slow
+	// disk.
 	maxQueueBytes = 256 << 20
 )
 
@@ -31,35 +34,35 @@ const (
 	callWithdrawn
 )
 
-// call is what waits in a queue: one batch of a local caller, or all the batches of a frame from a follower, which stay
-// together in one entry.
+// call is an element of a queue: one batch of a local caller, or all batches of a follower's frame,
+// which stay together in one entry.
 type call struct {
 	batches  [][]byte
 	count    int // requests in batches
 	size     int // bytes in batches
 	seq      uint64
-	deadline time.Time // past this, a call that finds no leader is refused
-	dryRun   bool      // local: a batch of reads that may write, see Node.DryRun
+	deadline time.Time // a call that finds no leader by then is refused
+	dryRun   bool      // local: the batch may write, see Node.DryRun
 	state    callState // guarded by the queue's lock
 
 	workload    Workload // local
-	flow        flow     // who is charged; the zero source: nobody
-	startTag    uint64   // the source's virtual time when the call was queued
-	cost        uint64   // units of work that it is expected to do
-	fresh       bool     // the source owes nothing
-	unpredicted bool     // nothing like it is known: it is no light one while the queue is strained
-	heavy       bool     // it waits for its turn
+	flow        flow     // who is charged; the zero flow: nobody
+	startTag    uint64   // the flow's start tag when the call was queued
+	cost        uint64   // predicted units of work
+	fresh       bool     // the flow owes nothing
+	unpredicted bool     // the cost is a guess; a cautious queue does not treat the call as light
+	heavy       bool     // waits until the fair queue picks it
 
-	done    chan struct{} // local: one token when replies and err are set
+	done    chan struct{} // local: gets one token when replies and err are set
 	replies [][]byte
-	work    []uint64 // of the batches that ran; of a call that came in a frame, for the answer
+	work    []uint64 // of each batch that ran
 	err     error
 
-	from    *inbound // set when the call came in a frame: done is not used
+	from    *inbound // set for a follower's frame; done is unused then
 	frameID uint64
-	write   bool // of those: it came to the write queue
+	write   bool // the frame came to the write queue
 
-	lead    *leadership // of a read: that it came to last
+	lead    *leadership // of a read: the leadership that saw it last
 	askedUs int64       // and the time of day then
 
 	oneBatch [1][]byte
@@ -67,7 +70,7 @@ type call struct {
 
 var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// newLocalCall returns a call for one caller's batch, from the pool.
+// newLocalCall returns a call for one local batch, from the pool.
 func newLocalCall(batch []byte, count int, deadline time.Time) *call {
 	c := callPool.Get().(*call)
 	c.oneBatch[0] = batch
@@ -78,19 +81,20 @@ func newLocalCall(batch []byte, count int, deadline time.Time) *call {
 	return c
 }
 
-// withWorkload notes whose the batch of a local call is.
+// withWorkload notes the workload of a local call.
 func (c *call) withWorkload(load Workload) *call {
 	c.workload, c.flow = load, flow{id: load.Source}
 	return c
 }
 
-// release gives a finished local call back. A call that its caller abandoned is never released: the loops may hold it.
+// release returns a finished local call to the pool. A call that its caller abandoned is never
+// released: the loops may still hold it.
 func (c *call) release() {
 	c.batches, c.oneBatch[0], c.replies, c.work, c.err, c.lead = nil, nil, nil, nil, nil, nil
 	callPool.Put(c)
 }
 
-// take returns the outcome of a local call that is done, and releases it.
+// take returns the outcome of a finished local call and releases it.
 func (c *call) take() ([]byte, error) {
 	err := c.err
 	var reply []byte
@@ -101,8 +105,8 @@ func (c *call) take() ([]byte, error) {
 	return reply, err
 }
 
-// finish hands the call its outcome. replies holds one reply a batch unless err is set; in a call that came in a frame the last batches may
-// be without: they did not run.
+// finish hands the call its outcome. Unless err is set, replies holds one reply per batch. For a
+// frame, batches at the end may lack one: they did not run.
 func (c *call) finish(replies [][]byte, err error) {
 	if c.from != nil {
 		c.from.answer(c, replies, err)
@@ -112,31 +116,30 @@ func (c *call) finish(replies [][]byte, err error) {
 	c.done <- struct{}{}
 }
 
-// queue holds calls for one consumer: light ones in the order in which they came, heavy ones until it is their turn. Its length is bounded by
-// its producers (a local caller waits for its reply before it returns, a follower has a bounded number of frames in flight), its bytes by
-// maxQueueBytes.
+// queue holds calls for one consumer. Its producers bound its length (a local caller waits for its
+// reply, a follower has few frames in flight); maxQueueBytes bounds its bytes.
 type queue struct {
 	costs *costs
 
 	mu            sync.Mutex
 	light         []*call // light
-	head          int     // where they begin
-	heavy         []*call // in no order
+	head          int     // where light begins
+	heavy         []*call // unordered
 	fair          fairQueue
-	cautiousUntil time.Time // until when calls of which nothing is known are not taken for light
+	cautiousUntil time.Time // until then, calls of unpredicted cost count as heavy
 	lightBatches  int       // batches in light calls that wait
-	bytes         int       // bytes in all that wait
+	bytes         int       // bytes in all calls that wait
 	forwarded     int       // calls among them that came in a frame
 	nextSeq       uint64
-	wakeAt        int       // the consumer sleeps until so many batches wait; 0 when it does not sleep for want of calls
-	closed        error     // why nothing is taken any more; nil: it is
-	restUntil     time.Time // nothing is to be taken before: what was refused is not tried again at once
+	wakeAt        int       // the consumer sleeps until this many batches wait; 0: it is not waiting for calls
+	closed        error     // why pushes are refused; nil: they are not
+	restUntil     time.Time // nothing is taken before: a refused call is not retried at once
 	wake          chan struct{}
 }
 
 func newQueue(c *costs) *queue { return &queue{costs: c, wake: make(chan struct{}, 1)} }
 
-// count adds u to what waits, or with -1 takes it off.
+// count adds c to the totals, or with -1 takes it off.
 func (q *queue) count(c *call, sign int) {
 	if !c.heavy {
 		q.lightBatches += sign * len(c.batches)
@@ -147,7 +150,7 @@ func (q *queue) count(c *call, sign int) {
 	}
 }
 
-// weigh finds out what a local call is expected to do.
+// predict sets the expected cost of a local call.
 func (q *queue) predict(c *call) {
 	if c.from == nil {
 		units, known := q.costs.estimate(c.workload)
@@ -155,13 +158,13 @@ func (q *queue) predict(c *call) {
 	}
 }
 
-// classLocked decides whether u waits for its turn.
+// classLocked decides whether c is heavy.
 func (q *queue) classLocked(c *call) {
 	c.startTag, c.fresh = q.fair.startTag(c.flow)
 	c.heavy = c.cost >= heavyWork || c.startTag > q.fair.virtualTime || c.unpredicted && !q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil)
 }
 
-// charge books what a call's batch did: on its source, and for what is expected of others like it.
+// charge bills a call's work to its flow and records it for later predictions.
 func (q *queue) charge(c *call, work uint64, reply int) {
 	work += uint64(reply) / bytesPerUnit
 	if c.from == nil {
@@ -175,14 +178,14 @@ func (q *queue) charge(c *call, work uint64, reply int) {
 	q.fair.charge(c.flow, c.startTag, work)
 }
 
-// strain notes that calls did much that were taken for light ones.
+// beCautious makes the queue cautious for cautionTime: calls that counted as light did much work.
 func (q *queue) beCautious() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.cautiousUntil = time.Now().Add(cautionTime)
 }
 
-// isCautious reports whether that was lately.
+// isCautious reports whether the queue is cautious.
 func (q *queue) isCautious() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,7 +198,7 @@ func (q *queue) isCautious() bool {
 	return !q.cautiousUntil.IsZero()
 }
 
-// push adds u. It returns the reason when the queue is closed, and ErrBusy when it is full.
+// push adds c. It returns the reason when the queue is closed, and ErrBusy when it is full.
 func (q *queue) push(c *call) error {
 	q.predict(c)
 	q.mu.Lock()
@@ -227,7 +230,8 @@ func (q *queue) push(c *call) error {
 	return nil
 }
 
-// appendLocked appends a light call. The array does not grow as long as half of it is free: a queue that never drains would keep all that it ever held.
+// appendLocked appends a light call. It reuses the array while half of it is free: a queue that
+// never drains would otherwise keep everything it ever held.
 func (q *queue) appendLocked(c *call) {
 	if len(q.light) == cap(q.light) && q.head > len(q.light)/2 {
 		n := copy(q.light, q.light[q.head:])
@@ -237,10 +241,12 @@ func (q *queue) appendLocked(c *call) {
 	q.light = append(q.light, c)
 }
 
-// rejectPause is how long a queue rests after a refusal: a leadership transfer or an election is under way.
+// rejectPause is how long a queue rests after a refusal: a leadership transfer or an election is in
+// progress.
 const rejectPause = 5 * time.Millisecond
 
-// requeue returns calls that were taken but did not run, to the places that they had. pause says to rest first.
+// requeue returns calls that were taken but did not run to their positions. With pause the queue
+// rests first.
 func (q *queue) requeue(calls []*call, pause bool) {
 	q.mu.Lock()
 	if why := q.closed; why != nil {
@@ -271,10 +277,10 @@ func (q *queue) requeue(calls []*call, pause bool) {
 	kick(q.wake)
 }
 
-// batch adds up calls that go into one entry or frame.
+// packer adds up the calls of one entry or frame.
 type packer struct{ calls, batches, count, size int }
 
-// fits adds u, unless others are there and there is no room for it behind them.
+// fits adds c and returns true, unless the entry is not empty and c would exceed its limits.
 func (b *packer) fits(c *call) bool {
 	if b.calls > 0 && (b.batches+len(c.batches) > maxEntryBatches || b.count+c.count > MaxBatchRequests || b.size+c.size > maxEntryBytes) {
 		return false
@@ -283,8 +289,9 @@ func (b *packer) fits(c *call) bool {
 	return true
 }
 
-// take appends to dst the light calls at the head that fit into one entry or frame. When fewer than least batches (at least
-// one) wait it takes nothing and marks the consumer as sleeping, so that the push that makes them enough wakes it.
+// take appends to dst the first light calls that fit into one entry or frame. If fewer than least
+// batches (at least one) wait, it takes nothing and marks the consumer as sleeping, so that the
+// push that makes them enough wakes it.
 func (q *queue) take(dst []*call, least int) []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -313,8 +320,8 @@ func (q *queue) take(dst []*call, least int) []*call {
 	return dst
 }
 
-// takeHeavy appends to dst, up to most calls, those whose turn it is: the one that starts first, and behind it others as long as they are expected
-// to do no more than quantum together.
+// takeHeavy appends to dst, up to most calls, the heavy call with the smallest start tag and those
+// after it, as long as their predicted cost stays within quantum.
 func (q *queue) takeHeavy(dst []*call, most int) []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -330,7 +337,7 @@ func (q *queue) takeHeavy(dst []*call, most int) []*call {
 			}
 		}
 		q.heavy[0], q.heavy[first] = q.heavy[first], q.heavy[0]
-	} else { // thousands may wait, and as many go together where their sources had much and ask for little now
+	} else { // thousands may wait, and go together when each asks for little
 		slices.SortFunc(q.heavy, (*call).compare)
 	}
 	var b packer
@@ -350,7 +357,8 @@ func (q *queue) takeHeavy(dst []*call, most int) []*call {
 	return dst
 }
 
-// before reports whether u has its turn before o. Who owes nothing may ask for little: it does not wait for a round of those who begin at the same time.
+// before reports whether c is served before o. A fresh flow wins ties: it may ask for little and
+// does not wait for a round of the others.
 func (c *call) before(o *call) bool { return c.compare(o) < 0 }
 
 func (c *call) compare(o *call) int {
@@ -365,7 +373,7 @@ func (c *call) compare(o *call) int {
 	return cmp.Compare(c.seq, o.seq)
 }
 
-// withdraw takes u out again for a caller that gives up; false when it is already under way.
+// withdraw removes c for a caller that gives up. It returns false when c was already taken.
 func (q *queue) withdraw(c *call) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -377,8 +385,8 @@ func (q *queue) withdraw(c *call) bool {
 	return true
 }
 
-// remove takes out all calls for which drop says so and returns them, with the earliest deadline of the rest (zero
-// when none is left). It marks the consumer as sleeping.
+// remove takes out all calls for which drop returns true. It returns them, with the earliest
+// deadline of the rest (zero if none is left), and marks the consumer as sleeping.
 func (q *queue) remove(drop func(*call) bool) (dropped []*call, next time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -408,8 +416,8 @@ func (q *queue) remove(drop func(*call) bool) (dropped []*call, next time.Time) 
 	return dropped, next
 }
 
-// overdue takes out all calls whose deadline is before limit. Light calls stand in the order in which they came, give or take
-// what was pushed back, so a look at the first one mostly tells that there are none.
+// overdue takes out all calls whose deadline is before limit. Light calls are nearly in order of
+// arrival, so a look at the first usually suffices.
 func (q *queue) overdue(limit time.Time) []*call {
 	q.mu.Lock()
 	late := q.head < len(q.light) && q.light[q.head].deadline.Before(limit) ||
@@ -422,21 +430,21 @@ func (q *queue) overdue(limit time.Time) []*call {
 	return dropped
 }
 
-// hasForwarded reports whether a call waits that came in a frame.
+// hasForwarded reports whether a call from a frame waits.
 func (q *queue) hasForwarded() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.forwarded > 0
 }
 
-// hasHeavy reports whether a call waits for its turn.
+// hasHeavy reports whether a heavy call waits.
 func (q *queue) hasHeavy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.heavy) > 0
 }
 
-// restFor returns how long the queue has to rest yet.
+// restFor returns how long the queue still has to rest.
 func (q *queue) restFor() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -457,7 +465,7 @@ func (q *queue) empty() bool {
 	return q.head == len(q.light) && len(q.heavy) == 0
 }
 
-// close refuses later pushes and ends what waits with the reason, unless there was one before.
+// close refuses later pushes and ends all waiting calls with why. The first reason stays.
 func (q *queue) close(why error) {
 	q.mu.Lock()
 	if q.closed == nil {

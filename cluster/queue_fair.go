@@ -1,9 +1,11 @@
-// This file holds fair shares: what a batch is expected to do, what each source did lately, and whose turn it is when there is much to do.
+// Fair sharing: predicting what a batch costs, and choosing who is served when there is much to do.
 //
-// Light batches go first come, first served, and many share one entry. A heavy batch, and any batch of a source that has had more than its share,
-// waits for its turn. One turn is taken at a time, so a light batch waits for one of them at most, however many wait. Turns are
-// given by start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each source pays for the work that its batches turned out to be,
-// and the one that has paid least is next. docs/adr/0015 has the reasons.
+// Light batches run first come, first served, and many share one entry. Heavy batches, and all
+// batches of a flow that has had more than its share, are served one quantum at a time by
+// start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each flow pays for the work that its
+// batches turned out to be, and the smallest start tag goes next. So a light batch waits for at
+// most one heavy quantum. See docs/adr/0015.
+
 package cluster
 
 import (
@@ -14,53 +16,58 @@ import (
 	"time"
 )
 
-// Work is counted in the machine's units, each of which takes workUnitTime at most.
+// Work is counted in the machine's units of at most workUnitTime each.
 const (
 	workUnitTime = 25 * time.Nanosecond
-	// heavyWork is from how many units on a batch is heavy: some 4 ms.
+	// heavyWork is the cost from which a batch is heavy: about 4 ms.
 	heavyWork = 160_000
-	// quantum is how many units the batches of one turn are expected to do together, unless one alone does more; also how much one pass over
-	// light reads does. The machine ends an entry at about as much.
+	// quantum is how much work heavy batches that run together are predicted to do, unless one
+	// alone does more. It also bounds one pass over light reads. The machine ends an entry at about
+	// the same amount.
 	quantum = 2_500_000
-	// bytesPerUnit is how many bytes of requests and replies are copied, checked, stored and sent for one unit.
+	// bytesPerUnit is how many bytes of requests and replies are copied, checked, stored and sent
+	// in one unit of work.
 	bytesPerUnit = 4
-	// cautionTime is how long after batches did much that were taken for light ones no batch is taken for light of which nothing is known.
+	// cautionTime is how long a queue stays cautious after light calls turned out heavy.
 	cautionTime = time.Second
 )
 
-// Workload says whose a batch is and what is in it, as far as the caller knows. It decides when the batch runs, never what it does.
+// Workload says which flow a batch belongs to and what it does, as far as the caller knows. It
+// decides when the batch runs, never what it does.
 type Workload struct {
-	Source  uint64 // the connection; 0: nobody's, which is never charged
-	Command uint64 // a hash of what is asked for, 0: not told; batches with the same one are expected to do alike
-	Shape   uint64 // a hash of that and of what it is asked of: the first key
+	Source  uint64 // the connection; 0: nobody, never charged
+	Command uint64 // a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
+	Shape   uint64 // a hash of the commands and the first key
 }
 
-// source is one connection: of this node, or of the follower whose frames come by via.
+// flow is one connection: of this node, or of the follower that sends its frames through via.
 type flow struct {
 	via *inbound
 	id  uint64
 }
 
-// costs remembers what batches did, by their hashes. It is a table of hints: what falls into the same slot is forgotten.
+// costs predicts the cost of batches from earlier ones, by hash. It is a table of hints: colliding
+// entries overwrite each other.
 //
-// A slot holds the upper half of the hash, then a number of units that is a multiple of costGrain, then two marks.
+// A slot holds the upper half of the hash, a number of units that is a multiple of costGrain, and
+// two marks.
 type costs struct {
 	slots [1 << 13]atomic.Uint64
 }
 
 const (
-	// costGrain is the smallest difference that is noted, so that light batches write nothing.
+	// costGrain is the resolution, so that light batches write nothing.
 	costGrain = 1 << 8
 	// costKnown marks a slot that is in use.
 	costKnown = 1
-	// costVaries marks a command whose batches did not all do alike, so that their shapes are worth a look. Most commands
-	// never do more than a grain, whatever their key: for them one slot says it all, and the table stays in the cache.
+	// costVaries marks a command whose cost varies, so that its shapes are looked up too. Most
+	// commands never exceed a grain: one slot describes them, and the table stays in the cache.
 	costVaries = 2
 )
 
 func (c *costs) slot(key uint64) *atomic.Uint64 { return &c.slots[key%uint64(len(c.slots))] }
 
-// look returns the units and marks that are noted for key; 0 if there are none.
+// lookup returns the units and marks noted for key, 0 if there are none.
 func (c *costs) lookup(key uint64) uint64 {
 	v := c.slot(key).Load()
 	if key == 0 || v>>32 != key>>32 {
@@ -69,8 +76,8 @@ func (c *costs) lookup(key uint64) uint64 {
 	return v & math.MaxUint32
 }
 
-// learn notes that a batch with this key did so many units, a multiple of costGrain, where old was noted. More than before is
-// believed at once, less by half. It returns the marks.
+// learn notes that a batch with this key did units of work (a multiple of costGrain), where old was
+// noted before. It adopts a higher value at once and a lower one by half. It returns the marks.
 func (c *costs) learn(key, old, units uint64) (marks uint64) {
 	before := old / costGrain * costGrain
 	marks = costKnown | old&costVaries
@@ -86,7 +93,8 @@ func (c *costs) learn(key, old, units uint64) (marks uint64) {
 	return marks
 }
 
-// expect returns what a batch is expected to do, and whether anything like it is known.
+// estimate predicts what a batch costs, and reports whether the prediction rests on an earlier
+// batch.
 func (c *costs) estimate(load Workload) (units uint64, known bool) {
 	v := c.lookup(load.Command)
 	if v&costVaries != 0 {
@@ -97,7 +105,7 @@ func (c *costs) estimate(load Workload) (units uint64, known bool) {
 	return v / costGrain * costGrain, v != 0 || load.Command == 0
 }
 
-// note learns what a batch did. A shape that is seen for the first time starts from what its command does.
+// record learns what a batch cost. A new shape starts from the cost of its command.
 func (c *costs) record(load Workload, units uint64) {
 	units = min(units, math.MaxUint32) / costGrain * costGrain
 	command := c.lookup(load.Command)
@@ -110,17 +118,18 @@ func (c *costs) record(load Workload, units uint64) {
 	}
 }
 
-// maxFlows bounds the sources in one account. Virtual time goes on with the sources that come back, so of those that never do the account
-// would grow for ever.
+// maxFlows bounds the flows in a fairQueue. Virtual time advances only with flows that come back,
+// so flows that never do would accumulate.
 const maxFlows = 1024
 
-// shares is the account of start-time fair queueing. Its owner guards it.
+// fairQueue does the accounting of start-time fair queueing. Its owner guards it.
 type fairQueue struct {
-	virtualTime uint64          // virtual time, in units: the start of the turn that was given last
-	finishTags  map[flow]uint64 // where the next batch of a source starts; of sources without one it is now
+	virtualTime uint64          // the start tag that was served last
+	finishTags  map[flow]uint64 // of flows whose tag is later than virtualTime
 }
 
-// start returns the virtual time at which a source's next batch starts, and whether the source has not been charged lately.
+// startTag returns the start tag of a flow's next batch, and whether the flow has not been charged
+// lately.
 func (s *fairQueue) startTag(f flow) (start uint64, fresh bool) {
 	if len(s.finishTags) == 0 {
 		return s.virtualTime, true
@@ -129,7 +138,7 @@ func (s *fairQueue) startTag(f flow) (start uint64, fresh bool) {
 	return max(s.virtualTime, end), !known
 }
 
-// charge books the work of a source's batch, which started at start.
+// charge bills the work of a batch with this start tag to its flow.
 func (s *fairQueue) charge(f flow, start, units uint64) {
 	end := start + units
 	if f == (flow{}) || end <= s.virtualTime {
@@ -147,37 +156,38 @@ func (s *fairQueue) charge(f flow, start, units uint64) {
 	}
 }
 
-// advance gives the turn to a batch that starts at start.
+// advance moves virtual time to the start tag of the batch that is served next.
 func (s *fairQueue) advance(start uint64) {
 	if start <= s.virtualTime {
 		return
 	}
 	s.virtualTime = start
 	for f, end := range s.finishTags {
-		if end < start { // one that ends now was in this round
+		if end < start { // a flow that ends at start belongs to this round
 			delete(s.finishTags, f)
 		}
 	}
 }
 
-// turnstile lets one piece of heavy work at a time onto this node's processors, besides what the log has it do.
+// fairGate lets one piece of heavy work at a time onto this node's processors, besides the work of
+// the log.
 type fairGate struct {
 	mu          sync.Mutex
 	fair        fairQueue
 	busy        bool
-	waiting     []*ticket // in the order in which they came
-	exemptUntil time.Time // until when the time is used up that work without a turn may take
+	waiting     []*ticket // in order of arrival
+	exemptUntil time.Time // until when the budget for exempt work is spent
 }
 
-// turn is one piece of work.
+// ticket is one piece of work that has or waits for the gate.
 type ticket struct {
 	flow     flow
 	startTag uint64
 	fresh    bool
-	ready    chan struct{} // closed when it is its turn
+	ready    chan struct{} // closed when it is served
 }
 
-// enter waits for a turn for a source's work, and returns nil when it does not come before the limit or stop.
+// acquire waits for the gate on behalf of a flow. It returns nil if the limit or stop comes first.
 func (t *fairGate) acquire(f flow, limit time.Duration, stop <-chan struct{}) *ticket {
 	t.mu.Lock()
 	w := &ticket{flow: f, ready: make(chan struct{})}
@@ -204,13 +214,13 @@ func (t *fairGate) acquire(f flow, limit time.Duration, stop <-chan struct{}) *t
 		t.waiting = slices.Delete(t.waiting, at, at+1)
 	}
 	t.mu.Unlock()
-	if at < 0 { // it was just let in
+	if at < 0 { // it was just served
 		t.release(w, 0)
 	}
 	return nil
 }
 
-// leave ends a turn, in which so many units were done.
+// release frees the gate after units of work, and serves the next ticket.
 func (t *fairGate) release(w *ticket, units uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,15 +241,16 @@ func (t *fairGate) release(w *ticket, units uint64) {
 	close(w.ready)
 }
 
-// Work that takes no turn: what is tiny, and what is small as long as all of it together takes a tenth of a processor.
+// Exempt work bypasses the gate: tiny work always, small work as long as all of it together takes a
+// tenth of a processor.
 const (
 	exemptWork   = 512
 	exemptShare  = 10                                       // one part in so many
-	exemptBurst  = 10 * time.Millisecond                    // that may be saved up
-	exemptWindow = time.Duration(exemptShare) * exemptBurst // in which it is
+	exemptBurst  = 10 * time.Millisecond                    // budget that may be saved up
+	exemptWindow = time.Duration(exemptShare) * exemptBurst // the time that earns exemptBurst
 )
 
-// free reports whether work that is expected to be so much may be done without a turn.
+// exempt reports whether work of this predicted cost may bypass the gate.
 func (t *fairGate) exempt(units uint64) bool {
 	switch {
 	case units >= heavyWork:
@@ -252,7 +263,7 @@ func (t *fairGate) exempt(units uint64) bool {
 	return t.exemptUntil.Before(time.Now())
 }
 
-// charge books work that was done without a turn.
+// chargeExempt bills work that bypassed the gate.
 func (t *fairGate) chargeExempt(f flow, units uint64) {
 	if units < exemptWork {
 		return
@@ -269,5 +280,5 @@ func (t *fairGate) chargeExempt(f flow, units uint64) {
 	}
 }
 
-// elapsedWork is the work that took so long, for what is not counted in units.
+// elapsedWork converts elapsed time to units, for work that is not counted in units.
 func elapsedWork(took time.Duration) uint64 { return uint64(max(took, 0) / workUnitTime) }

@@ -1,5 +1,6 @@
-// This file holds the sweep: it ends the wait for a leader whose heartbeats go on while it does nothing else, because
-// its disk hangs. Nobody is elected then, so no other event would end it.
+// Timeouts of requests: a leader whose disk hangs keeps sending heartbeats, so nobody is elected
+// and no other event ends the wait.
+
 package cluster
 
 import (
@@ -7,7 +8,8 @@ import (
 	"time"
 )
 
-// pendingEntries holds the proposed entries that are not answered, oldest first. The completer removes them in that order.
+// entryList holds the proposed entries without an outcome, oldest first. The completer removes them
+// in that order.
 type entryList struct {
 	mu      sync.Mutex
 	entries []*entry
@@ -27,14 +29,16 @@ func (w *entryList) removeFirst() {
 	w.entries = w.entries[:len(w.entries)-1]
 }
 
-// empty reports whether no entry is under way. One that was is answered, and has parked reads looked for, behind its removal.
+// empty reports whether no entry is in flight. The completer removes an answered entry before it
+// looks for parked reads.
 func (w *entryList) empty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.entries) == 0
 }
 
-// abandon takes the calls of entries that were proposed before limit. The entries stay until Raft answers them.
+// abandon takes the calls of entries that were proposed before limit. The entries stay until Raft
+// answers them.
 func (w *entryList) abandon(limit time.Time) (calls []*call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,9 +51,10 @@ func (w *entryList) abandon(limit time.Time) (calls []*call) {
 	return calls
 }
 
-// sweep gives up what has been under way for ReplyWait: a write is unknown, a read is routed again. What has waited in
-// a queue for so long behind that (LeaderWait is over by then) never ran. Entries and frames keep their places until
-// they are answered, so that no more of them pile up at a leader that hangs. The steering loop calls it.
+// sweep gives up what has been in flight for ReplyWait: writes become unknown, reads are rerouted.
+// Calls that have waited in a queue for ReplyWait past their deadline never ran. Entries and frames
+// keep their slots until they are answered, so that no more of them pile up at a hanging leader.
+// The route loop calls it.
 func (n *Node) sweep(now time.Time) {
 	if now.Sub(n.lastSweep) < n.cfg.ReplyWait/sweepsPerWait {
 		return
@@ -77,7 +82,7 @@ func (n *Node) sweep(now time.Time) {
 	}
 }
 
-// refuse ends calls that have waited too long in a queue.
+// failOverdue refuses calls that have waited too long in a queue.
 func (n *Node) failOverdue(calls []*call) {
 	if len(calls) == 0 {
 		return
@@ -92,7 +97,7 @@ func (n *Node) failOverdue(calls []*call) {
 	}
 }
 
-// returnLate returns heavy frames that came so long ago that their senders are about to take them for lost: they did not have their turn.
+// returnLate returns heavy frames whose senders are about to give them up.
 func (n *Node) returnLate(q *queue, limit time.Time) {
 	late := func(c *call) bool { return c.heavy && c.from != nil && c.deadline.Before(limit) }
 	if !q.hasForwarded() || !q.hasHeavy() {
@@ -102,14 +107,14 @@ func (n *Node) returnLate(q *queue, limit time.Time) {
 	finishAll(dropped, errOverloaded)
 }
 
-// reroute has calls go round again that were taken from q and did not run, but for those that have done so for ReplyWait: it is not
-// left to the sweep to find them in the queue between two rounds.
+// reroute requeues calls that were taken from q and did not run. It refuses those that have been
+// rerouted for ReplyWait, as the sweep could miss them between two rounds.
 func (n *Node) reroute(q *queue, calls []*call) {
 	q.requeue(calls, true)
 	n.failOverdue(q.overdue(time.Now().Add(-n.cfg.ReplyWait)))
 }
 
-// sweepsPerWait is how many sweeps there are in ReplyWait; what is late is found late by a part of it at most.
+// sweepsPerWait is how many sweeps run in ReplyWait: it bounds how late an overdue call is found.
 const sweepsPerWait = 10
 
 // abandon takes the calls of frames that were sent before limit.

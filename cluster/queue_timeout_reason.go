@@ -1,4 +1,5 @@
-// This file holds what a node knows of why requests make no progress.
+// Why requests make no progress, as far as this node knows.
+
 package cluster
 
 import (
@@ -7,26 +8,29 @@ import (
 )
 
 const (
-	// hangTime is how long a write to the log is under way before the disk counts as hanging.
+	// hangTime is how long one log write may take before the disk counts as hanging.
 	hangTime = time.Second
-	// lateTime is how much later than its timer the steering loop runs before the node counts as short of processor time.
+	// lateTime is how late the route loop's timer may fire before the node counts as short of
+	// processor time.
 	lateTime = 500 * time.Millisecond
 )
 
-// noteLate takes in how long the steering loop slept that wanted to be woken after pace.
+// noteLate records how long the route loop slept when it asked for pace.
 func (n *Node) noteLate(slept, pace time.Duration) {
 	if slept > pace+lateTime {
 		n.starved.Store(time.Now().UnixNano())
 	}
 }
 
-// isStarved reports whether this node was short of processor time within the time that a request waits for progress.
+// isStarved reports whether this node was short of processor time while a current request may have
+// waited.
 func (n *Node) isStarved() bool {
 	at := n.starved.Load()
 	return at != 0 && time.Now().UnixNano()-at < int64(n.cfg.LeaderWait+n.cfg.ReplyWait)
 }
 
-// noProgressError is the outcome of requests that have waited too long and did not run. It says what is so, as far as this node knows.
+// noProgressError is the outcome of requests that waited too long and did not run. It names the
+// likeliest reason.
 func (n *Node) noProgressError() error {
 	leads := n.leads()
 	storing, commit := n.logs.writing.running(), n.raft.CommitIndex()

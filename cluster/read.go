@@ -1,4 +1,5 @@
-// This file holds the read loop.
+// The read path: Barrier, Replication and the read loop.
+
 package cluster
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// Barrier returns when this node has applied everything that was acknowledged, on any node, before the call: what ReadLocal sees then
-// is no older. The error is ErrNotRun's, also when ctx ends the wait.
+// Barrier waits until this node has applied every write acknowledged, on any node, before the call;
+// ReadLocal then sees them. The error is ErrNotRun, also when ctx ends the wait.
 func (n *Node) Barrier(ctx context.Context) error {
 	seen, err := n.Replication(ctx)
 	if err != nil {
@@ -30,18 +31,20 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// Replication is what the leader knows of who holds the log.
+// Replication is what the leader knows of how far the log is replicated.
 type Replication struct {
-	// Index: everything that was acknowledged before the question lies at or below it.
+	// Index: every write acknowledged before the call is at or below it.
 	Index uint64
-	// Others are the indexes up to which the voters that do not lead are known to have stored and applied the log, in no order. A voter
-	// that is missing, or behind, may hold more than the leader has heard of yet.
+	// Others are the indexes up to which the voters other than the leader are known to have stored
+	// and applied the log, in no order. A voter may be further than the leader has heard.
 	Others []uint64
 }
 
-// Replication asks the leader, whichever node that is, and has it confirm that it leads. The error is ErrNotRun's, also when ctx ends the wait.
+// Replication asks the leader, whichever node that is, and has it confirm its leadership. The error
+// is ErrNotRun, also when ctx ends the wait.
 //
-// It is a read of an empty batch. A leader of an older version answers with the index alone.
+// On the wire it is a read of an empty batch. A leader of an older version answers with the index
+// alone.
 func (n *Node) Replication(ctx context.Context) (Replication, error) {
 	reply, err := n.Read(ctx, nil)
 	if err != nil {
@@ -58,7 +61,7 @@ func (n *Node) Replication(ctx context.Context) (Replication, error) {
 	return h, nil
 }
 
-// holders is the answer to Replication.
+// appendReplication encodes the answer to Replication.
 func (n *Node) appendReplication(index uint64) []byte {
 	b := binary.AppendUvarint(nil, index)
 	others, _ := n.quorum()
@@ -71,12 +74,13 @@ func (n *Node) appendReplication(index uint64) []byte {
 	return b
 }
 
-// serveReads is the read loop: all reads that wait share one confirmation.
+// serveReads is the read loop: all waiting reads share one confirmation.
 func (n *Node) serveReads() {
 	n.consume(n.reads, func(r *route) bool { return n.readOnce(r.lead) }, frameRead)
 }
 
-// readOnce serves the light reads that wait now, and one heavy one, which runs beside the loop; false when there are none.
+// readOnce serves the light reads that wait now, and starts one heavy read beside the loop. It
+// returns false when there are none.
 func (n *Node) readOnce(lead *leadership) bool {
 	var light, heavy []*call
 	for {
@@ -86,13 +90,13 @@ func (n *Node) readOnce(lead *leadership) bool {
 		}
 		light = more
 	}
-	if !n.heavyRead.Load() { // the end of one wakes the loop
+	if !n.heavyRead.Load() { // the end of a heavy read wakes the loop
 		heavy = n.reads.takeHeavy(nil, 1)
 	}
 	if len(light)+len(heavy) == 0 {
 		return false
 	}
-	// The order matters: the commit index first, then the question. See read_confirm.go.
+	// The order matters: first the commit index, then the question. See read_confirm.go.
 	index := n.logs.lastVisible(n.raft.CommitIndex())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
 		n.retract(n.reads, append(light, heavy...))
@@ -116,7 +120,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	return true
 }
 
-// readHeavy runs one heavy read when it is its turn.
+// readHeavy runs one heavy read when the gate admits it.
 func (n *Node) readHeavy(p readPass, c *call) {
 	defer n.loops.Done()
 	if w := n.gate.acquire(c.flow, n.cfg.ReplyWait, n.closing); w != nil {
@@ -130,18 +134,19 @@ func (n *Node) readHeavy(p readPass, c *call) {
 	kick(n.reads.wake)
 }
 
-// readPass runs calls of reads that share one confirmation.
+// readPass runs read calls that share one confirmation.
 type readPass struct {
 	n     *Node
 	lead  *leadership
-	index uint64 // of the log, that the machine has applied
+	index uint64 // that the machine has applied
 	now   reading
 	work  uint64  // done so far
-	again []*call // local ones that did not run, as the pass had done enough
+	again []*call // local calls left for the next pass
 }
 
-// run runs the batches of a call and answers them. When the pass has done quantum, what is left waits for the next one, behind what came first
-// there. A call is parked, and nothing is answered, when one of its batches named an instant that there is not yet, or that may be a later leader's.
+// run runs the batches of a call and answers it. When the pass has done a quantum, the rest waits
+// for the next pass. If a batch names an instant that does not exist yet, or that may belong to a
+// later leader, the call is parked without an answer.
 func (p *readPass) run(c *call) {
 	if p.work >= quantum && c.from == nil {
 		p.again = append(p.again, c)
@@ -169,7 +174,7 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 	c.work = nil
 	for i, g := range c.batches {
 		if i > 0 && (size > p.n.cfg.readReplies || p.work >= quantum) {
-			break // the follower sends the others again
+			break // the follower sends the rest again
 		}
 		var reply []byte
 		var work uint64
@@ -179,7 +184,7 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 			late = false
 			reply, work = p.n.runRead(g, p.now, next)
 			if late && len(reply) == 0 && i > 0 {
-				break // or a frame would wait until there are instants for all of its batches at a time
+				break // otherwise a frame would wait until all of its batches have an instant
 			}
 			if late && len(reply) == 0 {
 				return nil, false
@@ -189,11 +194,13 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 		size += len(reply)
 		p.work += work + uint64(len(reply))/bytesPerUnit
 	}
-	// Else nothing of a later term was applied: the state that was read knows of no other leader's instants.
+	// If the term is the same, nothing of a later leader was applied, so the state knows of no
+	// other leader's instants.
 	return replies, !named || p.n.raft.CurrentTerm() == p.lead.term
 }
 
-// awaitApplied sleeps until the machine has applied everything up to index; false when the node stops.
+// awaitApplied waits until the machine has applied everything up to index. It returns false when
+// the node stops.
 func (n *Node) awaitApplied(index uint64) bool {
 	a := n.machine
 	if a.appliedIndex.Load() >= index {

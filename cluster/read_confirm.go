@@ -1,14 +1,16 @@
-// This file holds the confirmation of leadership by which reads are linearizable.
+// Confirmation of leadership, which makes reads linearizable.
 //
-// raft.VerifyLeader is not used. It counts any answer to any AppendEntries that arrives after it was called, also the
-// answer to one that was sent, and answered, long before: when this process was paused (SIGSTOP, a virtual machine
-// that is moved), an answer from before the pause waits in the socket, and after the pause it confirms a leader that
-// was deposed meanwhile. Its answer also has to wait for Raft's main loop, which sits in fsync under load.
+// raft.VerifyLeader does not suffice. It counts any answer to any AppendEntries that arrives after
+// the call, even if that message was sent and answered long before: after a pause of this process
+// (SIGSTOP, live migration), an answer that waited in the socket would confirm a leader that was
+// deposed meanwhile. It also waits for Raft's main loop, which sits in fsync under load.
 //
-// Instead the read loop asks each voter for its current term and counts the answers to this question. A node raises
-// its term, on disk and then in memory, before it votes in a later one. So when a majority (this node included) is in
-// no later term at some time after the question was put, no later leader had been elected before the question, and
-// every write acknowledged by then was committed at or below the commit index that was noted before the question.
+// Instead the read loop asks each voter for its current term and counts the answers to this very
+// question. A node raises its term, on disk and then in memory, before it votes in a later one. So
+// when a majority (this node included) is in no later term after the question was asked, no later
+// leader was elected before it, and every write acknowledged by then is at or below the commit
+// index noted before the question.
+
 package cluster
 
 import (
@@ -17,11 +19,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// askAgain is how long to wait for answers before asking again: a link may have been lost with the question on it.
+// askAgain is how long to wait for answers before asking again: a connection may have been lost
+// with the question on it.
 const askAgain = 50 * time.Millisecond
 
-// confirm returns true when this node still led in lead's term at some time after the call began, and false when that
-// cannot be found out: the leadership is gone, no majority answers within ReplyWait, or the node stops.
+// confirm returns true if this node still led in lead's term at some time after the call began. It
+// returns false if that cannot be established: the leadership is gone, no majority answers within
+// ReplyWait, or the node stops.
 func (n *Node) confirm(lead *leadership) bool {
 	first := n.nonce + 1
 	timer := time.NewTimer(askAgain)
@@ -64,7 +68,8 @@ func (n *Node) confirm(lead *leadership) bool {
 	return false
 }
 
-// quorum returns the links to the other voters, and how many of them have to answer for a majority of all voters.
+// quorum returns the links to the other voters, and how many of them must answer for a majority of
+// all voters.
 func (n *Node) quorum() (others []*link, need int) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()

@@ -1,4 +1,5 @@
-// This file holds the reads that wait for an entry: see leaderClock.instant.
+// Reads that wait for an entry: see leaderClock.instant.
+
 package cluster
 
 import (
@@ -6,30 +7,33 @@ import (
 	"time"
 )
 
-// parked are calls of reads that named an instant which there was not yet. They run again when an entry was answered.
+// parked holds read calls that named an instant that does not exist yet. They run again after the
+// next entry is answered.
 type parked struct {
 	mu    sync.Mutex
 	calls []*call
 }
 
-// park keeps a call that the read loop has taken under a leadership, and has an entry proposed where none is under way.
+// park keeps a call that the read loop took under lead, and has an entry proposed if none is in
+// flight.
 func (n *Node) park(lead *leadership, c *call) {
 	n.parked.mu.Lock()
 	n.parked.calls = append(n.parked.calls, c)
 	n.parked.mu.Unlock()
-	// Behind that: an entry that is under way, and a change of leader that is not noticed yet, find the call when their time comes.
+	// After the append: a concurrent completion or change of leader then finds the call.
 	if n.route.Load().lead != lead {
 		n.unpark(time.Time{})
 		return
 	}
-	// inFlight would not do: the proposer counts an entry before it looks whether there is anything for one.
+	// Not inFlight: the proposer counts an entry before it knows whether there is anything to
+	// propose.
 	if n.pendingEntries.empty() {
 		n.tickDue.Store(true)
 		kick(n.writes.wake)
 	}
 }
 
-// unpark has the parked calls go round again, but for those whose deadline is before limit.
+// unpark reroutes the parked calls, and refuses those whose deadline is before limit.
 func (n *Node) unpark(limit time.Time) {
 	n.parked.mu.Lock()
 	calls := n.parked.calls
