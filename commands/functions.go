@@ -14,11 +14,11 @@ const (
 	errRestorePolicy Error = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
 )
 
-const fcallSyntax = "function numkeys [key [key ...]] [arg [arg ...]]"
+const fcallSyntax = "function numkeys:integer [key [key ...]] [arg [arg ...]]"
 
 var functionSpecs = []Spec{
 	{
-		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
+		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Runs a function of a library.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, false) },
 	},
@@ -51,13 +51,13 @@ var functionSubcommands = []Spec{
 		Handler: functionFlush,
 	},
 	{
-		Name: "list", Kind: Read, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Name: "list", Kind: Read, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
 		Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Tells what libraries there are, with their functions.",
 		Complexity: "O(N) with N being the number of functions.",
 		Handler:    functionList,
 	},
 	{
-		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
 		Summary: "Gives all libraries as one value that FUNCTION RESTORE takes.", Complexity: "O(N) with N being the bytes of all libraries.",
 		Handler: functionDump,
 	},
@@ -68,12 +68,12 @@ var functionSubcommands = []Spec{
 		Handler:    functionRestore,
 	},
 	{
-		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0",
+		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
 		Summary: "Counts libraries and functions.", Complexity: "O(N) with N being the number of libraries.",
 		Handler: functionStats,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "7.0.0",
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
 		Summary: "Would stop a running function: here none runs while another command is answered.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},

@@ -31,26 +31,26 @@ const (
 const maxFieldLifeMs = 1<<46 - 1
 
 const (
-	fieldsSyntax = " FIELDS numfields field [field ...]"
+	fieldsSyntax = " FIELDS numfields:integer field [field ...]"
 	expireSyntax = " [NX | XX | GT | LT]" + fieldsSyntax
 	oneAField    = "O(1) a field"
 )
 
 var hashLifeSpecs = []Spec{
 	{Name: "hexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
-		Syntax:     "key seconds" + expireSyntax,
+		Syntax:     "key seconds:integer" + expireSyntax,
 		Summary:    "Sets when fields of a hash expire, in seconds from now",
 		Complexity: oneAField, Handler: hexpireCommand},
 	{Name: "hpexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
-		Syntax:     "key milliseconds" + expireSyntax,
+		Syntax:     "key milliseconds:integer" + expireSyntax,
 		Summary:    "Sets when fields of a hash expire, in milliseconds from now",
 		Complexity: oneAField, Handler: hpexpireCommand},
 	{Name: "hexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
-		Syntax:     "key unix-time-seconds" + expireSyntax,
+		Syntax:     "key unix-time-seconds:unix-time" + expireSyntax,
 		Summary:    "Sets when fields of a hash expire, in seconds since 1970",
 		Complexity: oneAField, Handler: hexpireatCommand},
 	{Name: "hpexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
-		Syntax:     "key unix-time-milliseconds" + expireSyntax,
+		Syntax:     "key unix-time-milliseconds:unix-time" + expireSyntax,
 		Summary:    "Sets when fields of a hash expire, in milliseconds since 1970",
 		Complexity: oneAField, Handler: hpexpireatCommand},
 	{Name: "hpersist", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
@@ -74,13 +74,13 @@ var hashLifeSpecs = []Spec{
 		Summary:    "Shows when fields of a hash expire, in milliseconds since 1970",
 		Complexity: oneAField, Handler: hpexpiretimeCommand},
 	{Name: "hgetex", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "8.0.0",
-		Syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]" +
+		Syntax: "key [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST]" +
 			fieldsSyntax,
 		Summary:    "Reads fields of a hash and sets or removes their deadline",
 		Complexity: oneAField, Handler: hgetexCommand},
 	{Name: "hsetex", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "8.0.0",
-		Syntax: "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] " +
-			"FIELDS numfields field value [field value ...]",
+		Syntax: "key [FNX | FXX] [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL] " +
+			"FIELDS numfields:integer field value [field value ...]",
 		Summary:    "Sets fields of a hash, on a condition and with a deadline if wanted, all of them or none",
 		Complexity: oneAField, Handler: hsetexCommand},
 	{Name: "hgetdel", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "hash", Since: "8.0.0",

@@ -12,8 +12,8 @@ import (
 )
 
 var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
-	Syntax: "key [BYFLOAT increment | BYINT increment] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] " +
-		"[EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] [ENX]",
+	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] " +
+		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST] [ENX]",
 	Summary:    "Adds to a number within bounds, and sets how long it lives",
 	Complexity: "O(1)", Handler: increx}
 

@@ -29,20 +29,20 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "expire", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.0.0",
-		Syntax: "key seconds [NX | XX | GT | LT]", Summary: "Sets a key's time to live in seconds.", Complexity: "O(1)", Handler: expireCommand,
+		Syntax: "key seconds:integer [NX | XX | GT | LT]", Summary: "Sets a key's time to live in seconds.", Complexity: "O(1)", Handler: expireCommand,
 	},
 	{
 		Name: "pexpire", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
-		Syntax: "key milliseconds [NX | XX | GT | LT]", Summary: "Sets a key's time to live in milliseconds.", Complexity: "O(1)", Handler: pexpireCommand,
+		Syntax: "key milliseconds:integer [NX | XX | GT | LT]", Summary: "Sets a key's time to live in milliseconds.", Complexity: "O(1)", Handler: pexpireCommand,
 	},
 	{
 		Name: "expireat", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.2.0",
-		Syntax: "key unix-time-seconds [NX | XX | GT | LT]", Summary: "Sets the Unix time in seconds at which a key expires.",
+		Syntax: "key unix-time-seconds:unix-time [NX | XX | GT | LT]", Summary: "Sets the Unix time in seconds at which a key expires.",
 		Complexity: "O(1)", Handler: expireatCommand,
 	},
 	{
 		Name: "pexpireat", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
-		Syntax: "key unix-time-milliseconds [NX | XX | GT | LT]", Summary: "Sets the Unix time in milliseconds at which a key expires.",
+		Syntax: "key unix-time-milliseconds:unix-time [NX | XX | GT | LT]", Summary: "Sets the Unix time in milliseconds at which a key expires.",
 		Complexity: "O(1)", Handler: pexpireatCommand,
 	},
 	{
@@ -72,7 +72,7 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "scan", Kind: Read, Arity: -2, Group: "generic", Since: "2.8.0",
-		Syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]", Summary: "Answers some of the keys and the cursor to go on from.",
+		Syntax: "cursor:integer [MATCH pattern] [COUNT count:integer] [TYPE type]", Summary: "Answers some of the keys and the cursor to go on from.",
 		Complexity: "O(C + log(N)) where C is the count and N the number of keys in the database", Handler: scanCommand,
 	},
 	{
@@ -95,24 +95,24 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "rename", Kind: Write, Arity: 3, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRW|KeyAccess|KeyDelete, KeyOW|KeyUpdate), Group: "generic", Since: "1.0.0",
-		Syntax: "key newkey", Summary: "Gives a key another name, overwriting what had it.", Complexity: "O(1)", Handler: renameCommand,
+		Syntax: "key newkey:key", Summary: "Gives a key another name, overwriting what had it.", Complexity: "O(1)", Handler: renameCommand,
 	},
 	{
 		Name: "renamenx", Kind: Write, Arity: 3, Flags: Fast, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRW|KeyAccess|KeyDelete, KeyOW|KeyInsert), Group: "generic", Since: "1.0.0",
-		Syntax: "key newkey", Summary: "Gives a key another name unless that is taken.", Complexity: "O(1)", Handler: renamenxCommand,
+		Syntax: "key newkey:key", Summary: "Gives a key another name unless that is taken.", Complexity: "O(1)", Handler: renamenxCommand,
 	},
 	{
 		Name: "copy", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRO|KeyAccess, KeyOW|KeyUpdate), Group: "generic", Since: "6.2.0",
-		Syntax: "source destination [DB destination-db] [REPLACE]", Summary: "Copies the value of a key to another key.",
+		Syntax: "source:key destination:key [DB destination-db:integer] [REPLACE]", Summary: "Copies the value of a key to another key.",
 		Complexity: "O(1), the elements of a large collection being shared until they change", Handler: copyCommand,
 	},
 	{
 		Name: "move", Kind: Write, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "generic", Since: "1.0.0",
-		Syntax: "key db", Summary: "Moves a key to another database unless that has it.", Complexity: "O(1)", Handler: moveCommand,
+		Syntax: "key db:integer", Summary: "Moves a key to another database unless that has it.", Complexity: "O(1)", Handler: moveCommand,
 	},
 	{
 		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server", Categories: "keyspace dangerous", Since: "4.0.0",
-		Syntax: "index1 index2", Summary: "Exchanges two databases: their clients see the other's keys at once.",
+		Syntax: "index1:integer index2:integer", Summary: "Exchanges two databases: their clients see the other's keys at once.",
 		Complexity: "O(1)", Handler: swapdbCommand,
 	},
 	{

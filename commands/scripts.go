@@ -15,20 +15,20 @@ const (
 )
 
 const (
-	evalSyntax     = "script numkeys [key [key ...]] [arg [arg ...]]"
-	evalSHASyntax  = "sha1 numkeys [key [key ...]] [arg [arg ...]]"
+	evalSyntax     = "script numkeys:integer [key [key ...]] [arg [arg ...]]"
+	evalSHASyntax  = "sha1 numkeys:integer [key [key ...]] [arg [arg ...]]"
 	evalComplexity = "Depends on the script that is executed."
 	evalFlags      = NoScript | Stale | SkipMonitor | MovableKeys | NoMandatoryKeys
 )
 
 var scriptSpecs = []Spec{
 	{
-		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
+		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSyntax, Summary: "Runs a Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
-		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
+		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
 		Syntax: evalSHASyntax, Summary: "Runs a Lua script that the server knows, by its SHA1.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, false) },
 	},
@@ -51,27 +51,27 @@ var scriptSpecs = []Spec{
 
 var scriptSubcommands = []Spec{
 	{
-		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale, Group: "scripting", Since: "2.6.0", Syntax: "script",
+		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "script",
 		Summary: "Makes a Lua script known to the server.", Complexity: "O(N) with N being the length in bytes of the script body.",
 		Handler: scriptLoad,
 	},
 	{
-		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript, Group: "scripting", Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
+		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
 		Summary: "Tells which Lua scripts the server knows.", Complexity: "O(N) with N being the number of scripts to check.",
 		Handler: scriptExists,
 	},
 	{
-		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
+		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
 		Summary: "Makes the server forget all Lua scripts.", Complexity: "O(N) with N being the number of scripts in cache",
 		Handler: scriptFlush,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy, Group: "scripting", Since: "2.6.0",
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "2.6.0",
 		Summary: "Would stop a running Lua script: here none runs while another command is answered.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},
 	{
-		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript, Group: "scripting", Since: "3.2.0", Syntax: "YES|SYNC|NO",
+		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript | Unflagged, Group: "scripting", Since: "3.2.0", Syntax: "YES|SYNC|NO",
 		Summary: "Would choose how scripts are debugged: there is no debugger.", Complexity: "O(1)",
 		Handler: scriptDebug,
 	},

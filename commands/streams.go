@@ -6,7 +6,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 
 var streamSpecs = []Spec{
 	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]] <* | id> field value [field value ...]",
 		Summary:    "Appends an entry to a stream, creating it if need be, and answers the entry's id",
 		Complexity: "O(1), and O(n) in the entries that are trimmed", Handler: xadd},
 	{Name: "xlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "stream", Since: "5.0.0",
@@ -14,11 +14,11 @@ var streamSpecs = []Spec{
 		Summary:    "Counts the entries of a stream",
 		Complexity: "O(1)", Handler: xlen},
 	{Name: "xrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
-		Syntax:     "key start end [COUNT count]",
+		Syntax:     "key start end [COUNT count:integer]",
 		Summary:    "Reads the entries of a stream between two ids",
 		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(false)},
 	{Name: "xrevrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
-		Syntax:     "key end start [COUNT count]",
+		Syntax:     "key end start [COUNT count:integer]",
 		Summary:    "Reads the entries of a stream between two ids, the last first",
 		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(true)},
 	{Name: "xdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
@@ -26,19 +26,19 @@ var streamSpecs = []Spec{
 		Summary:    "Removes entries from a stream and counts those that were there",
 		Complexity: "O(log n) an id", Handler: xdel},
 	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
-		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]",
 		Summary:    "Removes the oldest entries of a stream, down to a length or up to an id",
 		Complexity: "O(n) in the entries that are removed", Handler: xtrim},
 	{Name: "xsetid", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax:     "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+		Syntax:     "key last-id [ENTRIESADDED entries-added:integer] [MAXDELETEDID max-deleted-id]",
 		Summary:    "Sets the id that a stream's next entry has to be higher than",
 		Complexity: "O(1)", Handler: xsetid},
-	{Name: "xread", Kind: Read, Arity: -4, Flags: Blocking | MovableKeys, Keys: behindStreams(1), Group: "stream", Since: "5.0.0",
-		Syntax:     "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+	{Name: "xread", Kind: Read, Waits: WaitsOnBlock, Arity: -4, Flags: Blocking | MovableKeys, Keys: behindStreams(1), Group: "stream", Since: "5.0.0",
+		Syntax:     "[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
 		Summary:    "Reads entries of several streams behind given ids, waiting for them if told to",
 		Complexity: "O(log n) a stream, and O(m) in the entries that are answered", Handler: xread},
-	{Name: "xreadgroup", Kind: Write, Arity: -7, Flags: Blocking | MovableKeys, Keys: behindStreams(4), Group: "stream", Since: "5.0.0",
-		Syntax:     "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys, Keys: behindStreams(4), Group: "stream", Since: "5.0.0",
+		Syntax:     "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] [NOACK] STREAMS key [key ...] id [id ...]",
 		Summary:    "Reads entries as a member of a group: new ones, which no other member gets, or its own that are pending",
 		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered", Handler: xreadgroup},
 	{Name: "xack", Kind: Write, Arity: -4, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
@@ -46,16 +46,16 @@ var streamSpecs = []Spec{
 		Summary:    "Tells a group that entries were dealt with, and counts those that were pending",
 		Complexity: "O(log n) an id", Handler: xack},
 	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
-		Syntax:     "key group [[IDLE min-idle-time] start end count [consumer]]",
+		Syntax:     "key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
 		Summary:    "Tells of the entries that a group was given and has not acknowledged",
 		Complexity: "O(log n), and O(m) in the entries that are looked at", Handler: xpending},
 	{Name: "xclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] " +
+		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms:integer] [TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] " +
 			"[FORCE] [JUSTID] [LASTID lastid]",
 		Summary:    "Gives pending entries to another consumer",
 		Complexity: "O(log n) an id", Handler: xclaim},
 	{Name: "xautoclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "6.2.0",
-		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+		Syntax:     "key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
 		Summary:    "Gives entries that have been pending for long to another consumer, and answers where to go on",
 		Complexity: "O(log n) an entry, ten times COUNT being looked at", Handler: xautoclaim},
 	{Name: "xgroup", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",
@@ -69,7 +69,7 @@ var streamSpecs = []Spec{
 // behindStreams says that a command has its keys behind the word STREAMS, which stands at the argument first or later.
 func behindStreams(first int) KeySpec {
 	part := KeyPart{First: first, Keyword: "STREAMS", Last: -1, Step: 1, Limit: 2, Flags: KeyRO | KeyAccess}
-	return KeySpec{Find: streamPlaces, Parts: []KeyPart{part}}
+	return KeySpec{Find: streamPlaces, Paired: true, Parts: []KeyPart{part}}
 }
 
 // subcommandKey says that a subcommand has one key, its first argument.
@@ -77,11 +77,11 @@ var subcommandKey = KeySpec{First: 2, Last: 2, Step: 1}
 
 var xgroupSubcommands = []Spec{
 	{Name: "create", Kind: Write, Arity: -5, Flags: DenyOOM, Keys: subcommandKey.does(KeyRW | KeyInsert), Group: "stream", Since: "5.0.0",
-		Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+		Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read:integer]",
 		Summary:    "Makes a group of consumers",
 		Complexity: "O(1)", Handler: xgroupCreate},
 	{Name: "setid", Kind: Write, Arity: -5, Keys: subcommandKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax:     "key group <id | $> [ENTRIESREAD entries-read]",
+		Syntax:     "key group <id | $> [ENTRIESREAD entries-read:integer]",
 		Summary:    "Sets the id behind which a group reads on",
 		Complexity: "O(1)", Handler: xgroupSetID},
 	{Name: "destroy", Kind: Write, Arity: 4, Keys: subcommandKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
@@ -103,7 +103,7 @@ var xgroupSubcommands = []Spec{
 
 var xinfoSubcommands = []Spec{
 	{Name: "stream", Kind: Read, Arity: -3, Keys: subcommandKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
-		Syntax:     "key [FULL [COUNT count]]",
+		Syntax:     "key [FULL [COUNT count:integer]]",
 		Summary:    "Tells of a stream: its ids, its counts, with FULL its first entries and all of its groups",
 		Complexity: "O(n) in a hundredth of the entries, and in what is answered", Handler: xinfoStream},
 	{Name: "groups", Kind: Read, Arity: 3, Keys: subcommandKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",

@@ -6,7 +6,7 @@ var stringSpecs = []Spec{
 	{
 		Name: "set", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate | KeyVariable).varies(setUses), Group: "string", Since: "1.0.0",
 		Syntax: "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] " +
-			"[EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+			"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
 		Summary: "Sets a key to a string, on a condition and with a time to live if wanted.", Complexity: "O(1)", Handler: setCommand,
 	},
 	{
@@ -15,11 +15,11 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "setex", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyOW | KeyUpdate), Group: "string", Since: "2.0.0",
-		Syntax: "key seconds value", Summary: "Sets a key to a string with a time to live in seconds.", Complexity: "O(1)", Handler: setexCommand,
+		Syntax: "key seconds:integer value", Summary: "Sets a key to a string with a time to live in seconds.", Complexity: "O(1)", Handler: setexCommand,
 	},
 	{
 		Name: "psetex", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyOW | KeyUpdate), Group: "string", Since: "2.6.0",
-		Syntax: "key milliseconds value", Summary: "Sets a key to a string with a time to live in milliseconds.", Complexity: "O(1)", Handler: psetexCommand,
+		Syntax: "key milliseconds:integer value", Summary: "Sets a key to a string with a time to live in milliseconds.", Complexity: "O(1)", Handler: psetexCommand,
 	},
 	{
 		Name: "get", Kind: Read, Arity: 2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
@@ -35,7 +35,7 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "getex", Kind: Write, Arity: -2, Flags: WholeValues | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "6.2.0",
-		Syntax:  "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+		Syntax:  "key [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST]",
 		Summary: "Answers the string that a key holds and sets or removes its time to live.", Complexity: "O(1)", Handler: getexCommand,
 	},
 	{
@@ -49,17 +49,17 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "getrange", Kind: Read, Arity: 4, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "2.4.0",
-		Syntax: "key start end", Summary: "Answers a part of the string that a key holds.",
+		Syntax: "key start:integer end:integer", Summary: "Answers a part of the string that a key holds.",
 		Complexity: "O(N) where N is the length of the part", Handler: getrangeCommand,
 	},
 	{
 		Name: "substr", Kind: Read, Arity: 4, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string", Since: "1.0.0",
-		Syntax: "key start end", Summary: "GETRANGE by its old name.",
+		Syntax: "key start:integer end:integer", Summary: "GETRANGE by its old name.",
 		Complexity: "O(N) where N is the length of the part", Handler: getrangeCommand,
 	},
 	{
 		Name: "setrange", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyUpdate), Group: "string", Since: "2.2.0",
-		Syntax: "key offset value", Summary: "Writes over a part of the string that a key holds, from an offset on, after zero bytes where it is shorter.",
+		Syntax: "key offset:integer value", Summary: "Writes over a part of the string that a key holds, from an offset on, after zero bytes where it is shorter.",
 		Complexity: "O(N) where N is the length of the value", Handler: setrangeCommand,
 	},
 	{
@@ -72,15 +72,15 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "incrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "1.0.0",
-		Syntax: "key increment", Summary: "Adds to the integer that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: incrbyCommand,
+		Syntax: "key increment:integer", Summary: "Adds to the integer that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: incrbyCommand,
 	},
 	{
 		Name: "decrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "1.0.0",
-		Syntax: "key decrement", Summary: "Takes from the integer that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: decrbyCommand,
+		Syntax: "key decrement:integer", Summary: "Takes from the integer that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: decrbyCommand,
 	},
 	{
 		Name: "incrbyfloat", Kind: Write, Arity: 3, Flags: DenyOOM | Fast, Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "2.6.0",
-		Syntax: "key increment", Summary: "Adds to the number that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: incrbyfloatCommand,
+		Syntax: "key increment:double", Summary: "Adds to the number that a key holds; a key that does not exist counts as 0.", Complexity: "O(1)", Handler: incrbyfloatCommand,
 	},
 	{
 		Name: "mset", Kind: Write, Arity: -3, Flags: DenyOOM, Keys: KeySpec{First: 1, Last: -1, Step: 2}.does(KeyOW | KeyUpdate), Group: "string", Since: "1.0.1",

@@ -8,15 +8,17 @@ import (
 	"unicode"
 )
 
-// This file holds the reading of Spec.Syntax, the notation of Redis's documentation, into a tree: COMMAND DOCS shows it, and random
-// tests make calls of it.
+// This file parses Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make calls from it. The
+// notation is that of Redis's documentation, with the types of values added:
 //
-//	WORD          itself; a word without lower-case letters, between double quotes if need be
-//	name          a value
+//	WORD          itself; a word without lower-case letters, in double quotes if it has some
+//	name          a string
+//	name:type     a value of a type: integer, double, key, pattern or unix-time
+//	key, pattern  short for key:key and pattern:pattern
 //	WORD a b      a word and the values that belong to it
 //	[x]           x, or nothing
 //	<x | y>       one of them; between [ ] as well
-//	x [x ...]     x, once or more often
+//	x [x ...]     x, once or more
 
 // ArgType is what stands for an argument, by the words of COMMAND DOCS.
 type ArgType string
@@ -242,28 +244,30 @@ func wordArg(word string) Arg {
 	if text := strings.Trim(word, "\""); text != word || !strings.ContainsFunc(word, unicode.IsLower) {
 		return Arg{Name: strings.ToLower(text), Type: ArgToken, Token: text}
 	}
-	return Arg{Name: word, Type: valueType(word)}
+	name, kind := typedName(word)
+	return Arg{Name: name, Type: kind}
 }
 
-// valueTypes finds the type of a value by a part of its name; the first that fits counts.
-var valueTypes = []struct {
-	part string
-	kind ArgType
-}{
-	{"unix-time", ArgUnixTime}, {"pattern", ArgPattern}, {"numkeys", ArgInteger}, {"key", ArgKey}, {"destination-db", ArgInteger},
-	{"destination", ArgKey}, {"source", ArgKey}, {"dst", ArgKey}, {"src", ArgKey}, {"ip:", ArgString},
-	{"score", ArgDouble}, {"weight", ArgDouble},
-	{"second", ArgInteger}, {"count", ArgInteger}, {"num", ArgInteger}, {"offset", ArgInteger}, {"cursor", ArgInteger}, {"index", ArgInteger},
-	{"increment", ArgInteger}, {"decrement", ArgInteger}, {"start", ArgInteger}, {"stop", ArgInteger}, {"timeout", ArgInteger},
-	{"rank", ArgInteger}, {"len", ArgInteger}, {"port", ArgInteger}, {"bits", ArgInteger}, {"client-id", ArgInteger}, {"limit", ArgInteger},
-	{"db", ArgInteger}, {"bit", ArgInteger},
-}
+// valueTypes are the types that a value can have.
+var valueTypes = []ArgType{ArgInteger, ArgDouble, ArgKey, ArgPattern, ArgUnixTime}
 
-func valueType(name string) ArgType {
-	for _, v := range valueTypes {
-		if strings.Contains(name, v.part) {
-			return v.kind
+// typedName splits a value's word into its name and its type.
+func typedName(word string) (name string, kind ArgType) {
+	for _, t := range valueTypes {
+		if word == string(t) {
+			return word, t
+		}
+		if name, found := strings.CutSuffix(word, ":"+string(t)); found {
+			return name, t
 		}
 	}
-	return ArgString
+	return word, ArgString
+}
+
+// untyped returns a syntax without the types of its values.
+func untyped(syntax string) string {
+	for _, t := range valueTypes {
+		syntax = strings.ReplaceAll(syntax, ":"+string(t), "")
+	}
+	return syntax
 }

@@ -1,8 +1,123 @@
 package commands
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Specs gives every command that touches data. Package server adds the session's own.
 func Specs() []Spec {
 	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs, zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
+}
+
+// Table is the set of all commands.
+type Table struct {
+	byName map[string]*Spec
+	subs   map[*Spec]map[string]*Spec
+	names  []string // sorted
+}
+
+// NewTable makes a table of all the given specs. It panics on a name declared twice: that is a mistake in the program.
+func NewTable(groups ...[]Spec) *Table {
+	t := &Table{byName: map[string]*Spec{}, subs: map[*Spec]map[string]*Spec{}}
+	for _, group := range groups {
+		for i := range group {
+			s := group[i]
+			if t.byName[s.Name] != nil {
+				panic("command declared twice: " + s.Name)
+			}
+			t.byName[s.Name] = &s
+			t.names = append(t.names, s.Name)
+			t.addSubcommands(&s)
+		}
+	}
+	slices.Sort(t.names)
+	return t
+}
+
+func (t *Table) addSubcommands(s *Spec) {
+	if s.Subcommands == nil {
+		return
+	}
+	s.Subcommands = slices.Clone(s.Subcommands)
+	m := make(map[string]*Spec, len(s.Subcommands))
+	for i := range s.Subcommands {
+		sub := &s.Subcommands[i]
+		sub.parent = s.Name
+		m[sub.Name] = sub
+	}
+	t.subs[s] = m
+}
+
+// All gives every top-level command in order of name.
+func (t *Table) All() []*Spec {
+	all := make([]*Spec, len(t.names))
+	for i, n := range t.names {
+		all[i] = t.byName[n]
+	}
+	return all
+}
+
+// Get returns the command of a name in any case, or nil. It does not descend into subcommands.
+func (t *Table) Get(name []byte) *Spec {
+	var buf [32]byte
+	if len(name) > len(buf) {
+		return nil
+	}
+	return t.byName[string(lower(buf[:0], name))]
+}
+
+// Subcommand returns a container's subcommand by its word in any case, or nil.
+func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
+	var buf [32]byte
+	if len(word) > len(buf) {
+		return nil
+	}
+	return t.subs[s][string(lower(buf[:0], word))]
+}
+
+// Resolve finds the command or subcommand that args call and checks its arity. The errors are Redis's. There is a Spec with the error where the
+// arity is what is wrong, and none where there is no such command.
+func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(FeatureLevel, args) }
+
+// ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest level that is.
+func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
+	s := t.Get(args[0])
+	if s == nil || s.Level > level {
+		return nil, unknownCommand(args)
+	}
+	if s.Subcommands != nil && len(args) > 1 {
+		sub := t.Subcommand(s, args[1])
+		if sub == nil || sub.Level > level {
+			return nil, Errorf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.Name))
+		}
+		s = sub
+	}
+	if (s.Arity >= 0 && len(args) != s.Arity) || (s.Arity < 0 && len(args) < -s.Arity) {
+		return s, s.ArityError()
+	}
+	return s, nil
+}
+
+// unknownCommand is Redis's error for a command that does not exist, with the beginning of its arguments.
+func unknownCommand(args [][]byte) error {
+	var b strings.Builder
+	for _, a := range args[1:] {
+		if b.Len() >= 128 {
+			break
+		}
+		fmt.Fprintf(&b, "'%.*s' ", 128-b.Len(), a)
+	}
+	return Errorf("ERR unknown command '%.128s', with args beginning with: %s", args[0], b.String())
+}
+
+func lower(dst, src []byte) []byte {
+	for _, c := range src {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
 }

@@ -53,8 +53,8 @@ func TestEveryCommandHasAScenario(t *testing.T) {
 func TestMissingScenarioIsSeen(t *testing.T) {
 	run := func(*commands.Call) error { return nil }
 	table := commands.NewTable([]commands.Spec{
-		{Name: "here", Handler: run}, {Name: "absent", Handler: run}, {Name: "session", Local: 1},
-		{Name: "box", Subcommands: []commands.Spec{{Name: "in", Handler: run}, {Name: "out", Handler: run}, {Name: "session", Local: 1}}},
+		{Name: "here", Handler: run}, {Name: "absent", Handler: run}, {Name: "session", Local: &commands.Local{}},
+		{Name: "box", Subcommands: []commands.Spec{{Name: "in", Handler: run}, {Name: "out", Handler: run}, {Name: "session", Local: &commands.Local{}}}},
 	})
 	called := map[string]bool{}
 	for _, call := range []string{"HERE", "here", "BOX Out", "BOX", "NONE"} {

@@ -15,31 +15,31 @@ var adminSpecs = []commands.Spec{
 		Name: "shutdown", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0",
 		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.NoMulti | commands.AllowBusy,
 		Syntax:  "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-		Summary: "Stops this node, which hands leadership over before.", Complexity: "O(1)", Local: local{run: shutdown},
+		Summary: "Stops this node, which hands leadership over before.", Complexity: "O(1)", Local: &commands.Local{Run: serve(shutdown)},
 	},
 	{
 		Name: "failover", Kind: commands.Admin, Arity: -1, Group: "server", Since: "6.2.0", Flags: commands.NoScript | commands.Stale,
-		Syntax:  "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
-		Summary: "Hands leadership over, to the node that is furthest or to one that is named.", Complexity: "O(1)", Local: local{run: failover},
+		Syntax:  "[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
+		Summary: "Hands leadership over, to the node that is furthest or to one that is named.", Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
 	},
 	{
 		Name: "save", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags:   commands.NoScript | commands.NoMulti | commands.NoAsyncLoading,
-		Summary: "Writes a snapshot of this node's state, and waits for it.", Complexity: "O(N) where N is the number of keys", Local: local{run: save},
+		Summary: "Writes a snapshot of this node's state, and waits for it.", Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
 	},
 	{
 		Name: "bgsave", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
 		Syntax:  "[SCHEDULE]",
-		Summary: "Begins to write a snapshot of this node's state.", Complexity: "O(1)", Local: local{run: bgsave},
+		Summary: "Begins to write a snapshot of this node's state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgsave)},
 	},
 	{
 		Name: "bgrewriteaof", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
-		Summary: "Begins to write a snapshot, which the log is cut by.", Complexity: "O(1)", Local: local{run: bgrewrite},
+		Summary: "Begins to write a snapshot, which the log is cut by.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
 	},
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags: commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
-		Summary: "Tells when this node's newest snapshot was begun, 0 for none.", Complexity: "O(1)", Local: local{run: lastSave},
+		Summary: "Tells when this node's newest snapshot was begun, 0 for none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
 	},
 	{
 		Name: "module", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
@@ -48,7 +48,7 @@ var adminSpecs = []commands.Spec{
 			{
 				Name: "list", Kind: commands.Admin, Arity: 2, Group: "server", Since: "4.0.0", Flags: commands.NoScript,
 				Summary: "Lists modules: none.", Complexity: "O(1)",
-				Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) { s.w.Array(0) }},
+				Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { s.w.Array(0) })},
 			},
 			helpSpec("MODULE", "5.0.0", "server", "LIST", "    Return a list of loaded modules."),
 		},

@@ -13,9 +13,9 @@ import (
 var debugSpecs = []commands.Spec{{
 	Name: "debug", Kind: commands.Admin, Arity: -2, Group: "server", Since: "1.0.0",
 	Flags:   commands.NoScript | commands.Loading | commands.Stale,
-	Syntax:  "<SLEEP seconds | OBJECT key | HELP>",
+	Syntax:  "<SLEEP seconds:integer | OBJECT key | HELP>",
 	Summary: "Lets the connection sleep, or tells what is known of a key's value.", Complexity: "O(1)",
-	Handler: debugHandler, Local: local{raw: true, run: debugCommand},
+	Handler: debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
 }}
 
 // debugCommand sends what is about data to the machine.
@@ -26,7 +26,7 @@ func debugCommand(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	s.flush()
-	s.answer(func() { s.runCounted(&local{run: debugLocal}, spec, args) })
+	s.answer(func() { s.runCounted(&commands.Local{Run: serve(debugLocal)}, spec, args) })
 }
 
 func debugLocal(s *session, _ *commands.Spec, args [][]byte) {

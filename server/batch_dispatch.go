@@ -12,18 +12,17 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// local is the value of Spec.Local: how a session answers a command outside a transaction.
-type local struct {
-	run func(s *session, spec *commands.Spec, args [][]byte)
-	// early commands neither see nor change anything that earlier requests could have changed, so
-	// they do not wait for them.
-	early bool
-	// works marks commands that may compute for long but never wait. They share the processor
-	// fairly, see Backend.Share.
-	works bool
-	// raw commands keep the order of replies themselves: they call answer, or become requests.
-	raw bool
+// serve makes run, which answers a command outside of a transaction, a Local's Run.
+func serve(
+	run func(*session, *commands.Spec, [][]byte),
+) func(commands.Client, *commands.Spec, [][]byte) {
+	return func(c commands.Client, spec *commands.Spec, args [][]byte) {
+		run(c.(*session), spec, args)
+	}
 }
+
+// IsClient makes a session what a Local runs for.
+func (s *session) IsClient() {}
 
 // step says how a request's reply becomes the client's.
 type step uint8
@@ -110,12 +109,12 @@ func (s *session) dispatch(args [][]byte) {
 		s.refuse(spec, err)
 		return
 	}
-	if s.tx.open && !unqueued(spec) {
+	if s.tx.open && !spec.Has(commands.NotQueued) {
 		s.queue(spec, args)
 		return
 	}
-	if l, ok := spec.Local.(local); ok {
-		s.runLocal(&l, spec, args)
+	if spec.Local != nil {
+		s.runLocal(spec.Local, spec, args)
 		return
 	}
 	s.request(spec, args)
@@ -137,7 +136,7 @@ func (s *session) browser(word []byte) bool {
 func (s *session) refuse(spec *commands.Spec, err error) {
 	s.countRejected(spec)
 	switch {
-	case spec != nil && spec.Group == "transactions" && spec.Name == "exec":
+	case spec != nil && spec.Has(commands.RunsQueue):
 		s.flush() // a pending WATCH belongs to the discarded transaction
 		s.tx = transaction{}
 		err = commands.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(err.Error(), "ERR "))
@@ -155,15 +154,15 @@ func (s *session) fail(err error) {
 	s.countError(err.Error())
 }
 
-func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
+func (s *session) runLocal(l *commands.Local, spec *commands.Spec, args [][]byte) {
 	if s.batch.fresh {
 		s.flush() // watched keys are session state
 	}
-	if l.raw {
-		l.run(s, spec, args)
+	if l.Raw {
+		l.Run(s, spec, args)
 		return
 	}
-	if !l.early {
+	if !l.Early {
 		s.flush()
 	}
 	s.answer(func() { s.runCounted(l, spec, args) })
@@ -172,12 +171,12 @@ func (s *session) runLocal(l *local, spec *commands.Spec, args [][]byte) {
 const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"
 
 // runCounted answers a session command and counts it.
-func (s *session) runCounted(l *local, spec *commands.Spec, args [][]byte) {
+func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]byte) {
 	fails, start := s.fails, len(s.w.Buf)
 	s.w.Limit = start + commands.MaxReplyBytes
-	if !l.works {
-		l.run(s, spec, args)
-	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() { l.run(s, spec, args) }); err != nil {
+	if !l.Works {
+		l.Run(s, spec, args)
+	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() { l.Run(s, spec, args) }); err != nil {
 		s.fail(err)
 	}
 	s.w.Limit = 0
@@ -231,7 +230,7 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		s.refuse(spec, commands.Errorf("ERR '%s' cannot be run here", spec.FullName()))
 		return
 	}
-	if mayWait(spec, args) {
+	if spec.MayWait(args) {
 		s.block(spec, args)
 		return
 	}

@@ -144,7 +144,7 @@ func saysNothing(reply []byte) bool {
 // scripts, or with a command that may wait, which retries by itself.
 func (b *batch) consider(t *hints, db int, cmds [][][]byte, owed *pending, shown bool) {
 	b.writes++
-	if owed.step == delivered || shown || len(cmds) > 0 && mayWait(owed.spec, cmds[0]) {
+	if owed.step == delivered || shown || len(cmds) > 0 && owed.spec.MayWait(cmds[0]) {
 		return
 	}
 	owed.hint = hintKeyOf(db, owed.spec, cmds)

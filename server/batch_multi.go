@@ -42,45 +42,36 @@ const transactionFlags = commands.NoScript | commands.Loading | commands.Stale |
 var transactionSpecs = []commands.Spec{
 	{
 		Name: "multi", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   transactionFlags | commands.Fast,
+		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
 		Summary: "Begins a transaction: what follows is queued until EXEC.", Complexity: "O(1)",
-		Local: local{early: true, run: multi},
+		Local: &commands.Local{Early: true, Run: serve(multi)},
 	},
 	{
 		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog,
+		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog | commands.NotQueued | commands.RunsQueue,
 		Summary: "Runs the queued commands as one, unless a watched key changed.", Complexity: "That of the queued commands",
-		Local: local{raw: true, run: exec},
+		Local: &commands.Local{Raw: true, Run: serve(exec)},
 	},
 	{
 		Name: "discard", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.0.0",
-		Flags:   transactionFlags | commands.Fast,
+		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
 		Summary: "Drops the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
-		Local: local{early: true, run: discard},
+		Local: &commands.Local{Early: true, Run: serve(discard)},
 	},
 	{
 		Name: "watch", Kind: commands.Read, Arity: -2, Group: "transactions", Since: "2.2.0",
-		Flags:   transactionFlags | commands.Fast,
+		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
 		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
 		Syntax:  "key [key ...]",
 		Summary: "Makes the next EXEC fail if one of the keys changes before it.", Complexity: "O(1) for every key",
-		Handler: watchHandler, Local: local{raw: true, run: watch},
+		Handler: watchHandler, Local: &commands.Local{Raw: true, Run: serve(watch)},
 	},
 	{
 		Name: "unwatch", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.2.0",
 		Flags:   transactionFlags | commands.Fast,
 		Summary: "Forgets all watched keys.", Complexity: "O(1)",
-		Local: local{run: unwatch},
+		Local: &commands.Local{Run: serve(unwatch)},
 	},
-}
-
-// unqueued reports whether a command runs immediately inside a transaction.
-func unqueued(spec *commands.Spec) bool {
-	switch spec.Name {
-	case "exec", "discard", "multi", "watch", "quit", "reset":
-		return spec.Group == "transactions" || spec.Group == "connection"
-	}
-	return false
 }
 
 // argCost is the per-argument overhead, bytes.
@@ -174,7 +165,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 	for i := range s.tx.queue {
 		q := &s.tx.queue[i]
 		looks = looks && q.spec.Kind != commands.Write
-		together = together && q.inMachine() && q.spec.Name != "select"
+		together = together && q.inMachine() && !q.spec.Has(commands.SelectsDB)
 		if q.inMachine() {
 			s.remember(q.spec, q.args)
 			cmds = append(cmds, q.args)
@@ -231,7 +222,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			s.quit = true
 			return
 		}
-		if q.spec.Name == "select" && rest[0] == '+' {
+		if q.spec.Has(commands.SelectsDB) && rest[0] == '+' {
 			if db, err := commands.ParseDB(q.args[1]); err == nil {
 				s.db = db
 			}
@@ -250,12 +241,11 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 // the bytes of its reply.
 func (s *session) runQueued(q *queued, own int) int {
 	start := len(s.reply.Buf)
-	l, ok := q.spec.Local.(local)
 	switch {
 	case own > maxExecBytes:
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
-	case ok:
-		s.runCounted(&l, q.spec, q.args)
+	case q.spec.Local != nil:
+		s.runCounted(q.spec.Local, q.spec, q.args)
 	}
 	return len(s.reply.Buf) - start
 }

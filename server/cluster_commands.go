@@ -37,8 +37,8 @@ var clusterSpecs = []commands.Spec{{
 		clusterSub("keyslot", 3, "3.0.0", "string", "Answers the slot that a key hashes to.", func(s *session, _ *commands.Spec, args [][]byte) {
 			s.w.Int(int64(commands.Slot(args[2])))
 		}),
-		slotSub("countkeysinslot", 3, "slot", "Counts the keys of the selected database that hash to a slot.", commands.CountKeysInSlot),
-		slotSub("getkeysinslot", 4, "slot count", "Lists keys of the selected database that hash to a slot.", commands.GetKeysInSlot),
+		slotSub("countkeysinslot", 3, "slot:integer", "Counts the keys of the selected database that hash to a slot.", commands.CountKeysInSlot),
+		slotSub("getkeysinslot", 4, "slot:integer count:integer", "Lists keys of the selected database that hash to a slot.", commands.GetKeysInSlot),
 		clusterAdmin("replicas", "5.0.0", "Tells about the members that follow the leader, one a line.", clusterReplicas),
 		clusterAdmin("slaves", "3.0.0", "The older name of CLUSTER REPLICAS.", clusterReplicas),
 		clusterAdmin("count-failure-reports", "3.0.0", "Answers 0: members do not report each other, they elect.", clusterReports),
@@ -75,7 +75,7 @@ func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *
 func clusterSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "cluster", Since: since, Flags: commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: local{run: whereCluster(run)},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: &commands.Local{Run: serve(whereCluster(run))},
 	}
 }
 
@@ -89,13 +89,13 @@ func clusterAdmin(name, since, summary string, run func(*session, *commands.Spec
 func slotSub(name string, arity int, syntax, summary string, handler commands.Handler) commands.Spec {
 	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
-	c.Local = local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
+	c.Local = &commands.Local{Raw: true, Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
 		if !s.srv.showsCluster() {
 			s.failRaw(spec, args, errNoCluster)
 			return
 		}
 		s.enqueue(spec, args, false)
-	}}
+	})}
 	return c
 }
 

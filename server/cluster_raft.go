@@ -20,7 +20,7 @@ var raftSpecs = []commands.Spec{{
 		{
 			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0", Flags: commands.NoScript | commands.NoMulti,
 			Summary:    "Answers the whole state at one moment, as a file that coordd restore takes. It holds all that was acknowledged before.",
-			Complexity: "O(N) where N is the size of the state; other clients do not wait", Local: local{run: backup},
+			Complexity: "O(N) where N is the size of the state; other clients do not wait", Local: &commands.Local{Run: serve(backup)},
 		},
 		helpSpec("RAFT", "0.1.0", "cluster",
 			"MEMBERS", "    List the members as the leader knows them.",
@@ -38,7 +38,7 @@ func raftSub(name string, arity int, syntax, summary string, run func(*session, 
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "cluster", Since: "0.1.0",
 		Flags:  commands.NoScript | commands.NoMulti | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: local{run: run},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: &commands.Local{Run: serve(run)},
 	}
 }
 

@@ -19,23 +19,23 @@ var serverSpecs = []commands.Spec{
 	{
 		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.Loading | commands.Stale,
 		Categories: "dangerous", Syntax: "[section [section ...]]", Summary: "Tells about the node and its cluster.", Complexity: "O(1)",
-		Local: local{run: info},
+		Local: &commands.Local{Run: serve(info)},
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",
 		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
 		Summary: "Tells the node's part in replication.", Complexity: "O(1)",
-		Local: local{run: role},
+		Local: &commands.Local{Run: serve(role)},
 	},
 	{
 		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0", Flags: commands.NoScript, Categories: "connection",
-		Syntax: "numreplicas timeout", Summary: "Waits until so many other voters hold the connection's writes. A quorum holds every write that was answered.",
-		Complexity: "O(1)", Local: local{run: wait},
+		Syntax: "numreplicas:integer timeout:integer", Summary: "Waits until so many other voters hold the connection's writes. A quorum holds every write that was answered.",
+		Complexity: "O(1)", Local: &commands.Local{Run: serve(wait)},
 	},
 	{
 		Name: "waitaof", Kind: commands.Session, Arity: 4, Group: "generic", Since: "7.2.0", Flags: commands.NoScript, Categories: "connection",
-		Syntax: "numlocal numreplicas timeout", Summary: "Waits until this node, and so many other voters, hold the connection's writes on disk.",
-		Complexity: "O(1)", Local: local{run: waitAOF},
+		Syntax: "numlocal:integer numreplicas:integer timeout:integer", Summary: "Waits until this node, and so many other voters, hold the connection's writes on disk.",
+		Complexity: "O(1)", Local: &commands.Local{Run: serve(waitAOF)},
 	},
 	{
 		Name: "config", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.0.0",
@@ -58,7 +58,7 @@ func configSub(name string, arity int, syntax, summary string, run func(*session
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.0.0",
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters", Local: local{run: run, works: name == "get"},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters", Local: &commands.Local{Run: serve(run), Works: name == "get"},
 	}
 }
 

@@ -23,7 +23,7 @@ var aclSpecs = []commands.Spec{{
 			s.w.BulkString(userDefault)
 		}),
 		aclSub(commands.Session, "cat", -2, "[category]", "Lists the categories of commands, or the commands of one.", aclCat),
-		aclSub(commands.Session, "genpass", -2, "[bits]", "Makes a password of random bits, in hexadecimal.", aclGenPass),
+		aclSub(commands.Session, "genpass", -2, "[bits:integer]", "Makes a password of random bits, in hexadecimal.", aclGenPass),
 		aclSub(commands.Admin, "list", 2, "", "Lists the users with what they may do.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Array(1)
 			s.w.BulkString("user " + userDefault + " on nopass ~* &* +@all")
@@ -35,7 +35,7 @@ var aclSpecs = []commands.Spec{{
 		aclSub(commands.Admin, "getuser", 3, "username", "Tells what a user may do.", aclGetUser),
 		aclSub(commands.Admin, "deluser", -3, "username [username ...]", "Counts 0: the users that can be removed.", aclDelUser),
 		aclSub(commands.Admin, "dryrun", -4, "username command [arg [arg ...]]", "Says whether a user may run a command.", aclDryRun),
-		aclSub(commands.Admin, "log", -2, "[count | RESET]", "Lists what was refused to users: nothing is.", aclLog),
+		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]", "Lists what was refused to users: nothing is.", aclLog),
 		aclSub(commands.Admin, "load", 2, "", "An error: there is no file of users.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
 		aclSub(commands.Admin, "save", 2, "", "An error: there is no file of users.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
 		helpSpec("ACL", "6.0.0", "server",
@@ -56,7 +56,7 @@ var aclSpecs = []commands.Spec{{
 func aclSub(kind commands.Kind, name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: kind, Arity: arity, Group: "server", Since: "6.0.0", Flags: commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{run: run, works: true},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 

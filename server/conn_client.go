@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	clientFlags = commands.NoScript | commands.Loading | commands.Stale
+	clientFlags = commands.NoScript | commands.Loading | commands.Stale | commands.KeepsCaching
 	userDefault = "default" // the only user
 )
 
@@ -29,7 +29,7 @@ var clientSpecs = []commands.Spec{{
 			s.show(2)
 			s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 		}),
-		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]", "Tells about all connections.", clientList),
+		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer [client-id:integer ...]]", "Tells about all connections.", clientList),
 		clientSub("setname", 3, "2.6.9", "connection-name", "Gives the connection a name.", true, clientSetName),
 		clientSub("getname", 2, "2.6.9", "", "Answers the connection's name.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
 			if s.name == "" {
@@ -43,13 +43,13 @@ var clientSpecs = []commands.Spec{{
 		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Says what the client can do: with redirect, a node that does not lead answers REDIRECT.", true, clientCapa),
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Keeps this connection from being closed by maxmemory-clients.", onOff(func(s *session, on bool) { s.noEvict.Store(on) })),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
-		adminSub("unblock", -3, "5.0.0", "client-id [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
-		adminSub("pause", -3, "3.0.0", "timeout [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
+		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
+		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
 		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE seconds] ...>>",
+		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE seconds:integer] ...>>",
 			"Closes connections.", clientKill),
-		helpSpec("CLIENT", "5.0.0", "connection", clientHelp...),
+		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
 }}
 
@@ -81,17 +81,23 @@ var clientHelp = []string{
 	"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on.",
 }
 
+// keepsCaching declares that a command leaves CLIENT CACHING in force for the next one.
+func keepsCaching(spec commands.Spec) commands.Spec {
+	spec.Flags |= commands.KeepsCaching
+	return spec
+}
+
 func clientSub(name string, arity int, since, syntax, summary string, early bool, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
-		Syntax: syntax, Summary: summary, Complexity: "O(1)", Local: local{early: early, run: run},
+		Syntax: syntax, Summary: summary, Complexity: "O(1)", Local: &commands.Local{Early: early, Run: serve(run)},
 	}
 }
 
 func adminSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run, works: true},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 

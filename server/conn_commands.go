@@ -11,73 +11,76 @@ var connectionSpecs = []commands.Spec{
 		Name: "ping", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Fast | commands.SubscribeMode | commands.AnyDB,
 		Syntax: "[message]", Summary: "Answers PONG, or the message.", Complexity: "O(1)",
-		Handler: pingHandler, Local: local{early: true, run: ping},
+		Handler: pingHandler, Local: &commands.Local{Early: true, Run: serve(ping)},
 	},
 	{
 		Name: "echo", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
 		Syntax: "message", Summary: "Answers the message.", Complexity: "O(1)",
 		Handler: echoHandler,
-		Local:   local{early: true, run: func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) }},
+		Local:   &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) })},
 	},
 	{
 		Name: "select", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
-		Flags:  commands.Loading | commands.Stale | commands.Fast,
-		Syntax: "index", Summary: "Changes the database of the connection.", Complexity: "O(1)",
-		Handler: selectHandler, Local: local{early: true, run: selectDB},
+		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.SelectsDB,
+		Syntax: "index:integer", Summary: "Changes the database of the connection.", Complexity: "O(1)",
+		Handler: selectHandler, Local: &commands.Local{Early: true, Run: serve(selectDB)},
 	},
 	{
 		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
-		Syntax:  "[protover [AUTH username password] [SETNAME clientname]]",
-		Summary: "Begins a session: protocol, user and name.", Complexity: "O(1)", Local: local{run: hello},
+		Syntax:  "[protover:integer [AUTH username password] [SETNAME clientname]]",
+		Summary: "Begins a session: protocol, user and name.", Complexity: "O(1)",
+		Secret: helloSecret, Local: &commands.Local{Run: serve(hello)},
 	},
 	{
 		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax: "[username] password", Summary: "Says who the client is.",
-		Complexity: "O(1)", Local: local{early: true, run: auth},
+		Complexity: "O(1)",
+		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
+		Local:      &commands.Local{Early: true, Run: serve(auth)},
 	},
 	{
 		Name: "quit", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode,
+		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode | commands.NotQueued,
 		Summary: "Closes the connection.", Complexity: "O(1)",
-		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Status("OK")
 			s.quit = true
-		}},
+		})},
 	},
 	{
 		Name: "reset", Kind: commands.Session, Arity: 1, Group: "connection", Since: "6.2.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode,
-		Summary: "Makes the session as new as one that has just connected.", Complexity: "O(1)", Local: local{run: reset},
+		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode | commands.NotQueued,
+		Summary: "Makes the session as new as one that has just connected.", Complexity: "O(1)", Local: &commands.Local{Run: serve(reset)},
 	},
 	{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
 		Categories: "connection", Summary: "Lets reads see the state of this node, which may be old.", Complexity: "O(1)",
-		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = true
 			s.w.Status("OK")
-		}},
+		})},
 	},
 	{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
 		Categories: "connection", Summary: "Makes reads linearizable again, as they are at first.", Complexity: "O(1)",
-		Local: local{run: func(s *session, _ *commands.Spec, _ [][]byte) {
+		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = false
 			s.w.Status("OK")
-		}},
+		})},
 	},
 	{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0", Flags: commands.Fast,
 		Categories: "connection", Summary: "Accepted: no slot is ever on its way to another node.", Complexity: "O(1)",
-		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			if !s.srv.showsCluster() {
 				s.fail(errNoCluster)
 				return
 			}
 			s.w.Status("OK")
-		}},
+		})},
 	},
 	{
 		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
@@ -85,6 +88,11 @@ var connectionSpecs = []commands.Spec{
 		Summary: "Tells the time of day as the cluster keeps it, later at each call: seconds, and microseconds of the second.", Complexity: "O(1)",
 		Handler: timeHandler,
 	},
+}
+
+// helloSecret reports whether an argument of HELLO follows AUTH: the user and the password.
+func helloSecret(args [][]byte, i int) bool {
+	return i > 2 && is(args[i-1], "auth") || i > 3 && is(args[i-2], "auth")
 }
 
 func pingHandler(x *commands.Call) error {

@@ -35,7 +35,7 @@ func TestAnswersBehindARequestAreBounded(t *testing.T) {
 func TestAnswersInATransactionAreBounded(t *testing.T) {
 	n := start(t, nil)
 	s := newSession(n.Server, 99, nullConn{})
-	own := &commands.Spec{Name: "own", Local: local{run: func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) }}}
+	own := &commands.Spec{Name: "own", Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) })}}
 	echo := queued{own, [][]byte{[]byte("ECHO"), make([]byte, 1<<20)}}
 	var block []queued
 	for range maxExecBytes>>20 + 3 {

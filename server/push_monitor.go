@@ -16,7 +16,7 @@ var monitorSpecs = []commands.Spec{{
 	Name: "monitor", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 	Flags:   commands.NoScript | commands.Loading | commands.Stale,
 	Summary: "Shows every command that this node's clients send.", Complexity: "O(1) for every command",
-	Local: local{run: monitor},
+	Local: &commands.Local{Run: serve(monitor)},
 }}
 
 const (
@@ -172,18 +172,12 @@ var redactedArg = []byte("(redacted)")
 
 // redact hides names and passwords. It does not change args.
 func redact(spec *commands.Spec, args [][]byte) [][]byte {
-	secret := func(int) bool { return false }
-	switch {
-	case spec.Group != "connection":
+	if spec.Secret == nil {
 		return args
-	case spec.Name == "auth":
-		secret = func(i int) bool { return i > 0 }
-	case spec.Name == "hello":
-		secret = func(i int) bool { return i > 2 && is(args[i-1], "auth") || i > 3 && is(args[i-2], "auth") }
 	}
 	var shown [][]byte
 	for i := range args {
-		if !secret(i) {
+		if !spec.Secret(args, i) {
 			continue
 		}
 		if shown == nil {
@@ -208,7 +202,7 @@ func (s *session) showBlock(exec *pending, ran bool) {
 		if !ran {
 			break
 		}
-		if q.spec.Name == "select" {
+		if q.spec.Has(commands.SelectsDB) {
 			if n, err := commands.ParseDB(q.args[1]); err == nil {
 				db = n
 			}

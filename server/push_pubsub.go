@@ -91,14 +91,14 @@ func pubsubSub(name string, arity int, since, syntax, summary string, run func(*
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since, Syntax: syntax, Summary: summary,
 		Flags:      commands.PubSub | commands.Loading | commands.Stale,
-		Complexity: "O(N) where N is the number of channels or patterns", Local: local{run: run, works: true},
+		Complexity: "O(N) where N is the number of channels or patterns", Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
 // subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE with a confirmation for each name,
 // before any of its messages.
-func subscribing(kind subKind) local {
-	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+func subscribing(kind subKind) *commands.Local {
+	return &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
 		if err := s.checkNames(kind, args[1:]); err != nil {
 			s.fail(err)
 			return
@@ -121,7 +121,7 @@ func subscribing(kind subKind) local {
 			}
 			s.confirm(subscribeWords[kind], a, kind)
 		}
-	}}
+	})}
 }
 
 // checkNames rejects too many or too long names.
@@ -142,8 +142,8 @@ func (s *session) checkNames(kind subKind, names [][]byte) error {
 }
 
 // unsubscribing answers UNSUBSCRIBE and its family. Without names it ends all subscriptions.
-func unsubscribing(kind subKind) local {
-	return local{run: func(s *session, _ *commands.Spec, args [][]byte) {
+func unsubscribing(kind subKind) *commands.Local {
+	return &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
 		if s.subscribed() {
 			s.srv.pubsub.delivery.settle() // earlier messages are still delivered
 		}
@@ -163,7 +163,7 @@ func unsubscribing(kind subKind) local {
 		if len(names) == 0 {
 			s.confirm(unsubscribeWords[kind], nil, kind)
 		}
-	}}
+	})}
 }
 
 func (s *session) unsubscribe(kind subKind, name string) {
@@ -210,8 +210,8 @@ func publishHandler(shard bool) commands.Handler {
 }
 
 // publishing replies with the number of receivers on this node, as a node of Redis Cluster does.
-func publishing(shard bool) local {
-	return local{raw: true, run: func(s *session, spec *commands.Spec, args [][]byte) {
+func publishing(shard bool) *commands.Local {
+	return &commands.Local{Raw: true, Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
 		// before the log; the machine checks scripts and transactions
 		if err := commands.CheckChannel(args[1]); err != nil {
 			s.failRaw(spec, args, err)
@@ -219,7 +219,7 @@ func publishing(shard bool) local {
 		}
 		s.batch.cmd[0] = args
 		s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
-	}}
+	})}
 }
 
 func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {

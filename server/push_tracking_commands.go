@@ -24,7 +24,7 @@ const (
 )
 
 var trackingSpecs = []commands.Spec{
-	clientSub("tracking", -3, "6.0.0", "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+	clientSub("tracking", -3, "6.0.0", "<ON | OFF> [REDIRECT client-id:integer] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
 		"Chooses whether the client is told of changes of the keys that it reads.", false, clientTracking),
 	clientSub("caching", 3, "6.0.0", "<YES | NO>", "Says whether the keys of the next command are tracked.", false, clientCaching),
 	clientSub("trackinginfo", 2, "6.2.0", "", "Tells how the client tracks keys.", false, clientTrackingInfo),
@@ -253,7 +253,7 @@ func clientCaching(s *session, _ *commands.Spec, args [][]byte) {
 
 // cachingPast ends CLIENT CACHING after the command, or whole transaction, that it applied to.
 func (s *session) cachingPast(spec *commands.Spec) {
-	if s.caching && !s.tx.open && !strings.HasPrefix(spec.FullName(), "client|") {
+	if s.caching && !s.tx.open && !spec.Has(commands.KeepsCaching) {
 		s.caching = false
 	}
 }

@@ -68,12 +68,11 @@ func TestSpecsAreComplete(t *testing.T) {
 		if missing != "" || c.Arity == 0 {
 			t.Errorf("%s: arity %d, without%s", name, c.Arity, missing)
 		}
-		_, answered := c.Local.(local)
-		if !answered && c.Handler == nil && c.Subcommands == nil {
+		if c.Local == nil && c.Handler == nil && c.Subcommands == nil {
 			t.Errorf("%s: nobody answers it", name)
 		}
-		if c.Local != nil && !answered {
-			t.Errorf("%s: Local is %T", name, c.Local)
+		if blocks := c.Has(commands.Blocking) && c.Handler != nil; blocks != (c.Waits != commands.NeverWaits) {
+			t.Errorf("%s: Waits is %d beside the flag Blocking: %v", name, c.Waits, blocks)
 		}
 		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil {
 			t.Errorf("%s: kind %d without a handler", name, c.Kind)

@@ -21,7 +21,7 @@ func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
 		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands.", Complexity: "O(1)",
-		Local: local{early: true, run: func(s *session, _ *commands.Spec, _ [][]byte) { help(s, container, lines) }},
+		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { help(s, container, lines) })},
 	}
 }
 

@@ -14,9 +14,9 @@ var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
 	Flags: commands.Loading | commands.Stale, Categories: "connection",
 	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
-	Local: local{early: true, works: true, run: func(s *session, _ *commands.Spec, _ [][]byte) {
+	Local: &commands.Local{Early: true, Works: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 		s.constant("info", s.allInfos)
-	}},
+	})},
 	Subcommands: []commands.Spec{
 		commandSub("count", 2, "2.8.13", "", "Counts the commands.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Int(int64(len(s.srv.table.All())))
@@ -49,7 +49,7 @@ func commandSub(name string, arity int, since, syntax, summary string, run func(
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since, Flags: commands.Loading | commands.Stale,
 		Categories: "connection",
-		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: local{early: true, works: true, run: run},
+		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: &commands.Local{Early: true, Works: true, Run: serve(run)},
 	}
 }
 
@@ -67,20 +67,14 @@ var flagWords = []struct {
 
 // writes and reads say what Redis would flag: commands of sessions, messages and scripts are neither.
 func writes(c *commands.Spec) bool {
-	if c.Group == "scripting" && !strings.HasPrefix(c.FullName(), "function|") { // libraries are data, cached scripts are not
-		return false
-	}
-	return c.Kind == commands.Write && !c.Has(commands.MayReplicate)
+	return c.Kind == commands.Write && !c.Has(commands.MayReplicate) && !c.Has(commands.Unflagged)
 }
 
 func reads(c *commands.Spec) bool {
-	switch {
-	case c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) || (c.Has(commands.Loading) && c.Has(commands.Stale)):
+	if c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) || c.Has(commands.Unflagged) {
 		return false
-	case c.Group == "scripting":
-		return c.Keys.Numkeys > 0 // EVAL_RO and its kin, not SCRIPT
 	}
-	return true
+	return !c.Has(commands.Loading) || !c.Has(commands.Stale)
 }
 
 func commandFlags(c *commands.Spec) []string {

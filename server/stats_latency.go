@@ -65,7 +65,7 @@ func latencySub(name string, arity int, since, syntax, summary string, run func(
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: since,
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of samples", Local: local{run: run, works: true},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of samples", Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 

@@ -18,7 +18,7 @@ var memorySpecs = []commands.Spec{{
 		{
 			Name: "usage", Kind: commands.Read, Arity: -3, Group: "server", Since: "4.0.0",
 			Keys:   commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
-			Syntax: "key [SAMPLES count]", Summary: "Estimates the bytes that a key takes.",
+			Syntax: "key [SAMPLES count:integer]", Summary: "Estimates the bytes that a key takes.",
 			Complexity: "O(N) where N is the number of samples", Handler: memoryUsage,
 		},
 		memorySub("stats", "Tells in numbers what the process takes.", memoryStats),
@@ -41,7 +41,7 @@ var memorySpecs = []commands.Spec{{
 func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: 2, Group: "server", Since: "4.0.0",
-		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: local{run: run, works: true},
+		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 

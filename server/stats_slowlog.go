@@ -46,7 +46,7 @@ var slowlogSpecs = []commands.Spec{{
 	Name: "slowlog", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.2.12",
 	Summary: "Tells which calls took long on this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		slowlogSub("get", -2, "[count]", "Gives the newest slow calls.", "O(N) where N is the number of entries given", slowlogGet),
+		slowlogSub("get", -2, "[count:integer]", "Gives the newest slow calls.", "O(N) where N is the number of entries given", slowlogGet),
 		slowlogSub("len", 2, "", "Counts the slow calls that are kept.", "O(1)", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Int(int64(len(s.srv.slowlog.newest(-1))))
 		}),
@@ -65,7 +65,7 @@ var slowlogSpecs = []commands.Spec{{
 func slowlogSub(name string, arity int, syntax, summary, complexity string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.2.12", Flags: commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: complexity, Local: local{run: run, works: true},
+		Syntax: syntax, Summary: summary, Complexity: complexity, Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 

@@ -22,22 +22,6 @@ const (
 	longestPause = time.Second
 )
 
-// mayWait reports whether a call can wait: always, or only with the word BLOCK.
-func mayWait(spec *commands.Spec, args [][]byte) bool {
-	if !spec.Has(commands.Blocking) || spec.Handler == nil {
-		return false
-	}
-	if !strings.Contains(spec.Syntax, "[BLOCK ") {
-		return true
-	}
-	for _, a := range args[1:] {
-		if is(a, "block") {
-			return true
-		}
-	}
-	return false
-}
-
 // waitedKeys returns the keys that a call may wait for: those that it takes from or reads, not
 // those that it only adds to. There are none if the call is invalid.
 func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
@@ -244,16 +228,7 @@ func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]s
 	}
 	first, end := indexes[0], indexes[len(indexes)-1]+1
 	rest := args[end:]
-	count := -1 // index of numkeys
-	switch spec.Name {
-	case "blpop", "brpop", "bzpopmin", "bzpopmax":
-	case "blmpop", "bzmpop":
-		count = first - 1
-	case "xread", "xreadgroup": // followed by an id for every key
-		if len(rest) != len(indexes) {
-			return args
-		}
-	default:
+	if spec.Keys.Paired && len(rest) != len(indexes) {
 		return args
 	}
 	some := slices.Clone(args[:first])
@@ -261,15 +236,14 @@ func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]s
 	for _, i := range order {
 		some = append(some, args[indexes[i]])
 	}
-	switch {
-	case count >= 0:
-		some[count] = []byte(formatInt(int64(len(order))))
-		return append(some, rest...)
-	case spec.Group == groupStream:
+	if spec.Keys.Paired {
 		for _, i := range order {
 			some = append(some, rest[i])
 		}
 		return some
+	}
+	if n := spec.Keys.Numkeys; n > 0 {
+		some[n] = []byte(formatInt(int64(len(order))))
 	}
 	return append(some, rest...)
 }

@@ -97,7 +97,7 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 		return true
 	}
 	write := spec.Kind == commands.Write
-	if spec.Local != nil && spec.Name == "exec" {
+	if spec.Has(commands.RunsQueue) {
 		write = s.tx.writes()
 	}
 	if p.hold(s, write).IsZero() {

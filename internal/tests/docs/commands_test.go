@@ -38,12 +38,8 @@ func commandsDoc(t *commands.Table) (text string, rows int) {
 	var b strings.Builder
 	row := func(s *commands.Spec) {
 		rows++
-		call := strings.ToUpper(strings.ReplaceAll(s.FullName(), "|", " "))
-		if s.Syntax != "" {
-			call += " " + s.Syntax
-		}
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n",
-			cell(call), s.Arity, kindNames[s.Kind], cell(s.Group), cell(s.Since), cell(s.Summary))
+			cell(s.Usage()), s.Arity, kindNames[s.Kind], cell(s.Group), cell(s.Since), cell(s.Summary))
 	}
 	b.WriteString(commandsDocHead)
 	b.WriteString("\n| Command | Arity | Kind | Group | Since | Summary |\n|---|---|---|---|---|---|\n")
