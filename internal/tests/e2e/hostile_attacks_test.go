@@ -15,7 +15,6 @@ import (
 
 const (
 	tooLarge     = "-ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
-	ranTooLarge  = "-ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
 	tooMuchData  = "-ERR the command goes over too much data, nothing was changed"
 	notRunLarger = "-ERR request exceeds 33554432 bytes; it did not run"
 	someKeys     = 100_000
@@ -271,7 +270,9 @@ func scriptAttacks() []attack {
 			scripts("-     ", "error({err = string.rep('\\r\\n', 5000000)})").
 			scripts("-ERR Wrong number of args calling Redis command", "return redis.call('GET', string.rep('x', 1e7), string.rep('y', 1e7))").
 			scripts("-ERR Unknown Redis command called from script", "return redis.call(string.rep('x', 1e7))"),
-		one("large replies from small tables", ranTooLarge, "local t = {} for i = 1, 1000 do t[i] = i + 2^52 end local u = {} for i = 1, 4500 do u[i] = t end return u"),
+		one("large replies from small tables", "-ERR script stopped: it used up its",
+			"local t = {} for i = 1, 1000 do t[i] = i + 2^52 end local u = {} for i = 1, 4500 do u[i] = t end return u",
+			"local t = {} for i = 1, 1000 do t[i] = string.rep('x', 100) end local u = {} for i = 1, 700 do u[i] = t end return u"),
 		one("commands in scripts", noBudget, "while true do redis.call('PING') end", "while true do redis.call('SUNION', 'set', 'set') end", "while true do redis.pcall('KEYS', '*') end",
 			"while true do redis.call('SORT', 'set', 'ALPHA') end",
 			"local s = string.rep('x', 16777216) while true do redis.call('PUBLISH', 'c', s) end", "local s = string.rep('x', 16777216) for i = 1, 1e9 do redis.call('SET', 'bomb' .. i % 8, s) end",
