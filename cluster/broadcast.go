@@ -1,15 +1,17 @@
-// This file holds the bell: how many goroutines wait for one change without polling for it.
+// Waking many goroutines that wait for one change, without polling.
+
 package cluster
 
 import "sync"
 
-// bell wakes everyone who waits for the next ring. Its zero value is ready.
+// broadcast wakes everyone who waits for the next notify. The zero value is ready to use.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // closed by the next ring; nil: nobody waits for it
+	ch chan struct{} // closed by the next notify; nil: nobody waits
 }
 
-// next returns a channel that the next ring closes. Whoever takes it before a look misses no ring after that look.
+// next returns a channel that the next notify closes. Take it before checking the state: then no
+// change is missed.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +30,8 @@ func (b *broadcast) notify() {
 	}
 }
 
-// await returns true once ready does, which it asks now and after each ring, and false when stop is closed.
+// await returns true once ready does, which it calls now and after each notify, and false when stop
+// is closed.
 func (b *broadcast) await(stop <-chan struct{}, ready func() bool) bool {
 	for {
 		rung := b.next()

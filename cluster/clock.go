@@ -1,4 +1,5 @@
-// This file holds the injectable Clock, and the tracker that knows when the newest stamped entry arrived in this node's log.
+// The Clock interface, and the record of when the newest stamped entry arrived in this node's log.
+
 package cluster
 
 import (
@@ -8,36 +9,37 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Clock is where a node reads time. Leases hang on Monotonic alone; Wall is passed along to the machine.
+// Clock is how a node reads time. Leases depend on Monotonic alone; Wall is passed on to the
+// machine.
 type Clock interface {
-	// Monotonic returns the time since some fixed point; it never goes back and no one can set it.
+	// Monotonic returns the time since some fixed point. It never goes back and cannot be set.
 	Monotonic() time.Duration
 	// Wall returns the time of day, which may jump.
 	Wall() time.Time
 }
 
-// leadership is one term of this node as leader whose barrier has passed.
+// leadership is one term of this node as leader, after its barrier.
 type leadership struct {
 	term  uint64
-	since uint64 // the index of its barrier
-	mark  []byte // the mark of entries stamped under this leadership
+	since uint64 // index of its barrier
+	mark  []byte // of entries stamped under this leadership
 	*leaderClock
 }
 
-// arrivals remembers the stamp of the newest stamped entry in this node's log and the local monotonic time at which it
-// arrived. The entry was stamped before it arrived, so stamp + (now − arrival) never exceeds the clock of the leader
-// that stamped it. It has to be the newest: leaders in between may have lagged, and an older entry's arrival could
-// put this clock ahead of theirs.
+// arrivals remembers the stamp of the newest stamped entry in this node's log and the local
+// monotonic time of its arrival. The entry was stamped before it arrived, so stamp + (now −
+// arrival) never exceeds the clock of the leader that stamped it. It must be the newest: earlier
+// leaders may have lagged, and an older entry's arrival could put this clock ahead of theirs.
 type arrivals struct {
 	mu         sync.Mutex
 	clock      Clock
 	stamp      stamp
 	arrived    time.Duration
-	live       bool // an entry came since the process started: the cluster's clock was running
+	live       bool // an entry arrived since the process started: the cluster's clock was running
 	entryClock func(data []byte) (clockMs, wallUs int64, ok bool)
 }
 
-// stampOf returns the stamp of a log entry that counts: a command that is not void.
+// stampOf returns the stamp of a command entry that is not void.
 func (a *arrivals) stampOf(l *raft.Log) (s stamp, ok bool) {
 	if l.Type != raft.LogCommand || isVoid(l) {
 		return s, false
@@ -56,7 +58,8 @@ func (a *arrivals) note(logs []*raft.Log) {
 	}
 }
 
-// reset records that the newest stamp is s and that it arrived no later than now. What is in the log or a snapshot does not say when it did.
+// reset records that the newest stamp is s, arrived no later than now: the log and snapshots do not
+// record arrivals.
 func (a *arrivals) reset(s stamp) { a.set(s, false) }
 
 func (a *arrivals) set(s stamp, live bool) {
@@ -66,7 +69,7 @@ func (a *arrivals) set(s stamp, live bool) {
 	a.mu.Unlock()
 }
 
-// raise is reset for a snapshot that was restored, unless the log holds something newer.
+// raise is reset for a restored snapshot, unless the log holds something newer.
 func (a *arrivals) raise(s stamp) {
 	a.mu.Lock()
 	newer := s.clockMs > a.stamp.clockMs
@@ -78,14 +81,15 @@ func (a *arrivals) raise(s stamp) {
 
 // origin is where a leader's clock starts.
 type origin struct {
-	stamp stamp         // the newest that there is
-	at    time.Duration // local monotonic time of that clock
-	live  bool          // the cluster's clock ran on since, as far as this node can tell
+	stamp stamp         // the newest
+	at    time.Duration // local monotonic time of that stamp
+	live  bool          // the cluster's clock ran since, as far as this node knows
 }
 
-// base returns where a new leadership starts its clock, given the machine's after the barrier. All of the log
-// is applied then, so the newest stamp is the machine's; when it is not (nothing was stored since a restart, or a
-// snapshot replaced the log), the clock resumes from the machine's stamp as of now, which can only lag.
+// base returns where a new leadership starts its clock, given the machine's stamp after the
+// barrier. Everything in the log is applied then, so the newest stamp is the machine's. If it is
+// not (nothing was stored since a restart, or a snapshot replaced the log), the clock resumes from
+// the machine's stamp as of now, which can only lag.
 func (a *arrivals) base(applied stamp) origin {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +102,8 @@ func (a *arrivals) base(applied stamp) origin {
 	return origin{applied, a.arrived, a.live}
 }
 
-// estimate returns what a node that does not lead believes the cluster's clock to be; it is for showing only.
+// estimate returns what a node that does not lead believes the cluster clock to be. It is for
+// display only.
 func (a *arrivals) estimate(applied stamp) reading {
 	now := a.clock.Monotonic()
 	a.mu.Lock()

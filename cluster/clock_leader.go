@@ -1,5 +1,6 @@
-// This file holds the leader's clock: the cluster clock, the time of day beside it, and the instants that reads name.
-// docs/adr/0016-the-time-of-day.md has the reasons.
+// The leader's clock: the cluster clock, the time of day beside it, and the instants that reads
+// name. See docs/adr/0016-the-time-of-day.md.
+
 package cluster
 
 import (
@@ -10,7 +11,7 @@ import (
 
 const usPerMs = 1000
 
-// stamp is what an entry says of time: the cluster clock, and the time of day, µs since 1970; 0 where that is not known.
+// stamp is an entry's time: the cluster clock, and the time of day in µs since 1970, 0 if unknown.
 type stamp struct{ clockMs, wallUs int64 }
 
 // offsetMs is how far the time of day is ahead of the cluster clock.
@@ -24,44 +25,49 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// reading is a reading of the cluster clock with the time of day that belongs to it. They are whole milliseconds apart, so while that distance
-// stays the same a conversion there and back gives what was given, at whatever fraction of a millisecond both are read.
+// reading is a reading of the cluster clock with its time of day. The two are whole milliseconds
+// apart, so while that offset is constant, converting there and back yields the same value at any
+// fraction of a millisecond.
 type reading struct{ clockUs, offsetMs int64 }
 
 func (r reading) clockMs() int64 { return r.clockUs / usPerMs }
 func (r reading) wallUs() int64  { return r.clockUs + r.offsetMs*usPerMs }
 
-// readingOf has the time of day of a wall clock.
+// readingOf combines a cluster clock with a wall clock.
 func readingOf(clockMs int64, wall time.Time) reading {
 	return reading{clockMs * usPerMs, wall.UnixMilli() - clockMs}
 }
 
 // How the time of day follows the leader's wall clock.
 const (
-	// deadbandMs is how far they may be apart before it does anything about it. Wall clocks that are kept by NTP are much closer to each
-	// other, and what a node's clocks differ by in rate, some 20 µs a second, takes more than an hour to add up to so much.
+	// deadbandMs is how far they may diverge before the time of day follows. Wall clocks kept by
+	// NTP are much closer to each other, and a node's clocks, which differ in rate by some 20 µs a
+	// second, take over an hour to diverge this far.
 	deadbandMs = 100
-	// aheadEveryUs is the time in which it gains at most 1 ms on the cluster clock: 500 parts in a million, as much as quartz clocks and Linux's own
-	// slewing differ by. A window that a script counts by TIME is over so much early, so it is little.
+	// aheadEveryUs is the time in which it gains at most 1 ms on the cluster clock: 500 parts in a
+	// million, as much as quartz clocks and Linux's own slewing differ by. A window that a script
+	// counts by TIME ends early by that much.
 	aheadEveryUs = 2_000_000
-	// behindEveryUs is the time in which it loses at most 1 ms on the cluster clock. Windows get longer by that, which harms less.
+	// behindEveryUs is the time in which it loses at most 1 ms on the cluster clock. That lengthens
+	// windows, which harms less.
 	behindEveryUs = 200_000
 )
 
 // Reads that name an instant.
 const (
-	// readRoomUs is how many instants before the newest possible one a read may use: what others need that come while an entry is under way.
+	// readRoomUs is how far before the newest possible instant a read may name one, which leaves
+	// room for others while an entry is in flight.
 	readRoomUs = 1000
-	// readAheadUs is how far beyond the newest applied stamp reads may name instants. A new leader names none before it is as far
-	// beyond the newest stamp in its log, whatever its clock lags behind the old leader's. It is also how far behind the clock they
-	// may be.
+	// readAheadUs is how far past the newest applied stamp reads may name instants. A new leader
+	// names none until it is that far past the newest stamp in its log, however much its clock lags
+	// the old leader's. It is also how far behind the clock instants may be.
 	readAheadUs = 20_000
 )
 
 // leaderClock is the clock of one leadership. It is safe for concurrent use.
 type leaderClock struct {
 	clock  Clock
-	base   time.Duration // local monotonic time at which the cluster clock was baseUs, at least
+	base   time.Duration // local monotonic time at which the cluster clock was at least baseUs
 	baseUs int64
 
 	mu         sync.Mutex
@@ -71,7 +77,7 @@ type leaderClock struct {
 	slewedUs   int64   // cluster clock up to which the offset has followed the wall clock
 	stampedUs  int64   // time of day of the newest stamp
 	readUs     int64   // newest instant that a read may have named
-	inFlightUs []int64 // stamps of entries that are not known to be applied, or to have failed
+	inFlightUs []int64 // stamps of entries without an outcome
 }
 
 func newLeaderClock(clock Clock, from origin) *leaderClock {
@@ -85,14 +91,14 @@ func newLeaderClock(clock Clock, from origin) *leaderClock {
 		c.offsetMs = wallOffsetMs
 	case from.live:
 		c.offsetMs = from.stamp.offsetMs()
-	default: // the whole cluster stood still, and its clock with it
+	default: // the whole cluster was down, and its clock stopped
 		c.offsetMs = max(from.stamp.offsetMs(), wallOffsetMs)
 	}
 	return c
 }
 
-// untilClear is how long it is until the instants of this leadership are later than all that reads of earlier ones named. The base lost
-// fractions of a millisecond.
+// untilClear returns how long until this leadership's instants are later than all that earlier
+// leaders' reads named. The base lost fractions of a millisecond.
 func (c *leaderClock) untilClear() time.Duration {
 	return max(c.base+(readAheadUs+2*usPerMs)*time.Microsecond-c.clock.Monotonic(), 0)
 }
@@ -101,7 +107,8 @@ func (c *leaderClock) clockUs() int64 {
 	return c.baseUs + max(c.clock.Monotonic()-c.base, 0).Microseconds()
 }
 
-// nowMs returns the cluster clock: the base's stamp plus the monotonic time since. It never decreases.
+// nowMs returns the cluster clock: the base's stamp plus the monotonic time since. It never
+// decreases.
 func (c *leaderClock) nowMs() int64 { return c.clockUs() / usPerMs }
 
 // now reads the clock.
@@ -117,11 +124,11 @@ func (c *leaderClock) nowLocked() reading {
 	return reading{now, c.offsetMs}
 }
 
-// slew has the offset follow the wall clock.
+// slew makes the offset follow the wall clock.
 func (c *leaderClock) slew(nowUs int64) {
 	apartMs := readingOf(nowUs/usPerMs, c.clock.Wall()).offsetMs - c.offsetMs
 	switch {
-	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0): // it was set again: what is left of a slow step is not made up for by quick ones
+	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0): // a new step: what is left of a slow one is not made up by quick ones
 		c.slewing = max(apartMs, -apartMs) > deadbandMs
 		c.ahead, c.slewedUs = apartMs > 0, nowUs
 	case apartMs > 0:
@@ -137,19 +144,20 @@ func (c *leaderClock) slew(nowUs int64) {
 	}
 }
 
-// stamp stamps an entry that is proposed next. landed is to be called with the stamp when that has its outcome.
+// stamp stamps the next proposed entry. Call settled with the stamp when the entry has its outcome.
 func (c *leaderClock) stamp() stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.nowLocked()
-	// It is later anyway, but where the offset was just lowered, and at the first stamp where the base lost the fraction of a millisecond.
+	// The clamp matters only after the offset was lowered, and at the first stamp, where the base
+	// lost the fraction of a millisecond.
 	wallUs := max(now.wallUs(), c.stampedUs+1, c.readUs+1)
 	c.stampedUs = wallUs
 	c.inFlightUs = append(c.inFlightUs, wallUs)
 	return stamp{now.clockMs(), wallUs}
 }
 
-// landed notes that the entry of a stamp was applied or never will be.
+// settled notes that the entry of a stamp was applied or never will be.
 func (c *leaderClock) settled(s stamp) { c.forget(func(us int64) bool { return us == s.wallUs }) }
 
 func (c *leaderClock) forget(f func(us int64) bool) {
@@ -158,10 +166,11 @@ func (c *leaderClock) forget(f func(us int64) bool) {
 	c.inFlightUs = slices.DeleteFunc(c.inFlightUs, f)
 }
 
-// instant is the instant that a read names, by the state of the machine that it sees: see Machine.Read. Reads come later than
-// what is applied and earlier than what is under way, as they see the one and not the other. askedUs is the time of day when the
-// read came: while the newest entry is older than that, what reads may name stands still behind the clock. None is given then that
-// is behind by more than readAheadUs, so that the read waits for an entry, which is stamped later.
+// instant returns the instant that a read names, given the state that it sees: see Machine.Read. A
+// read comes after what is applied and before what is in flight. askedUs is the time of day when
+// the read arrived. While the newest entry is older than that, the instants available lag the
+// clock; once they lag by more than readAheadUs, instant fails, and the read waits for an entry
+// with a later stamp.
 func (c *leaderClock) instant(lastUs, stampUs, askedUs int64) (us int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

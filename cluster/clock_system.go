@@ -1,4 +1,5 @@
-// This file holds the clock of the machine that a node runs on.
+// The clock of the machine that a node runs on.
+
 package cluster
 
 import (
@@ -14,27 +15,28 @@ var (
 	system       = steadyClock{read: readClocks}
 )
 
-// Monotonic returns the monotonic time since about the start of this process. It does not run fast while NTP makes the system's monotonic clock
-// do so. The time that the machine is suspended does not count.
+// Monotonic returns the monotonic time since about the start of this process. It does not run fast
+// while NTP slews the system's monotonic clock. Time that the machine is suspended does not count.
 func (SystemClock) Monotonic() time.Duration { return system.now() }
 
 // Wall returns the time of day.
 func (SystemClock) Wall() time.Time { return time.Now() }
 
-// anchorEvery is how often a steadyClock takes a new anchor. Within that time one clock's gain can make up for its own loss before, so it bounds
-// what can be gained that way: 8.3 % of it.
+// anchorEvery is how often a steadyClock takes a new anchor. Between anchors one clock's gain can
+// offset its earlier loss, so this bounds what can be gained: 8.3 % of it.
 const anchorEvery = 10 * time.Millisecond
 
-// steadyClock makes one clock of two that do not go back, either of which may run fast at a time: from each anchor to the next it advances by what the
-// slower one does. Linux's CLOCK_MONOTONIC is the one, which is slewed by up to 500 parts in a million by the kernel, and by up to a twelfth by
-// chrony; CLOCK_MONOTONIC_RAW is the other, which is not slewed, nor disciplined.
+// steadyClock combines two monotonic clocks, either of which may run fast at times: between anchors
+// it advances by the slower one. On Linux these are CLOCK_MONOTONIC, which the kernel slews by up
+// to 500 parts in a million and chrony by up to a twelfth, and CLOCK_MONOTONIC_RAW, which is
+// neither slewed nor disciplined.
 type steadyClock struct {
 	read func() (a, b time.Duration)
 
 	mu       sync.Mutex
 	anchored bool
 	at       [2]time.Duration // the clocks at the anchor
-	sum      time.Duration    // this one's reading there
+	sum      time.Duration    // this clock's reading there
 }
 
 func (c *steadyClock) now() time.Duration {

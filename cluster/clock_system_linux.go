@@ -6,10 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readTogether is how close to each other two clocks are to be read: what passes between is lost to the steadyClock where it takes an anchor.
+// readTogether is how close together two clocks must be read: a steadyClock that takes an anchor
+// loses the time between.
 const readTogether = 10 * time.Microsecond
 
-// readClocks reads CLOCK_MONOTONIC, since the process started, and CLOCK_MONOTONIC_RAW. The latter is a system call: 0.2 µs.
+// readClocks reads CLOCK_MONOTONIC since the process started, and CLOCK_MONOTONIC_RAW, a system
+// call of 0.2 µs.
 func readClocks() (monotonic, raw time.Duration) {
 	monotonic = time.Since(processStart)
 	for range 4 {

@@ -1,41 +1,57 @@
-// This file holds the package documentation: what cluster does, and the life of a write and of a read.
-
-// Package cluster replicates opaque requests over hashicorp/raft and answers them with their replies. It knows no
-// command: a batch is an encoded run of requests of one connection, and the Machine that Open is given encodes batches
-// into log entries, applies them and runs reads.
+// Package cluster replicates opaque requests over hashicorp/raft and answers them. It knows no
+// command: a batch is the encoded requests of one connection that travel together, and the Machine
+// that Open receives encodes batches into log entries, applies entries and runs reads. Batches
+// travel between nodes in frames.
 //
-// # The life of a write
+// # A write
 //
-//  1. Write puts the batch into the node's intake queue and sleeps until its reply is there. No goroutine is started.
-//  2. The proposer (one goroutine) takes all that is ready. On the leader it builds one log entry of it, stamped with
-//     the cluster clock and marked with the term in which the stamp was read, and hands it to Raft; a few entries are
-//     in flight at a time, so batches gather while the disks are busy. On a follower it sends one frame to the leader.
-//  3. Raft makes the entry durable on a majority and applies it to the machine, which returns one reply a batch.
-//  4. The completer (one goroutine) takes the entries in order of proposal and hands each batch its reply; a frame
-//     that came from a follower is answered with one frame.
+//  1. Node.Write puts the batch into the write queue and waits for its reply. It starts no
+//     goroutine.
+//  2. The proposer (one goroutine) takes everything that waits. On the leader it builds one log
+//     entry, stamped with the cluster clock and marked with the term in which it read the stamp,
+//     and hands it to Raft. A few entries are in flight at a time, so batches gather while the
+//     disks are busy. On a follower it sends one frame to the leader.
+//  3. Raft makes the entry durable on a majority and applies it to the machine, which returns one
+//     reply per batch.
+//  4. The completer (one goroutine) takes the entries in order of proposal and hands each batch its
+//     reply. It answers a follower's frame with one frame.
 //
 // # Certainty
 //
-// Three outcomes exist. A reply: the batch ran, once. ErrNotRun and ErrTooLarge: it did not run and never will.
-// ErrUnknown: it may or may not have run. Raft refuses some entries before they enter any log (not the leader, a
-// leadership transfer under way); a frame may not have begun to leave this node; an entry whose mark is not the term
-// that it was logged in is void on every node. Those are routed again until LeaderWait is over. Everything else that
-// goes wrong after the hand-over is ErrUnknown. Nothing resends a write whose outcome is not known.
+// A call has one of three outcomes:
 //
-// # The life of a read
+//   - A reply: the batch ran, once.
+//   - ErrNotRun or ErrTooLarge: it did not run and never will.
+//   - ErrUnknown: it may or may not have run.
 //
-//  1. Read puts the batch into the read queue. On a follower it goes to the leader in a frame.
-//  2. On the leader the read loop (one goroutine) takes all that wait, notes the commit index, and asks the other
-//     voters which term they are in. When with this node a majority is in no later term than the leader's own, no
-//     later leader had been elected when the question was put, so the commit index covers every write that was
-//     acknowledged by then. See read_confirm.go for why raft.VerifyLeader is not enough.
+// Some failures are known to precede the log: Raft refuses the entry (not the leader, a leadership
+// transfer is in progress), the frame never left this node, or the entry's mark is not the term in
+// which it was logged, which voids it on every node. Such batches are rerouted until LeaderWait is
+// over. Every other failure after the entry was handed to Raft is ErrUnknown. Nothing resends a
+// write whose outcome is unknown.
+//
+// # A read
+//
+//  1. Node.Read puts the batch into the read queue. On a follower it goes to the leader in a frame.
+//  2. On the leader the read loop (one goroutine) takes everything that waits, notes the commit
+//     index, and asks the other voters for their term. If a majority, this node included, is in no
+//     later term than the leader, no later leader was elected before the question, so the commit
+//     index covers every write acknowledged by then. read_confirm.go says why raft.VerifyLeader
+//     does not suffice.
 //  3. It waits until the machine has applied that index, and runs the batches.
 //
-// Before the first write or read of a term a Raft barrier has passed, so all earlier terms are applied.
+// Before the first write or read of a term a Raft barrier passes, so all earlier terms are applied.
 //
 // # The cluster clock
 //
-// Entries carry a stamp in milliseconds that only the leader's monotonic clock drives. A new leader continues from
-// the newest stamp in its log plus the time since that entry arrived here, so the clock can lag over a change of
-// leader, never run ahead. See clock.go.
+// Entries carry a stamp in milliseconds that only the leader's monotonic clock drives. A new leader
+// continues from the newest stamp in its log plus the time since that entry arrived. So the clock
+// can lag over a change of leader, but never runs ahead.
+//
+// # Files
+//
+// Names sort by concept: node_* the node and its configuration; queue_*, propose and read_* the
+// paths of requests; machine_* the seam to the state machine; clock_* the cluster clock; leader_*
+// leadership and elections; raft_* the adapters that Raft sees; peer_* connections between nodes;
+// member_* membership and identity; log_* the log and its snapshots; data_* the data directory.
 package cluster

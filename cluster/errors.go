@@ -1,4 +1,5 @@
-// This file holds the errors that callers can see, each with what it says about whether a request ran.
+// Errors that callers see, each with what it says about whether a request ran.
+
 package cluster
 
 import (
@@ -7,19 +8,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What is certain of a request that has no reply. Test with errors.Is; the error's text is the reason.
+// Outcomes of a request without a reply. Test with errors.Is; the text is the reason.
 var (
 	// ErrNotRun: the request did not run and never will.
 	ErrNotRun = errors.New("the request did not run")
-	// ErrLoading: the node has not applied yet what its log held when it started. It is an ErrNotRun.
+	// ErrLoading: the node is still replaying its log. It is an ErrNotRun.
 	ErrLoading = notRun("LOADING the node replays its log")
-	// ErrUnknown: the write may or may not have run, or may still run.
+	// ErrUnknown: the write may have run, or may still run.
 	ErrUnknown = errors.New("the request may or may not have run")
-	// ErrBusy: too much waits in this node already. It is an ErrNotRun.
+	// ErrBusy: this node's queue is full. It is an ErrNotRun.
 	ErrBusy = notRun("too many bytes of requests wait for the leader")
-	// ErrRefused: a change of the members was refused, and nothing was changed.
+	// ErrRefused: a membership change was refused; nothing changed.
 	ErrRefused = errors.New("the change was refused")
-	// ErrTooLarge: the request, or the reply to a read, is past a limit; it did not run and never will.
+	// ErrTooLarge: the request, or the reply to a read, exceeds a limit; it did not run and never
+	// will.
 	ErrTooLarge = errors.New("the request is too large")
 )
 
@@ -51,12 +53,15 @@ var (
 	errReadBigReply  = tooLarge("the reply is too large to be passed on by a node that does not lead")
 )
 
-// neverLogged reports whether err, the answer to a proposal, says that the entry never entered any log. From the
-// source of hashicorp/raft v1.7.3: ErrNotLeader answers a proposal in the follower and candidate loops, and in the
-// leader loop once a committed configuration has removed this node, each time instead of dispatchLogs;
-// ErrLeadershipTransferInProgress likewise; ErrEnqueueTimeout when the main loop never took it.
-// Not among them: ErrLeadershipLost (it was in flight and may yet be committed by the next leader), an error of
-// StoreLogs (part of it may be on disk), ErrRaftShutdown (it also answers committed entries), ErrAbortedByRestore.
+// neverLogged reports whether err, the answer to a proposal, says that the entry never entered any
+// log. From the source of hashicorp/raft v1.7.3: ErrNotLeader answers a proposal in the follower
+// and candidate loops, and in the leader loop once a committed configuration has removed this node,
+// each time instead of dispatchLogs; ErrLeadershipTransferInProgress likewise; ErrEnqueueTimeout
+// when the main loop never took it.
+//
+// Not among them: ErrLeadershipLost (the entry was in flight and the next leader may commit it), an
+// error of StoreLogs (part of it may be on disk), ErrRaftShutdown (it also answers committed
+// entries), ErrAbortedByRestore.
 func neverLogged(err error) bool {
 	return errors.Is(err, raft.ErrNotLeader) ||
 		errors.Is(err, raft.ErrLeadershipTransferInProgress) ||

@@ -1,5 +1,6 @@
-// This file holds the steering loop: it follows Raft's state, establishes a leadership behind its barrier, decides the
-// route that requests take, and has ticks proposed.
+// The route loop: it follows Raft's state, establishes a leadership after its barrier, chooses the
+// route of requests, and has ticks proposed.
+
 package cluster
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The steering loop wakes on every change of Raft's state, and by itself: often on the leader, for expiry deadlines.
+// The route loop wakes on every change of Raft's state, and periodically: often on the leader, for
+// expiry deadlines.
 const (
 	leaderTick   = 10 * time.Millisecond
 	followerTick = 100 * time.Millisecond
@@ -20,11 +22,11 @@ const (
 type route struct {
 	self     bool        // this node is Raft's leader
 	lead     *leadership // and its barrier has passed
-	leaderID string      // empty when none is known
-	link     *link       // the way to another leader
+	leaderID string      // empty: unknown
+	link     *link       // to another leader
 }
 
-// leaderSeen is what the steering loop knew last.
+// leaderSeen is what the route loop knew last.
 type leaderSeen struct {
 	id      string    // the newest known leader, also while none is known
 	since   time.Time // when it became known
@@ -32,7 +34,7 @@ type leaderSeen struct {
 	lastAsk time.Time
 }
 
-// steer is the steering loop.
+// followRaft is the route loop.
 func (n *Node) followRaft() {
 	ticker := time.NewTicker(followerTick)
 	defer ticker.Stop()
@@ -63,7 +65,7 @@ func (n *Node) followRaft() {
 	}
 }
 
-// observe brings links and route in line with Raft's state and returns the route.
+// observe updates links and route from Raft's state and returns the route.
 func (n *Node) observe() *route {
 	if n.machine.removed(n.cfg.ID) {
 		n.markRemoved()
@@ -81,7 +83,7 @@ func (n *Node) observe() *route {
 			next.lead = old.lead
 		}
 	case next.leaderID == n.cfg.ID:
-		next.leaderID = "" // it stepped down between the two questions, or is silent
+		next.leaderID = "" // it stepped down between the two questions, or is stalled
 	case next.leaderID != "":
 		next.link = n.link(next.leaderID)
 	}
@@ -98,7 +100,7 @@ func (n *Node) observe() *route {
 	return next
 }
 
-// roleSeen is what calls to members wait for a change of: who leads, and who may be sent the log.
+// roleSeen is what calls to members wait for a change of: who leads, and who may receive the log.
 type roleSeen struct {
 	state     raft.RaftState
 	term      uint64
@@ -106,7 +108,7 @@ type roleSeen struct {
 	committed *committed
 }
 
-// notifyRoles wakes the calls that wait in the transport when one of these has changed.
+// notifyRoles wakes the calls in the transport when one of these changed.
 func (n *Node) notifyRoles() {
 	now := roleSeen{n.raft.State(), n.raft.CurrentTerm(), n.view(), n.machine.members.Load()}
 	if now != n.lastRoles {
@@ -115,8 +117,9 @@ func (n *Node) notifyRoles() {
 	}
 }
 
-// establish waits for the barrier of this term: after it the machine has applied everything of earlier terms. It
-// returns nil when the leadership was lost meanwhile (Raft answers the barrier in any case), or when the cluster is not founded yet.
+// establish waits for this term's barrier, after which the machine has applied all earlier terms.
+// It returns nil if the leadership was lost meanwhile (Raft answers the barrier in any case), or if
+// the cluster is not founded yet.
 func (n *Node) establish() *leadership {
 	n.establishing.Store(true)
 	defer n.establishing.Store(false)
@@ -129,8 +132,8 @@ func (n *Node) establish() *leadership {
 		kick(n.routeWake)
 		return nil
 	}
-	// Terms only grow, and a node leads a term at most once without a break: when it leads this term now, it led it
-	// when the barrier was logged.
+	// Terms only grow, and a node leads a term at most once without a break: if it leads this term
+	// now, it led it when the barrier was logged.
 	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		kick(n.routeWake)
 		return nil
@@ -149,7 +152,8 @@ func (n *Node) establish() *leadership {
 	return &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock}
 }
 
-// setRoute publishes a route that differs from the old one, wakes the loops and tells the watchers.
+// setRoute publishes a route that differs from the old one, wakes the loops and notifies the
+// watchers.
 func (n *Node) setRoute(old, next *route) {
 	if *old == *next {
 		return
@@ -178,16 +182,17 @@ func (n *Node) logRole(old, next *route) {
 	}
 }
 
-// How long the answers of a node that leads no more are waited for. One that handed leadership over gives back what it did not do, which may
-// come behind the news of its successor, and late from a busy machine: it answered shortly before, so it is there. One that was silent
-// for so long that another was elected is not waited for.
+// How long to wait for answers of a node that no longer leads. One that transferred leadership
+// returns what it did not do, which may arrive after the news of its successor, and late from a
+// busy machine. One that was silent until another was elected is not waited for.
 const (
 	lateAnswer = 200 * time.Millisecond
 	busyAnswer = 2 * time.Second
 )
 
-// failStaleLinks ends what is under way to a node that is not the leader any more: another one is, or none has been known
-// for so long that no request waits for one. A paused leader would otherwise hold its followers' clients for ever.
+// failStaleLinks ends what is in flight to a node that is no longer the leader: another one leads,
+// or none has been known for so long that no request waits for one. Otherwise a paused leader would
+// hold its followers' clients forever.
 func (n *Node) failStaleLinks(r *route) {
 	seen := &n.lastLeader
 	now := time.Now()
@@ -215,10 +220,10 @@ func (n *Node) failStaleLinks(r *route) {
 	}
 }
 
-// checkDeadline has a tick proposed when a deadline has passed and no entry is under way: the next entry is a tick
-// anyway. Now and then it also asks the members how far they are, for Status.
+// checkDeadline has a tick proposed when a deadline has passed and no entry is in flight (the next
+// entry serves as a tick). Periodically it also asks the members for their indexes, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
-	lead.now() // the time of day follows the wall clock also while nobody asks
+	lead.now() // the time of day follows the wall clock even if nobody asks
 	if n.inFlight.Load() == 0 {
 		if deadlineMs, ok := n.machine.nextDeadline(); ok && lead.nowMs() > deadlineMs {
 			n.tickDue.Store(true)
@@ -235,8 +240,8 @@ func (n *Node) checkDeadline(lead *leadership) {
 	}
 }
 
-// linkUp is linkChanged for a member that connected. It is sent an entry: one that was just started has a stamp to go on from then, should it
-// lead next.
+// linkUp is linkChanged for a member that connected. The tick gives a member that just started a
+// stamp to continue from, should it lead next.
 func (n *Node) linkUp() {
 	if n.route.Load().lead != nil {
 		n.tickDue.Store(true)
@@ -244,14 +249,14 @@ func (n *Node) linkUp() {
 	n.linkChanged()
 }
 
-// linkChanged wakes whoever may use, or has to stop using, a link.
+// linkChanged wakes whoever may use, or must stop using, a link.
 func (n *Node) linkChanged() {
 	kick(n.writes.wake)
 	kick(n.reads.wake)
 	kick(n.routeWake)
 }
 
-// leads reports whether this node is Raft's leader, its barrier passed or not.
+// leads reports whether this node is Raft's leader, before or after its barrier.
 func (n *Node) leads() bool { return n.route.Load().self }
 
 // watchers are the channels that learn of leader changes.
@@ -268,8 +273,9 @@ func (w *watchers) notify() {
 	}
 }
 
-// WatchLeader returns a channel that has a token after each change of the leader or of this node's readiness to lead
-// (several changes may share one), and a function that ends the watch. Ask Status or Leader for the state.
+// WatchLeader returns a channel that receives a token after each change of the leader or of this
+// node's readiness to lead (changes may coalesce), and a function that ends the watch. Status has
+// the state.
 func (n *Node) WatchLeader() (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	w := &n.watchers

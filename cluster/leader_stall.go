@@ -1,8 +1,9 @@
-// This file holds what a node does that cannot store entries: it says so, and does not stand for election; and what a leader does that cannot
-// have them committed: it falls silent, so that it leads no more.
+// Nodes that cannot make progress: one that cannot store entries does not stand for election; a
+// leader that cannot have entries committed stops sending, so that another is elected.
 //
-// Raft's heartbeats go on beside a log that hangs, and beside followers that answer heartbeats and store nothing. Such a leader would lead for as
-// long as that lasts, and acknowledge nothing.
+// Raft's heartbeats continue beside a log that hangs, and beside followers that answer heartbeats
+// and store nothing. Such a leader would lead, and acknowledge nothing, for as long as that lasts.
+
 package cluster
 
 import (
@@ -16,17 +17,18 @@ import (
 )
 
 const (
-	// stallBeats is for how many heartbeat timeouts one write of the log may last on a leader, besides what its bytes take on a slow disk.
+	// stallBeats is how many heartbeat timeouts one log write may take on a leader, besides what
+	// its bytes take on a slow disk.
 	stallBeats = 5
-	slowDisk   = 16 << 20 // bytes a second
-	watchDen   = 2        // looks in a heartbeat timeout
+	slowDisk   = 16 << 20 // bytes per second
+	watchDen   = 2        // checks per heartbeat timeout
 )
 
 var errStalled = errors.New("this leader cannot store what it is asked to, and sends nothing so that another is elected")
 
-// writing is what is being done with the log on the disk.
+// writing tracks the current operation on the log.
 type writing struct {
-	since atomic.Int64 // ns since processStart; 0: nothing
+	since atomic.Int64 // ns since processStart; 0: none
 	bytes atomic.Int64
 }
 
@@ -41,7 +43,7 @@ func (w *writing) begin(logs []*raft.Log) {
 
 func (w *writing) end() { w.since.Store(0) }
 
-// running returns how long what is being done has lasted so far; 0 when nothing is being done.
+// running returns how long the current operation has taken; 0 if there is none.
 func (w *writing) running() time.Duration {
 	since := w.since.Load()
 	if since == 0 {
@@ -50,12 +52,12 @@ func (w *writing) running() time.Duration {
 	return time.Since(processStart) - time.Duration(since)
 }
 
-// overdue reports whether what is being done lasts for longer than patience, and than a slow disk needs.
+// overdue reports whether the current operation exceeds patience plus what a slow disk needs.
 func (w *writing) overdue(patience time.Duration) bool {
 	return w.running() > patience+time.Duration(w.bytes.Load())*time.Second/slowDisk
 }
 
-// refusal is what the log said when the newest entries could not be stored.
+// storeFailure is why the newest entries could not be stored.
 type storeFailure struct {
 	err   error
 	since time.Time // no entry was stored since then
@@ -73,21 +75,21 @@ func (n *Node) logTrouble() string {
 	return ""
 }
 
-// refuses reports whether this node could not store entries a moment ago: as a leader it would be no better. It does not report so for ever. When
-// no member can store anything, none would try again, though there be room long since.
+// storeFailing reports whether this node failed to store entries a moment ago: as a leader it would
+// do no better. It expires: if no member can store anything, one must try again once there is room.
 func (n *Node) storeFailing() bool {
 	r := n.logs.storeFailure.Load()
 	return r != nil && time.Since(r.at) < stallBeats*n.cfg.HeartbeatTimeout
 }
 
-// progress is how far a leader and its followers have come.
+// progress is how far a leader and its followers are.
 type progress struct {
 	term, commit, stored uint64
-	at                   time.Time // when they had come further than before
+	at                   time.Time // of the last advance
 }
 
-// watchProgress is the loop that has a leader fall silent, and speak again when what held it up is over: it then learns of its successor, if
-// there is one.
+// watchProgress is the loop that stops a stalled leader from sending, and lets it resume when the
+// cause is gone: it then learns of its successor, if there is one.
 func (n *Node) watchProgress() {
 	ticker := time.NewTicker(n.cfg.HeartbeatTimeout / watchDen)
 	defer ticker.Stop()
@@ -106,7 +108,7 @@ func (n *Node) watchProgress() {
 	}
 }
 
-// stuck says what keeps this leader from acknowledging anything; empty: nothing.
+// stalled returns what keeps this leader from acknowledging anything; empty: nothing.
 func (n *Node) stalled(p *progress, now time.Time) string {
 	if n.logs.writing.overdue(stallBeats * n.cfg.HeartbeatTimeout) {
 		return "its log does not answer"
@@ -133,7 +135,8 @@ func (n *Node) storedByOthers() (sum uint64) {
 	return sum
 }
 
-// setStalled has this node send nothing as a leader, for a reason, or speak again. What was under way is unknown when it falls silent.
+// setStalled stops this node from sending as a leader, for a reason, or lets it resume. Entries in
+// flight become unknown.
 func (n *Node) setStalled(why string) {
 	silent := why != ""
 	if n.stalledLeader.Swap(silent) == silent {
@@ -146,5 +149,5 @@ func (n *Node) setStalled(why string) {
 	kick(n.routeWake)
 }
 
-// leadsRaft reports whether this node is Raft's leader, and speaks.
+// leadsRaft reports whether this node is Raft's leader and not stalled.
 func (n *Node) leadsRaft() bool { return n.raft.State() == raft.Leader && !n.stalledLeader.Load() }

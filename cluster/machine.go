@@ -1,5 +1,6 @@
-// This file holds the seam to the state machine: the Machine interface, and the applier that stands between Raft and
-// the machine, serialises access to it and tracks what it has applied.
+// The seam to the state machine: the Machine interface, and the applier between Raft and the
+// machine, which serialises access and tracks what is applied.
+
 package cluster
 
 import (
@@ -12,56 +13,63 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Machine is the replicated state machine. It does its own locking: one goroutine calls Apply, Snapshot and Restore, one
-// calls AppendEntry, and any number call Read, Clock, NewestUs, NextDeadline and EntryClock meanwhile. What Snapshot returned is
-// persisted while Apply goes on.
+// Machine is the replicated state machine. It does its own locking: one goroutine calls Apply,
+// Snapshot and Restore, one calls AppendEntry, and any number call Read, Clock, NewestUs,
+// NextDeadline and EntryClock meanwhile. What Snapshot returns is persisted while Apply continues.
 type Machine interface {
-	// FSM's Apply returns one reply for each batch, in order, when this node built the entry with AppendEntry, and nil otherwise. They are a
-	// [][]byte, or the Outcome of what it returns: then batches at the end may be without, which means that they did not run,
-	// on no node, and each of the others has its units of work. Apply must neither change nor keep a reference into log.Data beyond what it never
-	// changes: the log cache shares the bytes. The replies belong to the caller.
+	// Apply returns one reply per batch, in order, if this node built the entry with AppendEntry,
+	// and nil otherwise. The result is a [][]byte, or a value with the method Outcome() (replies
+	// [][]byte, work []uint64): then batches at the end may lack a reply, which means that they ran
+	// on no node, and work holds the units of each that ran. Apply must neither change nor retain
+	// log.Data: the log cache shares the bytes. The replies belong to the caller.
 	raft.FSM
-	// AppendEntry appends to dst one log entry that carries batches, stamped with the cluster clock (ms) and the time of
-	// day (µs since 1970), and returns the extended slice. batches may be empty: a tick. batches is not kept.
+	// AppendEntry appends to dst a log entry that carries batches, stamped with the cluster clock
+	// (ms) and the time of day (µs since 1970). batches may be empty: a tick. It is not retained.
 	AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte
-	// EntryClock peeks at the stamp of an encoded entry; ok is false when data is no entry.
+	// EntryClock returns the stamp of an encoded entry; ok is false if data is no entry.
 	EntryClock(data []byte) (clockMs, wallUs int64, ok bool)
 	// Clock returns the cluster clock of the last applied entry, in ms.
 	Clock() int64
-	// NewestUs returns the newest instant that an applied entry named, or one shortly before, in µs since 1970; 0 for none.
+	// NewestUs returns the newest instant that an applied entry named, or one shortly before, in µs
+	// since 1970; 0: none.
 	NewestUs() int64
-	// NextDeadline returns the earliest expiry deadline in ms of cluster clock. A tick is due when clock > deadline.
+	// NextDeadline returns the earliest expiry deadline on the cluster clock. A tick is due when
+	// clock > deadline.
 	NextDeadline() (clockMs int64, ok bool)
-	// Read runs a batch of read-only requests against the applied state and appends the replies to dst. clockMs is the
-	// present estimate of the cluster clock; wallUs the time of day in µs. next gives the instants that requests name,
-	// later than lastUs, NewestUs as of the state; stampUs is the time of day that the entry has which was applied last, 0 for none in this life. Where it gives
-	// none, Read stops before that request, and may then append nothing. nil: nobody else needs to know of the instants.
+	// Read runs a batch of read-only requests against the applied state and appends the replies to
+	// dst. clockMs estimates the cluster clock, wallUs is the time of day. next supplies the
+	// instants that requests name: later than lastUs, which is NewestUs of that state; stampUs is
+	// the time of day of the last applied entry, 0 if none was applied since the start. If next
+	// fails, Read stops before that request and may append nothing. A nil next means that nobody
+	// else needs to know of the instants.
 	Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
 }
 
-// WorkReader is what a Machine may implement that counts the work of reads.
+// WorkReader is an optional interface of a Machine that counts the work of reads.
 type WorkReader interface {
-	// ReadWork is Read, and returns the units of work that were done besides.
+	// ReadWork is Read, and also returns the units of work done.
 	ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
 }
 
-// Worker is what a Machine may implement that counts the work of applying: what a restart has to do again.
+// Worker is an optional interface of a Machine that counts the work of applying entries, which a
+// restart repeats.
 type Worker interface {
-	// Worked returns the units of work that applying entries has taken since the process started. It does not block.
+	// Worked returns the units of work done by applying entries since the process started. It does
+	// not block.
 	Worked() uint64
 }
 
-// Replayer is what a Machine may implement to know which entries it saw in an earlier life of the process.
+// Replayer is an optional interface of a Machine that distinguishes replayed entries.
 type Replayer interface {
-	// Replaying is called by the goroutine that applies: with true before the first entry that was in this node's log
-	// when it started, and once with false before the first one that was not.
+	// Replaying is called by the goroutine that applies: with true before the first entry that was
+	// in this node's log at the start, and once with false before the first that was not.
 	Replaying(yes bool)
 }
 
-// voided is the result of applying an entry whose stamp was read in another term than the one it was logged in.
+// voided is the result of applying a void entry, see isVoid.
 type voided struct{}
 
-// Entry marks travel in raft.Log.Extensions: a format byte and the term (u64 little endian).
+// Entry marks travel in raft.Log.Extensions: a format byte and the term (u64, little endian).
 const (
 	markFormat = 1
 	markLen    = 9
@@ -71,9 +79,9 @@ func appendMark(dst []byte, term uint64) []byte {
 	return binary.LittleEndian.AppendUint64(append(dst, markFormat), term)
 }
 
-// isVoid reports whether a command entry is to be skipped: it was stamped under another leadership than the one that
-// logged it, so its stamp could run ahead of leases granted in between. The decision uses the log alone, so every node
-// takes the same one.
+// isVoid reports whether a command entry is skipped: it was stamped under another leadership than
+// the one that logged it, so its stamp could be ahead of leases granted in between. The log alone
+// decides, so every node agrees.
 func isVoid(l *raft.Log) bool {
 	if len(l.Extensions) != markLen || l.Extensions[0] != markFormat {
 		return false
@@ -81,8 +89,8 @@ func isVoid(l *raft.Log) bool {
 	return binary.LittleEndian.Uint64(l.Extensions[1:]) != l.Term
 }
 
-// applier is the raft.FSM that Raft sees. It implements raft.ConfigurationStore too, so that configuration entries
-// count as applied: raft's own AppliedIndex runs ahead of the machine.
+// applier is the raft.FSM that Raft sees. It also implements raft.ConfigurationStore, so that
+// configuration entries count as applied: Raft's own AppliedIndex runs ahead of the machine.
 type applier struct {
 	machine   Machine
 	busy      atomic.Bool // Apply, Snapshot or Restore runs
@@ -90,23 +98,23 @@ type applier struct {
 	logger    *slog.Logger
 
 	worker Worker                   // the machine, if it is one
-	worked func(index, work uint64) // is told the work of each entry; may be nil
+	worked func(index, work uint64) // receives the work of each entry; may be nil
 
-	applying atomic.Uint64 // the index of the entry that the machine is applying; 0: none
-	began    atomic.Int64  // when that began, in ns since made
-	made     time.Time     // the applier
+	applying atomic.Uint64 // index of the entry being applied; 0: none
+	began    atomic.Int64  // when that began, ns since made
+	made     time.Time     // when the applier was made
 
-	appliedIndex atomic.Uint64 // the machine has seen everything up to here
-	clockMs      atomic.Int64  // machine.Clock(), readable without waiting for it
-	replayEnd    atomic.Uint64 // the last entry for the machine that was in the log at the start, and was not cut off since
-	replaying    bool          // the machine was told so; the applying goroutine's
-	awaited      atomic.Uint64 // the index that the read loop sleeps for; 0 for none
+	appliedIndex atomic.Uint64 // the machine has applied everything up to here
+	clockMs      atomic.Int64  // machine.Clock(), readable without its lock
+	replayEnd    atomic.Uint64 // the last entry for the machine that was in the log at the start and is still there
+	replaying    bool          // what the machine was last told; the applying goroutine's
+	awaited      atomic.Uint64 // the index that the read loop waits for; 0: none
 	wake         chan struct{} // kicked when awaited is reached
 	restored     func(clockMs int64)
 	members      atomic.Pointer[committed]
 }
 
-// committed is the newest configuration of the cluster that the machine's place in the log has come to.
+// committed is the newest configuration at or before the applied index.
 type committed struct {
 	index         uint64
 	configuration raft.Configuration
@@ -137,7 +145,8 @@ func (a *applier) Apply(l *raft.Log) any {
 	return out
 }
 
-// apply has the machine apply an entry. One that ends the process is named: it is the same on every node and at every start.
+// apply applies an entry. If that ends the process, the log names the entry: it is the same on
+// every node and at every start.
 func (a *applier) apply(l *raft.Log) any {
 	a.busy.Store(true)
 	a.began.Store(int64(time.Since(a.made)))
@@ -162,17 +171,17 @@ func (a *applier) apply(l *raft.Log) any {
 	return out
 }
 
-// slowEntry is the newest entry that was reported for the time that applying it takes.
+// slowEntry is the entry last reported as slow.
 type slowEntry struct {
 	index uint64
 	after time.Duration // when it is reported again
 }
 
-// slowAfter is far more than any entry may take to apply.
+// slowAfter is far longer than any entry should take.
 const slowAfter = 5 * time.Second
 
-// watchApply is the loop that names an entry which the machine does not get past: every node has it, at every start. It is a loop of its own, since
-// the others may wait for the machine.
+// watchApply logs an entry that takes too long to apply: every node has it, at every start. It is a
+// loop of its own because the others may wait for the machine.
 func (n *Node) watchApply() {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -187,7 +196,7 @@ func (n *Node) watchApply() {
 	}
 }
 
-// report logs that an entry has been applied for long, and again each time that this has taken twice as long.
+// report logs an entry that has been applied for long, and again each time its time doubles.
 func (a *applier) report(s *slowEntry) {
 	index, since := a.applying.Load(), time.Since(a.made)-time.Duration(a.began.Load())
 	if index != s.index {
@@ -199,7 +208,7 @@ func (a *applier) report(s *slowEntry) {
 	}
 }
 
-// notifyReplay tells a machine that wants to know, when it changes. It starts as false.
+// notifyReplay notifies a Replayer of a change. It starts as false.
 func (a *applier) notifyReplay(yes bool) {
 	if yes == a.replaying {
 		return
@@ -210,7 +219,7 @@ func (a *applier) notifyReplay(yes bool) {
 	}
 }
 
-// cut notes that the log lost all entries behind an index: what comes in their place is new.
+// cut notes that the log lost all entries after an index: what replaces them is new.
 func (a *applier) cut(after uint64) {
 	for {
 		end := a.replayEnd.Load()
@@ -220,10 +229,10 @@ func (a *applier) cut(after uint64) {
 	}
 }
 
-// loading reports whether the machine has yet to apply what was in the log at the start.
+// loading reports whether the machine has yet to apply entries that were in the log at the start.
 func (a *applier) loading() bool { return a.appliedIndex.Load() < a.replayEnd.Load() }
 
-// StoreConfiguration is called in the order of the log, like Apply.
+// StoreConfiguration is called in log order, like Apply.
 func (a *applier) StoreConfiguration(index uint64, c raft.Configuration) {
 	a.members.Store(newCommitted(index, c))
 	a.advance(index)
@@ -257,7 +266,8 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	return err
 }
 
-// advance notes that the machine has applied everything up to index and wakes the read loop if it waits for that.
+// advance notes that everything up to index is applied, and wakes the read loop if it waits for
+// that.
 func (a *applier) advance(index uint64) {
 	for {
 		have := a.appliedIndex.Load()
@@ -273,7 +283,8 @@ func (a *applier) advance(index uint64) {
 	}
 }
 
-// nextDeadline asks the machine, unless it is busy: the caller must not wait for a long script, and asks again soon.
+// nextDeadline asks the machine, unless it is busy: the caller must not wait for a long script, and
+// asks again soon.
 func (a *applier) nextDeadline() (int64, bool) {
 	if a.busy.Load() {
 		return 0, false
@@ -281,7 +292,7 @@ func (a *applier) nextDeadline() (int64, bool) {
 	return a.machine.NextDeadline()
 }
 
-// kick wakes the one goroutine that sleeps on ch (capacity 1); a kick that is already pending is enough.
+// kick wakes the goroutine that sleeps on ch (capacity 1). Kicks coalesce.
 func kick(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -1,5 +1,6 @@
-// This file holds feature levels: what a Machine that has them tells, the level that a data directory is noted to need, and the raise that the
-// leader proposes once every member knows a later level.
+// Feature levels: the Leveled interface, the level noted in the data directory, and the raise that
+// the leader proposes once every member knows a later level.
+
 package cluster
 
 import (
@@ -10,25 +11,27 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leveled is what a Machine may implement whose behaviour changes by feature levels: numbers from 1, of which the machine has one, which only entries
-// of the log raise. A machine without is taken for one that knows no level, and its level never rises.
+// Leveled is an optional interface of a Machine whose behaviour changes by feature level: a number
+// from 1 that only log entries raise. A machine without it has no level.
 type Leveled interface {
-	// Level is the machine's own level. It does not block.
+	// Level is the machine's current level. It does not block.
 	Level() uint64
-	// KnownLevel is the newest level that it could have. Members tell it each other.
+	// KnownLevel is the newest level that this release knows. Members announce it to each other.
 	KnownLevel() uint64
-	// CheckLevel fails, with one sentence, for a level that is not known. what has that level.
+	// CheckLevel returns an error for an unknown level. what names the thing that has the level.
 	CheckLevel(what string, level uint64) error
-	// AppendRaise appends an entry that raises the level to dst, stamped like AppendEntry's. Any goroutine may call it.
+	// AppendRaise appends to dst an entry that raises the level, stamped like AppendEntry's. Any
+	// goroutine may call it.
 	AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) []byte
-	// EntryLevel peeks at an encoded entry: the level that it raises the machine to, 0 for none.
+	// EntryLevel returns the level that an encoded entry raises the machine to, 0 for none.
 	EntryLevel(data []byte) uint64
-	// SnapshotLevel tells the level of a snapshot by its first bytes: SnapshotHead of them, or all. 0: they do not tell.
+	// SnapshotLevel returns the level of a snapshot from its first SnapshotHead bytes (all, if it
+	// is shorter); 0: unknown.
 	SnapshotLevel(head []byte) uint64
 	SnapshotHead() int
 }
 
-// unleveled stands in the place of a machine without levels.
+// unleveled stands in for a machine without levels.
 type unleveled struct{}
 
 func (unleveled) Level() uint64                                       { return 0 }
@@ -39,7 +42,7 @@ func (unleveled) EntryLevel([]byte) uint64                            { return 0
 func (unleveled) SnapshotLevel([]byte) uint64                         { return 0 }
 func (unleveled) SnapshotHead() int                                   { return 0 }
 
-// levelsOf gives a machine's levels.
+// levelsOf returns the machine's levels.
 func levelsOf(m any) Leveled {
 	if l, ok := m.(Leveled); ok {
 		return l
@@ -47,8 +50,9 @@ func levelsOf(m any) Leveled {
 	return unleveled{}
 }
 
-// levelGuard stands before the stores: nothing of a level gets on disk before the version file says that this level is needed, so that
-// another release knows without opening anything whether it can read a data directory. What is of a level that is not known ends the node.
+// levelGuard guards the stores: nothing of a level reaches the disk before the version file records
+// that level, so that another release can tell whether it reads a data directory without opening
+// anything. An unknown level ends the node.
 type levelGuard struct {
 	levels Leveled
 	dir    string
@@ -58,7 +62,7 @@ type levelGuard struct {
 	noted uint64 // in the version file
 }
 
-// entry lets a log entry pass.
+// entry admits a log entry.
 func (g *levelGuard) entry(l *raft.Log) error {
 	if l.Type != raft.LogCommand {
 		return nil
@@ -70,7 +74,7 @@ func (g *levelGuard) entry(l *raft.Log) error {
 	return g.pass(fmt.Sprintf("log entry %d", l.Index), level)
 }
 
-// snapshot lets a snapshot pass that begins with head.
+// snapshot admits a snapshot that begins with head.
 func (g *levelGuard) snapshot(index uint64, head []byte) error {
 	return g.pass(fmt.Sprintf("the snapshot of log entry %d", index), g.levels.SnapshotLevel(head))
 }
@@ -92,7 +96,7 @@ func (g *levelGuard) pass(what string, level uint64) error {
 	return nil
 }
 
-// commonLevel is the newest level that all members of the newest configuration know; 0 while one of them is not connected.
+// commonLevel is the newest level that all members know; 0 while one of them is not connected.
 func (n *Node) commonLevel() uint64 {
 	level := n.levels.KnownLevel()
 	for _, s := range n.configuration().Servers {
@@ -113,19 +117,20 @@ func (n *Node) commonLevel() uint64 {
 	return level
 }
 
-// mayRaise reports whether all members know a later level than the machine has.
+// mayRaise reports whether all members know a later level than the machine's.
 func (n *Node) mayRaise() bool {
 	return n.levels.Level() < n.levels.KnownLevel() && n.commonLevel() > n.levels.Level()
 }
 
-// raise is the wish for a level, which holds for the leadership under which it was found that all members know it.
+// raise is a level to propose. It is valid only for the leadership that found all members ready.
 type raise struct {
 	lead  *leadership
 	level uint64
 }
 
-// raiseLevel has the proposer raise the level to the newest that all members know, and waits for it: no member can be taken in meanwhile that
-// does not know it. A member that is started with an older release meanwhile refuses the entry, and stops.
+// raiseLevel has the proposer raise the level to the newest that all members know, and waits for
+// it: meanwhile no node that does not know it can be added. A member that restarts with an older
+// release refuses the entry and stops.
 func (n *Node) raiseLevel(lead *leadership) {
 	level := n.commonLevel()
 	if level <= n.levels.Level() {
@@ -135,7 +140,7 @@ func (n *Node) raiseLevel(lead *leadership) {
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
 	for n.levels.Level() < level && n.route.Load().lead == lead {
-		// Again each time: Raft refuses the entry while leadership is being handed over. Two of them do what one does.
+		// Retried: Raft refuses the entry during a leadership transfer. Raising twice is harmless.
 		n.raising.Store(&raise{lead, level})
 		kick(n.writes.wake)
 		select {
@@ -147,7 +152,7 @@ func (n *Node) raiseLevel(lead *leadership) {
 	n.raising.Store(nil)
 }
 
-// proposeRaise hands the entry that is wished for to Raft, and reports whether there was one.
+// proposeRaise hands the requested raise to Raft, and reports whether there was one.
 func (n *Node) proposeRaise(lead *leadership) bool {
 	r := n.raising.Swap(nil)
 	if r == nil || r.lead != lead {
@@ -160,8 +165,8 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	return true
 }
 
-// checkLevelOf refuses to take a node in that does not know the machine's level. One that does not answer yet is not asked: it refuses what it
-// does not know by itself.
+// checkLevelOf refuses to add a node that does not know the machine's level. A node that does not
+// answer yet is not checked: it refuses unknown levels itself.
 func (n *Node) checkLevelOf(id, addr string) error {
 	h, err := n.probe(addr)
 	if err != nil || h.id != id || h.level >= n.levels.Level() {

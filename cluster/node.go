@@ -1,4 +1,5 @@
-// This file holds the node: opening, the calls that it answers, and closing.
+// The node: opening it, and the calls that it answers.
+
 package cluster
 
 import (
@@ -31,54 +32,54 @@ type Node struct {
 	writes, reads  *queue
 	parked         parked
 	route          atomic.Pointer[route]
-	proposed       chan *entry  // proposed entries, in order, to the completer
-	inFlight       atomic.Int32 // those, and the one that the proposer is making
+	proposed       chan *entry  // in order, to the completer
+	inFlight       atomic.Int32 // those, and the one that the proposer is building
 	heavyWrite     atomic.Bool  // one of them has heavy batches
-	heavyRead      atomic.Bool  // a heavy batch of the read loop runs, or waits to
-	gate           fairGate     // for the heavy reads and the sessions of this node
+	heavyRead      atomic.Bool  // a heavy read runs or waits for the gate
+	gate           fairGate     // for heavy reads and session work of this node
 	costs          costs
-	pendingEntries entryList // the same entries, for the sweep
+	pendingEntries entryList // the proposed entries, for the sweep
 	pause          proposalPause
 	tickDue        atomic.Bool
-	establishing   atomic.Bool // the steering loop may wait for Raft
+	establishing   atomic.Bool // the route loop may be waiting for Raft
 	levels         Leveled     // the machine's
 	guard          *levelGuard
-	raising        atomic.Pointer[raise] // what the proposer is to propose; nil: none
+	raising        atomic.Pointer[raise] // the raise to propose; nil: none
 	nextFrame      atomic.Uint64
-	nonce          uint64        // the read loop's newest confirm frame
-	confirmed      chan struct{} // kicked when a confirm frame was answered
+	nonce          uint64        // of the newest confirm frame; the read loop's
+	confirmed      chan struct{} // kicked when a confirm frame is answered
 
 	routeWake         chan struct{}
 	watchers          watchers
 	linksMu           sync.Mutex
 	links             map[string]*link
 	inbounds          map[*inbound]struct{}
-	announced         map[string]string // id → the peer address that the member itself last said
+	announced         map[string]string // id → the peer address that the member announced
 	members           map[string]string // id → peer address, from Config.Members
-	joining           bool              // started without state, to be taken into a cluster
-	changing          chan struct{}     // holds a token while the members are being changed
+	joining           bool              // started without state, waits to be added to a cluster
+	changing          chan struct{}     // holds a token while a membership change runs
 	removal           removal
 	incarnation       string                 // of the data directory
 	seen              atomic.Pointer[view]   // the newest configuration
-	identity          atomic.Pointer[string] // the cluster's id, once it is certain
-	registerConfirmed atomic.Bool            // another member has the register that is in this node's log for certain
+	identity          atomic.Pointer[string] // the cluster's id, once certain
+	registerConfirmed atomic.Bool            // another member has the register that is in this node's log
 	failOnce          sync.Once
-	failure           atomic.Bool // the node cannot take part, for the reason lost
-	lost              error       // set before failure is
+	failure           atomic.Bool // the node cannot take part, see lost
+	lost              error       // why; set before failure
 	failed            chan error
 	linkWG            sync.WaitGroup
-	starved           atomic.Int64 // when this node was last found short of processor time, ns since 1970; 0: never
+	starved           atomic.Int64 // when the node was last short of processor time, ns since 1970; 0: never
 	lastLeader        leaderSeen
-	roles             broadcast    // rung when lastRoles changes
-	lastRoles         roleSeen     // the steering loop's own
+	roles             broadcast    // notified when lastRoles changes
+	lastRoles         roleSeen     // the route loop's
 	caughtUpAt        atomic.Int64 // ns since opened, see noteProgress
-	lastSweep         time.Time    // the steering loop's own
-	stalledLeader     atomic.Bool  // it leads, and sends nothing as a leader
-	sending           atomic.Int32 // snapshots to other members
-	looked            time.Time    // the steering loop's: the last word of the leader whose silence Raft was made to look at
+	lastSweep         time.Time    // the route loop's
+	stalledLeader     atomic.Bool  // it leads, but sends nothing as a leader
+	sending           atomic.Int32 // snapshots being sent to other members
+	looked            time.Time    // the route loop's: the leader's last contact when Raft was made to check
 
 	closing   chan struct{} // closed when Close begins
-	draining  atomic.Bool   // members' requests are taken no more; set under linksMu
+	draining  atomic.Bool   // members' requests are refused; set under linksMu
 	stop      chan struct{} // closed when the loops are to end
 	loops     sync.WaitGroup
 	completer sync.WaitGroup
@@ -86,9 +87,10 @@ type Node struct {
 	closeErr  error
 }
 
-// Open starts the node on its data directory and returns without waiting for a leader. A directory without state gets
-// the configuration in cfg.Members. Errors are one clear sentence each: a bad configuration, a peer port that cannot
-// be bound, a data directory of another node, of a cluster with other members, of an unreadable version, or in use.
+// Open starts the node on its data directory and returns without waiting for a leader. A directory
+// without state gets the configuration in cfg.Members. It fails on an invalid configuration, on a
+// peer port that cannot be bound, and on a data directory that is in use, unreadable, or belongs to
+// another node or cluster.
 func Open(cfg Config, m Machine) (node *Node, err error) {
 	ln := cfg.PeerListener
 	defer func() {
@@ -176,7 +178,7 @@ func (n *Node) startRaft() error {
 		err = n.surveyLog()
 	}
 	if err == nil {
-		n.logs.resetArrival() // what is in the log arrived no later than now
+		n.logs.resetArrival() // the log's content arrived no later than now
 		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal}, n.stores.snapshots, transport)
 	}
 	if err != nil {
@@ -209,7 +211,8 @@ func (n *Node) firstConfiguration() raft.Configuration {
 	return n.cfg.memberConfiguration(n.mux.Addr().String())
 }
 
-// memberConfiguration has the members as voters, or, where none are named, this node alone at the address own.
+// memberConfiguration returns the members as voters, or this node alone at the address own if there
+// are none.
 func (c *Config) memberConfiguration(own string) raft.Configuration {
 	var conf raft.Configuration
 	for _, m := range c.Members {
@@ -225,12 +228,13 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 	return conf
 }
 
-// start starts the node's own goroutines, once Raft runs.
+// start starts the node's goroutines once Raft runs.
 func (n *Node) start() {
 	if gone, err := n.stores.stable.Get(removedKey); err == nil && len(gone) > 0 {
 		n.markRemoved()
 	}
-	// The observer's filter runs in Raft's goroutines and only kicks; the steering loop reads the state itself.
+	// The observer's filter runs in Raft's goroutines and only kicks; the route loop reads the
+	// state itself.
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(*raft.Observation) bool {
 		kick(n.routeWake)
 		return false
@@ -250,14 +254,14 @@ func (n *Node) start() {
 	n.mux.start(n.serveForward, n.serveAdmin)
 }
 
-// Write runs a batch of count requests through the log, from whichever node leads, and returns the batch's reply. The
-// error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. When ctx ended the call, batch must not be changed
-// afterwards; in every other case it is the caller's again.
+// Write runs a batch of count requests through the log, whichever node leads, and returns its
+// reply. The error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. If ctx ends the
+// call, the caller must not change batch afterwards; otherwise it is the caller's again.
 func (n *Node) Write(ctx context.Context, batch []byte, count int) ([]byte, error) {
 	return n.WriteAs(ctx, Workload{}, batch, count)
 }
 
-// WriteAs is Write for a batch of which it is known whose it is.
+// WriteAs is Write for a batch of a known workload.
 func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error) {
 	if count < 1 || count > MaxBatchRequests {
 		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count, MaxBatchRequests))
@@ -265,35 +269,36 @@ func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte, count i
 	return n.submit(ctx, n.writes, newLocalCall(batch, count, n.leaderDeadline()).withWorkload(load), errAbandoned)
 }
 
-// Read runs a batch of read-only requests so that it sees every write that was acknowledged, on any node, before the
-// call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is as for Write.
+// Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
+// the call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is Write's.
 func (n *Node) Read(ctx context.Context, batch []byte) ([]byte, error) {
 	return n.ReadAs(ctx, Workload{}, batch)
 }
 
-// ReadAs is Read for a batch of which it is known whose it is.
+// ReadAs is Read for a batch of a known workload.
 func (n *Node) ReadAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
 	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load), errWithdrawn)
 }
 
-// DryRun is Read for a batch of requests that may write: it runs them up to the first that would change anything, and returns the replies of those
-// before it, which may be none. Nothing was changed then, and Write is for the rest. A leader of an older version, which does not know of this, is
-// not asked: there are no replies then either.
+// DryRun is Read for a batch that may write: it runs the requests before the first that would
+// change anything, and returns their replies, possibly none. The rest is for Write. It returns no
+// replies either if the leader is of a version without dry runs.
 func (n *Node) DryRun(ctx context.Context, batch []byte) ([]byte, error) {
 	return n.DryRunAs(ctx, Workload{}, batch)
 }
 
-// DryRunAs is DryRun for a batch of which it is known whose it is.
+// DryRunAs is DryRun for a batch of a known workload.
 func (n *Node) DryRunAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
 	c := newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load)
 	c.dryRun = true
 	return n.submit(ctx, n.reads, c, errWithdrawn)
 }
 
-// leaderDeadline is until when a request that comes now waits for a leader.
+// leaderDeadline returns until when a request that arrives now waits for a leader.
 func (n *Node) leaderDeadline() time.Time { return time.Now().Add(n.cfg.LeaderWait) }
 
-// submit queues a batch and waits for its outcome; abandoned is the outcome of a batch under way when ctx ends.
+// submit queues a call and waits for its outcome. abandoned is the outcome when ctx ends a call
+// that is already in flight.
 func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) ([]byte, error) {
 	if c.size > MaxBatchBytes {
 		defer c.release()
@@ -304,7 +309,7 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 		return nil, err
 	}
 	if ctx.Done() == nil {
-		<-c.done // a select costs as much as the rest of the hand-over
+		<-c.done // a select costs as much as the rest of the handover
 		return c.take()
 	}
 	select {
@@ -322,11 +327,11 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 	return c.take()
 }
 
-// ReadLocal runs a batch of read-only requests against this node's own state, however old that is; but no older than
-// what the node knew when it was stopped: until that is applied again the error is ErrLoading.
+// ReadLocal runs a batch of read-only requests against this node's own state, which may be old, but
+// not older than before a restart: until the log is replayed the error is ErrLoading.
 func (n *Node) ReadLocal(batch []byte) ([]byte, error) { return n.ReadLocalAs(Workload{}, batch) }
 
-// ReadLocalAs is ReadLocal for a batch of which it is known whose it is. A heavy batch waits for its turn.
+// ReadLocalAs is ReadLocal for a batch of a known workload. A heavy batch waits for the gate.
 func (n *Node) ReadLocalAs(load Workload, batch []byte) (reply []byte, err error) {
 	busy := n.Schedule(load, func() uint64 {
 		select {
@@ -355,8 +360,9 @@ func (n *Node) ReadLocalAs(load Workload, batch []byte) (reply []byte, err error
 	return reply, err
 }
 
-// Schedule runs f, which is work of this node alone and returns how many units it did. Where that is expected to be much, or much was done so
-// lately, it waits for its turn: one such f at a time, beside the log. The error is ErrBusy, and f did not run.
+// Schedule runs f, which is work of this node alone and returns its cost in units. If f is
+// predicted to be heavy, or much exempt work ran lately, it waits until the fair queue admits it:
+// one such f at a time. The error is ErrBusy: f did not run.
 func (n *Node) Schedule(load Workload, f func() uint64) error {
 	expected, _ := n.costs.estimate(load)
 	flow := flow{id: load.Source}
@@ -376,7 +382,7 @@ func (n *Node) Schedule(load Workload, f func() uint64) error {
 	return nil
 }
 
-// ScheduleTimed is Schedule for what is not counted in units: its time is taken.
+// ScheduleTimed is Schedule for work that is not counted in units: it takes the elapsed time.
 func (n *Node) ScheduleTimed(load Workload, f func()) error {
 	return n.Schedule(load, func() uint64 {
 		began := time.Now()
@@ -385,7 +391,8 @@ func (n *Node) ScheduleTimed(load Workload, f func()) error {
 	})
 }
 
-// runRead runs one batch against the applied state, and returns the units of work that it did. next is Machine.Read's.
+// runRead runs one batch against the applied state and returns its cost in units. next is
+// Machine.Read's.
 func (n *Node) runRead(batch []byte, now reading, next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
 	if m, ok := n.machine.machine.(WorkReader); ok {
 		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next)
@@ -393,10 +400,12 @@ func (n *Node) runRead(batch []byte, now reading, next func(lastUs, stampUs int6
 	return n.machine.machine.Read([]byte{}, batch, now.clockMs(), now.wallUs(), next), 0
 }
 
-// snapshotPatience is how long Snapshot waits for the machine to apply a change of the members that is committed.
+// snapshotPatience is how long Snapshot waits for the machine to apply a committed membership
+// change.
 const snapshotPatience = 5 * time.Second
 
-// Snapshot writes a snapshot now and cuts the log behind it. With nothing to write it does nothing.
+// Snapshot writes a snapshot now and truncates the log. It does nothing if there is nothing to
+// write.
 func (n *Node) Snapshot() error {
 	deadline := time.Now().Add(snapshotPatience)
 	for {
@@ -404,6 +413,8 @@ func (n *Node) Snapshot() error {
 		switch {
 		case errors.Is(err, raft.ErrNothingNewToSnapshot):
 			return nil
+		// hashicorp/raft v1.7.3 has no error value for this: a configuration was committed after
+		// the machine was frozen, or shortly before.
 		// hashicorp/raft v1.7.3 has no value for this one: a configuration was committed after the machine was frozen, or shortly before.
 		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") || time.Now().After(deadline):
 			return err
@@ -423,7 +434,7 @@ func (n *Node) queueOf(kind frameKind) *queue {
 	return n.writes
 }
 
-// hello is what this node says of itself to the node of id to.
+// hello is how this node introduces itself to the node with id to.
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
 		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),

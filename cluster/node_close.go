@@ -1,4 +1,5 @@
-// This file holds the end of a node: handing leadership over, and stopping everything that Open started.
+// The end of a node: leadership transfer, draining, and stopping what Open started.
+
 package cluster
 
 import (
@@ -11,18 +12,20 @@ import (
 )
 
 const (
-	// drainWait bounds how long Close waits for entries under way. A leader that cannot reach a majority steps down
-	// within its lease, which answers them, so it is reached only when the disk or the machine hangs.
+	// drainWait bounds how long Close waits for entries in flight. A leader that loses its majority
+	// steps down within its lease, which answers them; only a hanging disk or machine reaches the
+	// bound.
 	drainWait  = 5 * time.Second
-	flightWait = time.Second // for frames under way to the leader
+	flightWait = time.Second // for frames in flight to the leader
 	drainCheck = 2 * time.Millisecond
 )
 
-// TransferLeadership hands leadership to the member that is connected and furthest in the log. It returns nil when
-// this node leads no more. Errors: ErrRefused, ErrNotRun when it is not the leader, ErrUnknown when nobody has taken over in time: somebody may yet.
+// TransferLeadership transfers leadership to the connected voter with the longest log. It returns
+// nil once this node no longer leads. Errors: ErrRefused; ErrNotRun if it is not the leader;
+// ErrUnknown if the transfer timed out, in which case it may still complete.
 func (n *Node) TransferLeadership() error { return n.TransferLeadershipTo("") }
 
-// TransferLeadershipTo is TransferLeadership to the member of that id, which has to be a voter that is connected.
+// TransferLeadershipTo is TransferLeadership to the member with that id, a connected voter.
 func (n *Node) TransferLeadershipTo(member string) error {
 	if n.raft.State() != raft.Leader {
 		return notRun("this node is not the leader")
@@ -38,21 +41,22 @@ func (n *Node) TransferLeadershipTo(member string) error {
 	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error(); {
 	case err == nil:
 		return nil
-	case neverLogged(err): // with these Raft refuses a transfer too, before it tells anybody
+	case neverLogged(err): // Raft refuses a transfer with these before it starts
 		return notRun(fmt.Sprintf("leadership was not handed over: %v", err))
-	default: // the other member may have been told to take over, and may yet do it
+	default: // the other member may have been asked to take over
 		return unknown(fmt.Sprintf("leadership was being handed over when this happened: %v", err))
 	}
 }
 
-// quiet holds the wishes that nothing be proposed: several transfers may be asked for at a time.
+// proposalPause counts who wants nothing proposed: several transfers may overlap.
 type proposalPause struct {
 	mu      sync.Mutex // the proposer holds it over each step
 	holders int
 }
 
-// pauseProposals keeps the proposer from proposing and waits, for drainWait at most, until the entries under way are answered: those that a change
-// of leader interrupts are of unknown outcome, while what waits in the queue is taken by the next leader. Call what it returns.
+// pauseProposals stops the proposer and waits, for drainWait at most, until entries in flight are
+// answered: a change of leader would make their outcome unknown, while calls still in the queue go
+// to the next leader. The caller calls end.
 func (n *Node) pauseProposals() (end func()) {
 	add := func(wishes int) {
 		n.pause.mu.Lock()
@@ -69,7 +73,8 @@ func (n *Node) pauseProposals() (end func()) {
 	}
 }
 
-// successor picks the voter to hand leadership to, the wanted one unless that is empty. Raft's own choice may fall on a member that is down.
+// successor picks the voter to transfer leadership to: the wanted one, or any if that is empty.
+// Raft's own choice may be a member that is down.
 func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	var best uint64
 	for _, s := range n.configuration().Servers {
@@ -87,15 +92,16 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	return id, addr, ok
 }
 
-// Close hands leadership over when this node leads, then refuses new requests, lets what is under way end, and stops
-// everything that Open started. It takes a few seconds at most, unless the disk hangs.
+// Close transfers leadership if this node leads, refuses new requests, lets requests in flight end,
+// and stops everything that Open started. It takes a few seconds at most, unless the disk hangs.
 func (n *Node) Close() error {
 	n.closeOnce.Do(func() { n.closeErr = n.shutdown() })
 	return n.closeErr
 }
 
-// TransferIfLeader hands leadership over if this node leads and another one can take it. Requests go on meanwhile, on this node too: they wait for
-// the next leader. It is what a node does first that is to stop, while its clients are still connected.
+// TransferIfLeader transfers leadership if this node leads and another voter can take it. Requests
+// continue meanwhile, on this node too: they wait for the next leader. A stopping node calls it
+// first, while its clients are still connected.
 func (n *Node) TransferIfLeader() {
 	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
 		err := n.TransferLeadership()
@@ -123,6 +129,7 @@ func (n *Node) shutdown() error {
 		n.drainInbounds()
 	}
 
+	// The completer may wait for a future that only a running Raft answers, so it ends before Raft.
 	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.
 	close(n.stop)
 	n.endLinks()
@@ -132,7 +139,7 @@ func (n *Node) shutdown() error {
 		close(n.proposed)
 		n.completer.Wait()
 	}
-	n.unpark(time.Time{}) // to the closed queue, which ends them
+	n.unpark(time.Time{}) // the closed queue ends them
 	err := n.raft.Shutdown().Error()
 	n.mux.wait()
 	if !drained {
@@ -141,8 +148,8 @@ func (n *Node) shutdown() error {
 	return errors.Join(err, n.stores.close())
 }
 
-// drain waits until no entry is under way and no barrier is awaited: what waits for Raft ends before Raft does. The proposer still runs, but its
-// queue is closed.
+// drain waits until no entry is in flight and no barrier is awaited: whatever waits for Raft ends
+// before Raft does. The proposer still runs, but its queue is closed.
 func (n *Node) drain() bool {
 	began := time.Now()
 	for {

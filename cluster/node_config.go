@@ -1,4 +1,5 @@
-// This file holds the configuration of a node: defaults and checks.
+// The configuration of a node: defaults and checks.
+
 package cluster
 
 import (
@@ -12,33 +13,33 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Member is one node of the cluster as it is first made.
+// Member is a node of the cluster's first configuration.
 type Member struct {
 	ID       string
 	PeerAddr string // host:port of its peer port, as other members reach it
 }
 
-// Config says what Open opens. The zero value of a field means its default.
+// Config configures Open. A zero field means its default.
 type Config struct {
-	ID            string // this node's id, as CheckID wants it
+	ID            string // this node's id, see CheckID
 	PeerListen    string // host:port of the peer port; default 127.0.0.1:0
-	PeerAdvertise string // host:port that others reach it at; default: this node in Members, else what it listens on
-	ClientAddr    string // host:port that clients reach this node at; told to the other members
+	PeerAdvertise string // host:port at which others reach it; default: this node's address in Members, else PeerListen
+	ClientAddr    string // host:port at which clients reach this node; announced to the other members
 	DataDir       string
-	Members       []Member // the first configuration, the same on every node; empty or only this node: a single node
-	Join          bool     // a data directory without state waits for a cluster to take it in (AddMember there), and Members is left alone
+	Members       []Member // the first configuration, equal on every node; empty or only this node: a single node
+	Join          bool     // without state, wait to be added to a cluster (AddMember there) and ignore Members
 	LogStore      string   // LogStoreWAL (default) or LogStoreBolt
 
-	HeartbeatTimeout  time.Duration // without word from the leader before an election; default 400 ms
+	HeartbeatTimeout  time.Duration // silence of the leader before an election; default 400 ms
 	LeaderWait        time.Duration // how long a request waits for a leader; 0: the default, 2 s; negative: not at all
 	ReplyWait         time.Duration // how long a request waits for a leader that does not answer; default 10 s
 	SnapshotThreshold uint64        // log entries between snapshots; default 8192
-	TrailingLogs      uint64        // log entries kept behind a snapshot, fewer where they are large; default 10240
+	TrailingLogs      uint64        // log entries kept after a snapshot, fewer if they are large; default 10240
 
 	Clock        Clock        // default SystemClock
 	Logger       *slog.Logger // default: nothing is logged
-	PeerListener net.Listener // already bound; replaces PeerListen. Open owns it, also when it fails
-	Fatal        func(error)  // ends the node when it is sent what this release cannot know; default: it goes on, and takes nothing of it
+	PeerListener net.Listener // already bound, replaces PeerListen. Open owns it, also on failure
+	Fatal        func(error)  // ends the node when it receives what this release cannot read; default: log, and refuse it
 
 	dial     dialFunc                          // tests cut links here
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
@@ -59,15 +60,16 @@ const (
 	defaultTrailing    = 10240
 	snapshotInterval   = 30 * time.Second
 	rpcTimeout         = 5 * time.Second
-	maxAppendEntries   = 8 // an AppendEntries message may hold so many entries of MaxBatchBytes, and has rpcTimeout to arrive
+	maxAppendEntries   = 8 // an AppendEntries message may hold that many entries of MaxBatchBytes, and has rpcTimeout to arrive
 	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond
 	raftConnectionPool = 3
 )
 
-// commitTimeout is how long the leader of an idle cluster waits (up to twice this) before it tells followers of a
-// commit, and so bounds how far a follower's own state lags. Each step costs a small message to every follower: three
-// idle nodes use 3.7 % of a core together at 5 ms, 2.0 % at 10 ms, 1.6 % at 50 ms.
+// commitTimeout is how long the leader of an idle cluster waits (up to twice this) before it
+// announces a commit to followers, and so bounds how far a follower's state lags. Each announcement
+// costs a small message per follower: three idle nodes use 3.7 % of a core together at 5 ms, 2.0 %
+// at 10 ms, 1.6 % at 50 ms.
 const commitTimeout = 5 * time.Millisecond
 
 func (c *Config) applyDefaults() error {
@@ -146,7 +148,7 @@ func (c *Config) checkMembers() error {
 	return nil
 }
 
-// advertise returns the peer address that this node is known by, given what it listens on.
+// advertise returns this node's peer address for others, given its listener.
 func (c *Config) advertise(ln net.Listener) string {
 	if c.PeerAdvertise != "" {
 		return c.PeerAdvertise
@@ -159,7 +161,7 @@ func (c *Config) advertise(ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-// CheckID says what is wrong with a node id: it is 1 to 64 letters, digits, '.', '_' or '-'.
+// CheckID returns an error unless id is 1 to 64 letters, digits, '.', '_' or '-'.
 func CheckID(id string) error {
 	ok := id != "" && len(id) <= maxMemberIDLen && !strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
@@ -186,6 +188,7 @@ func (c *Config) raftConfig() *raft.Config {
 	rc.LeaderLeaseTimeout = c.HeartbeatTimeout * 3 / 4
 	rc.CommitTimeout = commitTimeout
 	rc.MaxAppendEntries = maxAppendEntries
+	// The proposer keeps fewer entries in flight than the channel holds, so ApplyLog never blocks.
 	// The proposer bounds what is in flight below the channel's size, so handing an entry over never blocks.
 	rc.BatchApplyCh = true
 	rc.SnapshotInterval = snapshotInterval

@@ -1,4 +1,5 @@
-// This file holds how far a node is behind its leader, as far as it can know that without asking.
+// How far a node lags behind its leader, as far as it can know without asking.
+
 package cluster
 
 import (
@@ -6,16 +7,17 @@ import (
 	"time"
 )
 
-// lag knows what the leader had committed when it last spoke, which this node may not even have received.
+// lag knows what the leader had committed when it last spoke, which this node may not have received
+// yet.
 type lag struct {
 	mu     sync.Mutex
 	term   uint64
-	commit uint64    // the largest that the leader told in term
+	commit uint64    // the largest that the leader announced in term
 	mark   uint64    // an index that was committed …
 	since  time.Time // … by then
 }
 
-// note takes what a leader in term has committed, told now, with what this node has applied.
+// note records what a leader in term has committed now, and what this node has applied.
 func (l *lag) note(term, commit, applied uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,14 +28,15 @@ func (l *lag) note(term, commit, applied uint64, now time.Time) {
 	l.advance(applied, now)
 }
 
-// advance sets the next mark once the last one was reached. The caller holds mu.
+// advance sets the next mark once the last one is reached. The caller holds mu.
 func (l *lag) advance(applied uint64, now time.Time) {
 	if applied >= l.mark {
 		l.mark, l.since = l.commit, now
 	}
 }
 
-// behind returns how many entries are committed that were not applied, and for how long at least the oldest of them has been committed.
+// behind returns how many committed entries are not applied, and for how long at least the oldest
+// of them has been committed.
 func (l *lag) behind(applied uint64, now time.Time) (entries uint64, age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,5 @@
-// This file holds the view from outside: Status.
+// Status: the node and its cluster as seen from outside.
+
 package cluster
 
 import (
@@ -14,54 +15,57 @@ const (
 	RoleCandidate = "candidate"
 )
 
-// Status is what a node knows of itself and of the cluster. Positions are indexes of the Raft log.
+// Status is what a node knows of itself and of the cluster. Indexes are those of the Raft log.
 type Status struct {
 	ID         string
 	ClientAddr string
 	PeerAddr   string
 	Role       string // RoleLeader, RoleFollower or RoleCandidate
-	LeaderID   string // empty when none is known
-	LeaderAddr string // the leader's client address; empty when not known
-	// Ready: requests can be served. A leader's barrier has passed; a follower knows a leader, has heard from it
-	// lately, and is connected to it.
+	LeaderID   string // empty: unknown
+	LeaderAddr string // the leader's client address; empty: unknown
+	// Ready: the node serves requests. A leader's barrier has passed; a follower is connected to a
+	// leader that it has heard from lately.
 	Ready       bool
-	LogTrouble  string // why this node stores no entries at present, while the others may; empty: it does
+	LogTrouble  string // why this node stores no entries at present; empty: it does
 	Term        uint64
 	Commit      uint64
-	Applied     uint64 // by the machine; the commit index when nothing up to it is left for the machine
+	Applied     uint64 // by the machine; the commit index if the machine has nothing left to apply up to it
 	LastLog     uint64
-	ClockMs     int64         // cluster clock; an estimate where the node does not lead
-	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1 for never
+	ClockMs     int64         // cluster clock; an estimate unless the node leads
+	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1: never
 	Members     []MemberStatus
-	Removed     bool // the node was removed from the cluster, for ever
-	Joining     bool // it waits to be taken into a cluster
-	Loading     bool // a snapshot is being loaded, or what was in the log at the start has yet to be applied
-	// The machine's feature level, and the newest that this node knows; 0 where the machine has none.
+	Removed     bool // removed from the cluster for good
+	Joining     bool // waits to be added to a cluster
+	Loading     bool // loads a snapshot or replays the log
+	// Level is the machine's feature level, KnownLevel the newest that this node knows; 0 for a
+	// machine without levels.
 	Level, KnownLevel uint64
-	// How many entries that the leader has committed this node has not applied, and for how long at least that is so.
+	// Behind is how many committed entries this node has not applied, BehindFor for how long at
+	// least.
 	Behind    uint64
 	BehindFor time.Duration
-	// The newest snapshot that this node has on disk; zero for none.
+	// The newest snapshot on this node's disk; zero: none.
 	SnapshotIndex uint64
 	SnapshotTime  time.Time
-	Snapshotting  bool // one is being written, or received from the leader
+	Snapshotting  bool // a snapshot is being written or received
 }
 
 // MemberStatus is what the answering node knows of one member.
 type MemberStatus struct {
 	ID         string
 	PeerAddr   string
-	ClientAddr string // empty when the member was never connected
+	ClientAddr string // empty: never connected
 	Voter      bool
-	Connected  bool   // this node has a connection to it
-	KnownLevel uint64 // the newest feature level that it knows, as it last said; 0: not known
-	// Known on the leader, from the member's own reports, at most about a second old when idle:
+	Connected  bool   // to this node
+	KnownLevel uint64 // the newest feature level that it knows; 0: unknown
+	// The rest comes from the member's own reports, is known on the leader, and is about a second
+	// old at most when idle.
 	LastLog     uint64
 	Applied     uint64
-	LastContact time.Duration // since the last answer from it; -1 for never, 0 for the answering node itself
+	LastContact time.Duration // since its last answer; -1: never, 0: the answering node
 }
 
-// Status returns the node's present view.
+// Status returns the node's current view.
 func (n *Node) Status() Status {
 	r := n.route.Load()
 	s := Status{
@@ -99,8 +103,8 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// applied returns how far this node has applied the log. Entries that the machine never sees count as applied with
-// the one before them.
+// applied returns how far this node has applied the log. Entries that the machine never sees count
+// as applied with the one before them.
 func (n *Node) applied() uint64 {
 	have, commit := n.machine.appliedIndex.Load(), n.raft.CommitIndex()
 	if have < commit && n.logs.lastVisible(commit) <= have {
@@ -139,7 +143,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	return m
 }
 
-// reading returns the leader's reading of the clock on the leader, and elsewhere an estimate.
+// reading reads the cluster clock on the leader, and estimates it elsewhere.
 func (n *Node) reading() reading {
 	if r := n.route.Load(); r.lead != nil {
 		return r.lead.now()
@@ -147,7 +151,7 @@ func (n *Node) reading() reading {
 	return n.arrivals.estimate(n.appliedStamp())
 }
 
-// appliedStamp is what the machine knows of time.
+// appliedStamp is the stamp of the applied state.
 func (n *Node) appliedStamp() stamp {
 	return stamp{n.machine.clockMs.Load(), n.machine.machine.NewestUs()}
 }
