@@ -51,7 +51,7 @@ type Applied struct {
 	work    []uint64
 }
 
-// Outcome returns the reply to each group that ran and its work in units of commands.Env.Work. The groups behind them did not run.
+// Outcome returns the reply to each batch that ran and its work in units of commands.Env.Work. The batches behind them did not run.
 func (a *Applied) Outcome() (replies [][]byte, work []uint64) { return a.replies, a.work }
 
 // Apply implements raft.FSM. For an entry that this process made it returns an *Applied.
@@ -109,9 +109,9 @@ func (a *Adapter) observed() Interest {
 // Replaying says whether the entries that come next were in this node's log when it started. The goroutine that applies calls it.
 func (a *Adapter) Replaying(yes bool) { a.replaying = yes }
 
-// AppendEntry appends one entry with the groups to dst.
-func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, groups [][]byte) []byte {
-	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Check: a.nextCheck(), Groups: groups})
+// AppendEntry appends one entry with the batches to dst.
+func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byte) []byte {
+	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Check: a.nextCheck(), Batches: batches})
 }
 
 // nextCheck is the running hash for an entry to carry, none if the last is not long ago.

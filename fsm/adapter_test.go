@@ -11,41 +11,41 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// calls encodes commands, given as words, as one group.
+// calls encodes commands, given as words, as one batch.
 func calls(lines ...string) []byte {
-	var group []byte
+	var batch []byte
 	for _, l := range lines {
 		var args [][]byte
 		for _, w := range strings.Fields(l) {
 			args = append(args, []byte(w))
 		}
-		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
 	}
-	return group
+	return batch
 }
 
 func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// A group that cannot be read is answered, and costs neither the machine nor the other groups of its entry.
+// A batch that cannot be read is answered, and costs neither the machine nor the other batches of its entry.
 func TestCorruptGroupIsAnswered(t *testing.T) {
 	m := newestMachine(wholeTable())
 	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
-	result, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{broken, calls("GET a")}}, true)
+	result, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{broken, calls("GET a")}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := string(result.Replies[0]); got != "+OK\r\n-ERR commands: corrupt request\r\n" {
-		t.Errorf("the broken group: %q", got)
+		t.Errorf("the broken batch: %q", got)
 	}
 	if got := string(result.Replies[1]); got != "$1\r\n1\r\n" {
-		t.Errorf("the group after it: %q", got)
+		t.Errorf("the batch after it: %q", got)
 	}
 }
 
 // A machine whose running hash is not the leader's must not go on.
 func TestDivergenceIsFound(t *testing.T) {
 	m := newestMachine(wholeTable())
-	if _, err := m.Apply(1, &Entry{ClockMs: 1, Groups: [][]byte{calls("SET a 1")}}, false); err != nil {
+	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}}, false); err != nil {
 		t.Fatal(err)
 	}
 	right := m.Sum()
@@ -69,7 +69,7 @@ func TestReplaySendsNoMessages(t *testing.T) {
 		}
 	}, func(err error) { t.Fatal(err) })
 	apply := func(index uint64, line string) {
-		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(line)}})})
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
 	}
 	a.Replaying(true)
 	apply(1, "PUBLISH c old")

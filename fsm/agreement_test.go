@@ -92,7 +92,7 @@ func TestDivergenceIsSeen(t *testing.T) {
 	table := testTable()
 	set := func(value string) *Entry {
 		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "k", value)}}
-		return &Entry{ClockMs: 1, Groups: [][]byte{commands.AppendRequest(nil, q)}}
+		return &Entry{ClockMs: 1, Batches: [][]byte{commands.AppendRequest(nil, q)}}
 	}
 	leader, follower := newestMachine(table), newestMachine(table)
 	mustApply(t, leader, 1, set("a"), true)
@@ -156,7 +156,7 @@ func sameEvents(t *testing.T, index uint64, a, b Result) {
 func entryText(e *Entry) string {
 	var s strings.Builder
 	var r commands.RequestReader
-	for _, run := range e.Groups {
+	for _, run := range e.Batches {
 		r.Reset(run)
 		for r.More() {
 			q, err := r.Next()
@@ -183,7 +183,7 @@ func newReplyCount(table *commands.Table) *replyCount {
 func (c *replyCount) add(t *testing.T, e *Entry, result Result) {
 	t.Helper()
 	var r commands.RequestReader
-	for i, run := range e.Groups {
+	for i, run := range e.Batches {
 		if bytes.Contains(result.Replies[i], []byte("ERR internal error")) {
 			t.Fatalf("%q%s", result.Replies[i], entryText(e))
 		}
@@ -242,6 +242,6 @@ func (c *replyCount) judge(t *testing.T) {
 func randomEntry(g *random.Calls) *Entry {
 	e := &Entry{}
 	e.ClockMs, e.WallUs = g.Stamps()
-	e.Origin, e.Groups = g.Uint64(), g.Groups()
+	e.Origin, e.Batches = g.Uint64(), g.Batches()
 	return e
 }

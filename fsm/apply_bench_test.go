@@ -16,14 +16,14 @@ func BenchmarkApplyLocks(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	index, clockMs := uint64(0), int64(1)
 	entry := func() *Entry {
-		var group []byte
+		var batch []byte
 		for range perEntry {
 			key := "lock:" + strconv.Itoa(1_000_000 + r.IntN(1_000_000))[1:]
-			group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{
+			batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{
 				{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"), []byte("10000")}}})
 		}
 		clockMs += 1000 * perEntry / 50_000
-		return &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Groups: [][]byte{group}}
+		return &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Batches: [][]byte{batch}}
 	}
 	apply := func(e *Entry) {
 		index++

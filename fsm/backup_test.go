@@ -14,7 +14,7 @@ func TestEpochs(t *testing.T) {
 	m := newestMachine(table)
 	set := func(index uint64, key string) uint64 {
 		t.Helper()
-		mustApply(t, m, index, &Entry{ClockMs: 5, Groups: [][]byte{calls("SET " + key + " v")}}, true)
+		mustApply(t, m, index, &Entry{ClockMs: 5, Batches: [][]byte{calls("SET " + key + " v")}}, true)
 		return uint64(m.ks.DB(0).Find([]byte(key)).Created())
 	}
 	last := set(1<<40, "a")
@@ -38,13 +38,13 @@ func TestEpochs(t *testing.T) {
 		} else {
 			last = next
 		}
-		mustApply(t, m, index+2, &Entry{ClockMs: 5, Groups: [][]byte{calls("DEL b")}}, true)
+		mustApply(t, m, index+2, &Entry{ClockMs: 5, Batches: [][]byte{calls("DEL b")}}, true)
 	}
 }
 
 func TestCheckSnapshot(t *testing.T) {
 	m := newestMachine(testTable())
-	mustApply(t, m, 9, &Entry{ClockMs: 1234, Groups: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
+	mustApply(t, m, 9, &Entry{ClockMs: 1234, Batches: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
 	file := snapshotBytes(t, m.Snapshot())
 	info, err := CheckSnapshot(bytes.NewReader(file))
 	if want := (BackupInfo{Index: 9, ClockMs: 1234, Keys: 3, Bytes: int64(len(file))}); err != nil || info != want {

@@ -34,7 +34,7 @@ func transactionOf(calls ...[]string) []byte {
 // answers applies a run as an entry of its own, and shows each reply: an error as it is, of others the length.
 func answers(t *testing.T, m *Machine, run []byte) string {
 	t.Helper()
-	result, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Groups: [][]byte{run}}, true)
+	result, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{run}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 	const half = "redis.call('INCR', 'n') for i = 1, 5000000 do end return 'half'"
 	eval := []string{"EVAL", half, "0"}
 	m, other := newestMachine(testTable()), newestMachine(testTable())
-	e := &Entry{ClockMs: 1000, Groups: [][]byte{requestsOf([]string{"SET", "a", "b"}, eval, eval, []string{"INCR", "n"}), requestsOf([]string{"INCR", "n"})}}
+	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf([]string{"SET", "a", "b"}, eval, eval, []string{"INCR", "n"}), requestsOf([]string{"INCR", "n"})}}
 	result, err := m.Apply(1, e, true)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := shape(t, result.Replies[0]); got != "OK half" || result.Ran != 1 {
-		t.Errorf("%s, %d groups ran", got, result.Ran)
+		t.Errorf("%s, %d batches ran", got, result.Ran)
 	}
 	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, other.Snapshot())) {
 		t.Error("the node that was not asked has another state")

@@ -15,7 +15,7 @@ const entryVersion = 1
 // Entry is one batch of the log: what the proposer gathered, stamped with the cluster clock.
 //
 // Encoding: version (1 byte), flags (1 byte), origin (8 bytes), clock (uvarint), wall (varint), with flagCheck the check's
-// index (uvarint) and sum (8 bytes), with flagLevel the level (uvarint), the number of groups (uvarint), each group with its length before it (uvarint), and a
+// index (uvarint) and sum (8 bytes), with flagLevel the level (uvarint), the number of batches (uvarint), each batch with its length before it (uvarint), and a
 // CRC-32C of all that (4 bytes). Fixed-width numbers are little-endian.
 type Entry struct {
 	Origin  uint64 // names the process that proposed the entry and wants its replies
@@ -23,7 +23,7 @@ type Entry struct {
 	WallUs  int64  // the time of day that belongs to it, µs since 1970
 	Check   Check  // Index 0: none
 	Level   uint64 // feature level that the machine is raised to; 0: it keeps its own
-	Groups  [][]byte
+	Batches [][]byte
 }
 
 // Check is the running hash that the leader had after applying the entry at Index.
@@ -65,11 +65,11 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	if flags&flagLevel != 0 {
 		dst = binary.AppendUvarint(dst, e.Level)
 	}
-	dst = wire.AppendList(dst, e.Groups)
+	dst = wire.AppendList(dst, e.Batches)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], crcTable))
 }
 
-// DecodeEntry reads an entry. Its groups are parts of b.
+// DecodeEntry reads an entry. Its batches are parts of b.
 func DecodeEntry(b []byte) (*Entry, error) {
 	if len(b) <= crc32.Size {
 		return nil, ErrEntryCorrupt
@@ -83,14 +83,14 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	}
 	e, c := &Entry{}, wire.NewCursor(body)
 	flags := e.readHead(&c)
-	e.Groups = c.List(len(body))
+	e.Batches = c.List(len(body))
 	if !c.Done() || flags&^entryFlags != 0 {
 		return nil, ErrEntryCorrupt
 	}
 	return e, nil
 }
 
-// readHead reads what is before the groups. Flags that this release does not know are for the caller to refuse: what they stand for comes behind.
+// readHead reads what is before the batches. Flags that this release does not know are for the caller to refuse: what they stand for comes behind.
 func (e *Entry) readHead(c *wire.Cursor) (flags byte) {
 	if c.Byte() != entryVersion {
 		c.Fail()
@@ -111,7 +111,7 @@ func (e *Entry) readHead(c *wire.Cursor) (flags byte) {
 	return flags
 }
 
-// entryHead reads an encoded entry but for its groups, without checking the rest.
+// entryHead reads an encoded entry but for its batches, without checking the rest.
 func entryHead(b []byte) (head Entry, ok bool) {
 	c := wire.NewCursor(b)
 	head.readHead(&c)

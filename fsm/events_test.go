@@ -48,10 +48,10 @@ func eventText(events []commands.Event) string {
 func TestChangedKeysAreTold(t *testing.T) {
 	m := newestMachine(wholeTable())
 	index := uint64(0)
-	apply := func(groups ...[]byte) string {
+	apply := func(batches ...[]byte) string {
 		t.Helper()
 		index++
-		return eventText(mustApply(t, m, index, &Entry{ClockMs: int64(index), WallUs: 1e12, Groups: groups}, true).Events)
+		return eventText(mustApply(t, m, index, &Entry{ClockMs: int64(index), WallUs: 1e12, Batches: batches}, true).Events)
 	}
 	if got := apply(calls("SET k 1", "DEL k")); got != "" {
 		t.Errorf("told although nobody wants to know: %s", got)
@@ -61,8 +61,8 @@ func TestChangedKeysAreTold(t *testing.T) {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Client: client, Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
 	for _, c := range []struct {
-		groups [][]byte
-		want   string
+		batches [][]byte
+		want    string
 	}{
 		{[][]byte{calls("SET k 1", "SET k 2")}, "0:k"},
 		{[][]byte{calls("SET not 1", "GET k", "GET none", "DEL none")}, ""},
@@ -82,7 +82,7 @@ func TestChangedKeysAreTold(t *testing.T) {
 		{[][]byte{setting("notify-keyspace-events", "K$"), calls("SET not 1", "SET k 1")}, "__keyspace@0__:not=set 0:k __keyspace@0__:k=set"},
 		{[][]byte{calls("SET not 1"), setting("notify-keyspace-events", ""), calls("SET not 1")}, "__keyspace@0__:not=set"},
 	} {
-		if got := apply(c.groups...); got != c.want {
+		if got := apply(c.batches...); got != c.want {
 			t.Errorf("entry %d: told %q, want %q", index, got, c.want)
 		}
 	}
@@ -96,7 +96,7 @@ func TestChangedKeysAreTold(t *testing.T) {
 func TestNotifySettingIsState(t *testing.T) {
 	table := wholeTable()
 	m := newestMachine(table)
-	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{
+	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{
 		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"), setting("other", "1"),
 	}}, true)
 	replies := string(bytes.Join(result.Replies, nil))
@@ -110,7 +110,7 @@ func TestNotifySettingIsState(t *testing.T) {
 	if got := restored.Notify().String(); got != "AKE" {
 		t.Errorf("restored as %q", got)
 	}
-	mustApply(t, restored, 2, &Entry{ClockMs: 2, Groups: [][]byte{setting("notify-keyspace-events", "")}}, true)
+	mustApply(t, restored, 2, &Entry{ClockMs: 2, Batches: [][]byte{setting("notify-keyspace-events", "")}}, true)
 	if got := restore(t, snapshotBytes(t, restored.Snapshot()), table).Notify(); got != 0 {
 		t.Errorf("restored as %q after it was switched off", got)
 	}
@@ -123,7 +123,7 @@ func TestAdapterTellsChanges(t *testing.T) {
 	index := uint64(0)
 	apply := func(line string) {
 		index++
-		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(line)}})})
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
 	}
 	a.SetInterest(func(int, string) bool { return true })
 	a.Replaying(true)
@@ -148,7 +148,7 @@ func TestBehindTakesNothing(t *testing.T) {
 	behind := func(words ...string) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
-	mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{
+	mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{
 		calls("RPUSH l a", "ZADD z 1 a", "XADD s 1-1 f v", "XGROUP CREATE s g 0", "SET str x"),
 	}}, true)
 	before := m.Sum()
@@ -167,7 +167,7 @@ func TestBehindTakesNothing(t *testing.T) {
 		{behind("BLPOP", "str", "0"), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
 		{behind("BLPOP", "l", "x"), "-ERR timeout is not a float or out of range\r\n"},
 	} {
-		result := mustApply(t, m, uint64(i+2), &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{c.call}}, true)
+		result := mustApply(t, m, uint64(i+2), &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{c.call}}, true)
 		if got := string(result.Replies[0]); got != c.want {
 			t.Errorf("call %d: %q, want %q", i, got, c.want)
 		}
@@ -175,7 +175,7 @@ func TestBehindTakesNothing(t *testing.T) {
 	if got := m.Sum().Sum; got != before.Sum {
 		t.Error("something was changed")
 	}
-	result := mustApply(t, m, 100, &Entry{ClockMs: 1, WallUs: 1e12, Groups: [][]byte{
+	result := mustApply(t, m, 100, &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{
 		behind("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"),
 	}}, true)
 	if got := string(result.Replies[0]); !strings.HasPrefix(got, "?0\r\n") {
@@ -192,10 +192,10 @@ func TestEventsOfALargeEntryAreLetGo(t *testing.T) {
 		args = append(args, fmt.Sprint("k", i), "")
 	}
 	many := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
-	if n := len(mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{many}}, false).Events); n != 2*keptEvents {
+	if n := len(mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{many}}, false).Events); n != 2*keptEvents {
 		t.Fatalf("%d events", n)
 	}
-	mustApply(t, m, 2, &Entry{ClockMs: 2, Groups: [][]byte{calls("SET k 1")}}, false)
+	mustApply(t, m, 2, &Entry{ClockMs: 2, Batches: [][]byte{calls("SET k 1")}}, false)
 	if n := cap(m.events.list); n > keptEvents {
 		t.Errorf("room for %d events is kept", n)
 	}

@@ -46,7 +46,7 @@ func TestNotificationsOfFields(t *testing.T) {
 		{30, "PING", "expired h"},
 	} {
 		index, clockMs = index+1, clockMs+c.afterMs
-		result, err := m.Apply(index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Groups: [][]byte{calls(c.call)}}, true)
+		result, err := m.Apply(index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Batches: [][]byte{calls(c.call)}}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,8 @@ func FuzzDecodeEntry(f *testing.F) {
 		if e.Check.Index == 0 {
 			e.Check.Sum = 0 // the sum of no check is not written
 		}
-		if len(e.Groups) == 0 {
-			e.Groups, again.Groups = nil, nil
+		if len(e.Batches) == 0 {
+			e.Batches, again.Batches = nil, nil
 		}
 		if !reflect.DeepEqual(e, again) {
 			t.Errorf("%+v is read back as %+v", e, again)
@@ -140,7 +140,7 @@ func callsText(calls [][][]byte) string {
 
 // applyTwice applies a run, and applies it again some time later, on two machines, one of which is restored in between.
 func applyTwice(t *testing.T, table *commands.Table, run []byte) {
-	e := &Entry{ClockMs: 1000, WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
+	e := &Entry{ClockMs: 1000, WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
 	a, b := newestMachine(table), newestMachine(table)
 	applyBoth(t, a, b, 1, e)
 	b = restore(t, snapshotBytes(t, b.Snapshot()), table)

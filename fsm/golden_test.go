@@ -69,16 +69,16 @@ var goldenRequests = []commands.Request{
 func goldenEntry() *Entry {
 	e := &Entry{
 		Origin: 0x0123456789abcdef, ClockMs: 1 << 40, WallUs: 1_700_000_000_123_456,
-		Check: Check{Index: 1 << 33, Sum: 0xfedcba9876543210}, Groups: [][]byte{nil, {}},
+		Check: Check{Index: 1 << 33, Sum: 0xfedcba9876543210}, Batches: [][]byte{nil, {}},
 	}
 	for i := range goldenRequests {
-		e.Groups[i%2] = commands.AppendRequest(e.Groups[i%2], &goldenRequests[i])
+		e.Batches[i%2] = commands.AppendRequest(e.Batches[i%2], &goldenRequests[i])
 	}
 	return e
 }
 
 // goldenTick is an entry without requests, from before 1970.
-func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Groups: [][]byte{}} }
+func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Batches: [][]byte{}} }
 
 // askedRequests are the requests of the golden entry "asked": each thing that a request can say besides what it calls, and all that go together.
 var askedRequests = []commands.Request{
@@ -91,16 +91,16 @@ var askedRequests = []commands.Request{
 }
 
 func askedEntry() *Entry {
-	e := &Entry{Origin: 2, ClockMs: 1, WallUs: 1, Groups: [][]byte{nil}}
+	e := &Entry{Origin: 2, ClockMs: 1, WallUs: 1, Batches: [][]byte{nil}}
 	for i := range askedRequests {
-		e.Groups[0] = commands.AppendRequest(e.Groups[0], &askedRequests[i])
+		e.Batches[0] = commands.AppendRequest(e.Batches[0], &askedRequests[i])
 	}
 	return e
 }
 
 // goldenRaise is an entry that raises the feature level, with a check, which the form of an entry allows.
 func goldenRaise() *Entry {
-	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63}, Level: 300, Groups: [][]byte{}}
+	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63}, Level: 300, Batches: [][]byte{}}
 }
 
 func TestGoldenEntries(t *testing.T) {
@@ -130,15 +130,15 @@ func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "asked-v1.bin", askedRequests)
 }
 
-// checkRequests reads the requests of an entry, which its groups have in turn.
+// checkRequests reads the requests of an entry, which its batches have in turn.
 func checkRequests(t *testing.T, file string, requests []commands.Request) {
 	e, err := DecodeEntry(readGolden(t, goldenFiles+file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	readers := make([]commands.RequestReader, len(e.Groups))
+	readers := make([]commands.RequestReader, len(e.Batches))
 	for i := range readers {
-		readers[i].Reset(e.Groups[i])
+		readers[i].Reset(e.Batches[i])
 	}
 	for i := range requests {
 		got, err := readers[i%len(readers)].Next()
@@ -151,7 +151,7 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 	}
 	for i := range readers {
 		if readers[i].More() {
-			t.Errorf("%s: group %d goes on", file, i)
+			t.Errorf("%s: batch %d goes on", file, i)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenari
 	m := NewMachine(table)
 	for i, q := range calls {
 		run := commands.AppendRequest(nil, &q)
-		e := &Entry{ClockMs: 1000 + int64(i), WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
+		e := &Entry{ClockMs: 1000 + int64(i), WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
 		if r := mustApply(t, m, uint64(100+i), e, true); r.Replies[0][0] == '-' {
 			t.Fatalf("%q: %q", q.Cmds, r.Replies[0])
 		}

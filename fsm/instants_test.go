@@ -71,11 +71,11 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 		e := &Entry{ClockMs: int64(index), WallUs: wallUs}
 		for range 1 + random.IntN(3) {
 			n := 1 + random.IntN(5)
-			e.Groups = append(e.Groups, [][]byte{timeRun(n), timeTransaction(n), timeScript(n)}[random.IntN(3)])
+			e.Batches = append(e.Batches, [][]byte{timeRun(n), timeTransaction(n), timeScript(n)}[random.IntN(3)])
 		}
 		for i, reply := range mustApply(t, m, index, e, true).Replies {
 			us := instantsOf(t, reply)
-			if strings.Contains(string(e.Groups[i]), "EVAL") {
+			if strings.Contains(string(e.Batches[i]), "EVAL") {
 				var each []int64
 				for k := 0; k < len(us); k += 2 {
 					if us[k] != us[k+1] {
@@ -102,7 +102,7 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 	}
 	// What stood still at the first level stays so.
 	first := NewMachine(table)
-	r := mustApply(t, first, 1, &Entry{ClockMs: 1, WallUs: 7_000_000, Groups: [][]byte{timeRun(2)}}, true)
+	r := mustApply(t, first, 1, &Entry{ClockMs: 1, WallUs: 7_000_000, Batches: [][]byte{timeRun(2)}}, true)
 	if us := instantsOf(t, r.Replies[0]); len(us) != 2 || us[0] != 7_000_000 || us[1] != 7_000_000 || first.NewestUs() != 0 {
 		t.Errorf("at the first level %v were named, and %d is remembered", us, first.NewestUs())
 	}
@@ -117,11 +117,11 @@ func restored(t *testing.T, m *Machine) *Machine {
 	return again
 }
 
-// TestInstantsOfReads: what reads and trials name comes from the leader's clock, one a request, and a request without one is not answered.
+// TestInstantsOfReads: what reads and dry runs name comes from the leader's clock, one a request, and a request without one is not answered.
 func TestInstantsOfReads(t *testing.T) {
 	table := testTable()
 	m := newestMachine(table)
-	mustApply(t, m, 1, &Entry{ClockMs: 5, WallUs: 1_000_000, Groups: [][]byte{timeRun(3), calls("SET lock x")}}, true)
+	mustApply(t, m, 1, &Entry{ClockMs: 5, WallUs: 1_000_000, Batches: [][]byte{timeRun(3), calls("SET lock x")}}, true)
 	at, room := int64(2_000_000), 3
 	var asked []string
 	next := func(lastUs, stampUs int64) (int64, bool) {
@@ -158,7 +158,7 @@ func TestIdsFollowTime(t *testing.T) {
 	// 1,500 requests name instants before: they take 1.5 ms.
 	script := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL",
 		`local t = redis.call('TIME') return {redis.call('XADD', KEYS[1], '*', 'f', 'v'), t[1] * 1000 + math.floor(t[2] / 1000) .. '-0'}`, "1", "s")}})
-	r := mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1_700_000_000_000_000, Groups: [][]byte{timeRun(1500), script}}, true)
+	r := mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1_700_000_000_000_000, Batches: [][]byte{timeRun(1500), script}}, true)
 	lines := strings.Split(string(r.Replies[1]), "\r\n")
 	if len(lines) < 5 || lines[2] != lines[4] || lines[2] != "1700000000001-0" {
 		t.Errorf("the id and the time are %q", lines)
@@ -182,12 +182,12 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 		clockUs += 1 + random.Int64N(2500)
 		e := &Entry{ClockMs: clockUs / 1000, WallUs: clockUs + offsetMs*1000}
 		if index%3 == 1 {
-			e.Groups = [][]byte{calls(
+			e.Batches = [][]byte{calls(
 				fmt.Sprintf("SET a v PXAT %d", int64(untilMs+1)), "SET b v", fmt.Sprintf("PEXPIREAT b %d", int64(untilMs+2)),
 				"SET c v", fmt.Sprintf("EXPIREAT c %d", int64(untilMs/1000)), "HSET h f v g v",
 				fmt.Sprintf("HPEXPIREAT h %d FIELDS 1 f", int64(untilMs+3)), fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)))}
 		} else {
-			e.Groups = [][]byte{timeRun(random.IntN(2000)), show} // whose instants go ahead of the stamp
+			e.Batches = [][]byte{timeRun(random.IntN(2000)), show} // whose instants go ahead of the stamp
 		}
 		replies := mustApply(t, m, index, e, true).Replies
 		if index%3 != 1 && string(replies[1]) != want {
@@ -209,7 +209,7 @@ func TestGoldenInstants(t *testing.T) {
 	const file = goldenFiles + "time-v1.bin"
 	m := NewMachine(testTable())
 	m.level = commands.LevelBounded
-	mustApply(t, m, 7, &Entry{ClockMs: 9, WallUs: 1_700_000_000_000_000, Groups: [][]byte{timeRun(3)}}, true)
+	mustApply(t, m, 7, &Entry{ClockMs: 9, WallUs: 1_700_000_000_000_000, Batches: [][]byte{timeRun(3)}}, true)
 	content := snapshotBytes(t, m.Snapshot())
 	makeGolden(t, file, content)
 	golden := readGolden(t, file)

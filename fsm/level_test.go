@@ -17,9 +17,9 @@ const unknownLevel = FeatureLevel + 1
 
 func TestUnknownLevelIsNotApplied(t *testing.T) {
 	m := NewMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Groups: [][]byte{calls("SET a 1")}}, true)
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Batches: [][]byte{calls("SET a 1")}}, true)
 	before := snapshotBytes(t, m.Snapshot())
-	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel, Groups: [][]byte{calls("SET a 2")}}, true)
+	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel, Batches: [][]byte{calls("SET a 2")}}, true)
 	want := fmt.Sprintf("a later version of coordd is needed: log entry 2 has feature level %d, and this one knows levels up to %d", unknownLevel, FeatureLevel)
 	if !errors.Is(err, ErrLevel) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -43,7 +43,7 @@ func TestLevelNeverFalls(t *testing.T) {
 func TestEntryLevel(t *testing.T) {
 	for _, check := range []Check{{}, {Index: 1 << 40, Sum: 5}} {
 		for _, level := range []uint64{0, 1, 2, 1 << 40} {
-			b := AppendEntry(nil, &Entry{Origin: 9, ClockMs: 1 << 30, WallUs: -5, Check: check, Level: level, Groups: [][]byte{{1, 2}}})
+			b := AppendEntry(nil, &Entry{Origin: 9, ClockMs: 1 << 30, WallUs: -5, Check: check, Level: level, Batches: [][]byte{{1, 2}}})
 			e, err := DecodeEntry(b)
 			if err != nil || e.Level != level || entryLevel(b) != level {
 				t.Errorf("level %d is read as %d, %+v %v", level, entryLevel(b), e, err)
@@ -62,7 +62,7 @@ func TestEntryLevel(t *testing.T) {
 	}
 	zero := AppendEntry(nil, &Entry{Level: 1})
 	zero = bytes.Clone(zero[:len(zero)-4])
-	zero[len(zero)-2] = 0 // the level is before the number of groups
+	zero[len(zero)-2] = 0 // the level is before the number of batches
 	if _, err := DecodeEntry(withChecksum(zero)); !errors.Is(err, ErrEntryCorrupt) {
 		t.Errorf("an entry that raises to level 0: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestSnapshotHeader(t *testing.T) {
 // A snapshot of a later level is told from a damaged one, by all that read one, whatever else that level has in the header.
 func TestUnknownLevelOfSnapshot(t *testing.T) {
 	m := NewMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Groups: [][]byte{calls("SET a 1")}}, true)
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}}, true)
 	m.level = unknownLevel
 	s := m.Snapshot()
 	for _, more := range []string{"", "what the later level has besides"} {
@@ -133,7 +133,7 @@ func TestCommandsOfALevel(t *testing.T) {
 		m := NewMachine(table)
 		m.level = level
 		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox, check, checkBox} {
-			wrote := string(mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1, Groups: [][]byte{calls(call)}}, true).Replies[0])
+			wrote := string(mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1, Batches: [][]byte{calls(call)}}, true).Replies[0])
 			seen := string(m.Read(nil, calls(strings.Replace(call, "EVAL", "EVAL_RO", 1)), 1, 1))
 			if !strings.Contains(wrote, want[i]) || seen != wrote {
 				t.Errorf("level %d: %s: %q as a write, %q as a read, want %q", level, call, wrote, seen, want[i])

@@ -73,7 +73,7 @@ func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 				run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
 				asked[node] = append(asked[node], c)
 			}
-			e.Groups = append(e.Groups, run)
+			e.Batches = append(e.Batches, run)
 		}
 		result := mustApply(t, m, index, e, true)
 		for node, reply := range result.Replies {

@@ -115,8 +115,8 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	for _, f := range files {
 		c.imports(f)
 		ast.Inspect(f, c.node)
-		for _, group := range f.Comments {
-			for _, comment := range group.List {
+		for _, batch := range f.Comments {
+			for _, comment := range batch.List {
 				if reason, ok := strings.CutPrefix(comment.Text, "//purity:"); ok && strings.TrimSpace(reason) != "" {
 					excuses[lineOf(fset.Position(comment.Pos()), 0)] = comment.Pos()
 				}

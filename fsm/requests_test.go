@@ -36,7 +36,7 @@ func filledMachine(t *testing.T, n int, calls ...[]string) *Machine {
 // twins applies the same entry to a machine and to its twin, of which the first is asked. It returns the shape of the replies.
 func twins(t *testing.T, m, twin *Machine, run []byte) string {
 	t.Helper()
-	e := &Entry{ClockMs: 1000, Groups: [][]byte{run}}
+	e := &Entry{ClockMs: 1000, Batches: [][]byte{run}}
 	a, err := m.Apply(m.Index()+1, e, true)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	m := newestMachine(testTable())
 	q := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{commandtest.Args("DBSIZE")}}
 	spent := func() uint64 {
-		r, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Groups: [][]byte{commands.AppendRequest(nil, &q)}}, true)
+		r, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{commands.AppendRequest(nil, &q)}}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func (n *scenarioNode) apply(run []byte) ([]byte, error) {
 	n.index++
 	entry := Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
 	if run != nil {
-		entry.Groups = [][]byte{run}
+		entry.Batches = [][]byte{run}
 	}
 	decoded, err := DecodeEntry(AppendEntry(nil, &entry))
 	if err != nil {

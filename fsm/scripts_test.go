@@ -78,13 +78,13 @@ func TestLibrariesAreInTheSnapshot(t *testing.T) {
 // and a node that applies the entry again must be given the same.
 func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	const requests = 20
-	var group []byte
+	var batch []byte
 	for range requests {
 		args := commandtest.Args("EVAL", `return tostring(math.random())`, "0")
-		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
-		group = commands.AppendRequest(group, &commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{args, args}})
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{args, args}})
 	}
-	e := &Entry{ClockMs: 1, Groups: [][]byte{group, group}}
+	e := &Entry{ClockMs: 1, Batches: [][]byte{batch, batch}}
 	var replies [2]string
 	drawn := map[string]bool{}
 	for i := range replies {
@@ -120,7 +120,7 @@ func TestNodesAgreeOnScripts(t *testing.T) {
 			run := commands.AppendRequest(nil, &commands.Request{Proto: 3, Cmds: [][][]byte{args}})
 			var replies, files [2]bytes.Buffer
 			for i, n := range []*scenarioNode{a.node, b.node} {
-				entry := &Entry{ClockMs: n.clockMs, WallUs: 1_700_000_000_000_000, Groups: [][]byte{run}}
+				entry := &Entry{ClockMs: n.clockMs, WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
 				n.index++
 				result, err := n.machine.Apply(n.index, entry, true)
 				if err != nil {

@@ -271,7 +271,7 @@ func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
 	f.index++
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
-	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs, Groups: groups}, true)
+	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs, Batches: groups}, true)
 	if err != nil {
 		return nil, err
 	}

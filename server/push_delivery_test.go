@@ -204,7 +204,7 @@ func TestChannelNamesAreBounded(t *testing.T) {
 	}
 	m := fsm.NewMachine(n.table)
 	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0", long)}})
-	if result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Groups: [][]byte{group}}, true); err != nil || len(result.Events) != 1 || string(result.Replies[0]) != ":0\r\n" {
+	if result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Batches: [][]byte{group}}, true); err != nil || len(result.Events) != 1 || string(result.Replies[0]) != ":0\r\n" {
 		t.Errorf("at the first level: %.60q, %v", result.Replies, err)
 	}
 }

@@ -280,7 +280,7 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 	m := fsm.NewMachine(commands.NewTable(commands.Specs(), Specs()))
 	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', 'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
 	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0")}})
-	result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Groups: [][]byte{group}}, true)
+	result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Batches: [][]byte{group}}, true)
 	clear(group)
 	if err != nil || len(result.Events) != 2 {
 		t.Fatal(result, err)

@@ -147,7 +147,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	before := x.Work
 	var failed error
 	if x.Trial {
-		failed = in.try(L, x, spec)
+		failed = in.dryRun(L, x, spec)
 	} else {
 		failed = x.Handle(spec)
 	}

@@ -48,7 +48,7 @@ func (n *node) apply(run []byte) ([]byte, error) {
 	n.index++
 	entry := fsm.Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
 	if run != nil {
-		entry.Groups = [][]byte{run}
+		entry.Batches = [][]byte{run}
 	}
 	decoded, err := fsm.DecodeEntry(fsm.AppendEntry(nil, &entry))
 	if err != nil {
@@ -134,7 +134,7 @@ func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) (
 	n.node.index++
 	n.node.machine.Observe(n.wants)
 	n.node.machine.Watch(n.watched)
-	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(), Groups: [][]byte{run}}
+	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(), Batches: [][]byte{run}}
 	result, err := n.node.machine.Apply(n.node.index, entry, true)
 	if err != nil {
 		return nil, err

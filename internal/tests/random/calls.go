@@ -79,16 +79,16 @@ func (g *Calls) Stamps() (clockMs, wallUs int64) {
 	return g.clockMs, g.wallUs
 }
 
-// Groups makes the requests of one entry.
-func (g *Calls) Groups() (groups [][]byte) {
+// Batches makes the requests of one entry.
+func (g *Calls) Batches() (batches [][]byte) {
 	for range g.IntN(4) {
 		var run []byte
 		for range 1 + g.IntN(6) {
 			run = commands.AppendRequest(run, g.Request())
 		}
-		groups = append(groups, run)
+		batches = append(batches, run)
 	}
-	return groups
+	return batches
 }
 
 // Request makes a call or, more seldom, a transaction, which may watch keys.

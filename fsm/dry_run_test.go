@@ -1,4 +1,4 @@
-// What lives here: trials, which run commands that may write on a state that they leave as it is.
+// What lives here: dry runs, which run commands that may write on a state that they leave as it is.
 
 package fsm
 
@@ -14,11 +14,11 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// trialMachine has applied the calls at clock 1000.
-func trialMachine(t *testing.T, lines ...string) *Machine {
+// dryRunMachine has applied the calls at clock 1000.
+func dryRunMachine(t *testing.T, lines ...string) *Machine {
 	t.Helper()
 	m := newestMachine(testTable())
-	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{calls(lines...)}}, true)
+	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{calls(lines...)}}, true)
 	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") || strings.HasPrefix(text, "-") {
 		t.Fatalf("the state cannot be made: %q", text)
 	}
@@ -31,12 +31,12 @@ redis.call('zremrangebyscore', KEYS[1], 0, now - 1000)
 if redis.call('zcard', KEYS[1]) >= 2 then return 0 end
 redis.call('zadd', KEYS[1], now, ARGV[1]) return 1`
 
-func TestTrials(t *testing.T) {
+func TestDryRuns(t *testing.T) {
 	script := func(words ...string) []byte {
 		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}}
 		return commands.AppendRequest(nil, q)
 	}
-	m := trialMachine(t, "SET lock a PX 5000", "HSET h f v", "RPUSH list x")
+	m := dryRunMachine(t, "SET lock a PX 5000", "HSET h f v", "RPUSH list x")
 	for i, words := range [][]string{
 		{"EVAL", windowScript, "1", "window", "a"}, {"EVAL", windowScript, "1", "window", "b"},
 		{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "b"},
@@ -46,9 +46,9 @@ func TestTrials(t *testing.T) {
 		{"FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('take', function(k) return redis.call('setnx', k[1], 'x') end)"},
 		{"SCRIPT", "LOAD", "return 1"},
 	} {
-		mustApply(t, m, uint64(2+i), &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{script(words...)}}, true)
+		mustApply(t, m, uint64(2+i), &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{script(words...)}}, true)
 	}
-	mustApply(t, m, 20, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{calls("SET lock a PX 5000")}}, false)
+	mustApply(t, m, 20, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{calls("SET lock a PX 5000")}}, false)
 	before := snapshotBytes(t, m.Snapshot())
 	for _, c := range []struct {
 		words []string
@@ -90,7 +90,7 @@ func TestTrials(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(before, snapshotBytes(t, m.Snapshot())) {
-		t.Error("a trial changed the state")
+		t.Error("a dry run changed the state")
 	}
 	// The life of the lock is over by the clock: who asks now may get it.
 	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6001, 5_500_000); len(got) != 0 {
@@ -100,7 +100,7 @@ func TestTrials(t *testing.T) {
 		t.Errorf("another key while a life is over: %q", got)
 	}
 	for _, words := range [][]string{{"EVAL", "return redis.call('dbsize')", "0"}, {"EVAL", "return redis.call('keys', '*')", "0"}} {
-		mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Groups: [][]byte{script(words...)}}, true)
+		mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{script(words...)}}, true)
 		if got := m.Read(nil, script(words...), 6000, 5_500_000); len(got) == 0 || got[0] == '-' {
 			t.Errorf("%q at the last moment of a life: %q", words, got)
 		}
@@ -114,8 +114,8 @@ func TestTrials(t *testing.T) {
 }
 
 // A transaction is tried whole; a run up to the first request that would write.
-func TestTrialOfRuns(t *testing.T) {
-	m := trialMachine(t, "SET lock a")
+func TestDryRunOfBatches(t *testing.T) {
+	m := dryRunMachine(t, "SET lock a")
 	multi := func(watched uint64, lines ...string) []byte {
 		q := &commands.Request{Proto: 2, Multi: true}
 		for _, l := range lines {
@@ -142,8 +142,8 @@ func TestTrialOfRuns(t *testing.T) {
 }
 
 // A command that changes nothing but has to tell of something is no read: an entry tells everybody.
-func TestTrialTellsNobody(t *testing.T) {
-	m := trialMachine(t, "SET other a")
+func TestDryRunNotifiesNobody(t *testing.T) {
+	m := dryRunMachine(t, "SET other a")
 	past := calls("SET dead v PXAT 1") // over before it begins: set, expire and expired are told, and nothing is changed
 	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "+OK\r\n" {
 		t.Fatalf("nobody is to be told: %q", got)
@@ -154,21 +154,21 @@ func TestTrialTellsNobody(t *testing.T) {
 	}
 }
 
-// TestTrialScriptsFade: what is tried is not noted as used, so once scripts may come to be forgotten, one is tried only while it was the last.
-func TestTrialScriptsFade(t *testing.T) {
+// TestDryRunsOfFadingScripts: what is tried is not noted as used, so once scripts may come to be forgotten, one is tried only while it was the last.
+func TestDryRunsOfFadingScripts(t *testing.T) {
 	m := newestMachine(testTable())
 	eval := func(i int) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
 	}
 	const half = 250 // of the scripts that EVAL keeps
 	for i := range half {
-		mustApply(t, m, uint64(i+1), &Entry{Groups: [][]byte{eval(i)}}, false)
+		mustApply(t, m, uint64(i+1), &Entry{Batches: [][]byte{eval(i)}}, false)
 	}
 	if got := string(m.Read(nil, eval(0), 0, 0)); got != ":0\r\n" {
 		t.Fatalf("half of the cache is free: %q", got)
 	}
 	last := half
-	mustApply(t, m, uint64(last+1), &Entry{Groups: [][]byte{eval(last)}}, false)
+	mustApply(t, m, uint64(last+1), &Entry{Batches: [][]byte{eval(last)}}, false)
 	if got := string(m.Read(nil, eval(0), 0, 0)); got != "" {
 		t.Errorf("a script is used and not noted so: %q", got)
 	}
@@ -177,32 +177,32 @@ func TestTrialScriptsFade(t *testing.T) {
 	}
 }
 
-// trialEntries is the length of the log in which requests are tried before they are applied.
-const trialEntries = 6000
+// dryRunEntries is the length of the log in which requests are tried before they are applied.
+const dryRunEntries = 6000
 
-// TestTrialsSayWhatEntriesDo tries random requests before they are applied: where there was a reply, the entry gives the same and changes nothing.
+// TestDryRunsAgreeWithEntries tries random requests before they are applied: where there was a reply, the entry gives the same and changes nothing.
 // A machine that nothing was tried on stays equal.
-func TestTrialsSayWhatEntriesDo(t *testing.T) {
+func TestDryRunsAgreeWithEntries(t *testing.T) {
 	table := testTable()
 	seed := random.Seed(t)
 	g := random.NewCalls(table, seed)
 	m, twin := newestMachine(table), newestMachine(table)
 	trapped, answered := 0, 0
-	for index := uint64(1); index <= trialEntries; index++ {
+	for index := uint64(1); index <= dryRunEntries; index++ {
 		e := randomEntry(g)
 		if index%3 > 0 { // two thirds of the entries hold what is tried before
-			e.Groups = [][]byte{commands.AppendRequest(nil, g.Request())}
+			e.Batches = [][]byte{commands.AppendRequest(nil, g.Request())}
 			sum := m.Sum()
-			reply := m.Read(nil, e.Groups[0], e.ClockMs, e.WallUs)
+			reply := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs)
 			deadlineMs, some := m.NextDeadline()
 			due := some && deadlineMs < e.ClockMs // the entry sweeps something, though not what the request saw
-			again := m.Read(nil, e.Groups[0], e.ClockMs, e.WallUs+1)
+			again := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs+1)
 			if m.Sum() != sum {
-				t.Fatalf("entry %d: a trial changed the state: %s", index, entryText(e))
+				t.Fatalf("entry %d: a dry run changed the state: %s", index, entryText(e))
 			}
 			a := mustApply(t, m, index, e, true)
 			switch {
-			case !mayWrite(table, e.Groups[0]):
+			case !mayWrite(table, e.Batches[0]):
 			case len(reply) == 0:
 				trapped++
 			default:
@@ -221,7 +221,7 @@ func TestTrialsSayWhatEntriesDo(t *testing.T) {
 		mustApply(t, twin, index, e, false)
 	}
 	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, twin.Snapshot())) {
-		t.Error("trials changed the state")
+		t.Error("dry runs changed the state")
 	}
 	t.Logf("%d requests would write, %d were answered", trapped, answered)
 	if trapped < 100 || answered < 100 {
@@ -254,13 +254,13 @@ func messages(r Result) int {
 	return n
 }
 
-// TestTrialsBesideEntries tries scripts from several goroutines while entries are applied; the race detector looks on.
-func TestTrialsBesideEntries(t *testing.T) {
+// TestDryRunsBesideEntries tries scripts from several goroutines while entries are applied; the race detector looks on.
+func TestDryRunsBesideEntries(t *testing.T) {
 	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(err error) { t.Error(err) })
 	apply := func(index uint64, lines ...string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Groups: [][]byte{calls(lines...)}}, false)
+		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(lines...)}}, false)
 	}
 	// Each is one word to calls, which splits at spaces.
 	const held, taken = "return(redis.call('setnx',KEYS[1],'x'))", "return(redis.call('append',KEYS[1],'x'))"
@@ -282,11 +282,11 @@ func TestTrialsBesideEntries(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTriedTransactionSeesOneState tries a transaction that reads a key past its deadline, which is not swept yet, before its first command that
+// TestDryRunOfTransactionSeesOneState tries a transaction that reads a key past its deadline, which is not swept yet, before its first command that
 // may write. It goes into the log, whose entry sweeps first.
-func TestTriedTransactionSeesOneState(t *testing.T) {
+func TestDryRunOfTransactionSeesOneState(t *testing.T) {
 	m := newestMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1000, Groups: [][]byte{calls("SET k v PX 10")}}, false)
+	mustApply(t, m, 1, &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET k v PX 10")}}, false)
 	if got := m.Read(nil, transactionOf([]string{"GET", "k"}, []string{"DEL", "none"}), 2000, 0); len(got) > 0 {
 		t.Errorf("answered without the log: %q", got)
 	}

@@ -1,4 +1,4 @@
-// Trials: a script that is tried on the applied state, which it cannot change, ends where it would (fsm/trial.go).
+// Dry runs: a script that is tried on the applied state, which it cannot change, ends where it would (fsm/dry_run.go).
 
 package script
 
@@ -10,11 +10,11 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// trap is where a trial ends that would change something.
+// trap is where a dry run ends that would change something.
 func trap() { panic(keyspace.ErrClosed) }
 
 // try calls a handler for a script that is tried, and ends the script when it is trapped: no pcall brings it back.
-func (in *interpreter) try(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
+func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -29,15 +29,15 @@ func (in *interpreter) try(L *lua.LState, x *commands.Call, spec *commands.Spec)
 	return x.Handle(spec)
 }
 
-// Trials are the engine's scripts for reads and trials: nothing changes them, and several run at a time.
-func (e *Engine) Trials() commands.Scripts { return trialScripts{e} }
+// Dry runs are the engine's scripts for reads and dry runs: nothing changes them, and several run at a time.
+func (e *Engine) DryRun() commands.Scripts { return dryRunScripts{e} }
 
-// trialScripts are the scripts of an engine for reads and trials: nothing changes them, and several run at a time.
-type trialScripts struct{ e *Engine }
+// dryRunScripts are the scripts of an engine for reads and dry runs: nothing changes them, and several run at a time.
+type dryRunScripts struct{ e *Engine }
 
 // Eval runs what is known. To run a script that is not would make it known; to run one that is about to be forgotten, as others were used since,
 // would put that off.
-func (t trialScripts) Eval(x *commands.Call, script commands.Script) error {
+func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	c, err := t.e.choose(script)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (e *Engine) fading(s *cachedScript) bool {
 	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) && e.cached.root.prev != s
 }
 
-func (t trialScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
+func (t dryRunScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
 	s := t.e.bySource[string(source)]
 	if s == nil || !s.loaded {
 		trap()
@@ -61,31 +61,31 @@ func (t trialScripts) Load(_ *commands.Call, source []byte) (sha string, err err
 	return s.sha, nil
 }
 
-func (t trialScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
+func (t dryRunScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
 
-func (t trialScripts) Flush() { trap() }
+func (t dryRunScripts) Flush() { trap() }
 
-func (t trialScripts) HasFunction(name []byte) bool { return t.e.HasFunction(name) }
+func (t dryRunScripts) HasFunction(name []byte) bool { return t.e.HasFunction(name) }
 
-func (t trialScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error) {
+func (t dryRunScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error) {
 	trap()
 	return "", nil
 }
 
-func (t trialScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error], commands.RestorePolicy) error {
+func (t dryRunScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error], commands.RestorePolicy) error {
 	trap()
 	return nil
 }
 
-func (t trialScripts) DeleteLibrary(name []byte) bool {
+func (t dryRunScripts) DeleteLibrary(name []byte) bool {
 	if t.e.libraries.has(string(name)) {
 		trap()
 	}
 	return false
 }
 
-func (t trialScripts) FlushLibraries() { trap() }
+func (t dryRunScripts) FlushLibraries() { trap() }
 
-func (t trialScripts) Libraries() []*commands.Library { return t.e.Libraries() }
+func (t dryRunScripts) Libraries() []*commands.Library { return t.e.Libraries() }
 
-var _ commands.Scripts = trialScripts{}
+var _ commands.Scripts = dryRunScripts{}

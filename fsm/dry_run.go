@@ -1,20 +1,20 @@
 package fsm
 
-// This file holds trials: a command that may write is run on the applied state, which it cannot change. Where it would, it is trapped, and
+// This file holds dry runs: a command that may write is run on the applied state, which it cannot change. Where it would, it is trapped, and
 // nothing was done; where it would not, its reply is that of a read, and the command need not be put in the log
-// (docs/adr/0009-writes-that-change-nothing.md). Trials run beside each other and beside reads.
+// (docs/adr/0009-writes-that-change-nothing.md). Dry runs run beside each other and beside reads.
 
 import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// trap is where a trial ends that would change something.
+// trap is where a dry run ends that would change something.
 func trap() { panic(keyspace.ErrClosed) }
 
-// beginTrial makes the environment one for a command that may write. What is over by the clock at which is read, but not in the state, traps as well: an
+// beginDryRun makes the environment one for a command that may write. What is over by the clock at which is read, but not in the state, traps as well: an
 // entry, which sweeps before anything else, could find a lock free that is held in the state.
-func (r *runner) beginTrial() {
+func (r *runner) beginDryRun() {
 	env := r.env
 	if env.Trial {
 		return
