@@ -1,5 +1,5 @@
-// What lives here: the behaviour that purity is for (DESIGN sections 1.5 and 4). Machines fed the same entries stay equal, whether they
-// were restored from a snapshot half-way, asked for replies, or read from in between.
+// Machines that are fed the same entries stay equal, whether they were restored from a snapshot
+// half-way, asked for replies, or read from in between ("Determinism" in docs/design.md).
 
 package fsm
 

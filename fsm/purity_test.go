@@ -1,4 +1,4 @@
-// What lives here: the purity of commands/ and fsm/ (DESIGN section 4), and the proof that its checker sees what it is for.
+// The purity of commands/ and fsm/ ("Determinism" in docs/design.md), and tests of its checker.
 
 package fsm
 

@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: kill -9 of real processes, minorities, paused nodes: what DESIGN sections 1 and 6 promise.
+// Kill -9 of real processes, minorities, paused nodes: "Promises" and "Certainty of replies" in
+// docs/design.md.
 
 func httpStatus(addr, path string) int {
 	c := http.Client{Timeout: time.Second}

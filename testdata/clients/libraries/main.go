@@ -237,9 +237,11 @@ func (c *check) result() string {
 func writeReport(checks []check) error {
 	var b strings.Builder
 	b.WriteString("# Clients and libraries\n\n")
-	b.WriteString("Written by `make clients`, which installs these libraries, unmodified, from their registries and runs them against a cluster of\n")
-	b.WriteString("three coordd processes on one machine. The programs are in [testdata/clients/libraries](../testdata/clients/libraries); each check judges an\n")
-	b.WriteString("outcome. The scenario programs of `make test` (go-redis, node-redis, ioredis, redis-cli) are beside it.\n\n")
+	b.WriteString("Written by `make clients`. It installs these libraries, unmodified, from their " +
+		"registries and runs\nthem against a cluster of three coordd processes on one machine. " +
+		"The programs are in\n[testdata/clients/libraries](../testdata/clients/libraries); " +
+		"each check judges an outcome. The\nscenario programs of `make test` (go-redis, node-redis, " +
+		"ioredis, redis-cli) are beside it.\n\n")
 	fmt.Fprintf(&b, "Run on %s.\n\n| Library | Version | Check | Result |\n|---|---|---|---|\n", time.Now().Format(time.DateOnly))
 	slices.SortStableFunc(checks, func(a, b check) int {
 		return cmp.Or(cmp.Compare(slices.Index(languages, a.language), slices.Index(languages, b.language)), cmp.Compare(a.Library, b.Library))
