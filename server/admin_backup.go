@@ -1,6 +1,7 @@
-package server
+// RAFT BACKUP: streams the whole state to a client as one reply, without holding that reply in
+// memory.
 
-// This file holds RAFT BACKUP, which sends the whole state to a client as one reply, without ever having that reply in memory.
+package server
 
 import (
 	"context"
@@ -11,12 +12,14 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// backupStall is how long a client may take nothing of a backup before its connection is closed: what changes meanwhile is kept twice.
+// backupStall is how long a client may read nothing of a backup before it is disconnected: a
+// backup in progress keeps a second copy of everything that changes.
 const backupStall = time.Minute
 
 const errNotDirectReply commands.Error = "ERR RAFT BACKUP needs a connection without subscriptions, MONITOR, CLIENT TRACKING or CLIENT REPLY OFF"
 
-// errBackupRuns: each backup keeps a state of its own alive for as long as its client reads.
+// errBackupRuns limits a node to one backup: each keeps a copy of the state alive while its client
+// reads.
 const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node is already sending a backup"
 
 // backup sends the state in place of a reply.
@@ -38,7 +41,7 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 		return
 	}
 	size := state.Size()
-	if s.send() != nil { // what was answered before comes first
+	if s.send() != nil { // earlier replies come first
 		s.quit = true
 		return
 	}
@@ -59,13 +62,13 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(errNotDirectReply)
 	case err != nil:
 		s.srv.warnings.Warn("backup failed", "client", s.addr, "error", err)
-		s.quit = true // a reply that is not whole has nothing behind it
+		s.quit = true // nothing may follow an incomplete reply
 	default:
 		s.srv.log.Info("backup sent", "client", s.addr, "bytes", size, "took", time.Since(began))
 	}
 }
 
-// steadyWriter writes to a client that has to take something every backupStall.
+// steadyWriter writes to a client that must read something within every backupStall.
 type steadyWriter struct {
 	s *session
 	w io.Writer
@@ -82,7 +85,7 @@ func (t *steadyWriter) Write(p []byte) (written int, err error) {
 
 func (t *steadyWriter) step(p []byte) (int, error) {
 	err := t.s.conn.SetWriteDeadline(time.Now().Add(backupStall))
-	if t.s.killed.Load() { // asked after the deadline was set, which kill sets too
+	if t.s.killed.Load() { // checked after setting the deadline, which kill sets too
 		err = errKilled
 	}
 	if err != nil {

@@ -1,7 +1,7 @@
-package server
+// Commands that act on the node: SHUTDOWN, FAILOVER, SAVE and its family, and MODULE, whose list
+// is empty.
 
-// This file holds the commands that make a node do something: stop, hand leadership over, write a snapshot; and MODULE, of which there
-// is a list without anything in it.
+package server
 
 import (
 	"net"
@@ -68,7 +68,8 @@ const (
 	errRewriting     commands.Error = "ERR Background append only file rewriting already in progress"
 )
 
-// shutdown stops the node. What was answered is on disk, so saving or not makes no difference; as on Redis there is no reply.
+// shutdown stops the node. Every acknowledged write is on disk, so SAVE and NOSAVE are equal; as
+// in Redis, there is no reply.
 func shutdown(s *session, _ *commands.Spec, args [][]byte) {
 	words := map[string]bool{}
 	for _, a := range args[1:] {
@@ -93,7 +94,7 @@ func shutdown(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// failoverCall is what FAILOVER was asked for.
+// failoverCall holds the arguments of FAILOVER.
 type failoverCall struct {
 	abort, force bool
 	timed        bool
@@ -132,8 +133,8 @@ func parseFailover(args [][]byte) (c failoverCall, err error) {
 	return c, nil
 }
 
-// failover hands leadership over and answers when that is done. The time that it takes is bounded by Raft, whatever TIMEOUT says; FORCE
-// changes nothing: only a node that has every entry can lead.
+// failover transfers leadership and replies when it is done. Raft bounds the time, whatever
+// TIMEOUT says. FORCE has no effect: only a node with every entry can lead.
 func failover(s *session, _ *commands.Spec, args [][]byte) {
 	c, err := parseFailover(args)
 	switch {
@@ -141,7 +142,7 @@ func failover(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(err)
 		return
 	case c.abort:
-		s.fail(errNoFailover) // one under way is Raft's, and cannot be called back
+		s.fail(errNoFailover) // Raft cannot abort a transfer
 		return
 	}
 	st := s.srv.backend.Status()
@@ -162,7 +163,7 @@ func failover(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// successor finds the member that is to lead, "" for whichever is furthest.
+// successor returns the id of the member to lead; "" means the most up-to-date one.
 func (st *Status) successor(c *failoverCall) (id string, err error) {
 	if st.Role != "leader" {
 		return "", errFollower
@@ -210,7 +211,7 @@ func bgsave(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrSyntax)
 	case s.srv.snapshotLater():
 		s.w.Status("Background saving started")
-	case schedule: // the one that is under way holds all that was answered
+	case schedule: // the one in progress holds every acknowledged write
 		s.w.Status("Background saving scheduled")
 	default:
 		s.fail(errSaving)

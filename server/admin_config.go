@@ -1,6 +1,6 @@
-package server
+// CONFIG; its parameters are in admin_params.go.
 
-// This file holds CONFIG; its parameters are in admin_params.go.
+package server
 
 import (
 	"bytes"
@@ -11,12 +11,12 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// settings are the limits that CONFIG SET changes.
+// settings holds the values that CONFIG SET changes.
 type settings struct {
 	maxClients   atomic.Int64
 	idleTimeout  atomic.Int64              // ns; 0: never
-	trackLatency atomic.Bool               // histograms of commands are kept
-	percentiles  atomic.Pointer[[]float64] // that INFO latencystats shows
+	trackLatency atomic.Bool               // keep histograms of commands
+	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
 	output       atomic.Pointer[outputLimits]
 }
 
@@ -24,15 +24,15 @@ func (c *settings) init(cfg Config) {
 	c.maxClients.Store(int64(cfg.MaxClients))
 	c.idleTimeout.Store(int64(cfg.IdleTimeout))
 	c.trackLatency.Store(true)
-	c.percentiles.Store(&usualPercentiles)
-	limits := usualOutputLimits(cfg.MaxSubscriberBytes)
+	c.percentiles.Store(&defaultPercentiles)
+	limits := defaultOutputLimits(cfg.MaxSubscriberBytes)
 	c.output.Store(&limits)
 }
 
-// maxConfigPatterns are matched with every parameter.
+// maxConfigPatterns bounds the patterns of one CONFIG GET: each is matched with every parameter.
 const maxConfigPatterns = 1024
 
-// configGet answers each parameter that a pattern matches once. A plain name is answered as it was asked.
+// configGet replies with each matching parameter once. A plain name is repeated as it was written.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args)-2 > maxConfigPatterns {
 		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d", maxConfigPatterns))
@@ -100,7 +100,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 	}
-	for i, p := range asked { // of those that can fail now there is one, so it comes first
+	for i, p := range asked { // at most one can still fail, so it comes first
 		if p.share == nil {
 			continue
 		}
@@ -115,7 +115,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// change checks a new value and says how it is put in place.
+// change validates a new value and returns the function that applies it.
 func (p *param) change(s *Server, text string) (func(*Server), error) {
 	switch {
 	case p.share != nil:

@@ -1,6 +1,6 @@
-package server
+// DEBUG: SLEEP, and OBJECT for what is known about a key's value. The rest is rejected.
 
-// This file holds what there is of DEBUG: a connection that sleeps, and what is known of a key's value. The rest is refused.
+package server
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ var debugSpecs = []commands.Spec{{
 	Handler: debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
 }}
 
-// debugCommand sends what is about data to the machine.
+// debugCommand sends subcommands about data to the machine.
 func debugCommand(s *session, spec *commands.Spec, args [][]byte) {
 	if is(args[1], "object") {
 		s.batch.cmd[0] = args
@@ -54,9 +54,9 @@ var debugHelp = []string{
 	"SLEEP <seconds>", "    Stop the connection for <seconds>. Decimals allowed.",
 }
 
-// sleep lets time pass for this connection alone. It returns false when the client, or the server, has gone away.
+// sleep pauses only this connection. It returns false if the client or the server has gone away.
 func (s *session) sleep(d time.Duration) bool {
-	if s.send() != nil { // the client sees what was answered before
+	if s.send() != nil { // the client sees earlier replies
 		return false
 	}
 	for end := time.Now().Add(d); ; {
@@ -70,7 +70,8 @@ func (s *session) sleep(d time.Duration) bool {
 	}
 }
 
-// debugHandler answers DEBUG OBJECT, and in a transaction, which no node sleeps in, whatever else is asked.
+// debugHandler answers DEBUG OBJECT. In a transaction it rejects all else: nodes must not sleep
+// there.
 func debugHandler(x *commands.Call) error {
 	if !is(x.Args[1], "object") || len(x.Args) != 3 {
 		return commands.Error("ERR only DEBUG OBJECT key is allowed here")
@@ -79,8 +80,8 @@ func debugHandler(x *commands.Call) error {
 	if e == nil {
 		return commands.ErrNoSuchKey
 	}
-	x.Spend(usualSamples)
+	x.Spend(defaultSamples)
 	x.Out.Status(fmt.Sprintf("Value at:0 refcount:1 encoding:%s memory:%d created:%d changed:%d",
-		commands.Encoding(e), e.Memory(usualSamples), e.Created(), e.Changed()))
+		commands.Encoding(e), e.Memory(defaultSamples), e.Created(), e.Changed()))
 	return nil
 }

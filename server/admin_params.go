@@ -1,7 +1,7 @@
-package server
+// The parameters of CONFIG: those that can be changed, and those that clients, libraries and
+// exporters read, with their actual values.
 
-// This file holds the table of CONFIG's parameters: those that can be changed, and those that clients, libraries and exporters ask for,
-// with the value that is true here.
+package server
 
 import (
 	"strconv"
@@ -11,17 +11,19 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// param is one parameter. Without set, choose and share it has one value; a frozen one cannot even be set to that, as on Redis.
+// param is one parameter. Without set, choose or share it has a fixed value, and accepts only
+// that; a frozen one rejects even that, as in Redis.
 type param struct {
 	name     string
 	get      func(*Server) string
 	set      func(*Server, int64)
-	low, max int64                                              // of set's number
-	choose   func(text string) (apply func(*Server), err error) // in place of set, for what is no number
-	share    func(*Server, string) error                        // in place of set: makes the value that of all nodes, or fails
-	check    func(text string) error                            // with share: tells whether it is a value
-	fits     func(*Server, int64) error                         // with set: checks what low and max do not tell
-	frozen   bool
+	low, max int64 // of the number for set
+	// in place of set, for values that are not numbers
+	choose func(text string) (apply func(*Server), err error)
+	share  func(*Server, string) error // in place of set: changes the value on all nodes, or fails
+	check  func(text string) error     // with share: validates a value
+	fits   func(*Server, int64) error  // with set: checks beyond low and max
+	frozen bool
 }
 
 func fixed(name, value string) param {
@@ -34,7 +36,7 @@ func frozen(name, value string) param {
 	return p
 }
 
-// atomicNumber is where numberParam keeps its value.
+// atomicNumber stores the value of a numberParam.
 type atomicNumber = interface {
 	Load() int64
 	Store(int64)
@@ -57,7 +59,7 @@ var params = []param{
 		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
 		set: func(s *Server, n int64) {
 			s.config.idleTimeout.Store(n * int64(time.Second))
-			s.look()
+			s.wakeCron()
 		},
 	},
 	{name: "maxmemory-clients", get: func(s *Server) string { return s.clientMemory.chosen.Load().String() }, choose: chooseClientMemory},
@@ -79,18 +81,18 @@ var params = []param{
 	{name: "proto-max-bulk-len", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
 	{name: "client-output-buffer-limit", get: func(s *Server) string { return s.config.output.Load().String() }, choose: chooseOutputLimits},
 
-	// What is written is on disk, and nothing else is saved.
+	// Every write is on disk; nothing else is saved.
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
 	fixed("stop-writes-on-bgsave-error", "no"),
-	// Nothing is ever evicted; replicas, keys and scripts are not given up for memory or time.
+	// Nothing is evicted for memory or time.
 	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
 	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
 	fixed("activedefrag", "no"),
-	// There is one user, and no password.
+	// There is one user, without a password.
 	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""), fixed("protected-mode", "no"),
 	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"), fixed("slave-read-only", "no"),
 	fixed("replica-priority", "100"), fixed("slave-priority", "100"), fixed("tls-port", "0"),
-	// The sizes up to which OBJECT ENCODING tells small forms.
+	// The sizes at which OBJECT ENCODING changes.
 	fixed("hash-max-listpack-entries", "512"), fixed("hash-max-ziplist-entries", "512"),
 	fixed("hash-max-listpack-value", "64"), fixed("hash-max-ziplist-value", "64"),
 	fixed("zset-max-listpack-entries", "128"), fixed("zset-max-ziplist-entries", "128"),
@@ -123,8 +125,8 @@ func chooseTracking(text string) (func(*Server), error) {
 	return func(s *Server) { s.config.trackLatency.Store(on) }, nil
 }
 
-// usualPercentiles are those that INFO latencystats shows at first.
-var usualPercentiles = []float64{50, 99, 99.9}
+// defaultPercentiles are the initial percentiles of INFO latencystats.
+var defaultPercentiles = []float64{50, 99, 99.9}
 
 func choosePercentiles(text string) (func(*Server), error) {
 	words := strings.Fields(text)
@@ -142,13 +144,13 @@ func choosePercentiles(text string) (func(*Server), error) {
 	return func(s *Server) { s.config.percentiles.Store(&list) }, nil
 }
 
-// memorySize are the units of sizes, as Redis knows them.
+// memorySizes are Redis's units of sizes.
 var memorySizes = []struct {
 	unit  string
 	bytes int64
 }{{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1}, {"", 1}}
 
-// parseMemory reads a size such as 64mb.
+// parseMemory parses a size such as 64mb.
 func parseMemory(text string) (bytes int64, ok bool) {
 	text = strings.ToLower(text)
 	for _, size := range memorySizes {
@@ -160,13 +162,13 @@ func parseMemory(text string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// ClientMemory is a value of maxmemory-clients: bytes, or a part of the memory that the process may take.
+// ClientMemory is a value of maxmemory-clients: bytes, or a percentage of the available memory.
 type ClientMemory struct {
 	Bytes   int64
-	Percent int64 // 1 to 100; 0: Bytes holds
+	Percent int64 // 1 to 100; 0: Bytes applies
 }
 
-// ParseClientMemory reads 0, a size such as 64mb, or a part such as 10%.
+// ParseClientMemory parses 0, a size such as 64mb, or a percentage such as 10%.
 func ParseClientMemory(text string) (ClientMemory, error) {
 	if part, found := strings.CutSuffix(text, "%"); found {
 		n, ok := commands.ParseInt([]byte(part))
@@ -184,12 +186,12 @@ func ParseClientMemory(text string) (ClientMemory, error) {
 
 func (m ClientMemory) limit() int64 {
 	if m.Percent > 0 {
-		return int64(float64(memoryThereIs()) * float64(m.Percent) / 100)
+		return int64(float64(availableMemory()) * float64(m.Percent) / 100)
 	}
 	return m.Bytes
 }
 
-// String is the value as CONFIG GET shows it.
+// String returns the value as CONFIG GET shows it.
 func (m ClientMemory) String() string {
 	if m.Percent > 0 {
 		return formatInt(m.Percent) + "%"
@@ -201,7 +203,7 @@ const errMemorySize commands.Error = "argument must be a memory or percent value
 
 func (s *Server) setMaxClients(n int64) { s.config.maxClients.Store(n) }
 
-// fitsFiles refuses a number of connections that the limit of open files does not allow, as Redis does.
+// fitsFiles rejects more connections than the limit of open files allows, as Redis does.
 func (s *Server) fitsFiles(n int64) error {
 	if most := int64(s.cfg.MostClients); most > 0 && n > most {
 		return commands.Errorf("The operating system is not able to handle the specified number of clients, try with %d", most)

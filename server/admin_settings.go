@@ -1,6 +1,7 @@
-package server
+// Settings that all nodes share: set on one, they apply on all, are part of snapshots and survive
+// restarts.
 
-// This file holds the settings that all nodes share: set on one, they hold on all, are part of snapshots and survive restarts.
+package server
 
 import (
 	"context"
@@ -10,19 +11,21 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// settingNotify is the parameter that says which keyspace notifications are sent.
+// settingNotify selects the keyspace notifications that are sent.
 const settingNotify = "notify-keyspace-events"
 
-// ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the leader that has it already.
+// ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the
+// leader.
 const ownDelay = time.Second
 
-// checkNotify refuses what are no flags of keyspace notifications.
+// checkNotify validates the flags of keyspace notifications.
 func checkNotify(text string) error {
 	_, err := commands.ParseNotifyFlags(text)
 	return err
 }
 
-// setNotify puts the flags of keyspace notifications in the log. The error is the text behind CONFIG SET's own.
+// setNotify puts the flags of keyspace notifications in the log. The error becomes part of CONFIG
+// SET's own.
 func (s *Server) setNotify(text string) error {
 	want, err := commands.ParseNotifyFlags(text)
 	if err != nil {
@@ -42,5 +45,5 @@ func (s *Server) setNotify(text string) error {
 	return nil
 }
 
-// notifyText is the setting as this node has it.
+// notifyText returns the setting on this node.
 func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }

@@ -1,23 +1,23 @@
-package server
+// Snapshots that clients request.
 
-// This file holds the snapshots that clients ask for.
+package server
 
 import (
 	"sync"
 	"time"
 )
 
-// saving is what is known of the snapshots that clients asked for.
+// saving is the state of the requested snapshots.
 type saving struct {
 	mu      sync.Mutex
 	busy    bool
-	since   time.Time     // when the one under way began
-	took    time.Duration // the newest one that ended
+	since   time.Time     // start of the current one
+	took    time.Duration // duration of the newest finished one
 	saves   int
 	failure error // of the newest one
 }
 
-// begin says whether a snapshot may begin now; then end has to follow.
+// begin reports whether a snapshot may start now; if so, the caller must call end.
 func (v *saving) begin() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -37,12 +37,12 @@ func (v *saving) end(err error) {
 	}
 }
 
-// savingState is a copy of what saving knows.
+// savingState is a copy of the state of saving.
 type savingState struct {
 	saves   int
 	failure error
-	now     int64 // seconds that the one under way has taken; -1: none is
-	last    int64 // seconds that the newest one took; -1: there was none
+	now     int64 // seconds since the start of the current one; -1: none
+	last    int64 // duration of the newest one in seconds; -1: none
 }
 
 func (v *saving) state() savingState {
@@ -58,7 +58,7 @@ func (v *saving) state() savingState {
 	return st
 }
 
-// snapshot writes a snapshot, which begin allowed.
+// snapshot writes a snapshot after a successful begin.
 func (s *Server) snapshot() error {
 	err := s.backend.Snapshot()
 	s.saving.end(err)
@@ -68,7 +68,7 @@ func (s *Server) snapshot() error {
 	return err
 }
 
-// snapshotLater begins a snapshot. It returns false where one is under way.
+// snapshotLater starts a snapshot in the background. It returns false if one is in progress.
 func (s *Server) snapshotLater() bool {
 	if !s.saving.begin() {
 		return false

@@ -1,6 +1,6 @@
-package server
+// What the server needs from the rest of coordd.
 
-// This file declares what the server needs of the rest of coordd.
+package server
 
 import (
 	"context"
@@ -10,127 +10,140 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Asker tells whose a run is and what is in it, so that a connection that asks for much does not hold up those that ask for little.
+// Asker describes who sends a batch and what it contains, so that one busy connection does not
+// delay the others.
 type Asker struct {
 	Source  uint64 // the connection; 0: the server itself
-	Command uint64 // a hash of what is asked for; 0: not told. Runs with the same one are expected to do alike
-	Shape   uint64 // a hash of that and of what it is asked of: the first key
+	Command uint64 // a hash of the command; 0: unknown. Batches with the same hash should cost alike
+	Shape   uint64 // a hash of the command and its first key
 }
 
-// Backend runs requests. A run is count requests encoded one after the other by commands.AppendRequest; its result is
-// their RESP replies, one after the other. They may be fewer than count, but one at least: the requests behind them did not run, because the replies or the
-// work would have been too much for one run, and are to be sent again. The text of an error is the error reply, code word first ("CLUSTERDOWN …", "UNKNOWN …"), for
-// every request of the run. Nobody keeps the run or changes the replies after the call.
+// Backend runs requests. A batch is count requests encoded by commands.AppendRequest; the result
+// is their RESP replies, both concatenated. The reply may be partial, with at least one element:
+// the remaining requests did not run, because the replies or the work would exceed the limits of
+// one batch, and are to be sent again. The text of an error is the error reply, code word first
+// ("CLUSTERDOWN …", "UNKNOWN …"), to every request of the batch. The backend retains neither the
+// batch nor the replies after the call.
 type Backend interface {
-	// Write puts the run in the log and returns when it is durable and applied.
+	// Write logs the batch and returns when it is durable and applied.
 	Write(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
 	Read(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
-	// Try is Read for a run that may write: it is run up to the first request that would change anything. There may be no reply at all.
+	// Try is a dry run: like Read, but the batch may contain writes, and runs up to the first
+	// request that would change something. There may be no replies.
 	Try(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
-	// ReadLocal runs requests that change nothing on this node's own state, however old it is.
+	// ReadLocal runs requests that change nothing on this node's own state, however old.
 	ReadLocal(by Asker, batch []byte, count int) ([]byte, error)
-	// Share runs f, which answers a command of the session by a computation, and waits for nobody. Where that takes long it is one f at a
-	// time, fairly among the connections. The error is an error reply, and says that f did not run.
+	// Share runs f, a computation for a session command that never waits. Long ones run one at a
+	// time, fairly among connections. The error is an error reply, and means that f did not run.
 	Share(by Asker, f func()) error
-	// Observe says of which keys' changes Deliver is to be told from now on: of those that wants answers true for, of none if it is
-	// nil. What a run that is handed over afterwards does not see of a change, Deliver is told of.
+	// Observe sets the key filter for Deliver; nil reports no changed keys. Deliver receives every
+	// change that a batch sent afterwards does not see.
 	Observe(wants func(db int, key string) bool)
-	// ValueBytes estimates what the values of keys of a database take on this node, as it has them now. ok is false where it would have to wait.
+	// ValueBytes estimates the size of the values of keys on this node, in its current state. ok
+	// is false if it would have to wait.
 	ValueBytes(db int, keys [][]byte) (bytes int, ok bool)
-	// Status tells about the node and its cluster. It waits for nobody, neither the machine nor Raft: probes ask it, and those who are
-	// to hear in time that the node is busy.
+	// Status describes the node and its cluster. It waits neither for the machine nor for Raft:
+	// probes call it, and clients that should learn quickly that the node is busy.
 	Status() Status
-	// Stats counts what the state holds. It waits for what the machine is at.
+	// Stats counts what the state holds. It waits for the machine.
 	Stats() Stats
-	// Watch says whether Deliver is to be told from now on of the commands that scripts call, in requests that say who asks.
+	// Watch sets whether Deliver receives the commands that scripts call, for requests that carry
+	// a client number.
 	Watch(on bool)
-	// HandOver gives leadership to a member, or to the one that is furthest where id is empty, and returns when another node leads. The text of an
-	// error is the error reply.
+	// HandOver transfers leadership to a member, or to the most up-to-date one if id is empty, and
+	// returns when another node leads. The text of an error is the error reply.
 	HandOver(id string) error
-	// Snapshot writes a snapshot of the state, which the log is cut by, and returns when it is on disk.
+	// Snapshot writes a snapshot, truncates the log, and returns when the snapshot is on disk.
 	Snapshot() error
-	// ChangeMembers has the leader, whichever node that is, change the members of the cluster, and returns when that is done. The text of an
-	// error is the error reply.
+	// ChangeMembers asks the leader, on whichever node, to change the membership, and returns when
+	// that is done. The text of an error is the error reply.
 	ChangeMembers(c MemberChange) error
-	// MembersSeen asks the leader what it knows of the members.
+	// MembersSeen asks the leader for its view of the members.
 	MembersSeen() ([]Member, error)
-	// Holders asks the leader, whichever node that is, who holds everything that was acknowledged by now.
+	// Holders asks the leader, on whichever node, who holds every write acknowledged so far.
 	Holders(ctx context.Context) (Holders, error)
-	// Backup takes the state as it is now, no older than what was acknowledged on any node before the call.
+	// Backup captures the current state, no older than any write acknowledged on any node before
+	// the call.
 	Backup(ctx context.Context) (Backup, error)
-	// Stop begins to stop the node. It does not wait.
+	// Stop starts stopping the node, without waiting.
 	Stop()
-	// WatchLeader gives a channel that has a token after each change of the leader, and a function that ends the watch.
+	// WatchLeader returns a channel that receives a token after each change of leader, and a
+	// function that ends the watch.
 	WatchLeader() (<-chan struct{}, func())
-	// Role is Status's alone, for each connection's greeting: it costs next to nothing and waits for nobody.
+	// Role returns Status's role. It is cheap and never waits: every HELLO calls it.
 	Role() string
 }
 
-// Holders tells who holds the log: everything that was acknowledged before the question lies at or below Index, and the voters that do not lead are
-// known to have it on disk, and applied, up to Others.
+// Holders says who holds the log: every write acknowledged before the question is at or below
+// Index, and the voters other than the leader are known to have it on disk, and applied, up to
+// Others.
 type Holders struct {
 	Index  uint64
 	Others []uint64
 }
 
-// Backup is the state at one moment. It may be written while commands run, more than once, with the same bytes.
+// Backup is the state at one moment. It can be written several times, while commands run, with
+// identical bytes.
 type Backup interface {
-	// Size is how many bytes WriteTo writes. To know it costs as much as to write them.
+	// Size returns how many bytes WriteTo writes, at the cost of writing them.
 	Size() int64
 	WriteTo(w io.Writer) (int64, error)
 }
 
-// Status is what INFO, ROLE, WAIT and the health pages tell about the node and its cluster.
+// Status is what INFO, ROLE, WAIT and the health pages show about the node and its cluster.
 type Status struct {
 	NodeID     string
 	Role       string // leader, follower or candidate
-	LeaderID   string // empty: not known
-	LeaderAddr string // where clients reach the leader, host:port
-	Ready      bool   // takes commands now
-	NotReady   string // why it does not
-	LogTrouble string // why it stores no entries at present; it takes commands all the same, which the others store. Empty: it does
-	Removed    bool   // the node was removed from the cluster
-	Joining    bool   // it waits to be taken into a cluster
-	Loading    bool   // it loads a snapshot, or has yet to apply what was in its log when it started
+	LeaderID   string // empty: unknown
+	LeaderAddr string // client address of the leader, host:port
+	Ready      bool   // accepts commands
+	NotReady   string // why not
+	// why it cannot store entries; it still accepts commands, which the others store. Empty: it
+	// can
+	LogTrouble string
+	Removed    bool // the node was removed from the cluster
+	Joining    bool // waiting to be added to a cluster
+	Loading    bool // loading a snapshot, or applying the log of before the start
 
-	Term, Commit, Applied, LastLog uint64        // raft's term; indexes of the log
-	ClockMs                        int64         // the cluster clock, ms
-	LeaderContact                  time.Duration // since a follower last heard from its leader; the leader has 0
-	Members                        []Member
+	Term, Commit, Applied, LastLog uint64 // Raft's term; log indexes
+	ClockMs                        int64  // the cluster clock, ms
+	// since a follower last heard from the leader; 0 on the leader
+	LeaderContact time.Duration
+	Members       []Member
 
-	// Behind is how many entries that the leader has committed this node has yet to apply, and BehindFor how long at least it has not
-	// applied something that was committed, as far as it knows of the leader.
+	// Behind is how many entries committed by the leader this node has yet to apply, and BehindFor
+	// how long it has been behind, as far as it knows.
 	Behind    uint64
 	BehindFor time.Duration
 
 	SnapshotIndex     uint64    // of the newest snapshot; 0: none
 	SnapshotTime      time.Time // when it was taken
-	Level, KnownLevel uint64    // the feature level of the state, and the newest that this node knows
-	Snapshotting      bool      // one is being written, or received
+	Level, KnownLevel uint64    // feature level of the state, and the newest that this node knows
+	Snapshotting      bool      // one is being written or received
 }
 
 // Stats counts what the state holds.
 type Stats struct {
 	Databases            []DatabaseStatus // by number
-	Expired              uint64           // keys that expired since the state began
-	Libraries, Functions int              // of functions, and the functions in them
+	Expired              uint64           // keys expired since the state began
+	Libraries, Functions int              // function libraries, and the functions in them
 	Scripts              int              // in the cache
 	Notify               commands.NotifyFlags
 }
 
-// ChangeKind is what a change of the members does.
+// ChangeKind is a kind of membership change.
 type ChangeKind string
 
-// The kinds of changes.
+// Kinds of membership changes.
 const (
 	AddMember      ChangeKind = "add" // PeerAddr is the new node's
 	RemoveMember   ChangeKind = "remove"
 	PromoteMember  ChangeKind = "promote"
-	TransferLeader ChangeKind = "transfer" // ID may be empty: to the voter that is furthest
+	TransferLeader ChangeKind = "transfer" // ID may be empty: the most up-to-date voter
 )
 
-// MemberChange is one change of the members.
+// MemberChange is a membership change.
 type MemberChange struct {
 	Kind         ChangeKind
 	ID, PeerAddr string
@@ -140,15 +153,17 @@ type MemberChange struct {
 type Member struct {
 	ID         string
 	PeerAddr   string
-	ClientAddr string // empty: not known
+	ClientAddr string // empty: unknown
 	Voter      bool
 	Connected  bool   // this node has a connection to it
-	KnownLevel uint64 // the newest feature level that it knows, as it last told the leader; 0: not known
-	// Match is the index up to which the member's log is known to be durable; known on the leader alone, 0 elsewhere.
+	KnownLevel uint64 // the newest feature level it knows, as last reported to the leader; 0: unknown
+	// Match is the index up to which the member's log is known to be durable; 0 except on the
+	// leader.
 	Match uint64
-	// Applied is the index up to which it is known to have applied the log, on the leader alone too.
+	// Applied is the index up to which the member is known to have applied the log; 0 except on
+	// the leader.
 	Applied uint64
-	// LastContact is the time since the leader last heard from it; known on the leader alone, negative elsewhere.
+	// LastContact is the time since the leader last heard from it; negative except on the leader.
 	LastContact time.Duration
 }
 

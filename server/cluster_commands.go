@@ -1,7 +1,7 @@
-package server
+// CLUSTER: the cluster as Redis Cluster clients see it, one shard that owns all slots. The leader
+// is its master, the other members are its replicas, each at its client address.
 
-// This file holds CLUSTER: the cluster as clients of Redis Cluster see it, one shard that has all slots. The leader is its master, the other
-// members are its replicas, each at its address for clients.
+package server
 
 import (
 	"crypto/sha1"
@@ -61,7 +61,7 @@ var clusterSpecs = []commands.Spec{{
 	},
 }}
 
-// whereCluster lets a subcommand of CLUSTER run unless --redirect none hides the cluster.
+// whereCluster rejects a subcommand of CLUSTER if --redirect none hides the cluster.
 func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, spec *commands.Spec, args [][]byte) {
 		if !s.srv.showsCluster() {
@@ -85,7 +85,7 @@ func clusterAdmin(name, since, summary string, run func(*session, *commands.Spec
 	return c
 }
 
-// slotSub is a subcommand that the machine answers.
+// slotSub returns a subcommand that the machine answers.
 func slotSub(name string, arity int, syntax, summary string, handler commands.Handler) commands.Spec {
 	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
@@ -99,7 +99,8 @@ func slotSub(name string, arity int, syntax, summary string, handler commands.Ha
 	return c
 }
 
-// mode is what the node calls itself: a client that learns of MOVED alone, by MOVED, has to be one of a cluster.
+// mode returns the mode that clients see: a client that finds the leader only by MOVED must see a
+// cluster.
 func (s *Server) mode() string {
 	if s.cfg.Redirect == RedirectMoved {
 		return "cluster"
@@ -107,7 +108,8 @@ func (s *Server) mode() string {
 	return "standalone"
 }
 
-// clusterID is a member's id in the form that cluster clients know, 40 hexadecimal digits. Every member makes the same of the same name.
+// clusterID returns a member's id as cluster clients know it, 40 hexadecimal digits. Every member
+// derives the same id from the same name.
 func clusterID(id string) string { return hexSum("coordd node " + id) }
 
 func hexSum(text string) string {
@@ -115,10 +117,11 @@ func hexSum(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// serves says whether clients can read from a member: it is there, they can reach it, and it has caught up.
+// serves reports whether clients can read from a member: it is up, has a client address, and has
+// caught up.
 func (st *Status) serves(m *Member) bool { return m.ClientAddr != "" && m.Voter && st.up(m) }
 
-// clusterSlots has an error where no leader is known: clients then ask another node.
+// clusterSlots fails if no leader is known: clients then ask another node.
 func clusterSlots(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.settledStatus()
 	leader := st.leader()
@@ -151,7 +154,7 @@ func portNumber(port string) int64 {
 	return n
 }
 
-// clusterRole is a member's part by Cluster's word.
+// clusterRole returns a member's role in Redis Cluster's terms.
 func (st *Status) clusterRole(m *Member) string {
 	if m.ID == st.LeaderID {
 		return "master"
@@ -159,7 +162,7 @@ func (st *Status) clusterRole(m *Member) string {
 	return "replica"
 }
 
-// clusterShards leaves out members whose address is not known.
+// clusterShards omits members without a known address.
 func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.settledStatus()
 	var members []*Member
@@ -185,7 +188,7 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 		case !m.Voter:
 			health = "loading" // it has not caught up
 		}
-		offset := int64(m.Applied) // 0 where it is not known
+		offset := int64(m.Applied) // 0 if unknown
 		if m.ID == st.NodeID {
 			offset = int64(st.Applied)
 		}
@@ -207,7 +210,7 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 }
 
-// clusterLine is a member's line of CLUSTER NODES.
+// clusterLine returns a member's line of CLUSTER NODES.
 func (st *Status) clusterLine(m *Member) string {
 	host, port := "", "0"
 	if m.ClientAddr != "" {
@@ -273,7 +276,8 @@ func clusterInfo(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Verbatim("txt", b.String())
 }
 
-// clusterLinks tells of the connections that this node has opened. What it does not measure is not shown.
+// clusterLinks lists the connections that this node has opened, without values it does not
+// measure.
 func clusterLinks(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
 	var members []Member
@@ -294,7 +298,7 @@ func clusterLinks(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 }
 
-// byClusterID finds the member of an id of CLUSTER, or fails.
+// byClusterID finds a member by its CLUSTER id.
 func (st *Status) byClusterID(id []byte) (*Member, error) {
 	for i := range st.Members {
 		if m := &st.Members[i]; is(id, clusterID(m.ID)) {

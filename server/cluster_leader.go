@@ -1,7 +1,7 @@
-package server
+// The leader as clients need it: where they reach it, who is notified when it changes, and which
+// commands are redirected to it instead of forwarded.
 
-// This file holds what a server knows of the leader for its clients' sake: where they reach it, who is told that it changed, and which
-// commands are sent there instead of being passed on.
+package server
 
 import (
 	"time"
@@ -9,34 +9,37 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Redirect says what a node that does not lead does with a command that belongs to the leader.
+// Redirect says what a follower does with commands that belong to the leader.
 type Redirect string
 
-// What Config.Redirect can be.
+// Values of Config.Redirect.
 const (
-	RedirectForward Redirect = "forward" // passes it on; what an empty Redirect means
-	RedirectMoved   Redirect = "moved"   // answers MOVED where it has a key, as a node of Redis Cluster does
-	RedirectNone    Redirect = "none"    // passes it on, and CLUSTER answers that there is no cluster
+	RedirectForward Redirect = "forward" // forward; the default
+	// reply MOVED to commands with keys, as a Redis Cluster node does
+	RedirectMoved Redirect = "moved"
+	RedirectNone  Redirect = "none" // forward, and hide the cluster from CLUSTER
 )
 
-// showsCluster says whether CLUSTER answers.
+// showsCluster reports whether CLUSTER answers.
 func (s *Server) showsCluster() bool { return s.cfg.Redirect != RedirectNone }
 
-// How often who follows the leader looks at the status unasked: links break and addresses become known without a change of the leader.
+// How often the leader is polled besides notifications: links break and addresses become known
+// without a change of leader.
 const (
-	leaderLook  = 250 * time.Millisecond
-	leaderSeek  = 50 * time.Millisecond // while there is none
-	leaderPause = 10 * time.Millisecond // of a client that waits for one
+	leaderPoll     = 250 * time.Millisecond
+	leaderPollFast = 50 * time.Millisecond // while there is none
+	leaderPause    = 10 * time.Millisecond // for a client that waits for one
 )
 
-// leaderPatience is how long a client that asks where the leader is waits while there is none. An election takes less; ioredis gives
-// up after a second, and asks another node.
+// leaderPatience is how long a client that asks for the leader waits while there is none. An
+// election takes less; ioredis gives up after a second and asks another node.
 const leaderPatience = 900 * time.Millisecond
 
-// leaderMissed is how long a node is without a leader before it sends away those who would be told of a new one. An election takes less.
+// leaderMissed is how long a node is without a leader before it disconnects clients that wait for
+// a change. An election takes less.
 const leaderMissed = 2 * time.Second
 
-// leaderView is the leader as clients are told of it. It does not change.
+// leaderView is the leader as clients see it. It is immutable.
 type leaderView struct {
 	self       bool
 	host, port string
@@ -44,7 +47,7 @@ type leaderView struct {
 
 func (v *leaderView) sameAddress(o *leaderView) bool { return v.host == o.host && v.port == o.port }
 
-// member finds a member by its id, or nil.
+// member returns the member with an id, or nil.
 func (st *Status) member(id string) *Member {
 	for i := range st.Members {
 		if m := &st.Members[i]; m.ID == id && id != "" {
@@ -54,7 +57,7 @@ func (st *Status) member(id string) *Member {
 	return nil
 }
 
-// leader is the member that leads, nil where it, or its address for clients, is not known.
+// leader returns the leading member, or nil if it or its client address is unknown.
 func (st *Status) leader() *Member {
 	if m := st.member(st.LeaderID); m != nil && m.ClientAddr != "" {
 		return m
@@ -62,11 +65,11 @@ func (st *Status) leader() *Member {
 	return nil
 }
 
-// up says whether the member runs, as far as this node knows.
+// up reports whether a member runs, as far as this node knows.
 func (st *Status) up(m *Member) bool { return m.Connected || m.ID == st.NodeID }
 
-// settled is the leader that clients can be sent to: one that was killed stays leader to its followers until they have missed it
-// for a while, but their connections to it are gone at once.
+// settled returns the leader that clients can be sent to. Followers of a killed leader take a
+// while to miss it, but their connections to it break immediately.
 func (st *Status) settled() *leaderView {
 	m := st.leader()
 	if m == nil || !st.up(m) {
@@ -76,22 +79,24 @@ func (st *Status) settled() *leaderView {
 	return &leaderView{self: m.ID == st.NodeID, host: host, port: port}
 }
 
-// cutOff says whether this node has no leader that it can reach. A client that it has kept waiting for one, in vain, is answered so and its
-// connection closed: other nodes may have a leader, and a client that knows them looks there only when it has lost this one. Those of Sentinel
-// and some of Redis Cluster would ask this node for ever, as long as it answers. sendSeekersAway is for those that only listen.
+// cutOff reports whether this node has no reachable leader. A client that waited for one in vain
+// gets an error and is disconnected: another node may have a leader, and clients look there only
+// after losing this one. Sentinel clients and some cluster clients would ask this node forever.
+// sendSeekersAway does the same for clients that only listen.
 func (s *Server) cutOff() bool {
 	st := s.backend.Status()
 	return st.settled() == nil
 }
 
-// settledStatus is the node's status, once there is a leader that clients can be sent to, or after leaderPatience. It is for commands
-// that tell where the leader is: in an election it is better to wait for the new one than to name the old one.
+// settledStatus returns the status once there is a leader to send clients to, or after
+// leaderPatience. During an election it is better to wait for the new leader than to name the old
+// one.
 func (s *session) settledStatus() Status {
 	st := s.srv.backend.Status()
 	if st.settled() != nil || s.inExec {
 		return st
 	}
-	if s.send() != nil { // the client sees what was answered while it waits
+	if s.send() != nil { // the client sees earlier replies while it waits
 		s.quit = true
 		return st
 	}
@@ -105,7 +110,7 @@ func (s *session) settledStatus() Status {
 	return st
 }
 
-// startFollowing begins to follow the leader, at the first call. The caller holds mu.
+// startFollowing starts following the leader, once. The caller holds mu.
 func (s *Server) startFollowing() {
 	if s.following {
 		return
@@ -118,25 +123,26 @@ func (s *Server) startFollowing() {
 	}()
 }
 
-// followLeader keeps s.leader, tells subscribers of each new one, and sends them away where none comes, until the server ends.
+// followLeader keeps s.leader current, notifies subscribers of each new leader, and disconnects
+// them if none appears, until the server ends.
 func (s *Server) followLeader() {
 	changes, end := s.backend.WatchLeader()
 	defer end()
-	var told *leaderView // the newest that was settled
+	var told *leaderView // the newest settled one
 	missed, away := time.Now(), false
 	for {
 		st := s.backend.Status()
 		v := st.settled()
 		s.leader.Store(v)
-		look := leaderSeek
+		look := leaderPollFast
 		if v != nil {
 			if told != nil && !told.sameAddress(v) {
-				s.tellSwitch(told, v)
+				s.announceSwitch(told, v)
 			}
-			told, look = v, leaderLook
+			told, look = v, leaderPoll
 			missed, away = time.Now(), false
 		} else if !away && time.Since(missed) >= leaderMissed {
-			away = true // once: where no node has a leader, they come back
+			away = true // once: if no node has a leader, they come back
 			s.sendSeekersAway()
 		}
 		again := time.NewTimer(look)
@@ -151,12 +157,12 @@ func (s *Server) followLeader() {
 	}
 }
 
-// switchChannel is where Sentinel tells of a new master.
+// switchChannel is where Sentinel announces a new master.
 const switchChannel = "+switch-master"
 
-// sendSeekersAway closes the connections of those who would be told of a new leader. A node that is cut off from the others hears of none, and
-// clients that listen to one Sentinel ask another when they have lost it, not before. Sentinels of Redis are other machines than the
-// master; here the deposed leader can be the one that they listen to.
+// sendSeekersAway disconnects clients that wait for a change of leader. An isolated node learns of
+// none, and a client that listens to one Sentinel tries another only after losing it. Redis's
+// Sentinels run apart from the master; here a client may be listening to the deposed leader.
 func (s *Server) sendSeekersAway() {
 	seekers := s.pubsub.subscribers([]byte(switchChannel))
 	for c := range seekers {
@@ -167,8 +173,8 @@ func (s *Server) sendSeekersAway() {
 	}
 }
 
-// tellSwitch sends subscribers of this node the message by which Sentinel tells of a new master.
-func (s *Server) tellSwitch(old, now *leaderView) {
+// announceSwitch sends this node's subscribers the message by which Sentinel announces a new master.
+func (s *Server) announceSwitch(old, now *leaderView) {
 	s.log.Debug("notified clients of a new leader", "address", now.host+":"+now.port)
 	if s.pubsub.size.Load() == 0 {
 		return
@@ -177,8 +183,8 @@ func (s *Server) tellSwitch(old, now *leaderView) {
 	s.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
 }
 
-// elsewhere is the error that sends a client to the leader, nil where this node takes the command. Without a leader to send it to the
-// command is taken, and waits for one as all do.
+// elsewhere returns the error that redirects a client to the leader, or nil if this node takes the
+// command. Without a known leader it takes the command, which then waits for one.
 func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 	moved := s.srv.cfg.Redirect == RedirectMoved
 	if !moved && !s.redirects {
@@ -201,7 +207,7 @@ func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 	return commands.Errorf("REDIRECT %s:%s", v.host, v.port)
 }
 
-// queueElsewhere is elsewhere for what a transaction has queued.
+// queueElsewhere is elsewhere for the commands queued in a transaction.
 func (s *session) queueElsewhere() error {
 	for i := range s.tx.queue {
 		if err := s.elsewhere(s.tx.queue[i].spec, s.tx.queue[i].args); err != nil {

@@ -1,6 +1,7 @@
-package server
+// RAFT: operators inspect and change the members of a running cluster. BACKUP is in
+// admin_backup.go.
 
-// This file holds RAFT, by which an operator looks at the members of the cluster and changes them while it works. BACKUP is in admin_backup.go.
+package server
 
 import (
 	"github.com/coordd/coordd/commands"
@@ -42,7 +43,8 @@ func raftSub(name string, arity int, syntax, summary string, run func(*session, 
 	}
 }
 
-// raftMembers answers a map a member. What is known of others is the leader's; where it cannot be asked, this node tells what it knows.
+// raftMembers replies with one map per member. The leader knows most about them; if it does not
+// answer, this node replies with what it knows.
 func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
 	members, err := s.srv.backend.MembersSeen()
@@ -126,7 +128,7 @@ func (s *session) pairs(fields []pair) {
 	}
 }
 
-// change has the leader make a change, whichever node that is.
+// change asks the leader, on whichever node, to change the membership.
 func (s *session) change(c MemberChange) {
 	if err := s.srv.backend.ChangeMembers(c); err != nil {
 		s.fail(err)
@@ -161,9 +163,9 @@ func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
 	s.change(c)
 }
 
-// DropWaiting closes the connections that wait for events, of subscribers, blocked and tracking clients, and lets nobody subscribe or track
-// keys from then on: who tries is answered why. A node that was removed from its cluster hears of no events any more; such clients connect again,
-// elsewhere.
+// DropWaiting disconnects all clients that wait for events (subscribers, blocked and tracking
+// clients) and rejects later ones with why. A node removed from its cluster receives no more
+// events; such clients reconnect elsewhere.
 func (s *Server) DropWaiting(why error) {
 	s.pubsub.disable(why)
 	for _, c := range s.all() {

@@ -1,6 +1,6 @@
-package server
+// ROLE, and the specs of commands about the node.
 
-// This file declares the commands about the node, and holds ROLE and WAIT.
+package server
 
 import (
 	"net"
@@ -12,7 +12,8 @@ import (
 
 const databases = keyspace.Databases
 
-// onlineContact is how lately the leader must have heard from a member to count it as connected. It asks all of them once a second.
+// onlineContact is how recently the leader must have heard from a member to count it as connected.
+// It contacts each one every second.
 const onlineContact = 3 * time.Second
 
 var serverSpecs = []commands.Spec{
@@ -62,7 +63,7 @@ func configSub(name string, arity int, syntax, summary string, run func(*session
 	}
 }
 
-// online gives the members that follow this leader.
+// online returns the members that follow this leader.
 func (st *Status) online() []Member {
 	var members []Member
 	for _, m := range st.Members {
@@ -73,7 +74,7 @@ func (st *Status) online() []Member {
 	return members
 }
 
-// clientHostPort is the member's address for clients as far as it is known, its peer address otherwise.
+// clientHostPort returns the member's client address if known, otherwise its peer address.
 func (m *Member) clientHostPort() (host, port string) {
 	addr := m.ClientAddr
 	if addr == "" {
@@ -124,6 +125,7 @@ func role(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Int(int64(st.Applied))
 }
 
-// assured is how many voters other than the leader hold every write that was answered: with the leader they are a majority. It is one less for an
-// even number of voters: it is true then of writes from before one of them came, and where one that held them has left.
+// assured returns how many voters besides the leader hold every acknowledged write: with the
+// leader they are a majority. It is one less for an even number of voters, so that it also covers
+// writes from before a voter joined or after one that held them left.
 func assured(voters int) int64 { return int64(max(voters-1, 0) / 2) }

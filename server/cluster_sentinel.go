@@ -1,7 +1,7 @@
-package server
+// SENTINEL: every node answers as a Sentinel that monitors one master, the leader, under one name.
+// The other members are its replicas and the other Sentinels.
 
-// This file holds SENTINEL: every node answers as a Sentinel that watches one master, the leader, under one name. Its replicas, and the
-// other Sentinels, are the other members.
+package server
 
 import (
 	"github.com/coordd/coordd/commands"
@@ -42,10 +42,10 @@ func sentinelSub(name string, arity int, since, syntax, summary string, run func
 	}
 }
 
-// isMaster says whether a client asks by the right name.
+// isMaster reports whether a client uses the configured name.
 func (s *session) isMaster(name []byte) bool { return string(name) == s.srv.cfg.SentinelName }
 
-// ofMaster is a subcommand about the master that its argument names.
+// ofMaster returns a subcommand about the master that its argument names.
 func ofMaster(run func(s *session, st *Status)) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, _ *commands.Spec, args [][]byte) {
 		if !s.isMaster(args[2]) {
@@ -57,7 +57,7 @@ func ofMaster(run func(s *session, st *Status)) func(*session, *commands.Spec, [
 	}
 }
 
-// sentinelAddress answers null where no leader is known: clients then ask the next Sentinel.
+// sentinelAddress replies null if no leader is known: clients then ask the next Sentinel.
 func sentinelAddress(s *session, _ *commands.Spec, args [][]byte) {
 	if !s.isMaster(args[2]) {
 		s.w.NullArray()
@@ -75,7 +75,7 @@ func sentinelAddress(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.BulkString(port)
 }
 
-// instance collects the fields of one node in the form of SENTINEL.
+// instance collects the fields of one node as SENTINEL shows them.
 type instance struct{ fields [][2]string }
 
 func (i *instance) add(name, value string) { i.fields = append(i.fields, [2]string{name, value}) }
@@ -90,7 +90,7 @@ func (i *instance) write(w *commands.RESP) {
 	}
 }
 
-// instance begins the fields of a member. flag is what it is: master, slave or sentinel.
+// instance starts the fields of a member. flag is its role: master, slave or sentinel.
 func (st *Status) instance(m *Member, name, flag string) *instance {
 	host, port := hostPort(m.ClientAddr)
 	if name == "" {
@@ -113,7 +113,7 @@ func (st *Status) instance(m *Member, name, flag string) *instance {
 	return i
 }
 
-// others are the members besides one whose addresses are known.
+// others returns the members with a known address, except one.
 func (st *Status) others(id string) []*Member {
 	var found []*Member
 	for i := range st.Members {
@@ -124,7 +124,7 @@ func (st *Status) others(id string) []*Member {
 	return found
 }
 
-// voters counts the members that elect the leader, and those of them that are up.
+// voters counts the voters, and those that are up.
 func (st *Status) voters() (all, up int) {
 	for i := range st.Members {
 		if m := &st.Members[i]; m.Voter {
@@ -148,7 +148,8 @@ func (st *Status) masterInstance(name string, leader *Member) *instance {
 	return i
 }
 
-// sentinelMasters is an empty list where no leader is known, as of a Sentinel that was just started: clients then ask another.
+// sentinelMasters replies with an empty list if no leader is known, as a Sentinel that has just
+// started: clients then ask another.
 func sentinelMasters(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.settledStatus()
 	leader := st.leader()
@@ -184,7 +185,7 @@ func sentinelReplicas(s *session, st *Status) {
 			state = "err"
 		}
 		if !m.Voter {
-			priority = 0 // Redis's word for one that never becomes master
+			priority = 0 // Redis's value for a replica that never becomes master
 		}
 		i.add("role-reported", "slave")
 		i.add("master-link-status", state)
@@ -209,7 +210,7 @@ func sentinelSentinels(s *session, st *Status) {
 	}
 }
 
-// sentinelQuorum answers by the members that this node has a connection to.
+// sentinelQuorum counts the members that this node is connected to.
 func sentinelQuorum(s *session, st *Status) {
 	all, up := st.voters()
 	if up > all/2 {

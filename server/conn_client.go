@@ -274,14 +274,14 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.Error("ERR No such client"))
 		return
 	}
-	keep, err := killFilter(s, args[2:])
+	filter, err := parseKillFilter(s, args[2:])
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	n := 0
 	for _, c := range s.srv.all() {
-		if keep(c) {
+		if filter.matches(c) {
 			s.killOther(c)
 			n++
 		}
@@ -298,55 +298,74 @@ func (s *session) killOther(c *session) {
 	c.kill()
 }
 
-// killFilter parses the filters of CLIENT KILL.
-func killFilter(s *session, args [][]byte) (func(*session) bool, error) {
-	var id, maxAge int64
-	var addr, laddr *string // nil: any
-	var kind string
-	skipMe := true
+// killFilter holds the filters of CLIENT KILL, which must all match.
+type killFilter struct {
+	id, maxAge  int64   // 0: any
+	addr, laddr *string // nil: any
+	kind        string  // empty: any
+	skip        *session
+}
+
+func (f *killFilter) matches(c *session) bool {
+	switch {
+	case f.id != 0 && c.id != uint64(f.id), c == f.skip:
+		return false
+	case f.addr != nil && c.addr != *f.addr, f.laddr != nil && c.laddr != *f.laddr:
+		return false
+	case f.kind != "" && c.kind() != f.kind:
+		return false
+	}
+	return f.maxAge == 0 || int64(time.Since(c.created).Seconds()) >= f.maxAge
+}
+
+// parseKillFilter parses the filters of CLIENT KILL, called by the session s.
+func parseKillFilter(s *session, args [][]byte) (*killFilter, error) {
+	f := &killFilter{skip: s}
 	for i := 0; i < len(args); i += 2 {
 		if i+1 == len(args) {
 			return nil, commands.ErrSyntax // reported after errors in earlier pairs
 		}
-		value := string(args[i+1])
-		var ok bool
-		var err error
-		switch {
-		case is(args[i], "id"):
-			if id, ok = commands.ParseInt(args[i+1]); !ok || id < 1 {
-				return nil, commands.Error("ERR client-id should be greater than 0")
-			}
-		case is(args[i], "type"):
-			if kind, err = clientType(args[i+1]); err != nil {
-				return nil, err
-			}
-		case is(args[i], "maxage"):
-			if maxAge, ok = commands.ParseInt(args[i+1]); !ok {
-				return nil, commands.Error("ERR maxage is not an integer or out of range")
-			}
-			if maxAge <= 0 {
-				return nil, commands.Error("ERR maxage should be greater than 0")
-			}
-		case is(args[i], "addr"):
-			addr = &value
-		case is(args[i], "laddr"):
-			laddr = &value
-		case is(args[i], "user"):
-			if value != userDefault {
-				return nil, commands.Errorf("ERR No such user '%s'", value)
-			}
-		case is(args[i], "skipme") && strings.EqualFold(value, "yes"):
-			skipMe = true
-		case is(args[i], "skipme") && strings.EqualFold(value, "no"):
-			skipMe = false
-		default:
-			return nil, commands.ErrSyntax
+		if err := f.set(s, args[i], args[i+1]); err != nil {
+			return nil, err
 		}
 	}
-	return func(c *session) bool {
-		return (id == 0 || c.id == uint64(id)) && (addr == nil || c.addr == *addr) && (laddr == nil || c.laddr == *laddr) &&
-			(kind == "" || c.kind() == kind) && (!skipMe || c != s) && (maxAge == 0 || int64(time.Since(c.created).Seconds()) >= maxAge)
-	}, nil
+	return f, nil
+}
+
+// set parses one filter.
+func (f *killFilter) set(s *session, name, arg []byte) (err error) {
+	value := string(arg)
+	var ok bool
+	switch {
+	case is(name, "id"):
+		if f.id, ok = commands.ParseInt(arg); !ok || f.id < 1 {
+			return commands.Error("ERR client-id should be greater than 0")
+		}
+	case is(name, "type"):
+		f.kind, err = clientType(arg)
+	case is(name, "maxage"):
+		if f.maxAge, ok = commands.ParseInt(arg); !ok {
+			return commands.Error("ERR maxage is not an integer or out of range")
+		}
+		if f.maxAge <= 0 {
+			return commands.Error("ERR maxage should be greater than 0")
+		}
+	case is(name, "addr"):
+		f.addr = &value
+	case is(name, "laddr"):
+		f.laddr = &value
+	case is(name, "user"):
+		if value != userDefault {
+			return commands.Errorf("ERR No such user '%s'", value)
+		}
+	case is(name, "skipme") && strings.EqualFold(value, "yes"):
+		f.skip = s
+	case is(name, "skipme") && strings.EqualFold(value, "no"):
+		f.skip = nil
+	default:
+		return commands.ErrSyntax
+	}
+	return err
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -266,7 +266,7 @@ func (s *session) handle(cmds [][][]byte) {
 		}
 	}
 	s.flush()
-	s.tellTally()
+	s.flushTally()
 	if s.in.lent { // all of it is answered: a client that does not read replies keeps no large request
 		s.giveInputBack()
 	}

@@ -1,7 +1,7 @@
-package server
+// Memory of connections: an account per session, their sum, and maxmemory-clients, which closes
+// the largest connections when the sum exceeds it.
 
-// This file holds what connections take of the node's memory: each session's account, the sum of all of them, and maxmemory-clients,
-// which closes the connections that take most when the sum passes it.
+package server
 
 import (
 	"cmp"
@@ -10,16 +10,17 @@ import (
 	"unsafe"
 )
 
-// leastClientMemory is what maxmemory-clients is at least where it is not 0, as on Redis: below it nobody could say a word.
-const leastClientMemory = 128 << 10
+// minClientMemory is the smallest maxmemory-clients besides 0, as in Redis: with less, no client
+// could do anything.
+const minClientMemory = 128 << 10
 
-// clientMemory is the sum of the accounts of a server's sessions.
+// clientMemory is the sum of the accounts of all sessions.
 type clientMemory struct {
 	limit   atomic.Int64                 // maxmemory-clients, bytes; 0: none
-	chosen  atomic.Pointer[ClientMemory] // … as it was given
+	chosen  atomic.Pointer[ClientMemory] // … as configured
 	total   atomic.Int64
 	evicted atomic.Uint64
-	over    chan struct{} // a token: the sum may be above the limit
+	over    chan struct{} // a token: the sum may exceed the limit
 }
 
 func (m *clientMemory) init(chosen ClientMemory) {
@@ -30,15 +31,15 @@ func (m *clientMemory) init(chosen ClientMemory) {
 func (m *clientMemory) choose(chosen ClientMemory) {
 	limit := chosen.limit()
 	if limit > 0 {
-		limit = max(limit, leastClientMemory)
+		limit = max(limit, minClientMemory)
 	}
 	m.chosen.Store(&chosen)
 	m.limit.Store(limit)
-	m.look()
+	m.checkLimit()
 }
 
-// look wakes who evicts if the sum is above the limit. It never blocks.
-func (m *clientMemory) look() {
+// checkLimit wakes the evicting goroutine if the sum exceeds the limit. It never blocks.
+func (m *clientMemory) checkLimit() {
 	if limit := m.limit.Load(); limit > 0 && m.total.Load() > limit {
 		select {
 		case m.over <- struct{}{}:
@@ -47,33 +48,34 @@ func (m *clientMemory) look() {
 	}
 }
 
-// What a session holds is accounted for in parts, each of which one owner sets.
+// memoryPart is a part of a session's account; each part has one owner.
 type memoryPart int
 
 const (
-	memorySession memoryPart = iota // what the session's goroutine holds: input, the run, replies, the transaction
-	memoryOutput                    // what waits for the client; guarded by output.mu
-	memoryKeys                      // tables outside of the session that name keys for it: of waiters, of tracking
+	// held by the session's goroutine: input, batch, replies, transaction
+	memorySession memoryPart = iota
+	memoryOutput             // queued output; guarded by output.mu
+	memoryKeys               // tables of waiters and of tracking that hold keys for the session
 	memoryParts
 )
 
-// account is what one session holds, in bytes.
+// account is the memory of one session, bytes.
 type account struct {
 	of    *clientMemory
 	parts [memoryParts]atomic.Int64
 }
 
-// set says what a part takes now. It never blocks.
+// set updates the size of a part. It never blocks.
 func (a *account) set(part memoryPart, bytes int) {
 	if d := int64(bytes) - a.parts[part].Swap(int64(bytes)); d != 0 && a.of != nil {
 		a.of.total.Add(d)
 		if d > 0 {
-			a.of.look()
+			a.of.checkLimit()
 		}
 	}
 }
 
-// add says that a part takes so many bytes more, or less.
+// add changes the size of a part.
 func (a *account) add(part memoryPart, bytes int) {
 	a.parts[part].Add(int64(bytes))
 	if a.of == nil {
@@ -81,7 +83,7 @@ func (a *account) add(part memoryPart, bytes int) {
 	}
 	a.of.total.Add(int64(bytes))
 	if bytes > 0 {
-		a.of.look()
+		a.of.checkLimit()
 	}
 }
 
@@ -93,7 +95,7 @@ func (a *account) bytes() int64 {
 	return n
 }
 
-// close takes the account out of the sum, at the end of its session.
+// close removes the account from the sum when its session ends.
 func (a *account) close() {
 	for i := range a.parts {
 		a.set(memoryPart(i), 0)
@@ -106,14 +108,15 @@ const (
 	sessionBytes     = int(unsafe.Sizeof(session{}))
 )
 
-// measure brings the session's own part of its account up to date.
+// measure updates the session's own part of its account.
 func (s *session) measure() {
 	b := &s.batch
 	s.memory.set(memorySession, sessionBytes+s.in.bytes()+s.tx.bytes+
 		cap(s.reply.Buf)+cap(b.bytes)+cap(b.literals.Buf)+cap(b.pending)*pendingBytesEach)
 }
 
-// evict closes the sessions that take most until the others are within the limit. Those that said CLIENT NO-EVICT stay.
+// evict closes the largest sessions until the rest is within the limit. CLIENT NO-EVICT exempts a
+// session.
 func (s *Server) evict() {
 	m := &s.clientMemory
 	limit := m.limit.Load()
@@ -129,7 +132,7 @@ func (s *Server) evict() {
 	for _, c := range s.all() {
 		switch bytes := c.memory.bytes(); {
 		case c.killed.Load():
-			excess -= bytes // it ends already
+			excess -= bytes // already ending
 		case !c.noEvict.Load():
 			all = append(all, sized{c, bytes})
 		}

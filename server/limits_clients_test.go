@@ -119,8 +119,8 @@ func TestIdleClientsGiveBuffersBack(t *testing.T) {
 	}
 	eventually(t, "the session waits", func() bool { return s.state.Load() == waitsForInput })
 	now := time.Now()
-	n.lookAt(s, now)
-	n.lookAt(s, now.Add(trimAfter))
+	n.checkIdle(s, now)
+	n.checkIdle(s, now.Add(trimAfter))
 	eventually(t, "the buffers are given back", func() bool { return s.memory.bytes() < trimBytes })
 	n.intake.mu.Lock()
 	if n.intake.spare != 0 {
@@ -133,8 +133,8 @@ func TestIdleClientsGiveBuffersBack(t *testing.T) {
 	c.raw("*2\r\n$4\r\nECHO\r\n$40000\r\n" + strings.Repeat("x", 30000)) // half a request stays
 	eventually(t, "it has come", func() bool { return s.memory.bytes() > 30000 })
 	eventually(t, "the session waits", func() bool { return s.state.Load() == waitsForInput })
-	n.lookAt(s, now.Add(time.Hour))
-	n.lookAt(s, now.Add(time.Hour+trimAfter))
+	n.checkIdle(s, now.Add(time.Hour))
+	n.checkIdle(s, now.Add(time.Hour+trimAfter))
 	c.raw(strings.Repeat("x", 10000) + "\r\n")
 	c.want("$40000\r\n" + strings.Repeat("x", 40000) + "\r\n")
 }
@@ -249,7 +249,7 @@ func TestTimeouts(t *testing.T) {
 			}
 		}
 		for _, c := range sessions {
-			n.lookAt(c, at)
+			n.checkIdle(c, at)
 		}
 	}
 	set := func(timeout string) {
@@ -311,7 +311,7 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 	}
 	stuck()
 	now := time.Now()
-	n.lookAt(s, now)
+	n.checkIdle(s, now)
 	took := make([]byte, 2<<20)
 	for got := 0; got < len(took); {
 		m, err := c.Read(took)
@@ -321,13 +321,13 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 		got += m
 	}
 	eventually(t, "more was written", func() bool { return s.beats.Load() != s.attention.beats })
-	n.lookAt(s, now.Add(11*time.Second))
+	n.checkIdle(s, now.Add(11*time.Second))
 	if s.killed.Load() {
 		t.Fatal("a client was closed that takes its replies")
 	}
 	stuck()
-	n.lookAt(s, now.Add(12*time.Second))
-	n.lookAt(s, now.Add(24*time.Second))
+	n.checkIdle(s, now.Add(12*time.Second))
+	n.checkIdle(s, now.Add(24*time.Second))
 	if !s.killed.Load() {
 		t.Fatal("a client stays that does not take its replies")
 	}

@@ -1,8 +1,8 @@
-package server
+// Periodic work: close idle clients, have quiet ones free their buffers, and close clients when
+// all together use too much memory. Connections have no deadlines of their own for this, so CONFIG
+// SET applies to all of them immediately.
 
-// This file holds what a server does now and then: it closes idle clients, has those that have become quiet give their buffers back, and
-// closes clients where all together take too much memory. Connections have no deadlines of their own for that: what CONFIG SET changes holds
-// for all of them at once.
+package server
 
 import (
 	"strings"
@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	cronPeriod = time.Second      // as Redis looks at each client
-	cronLeast  = time.Millisecond // the period where timeouts are short
-	// trimAfter is how long a connection is quiet before it gives buffers back, as on Redis.
+	cronPeriod    = time.Second      // as Redis checks each client
+	minCronPeriod = time.Millisecond // with short timeouts
+	// trimAfter is how long a connection is quiet before it frees buffers, as in Redis.
 	trimAfter = 2 * time.Second
-	// trimBytes may stay.
+	// trimBytes may stay allocated.
 	trimBytes = 24 << 10
 )
 
 // What a session waits for.
 const (
-	works          int32 = iota // or sleeps within a command: nobody closes it for that
+	works          int32 = iota // or sleeps in a command: never closed as idle
 	waitsForInput               // the client's next command
-	waitsForOutput              // the client to take replies
+	waitsForOutput              // the client to read replies
 )
 
-// attention is what cron alone knows of a session.
+// attention is cron's own state of a session.
 type attention struct {
-	beats   uint32    // when it last looked
-	quiet   time.Time // since when they have been the same
-	trimmed bool      // it was told to give buffers back since then
+	beats   uint32    // at the last check
+	quiet   time.Time // since when beats has not changed
+	trimmed bool      // asked to free buffers since then
 }
 
 // cron runs until the server ends.
@@ -48,7 +48,7 @@ func (s *Server) cron() {
 		case <-timer.C:
 			now := time.Now()
 			for _, c := range s.all() {
-				s.lookAt(c, now)
+				s.checkIdle(c, now)
 			}
 			s.intake.closeSlow(now)
 			s.replies.closeSlow(now)
@@ -57,26 +57,26 @@ func (s *Server) cron() {
 	}
 }
 
-// period is the time between two looks, a quarter of the timeout at most.
+// period returns the time between checks, at most a quarter of the timeout.
 func (s *Server) period() time.Duration {
 	period := s.cfg.cronPeriod
 	if idle := time.Duration(s.config.idleTimeout.Load()); idle > 0 {
-		period = min(period, max(idle/4, cronLeast))
+		period = min(period, max(idle/4, minCronPeriod))
 	}
 	return period
 }
 
-// look has cron look soon.
-func (s *Server) look() {
+// wakeCron makes cron check soon.
+func (s *Server) wakeCron() {
 	select {
 	case s.nudge <- struct{}{}:
 	default:
 	}
 }
 
-// lookAt closes a client that has been idle for too long: that neither sends a command nor takes its replies, as Redis does. Those may be silent
-// that wait in a command, have subscribed or said MONITOR.
-func (s *Server) lookAt(c *session, now time.Time) {
+// checkIdle closes a client that neither sends a command nor reads replies for too long, as Redis
+// does. Blocked, subscribed and monitoring clients may be silent.
+func (s *Server) checkIdle(c *session, now time.Time) {
 	if c.tooMuchWaits(now) {
 		s.warnings.Warn("closed a client: soft client-output-buffer-limit exceeded for too long", "client", c.addr)
 		c.kill()
@@ -101,7 +101,7 @@ func (s *Server) lookAt(c *session, now time.Time) {
 	}
 }
 
-// mayBeSilent reports whether the client has subscribed or said MONITOR.
+// mayBeSilent reports whether the client has subscribed or uses MONITOR.
 func (s *session) mayBeSilent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,31 +1,34 @@
-package server
+// Load on delivery: which client's patterns, or their number, slow down the goroutine that
+// delivers for all. If delivery falls behind, that client is closed, so that the others do not
+// lose messages.
 
-// This file holds who makes delivery slow: whose patterns, or number of them, take the goroutine that delivers for all. Where it falls behind, that one is
-// closed, so that not all lose their messages.
+package server
 
 import "time"
 
 const (
-	// strainWindow is how long what a client costs is summed up.
+	// strainWindow is the interval over which the cost of clients is summed.
 	strainWindow = 100 * time.Millisecond
-	// pushWork is what one message for one client takes, in units of matchUnit.
+	// pushWork is the cost of one message to one client, in units of matchUnit.
 	pushWork  = 8
 	matchUnit = 25 * time.Nanosecond
-	// busyPart of the time the delivery has to be at work, as its units tell: a slow processor takes longer for one than matchUnit.
+	// busyPart is the part of the interval that delivery must be at work, counted in units: on a
+	// slow processor, a unit takes longer than matchUnit.
 	busyPart = 1.0 / 32
-	// leastShare: who takes less than this part of the time is not closed for it.
+	// leastShare is the share of the total below which a client is never closed.
 	leastShare = 1.0 / 50
 )
 
-// strain is what clients have cost the delivery since a time. The delivery's goroutine alone uses it.
+// deliveryLoad is what clients have cost the delivery in the current window. Only the delivery
+// goroutine uses it.
 type deliveryLoad struct {
 	since time.Time
-	era   uint32 // rises with each window
+	era   uint32 // incremented per window
 	total float64
 	top   *session
 }
 
-// sessionStrain is a session's part.
+// sessionLoad is a session's share.
 type sessionLoad struct {
 	era  uint32
 	work float64
@@ -42,7 +45,8 @@ func (st *deliveryLoad) charge(c *session, work float64) {
 	}
 }
 
-// look returns who is to be closed, if somebody is: at the end of each window in which the delivery was at work, while it is behind.
+// heaviest returns the client to close, if any: at the end of a busy window, while delivery is
+// behind.
 func (st *deliveryLoad) heaviest(now time.Time, behind func() bool) *session {
 	elapsed := now.Sub(st.since)
 	if elapsed < strainWindow {

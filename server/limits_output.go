@@ -1,6 +1,6 @@
-package server
+// client-output-buffer-limit: how much output may wait for a client before it is closed.
 
-// This file holds client-output-buffer-limit: how much may wait for a client before it is closed.
+package server
 
 import (
 	"fmt"
@@ -10,28 +10,29 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Classes of clients, in Redis's order.
+// Client classes, in Redis's order.
 const (
 	classNormal  = iota
-	classReplica // there are none: their limits are kept, and shown
+	classReplica // unused: limits are stored and shown
 	classPubsub
 	outputClasses
 )
 
-// outputLimit is how much may wait for a client of a class: hard at most, more than soft for less than a time. 0: no limit.
+// outputLimit bounds the output that waits for a client of a class: hard always, soft for the
+// given seconds. 0 means no limit.
 type outputLimit struct{ hard, soft, seconds int64 }
 
 type outputLimits [outputClasses]outputLimit
 
-// usualOutputLimits are Redis's, with another hard limit for subscribers.
-func usualOutputLimits(subscriber int) outputLimits {
+// defaultOutputLimits returns Redis's defaults, with another hard limit for subscribers.
+func defaultOutputLimits(subscriber int) outputLimits {
 	return outputLimits{
 		classReplica: {256 << 20, 64 << 20, 60},
 		classPubsub:  {int64(subscriber), int64(subscriber / 4), 60},
 	}
 }
 
-// String is the value as CONFIG GET shows it.
+// String returns the value as CONFIG GET shows it.
 func (l outputLimits) String() string {
 	var b strings.Builder
 	for class, name := range []string{"normal", "slave", "pubsub"} {
@@ -40,10 +41,10 @@ func (l outputLimits) String() string {
 	return b.String()[1:]
 }
 
-// chooseOutputLimits takes limits of some classes; the others stay.
+// chooseOutputLimits sets the limits of some classes; the others stay.
 func chooseOutputLimits(text string) (func(*Server), error) {
 	var words []string
-	if text != "" { // it changes nothing, as on Redis
+	if text != "" { // no change, as in Redis
 		words = strings.Split(text, " ")
 	}
 	if len(words)%4 != 0 {
@@ -79,11 +80,11 @@ func chooseOutputLimits(text string) (func(*Server), error) {
 			}
 		}
 		s.config.output.Store(&all)
-		s.look()
+		s.wakeCron()
 	}, nil
 }
 
-// outputLimit is what holds for the session now.
+// outputLimit returns the session's current limit.
 func (s *session) outputLimit() outputLimit {
 	limits := s.srv.config.output.Load()
 	if s.subscriptions.Load() > 0 {
@@ -92,8 +93,8 @@ func (s *session) outputLimit() outputLimit {
 	return limits[classNormal]
 }
 
-// pushLimit is how many bytes of messages may wait for the session. Without a limit of its own a client that is told of keys, or said MONITOR, has that
-// of subscribers: what is sent to it is not its own doing.
+// pushLimit returns how many bytes of messages may wait for the session. A tracking or monitoring
+// client without a limit of its own gets that of subscribers: it does not cause its output itself.
 func (s *session) pushLimit() int {
 	limits := s.srv.config.output.Load()
 	if hard := s.outputLimit().hard; hard > 0 {
@@ -110,10 +111,10 @@ func (s *session) pushLimit() int {
 
 const maxInt = int(^uint(0) >> 1)
 
-// outputWaits is how many bytes wait for the client.
+// outputWaits returns how many bytes wait for the client.
 func (s *session) outputWaits() int64 { return int64(s.out.waiting()) + s.sending.Load() }
 
-// tooMuchWaits reports whether more than the soft limit has waited for the client for too long. Cron asks it.
+// tooMuchWaits reports whether output has exceeded the soft limit for too long. Cron calls it.
 func (s *session) tooMuchWaits(now time.Time) bool {
 	w, limit := &s.swollen, s.outputLimit()
 	if limit.soft == 0 || s.outputWaits() <= limit.soft {

@@ -72,7 +72,7 @@ func TestOutputBufferLimitsHold(t *testing.T) {
 	}{{0, false, false}, {10 * time.Second, false, false}, {11 * time.Second, true, false}, {20 * time.Second, true, false}, {21 * time.Second, true, true}} {
 		for _, s := range []*session{reader, sub} {
 			if !s.killed.Load() {
-				n.lookAt(s, now.Add(x.after))
+				n.checkIdle(s, now.Add(x.after))
 			}
 		}
 		if reader.killed.Load() != x.reader || sub.killed.Load() != x.sub {

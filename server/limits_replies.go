@@ -1,11 +1,12 @@
-package server
-
-// This file holds what replies may take on the whole node while they are made and until clients have taken them. A small reply waits for nobody. Before
-// a session asks for what may have a large one, it takes room for that, and waits, holding no reply itself, until there is some. So each who holds room
-// comes to an end without more of it, but for a client that does not read: see look.
+// A limit on the memory of replies on the whole node, from execution until clients have read them.
+// Small replies are exempt. Before a session sends a request whose reply may be large, it reserves
+// room, and waits for it without holding any reply. So every holder of room finishes without
+// needing more, unless its client does not read: see closeSlow.
 //
-// How large a reply will be is known of those that give whole values, which are looked up on this node. Of others it is what such a request was
-// answered lately, and no more than the values of its keys.
+// The reply size of commands that return whole values is looked up on this node. For others it is
+// estimated from recent replies, and bounded by the values of the keys.
+
+package server
 
 import (
 	"slices"
@@ -17,47 +18,50 @@ import (
 )
 
 const (
-	// freeReply is how large a reply may be that takes no room.
+	// freeReply is the size up to which a reply needs no room.
 	freeReply = 64 << 10
-	// unknownReply is expected of what was never asked before.
+	// unknownReply is the estimate for a request never seen before.
 	unknownReply = commands.MaxReplyBytes / 4
-	// LeastReplyBytes is how much room there is at least: the largest reply has to fit.
-	LeastReplyBytes = commands.MaxReplyBytes
-	// Of a run so many requests, and of each so many keys, are looked up.
+	// MinReplyBytes is the smallest limit: the largest reply must fit.
+	MinReplyBytes = commands.MaxReplyBytes
+	// Requests of a batch, and keys of a request, that are looked up.
 	lookedUpRequests = 8
 	lookedUpKeys     = 64
-	// A client that others wait for has slowReply to take something, and that and a second for each slowReplyBytes to take all.
+	// While others wait, a client has slowReply to read something, and that plus a second per
+	// slowReplyBytes to read everything.
 	slowReply      = 5 * time.Second
 	slowReplyBytes = 1 << 20
-	// A client is quick that takes this many bytes in each millisecond, and has quickReply besides.
+	// A quick client reads quickBytes per millisecond, with quickReply of slack.
 	quickBytes = 32 << 10
 	quickReply = 100 * time.Millisecond
 )
 
-// replyRoom shares the room among sessions, in the order in which they asked for some.
+// replyRoom shares the room among sessions, in order of request.
 type replyRoom struct {
 	limit int64 // bytes
 	known replySizes
 
 	mu       sync.Mutex
-	held     int64                 // bytes, by all
+	held     int64                 // bytes, in total
 	slowHeld int64                 // … by slow clients
-	holders  map[*session]struct{} // who hold some
-	waiting  [2][]*session         // the eldest first: quick clients, and slow ones
+	holders  map[*session]struct{} // sessions that hold room
+	waiting  [2][]*session         // oldest first: quick clients, slow clients
 }
 
-// replyTurn is a session's part in the room. It is guarded by replyRoom.mu.
+// replyTurn is a session's share of the room, guarded by replyRoom.mu.
 type replyTurn struct {
-	held   int64        // bytes
-	slow   bool         // the client took its last large reply slowly, or had none yet: such clients share half of the room
-	wants  func() int64 // bytes that it waits for; nil: it does not wait
+	held int64 // bytes
+	// the client read its last large reply slowly, or has had none yet: such clients share half of
+	// the room
+	slow   bool
+	wants  func() int64 // bytes it waits for; nil: it does not wait
 	signal chan struct{}
-	since  time.Time // when it began to wait, or its reply came
-	beats  uint32    // of the session, when it was last looked at
-	moved  time.Time // when they last changed
+	since  time.Time // when it began to wait, or its reply arrived
+	beats  uint32    // of the session, at the last check
+	moved  time.Time // when beats last changed
 }
 
-// Who is waiting in which queue.
+// Indexes of replyRoom.waiting.
 const (
 	quickClients = iota
 	slowClients
@@ -70,7 +74,7 @@ func (t *replyTurn) queue() int {
 	return quickClients
 }
 
-// take gives room at once if there is some and nobody waits.
+// take reserves room if there is some and nobody waits.
 func (r *replyRoom) take(s *session, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,20 +85,21 @@ func (r *replyRoom) take(s *session, n int64) bool {
 	return true
 }
 
-// fits reports whether there is room; whoever comes alone always finds some. The caller holds mu.
+// fits reports whether there is room; the only client always fits. The caller holds mu.
 func (r *replyRoom) fits(n int64) bool { return r.held == 0 || r.held+n <= r.limit }
 
-// mayHold reports whether a client, if it is slow, may have so much besides what slow ones have. The caller holds mu.
+// mayHold reports whether a slow client may hold n more bytes within the share of slow clients.
+// The caller holds mu.
 func (r *replyRoom) mayHold(s *session, n int64) bool {
 	return !s.answering.slow || r.slowHeld == 0 || r.slowHeld+n <= r.limit/2
 }
 
-// give gives room. The caller holds mu.
+// give adds to a session's room. The caller holds mu.
 func (r *replyRoom) give(s *session, n int64) {
 	r.set(s, s.answering.held+n)
 }
 
-// set makes what a session holds so much. The caller holds mu.
+// set sets a session's room. The caller holds mu.
 func (r *replyRoom) set(s *session, n int64) {
 	t := &s.answering
 	r.held += n - t.held
@@ -113,7 +118,7 @@ func (r *replyRoom) set(s *session, n int64) {
 	t.moved = t.since
 }
 
-// hold says that a session holds so much now: a reply has come, or was taken by the client.
+// hold updates a session's room when a reply arrives or is read by the client.
 func (r *replyRoom) hold(s *session, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +129,7 @@ func (r *replyRoom) hold(s *session, n int64) {
 	r.grant()
 }
 
-// taken is hold for what is left when a client took so much since a time.
+// taken is hold for what is left after the client read some bytes since a time.
 func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
 	r.hold(s, 0)
 	if bytes > maxBatchBytes {
@@ -137,7 +142,7 @@ func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
 	}
 }
 
-// settle lets those on for whom there is room now. The caller holds mu.
+// grant admits waiting sessions for which there is room. The caller holds mu.
 func (r *replyRoom) grant() {
 	for {
 		s := r.next()
@@ -158,8 +163,9 @@ func (r *replyRoom) grant() {
 	}
 }
 
-// next is who comes next: who has waited longest, unless it is a slow client and others of those have all that they may. What
-// it wants is told anew: the replies to others may have told more. The caller holds mu.
+// next returns the session to admit: the one waiting longest, skipping slow clients while their
+// share is used up. It estimates sizes again: later replies may have improved the estimate. The
+// caller holds mu.
 func (r *replyRoom) next() *session {
 	var next *session
 	for _, waiting := range r.waiting {
@@ -173,7 +179,7 @@ func (r *replyRoom) next() *session {
 	return next
 }
 
-// wake makes the session look whether it has its turn. It never blocks.
+// wake makes the session check whether it is admitted. It never blocks.
 func (t *replyTurn) wake() {
 	select {
 	case t.signal <- struct{}{}:
@@ -181,7 +187,7 @@ func (t *replyTurn) wake() {
 	}
 }
 
-// await waits for room. It fails where the session is to end.
+// await waits for room. It fails if the session is to end.
 func (r *replyRoom) await(s *session, wants func() int64) error {
 	t := &s.answering
 	r.mu.Lock()
@@ -208,8 +214,8 @@ func (r *replyRoom) await(s *session, wants func() int64) error {
 	}
 }
 
-// look closes clients that take their replies too slowly, or not at all, while others have waited for room for long, until there would be
-// room for who has waited longest.
+// closeSlow closes clients that read their replies too slowly while others have waited long, until
+// there is room for the one that has waited longest.
 func (r *replyRoom) closeSlow(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +253,7 @@ func (r *replyRoom) closeSlow(now time.Time) {
 	}
 }
 
-// makeWay takes room for the replies to the requests that are asked for now.
+// reserveReply reserves room for the replies to the next requests.
 func (s *session) reserveReply(by Asker, owed []pending) error {
 	room := &s.srv.replies
 	s.inHand = 0
@@ -266,14 +272,14 @@ func (s *session) reserveReply(by Asker, owed []pending) error {
 	if err := s.send(); err != nil {
 		return err
 	}
-	if s.answering.held > 0 { // of what was sent nothing is left
+	if s.answering.held > 0 { // nothing of what was sent is left
 		room.hold(s, 0)
 	}
 	return room.await(s, wants)
 }
 
-// bound looks up how large the replies to requests can be. whole says that this is how large they are expected to be; where it does not come
-// to that, and others is not set, the bound is not looked up.
+// bound looks up the maximum size of the replies. whole reports that it is also the expected size;
+// if it cannot be, and others is not set, nothing is looked up.
 func (s *session) bound(owed []pending, others bool) (most int64, whole bool) {
 	whole = true
 	for i := range owed {
@@ -304,7 +310,7 @@ func (s *session) bound(owed []pending, others bool) (most int64, whole bool) {
 	return min(most, commands.MaxReplyBytes), whole
 }
 
-// boundOf is how large the reply to one command can be, by the values of its keys.
+// boundOf returns the maximum size of a command's reply, from the values of its keys.
 func (s *session) boundOf(db int, spec *commands.Spec, args [][]byte) int64 {
 	if spec.Handler == nil {
 		return 0
@@ -315,7 +321,7 @@ func (s *session) boundOf(db int, spec *commands.Spec, args [][]byte) int64 {
 	case spec.Group == "scripting" || k.First == 0 && k.Numkeys == 0:
 		return commands.MaxReplyBytes
 	case len(k.Parts) == 0 && k.Flags&commands.KeyAccess == 0:
-		return freeReply / lookedUpRequests // it tells nothing of values
+		return freeReply / lookedUpRequests // the reply contains no values
 	case k.First == 1 && k.Last == 1:
 		keys = args[1:2]
 	default:
@@ -332,7 +338,7 @@ func (s *session) boundOf(db int, spec *commands.Spec, args [][]byte) int64 {
 	return int64(n)
 }
 
-// replied takes in how large the replies are that came.
+// replied records the size of the replies that arrived.
 func (s *session) replied(by Asker, n int) {
 	s.srv.replies.known.note(by, int64(n))
 	s.inHand = n
@@ -341,13 +347,13 @@ func (s *session) replied(by Asker, n int) {
 	}
 }
 
-// replySizes remembers how large replies were. Where sessions meet it is not exact: what it tells are hints.
+// replySizes remembers reply sizes. Concurrent updates may be lost: they are hints.
 type replySizes struct {
 	commands [1 << 10]replySize // by Asker.Command
-	shapes   [1 << 12]replySize // by Asker.Shape: large ones alone
+	shapes   [1 << 12]replySize // by Asker.Shape, only large ones
 }
 
-// replySize has the upper half of the hash of what was asked for in its upper half, and bytes in its lower.
+// replySize has the upper half of the request's hash in its upper half, and bytes in its lower.
 type replySize struct{ atomic.Uint64 }
 
 func (v *replySize) load(hash uint64) (bytes int64, known bool) {
@@ -367,7 +373,7 @@ func (z *replySizes) expect(by Asker) int64 {
 	return unknownReply
 }
 
-// note takes in a reply. What is expected falls slowly.
+// note records a reply. The estimate decays slowly.
 func (z *replySizes) note(by Asker, bytes int64) {
 	shape, command := &z.shapes[by.Shape%uint64(len(z.shapes))], &z.commands[by.Command%uint64(len(z.commands))]
 	if _, known := shape.load(by.Shape); known && bytes <= freeReply {
@@ -377,7 +383,7 @@ func (z *replySizes) note(by Asker, bytes int64) {
 	}
 	last, known := command.load(by.Command)
 	if known && last <= freeReply && bytes <= freeReply {
-		return // as nearly always: nothing is written
+		return // the common case: write nothing
 	}
 	command.store(by.Command, max(bytes, last-last/8))
 }

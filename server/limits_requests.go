@@ -1,8 +1,9 @@
-package server
+// A limit on the memory of requests being received on the whole node. Each connection has
+// freeReadBuffer of its own, so small requests are always read. A larger buffer needs room in the
+// intake; a connection without room is not read until others finish, so its client sees a slow
+// network. The room is held until the request is answered, because the log copies the request.
 
-// This file holds what requests that are being received may take on the whole node. A connection has freeReadBuffer for itself, so small
-// requests are always read. A larger buffer needs room in the intake, and a connection that finds none is not read until others are done:
-// its client waits, as on a slow network. The room is kept until the request was answered, because the request is copied on its way to the log.
+package server
 
 import (
 	"os"
@@ -12,35 +13,35 @@ import (
 )
 
 const (
-	// intakeRequests of the largest size fit into the intake. Each is copied about six times on its way through the log.
+	// intakeRequests of the largest size fit into the intake. The log copies each about six times.
 	intakeRequests = 1
-	// A client that others wait for has slowTurn, and a second more for each slowBytes that it takes, to send its request.
+	// While others wait, a client has slowTurn, plus a second per slowBytes, to send its request.
 	slowTurn  = 2 * time.Second
 	slowBytes = 4 << 20
 )
 
-// intake shares the room among connections, in the order in which they began to need some. The eldest always gets what it asks for:
-// so somebody always comes to an end.
+// intake shares the room among connections in order of need. The oldest always gets what it asks
+// for, so one always finishes.
 type intake struct {
-	limit int // bytes, of held and of spare each
+	limit int // bytes, for held and for spare each
 
 	mu    sync.Mutex
-	spare int     // bytes of buffers of up to maxReadBuffer
-	held  int     // bytes, by all turns
-	turns []*turn // who holds room, or waits for some; the eldest first
+	spare int     // bytes of buffers up to maxReadBuffer
+	held  int     // bytes, of all turns
+	turns []*turn // holding or waiting for room; the oldest first
 }
 
-// turn is a session's place in the intake.
+// turn is a session's position in the intake.
 type turn struct {
 	s     *session
-	mu    sync.Mutex // for wake alone
+	mu    sync.Mutex // for wake only
 	wake  chan struct{}
-	held  int       // bytes; this and what follows is guarded by intake.mu
-	wants int       // bytes more; 0: it does not wait
-	since time.Time // when it began to wait, or got room last
+	held  int       // bytes; guarded by intake.mu, as are the following
+	wants int       // bytes more; 0: not waiting
+	since time.Time // when it began to wait, or last got room
 }
 
-// interrupt makes a session look around that waits for its turn. It never blocks.
+// interrupt makes a session that waits for its turn check its state. It never blocks.
 func (t *turn) interrupt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,11 +62,12 @@ func (t *turn) signal() chan struct{} {
 	return t.wake
 }
 
-// errLookAround ends a wait for room as it ends one for input.
+// errInterrupted ends a wait for room as it ends one for input.
 var errInterrupted = os.ErrDeadlineExceeded
 
-// mayGrow is the session's stream.grow. Buffers of up to maxReadBuffer come from a room of their own as long as that lasts, so that pipelines of small
-// requests and large requests do not wait for each other.
+// mayGrow is the session's stream.grow. Buffers up to maxReadBuffer come from a separate room
+// while it lasts, so that pipelines of small requests and large requests do not wait for each
+// other.
 func (s *session) mayGrow(size int, need bool) (lent bool, err error) {
 	in, t := &s.srv.intake, &s.turn
 	room := max(size-freeReadBuffer, 0)
@@ -101,7 +103,7 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 			<-wake
 			continue
 		}
-		select { // until its time is over, it may still come to its turn
+		select { // until its time is up, it may still be admitted
 		case <-wake:
 		case <-time.After(time.Until(s.srv.lastReads)):
 			in.forgo(t)
@@ -111,7 +113,7 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 	return nil
 }
 
-// takeSpare makes a session's part of the spare room what it wants; false: there is not so much.
+// takeSpare sets a session's share of the spare room; false: not enough.
 func (in *intake) takeSpare(s *session, want int) bool {
 	if want == s.spare {
 		return true
@@ -126,7 +128,7 @@ func (in *intake) takeSpare(s *session, want int) bool {
 	return true
 }
 
-// take gives room at once if there is some; else the turn waits from now on.
+// take reserves room if there is some; otherwise the turn waits from now on.
 func (in *intake) take(s *session, more int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -146,7 +148,7 @@ func (in *intake) take(s *session, more int) bool {
 	return true
 }
 
-// waitsBefore reports whether somebody waits who came before t.
+// waitsBefore reports whether an older turn than t waits.
 func (in *intake) waitsBefore(t *turn) bool {
 	for _, other := range in.turns {
 		if other == t {
@@ -176,7 +178,7 @@ func (in *intake) forgo(t *turn) {
 	in.grant(t)
 }
 
-// give gives room back.
+// give returns room.
 func (in *intake) give(t *turn, bytes int) {
 	if bytes == 0 {
 		return
@@ -188,14 +190,14 @@ func (in *intake) give(t *turn, bytes int) {
 	in.grant(t)
 }
 
-// leaveOut counts a session's buffer no more: its request was answered, or waits in a command for as long as it likes, and others are not to
-// wait for that. The buffer counts among what connections take: see account.
+// leaveOut stops counting a session's buffer: its request is answered, or blocks indefinitely, and
+// must not hold up others. The buffer still counts in the session's account.
 func (in *intake) leaveOut(s *session) {
 	in.takeSpare(s, 0)
 	in.give(&s.turn, s.turn.held)
 }
 
-// leave gives all back, at the end of the session.
+// leave returns everything at the end of the session.
 func (in *intake) leave(s *session) {
 	in.takeSpare(s, 0)
 	in.mu.Lock()
@@ -206,7 +208,8 @@ func (in *intake) leave(s *session) {
 	in.grant(t)
 }
 
-// settle ends t's turn if it has nothing, and wakes those for whom there is room now. The caller holds mu.
+// grant ends t's turn if it holds and wants nothing, and admits those for whom there is room. The
+// caller holds mu.
 func (in *intake) grant(t *turn) {
 	if t.held == 0 && t.wants == 0 {
 		if i := slices.Index(in.turns, t); i >= 0 {
@@ -223,13 +226,13 @@ func (in *intake) grant(t *turn) {
 		other.held += other.wants
 		in.held += other.wants
 		other.wants = 0
-		other.since = time.Now() // its client has not been read since it began to wait
+		other.since = time.Now() // its client was not read while it waited
 		other.interrupt()
 	}
 }
 
-// look closes the client that sends its request slowest, where others have waited for room for long: a request that is sent in
-// drips would hold up all large ones. Who waits for nothing but the node is never closed.
+// closeSlow closes the slowest sender of a request if others have waited long: a request sent in
+// drips would hold up all large ones. A client that only waits for the node is never closed.
 func (in *intake) closeSlow(now time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -16,29 +16,32 @@ import (
 	"github.com/coordd/coordd/internal/logging"
 )
 
-// Config says how a Server works. Zero values of limits mean the defaults that are named.
+// Config configures a Server. The defaults given apply to zero values.
 type Config struct {
 	Table   *commands.Table
 	Backend Backend
 	Logger  *slog.Logger // nil: no logs
-	Version string       // of coordd itself, for INFO
+	Version string       // of coordd, for INFO
 
-	Redirect     Redirect // what becomes of the leader's commands on other nodes; RedirectForward
-	SentinelName string   // the master name that SENTINEL knows; mymaster
+	Redirect     Redirect // what followers do with the leader's commands; RedirectForward
+	SentinelName string   // the master name of SENTINEL; mymaster
 
-	MaxClients         int           // connections at a time; 10000
-	MostClients        int           // … that the limit of open files allows; 0: any number
-	MaxRequestBytes    int           // of one command, and of what one transaction queues; 32 MiB
-	MaxSubscriberBytes int           // messages that wait for a slow subscriber before it is closed; 32 MiB
-	MaxBacklogBytes    int64         // messages that wait for all clients together, each counted once, before the slowest are closed; 8 times MaxSubscriberBytes
-	IdleTimeout        time.Duration // a connection without commands for so long is closed; 0: never
-	UnixSocket         string        // path of the socket that clients reach the node by besides; for CONFIG GET
-	UnixSocketPerm     uint32        // its permissions
-	DrainTimeout       time.Duration // how long Close lets requests in flight be answered; 5 s
-	MaxReplyBytes      int64         // large replies that are made, or wait for their clients, on the whole node; 128 MiB
-	MaxClientMemory    ClientMemory  // what all connections may take together, before those that take most are closed; zero: any number
+	MaxClients         int // connections at a time; 10000
+	MostClients        int // … that the limit of open files allows; 0: unlimited
+	MaxRequestBytes    int // of one command, and of one transaction's queue; 32 MiB
+	MaxSubscriberBytes int // messages queued for a slow subscriber before it is closed; 32 MiB
+	// messages queued for all clients, each counted once, before the slowest are closed; 8 times
+	// MaxSubscriberBytes
+	MaxBacklogBytes int64
+	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
+	UnixSocket      string        // path of the Unix socket, for CONFIG GET
+	UnixSocketPerm  uint32        // permissions of the Unix socket
+	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
+	MaxReplyBytes   int64         // large replies of the whole node, until clients have read them; 128 MiB
+	// of all connections, before the largest are closed; zero: unlimited
+	MaxClientMemory ClientMemory
 
-	cronPeriod, trimAfter time.Duration // tests set them shorter
+	cronPeriod, trimAfter time.Duration // shorter in tests
 }
 
 func (c *Config) setDefaults() {
@@ -67,7 +70,7 @@ func (c *Config) setDefaults() {
 		c.MaxBacklogBytes = 8 * int64(c.MaxSubscriberBytes)
 	}
 	if c.MaxReplyBytes == 0 {
-		c.MaxReplyBytes = 2 * LeastReplyBytes
+		c.MaxReplyBytes = 2 * MinReplyBytes
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 5 * time.Second
@@ -77,14 +80,14 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Server serves clients of one node.
+// Server serves the clients of one node.
 type Server struct {
 	table      *commands.Table
 	backend    Backend
 	log        *slog.Logger
 	cfg        Config
 	started    time.Time
-	runID      string // 40 hexadecimal digits, other at each start
+	runID      string // 40 hexadecimal digits, unique per start
 	pubsub     *pubsub
 	waitQueues waitQueues
 	tracking   tracking
@@ -101,37 +104,37 @@ type Server struct {
 	clientMemory clientMemory
 	intake       intake
 	replies      replyRoom
-	nudge        chan struct{}    // a token: cron is to look
-	warnings     *logging.Limited // of what clients cause
+	nudge        chan struct{}    // a token: cron should check
+	warnings     *logging.Limited // about clients
 
-	failingOver atomic.Bool // FAILOVER runs
-	constants   sync.Map    // constantKey → []byte: answers that are made once
-	backingUp   atomic.Bool // a backup is sent
-	startBytes  uint64      // that objects took at the start
+	failingOver atomic.Bool // FAILOVER is in progress
+	constants   sync.Map    // constantKey → []byte: cached replies
+	backingUp   atomic.Bool // a backup is in progress
+	startBytes  uint64      // of objects at the start
 
 	ctx    context.Context // ends what Close did not wait for
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions
 
-	leader     atomic.Pointer[leaderView] // nil: clients cannot be sent to one
-	following  bool                       // guarded by mu: the leader is followed
-	background sync.WaitGroup             // who follows the leader
+	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
+	following  bool                       // guarded by mu: followLeader runs
+	background sync.WaitGroup             // followLeader and cron
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
-	retired   atomic.Bool // no connections are accepted any more
-	closing   atomic.Bool // and those that are there end
-	lastReads time.Time   // when the last of them is read no more; set before closing
+	retired   atomic.Bool // accept no more connections
+	closing   atomic.Bool // … and end the existing ones
+	lastReads time.Time   // when reading ends; set before closing
 	nextID    uint64
 
-	askers    uint64 // what a session's number is added to in requests, where it has to be another one than those of all nodes
+	askers    uint64 // added to session numbers in requests, to make them unique in the cluster
 	observing sync.Mutex
-	observed  bool // guarded by observing: the backend tells of changes of keys
+	observed  bool // guarded by observing: the backend reports changed keys
 	port      int  // of the first listener, for INFO
 }
 
-// New makes a server. Its table has Specs() among others.
+// New returns a Server. Config.Table must include Specs().
 func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{
@@ -157,15 +160,15 @@ func New(cfg Config) *Server {
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)
 	s.clientMemory.init(cfg.MaxClientMemory)
-	s.replies.limit = max(cfg.MaxReplyBytes, LeastReplyBytes)
+	s.replies.limit = max(cfg.MaxReplyBytes, MinReplyBytes)
 	s.intake.limit = intakeRequests * cfg.MaxRequestBytes
 	s.nudge = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Serve accepts connections of ln until Retire or Close, then returns nil; another end of ln is an error. It may be called for
-// several listeners. It closes ln.
+// Serve accepts connections on ln until Retire or Close, then returns nil; other ends of ln are
+// errors. It may be called for several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.retired.Load() {
@@ -198,7 +201,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		// Usually no file is left for the connection: others end in time.
+		// Usually out of file descriptors: other connections end in time.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.warnings.Warn("accept failed", "error", err)
 		select {
@@ -239,10 +242,12 @@ func (s *Server) accept(conn net.Conn) {
 	}()
 }
 
-// lastAccepts is for how long connections are still accepted that clients made already: a listener that is closed resets them.
+// lastAccepts is how long connections in the backlog are still accepted: closing a listener resets
+// them.
 const lastAccepts = 5 * time.Millisecond
 
-// Retire stops accepting; connections that are there go on. /readyz says that the node stops. It may be called again.
+// Retire stops accepting connections; existing ones go on, and /readyz reports that the node is
+// stopping. It may be called again.
 func (s *Server) Retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,10 +261,11 @@ func (s *Server) Retire() {
 	}
 }
 
-// Close stops accepting, lets the requests that were received be answered for as long as Config.DrainTimeout, and closes
-// all connections. A connection that ends within that time ends behind a whole reply, and no request was run whose reply does not come before the
-// end: see session.readOn. A client that connects elsewhere may send again what was not answered. Past that time connections are cut: of
-// requests that were not answered nobody knows whether they run, and sessions that wait for the Backend end when it answers.
+// Close stops accepting, waits up to Config.DrainTimeout for received requests to be answered, and
+// closes all connections. Within that time, a connection ends after a whole reply, and no request
+// runs whose reply does not precede the end: see session.readOn. A client may therefore resend
+// unanswered requests elsewhere. After that time connections are cut: the outcome of unanswered
+// requests is unknown, and sessions that wait for the Backend end when it answers.
 func (s *Server) Close() {
 	s.Retire()
 	s.mu.Lock()
@@ -290,19 +296,19 @@ func (s *Server) Close() {
 	s.background.Wait()
 }
 
-// all returns the sessions in order of age.
+// all returns the sessions, oldest first.
 func (s *Server) all() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sortedSessions(s.sessions)
 }
 
-// session returns the session of a number, or nil.
+// session returns the session with a number, or nil.
 func (s *Server) session(id uint64) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions[id]
 }
 
-// past is a deadline that wakes whoever reads or writes.
+// past is a deadline that interrupts reads and writes.
 var past = time.Unix(1, 0)

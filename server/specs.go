@@ -1,6 +1,6 @@
-package server
+// The specs of the commands that the server declares.
 
-// This file joins the declarations of the session's commands.
+package server
 
 import (
 	"slices"
@@ -9,14 +9,15 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Specs gives every command that a session answers, or takes part in answering.
+// Specs returns every command that sessions answer, or take part in answering.
 func Specs() []commands.Spec {
 	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs,
 		monitorSpecs, slowlogSpecs, latencySpecs,
 		memorySpecs, aclSpecs, debugSpecs, adminSpecs, raftSpecs, clusterSpecs, sentinelSpecs)
 }
 
-// helpSpec is the HELP subcommand of a container; lines tell of the others, in Redis's words, which tools show.
+// helpSpec returns the HELP subcommand of a container; lines describe the others in Redis's words,
+// which tools show.
 func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
@@ -35,15 +36,15 @@ func help(s *session, container string, lines []string) {
 	s.w.Status("    Prints this help.")
 }
 
-// subcommandSyntax is the error of a subcommand whose arguments are too many.
+// subcommandSyntax returns the error for a subcommand with too many arguments.
 func subcommandSyntax(args [][]byte) error {
 	return commands.SubcommandSyntax(args)
 }
 
-// lowerWord is an argument in lower case, for looking a word up.
+// lowerWord returns an argument in lower case.
 func lowerWord(arg []byte) string { return strings.ToLower(string(arg)) }
 
-// is compares an argument with a word in lower case.
+// is reports whether an argument is a word, given in lower case, in any case.
 func is(arg []byte, word string) bool {
 	return len(arg) == len(word) && strings.EqualFold(string(arg), word)
 }

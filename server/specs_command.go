@@ -1,6 +1,6 @@
-package server
+// COMMAND, derived from the command table.
 
-// This file holds COMMAND. All of it derives from the table.
+package server
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ var introspectSpecs = []commands.Spec{{
 	},
 }}
 
-// categorized is a command with ACL categories of its own.
+// categorized sets the ACL categories of a command.
 func categorized(categories string, c commands.Spec) commands.Spec {
 	c.Categories = categories
 	return c
@@ -53,7 +53,7 @@ func commandSub(name string, arity int, since, syntax, summary string, run func(
 	}
 }
 
-// flagWords names the flags that a Spec sets, in Redis's order; the kind's own word stands among them.
+// flagWords names the flags of a Spec in Redis's order; flag 0 stands for the kind's own word.
 var flagWords = []struct {
 	flag commands.Flag
 	word string
@@ -65,7 +65,7 @@ var flagWords = []struct {
 	{commands.MovableKeys, "movablekeys"}, {commands.AllowBusy, "allow_busy"},
 }
 
-// writes and reads say what Redis would flag: commands of sessions, messages and scripts are neither.
+// writes and reads report what Redis would flag: session, pub/sub and script commands are neither.
 func writes(c *commands.Spec) bool {
 	return c.Kind == commands.Write && !c.Has(commands.MayReplicate) && !c.Has(commands.Unflagged)
 }
@@ -93,18 +93,18 @@ func commandFlags(c *commands.Spec) []string {
 	return words
 }
 
-// groupCategories gives the ACL category of a group, where it has one.
+// groupCategories maps groups to ACL categories.
 var groupCategories = map[string]string{
 	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
 	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
 	"bitmap": "bitmap", "stream": "stream",
 }
 
-// categoryOrder is the order in which Redis lists ACL categories.
+// categoryOrder is Redis's order of ACL categories.
 var categoryOrder = strings.Fields("keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow " +
 	"blocking dangerous connection transaction scripting")
 
-// categories gives the ACL categories of a command, in Redis's order.
+// categories returns the ACL categories of a command, in Redis's order.
 func categories(c *commands.Spec) []string {
 	has := map[string]bool{
 		"read": reads(c) && c.Group != "scripting", "write": writes(c), "pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
@@ -134,7 +134,7 @@ func (s *session) statusSet(words []string, prefix string) {
 	}
 }
 
-// constant answers with what write writes, which is always the same: it is made once for each protocol.
+// constant replies with what write writes, which never changes; it is cached per protocol.
 func (s *session) constant(name string, write func()) {
 	key := constantKey{name, s.w.Proto}
 	if made, ok := s.srv.constants.Load(key); ok {
@@ -147,7 +147,7 @@ func (s *session) constant(name string, write func()) {
 	}
 }
 
-// constantKey names an answer that is made once.
+// constantKey names a cached reply.
 type constantKey struct {
 	name  string
 	proto int
@@ -184,7 +184,7 @@ func (s *session) commandInfo(c *commands.Spec) {
 	}
 }
 
-// keySpecs writes what is known of the places of a command's keys.
+// keySpecs writes the key specifications of a command.
 func (s *session) keySpecs(c *commands.Spec) {
 	parts := c.KeyParts()
 	s.w.Set(len(parts))
@@ -211,13 +211,13 @@ func (s *session) keySpecs(c *commands.Spec) {
 	}
 }
 
-// keyNumber is a number, or the keyword, of a search for keys.
+// keyNumber is a number, or the keyword, of a key search.
 type keyNumber struct {
 	name  string
 	value any
 }
 
-// search writes one step of a search for keys.
+// search writes one step of a key search.
 func (s *session) search(step, kind string, numbers ...keyNumber) {
 	s.w.BulkString(step)
 	s.w.Map(2)
@@ -291,7 +291,7 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	s.bulks(s.namesOf(keep))
 }
 
-// namesOf gives the names of the commands and subcommands that keep takes.
+// namesOf returns the names of the commands and subcommands that keep accepts.
 func (s *session) namesOf(keep func(*commands.Spec) bool) []string {
 	var names []string
 	for _, c := range s.srv.table.All() {
@@ -332,7 +332,7 @@ func (s *session) docs(found []*commands.Spec) {
 	s.w.Map(len(found))
 	for _, c := range found {
 		if s.commandDoc(c); s.w.Full {
-			break // a name may be asked for a million times
+			break // a name may be repeated a million times
 		}
 	}
 }
@@ -344,7 +344,7 @@ func (s *session) commandDoc(c *commands.Spec) {
 	fields = slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" })
 	args, err := commands.ParseSyntax(c.Syntax)
 	if err != nil || c.Subcommands != nil {
-		args = nil // a mistake in the table, which a test finds
+		args = nil // an error in the table, which a test catches
 	}
 	n := len(fields)
 	for _, more := range []bool{len(args) > 0, len(c.Subcommands) > 0} {
@@ -417,7 +417,6 @@ func (s *session) docArgs(c *commands.Spec, args []commands.Arg, keys *int) {
 	}
 }
 
-// getKeys answers COMMAND GETKEYS and GETKEYSANDFLAGS.
 func getKeys(flags bool) func(*session, *commands.Spec, [][]byte) {
 	return func(s *session, _ *commands.Spec, args [][]byte) {
 		args = args[2:]

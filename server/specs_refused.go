@@ -1,7 +1,8 @@
-package server
+// The Redis commands that coordd does not support: each is rejected with the reason and the
+// alternative. A test keeps the table in docs/compatibility.md equal to this one. COMMAND does not
+// show them.
 
-// This file holds the commands of Redis that coordd leaves out: each is refused with a sentence that says why, and what to use
-// instead. docs/compatibility.md lists the same table, which a test keeps equal. They are in no answer of COMMAND.
+package server
 
 import (
 	"strings"
@@ -9,9 +10,9 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// refusal is why commands are left out. A subcommand is named container|subcommand.
+// refusal is the reason for a set of commands. A subcommand is named container|subcommand.
 type refusal struct {
-	names string // parted by spaces
+	names string // separated by spaces
 	why   string
 }
 
@@ -38,7 +39,7 @@ var refusals = []refusal{
 	{"debug|*", "unsafe or specific to Redis internals; only SLEEP, OBJECT and HELP are supported"},
 }
 
-// refused finds the sentence of a command by its name, or by container|subcommand.
+// refused maps command names, or container|subcommand, to reasons.
 var refused = func() map[string]string {
 	byName := map[string]string{}
 	for _, r := range refusals {
@@ -49,8 +50,9 @@ var refused = func() map[string]string {
 	return byName
 }()
 
-// refusedError is the error of a call that the table does not know, where coordd leaves the command out, else err. It begins as
-// the error of an unknown command does: clients that look for a command, and do without, are to find that it is not there.
+// refusedError returns the error for an unsupported command, or err if the command is simply
+// unknown. It starts as the error of an unknown command: clients that probe for a command must
+// find it missing.
 func refusedError(args [][]byte, err error) error {
 	name := strings.ToLower(string(args[0]))
 	if why, ok := refused[name]; ok {

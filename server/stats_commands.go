@@ -1,7 +1,7 @@
-package server
+// Per-command counters, shown by INFO commandstats. A session sums up repeated commands of a
+// pipeline before it updates the shared counters.
 
-// This file holds the counters of single commands that INFO commandstats shows. A session adds up what a pipeline repeats before
-// it touches what all sessions share.
+package server
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ type commandStats struct {
 	times                   histogram
 }
 
-// newCommandStats makes the counters of every command that can be called.
+// newCommandStats returns counters for every command.
 func newCommandStats(table *commands.Table) map[*commands.Spec]*commandStats {
 	all := map[*commands.Spec]*commandStats{}
 	for _, c := range table.All() {
@@ -32,7 +32,7 @@ func newCommandStats(table *commands.Table) map[*commands.Spec]*commandStats {
 	return all
 }
 
-// tally is what a session has counted of one command and not told yet.
+// tally holds a session's unreported counts of one command.
 type tally struct {
 	spec          *commands.Spec
 	to            *commandStats // of spec
@@ -40,10 +40,10 @@ type tally struct {
 	took          time.Duration
 }
 
-// count counts a call that ran. took is its own time, or its part of its run's.
+// count counts a call that ran. took is its own time, or its share of the batch's.
 func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took time.Duration) {
 	if s.tally.spec != spec {
-		s.tellTally()
+		s.flushTally()
 		s.tally.spec, s.tally.to = spec, s.srv.stats.byCommand[spec]
 	}
 	s.tally.calls++
@@ -51,22 +51,23 @@ func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took ti
 	if failed {
 		s.tally.failed++
 	}
-	if s.tally.to != nil && s.srv.config.trackLatency.Load() { // tests have commands that the table has not
+	// tests have commands that are not in the table
+	if s.tally.to != nil && s.srv.config.trackLatency.Load() {
 		s.tally.to.times.add(took)
 	}
 	s.srv.slowlog.note(s, spec, args, took)
 	s.srv.latency.note(spec, took)
 }
 
-// lap is the time since the last lap, or since the commands under way were read.
+// lap returns the time since the last lap, or since the current commands were read.
 func (s *session) lap() time.Duration {
 	last := s.clock
 	s.clock = time.Now()
 	return s.clock.Sub(last)
 }
 
-// tellTally adds what was counted to what all see.
-func (s *session) tellTally() {
+// flushTally adds the tally to the shared counters.
+func (s *session) flushTally() {
 	t := &s.tally
 	if t.to == nil || t.calls == 0 {
 		return
@@ -79,7 +80,7 @@ func (s *session) tellTally() {
 	t.calls, t.failed, t.took = 0, 0, 0
 }
 
-// countRejected counts a call that was refused before it ran.
+// countRejected counts a call that was rejected before it ran.
 func (s *session) countRejected(spec *commands.Spec) {
 	if c := s.srv.stats.byCommand[spec]; c != nil {
 		c.rejected.Add(1)
@@ -103,7 +104,7 @@ func infoCommands(t *infoText) {
 	}
 }
 
-// infoLatency shows, of each command that was called, the times that given parts of its calls did not pass.
+// infoLatency shows latency percentiles of each command that was called.
 func infoLatency(t *infoText) {
 	list := *t.srv.config.percentiles.Load()
 	var lines []string

@@ -1,6 +1,6 @@
-package server
+// The counters that INFO shows.
 
-// This file holds the counters that INFO shows.
+package server
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// maxErrorKinds bounds the kinds of errors that are counted apart: scripts can make any.
+// maxErrorKinds bounds the error codes that are counted separately: scripts can invent any.
 const maxErrorKinds = 128
 
 type stats struct {
@@ -19,13 +19,14 @@ type stats struct {
 	bytesIn, bytesOut               atomic.Uint64
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
-	dryRunHits, dryRunMisses        atomic.Uint64                    // writes that a try answered; tries that ended before one
-	byCommand                       map[*commands.Spec]*commandStats // the map itself never changes
+	// writes answered by a dry run; dry runs that stopped before a write
+	dryRunHits, dryRunMisses atomic.Uint64
+	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
 
 	mu     sync.Mutex
 	errors map[string]uint64 // by first word
 
-	rateAt                        time.Time // since when rates are measured
+	rateAt                        time.Time // start of the interval for rates
 	rateCommands, rateIn, rateOut uint64
 	rates                         [3]float64
 }
@@ -48,7 +49,8 @@ func (t *stats) errorCounts() map[string]uint64 {
 	return maps.Clone(t.errors)
 }
 
-// rate returns commands, bytes in and bytes out a second, since it was last asked at least a second ago.
+// rate returns commands, input bytes and output bytes per second, since the last call at least a
+// second ago.
 func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

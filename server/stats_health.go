@@ -1,7 +1,7 @@
-package server
+// Health pages for supervisors and load balancers. They use what the node knows without waiting: a
+// probe that waits for a busy node would get it killed for being busy.
 
-// This file holds the pages for supervisors and load balancers. They are answered from what the node knows without waiting for anybody: a probe that
-// waits for a busy node would have it killed for being busy.
+package server
 
 import (
 	"encoding/json"
@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// A node that is further behind the leader than this is not ready: its READONLY clients see old state, and were the leader to die it could not help.
+// A node further behind the leader than this is not ready: its READONLY clients see old state, and
+// it could not take over soon.
 const (
 	readyEntries = 1000
 	readyLag     = time.Second
 )
 
-// HealthHandler answers /healthz (the process works: always 200) and /readyz (the node takes commands and is up to date: 200, else 503), in JSON.
+// HealthHandler serves /healthz (the process runs: always 200) and /readyz (the node takes
+// commands and is up to date: 200, else 503), in JSON.
 func (s *Server) HealthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -39,7 +41,7 @@ func (s *Server) HealthHandler() http.Handler {
 	return mux
 }
 
-// notReady says why no client should be sent to the node; empty: it is ready.
+// notReady returns why clients should not be sent to the node; empty: it is ready.
 func (s *Server) notReady(st *Status) string {
 	switch {
 	case s.retired.Load():
@@ -64,5 +66,5 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
 }

@@ -1,7 +1,7 @@
-package server
+// A latency histogram whose buckets grow with the value, so that each value is known to within one
+// percent, after HdrHistogram (https://hdrhistogram.org).
 
-// This file holds how often calls took how long: a histogram whose buckets grow with the time, so that each time is known to less
-// than a hundredth of itself, after HdrHistogram's idea (https://hdrhistogram.org).
+package server
 
 import (
 	"math/bits"
@@ -11,22 +11,23 @@ import (
 
 const (
 	histogramHalf  = 128 // buckets for each power of two
-	histogramPower = 36  // times from 2^36 ns, about a minute, on count as that
+	histogramPower = 36  // values from 2^36 ns, about a minute, count as that
 	histogramSize  = (histogramPower - 7 + 1) * histogramHalf
 )
 
-// histogram counts times. It is made at the first: most commands are never called.
+// histogram counts durations. It is allocated on first use: most commands are never called.
 type histogram struct {
 	counts atomic.Pointer[[histogramSize]atomic.Uint64]
 }
 
-// bucketOf is the place of a time of ns: below 256 each has its own, then 128 share a power of two.
+// bucketOf returns the bucket of a duration in ns: below 256 each has its own, above 128 share a
+// power of two.
 func bucketOf(ns uint64) int {
 	shift := max(bits.Len64(ns)-8, 0)
 	return min(shift*histogramHalf+int(ns>>shift), histogramSize-1)
 }
 
-// bucketTop is the longest time that a bucket counts, ns.
+// bucketTop returns the longest duration of a bucket, ns.
 func bucketTop(bucket int) uint64 {
 	shift := max(bucket/histogramHalf-1, 0)
 	return uint64(bucket-shift*histogramHalf+1)<<shift - 1
@@ -43,7 +44,7 @@ func (h *histogram) add(took time.Duration) {
 
 func (h *histogram) reset() { h.counts.Store(nil) }
 
-// read copies the counts, with their sum; nil where nothing was counted.
+// read returns a copy of the counts and their sum; nil if there are none.
 func (h *histogram) read() (counts []uint64, calls uint64) {
 	live := h.counts.Load()
 	if live == nil {
@@ -60,7 +61,7 @@ func (h *histogram) read() (counts []uint64, calls uint64) {
 	return counts, calls
 }
 
-// percentile is the time, µs, that so many percent of the calls did not pass.
+// percentile returns the duration, µs, that percent of the calls did not exceed.
 func percentile(counts []uint64, calls uint64, percent float64) float64 {
 	want := max(uint64(percent/100*float64(calls)+0.5), 1)
 	for i, n := range counts {
@@ -72,11 +73,11 @@ func percentile(counts []uint64, calls uint64, percent float64) float64 {
 	return float64(bucketTop(histogramSize-1)) / 1e3
 }
 
-// latencyStep says how many calls took at most so long.
+// latencyStep is the number of calls that took at most us.
 type latencyStep struct{ us, calls uint64 }
 
-// steps are the numbers of calls up to each power of two, where it grows, as LATENCY HISTOGRAM shows them. The times are those that
-// Redis shows: tops of buckets.
+// steps returns cumulative counts at powers of two where they grow, as LATENCY HISTOGRAM shows
+// them. The durations are bucket tops, as in Redis.
 func steps(counts []uint64) []latencyStep {
 	var all []latencyStep
 	at, sum, shown := 0, uint64(0), uint64(0)

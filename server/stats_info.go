@@ -1,7 +1,7 @@
-package server
+// INFO, with the sections and fields that clients and exporters read. Fields for what coordd does
+// not have are omitted.
 
-// This file holds INFO, in the sections and field names that clients and exporters read. Every value is a true one: what
-// coordd does not have is not shown.
+package server
 
 import (
 	"crypto/sha1"
@@ -39,7 +39,7 @@ func (t *infoText) field(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", n
 type infoSection struct {
 	name  string
 	write func(*infoText)
-	asked bool // it is not shown unless it is asked for, or everything is
+	asked bool // shown only on request, or with everything
 }
 
 var infoSections = []infoSection{
@@ -72,7 +72,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 			wanted[name] = true
 		}
 	}
-	s.tellTally()
+	s.flushTally()
 	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), has: s.srv.backend.Stats(), now: time.Now()}
 	for _, section := range infoSections {
 		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
@@ -125,14 +125,14 @@ func infoClients(t *infoText) {
 	t.field("pubsub_clients", subscribers)
 }
 
-// fields writes lines of pairs: a name, its value.
+// fields writes pairs of a name and a value, one per line.
 func (t *infoText) fields(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		fmt.Fprintf(t, "%s:%v\r\n", pairs[i], pairs[i+1])
 	}
 }
 
-// bytes writes a size twice, as Redis does.
+// bytes writes a size in both of Redis's forms.
 func (t *infoText) bytes(name string, n uint64) { t.fields(name, n, name+"_human", human(n)) }
 
 func infoMemory(t *infoText) {
@@ -161,7 +161,7 @@ func infoMemory(t *infoText) {
 		"active_defrag_running", 0, "lazyfree_pending_objects", 0, "lazyfreed_objects", 0)
 }
 
-// systemMemory is the memory of the machine, bytes; 0 where the system does not tell.
+// systemMemory returns the memory of the machine, bytes; 0 if unknown.
 func systemMemory() uint64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -176,7 +176,8 @@ func systemMemory() uint64 {
 	return 0
 }
 
-// residentBytes is the memory that the process holds now and held at most, from the system where it tells.
+// residentBytes returns the resident memory of the process, now and peak, from the system if
+// available.
 func residentBytes(held uint64) (now, peak uint64) {
 	now, peak = held, held
 	status, err := os.ReadFile("/proc/self/status")
@@ -199,7 +200,7 @@ func residentBytes(held uint64) (now, peak uint64) {
 	return now, peak
 }
 
-// human writes bytes as Redis does: 1.50M.
+// human formats bytes as Redis does: 1.50M.
 func human(n uint64) string {
 	f := float64(n)
 	for i, unit := range []string{"B", "K", "M", "G", "T"} {
@@ -221,7 +222,7 @@ func number(yes bool) int {
 	return 0
 }
 
-// infoPersistence tells of the log, which is Redis's AOF, and of snapshots, which are its RDB files and cut the log.
+// infoPersistence shows the log as Redis's AOF, and snapshots as its RDB files.
 func infoPersistence(t *infoText) {
 	saved := int64(0)
 	if !t.st.SnapshotTime.IsZero() {
@@ -306,8 +307,8 @@ func infoReplication(t *infoText) {
 	infoHistory(t)
 }
 
-// infoHistory tells where the log is. All nodes have one log, named by the ids of the members; what is kept of it is no backlog of
-// Redis's, which has a fixed size.
+// infoHistory shows the position in the log. All nodes have one log, named by the ids of the
+// members; unlike Redis's backlog, it has no fixed size.
 func infoHistory(t *infoText) {
 	state := "no-failover"
 	if t.srv.failingOver.Load() {
@@ -347,7 +348,7 @@ func infoErrors(t *infoText) {
 	}
 }
 
-// infoCluster tells clients that look here before they ask CLUSTER (redis-py 4 does) that they may.
+// infoCluster is for clients that check here before they use CLUSTER (redis-py 4 does).
 func infoCluster(t *infoText) {
 	t.field("cluster_enabled", number(t.srv.showsCluster()))
 }
@@ -360,7 +361,7 @@ func infoKeyspace(t *infoText) {
 	}
 }
 
-// infoCoordd is what Redis has no field for.
+// infoCoordd shows what Redis has no field for.
 func infoCoordd(t *infoText) {
 	st := &t.st
 	ready := 0

@@ -1,7 +1,7 @@
-package server
-
-// This file holds LATENCY: histograms of how long calls took, and, where latency-monitor-threshold is set, the slow ones second by
+// LATENCY: histograms of call durations, and, if latency-monitor-threshold is set, slow calls per
 // second.
+
+package server
 
 import (
 	"fmt"
@@ -15,18 +15,18 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// latencySamples of each event are kept, as on Redis.
+// latencySamples are kept per event, as in Redis.
 const latencySamples = 160
 
-// Events of LATENCY: all that this server can tell apart.
+// LATENCY events: those that this server can distinguish.
 const (
 	slowCommand     = "command"
-	slowFastCommand = "fast-command" // a command that has the flag fast
+	slowFastCommand = "fast-command" // a command with the flag fast
 )
 
-// latency knows the seconds in which something took long.
+// latency records the seconds with slow events.
 type latency struct {
-	threshold atomic.Int64 // ms; 0: nothing is noted
+	threshold atomic.Int64 // ms; 0: off
 
 	mu     sync.Mutex
 	events map[string]*latencyEvent
@@ -37,7 +37,7 @@ type latencyEvent struct {
 	highest int64           // of all times, ms
 }
 
-// latencySample is the longest time in a second.
+// latencySample is the longest duration within a second.
 type latencySample struct{ at, ms int64 }
 
 var latencySpecs = []commands.Spec{{
@@ -69,7 +69,7 @@ func latencySub(name string, arity int, since, syntax, summary string, run func(
 	}
 }
 
-// note keeps a call that took at least the threshold.
+// note records a call that took at least the threshold.
 func (l *latency) note(spec *commands.Spec, took time.Duration) {
 	threshold := l.threshold.Load()
 	if threshold == 0 || took.Milliseconds() < threshold {
@@ -101,7 +101,7 @@ func (l *latency) note(spec *commands.Spec, took time.Duration) {
 	e.samples = append(e.samples, latencySample{at, ms})
 }
 
-// event gives a copy of what is known of an event; nothing where it never was.
+// event returns a copy of an event's records; zero if there are none.
 func (l *latency) event(name string) latencyEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *latency) names() []string {
 	return slices.Sorted(maps.Keys(l.events))
 }
 
-// reset forgets events, or all, and returns how many there were.
+// reset forgets the named events, or all, and returns how many there were.
 func (l *latency) reset(names [][]byte) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func latencyReset(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Int(int64(s.srv.latency.reset(args[2:])))
 }
 
-// latencyGraph draws a column for each sample, four rows high, and under it how long ago that was.
+// latencyGraph draws a column for each sample, four rows high, and its age below.
 func latencyGraph(s *session, _ *commands.Spec, args [][]byte) {
 	name := string(args[2])
 	e := s.srv.latency.event(name)
@@ -218,7 +218,7 @@ func drawLatency(name string, e latencyEvent, now int64) string {
 	return b.String()
 }
 
-// shortAge writes seconds with up to three characters: 7s, 12m, 3h, 99d.
+// shortAge formats seconds in up to three characters: 7s, 12m, 3h, 99d.
 func shortAge(seconds int64) string {
 	for _, unit := range []struct {
 		seconds int64
@@ -258,9 +258,10 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Verbatim("txt", b.String())
 }
 
-// latencyHistogram answers for the commands that were called; a container stands for its subcommands.
+// latencyHistogram replies for the commands that were called; a container stands for its
+// subcommands.
 func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
-	s.tellTally()
+	s.flushTally()
 	var specs []*commands.Spec
 	add := func(c *commands.Spec) {
 		specs = append(specs, c)

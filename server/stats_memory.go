@@ -1,6 +1,7 @@
-package server
+// MEMORY: the size of keys, by an estimate that is equal on every node, and the memory of this
+// process.
 
-// This file holds MEMORY: what keys take by an estimate that is the same on every node, and what this node's process takes.
+package server
 
 import (
 	"fmt"
@@ -45,11 +46,11 @@ func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte
 	}
 }
 
-// usualSamples is how many elements of a collection MEMORY USAGE looks at, unless it is told.
-const usualSamples = 5
+// defaultSamples is how many elements of a collection MEMORY USAGE examines by default.
+const defaultSamples = 5
 
 func memoryUsage(x *commands.Call) error {
-	samples := int64(usualSamples)
+	samples := int64(defaultSamples)
 	for i := 3; i < len(x.Args); i += 2 {
 		if !is(x.Args[i], "samples") || i+1 == len(x.Args) {
 			return commands.ErrSyntax
@@ -78,12 +79,12 @@ func memoryUsage(x *commands.Call) error {
 	return nil
 }
 
-// memoryNow is what the process takes, bytes.
+// memoryNow is the memory of the process, bytes.
 type memoryNow struct {
-	objects  uint64 // in use by objects
+	objects  uint64 // of objects in use
 	held     uint64 // by the runtime, from the system
-	resident uint64 // by the process
-	peak     uint64 // resident at most
+	resident uint64 // of the process
+	peak     uint64 // of resident
 }
 
 func readMemory() memoryNow {
@@ -98,9 +99,9 @@ func readMemory() memoryNow {
 	return m
 }
 
-// memoryThereIs is how much the process may take: GOMEMLIMIT, which follows the container's limit, else what the machine has; a gigabyte
-// where nobody tells.
-func memoryThereIs() int64 {
+// availableMemory returns how much memory the process may use: GOMEMLIMIT, which follows the
+// container's limit, otherwise the machine's memory, or 1 GiB if unknown.
+func availableMemory() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit < maxInt64 {
 		return limit
 	}
@@ -110,13 +111,12 @@ func memoryThereIs() int64 {
 	return 1 << 30
 }
 
-// percent is part of whole in percent.
+// percent returns part as a percentage of whole.
 func percent(part, whole uint64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
-// ratio is a to b.
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// biggestClient is what the connection takes that takes most.
+// biggestClient returns the size of the largest connection.
 func (s *Server) biggestClient() int64 {
 	biggest := int64(0)
 	for _, c := range s.all() {
@@ -160,7 +160,7 @@ func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 }
 
-// What MEMORY DOCTOR speaks of.
+// Thresholds of MEMORY DOCTOR.
 const (
 	littleMemory = 64 << 20
 	bigClient    = 8 << 20
@@ -185,7 +185,7 @@ func memoryDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Verbatim("txt", b.String())
 }
 
-// memoryRuntime lists what Go's runtime measures of memory and of its collector.
+// memoryRuntime lists the Go runtime's metrics of memory and garbage collection.
 func memoryRuntime(s *session, _ *commands.Spec, _ [][]byte) {
 	var samples []metrics.Sample
 	for _, d := range metrics.All() {

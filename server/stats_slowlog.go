@@ -1,7 +1,7 @@
-package server
+// SLOWLOG: slow calls of this node's clients. A call's duration is its share of its batch's,
+// including the log; waiting for a key or for the end of a pause does not count.
 
-// This file holds SLOWLOG: the calls of this node's clients that took long. A call's time is its part of the time that its run of requests
-// took, the log included; waiting for a key or for a pause to end does not count.
+package server
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// What an entry of the slow log keeps of a call, as on Redis.
+// What an entry keeps of a call, as in Redis.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128
 )
 
-// What counts as slow at first, µs, and how many slow calls are kept, as on Redis.
+// Default threshold, µs, and length, as in Redis.
 const (
 	slowlogUs  = 10_000
 	slowlogLen = 128
@@ -27,7 +27,7 @@ const (
 
 // slowlog keeps the newest slow calls.
 type slowlog struct {
-	threshold atomic.Int64 // µs; negative: nothing is kept
+	threshold atomic.Int64 // µs; negative: off
 	maxLen    atomic.Int64
 
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ type slowlog struct {
 }
 
 type slowEntry struct {
-	id, at     int64 // at: seconds since 1970
+	id, at     int64 // at: Unix seconds
 	took       time.Duration
 	args       [][]byte
 	addr, name string
@@ -69,7 +69,7 @@ func slowlogSub(name string, arity int, syntax, summary, complexity string, run 
 	}
 }
 
-// note keeps a call that took longer than the threshold.
+// note records a call that took longer than the threshold.
 func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time.Duration) {
 	threshold := l.threshold.Load()
 	if threshold < 0 || took.Microseconds() < threshold || spec.Has(commands.SkipSlowlog) {
@@ -86,7 +86,7 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 	}
 }
 
-// slowCall copies what is kept of a call's arguments.
+// slowCall copies the part of a call's arguments to keep.
 func slowCall(args [][]byte) [][]byte {
 	kept := make([][]byte, 0, min(len(args), slowArgs))
 	for i, a := range args {
@@ -102,7 +102,7 @@ func slowCall(args [][]byte) [][]byte {
 	return kept
 }
 
-// newest gives n entries, the newest first; a negative n: all.
+// newest returns n entries, the newest first; negative n: all.
 func (l *slowlog) newest(n int64) []slowEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -89,9 +89,9 @@ const (
 	laterAsk = time.Second
 	// leastPause separates the first questions, mostPause those without progress. Followers learn
 	// of a commit within about 10 ms; until then the pause is at most busyPause.
-	leastPause = 2 * time.Millisecond
-	busyPause  = 20 * time.Millisecond
-	mostPause  = 200 * time.Millisecond
+	minPause  = 2 * time.Millisecond
+	busyPause = 20 * time.Millisecond
+	maxPause  = 200 * time.Millisecond
 )
 
 // holdersQuestion is a WAIT in progress.
@@ -116,7 +116,7 @@ func (q *holdersQuestion) left(d time.Duration) time.Duration {
 
 // ask asks for the first time. If the leader does not answer, it returns the known state.
 func (q *holdersQuestion) ask() (own, others int64) {
-	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(firstAsk), leastPause))
+	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(firstAsk), minPause))
 	defer cancel()
 	h, err := q.s.srv.backend.Holders(ctx)
 	if err != nil {
@@ -238,11 +238,11 @@ func (v *holdersWatch) leave(w *holdersWait) {
 // ask asks until nobody waits. An answer counts for those who waited when it was requested.
 func (v *holdersWatch) ask(ctx context.Context, backend Backend, came <-chan struct{}) {
 	var last Holders
-	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		select {
 		case <-time.After(pause):
 		case <-came: // more may arrive
-			pause = leastPause
+			pause = minPause
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

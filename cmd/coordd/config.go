@@ -57,7 +57,7 @@ var options = []option{
 	{"max-clients", "10000", "connections of clients at a time", setNumber(func(c *config, n int) { c.MaxClients = n }, 1)},
 	{"maxmemory-clients", "10%", "what all connections may take together before those that take most are closed: bytes, such as 512mb, or a part of the memory that the process may take; 0: any number", setClientMemory},
 	{"max-subscriber-bytes", "33554432", "messages that wait for a slow subscriber before it is closed", setNumber(func(c *config, n int) { c.MaxSubscriberBytes = n }, 1024)},
-	{"max-reply-bytes", "134217728", "large replies that are made, or wait for their clients, on this node at a time; 64 MiB or more", setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.LeastReplyBytes)},
+	{"max-reply-bytes", "134217728", "large replies that are made, or wait for their clients, on this node at a time; 64 MiB or more", setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.MinReplyBytes)},
 	{"timeout", "0s", "how long a client may be idle before it is closed; 0: for ever", setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0)},
 	{"drain-timeout", "5s", "how long a node that stops lets requests be answered", setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond)},
 	{"max-request-bytes", strconv.Itoa(cluster.MaxBatchBytes), "size of one command or transaction, up to 32 MiB", setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024)},
