@@ -415,7 +415,6 @@ func (n *Node) Snapshot() error {
 			return nil
 		// hashicorp/raft v1.7.3 has no error value for this: a configuration was committed after
 		// the machine was frozen, or shortly before.
-		// hashicorp/raft v1.7.3 has no value for this one: a configuration was committed after the machine was frozen, or shortly before.
 		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") || time.Now().After(deadline):
 			return err
 		}

@@ -130,7 +130,6 @@ func (n *Node) shutdown() error {
 	}
 
 	// The completer may wait for a future that only a running Raft answers, so it ends before Raft.
-	// The completer may sleep on a future that only a running Raft answers, so it ends before Raft does.
 	close(n.stop)
 	n.endLinks()
 	n.mux.Close()

@@ -189,7 +189,6 @@ func (c *Config) raftConfig() *raft.Config {
 	rc.CommitTimeout = commitTimeout
 	rc.MaxAppendEntries = maxAppendEntries
 	// The proposer keeps fewer entries in flight than the channel holds, so ApplyLog never blocks.
-	// The proposer bounds what is in flight below the channel's size, so handing an entry over never blocks.
 	rc.BatchApplyCh = true
 	rc.SnapshotInterval = snapshotInterval
 	rc.SnapshotThreshold = c.SnapshotThreshold

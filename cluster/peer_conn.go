@@ -1,4 +1,5 @@
-// This file holds one forwarding connection, either end, with its writer goroutine.
+// One forwarding connection, either end, with its writer goroutine.
+
 package cluster
 
 import (
@@ -8,19 +9,19 @@ import (
 	"time"
 )
 
-// writeTimeout bounds one write, of at most maxWrite bytes, to a peer that reads nothing (paused, or cut off).
+// writeTimeout bounds one write, of at most maxWrite bytes, to a peer that reads nothing.
 const (
 	writeTimeout = 5 * time.Second
 	maxWrite     = 1 << 20
 )
 
-// peerConn sends frames over one connection. Frames queue in memory and one goroutine writes them, many to a system call,
-// so that whoever sends (the completer, the read loop) is never held up by a slow peer.
+// peerConn sends frames over one connection. Frames queue in memory and one goroutine writes them,
+// many per system call, so that a slow peer never blocks a sender (the completer, the read loop).
 type peerConn struct {
 	conn   net.Conn
 	reader *bufio.Reader
 
-	scratch []byte // the writer's, to send small frames together
+	scratch []byte // the writer's, to join small frames
 
 	mu     sync.Mutex
 	bufs   [][]byte
@@ -37,7 +38,8 @@ func newPeerConn(conn net.Conn, reader *bufio.Reader) *peerConn {
 	return w
 }
 
-// send queues one encoded frame; false when the connection is closed. f, when not nil, learns when writing begins.
+// send queues one encoded frame; it returns false when the connection is closed. f, if not nil,
+// learns when writing begins.
 func (w *peerConn) send(buf []byte, f *sentFrame) bool {
 	w.mu.Lock()
 	if w.closed {
@@ -64,8 +66,8 @@ func (w *peerConn) backlog() int {
 	return w.bytes
 }
 
-// write is the writer goroutine. A frame counts as begun from before the write that carries it, unless that write
-// failed without a byte having left.
+// write is the writer goroutine. A frame counts as begun from before the write that carries it,
+// unless that write failed before any byte left.
 func (w *peerConn) write() {
 	defer close(w.done)
 	for {
@@ -100,7 +102,7 @@ func (w *peerConn) write() {
 	}
 }
 
-// writeAll writes small frames with one call, and a large one with its own calls.
+// writeAll joins small frames into one call, and splits large ones.
 func (w *peerConn) writeAll(bufs [][]byte) (written int64, err error) {
 	const most = 64 << 10
 	for len(bufs) > 0 {
@@ -129,7 +131,7 @@ func (w *peerConn) writeAll(bufs [][]byte) (written int64, err error) {
 	return written, nil
 }
 
-// close ends both directions; the reader's next read fails.
+// close closes both directions; the reader's next read fails.
 func (w *peerConn) close() {
 	w.mu.Lock()
 	closed := w.closed

@@ -1,4 +1,5 @@
-// This file holds the bytes of the forwarding protocol: hello, frames, and the batches inside them.
+// The bytes of the forwarding protocol: the hello, and frames with their batches.
+
 package cluster
 
 import (
@@ -14,45 +15,46 @@ import (
 
 // The first byte of a connection to the peer port says what it carries.
 const (
-	streamRaft    byte = 'R' // then the id and the incarnation of the node that is meant, and the dialer's cluster, each behind its length in one byte
+	streamRaft    byte = 'R' // followed by the target's id and incarnation and the dialer's cluster, each after its length in one byte
 	streamForward byte = 'F'
 	streamAdmin   byte = 'A'
 )
 
-// protocolVersion is the version of the forwarding protocol. A hello of another version is refused with a reason; the
-// layout of hello and of its answer stays as it is for ever.
+// protocolVersion is the version of the forwarding protocol. A hello of another version is refused
+// with a reason; the layout of a hello and its answer is fixed forever.
 const protocolVersion = 1
 
 const maxHello = 4096 // bytes
 
-// hello is what both ends say of themselves before the first frame.
+// hello is how each end introduces itself before the first frame.
 type hello struct {
 	version     uint64
 	id          string
 	clientAddr  string
-	refusal     string // the acceptor's reason for refusing; empty when it accepts
-	peerAddr    string // where the others are to reach the node; empty: an older version, which does not say
-	removed     bool   // the reason is that the dialer was removed from the cluster
-	level       uint64 // the newest feature level that the node knows; 0: a version that does not say
+	refusal     string // the acceptor's reason to refuse; empty: accepted
+	peerAddr    string // where others reach the node; empty: an older version
+	removed     bool   // refused because the dialer was removed from the cluster
+	level       uint64 // the newest feature level that the node knows; 0: an older version
 	incarnation string // of its data directory
-	cluster     string // the cluster's id; empty: the node belongs to none for certain
-	expects     string // the incarnation that it knows of the other end; empty: none
-	lostDisk    bool   // the reason is that the dialer has another incarnation than is known of it
-	abilities   uint64 // what the node understands beyond the version: abilities of an older one are 0
-	arch        string // its processor architecture; empty: an older version, which does not say
+	cluster     string // the cluster's id; empty: none for certain
+	expects     string // the other end's incarnation as this node knows it; empty: unknown
+	lostDisk    bool   // refused because the dialer has another incarnation than expected
+	abilities   uint64 // what the node understands beyond the version; 0: an older version
+	arch        string // processor architecture; empty: an older version
 }
 
-// abilityDryRun: among batches of reads it takes such as may write, and runs them up to the first request that would.
+// abilityDryRun: the node accepts batches that may write among reads, and runs them up to the first
+// request that would.
 const abilityDryRun = 1 << 0
 
-// abilityScheduling: a frame of one heavy batch tells whose it is and what it is expected to do; and where this node is the one that asks, the answer
-// may say of a batch that it did not run, and tells the work of each.
+// abilityScheduling: a frame with one heavy batch carries its flow and predicted cost; answers to
+// this node may say that a batch did not run, and carry the work of each.
 const abilityScheduling = 1 << 1
 
-// ownAbilities are those of this version.
+// ownAbilities are this version's.
 const ownAbilities = abilityDryRun | abilityScheduling
 
-// appendHello appends a length (u32 little endian) and the fields.
+// appendHello appends a length (u32, little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -106,7 +108,7 @@ func readHello(r io.Reader) (hello, error) {
 	if c.Failed() {
 		return h, errors.New("a malformed hello")
 	}
-	return h, nil // bytes after the known fields are a later version's
+	return h, nil // bytes after the known fields belong to a later version
 }
 
 // frameKind is what a frame carries.
@@ -115,39 +117,41 @@ type frameKind uint8
 const (
 	frameWrite   frameKind = iota + 1 // batches of writes, to the leader
 	frameRead                         // batches of reads, to the leader
-	frameConfirm                      // the leader's question: which term are you in? Its payload: the leader's term and commit index, as uvarints; empty: a version that does not say
+	frameConfirm                      // the leader asks for the term. Payload: its term and commit index (uvarints); empty: an older version
 	frameReply                        // the answer to a write or read frame: status and replies
 	frameTerm                         // the answer to a confirm frame
-	frameAdmin                        // a change of the members, or its answer, on a connection of its own
-	frameDrained                      // from a node that stops: what it has not answered on this connection did not run and never will
+	frameAdmin                        // a membership change or its answer, on a connection of its own
+	frameDrained                      // from a stopping node: what it has not answered on this connection did not run and never will
 	lastKind     = frameDrained
 )
 
-// frameStatus is the outcome of a write or read frame, of all its batches together.
+// frameStatus is the outcome of a write or read frame, common to all its batches.
 type frameStatus uint8
 
 const (
 	statusDone     frameStatus = iota // ran; the replies follow
-	statusNotTaken                    // did not run and never will here: route it again
+	statusNotTaken                    // did not run and never will here: reroute it
 	statusUnknown                     // may or may not have run; the reason follows
 	lastStatus     = statusUnknown
 )
 
 const (
 	frameHeaderLen = 20
-	// A frame of requests holds one batch, or one batch with its lengths.
+	// A frame of requests holds as much as an entry, or one batch with its lengths.
 	maxRequestFrame = MaxBatchBytes + maxEntryBytes
 	maxReplyFrame   = 1 << 30
-	// maxBatchReply bounds the reply to one batch that is passed on; a larger one is told apart from the others. The machine answers a batch with
-	// 64 MiB, and an error of some 100 bytes for each command of a transaction that does not fit.
+	// maxBatchReply bounds a forwarded reply to one batch; the batch of a larger one gets an error.
+	// The machine answers a batch with up to 64 MiB, plus some 100 bytes of error for each command
+	// of a transaction that does not fit.
 	maxBatchReply = 192 << 20
-	// maxReadReplies is how many bytes of replies to the batches of one frame of reads are enough: the batches behind them are left out.
+	// maxReadReplies is how many bytes of replies one frame of reads collects before the remaining
+	// batches are left out.
 	maxReadReplies = 64 << 20
 	maxSmallFrame  = 64
 	maxAdminFrame  = 1 << 20
 )
 
-// maxPayload bounds the payload (bytes) of each kind.
+// maxPayload bounds the payload of each kind, in bytes.
 func maxPayload(kind frameKind) uint32 {
 	switch kind {
 	case frameWrite, frameRead:
@@ -161,8 +165,8 @@ func maxPayload(kind frameKind) uint32 {
 	}
 }
 
-// frame is one message. On the wire: payload length u32, CRC-32C of the payload u32, kind u8, status u8, zero u16,
-// id u64, payload; little endian.
+// frame is one message. On the wire, little endian: payload length u32, CRC-32C of the payload u32,
+// kind u8, status u8, zero u16, id u64, payload.
 type frame struct {
 	kind    frameKind
 	status  frameStatus
@@ -170,12 +174,13 @@ type frame struct {
 	payload []byte
 }
 
-// beginFrame returns a buffer with room for a header and the payload's size (a hint), to be ended by endFrame.
+// beginFrame returns a buffer for a header and a payload of about size bytes. endFrame completes
+// it.
 func beginFrame(size int) []byte {
 	return make([]byte, frameHeaderLen, frameHeaderLen+size)
 }
 
-// endFrame fills the header in.
+// endFrame fills in the header.
 func endFrame(buf []byte, kind frameKind, status frameStatus, id uint64) []byte {
 	payload := buf[frameHeaderLen:]
 	binary.LittleEndian.PutUint32(buf, uint32(len(payload)))
@@ -185,8 +190,8 @@ func endFrame(buf []byte, kind frameKind, status frameStatus, id uint64) []byte 
 	return buf
 }
 
-// readFrame reads one frame. The payload is newly allocated, in steps as it arrives, so that a false length costs
-// nothing.
+// readFrame reads one frame. It allocates the payload in steps as data arrives, so that a false
+// length costs nothing.
 func readFrame(r *bufio.Reader) (frame, error) {
 	var head [frameHeaderLen]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -214,24 +219,25 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return f, nil
 }
 
-// appendRequests appends the payload of a write or read frame: the number of requests, of batches, and the batches.
+// appendRequests appends the payload of a write or read frame: the counts of requests and batches,
+// and the batches.
 func appendRequests(dst []byte, count int, batches [][]byte) []byte {
 	return wire.AppendList(binary.AppendUvarint(dst, uint64(count)), batches)
 }
 
-// requests are the payload of a write or read frame.
+// requests is the payload of a write or read frame.
 type requests struct {
 	count   int
 	batches [][]byte // slices of the payload
 	size    int      // bytes in batches
-	heavy   bool     // it has one batch, which is heavy, and a tag
+	heavy   bool     // one heavy batch, with a tag
 	tag     tag
 }
 
-// tag is what a frame of one heavy batch tells of it, behind the batches.
+// tag describes a heavy batch. It follows the batches.
 type tag struct {
-	flow uint64 // among the connections of the node that sends it; 0: nobody's
-	cost uint64 // units of work that are expected
+	flow uint64 // the connection on the sending node; 0: nobody's
+	cost uint64 // predicted units of work
 }
 
 func appendTag(dst []byte, t tag) []byte {
@@ -261,16 +267,17 @@ func decodeRequests(payload []byte) (requests, error) {
 	return q, nil
 }
 
-// Each reply in a reply frame follows a byte that says what it is.
+// Each reply in a reply frame is preceded by its kind.
 const (
 	replyWhole  byte = iota
-	replyTooBig      // the batch ran, or was a batch of reads, but its reply is left out
-	replyNotRun      // the batch did not run, and never will: it is to be sent again. Only to who is able.
+	replyTooBig      // the batch ran, or was a read, but its reply is left out
+	replyNotRun      // the batch did not run and never will: resend it. Only for members with abilityScheduling
 	lastReply   = replyNotRun
 )
 
-// appendReplies appends the payload of a reply frame that is done: the number of replies, and for each its kind and
-// its bytes. Replies past most bytes, those that no longer fit into the frame, and nil are left out. notRun more batches did not run.
+// appendReplies appends the payload of a successful reply frame: the number of replies, and the
+// kind and bytes of each. It leaves out nil, replies longer than most bytes, and those that no
+// longer fit. notRun more batches did not run.
 func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(replies)+notRun))
 	for i, r := range replies {
@@ -287,7 +294,8 @@ func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
 	return dst
 }
 
-// appendWork appends the work of the batches that ran, behind the replies, for who is able.
+// appendWork appends, after the replies, the work of the batches that ran, for members with
+// abilityScheduling.
 func appendWork(dst []byte, work []uint64) []byte {
 	for _, w := range work {
 		dst = binary.AppendUvarint(dst, w)
@@ -295,14 +303,14 @@ func appendWork(dst []byte, work []uint64) []byte {
 	return dst
 }
 
-// answers are the payload of a reply frame that is done.
+// answers is the payload of a successful reply frame.
 type answers struct {
 	kinds   []byte
-	replies [][]byte // slices of the payload, nil for those that were left out
-	work    []uint64 // of the first batches, as far as it is told
+	replies [][]byte // slices of the payload, nil for those left out
+	work    []uint64 // of the first batches, possibly none
 }
 
-// decodeReplies reads the payload of a reply frame that is done.
+// decodeReplies reads the payload of a successful reply frame.
 func decodeReplies(payload []byte) (answers, error) {
 	malformed := errors.New("a malformed reply frame")
 	c := wire.NewCursor(payload)
@@ -358,7 +366,8 @@ func appendCommit(dst []byte, term, commit uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, term), commit)
 }
 
-// decodeCommit reads the payload of a confirm frame. ok is false where there is none. What a later version says behind it is left alone.
+// decodeCommit reads the payload of a confirm frame; ok is false if it is empty. It ignores a later
+// version's additions.
 func decodeCommit(payload []byte) (term, commit uint64, ok bool) {
 	c := wire.NewCursor(payload)
 	term, commit = c.Uvarint(), c.Uvarint()

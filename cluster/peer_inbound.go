@@ -1,4 +1,5 @@
-// This file holds the leader's side of forwarding: it takes frames from followers into the queues and answers them.
+// The leader's side of forwarding: frames from followers go into the queues, and answers go back.
+
 package cluster
 
 import (
@@ -12,11 +13,11 @@ import (
 	"time"
 )
 
-// maxInboundFrames is how many frames of one connection are under way at once; more wait in the connection. A peer
-// that keeps to maxFrames never waits.
+// maxInboundFrames is how many frames of one connection are in progress at once; more wait in the
+// connection. A peer that respects maxFrames never waits.
 const maxInboundFrames = 64
 
-// inbound is one forwarding connection that another member opened.
+// inbound is a forwarding connection that another member opened.
 type inbound struct {
 	n          *Node
 	w          *peerConn
@@ -24,7 +25,7 @@ type inbound struct {
 	slots      chan struct{}
 	scheduling bool // the member has abilityScheduling
 
-	retired atomic.Bool // the member was removed: nothing more of it is taken
+	retired atomic.Bool // the member was removed: refuse its requests
 }
 
 // serveForward serves a forwarding connection until it ends.
@@ -72,7 +73,7 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	case n.removal.removed.Load():
 		refusal = n.removal.err.Error()
 	case n.isOtherCluster(h.cluster):
-		refusal, _ = n.checkIdentity(h) // before a node of another cluster is told that it was removed from this one
+		refusal, _ = n.checkIdentity(h) // a node of another cluster must not be told that it was removed from this one
 	case n.machine.removed(h.id):
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
 	case n.draining.Load():
@@ -139,15 +140,16 @@ func (in *inbound) serve() error {
 	}
 }
 
-// drain tells the member that nothing more is taken from it, once all that was taken is answered: so it knows of each of its requests
-// what became of it, also of those that nobody has read. Then the member ends the connection. end is why reading ended.
+// drain tells the member that this node takes nothing more, after every accepted request is
+// answered. So the member knows the outcome of each of its requests, including those that were
+// never read. The member then closes the connection. end is why reading ended.
 func (in *inbound) drain(end error) error {
 	if !errors.Is(end, os.ErrDeadlineExceeded) {
 		return end // the connection failed by itself
 	}
 	limit := time.NewTimer(flightWait)
 	defer limit.Stop()
-	for range maxInboundFrames { // the slots are all free when every frame is answered
+	for range maxInboundFrames { // all slots are free once every frame is answered
 		select {
 		case in.slots <- struct{}{}:
 		case <-in.w.done:
@@ -164,8 +166,8 @@ func (in *inbound) drain(end error) error {
 	return err
 }
 
-// leave has drain notice said to all members whose connections this node serves, and waits until they have ended them, for twice flightWait at
-// most. The queues are closed by then, and everything under way is answered.
+// drainInbounds drains the members' connections and waits until they are closed, for twice
+// flightWait at most. The queues are closed by then, and everything in flight is answered.
 func (n *Node) drainInbounds() {
 	n.linksMu.Lock()
 	n.draining.Store(true)
@@ -186,7 +188,8 @@ func (n *Node) drainInbounds() {
 // interrupt ends the reading of requests.
 func (in *inbound) interrupt() { _ = in.w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// answer sends the outcome of a frame, and frees its slot only then: a drain notice comes behind all answers. Batches without a reply did not run.
+// answer sends the outcome of a frame, and only then frees its slot: the drained frame must come
+// after all answers. Batches without a reply did not run.
 func (in *inbound) answer(c *call, replies [][]byte, err error) {
 	size := 0
 	for _, r := range replies {
@@ -195,7 +198,7 @@ func (in *inbound) answer(c *call, replies [][]byte, err error) {
 	status, buf := statusDone, []byte(nil)
 	notRun := max(len(c.batches)-len(replies), 0)
 	switch {
-	case errors.Is(err, ErrNotRun): // ErrBusy among them: the follower tries again, and keeps what it has meanwhile
+	case errors.Is(err, ErrNotRun): // also ErrBusy: the follower retries, and keeps its requests meanwhile
 		status, buf = statusNotTaken, beginFrame(0)
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
@@ -205,9 +208,9 @@ func (in *inbound) answer(c *call, replies [][]byte, err error) {
 		buf = appendWork(buf, c.work)
 	case len(replies) == 0 && notRun > 0:
 		status, buf = statusNotTaken, beginFrame(0)
-	case c.write && notRun > 0: // never: while the cluster has a member of an older version, entries run whole, see commands.LevelBounded
+	case c.write && notRun > 0: // never: while a member has an older version, entries run whole, see commands.LevelBounded
 		status, buf = statusUnknown, append(beginFrame(0), "a part of the frame did not run"...)
-	default: // an older version takes it for too large, and asks for the reads behind the first one again
+	default: // an older version takes it for too large, and asks again for the reads after the first
 		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), append(replies, make([][]byte, notRun)...), 0, in.n.cfg.batchReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, c.frameID), nil)

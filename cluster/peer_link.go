@@ -1,4 +1,5 @@
-// This file holds the outgoing links: one persistent forwarding connection to each other member, redialled when lost.
+// Outgoing links: one persistent forwarding connection to each other member, redialed when lost.
+
 package cluster
 
 import (
@@ -11,11 +12,12 @@ import (
 	"time"
 )
 
-// maxFrames is how many frames of a kind a follower has under way to the leader.
+// maxFrames is how many frames of a kind a follower has in flight to the leader.
 const maxFrames = 4
 
-// Heavy frames, of one batch each, fly beside those: few, as the leader gives turns to those that have come, and with few bytes together, unless one
-// alone has more, as light frames wait behind them for the connection.
+// Heavy frames, of one batch each, are sent beside those. They are few, since the leader's fair
+// queue orders only what has arrived, and small together (unless one alone is larger), since light
+// frames wait behind them on the connection.
 const (
 	maxHeavyFrames = 4
 	maxHeavyBytes  = 2 << 20
@@ -25,20 +27,20 @@ const (
 	redialMin   = 20 * time.Millisecond
 	redialMax   = 500 * time.Millisecond
 	linkBuffer  = 64 << 10 // bytes of the read buffer
-	maxAskQueue = 64 << 10 // bytes waiting at which a confirm frame is left out
+	maxAskQueue = 64 << 10 // backlog in bytes at which a confirm frame is skipped
 )
 
-// frame is one write or read frame that waits for its reply.
+// sentFrame is a write or read frame that waits for its reply.
 type sentFrame struct {
 	kind  frameKind
 	sent  time.Time
-	calls []*call // nil once they were given up; the frame keeps its place until the reply comes
-	begun bool    // some of it may have left this node; guarded by the wire's lock until its writer has ended
-	heavy bool    // it has one heavy batch
+	calls []*call // nil once abandoned; the frame keeps its slot until the reply arrives
+	begun bool    // part of it may have left this node; guarded by the peerConn's lock until its writer ends
+	heavy bool    // it carries one heavy batch
 	size  int     // bytes of its batches
 }
 
-// inFlight counts frames of a kind that are under way.
+// inFlight counts frames of a kind in flight.
 type inFlight struct{ light, heavy, heavyBytes int }
 
 func (c *inFlight) add(f *sentFrame, sign int) {
@@ -49,7 +51,7 @@ func (c *inFlight) add(f *sentFrame, sign int) {
 	c.heavy, c.heavyBytes = c.heavy+sign, c.heavyBytes+sign*f.size
 }
 
-// link is this node's way to one other member.
+// link is this node's connection to one other member.
 type link struct {
 	n  *Node
 	id string
@@ -57,23 +59,23 @@ type link struct {
 	stop chan struct{} // closed when the member is removed or the node stops
 
 	missed   atomic.Bool // its absence was logged
-	foreign  atomic.Bool // the member runs on another processor architecture than this node
-	attempts int         // attempts to reach it; run's own
+	foreign  atomic.Bool // the member has another processor architecture
+	attempts int         // to reach it; run's own
 
 	mu        sync.Mutex
 	wire      *peerConn // nil while down
 	frames    map[uint64]*sentFrame
 	inFlight  [lastKind + 1]inFlight
-	failure   error         // why frames that may have begun fail; nil for errLinkLost
+	failure   error         // why begun frames fail; nil: errLinkLost
 	drained   bool          // the member said that it runs none of them
-	peer      hello         // what the member said of itself when the newest wire began
-	claimed   string        // the cluster that somebody with the member's id last named, refused or not: only founding looks at it
+	peer      hello         // the member's hello on the newest connection
+	claimed   string        // the cluster last named by a node with the member's id, refused or not; only founding uses it
 	attempted bool          // an attempt to reach it has ended
-	addr      string        // that the member was last reached at; empty when that failed since
-	broke     time.Time     // when the connection was lost; zero while there is one, and before
-	lost      bool          // the last attempt did not reach the member; false before the first one
+	addr      string        // where the member was last reached; empty if that failed since
+	broke     time.Time     // when the connection was lost; zero while connected, and before the first
+	lost      bool          // the last attempt did not reach the member; false before the first
 	reached   chan struct{} // closed when lost becomes false
-	ackNonce  uint64        // the newest confirm frame that was answered, and the answer
+	ackNonce  uint64        // the newest confirm frame that was answered; report is the answer
 	report    termReport
 	heard     time.Time
 }
@@ -82,15 +84,15 @@ func newLink(n *Node, id string) *link {
 	return &link{n: n, id: id, stop: make(chan struct{}), frames: map[uint64]*sentFrame{}, reached: make(chan struct{})}
 }
 
-// reachable reports whether the member answers, as far as is known, and returns a channel that is closed when a member
-// that does not comes back. A member that refuses this link, for its version say, is reachable all the same.
+// reachable reports whether the member answers, as far as known, and returns a channel that is
+// closed when it does again. A member that refuses this link, say for its version, is reachable.
 func (l *link) reachable() (<-chan struct{}, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reached, !l.lost
 }
 
-// claims notes which cluster somebody with the member's id names as its own, empty for none.
+// noteClaim notes the cluster that a node with the member's id names as its own, empty for none.
 func (l *link) noteClaim(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,14 +106,14 @@ func (l *link) hasCluster() bool {
 	return l.claimed != ""
 }
 
-// incarnation returns the incarnation that the member told when it was last connected, empty before.
+// incarnation returns the member's incarnation as of its last connection, empty before the first.
 func (l *link) incarnation() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peer.incarnation
 }
 
-// sounded reports whether the member was asked, and did not say that it belongs to a cluster.
+// probed reports whether the member was asked and did not name a cluster.
 func (l *link) probed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +138,7 @@ func (l *link) setLost(lost bool) {
 	l.lost, l.attempted = lost, true
 }
 
-// run keeps the link up until it is stopped.
+// run keeps the link connected until it is stopped.
 func (l *link) run() {
 	delay, up, reported := redialMin, false, false
 	for {
@@ -176,7 +178,7 @@ func (l *link) session(up *bool) error {
 		return errors.New("its address is not known")
 	}
 	addr := addrs[l.attempts%len(addrs)]
-	l.attempts++ // the next attempt is at another address, unless this one succeeds
+	l.attempts++ // the next attempt uses another address, unless this one succeeds
 	l.setAddr("")
 	conn, err := l.n.mux.open(addr, []byte{streamForward}, dialTimeout)
 	if err != nil {
@@ -223,7 +225,7 @@ func (l *link) session(up *bool) error {
 	}
 	l.mu.Lock()
 	select {
-	case <-l.stop: // end found no wire to close
+	case <-l.stop: // end found no connection to close
 		l.mu.Unlock()
 		return errStopping
 	default:
@@ -273,11 +275,11 @@ func (l *link) receive(w *peerConn) error {
 	}
 }
 
-// errMemberStops ends a link whose other end said drain notice.
+// errMemberStops ends a link whose other end is drained.
 var errMemberStops = errors.New("it is stopping")
 
-// down ends the frames of a lost connection: what cannot have left this node, and reads, are routed again; a write
-// that may have left is unknown, unless the member said drain notice.
+// down ends the frames of a lost connection. Frames that cannot have left this node, and reads, are
+// rerouted; a write that may have left is unknown, unless the member was drained.
 func (l *link) down() {
 	l.mu.Lock()
 	frames, failure, goodbye := l.frames, l.failure, l.drained
@@ -297,7 +299,8 @@ func (l *link) down() {
 	l.n.linkChanged()
 }
 
-// fail closes the connection when a write or read is under way on it, which then ends with err or is routed again.
+// fail closes the connection if a write or read is in flight on it; these end with err or are
+// rerouted.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	w := l.wire
@@ -326,7 +329,7 @@ func (l *link) end() {
 	}
 }
 
-// room reports whether one more frame of light batches of that kind may be sent, and how many it has to hold at least.
+// room reports whether another frame of light batches may be sent, and how many batches it needs.
 func (l *link) room(kind frameKind) (least int, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,7 +362,7 @@ func (l *link) brokeAt() time.Time {
 	return l.broke
 }
 
-// busy reports whether a write or read is under way.
+// busy reports whether a write or read is in flight.
 func (l *link) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -373,14 +376,14 @@ func (l *link) able(ability uint64) bool {
 	return l.peer.abilities&ability != 0
 }
 
-// up reports whether the connection stands.
+// up reports whether the link is connected.
 func (l *link) up() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wire != nil
 }
 
-// forward sends calls in one frame; false when the connection is down, and nothing was sent.
+// forward sends calls in one frame. It returns false if the link is down, and nothing was sent.
 func (l *link) forward(kind frameKind, calls []*call) bool {
 	count, size, batches := 0, 0, make([][]byte, 0, len(calls))
 	for _, c := range calls {
@@ -407,7 +410,7 @@ func (l *link) forward(kind frameKind, calls []*call) bool {
 	return true
 }
 
-// ask sends a confirm frame; a peer that reads nothing is left out.
+// ask sends a confirm frame, unless the peer reads nothing.
 func (l *link) ask(nonce uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -416,8 +419,8 @@ func (l *link) ask(nonce uint64) {
 	}
 }
 
-// answered reports whether the member answered a confirm frame no older than nonce, and said that it is in no later
-// term than term.
+// answered reports whether the member answered a confirm frame no older than nonce and is in no
+// later term than term.
 func (l *link) answered(nonce, term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -430,14 +433,14 @@ func (l *link) termAnswer(f frame) error {
 		return err
 	}
 	l.mu.Lock()
-	// A question of the steering loop has nonce 0 and must not undo an answer to the read loop.
+	// A question of the route loop has nonce 0 and must not undo an answer to the read loop.
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
 	l.mu.Unlock()
 	kick(l.n.confirmed)
 	return nil
 }
 
-// reply hands out the answer to a write or read frame.
+// reply handles the answer to a write or read frame.
 func (l *link) reply(f frame) error {
 	l.mu.Lock()
 	fl := l.frames[f.id]
@@ -451,7 +454,7 @@ func (l *link) reply(f frame) error {
 		if got, err = decodeReplies(f.payload); err == nil && len(got.replies) != len(fl.calls) {
 			err = fmt.Errorf("%d replies to %d batches", len(got.replies), len(fl.calls))
 		}
-		if err != nil { // the frame stays and ends with the connection
+		if err != nil { // the frame ends with the connection
 			l.mu.Unlock()
 			return err
 		}
@@ -474,10 +477,10 @@ func (l *link) reply(f frame) error {
 	return nil
 }
 
-// deliver gives each call of a frame its reply. What did not run goes back to its place.
+// deliver gives each call of a frame its reply, and requeues what did not run.
 func (l *link) deliver(q *queue, fl *sentFrame, got answers) {
 	again, total := fl.calls[:0], uint64(0)
-	for i, c := range fl.calls { // none when the sweep gave them up
+	for i, c := range fl.calls { // none if the sweep abandoned them
 		work := uint64(0)
 		if i < len(got.work) {
 			work = got.work[i]

@@ -1,5 +1,6 @@
-// This file holds the peer port: one listener that tells Raft connections from forwarding by their first byte, and
-// the dialing of peers.
+// The peer port: one listener that tells Raft from forwarding by a connection's first byte, and the
+// dialing of peers.
+
 package cluster
 
 import (
@@ -24,14 +25,14 @@ const (
 	acceptPause      = 50 * time.Millisecond
 )
 
-// maxUnacked is how long what was sent to a peer may stay unacknowledged before the connection is given up for another one.
-// Until then a lost packet is sent again four times or five.
+// maxUnacked is how long data to a peer may stay unacknowledged before the connection is given up.
+// Until then TCP resends a lost packet four or five times.
 const maxUnacked = 3 * time.Second
 
 // dialFunc opens a TCP connection to a peer.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// keepAlive finds a peer whose machine is gone within seconds, when nothing else is being sent to it.
+// keepAlive detects within seconds that an idle peer's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
@@ -43,7 +44,8 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// serveFunc serves a connection that another node opened. It calls known once the node has shown to be one that may.
+// serveFunc serves a connection that another node opened. It calls known once the node is
+// identified.
 type serveFunc func(conn net.Conn, known func())
 
 // mux owns the peer port and every connection on it. It is the raft.StreamLayer.
@@ -52,13 +54,13 @@ type mux struct {
 	advertise advertised
 	dial      dialFunc
 	resolver  *resolver
-	forward   serveFunc                         // serves a forwarding connection until it ends
-	admin     serveFunc                         // serves a connection for changes of the members
-	self      string                            // the id that Raft connections have to be meant for
-	cluster   func() string                     // the cluster's id, which Raft connections name; empty for none
-	admit     func(birth, cluster string) error // why a Raft connection that was meant for that incarnation, and comes from that cluster, is not taken
+	forward   serveFunc                               // serves a forwarding connection until it ends
+	admin     serveFunc                               // serves a connection for membership changes
+	self      string                                  // the id that Raft connections must name
+	cluster   func() string                           // the cluster's id, which Raft connections name; empty: none
+	admit     func(incarnation, cluster string) error // refuses a Raft connection for that incarnation and from that cluster
 	logger    *slog.Logger
-	warnings  *logging.Limited // of what strangers cause
+	warnings  *logging.Limited // for what strangers cause
 
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -67,14 +69,14 @@ type mux struct {
 	wg           sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // true: Raft's, from another node
-	// unnamed are Raft's connections to other nodes from before there was a cluster's id.
+	conns map[net.Conn]bool // true: Raft's, opened by another node
+	// unnamed are Raft's connections to other nodes from before the cluster had an id.
 	unnamed map[net.Conn]bool
-	muted   bool // Raft is kept from hearing of others
+	muted   bool // Raft receives nothing from others
 }
 
-// advertised is the address that others reach this node at. It is kept as text: a name must not be frozen into the
-// address that it resolved to at start.
+// advertised is the address at which others reach this node. It stays text: a name must not be
+// frozen into the address that it resolved to at start.
 type advertised string
 
 func (advertised) Network() string  { return "tcp" }
@@ -109,7 +111,7 @@ func (m *mux) acceptLoop() {
 			select {
 			case <-m.ctx.Done():
 				return
-			case <-time.After(acceptPause): // out of file descriptors, most likely
+			case <-time.After(acceptPause): // probably out of file descriptors
 			}
 			continue
 		}
@@ -117,14 +119,14 @@ func (m *mux) acceptLoop() {
 			return
 		}
 		if evicted := m.unidentified.add(conn); evicted != nil {
-			evicted.Close() // whoever greets it lets go of it
+			evicted.Close() // its greet goroutine cleans up
 		}
 		m.wg.Add(1)
 		go m.greet(conn)
 	}
 }
 
-// greet reads the first byte of a connection and hands it on.
+// greet reads the first byte of a connection and dispatches it.
 func (m *mux) greet(conn net.Conn) {
 	defer m.wg.Done()
 	known := func() { m.unidentified.remove(conn) }
@@ -166,8 +168,9 @@ func (m *mux) greet(conn net.Conn) {
 	}
 }
 
-// checkTarget reads which node a Raft connection is meant for, and who opened it. Where an address has passed from one node to another, or a
-// node has lost its disk, the answers of the new one must not count as the old one's.
+// checkTarget reads which node a Raft connection is meant for, and who opened it. When an address
+// passes to another node, or a node loses its disk, the new node's answers must not count as the
+// old one's.
 func (m *mux) checkTarget(conn net.Conn) error {
 	var words [3]string
 	for i := range words {
@@ -203,7 +206,7 @@ var (
 	errFounded   = errors.New("the connection was begun before this node knew its cluster")
 )
 
-// mute ends the Raft connections that other nodes opened, and takes no more.
+// mute ends the Raft connections that other nodes opened, and accepts no more.
 func (m *mux) mute() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +218,7 @@ func (m *mux) mute() {
 	}
 }
 
-// track remembers conn for closing; it closes conn and returns false when the mux is closed.
+// track registers conn for closing. If the mux is closed, it closes conn and returns false.
 func (m *mux) track(conn net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,7 +237,7 @@ func (m *mux) drop(conn net.Conn) {
 	conn.Close()
 }
 
-// trackedConn leaves the mux's books when it is closed.
+// trackedConn unregisters itself from the mux when closed.
 type trackedConn struct {
 	net.Conn
 	m *mux
@@ -274,7 +277,7 @@ func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, 
 // maxReach is how many addresses of one name are tried.
 const maxReach = 4
 
-// reach looks addr up and dials what it finds, one address after the other, each for as long as timeout.
+// dialAny resolves addr and dials its addresses in turn, each for up to timeout.
 func (m *mux) dialAny(addr string, timeout time.Duration) (net.Conn, error) {
 	addrs, err := m.resolver.resolve(addr)
 	if err != nil {
@@ -292,7 +295,7 @@ func (m *mux) dialAny(addr string, timeout time.Duration) (net.Conn, error) {
 	return nil, err
 }
 
-// Accept gives Raft its incoming connections.
+// Accept returns Raft's next incoming connection.
 func (m *mux) Accept() (net.Conn, error) {
 	select {
 	case conn := <-m.raftConns:
@@ -302,11 +305,11 @@ func (m *mux) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial opens a Raft connection to an address as raftAddr makes them.
+// Dial opens a Raft connection to an address made by raftAddr.
 func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	who, addr, ok := strings.Cut(string(to), "@")
 	if !ok {
-		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's where no address is known
+		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's address if none is known
 	}
 	id, incarnation, _ := strings.Cut(who, "/")
 	cluster := m.cluster()
@@ -319,7 +322,7 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 		m.mu.Lock()
 		m.unnamed[tracked.Conn] = true
 		m.mu.Unlock()
-		if m.cluster() != "" { // meanwhile, and endUnnamed may not have seen this one
+		if m.cluster() != "" { // learned meanwhile, and closeUnnamed may have missed this one
 			conn.Close()
 			return nil, errFounded
 		}
@@ -327,8 +330,8 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	return conn, err
 }
 
-// closeUnnamed closes Raft's connections to other nodes from before there was a cluster's id: they were not told whom they are from. The id is
-// known by then, so that Dial finds what comes later.
+// closeUnnamed closes Raft's connections to other nodes from before the cluster had an id: they did
+// not name their origin. The id is known by now, so Dial names it on later ones.
 func (m *mux) closeUnnamed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,16 +341,16 @@ func (m *mux) closeUnnamed() {
 	clear(m.unnamed)
 }
 
-// raftAddr is the form in which Raft's transport gets addresses: with the id of the node, which neither '@' nor '/' is part of, and the incarnation
-// that it is known by, empty for none.
+// raftAddr is the form in which Raft's transport gets addresses: the node's id, which contains
+// neither '@' nor '/', its known incarnation (empty: none), and the address.
 func raftAddr(id, incarnation, addr string) raft.ServerAddress {
 	return raft.ServerAddress(id + "/" + incarnation + "@" + addr)
 }
 
-// Addr is the address that this node is known by.
+// Addr is this node's advertised address.
 func (m *mux) Addr() net.Addr { return m.advertise }
 
-// Close ends the port and every connection; wait waits for what served them.
+// Close closes the port and every connection; wait waits for the goroutines that served them.
 func (m *mux) Close() error {
 	m.mu.Lock()
 	m.cancel()

@@ -1,4 +1,5 @@
-// This file holds how peers are found by name.
+// Name resolution of peers.
+
 package cluster
 
 import (
@@ -11,13 +12,16 @@ import (
 )
 
 const (
-	// lookupTimeout bounds a lookup: long enough for the second name server of a machine whose first one is dead, which is asked after 5 s.
+	// lookupTimeout bounds a lookup. It leaves time for the second name server of a machine whose
+	// first one is dead, which is asked after 5 s.
 	lookupTimeout = 12 * time.Second
-	// lookupPatience is how long a lookup may take before the addresses that were found last are used. It goes on meanwhile.
+	// lookupPatience is how long a lookup may take before the last known addresses are used. It
+	// continues meanwhile.
 	lookupPatience = 200 * time.Millisecond
 )
 
-// resolver finds the addresses of host names. It keeps those that it found last, for when the name servers are slow or gone.
+// resolver resolves host names. It keeps the last known addresses for when the name servers are
+// slow or gone.
 type resolver struct {
 	ctx    context.Context // ends lookups
 	cancel context.CancelFunc
@@ -30,9 +34,9 @@ type resolver struct {
 
 // lookedUp is what is known of a host.
 type lookedUp struct {
-	addrs   []string      // of the newest lookup that succeeded
-	err     error         // of the newest lookup
-	pending chan struct{} // closed when the lookup under way has ended; nil: there is none
+	addrs   []string      // of the last successful lookup
+	err     error         // of the last lookup
+	pending chan struct{} // closed when the current lookup ends; nil: there is none
 }
 
 func newResolver() *resolver {
@@ -41,7 +45,7 @@ func newResolver() *resolver {
 	return r
 }
 
-// close ends the lookups under way, and refuses others.
+// close ends current lookups and refuses later ones.
 func (r *resolver) close() {
 	r.mu.Lock()
 	r.cancel()
@@ -49,7 +53,7 @@ func (r *resolver) close() {
 	r.wg.Wait()
 }
 
-// resolve returns addr, a host and a port, with each address of the host in its place, in the resolver's order.
+// resolve returns addr (host:port) once for each address of the host, in the resolver's order.
 func (r *resolver) resolve(addr string) ([]string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -98,7 +102,7 @@ func (r *resolver) find(host string) ([]string, error) {
 	}
 }
 
-// begin has the host looked up, if that is not under way, and returns the addresses known so far.
+// begin starts a lookup unless one is running, and returns the addresses known so far.
 func (r *resolver) begin(host string) (known []string, pending <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

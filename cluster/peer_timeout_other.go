@@ -1,7 +1,8 @@
 //go:build !linux
 
-// This file holds what takes the place of Linux's limit on unacknowledged bytes elsewhere: nothing, so that a connection over a network that was cut
-// is used again, or given up, only when TCP itself comes to it.
+// Without a limit on unacknowledged data, a connection over a broken network is used again, or
+// given up, when TCP itself gets to it.
+
 package cluster
 
 import "net"

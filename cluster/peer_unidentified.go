@@ -1,4 +1,5 @@
-// This file holds the bound on connections to the peer port that have not said yet who they are.
+// The bound on connections to the peer port that have not identified themselves yet.
+
 package cluster
 
 import (
@@ -6,17 +7,18 @@ import (
 	"sync"
 )
 
-// maxUnidentified bounds the connections that have not shown to be a member's.
+// maxUnidentified bounds the connections that have not identified themselves as a member's.
 const maxUnidentified = 256
 
-// strangers are connections that have not shown to be a member's, the oldest first. A member shows it within a round trip, so where there are too many
-// the oldest one goes, of the address that has the most: who opens connections and says nothing cannot keep members out.
+// unidentified holds such connections, oldest first. A member identifies itself within a round
+// trip. At the bound, the oldest connection of the address with the most goes, so that a host that
+// opens connections and says nothing cannot lock members out.
 type unidentified struct {
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-// add takes a connection in, and returns the one that has to be closed for it; nil for none.
+// add adds a connection. It returns the one to close for it, or nil.
 func (s *unidentified) add(conn net.Conn) (evicted net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +30,7 @@ func (s *unidentified) add(conn net.Conn) (evicted net.Conn) {
 	return evicted
 }
 
-// remove lets go of a connection, which is a member's or has ended. It may be gone already.
+// remove removes a connection that was identified or has ended. It may be gone already.
 func (s *unidentified) remove(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +60,7 @@ func (s *unidentified) oldestOfMostLocked() net.Conn {
 	return oldest[most]
 }
 
-// remoteHost returns the address of the other end without the port.
+// remoteHost returns the peer's address without the port.
 func remoteHost(c net.Conn) string {
 	text := c.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(text); err == nil {

@@ -1,4 +1,5 @@
-// This file holds the adapter that lets hashicorp's libraries log through slog, quietly.
+// The adapter that makes hashicorp's libraries log through slog, quietly.
+
 package cluster
 
 import (
@@ -12,8 +13,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// expected holds the warnings and errors of hashicorp/raft that are normal life in a cluster whose members come and
-// go. What matters about them (leader, members, reachability) this package logs itself, once, in its own words.
+// expected lists the warnings and errors of hashicorp/raft that are normal in a cluster whose
+// members come and go. What matters about them (leader, members, reachability) this package logs
+// itself, once.
 var expected = map[string]bool{
 	"failed to heartbeat to":                                     true,
 	"failed to appendEntries to":                                 true,
@@ -45,7 +47,7 @@ var expected = map[string]bool{
 	"unable to get address for server, using fallback address":   true,
 }
 
-// raftLogger implements hclog.Logger: Info and below, and what is expected, become debug lines.
+// raftLogger implements hclog.Logger. Info and below, and expected messages, become debug lines.
 type raftLogger struct {
 	out     *slog.Logger
 	implied []any
@@ -130,7 +132,7 @@ func (l *raftLogger) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger 
 
 func (l *raftLogger) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return lineWriter{l} }
 
-// lineWriter logs what is written to it, a line a write, at Info.
+// lineWriter logs each write as a line at Info.
 type lineWriter struct{ l *raftLogger }
 
 func (w lineWriter) Write(p []byte) (int, error) {

@@ -1,4 +1,6 @@
-// This file holds the pipeline in which Raft replicates: hashicorp's, kept from standing still for ever after a refusal.
+// The pipeline in which Raft replicates: hashicorp's, with a fix that keeps it from blocking
+// forever after a refusal.
+
 package cluster
 
 import (
@@ -26,8 +28,9 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return p, nil
 }
 
-// receiver returns a function that reports whether a member may receive the log. A pipeline that was opened before the cluster was founded would
-// go on to a member that this was done without, and its answers would count. It looks anew only when another configuration is committed.
+// receiver returns a function that reports whether a member may receive the log. A pipeline opened
+// before the cluster was founded would otherwise continue to a member that founding left out, and
+// its answers would count. It checks again only when another configuration is committed.
 func (t *transport) receiver(id raft.ServerID) func() bool {
 	var known *committed
 	return func() bool {
@@ -39,11 +42,13 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 	}
 }
 
-// pipeline hands answers on to Raft until one is a refusal. In hashicorp/raft v1.7.3 Raft reads no answer behind a refusal, but may be about to send a
-// further message; its transport, which keeps nothing, then waits for ever to get rid of the answers before it. Heartbeats go on, so nothing ends
-// this: the member gets no entry until the leader changes, a majority that needs it gets no write done, and Raft's Shutdown never returns. A follower refuses entries when its
-// disk is full, for one. Here the answers behind a refusal are taken off the transport's hands, and what is sent behind it fails, at which
-// Raft closes the pipeline, looks how far the member is, and opens another one.
+// pipeline passes answers to Raft until one is a refusal. In hashicorp/raft v1.7.3 Raft reads no
+// answers after a refusal, but may be about to send another message; the transport, which buffers
+// nothing, then blocks forever on the answers before it. Heartbeats continue, so nothing ends this:
+// the member gets no entries until the leader changes, a majority that needs it commits nothing,
+// and Raft's Shutdown never returns. A follower refuses entries when its disk is full, for one.
+// This pipeline drains the answers after a refusal and fails later sends, upon which Raft closes
+// it, probes the member and opens another.
 type pipeline struct {
 	raft.AppendPipeline
 	may     func() bool       // see receiver
@@ -55,13 +60,14 @@ type pipeline struct {
 	stopped sync.Once
 }
 
-// AppendEntries sends a message. It waits while too many are under way.
+// AppendEntries sends a message. It blocks while too many are in flight.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.refused.Load() {
 		return nil, errRefused
 	}
 	if !p.may() {
-		// Raft logs the member when this fails, and reads it without the lock under which a removal changes it: so not before that is over.
+		// Raft logs the member when this fails, and reads it without the lock under which a removal
+		// changes it: wait until that is over.
 		p.park(req.Term)
 		return nil, errNoReceiver
 	}
@@ -71,17 +77,17 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 	return p.AppendPipeline.AppendEntries(verified(req), resp)
 }
 
-// Consumer gives the answers.
+// Consumer returns the answers.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
-// Close ends the pipeline and its connection.
+// Close closes the pipeline and its connection.
 func (p *pipeline) Close() error {
 	err := p.AppendPipeline.Close()
 	p.stopped.Do(func() { close(p.stop) })
 	return err
 }
 
-// pass hands answers on until the pipeline is closed.
+// pass passes answers on until the pipeline is closed.
 func (p *pipeline) pass() {
 	for {
 		select {

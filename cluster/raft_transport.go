@@ -1,5 +1,6 @@
-// This file holds the transport that Raft sees: hashicorp's network transport over the peer port, with a gate that
+// The transport that Raft sees: hashicorp's network transport over the peer port, with a gate that
 // keeps replication to an unreachable member from backing off for long.
+
 package cluster
 
 import (
@@ -11,16 +12,17 @@ import (
 
 var errGateClosed = errors.New("the leadership ended while the member could not be reached")
 
-// transport is Raft's network transport. Its methods are those of the embedded one (pre-vote included), but for the
-// gate: Raft's replication to a member waits up to 10 s after a run of failures, so a member that comes back would
-// stay behind for that long, and a second failure in that time would stop all writes. A call to a member that the
-// link says is unreachable waits here for the link instead of failing, so that no run of failures builds up.
+// transport embeds Raft's network transport and adds the gate. After repeated failures Raft's
+// replication to a member waits up to 10 s, so a member that returns would stay behind that long,
+// and a second failure in that time would stop all writes. A call to an unreachable member waits
+// here for its link instead of failing.
 type transport struct {
 	*raft.NetworkTransport
 	n *Node
 }
 
-// AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short backoff.
+// AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short
+// backoff.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := t.park(id, req.Term); err != nil {
 		return err
@@ -37,9 +39,10 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	return t.NetworkTransport.AppendEntries(id, target, verified(req), resp)
 }
 
-// verified returns a message whose commit index goes no further than its entries. A follower of hashicorp/raft v1.7.3 takes its own log for committed up
-// to the leader's commit index, also entries behind those of the message, which may be of another leader: the Raft paper's rule
-// (section 5.3) is that of the last new entry.
+// verified returns a message whose commit index is at most its last entry. A follower of
+// hashicorp/raft v1.7.3 takes its own log for committed up to the leader's commit index, including
+// entries after those of the message, which may be another leader's. The Raft paper's rule (section
+// 5.3) is the index of the last new entry.
 func verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	last := req.PrevLogEntry + uint64(len(req.Entries))
 	if req.LeaderCommitIndex <= last {
@@ -63,7 +66,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 }
 
-// gate waits while the member is unreachable, or this node silent, and this node leads in term.
+// gate waits while the member is unreachable, or this node stalled, and this node leads in term.
 func (t *transport) gate(id raft.ServerID, term uint64) error {
 	l := t.n.link(string(id))
 	if l == nil {
@@ -96,16 +99,16 @@ func (t *transport) leadsIn(term uint64) bool {
 	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term
 }
 
-// mayReceive reports whether the log may be sent to a member: not to one that was removed, of which the configuration keeps the id, not to
-// the register, and to nobody before it is known which data directory is behind the id.
+// mayReceive reports whether a member may receive the log: not if it was removed (the configuration
+// keeps its id), not if it is the register, and not before its data directory is known.
 func (t *transport) mayReceive(id raft.ServerID) bool {
 	return !t.n.retired(string(id)) && !isRegister(raft.Server{ID: id}) && t.n.admitted(string(id))
 }
 
-// errMayNotCampaign answers this node's own questions for votes, before they are sent.
+// errMayNotCampaign answers this node's own vote requests before they are sent.
 var errMayNotCampaign = errors.New("this node asks for no votes: it replays its log, cannot store entries, or belongs to no cluster and does not know yet that there is none")
 
-// RequestPreVote asks whether the member would give its vote.
+// RequestPreVote asks whether the member would vote for this node.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if !t.n.mayCampaign() {
 		return errMayNotCampaign
@@ -121,8 +124,9 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req
 	return t.NetworkTransport.RequestVote(id, target, req, resp)
 }
 
-// park holds the calls to a member that nothing may be sent to, until it may or this node leads in term no more. A removed member's calls
-// stay here for as long as the leadership lasts, and there may be thousands of such members: they sleep until something changes.
+// park holds the calls to a member that may receive nothing, until it may or this node no longer
+// leads in term. A removed member's calls stay here for the whole leadership, and there may be
+// thousands of such members: they sleep until something changes.
 func (t *transport) park(id raft.ServerID, term uint64) error {
 	t.n.roles.await(t.n.stop, func() bool { return t.mayReceive(id) || !t.leadsIn(term) })
 	if !t.mayReceive(id) {
