@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 )
 
@@ -43,7 +42,7 @@ func TestBackupIsRefused(t *testing.T) {
 		}
 	}
 	c := n.dial(t)
-	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN the command did not run") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run"} })
 	if got := c.call("RAFT", "BACKUP"); got != "-CLUSTERDOWN the command did not run\r\n" {
 		t.Errorf("%q", got)
 	}

@@ -199,7 +199,7 @@ func TestShutdownAndFailover(t *testing.T) {
 	if got := n.fake.takeCalls(); got != "hand over to n2" {
 		t.Error(got)
 	}
-	n.fake.set(func() { n.fake.fail = errors.New("UNKNOWN nobody took over in time") })
+	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN nobody took over in time"} })
 	if got := c.call("FAILOVER"); got != "-UNKNOWN nobody took over in time\r\n" {
 		t.Error(got)
 	}

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -18,11 +19,43 @@ type Asker struct {
 	Shape   uint64 // a hash of the command and its first key
 }
 
+// Outcome says what an Error means for the requests that it answers.
+type Outcome uint8
+
+const (
+	// Unknown requests may or may not have run, or may still run. Sending them again may run them twice.
+	Unknown Outcome = iota
+	// NotRun requests did not run and never will. They may succeed when they are sent again.
+	NotRun
+	// NoLeader is NotRun because the node reaches no leader.
+	NoLeader
+	// Refused requests did not run and never will. Sending them again does not help.
+	Refused
+)
+
+// Error is how a Backend fails. Outcome says what became of the requests, Reply says it to the client.
+type Error struct {
+	Outcome Outcome
+	Reply   string // the error reply, code word first
+}
+
+// Error returns the error reply.
+func (e *Error) Error() string { return e.Reply }
+
+// outcomeOf returns what err says about requests: nothing is known of them if it is no Error.
+func outcomeOf(err error) Outcome {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Outcome
+	}
+	return Unknown
+}
+
 // Backend runs requests. A batch is count requests encoded by commands.AppendRequest; the result
 // is their RESP replies, both concatenated. The reply may be partial, with at least one element:
 // the remaining requests did not run, because the replies or the work would exceed the limits of
-// one batch, and are to be sent again. The text of an error is the error reply, code word first
-// ("CLUSTERDOWN …", "UNKNOWN …"), to every request of the batch. The backend retains neither the
+// one batch, and are to be sent again. An error is an *Error and
+// answers every request of the batch. The backend retains neither the
 // batch nor the replies after the call.
 type Backend interface {
 	// Write logs the batch and returns when it is durable and applied.
@@ -35,7 +68,7 @@ type Backend interface {
 	// ReadLocal runs requests that change nothing on this node's own state, however old.
 	ReadLocal(by Asker, batch []byte, count int) ([]byte, error)
 	// Share runs f, a computation for a session command that never waits. Long ones run one at a
-	// time, fairly among connections. The error is an error reply, and means that f did not run.
+	// time, fairly among connections. An *Error means that f did not run.
 	Share(by Asker, f func()) error
 	// Observe sets the key filter for Deliver; nil reports no changed keys. Deliver receives every
 	// change that a batch sent afterwards does not see.
@@ -52,12 +85,12 @@ type Backend interface {
 	// a client number.
 	Watch(on bool)
 	// HandOver transfers leadership to a member, or to the most up-to-date one if id is empty, and
-	// returns when another node leads. The text of an error is the error reply.
+	// returns when another node leads. It fails with an *Error.
 	HandOver(id string) error
 	// Snapshot writes a snapshot, truncates the log, and returns when the snapshot is on disk.
 	Snapshot() error
 	// ChangeMembers asks the leader, on whichever node, to change the membership, and returns when
-	// that is done. The text of an error is the error reply.
+	// that is done. It fails with an *Error.
 	ChangeMembers(c MemberChange) error
 	// MembersSeen asks the leader for its view of the members.
 	MembersSeen() ([]Member, error)

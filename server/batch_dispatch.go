@@ -323,7 +323,7 @@ func (s *session) ask() (replies []byte, err error) {
 }
 
 // errNotSent answers requests that do not run because their connection ends.
-const errNotSent commands.Error = "CLUSTERDOWN the command did not run: its connection was closed"
+var errNotSent = &Error{NotRun, "CLUSTERDOWN the command did not run: its connection was closed"}
 
 // askFor sends a batch to the backend, as a dry run first if dryRun is set. Invalidations that it
 // causes for this client follow its replies.
@@ -352,9 +352,6 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, 
 	default:
 		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), batch, count)
 	}
-	if err != nil && err.Error() == "" {
-		err = commands.Error("UNKNOWN the command may or may not have run")
-	}
 	return replies, err
 }
 
@@ -367,7 +364,7 @@ func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending
 	}
 	for range done {
 		if _, err := rest.Next(); err != nil {
-			return nil, commands.Errorf("UNKNOWN the command may or may not have run: unreadable batch: %v", err)
+			return nil, &Error{Unknown, "UNKNOWN the command may or may not have run: unreadable batch: " + err.Error()}
 		}
 	}
 	s.batch.count -= done
@@ -392,7 +389,7 @@ func (s *session) dropBatch() {
 // takeReplies puts the replies of the batch in order, and asks for missing ones. share is each
 // request's part of the elapsed time.
 func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
-	s.refused = s.refused || err != nil && errorWord(err.Error()) == noLeaderWord
+	s.refused = s.refused || err != nil && outcomeOf(err) == NoLeader
 	start, done := 0, 0
 	var rest commands.RequestReader
 	rest.Reset(s.batch.bytes)

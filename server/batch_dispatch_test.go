@@ -3,12 +3,9 @@ package server
 // This file tests how pipelines become runs: what goes together, in which order it is answered, and what errors do.
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/coordd/coordd/commands"
 )
 
 func calls(lines ...string) string {
@@ -119,10 +116,10 @@ func TestBackendErrors(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	const down = "-CLUSTERDOWN no leader\r\n"
-	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN no leader") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
 	c.raw(calls("SET a 1", "PING", "GET a", "PUBLISH x y", "MULTI", "SET a 1", "CLIENT ID", "EXEC", "WATCH a", "ECHO x"))
 	c.want(down, "+PONG\r\n", down, down, "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", down, down, "$1\r\nx\r\n")
-	n.fake.set(func() { n.fake.fail = errors.New("UNKNOWN lost") })
+	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN lost"} })
 	c.raw(calls("INCR a", "INCR a", "CLIENT GETNAME"))
 	c.want("-UNKNOWN lost\r\n", "-UNKNOWN lost\r\n", "$-1\r\n")
 	n.fake.set(func() { n.fake.fail = nil })

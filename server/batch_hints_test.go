@@ -3,7 +3,6 @@ package server
 // This file tests which writes are tried before they are logged, and what becomes of a run of which a part was.
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -132,7 +131,7 @@ func TestTryFails(t *testing.T) {
 	c.raw(calls("SETNX a 1", "SETNX a 1"))
 	c.want(":1\r\n", ":0\r\n")
 	n.fake.takeCalls()
-	n.fake.set(func() { n.fake.fail = fmt.Errorf("CLUSTERDOWN the command did not run: no leader") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"} })
 	if got := c.call("SETNX", "a", "1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
 		t.Errorf("%q", got)
 	}

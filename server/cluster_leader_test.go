@@ -269,7 +269,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 	n := start(t, nil)
 	const refused = "-CLUSTERDOWN the command did not run: no leader is known\r\n"
-	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN the command did not run: no leader is known") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader is known"} })
 	c := n.dial(t)
 	for range 2 {
 		if got := c.call("SET", "k", "v"); got != refused {
@@ -285,7 +285,7 @@ func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 	c.raw(calls("SET k v", "PING", "GET k"))
 	c.want(refused, "+PONG\r\n", refused)
 	c.ended()
-	n.fake.set(func() { n.fake.fail = commands.Error("UNKNOWN the command may or may not have run: it was under way") })
+	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN the command may or may not have run: it was under way"} })
 	c = n.dial(t)
 	c.call("SET", "k", "v")
 	if got := c.call("PING"); got != "+PONG\r\n" {

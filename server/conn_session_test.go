@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -251,7 +250,7 @@ func TestWaitCountsTheLeadersMembers(t *testing.T) {
 	if got := c.call("WAIT", "2", "1"); got != ":1\r\n" {
 		t.Errorf("the leader counts three: %q", got)
 	}
-	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN"} })
 	if got := c.call("WAIT", "3", "1"); got != ":2\r\n" {
 		t.Errorf("the leader does not answer: %q", got)
 	}

@@ -95,7 +95,7 @@ func (f *fakeBackend) Write(ctx context.Context, _ Asker, batch []byte, count in
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return nil, commands.Error("UNKNOWN stopped")
+			return nil, &Error{Unknown, "UNKNOWN stopped"}
 		}
 	}
 	return f.run("write", batch, count, true)

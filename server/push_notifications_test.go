@@ -87,7 +87,7 @@ func TestReplacedStateInvalidates(t *testing.T) {
 func TestNotifyNeedsALeader(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	n.fake.set(func() { n.fake.fail = commands.Error("CLUSTERDOWN the command did not run: no leader") })
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"} })
 	if got := c.call("CONFIG", "SET", "notify-keyspace-events", "KEA", "timeout", "7"); !strings.Contains(got, "CLUSTERDOWN") || got[0] != '-' {
 		t.Errorf("CONFIG SET without a leader: %q", got)
 	}

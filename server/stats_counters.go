@@ -4,6 +4,7 @@ package server
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,12 @@ func (t *stats) error(text string) {
 	if _, known := t.errors[word]; known || len(t.errors) < maxErrorKinds {
 		t.errors[word]++
 	}
+}
+
+// errorWord returns the code word of an error reply.
+func errorWord(reply string) string {
+	word, _, _ := strings.Cut(reply, " ")
+	return word
 }
 
 // errorCounts returns a copy of the counts by first word.

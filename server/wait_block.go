@@ -248,20 +248,10 @@ func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]s
 	return append(some, rest...)
 }
 
-// notRun reports whether an error guarantees that the command did not and will not run: it may be
-// retried.
+// notRun reports whether the command did not run, so that it may be tried again.
 func notRun(err error) bool {
-	word := errorWord(err.Error())
-	return word == noLeaderWord || word == "TRYAGAIN" || word == "LOADING"
-}
-
-// noLeaderWord is the error code of a command that did not run for lack of a leader.
-const noLeaderWord = "CLUSTERDOWN"
-
-// errorWord returns the code word of an error reply.
-func errorWord(reply string) string {
-	word, _, _ := strings.Cut(reply, " ")
-	return word
+	o := outcomeOf(err)
+	return o == NotRun || o == NoLeader
 }
 
 // retryWith takes the arguments that the handler wants for the next attempt, if any.

@@ -98,7 +98,7 @@ func TestGroupsWaitForSeveralStreams(t *testing.T) {
 func TestKeysThatChangedAreOwed(t *testing.T) {
 	n := start(t, nil)
 	c := n.popping(t, "BLPOP", "a", "b", "c", "0")
-	n.fake.set(func() { n.fake.fail, n.fake.calls = commands.Error("CLUSTERDOWN not now"), nil })
+	n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
 	for i, key := range []string{"c", "b"} {
 		n.fake.set(func() {
 			batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})

@@ -226,12 +226,12 @@ func TestVanishedWaiterTakesNothing(t *testing.T) {
 
 // While no leader is there a waiter that was woken goes on waiting, and is served when one is back.
 func TestWaiterSurvivesTheLeader(t *testing.T) {
-	for _, word := range []string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"} {
+	for _, outcome := range []Outcome{NoLeader, NotRun} {
 		n := start(t, nil)
 		c := n.popping(t, "BLPOP", "l", "0")
 		timed := n.popping(t, "BLPOP", "other", "0.3")
 		n.fake.set(func() {
-			n.fake.fail = commands.Error(word + " not now")
+			n.fake.fail = &Error{outcome, "TRYAGAIN not now"}
 			n.fake.calls = nil
 		})
 		push := func(key string) {
@@ -265,7 +265,7 @@ func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	c := n.popping(t, "BLPOP", "l", "0")
 	next := n.popping(t, "BLPOP", "l", "0")
 	n.fake.set(func() {
-		n.fake.fail = commands.Error("UNKNOWN the command may or may not have run")
+		n.fake.fail = &Error{Unknown, "UNKNOWN the command may or may not have run"}
 		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
 		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)

@@ -4,27 +4,31 @@ import (
 	"errors"
 
 	"github.com/coordd/coordd/cluster"
-	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/server"
 )
 
-// errLoads answers what comes before the node has its data.
-const errLoads commands.Error = "LOADING the command did not run: this node loads its data"
+// errLoads answers requests that arrive before the node has its data.
+var errLoads = &server.Error{
+	Outcome: server.NotRun, Reply: "LOADING the command did not run: this node is loading its data",
+}
 
-// replyError makes of the cluster's certainties what clients are told.
+// replyError turns an error of the cluster into what the server needs to know and the client is told.
 func replyError(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, cluster.ErrBusy):
-		return commands.Errorf("TRYAGAIN the command did not run: %v", err)
+		return &server.Error{Outcome: server.NotRun, Reply: "TRYAGAIN the command did not run: " + err.Error()}
 	case errors.Is(err, cluster.ErrLoading):
-		return commands.Errorf("LOADING the command did not run: this node replays its log")
+		return &server.Error{
+			Outcome: server.NotRun, Reply: "LOADING the command did not run: this node is replaying its log",
+		}
 	case errors.Is(err, cluster.ErrNotRun):
-		return commands.Errorf("CLUSTERDOWN the command did not run: %v", err)
+		return &server.Error{Outcome: server.NoLeader, Reply: "CLUSTERDOWN the command did not run: " + err.Error()}
 	case errors.Is(err, cluster.ErrRefused):
-		return commands.Errorf("ERR %v", err)
+		return &server.Error{Outcome: server.Refused, Reply: "ERR " + err.Error()}
 	case errors.Is(err, cluster.ErrTooLarge):
-		return commands.Errorf("ERR the command did not run: %v", err)
+		return &server.Error{Outcome: server.Refused, Reply: "ERR the command did not run: " + err.Error()}
 	}
-	return commands.Errorf("UNKNOWN the command may or may not have run: %v", err)
+	return &server.Error{Outcome: server.Unknown, Reply: "UNKNOWN the command may or may not have run: " + err.Error()}
 }
