@@ -1,6 +1,6 @@
 // Package docs_test keeps the documents true where a program can tell: what they link to, the files,
-// functions, tests, flags, variables and make targets that they name, and the walk in
-// docs/architecture.md.
+// functions, tests, flags, variables and make targets that they name, and the walk and the import
+// graph in docs/architecture.md.
 package docs_test
 
 import (
@@ -189,6 +189,7 @@ var (
 	testName = regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w+`)
 	flagName = regexp.MustCompile(`(?:^|\s)--([a-z][a-z-]+)`)
 	target   = regexp.MustCompile(`\bmake ([a-z]+)`)
+	importer = regexp.MustCompile("(?m)^- `([a-z/]+)` → ((?:`[a-z/]+`,?\\s*)+)$")
 	walkStop = regexp.MustCompile("(?m)^\\| (\\d) \\| `([^`]+)` \\| `([^`]+)` \\|")
 )
 
@@ -351,6 +352,56 @@ func TestWalk(t *testing.T) {
 			return ok && funcName(fn) == function
 		}) {
 			t.Errorf("stop %s: %s declares no function %s", number, file, function)
+		}
+	}
+}
+
+// TestImportGraph holds the lists in docs/architecture.md against what the packages import.
+func TestImportGraph(t *testing.T) {
+	const (
+		name   = "docs/architecture.md"
+		module = "github.com/coordd/coordd/"
+	)
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := importer.FindAllStringSubmatch(string(text), -1)
+	if len(lists) < 8 {
+		t.Errorf("%s lists the imports of %d packages, want at least 8", name, len(lists))
+	}
+	for _, list := range lists {
+		var want []string
+		for _, m := range span.FindAllStringSubmatch(list[2], -1) {
+			want = append(want, m[1])
+		}
+		var got []string
+		files, err := filepath.Glob(filepath.Join(root, list[1], "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if own, ok := strings.CutPrefix(imported, module); ok {
+					got = append(got, own)
+				}
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%s imports %q, %s says %q", list[1], got, name, want)
 		}
 	}
 }
