@@ -1,0 +1,145 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+)
+
+// The type bytes. RESP3 adds those from Null on.
+const (
+	Status    = '+'
+	Error     = '-'
+	Int       = ':'
+	Bulk      = '$'
+	Array     = '*'
+	Null      = '_'
+	Double    = ','
+	Bool      = '#'
+	BigNumber = '('
+	BulkError = '!'
+	Verbatim  = '='
+	Map       = '%'
+	Set       = '~'
+	Push      = '>'
+	Attribute = '|' // stands before the value that it describes
+)
+
+// Errors of readers.
+var (
+	ErrMalformed = errors.New("malformed RESP")
+	ErrTooLarge  = errors.New("RESP value too large")
+)
+
+// Head is the first line of a value.
+type Head struct {
+	Kind byte
+	Text []byte // the rest of the line
+	N    int64  // bytes of a string, elements of an aggregate, pairs of a map; -1: null
+}
+
+// IsError reports whether the value is an error.
+func (h Head) IsError() bool { return h.Kind == Error || h.Kind == BulkError }
+
+// textLen returns the number of bytes that follow, CR LF included.
+func (h Head) textLen() int64 {
+	switch h.Kind {
+	case Bulk, BulkError, Verbatim:
+		if h.N >= 0 {
+			return h.N + 2
+		}
+	}
+	return 0
+}
+
+// elements returns the number of values that follow.
+func (h Head) elements() int64 {
+	if h.N < 0 {
+		return 0
+	}
+	switch h.Kind {
+	case Array, Set, Push:
+		return h.N
+	case Map:
+		return 2 * h.N
+	case Attribute:
+		return 2*h.N + 1
+	}
+	return 0
+}
+
+// parseHead reads a line without its CR LF.
+func parseHead(line []byte) (h Head, ok bool) {
+	if len(line) == 0 {
+		return Head{}, false
+	}
+	h = Head{Kind: line[0], Text: line[1:]}
+	switch h.Kind {
+	case Status, Error, Int, Double, Bool, BigNumber, Null:
+		return h, true
+	case Bulk, BulkError, Verbatim, Array, Set, Push, Map, Attribute:
+		h.N, ok = parseCount(h.Text)
+		return h, ok
+	}
+	return h, false
+}
+
+// parseCount reads a length: digits, or -1.
+func parseCount(text []byte) (n int64, ok bool) {
+	const maxDigits = 17 // twice as much still fits into 64 bits
+	if string(text) == "-1" {
+		return -1, true
+	}
+	if len(text) == 0 || len(text) > maxDigits {
+		return 0, false
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
+}
+
+// Len returns the length of the first value in b, or 0 if it is incomplete or malformed.
+func Len(b []byte) int {
+	at := 0
+	for left := int64(1); left > 0; left-- {
+		h, size := headOf(b[at:])
+		at += size
+		if size == 0 || h.N > int64(len(b)-at) || h.textLen() > int64(len(b)-at) {
+			return 0
+		}
+		if n := int(h.textLen()); n > 0 {
+			at += n
+			if string(b[at-2:at]) != "\r\n" {
+				return 0
+			}
+		}
+		left += h.elements()
+	}
+	return at
+}
+
+// Elements splits an array into its length and its elements. ok is false if b does not start with
+// one: also for null.
+func Elements(b []byte) (n int, rest []byte, ok bool) {
+	h, size := headOf(b)
+	if size == 0 || h.Kind != Array || h.N < 0 {
+		return 0, nil, false
+	}
+	return int(h.N), b[size:], true
+}
+
+// headOf reads the line at the start of b, and returns its size with CR LF: 0 if there is none.
+func headOf(b []byte) (h Head, size int) {
+	i := bytes.IndexByte(b, '\n')
+	if i < 2 || b[i-1] != '\r' {
+		return Head{}, 0
+	}
+	h, ok := parseHead(b[:i-1])
+	if !ok {
+		return Head{}, 0
+	}
+	return h, i + 1
+}
