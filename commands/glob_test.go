@@ -3,16 +3,11 @@ package commands
 // Tests of the pattern matcher: chosen cases, and random ones against the real server.
 
 import (
-	"bufio"
-	"fmt"
 	"math/rand/v2"
-	"net"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 func TestGlob(t *testing.T) {
@@ -98,36 +93,25 @@ func TestGlobTable(t *testing.T) {
 
 // TestGlobAsRedis asks a real server for KEYS with random patterns over random keys made of the bytes that matter.
 func TestGlobAsRedis(t *testing.T) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("SKIPPED: redis-server not found")
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
 	}
-	socket := filepath.Join(t.TempDir(), "r.sock")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
-	if err := cmd.Start(); err != nil {
+	conn, err := commandtest.Dial("unix", socket)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	var conn net.Conn
-	for deadline := time.Now().Add(10 * time.Second); conn == nil; {
-		if conn, err = net.Dial("unix", socket); err != nil && time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
 	defer conn.Close()
-	rd := bufio.NewReader(conn)
-	call := func(args ...string) {
-		fmt.Fprintf(conn, "*%d\r\n", len(args))
-		for _, a := range args {
-			fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(a), a)
-		}
-	}
-	line := func() string {
-		s, err := rd.ReadString('\n')
+	call := func(words ...string) commandtest.Value {
+		raw, err := conn.Do(commandtest.Args(words...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.TrimRight(s, "\r\n")
+		v, err := commandtest.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -144,19 +128,15 @@ func TestGlobAsRedis(t *testing.T) {
 		k := text(`abc]\-^[*`, 7)
 		keys[k] = true
 		call("SET", k, "1")
-		line()
 	}
 	for range 3000 {
 		pattern := text(`abc**?[[]]^-\`, 9)
 		if pattern == "*" {
 			continue // all keys, without a match
 		}
-		call("KEYS", pattern)
-		n, _ := strconv.Atoi(line()[1:])
 		want := map[string]bool{}
-		for range n {
-			line()
-			want[line()] = true
+		for _, k := range call("KEYS", pattern).Elems {
+			want[k.Text] = true
 		}
 		for k := range keys {
 			if Glob([]byte(pattern), []byte(k)) != want[k] {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Reply takes a command's reply piece by piece. RESP writes it for the asker, the script engine makes Lua values of it,
@@ -32,7 +34,9 @@ const MaxReplyBytes = 64 << 20
 // ErrReplySize stands in the place of a reply that does not fit.
 const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
 
-// RESP writes replies in the Redis protocol, version Proto (2 or 3).
+// RESP writes replies in the Redis protocol, version Proto (2 or 3). It decides which type a reply
+// has in that version and what still fits; the bytes are internal/resp's. It stays here because both
+// decisions are part of applying the log: every node must refuse the same reply for its size.
 type RESP struct {
 	Buf   []byte
 	Proto int
@@ -52,9 +56,7 @@ func (r *RESP) head(kind byte, n int64) {
 	if r.Full {
 		return
 	}
-	r.Buf = append(r.Buf, kind)
-	r.Buf = strconv.AppendInt(r.Buf, n, 10)
-	r.Buf = append(r.Buf, '\r', '\n')
+	r.Buf = resp.AppendHead(r.Buf, kind, n)
 	r.fits(0) // where it does not, it is cut with the rest
 }
 
@@ -66,96 +68,85 @@ func (r *RESP) Encoded(b []byte) {
 }
 
 func (r *RESP) line(kind byte, s string) {
-	if !r.fits(len(s) + 3) {
-		return
+	if r.fits(len(s) + 3) {
+		r.Buf = resp.AppendLine(r.Buf, kind, s)
 	}
-	r.Buf = append(r.Buf, kind)
-	for i := range len(s) {
-		c := s[i]
-		if c == '\r' || c == '\n' {
-			c = ' '
-		}
-		r.Buf = append(r.Buf, c)
-	}
-	r.Buf = append(r.Buf, '\r', '\n')
 }
 
 // Status writes a simple string.
-func (r *RESP) Status(s string) { r.line('+', s) }
+func (r *RESP) Status(s string) { r.line(resp.Status, s) }
 
 // Error writes an error.
-func (r *RESP) Error(msg string) { r.line('-', trimmed(msg)) }
+func (r *RESP) Error(msg string) { r.line(resp.Error, trimmed(msg)) }
 
 // trimmed is an error as it is written but for the line breaks in it.
 func trimmed(msg string) string { return strings.TrimRight(msg, "\r\n") }
 
 // Int writes an integer.
-func (r *RESP) Int(n int64) { r.head(':', n) }
+func (r *RESP) Int(n int64) { r.head(resp.Int, n) }
 
 // Bulk writes a bulk string.
 func (r *RESP) Bulk(b []byte) {
-	r.head('$', int64(len(b)))
+	r.head(resp.Bulk, int64(len(b)))
 	if r.fits(len(b) + 2) {
-		r.Buf = append(r.Buf, b...)
-		r.Buf = append(r.Buf, '\r', '\n')
+		r.Buf = resp.AppendText(r.Buf, b)
 	}
 }
 
 // BulkString writes a bulk string.
 func (r *RESP) BulkString(s string) {
-	r.head('$', int64(len(s)))
+	r.head(resp.Bulk, int64(len(s)))
 	if r.fits(len(s) + 2) {
-		r.Buf = append(r.Buf, s...)
-		r.Buf = append(r.Buf, '\r', '\n')
+		r.Buf = resp.AppendText(r.Buf, s)
 	}
 }
 
 // Null writes the absence of a value.
 func (r *RESP) Null() {
 	if r.Proto == 3 {
-		r.line('_', "")
+		r.line(resp.Null, "")
 		return
 	}
-	r.head('$', -1)
+	r.head(resp.Bulk, -1)
 }
 
 // NullArray writes the absence of an array.
 func (r *RESP) NullArray() {
 	if r.Proto == 3 {
-		r.line('_', "")
+		r.line(resp.Null, "")
 		return
 	}
-	r.head('*', -1)
+	r.head(resp.Array, -1)
 }
 
 // Array opens an array of n elements.
-func (r *RESP) Array(n int) { r.head('*', int64(n)) }
+func (r *RESP) Array(n int) { r.head(resp.Array, int64(n)) }
 
 // Map opens a map; RESP2 has an array of keys and values.
 func (r *RESP) Map(pairs int) {
 	if r.Proto == 3 {
-		r.head('%', int64(pairs))
+		r.head(resp.Map, int64(pairs))
 		return
 	}
-	r.head('*', int64(2*pairs))
+	r.head(resp.Array, int64(2*pairs))
 }
 
 // Set opens a set; RESP2 has an array.
 func (r *RESP) Set(n int) {
 	if r.Proto == 3 {
-		r.head('~', int64(n))
+		r.head(resp.Set, int64(n))
 		return
 	}
-	r.head('*', int64(n))
+	r.head(resp.Array, int64(n))
 }
 
 // Push opens a message out of turn; RESP2 has an array.
 func (r *RESP) Push(n int) {
 	if r.Proto == 3 {
-		r.head('>', int64(n))
+		r.head(resp.Push, int64(n))
 		return
 	}
-	r.head('*', int64(n))
+	r.head(resp.Array, int64(n))
 }
 
 // Double writes a double; RESP2 has a bulk string.
@@ -167,7 +158,7 @@ func (r *RESP) Double(f float64) {
 // double writes a double of which the text is known.
 func (r *RESP) double(text []byte) {
 	if r.Proto == 3 {
-		r.line(',', string(text))
+		r.line(resp.Double, string(text))
 		return
 	}
 	r.Bulk(text)
@@ -177,9 +168,9 @@ func (r *RESP) double(text []byte) {
 func (r *RESP) Bool(b bool) {
 	switch {
 	case r.Proto == 3 && b:
-		r.line('#', "t")
+		r.line(resp.Bool, "t")
 	case r.Proto == 3:
-		r.line('#', "f")
+		r.line(resp.Bool, "f")
 	case b:
 		r.Int(1)
 	default:
@@ -190,7 +181,7 @@ func (r *RESP) Bool(b bool) {
 // BigNumber writes a number of any size; RESP2 has a bulk string.
 func (r *RESP) BigNumber(digits string) {
 	if r.Proto == 3 {
-		r.line('(', digits)
+		r.line(resp.BigNumber, digits)
 		return
 	}
 	r.BulkString(digits)
@@ -199,12 +190,11 @@ func (r *RESP) BigNumber(digits string) {
 // Verbatim writes a text with its format; RESP2 has a bulk string.
 func (r *RESP) Verbatim(format, text string) {
 	if r.Proto == 3 {
-		r.head('=', int64(len(text)+4))
+		r.head(resp.Verbatim, int64(len(text)+4))
 		if r.fits(len(text) + 6) {
 			r.Buf = append(r.Buf, format...)
 			r.Buf = append(r.Buf, ':')
-			r.Buf = append(r.Buf, text...)
-			r.Buf = append(r.Buf, '\r', '\n')
+			r.Buf = resp.AppendText(r.Buf, text)
 		}
 		return
 	}

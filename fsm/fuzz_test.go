@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
@@ -131,7 +132,7 @@ func callsText(calls [][][]byte) string {
 	var text strings.Builder
 	for _, args := range calls {
 		for _, a := range args {
-			text.WriteString(commandtest.Quote(string(a)) + " ")
+			text.WriteString(resp.Quote(string(a)) + " ")
 		}
 		text.WriteString("\n")
 	}

@@ -89,7 +89,8 @@ func serverHandlers(t *testing.T, exports map[string]string) []finding {
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
 func pureDirs(t *testing.T) []string {
 	var dirs []string
-	for _, root := range []string{"../commands", "../fsm", "../internal/lua", "../internal/wire"} {
+	roots := []string{"../commands", "../fsm", "../internal/lua", "../internal/resp", "../internal/wire"}
+	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // serve makes run, which answers a command outside of a transaction, a Local's Run.
@@ -417,7 +418,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		if err != nil {
 			s.fail(err)
 		} else {
-			n := replyLen(replies)
+			n := resp.Len(replies)
 			if n <= 0 {
 				s.srv.log.Error("batch returned too few replies", "requests", s.batch.count)
 				s.fail(commands.Error("UNKNOWN the command may or may not have run: missing reply"))

@@ -142,19 +142,3 @@ func TestReplyForms(t *testing.T) {
 	c.want(":1\r\n", "%1\r\n$1\r\nf\r\n$1\r\nv\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
 		"*5\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n:1\r\n,1.5\r\n_\r\n_\r\n", "+OK\r\n", ":1\r\n", "+OK\r\n", "_\r\n")
 }
-
-func TestReplyLen(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		want int
-	}{
-		{"+OK\r\n:1\r\n", 5}, {"$3\r\nabc\r\nx", 9}, {"$-1\r\n", 5}, {"*-1\r\n", 5}, {"_\r\n", 3}, {"*0\r\n", 4},
-		{"*2\r\n*1\r\n:1\r\n$1\r\na\r\n+x\r\n", 19}, {"%1\r\n+a\r\n~1\r\n,1.5\r\n!", 18}, {"=7\r\ntxt:abc\r\n", 13}, {">1\r\n#t\r\n", 8},
-		{"|1\r\n+a\r\n+b\r\n:5\r\n+c\r\n", 16}, {"!3\r\nERR\r\n", 9}, {"(123\r\n", 6},
-		{"", 0}, {"+OK\r", 0}, {"\n", 0}, {"x\r\n", 0}, {"$3\r\nab", 0}, {"*2\r\n:1\r\n", 0}, {"$x\r\n", 0}, {"*99999999999\r\n", 0}, {"$1\r\n", 0},
-	} {
-		if got := replyLen([]byte(c.in)); got != c.want {
-			t.Errorf("replyLen(%q) = %d, want %d", c.in, got, c.want)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // transaction is the state between MULTI and EXEC, including earlier WATCHes.
@@ -200,7 +201,7 @@ func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 // elapsed time.
 func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	block := p.block
-	_, rest, ok := elements(reply)
+	_, rest, ok := resp.Elements(reply)
 	s.showBlock(p, ok)
 	if !ok {
 		s.reply.Buf = append(s.reply.Buf, reply...)
@@ -216,7 +217,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			own += s.runQueued(q, own)
 			continue
 		}
-		n := replyLen(rest)
+		n := resp.Len(rest)
 		if n <= 0 {
 			s.srv.log.Error("transaction returned too few replies", "commands", len(block))
 			s.quit = true
@@ -277,9 +278,9 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 // keepWatch remembers the revisions that WATCH received. A key that is already watched keeps its
 // older revision.
 func (s *session) keepWatch(keys [][]byte, reply []byte) {
-	_, rest, _ := elements(reply)
+	_, rest, _ := resp.Elements(reply)
 	for _, key := range keys {
-		n := replyLen(rest)
+		n := resp.Len(rest)
 		if n < 4 || rest[0] != ':' {
 			s.fail(commands.Error("ERR WATCH received no revision"))
 			return

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // fakeBackend runs requests on one machine at once, without a log.
@@ -401,7 +402,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func pipeline(calls ...[]string) string {
 	var b []byte
 	for _, c := range calls {
-		b = commandtest.AppendCall(b, commandtest.Args(c...))
+		b = resp.AppendCall(b, commandtest.Args(c...))
 	}
 	return string(b)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // hostileStreams are seeds that no scenario has: half-sent, announced, inline, binary.
@@ -45,9 +46,9 @@ func FuzzSession(f *testing.F) {
 			var b []byte
 			var lines strings.Builder
 			for _, c := range piece {
-				b = commandtest.AppendCall(b, c)
+				b = resp.AppendCall(b, c)
 				for _, a := range c {
-					lines.WriteString(commandtest.Quote(string(a)) + " ")
+					lines.WriteString(resp.Quote(string(a)) + " ")
 				}
 				lines.WriteString("\n")
 			}
@@ -112,7 +113,7 @@ func fromLines(text string) []byte {
 	var b []byte
 	for line := range strings.Lines(text) {
 		if args, err := commandtest.SplitArgs(line); err == nil && len(args) > 0 {
-			b = commandtest.AppendCall(b, args)
+			b = resp.AppendCall(b, args)
 		}
 	}
 	return b

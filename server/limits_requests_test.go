@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Answers of the session that wait behind a request are given in pieces: they do not pile up until the pipeline ends.
@@ -43,7 +44,8 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 	}
 	s.spliceExec(&pending{block: block}, []byte("*0\r\n"), 0)
 	const refused = "-ERR transaction reply exceeds 64 MiB; the command did not run\r\n"
-	if got := s.reply.Buf; replyLen(got) != len(got) || !strings.HasSuffix(string(got[len(got)-200:]), refused) || len(got) > maxExecBytes+2<<20 {
+	if got := s.reply.Buf; resp.Len(got) != len(got) ||
+		!strings.HasSuffix(string(got[len(got)-200:]), refused) || len(got) > maxExecBytes+2<<20 {
 		t.Fatalf("%d bytes that end in %q", len(got), got[len(got)-200:])
 	}
 }

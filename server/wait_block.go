@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const errUnblocked commands.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
@@ -256,13 +257,13 @@ func notRun(err error) bool {
 
 // retryWith takes the arguments that the handler wants for the next attempt, if any.
 func (b *blocked) retryWith(again []byte) {
-	n, rest, ok := elements(again)
+	n, rest, ok := resp.Elements(again)
 	if !ok || n == 0 {
 		return
 	}
 	args := make([][]byte, 0, n)
 	for range n {
-		size := replyLen(rest)
+		size := resp.Len(rest)
 		if size <= 0 {
 			return
 		}

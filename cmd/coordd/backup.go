@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // What lives here: coordd backup, which asks a node for the whole state and writes it into a file that appears whole or not at all.
@@ -139,27 +139,27 @@ func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
 // receiveBackup asks for the state, writes it to w and checks it on the way.
 func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.Writer) (fsm.BackupInfo, error) {
 	var none fsm.BackupInfo
-	in := bufio.NewReaderSize(patientReader{conn}, 1<<16)
+	in := resp.NewReaderLimits(bufio.NewReaderSize(patientReader{conn}, 1<<16), replyLimits)
 	if source.Password != "" {
 		words := []string{"AUTH", source.Password}
 		if source.Username != "" {
 			words = []string{"AUTH", source.Username, source.Password}
 		}
-		if _, err := ask(conn, in, '+', words...); err != nil {
+		if _, err := ask(conn, in, resp.Status, words...); err != nil {
 			return none, err
 		}
 	}
-	head, err := ask(conn, in, '$', "RAFT", "BACKUP")
+	head, err := ask(conn, in, resp.Bulk, "RAFT", "BACKUP")
 	if err != nil {
 		return none, err
 	}
-	size, err := strconv.ParseInt(head, 10, 64)
-	if err != nil || size < 0 {
+	size := head.N
+	if size < 0 {
 		return none, fmt.Errorf("%s answered what is no backup", source.Addr)
 	}
 	p := newProgress(stderr, "backup", size)
 	defer p.end()
-	info, err := fsm.CheckSnapshot(io.TeeReader(io.LimitReader(in, size), io.MultiWriter(w, p)))
+	info, err := fsm.CheckSnapshot(io.TeeReader(in.Text(head), io.MultiWriter(w, p)))
 	switch {
 	case err == nil && info.Bytes != size, errors.Is(err, fsm.ErrSnapshotCorrupt) && p.done < size:
 		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr, p.done, size)
@@ -177,28 +177,23 @@ func (r patientReader) Read(p []byte) (int, error) {
 	return r.conn.Read(p)
 }
 
-// ask sends a command and returns the first line of a reply of kind without its mark. An error reply is an error.
-func ask(conn net.Conn, in *bufio.Reader, kind byte, words ...string) (string, error) {
-	var q commands.RESP
-	q.Array(len(words))
-	for _, word := range words {
-		q.BulkString(word)
+// replyLimits let a backup be of any size: it is streamed.
+var replyLimits = resp.Limits{Line: 1 << 16, Text: math.MaxInt64}
+
+// ask sends a command and returns the head of a reply of kind. An error reply is an error.
+func ask(conn net.Conn, in *resp.Reader, kind byte, words ...string) (resp.Head, error) {
+	if _, err := conn.Write(resp.AppendCommand(nil, words...)); err != nil {
+		return resp.Head{}, err
 	}
-	if _, err := conn.Write(q.Buf); err != nil {
-		return "", err
-	}
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line = strings.TrimRight(line, "\r\n")
+	head, err := in.Head()
 	switch {
-	case line != "" && line[0] == '-':
-		return "", fmt.Errorf("%s answered %s: %s", conn.RemoteAddr(), strings.Join(words[:1], " "), line[1:])
-	case line == "" || line[0] != kind:
-		return "", fmt.Errorf("%s does not answer as coordd does", conn.RemoteAddr())
+	case errors.Is(err, resp.ErrMalformed), errors.Is(err, resp.ErrTooLarge):
+	case err != nil || head.Kind == kind:
+		return head, err
+	case head.Kind == resp.Error:
+		return head, fmt.Errorf("%s answered %s: %s", conn.RemoteAddr(), words[0], head.Text)
 	}
-	return line[1:], nil
+	return head, fmt.Errorf("%s does not answer as coordd does", conn.RemoteAddr())
 }
 
 func byteText(n int64) string {

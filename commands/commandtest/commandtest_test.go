@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 func TestSplitCall(t *testing.T) {
@@ -34,7 +36,7 @@ func TestSplitCall(t *testing.T) {
 }
 
 func TestSplitArgs(t *testing.T) {
-	args, err := SplitArgs(" a => " + Quote("\x00 \"\\\n\xff") + "\n")
+	args, err := SplitArgs(" a => " + resp.Quote("\x00 \"\\\n\xff") + "\n")
 	if got := fmt.Sprintf("%q", args); err != nil || got != `["a" "=>" "\x00 \"\\\n\xff"]` {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -70,10 +72,10 @@ func TestNotation(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if got := string(want[0].AppendRESP(nil, 2)); got != c.resp2 {
+		if got := string(want[0].Append(nil, 2)); got != c.resp2 {
 			t.Errorf("%s: RESP2 %q, want %q", c.text, got, c.resp2)
 		}
-		raw := want[1].AppendRESP(nil, 3)
+		raw := want[1].Append(nil, 3)
 		if string(raw) != c.resp3 {
 			t.Errorf("%s: RESP3 %q, want %q", c.text, raw, c.resp3)
 		}
@@ -82,7 +84,7 @@ func TestNotation(t *testing.T) {
 			t.Errorf("%s: shown as %s", c.text, shown)
 		}
 		v, err := Parse(raw)
-		if err != nil || string(v.AppendRESP(nil, 3)) != c.resp3 {
+		if err != nil || string(v.Append(nil, 3)) != c.resp3 {
 			t.Errorf("%q reads as %s, %v", raw, v, err)
 		}
 	}
@@ -164,7 +166,7 @@ func TestCompare(t *testing.T) {
 		if errA != nil || errB != nil {
 			t.Fatal(errA, errB)
 		}
-		equal, err := compare.Equal(a[1].AppendRESP(nil, 3), b[1].AppendRESP(nil, 3))
+		equal, err := compare.Equal(a[1].Append(nil, 3), b[1].Append(nil, 3))
 		if err != nil || equal != c.equal {
 			t.Errorf("[%s] %s %s: %v %v, want %v", c.words, c.a, c.b, equal, err, c.equal)
 		}

@@ -87,7 +87,9 @@ func (c Compare) sort(v Value) Value {
 		return v
 	}
 	groups := slices.Collect(slices.Chunk(v.Elems, size))
-	slices.SortStableFunc(groups, func(a, b []Value) int { return strings.Compare(join("", a, ""), join("", b, "")) })
+	slices.SortStableFunc(groups, func(a, b []Value) int {
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
 	v.Elems = slices.Concat(groups...)
 	return v
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // replyTimeout bounds the wait for one reply: a test that hangs says so. It is far more than the longest piece of work takes with -race on
@@ -47,7 +49,7 @@ func (c *Conn) Do(args [][]byte) ([]byte, error) {
 }
 
 // Send sends a call without waiting for a reply.
-func (c *Conn) Send(args [][]byte) error { return c.SendRaw(AppendCall(nil, args)) }
+func (c *Conn) Send(args [][]byte) error { return c.SendRaw(resp.AppendCall(nil, args)) }
 
 // SendRaw sends bytes as they are: pipelines, inline commands, broken ones.
 func (c *Conn) SendRaw(b []byte) error {
@@ -64,12 +66,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, err
 	}
-	if _, err := c.br.Peek(1); err != nil {
-		return nil, err
-	}
-	r := &reader{br: c.br}
-	_, err := r.value()
-	return r.raw, err
+	return resp.NewReader(c.br).AppendRaw(nil)
 }
 
 // Ready says whether something to receive came within a time, and whether the stream goes on: at its end, what is there has been received.
@@ -79,15 +76,6 @@ func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 	}
 	_, err := c.br.Peek(1)
 	return err == nil, err == nil || errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// AppendCall appends a call as clients send it: an array of bulk strings.
-func AppendCall(dst []byte, args [][]byte) []byte {
-	dst = fmt.Appendf(dst, "*%d\r\n", len(args))
-	for _, a := range args {
-		dst = fmt.Appendf(dst, "$%d\r\n%s\r\n", len(a), a)
-	}
-	return dst
 }
 
 // Args makes the arguments of a call from strings.

@@ -2,5 +2,6 @@
 //
 // A scenario file is a list of calls, one a line; testdata/commands/README.md describes the format. A target is anything
 // that answers a call with the bytes of a RESP reply: a machine in process, or a connection to a server. The package imports
-// nothing of coordd, so that the tests of every package can use it, and so that no mistake of coordd's own encoder can hide here.
+// nothing of coordd but internal/resp, whose tests compare it with literal bytes, so the tests of
+// every package can use it.
 package commandtest

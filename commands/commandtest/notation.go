@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // notation reads expected replies from s.
@@ -119,7 +121,7 @@ func (n *notation) text() (string, error) {
 		n.s = rest
 		return string(text), err
 	}
-	end := strings.IndexFunc(n.s, func(c rune) bool { return !bare(c) })
+	end := strings.IndexFunc(n.s, func(c rune) bool { return !resp.IsBare(c) })
 	if end < 0 {
 		end = len(n.s)
 	}

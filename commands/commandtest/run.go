@@ -266,7 +266,7 @@ func (r *run) call(s *Step) error {
 	}
 	if s.Want != nil {
 		proto := r.own.current.proto
-		return r.compare(s, got, s.Want[proto-2].AppendRESP(nil, proto))
+		return r.compare(s, got, s.Want[proto-2].Append(nil, proto))
 	}
 	if r.real == nil {
 		return nil

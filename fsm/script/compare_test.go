@@ -4,18 +4,12 @@
 package script
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // harness is put before each snippet, on both sides, on one line. show writes a value so that the bytes of strings,
@@ -89,74 +83,40 @@ func libraryState(t testing.TB) *lua.LState {
 
 // realRedis is a redis-server that this test process started, and one connection to it.
 type realRedis struct {
-	conn net.Conn
-	in   *bufio.Reader
+	conn *commandtest.Conn
 	here *lua.LState // what it is compared with
 }
 
 // startRedis starts a redis-server that ends with the test, or skips the test.
 func startRedis(t testing.TB) *realRedis {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("SKIPPED: redis-server not found")
+	socket := commandtest.StartRedis(t)
+	if socket == "" {
+		t.Skip(commandtest.RedisMissing)
 	}
-	socket := filepath.Join(t.TempDir(), "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no", "--dir", filepath.Dir(socket))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewReader(out)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("redis-server ended: %v", err)
-		}
-		if strings.Contains(line, "ready to accept connections") {
-			break
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }()
-	conn, err := net.Dial("unix", socket)
+	conn, err := commandtest.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return &realRedis{conn: conn, in: bufio.NewReader(conn), here: libraryState(t)}
+	return &realRedis{conn: conn, here: libraryState(t)}
 }
 
 // eval runs a script and returns its reply, a bulk string or an error.
 func (r *realRedis) eval(t testing.TB, script string) string {
 	t.Helper()
-	if err := r.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(r.conn, "*3\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n$1\r\n0\r\n", len(script), script)
-	line, err := r.in.ReadString('\n')
+	raw, err := r.conn.Do(commandtest.Args("EVAL", script, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	line = strings.TrimSpace(line)
-	if !strings.HasPrefix(line, "$") {
-		return line
-	}
-	n, err := strconv.Atoi(line[1:])
+	v, err := commandtest.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, n+2)
-	if _, err := io.ReadFull(r.in, buf); err != nil {
-		t.Fatal(err)
+	if v.Kind != resp.Bulk {
+		return strings.TrimSpace(string(raw))
 	}
-	return string(buf[:n])
+	return v.Text
 }
 
 // compare runs the snippets on both sides.

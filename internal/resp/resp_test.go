@@ -201,6 +201,24 @@ func TestAnnouncedLength(t *testing.T) {
 	}
 }
 
+func TestLen(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want int
+	}{
+		{"+OK\r\n:1\r\n", 5}, {"$3\r\nabc\r\nx", 9}, {"$-1\r\n", 5}, {"*-1\r\n", 5}, {"_\r\n", 3},
+		{"*0\r\n", 4}, {"*2\r\n*1\r\n:1\r\n$1\r\na\r\n+x\r\n", 19}, {"%1\r\n+a\r\n~1\r\n,1.5\r\n!", 18},
+		{"=7\r\ntxt:abc\r\n", 13}, {">1\r\n#t\r\n", 8}, {"|1\r\n+a\r\n+b\r\n:5\r\n+c\r\n", 16},
+		{"!3\r\nERR\r\n", 9}, {"(123\r\n", 6},
+		{"", 0}, {"+OK\r", 0}, {"\n", 0}, {"x\r\n", 0}, {"$3\r\nab", 0}, {"*2\r\n:1\r\n", 0},
+		{"$x\r\n", 0}, {"*99999999999\r\n", 0}, {"$1\r\n", 0},
+	} {
+		if got := Len([]byte(c.in)); got != c.want {
+			t.Errorf("Len of %q is %d, want %d", c.in, got, c.want)
+		}
+	}
+}
+
 func TestElements(t *testing.T) {
 	n, rest, ok := Elements([]byte("*2\r\n:1\r\n:2\r\n"))
 	if n != 2 || string(rest) != ":1\r\n:2\r\n" || !ok {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -14,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // A heavy load is what 20 connections ask for, again and again, while a light client takes locks.
@@ -219,10 +219,10 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 	return waits, nil
 }
 
-// conn is a connection that reads replies without keeping them: the load shall cost little here.
+// conn is a connection that reads replies without keeping them: the load should cost little here.
 type conn struct {
 	net.Conn
-	r *bufio.Reader
+	r *resp.Reader
 }
 
 func dial(port string) (*conn, error) {
@@ -230,7 +230,7 @@ func dial(port string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c, bufio.NewReaderSize(c, 256<<10)}, nil
+	return &conn{c, resp.NewReader(bufio.NewReaderSize(c, 256<<10))}, nil
 }
 
 // request is one or more commands that are sent together.
@@ -252,50 +252,16 @@ func (c *conn) do(r request) (string, error) {
 	}()
 	line := ""
 	for range r.commands {
-		var err error
-		if line, err = c.skip(); err != nil {
+		h, err := c.r.Skip()
+		if err != nil {
 			return "", err
 		}
+		line = string(h.Kind) + string(h.Text)
 	}
 	return line, <-sent
 }
 
-// skip reads one reply and returns its first line.
-func (c *conn) skip() (string, error) {
-	b, err := c.r.ReadSlice('\n')
-	if err != nil {
-		return "", err
-	}
-	line := string(bytes.TrimRight(b, "\r\n"))
-	if !strings.ContainsAny(line[:1], "$*") {
-		return line, nil
-	}
-	n, err := strconv.Atoi(line[1:])
-	if err != nil {
-		return "", err
-	}
-	if line[0] == '$' {
-		if n >= 0 {
-			_, err = io.CopyN(io.Discard, c.r, int64(n)+2)
-		}
-		return line, err
-	}
-	for range n {
-		if _, err := c.skip(); err != nil {
-			return "", err
-		}
-	}
-	return line, nil
-}
-
-func command(args ...string) request {
-	b := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, a := range args {
-		b = append(strconv.AppendInt(append(b, '$'), int64(len(a)), 10), "\r\n"...)
-		b = append(append(b, a...), "\r\n"...)
-	}
-	return request{b, 1}
-}
+func command(args ...string) request { return request{resp.AppendCommand(nil, args...), 1} }
 
 func always(args ...string) func(int) request {
 	r := command(args...)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // servers are what is compared, each with its port on the loopback.
@@ -109,15 +109,12 @@ func role(port string) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Second))
-	fmt.Fprint(c, "ROLE\r\n")
-	r := bufio.NewReader(c)
-	for range 2 {
-		if _, err := r.ReadString('\n'); err != nil {
-			return ""
-		}
+	_, _ = c.Write(resp.AppendCommand(nil, "ROLE"))
+	v, err := resp.NewReader(c).Value()
+	if err != nil || len(v.Elems) == 0 {
+		return ""
 	}
-	word, _ := r.ReadString('\n')
-	return strings.TrimSpace(word)
+	return v.Elems[0].Text
 }
 
 // freePorts finds n ports of the loopback that nobody listens on.

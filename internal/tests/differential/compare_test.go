@@ -94,7 +94,7 @@ func equalValues(call [][]byte, a, b commandtest.Value) bool {
 
 // equal compares values as c says.
 func equal(c commandtest.Compare, a, b commandtest.Value) bool {
-	same, err := c.Equal(a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
+	same, err := c.Equal(a.Append(nil, 3), b.Append(nil, 3))
 	return err == nil && same
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/random"
 	"github.com/coordd/coordd/server"
 )
@@ -275,7 +276,7 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	s := sent{request: q}
 	var wire []byte
 	say := func(call [][]byte) {
-		wire = commandtest.AppendCall(wire, call)
+		wire = resp.AppendCall(wire, call)
 		s.owed++
 	}
 	if q.multi && d.watchBlurred() {
@@ -355,7 +356,7 @@ func (d *differential) ownReply(s sent, i int) []byte {
 	if i >= len(v.Elems) {
 		return nil
 	}
-	return v.Elems[i].AppendRESP(nil, d.proto)
+	return v.Elems[i].Append(nil, d.proto)
 }
 
 // receive reads what the real server owes and compares.
@@ -406,7 +407,7 @@ func (d *differential) compare(s sent, want []byte) {
 	}
 	for i, call := range s.calls {
 		if d.failure == "" {
-			d.compareReply(call, got.Elems[i].AppendRESP(nil, d.proto), theirs.Elems[i].AppendRESP(nil, d.proto))
+			d.compareReply(call, got.Elems[i].Append(nil, d.proto), theirs.Elems[i].Append(nil, d.proto))
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value)
 		return
 	}
 	for i := range a {
-		x, y := a[i].AppendRESP(nil, s.proto), b[i].AppendRESP(nil, s.proto)
+		x, y := a[i].Append(nil, s.proto), b[i].Append(nil, s.proto)
 		switch {
 		case bytes.Equal(x, y):
 			if call != nil && x[0] != '-' {
@@ -243,7 +243,7 @@ func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value,
 		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
 		return
 	}
-	s.compareReply(call, a.AppendRESP(nil, 3), b.AppendRESP(nil, 3))
+	s.compareReply(call, a.Append(nil, 3), b.Append(nil, 3))
 }
 
 // countsReceivers says whether a reply is a number, or a script's table of one.

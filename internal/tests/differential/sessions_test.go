@@ -233,7 +233,7 @@ func (s *sessions) ownAnswer(p *pair) []byte {
 			return nil
 		}
 		if v.Kind != '>' {
-			return v.AppendRESP(nil, s.proto)
+			return v.Append(nil, s.proto)
 		}
 	}
 }

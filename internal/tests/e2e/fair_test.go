@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // What lives here: one client that asks for little, among twenty that ask for much, on three real processes.
@@ -117,7 +118,7 @@ func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int6
 	var all, once sync.WaitGroup
 	for i := range clients {
 		c := dialRaw(t, addrs[i%len(addrs)])
-		call := commandtest.AppendCall(nil, commandtest.Args(calls[i/len(addrs)%len(calls)]...))
+		call := resp.AppendCall(nil, commandtest.Args(calls[i/len(addrs)%len(calls)]...))
 		all.Add(1)
 		once.Add(1)
 		go func() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // What lives here: requests of every kind, in pipelines of many connections of one node, each of which is checked, while leadership moves
@@ -46,7 +47,7 @@ type talker struct {
 
 // ask adds a request and its reply, in RESP3, to the pipeline.
 func (k *talker) ask(reply string, words ...string) {
-	k.out = commandtest.AppendCall(k.out, commandtest.Args(words...))
+	k.out = resp.AppendCall(k.out, commandtest.Args(words...))
 	k.replies = append(k.replies, reply)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // What lives here: hostile input against three real processes, by raw sockets to the leader and to a follower. After each attack the same
@@ -106,7 +107,7 @@ func (b *battle) fight(a *attack, p *process, where string) {
 		raw := []byte(a.raw)
 		for _, call := range a.calls {
 			if !a.waits {
-				raw = commandtest.AppendCall(raw, commandtest.Args(call...))
+				raw = resp.AppendCall(raw, commandtest.Args(call...))
 			}
 		}
 		sent := make(chan error, 1)

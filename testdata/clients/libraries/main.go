@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -163,10 +165,10 @@ func waitReady(ctx context.Context, addr string) error {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.SetDeadline(time.Now().Add(time.Second))
-			fmt.Fprint(conn, "DBSIZE\r\n")
-			line, _ := bufio.NewReader(conn).ReadString('\n')
+			_, _ = conn.Write(resp.AppendCommand(nil, "DBSIZE"))
+			head, err := resp.NewReader(conn).Head()
 			conn.Close()
-			if strings.HasPrefix(line, ":") {
+			if err == nil && head.Kind == resp.Int {
 				return nil
 			}
 		}
