@@ -8,16 +8,16 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// benchEntry is an entry of 64 groups, each of 4 small writes.
+// benchEntry is an entry of 64 batches, each of 4 small writes.
 func benchEntry() []byte {
 	e := &Entry{Origin: 1 << 60, ClockMs: 1 << 40, WallUs: 1 << 50}
 	for i := range 64 {
-		var group []byte
+		var batch []byte
 		for j := range 4 {
 			cmd := [][]byte{[]byte("SET"), fmt.Appendf(nil, "lock:%d:%d", i, j), []byte("holder"), []byte("NX"), []byte("PX"), []byte("30000")}
-			group = commands.AppendRequest(group, &commands.Request{Cmds: [][][]byte{cmd}})
+			batch = commands.AppendRequest(batch, &commands.Request{Cmds: [][][]byte{cmd}})
 		}
-		e.Groups = append(e.Groups, group)
+		e.Batches = append(e.Batches, batch)
 	}
 	return AppendEntry(nil, e)
 }
@@ -33,8 +33,8 @@ func BenchmarkDecodeEntry(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, g := range e.Groups {
-			for requests.Reset(g); requests.More(); {
+		for _, batch := range e.Batches {
+			for requests.Reset(batch); requests.More(); {
 				if _, err := requests.Next(); err != nil {
 					b.Fatal(err)
 				}
@@ -48,7 +48,7 @@ func BenchmarkReadSnapshot(b *testing.B) {
 	m := NewMachine(testTable())
 	e := &Entry{ClockMs: 1, Level: commands.FeatureLevel}
 	for i := range 2000 {
-		e.Groups = append(e.Groups, calls(
+		e.Batches = append(e.Batches, calls(
 			fmt.Sprintf("SET s:%d value PX 100000", i), fmt.Sprintf("HSET h:%d a 1 b 2 c 3", i),
 			fmt.Sprintf("ZADD z:%d 1 a 2 b", i), fmt.Sprintf("RPUSH l:%d a b c d", i),
 			fmt.Sprintf("SADD m:%d a b c", i), fmt.Sprintf("XADD x:%d 1-1 f v g w", i)))

@@ -269,6 +269,9 @@ func TestLenDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// flat hides what RESP3 cannot keep: which null it was, and a CR inside of a line.
+var flat = strings.NewReplacer("nil*", "nil", "\r", " ", `\r`, " ")
+
 // FuzzReader reads any bytes in every way: all agree on the first value, or refuse it.
 func FuzzReader(f *testing.F) {
 	for _, c := range values {
@@ -301,8 +304,8 @@ func FuzzReader(f *testing.F) {
 		}
 		for _, proto := range []int{2, 3} {
 			again, err := NewReader(bytes.NewReader(v.Append(nil, proto))).Value()
-			same := again.String() == strings.ReplaceAll(v.String(), "nil*", "nil")
-			if err != nil || proto == 3 && !same && !strings.Contains(v.String(), `"`) {
+			same := flat.Replace(again.String()) == flat.Replace(v.String())
+			if err != nil || proto == 3 && !same {
 				t.Fatalf("%s is written and read as %s, %v", v, again, err)
 			}
 		}
