@@ -19,17 +19,17 @@ const fcallSyntax = "function numkeys:integer [key [key ...]] [arg [arg ...]]"
 var functionSpecs = []Spec{
 	{
 		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
-		Syntax: fcallSyntax, Summary: "Runs a function of a library.", Complexity: "Depends on the function that is executed.",
+		Syntax: fcallSyntax, Summary: "Calls a function of a library.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, false) },
 	},
 	{
 		Name: "fcall_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
-		Syntax: fcallSyntax, Summary: "Runs a function of a library that only reads.", Complexity: "Depends on the function that is executed.",
+		Syntax: fcallSyntax, Summary: "Calls a read-only function of a library.", Complexity: "Depends on the function that is executed.",
 		Handler: func(x *Call) error { return callFunction(x, true) },
 	},
 	{
 		Name: "function", Kind: Read, Arity: -2, Group: "scripting", Since: "7.0.0",
-		Syntax: "subcommand", Summary: "A container of the commands about functions.", Complexity: "Depends on subcommand.",
+		Syntax: "subcommand", Summary: "Manages function libraries.", Complexity: "Depends on subcommand.",
 		Subcommands: functionSubcommands,
 	},
 }
@@ -37,49 +37,49 @@ var functionSpecs = []Spec{
 var functionSubcommands = []Spec{
 	{
 		Name: "load", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[REPLACE] function-code",
-		Summary: "Makes a library of functions known, on every node.", Complexity: "O(N) with N being the length of the code, and what it runs.",
+		Summary: "Loads a function library on every node.", Complexity: "O(N) with N being the length of the code, and what it runs.",
 		Handler: functionLoad,
 	},
 	{
 		Name: "delete", Kind: Write, Arity: 3, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "library-name",
-		Summary: "Forgets a library and its functions.", Complexity: "O(N) with N being the number of libraries.",
+		Summary: "Deletes a library and its functions.", Complexity: "O(N) with N being the number of libraries.",
 		Handler: functionDelete,
 	},
 	{
 		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[ASYNC|SYNC]",
-		Summary: "Forgets all libraries.", Complexity: "O(1)",
+		Summary: "Deletes all libraries.", Complexity: "O(1)",
 		Handler: functionFlush,
 	},
 	{
 		Name: "list", Kind: Read, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
-		Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Tells what libraries there are, with their functions.",
+		Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Lists the libraries and their functions.",
 		Complexity: "O(N) with N being the number of functions.",
 		Handler:    functionList,
 	},
 	{
 		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Gives all libraries as one value that FUNCTION RESTORE takes.", Complexity: "O(N) with N being the bytes of all libraries.",
+		Summary: "Returns all libraries as a serialized value for FUNCTION RESTORE.", Complexity: "O(N) with N being the bytes of all libraries.",
 		Handler: functionDump,
 	},
 	{
 		Name: "restore", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0",
-		Syntax: "serialized-value [FLUSH|APPEND|REPLACE]", Summary: "Makes the libraries of a FUNCTION DUMP known, here or on a Redis.",
+		Syntax: "serialized-value [FLUSH|APPEND|REPLACE]", Summary: "Loads the libraries of a serialized value, of coordd or of Redis.",
 		Complexity: "O(N) with N being the bytes of the libraries, and what they run.",
 		Handler:    functionRestore,
 	},
 	{
 		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Counts libraries and functions.", Complexity: "O(N) with N being the number of libraries.",
+		Summary: "Counts the libraries and the functions.", Complexity: "O(N) with N being the number of libraries.",
 		Handler: functionStats,
 	},
 	{
 		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Would stop a running function: here none runs while another command is answered.", Complexity: "O(1)",
+		Summary: "Returns an error, since a function never runs while another command is served.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},
 	{
 		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "7.0.0",
-		Summary: "Tells what the subcommands of FUNCTION are.", Complexity: "O(1)",
+		Summary: "Lists the subcommands of FUNCTION.", Complexity: "O(1)",
 		Handler: functionHelp,
 	},
 }

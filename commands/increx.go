@@ -14,7 +14,7 @@ import (
 var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] " +
 		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST] [ENX]",
-	Summary:    "Adds to a number within bounds, and sets how long it lives",
+	Summary:    "Increments the number of a key within bounds and sets its time to live.",
 	Complexity: "O(1)", Handler: increx}
 
 // limitSpecs are the commands that count against limits.

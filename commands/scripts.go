@@ -24,27 +24,27 @@ const (
 var scriptSpecs = []Spec{
 	{
 		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
-		Syntax: evalSyntax, Summary: "Runs a Lua script.", Complexity: evalComplexity,
+		Syntax: evalSyntax, Summary: "Executes a Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
 		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
-		Syntax: evalSHASyntax, Summary: "Runs a Lua script that the server knows, by its SHA1.", Complexity: evalComplexity,
+		Syntax: evalSHASyntax, Summary: "Executes a cached Lua script by its SHA1 digest.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, false) },
 	},
 	{
 		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
-		Syntax: evalSyntax, Summary: "Runs a Lua script that only reads.", Complexity: evalComplexity,
+		Syntax: evalSyntax, Summary: "Executes a read-only Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, true) },
 	},
 	{
 		Name: "evalsha_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
-		Syntax: evalSHASyntax, Summary: "Runs a Lua script that only reads and that the server knows, by its SHA1.", Complexity: evalComplexity,
+		Syntax: evalSHASyntax, Summary: "Executes a cached read-only Lua script by its SHA1 digest.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return evalSHA(x, true) },
 	},
 	{
 		Name: "script", Kind: Read, Arity: -2, Group: "scripting", Since: "2.6.0",
-		Syntax: "subcommand", Summary: "A container of the commands about scripts.", Complexity: "Depends on subcommand.",
+		Syntax: "subcommand", Summary: "Manages the cache of Lua scripts.", Complexity: "Depends on subcommand.",
 		Subcommands: scriptSubcommands,
 	},
 }
@@ -52,32 +52,32 @@ var scriptSpecs = []Spec{
 var scriptSubcommands = []Spec{
 	{
 		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "script",
-		Summary: "Makes a Lua script known to the server.", Complexity: "O(N) with N being the length in bytes of the script body.",
+		Summary: "Loads a Lua script into the cache.", Complexity: "O(N) with N being the length in bytes of the script body.",
 		Handler: scriptLoad,
 	},
 	{
 		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
-		Summary: "Tells which Lua scripts the server knows.", Complexity: "O(N) with N being the number of scripts to check.",
+		Summary: "Reports which Lua scripts are cached.", Complexity: "O(N) with N being the number of scripts to check.",
 		Handler: scriptExists,
 	},
 	{
 		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
-		Summary: "Makes the server forget all Lua scripts.", Complexity: "O(N) with N being the number of scripts in cache",
+		Summary: "Removes all Lua scripts from the cache.", Complexity: "O(N) with N being the number of scripts in cache",
 		Handler: scriptFlush,
 	},
 	{
 		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "2.6.0",
-		Summary: "Would stop a running Lua script: here none runs while another command is answered.", Complexity: "O(1)",
+		Summary: "Returns an error, since a script never runs while another command is served.", Complexity: "O(1)",
 		Handler: func(*Call) error { return errScriptKill },
 	},
 	{
 		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript | Unflagged, Group: "scripting", Since: "3.2.0", Syntax: "YES|SYNC|NO",
-		Summary: "Would choose how scripts are debugged: there is no debugger.", Complexity: "O(1)",
+		Summary: "Accepts a debugging mode without effect, since there is no debugger.", Complexity: "O(1)",
 		Handler: scriptDebug,
 	},
 	{
 		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0",
-		Summary: "Tells what the subcommands of SCRIPT are.", Complexity: "O(1)",
+		Summary: "Lists the subcommands of SCRIPT.", Complexity: "O(1)",
 		Handler: scriptHelp,
 	},
 }

@@ -29,12 +29,12 @@ var sortSpecs = []Spec{
 	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)}, Group: "generic", Since: "1.0.0",
 		Categories: sortCategories,
 		Syntax:     "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination:key]",
-		Summary:    "Sorts the elements of a list, a set or a sorted set, by themselves or by what keys named after them hold, and replies with them or stores them",
+		Summary:    "Sorts the elements of a list, a set or a sorted set, and returns or stores them.",
 		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(true)},
 	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Parts: sortParts(false)}, Group: "generic", Since: "7.0.0",
 		Categories: sortCategories,
 		Syntax:     "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]",
-		Summary:    "Sorts the elements of a list, a set or a sorted set and replies with them; SORT without STORE",
+		Summary:    "Returns the sorted elements of a list, a set or a sorted set.",
 		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(false)},
 }
 

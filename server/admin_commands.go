@@ -15,39 +15,39 @@ var adminSpecs = []commands.Spec{
 		Name: "shutdown", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0",
 		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.NoMulti | commands.AllowBusy,
 		Syntax:  "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-		Summary: "Stops this node, which hands leadership over before.", Complexity: "O(1)", Local: &commands.Local{Run: serve(shutdown)},
+		Summary: "Stops this node, which transfers leadership first.", Complexity: "O(1)", Local: &commands.Local{Run: serve(shutdown)},
 	},
 	{
 		Name: "failover", Kind: commands.Admin, Arity: -1, Group: "server", Since: "6.2.0", Flags: commands.NoScript | commands.Stale,
 		Syntax:  "[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
-		Summary: "Hands leadership over, to the node that is furthest or to one that is named.", Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
+		Summary: "Transfers leadership to the most up-to-date voter, or to a given node.", Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
 	},
 	{
 		Name: "save", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags:   commands.NoScript | commands.NoMulti | commands.NoAsyncLoading,
-		Summary: "Writes a snapshot of this node's state, and waits for it.", Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
+		Summary: "Writes a snapshot of this node's state and waits until it is complete.", Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
 	},
 	{
 		Name: "bgsave", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
 		Syntax:  "[SCHEDULE]",
-		Summary: "Begins to write a snapshot of this node's state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgsave)},
+		Summary: "Starts a snapshot of this node's state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgsave)},
 	},
 	{
 		Name: "bgrewriteaof", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
-		Summary: "Begins to write a snapshot, which the log is cut by.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
+		Summary: "Starts a snapshot of this node's state, after which the log is compacted.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
 	},
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags: commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
-		Summary: "Tells when this node's newest snapshot was begun, 0 for none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
+		Summary: "Returns the time at which the newest snapshot of this node started, or 0 if there is none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
 	},
 	{
 		Name: "module", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
-		Summary: "Tells about modules: there are none.", Complexity: "O(1)",
+		Summary: "Reports about modules, of which there are none.", Complexity: "O(1)",
 		Subcommands: []commands.Spec{
 			{
 				Name: "list", Kind: commands.Admin, Arity: 2, Group: "server", Since: "4.0.0", Flags: commands.NoScript,
-				Summary: "Lists modules: none.", Complexity: "O(1)",
+				Summary: "Returns an empty list, since there are no modules.", Complexity: "O(1)",
 				Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { s.w.Array(0) })},
 			},
 			helpSpec("MODULE", "5.0.0", "server", "LIST", "    Return a list of loaded modules."),

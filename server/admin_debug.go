@@ -14,7 +14,7 @@ var debugSpecs = []commands.Spec{{
 	Name: "debug", Kind: commands.Admin, Arity: -2, Group: "server", Since: "1.0.0",
 	Flags:   commands.NoScript | commands.Loading | commands.Stale,
 	Syntax:  "<SLEEP seconds:integer | OBJECT key | HELP>",
-	Summary: "Lets the connection sleep, or tells what is known of a key's value.", Complexity: "O(1)",
+	Summary: "Suspends the connection, or describes the value of a key.", Complexity: "O(1)",
 	Handler: debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
 }}
 

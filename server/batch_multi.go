@@ -44,19 +44,19 @@ var transactionSpecs = []commands.Spec{
 	{
 		Name: "multi", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
 		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
-		Summary: "Begins a transaction: what follows is queued until EXEC.", Complexity: "O(1)",
+		Summary: "Starts a transaction: the following commands are queued until EXEC.", Complexity: "O(1)",
 		Local: &commands.Local{Early: true, Run: serve(multi)},
 	},
 	{
 		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
 		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog | commands.NotQueued | commands.RunsQueue,
-		Summary: "Runs the queued commands as one, unless a watched key changed.", Complexity: "That of the queued commands",
+		Summary: "Executes the queued commands atomically, unless a watched key has changed.", Complexity: "That of the queued commands",
 		Local: &commands.Local{Raw: true, Run: serve(exec)},
 	},
 	{
 		Name: "discard", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.0.0",
 		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
-		Summary: "Drops the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
+		Summary: "Discards the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
 		Local: &commands.Local{Early: true, Run: serve(discard)},
 	},
 	{
@@ -64,7 +64,7 @@ var transactionSpecs = []commands.Spec{
 		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
 		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
 		Syntax:  "key [key ...]",
-		Summary: "Makes the next EXEC fail if one of the keys changes before it.", Complexity: "O(1) for every key",
+		Summary: "Makes the next EXEC fail if one of the keys changes first.", Complexity: "O(1) for every key",
 		Handler: watchHandler, Local: &commands.Local{Raw: true, Run: serve(watch)},
 	},
 	{

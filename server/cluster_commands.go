@@ -21,27 +21,27 @@ const (
 
 var clusterSpecs = []commands.Spec{{
 	Name: "cluster", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "3.0.0",
-	Summary: "Tells cluster clients about the nodes.", Complexity: "That of the subcommand",
+	Summary: "Describes the cluster to cluster clients.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		clusterSub("slots", 2, "3.0.0", "", "Tells that the leader has all slots, and the members that can be read from.", clusterSlots),
-		clusterSub("shards", 2, "7.0.0", "", "Tells about the one shard and all members.", clusterShards),
-		clusterSub("nodes", 2, "3.0.0", "", "Tells about all members, one a line.", clusterNodes),
-		clusterSub("info", 2, "3.0.0", "", "Tells whether the cluster serves.", clusterInfo),
-		clusterSub("myid", 2, "3.0.0", "", "Answers the node's id, made of its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		clusterSub("slots", 2, "3.0.0", "", "Returns the slots, all of which the leader serves, and the readable members.", clusterSlots),
+		clusterSub("shards", 2, "7.0.0", "", "Describes the single shard and all members.", clusterShards),
+		clusterSub("nodes", 2, "3.0.0", "", "Lists the members, one per line.", clusterNodes),
+		clusterSub("info", 2, "3.0.0", "", "Reports whether the cluster is available.", clusterInfo),
+		clusterSub("myid", 2, "3.0.0", "", "Returns the id of this node, derived from its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
 		}),
-		clusterSub("myshardid", 2, "7.2.0", "", "Answers the id of the one shard.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		clusterSub("myshardid", 2, "7.2.0", "", "Returns the id of the single shard.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.BulkString(hexSum("coordd shard"))
 		}),
-		clusterSub("links", 2, "7.0.0", "", "Tells to which members this node has a connection.", clusterLinks),
-		clusterSub("keyslot", 3, "3.0.0", "string", "Answers the slot that a key hashes to.", func(s *session, _ *commands.Spec, args [][]byte) {
+		clusterSub("links", 2, "7.0.0", "", "Lists the connections of this node to other members.", clusterLinks),
+		clusterSub("keyslot", 3, "3.0.0", "string", "Returns the slot of a key.", func(s *session, _ *commands.Spec, args [][]byte) {
 			s.w.Int(int64(commands.Slot(args[2])))
 		}),
-		slotSub("countkeysinslot", 3, "slot:integer", "Counts the keys of the selected database that hash to a slot.", commands.CountKeysInSlot),
-		slotSub("getkeysinslot", 4, "slot:integer count:integer", "Lists keys of the selected database that hash to a slot.", commands.GetKeysInSlot),
-		clusterAdmin("replicas", "5.0.0", "Tells about the members that follow the leader, one a line.", clusterReplicas),
-		clusterAdmin("slaves", "3.0.0", "The older name of CLUSTER REPLICAS.", clusterReplicas),
-		clusterAdmin("count-failure-reports", "3.0.0", "Answers 0: members do not report each other, they elect.", clusterReports),
+		slotSub("countkeysinslot", 3, "slot:integer", "Counts the keys of the selected database in a slot.", commands.CountKeysInSlot),
+		slotSub("getkeysinslot", 4, "slot:integer count:integer", "Lists keys of the selected database in a slot.", commands.GetKeysInSlot),
+		clusterAdmin("replicas", "5.0.0", "Lists the followers of the leader, one per line.", clusterReplicas),
+		clusterAdmin("slaves", "3.0.0", "Lists the followers of the leader. An older name of CLUSTER REPLICAS.", clusterReplicas),
+		clusterAdmin("count-failure-reports", "3.0.0", "Returns 0, since members elect a leader instead of reporting each other.", clusterReports),
 		helpSpec("CLUSTER", "5.0.0", "cluster",
 			"COUNT-FAILURE-REPORTS <node-id>", "    Return number of failure reports for <node-id>.",
 			"COUNTKEYSINSLOT <slot>", "    Return the number of keys in <slot>.",

@@ -9,18 +9,18 @@ import (
 
 var raftSpecs = []commands.Spec{{
 	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",
-	Summary: "Looks at the members of the cluster, changes them, and backs the state up.", Complexity: "That of the subcommand",
+	Summary: "Lists and changes the members of the cluster, and backs up the state.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		raftSub("members", 2, "", "Lists the members as the leader knows them.", raftMembers),
-		raftSub("status", 2, "", "Tells what this node knows of itself and of its leader.", raftStatus),
-		raftSub("add", 4, "id host:port", "Takes a node in, which gets its vote when it has caught up.", raftAdd),
-		raftSub("remove", 3, "id", "Removes a node for ever: its id is not used again.", raftRemove),
-		raftSub("promote", 3, "id", "Gives a node that has caught up its vote now.", raftPromote),
-		raftSub("transfer", -2, "[id]", "Hands leadership over, to the voter that is furthest or to one that is named.", raftTransfer),
-		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state, and waits for it.", save),
+		raftSub("status", 2, "", "Returns the Raft state of this node and of its leader.", raftStatus),
+		raftSub("add", 4, "id host:port", "Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
+		raftSub("remove", 3, "id", "Removes a node for good; its id can't be used again.", raftRemove),
+		raftSub("promote", 3, "id", "Makes a node that has caught up a voter now.", raftPromote),
+		raftSub("transfer", -2, "[id]", "Transfers leadership to the most up-to-date voter, or to a given one.", raftTransfer),
+		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state and waits until it is complete.", save),
 		{
 			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0", Flags: commands.NoScript | commands.NoMulti,
-			Summary:    "Answers the whole state at one moment, as a file that coordd restore takes. It holds all that was acknowledged before.",
+			Summary:    "Returns a backup of the whole state, with every acknowledged write, for coordd restore.",
 			Complexity: "O(N) where N is the size of the state; other clients do not wait", Local: &commands.Local{Run: serve(backup)},
 		},
 		helpSpec("RAFT", "0.1.0", "cluster",

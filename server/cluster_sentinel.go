@@ -11,16 +11,16 @@ const errNoMaster commands.Error = "ERR No such master with that name"
 
 var sentinelSpecs = []commands.Spec{{
 	Name: "sentinel", Kind: commands.Admin, Arity: -2, Group: "sentinel", Since: "2.8.4",
-	Summary: "Tells Sentinel clients about the leader and the other nodes.", Complexity: "That of the subcommand",
+	Summary: "Describes the leader and the other members to Sentinel clients.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		sentinelSub("masters", 2, "2.8.4", "", "Tells about the one master, the leader.", sentinelMasters),
-		sentinelSub("master", 3, "2.8.4", "master-name", "Tells about the leader.", ofMaster(sentinelMaster)),
-		sentinelSub("replicas", 3, "5.0.0", "master-name", "Tells about the members that follow the leader.", ofMaster(sentinelReplicas)),
-		sentinelSub("slaves", 3, "2.8.0", "master-name", "The older name of SENTINEL REPLICAS.", ofMaster(sentinelReplicas)),
-		sentinelSub("sentinels", 3, "2.8.4", "master-name", "Tells about the other members, each of which can be asked as this one.", ofMaster(sentinelSentinels)),
-		sentinelSub("get-master-addr-by-name", 3, "2.8.4", "master-name", "Answers host and port of the leader.", sentinelAddress),
-		sentinelSub("ckquorum", 3, "2.8.4", "master-name", "Says whether enough members are there to elect a leader.", ofMaster(sentinelQuorum)),
-		sentinelSub("myid", 2, "6.2.0", "", "Answers the node's id, made of its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		sentinelSub("masters", 2, "2.8.4", "", "Describes the single master, which is the leader.", sentinelMasters),
+		sentinelSub("master", 3, "2.8.4", "master-name", "Describes the leader.", ofMaster(sentinelMaster)),
+		sentinelSub("replicas", 3, "5.0.0", "master-name", "Describes the followers of the leader.", ofMaster(sentinelReplicas)),
+		sentinelSub("slaves", 3, "2.8.0", "master-name", "Describes the followers of the leader. An older name of SENTINEL REPLICAS.", ofMaster(sentinelReplicas)),
+		sentinelSub("sentinels", 3, "2.8.4", "master-name", "Describes the other members, each of which answers SENTINEL.", ofMaster(sentinelSentinels)),
+		sentinelSub("get-master-addr-by-name", 3, "2.8.4", "master-name", "Returns the host and the port of the leader.", sentinelAddress),
+		sentinelSub("ckquorum", 3, "2.8.4", "master-name", "Reports whether enough members are reachable to elect a leader.", ofMaster(sentinelQuorum)),
+		sentinelSub("myid", 2, "6.2.0", "", "Returns the id of this node, derived from its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
 		}),
 		helpSpec("SENTINEL", "6.2.0", "sentinel",

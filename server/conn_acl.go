@@ -17,27 +17,27 @@ const errNoACLFile commands.Error = "ERR This Redis instance is not configured t
 
 var aclSpecs = []commands.Spec{{
 	Name: "acl", Kind: commands.Session, Arity: -2, Group: "server", Since: "6.0.0",
-	Summary: "Tells about users: there is one.", Complexity: "That of the subcommand",
+	Summary: "Reports about users; the only one is default.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		aclSub(commands.Session, "whoami", 2, "", "Tells which user the connection is.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		aclSub(commands.Session, "whoami", 2, "", "Returns the user of the connection.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.BulkString(userDefault)
 		}),
-		aclSub(commands.Session, "cat", -2, "[category]", "Lists the categories of commands, or the commands of one.", aclCat),
-		aclSub(commands.Session, "genpass", -2, "[bits:integer]", "Makes a password of random bits, in hexadecimal.", aclGenPass),
-		aclSub(commands.Admin, "list", 2, "", "Lists the users with what they may do.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		aclSub(commands.Session, "cat", -2, "[category]", "Lists the command categories, or the commands of one.", aclCat),
+		aclSub(commands.Session, "genpass", -2, "[bits:integer]", "Generates a random password, in hexadecimal.", aclGenPass),
+		aclSub(commands.Admin, "list", 2, "", "Lists the users and their permissions.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Array(1)
 			s.w.BulkString("user " + userDefault + " on nopass ~* &* +@all")
 		}),
-		aclSub(commands.Admin, "users", 2, "", "Lists the users.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		aclSub(commands.Admin, "users", 2, "", "Lists the user names.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Array(1)
 			s.w.BulkString(userDefault)
 		}),
-		aclSub(commands.Admin, "getuser", 3, "username", "Tells what a user may do.", aclGetUser),
-		aclSub(commands.Admin, "deluser", -3, "username [username ...]", "Counts 0: the users that can be removed.", aclDelUser),
-		aclSub(commands.Admin, "dryrun", -4, "username command [arg [arg ...]]", "Says whether a user may run a command.", aclDryRun),
-		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]", "Lists what was refused to users: nothing is.", aclLog),
-		aclSub(commands.Admin, "load", 2, "", "An error: there is no file of users.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
-		aclSub(commands.Admin, "save", 2, "", "An error: there is no file of users.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
+		aclSub(commands.Admin, "getuser", 3, "username", "Returns the permissions of a user.", aclGetUser),
+		aclSub(commands.Admin, "deluser", -3, "username [username ...]", "Returns 0, the number of users that can be removed.", aclDelUser),
+		aclSub(commands.Admin, "dryrun", -4, "username command [arg [arg ...]]", "Reports whether a user may run a command.", aclDryRun),
+		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]", "Returns an empty list, since no user is denied anything.", aclLog),
+		aclSub(commands.Admin, "load", 2, "", "Returns an error, since there is no ACL file.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
+		aclSub(commands.Admin, "save", 2, "", "Returns an error, since there is no ACL file.", func(s *session, _ *commands.Spec, _ [][]byte) { s.fail(errNoACLFile) }),
 		helpSpec("ACL", "6.0.0", "server",
 			"CAT [<category>]", "    List all commands that belong to <category>, or all command categories", "    when no category is specified.",
 			"DELUSER <username> [<username> ...]", "    Delete a list of users.",

@@ -20,31 +20,31 @@ const (
 
 var clientSpecs = []commands.Spec{{
 	Name: "client", Kind: commands.Session, Arity: -2, Group: "connection", Since: "2.4.0",
-	Summary: "What a connection says of itself, and sees of the others.", Complexity: "That of the subcommand",
+	Summary: "Reports about connections and changes their settings.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		clientSub("id", 2, "5.0.0", "", "Answers the number of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
+		clientSub("id", 2, "5.0.0", "", "Returns the id of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Int(int64(s.id))
 		}),
-		clientSub("info", 2, "6.2.0", "", "Tells about this connection.", false, func(s *session, _ *commands.Spec, _ [][]byte) {
+		clientSub("info", 2, "6.2.0", "", "Returns the properties of the connection.", false, func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.show(2)
 			s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 		}),
-		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer [client-id:integer ...]]", "Tells about all connections.", clientList),
-		clientSub("setname", 3, "2.6.9", "connection-name", "Gives the connection a name.", true, clientSetName),
-		clientSub("getname", 2, "2.6.9", "", "Answers the connection's name.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
+		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer [client-id:integer ...]]", "Lists the connections of this node.", clientList),
+		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.", true, clientSetName),
+		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
 			if s.name == "" {
 				s.w.Null()
 				return
 			}
 			s.w.BulkString(s.name)
 		}),
-		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Names the client library.", true, clientSetInfo),
-		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepted: no command here counts as a use of a key.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
-		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Says what the client can do: with redirect, a node that does not lead answers REDIRECT.", true, clientCapa),
-		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Keeps this connection from being closed by maxmemory-clients.", onOff(func(s *session, on bool) { s.noEvict.Store(on) })),
-		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Chooses whether commands are answered.", true, clientReply),
-		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]", "Ends the waiting of another connection's command.", clientUnblock),
-		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]", "Lets the commands of this node's clients, or writes alone, wait for so many milliseconds.", clientPause),
+		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Sets the name or the version of the client library.", true, clientSetInfo),
+		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepts the option without effect, since commands don't record key accesses.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
+		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Declares what the client supports. With redirect, followers reply REDIRECT.", true, clientCapa),
+		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Protects the connection from being closed by maxmemory-clients.", onOff(func(s *session, on bool) { s.noEvict.Store(on) })),
+		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Turns the replies to commands on or off.", true, clientReply),
+		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]", "Unblocks another connection that waits in a blocking command.", clientUnblock),
+		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]", "Pauses all commands of this node's clients, or only writes, for some milliseconds.", clientPause),
 		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
 		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE seconds:integer] ...>>",

@@ -10,31 +10,31 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "ping", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Fast | commands.SubscribeMode | commands.AnyDB,
-		Syntax: "[message]", Summary: "Answers PONG, or the message.", Complexity: "O(1)",
+		Syntax: "[message]", Summary: "Returns PONG, or the given message.", Complexity: "O(1)",
 		Handler: pingHandler, Local: &commands.Local{Early: true, Run: serve(ping)},
 	},
 	{
 		Name: "echo", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
-		Syntax: "message", Summary: "Answers the message.", Complexity: "O(1)",
+		Syntax: "message", Summary: "Returns the given message.", Complexity: "O(1)",
 		Handler: echoHandler,
 		Local:   &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) })},
 	},
 	{
 		Name: "select", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.SelectsDB,
-		Syntax: "index:integer", Summary: "Changes the database of the connection.", Complexity: "O(1)",
+		Syntax: "index:integer", Summary: "Changes the selected database of the connection.", Complexity: "O(1)",
 		Handler: selectHandler, Local: &commands.Local{Early: true, Run: serve(selectDB)},
 	},
 	{
 		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax:  "[protover:integer [AUTH username password] [SETNAME clientname]]",
-		Summary: "Begins a session: protocol, user and name.", Complexity: "O(1)",
+		Summary: "Starts a session: sets the protocol, the user and the name.", Complexity: "O(1)",
 		Secret: helloSecret, Local: &commands.Local{Run: serve(hello)},
 	},
 	{
 		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
-		Syntax: "[username] password", Summary: "Says who the client is.",
+		Syntax: "[username] password", Summary: "Authenticates the connection.",
 		Complexity: "O(1)",
 		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
 		Local:      &commands.Local{Early: true, Run: serve(auth)},
@@ -51,12 +51,12 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "reset", Kind: commands.Session, Arity: 1, Group: "connection", Since: "6.2.0",
 		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode | commands.NotQueued,
-		Summary: "Makes the session as new as one that has just connected.", Complexity: "O(1)", Local: &commands.Local{Run: serve(reset)},
+		Summary: "Resets the connection to its initial state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(reset)},
 	},
 	{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection", Summary: "Lets reads see the state of this node, which may be old.", Complexity: "O(1)",
+		Categories: "connection", Summary: "Allows reads from this node's own state, which may be stale.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = true
 			s.w.Status("OK")
@@ -65,7 +65,7 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection", Summary: "Makes reads linearizable again, as they are at first.", Complexity: "O(1)",
+		Categories: "connection", Summary: "Makes reads linearizable again, as is the default.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = false
 			s.w.Status("OK")
@@ -73,7 +73,7 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0", Flags: commands.Fast,
-		Categories: "connection", Summary: "Accepted: no slot is ever on its way to another node.", Complexity: "O(1)",
+		Categories: "connection", Summary: "Accepts the command without effect, since slots never migrate.", Complexity: "O(1)",
 		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			if !s.srv.showsCluster() {
 				s.fail(errNoCluster)
@@ -85,7 +85,7 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
 		Flags:   commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
-		Summary: "Tells the time of day as the cluster keeps it, later at each call: seconds, and microseconds of the second.", Complexity: "O(1)",
+		Summary: "Returns the time of day of the cluster, later at each call, in seconds and microseconds.", Complexity: "O(1)",
 		Handler: timeHandler,
 	},
 }

@@ -15,7 +15,7 @@ import (
 var monitorSpecs = []commands.Spec{{
 	Name: "monitor", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 	Flags:   commands.NoScript | commands.Loading | commands.Stale,
-	Summary: "Shows every command that this node's clients send.", Complexity: "O(1) for every command",
+	Summary: "Streams every command that the clients of this node send.", Complexity: "O(1) for every command",
 	Local: &commands.Local{Run: serve(monitor)},
 }}
 

@@ -25,10 +25,10 @@ const (
 
 var trackingSpecs = []commands.Spec{
 	clientSub("tracking", -3, "6.0.0", "<ON | OFF> [REDIRECT client-id:integer] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-		"Chooses whether the client is told of changes of the keys that it reads.", false, clientTracking),
-	clientSub("caching", 3, "6.0.0", "<YES | NO>", "Says whether the keys of the next command are tracked.", false, clientCaching),
-	clientSub("trackinginfo", 2, "6.2.0", "", "Tells how the client tracks keys.", false, clientTrackingInfo),
-	clientSub("getredir", 2, "6.0.0", "", "Answers the number of the connection that is told of changes in place of this one.", false, clientGetRedir),
+		"Turns notifications about changes to the keys that the client reads on or off.", false, clientTracking),
+	clientSub("caching", 3, "6.0.0", "<YES | NO>", "Sets whether the keys of the next command are tracked.", false, clientCaching),
+	clientSub("trackinginfo", 2, "6.2.0", "", "Returns the tracking state of the connection.", false, clientTrackingInfo),
+	clientSub("getredir", 2, "6.0.0", "", "Returns the id of the connection that receives this one's tracking notifications.", false, clientGetRedir),
 }
 
 func clientTracking(s *session, _ *commands.Spec, args [][]byte) {

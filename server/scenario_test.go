@@ -4,6 +4,8 @@ package server
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -71,17 +73,24 @@ func TestSpecsAreComplete(t *testing.T) {
 		if c.Local == nil && c.Handler == nil && c.Subcommands == nil {
 			t.Errorf("%s: nobody answers it", name)
 		}
+		first, _, _ := strings.Cut(c.Summary, " ")
+		if !strings.HasSuffix(strings.TrimSuffix(first, ","), "s") || !strings.HasSuffix(c.Summary, ".") {
+			t.Errorf("%s: the summary %q is no sentence in the third person", name, c.Summary)
+		}
+		if strings.Contains(c.Usage(), ":") && !strings.Contains(c.Usage(), ":port") {
+			t.Errorf("%s: the type of an argument is not known: %s", name, c.Usage())
+		}
 		if blocks := c.Has(commands.Blocking) && c.Handler != nil; blocks != (c.Waits != commands.NeverWaits) {
 			t.Errorf("%s: Waits is %d beside the flag Blocking: %v", name, c.Waits, blocks)
 		}
-		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil {
+		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil && c.Subcommands == nil {
 			t.Errorf("%s: kind %d without a handler", name, c.Kind)
 		}
 		for i := range c.Subcommands {
 			check(&c.Subcommands[i], name+"|")
 		}
 	}
-	specs := Specs()
+	specs := slices.Concat(Specs(), commands.Specs())
 	for i := range specs {
 		check(&specs[i], "")
 	}

@@ -21,7 +21,7 @@ func Specs() []commands.Spec {
 func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
-		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands.", Complexity: "O(1)",
+		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands of " + container + ".", Complexity: "O(1)",
 		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { help(s, container, lines) })},
 	}
 }

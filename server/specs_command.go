@@ -13,7 +13,7 @@ import (
 var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
 	Flags: commands.Loading | commands.Stale, Categories: "connection",
-	Summary: "Tells about all commands.", Complexity: "O(N) where N is the number of commands",
+	Summary: "Returns details about all commands.", Complexity: "O(N) where N is the number of commands",
 	Local: &commands.Local{Early: true, Works: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 		s.constant("info", s.allInfos)
 	})},
@@ -21,11 +21,11 @@ var introspectSpecs = []commands.Spec{{
 		commandSub("count", 2, "2.8.13", "", "Counts the commands.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Int(int64(len(s.srv.table.All())))
 		}),
-		commandSub("list", -2, "7.0.0", "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", "Lists the names of the commands.", commandList),
-		commandSub("info", -2, "2.8.13", "[command-name [command-name ...]]", "Tells about some commands, or all.", commandInfos),
-		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]", "Gives the documentation of some commands, or all.", commandDocs),
-		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]", "Finds the keys of a command.", getKeys(false)),
-		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]", "Finds the keys of a command, and what it does to them.", getKeys(true)),
+		commandSub("list", -2, "7.0.0", "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", "Lists the names of commands.", commandList),
+		commandSub("info", -2, "2.8.13", "[command-name [command-name ...]]", "Returns details about commands, or about all of them.", commandInfos),
+		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]", "Returns the documentation of commands, or of all of them.", commandDocs),
+		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]", "Extracts the keys of a call.", getKeys(false)),
+		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]", "Extracts the keys of a call and how it accesses each.", getKeys(true)),
 		categorized("connection", helpSpec("COMMAND", "5.0.0", "server",
 			"(no subcommand)", "    Return details about all Redis commands.",
 			"COUNT", "    Return the total number of commands in this Redis server.",

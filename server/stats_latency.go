@@ -42,14 +42,14 @@ type latencySample struct{ at, ms int64 }
 
 var latencySpecs = []commands.Spec{{
 	Name: "latency", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.8.13",
-	Summary: "Tells how long calls take on this node.", Complexity: "That of the subcommand",
+	Summary: "Reports how long commands take on this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		latencySub("latest", 2, "2.8.13", "", "Gives the newest slow second of each event.", latencyLatest),
-		latencySub("history", 3, "2.8.13", "event", "Gives the slow seconds of an event.", latencyHistory),
-		latencySub("reset", -2, "2.8.13", "[event [event ...]]", "Forgets the slow seconds of events, or of all.", latencyReset),
-		latencySub("graph", 3, "2.8.13", "event", "Draws the slow seconds of an event.", latencyGraph),
-		latencySub("doctor", 2, "2.8.13", "", "Says in words what the slow seconds mean.", latencyDoctor),
-		latencySub("histogram", -2, "7.0.0", "[command [command ...]]", "Counts how long the calls of commands took.", latencyHistogram),
+		latencySub("latest", 2, "2.8.13", "", "Returns the latest latency spike of each event.", latencyLatest),
+		latencySub("history", 3, "2.8.13", "event", "Returns the latency spikes of an event.", latencyHistory),
+		latencySub("reset", -2, "2.8.13", "[event [event ...]]", "Deletes the latency spikes of events, or of all of them.", latencyReset),
+		latencySub("graph", 3, "2.8.13", "event", "Draws the latency spikes of an event.", latencyGraph),
+		latencySub("doctor", 2, "2.8.13", "", "Explains the latency spikes in words.", latencyDoctor),
+		latencySub("histogram", -2, "7.0.0", "[command [command ...]]", "Returns the distribution of command durations.", latencyHistogram),
 		helpSpec("LATENCY", "2.8.13", "server",
 			"DOCTOR", "    Return a human readable latency analysis report.",
 			"GRAPH <event>", "    Return an ASCII latency graph for the <event> class.",

@@ -14,18 +14,18 @@ import (
 
 var memorySpecs = []commands.Spec{{
 	Name: "memory", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
-	Summary: "Tells what keys and the process take.", Complexity: "That of the subcommand",
+	Summary: "Reports the memory use of keys and of the process.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		{
 			Name: "usage", Kind: commands.Read, Arity: -3, Group: "server", Since: "4.0.0",
 			Keys:   commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
-			Syntax: "key [SAMPLES count:integer]", Summary: "Estimates the bytes that a key takes.",
+			Syntax: "key [SAMPLES count:integer]", Summary: "Estimates the memory use of a key in bytes.",
 			Complexity: "O(N) where N is the number of samples", Handler: memoryUsage,
 		},
-		memorySub("stats", "Tells in numbers what the process takes.", memoryStats),
-		memorySub("doctor", "Says in words what the process takes.", memoryDoctor),
-		memorySub("malloc-stats", "Tells what Go's runtime does with memory.", memoryRuntime),
-		memorySub("purge", "Gives memory that is free back to the system.", func(s *session, _ *commands.Spec, _ [][]byte) {
+		memorySub("stats", "Returns the memory statistics of the process.", memoryStats),
+		memorySub("doctor", "Explains the memory use of the process in words.", memoryDoctor),
+		memorySub("malloc-stats", "Returns the memory statistics of the Go runtime.", memoryRuntime),
+		memorySub("purge", "Returns free memory to the operating system.", func(s *session, _ *commands.Spec, _ [][]byte) {
 			debug.FreeOSMemory()
 			s.w.Status("OK")
 		}),

@@ -44,13 +44,13 @@ type slowEntry struct {
 
 var slowlogSpecs = []commands.Spec{{
 	Name: "slowlog", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.2.12",
-	Summary: "Tells which calls took long on this node.", Complexity: "That of the subcommand",
+	Summary: "Reports the slow commands of this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		slowlogSub("get", -2, "[count:integer]", "Gives the newest slow calls.", "O(N) where N is the number of entries given", slowlogGet),
-		slowlogSub("len", 2, "", "Counts the slow calls that are kept.", "O(1)", func(s *session, _ *commands.Spec, _ [][]byte) {
+		slowlogSub("get", -2, "[count:integer]", "Returns the newest entries of the slow log.", "O(N) where N is the number of entries given", slowlogGet),
+		slowlogSub("len", 2, "", "Returns the number of entries of the slow log.", "O(1)", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Int(int64(len(s.srv.slowlog.newest(-1))))
 		}),
-		slowlogSub("reset", 2, "", "Forgets the slow calls.", "O(N) where N is the number of entries", func(s *session, _ *commands.Spec, _ [][]byte) {
+		slowlogSub("reset", 2, "", "Clears the slow log.", "O(N) where N is the number of entries", func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.srv.slowlog.reset()
 			s.w.Status("OK")
 		}),

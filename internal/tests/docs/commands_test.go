@@ -1,8 +1,8 @@
-package docs
-
-// The table of commands in docs/commands.md is made of the command table; here it is kept in step.
+// docs/commands.md derives from the command table. To regenerate it:
 //
 //	go test ./internal/tests/docs -update
+
+package docs
 
 import (
 	"flag"
@@ -20,13 +20,14 @@ var update = flag.Bool("update", false, "rewrite docs/commands.md")
 
 const commandsDocHead = `# Commands
 
-Made of the command table: change the Spec, then run ` + "`go test ./internal/tests/docs -update`" + `.
+Derived from the command table: change the Spec, then run ` + "`go test ./internal/tests/docs -update`" + `.
 Where a command differs from Redis 7.0.15, [compatibility.md](compatibility.md) says how.
 
-- **Arity** counts the arguments with the command's name (and the subcommand's); a negative number is a minimum.
-- **Kind**: *read* is answered by the leader after a quorum has confirmed it, without a log entry; *write* is put in the log;
-  *session* is answered from the connection's own state; *admin* by the node that was asked.
-- **Since** is the Redis version that brought the command; for DELIFEQ it is Valkey's, for FENCE and RAFT coordd's own.
+- **Arity** counts the arguments, with the name of the command and of the subcommand. A negative number is a minimum.
+- **Kind** says who answers. *Read*: the leader, after a quorum has confirmed its leadership, without a log entry.
+  *Write*: the leader, through the log. *Session*: the node that the client is connected to, from the connection's state.
+  *Admin*: the node that the client is connected to.
+- **Since** is the version of Redis that introduced the command, of Valkey for DELIFEQ, of coordd for FENCE and RAFT.
 `
 
 var kindNames = map[commands.Kind]string{
