@@ -1,17 +1,19 @@
 package commands
 
-// This file holds the feature level, by which what commands do changes on all nodes at one place in the log.
-
-// The feature levels. A release that makes an entry do what it did not do before adds a level, and does it only where the machine's own level
-// has come to that: the level is in the log, and rises when every member of the cluster knows the new one. docs/adr/0008 says why.
+// The feature levels. A release that makes an entry do something else than before adds a level, and
+// does it only on a machine of that level. The machine's level is replicated: an entry raises it
+// once every member of the cluster knows the new one, and it never falls (docs/adr/0008).
 const (
-	// LevelFirst is all that release 0.1 does.
+	// LevelFirst is the behavior of release 0.1. Every machine starts with it.
 	LevelFirst = 1
-	// LevelBounded bounds what one request may do, and what an entry may, by MaxRequestWork, and makes TIME rise strictly from request to request.
+
+	// LevelBounded bounds the work of a request by MaxRequestWork, and that of batches and entries;
+	// charges commands by what they do; and makes the instants that TIME names strictly increase.
 	LevelBounded = 2
 
+	// releaseLevel is the newest level that this release may use. A new level goes above this line.
 	releaseLevel = LevelBounded
 )
 
-// FeatureLevel is the newest level of replicated behavior that this release knows.
+// FeatureLevel is the newest level that this release knows.
 const FeatureLevel = releaseLevel + levelsAhead

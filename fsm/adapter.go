@@ -12,34 +12,38 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Adapter is the machine as hashicorp/raft and package cluster drive it: the one file of this package that knows them. It
-// admits readers beside each other and the log alone.
+// Adapter is the machine as hashicorp/raft and package cluster use it. Its lock admits either many
+// readers or one entry. No other file of this package knows Raft.
 type Adapter struct {
 	origin  uint64
 	table   *commands.Table
 	deliver func([]commands.Event)
 	fatal   func(error)
 
-	watched  atomic.Bool              // the commands that scripts call are told of
-	interest atomic.Pointer[Interest] // in changes of keys; nil: nobody waits for any
+	watched  atomic.Bool              // report the commands that scripts call
+	interest atomic.Pointer[Interest] // in changes of keys; nil: in none
 
 	mu sync.RWMutex
 	m  *Machine
 
-	replaying bool          // entries come from this node's own log: their messages were sent in an earlier life
+	// replaying: entries come from this node's own log, and an earlier process sent their messages.
+	replaying bool
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
-	worked    atomic.Uint64 // by applying entries
-	checked   uint64        // index of the newest check that this node put in an entry; the proposer's own
+	worked    atomic.Uint64 // work of the applied entries
+	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
 
-// checkEvery is how many entries lie between two checks in a leader's entries.
+// checkEvery is the number of entries between two checks of a leader.
 const checkEvery = 256
 
-// NewAdapter returns an adapter around an empty machine. origin must differ from one start of a process to the next: it tells
-// the entries whose replies are wanted here. deliver is called with the events of an entry, in order, by the goroutine that
-// applies, before the replies are handed out; it must not block, nor keep the slice. fatal is called when the machine cannot go on, and must not return.
-func NewAdapter(table *commands.Table, origin uint64, deliver func([]commands.Event), fatal func(error)) *Adapter {
+// NewAdapter returns an adapter around an empty machine. origin must be unique per start: it marks
+// the entries whose replies are wanted here. deliver receives the events of an entry from the
+// goroutine that applies, in order and before the replies are returned; it must not block or keep
+// the slice. fatal is called when the machine cannot continue, and must not return.
+func NewAdapter(
+	table *commands.Table, origin uint64, deliver func([]commands.Event), fatal func(error),
+) *Adapter {
 	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
 	a.level.Store(a.m.Level())
 	return a
@@ -51,7 +55,8 @@ type Applied struct {
 	work    []uint64
 }
 
-// Outcome returns the reply to each batch that ran and its work in units of commands.Env.Work. The batches behind them did not run.
+// Outcome returns the replies to each batch that ran, and its work in units of commands.Env.Work.
+// The batches after them did not run.
 func (a *Applied) Outcome() (replies [][]byte, work []uint64) { return a.replies, a.work }
 
 // Apply implements raft.FSM. For an entry that this process made it returns an *Applied.
@@ -63,7 +68,8 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	a.mu.Lock()
 	a.m.Watch(a.watched.Load())
-	a.m.Observe(a.observed()) // under the lock: who reads behind it and sees nothing of this entry had told its interest too late
+	// Under the lock: a client whose read misses this entry has set its interest by now.
+	a.m.Observe(a.observed())
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
 	a.mu.Unlock()
 	if err != nil {
@@ -82,15 +88,16 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	return &Applied{result.Replies, result.Work}
 }
 
-// Worked is what applying entries has done since the process started, in units of commands.Env.Work.
+// Worked is the work of the entries applied since the process started, in units of
+// commands.Env.Work.
 func (a *Adapter) Worked() uint64 { return a.worked.Load() }
 
-// Watch says whether the commands that scripts call are to be told of from now on, in requests that say who asks.
+// Watch sets whether the next entries report the commands that scripts call, see Machine.Watch.
 func (a *Adapter) Watch(on bool) { a.watched.Store(on) }
 
-// SetInterest says which changes of keys are to be told of from now on: those of keys that f answers true for, none if it is nil. f is
-// called while an entry is applied, and must be quick. Whoever runs a command after it returned is told of every
-// change that the command did not see.
+// SetInterest sets the filter of keys whose changes the next entries report; nil: none. f is called
+// while an entry is applied, and must be quick. A client that runs a command after SetInterest
+// returned is notified of every change that the command did not see.
 func (a *Adapter) SetInterest(f Interest) {
 	if f == nil {
 		a.interest.Store(nil)
@@ -106,15 +113,18 @@ func (a *Adapter) observed() Interest {
 	return nil
 }
 
-// Replaying says whether the entries that come next were in this node's log when it started. The goroutine that applies calls it.
+// Replaying sets whether the next entries were in this node's log when it started. The goroutine
+// that applies calls it.
 func (a *Adapter) Replaying(yes bool) { a.replaying = yes }
 
 // AppendEntry appends one entry with the batches to dst.
 func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byte) []byte {
-	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Check: a.nextCheck(), Batches: batches})
+	return AppendEntry(dst, &Entry{
+		Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Check: a.nextCheck(), Batches: batches,
+	})
 }
 
-// nextCheck is the running hash for an entry to carry, none if the last is not long ago.
+// nextCheck is the running hash for an entry to carry, none if the last was recent.
 func (a *Adapter) nextCheck() Check {
 	if a.applied.Load() < a.checked+checkEvery {
 		return Check{}
@@ -126,14 +136,14 @@ func (a *Adapter) nextCheck() Check {
 	return c
 }
 
-// EnterEpoch is the machine's.
+// EnterEpoch is Machine.EnterEpoch.
 func (a *Adapter) EnterEpoch(epoch uint64) (index, term uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.m.EnterEpoch(epoch)
 }
 
-// Epoch is the machine's.
+// Epoch is Machine.Epoch.
 func (a *Adapter) Epoch() uint64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -149,10 +159,10 @@ func (a *Adapter) Level() uint64 { return a.level.Load() }
 // KnownLevel is the newest feature level that this release knows.
 func (a *Adapter) KnownLevel() uint64 { return FeatureLevel }
 
-// CheckLevel fails for a level that this release does not know. what has that level.
+// CheckLevel fails if this release does not know the level of what.
 func (a *Adapter) CheckLevel(what string, level uint64) error { return CheckLevel(what, level) }
 
-// AppendRaise appends an entry that raises the feature level, and does nothing else, to dst.
+// AppendRaise appends an entry that only raises the feature level to dst.
 func (a *Adapter) AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) []byte {
 	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Level: level})
 }
@@ -160,10 +170,11 @@ func (a *Adapter) AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) [
 // EntryLevel reads the feature level that an encoded entry raises the machine to; 0: none.
 func (a *Adapter) EntryLevel(data []byte) uint64 { return entryLevel(data) }
 
-// SnapshotLevel reads the feature level of a snapshot off the first SnapshotHead bytes of its file, or all where there are fewer; 0: they do not tell.
+// SnapshotLevel reads the feature level of a snapshot from the first SnapshotHead bytes of its
+// file, or from all if there are fewer; 0: unknown.
 func (a *Adapter) SnapshotLevel(head []byte) uint64 { return snapshotLevel(head) }
 
-// SnapshotHead is how many bytes SnapshotLevel wants.
+// SnapshotHead is how many bytes SnapshotLevel needs.
 func (a *Adapter) SnapshotHead() int { return snapshotHead }
 
 // Clock is the cluster clock of the newest applied entry, ms.
@@ -173,7 +184,7 @@ func (a *Adapter) Clock() int64 {
 	return a.m.ClockMs()
 }
 
-// NewestUs is the machine's.
+// NewestUs is Machine.NewestUs.
 func (a *Adapter) NewestUs() int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -187,17 +198,19 @@ func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 	return a.m.NextDeadline()
 }
 
-// Read runs requests that change nothing against the applied state and appends their replies to dst.
-func (a *Adapter) Read(dst, run []byte, clockMs, wallUs int64, next Instants) []byte {
-	replies, _ := a.ReadWork(dst, run, clockMs, wallUs, next)
+// Read is Machine.ReadAt.
+func (a *Adapter) Read(dst, batch []byte, clockMs, wallUs int64, next Instants) []byte {
+	replies, _ := a.ReadWork(dst, batch, clockMs, wallUs, next)
 	return replies
 }
 
-// ReadWork is Read, and returns what the requests did in units of commands.Env.Work besides.
-func (a *Adapter) ReadWork(dst, run []byte, clockMs, wallUs int64, next Instants) (replies []byte, work uint64) {
+// ReadWork is Machine.ReadWork.
+func (a *Adapter) ReadWork(
+	dst, batch []byte, clockMs, wallUs int64, next Instants,
+) (replies []byte, work uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.ReadWork(dst, run, clockMs, wallUs, next)
+	return a.m.ReadWork(dst, batch, clockMs, wallUs, next)
 }
 
 // Stats counts what the machine holds.
@@ -207,7 +220,8 @@ func (a *Adapter) Stats() Stats {
 	return a.m.Stats()
 }
 
-// ValueBytes estimates what the values of keys take. It waits for nobody: ok is false while entries are applied.
+// ValueBytes estimates the memory of the values of keys. It does not wait: ok is false while an
+// entry is applied.
 func (a *Adapter) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
 	if !a.mu.TryRLock() {
 		return 0, false
@@ -219,14 +233,14 @@ func (a *Adapter) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
 // Snapshot implements raft.FSM.
 func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) { return frozen{a.Freeze()}, nil }
 
-// Freeze takes the state as it is now; the pause does not depend on the number of keys.
+// Freeze is Machine.Snapshot.
 func (a *Adapter) Freeze() *Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.m.Snapshot()
 }
 
-// Restore implements raft.FSM: the machine is replaced only by a snapshot that was read whole.
+// Restore implements raft.FSM. It replaces the machine only after reading the whole snapshot.
 func (a *Adapter) Restore(from io.ReadCloser) error {
 	defer from.Close()
 	m, err := ReadSnapshot(bufio.NewReader(from), a.table)
@@ -238,7 +252,8 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
 	a.mu.Unlock()
-	a.deliver([]commands.Event{{Kind: commands.StateReplaced}}) // what the entries in between changed nobody was told
+	// Nobody was notified of what the entries in between changed.
+	a.deliver([]commands.Event{{Kind: commands.StateReplaced}})
 	return nil
 }
 

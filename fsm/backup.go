@@ -1,7 +1,7 @@
-package fsm
+// What a backup needs besides the snapshot that it is: a check of a file without loading it, and
+// the step into a new epoch.
 
-// This file holds what a backup needs of the machine besides its snapshot, which a backup is: a check of a file that is too large to
-// be loaded, and the step into a new epoch.
+package fsm
 
 import (
 	"bufio"
@@ -12,17 +12,18 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// BackupInfo is what a snapshot file says of itself.
+// BackupInfo describes a snapshot file.
 type BackupInfo struct {
-	Index   uint64 // of the last log entry that it holds
+	Index   uint64 // of the last log entry in it
 	Epoch   uint64
 	ClockMs int64 // the cluster clock
-	Keys    int   // that had not been found expired
+	Keys    int   // including expired ones that were not swept
 	Bytes   int64
 }
 
-// CheckSnapshot reads a snapshot file to its end without loading it: that it is whole, and of a version that can be read. What its
-// records hold is not looked at. It needs the memory of one record at a time. The errors are those of ReadSnapshot.
+// CheckSnapshot checks that a snapshot file is complete and of a version that this release reads.
+// It does not look into the records, and needs the memory of one record at a time. The errors are
+// those of ReadSnapshot.
 func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	counted := &countingReader{r: r}
 	in := &snapshotReader{r: bufio.NewReaderSize(counted, 1<<16), sum: crc32.New(crcTable)}
@@ -63,14 +64,16 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Epoch is the number of the present epoch: how often the state was restored from a backup.
+// Epoch is the number of the current epoch: how often the state was restored from a backup.
 func (m *Machine) Epoch() uint64 { return m.epoch }
 
-// EnterEpoch makes every later revision larger than all of the epochs before, and returns the place in Raft's log that the machine goes
-// on from. It fails for an epoch that is not later than the present, or that revisions have no room for.
+// EnterEpoch makes every later revision larger than those of earlier epochs, and returns the index
+// and term of Raft's log to continue from. It fails for an epoch that is not later than the current
+// one, or that a revision cannot hold.
 //
-// Index and term are beyond those that the cluster which made the backup reaches: should one of its nodes still run, or be started
-// again with its old data, then the restored nodes' log is newer than its, and it takes their state.
+// Index and term are beyond what the cluster that made the backup reaches. If one of its nodes
+// still runs, or starts again with its old data, the restored nodes' log is newer and it takes
+// their state.
 func (m *Machine) EnterEpoch(epoch uint64) (index, term uint64, err error) {
 	if epoch <= m.epoch || epoch > keyspace.MaxEpoch {
 		return 0, 0, fmt.Errorf("it has to be from %d to %d", m.epoch+1, keyspace.MaxEpoch)
@@ -80,14 +83,14 @@ func (m *Machine) EnterEpoch(epoch uint64) (index, term uint64, err error) {
 	return m.index, epoch * epochTerms, nil
 }
 
-// How far a cluster is thought to go after a backup of it: five days of 5,000 entries a second, of which an epoch each fits into a
-// revision's index; and more elections than there can be.
+// The margin after a backup: five days of 5,000 entries a second, which leaves room for the epochs
+// in a revision's index, and more elections than there can be.
 const (
 	epochEntries = 1 << 31
 	epochTerms   = 1 << 32
 )
 
-// Size is the length of the file that WriteTo writes, in bytes. It takes as long as writing it does.
+// Size is the length of the file that WriteTo writes. It takes as long as WriteTo.
 func (s *Snapshot) Size() int64 {
 	n, _ := s.WriteTo(io.Discard) // never fails there
 	return n

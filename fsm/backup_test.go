@@ -1,6 +1,6 @@
-package fsm
+// Tests of backups' epochs, and what a snapshot file says of itself.
 
-// This file tests backups' epochs, and what a snapshot file says of itself.
+package fsm
 
 import (
 	"bytes"

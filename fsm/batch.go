@@ -1,6 +1,7 @@
-package fsm
+// How the requests of a batch run, in an entry or as a read, and the limits of their replies and
+// work.
 
-// This file holds how the requests of a batch run, in an entry or as a read, and what they may answer and do.
+package fsm
 
 import (
 	"fmt"
@@ -11,39 +12,40 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// runner runs requests one after the other and writes their replies.
+// runner runs the requests of a batch in order and writes their replies.
 type runner struct {
 	table    *commands.Table
 	env      *commands.Env
-	readOnly bool               // commands that write are tried: see dry_run.go
-	tells    bool               // of readOnly: keyspace notifications are wanted
-	view     *keyspace.Keyspace // of readOnly: as dry runs see it while deadlines have passed; nil: not made yet
+	readOnly bool               // commands that may write run dry, see dry_run.go
+	notifies bool               // of readOnly: keyspace notifications are wanted
+	view     *keyspace.Keyspace // of readOnly: what dry runs see while keys are past their deadline
 	resp     commands.RESP
-	limit    int         // bytes that resp may have
-	room     int         // bytes that the rest of the run may be answered, on a node that builds no replies too
-	full     bool        // a reply to the newest request did not fit
-	before   uint64      // the environment's work when the run of requests began
-	share    uint64      // work after which the run does not begin another request
+	limit    int         // size limit of resp, bytes
+	room     int         // bytes left for replies, counted also on a node that builds none
+	full     bool        // the reply to the newest request did not fit
+	before   uint64      // env.Work when the batch began
+	share    uint64      // work after which the batch begins no further request
 	tx       commands.Tx // of the request that runs
 	call     commands.Call
 }
 
-// Work, in units of commands.Env.Work, after which a batch begins no further request, and an entry no further batch. Work is the same on every
-// node, so all stop at the same place. The asker asks again for the rest, and what others want comes in between: an entry
-// holds the machine for entryWork and one request at most (docs/adr/0015).
+// The work, in units of commands.Env.Work, after which a batch begins no further request and an
+// entry no further batch. Work is the same on every node, so all stop at the same request. The
+// proposer proposes the rest again, after what others want: an entry holds the machine for at most
+// entryWork and one request (docs/adr/0015).
 const (
 	batchWork = commands.MaxRequestWork / 8
 	entryWork = commands.MaxRequestWork / 4
 
-	// maxFirstBatchWork bounded a batch, and nothing an entry, below commands.LevelBounded.
-	maxFirstBatchWork = commands.MaxRequestWork
-	// maxTransactionWork bounded a transaction there. From LevelBounded on it is a request like any other.
+	// Below commands.LevelBounded: the limit of a batch, while an entry has none, and the limit of
+	// a transaction, which is a request like any other from there on.
+	maxFirstBatchWork  = commands.MaxRequestWork
 	maxTransactionWork = 4 * commands.MaxRequestWork
 )
 
 type workLimits struct{ batch, entry uint64 }
 
-// limitsAt returns the limits on applying at a feature level.
+// limitsAt returns the work limits at a feature level.
 func limitsAt(level uint64) workLimits {
 	if level < commands.LevelBounded {
 		return workLimits{maxFirstBatchWork, math.MaxUint64}
@@ -61,16 +63,16 @@ func (r *runner) maxWork() uint64 {
 
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the command was not run"
 
-// begin makes the runner ready for a run of requests whose replies are appended to dst, with its share of work.
+// begin prepares for a batch whose replies are appended to dst, with its share of work.
 func (r *runner) begin(dst []byte, share uint64) {
 	r.resp.Buf, r.limit, r.before, r.share = dst, len(dst)+commands.MaxReplyBytes, r.env.Work, share
 	r.room = commands.MaxReplyBytes
 }
 
-// tired reports whether the run has done its share of work.
+// tired reports whether the batch has done its share of work.
 func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 
-// acknowledge answers a change of a setting.
+// acknowledge replies to a change of a setting.
 func (r *runner) acknowledge(err error) {
 	r.room -= headBytes
 	if err != nil {
@@ -80,7 +82,7 @@ func (r *runner) acknowledge(err error) {
 	r.resp.Status("OK")
 }
 
-// run runs one request: a command, or a transaction if none of the keys it watches has changed.
+// run runs one request: a command, or a transaction if none of its watched keys has changed.
 func (r *runner) run(q *commands.Request, answer bool) {
 	var out commands.Reply = commands.Discard{}
 	if answer {
@@ -98,7 +100,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		return
 	}
 	if r.readOnly && r.mayWrite(q.Cmds) {
-		r.beginDryRun() // before its reads: all of a transaction sees one state
+		r.beginDryRun() // before its reads: all of a transaction sees the same state
 	}
 	if r.env.Level >= commands.LevelBounded {
 		r.env.Work += watchedWork * uint64(len(q.Watch))
@@ -127,10 +129,11 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	}
 }
 
-// watchedWork is what looking at one watched key costs, in units of commands.Env.Work.
+// watchedWork is the cost of checking one watched key, in units of commands.Env.Work.
 const watchedWork = 16
 
-// watchedChanged reports whether one of the keys has changed since it was watched. In a dry run a key that is past its deadline and not swept yet traps.
+// watchedChanged reports whether one of the keys has changed since it was watched. In a dry run a
+// key that is past its deadline and not swept yet traps.
 func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
 	defer func() {
 		switch p := recover(); {
@@ -154,8 +157,9 @@ func (r *runner) mayWrite(cmds [][][]byte) bool {
 	})
 }
 
-// command runs one command. A panic in a handler is a mistake in coordd, and happens on every node at the same place with
-// the same state: it is answered, so that one command cannot stop a cluster. A reply that does not fit is replaced by an error.
+// command runs one command. A panic in a handler is a bug in coordd, which every node hits in the
+// same state: it becomes an error reply, so that one command cannot stop a cluster. A reply that
+// does not fit is replaced by an error.
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
 	r.env.BeginCommand()
@@ -167,7 +171,7 @@ func (r *runner) command(x *commands.Call) {
 		p, full := recover(), r.resp.Full
 		r.resp.Limit, r.resp.Full = 0, false // errors always fit
 		switch {
-		case p != nil && r.env.Trial: // also a mistake is made in the log, where all nodes answer it alike
+		case p != nil && r.env.Trial: // a bug belongs in the log too, where all nodes answer alike
 			r.env.Trapped = true
 		case p != nil:
 			r.resp.Buf = r.resp.Buf[:start]
@@ -186,10 +190,12 @@ func (r *runner) command(x *commands.Call) {
 	size, refused := x.ReplySize()
 	r.room -= size
 	r.full = r.full || refused
-	r.env.Seed += 0xd1b54a32d192ed03 // scripts of one transaction, or run of reads, must not draw alike; not the step of luaRandom, which would only shift
+	// Scripts of one transaction, or of one batch of reads, must not draw the same numbers. The
+	// step differs from luaRandom's, which would only shift them.
+	r.env.Seed += 0xd1b54a32d192ed03
 }
 
-// tooLarge is the error in the place of a reply that does not fit.
+// tooLarge is the error that replaces a reply that does not fit.
 func tooLarge(writes bool) commands.Error {
 	if writes {
 		return errReplyLost
@@ -197,8 +203,9 @@ func tooLarge(writes bool) commands.Error {
 	return commands.ErrReplySize
 }
 
-// errReplyLost stands in the place of the reply of a command that ran: a script, or any command below commands.LevelBounded.
-const errReplyLost commands.Error = "ERR the command ran, but its reply, with those that go before it, is larger than 67108864 bytes"
+// errReplyLost replaces the reply of a command that ran: a script, or below commands.LevelBounded
+// any command.
+const errReplyLost commands.Error = "ERR accumulated replies exceed 64 MiB; the command ran"
 
-// headBytes is what is counted for a reply of one line.
+// headBytes is what a reply of one line counts for.
 const headBytes = 16

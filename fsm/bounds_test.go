@@ -1,4 +1,4 @@
-// What lives here: tests of what bounds the replies and the work of one run of requests.
+// Tests of what bounds the replies and the work of one run of requests.
 
 package fsm
 

@@ -1,26 +1,27 @@
-package fsm
+// Dry runs: a command that may write runs on the applied state, which it cannot change. Where it
+// would, it is trapped and nothing has happened: the command belongs in the log. Otherwise its
+// reply is that of a read (docs/adr/0009-writes-that-change-nothing.md).
 
-// This file holds dry runs: a command that may write is run on the applied state, which it cannot change. Where it would, it is trapped, and
-// nothing was done; where it would not, its reply is that of a read, and the command need not be put in the log
-// (docs/adr/0009-writes-that-change-nothing.md). Dry runs run beside each other and beside reads.
+package fsm
 
 import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// trap is where a dry run ends that would change something.
+// trap ends a dry run that would change something.
 func trap() { panic(keyspace.ErrClosed) }
 
-// beginDryRun makes the environment one for a command that may write. What is over by the clock at which is read, but not in the state, traps as well: an
-// entry, which sweeps before anything else, could find a lock free that is held in the state.
+// beginDryRun makes the environment one for a command that may write. A key that has expired by the
+// read clock but is not swept yet traps as well: the entry would sweep it first, and could find a
+// lock free that the state still holds.
 func (r *runner) beginDryRun() {
 	env := r.env
 	if env.Trial {
 		return
 	}
 	env.Trial, env.Emit = true, func(commands.Event) { trap() }
-	if r.tells {
+	if r.notifies {
 		env.Notify = func(commands.NotifyClass, string, int, []byte) { trap() }
 	}
 	if atMs, ok := env.Keyspace.NextDeadline(); ok && atMs < env.ClockMs {

@@ -1,4 +1,4 @@
-// What lives here: dry runs, which run commands that may write on a state that they leave as it is.
+// Dry runs, which run commands that may write on a state that they leave as it is.
 
 package fsm
 

@@ -9,20 +9,22 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// entryVersion is the format of the entries written by this release. It is the first byte of every entry.
+// entryVersion is the format of the entries that this release writes, the first byte of each.
 const entryVersion = 1
 
-// Entry is one batch of the log: what the proposer gathered, stamped with the cluster clock.
+// Entry is one entry of the log: the batches that the proposer gathered, stamped with the cluster
+// clock.
 //
-// Encoding: version (1 byte), flags (1 byte), origin (8 bytes), clock (uvarint), wall (varint), with flagCheck the check's
-// index (uvarint) and sum (8 bytes), with flagLevel the level (uvarint), the number of batches (uvarint), each batch with its length before it (uvarint), and a
-// CRC-32C of all that (4 bytes). Fixed-width numbers are little-endian.
+// Encoding: version (1 byte), flags (1 byte), origin (8 bytes), clock (uvarint), wall (varint);
+// with flagCheck the check's index (uvarint) and sum (8 bytes); with flagLevel the level (uvarint);
+// the number of batches (uvarint), each batch after its length (uvarint); and a CRC-32C of all that
+// (4 bytes). Fixed-width numbers are little-endian.
 type Entry struct {
-	Origin  uint64 // names the process that proposed the entry and wants its replies
+	Origin  uint64 // the process that proposed the entry and wants its replies
 	ClockMs int64  // cluster clock
-	WallUs  int64  // the time of day that belongs to it, µs since 1970
+	WallUs  int64  // the time of day at ClockMs, µs since 1970
 	Check   Check  // Index 0: none
-	Level   uint64 // feature level that the machine is raised to; 0: it keeps its own
+	Level   uint64 // the feature level that the machine rises to; 0: no change
 	Batches [][]byte
 }
 
@@ -90,7 +92,8 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	return e, nil
 }
 
-// readHead reads what is before the batches. Flags that this release does not know are for the caller to refuse: what they stand for comes behind.
+// readHead reads what precedes the batches. The caller refuses flags that this release does not
+// know: their fields follow the known ones.
 func (e *Entry) readHead(c *wire.Cursor) (flags byte) {
 	if c.Byte() != entryVersion {
 		c.Fail()
@@ -111,7 +114,7 @@ func (e *Entry) readHead(c *wire.Cursor) (flags byte) {
 	return flags
 }
 
-// entryHead reads an encoded entry but for its batches, without checking the rest.
+// entryHead reads an encoded entry up to its batches, without checking the rest.
 func entryHead(b []byte) (head Entry, ok bool) {
 	c := wire.NewCursor(b)
 	head.readHead(&c)

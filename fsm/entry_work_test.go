@@ -1,6 +1,6 @@
-package fsm
+// Tests of what bounds the work of one entry. Whichever node applies it, and whenever, the same batches run.
 
-// What lives here: tests of what bounds the work of one entry. Whichever node applies it, and whenever, the same batches run.
+package fsm
 
 import (
 	"bytes"

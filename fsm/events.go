@@ -1,7 +1,8 @@
-package fsm
+// The events of an entry: messages, keyspace notifications, and changes of the keys that clients of
+// this node wait for or track. They are not part of the state, which is the same without any
+// client.
 
-// This file holds what applying an entry tells the node about: messages, keyspace notifications, and changes of the keys that
-// somebody on the node waits for. What it gathers is no part of the state: a node that nobody is connected to has the same.
+package fsm
 
 import (
 	"bytes"
@@ -11,20 +12,20 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// Interest says whether somebody on this node wants to be told of changes of a key.
+// Interest reports whether a client of this node wants to be notified of changes of a key.
 type Interest func(db int, key string) bool
 
-// events gathers what one entry brings about.
+// events gathers the events of one entry.
 type events struct {
 	list     []commands.Event
-	interest Interest                                        // nil: of no key
-	notify   commands.NotifyFlags                            // part of the state: which keyspace notifications are sent
-	client   uint64                                          // who asked for what is done now; 0 where that does not count
-	watched  bool                                            // the commands that scripts call are told of
+	interest Interest                                        // nil: in no key
+	notify   commands.NotifyFlags                            // enabled notifications; part of the state
+	client   uint64                                          // that sent the request; 0: none
+	watched  bool                                            // report the commands that scripts call
 	called   int                                             // bytes of their arguments
-	place    map[changedKey]int                              // where in list a key is told of last
+	index    map[changedKey]int                              // in list, of a key's newest event
 	observer keyspace.Observer                               // observe, made once
-	notifier func(commands.NotifyClass, string, int, []byte) // tell, made once
+	notifier func(commands.NotifyClass, string, int, []byte) // send, made once
 }
 
 // changedKey names a key that was changed.
@@ -33,23 +34,23 @@ type changedKey struct {
 	key string
 }
 
-// keptEvents is for how many events the room is used again by later entries.
+// keptEvents is how many events' memory later entries reuse.
 const keptEvents = 1024
 
 func newEvents() *events {
-	v := &events{place: map[changedKey]int{}}
+	v := &events{index: map[changedKey]int{}}
 	v.observer, v.notifier = v.observe, v.send
 	return v
 }
 
-// begin forgets the last entry's and says what is to be told of the keyspace's changes.
+// begin drops the last entry's events and sets whether the keyspace's changes are observed.
 func (v *events) begin(ks *keyspace.Keyspace) {
 	if v.client, v.called = 0, 0; cap(v.list) > keptEvents {
-		v.list, v.place = nil, map[changedKey]int{}
+		v.list, v.index = nil, map[changedKey]int{}
 	}
-	clear(v.list) // what the events lead to goes
+	clear(v.list) // for the garbage collector
 	v.list = v.list[:0]
-	clear(v.place)
+	clear(v.index)
 	if v.interest == nil && v.notify == 0 {
 		ks.Observe(nil)
 		return
@@ -57,16 +58,16 @@ func (v *events) begin(ks *keyspace.Keyspace) {
 	ks.Observe(v.observer)
 }
 
-// emit takes a message. The bytes are a script's or the entry's; a script uses its own again.
+// emit adds a message. It copies the bytes, which a script may reuse.
 func (v *events) emit(e commands.Event) {
 	e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
 	v.list = append(v.list, e)
 }
 
-// calledBytes bounds the arguments of scripts' commands that are told of one entry: what comes behind them is not.
+// calledBytes bounds the arguments of script calls reported for one entry; later calls are not.
 const calledBytes = 1 << 20
 
-// call takes a command that a script calls.
+// call reports a command that a script calls.
 func (v *events) call(db int, args [][]byte) {
 	for _, a := range args {
 		v.called += len(a) + 32
@@ -81,7 +82,7 @@ func (v *events) call(db int, args [][]byte) {
 	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own, Client: v.client})
 }
 
-// calling gives scripts the way to tell of the commands that they call, nil where nobody watches.
+// calling returns what scripts report their calls to, nil if nobody watches.
 func (v *events) calling() func(int, [][]byte) {
 	if !v.watched {
 		return nil
@@ -89,24 +90,26 @@ func (v *events) calling() func(int, [][]byte) {
 	return v.call
 }
 
-// send makes messages of a keyspace notification, as far as they are wanted.
+// send adds the messages of a keyspace notification that are enabled.
 func (v *events) send(class commands.NotifyClass, event string, db int, key []byte) {
 	number := strconv.Itoa(db)
 	if v.notify.Keyspace(class) {
-		v.list = append(v.list, commands.Event{Channel: append([]byte("__keyspace@"+number+"__:"), key...), Payload: []byte(event)})
+		channel := append([]byte("__keyspace@"+number+"__:"), key...)
+		v.list = append(v.list, commands.Event{Channel: channel, Payload: []byte(event)})
 	}
 	if v.notify.Keyevent(class) {
-		v.list = append(v.list, commands.Event{Channel: []byte("__keyevent@" + number + "__:" + event), Payload: bytes.Clone(key)})
+		channel := []byte("__keyevent@" + number + "__:" + event)
+		v.list = append(v.list, commands.Event{Channel: channel, Payload: bytes.Clone(key)})
 	}
 }
 
-// observe is told of the keyspace's changes. It sends those notifications that no command sends.
+// observe receives the keyspace's changes. It sends the notifications that no command sends.
 func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 	switch c {
 	case keyspace.Flushed:
 		if v.interest != nil {
 			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db, Client: v.client})
-			clear(v.place) // what is told of a key from here on comes behind this
+			clear(v.index) // later events of a key must follow this one
 		}
 		return
 	case keyspace.Added:
@@ -132,23 +135,26 @@ func (v *events) own(class commands.NotifyClass, event string, db int, e *keyspa
 	}
 }
 
-// change tells of a key, once an entry unless several clients change it in turn. What is said last of the key's existence is the newest.
+// change reports a changed key once per entry, or again if another client changes it. The newest
+// event tells whether the key still exists.
 func (v *events) change(db int, key string, c keyspace.Change) {
 	client := v.client
 	if c == keyspace.Expired || c == keyspace.FieldsExpired {
-		client = 0 // nobody did that
+		client = 0 // no client did that
 	}
 	gone := c == keyspace.Removed || c == keyspace.Expired
 	id := changedKey{db, key}
-	if i, known := v.place[id]; known && v.list[i].Client == client {
+	if i, known := v.index[id]; known && v.list[i].Client == client {
 		v.list[i].Gone = gone
 		return
 	}
-	v.place[id] = len(v.list)
-	v.list = append(v.list, commands.Event{Kind: commands.KeyChanged, DB: db, Key: key, Gone: gone, Client: client})
+	v.index[id] = len(v.list)
+	v.list = append(v.list, commands.Event{
+		Kind: commands.KeyChanged, DB: db, Key: key, Gone: gone, Client: client,
+	})
 }
 
-// notifying gives commands the way to send notifications, nil while none are wanted.
+// notifying returns what commands send notifications to, nil if none are enabled.
 func (v *events) notifying() func(commands.NotifyClass, string, int, []byte) {
 	if v.notify == 0 {
 		return nil
@@ -156,10 +162,10 @@ func (v *events) notifying() func(commands.NotifyClass, string, int, []byte) {
 	return v.notifier
 }
 
-// settingNotify is the one setting that all nodes share.
+// settingNotify is the only setting that all nodes share.
 const settingNotify = "notify-keyspace-events"
 
-// set changes a setting that all nodes share, from the next request on.
+// set changes a shared setting, from the next request on.
 func (m *Machine) set(q *commands.Request) error {
 	cmd := q.Cmds[0]
 	if len(cmd) != 2 || string(cmd[0]) != settingNotify {

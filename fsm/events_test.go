@@ -1,6 +1,6 @@
-package fsm
+// Tests of what applying an entry tells of: changes of keys, notifications, and their setting.
 
-// This file tests what applying an entry tells of: changes of keys, notifications, and their setting.
+package fsm
 
 import (
 	"bytes"

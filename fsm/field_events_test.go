@@ -1,4 +1,4 @@
-// What lives here: what is told of the lives of a hash's fields, which no Redis of the scenarios' version can be asked about.
+// What is told of the lives of a hash's fields, which no Redis of the scenarios' version can be asked about.
 
 package fsm
 

@@ -1,4 +1,4 @@
-// What lives here: the fuzz targets of the formats and of apply. What they find is kept as a seed in testdata/fuzz.
+// The fuzz targets of the formats and of apply. What they find is kept as a seed in testdata/fuzz.
 
 package fsm
 

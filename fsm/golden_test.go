@@ -1,4 +1,4 @@
-// What lives here: the files that this and every later release has to read. testdata/golden holds entries and snapshots of each
+// The files that this and every later release has to read. testdata/golden holds entries and snapshots of each
 // format version, made once by
 //
 //	go test ./fsm -run Golden -update

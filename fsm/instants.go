@@ -1,20 +1,25 @@
-package fsm
+// The machine's part of the time of day: the instants that TIME returns strictly increase from
+// request to request, across entries, leaders, snapshots and restarts
+// (docs/adr/0016-the-time-of-day.md).
 
-// This file holds what the machine knows of the time of day: the instants that TIME answers rise strictly from request to request, over
-// entries, leaders, snapshots and restarts (docs/adr/0016-the-time-of-day.md).
+package fsm
 
 import "github.com/coordd/coordd/commands"
 
-// Instants gives a read the instant that it names, µs since 1970: later than lastUs, the newest that an entry named, and than any it gave
-// before, and no later than what entries to come name. stampUs is the Entry.WallUs of the newest applied entry, 0 where none was since the machine
-// was restored. ok is false where there is no such instant now; the read has to come again when an entry has been applied.
+// Instants returns the instant that a read names, µs since 1970: later than lastUs, the newest that
+// an entry named, and than any that it returned before; earlier than what later entries name.
+// stampUs is Entry.WallUs of the newest applied entry, 0 if none was applied since the machine was
+// restored. If ok is false there is no such instant now, and the read must be retried after the
+// next entry.
 type Instants = func(lastUs, stampUs int64) (us int64, ok bool)
 
-// instants is a machine's part of that.
+// instants is what a machine remembers of them.
 type instants struct {
-	lastUs  int64        // the newest instant that a request named, or one below the newest entry's WallUs. Part of the state from LevelBounded on, 0 before
-	stampUs int64        // WallUs of the newest applied entry, no part of the state
-	next    func() int64 // advance
+	// lastUs is the newest instant that a request named, or one less than the newest entry's
+	// WallUs. It is part of the state from commands.LevelBounded on, and 0 below.
+	lastUs  int64
+	stampUs int64        // Entry.WallUs of the newest applied entry; not part of the state
+	next    func() int64 // advance, made once
 }
 
 func (t *instants) advance() int64 {
@@ -22,7 +27,7 @@ func (t *instants) advance() int64 {
 	return t.lastUs
 }
 
-// beginTime tells env the time of an entry.
+// beginTime sets the time of an entry in env.
 func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 	env.ClockMs, env.WallUs = m.ks.Now(), e.WallUs
 	m.time.stampUs = e.WallUs
@@ -37,8 +42,8 @@ func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 	env.NextUs = m.time.next
 }
 
-// readTime tells env the time of a read, and returns whether an instant was wanting. next may be nil: then its instants are later than
-// those of the entries, and other reads may be given the same.
+// readTime sets the time of a read in env. *late becomes true once next has no instant. With a nil
+// next, instants are later than those of entries, but other reads may name the same.
 func (m *Machine) readTime(env *commands.Env, clockMs, wallUs int64, next Instants) (late *bool) {
 	late = new(bool)
 	env.ClockMs = max(clockMs, m.ks.Now())
@@ -59,5 +64,5 @@ func (m *Machine) readTime(env *commands.Env, clockMs, wallUs int64, next Instan
 	return late
 }
 
-// NewestUs is the newest instant that an entry named, or an earlier one that is close to it, µs since 1970; 0 where none is known.
+// NewestUs is the newest instant that an entry named or slightly less, µs since 1970; 0 if unknown.
 func (m *Machine) NewestUs() int64 { return m.time.lastUs }

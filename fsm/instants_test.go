@@ -1,6 +1,6 @@
-package fsm
-
 // This file holds the tests of the instants that requests name.
+
+package fsm
 
 import (
 	"fmt"

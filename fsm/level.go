@@ -1,6 +1,6 @@
-package fsm
+// The feature level of a machine: where it starts, how an entry raises it, and what is refused.
 
-// This file holds the feature level of a machine: where it begins, how an entry raises it, and what is refused.
+package fsm
 
 import (
 	"errors"
@@ -10,27 +10,28 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// FeatureLevel is the newest level that this release knows; commands.FeatureLevel says what levels are.
+// FeatureLevel is the newest level that this release knows. Package commands lists the levels.
 const FeatureLevel = commands.FeatureLevel
 
 // firstLevel is the level of every machine that no entry has raised.
 const firstLevel = commands.LevelFirst
 
-// ErrLevel says that something is of a feature level that this release does not know.
+// ErrLevel reports a feature level that this release does not know.
 var ErrLevel = errors.New("a later version of coordd is needed")
 
-// CheckLevel fails with ErrLevel for a level that this release does not know. what has that level.
+// CheckLevel fails with ErrLevel if this release does not know the level of what.
 func CheckLevel(what string, level uint64) error {
 	if level <= FeatureLevel {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has feature level %d, and this one knows levels up to %d", ErrLevel, what, level, FeatureLevel)
+	return fmt.Errorf("%w: %s has feature level %d, and this one knows levels up to %d",
+		ErrLevel, what, level, FeatureLevel)
 }
 
 // Level is the machine's feature level, from 1.
 func (m *Machine) Level() uint64 { return m.level }
 
-// raise takes the level of an entry, 0 where it has none. The level never falls.
+// raise applies the level of an entry, 0 if it has none. The level never falls.
 func (m *Machine) raise(index, level uint64) error {
 	if err := CheckLevel(fmt.Sprintf("log entry %d", index), level); err != nil {
 		return err
@@ -39,7 +40,8 @@ func (m *Machine) raise(index, level uint64) error {
 	return nil
 }
 
-// entryLevel reads the level that an encoded entry raises the machine to, without checking the rest; 0 where it has none.
+// entryLevel reads the level that an encoded entry raises the machine to, without checking the
+// rest; 0 if it has none.
 func entryLevel(b []byte) uint64 {
 	head, ok := entryHead(b)
 	if !ok {
@@ -48,11 +50,12 @@ func entryLevel(b []byte) uint64 {
 	return head.Level
 }
 
-// snapshotHead is how many bytes of a snapshot file snapshotLevel wants: all up to the end of the longest header.
+// snapshotHead is how many bytes of a snapshot file snapshotLevel needs: up to the end of the
+// longest header.
 const snapshotHead = 128
 
-// snapshotLevel reads the level of the machine that a snapshot file holds off its beginning, without checking the rest. It is 0 where that
-// cannot be told: the file is damaged, or of a later format.
+// snapshotLevel reads the level of a snapshot from the beginning of its file, without checking the
+// rest. It is 0 if the file is damaged or of a later format.
 func snapshotLevel(head []byte) uint64 {
 	c := wire.NewCursor(head)
 	magic, version := string(c.Take(uint64(len(snapshotMagic)))), c.Take(4)

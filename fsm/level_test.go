@@ -1,4 +1,4 @@
-// What lives here: the feature level of a machine, in entries, in snapshots, and before commands that came with a later one.
+// The feature level of a machine, in entries, in snapshots, and before commands that came with a later one.
 
 package fsm
 

@@ -1,4 +1,4 @@
-// What lives here: the test that callers of a limit at many nodes never get more than it, whatever the stamps of their entries are and though
+// The test that callers of a limit at many nodes never get more than it, whatever the stamps of their entries are and though
 // the machine is restored from a snapshot in between.
 
 package fsm

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/fsm/script"
 )
 
-// Machine is the replicated state: the keyspace and the script cache, changed by entries alone. Machines that applied the
-// same entries are equal. It is not safe for concurrent use: one Apply, or any number of Reads, at a time.
+// Machine is the replicated state. Only entries change it; machines that applied the same entries
+// are equal. It is not safe for concurrent use: one Apply, or any number of Reads, at a time.
 type Machine struct {
 	table  *commands.Table
 	ks     *keyspace.Keyspace
@@ -19,19 +19,23 @@ type Machine struct {
 	index  uint64 // of the newest applied entry
 	time   instants
 
-	// recent are the running hashes after the newest entries, to hold against the leader's. They are no part of the state.
+	// recent are the running hashes after the newest entries, to compare with the leader's. They
+	// are not part of the state.
 	recent [recentChecks]Check
 
 	requests commands.RequestReader
 	events   *events
 }
 
-// recentChecks is how many entries back a leader's running hash can still be compared.
+// recentChecks is how many entries back a leader's running hash can be compared.
 const recentChecks = 4096
 
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
-	return &Machine{table: table, ks: keyspace.New(), level: firstLevel, engine: script.NewEngine(table), events: newEvents()}
+	return &Machine{
+		table: table, ks: keyspace.New(), level: firstLevel,
+		engine: script.NewEngine(table), events: newEvents(),
+	}
 }
 
 // Index is the log index of the newest applied entry.
@@ -43,43 +47,48 @@ func (m *Machine) ClockMs() int64 { return m.ks.Now() }
 // NextDeadline is the earliest deadline of any key, ms of the cluster clock.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) { return m.ks.NextDeadline() }
 
-// Sum is the running hash over all changes with the index it holds for.
+// Sum is the running hash over all changes, with the index that it is for.
 func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
 
-// DivergedError says that this machine's state is not the leader's.
+// DivergedError reports that this machine's state is not the leader's.
 type DivergedError struct {
 	Index       uint64
 	Own, Leader uint64
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("state differs from the leader's after entry %d: running hash %016x, the leader's %016x", e.Index, e.Own, e.Leader)
+	return fmt.Sprintf("state differs from the leader's after entry %d: running hash %016x, the leader's %016x",
+		e.Index, e.Own, e.Leader)
 }
 
-// Result is what applying an entry brings besides the change of state.
+// Result is what applying an entry returns.
 type Result struct {
-	// Replies has one reply for each batch that ran, if answers were wanted. The batches behind them did not run: the entry's work was done.
+	// Replies has one element for each batch that ran, if replies were wanted. The batches after
+	// them did not run: the entry had reached its work limit.
 	Replies [][]byte
 	// Work is what each of those batches did, in units of commands.Env.Work.
 	Work   []uint64
-	Ran    int              // batches that ran, whether or not answers were wanted
+	Ran    int              // batches that ran, whether or not replies were wanted
 	Spent  uint64           // units of work of the whole entry
 	Events []commands.Event // valid until the next Apply
 }
 
-// Observe says of which keys' changes the next entries' events are to tell: of those that f answers true for, of none if it is nil.
+// Observe sets the filter of keys whose changes the next entries report as events; nil: none.
 func (m *Machine) Observe(f Interest) { m.events.interest = f }
 
-// Watch says whether the next entries' events are to tell of the commands that scripts call, in requests that say who asks.
+// Watch sets whether the next entries report the commands that scripts call as events. Only
+// requests that name their client are reported.
 func (m *Machine) Watch(on bool) { m.events.watched = on }
 
 // Notify is the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
-// Apply applies the entry at index. With answer it builds the replies of every batch. A batch that has done its share of work stops before
-// its next request: there are fewer replies than requests, and those without one did not run. An entry that has done its own stops before
-// the next batch, from commands.LevelBounded on (see limitsAt). An error means that the entry cannot be applied and the machine must not
-// be used any more.
+// Apply applies the entry at index. With answer it builds the replies.
+//
+// A batch at its work limit stops before its next request: it has fewer replies than requests, and
+// those without one did not run. From commands.LevelBounded on, an entry at its limit stops before
+// its next batch. An error means that the entry cannot be applied; the machine must not be used
+// again.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
@@ -97,9 +106,10 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.beginTime(env, e)
 	result := Result{}
 	if answer {
-		result.Replies, result.Work = make([][]byte, 0, len(e.Batches)), make([]uint64, 0, len(e.Batches))
+		result.Replies = make([][]byte, 0, len(e.Batches))
+		result.Work = make([]uint64, 0, len(e.Batches))
 	}
-	place := uint64(0)
+	position := uint64(0) // of the request in the entry
 	r := runner{table: m.table, env: env}
 	limits := limitsAt(m.level)
 	for _, batch := range e.Batches {
@@ -110,13 +120,15 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		m.requests.Reset(batch)
 		for m.requests.More() && !r.tired() {
 			q, err := m.requests.Next()
-			if err != nil { // the same on every node; what is left of the batch cannot be told apart
+			if err != nil { // the same on every node; the rest of the batch cannot be read
 				r.resp.Error("ERR " + err.Error())
 				break
 			}
-			m.ks.SetRevision(keyspace.NewRevision(m.epoch, index, min(place, keyspace.MaxPlace)))
-			env.Seed = index*(keyspace.MaxPlace+1) + place // each request's own: scripts of one entry must not draw the same numbers
-			place++
+			revision := keyspace.NewRevision(m.epoch, index, min(position, keyspace.MaxPlace))
+			m.ks.SetRevision(revision)
+			// Each request has its own seed: scripts of one entry must not draw the same numbers.
+			env.Seed = index*(keyspace.MaxPlace+1) + position
+			position++
 			m.events.client = q.Client
 			if q.Setting {
 				r.acknowledge(m.set(q))
@@ -127,7 +139,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		}
 		result.Ran++
 		if answer {
-			result.Replies, result.Work = append(result.Replies, r.resp.Buf), append(result.Work, env.Work-r.before)
+			result.Replies = append(result.Replies, r.resp.Buf)
+			result.Work = append(result.Work, env.Work-r.before)
 		}
 	}
 	m.ks.End()
@@ -136,7 +149,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	return result, nil
 }
 
-// verify holds the leader's running hash against this machine's own, as far back as that is remembered.
+// verify compares the leader's running hash with this machine's own, if it is still remembered.
 func (m *Machine) verify(c Check) error {
 	own := m.recent[c.Index%recentChecks]
 	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum {
@@ -145,10 +158,10 @@ func (m *Machine) verify(c Check) error {
 	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}
 }
 
-// valueSamples is how many elements of a value ValueBytes looks at.
+// valueSamples is how many elements of a value ValueBytes measures.
 const valueSamples = 5
 
-// ValueBytes estimates what the values of keys take.
+// ValueBytes estimates the memory of the values of keys.
 func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
 	for _, key := range keys {
 		if e := m.ks.DB(db).Find(key); e != nil {
@@ -171,7 +184,10 @@ type Stats struct {
 
 // Stats counts what the machine holds.
 func (m *Machine) Stats() Stats {
-	s := Stats{Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(), Scripts: m.engine.Len(), Notify: m.events.notify}
+	s := Stats{
+		Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(),
+		Scripts: m.engine.Len(), Notify: m.events.notify,
+	}
 	for _, l := range m.engine.Libraries() {
 		s.Libraries++
 		s.Functions += len(l.Functions)

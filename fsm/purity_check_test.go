@@ -1,4 +1,4 @@
-// What lives here: the checker behind purity_test.go. It reads one package's syntax and types and finds what would make two nodes that
+// The checker behind purity_test.go. It reads one package's syntax and types and finds what would make two nodes that
 // apply the same log differ: clocks, randomness, concurrency, I/O, orders and addresses that Go leaves open.
 
 package fsm

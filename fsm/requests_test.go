@@ -1,4 +1,4 @@
-// What lives here: tests of the bound on what a request may do, as the machine holds to it.
+// Tests of the bound on what a request may do, as the machine holds to it.
 
 package fsm
 

@@ -1,4 +1,4 @@
-// What lives here: the scenario files run against one machine, and the test that every command of the table has a scenario.
+// The scenario files run against one machine, and the test that every command of the table has a scenario.
 
 package fsm
 

@@ -1,4 +1,4 @@
-// What lives here: scripts and function libraries in the machine: nodes agree on them, and snapshots hold them.
+// Scripts and function libraries in the machine: nodes agree on them, and snapshots hold them.
 
 package fsm
 

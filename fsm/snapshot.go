@@ -14,13 +14,14 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// A snapshot file is a magic, the format version (4 bytes), records (length in 8 bytes, then the content), an empty record,
-// and a CRC-32C of all that. The first record is the header, the second the script cache, then one a key, in
-// the keyspace's order: equal machines give equal bytes.
+// A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
+// content), an empty record, and a CRC-32C of all that. The first record is the header, the second
+// the scripts and libraries, then one record per key in the keyspace's order: equal machines give
+// equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
-	// maxRecord bounds what a length can mean. Memory is taken by what follows, not by what is announced.
+	// maxRecord bounds a record's length. Memory grows with the bytes read, not with that length.
 	maxRecord = 1 << 40
 )
 
@@ -30,15 +31,15 @@ var (
 	ErrSnapshotVersion = errors.New("snapshot has a newer format")
 )
 
-// header is the first record of a snapshot file: numbers in the order of the fields. The last ones are left out where none of them differs from
-// what a machine begins with.
+// header is the first record of a snapshot file: numbers in the order of the fields. Trailing
+// fields are omitted while they have a new machine's values.
 type header struct {
 	index, epoch uint64
 	clockMs      int64
 	sum          uint64
 	notify       uint64 // 0
 	level        uint64 // firstLevel
-	timeUs       int64  // from LevelBounded on: the newest instant that was named
+	timeUs       int64  // instants.lastUs; from LevelBounded on
 }
 
 func (h *header) appendTo(dst []byte) []byte {
@@ -58,7 +59,7 @@ func (h *header) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// readHeader reads a header. What is behind the level is for whoever knows that level.
+// readHeader reads a header. Fields after the level are only for releases that know that level.
 func readHeader(c *wire.Cursor) header {
 	h := header{index: c.Uvarint(), epoch: c.Uvarint(), clockMs: int64(c.Uvarint()), sum: c.Uint64(), level: firstLevel}
 	if h.clockMs < 0 {
@@ -87,16 +88,20 @@ func readHeader(c *wire.Cursor) header {
 	return h
 }
 
-// Snapshot is the state of a machine at one index. It may be written while the machine goes on.
+// Snapshot is the state of a machine at one index. It may be written while the machine applies
+// more.
 type Snapshot struct {
 	header  []byte
 	scripts []byte
 	keys    *keyspace.Frozen
 }
 
-// Snapshot takes the state as it is now; the pause does not depend on the number of keys.
+// Snapshot freezes the current state; the pause does not depend on the number of keys.
 func (m *Machine) Snapshot() *Snapshot {
-	h := header{m.index, m.epoch, m.ks.Now(), m.ks.Sum(), uint64(m.events.notify), m.level, m.time.lastUs}
+	h := header{
+		index: m.index, epoch: m.epoch, clockMs: m.ks.Now(), sum: m.ks.Sum(),
+		notify: uint64(m.events.notify), level: m.level, timeUs: m.time.lastUs,
+	}
 	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
 }
 
@@ -141,7 +146,7 @@ func (w *snapshotWriter) record(b []byte) {
 	w.write(b)
 }
 
-// ReadSnapshot makes a machine of a snapshot file. It fails unless the whole file is in order.
+// ReadSnapshot makes a machine of a snapshot file. It fails unless the whole file is valid.
 func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	in := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
 	if err := in.begin(); err != nil {
@@ -182,7 +187,7 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 	return nil
 }
 
-// header reads the first record. A level that this release does not know is told before anything else is looked at.
+// header reads the first record. It reports an unknown level before any other error.
 func (r *snapshotReader) header() (header, error) {
 	c := wire.NewCursor(r.record())
 	h := readHeader(&c)
@@ -204,7 +209,7 @@ type snapshotReader struct {
 	err error
 }
 
-// begin reads what comes before the records.
+// begin reads what precedes the records.
 func (r *snapshotReader) begin() error {
 	if string(r.read(len(snapshotMagic))) != snapshotMagic {
 		return r.error("it does not begin as one")
@@ -215,7 +220,7 @@ func (r *snapshotReader) begin() error {
 	return nil
 }
 
-// finish reads what comes after the records: the checksum, and nothing else.
+// finish reads what follows the records: only the checksum.
 func (r *snapshotReader) finish() error {
 	sum := r.sum.Sum32()
 	if r.uint32() != sum || r.err != nil {
@@ -234,8 +239,8 @@ func (r *snapshotReader) error(what string) error {
 	return fmt.Errorf("%w: %s", ErrSnapshotCorrupt, what)
 }
 
-// read returns the next n bytes, valid until the next call, or nil after an error. It grows its buffer by what is there, not by what is
-// announced.
+// read returns the next n bytes, valid until the next call, or nil after an error. Its buffer grows
+// with the bytes read, not with n.
 func (r *snapshotReader) read(n int) []byte {
 	r.buf = r.buf[:0]
 	for r.err == nil && len(r.buf) < n {
