@@ -286,7 +286,7 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 	if got := late.next(); got != "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n" {
 		t.Errorf("the next subscriber got %q", got)
 	}
-	if !strings.Contains(n2.log.String(), "closed the connections of subscribers") {
+	if !strings.Contains(n2.log.String(), "closed subscribers: messages to them were lost") {
 		t.Error("the log says nothing of it")
 	}
 }
