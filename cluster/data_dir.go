@@ -1,4 +1,5 @@
-// This file holds the data directory: its layout, and the version file that says whose it is and how to read it.
+// The data directory: its layout, and the version file that says whose it is and how to read it.
+
 package cluster
 
 import (
@@ -20,7 +21,7 @@ const (
 	snapshotsName = "snapshots"
 )
 
-// Log stores that Config.LogStore names.
+// Log stores for Config.LogStore.
 const (
 	LogStoreWAL  = "wal"
 	LogStoreBolt = "bolt"
@@ -29,25 +30,25 @@ const (
 const (
 	dataFormat   = 1
 	versionTitle = "coordd data directory"
-	maxVersionIn = 4096 // bytes of a version file that are read
+	maxVersionIn = 4096 // bytes read of a version file
 )
 
-// dirVersion is the content of the version file. The kind of log store is part of it: opening a directory with the
-// other kind would find an empty log and forget every write.
+// dirVersion is the content of the version file. It names the kind of log store because opening a
+// directory with the other kind would find an empty log and forget every write.
 type dirVersion struct {
 	format   int
 	node     string
 	logStore string
-	level    uint64 // the feature level that is needed to read what is in the directory; written from 2 on
+	level    uint64 // the feature level needed to read the directory; written from 2 on
 }
 
-// All that a node writes is its own alone.
+// Files are private to the node.
 const (
 	dirMode  fs.FileMode = 0o700
 	fileMode fs.FileMode = 0o600
 )
 
-// makeDir makes a directory that is missing, whatever the umask.
+// makeDir creates a missing directory, whatever the umask.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -58,8 +59,8 @@ func makeDir(dir string) error {
 	return errors.Join(os.Chmod(dir, dirMode), syncDir(filepath.Dir(filepath.Clean(dir))))
 }
 
-// tighten makes everything of a node's in its data directory the node's own alone: other versions did not, and the libraries that write
-// there do not.
+// tighten makes a node's files in its data directory private: older versions did not, and the
+// libraries that write there do not.
 func tighten(dir string) error {
 	var errs []error
 	set := func(path string, mode fs.FileMode) {
@@ -91,7 +92,7 @@ const firstLevel = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode gives the file's bytes: a title, a line a field, and a checksum over all before it.
+// encode returns the file's bytes: a title, a line per field, and a checksum over all before it.
 func (v dirVersion) encode() []byte {
 	body := fmt.Sprintf("%s\nformat: %d\nnode: %s\nlog-store: %s\n", versionTitle, v.format, v.node, v.logStore)
 	if v.level > firstLevel {
@@ -100,8 +101,8 @@ func (v dirVersion) encode() []byte {
 	return fmt.Appendf(nil, "%schecksum: %08x\n", body, crc32.Checksum([]byte(body), castagnoli))
 }
 
-// decodeVersion reads a version file. A newer format is reported before the checksum is looked at: its file may be
-// laid out in another way.
+// decodeVersion reads a version file. It reports a newer format before it checks the checksum: such
+// a file may have another layout.
 func decodeVersion(data []byte, dir string) (dirVersion, error) {
 	var v dirVersion
 	corrupt := fmt.Errorf("data directory %s has a corrupt %s file", dir, versionName)
@@ -131,8 +132,9 @@ func decodeVersion(data []byte, dir string) (dirVersion, error) {
 	return v, nil
 }
 
-// prepareDir checks that dir is, or makes it, the data directory of node with the given kind of log store, and that its feature level, which is
-// returned, is known. It touches nothing in a directory that it refuses.
+// prepareDir checks that dir is the data directory of node with that kind of log store, or creates
+// it, and that its feature level, which it returns, is known. It changes nothing in a directory
+// that it refuses.
 func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err error) {
 	want := dirVersion{format: dataFormat, node: node, logStore: logStore, level: firstLevel}
 	have, err := readVersion(dir)
@@ -156,7 +158,7 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 	return have.level, levels.CheckLevel("data directory "+dir, have.level)
 }
 
-// noteLevel writes into the version file that the directory needs a feature level from now on.
+// noteLevel records in the version file that the directory needs a feature level.
 func noteLevel(dir string, level uint64) error {
 	v, err := readVersion(dir)
 	if err != nil || v.level >= level {
@@ -195,7 +197,8 @@ func refuseForeign(dir string) error {
 	return nil
 }
 
-// writeVersion makes the version file appear whole or not at all, by place: os.Link never replaces one (fs.ErrExist), os.Rename does.
+// writeVersion makes the version file appear atomically by place: os.Link fails if it exists
+// (fs.ErrExist), os.Rename replaces it.
 func writeVersion(dir string, v dirVersion, place func(from, to string) error) error {
 	if err := makeDir(dir); err != nil {
 		return err

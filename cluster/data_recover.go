@@ -1,4 +1,6 @@
-// This file holds recovery: a data directory whose cluster lost its majority becomes one of a new cluster, with this node alone.
+// Recovery: a data directory whose cluster lost its majority becomes that of a new cluster with
+// this node alone.
+
 package cluster
 
 import (
@@ -15,7 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Offline is a data directory that no node runs on.
+// Offline is a data directory on which no node runs.
 type Offline struct {
 	dir     string
 	version dirVersion
@@ -26,21 +28,21 @@ type Offline struct {
 	before  uint64 // entries from here on are left out; 0: none
 }
 
-// Contents is what a data directory holds.
+// Contents describes what a data directory holds.
 type Contents struct {
 	Node          string
-	Cluster       string   // the cluster's id; empty where it has none
+	Cluster       string   // the cluster's id; empty: none
 	Voters        []string // of the newest configuration in the log, sorted
 	Learners      []string
-	Removed       []string // ids that are not to be used again
-	LastIndex     uint64   // of the log, or of the snapshot where nothing is behind that
-	LastTerm      uint64   // of that entry. Of two directories the one with the larger term, then index, has more
-	SnapshotIndex uint64   // 0: there is none
-	LastEntry     []byte   // the newest entry for the machine in the log; nil: there is none
+	Removed       []string // ids that must not be reused
+	LastIndex     uint64   // of the log, or of the snapshot if nothing follows it
+	LastTerm      uint64   // of that entry. Of two directories, the larger term, then index, has more
+	SnapshotIndex uint64   // 0: none
+	LastEntry     []byte   // the newest entry for the machine in the log; nil: none
 }
 
-// OpenOffline opens a data directory for m, an empty machine. It has to be a node's, and keeps it from being opened by another process until Close. An
-// exchange that a recovery was interrupted in is finished first.
+// OpenOffline opens a node's data directory for m, an empty machine, and locks it until Close. It
+// first finishes an interrupted recovery.
 func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := finishExchange(dir); err != nil {
 		return nil, fmt.Errorf("the recovery of data directory %s that was begun before cannot be finished: %w", dir, err)
@@ -70,10 +72,10 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	return o, nil
 }
 
-// Close lets go of the directory.
+// Close releases the directory.
 func (o *Offline) Close() error { return o.stores.close() }
 
-// Contents looks at what the directory holds.
+// Contents inspects the directory.
 func (o *Offline) Contents() (Contents, error) {
 	h := Contents{Node: o.version.node, Cluster: registerOf(o.members).cluster, Voters: voters(o.members)}
 	for _, s := range o.members.Servers {
@@ -120,8 +122,9 @@ func (o *Offline) entries(from uint64, f func(*raft.Log)) error {
 	return nil
 }
 
-// Replay brings the machine to the newest state: the snapshot, and every entry behind it, committed or not, since what the majority
-// knew cannot be asked for any more. With before above 0 it stops before that entry. each is called before each entry is applied; it may be nil.
+// Replay brings the machine to the newest state: the snapshot and every entry after it, committed
+// or not, since the majority can no longer be asked. If before is above 0, it stops before that
+// entry. each is called before each entry is applied; it may be nil.
 func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 	o.before = before
 	a := newApplier(o.machine, o.logger)
@@ -158,7 +161,8 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 	})
 }
 
-// CheckAlone says why the node cannot go on alone. The only voter of its cluster has no need to, unless entries are to be left out.
+// CheckAlone returns why the node cannot continue alone. The only voter of its cluster need not,
+// unless entries are to be left out.
 func (o *Offline) CheckAlone() error {
 	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool { return string(s.ID) == o.version.node })
 	switch {
@@ -170,9 +174,10 @@ func (o *Offline) CheckAlone() error {
 	return nil
 }
 
-// RecoverAlone replaces the directory's content: the node is the only voter of a new cluster, with the bytes that write writes as the state
-// at an index and in a term of the log. No id of the old cluster can be used again but the node's own. What was there before
-// is kept in the directory's subdirectory kept. When it is interrupted, the old content or, from OpenOffline on, the new one holds.
+// RecoverAlone replaces the directory's content: the node becomes the only voter of a new cluster,
+// with the bytes that write writes as the state at an index and in a term of the log. No id of the
+// old cluster can be reused except the node's own. The old content moves to the subdirectory kept.
+// If interrupted, the old content stays valid or, from OpenOffline on, the new one is.
 func (o *Offline) RecoverAlone(epoch, index, term uint64, write func(io.Writer) error) (kept string, err error) {
 	if err := o.CheckAlone(); err != nil {
 		return "", err
@@ -202,7 +207,8 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64, write func(io.Writer) 
 	return x.kept, x.run()
 }
 
-// exchange puts the content of the directory staged into dir, and what was there into kept. Both are in dir, which may be a mount point.
+// exchange moves the content of the directory staged into dir, and what was there into kept. Both
+// are in dir, which may be a mount point.
 type exchange struct{ dir, staged, kept string }
 
 const (
@@ -215,8 +221,9 @@ func exchangeOf(dir, epoch string) exchange {
 	return exchange{dir, filepath.Join(dir, stagedPrefix+epoch+stagedSuffix), filepath.Join(dir, keptPrefix+epoch)}
 }
 
-// run makes the exchange; it can be run again after an interruption. What is still in staged was not exchanged. Without its version file
-// Open refuses the directory, so that one goes first and comes last.
+// run makes the exchange. It can be repeated after an interruption: what is still in staged was not
+// exchanged. Open refuses a directory without its version file, so that one goes first and comes
+// last.
 func (x exchange) run() error {
 	if err := makeDir(x.kept); err != nil {
 		return err
@@ -250,7 +257,8 @@ func (x exchange) run() error {
 	return errors.Join(os.RemoveAll(x.staged), syncDir(x.dir))
 }
 
-// finishExchange goes on with an exchange that was interrupted: the directory has no version file, and a staged one has.
+// finishExchange finishes an interrupted exchange: the directory has no version file, and a staged
+// one has.
 func finishExchange(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, versionName)); !errors.Is(err, fs.ErrNotExist) {
 		return err

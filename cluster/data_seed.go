@@ -1,4 +1,5 @@
-// This file holds the making of a data directory from a state that comes from outside, a backup.
+// Creating a data directory from a state that comes from outside, a backup.
+
 package cluster
 
 import (
@@ -11,26 +12,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// currentTermKey is where hashicorp/raft keeps the term that a node is in.
+// currentTermKey is where hashicorp/raft keeps a node's term.
 var currentTermKey = []byte("CurrentTerm")
 
-// Origin is where a cluster that is seeded begins.
+// Origin is where a seeded cluster begins.
 type Origin struct {
-	Cluster     string // its id, the same on all members, and one that no other cluster has: ClusterIDOf, NewClusterID
-	Index, Term uint64 // of the last entry of the log that the state is of
+	Cluster     string // its unique id, equal on all members: ClusterIDOf, NewClusterID
+	Index, Term uint64 // of the last log entry in the state
 	Level       uint64 // the feature level of the state
 
-	founding string        // see foundingKey; empty: to be found out
-	retired  []raft.Server // ids that are not to be used again
+	founding string        // see foundingKey; empty: to be determined
+	retired  []raft.Server // ids that must not be reused
 }
 
-// Seed makes cfg.DataDir the data directory of a member that knows the members of cfg, has nothing in its log, and has one snapshot: the
-// bytes that write writes, as the state at that origin. Of cfg only ID, DataDir, LogStore, Members, PeerAdvertise and
-// Logger are looked at. Members that are seeded alike begin as if they had been one cluster that stopped there. A directory that
-// is not empty is refused and not touched; on an error nothing of what was made is left.
+// Seed makes cfg.DataDir the data directory of a member that knows the members of cfg, has an empty
+// log, and has one snapshot: the bytes that write writes, as the state at that origin. It uses only
+// ID, DataDir, LogStore, Members, PeerAdvertise and Logger of cfg. Members seeded alike begin as if
+// they had been one cluster that stopped there. Seed refuses a directory that is not empty, without
+// changing it; on an error it removes what it created.
 //
-// Every member has to be seeded: one that starts with an empty directory instead is told that it lost its disk. The version file comes
-// last: a directory that was not finished has stores without one, which Open refuses.
+// Every member must be seeded: one that starts with an empty directory instead counts as having
+// lost its disk. The version file comes last: an unfinished directory has stores without one, which
+// Open refuses.
 func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return err
@@ -66,9 +69,9 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 	if err != nil {
 		return err
 	}
-	_, trans := raft.NewInmemTransport("") // asked for the bytes of addresses alone
+	_, trans := raft.NewInmemTransport("") // only encodes addresses
 	defer trans.Close()
-	// A node that is a member alone is known by its id; the address is what it listens on.
+	// A single node is known by its id; its address is what it listens on.
 	members := cfg.memberConfiguration(cfg.PeerListen)
 	r := register{from.Cluster, map[string]string{}}
 	for _, m := range members.Servers {
@@ -85,7 +88,7 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 	return sink.Close()
 }
 
-// claimEmpty makes dir, unless it is there and empty. made says whether it was made.
+// claimEmpty creates dir unless it exists and is empty. made reports whether it created it.
 func claimEmpty(dir string) (made bool, err error) {
 	files, err := os.ReadDir(dir)
 	switch {

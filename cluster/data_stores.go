@@ -1,4 +1,5 @@
-// This file holds the opening of the stores in a data directory.
+// Opening the stores in a data directory.
+
 package cluster
 
 import (
@@ -20,7 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// stores is what a data directory holds, opened.
+// stores is an opened data directory.
 type stores struct {
 	stable    *raftboltdb.BoltStore
 	log       raft.LogStore
@@ -28,8 +29,8 @@ type stores struct {
 	closers   []io.Closer
 }
 
-// openStores opens the stable store (whose file lock makes this process the owner of the directory), the log and the
-// snapshots.
+// openStores opens the stable store (whose file lock makes this process the owner of the
+// directory), the log and the snapshots.
 func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	stable, err := openBolt(filepath.Join(dir, stableName), dir)
 	if err != nil {
@@ -63,13 +64,14 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
 	}
 	s.snapshots = newSnapshotStore(snapshots, dir, logger)
-	if err := tighten(dir); err != nil { // the directory may be a mount point that belongs to another user
+	if err := tighten(dir); err != nil { // the directory may be another user's mount point
 		logger.Warn("others can read the data directory", "error", err)
 	}
 	return s, nil
 }
 
-// removeUnfinished removes the snapshots that a process which was killed had begun. Raft leaves them for ever, and each may be as large as the state.
+// removeUnfinished removes the snapshots that a killed process began. Raft never does, and each may
+// be as large as the state.
 func removeUnfinished(dir string, logger *slog.Logger) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -82,7 +84,7 @@ func removeUnfinished(dir string, logger *slog.Logger) {
 	}
 }
 
-// openBolt opens a store of raft-boltdb's.
+// openBolt opens a raft-boltdb store.
 func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	store, err := makeBolt(path)
 	switch {
@@ -94,8 +96,8 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	return store, nil
 }
 
-// makeBolt opens a store. One that is missing is made under another name first: a power failure while bbolt makes a file can leave one that it
-// refuses ever after.
+// makeBolt opens a store. It creates a missing one under another name first: a power failure while
+// bbolt creates a file can leave one that it refuses ever after.
 func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 	open := func(path string) (*raftboltdb.BoltStore, error) {
 		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: time.Second}})
@@ -136,8 +138,8 @@ func (s *stores) close() error {
 	return errors.Join(errs...)
 }
 
-// stableStore is what Raft keeps its term and vote in. Raft panics where the term cannot be written, and a node that cannot write either has no
-// part in an election: the process ends, with a reason.
+// stableStore is where Raft keeps its term and vote. Raft panics if it cannot write the term, and a
+// node that cannot write either must not take part in an election: the process ends, with a reason.
 type stableStore struct {
 	raft.StableStore
 	fatal func(error)

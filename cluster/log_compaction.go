@@ -1,5 +1,7 @@
-// This file holds how long the log on disk gets. Raft counts entries, and looks every half minute or so; an entry here may have 32 MiB, or take
-// a quarter of a second to apply, so its bytes are bounded too, and the work of applying it again.
+// How long the log on disk gets. Raft counts entries, and checks every half minute or so. An entry
+// here may have 32 MiB, or take a quarter of a second to apply, so the log's bytes are bounded too,
+// and the work of replaying it.
+
 package cluster
 
 import (
@@ -13,35 +15,40 @@ import (
 )
 
 const (
-	// compactAfter is how many bytes of entries come between two snapshots at most, or as many as the newest snapshot has, where that is more:
-	// a node does not write much more for its snapshots than for its log.
+	// compactAfter is how many bytes of entries come between two snapshots, or as many as the
+	// newest snapshot has if that is more: a node does not write much more for snapshots than for
+	// its log.
 	compactAfter = 256 << 20
-	// replayWork is how many units of work (commands.Env.Work, 25 ns at most) come between two snapshots at most, or as many as it takes to read
-	// the newest snapshot, where that is more: a restart applies them again, for a few seconds.
+	// replayWork is how many units of work (commands.Env.Work, 25 ns at most) come between two
+	// snapshots, or as many as reading the newest snapshot takes if that is more. A restart repeats
+	// them, for a few seconds.
 	replayWork = 100_000_000
 	// loadWork is about how many units of work it takes to read a byte of a snapshot.
 	loadWork = 2
-	// trailingBytes is how many bytes of entries stay behind a snapshot at most, for followers that lag. Those that lag more get the snapshot.
+	// trailingBytes is how many bytes of entries are kept after a snapshot for followers that lag.
+	// Those that lag more get the snapshot.
 	trailingBytes = 64 << 20
-	// raftTrailing is how many entries Raft leaves behind a snapshot: as few as leave the end of the log alone. How many stay the log store decides.
+	// raftTrailing is how many entries Raft keeps after a snapshot: as few as leave the end of the
+	// log alone. The log store decides how many stay.
 	raftTrailing = 1
 	loadedPoll   = 100 * time.Millisecond
 )
 
-// growth counts the bytes of entries behind the newest snapshot, in whichever life of the process they came, and the work of those that were applied.
+// growth counts the bytes of entries after the newest snapshot, also from before a restart, and the
+// work of those that were applied.
 type growth struct {
 	mu    sync.Mutex
 	first uint64   // the index of the first of sizes
 	sizes []uint32 // of those entries
 
-	works []appliedWork // of entries that were applied, in their order
+	works []appliedWork // of applied entries, in order
 
 	bytes, work       atomic.Int64  // the sums of both
-	dueBytes, dueWork atomic.Int64  // at which a snapshot is wanted
+	dueBytes, dueWork atomic.Int64  // at which a snapshot is due
 	wake              chan struct{} // kicked then
 }
 
-// appliedWork is the work that applying an entry took.
+// appliedWork is the work of applying an entry.
 type appliedWork struct {
 	index uint64
 	work  int64
@@ -49,7 +56,7 @@ type appliedWork struct {
 
 func newGrowth() *growth { return &growth{wake: make(chan struct{}, 1)} }
 
-// add counts entries that were stored. Those that they take the place of count no more.
+// add counts stored entries. Those that they replace no longer count.
 func (g *growth) add(logs []*raft.Log) {
 	g.mu.Lock()
 	for _, l := range logs {
@@ -66,7 +73,7 @@ func (g *growth) add(logs []*raft.Log) {
 	}
 }
 
-// applied counts the work of an entry that was applied.
+// applied counts the work of an applied entry.
 func (g *growth) applied(index, work uint64) {
 	w := appliedWork{index, int64(min(work, math.MaxInt32))}
 	g.mu.Lock()
@@ -77,7 +84,7 @@ func (g *growth) applied(index, work uint64) {
 	}
 }
 
-// cutLocked forgets entries behind an index.
+// cutLocked forgets entries after an index.
 func (g *growth) cutLocked(last uint64) {
 	for n := len(g.sizes); n > 0 && g.first+uint64(n)-1 > last; n-- {
 		g.bytes.Add(-int64(g.sizes[n-1]))
@@ -85,7 +92,7 @@ func (g *growth) cutLocked(last uint64) {
 	}
 }
 
-// covered forgets entries up to an index, of which there is a snapshot.
+// covered forgets entries up to the index of a snapshot.
 func (g *growth) covered(index uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +115,9 @@ func (g *growth) covered(index uint64) {
 	g.first, g.sizes = g.first+n, slices.Clone(g.sizes[n:])
 }
 
-// stagger lowers a bound, by a third at most, by the member's rank among the ids: all members count the same bytes and the same
-// work, and a majority that wrote its snapshots at one moment would keep clients waiting for it.
+// stagger lowers a bound by up to a third, by the member's rank among the ids: all members count
+// the same bytes and work, and if a majority wrote snapshots at the same moment, clients would wait
+// for it.
 func stagger(bound int64, members raft.Configuration, id string) int64 {
 	rank := int64(0)
 	for _, s := range members.Servers {
@@ -139,9 +147,10 @@ func (n *Node) boundLog() {
 				n.logger.Warn("the log grows, and no snapshot can be taken", "error", err)
 			}
 			if over() && n.stores.snapshots.newest.Load().index > before {
-				continue // so much came while the snapshot was written
+				continue // that much arrived while the snapshot was written
 			}
-			// What is still over was not to be had, for nothing new is committed: again when there is more.
+			// What still exceeds the bound could not be covered, for nothing new is committed:
+			// retry when there is more.
 			dueBytes, dueWork = again(g.bytes.Load(), bytes), again(g.work.Load(), work)
 		}
 		g.dueBytes.Store(dueBytes)
@@ -154,7 +163,7 @@ func (n *Node) boundLog() {
 	}
 }
 
-// again returns when what has grown so far is to be looked at next.
+// again returns the size at which growth is checked next.
 func again(grown, bound int64) int64 {
 	if grown < bound {
 		return bound
@@ -162,7 +171,8 @@ func again(grown, bound int64) int64 {
 	return grown + bound/8
 }
 
-// awaitLoaded waits until the machine has applied what was in the log at the start; false when the node stops before.
+// awaitLoaded waits until the machine has replayed the log. It returns false when the node stops
+// first.
 func (n *Node) awaitLoaded() bool {
 	ticker := time.NewTicker(loadedPoll)
 	defer ticker.Stop()
@@ -176,7 +186,7 @@ func (n *Node) awaitLoaded() bool {
 	return true
 }
 
-// retained returns how many of the newest entries stay behind a snapshot, given the index of the last one.
+// retained returns how many of the newest entries are kept after a snapshot.
 func (s *logStore) retained(first, last uint64) uint64 {
 	kept, size := uint64(0), 0
 	for i := last; i >= max(first, 1) && kept < s.trailing; i-- {

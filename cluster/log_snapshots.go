@@ -1,5 +1,6 @@
-// This file holds the snapshot store that Raft sees: it logs each snapshot that was written, remembers the newest one
-// for Status, and tells the applier which index and members a snapshot that it restores has.
+// The snapshot store that Raft sees: it logs each finished snapshot, remembers the newest one for
+// Status, and tells the applier the index and members of a snapshot that it restores.
+
 package cluster
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotSeen is what is known of a finished snapshot.
+// snapshotSeen describes a finished snapshot.
 type snapshotSeen struct {
 	index uint64
 	at    time.Time
@@ -37,12 +38,13 @@ func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger)
 	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir}
 	s.newest.Store(&snapshotSeen{})
 	if list, err := inner.List(); err == nil && len(list) > 0 { // Raft lists again and reports the error
-		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
+		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size}) // Raft lists again and reports errors
 	}
 	return s
 }
 
-// snapshotTime reads the time at which a snapshot was begun off its id, which ends with it in ms; zero when it does not.
+// snapshotTime reads the time at which a snapshot was begun from its id, which ends with it in ms;
+// zero if it does not.
 func snapshotTime(id string) time.Time {
 	ms, err := strconv.ParseInt(id[strings.LastIndexByte(id, '-')+1:], 10, 64)
 	if err != nil || ms <= 0 {
@@ -51,7 +53,7 @@ func snapshotTime(id string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// Create begins a snapshot, of this node's machine or one that the leader sends.
+// Create begins a snapshot, of this node's machine or from the leader.
 func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	began := time.Now()
@@ -63,7 +65,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
 }
 
-// Open returns a snapshot for reading; the reader knows its description.
+// Open returns a snapshot for reading. The reader knows its metadata.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
@@ -79,14 +81,14 @@ type snapshotSink struct {
 	index uint64
 	began time.Time
 	ended sync.Once
-	head  []byte // the first bytes that were written, until the guard has seen them
+	head  []byte // the first bytes written, until the guard has seen them
 	seen  bool
 	size  int64 // bytes written
 
 	closed bool
 }
 
-// Write writes a part of the snapshot, once the guard has let its beginning pass.
+// Write writes a part of the snapshot, after the guard has admitted its beginning.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	if g := k.s.guard; g != nil && !k.seen {
 		missing := g.levels.SnapshotHead() - len(k.head)
@@ -102,7 +104,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// showHead shows the guard what there is of the beginning.
+// showHead shows the guard the beginning, whole or not.
 func (k *snapshotSink) showHead() error {
 	if k.s.guard == nil || k.seen {
 		return nil
@@ -111,7 +113,7 @@ func (k *snapshotSink) showHead() error {
 	return k.s.guard.snapshot(k.index, k.head)
 }
 
-// end counts the snapshot as not being written any more, whoever closes or cancels it how often.
+// end counts the snapshot as finished, however often it is closed or canceled.
 func (k *snapshotSink) end() { k.ended.Do(func() { k.s.open.Add(-1) }) }
 
 // Cancel drops the snapshot.
@@ -120,14 +122,14 @@ func (k *snapshotSink) Cancel() error {
 	return k.SnapshotSink.Cancel()
 }
 
-// Close ends the snapshot; only now it counts.
+// Close finishes the snapshot; only now does it count.
 func (k *snapshotSink) Close() error {
 	if k.closed { // by Persist, before Raft does it
 		return nil
 	}
 	k.closed = true
 	defer k.end()
-	if err := k.showHead(); err != nil { // it is shorter than the guard wanted
+	if err := k.showHead(); err != nil { // shorter than the guard's head
 		return errors.Join(err, k.SnapshotSink.Cancel())
 	}
 	if err := k.SnapshotSink.Close(); err != nil {
@@ -142,13 +144,13 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-// describedSnapshot is the content of a snapshot with what is known of it.
+// describedSnapshot is the content of a snapshot with its metadata.
 type describedSnapshot struct {
 	io.ReadCloser
 	meta *raft.SnapshotMeta
 }
 
-// snapshotMeta finds what is known of a snapshot below what Raft wraps around the reader; an empty one when it cannot be found.
+// snapshotMeta finds the metadata below Raft's wrappers of the reader; it is empty if it cannot.
 func snapshotMeta(r io.ReadCloser) *raft.SnapshotMeta {
 	for {
 		switch in := r.(type) {

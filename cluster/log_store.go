@@ -1,4 +1,6 @@
-// This file holds the log store that Raft sees: a cache that also notes arrivals, and a guard of what Raft may do behind an error.
+// The log store that Raft sees: a cache that also notes arrivals, and a guard of what Raft may do
+// after an error.
+
 package cluster
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log cache holds the newest entries for replication, bounded in entries and bytes. raft.LogCache bounds entries
-// alone, and entries here may have 32 MiB each.
+// The log cache holds the newest entries for replication, bounded in entries and bytes.
+// raft.LogCache bounds entries alone, and an entry may have 32 MiB.
 const (
 	cacheEntries = 512
 	cacheBytes   = 64 << 20
@@ -28,34 +30,36 @@ type logStore struct {
 
 	mu     sync.RWMutex
 	ring   [cacheEntries]*raft.Log // by index modulo its length
-	oldest uint64                  // every cached index is ≥ oldest
+	oldest uint64                  // every cached index is at least this
 	newest uint64
 	bytes  int
-	// silent holds the newest indexes of entries that never reach the machine (noop, barrier), ascending.
+	// invisible holds the newest indexes of entries that never reach the machine (noop, barrier),
+	// ascending.
 	invisible []uint64
-	cut       func(after uint64) // told when entries behind an index were dropped; may be nil
+	cut       func(after uint64) // called when entries after an index were dropped; may be nil
 	guard     *levelGuard        // may be nil
 
-	commands atomic.Bool // an entry for the machine is, or was, in the log or behind a snapshot
+	commands atomic.Bool // an entry for the machine is, or was, in the log or a snapshot
 
 	growth        *growth
-	trailing      uint64 // entries that stay behind a snapshot at most
+	trailing      uint64 // entries kept after a snapshot, at most
 	trailingBytes int    // and their bytes
 
-	covered func() uint64 // the index of the newest snapshot; may be nil
+	covered func() uint64 // index of the newest snapshot; may be nil
 	fatal   func(error)   // ends the process; may be nil, in tests
 
-	writer       sync.Mutex // one write at a time: Raft cuts the beginning off beside storing; guards what follows
-	cutting      bool       // the end of the log was being cut off, and no entry was stored behind it yet
+	writer       sync.Mutex // one write at a time: Raft truncates concurrently with storing; guards what follows
+	cutting      bool       // the end of the log was being cut off, and nothing was stored after it yet
 	failure      error      // why nothing is stored any more
 	writing      writing
 	storeFailure atomic.Pointer[storeFailure] // nil: the newest entries were stored
 
-	failWait time.Duration // how long the log may take no entry, but for want of room
+	failWait time.Duration // how long the log may fail to store, except for lack of space
 }
 
-// end refuses every later write, and ends the process. Raft v1.7.3 goes on behind some errors with a wrong idea of its log: a follower would take entries for
-// committed that the leader has never seen. What is on the disk is right, so the node goes on from it when it is started again.
+// fail refuses every later write, and ends the process. Raft v1.7.3 continues after some errors
+// with a wrong idea of its log: a follower would take entries for committed that the leader has
+// never seen. The disk is right, so a restarted node continues from it.
 func (s *logStore) fail(err error) error {
 	s.failure = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk", err)
 	if s.fatal != nil {
@@ -64,10 +68,10 @@ func (s *logStore) fail(err error) error {
 	return s.failure
 }
 
-// maxInvisible is far more than a cluster without a single write collects: two for each change of leader.
+// maxInvisible is far more than a cluster without writes collects: two for each change of leader.
 const maxInvisible = 1024
 
-// failWait: descriptors and memory come back sooner, and a disk that is broken does not.
+// failWait: file descriptors and memory are back sooner, and a broken disk does not recover.
 const failWait = 30 * time.Second
 
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
@@ -77,7 +81,7 @@ func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logS
 	}
 }
 
-// IsMonotonic says whether the store refuses gaps, which Raft asks.
+// IsMonotonic reports whether the store refuses gaps. Raft asks.
 func (s *logStore) IsMonotonic() bool {
 	m, ok := s.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
@@ -127,7 +131,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// store stores entries on the disk.
+// store writes entries to the disk.
 func (s *logStore) store(logs []*raft.Log) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
@@ -151,7 +155,7 @@ func (s *logStore) store(logs []*raft.Log) error {
 	}
 	s.storeFailure.Store(r)
 	switch since := r.at.Sub(r.since); {
-	case s.failure != nil: // already, by what closed the gap
+	case s.failure != nil: // already, by closeGap
 		return s.failure
 	case s.cutting:
 		return s.fail(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
@@ -161,8 +165,9 @@ func (s *logStore) store(logs []*raft.Log) error {
 	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 }
 
-// closeGap drops the whole log when the next entry is not the one behind its last, because a snapshot took the place of those in between: the
-// process ended before it was dropped, or dropping it failed. A log without gaps would refuse every entry.
+// closeGap drops the whole log if the next entry does not follow its last one because a snapshot
+// replaced those in between: the process ended before it was dropped, or dropping it failed. A log
+// without gaps would refuse every entry.
 func (s *logStore) closeGap(next uint64) error {
 	if s.covered == nil || !s.IsMonotonic() {
 		return nil
@@ -184,8 +189,8 @@ func (s *logStore) closeGap(next uint64) error {
 // isInvisible reports whether an entry never reaches the machine or its applier.
 func isInvisible(l *raft.Log) bool { return l.Type == raft.LogNoop || l.Type == raft.LogBarrier }
 
-// survey notes the silent entries at the end of a log that was just opened, and returns the index of the last entry
-// that is not silent; 0 when there is none.
+// survey notes the invisible entries at the end of a log that was just opened, and returns the
+// index of the last visible one, 0 if there is none.
 func (s *logStore) survey() (uint64, error) {
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -201,7 +206,7 @@ func (s *logStore) survey() (uint64, error) {
 		var l raft.Log
 		err := s.LogStore.GetLog(index, &l)
 		if errors.Is(err, raft.ErrLogNotFound) {
-			index = 0 // raft-boltdb keeps what was there before a snapshot came that is far ahead: the snapshot holds it
+			index = 0 // raft-boltdb keeps what a snapshot far ahead replaced: the snapshot holds it
 			break
 		}
 		if err != nil {
@@ -216,12 +221,12 @@ func (s *logStore) survey() (uint64, error) {
 	}
 	slices.Reverse(s.invisible)
 	if index < first {
-		return 0, nil // all of them are silent
+		return 0, nil // all are invisible
 	}
 	return index, nil
 }
 
-// measure counts the bytes of entries behind an index in a log that was just opened.
+// measure counts the bytes of entries after an index in a log that was just opened.
 func (s *logStore) measure(behind uint64) error {
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
@@ -258,7 +263,7 @@ func (s *logStore) findCommand() error {
 	return nil
 }
 
-// cacheLocked adds l as the newest entry and drops the oldest ones past the bounds.
+// cacheLocked adds l as the newest entry and drops the oldest ones beyond the bounds.
 func (s *logStore) cacheLocked(l *raft.Log) {
 	slot := &s.ring[l.Index%cacheEntries]
 	if *slot != nil {
@@ -280,15 +285,17 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 	}
 }
 
-// DeleteRange drops entries: those that a snapshot holds, but for the newest that are kept for followers. When the end of the log goes (a
-// conflict with a new leader, or a snapshot that replaced the log), the newest stamp is that of the last entry that stays, with now as its arrival.
+// DeleteRange drops entries: those that a snapshot holds, except for the newest, which followers
+// may need. When the end of the log goes (a conflict with a new leader, or a snapshot that replaced
+// the log), the newest stamp becomes that of the last remaining entry, arrived now.
 func (s *logStore) DeleteRange(low, high uint64) error {
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	// Behind the newest snapshot nothing goes but for another leader's entries: also all of the log, which may begin there.
+	// Only another leader's entries replace what is after the newest snapshot, which may be the
+	// whole log.
 	conflict := high >= last && (low > first || s.covered != nil && low > s.covered())
 	if high < last {
 		if high = min(high, last-s.retained(low, last)); high < low {
@@ -300,7 +307,8 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	return s.deleteLocked(low, high, last, conflict)
 }
 
-// deleteLocked is DeleteRange of a log whose last entry is last, for a writer. conflict says that another leader's entries come in their place.
+// deleteLocked is DeleteRange of a log that ends at last; the caller holds writer. conflict means
+// that another leader's entries replace the deleted ones.
 func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	if s.failure != nil {
 		return s.failure
@@ -333,9 +341,10 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	return nil
 }
 
-// resetArrival notes the last stamped entry on disk as arrived now, or the machine's clock when the log has none.
+// resetArrival notes the last stamped entry on disk as arrived now, or the machine's clock if the
+// log has none.
 func (s *logStore) resetArrival() {
-	const lookBack = 1024 // commands are never further from the end than a run of noops and barriers
+	const lookBack = 1024 // noops and barriers never separate a command further from the end
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
 	if err1 == nil && err2 == nil && last > 0 {
@@ -356,7 +365,7 @@ func (s *logStore) resetArrival() {
 	s.arrivals.reset(stamp{clockMs: s.appliedMs()})
 }
 
-// audible returns the largest index ≤ index whose entry the machine sees.
+// lastVisible returns the largest index ≤ index whose entry the machine sees.
 func (s *logStore) lastVisible(index uint64) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -1,10 +1,12 @@
-// This file holds the log that raft-wal keeps, so that it takes entries again after whatever happened to it: a process that ended at any moment,
-// a disk or a process that had no room for a while.
+// raft-wal's log, made to accept entries again after anything that happened to it: a process that
+// ended at any moment, a disk that was full, a process without file descriptors.
 //
-// raft-wal ends a full segment with the append that fills it, and makes the next one in the background. Where that does not happen, because the
-// process ends or anything fails, it refuses every entry, also when it is opened again; and where a cut fails half-way, what it keeps in memory is not what its
-// metadata says. So: opening finishes what was begun, through raft-wal's own metadata; and behind any error it is opened again, beside the old
-// one, before it is written to again (docs/adr/0013).
+// raft-wal seals a full segment with the append that fills it, and creates the next one in the
+// background. If that does not happen, because the process ends or anything fails, it refuses every
+// entry, also when reopened; and if a truncation fails halfway, its memory contradicts its
+// metadata. So opening finishes what was begun, through raft-wal's own metadata; and after any
+// error the log is reopened, beside the old one, before the next write (docs/adr/0013).
+
 package cluster
 
 import (
@@ -32,7 +34,7 @@ type walLog struct {
 	logger      *slog.Logger
 
 	w      atomic.Pointer[wal.WAL]
-	failed bool // w is not to be written to any more
+	failed bool // w must not be written to any more
 }
 
 // openWAL opens the log in a directory.
@@ -53,7 +55,7 @@ func (l *walLog) open() (*wal.WAL, error) {
 	return w, files.endOpening(err)
 }
 
-// renew opens the log again if a write failed. Nothing of the write that failed is in it then.
+// renew reopens the log after a failed write, without anything of that write.
 func (l *walLog) renew() error {
 	if !l.failed {
 		return nil
@@ -76,7 +78,7 @@ func (l *walLog) renew() error {
 	return nil
 }
 
-// write does one thing with the log.
+// write performs one write operation.
 func (l *walLog) write(do func(*wal.WAL) error) error {
 	if err := l.renew(); err != nil {
 		return err
@@ -86,11 +88,11 @@ func (l *walLog) write(do func(*wal.WAL) error) error {
 	return err
 }
 
-// StoreLogs stores entries. It has stored all of them or none.
+// StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	store := func(w *wal.WAL) error { return w.StoreLogs(logs) }
 	err := l.write(store)
-	if errors.Is(err, wal.ErrSealed) { // no segment could be made behind the last entries
+	if errors.Is(err, wal.ErrSealed) { // no segment could be created after the last entries
 		l.logger.Warn("the next segment of the log could not be made when the last one was full, and is made now")
 		err = l.write(store)
 	}
@@ -99,12 +101,12 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 
 func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// DeleteRange cuts off the beginning or the end of the log.
+// DeleteRange truncates the beginning or the end of the log.
 func (l *walLog) DeleteRange(low, high uint64) error {
 	return l.write(func(w *wal.WAL) error { return w.DeleteRange(low, high) })
 }
 
-// read does one thing with the log, again if it was opened again meanwhile.
+// read performs one read operation, and repeats it if the log was reopened meanwhile.
 func (l *walLog) read(do func(*wal.WAL) error) error {
 	for {
 		w := l.w.Load()
@@ -129,23 +131,25 @@ func (l *walLog) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// IsMonotonic says that the log has no gaps.
+// IsMonotonic reports that the log has no gaps.
 func (l *walLog) IsMonotonic() bool { return true }
 
 func (l *walLog) Close() error { return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close()) }
 
-// walMeta is raft-wal's metadata. It stays open when the log is opened again, and hands out none that leaves a segment without a successor.
+// walMeta is raft-wal's metadata. It stays open while the log is reopened, and Load never returns a
+// sealed segment without a successor.
 type walMeta struct {
 	types.MetaStore
 	files fileLayer
-	keep  uint64 // entries behind this one were not acknowledged, and go
-	trim  bool   // give back what is reserved in segments that were ended
+	keep  uint64 // entries after this one were not acknowledged; Load drops them
+	trim  bool   // give back space reserved in sealed segments
 }
 
-// Close does nothing: whoever opens the log again goes on with it.
+// Close does nothing: whoever reopens the log continues with it.
 func (m *walMeta) Close() error { return nil }
 
-// Load reads the metadata, removes what stands behind the last whole batch of entries, and finishes the end of a segment that was begun.
+// Load reads the metadata, drops what follows the last complete batch of entries, and finishes
+// sealing a segment.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.MetaStore.Load(dir)
 	if err != nil || len(state.Segments) == 0 {
@@ -174,11 +178,11 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// endOf cleans the segment that was written to last, and says where it ends.
+// endOf cleans the last segment, and returns where it ends.
 func (m *walMeta) endOf(dir string, tail types.SegmentInfo) (segmentEnd, error) {
 	w, err := (&walFiles{fileLayer: m.files}).OpenWriter(dir, segmentName(tail))
 	if errors.Is(err, fs.ErrNotExist) {
-		return segmentEnd{}, nil // raft-wal makes it
+		return segmentEnd{}, nil // raft-wal creates it
 	}
 	if err != nil {
 		return segmentEnd{}, err
@@ -191,14 +195,15 @@ func (m *walMeta) endOf(dir string, tail types.SegmentInfo) (segmentEnd, error) 
 	return end, errors.Join(err, f.Close())
 }
 
-// giveBack gives back what is reserved in a segment behind its end, which another version or a process that was killed may have left.
+// giveBack returns space reserved after the end of a sealed segment, which another version or a
+// killed process may have left.
 func (m *walMeta) giveBack(dir string, s types.SegmentInfo) {
 	if s.SealTime.IsZero() || s.IndexStart == 0 {
 		return
 	}
 	w, err := m.files.OpenWriter(dir, segmentName(s))
 	if err != nil {
-		return // raft-wal says so
+		return // raft-wal reports it
 	}
 	defer w.Close()
 	f := w.(segmentFile)

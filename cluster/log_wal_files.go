@@ -1,5 +1,6 @@
-// This file holds the files of raft-wal's log: how their blocks are made ready, so that a sync writes the entries and nothing else, how their
-// names are made to last, and how the room that an early end leaves is given back.
+// The files of raft-wal's log: preparing their blocks, so that a sync writes the entries and
+// nothing else; making their names durable; and returning the space that an early seal leaves.
+
 package cluster
 
 import (
@@ -14,22 +15,23 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// zeroAhead is how many bytes behind the last entry are written as zeros, time and again, before entries come there. Blocks that were only
-// reserved become written ones with the first write to them, which the file system has to put into its journal: a second write with each
-// sync. Blocks that were written before cost nothing but their data. A sync that has this many zeros to write takes
-// below a millisecond longer (docs/adr/0011).
+// zeroAhead is how many bytes after the last entry are zeroed in advance. The first write to a
+// reserved block converts it, which the file system must journal: a second write with each sync.
+// Blocks that were written before cost only their data. A sync with that many zeros takes less than
+// a millisecond longer (docs/adr/0011).
 const zeroAhead = 512 << 10
 
 var zeros [zeroAhead]byte
 
-// fileLayer is where the log's files are: the file system, but in tests. Its files that are written to are segmentFiles.
+// fileLayer is where the log's files are: the file system, except in tests. Its writable files are
+// segmentFiles.
 type fileLayer interface {
 	types.VFS
-	// SyncDir makes the names in a directory last.
+	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
 }
 
-// segmentFile is a file of the layer.
+// segmentFile is a writable file of the layer.
 type segmentFile interface {
 	types.WritableFile
 	Size() (int64, error)
@@ -74,11 +76,11 @@ func (f osFile) Size() (int64, error) {
 
 func (f osFile) SyncData() error { return syncData(f.File) }
 
-// walFiles is a file layer with files of which the blocks are written before they are needed.
+// walFiles is a file layer that writes blocks before they are needed.
 type walFiles struct {
 	fileLayer
-	newest  *walFile // that was created or opened for writing last
-	opening bool     // the log is being opened: raft-wal leaves files open where that fails
+	newest  *walFile // the last one created or opened for writing
+	opening bool     // the log is being opened: raft-wal leaks files if that fails
 	opened  []io.Closer
 }
 
@@ -100,7 +102,7 @@ func (v *walFiles) note(f io.Closer) {
 	}
 }
 
-// OpenReader opens a segment that was ended.
+// OpenReader opens a sealed segment.
 func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 	r, err := v.fileLayer.OpenReader(dir, name)
 	if err == nil {
@@ -109,10 +111,10 @@ func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 	return r, err
 }
 
-// Create makes a segment.
+// Create creates a segment.
 //
-// Where there is no room for a whole segment it makes one without reserving any. raft-wal makes a segment when it has ended the last one; until
-// that succeeds it takes no entry, though there be room for some.
+// If there is no space for a whole segment, it reserves none. raft-wal creates a segment after
+// sealing the last one, and refuses all entries until that succeeds, even if some would fit.
 func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := v.fileLayer.Create(dir, name, size)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -127,8 +129,8 @@ func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, er
 	return v.prepare(dir, f)
 }
 
-// OpenWriter opens the segment that was written to last. A process that was killed may have left entries, and the file's name, that are
-// not on the disk yet. From now on Raft counts them as stored, so they are made to last first.
+// OpenWriter opens the last segment. A killed process may have left entries, and the file's name,
+// that are not durable yet. From now on Raft counts them as stored, so they are synced first.
 func (v *walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := v.fileLayer.OpenWriter(dir, name)
 	if err != nil {
@@ -155,19 +157,20 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 	return f, nil
 }
 
-// walFile is a segment that is written to: from front to back, by one goroutine.
+// walFile is a writable segment, written front to back by one goroutine.
 type walFile struct {
 	segmentFile
 	syncDir func() error
-	size    int64 // that was reserved
-	end     int64 // of the last entry that was written
+	size    int64 // reserved
+	end     int64 // of the last entry written
 	zeroed  int64 // bytes before this one were written
-	synced  bool  // whole, with its name
+	synced  bool  // including the name
 }
 
-// WriteAt writes a block of entries, and zeros behind it where none are yet. What stands behind the end of a write is never of use: raft-wal
-// writes front to back, and after a crash it begins behind the last entry that it finds whole. Zeros that cannot be written are not
-// missed; what is wrong with the disk the entries find out.
+// WriteAt writes a block of entries, and zeros after it if there are none yet. Nothing reads what
+// follows the end of a write: raft-wal writes front to back, and after a crash continues after the
+// last complete entry. Failure to write zeros is ignored: the entries will run into the same
+// problem.
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.segmentFile.WriteAt(p, at)
 	f.end = at + int64(n)
@@ -178,7 +181,8 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Sync makes what was written last; the first time with the file's name, without which the entries would be gone.
+// Sync makes writes durable; the first time also the file's name, without which the entries would
+// be gone.
 func (f *walFile) Sync() error {
 	if f.synced {
 		return f.SyncData()
@@ -193,7 +197,7 @@ func (f *walFile) Sync() error {
 	return nil
 }
 
-// walFiler makes raft-wal's segments.
+// walFiler creates raft-wal's segments.
 type walFiler struct {
 	*segment.Filer
 	files *walFiles
@@ -214,14 +218,14 @@ func (f *walFiler) writer(w types.SegmentWriter, err error) (types.SegmentWriter
 	return segmentWriter{w, f.files.newest}, nil
 }
 
-// segmentWriter is a segment that is written to, and its file.
+// segmentWriter is a writable segment and its file.
 type segmentWriter struct {
 	types.SegmentWriter
 	file *walFile
 }
 
-// ForceSeal ends the segment before it is full, where the end of the log is cut off. What was reserved for it goes back to the file system;
-// where that fails, it does when the log is opened again.
+// ForceSeal seals the segment before it is full, when the end of the log is truncated. It returns
+// reserved space to the file system; if that fails, reopening the log does it.
 func (w segmentWriter) ForceSeal() (uint64, error) {
 	start, err := w.SegmentWriter.ForceSeal()
 	if err == nil && w.file.end > 0 {

@@ -1,8 +1,12 @@
-// This file holds what a node finds at the end of its log when it opens it: which entries are whole, and whether the segment was ended.
+// What a node finds at the end of its log when it opens it: which entries are complete, and whether
+// the segment was sealed.
 //
-// raft-wal v0.4.2 writes a segment as frames of 8 bytes and a payload, padded to 8: entries, at its end the index of them, and behind each batch a
-// commit with the CRC-32C of all bytes since the commit before. It looks at the last commit alone, takes any index that it meets for the end of
-// the segment, also one of a batch that is not whole, and does nothing about a segment that was ended while its metadata does not say so.
+// raft-wal v0.4.2 writes a segment as frames of 8 bytes and a payload, padded to 8: entries, at the
+// end their index, and after each batch a commit with the CRC-32C of all bytes since the previous
+// commit. It checks only the last commit, takes any index that it meets for the end of the segment,
+// even one of an incomplete batch, and does nothing about a sealed segment whose metadata does not
+// say so.
+
 package cluster
 
 import (
@@ -28,17 +32,17 @@ const (
 // scanChunk is how much of a segment is read at a time.
 const scanChunk = 256 << 10
 
-// segmentEnd is what a segment holds.
+// segmentEnd is the end of a segment's valid content.
 type segmentEnd struct {
-	at    int64  // behind the last whole batch; 0: there is none
-	last  uint64 // the index of its last entry; 0: there is none
-	index uint64 // where the index of entries begins, behind its frame's header; 0: the segment was not ended
+	at    int64  // after the last complete batch; 0: there is none
+	last  uint64 // index of its last entry; 0: there is none
+	index uint64 // where the index of entries begins, after its frame's header; 0: not sealed
 }
 
-// scanSegment reads a segment of the given size. Batches with entries behind keep do not count.
+// scanSegment reads a segment of the given size. It ignores batches with entries after keep.
 //
-// A batch that is not whole ends the log: each is on the disk before the next is written. A whole one behind it says that bytes changed that
-// were on the disk, which is an error.
+// An incomplete batch ends the log: each batch is on disk before the next is written. A complete
+// one after it means that bytes on disk changed, which is an error.
 func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo, keep uint64) (segmentEnd, error) {
 	var end segmentEnd
 	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), int(min(size, scanChunk))), size: size}
@@ -97,7 +101,7 @@ type segmentReader struct {
 
 var errEnd = errors.New("the segment ends")
 
-// ended makes no error of the file's end.
+// ended turns the end of the file into success.
 func (s *segmentReader) ended(err error) error {
 	if errors.Is(err, errEnd) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -105,7 +109,7 @@ func (s *segmentReader) ended(err error) error {
 	return err
 }
 
-// frame reads a frame's header: its kind, and its length or, of a commit, the CRC.
+// frame reads a frame's header: its kind, and its length or, for a commit, the CRC.
 func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 	var head [segmentFrameLen]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
@@ -142,7 +146,7 @@ func (s *segmentReader) skip(n int64) error {
 // padded is the length of a payload in the file.
 func padded(n int64) int64 { return (n + segmentFrameLen - 1) &^ (segmentFrameLen - 1) }
 
-// clearBehind makes all of a segment zeros that lies behind a place.
+// clearBehind zeroes a segment from at on.
 func clearBehind(f types.WritableFile, at, size int64) error {
 	buf := make([]byte, min(max(size-at, 0), scanChunk))
 	wrote := false
@@ -171,7 +175,7 @@ func clearBehind(f types.WritableFile, at, size int64) error {
 	return f.Sync()
 }
 
-// endOfSealed is where a segment ends whose index begins there.
+// endOfSealed returns where a sealed segment with this index position ends.
 func endOfSealed(f io.ReaderAt, index uint64) (int64, error) {
 	var head [segmentFrameLen]byte
 	if _, err := f.ReadAt(head[:], int64(index)-segmentFrameLen); err != nil {

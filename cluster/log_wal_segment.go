@@ -2,5 +2,5 @@
 
 package cluster
 
-// segmentSize is the size of the log's files; 0: raft-wal's own, 64 MiB.
+// segmentSize is the size of the log's files; 0: raft-wal's default, 64 MiB.
 const segmentSize = 0

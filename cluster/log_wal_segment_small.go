@@ -2,5 +2,6 @@
 
 package cluster
 
-// segmentSize lets tests that kill processes meet the end of a file of the log every few entries. No release has it.
+// segmentSize lets tests that kill processes reach the end of a log file every few entries. No
+// release has it.
 const segmentSize = 16 << 10

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// syncData makes a file's data last, with its size and place on the disk, but not its times.
+// syncData makes a file's data durable, with its size and block map but not its times.
 func syncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))

@@ -4,5 +4,5 @@ package cluster
 
 import "os"
 
-// syncData makes a file's data last.
+// syncData makes a file's data durable.
 func syncData(f *os.File) error { return f.Sync() }

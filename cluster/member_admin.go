@@ -1,4 +1,6 @@
-// This file holds the way of changes of the members to the leader: a connection to its peer port for each, with one question and one answer.
+// How membership changes reach the leader: a connection to its peer port each, with one question
+// and one answer.
+
 package cluster
 
 import (
@@ -17,9 +19,9 @@ const (
 	adminPause  = 50 * time.Millisecond
 )
 
-// adminRequest is the question. JSON, so that later versions can say more.
+// adminRequest is the question, in JSON so that later versions can extend it.
 type adminRequest struct {
-	Change *Change `json:"change,omitempty"` // nil: only tell of the members
+	Change *Change `json:"change,omitempty"` // nil: only list the members
 }
 
 // adminReply is the answer.
@@ -33,7 +35,7 @@ type adminReply struct {
 const (
 	outcomeDone    = "done"
 	outcomeRefused = "refused"
-	outcomeNotRun  = "not run" // ask the leader of now
+	outcomeNotRun  = "not run" // ask the current leader
 	outcomeUnknown = "unknown"
 )
 
@@ -50,20 +52,23 @@ func (r *adminReply) err() error {
 	return unknown(r.Reason)
 }
 
-// Change has the leader, whichever node that is, change the members, and returns when the change is committed. Errors: ErrRefused with the
-// reason, ErrNotRun when no leader was found in time, and ErrUnknown: LeaderMembers tells what became of it. One change is made at a time.
+// Change has the leader, whichever node that is, change the members, and returns when the change is
+// committed. Errors: ErrRefused with the reason; ErrNotRun if no leader was found in time;
+// ErrUnknown: LeaderMembers shows the outcome. Changes run one at a time.
 func (n *Node) Change(c Change) error {
 	_, err := n.askLeader(adminRequest{Change: &c}, adminWait)
 	return err
 }
 
-// LeaderMembers returns the members as the leader knows them. The error is ErrNotRun or ErrUnknown where the leader does not answer.
+// LeaderMembers returns the members as the leader knows them. The error is ErrNotRun, or ErrUnknown
+// if the leader does not answer.
 func (n *Node) LeaderMembers() ([]MemberStatus, error) {
 	r, err := n.askLeader(adminRequest{}, n.cfg.LeaderWait)
 	return r.Members, err
 }
 
-// askLeader asks until a leader has answered or wait is over. What may have been done is not asked for again.
+// askLeader asks until a leader answers or wait is over. It does not repeat a question that may
+// have taken effect.
 func (n *Node) askLeader(q adminRequest, wait time.Duration) (adminReply, error) {
 	for deadline := time.Now().Add(wait); ; {
 		if n.removal.removed.Load() {
@@ -82,7 +87,7 @@ func (n *Node) askLeader(q adminRequest, wait time.Duration) (adminReply, error)
 	}
 }
 
-// askOnce asks the node that leads as far as this one knows.
+// askOnce asks the leader that this node knows.
 func (n *Node) askOnce(q adminRequest) adminReply {
 	r := n.route.Load()
 	if r.self {
@@ -99,7 +104,7 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 	return reply
 }
 
-// exchange asks the node at addr. With an error it is not known what became of the question.
+// exchange asks the node at addr. After an error it is unknown whether the question took effect.
 func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err error) {
 	missed := func(err error) adminReply {
 		return adminReply{Outcome: outcomeNotRun, Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
@@ -124,7 +129,7 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 	return reply, readAdmin(reader, &reply)
 }
 
-// greet opens a connection to the peer port at addr and exchanges hellos. Unless it fails the connection is the caller's to close.
+// greet opens a connection to the peer port at addr and exchanges hellos. The caller closes it.
 func (n *Node) greet(addr string, stream byte) (conn net.Conn, reader *bufio.Reader, h hello, err error) {
 	if conn, err = n.mux.open(addr, []byte{stream}, dialTimeout); err != nil {
 		return nil, nil, h, err

@@ -1,5 +1,6 @@
-// This file holds the leader's work on the members of the cluster: changes that an operator or a new node asks for, the promotion of
+// The leader's work on the members: changes that an operator or a new node asks for, promotion of
 // members that have caught up, and addresses that have changed.
+
 package cluster
 
 import (
@@ -13,16 +14,16 @@ import (
 
 // What a Change does.
 const (
-	AddMember      = "add"      // take a node in, without a vote until it has caught up
-	RemoveMember   = "remove"   // for ever: the id is not used again
-	PromoteMember  = "promote"  // give a node that has caught up its vote now
-	TransferLeader = "transfer" // hand leadership over
+	AddMember      = "add"      // without a vote until it has caught up
+	RemoveMember   = "remove"   // for good: the id is never reused
+	PromoteMember  = "promote"  // give a member that has caught up its vote now
+	TransferLeader = "transfer" // transfer leadership
 )
 
-// Change is one change of the members.
+// Change is one membership change.
 type Change struct {
 	Kind     string `json:"kind"`
-	ID       string `json:"id,omitempty"`        // of the member; TransferLeader: empty for the one that is furthest
+	ID       string `json:"id,omitempty"`        // of the member; empty with TransferLeader: the one with the longest log
 	PeerAddr string `json:"peer_addr,omitempty"` // of AddMember
 }
 
@@ -30,24 +31,27 @@ const (
 	maintainEvery = 50 * time.Millisecond
 	// changeWait bounds the wait for another change, and for Raft to begin one.
 	changeWait = 5 * time.Second
-	// promoteLag is how many entries a member may be behind when it gets its vote. Commits may have to wait for it to catch up with those.
+	// promoteLag is how many entries a member may lag when it gets its vote. Commits may have to
+	// wait until it catches up.
 	promoteLag = 256
-	// heardLately is how old word of a member may be for it to count as connected; the leader asks every second.
+	// heardLately is how recently a connected member must have been heard from; the leader asks
+	// every second.
 	heardLately = 3 * time.Second
 )
 
-// errElsewhere says that the next leader has to make the change.
+// errElsewhere says that the next leader must make the change.
 var errElsewhere = notRun("another node leads now")
 
-// errCatchingUp: a member that is to get its vote is too far behind.
+// errCatchingUp: the member lags too far to get its vote.
 var errCatchingUp = errors.New("it has not caught up")
 
-// makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused, ErrNotRun (ask the leader of now), ErrUnknown.
+// makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused,
+// ErrNotRun (ask the current leader), ErrUnknown.
 func (n *Node) makeChange(lead *leadership, c Change) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
-		return notRun("another change of the members is under way") // not refused: who asks again later may be served
+		return notRun("another change of the members is under way") // not refused: a retry may succeed
 	case <-n.stop:
 		return errStopping
 	}
@@ -68,7 +72,7 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 	return refused(fmt.Sprintf("a change of kind %q is not known to the leader, which may be of another version", c.Kind))
 }
 
-// configured says what became of a configuration change.
+// configured returns the outcome of a configuration change.
 func configured(f raft.IndexFuture) error {
 	switch err := f.Error(); {
 	case err == nil:
@@ -100,7 +104,7 @@ func (n *Node) addMember(id, addr string) error {
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
 			return refused(fmt.Sprintf("node %s is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id", id))
 		case string(s.ID) == id && string(s.Address) == addr:
-			return nil // a new node asks until it hears of it
+			return nil // a new node asks until it is added
 		case string(s.ID) != id && string(s.Address) == addr:
 			return refused(fmt.Sprintf("node %s has the peer address %s already", s.ID, addr))
 		}
@@ -112,7 +116,8 @@ func (n *Node) addMember(id, addr string) error {
 	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
 }
 
-// IsWildcard says whether a host is all of a machine's addresses, and so none that others reach it at.
+// IsWildcard reports whether a host means all addresses of a machine, and so none at which others
+// reach it.
 func IsWildcard(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
@@ -123,7 +128,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// removeMember takes the vote from a member, and then the place: only its id is kept. A leader hands leadership over first.
+// removeMember demotes a voter, then replaces its address: only the id stays. A leader transfers
+// leadership first.
 func (n *Node) removeMember(id string) error {
 	if n.retired(id) {
 		return refused(fmt.Sprintf("node %s was removed before", id))
@@ -188,7 +194,7 @@ func (n *Node) hears(id string) bool {
 	return l.wire != nil && time.Since(l.heard) < heardLately
 }
 
-// promoteMember gives a member its vote when it has caught up.
+// promoteMember gives a member its vote once it has caught up.
 func (n *Node) promoteMember(lead *leadership, id string) error {
 	s, ok := n.member(id)
 	switch {
@@ -204,8 +210,9 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 	return configured(n.raft.AddVoter(s.ID, s.Address, 0, changeWait))
 }
 
-// caughtUp says what is missing for a member to get its vote. It has to have, and to have applied, all but the newest few entries, and those
-// that this leadership began with, which the one that took the member in is among: or an empty node could count for a majority.
+// caughtUp returns an error unless a member may get its vote. It must have applied all but the
+// newest few entries, and everything up to the start of this leadership and to the configuration
+// that added it: otherwise an empty node could count towards a majority.
 func (n *Node) caughtUp(lead *leadership, id string) error {
 	l := n.link(id)
 	if l == nil || !n.hears(id) {
@@ -222,7 +229,7 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 	return nil
 }
 
-// maintain is the loop that looks after the members while this node leads.
+// maintain is the loop that maintains the members while this node leads.
 func (n *Node) maintain() {
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
@@ -245,7 +252,8 @@ func (n *Node) maintain() {
 	}
 }
 
-// unsettled reports whether a member is not registered, waits for its vote or has another address than the configuration says.
+// unsettled reports whether a member is not registered, waits for its vote, or has another address
+// than configured.
 func (n *Node) unsettled() bool {
 	if _, ok := n.unregistered(); ok {
 		return true
@@ -258,7 +266,7 @@ func (n *Node) unsettled() bool {
 	return false
 }
 
-// moved returns the address that a member says it has, where the configuration has another.
+// moved returns the address that a member announces, if it differs from the configured one.
 func (n *Node) moved(s raft.Server) string {
 	addr := n.mux.Addr().String()
 	if string(s.ID) != n.cfg.ID {
@@ -288,7 +296,7 @@ func (n *Node) settle(lead *leadership) {
 			taken = taken || string(other.Address) == addr
 		}
 		if addr == "" || taken {
-			continue // one of two that swapped addresses has to be moved away first; they are reached all the same
+			continue // of two members that swapped addresses, one must move away first; both stay reachable
 		}
 		n.logger.Info("a member has another address", "member", s.ID, "address", addr, "before", s.Address)
 		change := n.raft.AddNonvoter

@@ -1,4 +1,6 @@
-// This file holds the check of a data directory's own cluster against the members that the node is started with.
+// Whether a node founds a cluster, joins one or continues in its own: its data directory checked
+// against the members that it is started with.
+
 package cluster
 
 import (
@@ -9,8 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// storedConfiguration returns the newest configuration in the stores: the last one in the log, as Raft uses it from
-// the moment that it is logged, else that of the newest snapshot. ok is false when there is none.
+// storedConfiguration returns the newest configuration in the stores: the last one in the log,
+// which Raft uses as soon as it is logged, else that of the newest snapshot. ok is false if there
+// is none.
 func (s *stores) storedConfiguration() (c raft.Configuration, ok bool, err error) {
 	snapshots, err := s.snapshots.List()
 	if err != nil {
@@ -40,28 +43,29 @@ func (s *stores) storedConfiguration() (c raft.Configuration, ok bool, err error
 	return c, ok, nil
 }
 
-// foundingKey is where the stable store keeps how the node began: "1 join", or "1 " and the ids of its first configuration. The leading
-// number is the version of this form.
+// foundingKey is where the stable store keeps how the node began: "1 join", or "1 " and the ids of
+// its first configuration. The leading number is the version of this form.
 var foundingKey = []byte("coordd founding")
 
 const foundedByJoin = "1 join"
 
-// founding returns what is stored under foundingKey, empty when there is nothing.
+// founding returns the value of foundingKey, empty if there is none.
 func (s *stores) founding() (string, error) { return s.get(foundingKey) }
 
-// get returns what the stable store has under a key, empty when there is nothing.
+// get returns the stable store's value of a key, empty if there is none.
 func (s *stores) get(key []byte) (string, error) {
 	b, err := s.stable.Get(key)
-	if err != nil && err.Error() == "not found" { // the only way in which raft's stores say it
+	if err != nil && err.Error() == "not found" { // Raft's stores have no error value for it
 		err = nil
 	}
 	return string(b), err
 }
 
-// checkFounding decides whether this node founds a cluster, joins one or goes on in its own, and refuses to start on the state of a cluster
-// that has nothing to do with the configured members. A node that had once been started alone would otherwise lead alone and acknowledge
-// writes that its supposed fellows never see. Members that are given are compared with the cluster as it was founded, since its members
-// change while the flags stay, and with the cluster as it is now.
+// checkFounding decides whether this node founds a cluster, joins one or continues in its own. It
+// refuses to start on the state of a cluster unrelated to the configured members: a node that once
+// ran alone would otherwise lead alone and acknowledge writes that the others never see. It
+// compares the given members with the cluster as founded (its members change while the flags stay)
+// and as it is now.
 func (n *Node) checkFounding(existing bool) error {
 	founding, err := n.stores.founding()
 	if err != nil {
@@ -85,7 +89,7 @@ func (n *Node) checkFounding(existing bool) error {
 	case !ok:
 		n.joining = founding == foundedByJoin
 		return nil
-	case founding == "": // of a version that did not note it
+	case founding == "": // of a version that did not record it
 		founding = "1 " + strings.Join(have, ",")
 		if err := n.stores.stable.Set(foundingKey, []byte(founding)); err != nil {
 			return err

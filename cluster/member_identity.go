@@ -1,4 +1,6 @@
-// This file holds identity: which cluster a node belongs to, and which data directory stands behind a member's id. docs/adr/0010 says why.
+// Identity: which cluster a node belongs to, and which data directory is behind a member's id. See
+// docs/adr/0010.
+
 package cluster
 
 import (
@@ -13,11 +15,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// incarnationKey is where the stable store keeps the data directory's incarnation: a word that no other directory has.
+// incarnationKey is where the stable store keeps the data directory's incarnation, its random id.
 var incarnationKey = []byte("coordd birth")
 
-// The Raft configuration carries the cluster's id, and the incarnations of its members, in a member without a vote that nobody could dial:
-// its id is clusterPrefix and the cluster's id, its address incarnationsPrefix and "id=incarnation,…". No node can have such an id.
+// The Raft configuration carries the cluster's id and the incarnations of its members in a
+// non-voter that cannot be dialed: its id is clusterPrefix and the cluster's id, its address
+// incarnationsPrefix and "id=incarnation,…". No node can have such an id.
 const (
 	clusterPrefix      = "cluster/"
 	incarnationsPrefix = "born/"
@@ -25,15 +28,16 @@ const (
 	clusterBytes       = 10
 )
 
-// register is what a configuration says of the cluster's identity.
+// register is a configuration's record of the cluster's identity.
 type register struct {
-	cluster      string            // empty until the first leader has made one
-	incarnations map[string]string // of the members that data may be sent to, by id
+	cluster      string            // empty until the first leader sets it
+	incarnations map[string]string // by id, of the members that may receive data
 }
 
 func isRegister(s raft.Server) bool { return strings.HasPrefix(string(s.ID), clusterPrefix) }
 
-// isPlaceholder reports whether an entry of a configuration is no member: a removed one, or the register.
+// isPlaceholder reports whether an entry of a configuration is not a member: a removed one, or the
+// register.
 func isPlaceholder(s raft.Server) bool { return isRetired(s) || isRegister(s) }
 
 func registerOf(c raft.Configuration) register {
@@ -52,7 +56,7 @@ func registerOf(c raft.Configuration) register {
 	return r
 }
 
-// server is the register as an entry of a configuration.
+// server encodes the register as an entry of a configuration.
 func (r register) server() raft.Server {
 	var parts []string
 	for _, id := range slices.Sorted(maps.Keys(r.incarnations)) {
@@ -69,26 +73,28 @@ func randomWord(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
-// NewClusterID returns an id that no other cluster has.
+// NewClusterID returns a unique cluster id.
 func NewClusterID() string { return randomWord(clusterBytes) }
 
-// ClusterIDOf returns the id of the cluster that is made from what: equal for equal bytes, for nodes that are seeded apart from each other.
+// ClusterIDOf derives a cluster id from bytes, so that nodes that are seeded separately agree on
+// it.
 func ClusterIDOf(what []byte) string {
 	sum := sha256.Sum256(what)
 	return hex.EncodeToString(sum[:clusterBytes])
 }
 
-// seededIncarnation is what the register says that Seed makes, for a member: the others are seeded too, and have to know it without being told.
-// It is not the directory's incarnation, which is random, or a second directory made from the same backup would pass for the first one.
+// seededIncarnation is what the register that Seed writes says for a member: all members are seeded
+// separately and must agree on it. It differs from the directory's own incarnation, which is
+// random; otherwise a second directory made from the same backup would pass for the first.
 func seededIncarnation(cluster, id string) string {
 	sum := sha256.Sum256([]byte(cluster + "/" + id))
 	return hex.EncodeToString(sum[:incarnationBytes])
 }
 
-// readIncarnation returns the incarnation in the stores, empty where there is none.
+// readIncarnation returns the stored incarnation, empty if there is none.
 func (s *stores) readIncarnation() (string, error) { return s.get(incarnationKey) }
 
-// ensureIncarnation returns the incarnation in the stores, and makes one where there is none.
+// ensureIncarnation returns the stored incarnation, and creates it if missing.
 func (s *stores) ensureIncarnation() (string, error) {
 	incarnation, err := s.readIncarnation()
 	if err != nil || incarnation != "" {
@@ -98,10 +104,10 @@ func (s *stores) ensureIncarnation() (string, error) {
 	return incarnation, s.stable.Set(incarnationKey, []byte(incarnation))
 }
 
-// view is a configuration, taken apart.
+// view is a parsed configuration.
 type view struct {
-	source   []raft.Server      // as Raft has it: while it is kept, its address tells whether Raft has another
-	members  raft.Configuration // without those that are no members; not to be changed
+	source   []raft.Server      // as Raft has it: its address tells whether Raft has a newer one
+	members  raft.Configuration // without placeholders; must not be changed
 	retired  map[string]bool    // ids of removed members
 	register register
 }
@@ -118,8 +124,9 @@ func (n *Node) view() *view {
 	return v
 }
 
-// clusterID returns the id of the cluster that this node belongs to for certain: the register is committed, or what came behind it in
-// the log says so, since no entry for the machine enters a log before. Empty: there is none, or it may yet be replaced.
+// clusterID returns the id of the cluster that this node belongs to for certain: the register is
+// committed, or a later log entry implies that it is, since no entry for the machine is logged
+// before. Empty: there is none, or it may still be replaced.
 func (n *Node) clusterID() string {
 	if id := n.identity.Load(); id != nil {
 		return *id
@@ -132,15 +139,17 @@ func (n *Node) clusterID() string {
 	return id
 }
 
-// provisional reports whether a register of this node's is still as Seed made it. The first leader puts the incarnations of the directories in its place,
-// before anything is acknowledged. (Of a directory that an older version seeded, what the register says is the incarnation.)
+// provisional reports whether this node's register is still as Seed wrote it. The first leader
+// replaces it with the directories' incarnations before it acknowledges anything. (In a directory
+// seeded by an older version, the register holds the incarnation itself.)
 func (n *Node) provisional(r register) bool {
 	own := r.incarnations[n.cfg.ID]
 	return own != n.incarnation && own == seededIncarnation(r.cluster, n.cfg.ID)
 }
 
-// admitted reports whether Raft may send the log to a member: its incarnation is in a register that is committed. The first one is taken as it
-// is in the log, so that it can be committed at all. A member that runs on another processor architecture gets nothing.
+// admitted reports whether Raft may send the log to a member: its incarnation is in a committed
+// register. The first register counts before it is committed, so that it can be. A member with
+// another processor architecture receives nothing.
 func (n *Node) admitted(id string) bool {
 	if l := n.link(id); l != nil && l.foreign.Load() {
 		return false
@@ -152,9 +161,10 @@ func (n *Node) admitted(id string) bool {
 	return r.cluster == "" || r.incarnations[id] != ""
 }
 
-// mayCampaign reports whether this node may ask for votes. One of no cluster yet has to have tried all of the others: when one of them has
-// data, this node must not found a second cluster. One that runs on another processor architecture than most of the others leads nobody,
-// and one that has yet to apply much of its log, or cannot store entries, lets others go first.
+// mayCampaign reports whether this node may ask for votes. A node of no cluster must have tried all
+// others first: if one of them has data, this node must not found a second cluster. A node with
+// another processor architecture than most others cannot lead them. A node that replays its log, or
+// cannot store entries, lets others go first.
 func (n *Node) mayCampaign() bool {
 	if n.failure.Load() || n.outnumbered() || n.replays() || n.storeFailing() {
 		return false
@@ -175,7 +185,8 @@ func (n *Node) mayCampaign() bool {
 	return true
 }
 
-// outnumbered reports whether more than half of the other voters run on another processor architecture.
+// outnumbered reports whether more than half of the other voters have another processor
+// architecture.
 func (n *Node) outnumbered() bool {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
@@ -191,7 +202,8 @@ func (n *Node) outnumbered() bool {
 	return foreign > others/2
 }
 
-// admit says why a Raft connection is not taken: it has to be meant for this very data directory, and to come from the same cluster.
+// admit returns why a Raft connection is refused: it must be meant for this very data directory,
+// and come from the same cluster.
 func (n *Node) admit(incarnation, cluster string) error {
 	own, r := n.clusterID(), n.view().register
 	seeded := n.provisional(r) && incarnation == r.incarnations[n.cfg.ID]
@@ -221,7 +233,8 @@ func (n *Node) knowsCluster() bool {
 	return false
 }
 
-// failLostDisk ends a node of no cluster that its fellows remember data of. A node that has data of its own is told so in the hello.
+// failLostDisk ends a node of no cluster whose members remember data of it. A node with data learns
+// of a mismatch from the hello.
 func (n *Node) failLostDisk(who string) {
 	if n.clusterID() != "" || n.failure.Load() {
 		return
@@ -234,7 +247,7 @@ func lostDiskError(id, who string) error {
 		"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who, id)
 }
 
-// fail ends the node's part for a reason that an operator has to deal with.
+// fail ends the node's participation for a reason that needs an operator.
 func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
 		n.lost = notRun(err.Error())
@@ -246,11 +259,12 @@ func (n *Node) fail(err error) {
 	})
 }
 
-// Failed returns a channel that gets the reason when the node cannot be part of its cluster, and has to be closed.
+// Failed returns a channel that receives the reason when the node cannot take part in its cluster
+// and must be closed.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// checkIdentity compares who the other end of a connection is with what this node knows. It returns why the connection is refused, and
-// whether the reason is that the other end lost its disk.
+// checkIdentity compares a peer's identity with what this node knows. It returns why the connection
+// is refused (empty: it is not), and whether the peer lost its disk.
 func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	if l := n.link(h.id); l != nil {
 		l.noteClaim(h.cluster)
@@ -262,7 +276,7 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	}
 	known := r.incarnations[h.id]
 	other := h.arch != "" && h.arch != n.cfg.arch
-	if !other || own == h.cluster && known == h.incarnation || own == "" { // else it may be a stranger with a member's id
+	if !other || own == h.cluster && known == h.incarnation || own == "" { // otherwise it may be a stranger with a member's id
 		n.setForeign(h.id, other)
 	}
 	switch {
@@ -281,16 +295,17 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	return "", false
 }
 
-// setForeign notes whether a member runs on another processor architecture than this node.
+// setForeign notes whether a member has another processor architecture.
 func (n *Node) setForeign(id string, foreign bool) {
 	if l := n.link(id); l != nil && l.foreign.Swap(foreign) != foreign {
 		n.roles.notify()
 	}
 }
 
-// found makes the cluster's id, once this node leads the members that were started empty, and returns whether there is one now. It notes the incarnations of
-// all members that are connected, which have to be a majority: until then nothing is acknowledged to anybody. Members that were seeded have the id,
-// and lack the incarnations.
+// foundCluster creates the cluster's id, once this node leads members that started empty, and
+// reports whether the cluster has one. It registers the incarnations of all connected members,
+// which must be a majority: nothing is acknowledged before. Seeded members have the id and lack the
+// incarnations.
 func (n *Node) foundCluster() bool {
 	v := n.view()
 	if v.register.cluster != "" && !n.provisional(v.register) {
@@ -330,7 +345,7 @@ func (n *Node) register(r register) error {
 	return configured(n.raft.AddNonvoter(s.ID, s.Address, 0, changeWait))
 }
 
-// incarnationOf returns the incarnation that a member last told, empty where it is not connected.
+// incarnationOf returns a connected member's incarnation, empty if it is not connected.
 func (n *Node) incarnationOf(id string) string {
 	if id == n.cfg.ID {
 		return n.incarnation
@@ -341,7 +356,8 @@ func (n *Node) incarnationOf(id string) string {
 	return ""
 }
 
-// unregistered returns the register with the members that came since, and without those that are gone; ok is false where nothing changed.
+// unregistered returns the register with members that were added, and without those that are gone;
+// ok is false if nothing changed.
 func (n *Node) unregistered() (next register, ok bool) {
 	v := n.view()
 	next = register{v.register.cluster, map[string]string{}}
@@ -357,7 +373,7 @@ func (n *Node) unregistered() (next register, ok bool) {
 	return next, next.cluster != "" && !maps.Equal(next.incarnations, v.register.incarnations)
 }
 
-// isOtherCluster reports whether a cluster's id is another one than this node's own.
+// isOtherCluster reports whether a cluster's id differs from this node's.
 func (n *Node) isOtherCluster(cluster string) bool {
 	own := n.clusterID()
 	return own != "" && cluster != "" && cluster != own

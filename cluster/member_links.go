@@ -1,4 +1,5 @@
-// This file holds what the node knows of the other members: their addresses, and a link to each.
+// What the node knows of the other members: their addresses, and a link to each.
+
 package cluster
 
 import (
@@ -48,7 +49,7 @@ func (n *Node) updateLinks() {
 	n.closeRemovedInbounds()
 }
 
-// endLinks stops all links; what is under way on them ends.
+// endLinks stops all links and ends what is in flight on them.
 func (n *Node) endLinks() {
 	n.linksMu.Lock()
 	for id, l := range n.links {
@@ -59,20 +60,21 @@ func (n *Node) endLinks() {
 	n.linkWG.Wait()
 }
 
-// link returns the link to a member, nil when there is none.
+// link returns the link to a member, nil if there is none.
 func (n *Node) link(id string) *link {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	return n.links[id]
 }
 
-// retiredPrefix begins the address of a member that was removed. The configuration keeps the ids of removed members for ever, as members
-// without a vote and without an address that anybody could dial: so no id is given to a second node. docs/adr/0007 says why it is kept there.
+// retiredPrefix begins the address of a removed member. The configuration keeps the ids of removed
+// members forever, as non-voters without a usable address, so that no id is given to a second node.
+// docs/adr/0007 says why there.
 const retiredPrefix = "removed/"
 
 func isRetired(s raft.Server) bool { return strings.HasPrefix(string(s.Address), retiredPrefix) }
 
-// configuration returns the members in the newest configuration in this node's log. It is not to be changed.
+// configuration returns the newest configuration in this node's log. The caller must not change it.
 func (n *Node) configuration() raft.Configuration { return n.view().members }
 
 // member finds a member of the newest configuration in this node's log.
@@ -90,7 +92,7 @@ func (n *Node) isMember(id string) bool {
 	return ok
 }
 
-// retiredIDs returns the ids of the members that were removed.
+// retiredIDs returns the ids of removed members.
 func retiredIDs(c raft.Configuration) map[string]bool {
 	ids := map[string]bool{}
 	for _, s := range c.Servers {
@@ -101,16 +103,19 @@ func retiredIDs(c raft.Configuration) map[string]bool {
 	return ids
 }
 
-// retired reports whether a member was removed, by the newest configuration in this node's log, which may not be committed.
+// retired reports whether a member was removed by the newest configuration in this node's log,
+// which may not be committed.
 func (n *Node) retired(id string) bool { return n.view().retired[id] }
 
-// unborn reports whether the node waits to be taken into a cluster: its log has no configuration yet.
+// awaitsJoin reports whether the node waits to be added to a cluster: its log has no configuration
+// yet.
 func (n *Node) awaitsJoin() bool {
 	return n.joining && len(n.view().source) == 0
 }
 
-// addresses returns where a member may be, the likeliest first: what it says itself, what this node was started with, since the address may
-// have changed since the configuration was logged, and the configuration's. The link finds out which one is right.
+// addresses returns where a member may be, likeliest first: what it announces, what this node was
+// started with (the address may have changed since the configuration was logged), and the
+// configuration. The link finds out which is right.
 func (n *Node) addresses(id string) []string {
 	var addrs []string
 	add := func(addr string) {
@@ -130,7 +135,7 @@ func (n *Node) addresses(id string) []string {
 	return addrs
 }
 
-// peerAddr returns the peer address of a member: the one that it was last reached at, else the likeliest.
+// peerAddr returns the address at which a member was last reached, else the likeliest.
 func (n *Node) peerAddr(id string) (string, bool) {
 	if l := n.link(id); l != nil {
 		l.mu.Lock()
@@ -146,7 +151,7 @@ func (n *Node) peerAddr(id string) (string, bool) {
 	return "", false
 }
 
-// noteAddr notes the address that a member says it is to be reached at.
+// noteAddr notes the peer address that a member announces.
 func (n *Node) noteAddr(h hello) {
 	if h.peerAddr == "" {
 		return
@@ -156,7 +161,8 @@ func (n *Node) noteAddr(h hello) {
 	n.announced[h.id] = h.peerAddr
 }
 
-// ServerAddr lets Raft's transport find members by id. Once the cluster is founded, there are none but those whose incarnation is registered.
+// ServerAddr lets Raft's transport find members by id. Once the cluster is founded, only registered
+// incarnations have an address.
 func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if string(id) == n.cfg.ID {
 		return raftAddr(n.cfg.ID, n.incarnation, n.mux.Addr().String()), nil
@@ -168,7 +174,7 @@ func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return "", fmt.Errorf("no address is known for member %q", id)
 }
 
-// trackInbound keeps account of the connections that members opened.
+// trackInbound keeps track of the connections that members opened.
 func (n *Node) trackInbound(in *inbound, open bool) {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
@@ -182,14 +188,14 @@ func (n *Node) trackInbound(in *inbound, open bool) {
 	}
 }
 
-// closeRemovedInbounds ends the connections of members whose removal is committed: what is under way on them is answered, and nothing more is
-// taken. When such a node connects again, it is told.
+// closeRemovedInbounds closes the connections of members whose removal is committed, after
+// answering what is in flight. When such a node connects again, it learns of its removal.
 func (n *Node) closeRemovedInbounds() {
 	for in := range n.inbounds {
 		if !n.machine.removed(in.peer) || in.retired.Swap(true) {
 			continue
 		}
-		go func() { // it ends within flightWait
+		go func() { // ends within flightWait
 			for began := time.Now(); len(in.slots) > 0 && time.Since(began) < flightWait; {
 				time.Sleep(drainCheck)
 			}

@@ -1,4 +1,5 @@
-// This file holds the end of a member's part in the cluster: what a node does when it learns that it was removed.
+// What a node does when it learns that it was removed from the cluster.
+
 package cluster
 
 import (
@@ -14,12 +15,13 @@ var removedKey = []byte("coordd removed")
 type removal struct {
 	once    sync.Once
 	removed atomic.Bool
-	err     error      // what requests are answered; set before is
-	notify  chan error // gets it then
+	err     error      // answers requests; set before removed
+	notify  chan error // receives err
 }
 
-// markRemoved makes the node serve nothing any more, for ever: its removal is committed, as it learnt from its own log or from a member that
-// refuses it. Requests that are under way at the leader are still answered.
+// markRemoved makes the node refuse all requests for good: its removal is committed, as it learned
+// from its own log or from a member that refuses it. Requests in flight at the leader are still
+// answered.
 func (n *Node) markRemoved() {
 	n.removal.once.Do(func() {
 		n.removal.err = notRun(fmt.Sprintf("node %s was removed from the cluster, use another one", n.cfg.ID))
@@ -35,6 +37,6 @@ func (n *Node) markRemoved() {
 	})
 }
 
-// Removed returns a channel that gets an ErrNotRun when the node was removed from its cluster. It answers every request with it from then on, also when
-// it is started again.
+// Removed returns a channel that receives an ErrNotRun when the node was removed from its cluster.
+// From then on it is the answer to every request, also after a restart.
 func (n *Node) Removed() <-chan error { return n.removal.notify }
