@@ -14,8 +14,9 @@ const maxReplyDepth = 100
 
 const errReplyDepth = "ERR reached lua stack limit"
 
-// answer writes a script's result. A table is measured first, by the same way with a reply that only counts: one that holds a long string,
-// or another table, many times is small in memory and endless as a reply.
+// answer writes a script's result. A table is measured first, by the same way with a reply that
+// only counts: one that holds a long string, or another table, many times is small in memory and
+// endless as a reply.
 func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
 	if _, ok := v.(*lua.LTable); ok {
 		in.measuring = true
@@ -55,7 +56,8 @@ func (m measure) BigNumber(digits string) { m.take(len(digits)) }
 // Verbatim charges.
 func (m measure) Verbatim(format, text string) { m.take(len(format) + len(text)) }
 
-// walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once the budget is spent.
+// walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once
+// the budget is spent.
 func (in *interpreter) walks(t *lua.LTable) bool {
 	if in.measuring {
 		in.budget.Take(int64(t.Empty())/4, 0)
@@ -63,7 +65,8 @@ func (in *interpreter) walks(t *lua.LTable) bool {
 	return in.budget.Spent() == ""
 }
 
-// replyUnits is what measuring and writing a value costs, of a table without its elements: where it has keys seven fields are looked up.
+// replyUnits is what measuring and writing a value costs, of a table without its elements: where it
+// has keys seven fields are looked up.
 func replyUnits(v lua.LValue) int64 {
 	switch v := v.(type) {
 	case lua.LString:
@@ -111,7 +114,8 @@ func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	}
 }
 
-// writeTyped writes a table whose one special field says what it is. The order of the questions is Redis's.
+// writeTyped writes a table whose one special field says what it is. The order of the questions is
+// Redis's.
 func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) bool {
 	if !t.HasKeys() {
 		return false

@@ -1,5 +1,6 @@
-// Arguments and errors of the Lua library functions: checked and worded as C Lua 5.1 does it, because gopher-lua's own
-// checks word their errors differently, refuse numbers given as strings, and write numbers in Go's way.
+// Arguments and errors of the Lua library functions: checked and worded as C Lua 5.1 does it,
+// because gopher-lua's own checks word their errors differently, refuse numbers given as strings,
+// and write numbers in Go's way.
 
 package script
 
@@ -10,24 +11,26 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// maxStackSlots is the number of values that C Lua lets one C function hold on its stack; it is what bounds the
-// results of unpack and string.byte and the nesting that cjson and cmsgpack accept.
+// maxStackSlots is the number of values that C Lua lets one C function hold on its stack; it is
+// what bounds the results of unpack and string.byte and the nesting that cjson and cmsgpack accept.
 const maxStackSlots = 8000
 
-// raise raises an error message with the position of the calling Lua function before it, if that is one.
+// raise raises an error message with the position of the calling Lua function before it, if that is
+// one.
 func raise(L *lua.LState, msg string) {
-	place := L.Place(1)
-	L.ChargeString(len(place) + len(msg)) // msg may hold an argument
-	L.Error(lua.LString(place + msg))
+	where := L.Where(1)
+	L.ChargeString(len(where) + len(msg)) // msg may hold an argument
+	L.Error(lua.LString(where + msg))
 }
 
-// raiseBare raises an error message without a position, as C Lua does for errors of its core inside a C function.
+// raiseBare raises an error message without a position, as C Lua does for errors of its core inside
+// a C function.
 func raiseBare(L *lua.LState, msg string) {
 	L.Error(lua.LString(msg))
 }
 
-// argError raises "bad argument #n to 'name' (msg)". As in C Lua the name is the one that the caller used, and
-// the receiver of a method call is not counted.
+// argError raises "bad argument #n to 'name' (msg)". As in C Lua the name is the one that the
+// caller used, and the receiver of a method call is not counted.
 func argError(L *lua.LState, n int, msg string) {
 	name, method := L.CalledAs()
 	if name == "" {
@@ -146,7 +149,8 @@ func toString(v lua.LValue) (s string, ok bool) {
 	return "", false
 }
 
-// toNumber returns a number, or a string that reads as one, as a number; ok is false for everything else.
+// toNumber returns a number, or a string that reads as one, as a number; ok is false for everything
+// else.
 func toNumber(v lua.LValue) (f float64, ok bool) {
 	switch v := v.(type) {
 	case lua.LNumber:
@@ -157,8 +161,9 @@ func toNumber(v lua.LValue) (f float64, ok bool) {
 	return 0, false
 }
 
-// truncate converts as the x86-64 instruction behind C's (long long)f does: toward zero, and the smallest integer for
-// all that does not fit and for NaN. Go leaves those cases to the processor, and nodes may differ in theirs.
+// truncate converts as the x86-64 instruction behind C's (long long)f does: toward zero, and the
+// smallest integer for all that does not fit and for NaN. Go leaves those cases to the processor,
+// and nodes may differ in theirs.
 func truncate(f float64) int64 {
 	if f >= -(1<<63) && f < 1<<63 {
 		return int64(f)
@@ -166,7 +171,8 @@ func truncate(f float64) int64 {
 	return math.MinInt64
 }
 
-// truncateUnsigned converts as gcc's x86-64 code for C's (unsigned long)f does: negative numbers wrap round.
+// truncateUnsigned converts as gcc's x86-64 code for C's (unsigned long)f does: negative numbers
+// wrap round.
 func truncateUnsigned(f float64) uint64 {
 	if f >= 1<<63 {
 		return uint64(truncate(f-(1<<63))) ^ 1<<63
@@ -183,8 +189,8 @@ func newLibrary(L *lua.LState, functions []libraryFunction) *lua.LTable {
 	return lib
 }
 
-// libraryFunction is one entry of a library. Libraries are lists, not maps, because the order of a table's keys can
-// be seen by a script and must not come from a Go map.
+// libraryFunction is one entry of a library. Libraries are lists, not maps, because the order of a
+// table's keys can be seen by a script and must not come from a Go map.
 type libraryFunction struct {
 	name string
 	fn   lua.LGFunction

@@ -1,4 +1,4 @@
-// What lives here: what a small script costs.
+// What a small script costs.
 
 package script
 

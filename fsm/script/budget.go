@@ -1,5 +1,5 @@
-// What library functions charge to a script's budget (package lua counts the instructions and the memory of the virtual machine), and what
-// they keep for a run.
+// What library functions charge to a script's budget (package lua counts the instructions and the
+// memory of the virtual machine), and what they keep for a run.
 
 package script
 
@@ -23,11 +23,13 @@ func chargeBuilt(L *lua.LState, n int) {
 	L.G.Budget.ChargeBytes(L, int64(n))
 }
 
-// chargeWalk charges for what a walk over all pairs of a table steps over besides: keys that were set to nil, and the nils of the array.
+// chargeWalk charges for what a walk over all pairs of a table steps over besides: keys that were
+// set to nil, and the nils of the array.
 func chargeWalk(L *lua.LState, t *lua.LTable) { L.G.Budget.Charge(L, int64(t.Empty())/4) }
 
-// runState is what the libraries remember during a run: cjson's settings, the names of tables that were printed. It begins anew with each
-// run, so that nothing leaks from one into the next, which a node restored from a snapshot would not have seen.
+// runState is what the libraries remember during a run: cjson's settings, the names of tables that
+// were printed. It begins anew with each run, so that nothing leaks from one into the next, which a
+// node restored from a snapshot would not have seen.
 type runState struct {
 	notes  map[any]any        // by the library's own key; looked up only
 	labels map[lua.LValue]int // numbers that tostring gave out; looked up only

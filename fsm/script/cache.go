@@ -1,6 +1,6 @@
-package script
+// The replicated script cache, which EVALSHA looks scripts up in.
 
-// This file holds the replicated script cache.
+package script
 
 import (
 	"crypto/sha1"
@@ -15,19 +15,19 @@ import (
 
 // The limits of the cache.
 const (
-	// maxCachedScripts is how many scripts that came by EVAL stay for EVALSHA. Programs that build their scripts' text
-	// anew for every call would fill the memory otherwise. It is the number of Redis 7.4.
+	// maxCachedScripts bounds the scripts of EVAL that stay for EVALSHA, as in Redis 7.4. Programs
+	// that generate the text of each call would fill the memory otherwise.
 	maxCachedScripts = 500
-	// maxCachedSize bounds what they take in memory, by footprint. The newest one stays in any case.
+	// maxCachedSize bounds their memory, by footprint. The newest one always stays.
 	maxCachedSize = 16 << 20
-	// maxLoadedBytes bounds the sources that SCRIPT LOAD keeps, which are never dropped, below LevelBounded, and maxLoadedSize from there on
-	// what they take in memory, by footprint.
+	// maxLoadedBytes bounds the sources of SCRIPT LOAD, which are never dropped, below
+	// LevelBounded; maxLoadedSize bounds their memory, by footprint, from there on.
 	maxLoadedBytes = 64 << 20
 	maxLoadedSize  = 256 << 20
 )
 
-// footprint is about what a script takes in memory, compiled, at most: it goes by the source alone, so that a node that has not compiled it yet
-// counts the same.
+// footprint is an upper estimate of a compiled script's memory. It depends on the source's length
+// alone, so a node that has not compiled it yet counts the same.
 func footprint(source int) int { return 1024 + 22*source }
 
 const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
@@ -36,12 +36,12 @@ const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT F
 type cachedScript struct {
 	source     string
 	sha        string                  // SHA1 of source in lower-case hexadecimal
-	loaded     bool                    // came by SCRIPT LOAD: it stays until SCRIPT FLUSH
-	program    atomic.Pointer[program] // derived; nil until the script is first run, by an entry or a read
+	loaded     bool                    // by SCRIPT LOAD: it stays until SCRIPT FLUSH
+	program    atomic.Pointer[program] // nil until the script first runs, in an entry or a read
 	prev, next *cachedScript
 }
 
-// scriptList is a ring of scripts in the order of their use, the oldest first.
+// scriptList is a ring of scripts in the order of use, the oldest first.
 type scriptList struct{ root cachedScript }
 
 func (l *scriptList) init() { l.root.prev, l.root.next = &l.root, &l.root }
@@ -63,7 +63,8 @@ func (s *cachedScript) unlink() { s.prev.next, s.next.prev = s.next, s.prev }
 // Len is the number of scripts that EVALSHA can call.
 func (e *Engine) Len() int { return len(e.bySHA) }
 
-// Exists says whether EVALSHA can call the script with this SHA1 (40 hexadecimal digits in any case).
+// Exists reports whether EVALSHA can call the script with this SHA1 (40 hexadecimal digits in any
+// case).
 func (e *Engine) Exists(sha []byte) bool { return e.find(sha) != nil }
 
 // Flush forgets all scripts.
@@ -74,8 +75,8 @@ func (e *Engine) Flush() {
 	e.cachedCount, e.cachedSize, e.loadedCount, e.loadedBytes = 0, 0, 0, 0
 }
 
-// Load compiles and keeps a script, and returns its SHA1 in hexadecimal. Errors are replies: the script does not compile,
-// or too much is loaded.
+// Load compiles and keeps a script, and returns its SHA1 in hexadecimal. It fails with a reply if
+// the script does not compile or the cache is full.
 func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	s := e.bySource[string(source)]
 	switch {
@@ -97,7 +98,7 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	return s.sha, nil
 }
 
-// loadedFull says whether another source of n bytes is one too many for SCRIPT LOAD.
+// loadedFull reports whether another source of n bytes is one too many for SCRIPT LOAD.
 func (e *Engine) loadedFull(level uint64, n int) bool {
 	if level >= commands.LevelBounded {
 		return footprint(0)*(e.loadedCount+1)+footprint(e.loadedBytes+n)-footprint(0) > maxLoadedSize
@@ -105,7 +106,7 @@ func (e *Engine) loadedFull(level uint64, n int) bool {
 	return e.loadedBytes+n > maxLoadedBytes
 }
 
-// keep makes a script one that SCRIPT LOAD loaded.
+// keep adds a script to those of SCRIPT LOAD.
 func (e *Engine) keep(s *cachedScript) {
 	s.loaded = true
 	e.loaded.pushBack(s)
@@ -113,21 +114,21 @@ func (e *Engine) keep(s *cachedScript) {
 	e.loadedBytes += len(s.source)
 }
 
-// uncache takes a script out of those that EVAL brought.
+// uncache removes a script from those of EVAL.
 func (e *Engine) uncache(s *cachedScript) {
 	s.unlink()
 	e.cachedCount--
 	e.cachedSize -= footprint(len(s.source))
 }
 
-// add makes a script known without putting it in a list.
+// add indexes a script without putting it in a list.
 func (e *Engine) add(source string) *cachedScript {
 	s := &cachedScript{source: source, sha: shaOf(source)}
 	e.bySHA[s.sha], e.bySource[source] = s, s
 	return s
 }
 
-// remember caches a script that EVAL ran, and drops those that were not used for longest where there are too many.
+// remember caches a script of EVAL, and drops the least recently used ones if there are too many.
 func (e *Engine) remember(source string, p *program, level uint64) *cachedScript {
 	s := e.add(source)
 	s.program.Store(p)
@@ -141,14 +142,14 @@ func (e *Engine) remember(source string, p *program, level uint64) *cachedScript
 	return s
 }
 
-// cache makes a script the newest that EVAL brought.
+// cache adds a script to those of EVAL, as the most recently used.
 func (e *Engine) cache(s *cachedScript) {
 	e.cached.pushBack(s)
 	e.cachedCount++
 	e.cachedSize += footprint(len(s.source))
 }
 
-// touch makes a script the newest in use.
+// touch makes a script the most recently used.
 func (e *Engine) touch(s *cachedScript) {
 	if !s.loaded && e.cached.root.prev != s {
 		s.unlink()
@@ -175,10 +176,11 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// errScriptRecord says that the script cache in a snapshot cannot be read.
+// errScriptRecord reports that the script cache in a snapshot cannot be read.
 var errScriptRecord = errors.New("its script cache is corrupt")
 
-// AppendTo appends the cache to dst: the sources that were loaded, then those that EVAL cached, each with its order; then the libraries.
+// AppendTo appends the engine's record of a snapshot to dst: the sources of SCRIPT LOAD and those
+// of EVAL, each in order, then the libraries.
 func (e *Engine) AppendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(e.bySHA)-e.cachedCount))
 	dst = binary.AppendUvarint(dst, uint64(e.cachedCount))
@@ -190,7 +192,8 @@ func (e *Engine) AppendTo(dst []byte) []byte {
 	return e.libraries.appendTo(dst)
 }
 
-// Restore replaces the cache and the libraries by what AppendTo wrote. After an error the engine must not be used.
+// Restore replaces cache and libraries by what AppendTo wrote. After an error the engine must not
+// be used.
 func (e *Engine) Restore(b []byte) error {
 	e.Flush()
 	c := wire.NewCursor(b)

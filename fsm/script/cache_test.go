@@ -1,4 +1,4 @@
-// What lives here: the cache of scripts: its bounds, its records, and reads that use it at the same time.
+// The cache of scripts: its bounds, its records, and reads that use it at the same time.
 
 package script
 

@@ -17,11 +17,12 @@ import (
 // scriptName is the chunk name that Redis gives its scripts. Errors show it.
 const scriptName = "user_script"
 
-// errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it only reads.
+// errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it
+// only reads.
 const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
 
-// program is a compiled script. It is not changed by running it, so interpreters share it; keep changes with the set of libraries, under the
-// machine's lock.
+// program is a compiled script. It is not changed by running it, so interpreters share it; keep
+// changes with the set of libraries, under the machine's lock.
 type program struct {
 	proto    *lua.FunctionProto
 	shebang  bool // the first line is #!lua
@@ -31,7 +32,8 @@ type program struct {
 	work     int  // what compiling it cost, in units of Env.Work
 }
 
-// What compiling costs, in units of Env.Work, and the most that a request may have compiled: about as much as a request may do.
+// What compiling costs, in units of Env.Work, and the most that a request may have compiled: about
+// as much as a request may do.
 const (
 	tokenWork    = 20
 	bytesPerWork = 4
@@ -55,7 +57,8 @@ func compileScript(source []byte) (*program, error) {
 	return p, err
 }
 
-// compileScriptWithin is compileScript of a source of at most limit tokens. work is what it cost, also where it failed.
+// compileScriptWithin is compileScript of a source of at most limit tokens. work is what it cost,
+// also where it failed.
 func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, 0, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
@@ -79,7 +82,8 @@ const (
 	errBadEngine  commands.Error = "ERR Invalid engine in script shebang"
 )
 
-// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that line's text.
+// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that
+// line's text.
 func (p *program) readShebang(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return source, nil
@@ -106,8 +110,9 @@ func (p *program) readShebang(source []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// splitFirstLine splits the first line of a script or a library, which begins with #!, into words, and returns what follows it. The line break
-// stays, so that errors count lines as the author does. The errors are for a line that does not end, or not before a zero byte, and for quotes that do
+// splitFirstLine splits the first line of a script or a library, which begins with #!, into words,
+// and returns what follows it. The line break stays, so that errors count lines as the author does.
+// The errors are for a line that does not end, or not before a zero byte, and for quotes that do
 // not.
 func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body []byte, err error) {
 	end := bytes.IndexByte(source, '\n')
@@ -151,7 +156,8 @@ func compileChunkWithin(source []byte, chunk string, limit int) (proto *lua.Func
 	return proto, tokens, err
 }
 
-// wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near 'token'.
+// wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near
+// 'token'.
 func wordParseError(e *parse.Error, source []byte, chunk string) error {
 	line, token := e.Pos.Line, e.Token
 	if e.Message == parse.TooDeep || e.Message == parse.TooLong {

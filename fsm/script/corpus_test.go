@@ -1,4 +1,4 @@
-// What lives here: the scripts of testdata/scripts, run here and on a real redis-server, and their replies compared.
+// The scripts of testdata/scripts, run here and on a real redis-server, and their replies compared.
 
 package script
 

@@ -15,9 +15,10 @@
 // Limits are counts of instructions and bytes, so every node stops a script at the same place. The
 // work of the commands that a script calls counts too.
 //
-// [Engine.DryRun] is the engine for reads and dry runs, which leave it as it is: a script that would
-// change something stops there, and no pcall brings it back.
+// [Engine.DryRun] is the engine for reads and dry runs, which leave it as it is: a script that
+// would change something stops there, and no pcall brings it back.
 //
 // The files lib_*.go are the libraries: Lua's own, redis, cjson, cmsgpack, struct and bit. They are
-// written for this engine, because Redis's are in C and gopher-lua's differ in words, cost and order.
+// written for this engine, because Redis's are in C and gopher-lua's differ in words, cost and
+// order.
 package script

@@ -1,4 +1,5 @@
-// Dry runs: a script that is tried on the applied state, which it cannot change, ends where it would (fsm/dry_run.go).
+// Dry runs: a script on the applied state, which it cannot change, ends where it would
+// (fsm/dry_run.go).
 
 package script
 
@@ -10,10 +11,11 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// trap is where a dry run ends that would change something.
+// trap ends a dry run that would change something.
 func trap() { panic(keyspace.ErrClosed) }
 
-// try calls a handler for a script that is tried, and ends the script when it is trapped: no pcall brings it back.
+// dryRun calls a handler for a script of a dry run. If it traps the script ends: no pcall brings it
+// back.
 func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {
@@ -29,14 +31,14 @@ func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Sp
 	return x.Handle(spec)
 }
 
-// Dry runs are the engine's scripts for reads and dry runs: nothing changes them, and several run at a time.
+// DryRun is the engine for reads and dry runs: nothing changes it, and several may run at a time.
 func (e *Engine) DryRun() commands.Scripts { return dryRunScripts{e} }
 
-// dryRunScripts are the scripts of an engine for reads and dry runs: nothing changes them, and several run at a time.
+// dryRunScripts implements commands.Scripts on an engine that must not change.
 type dryRunScripts struct{ e *Engine }
 
-// Eval runs what is known. To run a script that is not would make it known; to run one that is about to be forgotten, as others were used since,
-// would put that off.
+// Eval runs a script that the cache has. Running another would add it, and running one that may
+// soon be dropped would keep it longer: both trap.
 func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	c, err := t.e.choose(script)
 	if err != nil {
@@ -48,7 +50,7 @@ func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	return t.e.runReader(x, c)
 }
 
-// fading says whether it matters when a script was used last: the cache may come to drop it.
+// fading reports whether the cache may soon drop a script, so that its last use matters.
 func (e *Engine) fading(s *cachedScript) bool {
 	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) && e.cached.root.prev != s
 }

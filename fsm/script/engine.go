@@ -1,5 +1,4 @@
-// The script engine: what the script commands of package commands run their scripts with, and the replicated script cache.
-// How a script is compiled is in compile.go, what it runs in is in interpreter.go.
+// The engine: finding, compiling and running what a script command calls.
 
 package script
 
@@ -11,18 +10,22 @@ import (
 
 // The limits of scripts. All are counts, so that every node stops at the same place.
 const (
-	// scriptInstructions is what one script may do, in units of Env.Work, with the commands that it calls. In that time the machine does nothing
-	// else: a tenth of a second for plain Lua, and about a quarter for the worst that we found to do.
+	// scriptInstructions bounds the work of one script with the commands that it calls, in units of
+	// Env.Work. Meanwhile the machine does nothing else: for a tenth of a second in plain Lua, for
+	// about a quarter in the worst case that we found.
 	scriptInstructions = commands.MaxRequestWork
-	// scriptBytes is what one script may build: strings, tables, functions and coroutines. It is not given back when a value is dropped.
+	// scriptBytes bounds what one script allocates: strings, tables, functions and coroutines.
+	// Dropping a value returns nothing.
 	scriptBytes = 64 << 20
-	// maxDerivedPrograms and maxDerivedSize bound the compiled scripts of reads, which are no part of the state.
+	// maxDerivedPrograms and maxDerivedSize bound the compiled scripts of reads, which are not part
+	// of the state.
 	maxDerivedPrograms = 256
 	maxDerivedSize     = 16 << 20
 )
 
-// Engine implements commands.Scripts. The cache and the libraries are state: only what entries run changes them (EVAL, EVALSHA, SCRIPT LOAD, FUNCTION LOAD …).
-// EVAL_RO, EVALSHA_RO and FCALL_RO, which may run in several reads at a time, leave it alone.
+// Engine implements commands.Scripts for entries. The script cache and the libraries are replicated
+// state: only entries change them (EVAL, EVALSHA, SCRIPT LOAD, FUNCTION LOAD …). EVAL_RO,
+// EVALSHA_RO and FCALL_RO, which may run in several reads at a time, do not.
 type Engine struct {
 	table *commands.Table
 
@@ -54,7 +57,7 @@ func NewEngine(table *commands.Table) *Engine {
 	return e
 }
 
-// compile compiles a script that a request brings, and has the request pay for it.
+// compile compiles a script that a request brings, and charges the request.
 func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 	p, work, err := compileScriptWithin(source, tokenLimit(x.Level))
 	if x.Level >= commands.LevelBounded {
@@ -63,7 +66,7 @@ func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 	return p, err
 }
 
-// chosen is what a call of a script or a function comes to.
+// chosen is what a call runs.
 type chosen struct {
 	script  commands.Script // as it is run: ReadOnly also where a function promises that
 	source  string          // of a script
@@ -72,8 +75,8 @@ type chosen struct {
 	program *program        // nil: it is not compiled yet
 }
 
-// choose finds what is called and changes nothing. Errors: EVALSHA does not know the script, or a function that may write is called as one that
-// only reads.
+// choose finds what is called and changes nothing. It fails if EVALSHA does not know the script, or
+// if FCALL_RO calls a function that may write.
 func (e *Engine) choose(script commands.Script) (chosen, error) {
 	if script.Function != nil {
 		return e.chooseFunction(script)
@@ -90,9 +93,9 @@ func (e *Engine) choose(script commands.Script) (chosen, error) {
 	return chosen{script: script, source: s.source, cached: s, name: s.sha, program: s.program.Load()}, nil
 }
 
-// Eval runs a script or a function and writes its reply to x.Out. What it changed before an error stays; a runtime error is a reply,
-// not an error of Eval. Errors: the script is unknown or does not compile, or it may write and is called as one that only reads, and
-// nothing ran.
+// Eval runs a script or a function and writes its reply to x.Out. A runtime error is a reply, and
+// what the script changed before it stays. Eval fails, and nothing ran, if the script is unknown,
+// does not compile, or may write but is called as read-only.
 func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
 	c, err := e.choose(script)
 	switch {
@@ -104,11 +107,11 @@ func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
 	return e.runWriter(x, c)
 }
 
-// runWriter runs what an entry asks for, and notes the use of a script.
+// runWriter runs a script or function of an entry, and notes the use of a script.
 func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // it was paid for when it came
+	case c.cached != nil: // charged when it was first compiled
 		c.program, err = compileScript([]byte(c.source))
 	default:
 		c.program, err = e.compile(x, []byte(c.source))
@@ -125,7 +128,7 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	return nil
 }
 
-// note makes a script, which is compiled, the newest in use, and returns its SHA1.
+// note makes a compiled script the most recently used, and returns its SHA1.
 func (e *Engine) note(c chosen, level uint64) (sha string) {
 	s := c.cached
 	if s == nil {
@@ -136,7 +139,7 @@ func (e *Engine) note(c chosen, level uint64) (sha string) {
 	return s.sha
 }
 
-// entryInterpreter is the interpreter of what entries run.
+// entryInterpreter returns the interpreter of entries.
 func (e *Engine) entryInterpreter() *interpreter {
 	if e.writer == nil {
 		e.writer = newInterpreter(e.table)
@@ -144,19 +147,19 @@ func (e *Engine) entryInterpreter() *interpreter {
 	return e.writer
 }
 
-// runReader runs what leaves the engine as it is: what reads ask for, which several do at the same time, what is tried, and what an entry calls as
-// something that only reads.
+// runReader runs what leaves the engine as it is: scripts of reads, which run at the same time, dry
+// runs, and read-only calls of entries.
 func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // it was paid for when it came, and stays compiled from now on
+	case c.cached != nil: // charged when it was first compiled; it stays compiled from now on
 		if c.program, err = compileScript([]byte(c.source)); err == nil {
 			c.cached.program.Store(c.program)
 		}
 	default:
 		var work int
 		c.program, work, err = e.derive(c.source, tokenLimit(x.Level))
-		if x.Level >= commands.LevelBounded { // whether it was derived before or not, which is no part of the state
+		if x.Level >= commands.LevelBounded { // also if known: the derived programs are not part of the state
 			x.Spend(work)
 		}
 	}
@@ -189,8 +192,8 @@ func (e *Engine) takeReader() *interpreter {
 	return newInterpreter(e.table)
 }
 
-// derive returns the compiled form of a source, from a small store beside the state, and what compiling it costs. It compiles outside of the
-// lock.
+// derive returns the compiled form of a source, from a small cache beside the state, and the cost
+// of compiling it. It compiles outside the lock.
 func (e *Engine) derive(source string, limit int) (p *program, work int, err error) {
 	if p = e.known(source); p != nil && (limit == 0 || p.tokens <= limit) {
 		return p, p.work, nil
@@ -215,7 +218,7 @@ func (e *Engine) derive(source string, limit int) (p *program, work int, err err
 	return p, work, nil
 }
 
-// known is what derive has compiled before, or nil.
+// known is what derive has cached, or nil.
 func (e *Engine) known(source string) *program {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,4 +1,4 @@
-// What lives here: the bounds of scripts, what one script can leave to the next (nothing), and agreement between nodes.
+// The bounds of scripts, what one script can leave to the next (nothing), and agreement between nodes.
 
 package script
 

@@ -1,4 +1,4 @@
-// What lives here: scripts out of nothing.
+// Scripts out of nothing.
 
 package script
 

@@ -1,6 +1,6 @@
-// An interpreter: a Lua state set up as Redis's sandbox, which runs one script after the other. Nothing that one script does can be seen by
-// the next: all tables that outlive a run are behind read-only stand-ins (readonly.go), and what the libraries remember hangs on
-// the run's context.
+// The interpreter: a Lua state set up as Redis's sandbox, which runs scripts one after the other.
+// No script sees what an earlier one did: tables that outlive a run are read-only (readonly.go),
+// and what the libraries remember ends with the run.
 
 package script
 
@@ -11,13 +11,14 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// The sizes of a Lua state: call frames and registers. Both bound recursion: of Lua functions, and of Go's stack where a library function
-// calls back.
+// The sizes of a Lua state: call frames and registers. Both bound the recursion of Lua functions,
+// and of Go's stack where a library function calls back.
 const (
 	scriptCallFrames  = 2000
 	scriptRegisters   = 2048
 	scriptRegistersTo = 1 << 17
-	// threadCallFrames and threadRegisters are those of a coroutine at most, which the script's memory budget pays for.
+	// threadCallFrames and threadRegisters are those of a coroutine at most, which the script's
+	// memory budget pays for.
 	threadCallFrames = 200
 	threadRegisters  = 1 << 16
 )
@@ -42,7 +43,7 @@ type interpreter struct {
 	loading      *registered // by the library whose code runs, or nil
 	readOnly     bool
 	measuring    bool // write counts what it would write
-	trapped      bool // it was tried, and ended where it would have changed something
+	trapped      bool // the dry run ended where it would have changed something
 	protected    int  // protected calls that are running, in each other
 	resp         int  // what redis.setresp chose: 2 or 3
 	budget       *lua.Budget
@@ -73,8 +74,9 @@ func newInterpreter(table *commands.Table) *interpreter {
 	return in
 }
 
-// capture is how an error leaves the script's function: its value is on top of the stack. It notes where the error was raised:
-// in the function on top, or in the one that called it where that is a Go function.
+// capture handles an error that leaves the script's function, with its value on top of the stack.
+// It notes where the error was raised: in the function on top, or in its caller if that is a Go
+// function.
 func (in *interpreter) capture(L *lua.LState) {
 	in.failedSource, in.failedLine = "", 0
 	for level := range 2 {
@@ -96,8 +98,9 @@ func (in *interpreter) capture(L *lua.LState) {
 // goSource is how C Lua shows functions that are not written in Lua.
 const goSource = "=[C]"
 
-// leave is how an error leaves a protected call. It charges for the way: Go looks at every frame of its stack between the error and who
-// catches it, and recursion through metamethods has four of them for each of Lua's.
+// leave handles an error that leaves a protected call. It charges for unwinding: Go visits every
+// frame of its stack up to the recover, and recursion through metamethods has four of them for each
+// of Lua's.
 func (in *interpreter) leave(L *lua.LState) {
 	in.budget.Take(caughtError+frameInstructions*int64(L.Depth()), 0)
 	panic(&lua.ApiError{Object: L.Get(-1)})
@@ -109,17 +112,18 @@ const (
 	frameInstructions = 8
 )
 
-// run runs a script, or a function of a library, and writes its reply. name is what errors call it by: its SHA1, or its name. The
-// interpreter must not be used again unless reusable.
+// run runs a script or a library's function and writes its reply. Errors show name: the SHA1, or
+// the function's name. The interpreter must not be used again unless reusable.
 func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
 	return in.runWithin(x, p, name, script, lua.Budget{Instructions: instructionsFor(x), Bytes: scriptBytes})
 }
 
-// instructionsFor is how many instructions a script may execute that x calls: in a transaction, what the commands before it left.
+// instructionsFor is the instruction budget of a script that x calls: in a transaction, what
+// earlier commands left.
 func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), scriptInstructions)) }
 
-// account is run, and adds what the script took of its budget to the work of the call, of instructions or of memory, whichever is the larger part.
-// The work of the commands that it called is in that.
+// account is run, and adds the larger share that the script took of its budgets, instructions or
+// memory, to the work of the call. That includes the work of the commands that it called.
 func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
 	before, instructions := x.Work, instructionsFor(x)
 	reusable = in.run(x, p, name, script)
@@ -162,20 +166,21 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 	return in.end(failed)
 }
 
-// begin makes the state ready for a program, with a budget.
+// begin prepares the state for a program, with a budget.
 func (in *interpreter) begin(b lua.Budget) {
 	in.resp, in.protected, in.trapped, in.arenaCharged = 2, 0, false, 0
 	in.chunks, in.failedSource, in.failedLine = nil, "", 0
 	in.L.Begin(b)
 }
 
-// end clears the stack. The interpreter must not be used again, after the program ended with an error, unless reusable.
+// end clears the stack. The interpreter must not be used again unless reusable.
 func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 	in.L.End()
 	return (in.budget.Spent() == "" || in.trapped) && (failed == nil || !failed.Broken)
 }
 
-// setGlobals sets what differs between the globals of a script and of a function, which gets its keys and arguments otherwise.
+// setGlobals sets the globals that differ between scripts and functions, which get keys and
+// arguments as parameters.
 func (in *interpreter) setGlobals(script commands.Script) {
 	if script.Function != nil {
 		in.globals.RawSetString("redis", in.redisOfFunctions)
@@ -200,7 +205,7 @@ func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
 	return t
 }
 
-// errorText is the error that ended a program as Redis words it.
+// errorText is the error that ended a program, in Redis's words.
 func (in *interpreter) errorText(e *lua.ApiError) string {
 	t, ok := e.Object.(*lua.LTable)
 	if !ok {
@@ -212,7 +217,7 @@ func (in *interpreter) errorText(e *lua.ApiError) string {
 	return "ERR the script raised a table without a field err" // at this Redis 7.0 dies
 }
 
-// failure is errorText with the program's name and the place of the error, where that is known.
+// failure is errorText with the program's name and the position of the error, if known.
 func (in *interpreter) failure(e *lua.ApiError, name string) string {
 	text := in.errorText(e)
 	if in.failedSource == "" {

@@ -1,5 +1,6 @@
-// The base library as Redis 7.0 leaves it to scripts: functions of gopher-lua's own that write errors in its own words, cost what no budget
-// sees, or reach out of the sandbox are written anew here.
+// The base library as Redis 7.0 leaves it to scripts: functions of gopher-lua's own that write
+// errors in its own words, cost what no budget sees, or reach out of the sandbox are written anew
+// here.
 
 package script
 
@@ -249,7 +250,8 @@ func (in *interpreter) load(L *lua.LState) int {
 	}
 }
 
-// chunkID is how C Lua shows a chunk's name in errors: `=name` and `@name` as they are, source text in its first line.
+// chunkID is how C Lua shows a chunk's name in errors: `=name` and `@name` as they are, source text
+// in its first line.
 func chunkID(name string) string {
 	const room, text = 59, 43
 	switch {

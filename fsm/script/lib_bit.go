@@ -1,4 +1,5 @@
-// The bit library of Redis's Lua (BitOp 1.0.2): operations on 32-bit integers, given and answered as signed numbers.
+// The bit library of Redis's Lua (BitOp 1.0.2): operations on 32-bit integers, given and answered
+// as signed numbers.
 
 package script
 
@@ -27,9 +28,9 @@ func openBit(L *lua.LState) *lua.LTable {
 	})
 }
 
-// roundToInteger is 2^52+2^51. Added to a float64 below 2^51 in size it leaves the number, rounded to the nearest
-// integer (halves to even), in the low bits of the mantissa. It is BitOp's way, kept because beyond that range its
-// results are what they are. Of a NaN all bits are 0.
+// roundToInteger is 2^52+2^51. Added to a float64 below 2^51 in size it leaves the number, rounded
+// to the nearest integer (halves to even), in the low bits of the mantissa. It is BitOp's way, kept
+// because beyond that range its results are what they are. Of a NaN all bits are 0.
 const roundToInteger = 6755399441055744.0
 
 // bitArg returns argument n as the 32 bits that BitOp makes of it.
@@ -48,8 +49,8 @@ func bitUnary(f func(uint32) uint32) lua.LGFunction {
 	return func(L *lua.LState) int { return pushBits(L, f(bitArg(L, 1))) }
 }
 
-// bitFold makes a library function of one or more arguments. After the first they are taken from the last one back,
-// as BitOp does: it decides which bad argument the error names.
+// bitFold makes a library function of one or more arguments. After the first they are taken from
+// the last one back, as BitOp does: it decides which bad argument the error names.
 func bitFold(f func(x, y uint32) uint32) lua.LGFunction {
 	return func(L *lua.LState) int {
 		x := bitArg(L, 1)
@@ -69,7 +70,8 @@ func bitShift(f func(x uint32, n int) uint32) lua.LGFunction {
 	}
 }
 
-// bitToHex is bit.tohex(x [, n]): the low |n| (at most 8) hexadecimal digits, upper case for a negative n.
+// bitToHex is bit.tohex(x [, n]): the low |n| (at most 8) hexadecimal digits, upper case for a
+// negative n.
 func bitToHex(L *lua.LState) int {
 	x := bitArg(L, 1)
 	n := int64(8)

@@ -1,5 +1,6 @@
-// The cjson library of Redis's Lua (lua-cjson 2.1.0 as Redis sets it up): its table, its settings, and encoding.
-// Decoding is in lib_cjson_decode.go. Keys are encoded in the order in which the table got them.
+// The cjson library of Redis's Lua (lua-cjson 2.1.0 as Redis sets it up): its table, its settings,
+// and encoding. Decoding is in lib_cjson_decode.go. Keys are encoded in the order in which the
+// table got them.
 
 package script
 
@@ -36,9 +37,10 @@ var defaultCJSON = cjsonConfig{
 	decodeInvalidNumbers: true, keepBuffer: true, numberPrecision: 14,
 }
 
-// cjsonLibrary is one instance of the library: the global cjson, or what cjson.new made. Its settings last for one run
-// of a script and then are the default again, unlike Redis's, which stay until the restart of a server: a node that
-// was restored from a snapshot must not differ from one that ran the scripts.
+// cjsonLibrary is one instance of the library: the global cjson, or what cjson.new made. Its
+// settings last for one run of a script and then are the default again, unlike Redis's, which stay
+// until the restart of a server: a node that was restored from a snapshot must not differ from one
+// that ran the scripts.
 type cjsonLibrary struct {
 	_ byte // libraries are told apart by their addresses
 }
@@ -86,7 +88,8 @@ func openCJSON(L *lua.LState) *lua.LTable {
 // null marks the userdata that stands for C Lua's NULL light userdata: cjson.null.
 type null struct{}
 
-// nullKey is where the registry of a Lua state keeps it, so that there is one for all libraries of the state.
+// nullKey is where the registry of a Lua state keeps it, so that there is one for all libraries of
+// the state.
 const nullKey = "coordd.null"
 
 // nullOf returns the one null of L's state.
@@ -112,8 +115,8 @@ func atMost(L *lua.LState, n int) {
 	}
 }
 
-// setInteger sets *setting from argument n where there is one, within bounds. The error always names argument 1,
-// as the original's does.
+// setInteger sets *setting from argument n where there is one, within bounds. The error always
+// names argument 1, as the original's does.
 func setInteger(L *lua.LState, n int, setting *int, low, high int) {
 	if L.Get(n) == lua.LNil {
 		return
@@ -239,8 +242,8 @@ func (e *jsonEncoder) fail(v lua.LValue, reason string) {
 	raise(e.L, "Cannot serialise "+v.Type().String()+": "+reason)
 }
 
-// value writes v. depth is the number of tables round it; slots is how full C Lua's stack would be here: it is what
-// bounds the nesting when a script has set the depth limit higher.
+// value writes v. depth is the number of tables round it; slots is how full C Lua's stack would be
+// here: it is what bounds the nesting when a script has set the depth limit higher.
 func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	e.settle()
 	switch v := v.(type) {
@@ -270,7 +273,8 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	}
 }
 
-// arrayLength returns the largest key when all keys are positive integers, -1 when they are not, 0 for an empty table.
+// arrayLength returns the largest key when all keys are positive integers, -1 when they are not, 0
+// for an empty table.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int32 {
 	var largest, items int32 // a C int, overflow included
 	chargeWalk(e.L, t)
@@ -359,7 +363,8 @@ func (e *jsonEncoder) number(n lua.LNumber) {
 	e.out = lua.AppendNumber(e.out, f, e.cfg.numberPrecision)
 }
 
-// jsonEscapes are the bytes that are written in a short form; the other control bytes are written as \u00XX.
+// jsonEscapes are the bytes that are written in a short form; the other control bytes are written
+// as \u00XX.
 var jsonEscapes = [256]string{
 	'"': `\"`, '\\': `\\`, '/': `\/`, '\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`,
 }

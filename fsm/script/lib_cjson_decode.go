@@ -1,4 +1,5 @@
-// cjson.decode: a JSON reader that accepts and refuses what lua-cjson 2.1.0 does, with its error texts and positions.
+// cjson.decode: a JSON reader that accepts and refuses what lua-cjson 2.1.0 does, with its error
+// texts and positions.
 
 package script
 
@@ -74,7 +75,8 @@ func (d *jsonDecoder) unexpected(expected string) {
 	raise(d.L, "Expected "+expected+" but found "+string(d.token)+" at character "+strconv.Itoa(d.at+1))
 }
 
-// parse returns the value that begins with the newest token. slots is how full C Lua's stack would be here.
+// parse returns the value that begins with the newest token. slots is how full C Lua's stack would
+// be here.
 func (d *jsonDecoder) parse(slots int) lua.LValue {
 	switch d.token {
 	case tokenString, tokenNumber, tokenBoolean, tokenNull:
@@ -187,8 +189,8 @@ func (d *jsonDecoder) accept(token jsonToken, value lua.LValue, n int) {
 	d.next += n
 }
 
-// scanWord reads a number or one of the three names. Numbers that JSON does not know (hexadecimal ones, inf, nan, a
-// leading plus or zero) are read too while the settings allow them.
+// scanWord reads a number or one of the three names. Numbers that JSON does not know (hexadecimal
+// ones, inf, nan, a leading plus or zero) are read too while the settings allow them.
 func (d *jsonDecoder) scanWord(c byte) {
 	rest := d.text[d.next:]
 	switch {
@@ -223,7 +225,8 @@ func invalidJSONNumber(s string) bool {
 	return hasFold(s, "inf") || hasFold(s, "nan")
 }
 
-// jsonNumber is what reading a number costs above other tokens, and escapesRead how many escapes in a string one unit pays for.
+// jsonNumber is what reading a number costs above other tokens, and escapesRead how many escapes in
+// a string one unit pays for.
 const (
 	jsonNumber  = 6
 	escapesRead = 3
@@ -278,12 +281,14 @@ func (d *jsonDecoder) scanString() {
 		d.b.Charge(d.L, int64(escapes/escapesRead))
 		s = string(append(out, s...))
 	}
-	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying costs less.
+	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying
+	// costs less.
 	d.b.ChargeBytes(d.L, int64(len(s)))
 	d.accept(tokenString, lua.LString(strings.Clone(s)), 1)
 }
 
-// unescape reads the escape at the next byte and appends what it stands for; bad is the error, "" for none.
+// unescape reads the escape at the next byte and appends what it stands for; bad is the error, ""
+// for none.
 func (d *jsonDecoder) unescape(out []byte) (_ []byte, bad jsonToken) {
 	c := byte(0)
 	if d.next+1 < len(d.text) {
@@ -310,7 +315,8 @@ func (d *jsonDecoder) unescape(out []byte) (_ []byte, bad jsonToken) {
 	return append(out, c), ""
 }
 
-// unescapeUnicode reads a \uXXXX, or two of them that make a surrogate pair, and appends it in UTF-8.
+// unescapeUnicode reads a \uXXXX, or two of them that make a surrogate pair, and appends it in
+// UTF-8.
 func (d *jsonDecoder) unescapeUnicode(out []byte) (_ []byte, bad jsonToken) {
 	r, ok := hex4(d.text[d.next+2:])
 	if !ok {

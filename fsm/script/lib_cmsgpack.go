@@ -1,5 +1,5 @@
-// The cmsgpack library of Redis's Lua (lua-cmsgpack 0.4.0): packing. Unpacking is in lib_cmsgpack_unpack.go.
-// Map keys are packed in the order in which the table got them.
+// The cmsgpack library of Redis's Lua (lua-cmsgpack 0.4.0): packing. Unpacking is in
+// lib_cmsgpack_unpack.go. Map keys are packed in the order in which the table got them.
 
 package script
 
@@ -13,7 +13,8 @@ import (
 // maxPackNesting is how deep tables are packed; deeper ones become nil.
 const maxPackNesting = 16
 
-// openCmsgpack returns the table of the cmsgpack library. The caller makes it the global `cmsgpack`.
+// openCmsgpack returns the table of the cmsgpack library. The caller makes it the global
+// `cmsgpack`.
 func openCmsgpack(L *lua.LState) *lua.LTable {
 	t := newLibrary(L, []libraryFunction{
 		{"pack", msgpackPack},
@@ -150,8 +151,8 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 	}
 }
 
-// isArray decides as the original does: every key is a number above 0 that an int holds exactly, and the largest is
-// the number of keys.
+// isArray decides as the original does: every key is a number above 0 that an int holds exactly,
+// and the largest is the number of keys.
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
 	chargeWalk(e.L, t)

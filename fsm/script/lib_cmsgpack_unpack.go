@@ -1,5 +1,5 @@
-// cmsgpack.unpack, unpack_one and unpack_limit. Announced lengths are never believed: a table grows by the elements
-// that are there, and a string is taken from the input.
+// cmsgpack.unpack, unpack_one and unpack_limit. Announced lengths are never believed: a table grows
+// by the elements that are there, and a string is taken from the input.
 
 package script
 
@@ -39,8 +39,9 @@ func msgpackUnpackLimit(L *lua.LState) int {
 	return unpackMessages(L, limit, optInteger(L, 3, 0))
 }
 
-// unpackMessages pushes at most limit values of argument 1 from the offset on, after the offset of what follows them
-// (-1 at the end). Limit and offset 0 mean all values and no offset among the results.
+// unpackMessages pushes at most limit values of argument 1 from the offset on, after the offset of
+// what follows them (-1 at the end). Limit and offset 0 mean all values and no offset among the
+// results.
 func unpackMessages(L *lua.LState, limit, offset int64) int {
 	data := checkString(L, 1)
 	length := int64(len(data))
@@ -102,7 +103,8 @@ func (d *msgpackDecoder) uint(size uint64) uint64 {
 	return binary.BigEndian.Uint64(room[:])
 }
 
-// value takes one value. slots is how full C Lua's stack would be here: it is what bounds the nesting.
+// value takes one value. slots is how full C Lua's stack would be here: it is what bounds the
+// nesting.
 func (d *msgpackDecoder) value(slots int) lua.LValue {
 	d.need(1)
 	if slots+1 > maxStackSlots {

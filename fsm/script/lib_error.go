@@ -11,13 +11,13 @@ func failed(L *lua.LState, value lua.LValue) int {
 	return 2
 }
 
-// luaError is the global error(value [, level]): a string or number gets the position of the function that the level
-// names before it.
+// luaError is the global error(value [, level]): a string or number gets the position of the
+// function that the level names before it.
 func luaError(L *lua.LState) int {
 	level := optInt(L, 2, 1)
 	value := L.Get(1)
 	if s, ok := toString(value); ok && level > 0 {
-		text := L.Place(level) + s
+		text := L.Where(level) + s
 		L.ChargeString(len(text))
 		raiseBare(L, text)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// luaRandom makes the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+// luaRandom makes the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators, 2014).
 type luaRandom struct{ state uint64 }
 
 func (g *luaRandom) next() uint64 {
@@ -154,7 +155,8 @@ func (in *interpreter) mathRandomSeed(L *lua.LState) int {
 // instructionsPerSecond turns instructions into the seconds that os.clock tells.
 const instructionsPerSecond = 20_000_000
 
-// osClock tells the processor time of the script as a count of instructions would have it: a clock would differ from node to node.
+// osClock tells the processor time of the script as a count of instructions would have it: a clock
+// would differ from node to node.
 func (in *interpreter) osClock(L *lua.LState) int {
 	return pushNumber(L, float64(scriptInstructions-in.budget.Instructions)/instructionsPerSecond)
 }

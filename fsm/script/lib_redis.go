@@ -114,13 +114,15 @@ func commandError(L *lua.LState, msg string) *lua.LTable {
 // errorInstructions is what a command that fails costs besides.
 const errorInstructions = 25
 
-// What a command costs besides what it reads, answers and says of its own work (Env.Work): for the call, and for each argument.
+// What a command costs besides what it reads, answers and says of its own work (Env.Work): for the
+// call, and for each argument.
 const (
 	callInstructions     = 10
 	argumentInstructions = 5
 )
 
-// command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or the error that comes back.
+// command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or
+// the error that comes back.
 func (in *interpreter) command(L *lua.LState) (err string) {
 	if err := in.readArgs(L); err != "" {
 		return err
@@ -182,8 +184,8 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 	return ""
 }
 
-// chargeArgs charges for the n arguments of a command before they are copied: each may be the same long string. It makes room for them, and is
-// false where one is neither a string nor a number.
+// chargeArgs charges for the n arguments of a command before they are copied: each may be the same
+// long string. It makes room for them, and is false where one is neither a string nor a number.
 func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 	const numeral = 24 // at most
 	total := 0
@@ -211,7 +213,8 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 // freeArena is how many bytes of arguments a command may have before they count as memory.
 const freeArena = 64 << 10
 
-// redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a script runs on every node.
+// redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a
+// script runs on every node.
 func redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		raiseReply(L, "ERR redis.log() requires two arguments or more.")
@@ -276,7 +279,8 @@ func redisStatusReply(L *lua.LState) int {
 	return 1
 }
 
-// redisSetRepl checks its argument. What scripts change is replicated in any case: each node runs them.
+// redisSetRepl checks its argument. What scripts change is replicated in any case: each node runs
+// them.
 func redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		raiseReply(L, "ERR redis.set_repl() requires two arguments.")
@@ -288,7 +292,8 @@ func redisSetRepl(L *lua.LState) int {
 	return 0
 }
 
-// redisACLCheck says whether the script's user may call a command: every user may call all that a script can.
+// redisACLCheck reports whether the script's user may call a command: every user may call all that
+// a script can.
 func (in *interpreter) redisACLCheck(L *lua.LState) int {
 	if err := in.readArgs(L); err != "" {
 		raiseReply(L, err)

@@ -1,5 +1,6 @@
-// The string library of Lua 5.1, tostring and tonumber: each charges the script's budget before
-// it builds, and each writes a number as C Lua does. Patterns are in lib_string_pattern.go, string.format in lib_string_format.go.
+// The string library of Lua 5.1, tostring and tonumber: each charges the script's budget before it
+// builds, and each writes a number as C Lua does. Patterns are in lib_string_pattern.go,
+// string.format in lib_string_format.go.
 
 package script
 
@@ -10,8 +11,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// openString returns the table of the string library. The caller makes it the global `string` and the __index of the
-// string metatable.
+// openString returns the table of the string library. The caller makes it the global `string` and
+// the __index of the string metatable.
 func openString(L *lua.LState) *lua.LTable {
 	return newLibrary(L, []libraryFunction{
 		{"byte", stringByte},
@@ -32,7 +33,8 @@ func openString(L *lua.LState) *lua.LTable {
 	})
 }
 
-// fromEnd turns a string position that may count from the end into one from the start; 0 for one before the start.
+// fromEnd turns a string position that may count from the end into one from the start; 0 for one
+// before the start.
 func fromEnd(pos int64, length int) int64 {
 	if pos < 0 {
 		pos += int64(length) + 1
@@ -60,7 +62,8 @@ func stringSub(L *lua.LState) int {
 	if first > last {
 		return push(L, "")
 	}
-	// The slice shares its bytes with s, and keeps them alive: no bytes are charged, those of s have been.
+	// The slice shares its bytes with s, and keeps them alive: no bytes are charged, those of s
+	// have been.
 	return push(L, s[first-1:last])
 }
 
@@ -160,8 +163,8 @@ func stringDump(L *lua.LState) int {
 	return 0
 }
 
-// luaToString is the global tostring. What C Lua shows as an address is a number given out in order of asking, so
-// it is the same on every node and still tells two objects of one run apart.
+// luaToString is the global tostring. What C Lua shows as an address is a number given out in order
+// of asking, so it is the same on every node and still tells two objects of one run apart.
 func luaToString(L *lua.LState) int {
 	v := checkAny(L, 1)
 	if meta := L.GetMetaField(v, "__tostring"); meta != lua.LNil {
@@ -247,8 +250,8 @@ func luaToNumber(L *lua.LState) int {
 	return 1
 }
 
-// parseUnsigned reads all of s as C's strtoul does: white space, a sign (a minus wraps round), 0x in base 16, digits of
-// the base up to the largest unsigned 64-bit number, white space.
+// parseUnsigned reads all of s as C's strtoul does: white space, a sign (a minus wraps round), 0x
+// in base 16, digits of the base up to the largest unsigned 64-bit number, white space.
 func parseUnsigned(s string, base uint64) (n uint64, ok bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	negative := strings.HasPrefix(s, "-")

@@ -10,7 +10,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// formatFlags are the flags that a conversion may have; Lua refuses more flag characters than there are flags.
+// formatFlags are the flags that a conversion may have; Lua refuses more flag characters than there
+// are flags.
 const formatFlags = "-+ #0"
 
 // formatSpec is one conversion of a format: %[flags][width][.precision]verb.
@@ -67,7 +68,8 @@ func appendCharged(L *lua.LState, b *lua.Budget, out []byte, s string) []byte {
 	return append(out, s...)
 }
 
-// scanSpec reads flags, width and precision at format[i:], and returns them and the index of the verb.
+// scanSpec reads flags, width and precision at format[i:], and returns them and the index of the
+// verb.
 func scanSpec(L *lua.LState, format string, i int) (formatSpec, int) {
 	spec := formatSpec{precision: -1}
 	start := i
@@ -98,7 +100,8 @@ func scanSpec(L *lua.LState, format string, i int) (formatSpec, int) {
 	return spec, i
 }
 
-// scanTwoDigits reads at most two digits at s[i:], and returns their value (0 when there is none) and the index after.
+// scanTwoDigits reads at most two digits at s[i:], and returns their value (0 when there is none)
+// and the index after.
 func scanTwoDigits(s string, i int) (value, end int) {
 	for end = i; end < len(s) && end < i+2 && isDigit(s[end]); end++ {
 		value = value*10 + int(s[end]-'0')
@@ -110,7 +113,8 @@ func scanTwoDigits(s string, i int) (value, end int) {
 func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	switch verb {
 	case 'c':
-		// C Lua takes what sprintf wrote up to the first zero byte: the padding alone, for character 0.
+		// C Lua takes what sprintf wrote up to the first zero byte: the padding alone, for
+		// character 0.
 		return cString(spec.pad(string([]byte{byte(truncate(checkNumber(L, arg)))}), false))
 	case 'd', 'i':
 		return spec.signed(truncate(checkNumber(L, arg)))
@@ -145,7 +149,8 @@ func cString(s string) string {
 	return s
 }
 
-// pad brings s to the width, with zeros after the sign or the 0x prefix when zeros are asked for and allowed.
+// pad brings s to the width, with zeros after the sign or the 0x prefix when zeros are asked for
+// and allowed.
 func (spec formatSpec) pad(s string, zeros bool) string {
 	n := spec.width - len(s)
 	if n <= 0 {
@@ -178,7 +183,8 @@ func (spec formatSpec) sign() string {
 	return ""
 }
 
-// precise brings digits to the least number that the precision asks for; 0 with precision 0 is no digit at all.
+// precise brings digits to the least number that the precision asks for; 0 with precision 0 is no
+// digit at all.
 func (spec formatSpec) precise(digits string) string {
 	if spec.precision == 0 && digits == "0" {
 		return ""
@@ -223,7 +229,8 @@ func (spec formatSpec) unsigned(n uint64, verb byte) string {
 	return spec.pad(digits, spec.precision < 0)
 }
 
-// floatCost is what writing a float costs above other numbers. One with all its digits is made of a number as long as its exponent.
+// floatCost is what writing a float costs above other numbers. One with all its digits is made of a
+// number as long as its exponent.
 func (spec formatSpec) floatCost(verb byte, v lua.LValue) int64 {
 	switch verb | 0x20 {
 	case 'e', 'g':

@@ -1,5 +1,6 @@
-// Lua 5.1 patterns (manual, section 5.4.1): a backtracking matcher of our own that charges the script's budget for
-// every step, so that a pattern that explodes stops at the same step on every node. Its users are in lib_string_search.go.
+// Lua 5.1 patterns (manual, section 5.4.1): a backtracking matcher of our own that charges the
+// script's budget for every step, so that a pattern that explodes stops at the same step on every
+// node. Its users are in lib_string_search.go.
 
 package script
 
@@ -40,7 +41,8 @@ func newMatcher(L *lua.LState, subject, pattern string) *matcher {
 	return &matcher{L: L, b: budgetOf(L), subject: subject, pattern: pattern}
 }
 
-// checkPattern returns argument n as a pattern, up to its first zero byte: there a pattern of C Lua 5.1 ends. Reading it is charged for.
+// checkPattern returns argument n as a pattern, up to its first zero byte: there a pattern of C Lua
+// 5.1 ends. Reading it is charged for.
 func checkPattern(L *lua.LState, n int) string {
 	pattern := checkString(L, n)
 	chargeWork(L, len(pattern))
@@ -77,8 +79,8 @@ func (m *matcher) match(s, p int) int {
 	return e
 }
 
-// matchItems is match without the count of its depth: it loops over the items of the pattern, and calls match for
-// the rest of it where that may have to be tried again.
+// matchItems is match without the count of its depth: it loops over the items of the pattern, and
+// calls match for the rest of it where that may have to be tried again.
 func (m *matcher) matchItems(s, p int) int {
 	for p < len(m.pattern) {
 		m.step()
@@ -130,10 +132,12 @@ func (m *matcher) matchItems(s, p int) int {
 	return s
 }
 
-// special reports whether %c is more than one character's class: a balanced pair, a frontier, a back reference.
+// special reports whether %c is more than one character's class: a balanced pair, a frontier, a
+// back reference.
 func (m *matcher) special(c byte) bool { return c == 'b' || c == 'f' || isDigit(c) }
 
-// matchSpecial matches the %b, %f or %1 at pattern[p:], and returns where subject and pattern go on.
+// matchSpecial matches the %b, %f or %1 at pattern[p:], and returns where subject and pattern go
+// on.
 func (m *matcher) matchSpecial(s, p int) (nextS, nextP int) {
 	switch c := m.pattern[p+1]; c {
 	case 'b':
@@ -163,7 +167,8 @@ func (m *matcher) matchSpecial(s, p int) (nextS, nextP int) {
 	}
 }
 
-// again matches the text of the closed capture that the digit c names once more, and returns the end, or noMatch.
+// again matches the text of the closed capture that the digit c names once more, and returns the
+// end, or noMatch.
 func (m *matcher) again(s int, c byte) int {
 	i := int(c) - '1'
 	if i < 0 || i >= m.level || m.captures[i].length == captureOpen {
@@ -200,7 +205,8 @@ func (m *matcher) balanced(s int, open, shut byte) int {
 	return noMatch
 }
 
-// itemEnd returns the index after the single-character item at pattern[p:], its repetition suffix not counted.
+// itemEnd returns the index after the single-character item at pattern[p:], its repetition suffix
+// not counted.
 func (m *matcher) itemEnd(p int) int {
 	c := m.pattern[p]
 	p++
@@ -273,8 +279,8 @@ func (m *matcher) inSet(c byte, p, end int) bool {
 	return !wanted
 }
 
-// inClass reports whether c is in the class that the letter names; an upper-case letter names the complement, and
-// what is no class names itself.
+// inClass reports whether c is in the class that the letter names; an upper-case letter names the
+// complement, and what is no class names itself.
 func inClass(c, class byte) bool {
 	var in bool
 	switch class | 0x20 {
@@ -304,8 +310,8 @@ func inClass(c, class byte) bool {
 	return in != isUpper(class)
 }
 
-// longest matches the item pattern[p:end] as often as it can, at least least times, and gives back one at a time
-// until the rest of the pattern (after the suffix) matches.
+// longest matches the item pattern[p:end] as often as it can, at least least times, and gives back
+// one at a time until the rest of the pattern (after the suffix) matches.
 func (m *matcher) longest(s, p, end, least int) int {
 	n := 0
 	for m.one(s+n, p, end) {
@@ -335,7 +341,8 @@ func (m *matcher) shortest(s, p, end int) int {
 	}
 }
 
-// openCapture begins a capture at s and matches the rest of the pattern from p; when that fails the capture is gone.
+// openCapture begins a capture at s and matches the rest of the pattern from p; when that fails the
+// capture is gone.
 func (m *matcher) openCapture(s, p, mark int) int {
 	if m.level >= maxCaptures {
 		raise(m.L, "too many captures")
@@ -349,7 +356,8 @@ func (m *matcher) openCapture(s, p, mark int) int {
 	return e
 }
 
-// closeCapture ends the newest open capture at s and matches the rest from p; when that fails the capture is open again.
+// closeCapture ends the newest open capture at s and matches the rest from p; when that fails the
+// capture is open again.
 func (m *matcher) closeCapture(s, p int) int {
 	i := m.level - 1
 	for i >= 0 && m.captures[i].length != captureOpen {
@@ -366,7 +374,8 @@ func (m *matcher) closeCapture(s, p int) int {
 	return e
 }
 
-// capture returns capture i (from 0) of the match subject[s:e]; without captures, capture 0 is the whole match.
+// capture returns capture i (from 0) of the match subject[s:e]; without captures, capture 0 is the
+// whole match.
 func (m *matcher) capture(i, s, e int) lua.LValue {
 	if i >= m.level {
 		if i != 0 {
@@ -384,8 +393,8 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	return lua.LString(m.subject[c.start : c.start+c.length])
 }
 
-// pushCaptures pushes all captures of the match subject[s:e], the whole match where whole is set and there is none,
-// and returns how many.
+// pushCaptures pushes all captures of the match subject[s:e], the whole match where whole is set
+// and there is none, and returns how many.
 func (m *matcher) pushCaptures(s, e int, whole bool) int {
 	n := m.level
 	if n == 0 && whole {

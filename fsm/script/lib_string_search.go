@@ -1,5 +1,5 @@
-// The functions that search a string by a pattern: string.find, match, gmatch and gsub, over the matcher of
-// lib_string_pattern.go.
+// The functions that search a string by a pattern: string.find, match, gmatch and gsub, over the
+// matcher of lib_string_pattern.go.
 
 package script
 
@@ -9,13 +9,15 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// patternMagic are the characters that mean something in a pattern; without any of them find searches plainly.
+// patternMagic are the characters that mean something in a pattern; without any of them find
+// searches plainly.
 const patternMagic = "^$*+?.([%-"
 
 func stringFind(L *lua.LState) int  { return findOrMatch(L, true) }
 func stringMatch(L *lua.LState) int { return findOrMatch(L, false) }
 
-// findOrMatch is string.find (results: start, end, captures) and string.match (captures, or the match).
+// findOrMatch is string.find (results: start, end, captures) and string.match (captures, or the
+// match).
 func findOrMatch(L *lua.LState, find bool) int {
 	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	init := min(max(fromEnd(optInteger(L, 3, 1), len(subject))-1, 0), int64(len(subject)))
@@ -62,7 +64,8 @@ func (m *matcher) anchor() (p int, anchored bool) {
 	return 0, false
 }
 
-// stringGmatch returns an iterator over the matches; an anchor has no meaning there and stands for itself.
+// stringGmatch returns an iterator over the matches; an anchor has no meaning there and stands for
+// itself.
 func stringGmatch(L *lua.LState) int {
 	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	from := 0

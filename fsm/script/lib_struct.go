@@ -1,4 +1,5 @@
-// The struct library of Redis's Lua (struct 0.2): C values in strings, by a format of one letter a value.
+// The struct library of Redis's Lua (struct 0.2): C values in strings, by a format of one letter a
+// value.
 
 package script
 
@@ -40,7 +41,8 @@ func newStructFormat(L *lua.LState) *structFormat {
 	return &structFormat{L: L, text: text, alignment: 1}
 }
 
-// option returns the next option letter and the size in bytes that it stands for. ok is false at the end.
+// option returns the next option letter and the size in bytes that it stands for. ok is false at
+// the end.
 func (f *structFormat) option() (letter byte, size int64, ok bool) {
 	if f.next >= len(f.text) {
 		return 0, 0, false
@@ -165,8 +167,8 @@ func float32bits(f float64) uint32 {
 	return math.Float32bits(float32(f))
 }
 
-// appendInteger appends the low size bytes of n in two's complement; past the eighth byte they are zero, even for
-// a negative n, as in the original.
+// appendInteger appends the low size bytes of n in two's complement; past the eighth byte they are
+// zero, even for a negative n, as in the original.
 func (f *structFormat) appendInteger(out []byte, n float64, size int) []byte {
 	value := truncateUnsigned(n)
 	if n < 0 {
@@ -190,7 +192,8 @@ func (f *structFormat) appendUint(out []byte, value uint64, size int) []byte {
 	return append(out, bytes...)
 }
 
-// structUnpack is struct.unpack(format, data [, position]): the values, and the position after the last one.
+// structUnpack is struct.unpack(format, data [, position]): the values, and the position after the
+// last one.
 func structUnpack(L *lua.LState) int {
 	f := newStructFormat(L)
 	data := checkString(L, 2)
@@ -233,7 +236,8 @@ func (f *structFormat) checkData(data string, position, size uint64) {
 	}
 }
 
-// previousSize takes the last result off the stack: it is the size of a "c0". results is how many there are.
+// previousSize takes the last result off the stack: it is the size of a "c0". results is how many
+// there are.
 func (f *structFormat) previousSize(results int) uint64 {
 	if results > 0 {
 		if n, ok := toNumber(f.L.Get(-1)); ok {
@@ -245,8 +249,8 @@ func (f *structFormat) previousSize(results int) uint64 {
 	return 0
 }
 
-// read returns the value of size bytes that the option letter finds at the start of data, and its size; a nil value
-// where the option stands for none.
+// read returns the value of size bytes that the option letter finds at the start of data, and its
+// size; a nil value where the option stands for none.
 func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, int64) {
 	switch letter {
 	case 'b', 'B', 'h', 'H', 'l', 'L', 'T', 'i', 'I':
@@ -271,7 +275,8 @@ func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, i
 	return nil, size
 }
 
-// uint reads data as one unsigned integer in the byte order that is set; of more than eight bytes the low eight count.
+// uint reads data as one unsigned integer in the byte order that is set; of more than eight bytes
+// the low eight count.
 func (f *structFormat) uint(data string) uint64 {
 	var value uint64
 	for i := range len(data) {
@@ -284,8 +289,8 @@ func (f *structFormat) uint(data string) uint64 {
 	return value
 }
 
-// integer reads data as a signed or unsigned integer of its length. Past eight bytes the sign is taken where the
-// original's shift by too many bits puts it on x86-64: that shift counts modulo 64.
+// integer reads data as a signed or unsigned integer of its length. Past eight bytes the sign is
+// taken where the original's shift by too many bits puts it on x86-64: that shift counts modulo 64.
 func (f *structFormat) integer(data string, signed bool) float64 {
 	value := f.uint(data)
 	if !signed {
@@ -297,7 +302,8 @@ func (f *structFormat) integer(data string, signed bool) float64 {
 	return float64(int64(value))
 }
 
-// structSize is struct.size(format): the length of what pack would make, for formats where that is fixed.
+// structSize is struct.size(format): the length of what pack would make, for formats where that is
+// fixed.
 func structSize(L *lua.LState) int {
 	f := newStructFormat(L)
 	position := int64(0)

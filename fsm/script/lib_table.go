@@ -82,7 +82,8 @@ func tableInsert(L *lua.LState) int {
 	return 0
 }
 
-// insertBefore inserts argument 3 at a position below 1: all elements from there to the end of the array move up.
+// insertBefore inserts argument 3 at a position below 1: all elements from there to the end of the
+// array move up.
 func insertBefore(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
 	for i := length + 1; i > position; i-- {
 		b.Charge(L, 1)
@@ -138,7 +139,8 @@ func tableConcat(L *lua.LState) int {
 	return push(L, strings.Join(parts, separator))
 }
 
-// tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns something.
+// tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns
+// something.
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)

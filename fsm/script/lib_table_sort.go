@@ -1,5 +1,6 @@
-// table.sort. It makes the same comparisons in the same order as Lua 5.1's quicksort (ltablib.c, after R. Sedgewick),
-// because a script can see that order: in where equal elements end, and in what a comparison function is called with.
+// table.sort. It makes the same comparisons in the same order as Lua 5.1's quicksort (ltablib.c,
+// after R. Sedgewick), because a script can see that order: in where equal elements end, and in
+// what a comparison function is called with.
 
 package script
 
@@ -32,8 +33,8 @@ func tableSort(L *lua.LState) int {
 	return 0
 }
 
-// sort puts the elements from index lo to hi in order. The smaller part is sorted by recursion and the larger one by
-// the loop, so the depth is at most the logarithm of the length.
+// sort puts the elements from index lo to hi in order. The smaller part is sorted by recursion and
+// the larger one by the loop, so the depth is at most the logarithm of the length.
 func (s *sorter) sort(lo, hi int) {
 	for lo < hi {
 		s.order(lo, hi)
@@ -69,9 +70,10 @@ func (s *sorter) order(i, j int) bool {
 	return true
 }
 
-// partition moves what is less than the pivot (which stands at hi-1) before what is greater, and returns the index
-// where the pivot comes to stand. The elements at lo and hi are on their sides already and stop the two scans; when
-// a scan runs past them the comparison function contradicts itself.
+// partition moves what is less than the pivot (which stands at hi-1) before what is greater, and
+// returns the index where the pivot comes to stand. The elements at lo and hi are on their sides
+// already and stop the two scans; when a scan runs past them the comparison function contradicts
+// itself.
 func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 	i, j := lo, hi-1
 	for {

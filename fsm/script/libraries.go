@@ -1,5 +1,5 @@
-// The function libraries: a part of the replicated state, and how a library is taken from its source. What a library's code runs in is in
-// libraries_load.go.
+// The function libraries: a part of the replicated state, and how a library is taken from its
+// source. What a library's code runs in is in libraries_load.go.
 
 package script
 
@@ -21,11 +21,13 @@ const (
 	// loadInstructions and loadBytes are what a library may execute and build when it is loaded.
 	loadInstructions = 1_000_000
 	loadBytes        = 16 << 20
-	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node that starts from a snapshot load them all.
+	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node
+	// that starts from a snapshot load them all.
 	maxLoadCost = 10_000_000
 )
 
-// lenientLoad is what a library may do that was loaded before: an older release may have counted less for the same.
+// lenientLoad is what a library may do that was loaded before: an older release may have counted
+// less for the same.
 var lenientLoad = lua.Budget{Instructions: 10 * loadInstructions, Bytes: 4 * loadBytes}
 
 // The errors of libraries, byte-equal with Redis 7.0.
@@ -63,7 +65,7 @@ type librarySet struct {
 
 func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]*library{}} }
 
-func (s *librarySet) search(name string) (place int, found bool) {
+func (s *librarySet) search(name string) (index int, found bool) {
 	return slices.BinarySearchFunc(s.list, name, func(l *library, name string) int { return strings.Compare(l.Name, name) })
 }
 
@@ -72,7 +74,8 @@ func (s *librarySet) has(name string) bool {
 	return found
 }
 
-// add puts a library in whose name is free. It fails, and has then changed nothing, where another library has one of its functions.
+// add puts a library in whose name is free. It fails, and has then changed nothing, where another
+// library has one of its functions.
 func (s *librarySet) add(l *library) error {
 	for i := range l.Functions {
 		if s.byFunction[strings.ToLower(l.Functions[i].Name)] != nil {
@@ -82,26 +85,26 @@ func (s *librarySet) add(l *library) error {
 	for i := range l.Functions {
 		s.byFunction[strings.ToLower(l.Functions[i].Name)] = l
 	}
-	place, _ := s.search(l.Name)
-	s.list = slices.Insert(s.list, place, l)
+	index, _ := s.search(l.Name)
+	s.list = slices.Insert(s.list, index, l)
 	return nil
 }
 
 // remove takes a library out; it is false where there is none of that name.
 func (s *librarySet) remove(name string) bool {
-	place, found := s.search(name)
+	index, found := s.search(name)
 	if !found {
 		return false
 	}
-	for _, f := range s.list[place].Functions {
+	for _, f := range s.list[index].Functions {
 		delete(s.byFunction, strings.ToLower(f.Name))
 	}
-	s.list = slices.Delete(s.list, place, place+1)
+	s.list = slices.Delete(s.list, index, index+1)
 	return true
 }
 
-// share marks the programs of the libraries that an interpreter keeps loaded, the first by name: as many as have room. A call of any other
-// runs the library's code, and pays for that.
+// share marks the programs of the libraries that an interpreter keeps loaded, the first by name: as
+// many as have room. A call of any other runs the library's code, and pays for that.
 func (s *librarySet) share() {
 	bytes := int64(0)
 	for i, l := range s.list {
@@ -132,7 +135,7 @@ func (s *librarySet) check() error {
 	return nil
 }
 
-// HasFunction says whether FCALL can call a function.
+// HasFunction reports whether FCALL can call a function.
 func (e *Engine) HasFunction(name []byte) bool { return e.libraryOf(name) != nil }
 
 // libraryOf is the library of a function, or nil.
@@ -230,7 +233,8 @@ func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
 	return chosen{script: script, name: f.Name, program: l.program}, nil
 }
 
-// function finds a function by its name in any case. Where several differ in case alone it is the one that was registered first.
+// function finds a function by its name in any case. Where several differ in case alone it is the
+// one that was registered first.
 func (l *library) function(name []byte) *commands.Function {
 	for i := range l.Functions {
 		if bytes.EqualFold([]byte(l.Functions[i].Name), name) {
@@ -240,8 +244,8 @@ func (l *library) function(name []byte) *commands.Function {
 	return nil
 }
 
-// readLibrary takes a library from its source and runs that, which registers its functions. taken says that a name is not free. x, where there is one, pays for
-// the instructions.
+// readLibrary takes a library from its source and runs that, which registers its functions. taken
+// says that a name is not free. x, where there is one, pays for the instructions.
 func (e *Engine) readLibrary(x *commands.Call, source []byte, taken func(name string) bool) (*library, error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
@@ -325,7 +329,7 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// isFunctionName says whether a library or a function may have the name.
+// isFunctionName reports whether a library or a function may have the name.
 func isFunctionName(name string) bool {
 	for i := range len(name) {
 		if !isAlnum(name[i]) && name[i] != '_' {
@@ -347,7 +351,8 @@ func (s *librarySet) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// loadLibraries replaces the libraries by what appendTo wrote, which is all that c has left. After an error the engine must not be used.
+// loadLibraries replaces the libraries by what appendTo wrote, which is all that c has left. After
+// an error the engine must not be used.
 func (e *Engine) loadLibraries(c *wire.Cursor) error {
 	e.FlushLibraries()
 	if c.Len() == 0 {

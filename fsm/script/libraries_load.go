@@ -1,6 +1,8 @@
-// What a library's code runs in. When it is loaded it sees nothing but redis.register_function, redis.log and constants, as on Redis; its functions
-// then see what scripts see. Redis runs the code once and keeps what its functions remember in local variables, on each node for itself;
-// here a function finds its library as it was when its code had run, so that nothing remembered can differ from node to node.
+// What a library's code runs in. When it is loaded it sees nothing but redis.register_function,
+// redis.log and constants, as on Redis; its functions then see what scripts see. Redis runs the
+// code once and keeps what its functions remember in local variables, on each node for itself; here
+// a function finds its library as it was when its code had run, so that nothing remembered can
+// differ from node to node.
 
 package script
 
@@ -45,7 +47,8 @@ type registered struct {
 	names     map[string]bool
 }
 
-// openLibraries makes the globals of libraries: an empty table that looks names up in what is to be seen at the time.
+// openLibraries makes the globals of libraries: an empty table that looks names up in what is to be
+// seen at the time.
 func (in *interpreter) openLibraries(missing *lua.LTable) {
 	L := in.L
 	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction}, {"log", redisLog}})
@@ -61,7 +64,8 @@ func (in *interpreter) openLibraries(missing *lua.LTable) {
 	readOnly(in.libraryGlobals)
 }
 
-// loadLibrary runs a library's code, within a budget, and takes down what it registers. The interpreter must not be used again unless reusable.
+// loadLibrary runs a library's code, within a budget, and takes down what it registers. The
+// interpreter must not be used again unless reusable.
 func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err error) {
 	in.begin(b)
 	found, failed := in.register(l.program)
@@ -87,8 +91,9 @@ func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
 	return found, err
 }
 
-// loadedLibrary is a library whose code has run: the functions that it registered, with what they can reach. A call finds that as the code
-// left it. One that changes any of it is the last to use it: the next call runs the code anew.
+// loadedLibrary is a library whose code has run: the functions that it registered, with what they
+// can reach. A call finds that as the code left it. One that changes any of it is the last to use
+// it: the next call runs the code anew.
 type loadedLibrary struct {
 	program   *program
 	functions []commands.Function
@@ -98,15 +103,16 @@ type loadedLibrary struct {
 	kept      bool  // changes are noted
 }
 
-// The libraries that an interpreter keeps, by what running their code took in memory. Which those are goes by the set of libraries
-// (librarySet.share), so that work does not depend on what was called before.
+// The libraries that an interpreter keeps, by what running their code took in memory. Which those
+// are goes by the set of libraries (librarySet.share), so that work does not depend on what was
+// called before.
 const (
 	maxKeptLibraries    = 64
 	maxKeptLibraryBytes = 16 << 20
 )
 
-// loaded returns a library whose code has run. Who calls a function pays for that only where each call has to run it (settle), so that it makes
-// no difference which interpreter has run it before.
+// loaded returns a library whose code has run. Who calls a function pays for that only where each
+// call has to run it (settle), so that it makes no difference which interpreter has run it before.
 func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	for _, l := range in.libraries {
 		if l.program == p {
@@ -131,7 +137,8 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	return l, nil
 }
 
-// keepLibrary keeps a library for the calls to come. Where there are too many, as the set of libraries was another before, the others go.
+// keepLibrary keeps a library for the calls to come. Where there are too many, as the set of
+// libraries was another before, the others go.
 func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	bytes := l.bytes
 	for _, other := range in.libraries {
@@ -144,7 +151,8 @@ func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	in.libraries = append(in.libraries, l)
 }
 
-// settle ends a call of a function: where its library has to be run again for the next one, it pays for that.
+// settle ends a call of a function: where its library has to be run again for the next one, it pays
+// for that.
 func (in *interpreter) settle(l *loadedLibrary) {
 	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return

@@ -1,4 +1,4 @@
-// What lives here: a library's code runs once, and no call of its functions can tell.
+// A library's code runs once, and no call of its functions can tell.
 
 package script
 

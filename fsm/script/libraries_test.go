@@ -1,4 +1,4 @@
-// What lives here: function libraries in the machine's state, their limits, and their dumps on a real redis-server.
+// Function libraries in the machine's state, their limits, and their dumps on a real redis-server.
 
 package script
 

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// nanBits is the NaN that leaves the machine as bytes, whatever sign and payload the processor gave it: x86's 0/0.
+// nanBits is the NaN that leaves the machine as bytes, whatever sign and payload the processor gave
+// it: x86's 0/0.
 const nanBits = 0xFFF8000000000000
 
 // canonical returns f with every NaN made the same one.

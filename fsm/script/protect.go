@@ -7,8 +7,8 @@ import "github.com/coordd/coordd/internal/lua"
 // maxProtected bounds protected calls in each other, as C Lua bounds calls of C functions.
 const maxProtected = 190
 
-// protect calls the function that stands below nargs arguments on L's stack. It is nil with all results on the stack from that
-// place, or the value of the error.
+// protect calls the function that stands below nargs arguments on L's stack. It is nil with all
+// results on the stack from that place, or the value of the error.
 func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	if in.protected >= maxProtected {
 		raise(L, "C stack overflow")
@@ -32,7 +32,8 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	return err.Object
 }
 
-// pcall calls a function and catches its error. As Redis 7.0 does, it turns an error table into the text in its field err.
+// pcall calls a function and catches its error. As Redis 7.0 does, it turns an error table into the
+// text in its field err.
 func (in *interpreter) pcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
 		L.Push(lua.LTrue) // what Redis's own pcall calls when it gets nothing
@@ -53,8 +54,8 @@ func (in *interpreter) pcall(L *lua.LState) int {
 	return 2
 }
 
-// xpcall calls a function and gives its error to a handler. The handler runs after the function was left: without a debug library it
-// could not tell.
+// xpcall calls a function and gives its error to a handler. The handler runs after the function was
+// left: without a debug library it could not tell.
 func (in *interpreter) xpcall(L *lua.LState) int {
 	handler := checkAny(L, 2)
 	f := L.Get(1)

@@ -1,4 +1,4 @@
-// What lives here: random Lua programs, run here and on a real redis-server, and what they note of their values compared. They are there for the
+// Random Lua programs, run here and on a real redis-server, and what they note of their values compared. They are there for the
 // compiler and the virtual machine: which variable has which value after which statement.
 
 package script

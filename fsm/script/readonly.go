@@ -1,4 +1,5 @@
-// The globals that a script sees. Tables that outlive a run are read-only, so nothing that one script does can be seen by the next.
+// The globals that a script sees. Tables that outlive a run are read-only, so nothing that one
+// script does can be seen by the next.
 
 package script
 
@@ -6,7 +7,8 @@ import "github.com/coordd/coordd/internal/lua"
 
 const errReadonly = "Attempt to modify a readonly table"
 
-// checkWritable raises when argument n is a read-only table, and notes that the function changes it.
+// checkWritable raises when argument n is a read-only table, and notes that the function changes
+// it.
 func checkWritable(L *lua.LState, n int) {
 	if t, ok := L.Get(n).(*lua.LTable); ok {
 		if t.ReadOnly() {

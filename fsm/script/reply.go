@@ -1,4 +1,5 @@
-// Values between commands and scripts: a command's reply as Lua values, and a script's result as a reply.
+// Values between commands and scripts: a command's reply as Lua values, and a script's result as a
+// reply.
 
 package script
 
@@ -31,8 +32,8 @@ func (r *luaReply) start(L *lua.LState, resp int) {
 	r.result, r.err, r.stack = lua.LNil, "", r.stack[:0]
 }
 
-// put adds a value at the place that is next. Once the budget is spent, what comes is dropped: the script will be stopped when the
-// command has ended, not in its middle.
+// put adds a value at the place that is next. Once the budget is spent, what comes is dropped: the
+// script will be stopped when the command has ended, not in its middle.
 func (r *luaReply) put(v lua.LValue) {
 	r.L.G.Budget.Instructions--
 	n := len(r.stack)

@@ -1,4 +1,4 @@
-// What lives here: scripts pay for what their commands do, be the reply ever so small.
+// Scripts pay for what their commands do, be the reply ever so small.
 
 package script
 

@@ -8,14 +8,15 @@ const (
 	ErrMemory       = "script stopped: it used up its memory budget"
 )
 
-// Budget is what a script may still use. Below zero it is spent, and stays so: each later charge raises again, so that a
-// script cannot outlive its budget under pcall.
+// Budget is what a script may still use. Below zero it is spent, and stays so: each later charge
+// raises again, so that a script cannot outlive its budget under pcall.
 type Budget struct {
 	Instructions int64 // units of work left, 25 ns each at most
 	Bytes        int64 // bytes left to build; what is dropped is not given back, because collectors differ from node to node
 }
 
-// Charge takes units of work off and raises ErrInstructions in L when there are not as many left. Amounts below one are ignored.
+// Charge takes units of work off and raises ErrInstructions in L when there are not as many left.
+// Amounts below one are ignored.
 func (b *Budget) Charge(L *LState, units int64) {
 	if units <= 0 {
 		return
@@ -28,7 +29,8 @@ func (b *Budget) Charge(L *LState, units int64) {
 // raiseSpent ends a script that is over its budget.
 func (L *LState) raiseSpent() { L.RaiseError(L.G.Budget.Spent()) }
 
-// ChargeBytes takes n bytes off and raises ErrMemory in L when there are not as many left. It is called before they are allocated.
+// ChargeBytes takes n bytes off and raises ErrMemory in L when there are not as many left. It is
+// called before they are allocated.
 func (b *Budget) ChargeBytes(L *LState, n int64) {
 	if n <= 0 {
 		return

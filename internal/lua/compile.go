@@ -7,12 +7,14 @@ import (
 	"github.com/coordd/coordd/internal/lua/parse"
 )
 
-// The bounds of a function, and of how deep statements and expressions may stand in each other: the compiler recurses over them.
+// The bounds of a function, and of how deep statements and expressions may stand in each other: the
+// compiler recurses over them.
 const (
 	maxRegisters = 200
 	maxUpvalues  = 255
 	maxDepth     = 1000
-	// maxConcat is how many operands of `..` one chain may have: as many as C Lua takes, and each needs a register.
+	// maxConcat is how many operands of `..` one chain may have: as many as C Lua takes, and each
+	// needs a register.
 	maxConcat = 200
 )
 
@@ -29,15 +31,16 @@ func raiseCompileError(context *funcContext, line int, format string, args ...an
 	panic(&CompileError{Source: context.proto.SourceName, Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
-// Compile compiles a source. name is what errors call it. Errors are *parse.Error and *CompileError. The time and the memory that it takes
-// are linear in the length of the source.
+// Compile compiles a source. name is what errors call it. Errors are *parse.Error and
+// *CompileError. The time and the memory that it takes are linear in the length of the source.
 func Compile(source, name string) (*FunctionProto, error) {
 	proto, _, err := CompileWithin(source, name, 0)
 	return proto, err
 }
 
-// CompileWithin is Compile of a source that may have limit tokens, or any number where that is 0. It says how many it read: what compiling
-// took is in proportion to them and to the length of the source.
+// CompileWithin is Compile of a source that may have limit tokens, or any number where that is 0.
+// It says how many it read: what compiling took is in proportion to them and to the length of the
+// source.
 func CompileWithin(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
 	chunk, tokens, err := parse.Parse(source, name, limit)
 	if err != nil {
@@ -61,7 +64,7 @@ func CompileWithin(source, name string, limit int) (proto *FunctionProto, tokens
 	return context.proto, tokens, nil
 }
 
-// The places that an expression's value may go to.
+// The destinations of an expression's value.
 type expContextType int
 
 const (
@@ -227,7 +230,8 @@ type variable struct {
 	reg   int
 }
 
-// scopes are the variables that can be seen, by name, the innermost last: finding one does not walk over the functions and blocks in between.
+// scopes are the variables that can be seen, by name, the innermost last: finding one does not walk
+// over the functions and blocks in between.
 type scopes map[string][]variable
 
 type codeBlock struct {
@@ -239,7 +243,7 @@ type codeBlock struct {
 	lastLine   int
 }
 
-// lastIndex is the register behind the block's variables.
+// lastIndex is the register after the block's variables.
 func (b *codeBlock) lastIndex() int { return b.offset + len(b.names) }
 
 // funcContext is a function that is compiled.
@@ -285,7 +289,7 @@ func (fc *funcContext) NewLabel() int {
 
 func (fc *funcContext) SetLabelPc(label int, pc int) { fc.labelPc[label] = int32(pc) }
 
-// ConstIndex is the place of a constant.
+// ConstIndex is the index of a constant.
 func (fc *funcContext) ConstIndex(value LValue) int {
 	if i, ok := fc.constant[value]; ok {
 		return i
@@ -327,7 +331,7 @@ func (fc *funcContext) FindLocalVar(name string) int {
 	return -1
 }
 
-// UpvalueIndex is the place of an upvalue.
+// UpvalueIndex is the index of an upvalue.
 func (fc *funcContext) UpvalueIndex(name string, line int) int {
 	if i, ok := fc.upvalue[name]; ok {
 		return i
@@ -400,7 +404,8 @@ func getIdentRefType(context *funcContext, expr *ast.IdentExpr) expContextType {
 	return ecUpvalue
 }
 
-// patchCode gives jumps their distances, finds how many registers the function needs, and joins moves.
+// patchCode gives jumps their distances, finds how many registers the function needs, and joins
+// moves.
 func patchCode(context *funcContext) {
 	code := context.code.codes
 	target := jumpTargets(context)
@@ -463,7 +468,7 @@ func joinMoves(code *codeStore, pc, moves int) {
 	}
 }
 
-// jumpTargets are the places that jumps lead to, by the place of the jump; 0 where none is.
+// jumpTargets are the positions that jumps lead to, by the position of the jump; 0 where none is.
 func jumpTargets(context *funcContext) []int32 {
 	targets := make([]int32, len(context.code.codes))
 	for pc, label := range context.code.labels {

@@ -6,8 +6,8 @@ import (
 	"github.com/coordd/coordd/internal/lua/ast"
 )
 
-// compileExpr evaluates an expression into the register reg, or into the variable that ec names, and returns how many registers from reg on it
-// took.
+// compileExpr evaluates an expression into the register reg, or into the variable that ec names,
+// and returns how many registers from reg on it took.
 func compileExpr(context *funcContext, reg int, expr ast.Expr, ec *expcontext) int {
 	context.enter(expr)
 	n := compileExprHere(context, reg, expr, ec)
@@ -195,7 +195,8 @@ func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.Arithmetic
 
 var operators = map[string]int{"+": OP_ADD, "-": OP_SUB, "*": OP_MUL, "/": OP_DIV, "%": OP_MOD, "^": OP_POW}
 
-// constant is the value of an expression of nothing but numbers. An expression is looked at once: what is found is kept in its node.
+// constant is the value of an expression of nothing but numbers. An expression is looked at once:
+// what is found is kept in its node.
 func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
 	switch e := e.(type) {
 	case *ast.NumberExpr:
@@ -246,7 +247,8 @@ func compileStringConcatOpExpr(context *funcContext, reg int, expr *ast.StringCo
 	context.code.AddABC(OP_CONCAT, a, first, reg, sline(expr))
 }
 
-// compileTableExpr compiles a constructor. Values without a key wait in registers, and are stored some at a time.
+// compileTableExpr compiles a constructor. Values without a key wait in registers, and are stored
+// some at a time.
 func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expcontext) {
 	code := &context.code
 	tablereg := reg

@@ -57,8 +57,9 @@ func compileStmt(context *funcContext, stmt ast.Stmt) {
 	}
 }
 
-// compileAssignStmt compiles an assignment. As in C Lua the tables and keys of the targets are evaluated first, then the values, then the
-// targets are assigned to from the last one to the first.
+// compileAssignStmt compiles an assignment. As in C Lua the tables and keys of the targets are
+// evaluated first, then the values, then the targets are assigned to from the last one to the
+// first.
 func compileAssignStmt(context *funcContext, stmt *ast.AssignStmt) {
 	if len(stmt.Lhs) == 1 && len(stmt.Rhs) == 1 {
 		compileSingleAssign(context, stmt.Lhs[0], stmt.Rhs[0])
@@ -151,7 +152,8 @@ func (t *target) store(context *funcContext, value int) {
 	}
 }
 
-// compileSingleAssign compiles an assignment of one value to one target, which needs no hidden variables.
+// compileSingleAssign compiles an assignment of one value to one target, which needs no hidden
+// variables.
 func compileSingleAssign(context *funcContext, lhs, rhs ast.Expr) {
 	reg := context.RegTop()
 	e, isField := lhs.(*ast.AttrGetExpr)
@@ -178,7 +180,8 @@ func compileSingleAssign(context *funcContext, lhs, rhs ast.Expr) {
 	t.store(context, reg)
 }
 
-// intoRegister reports whether an expression can be evaluated into the register of a variable that it may read.
+// intoRegister reports whether an expression can be evaluated into the register of a variable that
+// it may read.
 func intoRegister(e ast.Expr) bool {
 	switch e.(type) {
 	case *ast.StringExpr, *ast.NumberExpr, *ast.NilExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.IdentExpr, *ast.AttrGetExpr,

@@ -2,9 +2,6 @@ package lua
 
 import "fmt"
 
-// NewCoroutine returns a suspended thread that runs a function of Lua.
-func (L *LState) NewCoroutine(fn *LFunction) *LState { return L.newThread(fn) }
-
 // Status is what th is, seen from the running thread L.
 func (L *LState) Status(th *LState) string {
 	switch {
@@ -18,15 +15,16 @@ func (L *LState) Status(th *LState) string {
 	return "suspended"
 }
 
-// CanYield reports whether the running function of Go may suspend its thread: it was called by one of Lua, and no other function of Go or
-// metamethod waits for a result.
+// CanYield reports whether the running function of Go may suspend its thread: it was called by one
+// of Lua, and no other function of Go or metamethod waits for a result.
 func (L *LState) CanYield() bool { return L.Parent != nil && L.nested == 0 }
 
-// Yield is what a function of Go returns to suspend its thread. The values on its stack go to who resumed it.
+// Yield is what a function of Go returns to suspend its thread. The values on its stack go to the
+// thread that resumed it.
 func (L *LState) Yield() int { return yielding }
 
-// Resume runs a suspended thread with the nargs values on top of L's stack, which it takes. It pushes what the thread yields or
-// returns and says how many values that are.
+// Resume runs a suspended thread with the nargs values on top of L's stack, which it takes. It
+// pushes what the thread yields or returns and says how many values that are.
 func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
 	b := &L.G.Budget
 	b.Charge(L, resumeUnits+int64(nargs)/slotsCleared)

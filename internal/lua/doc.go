@@ -1,6 +1,7 @@
-// Package lua is the Lua 5.1 of coordd's scripts: a fork of the compiler and the virtual machine of gopher-lua v1.1.2
-// (Copyright (c) 2015 Yusuke Inuzuka, MIT license, see LICENSE beside this file), cut down to what scripts need and changed
-// in what a replicated machine must promise. docs/adr/0014 says why it is here.
+// Package lua is the Lua 5.1 of coordd's scripts: a fork of the compiler and the virtual machine of
+// gopher-lua v1.1.2 (Copyright (c) 2015 Yusuke Inuzuka, MIT license, see LICENSE beside this file),
+// cut down to what scripts need and changed in what a replicated machine must promise.
+// docs/adr/0014 says why it is here.
 //
 // What was changed:
 //   - A script has a Budget: each instruction takes one unit of it, work that grows with a string's length or a number of

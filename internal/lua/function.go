@@ -29,7 +29,7 @@ type FunctionProto struct {
 	FunctionPrototypes []*FunctionProto
 
 	lines []int32   // of the instructions
-	calls []DbgCall // by place
+	calls []DbgCall // by position in the code
 }
 
 // Size is about how many bytes of memory the function takes.
@@ -46,7 +46,7 @@ func (p *FunctionProto) Size() int {
 	return n
 }
 
-// callAt is the call at a place in the code; without a name where there is none.
+// callAt is the call at a position in the code; without a name if there is none.
 func (p *FunctionProto) callAt(pc int) DbgCall {
 	i := sort.Search(len(p.calls), func(i int) bool { return int(p.calls[i].Pc) >= pc })
 	if i < len(p.calls) && int(p.calls[i].Pc) == pc {
@@ -55,7 +55,8 @@ func (p *FunctionProto) callAt(pc int) DbgCall {
 	return DbgCall{}
 }
 
-// Upvalue is a variable of an outer function. While that runs it is a register of its, afterwards the upvalue has a value of its own.
+// Upvalue is a variable of an outer function. While that runs it is a register of its, afterwards
+// the upvalue has a value of its own.
 type Upvalue struct {
 	v       *LValue
 	value   LValue

@@ -1,4 +1,4 @@
-// What lives here: what the fork changed.
+// What the fork changed.
 
 package lua
 

@@ -147,7 +147,8 @@ func (L *LState) RawGet(tb *LTable, key LValue) LValue {
 	return tb.RawGet(key)
 }
 
-// RawSet is t[key] = value without metamethods, charged for, by a function of a library. The key is neither nil nor NaN.
+// RawSet is t[key] = value without metamethods, charged for, by a function of a library. The key is
+// neither nil nor NaN.
 func (L *LState) RawSet(tb *LTable, key, value LValue) {
 	if tb.marks&watched != 0 {
 		L.G.Touched = true
@@ -281,8 +282,9 @@ func joinable(v LValue) bool {
 	return t == LTString || t == LTNumber
 }
 
-// concat joins the registers from first to last. As in Lua 5.1 it works from the right: a run of strings and numbers is joined at once,
-// any other pair goes to the __concat of its left or right one.
+// concat joins the registers from first to last. As in Lua 5.1 it works from the right: a run of
+// strings and numbers is joined at once, any other pair goes to the __concat of its left or right
+// one.
 func (L *LState) concat(first, last int) LValue {
 	v := L.reg[last]
 	for i := last - 1; i >= first; {
@@ -325,7 +327,7 @@ func (L *LState) text(v LValue) string {
 	return FormatNumber(float64(v.(LNumber)))
 }
 
-// join is strings and numbers, and one more behind them, as one string.
+// join is strings and numbers, and one more after them, as one string.
 func (L *LState) join(values []LValue, last LValue) LValue {
 	if len(values) == 1 {
 		x, y := L.text(values[0]), L.text(last)
@@ -346,7 +348,8 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 	return LString(strings.Join(parts, ""))
 }
 
-// ChargeString charges for a new string of n bytes: the work of writing it and the memory that it takes.
+// ChargeString charges for a new string of n bytes: the work of writing it and the memory that it
+// takes.
 func (L *LState) ChargeString(n int) {
 	L.G.Budget.Charge(L, 1+int64(n)/bytesBuilt)
 	L.G.Budget.ChargeBytes(L, stringBytes+int64(n))

@@ -1,6 +1,7 @@
 package lua
 
-// Numbers as text and back, as C Lua 5.1 does it on Linux: "%.14g" when a number becomes a string, strtod when a string becomes a number.
+// Numbers as text and back, as C Lua 5.1 does it on Linux: "%.14g" when a number becomes a string,
+// strtod when a string becomes a number.
 
 import (
 	"math"
@@ -8,9 +9,10 @@ import (
 	"strings"
 )
 
-// nanText is how every NaN is written. C Lua on x86 writes "-nan" for what 0/0 gives and "nan" once the sign is turned
-// by a unary minus; which sign arithmetic gives a NaN is the processor's choice, not IEEE's, so text that showed it
-// could differ between nodes of two makes. We write what Redis shows in nearly every case.
+// nanText is how every NaN is written. C Lua on x86 writes "-nan" for what 0/0 gives and "nan" once
+// the sign is turned by a unary minus; which sign arithmetic gives a NaN is the processor's choice,
+// not IEEE's, so text that showed it could differ between nodes of two makes. We write what Redis
+// shows in nearly every case.
 const nanText = "-nan"
 
 // FormatNumber writes f as C's "%.14g" does ("inf", "-inf", "-nan", "-0" among them).
@@ -34,8 +36,8 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 	return strconv.AppendFloat(buf, f, 'g', precision, 64)
 }
 
-// ParseNumber reads a whole string as a number, as C Lua does: strtod's syntax with white space round it. A zero byte
-// ends the text.
+// ParseNumber reads a whole string as a number, as C Lua does: strtod's syntax with white space
+// round it. A zero byte ends the text.
 func ParseNumber(s string) (f float64, ok bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -52,9 +54,10 @@ func ParseNumber(s string) (f float64, ok bool) {
 	return f, true
 }
 
-// ScanNumber reads the number at the start of s as C's strtod does: white space, a sign, then digits with a fraction
-// and an exponent, hexadecimal digits after 0x with a binary exponent, "inf", "infinity" or "nan", in any case.
-// n is the number of bytes read, 0 when there is no number.
+// ScanNumber reads the number at the start of s as C's strtod does: white space, a sign, then
+// digits with a fraction and an exponent, hexadecimal digits after 0x with a binary exponent,
+// "inf", "infinity" or "nan", in any case. n is the number of bytes read, 0 when there is no
+// number.
 func ScanNumber(s string) (f float64, n int) {
 	i := 0
 	for i < len(s) && isSpace(s[i]) {

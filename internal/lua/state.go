@@ -40,7 +40,7 @@ type Global struct {
 	Budget        Budget
 	// Run is what functions of Go keep for a run.
 	Run any
-	// Touched says that a script changed what Watch was told to watch.
+	// Touched reports that a script changed what Watch watches.
 	Touched bool
 
 	options Options
@@ -77,7 +77,7 @@ type LState struct {
 	used   int // registers that may hold a value
 	maxReg int
 
-	open    []*Upvalue // that are still registers, by place
+	open    []*Upvalue // that are still registers, by register
 	nested  int        // calls from Go, or from an instruction, that wait for a result
 	started bool
 }
@@ -116,8 +116,8 @@ func (L *LState) End() {
 	clear(L.frames[:min(len(L.frames), 64)])
 }
 
-// newThread returns a thread that runs fn when it is resumed.
-func (L *LState) newThread(fn *LFunction) *LState {
+// NewCoroutine returns a thread that runs fn when it is resumed.
+func (L *LState) NewCoroutine(fn *LFunction) *LState {
 	const frames, registers = 4, 32
 	L.G.Budget.ChargeBytes(L, threadBytes+frames*frameBytes+registers*registerBytes)
 	th := &LState{
@@ -286,11 +286,11 @@ func (L *LState) closeUpvalues(index int) {
 
 // Errors.
 
-// RaiseError raises a text with the place of the running function before it, if that is one of Lua.
+// RaiseError raises a text after the position of the running function, if that is a Lua function.
 func (L *LState) RaiseError(text string) {
 	for d := L.depth - 1; d >= 0; d-- {
 		if f := &L.frames[d]; !f.fn.IsG {
-			text = f.place() + text
+			text = f.where() + text
 			break
 		}
 	}
@@ -300,7 +300,7 @@ func (L *LState) RaiseError(text string) {
 // Error raises a value.
 func (L *LState) Error(v LValue) {
 	if L.top >= len(L.reg) {
-		L.top = len(L.reg) - 1 // an error always finds its place
+		L.top = len(L.reg) - 1 // an error always finds room
 	}
 	L.Push(v)
 	L.Panic(L)
@@ -314,11 +314,11 @@ func (f *callFrame) line() int {
 	return f.fn.Proto.LineDefined
 }
 
-func (f *callFrame) place() string {
+func (f *callFrame) where() string {
 	return f.fn.Proto.SourceName + ":" + strconv.Itoa(f.line()) + ": "
 }
 
-// Frame is one call, for errors to tell of.
+// Frame is one call, for error positions.
 type Frame struct {
 	Source string // "" for a function of Go
 	Line   int
@@ -338,10 +338,10 @@ func (L *LState) Frame(level int) (f Frame, ok bool) {
 	return Frame{Source: c.fn.Proto.SourceName, Line: c.line()}, true
 }
 
-// Place is "chunk:line: " of the call at a level, "" where that is none of Lua.
-func (L *LState) Place(level int) string {
+// Where is "chunk:line: " of the call at a level, "" if that is no Lua function.
+func (L *LState) Where(level int) string {
 	if d := L.depth - 1 - level; d >= 0 && !L.frames[d].fn.IsG {
-		return L.frames[d].place()
+		return L.frames[d].where()
 	}
 	return ""
 }
@@ -349,7 +349,8 @@ func (L *LState) Place(level int) string {
 // Depth is how many calls are in each other.
 func (L *LState) Depth() int { return L.depth }
 
-// CalledAs is the name by which the running function was called, "" where there is none, and whether as object:name().
+// CalledAs is the name by which the running function was called, "" where there is none, and
+// whether as object:name().
 func (L *LState) CalledAs() (name string, method bool) {
 	if L.depth < 2 || L.frames[L.depth-2].fn.IsG {
 		return "", false
@@ -361,7 +362,8 @@ func (L *LState) CalledAs() (name string, method bool) {
 
 // Calls.
 
-// Call calls the function below nargs values on top of the stack, and leaves nret results, or all with MultRet.
+// Call calls the function below nargs values on top of the stack, and leaves nret results, or all
+// with MultRet.
 func (L *LState) Call(nargs, nret int) {
 	base := L.top - nargs - 1
 	L.nested++
@@ -375,7 +377,8 @@ func (L *LState) Call(nargs, nret int) {
 	}
 }
 
-// PCall is Call that returns an error where one is raised. The stack is then as before, without the function and its arguments.
+// PCall is Call that returns an error where one is raised. The stack is then as before, without the
+// function and its arguments.
 func (L *LState) PCall(nargs, nret int) (err *ApiError) {
 	depth, base, old, nested := L.depth, L.top-nargs-1, L.Panic, L.nested
 	defer func() {

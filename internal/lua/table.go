@@ -2,19 +2,21 @@ package lua
 
 import "iter"
 
-// entry is a key that is not in the array. Its value is LNil once it was set to nil: the key keeps its place.
+// entry is a key that is not in the array. Its value is LNil once it was set to nil: the key keeps
+// its position.
 type entry struct{ key, value LValue }
 
 // smallTable is how many keys a table has without an index over them.
 const smallTable = 8
 
-// LTable is a table. Positive integers are keys of an array, which is filled with nil up to the highest one; it never ends with nil. All
-// other keys are in the order in which they first came, and stay there: who walks meets them in that order on every node.
+// LTable is a table. Positive integers are keys of an array, which is filled with nil up to the
+// highest one; it never ends with nil. All other keys are in the order in which they first came,
+// and stay there: a walk meets them in that order on every node.
 type LTable struct {
 	Metatable *LTable // nil: none
 	array     []LValue
 	entries   []entry
-	strings   map[string]int32 // places in entries, once there are more than smallTable; looked up only
+	strings   map[string]int32 // indexes in entries, once there are more than smallTable; looked up only
 	others    map[LValue]int32
 	length    int32 // of the longest array that the table has had
 	dead      int32 // entries without a value
@@ -47,8 +49,8 @@ func newTable(slots, keys int) *LTable {
 // Len is the highest positive integer key, 0 without one.
 func (tb *LTable) Len() int { return len(tb.array) }
 
-// place finds a key among the entries; -1 where it is none.
-func (tb *LTable) place(key LValue) int {
+// index finds a key among the entries; -1 if there is none.
+func (tb *LTable) index(key LValue) int {
 	if s, ok := key.(LString); ok {
 		return tb.placeString(string(s))
 	}
@@ -168,7 +170,8 @@ func (tb *LTable) nextEntries() int {
 	return max(4, min(2*cap(tb.entries), cap(tb.entries)+maxGrowth/2))
 }
 
-// maxGrowth bounds by how many slots an array grows at once, so that a large table takes little more than it holds.
+// maxGrowth bounds by how many slots an array grows at once, so that a large table takes little
+// more than it holds.
 const maxGrowth = 1 << 19
 
 // growth is what t[key] = value allocates and moves.
@@ -182,7 +185,7 @@ func (tb *LTable) growth(key, value LValue) (units, bytes int64) {
 	if value == LNil {
 		return 0, 0
 	}
-	if tb.place(key) >= 0 {
+	if tb.index(key) >= 0 {
 		return 0, valueBytes(value)
 	}
 	units, entry := tb.entryGrowth()
@@ -222,7 +225,7 @@ func (tb *LTable) arrayGrowth(index int, value LValue) (units, bytes int64) {
 	return units, bytes + valueBytes(value)
 }
 
-// valueBytes is what keeping a value takes besides its place.
+// valueBytes is what keeping a value takes besides its slot.
 func valueBytes(v LValue) int64 {
 	if n, ok := v.(LNumber); ok && !(n >= 0 && n < LNumber(len(smallNumbers))) {
 		return numberBytes
@@ -258,7 +261,7 @@ func (tb *LTable) RawSet(key, value LValue) {
 			return
 		}
 	}
-	tb.setEntry(tb.place(key), key, value)
+	tb.setEntry(tb.index(key), key, value)
 }
 
 // RawSetInt sets t[key] without metamethods.
@@ -289,7 +292,7 @@ func (tb *LTable) RawGet(key LValue) LValue {
 			return LNil
 		}
 	}
-	if i := tb.place(key); i >= 0 {
+	if i := tb.index(key); i >= 0 {
 		return tb.entries[i].value
 	}
 	return LNil
@@ -314,7 +317,8 @@ func (tb *LTable) RawGetString(key string) LValue {
 	return LNil
 }
 
-// Insert puts a value at a position of the array, from 1 to its length, and moves those from there on.
+// Insert puts a value at a position of the array, from 1 to its length, and moves those from there
+// on.
 func (tb *LTable) Insert(position int, value LValue) {
 	tb.array = append(tb.array, LNil)
 	copy(tb.array[position:], tb.array[position-1:])
@@ -323,7 +327,8 @@ func (tb *LTable) Insert(position int, value LValue) {
 	tb.trim()
 }
 
-// Remove takes a value out of the array, at a position from 1 to its length, and moves those behind it.
+// Remove takes a value out of the array, at a position from 1 to its length, and moves those after
+// it.
 func (tb *LTable) Remove(position int) LValue {
 	value := tb.array[position-1]
 	copy(tb.array[position-1:], tb.array[position:])
@@ -332,7 +337,8 @@ func (tb *LTable) Remove(position int) LValue {
 	return value
 }
 
-// reach is what finding a key costs where the keys are so many that the processor has to fetch them from far away.
+// reach is what finding a key costs where the keys are so many that the processor has to fetch them
+// from far away.
 func (tb *LTable) reach() int64 {
 	if len(tb.entries) > 4096 {
 		return 3
@@ -359,7 +365,8 @@ func (tb *LTable) Pairs() iter.Seq2[LValue, LValue] {
 	}
 }
 
-// Next is the pair behind a key in a walk over the table, which begins behind LNil and ends with the key LNil.
+// Next is the pair after a key in a walk over the table, which begins after LNil and ends with the
+// key LNil.
 func (tb *LTable) Next(key LValue) (next, value LValue) {
 	next, value, _, _ = tb.Step(key)
 	return next, value
@@ -379,7 +386,7 @@ func (tb *LTable) Step(key LValue) (next, value LValue, stepped int, ok bool) {
 				goto array
 			}
 		}
-		i := tb.place(key)
+		i := tb.index(key)
 		if i < 0 {
 			return LNil, LNil, 0, false
 		}

@@ -85,7 +85,8 @@ func (*LTable) Type() LValueType { return LTTable }
 // LFunction is a closure of Lua or a function of Go.
 type LFunction struct {
 	IsG bool
-	// Lasts says of a function of Go that it keeps nothing between calls and was made before the first script ran.
+	// Lasts says of a function of Go that it keeps nothing between calls and was made before the
+	// first script ran.
 	Lasts     bool
 	Env       *LTable
 	Proto     *FunctionProto
@@ -93,7 +94,8 @@ type LFunction struct {
 	Upvalues  []*Upvalue
 }
 
-// LGFunction is a function of Go. It finds its arguments on the stack, pushes its results and returns how many they are.
+// LGFunction is a function of Go. It finds its arguments on the stack, pushes its results and
+// returns how many they are.
 type LGFunction func(*LState) int
 
 // Type is LTFunction.
@@ -116,8 +118,9 @@ var smallNumbers = func() (list [1024]LValue) {
 	return list
 }()
 
-// number returns a number as a value. A negative zero becomes zero, as it always has in gopher-lua's arithmetic on numbers: scripts store what they
-// compute, and a node of an older release computes the same.
+// number returns a number as a value. A negative zero becomes zero, as it always has in
+// gopher-lua's arithmetic on numbers: scripts store what they compute, and a node of an older
+// release computes the same.
 func number(n LNumber) LValue {
 	if n >= 0 && n < LNumber(len(smallNumbers)) {
 		if i := int(n); LNumber(i) == n {

@@ -329,8 +329,8 @@ func (L *LState) operand(p *FunctionProto, r []LValue, o uint32) LValue {
 	return r[o]
 }
 
-// precall begins a call of the value in a register with the nargs values behind it, which are the last ones on the stack. Results go to the
-// registers from ret on.
+// precall begins a call of the value in a register with the nargs values after it, which are the
+// last ones on the stack. Results go to the registers from ret on.
 func (L *LState) precall(at, nargs, nret, ret int) int {
 	fn, ok := L.reg[at].(*LFunction)
 	if !ok {
@@ -433,7 +433,7 @@ func (L *LState) finish(cf *callFrame, first, n int) {
 	L.top = ret + want
 }
 
-// setList stores the values of a constructor behind the first offset ones.
+// setList stores the values of a constructor after the first offset ones.
 func (L *LState) setList(tb *LTable, offset int, values []LValue) {
 	need := offset + len(values)
 	bytes := int64(0)
@@ -480,7 +480,8 @@ func (L *LState) ToNumber(v LValue) (f float64, ok bool) {
 	return 0, false
 }
 
-// ChargeNumeral charges for reading a string as a number. Go reads some numbers digit by digit: with many digits, or far from one.
+// ChargeNumeral charges for reading a string as a number. Go reads some numbers digit by digit:
+// with many digits, or far from one.
 func (L *LState) ChargeNumeral(s string) {
 	units := numeralUnits + int64(len(s))/4
 	if len(s) > 20 {
@@ -522,7 +523,8 @@ func arithmetic(op int, a, b float64) float64 {
 	return math.Pow(a, b)
 }
 
-// arith is an operator one operand of which is no number: strings that read as numbers come first, then metamethods.
+// arith is an operator one operand of which is no number: strings that read as numbers come first,
+// then metamethods.
 func (L *LState) arith(op int, x, y LValue) LValue {
 	f, ok := L.ToNumber(x)
 	if ok {

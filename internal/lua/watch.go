@@ -1,7 +1,8 @@
 package lua
 
-// Watch marks what functions can reach in their upvalues, so that a change of it is noted in Global.Touched. It is false where they reach
-// something whose changes would not be noted: a coroutine, or a function of Go that keeps something between calls.
+// Watch marks what functions can reach in their upvalues, so that a change of it is noted in
+// Global.Touched. It is false where they reach something whose changes would not be noted: a
+// coroutine, or a function of Go that keeps something between calls.
 func (L *LState) Watch(functions []*LFunction) bool {
 	w := watcher{seen: map[*LFunction]bool{}}
 	for _, f := range functions {
