@@ -40,31 +40,38 @@ type Head struct {
 // IsError reports whether the value is an error.
 func (h Head) IsError() bool { return h.Kind == Error || h.Kind == BulkError }
 
+// kinds tells what a type byte means.
+var kinds = [256]struct {
+	known      bool
+	text       bool  // a length, and a string of it, follow
+	each, more int64 // values that follow for each one counted, and besides
+}{
+	Status: {known: true}, Error: {known: true}, Int: {known: true}, Null: {known: true},
+	Double: {known: true}, Bool: {known: true}, BigNumber: {known: true},
+	Bulk: {known: true, text: true}, BulkError: {known: true, text: true},
+	Verbatim: {known: true, text: true},
+	Array:    {known: true, each: 1}, Set: {known: true, each: 1}, Push: {known: true, each: 1},
+	Map: {known: true, each: 2}, Attribute: {known: true, each: 2, more: 1},
+}
+
+// isAggregate reports whether values follow, unless it is null or empty.
+func (h Head) isAggregate() bool { return kinds[h.Kind].each > 0 }
+
 // textLen returns the number of bytes that follow, CR LF included.
 func (h Head) textLen() int64 {
-	switch h.Kind {
-	case Bulk, BulkError, Verbatim:
-		if h.N >= 0 {
-			return h.N + 2
-		}
+	if !kinds[h.Kind].text || h.N < 0 {
+		return 0
 	}
-	return 0
+	return h.N + 2
 }
 
 // elements returns the number of values that follow.
 func (h Head) elements() int64 {
+	k := &kinds[h.Kind]
 	if h.N < 0 {
 		return 0
 	}
-	switch h.Kind {
-	case Array, Set, Push:
-		return h.N
-	case Map:
-		return 2 * h.N
-	case Attribute:
-		return 2*h.N + 1
-	}
-	return 0
+	return k.each*h.N + k.more
 }
 
 // parseHead reads a line without its CR LF.
@@ -73,14 +80,12 @@ func parseHead(line []byte) (h Head, ok bool) {
 		return Head{}, false
 	}
 	h = Head{Kind: line[0], Text: line[1:]}
-	switch h.Kind {
-	case Status, Error, Int, Double, Bool, BigNumber, Null:
-		return h, true
-	case Bulk, BulkError, Verbatim, Array, Set, Push, Map, Attribute:
+	k := &kinds[h.Kind]
+	if k.text || k.each > 0 {
 		h.N, ok = parseCount(h.Text)
 		return h, ok
 	}
-	return h, false
+	return h, k.known
 }
 
 // parseCount reads a length: digits, or -1.
@@ -101,22 +106,32 @@ func parseCount(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// Len returns the length of the first value in b, or 0 if it is incomplete or malformed.
+// Len returns the length of the first value in b, or 0 if it is incomplete or malformed. The server
+// calls it for every reply.
 func Len(b []byte) int {
 	at := 0
 	for left := int64(1); left > 0; left-- {
-		h, size := headOf(b[at:])
-		at += size
-		if size == 0 || h.N > int64(len(b)-at) || h.textLen() > int64(len(b)-at) {
+		i := bytes.IndexByte(b[at:], '\n')
+		if i < 2 || b[at+i-1] != '\r' || !kinds[b[at]].known {
 			return 0
 		}
-		if n := int(h.textLen()); n > 0 {
-			at += n
-			if string(b[at-2:at]) != "\r\n" {
-				return 0
-			}
+		k, line := &kinds[b[at]], b[at+1:at+i-1]
+		at += i + 1
+		if !k.text && k.each == 0 {
+			continue
 		}
-		left += h.elements()
+		n, ok := parseCount(line)
+		switch {
+		case !ok || n > int64(len(b)-at):
+			return 0
+		case n < 0: // null
+		case !k.text:
+			left += k.each*n + k.more
+		case at+int(n)+2 > len(b) || b[at+int(n)] != '\r' || b[at+int(n)+1] != '\n':
+			return 0
+		default:
+			at += int(n) + 2
+		}
 	}
 	return at
 }

@@ -183,7 +183,7 @@ func (r *Reader) value(depth int) (Value, error) {
 		text, err := r.appendText(nil, h.N)
 		v.Text = string(text)
 		return v, err
-	case h.Kind == Array || h.Kind == Set || h.Kind == Push || h.Kind == Map || h.Kind == Attribute:
+	case h.isAggregate():
 		if depth >= r.max.Depth {
 			return v, fmt.Errorf("%w: nested deeper than %d", ErrTooLarge, r.max.Depth)
 		}
