@@ -250,7 +250,12 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 		if err := conn.Do(ctx, "READONLY").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if got := conn.Do(ctx, "PEXPIRETIME", last).Val(); got != want {
+		var got any
+		waitFor(t, 20*time.Second, "the node has the newest key", func() bool {
+			got = conn.Do(ctx, "PEXPIRETIME", last).Val()
+			return got != int64(-2)
+		})
+		if got != want {
 			t.Errorf("by its own state a node shows %v, want %v", got, want)
 		}
 		_ = conn.Close()
