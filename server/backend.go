@@ -23,7 +23,8 @@ type Asker struct {
 type Outcome uint8
 
 const (
-	// Unknown requests may or may not have run, or may still run. Sending them again may run them twice.
+	// Unknown requests may or may not have run, or may still run. Sending them again may run them
+	// twice.
 	Unknown Outcome = iota
 	// NotRun requests did not run and never will. They may succeed when they are sent again.
 	NotRun
@@ -33,7 +34,8 @@ const (
 	Refused
 )
 
-// Error is how a Backend fails. Outcome says what became of the requests, Reply says it to the client.
+// Error is how a Backend fails. Outcome says what became of the requests, Reply says it to the
+// client.
 type Error struct {
 	Outcome Outcome
 	Reply   string // the error reply, code word first

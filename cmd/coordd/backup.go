@@ -21,21 +21,23 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// What lives here: coordd backup, which asks a node for the whole state and writes it into a file that appears whole or not at all.
+// This file holds coordd backup: it asks a node for its state and writes a file that appears
+// complete or not at all.
 
-// backupPatience is how long the node may send nothing. It counts its bytes before the first.
+// backupPatience is how long the node may send nothing. It computes the size of the backup before
+// it sends any of it.
 const backupPatience = 5 * time.Minute
 
 func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := newFlagSet("coordd backup")
 	from := flags.String("from", "", "")
 	force := flags.Bool("force", false, "")
-	names, err := parseArgs(flags, args, "the FILE to write")
+	names, err := parseArgs(flags, args, "FILE, the backup to write")
 	if err != nil {
 		return err
 	}
 	if *from == "" {
-		return usageError{errors.New("coordd backup needs --from, the address of a node")}
+		return usageError{errors.New("coordd backup requires --from, the address of a node")}
 	}
 	source, err := parseServer(*from)
 	if err != nil {
@@ -43,30 +45,32 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	file := names[0]
 	if _, err := os.Lstat(file); err == nil && !*force {
-		return fmt.Errorf("%s exists; --force writes over it", file)
+		return fmt.Errorf("%s exists; --force overwrites it", file)
 	}
 	info, err := writeBackup(ctx, source, file, *force, stderr)
 	if err != nil {
-		return fmt.Errorf("no backup was written: %w", err)
+		return fmt.Errorf("backup failed: %w", err)
 	}
 	fmt.Fprintf(stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file, source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
 	return nil
 }
 
-// parseServer reads the address of a server: host:port, or a URL with redis://, rediss:// or unix://.
+// parseServer reads the address of a server: host:port, or a URL with redis://, rediss:// or
+// unix://.
 func parseServer(text string) (*redis.Options, error) {
 	if strings.Contains(text, "://") {
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return nil, errors.New("it has to be host:port or redis://[user:password@]host:port")
+			return nil, errors.New("must be host:port or redis://[user:password@]host:port")
 		}
 		return o, nil
 	}
 	return &redis.Options{Addr: text}, checkAddress(text)
 }
 
-// writeBackup writes the backup beside file, under a name of its own, and gives it its name when it is whole and on disk. So backups to one file at
-// the same time do not meet, and nobody who may write to the directory can have it follow a link.
+// writeBackup writes to a temporary file and renames it when it is complete and on disk. The
+// temporary name is unique and created exclusively: concurrent backups do not collide, and no link
+// is followed.
 func writeBackup(ctx context.Context, source *redis.Options, file string, force bool, stderr io.Writer) (info fsm.BackupInfo, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp") // with mode 0600: it holds all data
 	if err != nil {
@@ -99,7 +103,8 @@ func writeBackup(ctx context.Context, source *redis.Options, file string, force 
 	return info, syncParent(file)
 }
 
-// publish gives a finished file its name. Unless force is set it replaces nothing, also nothing that has come meanwhile.
+// publish gives a finished file its name. Unless force is set, it replaces no file, not even a
+// concurrent one.
 func publish(tmp, file string, force bool) error {
 	if !force {
 		switch err := os.Link(tmp, file); {
@@ -115,7 +120,7 @@ func publish(tmp, file string, force bool) error {
 	return os.Rename(tmp, file)
 }
 
-// syncParent makes a new name in a directory last.
+// syncParent makes a new directory entry durable.
 func syncParent(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -136,7 +141,7 @@ func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
 	return d.DialContext(ctx, network, o.Addr)
 }
 
-// receiveBackup asks for the state, writes it to w and checks it on the way.
+// receiveBackup asks for the state, checks it and writes it to w.
 func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.Writer) (fsm.BackupInfo, error) {
 	var none fsm.BackupInfo
 	in := resp.NewReaderLimits(bufio.NewReaderSize(patientReader{conn}, 1<<16), replyLimits)
@@ -155,7 +160,7 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.
 	}
 	size := head.N
 	if size < 0 {
-		return none, fmt.Errorf("%s answered what is no backup", source.Addr)
+		return none, fmt.Errorf("%s returned an invalid backup", source.Addr)
 	}
 	p := newProgress(stderr, "backup", size)
 	defer p.end()
@@ -167,7 +172,7 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.
 	return info, err
 }
 
-// patientReader reads from a node that has to send something every backupPatience.
+// patientReader fails if the node sends nothing for backupPatience.
 type patientReader struct{ conn net.Conn }
 
 func (r patientReader) Read(p []byte) (int, error) {
@@ -177,10 +182,11 @@ func (r patientReader) Read(p []byte) (int, error) {
 	return r.conn.Read(p)
 }
 
-// replyLimits let a backup be of any size: it is streamed.
+// replyLimits allow backups of any size: they are streamed.
 var replyLimits = resp.Limits{Line: 1 << 16, Text: math.MaxInt64}
 
-// ask sends a command and returns the head of a reply of kind. An error reply is an error.
+// ask sends a command and returns the head of its reply, which must be of the given kind. An error
+// reply is an error.
 func ask(conn net.Conn, in *resp.Reader, kind byte, words ...string) (resp.Head, error) {
 	if _, err := conn.Write(resp.AppendCommand(nil, words...)); err != nil {
 		return resp.Head{}, err
@@ -193,7 +199,7 @@ func ask(conn net.Conn, in *resp.Reader, kind byte, words ...string) (resp.Head,
 	case head.Kind == resp.Error:
 		return head, fmt.Errorf("%s answered %s: %s", conn.RemoteAddr(), words[0], head.Text)
 	}
-	return head, fmt.Errorf("%s does not answer as coordd does", conn.RemoteAddr())
+	return head, fmt.Errorf("%s is not a coordd node: unexpected reply", conn.RemoteAddr())
 }
 
 func byteText(n int64) string {
@@ -203,7 +209,7 @@ func byteText(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// progress shows on a terminal how far something is; elsewhere it is silent. It counts the bytes written to it.
+// progress shows progress on a terminal and is silent elsewhere. It counts the bytes written to it.
 type progress struct {
 	w           io.Writer // nil: silent
 	what        string
@@ -227,7 +233,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// show puts a text in the place of the one before, if that is old enough.
+// show replaces the text on the terminal, at most once per progressEvery.
 func (p *progress) show(text func() string) {
 	if p.w != nil && time.Since(p.shown) >= progressEvery {
 		p.shown = time.Now()
@@ -235,7 +241,7 @@ func (p *progress) show(text func() string) {
 	}
 }
 
-// end takes the line away.
+// end clears the line.
 func (p *progress) end() {
 	if p.w != nil {
 		fmt.Fprint(p.w, clearLine)

@@ -17,8 +17,8 @@ import (
 // devNodes is the size of the throwaway cluster.
 const devNodes = 3
 
-// runDev runs a cluster of three nodes in this process until ctx ends: real Raft over the loopback, real files in a temporary
-// directory that is removed at the end.
+// runDev runs a cluster of three nodes in this process until ctx ends, with real Raft over the
+// loopback and real files in a temporary directory that it removes.
 func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlagSet("coordd dev")
 	portText := fs.String("port", "6379", "")
@@ -27,7 +27,7 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	port, err := strconv.Atoi(*portText)
 	if err != nil || port < 0 || port > 65535-devNodes+1 {
-		return fmt.Errorf("--port %s: it has to be a number from 0 to %d", *portText, 65535-devNodes+1)
+		return fmt.Errorf("--port %s: must be from 0 to %d", *portText, 65535-devNodes+1)
 	}
 	dir, err := os.MkdirTemp("", "coordd-dev-")
 	if err != nil {
@@ -54,7 +54,7 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
 	}
 	_, first, _ := net.SplitHostPort(nodes[0].Addr())
-	fmt.Fprintf(stdout, "Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nIts data are gone when it stops: Ctrl-C.\n", first)
+	fmt.Fprintf(stdout, "Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nCtrl-C stops the cluster and deletes its data.\n", first)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -67,7 +67,8 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return err
 }
 
-// stopped closes each node when a client asks it to stop. The channel that it returns is closed when the last one is.
+// stopped closes each node when a client asks it to stop. It returns a channel that is closed after
+// the last node.
 func stopped(nodes []*node.Node) <-chan struct{} {
 	var running sync.WaitGroup
 	for _, n := range nodes {
@@ -84,8 +85,8 @@ func stopped(nodes []*node.Node) <-chan struct{} {
 	return last
 }
 
-// startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. If it fails, it returns
-// what it started.
+// startDevNodes starts the nodes on port and the two after it, or on free ports if port is 0. If it
+// fails, it returns what it started.
 func startDevNodes(port int, dir string, stderr io.Writer) ([]*node.Node, error) {
 	var nodes []*node.Node
 	taken, members, err := devListeners(port)
@@ -115,7 +116,7 @@ func startDevNodes(port int, dir string, stderr io.Writer) ([]*node.Node, error)
 	return nodes, nil
 }
 
-// devListeners binds the nodes' sockets before any of them starts: each node is told the peer ports of all.
+// devListeners binds all sockets before a node starts: every node needs the peer ports of all.
 func devListeners(port int) (taken []node.Listeners, members []cluster.Member, err error) {
 	for i := range devNodes {
 		p := 0

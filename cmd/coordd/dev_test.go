@@ -33,7 +33,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// TestDev starts the throwaway cluster as a user does, follows what it prints, and looks that it leaves nothing behind.
+// TestDev starts the throwaway cluster as a user does, follows what it prints, and looks that it
+// leaves nothing behind.
 func TestDev(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

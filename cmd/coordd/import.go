@@ -15,7 +15,8 @@ import (
 	"github.com/coordd/coordd/internal/migrate"
 )
 
-// What lives here: coordd import, which copies a running Redis or Valkey into a running cluster, and says what it did.
+// This file holds coordd import: it copies a running Redis or Valkey into a running cluster and
+// reports what it copied.
 
 func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlagSet("coordd import")
@@ -28,7 +29,7 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	if *from == "" || *to == "" {
-		return usageError{errors.New("coordd import needs --from and --to, the addresses of two servers")}
+		return usageError{errors.New("coordd import requires --from and --to, the addresses of two servers")}
 	}
 	var err error
 	if cfg.From, err = parseServer(*from); err != nil {
@@ -38,11 +39,11 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if cfg.To, err = parseServer(*to); err != nil {
 		return fmt.Errorf("--to %s: %w", shown(*to), err)
 	}
-	redis.SetLogger(silent{}) // it would print what is said here as an error
+	redis.SetLogger(silent{}) // its lines would repeat the errors returned here
 	p := newProgress(stderr, "import", 0)
 	cfg.Progress = func(r *migrate.Report) {
 		p.show(func() string {
-			return fmt.Sprintf("import: %d keys looked at of %d, %d copied", r.Seen, r.Total, r.CopiedKeys())
+			return fmt.Sprintf("import: %d of %d keys scanned, %d copied", r.Seen, r.Total, r.CopiedKeys())
 		})
 	}
 	report, err := migrate.Run(ctx, cfg)
@@ -50,7 +51,7 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	printReport(stdout, &cfg, report)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the import was not finished, and can be run again: %w", err)
+		return fmt.Errorf("import incomplete, run it again to continue: %w", err)
 	case report.Failed > 0:
 		return fmt.Errorf("%d keys were not copied", report.Failed)
 	case len(report.LibraryFailures) > 0:
@@ -64,7 +65,7 @@ type silent struct{}
 // Printf implements go-redis's logger.
 func (silent) Printf(context.Context, string, ...any) {}
 
-// namesDatabase says whether a URL has a database in it.
+// namesDatabase reports whether a URL names a database.
 func namesDatabase(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Query().Has("db") || u.Host != "" && strings.Trim(u.Path, "/") != "")
@@ -79,7 +80,7 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 		fmt.Fprintf(w, "%d function libraries copied\n", r.Libraries)
 	}
 	if r.LibrariesPresent > 0 {
-		fmt.Fprintf(w, "%d function libraries left as they are in %s; --replace writes over them\n", r.LibrariesPresent, cfg.To.Addr)
+		fmt.Fprintf(w, "%d function libraries left as they are in %s; --replace overwrites them\n", r.LibrariesPresent, cfg.To.Addr)
 	}
 	for _, f := range r.LibraryFailures {
 		if f.Key == "" {
@@ -89,7 +90,7 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 		fmt.Fprintf(w, "function library %q not copied: %s\n", f.Key, f.Reason)
 	}
 	if r.Present > 0 {
-		fmt.Fprintf(w, "%d keys left as they are in %s; --replace writes over them\n", r.Present, cfg.To.Addr)
+		fmt.Fprintf(w, "%d keys left as they are in %s; --replace overwrites them\n", r.Present, cfg.To.Addr)
 	}
 	if r.Vanished > 0 {
 		fmt.Fprintf(w, "%d keys expired or were deleted meanwhile\n", r.Vanished)

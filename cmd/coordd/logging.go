@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// newLogger returns the process's logger: text where w is a terminal, JSON otherwise, unless format says which.
+// newLogger returns the process's logger. The format auto is text on a terminal and JSON elsewhere.
 func newLogger(w io.Writer, level, format string) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // the choices of --log-level are slog's own names

@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/internal/node"
 )
 
-// version is set by the release build; otherwise the module's own version is shown.
+// version is set by the release build; the module's version is the default.
 var version = ""
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main without the process: it returns the exit code, 0, 1 for what went wrong, 2 for a command line that cannot be read.
+// run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	var err error
 	switch {
@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		printHelp(stdout)
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "coordd: %v; coordd --help shows the flags\n", err)
+		fmt.Fprintf(stderr, "coordd: %v; see coordd --help\n", err)
 		return 2
 	}
 	fmt.Fprintf(stderr, "coordd: %v\n", err)
@@ -87,7 +87,7 @@ func runNode(ctx context.Context, args []string, getenv func(string) string, std
 	case <-ctx.Done():
 		log.Info("stopping")
 	case <-n.Stopping():
-		log.Info("stopping, as a client asked")
+		log.Info("stopping on a client's request")
 	case err = <-n.Failed():
 	}
 	err = errors.Join(err, n.Close())

@@ -16,7 +16,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// What lives here: coordd recover, which makes a surviving node's data directory the beginning of a new cluster when the majority is lost.
+// This file holds coordd recover: it turns the data directory of a surviving node into a new
+// cluster after a majority is lost.
 
 func runRecover(args []string, getenv func(string) string, stdout io.Writer) (err error) {
 	fs := newFlagSet("coordd recover")
@@ -28,14 +29,14 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		return err
 	}
 	if *dir == "" {
-		return usageError{errors.New("coordd recover needs --data-dir, the directory of a node that survived")}
+		return usageError{errors.New("coordd recover requires --data-dir, the directory of a surviving node")}
 	}
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(), func([]commands.Event) {}, func(err error) {
-		fmt.Fprintf(os.Stderr, "coordd: data directory %s cannot be replayed: %v\n", *dir, err)
-		os.Exit(1) // nothing was written; the machine cannot go on
+		fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", *dir, err)
+		os.Exit(1) // nothing was written
 	})
 	o, err := cluster.OpenOffline(*dir, state, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -47,7 +48,7 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		return err
 	}
 	if *before > held.LastIndex {
-		return fmt.Errorf("--before-entry %d: the log in data directory %s ends with entry %d", *before, *dir, held.LastIndex)
+		return fmt.Errorf("--before-entry %d: the log in %s ends with entry %d", *before, *dir, held.LastIndex)
 	}
 	var each func(uint64)
 	if *trace {
@@ -68,13 +69,13 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		again += fmt.Sprint(" --before-entry ", *before)
 	}
 	if !*accept {
-		fmt.Fprintf(stdout, "Nothing was written. To go on: coordd recover %s --accept-lost-writes\n", again)
+		fmt.Fprintf(stdout, "Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
 		return nil
 	}
 	return recoverAlone(o, state, held, epoch, stdout)
 }
 
-// recoverAlone does it.
+// recoverAlone makes the node the only member of a new cluster.
 func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents, epoch uint64, stdout io.Writer) error {
 	index, term, err := state.EnterEpoch(epoch)
 	if err != nil {
@@ -93,35 +94,38 @@ func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents,
 			gone = append(gone, id)
 		}
 	}
-	fmt.Fprintf(stdout, "Node %s is the only member of a new cluster, in epoch %d. What was there before is in %s.\n", held.Node, epoch, kept)
-	fmt.Fprintf(stdout, "Start it, and let empty nodes under new ids --join it; these are used up: %s.\n", strings.Join(gone, ", "))
+	fmt.Fprintf(stdout, "Node %s is the only member of a new cluster, in epoch %d. Its previous data is in %s.\n", held.Node, epoch, kept)
+	fmt.Fprintf(stdout, "Start it, then --join empty nodes with new ids. These ids cannot be reused: %s.\n", strings.Join(gone, ", "))
 	return nil
 }
 
 const recoverWarning = `
-WARNING. This makes node %s the only voter of a new cluster that goes on from the state above. What may be lost:
-  - The newest writes, although they were acknowledged: a majority has each of them on disk, and this node may not be part of it.
-  - With them, locks: one that was taken last may be granted a second time while its holder still works; one that was released last
-    may be held again until its life ends. Fencing tokens still rise: all that are given out from now on, in epoch %d, are larger than
-    every one before, so a resource that checks them is safe.
-  - The other way round, writes that were under way and never acknowledged may come true.
-If a majority of the voters above can be brought back on their disks, do that instead: it loses nothing.
-Of several survivors take the one with the largest log term, and of those with the same the one with the largest index: run this on each of them first.
-No other node may ever be started again on its old data. One alone is refused by the new cluster, but a majority of the old voters would go on as the old cluster.
+WARNING. This makes node %s the only voter of a new cluster that continues from the state above.
+  - The newest writes may be lost, even acknowledged ones: a majority stored each, possibly without this node.
+  - Locks may be lost with them. A lock taken last may be granted a second time while its holder still works; a lock
+    released last may be held again until its TTL expires. Fencing tokens still rise: every token from now on, in
+    epoch %d, is larger than all before, so a resource that checks them is safe.
+  - Writes in flight that were never acknowledged may take effect.
+If a majority of the voters above can be started on their disks, do that instead: it loses nothing.
+If several nodes survive, run this on each and recover the one with the largest log term; of equal terms, the one with
+the largest index.
+Never start another node on its old data. The new cluster refuses a single one, but a majority of the old voters would
+continue the old cluster.
 
 `
 
-const leaveOutWarning = `Log entries %d to %d are left out. If no node could apply the first of them, none of their writes was acknowledged, and nothing is lost by that.
+const leaveOutWarning = `Log entries %d to %d are dropped. If no node could apply the first of them, none of their writes was acknowledged, and
+nothing is lost.
 
 `
 
-// printHeld shows what a data directory holds.
+// printHeld prints what a data directory holds.
 func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) {
 	keys := 0
 	for _, n := range state.Stats().Keys {
 		keys += n
 	}
-	snapshot, newest := "none", "not known, it is in the snapshot"
+	snapshot, newest := "none", "unknown, it is in the snapshot"
 	if h.SnapshotIndex > 0 {
 		snapshot = fmt.Sprint("index ", h.SnapshotIndex)
 	}

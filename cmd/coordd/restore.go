@@ -14,13 +14,14 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// What lives here: coordd restore, which makes the data directory of one node from a backup, in a new epoch.
+// This file holds coordd restore: it creates the data directory of a node from a backup, in a new
+// epoch.
 
 func runRestore(args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	fs := newFlagSet("coordd restore")
 	given := nodeFlags(fs)
 	epoch := fs.Uint64("epoch", 0, "")
-	names, err := parseArgs(fs, args, "the FILE to read")
+	names, err := parseArgs(fs, args, "FILE, the backup to read")
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	}
 	m, err := readBackup(names[0], stderr)
 	if err != nil {
-		return fmt.Errorf("%s cannot be restored: %w; nothing was written", names[0], err)
+		return fmt.Errorf("cannot restore %s: %w; nothing was written", names[0], err)
 	}
 	if *epoch == 0 {
 		*epoch = m.Epoch() + 1
@@ -41,7 +42,8 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	}
 	state := m.Snapshot()
 	seed, sum := cfg.seed(), m.Sum()
-	// Every node has to come to the same id by itself: it is that of this state, in this epoch, with these members.
+	// Every node computes the same cluster id on its own: from the state, the epoch and the
+	// members.
 	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum, memberIDs(seed.Members)))
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term, Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(stderr, "writing "+cfg.DataDir, state.Size())
@@ -58,12 +60,12 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	}
 	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
 	if len(cfg.Members) > 1 {
-		fmt.Fprintf(stdout, "Restore the same file on each of %s before any of them is started.\n", memberIDs(seed.Members))
+		fmt.Fprintf(stdout, "Restore the same file on all of %s before starting any of them.\n", memberIDs(seed.Members))
 	}
 	return nil
 }
 
-// seed is what cluster.Seed has to know.
+// seed returns the configuration for cluster.Seed.
 func (c *config) seed() cluster.Config {
 	return cluster.Config{ID: c.ID, Members: c.Members, DataDir: c.DataDir, LogStore: c.LogStore, PeerAdvertise: c.PeerAdvertise, Logger: slog.New(slog.DiscardHandler)}
 }
@@ -77,7 +79,7 @@ func memberIDs(members []cluster.Member) string {
 	return strings.Join(ids, ", ")
 }
 
-// readBackup loads a file whole, and so knows that each record of it can be read.
+// readBackup loads a complete backup, which checks every record of it.
 func readBackup(file string, stderr io.Writer) (*fsm.Machine, error) {
 	f, err := os.Open(file)
 	if err != nil {

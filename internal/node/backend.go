@@ -55,7 +55,7 @@ func (n backend) ReadLocal(by server.Asker, run []byte, count int) ([]byte, erro
 // Share implements server.Backend.
 func (n backend) Share(by server.Asker, f func()) error {
 	c := n.loaded.Load()
-	if c == nil { // nothing to share the processor with but the loading
+	if c == nil { // there is nothing to share the processor with
 		f()
 		return nil
 	}
@@ -86,7 +86,7 @@ func (n backend) Snapshot() error {
 	return c.Snapshot()
 }
 
-// changeKinds are the words of the peers for the server's kinds of changes.
+// changeKinds maps the server's kinds of changes to the words that nodes send each other.
 var changeKinds = map[server.ChangeKind]string{
 	server.AddMember:      cluster.AddMember,
 	server.RemoveMember:   cluster.RemoveMember,
@@ -164,7 +164,7 @@ func (n backend) WatchLeader() (<-chan struct{}, func()) {
 		inner, stop := n.cluster.WatchLeader()
 		defer stop()
 		for {
-			select { // the first token: there is a cluster now
+			select { // the first token: the cluster is open now
 			case changes <- struct{}{}:
 			default:
 			}
@@ -203,7 +203,7 @@ func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) { return n.adapte
 func (n backend) Status() server.Status {
 	open := n.loaded.Load()
 	if open == nil {
-		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true, NotReady: "LOADING: this node loads its data"}
+		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true, NotReady: "LOADING: this node is loading its data"}
 	}
 	c := open.Status()
 	s := server.Status{
@@ -217,9 +217,9 @@ func (n backend) Status() server.Status {
 	case c.Removed:
 		s.NotReady = "this node was removed from the cluster"
 	case c.Joining:
-		s.NotReady = "this node waits to be taken into the cluster"
+		s.NotReady = "this node is waiting to join the cluster"
 	case !c.Ready:
-		s.NotReady = "no leader is reachable, or it is not established yet"
+		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
 	}
 	s.Members = serverMembers(c.Members)
 	return s

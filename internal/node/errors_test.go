@@ -10,7 +10,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// The code word that the client sees and the outcome that the server goes by agree for every error of the cluster.
+// The code word that the client sees and the outcome that the server goes by agree for every error
+// of the cluster.
 func TestReplyError(t *testing.T) {
 	for _, c := range []struct {
 		err     error

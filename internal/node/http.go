@@ -13,15 +13,14 @@ import (
 	"github.com/coordd/coordd/internal/logging"
 )
 
-// What lives here: the HTTP port, which strangers can reach: it takes few connections, for a short time each.
-
+// The HTTP port may be open to anyone: it accepts few connections, for a short time each.
 const (
 	webConnections = 32
-	webTimeout     = 5 * time.Second // of a request, and of its answer
+	webTimeout     = 5 * time.Second // of a request, and of its response
 	webHeaderBytes = 8 << 10
 )
 
-// newWeb returns a server of pages.
+// newWeb returns an HTTP server with limits.
 func newWeb(pages http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: http.MaxBytesHandler(pages, webHeaderBytes), ErrorLog: stdlog.New(webLog{logging.NewLimited(log)}, "", 0),
@@ -29,17 +28,17 @@ func newWeb(pages http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// webLog gives what net/http logs, which strangers cause, to the node's log: not too much of it.
+// webLog passes what net/http logs to the node's log, limited: clients cause it.
 type webLog struct{ *logging.Limited }
 
 // Write implements io.Writer.
 func (l webLog) Write(line []byte) (int, error) {
-	l.Warn("a request by HTTP failed", "error", strings.TrimSpace(string(line)))
+	l.Warn("HTTP request failed", "error", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// webListener holds so many connections at most. For one more it closes the eldest: requests take milliseconds, so that is one of a client that keeps
-// its connection for nothing, and probes always get in.
+// webListener limits connections. Past the limit it closes the oldest: requests take milliseconds,
+// so that one is idle, and probes always get through.
 type webListener struct {
 	net.Listener
 	most int

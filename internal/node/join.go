@@ -1,7 +1,5 @@
 package node
 
-// What lives here: how a node with --join asks a cluster to take it in, and what a node does when it is removed.
-
 import (
 	"context"
 	"errors"
@@ -13,11 +11,12 @@ import (
 )
 
 const (
-	joinPause = 500 * time.Millisecond // between two rounds of asking
-	joinWait  = 20 * time.Second       // for one answer
+	joinPause = 500 * time.Millisecond // between two rounds over the members
+	joinWait  = 20 * time.Second       // for one reply
 )
 
-// follow starts what follows the node's place in its cluster.
+// follow watches the node's membership: it joins a cluster if asked to, and reacts when the node is
+// removed.
 func (n *Node) follow() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -33,13 +32,13 @@ func (n *Node) follow() {
 	if n.cluster.Status().Joining {
 		go n.join(ctx)
 	} else if len(n.cfg.Join) > 0 {
-		n.log.Info("the data directory belongs to a cluster already, --join is not used", "data_dir", n.cfg.DataDir)
+		n.log.Info("--join ignored: the data directory already belongs to a cluster", "data_dir", n.cfg.DataDir)
 	}
 }
 
-// join asks the members in turn until this node has heard of the cluster that took it in. A refusal ends the node.
+// join asks the members in turn until the node is a member. A refusal ends the node.
 func (n *Node) join(ctx context.Context) {
-	n.log.Info("asks to be taken in", "members", strings.Join(n.cfg.Join, ","))
+	n.log.Info("joining a cluster", "members", strings.Join(n.cfg.Join, ","))
 	reported := false
 	for n.cluster.Status().Joining {
 		for _, addr := range n.cfg.Join {
@@ -49,11 +48,11 @@ func (n *Node) join(ctx context.Context) {
 			}
 			var reply redis.Error
 			if errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && ctx.Err() == nil && n.cluster.Status().Joining {
-				n.failed <- fmt.Errorf("the cluster did not take this node in: %s", strings.TrimPrefix(reply.Error(), "ERR "))
+				n.failed <- fmt.Errorf("the cluster refused this node: %s", strings.TrimPrefix(reply.Error(), "ERR "))
 				return
 			}
 			if !reported && ctx.Err() == nil {
-				n.log.Warn("not taken in yet, asks again", "asked", addr, "error", err)
+				n.log.Warn("cannot join yet, retrying", "asked", addr, "error", err)
 			}
 		}
 		reported = true
@@ -63,10 +62,10 @@ func (n *Node) join(ctx context.Context) {
 		case <-time.After(joinPause):
 		}
 	}
-	n.log.Info("taken in by the cluster")
+	n.log.Info("joined the cluster")
 }
 
-// askToJoin asks the member whose clients' address is addr.
+// askToJoin asks the member with the client address addr.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait, DisableIdentity: true})
 	defer client.Close()

@@ -9,8 +9,6 @@ import (
 	"time"
 )
 
-// What lives here: the sockets that a node listens on.
-
 // Listen binds a TCP address; the error says which one.
 func Listen(addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
@@ -20,15 +18,15 @@ func Listen(addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// listenUnix binds a Unix socket, with permissions unless they are 0. A socket that a process left behind is removed, one that somebody listens on, and
-// a file of any other kind, is not. Closing the listener removes the file.
+// listenUnix binds a Unix socket, with permissions unless they are 0. It replaces a socket that a
+// dead process left, but no socket in use and no other file. Closing the listener removes the file.
 func listenUnix(path string, perm os.FileMode) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on the Unix socket %s: %w", path, err)
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return fail(errors.New("there is a file of that name that is no socket"))
+			return fail(errors.New("the file exists and is not a socket"))
 		}
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = conn.Close()

@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// A node that has not loaded its data yet is alive, says so, and runs nothing.
+// A node that is loading its data is alive, says so, and runs nothing.
 func TestNodeThatLoads(t *testing.T) {
 	n := &Node{cfg: Config{ID: "n1"}, log: slog.New(slog.DiscardHandler), opened: make(chan struct{}), stop: make(chan struct{})}
 	table := commands.NewTable(commands.Specs(), server.Specs())
@@ -162,12 +162,12 @@ func TestUnixSocket(t *testing.T) {
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("in the place of a file: %v", err)
 	}
 }
 
-// What net/http has to say comes by the node's log.
+// net/http logs to the node's log, limited.
 func TestWebLog(t *testing.T) {
 	var lines syncBuffer
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,14 +185,14 @@ func TestWebLog(t *testing.T) {
 		}
 	}
 	waitFor(t, 5*time.Second, "a line", func() bool {
-		return strings.Contains(lines.String(), `"level":"WARN","msg":"a request by HTTP failed","error":"http: panic serving`)
+		return strings.Contains(lines.String(), `"level":"WARN","msg":"HTTP request failed","error":"http: panic serving`)
 	})
 	if n := strings.Count(lines.String(), "\n"); n > 15 {
 		t.Errorf("%d lines", n)
 	}
 }
 
-// A connection that does nothing has to leave for one more than there may be.
+// Past the limit an idle connection makes room for a new one.
 func TestWebListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

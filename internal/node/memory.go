@@ -9,34 +9,34 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// What lives here: how much memory Go's runtime may take, and giving back what a peak has left.
-
-// memoryPart is the part of a container's memory that the heap may take before the collector works harder.
+// memoryPart is the part of a container's memory that the heap may use before the collector works
+// harder.
 const memoryPart = 0.9
 
-// limitMemory has the runtime heed the container's limit, where there is one and GOMEMLIMIT does not say otherwise.
+// limitMemory sets GOMEMLIMIT from the container's limit, if there is one and GOMEMLIMIT is not
+// set.
 func limitMemory() {
 	_, _ = memlimit.Set(memlimit.WithRatio(memoryPart), memlimit.WithProvider(memlimit.FromCgroup))
 }
 
 const (
-	// quietPeriod is how long the collector has had nothing to do before it is asked to look once more: garbage of a peak would stay for as long as little
-	// is allocated.
+	// quietPeriod without a collection starts one: the garbage of a peak would stay while little is
+	// allocated.
 	quietPeriod = 10 * time.Second
-	// mayStay is what is not worth a collection, bytes.
+	// mayStay bytes are not worth a collection.
 	mayStay = 64 << 20
 )
 
-// scavenger gives memory back when the process has become quiet, once each time.
+// scavenger returns memory to the operating system when the process becomes quiet, once each time.
 type scavenger struct {
-	cycles uint64 // of the collector, when it last looked
-	done   bool   // memory was given back, and the collector has not run since
+	cycles uint64 // of the collector, at the last look
+	done   bool   // memory was returned, and the collector has not run since
 }
 
-// heap is what the runtime tells of itself.
+// heap holds the runtime's measures.
 type heap struct {
 	cycles uint64
-	held   uint64 // bytes that are not given back
+	held   uint64 // bytes not returned to the operating system
 }
 
 func readHeap() heap {
@@ -49,7 +49,8 @@ func readHeap() heap {
 	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64() - samples[2].Value.Uint64()}
 }
 
-// look reports whether memory is to be given back now. What was live at the newest collection does not tell how much that is: it may have been at the peak.
+// look reports whether to return memory now. The live heap of the latest collection does not tell
+// how much there is to return: that collection may have been at the peak.
 func (s *scavenger) look(h heap) bool {
 	quiet := h.cycles == s.cycles
 	if !quiet {
@@ -62,7 +63,6 @@ func (s *scavenger) look(h heap) bool {
 	return true
 }
 
-// run looks until ctx ends.
 func (s *scavenger) run(ctx context.Context) {
 	tick := time.NewTicker(quietPeriod)
 	defer tick.Stop()

@@ -2,7 +2,7 @@ package node
 
 import "testing"
 
-// Memory is given back once each time the collector has nothing to do, and not where little is held.
+// Memory is returned once after each quiet period, and not if little is held.
 func TestScavenger(t *testing.T) {
 	var s scavenger
 	for i, c := range []struct {

@@ -20,7 +20,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// Config says how a node runs. The zero value of a field means its default, unless it says otherwise.
+// Config says how a node runs. The zero value of a field means its default, unless it says
+// otherwise.
 type Config struct {
 	ID      string // unique in the cluster and fixed for the data directory
 	Version string // of coordd, for INFO and the log
@@ -86,8 +87,8 @@ type Node struct {
 	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
 }
 
-// Start starts a node. It answers clients and probes while it loads its data. Start owns the listeners; if it fails, it
-// leaves nothing open.
+// Start starts a node. It answers clients and probes while it loads its data. Start owns the
+// listeners; if it fails, it leaves nothing open.
 func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error) {
 	n := &Node{
 		cfg: cfg, log: log, client: ls.Client,
@@ -214,9 +215,10 @@ func (n *Node) fatal(err error) {
 	os.Exit(1)
 }
 
-// Close drains and stops the node. It stops accepting clients and transfers leadership while it serves those that are
-// connected: their requests wait for the next leader. Then it closes their connections, each after a complete reply, and
-// leaves the cluster. Close may be called more than once.
+// Close drains and stops the node. It stops accepting clients and transfers leadership while it
+// serves those that are connected: their requests wait for the next leader. Then it closes their
+// connections, each after a complete reply, and leaves the cluster. Close may be called more than
+// once.
 func (n *Node) Close() error {
 	n.requestStop()
 	if n.server != nil {
@@ -250,7 +252,8 @@ func (n *Node) Addr() string { return n.client.Addr().String() }
 // Failed returns a channel that receives the errors that end the node.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-// Stopping returns a channel that is closed when a client asks the node to stop. The caller then closes the node.
+// Stopping returns a channel that is closed when a client asks the node to stop. The caller then
+// closes the node.
 func (n *Node) Stopping() <-chan struct{} { return n.stop }
 
 func (n *Node) requestStop() { n.stopOnce.Do(func() { close(n.stop) }) }

@@ -58,7 +58,8 @@ func (c *skewedClock) jump(d time.Duration) {
 	c.skew += d
 }
 
-// startThree starts a cluster of three nodes in this process, whose wall clocks can jump, and a client of each.
+// startThree starts a cluster of three nodes in this process, whose wall clocks can jump, and a
+// client of each.
 func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*redis.Client) {
 	t.Helper()
 	bound := make([]Listeners, 3)

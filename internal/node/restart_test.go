@@ -51,7 +51,8 @@ const script = "return redis.call('get', KEYS[1])"
 
 var sha = redis.NewScript(script).Hash()
 
-// TestRestart ends a node and starts it again from its log, from a snapshot, and from a snapshot with a log behind it.
+// TestRestart ends a node and starts it again from its log, from a snapshot, and from a snapshot
+// with a log behind it.
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
 		name            string

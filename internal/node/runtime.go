@@ -7,21 +7,23 @@ import (
 	"runtime/debug"
 )
 
-// gcPercent lets the heap grow to three times its live size between collections. The collector walks every key: at Go's
-// default of 100 it took a quarter of the cost of a pipelined write.
+// gcPercent lets the heap grow to three times its live size between collections. The collector
+// walks every key: at Go's default of 100 it took a quarter of the cost of a pipelined write.
 const gcPercent = 200
 
-// PrepareProcess sets up the process for a node: timer slack, garbage collector, processors and memory limit. It
-// respects GOGC, GOMAXPROCS and GOMEMLIMIT. It may re-execute the process, so call it first in main.
+// PrepareProcess sets up the process for a node: timer slack, garbage collector, processors and
+// memory limit. It respects GOGC, GOMAXPROCS and GOMEMLIMIT. It may re-execute the process, so call
+// it first in main.
 func PrepareProcess() {
 	relax()
 	tune()
 	limitMemory()
 }
 
-// tune sets up Go's runtime. A node runs its Go code on half of the processors; the kernel needs the rest, which does as
-// much work for a write (sockets, fsync). Fewer hand-overs between threads are worth more than the processors: on two,
-// one client was served a quarter faster, and fifty a fifth.
+// tune sets up Go's runtime. A node runs its Go code on half of the processors; the kernel needs
+// the rest, which does as much work for a write (sockets, fsync). Fewer hand-overs between threads
+// are worth more than the processors: on two, one client was served a quarter faster, and fifty a
+// fifth.
 func tune() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -31,5 +33,6 @@ func tune() {
 	}
 }
 
-// ReleaseMemory returns memory to the operating system whenever the process becomes idle after a peak, until ctx ends.
+// ReleaseMemory returns memory to the operating system whenever the process becomes idle after a
+// peak, until ctx ends.
 func ReleaseMemory(ctx context.Context) { new(scavenger).run(ctx) }

@@ -2,5 +2,5 @@
 
 package node
 
-// relax is for Linux.
+// relax is for Linux only.
 func relax() {}

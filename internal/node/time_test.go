@@ -1,6 +1,7 @@
 package node
 
-// This file holds the tests of the time of day as clients see it: windows that scripts count by TIME, and absolute times.
+// This file holds the tests of the time of day as clients see it: windows that scripts count by
+// TIME, and absolute times.
 
 import (
 	"context"
@@ -18,7 +19,8 @@ import (
 	"github.com/coordd/coordd/cluster"
 )
 
-// slidingWindow is the one of Redis's tutorial, to the microsecond: a call is a member that TIME names.
+// slidingWindow is the one of Redis's tutorial, to the microsecond: a call is a member that TIME
+// names.
 const slidingWindow = `local t = redis.call('TIME')
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, t[1] * 1000000 + t[2] - ARGV[1])
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
@@ -47,7 +49,8 @@ func stockRedis(t *testing.T) *redis.Client {
 	return c
 }
 
-// TestWindowByScriptCountsEveryCall: of 1,000 calls against a limit of 100 a window by script lets 100 through, as on redis-server, however they come.
+// TestWindowByScriptCountsEveryCall: of 1,000 calls against a limit of 100 a window by script lets
+// 100 through, as on redis-server, however they come.
 func TestWindowByScriptCountsEveryCall(t *testing.T) {
 	const calls, limit = 1000, 100
 	ctx := t.Context()
@@ -123,8 +126,8 @@ func TestWindowByScriptCountsEveryCall(t *testing.T) {
 // admission is a call that a window let through.
 type admission struct{ asked, heard time.Time }
 
-// TestWindowByScriptIsTrue: while wall clocks jump by a minute and leadership goes from node to node, a window by script lets no more
-// through in any span of its length than its limit.
+// TestWindowByScriptIsTrue: while wall clocks jump by a minute and leadership goes from node to
+// node, a window by script lets no more through in any span of its length than its limit.
 func TestWindowByScriptIsTrue(t *testing.T) {
 	const window, limit = 200 * time.Millisecond, 5
 	nodes, clocks, clients := startThree(t)
@@ -183,8 +186,8 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 	t.Logf("%d of %d calls were let through", len(let), calls.Load())
 }
 
-// TestWindowByScriptOpensAgain: a window that is full lets a call through once it is over, also where nobody else writes: the calls that it turns away are
-// served as reads.
+// TestWindowByScriptOpensAgain: a window that is full lets a call through once it is over, also
+// where nobody else writes: the calls that it turns away are served as reads.
 func TestWindowByScriptOpensAgain(t *testing.T) {
 	_, _, clients := startThree(t)
 	for _, c := range clients {
@@ -201,8 +204,9 @@ func TestWindowByScriptOpensAgain(t *testing.T) {
 	}
 }
 
-// TestAbsoluteTimesComeBack: as long as no wall clock jumps, a key that is to expire at a time shows that time, by whichever node and leader, in reads
-// of the log's state, behind a write, and in a node's own state.
+// TestAbsoluteTimesComeBack: as long as no wall clock jumps, a key that is to expire at a time
+// shows that time, by whichever node and leader, in reads of the log's state, behind a write, and
+// in a node's own state.
 func TestAbsoluteTimesComeBack(t *testing.T) {
 	ctx := t.Context()
 	nodes, _, clients := startThree(t)
@@ -262,8 +266,8 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	}
 }
 
-// TestWallClockJump moves the wall clock of one node after the other by an hour, the leader's among them, forwards and back:
-// neither a lock's remaining life nor TIME notices.
+// TestWallClockJump moves the wall clock of one node after the other by an hour, the leader's among
+// them, forwards and back: neither a lock's remaining life nor TIME notices.
 func TestWallClockJump(t *testing.T) {
 	ctx := t.Context()
 	_, clocks, clients := startThree(t)

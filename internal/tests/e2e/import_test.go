@@ -463,9 +463,9 @@ func TestImportRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--from", "redis://" + n.addr}, 2, "needs --from and --to"},
-		{[]string{"--from", "http://x", "--to", n.addr}, 1, "it has to be"},
-		{[]string{"--from", "redis://" + n.addr, "--to", "x"}, 1, "--to x: it has to be host:port"},
+		{[]string{"--from", "redis://" + n.addr}, 2, "requires --from and --to"},
+		{[]string{"--from", "http://x", "--to", n.addr}, 1, "must be"},
+		{[]string{"--from", "redis://" + n.addr, "--to", "x"}, 1, "--to x: must be host:port"},
 		{[]string{"--from", "redis://" + free, "--to", n.addr}, 1, "connection refused"},
 		{[]string{"--from", "redis://" + n.addr, "--to", n.addr, "stray"}, 2, "unexpected argument"},
 	} {

@@ -190,7 +190,7 @@ func joinTooOld(t *testing.T, ps []*process) {
 	sentence := fmt.Sprintf("knows feature levels up to %d, and this cluster has level %d: start a later version of coordd there", thisLevel, nextLevel)
 	p := f.prepare("n4", ps[0])
 	p.start()
-	p.waitRefusal("coordd: the cluster did not take this node in: node n4 " + sentence)
+	p.waitRefusal("coordd: the cluster refused this node: node n4 " + sentence)
 
 	// A node that was not there when it was taken in refuses the log by itself, and keeps nothing of it.
 	p = f.prepare("n5", ps[0])
@@ -226,7 +226,7 @@ func restoreTooNew(t *testing.T, from *process) {
 	}
 	target := filepath.Join(dir, "data")
 	out, err := exec.Command(old, "restore", file, "--id", "r1", "--data-dir", target).CombinedOutput()
-	want := fmt.Sprintf("coordd: %s cannot be restored: a later version of coordd is needed: the snapshot has feature level %d, and this one knows levels up to %d; nothing was written\n", file, nextLevel, thisLevel)
+	want := fmt.Sprintf("coordd: cannot restore %s: a later version of coordd is needed: the snapshot has feature level %d, and this one knows levels up to %d; nothing was written\n", file, nextLevel, thisLevel)
 	if err == nil || string(out) != want {
 		t.Errorf("this release restores it: %v %s, want %s", err, out, want)
 	}

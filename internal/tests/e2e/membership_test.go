@@ -209,7 +209,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	imposter := &process{t: t, id: "n4", addr: loopback(ports[0]), log: &logBuffer{}}
 	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen", loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()
-	imposter.waitRefusal("the cluster did not take this node in: node n4 is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id")
+	imposter.waitRefusal("the cluster refused this node: node n4 is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id")
 
 	// n4 is started again with another peer address, and its --join, which has no effect any more.
 	n4.stop()

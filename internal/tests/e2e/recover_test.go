@@ -58,7 +58,7 @@ func TestRecover(t *testing.T) {
 	waitFor(t, 20*time.Second, "no majority", func() bool { return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN" })
 	left.kill()
 	said = succeed(t, "recover", "--data-dir", dir, "--accept-lost-writes")
-	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) || !strings.Contains(said, "used up: n2, n3.") {
+	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) || !strings.Contains(said, "cannot be reused: n2, n3.") {
 		t.Error(said)
 	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again, "voters        n1, n2, n3") {
 		t.Error("what was there before cannot be read:", again)
@@ -107,7 +107,7 @@ func TestRecoverRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, 2, "needs --data-dir"},
+		{nil, 2, "requires --data-dir"},
 		{[]string{"--data-dir", filepath.Join(dir, "none")}, 1, "no such file"},
 		{[]string{"--data-dir", dir}, 1, "is no data directory: it has no VERSION file"},
 		{[]string{"--data-dir", filepath.Join(dir, "alone"), "--accept-lost-writes"}, 1, "node n1 is the only voter of its cluster: no majority is lost, start it"},
