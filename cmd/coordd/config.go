@@ -528,10 +528,10 @@ Flags, each with its environment variable:
 
 `)
 	for _, o := range options {
-		value := o.value
-		if value == "" {
-			value = "none"
+		usage := o.usage
+		if o.value != "" {
+			usage += " (default " + o.value + ")"
 		}
-		fmt.Fprintf(w, "  --%-18s %s (default %s) [%s]\n", o.name, o.usage, value, o.env())
+		fmt.Fprintf(w, "  --%-20s %s [%s]\n", o.name, usage, o.env())
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// What lives here: the copying of function libraries. Scripts cannot be copied: no server lists those that it has.
+// This file copies function libraries. Scripts cannot be copied: servers do not list them.
 
-// functions copies the libraries, which belong to a server and not to a database.
+// functions copies the libraries. They belong to the server, not to a database.
 func (r *run) functions(ctx context.Context) error {
 	r.from, r.to = connect(r.cfg.From, 0, 2), connect(r.cfg.To, 0, -1)
 	defer r.from.Close()
@@ -34,7 +34,8 @@ func (r *run) functions(ctx context.Context) error {
 	return nil
 }
 
-// library loads one library into the target, and again when the target could not, or does not know whether it did.
+// library loads a library into the target. It retries if the target did not load it, or may not
+// have.
 func (r *run) library(ctx context.Context, name, code string) error {
 	words := []any{"FUNCTION", "LOAD", code}
 	if r.cfg.Replace {

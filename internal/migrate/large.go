@@ -1,6 +1,6 @@
 package migrate
 
-// This file copies keys in pieces: those that are large, or have more to them than one command tells.
+// This file copies keys in pieces: large ones, and those that one command cannot read.
 
 import (
 	"context"
@@ -11,26 +11,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tempLife is how long what is built up lives without another piece: what an import that was killed leaves goes away by itself.
+// tempLife is the TTL of temporary keys, renewed with each piece: what a killed import leaves
+// expires.
 const tempLife = time.Hour
 
 // Attempts at a key that changes while it is read, or whose pieces may or may not have been taken.
 const maxAttempts = 3
 
 var (
-	errVanished = errors.New("the key is gone")
-	errChanged  = errors.New("it changes while it is read")
-	errLost     = errors.New("what was built up there is gone: it took longer than an hour, or something else deletes keys")
+	errVanished = errors.New("the key no longer exists")
+	errChanged  = errors.New("the key changes while it is read")
+	errLost     = errors.New("the temporary key is gone: the copy took more than an hour, or something deletes keys")
 )
 
-// temp is a key that is built up in the target under another name.
+// temp is a key under construction in the target, with a temporary name.
 type temp struct {
 	r     *run
 	name  string
 	begun bool
 }
 
-// copyLarge copies one key. An error means that it is useless to go on.
+// copyLarge copies one key. An error ends the import.
 func (r *run) copyLarge(ctx context.Context, it *item) error {
 	for attempt := 1; ; attempt++ {
 		err := r.copyOnce(ctx, it)
@@ -86,7 +87,7 @@ func (r *run) copyOnce(ctx context.Context, it *item) error {
 	return err
 }
 
-// unchanged looks whether a key that was read in pieces is still there, as what it was.
+// unchanged checks that a key that was read in pieces still exists with the same type.
 func (r *run) unchanged(ctx context.Context, it *item) error {
 	kind, err := r.from.Type(ctx, it.key).Result()
 	switch {
@@ -100,7 +101,8 @@ func (r *run) unchanged(ctx context.Context, it *item) error {
 	return nil
 }
 
-// stillLong is errChanged unless the source counts as many bytes or elements as were read, one after the other.
+// stillLong is errChanged unless the source counts as many bytes or elements as were read, one
+// after the other.
 func (r *run) stillLong(ctx context.Context, command, key string, read int64) error {
 	n, err := r.ask(ctx, command, key).Int64()
 	if err != nil {
@@ -112,7 +114,7 @@ func (r *run) stillLong(ctx context.Context, command, key string, read int64) er
 	return nil
 }
 
-// pieces reads a key piece by piece and puts each into t.
+// pieces reads a key piece by piece and puts each piece into t.
 func (r *run) pieces(ctx context.Context, it *item, t *temp) error {
 	switch {
 	case it.kind == "string":
@@ -139,7 +141,7 @@ func (r *run) pieces(ctx context.Context, it *item, t *temp) error {
 
 func (r *run) ask(ctx context.Context, words ...any) *redis.Cmd { return r.from.Do(ctx, words...) }
 
-// askList asks for a list of anything.
+// askList sends a command whose reply is a list.
 func (r *run) askList(ctx context.Context, words ...any) ([]any, error) {
 	list, err := r.ask(ctx, words...).Slice()
 	if err != nil {
@@ -168,7 +170,7 @@ func (r *run) stringPieces(ctx context.Context, it *item, t *temp) error {
 	}
 }
 
-// emptyString copies a string without content, which GETRANGE does not tell from a key that is gone.
+// emptyString copies an empty string, which GETRANGE does not distinguish from a missing key.
 func (r *run) emptyString(ctx context.Context, it *item, t *temp) error {
 	n, err := r.from.Exists(ctx, it.key).Result()
 	if err != nil {
@@ -199,7 +201,8 @@ func (r *run) listPieces(ctx context.Context, it *item, t *temp, count int64) er
 	}
 }
 
-// scanPieces copies what is read by a cursor. An element that comes twice is written twice, which changes nothing.
+// scanPieces copies what a cursor reads. Elements returned twice are written twice, which is
+// harmless.
 func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) error {
 	for cursor := "0"; ; {
 		answer, err := r.askList(ctx, types[it.kind].scan, it.key, cursor, "COUNT", count)
@@ -227,7 +230,7 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 	}
 }
 
-// fieldLives gives the commands that set the lives of fields. list has names and values in turn.
+// fieldLives returns the commands that set the TTLs of fields. list alternates names and values.
 func (r *run) fieldLives(ctx context.Context, key string, list []any) ([][]any, error) {
 	ask := []any{"HPTTL", key, "FIELDS", len(list) / 2}
 	for i := 0; i < len(list); i += 2 {
@@ -252,7 +255,7 @@ func (t *temp) put(ctx context.Context, cmds ...[]any) error {
 	return err
 }
 
-// putAll is put with the replies.
+// putAll is put, and returns the replies.
 func (t *temp) putAll(ctx context.Context, cmds ...[]any) ([]any, error) {
 	all := [][]any{{"PEXPIRE", t.name, tempLife.Milliseconds()}}
 	for _, c := range cmds {
@@ -269,7 +272,7 @@ func (t *temp) putAll(ctx context.Context, cmds ...[]any) ([]any, error) {
 	return replies, err
 }
 
-// some is errVanished where no piece was put.
+// some returns errVanished if no piece was put.
 func (t *temp) some() error {
 	if !t.begun {
 		return errVanished
@@ -277,7 +280,7 @@ func (t *temp) some() error {
 	return nil
 }
 
-// appear gives the key its life and its name.
+// appear gives the key its TTL and its name.
 func (t *temp) appear(ctx context.Context, it *item) error {
 	ms, ok := it.leftMs()
 	if !ok {
@@ -299,7 +302,7 @@ func (t *temp) appear(ctx context.Context, it *item) error {
 	return nil
 }
 
-// exec runs a transaction in the target, again as long as that says for certain that it cannot take it now.
+// exec runs a transaction in the target. It retries as long as the target certainly did not run it.
 func (r *run) exec(ctx context.Context, cmds ...[]any) ([]any, error) {
 	for start := time.Now(); ; {
 		pipe := r.to.TxPipeline()

@@ -1,8 +1,3 @@
-// Package migrate copies the keys and the function libraries of a running Redis or Valkey into another server, with commands that every client has: SCAN, the
-// read commands of each type, and the remaining life. It knows nothing of coordd's inside.
-//
-// A key appears in the target whole or not at all: what does not fit one transaction is built up under another name, with a life of
-// its own, and renamed. A key that changes in the source while it is read is copied as it was read, piece by piece.
 package migrate
 
 import (
@@ -17,29 +12,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says what Run copies. From.DB counts where OneDB is set; To.DB never does: each database goes to that of the same number.
+// Config says what Run copies. Each database is copied to the one with the same number: To.DB is
+// ignored, and From.DB unless OneDB is set.
 type Config struct {
 	From, To *redis.Options
 	OneDB    bool   // only From.DB
 	Match    string // glob-style pattern of keys; empty: all
-	Replace  bool   // write over keys that the target has
+	Replace  bool   // overwrite keys that the target has
 	Progress func(*Report)
 }
 
 // Report counts keys and function libraries.
 type Report struct {
-	Total    int64            // that the source said it has
-	Seen     int64            // that SCAN gave, some perhaps more than once
+	Total    int64            // as the source counts them
+	Seen     int64            // returned by SCAN, some possibly more than once
 	Copied   map[string]int64 // by type
-	Present  int64            // left alone because the target has them
+	Present  int64            // skipped: the target has them
 	Vanished int64            // expired or deleted before they were read
 	Failed   int64
 	Failures []Failure // the first of them
-	Pending  int64     // entries of consumer groups, pending for messages that the stream does not have any more: left out
+	Pending  int64     // skipped entries of consumer groups: the stream no longer has their messages
 
 	Libraries        int64     // of functions, copied
-	LibrariesPresent int64     // left alone because the target has one of that name
-	LibraryFailures  []Failure // by name in Key; an empty one stands for all: the source did not list them
+	LibrariesPresent int64     // skipped: the target has a library of that name
+	LibraryFailures  []Failure // Key is the name; an empty one stands for all: the source did not list them
 }
 
 // Failure is a key that was not copied. An empty key stands for a whole database.
@@ -49,7 +45,7 @@ type Failure struct {
 	Reason string
 }
 
-// CopiedKeys is the sum over all types.
+// CopiedKeys returns the sum over all types.
 func (r *Report) CopiedKeys() int64 {
 	n := int64(0)
 	for _, c := range r.Copied {
@@ -58,33 +54,34 @@ func (r *Report) CopiedKeys() int64 {
 	return n
 }
 
-// MaxFailures is how many failures a report has by name.
+// MaxFailures limits the failures that a report lists.
 const MaxFailures = 100
 
 const (
 	targetDatabases = 16
 
-	batchKeys  = 200      // that are read and written together
-	smallBytes = 64 << 10 // of memory in the source: larger keys are copied in pieces
+	batchKeys  = 200      // keys that are read and written together
+	smallBytes = 64 << 10 // memory in the source; larger keys are copied in pieces
 	ioTimeout  = 30 * time.Second
 	patience   = 30 * time.Second // for a target without a leader
 )
 
-// run is a copying under way.
+// run is a copy in progress.
 type run struct {
 	cfg      *Config
 	report   *Report
-	prefix   string // of names that are built up in the target
+	prefix   string // of temporary names in the target
 	names    int
-	fieldTTL bool // the source's hashes may have fields with a life
+	fieldTTL bool // hashes of the source may have fields with a TTL
 
 	db   int
 	from *redis.Client
 	to   *redis.Client
 }
 
-// Run copies until all is done, ctx ends or a server cannot be reached. The report is right in each case; what was copied stays, and running
-// again goes on. That single keys could not be copied is told by the report alone.
+// Run copies until it is done, ctx ends or a server cannot be reached. In each case the report is
+// right, what was copied stays, and another run continues. Keys that could not be copied are no
+// error: they are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}}, prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
 	dbs, err := r.databases(ctx)
@@ -99,7 +96,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			return r.report, err
 		}
 	}
-	if cfg.Match == "" && !cfg.OneDB { // what is asked for is the whole server
+	if cfg.Match == "" && !cfg.OneDB { // the whole server
 		if err := r.functions(ctx); err != nil {
 			return r.report, err
 		}
@@ -107,10 +104,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return r.report, nil
 }
 
-// tempPrefix begins the names under which large keys are built up. Such keys of a source are not copied.
+// tempPrefix begins the temporary names of large keys. Keys of a source with this prefix are not
+// copied.
 const tempPrefix = "coordd:import:"
 
-// connect opens a client of one database. What is sent to the target is not sent again by the client: it may have run.
+// connect opens a client of one database. The client does not retry writes to the target: they may
+// have run.
 func connect(o *redis.Options, db, retries int) *redis.Client {
 	c := *o
 	c.DB, c.Protocol, c.MaxRetries = db, 2, retries
@@ -120,7 +119,7 @@ func connect(o *redis.Options, db, retries int) *redis.Client {
 	return redis.NewClient(&c)
 }
 
-// databases finds the numbers of the source's databases with keys, and counts those.
+// databases returns the source's databases that have keys, and counts the keys.
 func (r *run) databases(ctx context.Context) ([]int, error) {
 	c := connect(r.cfg.From, 0, 1)
 	defer c.Close()
@@ -152,13 +151,13 @@ func (r *run) databases(ctx context.Context) ([]int, error) {
 	return r.within(dbs, keys), nil
 }
 
-// within leaves out the databases that the target does not have.
+// within removes the databases that the target does not have.
 func (r *run) within(dbs []int, keys map[int]int64) []int {
 	return slices.DeleteFunc(dbs, func(db int) bool {
 		if db < targetDatabases {
 			return false
 		}
-		r.fail(db, "", fmt.Sprintf("its %d keys have no place: coordd has %d databases", keys[db], targetDatabases))
+		r.fail(db, "", fmt.Sprintf("%d keys not copied: coordd has %d databases", keys[db], targetDatabases))
 		r.report.Failed += keys[db] - 1
 		return true
 	})
@@ -213,15 +212,15 @@ func (r *run) targetError(err error) error {
 	return fmt.Errorf("writing to %s: %w", r.cfg.To.Addr, err)
 }
 
-// item is one key with what is known of it.
+// item is a key to copy.
 type item struct {
 	key, kind string
-	usage     int64     // bytes of memory in the source; -1: it does not tell
+	usage     int64     // bytes of memory in the source; -1: unknown
 	deadline  time.Time // by this process's monotonic clock; zero: none
 	load      [][]any   // the commands that make the key theKey
 }
 
-// leftMs is how long the key has to live, ms; 0 where it has no deadline. It is over where ok is false.
+// leftMs returns the remaining TTL in ms, 0 without a deadline. ok is false if the key has expired.
 func (i *item) leftMs() (ms int64, ok bool) {
 	if i.deadline.IsZero() {
 		return 0, true
@@ -237,7 +236,7 @@ func (r *run) describe(ctx context.Context, keys []string) ([]*item, error) {
 	for i, k := range keys {
 		kinds[i], lives[i], usages[i] = pipe.Type(ctx, k), pipe.Do(ctx, "PTTL", k), pipe.Do(ctx, "MEMORY", "USAGE", k)
 	}
-	asked := time.Now() // before the source looks: a life is cut by the way there, never lengthened
+	asked := time.Now() // before the source looks: latency shortens a TTL, never extends it
 	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
 		return nil, r.sourceError(err)
 	}
@@ -245,7 +244,7 @@ func (r *run) describe(ctx context.Context, keys []string) ([]*item, error) {
 	for i, k := range keys {
 		ttlMs, err := lives[i].Int64()
 		if err = errors.Join(err, kinds[i].Err()); err != nil {
-			r.fail(r.db, k, "the source does not tell its type and life: "+err.Error())
+			r.fail(r.db, k, "the source does not return its type and TTL: "+err.Error())
 			continue
 		}
 		it := &item{key: k, kind: kinds[i].Val(), usage: -1}
@@ -264,7 +263,7 @@ func (r *run) describe(ctx context.Context, keys []string) ([]*item, error) {
 	return items, nil
 }
 
-// batch copies some keys: the small ones together.
+// batch copies keys, the small ones together.
 func (r *run) batch(ctx context.Context, keys []string) error {
 	items, err := r.describe(ctx, keys)
 	if err != nil {
@@ -298,27 +297,27 @@ func (r *run) batch(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// isReply says whether an error is what a server answered, and not a failure to reach it.
+// isReply reports whether an error is an error reply, and not a failure to reach the server.
 func isReply(err error) bool {
 	var re redis.Error
 	return errors.As(err, &re)
 }
 
-// word is the code word of an error reply.
+// word returns the code word of an error reply.
 func word(err error) string {
 	w, _, _ := strings.Cut(err.Error(), " ")
 	return w
 }
 
-// notNow says whether the target refused for certain because it cannot serve at the moment.
+// notNow reports whether the target did not run the command but may do so later.
 func notNow(err error) bool {
 	return err != nil && isReply(err) && slices.Contains([]string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"}, word(replyOf(err)))
 }
 
-// unknown says whether the target does not know if it did what it was asked.
+// unknown reports whether the command may or may not have run.
 func unknown(err error) bool { return err != nil && isReply(err) && word(replyOf(err)) == "UNKNOWN" }
 
-// replyOf is the error reply inside an error.
+// replyOf returns the error reply inside an error.
 func replyOf(err error) error {
 	var re redis.Error
 	if errors.As(err, &re) {

@@ -1,6 +1,6 @@
 package migrate
 
-// This file copies keys that fit a transaction each, many in one round trip.
+// This file copies small keys, one transaction each, many per round trip.
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// readSmall reads the values of small keys and sets their load. It leaves out those that vanished, and gives back those
-// that are of another type by now.
+// readSmall reads the values of small keys and sets their load. It leaves out those that vanished,
+// and gives back those that are of another type by now.
 func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*item, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
@@ -45,8 +45,8 @@ func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*i
 	return ready, changed, nil
 }
 
-// writeSmall writes keys in one round trip, and again those that the target cannot take now, or does not know whether it took: to write
-// a whole key twice is to write it once.
+// writeSmall writes keys in one round trip, and again those that the target cannot take now, or
+// does not know whether it took: to write a whole key twice is to write it once.
 func (r *run) writeSmall(ctx context.Context, items []*item) error {
 	for start := time.Now(); len(items) > 0; {
 		left, reason, err := r.writeOnce(ctx, items)
@@ -75,7 +75,7 @@ func rest(ctx context.Context) error {
 	}
 }
 
-// writeOnce writes keys. left are those that the target could not take, and reason is why.
+// writeOnce writes keys. It returns those that the target did not take, and why.
 func (r *run) writeOnce(ctx context.Context, items []*item) (left []*item, reason, err error) {
 	pipe := r.to.Pipeline()
 	sent := make([]*redis.Cmd, len(items))
@@ -110,7 +110,7 @@ func (r *run) writeOnce(ctx context.Context, items []*item) (left []*item, reaso
 	return left, reason, nil
 }
 
-// set is the command that writes a string.
+// set returns the command that writes a string.
 func (r *run) set(it *item, leftMs int64) []any {
 	cmd := named(it.load[0], it.key)
 	if leftMs > 0 {
@@ -122,7 +122,8 @@ func (r *run) set(it *item, leftMs int64) []any {
 	return cmd
 }
 
-// transaction queues what builds a key up under another name and renames it, and returns the EXEC.
+// transaction queues the commands that build a key under a temporary name and rename it, and
+// returns the EXEC.
 func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item, leftMs int64) *redis.Cmd {
 	temp := r.prefix + "small"
 	pipe.Do(ctx, "MULTI")
@@ -138,7 +139,7 @@ func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item, l
 	return pipe.Do(ctx, "EXEC")
 }
 
-// rename is the command that makes a key appear.
+// rename returns the command that gives a key its name.
 func (r *run) rename() string {
 	if r.cfg.Replace {
 		return "RENAME"
@@ -146,7 +147,7 @@ func (r *run) rename() string {
 	return "RENAMENX"
 }
 
-// settle counts what became of a small key: v is the reply of SET or EXEC.
+// settle counts the outcome for a small key: v is the reply to SET or EXEC.
 func (r *run) settle(it *item, v any, err error) {
 	replies, _ := v.([]any)
 	for _, e := range replies {

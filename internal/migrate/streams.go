@@ -1,6 +1,6 @@
 package migrate
 
-// This file copies streams: entries, counters, groups, consumers and what is pending.
+// This file copies streams: entries, counters, groups, consumers and pending entries.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	}
 	fields := pairs(info)
 	last := text(fields["last-generated-id"])
-	// A stream can be there without an entry: a group makes it.
+	// A stream can exist without entries: creating a group creates it.
 	if err := t.put(ctx, []any{"XGROUP", "CREATE", theKey, tempPrefix, "0", "MKSTREAM"}, []any{"XGROUP", "DESTROY", theKey, tempPrefix}); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	return nil
 }
 
-// askStream is askList for a stream that may be gone by now.
+// askStream is askList for a stream that may no longer exist.
 func (r *run) askStream(ctx context.Context, words ...any) ([]any, error) {
 	list, err := r.askList(ctx, words...)
 	if err != nil && isReply(err) && strings.Contains(err.Error(), "no such key") {
@@ -67,7 +67,7 @@ func (r *run) streamEntries(ctx context.Context, key, last string, t *temp) erro
 		for _, e := range list {
 			entry, _ := e.([]any)
 			if len(entry) != 2 {
-				return fmt.Errorf("reading from %s: an entry of a stream of another form", r.cfg.From.Addr)
+				return fmt.Errorf("reading from %s: unexpected form of a stream entry", r.cfg.From.Addr)
 			}
 			words, _ := entry[1].([]any)
 			cmds = append(cmds, append([]any{"XADD", theKey, entry[0]}, words...))
@@ -82,7 +82,8 @@ func (r *run) streamEntries(ctx context.Context, key, last string, t *temp) erro
 	}
 }
 
-// after is the next larger id, empty for the last there is. Intervals without their ends are younger than some sources.
+// after is the next larger id, empty for the last there is. Intervals without their ends are
+// younger than some sources.
 func after(id string) string {
 	var ms, seq uint64
 	if _, err := fmt.Sscanf(id, "%d-%d", &ms, &seq); err != nil {
@@ -97,7 +98,7 @@ func after(id string) string {
 	return ""
 }
 
-// streamGroup copies a group with its consumers and what they have not acknowledged.
+// streamGroup copies a group with its consumers and pending entries.
 func (r *run) streamGroup(ctx context.Context, key string, group map[string]any, t *temp) error {
 	name := text(group["name"])
 	create := []any{"XGROUP", "CREATE", theKey, name, text(group["last-delivered-id"])}
@@ -124,7 +125,7 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 		for _, p := range list {
 			e, _ := p.([]any)
 			if len(e) != 4 {
-				return fmt.Errorf("reading from %s: a pending entry of another form", r.cfg.From.Addr)
+				return fmt.Errorf("reading from %s: unexpected form of a pending entry", r.cfg.From.Addr)
 			}
 			claims = append(claims, []any{"XCLAIM", theKey, name, e[1], 0, e[0], "IDLE", e[2], "RETRYCOUNT", e[3], "FORCE", "JUSTID"})
 			from = after(text(e[0]))
@@ -147,7 +148,7 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 	return nil
 }
 
-// pairs makes a map of a list of names and values.
+// pairs turns a list of names and values into a map.
 func pairs(v any) map[string]any {
 	list, _ := v.([]any)
 	m := map[string]any{}

@@ -1,22 +1,22 @@
 package migrate
 
-// This file says, type by type, how a value is read and which commands make it again.
+// This file tells for each type how a value is read and which commands recreate it.
 
 import (
 	"fmt"
 	"slices"
 )
 
-// What one command, and one piece, carries at most. A larger element goes alone.
+// Limits of a command and a piece. A larger element is sent alone.
 const (
 	pieceBytes    = 1 << 20
 	pieceElements = 512
 )
 
-// theKey stands in a command for the name of the key that is written.
+// theKey is the placeholder in a command for the name of the key that is written.
 var theKey = new(int)
 
-// named puts a name in the place of theKey.
+// named replaces theKey with a name.
 func named(cmd []any, name string) []any {
 	cmd = slices.Clone(cmd)
 	for i, w := range cmd {
@@ -27,7 +27,7 @@ func named(cmd []any, name string) []any {
 	return cmd
 }
 
-// valueType is how values of one type are copied.
+// valueType tells how values of a type are copied.
 type valueType struct {
 	whole  func(key string) []any       // the command that reads a small value; nil: it is always read in pieces
 	load   func(elements []any) [][]any // the commands that write elements as whole, or a scan, gives them
@@ -56,8 +56,9 @@ var types = map[string]valueType{
 	"stream": {},
 }
 
-// loader returns the function that puts elements of so many words each behind a command, in as few commands as the limits of one allow.
-// swapped says that the command wants each pair the other way round.
+// loader returns the function that puts elements of so many words each behind a command, in as few
+// commands as the limits of one allow. swapped says that the command wants each pair the other way
+// round.
 func loader(command string, width int, swapped bool) func([]any) [][]any {
 	return func(elements []any) [][]any {
 		var cmds [][]any
@@ -85,7 +86,7 @@ func loader(command string, width int, swapped bool) func([]any) [][]any {
 	}
 }
 
-// wordLen is the length of a word, which RESP2 gives as a string.
+// wordLen returns the length of a word, a string in RESP2.
 func wordLen(w any) int {
 	if s, ok := w.(string); ok {
 		return len(s)
