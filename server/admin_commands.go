@@ -156,7 +156,7 @@ func failover(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	defer s.srv.failingOver.Store(false)
-	if err := s.srv.backend.HandOver(id); err != nil {
+	if err := s.srv.backend.TransferLeadership(id); err != nil {
 		s.fail(err)
 		return
 	}

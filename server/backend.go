@@ -64,9 +64,9 @@ type Backend interface {
 	Write(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
 	Read(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
-	// Try is a dry run: like Read, but the batch may contain writes, and runs up to the first
+	// DryRun is like Read, but the batch may contain writes, and runs up to the first
 	// request that would change something. There may be no replies.
-	Try(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
+	DryRun(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old.
 	ReadLocal(by Asker, batch []byte, count int) ([]byte, error)
 	// Share runs f, a computation for a session command that never waits. Long ones run one at a
@@ -86,9 +86,9 @@ type Backend interface {
 	// Watch sets whether Deliver receives the commands that scripts call, for requests that carry
 	// a client number.
 	Watch(on bool)
-	// HandOver transfers leadership to a member, or to the most up-to-date one if id is empty, and
+	// TransferLeadership transfers leadership to a member, or to the most up-to-date one if id is empty, and
 	// returns when another node leads. It fails with an *Error.
-	HandOver(id string) error
+	TransferLeadership(id string) error
 	// Snapshot writes a snapshot, truncates the log, and returns when the snapshot is on disk.
 	Snapshot() error
 	// ChangeMembers asks the leader, on whichever node, to change the membership, and returns when

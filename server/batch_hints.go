@@ -165,7 +165,7 @@ func (b *batch) worthDryRun(t *hints) bool {
 // dryRun runs the batch up to the first request that would change something. Without any reply,
 // the whole batch is logged.
 func (s *session) dryRun(batch []byte, count int) (replies []byte, err error, done bool) {
-	replies, err = s.srv.backend.Try(context.Background(), s.asks(count), batch, count)
+	replies, err = s.srv.backend.DryRun(context.Background(), s.asks(count), batch, count)
 	s.batch.dryRan = err == nil && len(replies) > 0
 	if err == nil && !s.batch.dryRan {
 		s.dryRunMissed(s.batch.first)

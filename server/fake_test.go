@@ -106,7 +106,7 @@ func (f *fakeBackend) Read(_ context.Context, _ Asker, batch []byte, count int) 
 	return f.run("read", batch, count, false)
 }
 
-func (f *fakeBackend) Try(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
+func (f *fakeBackend) DryRun(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
 	return f.run("try", batch, count, false)
 }
 
@@ -153,7 +153,7 @@ func (f *fakeBackend) Watch(on bool) {
 	f.watched = on
 }
 
-func (f *fakeBackend) HandOver(id string) error {
+func (f *fakeBackend) TransferLeadership(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, "hand over to "+id)

@@ -235,12 +235,12 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	l := &s.srv.latency
 	threshold := l.threshold.Load()
 	if threshold == 0 {
-		s.w.Verbatim("txt", "Slow calls are not noted: CONFIG SET latency-monitor-threshold <milliseconds> begins it.\n")
+		s.w.Verbatim("txt", "Latency monitoring is off. Enable it with CONFIG SET latency-monitor-threshold <milliseconds>.\n")
 		return
 	}
 	names := l.names()
 	if len(names) == 0 {
-		s.w.Verbatim("txt", fmt.Sprintf("No call took %d ms or more since that is noted.\n", threshold))
+		s.w.Verbatim("txt", fmt.Sprintf("No call has taken %d ms or more since monitoring began.\n", threshold))
 		return
 	}
 	var b strings.Builder
@@ -253,8 +253,8 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 		n := max(int64(len(e.samples)), 1)
 		fmt.Fprintf(&b, "%s: %d slow seconds, on average %d ms, at most %d ms.\n", name, len(e.samples), sum/n, e.highest)
 	}
-	b.WriteString("A write takes as long as the disks of a majority need to sync it: look at the disks and the network between the nodes first,\n" +
-		"then at SLOWLOG GET for calls that do much at once.\n")
+	b.WriteString("A write takes as long as a majority of disks needs to sync it: check the disks and the network between the nodes first,\n" +
+		"then SLOWLOG GET for expensive calls.\n")
 	s.w.Verbatim("txt", b.String())
 }
 

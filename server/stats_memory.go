@@ -170,17 +170,17 @@ func memoryDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	m := readMemory()
 	var b strings.Builder
 	if m.objects < littleMemory {
-		b.WriteString("Little memory is in use: there is nothing to say about it.\n")
+		b.WriteString("Little memory is in use: nothing to report.\n")
 	}
 	if m.objects >= littleMemory && m.peak > 3*m.objects {
-		fmt.Fprintf(&b, "The process took %s at most, objects take %s now. Go's runtime gives what is free back by and by; MEMORY PURGE does it at once.\n",
+		fmt.Fprintf(&b, "The process peaked at %s; objects use %s now. The Go runtime returns free memory gradually; MEMORY PURGE does so immediately.\n",
 			human(m.peak), human(m.objects))
 	}
 	if biggest := s.srv.biggestClient(); biggest > bigClient {
-		fmt.Fprintf(&b, "A connection takes %s: CLIENT LIST shows it as tot-mem. It sends or is sent much at once, or does not read.\n", human(uint64(biggest)))
+		fmt.Fprintf(&b, "A connection uses %s, shown by CLIENT LIST as tot-mem: it sends or receives large data, or does not read.\n", human(uint64(biggest)))
 	}
 	if b.Len() == 0 {
-		b.WriteString("Nothing is wrong.\n")
+		b.WriteString("No problems found.\n")
 	}
 	s.w.Verbatim("txt", b.String())
 }

@@ -32,8 +32,8 @@ func (n backend) Read(ctx context.Context, by server.Asker, run []byte, count in
 	return b, replyError(err)
 }
 
-// Try implements server.Backend.
-func (n backend) Try(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+// DryRun implements server.Backend.
+func (n backend) DryRun(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
@@ -68,8 +68,8 @@ func (n backend) Observe(wants func(db int, key string) bool) { n.adapter.SetInt
 // Watch implements server.Backend.
 func (n backend) Watch(on bool) { n.adapter.Watch(on) }
 
-// HandOver implements server.Backend.
-func (n backend) HandOver(id string) error {
+// TransferLeadership implements server.Backend.
+func (n backend) TransferLeadership(id string) error {
 	c := n.loaded.Load()
 	if c == nil {
 		return errLoads

@@ -152,7 +152,7 @@ func (n *soleNode) Read(_ context.Context, by server.Asker, run []byte, count in
 	return n.ReadLocal(by, run, count)
 }
 
-func (n *soleNode) Try(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+func (n *soleNode) DryRun(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
 	return n.ReadLocal(by, run, count)
 }
 
