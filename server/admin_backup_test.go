@@ -1,6 +1,7 @@
-package server
+// Tests of RAFT BACKUP: one reply with the state's own bytes, on connections that receive nothing
+// else.
 
-// This file tests RAFT BACKUP: one reply with the state's own bytes, on connections that nothing else is sent to.
+package server
 
 import (
 	"bytes"
@@ -22,7 +23,7 @@ func TestBackup(t *testing.T) {
 	if _, err := n.fake.machine.Snapshot().WriteTo(&want); err != nil {
 		t.Fatal(err)
 	}
-	// In a pipeline: what was asked before and behind is answered in order.
+	// In a pipeline, earlier and later commands are answered in order.
 	c.raw("GET key:1\r\nRAFT BACKUP\r\nGET key:2\r\nPING\r\n")
 	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()), "$100\r\n"+value+"\r\n", "+PONG\r\n")
 	if info, err := fsm.CheckSnapshot(&want); err != nil || info.Keys != 5000 {
@@ -53,7 +54,7 @@ func TestBackupIsRefused(t *testing.T) {
 	}
 }
 
-// TestBackupEndsWithItsClient ends a connection in the middle of its backup, from either end.
+// TestBackupEndsWithItsClient ends a connection during its backup, from either end.
 func TestBackupEndsWithItsClient(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,7 @@
-package server
+// Tests of commands that observe and control a node: MONITOR, SLOWLOG, histograms, snapshots,
+// SHUTDOWN, FAILOVER, DEBUG, INFO.
 
-// This file holds tests of what watches and steers a node: MONITOR, SLOWLOG, histograms, snapshots, SHUTDOWN, FAILOVER, DEBUG, INFO.
+package server
 
 import (
 	"bytes"
@@ -15,7 +16,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// addrOf is a client's address as the server sees it.
+// addrOf returns a client's address as the server sees it.
 func addrOf(c *client) string {
 	_, rest, _ := strings.Cut(c.call("CLIENT", "INFO"), " addr=")
 	addr, _, _ := strings.Cut(rest, " ")
@@ -60,7 +61,7 @@ func TestMonitorLines(t *testing.T) {
 	}
 }
 
-// A monitor that does not read is closed at the limit of subscribers, and holds up nobody.
+// A monitor that does not read is closed at the subscriber limit, and delays nobody.
 func TestMonitorIsBounded(t *testing.T) {
 	n := start(t, func(c *Config) { c.MaxSubscriberBytes = 1 << 20 })
 	w, c := n.dial(t), n.dial(t)
@@ -121,7 +122,7 @@ func TestHistogram(t *testing.T) {
 			t.Errorf("p%g = %g µs, want %g", c.percent, got, c.us)
 		}
 	}
-	// The times are those that Redis shows: 33 for what is below 32768 ns and its bucket's width.
+	// The durations are Redis's: 33 for values below 32768 ns plus the width of the bucket.
 	want := "[{1 1} {2 2} {4 4} {8 8} {16 16} {33 33} {66 66} {132 132} {264 264} {528 528} {1056 1000}]"
 	if got := fmt.Sprint(steps(counts)); got != want {
 		t.Errorf("steps %s, want %s", got, want)
@@ -159,7 +160,7 @@ func TestDrawLatency(t *testing.T) {
 	}
 }
 
-// Snapshots that clients ask for do not run beside each other, and INFO tells of them.
+// Requested snapshots do not overlap, and INFO shows them.
 func TestSnapshotsOnDemand(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -229,7 +230,7 @@ func TestDebugObject(t *testing.T) {
 	if got := c.call("DEBUG", "OBJECT", "a"); !regexp.MustCompile(`^\+Value at:0 refcount:1 encoding:int memory:[0-9]+ created:[0-9]+ changed:[0-9]+\r\n$`).MatchString(got) {
 		t.Error(got)
 	}
-	// Only the connection that asked sleeps, and it can be closed.
+	// Only the calling connection sleeps, and it can be closed.
 	if err := c.Send(commandtest.Args("DEBUG", "SLEEP", "3600")); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,8 @@ func TestDebugObject(t *testing.T) {
 	c.ended()
 }
 
-// infoFields are those that redis_exporter and other exporters make metrics of, as far as coordd has what they mean.
+// infoFields are the fields that redis_exporter and other exporters read, as far as they apply to
+// coordd.
 const infoFields = `uptime_in_seconds process_id config_file connected_clients blocked_clients maxclients tracking_clients
 clients_in_timeout_table pubsub_clients client_recent_max_input_buffer client_recent_max_output_buffer allocator_active allocator_allocated
 allocator_resident allocator_frag_bytes allocator_frag_ratio rss_overhead_bytes rss_overhead_ratio used_memory used_memory_rss used_memory_peak
@@ -282,7 +284,7 @@ func TestInfoHasWhatExportersRead(t *testing.T) {
 	}
 }
 
-// A pause lets nobody go on early, and everybody when it ends; a client that goes away while it is held is forgotten.
+// A pause holds everybody until it ends; a held client that disconnects is forgotten.
 func TestPauseHoldsAndFrees(t *testing.T) {
 	n := start(t, nil)
 	c, gone := n.dial(t), n.dial(t)

@@ -1,6 +1,6 @@
-package server
+// Tests of the description of batches for the backend, and of session commands that take turns.
 
-// This file holds the tests of what the backend is told of a run, and of session commands that take turns.
+package server
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// Runs are told apart by what makes their work differ, and by nothing else.
+// Batches are distinguished by what makes their cost differ, and by nothing else.
 func TestAskersTellRunsApart(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), Specs())
 	of := func(line string) Asker {
@@ -47,7 +47,8 @@ func TestAskersTellRunsApart(t *testing.T) {
 	}
 }
 
-// Session commands that compute take turns by connection, in transactions too; answers that never change are made once for each protocol.
+// Session commands that compute take turns by connection, also in transactions; constant replies
+// are cached per protocol.
 func TestSessionCommandsTakeTurns(t *testing.T) {
 	n := start(t, nil)
 	a, b := n.dial(t), n.dial(t)
@@ -94,7 +95,7 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 	}
 }
 
-// The keys of a call are found in one walk: with one for each key this test would take an hour.
+// The keys of a call are found in one pass: with one pass per key this test would take an hour.
 func TestGetKeysOfManyArguments(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,6 @@
-package server
+// Tests of how pipelines become batches: what goes together, reply order, and errors.
 
-// This file tests how pipelines become runs: what goes together, in which order it is answered, and what errors do.
+package server
 
 import (
 	"fmt"
@@ -81,7 +81,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Runs have limits: a longer pipeline makes several, and loses nothing.
+// Batches have limits: a longer pipeline makes several, and loses nothing.
 func TestRunLimits(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -111,7 +111,7 @@ func TestRunLimits(t *testing.T) {
 	}
 }
 
-// An error of the backend answers every request of its run and nothing else.
+// An error of the backend answers every request of its batch and nothing else.
 func TestBackendErrors(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -133,7 +133,7 @@ func TestBackendErrors(t *testing.T) {
 	}
 }
 
-// Replies in RESP3 keep their forms on the way through runs and transactions.
+// RESP3 replies keep their types through batches and transactions.
 func TestReplyForms(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,7 @@
-package server
+// Tests of which writes run as a dry run before they are logged, and of batches that a dry run
+// answers in part.
 
-// This file tests which writes are tried before they are logged, and what becomes of a run of which a part was.
+package server
 
 import (
 	"strings"
@@ -12,7 +13,7 @@ import (
 func TestTries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		lines []string // each sent by itself
+		lines []string // each sent on its own
 		runs  string
 	}{
 		{"a lock that is free is not tried", []string{"SET lock a NX", "SET other a NX", "DEL lock", "SET lock b NX"}, "write 1, write 1, write 1, write 1"},
@@ -41,7 +42,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// A pipeline is tried where every write in it is likely to change nothing; from the first that does on it is logged.
+// A pipeline is tried if every write in it probably changes nothing; it is logged from the first
+// write that does.
 func TestTriesOfPipelines(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -73,7 +75,7 @@ func TestTriesOfPipelines(t *testing.T) {
 	}
 }
 
-// What a script did its reply does not tell: now and then one is tried, and where that is a gain all are.
+// A script's reply does not tell what it did: now and then one is tried, and after hits all are.
 func TestTriesOfScripts(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -101,7 +103,7 @@ func TestTriesOfScripts(t *testing.T) {
 	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:0\r\n:0\r\n")
 }
 
-// MONITOR shows what a script calls as its entry tells it: while somebody looks nothing is tried.
+// MONITOR needs the log entries of scripts: nothing is tried while it runs.
 func TestTriesBesideMonitor(t *testing.T) {
 	n := start(t, nil)
 	c, m := n.dial(t), n.dial(t)
@@ -124,7 +126,7 @@ func TestTriesBesideMonitor(t *testing.T) {
 	}
 }
 
-// An error of a try promises that nothing ran, as it does for a read.
+// An error of a dry run guarantees that nothing ran, as for a read.
 func TestTryFails(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -140,7 +142,7 @@ func TestTryFails(t *testing.T) {
 	}
 }
 
-// BenchmarkTryHints is what the choice costs a lock that is free: it is a part of every write.
+// BenchmarkTryHints measures what the hints cost every write, for a free lock.
 func BenchmarkTryHints(b *testing.B) {
 	n := newFake()
 	var t hints

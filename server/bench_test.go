@@ -1,6 +1,6 @@
-package server
+// Stand-ins without cost, for benchmarks.
 
-// This file holds stand-ins that cost nothing, for benchmarks.
+package server
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func (okBackend) Write(_ context.Context, _ Asker, _ []byte, count int) ([]byte,
 	return manyOK[:5*count], nil
 }
 
-// nullConn takes everything.
+// nullConn discards everything.
 type nullConn struct{}
 
 func (nullConn) Read([]byte) (int, error)         { return 0, net.ErrClosed }

@@ -1,6 +1,7 @@
-package server
+// Tests of redirection to the leader, of notifications of a new one, and of slots against a real
+// Redis Cluster node.
 
-// This file tests how clients are sent to the leader and told of a new one, and the slots of keys beside a real server of a cluster.
+package server
 
 import (
 	"fmt"
@@ -29,7 +30,7 @@ func (n *node) lead(id string) {
 	n.fake.leaderChanged <- struct{}{}
 }
 
-// follow makes n2 the leader, and waits until the server knows.
+// follow makes n2 the leader, and waits until the server knows it.
 func (n *node) follow(t *testing.T) {
 	t.Helper()
 	n.lead("n2")
@@ -53,7 +54,7 @@ func TestMoved(t *testing.T) {
 		{"EVAL x 1 foo", foo},
 		{"BLPOP foo bar 0", foo},
 		{"WATCH foo", foo},
-		{"DBSIZE", ":1\r\n"}, // without a key it is passed on
+		{"DBSIZE", ":1\r\n"}, // without a key it is forwarded
 		{"PUBLISH foo x", ":0\r\n"},
 		{"SPUBLISH foo x", ":0\r\n"},
 		{"READONLY", "+OK\r\n"},
@@ -75,13 +76,13 @@ func TestMoved(t *testing.T) {
 	if got := c.call("HELLO", "3"); !strings.Contains(got, "$4\r\nmode\r\n$7\r\ncluster\r\n") {
 		t.Errorf("%q", got)
 	}
-	// While no leader is known a command is taken, and waits for one as all do.
+	// While no leader is known, a command is taken and waits for one.
 	n.lead("")
 	eventually(t, "no leader is known", func() bool { return n.leader.Load() == nil })
 	if got := c.call("GET", "foo"); got != "$1\r\n1\r\n" {
 		t.Errorf("%q", got)
 	}
-	// A transaction that was queued while this node led goes to the new leader whole.
+	// A transaction queued while this node led goes to the new leader whole.
 	n.lead("n1")
 	eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
 	c.call("MULTI")
@@ -138,7 +139,7 @@ func TestSwitchMaster(t *testing.T) {
 	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks"); got != "*2\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n" {
 		t.Errorf("%q", got)
 	}
-	// The address of n3 is not known yet: it is told of when it is.
+	// The address of n3 is not known yet: it is announced when it is.
 	n.lead("n3")
 	n.fake.set(func() {
 		m := n.fake.st.member("n3")
@@ -148,7 +149,8 @@ func TestSwitchMaster(t *testing.T) {
 	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(next), next))
 }
 
-// Where no leader comes, who waits to be told of it is sent to another node, once; other subscribers stay.
+// If no leader appears, clients that wait for one are sent to another node, once; other
+// subscribers stay.
 func TestSeekersAreSentAway(t *testing.T) {
 	n := start(t, nil)
 	eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
@@ -174,7 +176,8 @@ func TestSeekersAreSentAway(t *testing.T) {
 	}
 }
 
-// TestLeaderIsAwaited: in an election who asks for the leader is told the new one, neither the old one nor nothing.
+// TestLeaderIsAwaited: during an election, a client that asks for the leader receives the new one,
+// neither the old one nor nothing.
 func TestLeaderIsAwaited(t *testing.T) {
 	n := start(t, nil)
 	n.follow(t)
@@ -194,7 +197,7 @@ func TestLeaderIsAwaited(t *testing.T) {
 			t.Errorf("%s: %q", test.call, got)
 		}
 	}
-	// None comes: an answer that sends clients to another node.
+	// No leader: an answer that sends clients to another node.
 	n.lead("")
 	c := n.dial(t)
 	for _, test := range []struct{ call, want string }{
@@ -226,9 +229,10 @@ func TestRedirectNone(t *testing.T) {
 	}
 }
 
-// TestSlotsAreThoseOfRedis compares slots with a real server of a cluster, for odd hash tags and random keys.
+// TestSlotsAreThoseOfRedis compares slots with a real cluster node, for odd hash tags and random
+// keys.
 func TestSlotsAreThoseOfRedis(t *testing.T) {
-	var ports [2]string // a node of a cluster has to have them
+	var ports [2]string // required for a cluster node
 	for i := range ports {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -265,7 +269,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	}
 }
 
-// A client that waited in vain for a leader is answered, all its pipeline, and sent away; one that was refused for another reason stays.
+// A client that waited for a leader in vain gets its whole pipeline answered, and is sent away;
+// one rejected for another reason stays.
 func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 	n := start(t, nil)
 	const refused = "-CLUSTERDOWN the command did not run: no leader is known\r\n"
@@ -276,7 +281,7 @@ func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 			t.Fatalf("%q", got)
 		}
 	}
-	for range 2 { // the first is answered when the server has done with what was refused
+	for range 2 { // the first is answered when the server has finished the rejected one
 		if got := c.call("PING"); got != "+PONG\r\n" {
 			t.Fatalf("%q", got)
 		}

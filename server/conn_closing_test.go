@@ -1,6 +1,6 @@
-package server
+// Tests of closing a server: what it accepts, what it answers, and where it ends connections.
 
-// This file tests the end of a server: what it accepts, what it answers, and where it ends connections.
+package server
 
 import (
 	"net"
@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// closeBehind begins Close and returns when it has told the sessions. What it returns waits for the end of Close.
+// closeBehind starts Close and returns when it has notified the sessions. The returned function
+// waits for the end of Close.
 func (n *node) closeBehind(t testing.TB) (wait func()) {
 	t.Helper()
 	closed := make(chan struct{})
@@ -21,7 +22,7 @@ func (n *node) closeBehind(t testing.TB) (wait func()) {
 	return func() { <-closed }
 }
 
-// Retire refuses new connections alone, and not those that were made before.
+// Retire rejects new connections, not existing ones.
 func TestRetire(t *testing.T) {
 	n := start(t, nil)
 	old, fresh := n.dial(t), n.dial(t)
@@ -47,7 +48,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// What has come when the server closes is answered, all of it, though nobody had read it.
+// Requests that arrived before Close are all answered, even unread ones.
 func TestCloseAnswersWhatCame(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -64,7 +65,8 @@ func TestCloseAnswersWhatCame(t *testing.T) {
 	wait()
 }
 
-// idling is a connection that runs a function before it is first read, or before its deadline is first taken away.
+// idling is a connection that runs a function before its first read, or before its deadline is
+// first cleared.
 type idling struct {
 	*net.TCPConn
 	beforeRead, beforeClear func()
@@ -83,14 +85,16 @@ func (c *idling) SetReadDeadline(at time.Time) error {
 	return c.TCPConn.SetReadDeadline(at)
 }
 
-// A session that is about to wait for its client when the server closes does not wait, however long idle clients may stay.
+// A session about to wait for its client when the server closes does not wait, even without an
+// idle timeout.
 func TestCloseIsNotMissed(t *testing.T) {
 	t.Run("before the first read", func(t *testing.T) {
 		testCloseIsNotMissed(t, func(_ *node, c *idling, end func()) { c.beforeRead, c.beforeClear = end, func() {} })
 	})
 	t.Run("before a deadline is taken away", func(t *testing.T) {
 		testCloseIsNotMissed(t, func(n *node, c *idling, end func()) {
-			c.beforeRead = func() { _ = c.TCPConn.SetReadDeadline(past) } // somebody wants the session to look around
+			// an interrupt for the session
+			c.beforeRead = func() { _ = c.TCPConn.SetReadDeadline(past) }
 			c.beforeClear = end
 		})
 	})
@@ -117,7 +121,7 @@ func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
 	prepare(n, conn, func() {
 		go func() { n.Close(); close(closed) }()
 		eventually(t, "the server closes", n.closing.Load)
-		n.all() // Close has told the sessions when it gives this up
+		n.all() // Close has notified the sessions when it releases this
 	})
 	n.accept(conn)
 	select {
@@ -128,7 +132,7 @@ func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
 	}
 }
 
-// What a client has begun on its connection it may end on it.
+// A client may finish what it has begun on its connection.
 func TestCloseLetsClientsEnd(t *testing.T) {
 	for _, x := range []struct {
 		name, before string
@@ -143,7 +147,7 @@ func TestCloseLetsClientsEnd(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			n := start(t, nil)
 			c := n.dial(t)
-			c.call("PING") // so that there is a session
+			c.call("PING") // creates the session
 			c.raw(x.before)
 			c.want(x.replies...)
 			wait := n.closeBehind(t)
@@ -155,7 +159,8 @@ func TestCloseLetsClientsEnd(t *testing.T) {
 	}
 }
 
-// A client that does not end what it has begun is not waited for as long as one whose requests are under way, and nothing of it is run.
+// A client that does not finish is waited for less long than one with requests in flight, and
+// nothing of it runs.
 func TestCloseWaitsNotForEver(t *testing.T) {
 	n := start(t, func(c *Config) { c.DrainTimeout = time.Hour })
 	c := n.dial(t)
@@ -169,7 +174,7 @@ func TestCloseWaitsNotForEver(t *testing.T) {
 	}
 }
 
-// A request that is never answered holds up Close for DrainTimeout, no longer and no shorter.
+// A request that is never answered delays Close by DrainTimeout, no more and no less.
 func TestCloseIsBounded(t *testing.T) {
 	hanging := func(limit time.Duration) (*node, *client) {
 		n := start(t, func(c *Config) { c.DrainTimeout = limit })
@@ -196,7 +201,7 @@ func TestCloseIsBounded(t *testing.T) {
 	eventually(t, "what is answered ends Close", over.Load)
 }
 
-// Clients that wait, and subscribers, find the end of the connection and nothing before it.
+// Blocked clients and subscribers see the connection end, and nothing before.
 func TestCloseEndsWhoWaits(t *testing.T) {
 	n := start(t, nil)
 	waiter, subscriber := n.popping(t, "BLPOP", "l", "0"), n.dial(t)

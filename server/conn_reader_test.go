@@ -1,6 +1,6 @@
-package server
+// Tests of reading commands: against a real server's replies, split anywhere, and by fuzzing.
 
-// This file tests the reading of commands: against the real server's answers, cut in any places, and by fuzzing.
+package server
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// inputs are streams that a server has to answer as Redis does.
+// inputs are streams that a server must answer as Redis does.
 var inputs = []string{
 	"PING\r\n",
 	"PING\n",
@@ -68,7 +68,8 @@ var inputs = []string{
 	"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
-// converse sends input in pieces, then a marker, and reads until the marker is answered or the connection ends.
+// converse sends input in pieces, then a marker, and reads until the marker is answered or the
+// connection ends.
 func converse(t *testing.T, network, addr, input string, rnd *rand.Rand) string {
 	t.Helper()
 	conn, err := net.Dial(network, addr)
@@ -86,7 +87,7 @@ func converse(t *testing.T, network, addr, input string, rnd *rand.Rand) string 
 				n = min(len(input), 1+rnd.IntN(30))
 			}
 			if _, err := conn.Write([]byte(input[:n])); err != nil {
-				return // the server has closed: what it said tells why
+				return // the server has closed: its output says why
 			}
 			input = input[n:]
 		}
@@ -118,14 +119,15 @@ func TestStreamAsRedis(t *testing.T) {
 	for i, input := range inputs {
 		want := converse(t, "unix", socket, input, rand.New(rand.NewPCG(seed, uint64(i))))
 		got := converse(t, "tcp", n.addr, input, rand.New(rand.NewPCG(seed, uint64(i))))
-		// A server that closes with input unread may cut off its own last words: the system sends a reset.
+		// Closing with unread input may truncate the server's last output: the system sends a
+		// reset.
 		if got != want && strings.TrimSuffix(got, "<end>") != strings.TrimSuffix(want, "<end>") {
 			t.Errorf("%.60q:\n got  %.300q\n want %.300q", input, got, want)
 		}
 	}
 }
 
-// one returns a stream's commands and how it ended, read in pieces of the given sizes.
+// one returns a stream's commands and its end, read in pieces of the given sizes.
 func one(input []byte, limit int, sizes func() int) (out []string, end error) {
 	s := newStream(&pieces{input, sizes}, limit)
 	for {
@@ -157,10 +159,11 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzStream: the commands do not depend on how the bytes come, nothing announced costs memory, and nothing panics.
+// FuzzStream checks that commands do not depend on how bytes arrive, that announcements cost no
+// memory, and that nothing panics.
 func FuzzStream(f *testing.F) {
 	for i, input := range inputs {
-		if len(input) < 5000 { // long lines are compared with Redis; here they would only be slow
+		if len(input) < 5000 { // long lines are compared with Redis; here they are only slow
 			f.Add([]byte(input), uint64(i))
 		}
 	}
@@ -173,7 +176,8 @@ func FuzzStream(f *testing.F) {
 		if fmt.Sprint(cut) != fmt.Sprint(whole) {
 			t.Fatalf("in pieces: %v\nwhole: %v", cut, whole)
 		}
-		// A line that is too long may be seen as such before its end or not, as on Redis; else both end alike.
+		// A line that is too long may be noticed before its end or not, as in Redis; otherwise
+		// both end alike.
 		if wholeEnd != cutEnd && len(input) < maxInline {
 			t.Fatalf("in pieces: %v\nwhole: %v", cutEnd, wholeEnd)
 		}
@@ -210,7 +214,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// At the limit a command runs; one byte past it is skipped, told of, and the connection goes on.
+// At the limit a command runs; one byte more and it is skipped and reported, and the connection
+// goes on.
 func TestRequestLimit(t *testing.T) {
 	const limit = 10000
 	n := start(t, func(c *Config) { c.MaxRequestBytes = limit })
@@ -233,7 +238,7 @@ func TestRequestLimit(t *testing.T) {
 	c.raw(pipeline(many, []string{"STRLEN", "k"}))
 	c.want(tooLarge, ":3\r\n")
 
-	c.raw("*1048576\r\n" + pipeline()) // as many arguments as may be announced
+	c.raw("*1048576\r\n" + pipeline()) // the maximum number of arguments
 	d := n.dial(t)
 	d.raw("*1048577\r\n")
 	d.want("-ERR Protocol error: invalid multibulk length\r\n")

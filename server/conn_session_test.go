@@ -1,6 +1,6 @@
-package server
+// Tests of the life of connections: limits, ends, and what is shown about them.
 
-// This file tests the life of connections: limits, ends, and what is told about them.
+package server
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func TestKill(t *testing.T) {
 	a.ended()
 }
 
-// field is the value of a field of CLIENT INFO.
+// field returns a field of CLIENT INFO.
 func field(info, name string) string {
 	for _, f := range strings.Fields(info) {
 		if v, ok := strings.CutPrefix(f, name+"="); ok {
@@ -215,7 +215,8 @@ func TestInfoAndRole(t *testing.T) {
 	has(c.call("INFO", "replication", "coordd"), "master_host:", "master_link_status:down", "ready:0", "not_ready:no leader")
 }
 
-// WAIT is answered when enough voters hold the writes, when the time is over, or never to a client that has gone.
+// WAIT is answered when enough voters hold the writes, or on timeout, but never to a disconnected
+// client.
 func TestWait(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -237,7 +238,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// WAIT goes by the members that the leader counts, where it answers, and else by those that this node knows of.
+// WAIT uses the leader's view of the members if it answers, otherwise this node's.
 func TestWaitCountsTheLeadersMembers(t *testing.T) {
 	n := start(t, nil)
 	n.fake.set(func() {
@@ -261,7 +262,7 @@ func TestWaitCountsTheLeadersMembers(t *testing.T) {
 	}
 }
 
-// Close answers what is in flight, and ends sessions that wait.
+// Close answers requests in flight, and ends waiting sessions.
 func TestCloseDrains(t *testing.T) {
 	n := start(t, nil)
 	busy, idle, subscriber := n.dial(t), n.dial(t), n.dial(t)
@@ -277,7 +278,7 @@ func TestCloseDrains(t *testing.T) {
 	n.fake.set(func() { n.fake.gate = nil })
 	close(gate)
 	busy.want("+OK\r\n")
-	if got := busy.next(); got != ":0\r\n" && got != ":1\r\n" { // the subscriber may have gone already
+	if got := busy.next(); got != ":0\r\n" && got != ":1\r\n" { // the subscriber may be gone already
 		t.Fatalf("%q", got)
 	}
 	busy.ended()
@@ -340,7 +341,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// BenchmarkPipeline is the cost of the server's own part of a command.
+// BenchmarkPipeline measures the server's own cost of a command.
 func BenchmarkPipeline(b *testing.B) {
 	n := start(b, nil)
 	n.fake.set(func() { n.fake.calls = nil })

@@ -1,6 +1,6 @@
-package server
+// What the tests run the server on: a machine without a log, and clients that speak raw RESP.
 
-// This file holds what the tests run the server on: a machine without a log, and clients that speak raw RESP.
+package server
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// fakeBackend runs requests on one machine at once, without a log.
+// fakeBackend runs requests directly on one machine, without a log.
 type fakeBackend struct {
 	table   *commands.Table
 	deliver func([]commands.Event)
@@ -33,15 +33,15 @@ type fakeBackend struct {
 	wants         fsm.Interest
 	watched       bool
 	calls         []string      // "write 3", "read 1", "local 2"
-	fail          error         // answers everything
-	shared        []Asker       // of the calls of Share
-	gate          chan struct{} // when set, Write waits for it
-	begun         chan struct{} // when set, Write tells that it has begun
+	fail          error         // the reply to everything
+	shared        []Asker       // calls of Share
+	gate          chan struct{} // if set, Write waits for it
+	begun         chan struct{} // if set, Write signals its start
 	st            Status
 	holders       *Holders
 	leaderChanged chan struct{}
-	holdersGate   chan struct{} // when set, Holders waits for it
-	asking        atomic.Int64  // calls of Holders that wait
+	holdersGate   chan struct{} // if set, Holders waits for it
+	asking        atomic.Int64  // waiting calls of Holders
 	lastBatch     []byte        // of the newest Write
 }
 
@@ -75,7 +75,7 @@ func (f *fakeBackend) set(change func()) {
 	change()
 }
 
-// takeCalls returns the runs since it was last asked.
+// takeCalls returns the batches since its last call.
 func (f *fakeBackend) takeCalls() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +170,7 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 	return f.machine.Snapshot(), nil
 }
 
-// Holders tells what the members of the status hold, where nothing else was set.
+// Holders reports what the members of the status hold, unless set otherwise.
 func (f *fakeBackend) Holders(context.Context) (Holders, error) {
 	f.mu.Lock()
 	if gate := f.holdersGate; gate != nil {
@@ -231,7 +231,7 @@ func (f *fakeBackend) Stop() {
 	f.calls = append(f.calls, "stop")
 }
 
-// WatchLeader implements Backend: leaderChanged gives the token.
+// WatchLeader implements Backend: leaderChanged sends the token.
 func (f *fakeBackend) WatchLeader() (<-chan struct{}, func()) { return f.leaderChanged, func() {} }
 
 func (f *fakeBackend) Role() string {
@@ -264,10 +264,10 @@ func (f *fakeBackend) run(kind string, batch []byte, count int, write bool) ([]b
 	return replies[0], nil
 }
 
-// fakeWallUs is what the fake's wall clock stands at.
+// fakeWallUs is the fake's wall clock.
 const fakeWallUs = 1_700_000_000_123_456
 
-// apply applies an entry of groups and hands its events out, as a node does.
+// apply applies an entry of batches and delivers its events, as a node does.
 func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
 	f.index++
 	f.machine.Observe(f.wants)
@@ -340,7 +340,7 @@ func (n *node) dial(t testing.TB) *client {
 	return &client{c, t}
 }
 
-// call sends a line of words and returns the reply's bytes.
+// call sends a line of words and returns the reply.
 func (c *client) call(words ...string) string {
 	c.t.Helper()
 	if err := c.Send(commandtest.Args(words...)); err != nil {
@@ -349,7 +349,7 @@ func (c *client) call(words ...string) string {
 	return c.next()
 }
 
-// next is the next reply or message.
+// next returns the next reply or message.
 func (c *client) next() string {
 	c.t.Helper()
 	raw, err := c.Receive()
@@ -359,7 +359,7 @@ func (c *client) next() string {
 	return string(raw)
 }
 
-// raw sends bytes as they are.
+// raw sends bytes unchanged.
 func (c *client) raw(s string) {
 	c.t.Helper()
 	if err := c.SendRaw([]byte(s)); err != nil {
@@ -367,7 +367,7 @@ func (c *client) raw(s string) {
 	}
 }
 
-// want fails unless the next replies are these.
+// want fails unless these are the next replies.
 func (c *client) want(replies ...string) {
 	c.t.Helper()
 	for i, w := range replies {
@@ -387,7 +387,7 @@ func (c *client) ended() {
 	}
 }
 
-// eventually waits for a condition that another goroutine brings about.
+// eventually waits for a condition caused by another goroutine.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -1,7 +1,7 @@
-package server
+// The fuzz target of a whole session: arbitrary client bytes, against a server with a machine.
+// Findings are kept as seeds in testdata/fuzz.
 
-// This file holds the fuzz target of a whole session: any bytes from a client, against a server with a machine behind it. What it finds is
-// kept as a seed in testdata/fuzz.
+package server
 
 import (
 	"errors"
@@ -27,9 +27,10 @@ var hostileStreams = []string{
 	"CLIENT PAUSE 1000000 ALL\r\nSET a b\r\n", "DEBUG SLEEP 1000\r\nPING\r\n", "CONFIG SET maxclients 1\r\n", "EVAL \"while true do end\" 0\r\nPING\r\n",
 }
 
-// FuzzSession sends bytes to a server in two pieces, as a client that then sends no more: as they are, or made of lines in the notation of
-// scenario files, which a fuzzer changes with more success than bytes whose lengths have to stay right. The server must not panic, its replies
-// have to be well-formed, it ends the session with the client, and it answers others.
+// FuzzSession sends bytes to a server in two pieces and nothing more, either raw or built from
+// lines in scenario notation, which a fuzzer mutates more productively than length-prefixed bytes.
+// The server must not panic, its replies must be well-formed, it must end the session with the
+// client, and it must still answer others.
 func FuzzSession(f *testing.F) {
 	files, err := commandtest.Load(scenarioFiles)
 	if err != nil {
@@ -62,7 +63,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(fuzzSession)
 }
 
-// hangs is how long a session of the fuzz target may take in all. It may run some scripts to the end of their budgets.
+// hangs bounds a session of the fuzz target. It may run some scripts to the end of their budgets.
 const hangs = 60 * time.Second
 
 func fuzzSession(t *testing.T, sent []byte, cut uint16, lines bool) {
@@ -72,7 +73,7 @@ func fuzzSession(t *testing.T, sent []byte, cut uint16, lines bool) {
 	if lines {
 		sent = fromLines(string(sent))
 	}
-	watch := time.AfterFunc(hangs, func() { panic("a session hangs") }) // which shows all goroutines
+	watch := time.AfterFunc(hangs, func() { panic("a session hangs") }) // shows all goroutines
 	defer watch.Stop()
 	n := start(t, nil)
 	nc, err := net.Dial("tcp", n.addr)
@@ -80,19 +81,20 @@ func fuzzSession(t *testing.T, sent []byte, cut uint16, lines bool) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	go func() { // the replies may be more than the sockets hold
+	go func() { // the replies may exceed the socket buffers
 		at := min(int(cut), len(sent))
 		_, _ = nc.Write(sent[:at])
 		_, _ = nc.Write(sent[at:])
 		_ = nc.(*net.TCPConn).CloseWrite()
 	}()
-	if len(sent) >= maxAhead { // with so much behind it, a command that waits does not notice the client's end
+	// with so much input queued, a blocked command does not notice the disconnect
+	if len(sent) >= maxAhead {
 		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Second))
 	}
 	got, err := io.ReadAll(nc)
 	n.answersOthers(t)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n.Close() // who is paused or sleeps is let go
+		n.Close() // releases paused and sleeping clients
 		_ = nc.SetReadDeadline(time.Time{})
 		rest, _ := io.ReadAll(nc)
 		got = append(got, rest...)
@@ -108,7 +110,7 @@ func fuzzSession(t *testing.T, sent []byte, cut uint16, lines bool) {
 	}
 }
 
-// fromLines encodes the calls of a text, one a line. What is none is left out.
+// fromLines encodes the calls of a text, one per line, and skips invalid lines.
 func fromLines(text string) []byte {
 	var b []byte
 	for line := range strings.Lines(text) {
@@ -119,13 +121,14 @@ func fromLines(text string) []byte {
 	return b
 }
 
-// answersOthers fails unless a new client is answered, or told that there are too many. All clients may be paused, as on Redis.
+// answersOthers fails unless a new client is answered, or rejected because there are too many. All
+// clients may be paused, as in Redis.
 func (n *node) answersOthers(t *testing.T) {
 	t.Helper()
 	n.pause.end()
 	c := n.dial(t)
 	if err := c.SendRaw([]byte("PING\r\n")); err != nil {
-		return // it was refused and closed
+		return // rejected and closed
 	}
 	if got := c.next(); got != "+PONG\r\n" && got != "-ERR max number of clients reached\r\n" {
 		t.Fatalf("%q", got)

@@ -1,6 +1,6 @@
-package server
+// Tests of the memory of connections, and of idle ones.
 
-// This file tests what connections may take, and what becomes of those that are idle.
+package server
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// byHand keeps cron away: the test does what it does.
+// byHand disables cron: the test does its work.
 func byHand(c *Config) { c.cronPeriod, c.trimAfter = time.Hour, trimAfter }
 
-// number is the session of a client.
+// number returns the session of a client.
 func (n *node) number(t *testing.T, c *client) *session {
 	t.Helper()
 	var id uint64
@@ -49,7 +49,7 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	eventually(t, "the closed one is counted", func() bool {
 		return strings.Contains(small.call("INFO", "everything"), "evicted_clients:1\r\n") && n.clientMemory.total.Load() < 5<<20
 	})
-	small.call("CONFIG", "SET", "maxmemory-clients", "0") // more would cost small its connection
+	small.call("CONFIG", "SET", "maxmemory-clients", "0") // with more, small would lose its connection
 	shielded.raw(strings.Repeat("x", 1<<20) + "\r\n")
 	shielded.want("+OK\r\n")
 	_ = shielded.Close()
@@ -67,7 +67,8 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	}
 }
 
-// The sum of the accounts is that of what is there, also when connections have ended in the middle of all kinds of things.
+// The sum of the accounts is that of the existing connections, also after connections ended in the
+// middle of anything.
 func TestAccountsAreClosed(t *testing.T) {
 	n := start(t, byHand)
 	for i := range 20 {
@@ -130,7 +131,7 @@ func TestIdleClientsGiveBuffersBack(t *testing.T) {
 	if got := c.call("GET", "k1"); got != "$1000\r\n"+value+"\r\n" {
 		t.Fatal(got)
 	}
-	c.raw("*2\r\n$4\r\nECHO\r\n$40000\r\n" + strings.Repeat("x", 30000)) // half a request stays
+	c.raw("*2\r\n$4\r\nECHO\r\n$40000\r\n" + strings.Repeat("x", 30000)) // half a request remains
 	eventually(t, "it has come", func() bool { return s.memory.bytes() > 30000 })
 	eventually(t, "the session waits", func() bool { return s.state.Load() == waitsForInput })
 	n.checkIdle(s, now.Add(time.Hour))
@@ -139,7 +140,8 @@ func TestIdleClientsGiveBuffersBack(t *testing.T) {
 	c.want("$40000\r\n" + strings.Repeat("x", 40000) + "\r\n")
 }
 
-// Half-sent large requests take no more than the intake has, and the eldest's; small requests are read meanwhile, and all come to their end.
+// Half-sent large requests take no more than the intake and the oldest's share; small requests are
+// read meanwhile, and all complete.
 func TestLargeRequestsTakeTurns(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
 	n.intake.limit = 8 << 20
@@ -147,7 +149,7 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 	var all []*client
 	for range clients {
 		c := n.dial(t)
-		c.raw(setOf(size) + strings.Repeat("x", 100_000)) // more than a connection has for itself
+		c.raw(setOf(size) + strings.Repeat("x", 100_000)) // more than a connection's own share
 		all = append(all, c)
 	}
 	waits := func() (waiting int) {
@@ -171,7 +173,7 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 	if got := n.dial(t).call("PING"); got != "+PONG\r\n" {
 		t.Fatal(got)
 	}
-	gone := all[clients-1] // one that waits may go
+	gone := all[clients-1] // a waiting one may leave
 	_ = gone.Close()
 	for i, c := range all[:clients-1] {
 		go c.raw(strings.Repeat("x", size-100_000) + "\r\n")
@@ -185,7 +187,7 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 	waits()
 }
 
-// Who sends a large request in drips does not hold up others for ever.
+// A client that sends a large request in drips does not delay others forever.
 func TestDripsAreClosed(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
 	n.intake.limit = 8 << 20
@@ -261,7 +263,7 @@ func TestTimeouts(t *testing.T) {
 	look(now)
 	set("0")
 	look(now.Add(time.Hour))
-	set("7200") // counts from the last word, not from the setting
+	set("7200") // counts from the last command, not from the setting
 	look(now.Add(time.Hour + 1))
 	if got := busy.call("PING") + idle.call("PING"); got != "+PONG\r\n+PONG\r\n" {
 		t.Fatal(got)
@@ -286,7 +288,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A client that does not take its replies is idle, one that takes them slowly is not.
+// A client that does not read its replies is idle, one that reads slowly is not.
 func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.IdleTimeout = 10 * time.Second })
 	n.dial(t).call("SET", "big", strings.Repeat("x", 8<<20))
@@ -334,7 +336,7 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 	eventually(t, "it is gone", func() bool { return n.session(s.id) == nil })
 }
 
-// Looking around in vain harms nobody.
+// Spurious interrupts are harmless.
 func TestNudges(t *testing.T) {
 	n := start(t, byHand)
 	c := n.dial(t)

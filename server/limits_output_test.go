@@ -1,6 +1,6 @@
-package server
+// Tests of output limits, and of who is closed when delivery falls behind.
 
-// This file tests what may wait for a client, and who is closed where delivery falls behind.
+package server
 
 import (
 	"fmt"
@@ -52,7 +52,8 @@ func TestOutputBufferLimits(t *testing.T) {
 	}
 }
 
-// A reply past the hard limit ends the connection, and so does more than the soft limit that waits for too long.
+// A reply over the hard limit ends the connection, and so does exceeding the soft limit for too
+// long.
 func TestOutputBufferLimitsHold(t *testing.T) {
 	n := start(t, byHand)
 	c, big := n.dial(t), n.dial(t)
@@ -84,7 +85,8 @@ func TestOutputBufferLimitsHold(t *testing.T) {
 	}
 }
 
-// Where patterns that stay below the bound on one message make the delivery fall behind, their owner is closed, and the others go on.
+// If patterns below the limit of one message make delivery fall behind, their owner is closed, and
+// the others go on.
 func TestOwnerOfCostlyPatternsIsClosed(t *testing.T) {
 	n := start(t, byHand)
 	n.pubsub.delivery.limit = 4 << 20

@@ -1,6 +1,6 @@
-package server
+// Tests of the limit on replies, and that clients that do not read delay nobody forever.
 
-// This file tests what replies may take on the node, and that who does not take them holds up nobody for ever.
+package server
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// state counts who holds room and who waits for some.
+// state counts the holders of room and the waiting sessions.
 func (r *replyRoom) state() (held int64, holders, waiting int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held, len(r.holders), len(r.waiting[quickClients]) + len(r.waiting[slowClients])
 }
 
-// However many clients ask for large values and do not read, no more than the room is made; small replies go by, and the slow are closed when others
-// have waited for long.
+// However many clients request large values and do not read, no more is built than there is room
+// for; small replies pass, and slow clients are closed when others have waited long.
 func TestLargeRepliesTakeTurns(t *testing.T) {
 	for _, get := range []string{"GET k", "EVAL \"return redis.call('GET', KEYS[1])\" 1 k", "GETEX k", "LRANGE l 0 -1"} {
 		n := start(t, byHand)
@@ -26,7 +26,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 		c := n.dial(t)
 		c.call("SET", "k", strings.Repeat("x", size))
 		c.call("RPUSH", "l", strings.Repeat("x", size))
-		c.raw(get + "\r\n") // from here on the node knows what the script answers
+		c.raw(get + "\r\n") // from here on the node knows the size of the script's reply
 		for len(c.next()) < size {
 		}
 		const clients = 10
@@ -61,7 +61,7 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 			if _, _, waiting := n.replies.state(); waiting == 0 {
 				break
 			}
-			for range 2 { // notes what has moved, then that nothing did
+			for range 2 { // records what has moved, then that nothing did
 				n.replies.closeSlow(time.Now().Add(time.Minute))
 			}
 			n.replies.closeSlow(time.Now().Add(time.Hour))
@@ -79,10 +79,10 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 	}
 }
 
-// A session that waits for room ends when it is killed, and those behind it go on.
+// A session that waits for room ends when killed, and those after it go on.
 func TestWaitingForRoomEnds(t *testing.T) {
 	n := start(t, byHand)
-	n.replies.limit = 16 << 20 // of which those that are not known to be quick have half
+	n.replies.limit = 16 << 20 // half of it for clients not known to be quick
 	n.dial(t).call("SET", "k", strings.Repeat("x", 2<<20-1000))
 	for range 4 {
 		n.stuckConn(t, "GET k\r\n")
@@ -100,7 +100,7 @@ func TestWaitingForRoomEnds(t *testing.T) {
 	}
 }
 
-// A large request that was answered, or waits in its command, holds up no other's.
+// A large request that is answered, or blocks in its command, delays no other.
 func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 	const size = 3 << 20
 	keys := func(tail string) string {

@@ -1,6 +1,6 @@
-package server
+// Tests that small input neither takes much memory nor causes much work.
 
-// This file tests that small input does not make the server hold much memory, or work long.
+package server
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// Answers of the session that wait behind a request are given in pieces: they do not pile up until the pipeline ends.
+// Session replies queued behind a request are sent in pieces, not all at the end of the pipeline.
 func TestAnswersBehindARequestAreBounded(t *testing.T) {
 	n := start(t, nil)
 	s := newSession(n.Server, 99, nullConn{})
@@ -50,7 +50,7 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 	}
 }
 
-// WATCH takes many keys, and a key again and again without growing.
+// WATCH takes many keys, and the same key repeatedly without growing.
 func TestWatchOfManyKeys(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -61,7 +61,7 @@ func TestWatchOfManyKeys(t *testing.T) {
 	if got := c.call(watch...); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	for range 5 { // together more than a transaction may have
+	for range 5 { // together more than a transaction allows
 		if got := c.call(watch...); got != "+OK\r\n" {
 			t.Fatal(got)
 		}
@@ -72,7 +72,7 @@ func TestWatchOfManyKeys(t *testing.T) {
 	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*-1\r\n")
 }
 
-// Patterns have a length that can be matched in bounded time, wherever they are given.
+// Pattern length is bounded wherever patterns are given, so that matching is.
 func TestLongPatterns(t *testing.T) {
 	c := start(t, nil).dial(t)
 	long := strings.Repeat("?", 1025)
@@ -92,8 +92,8 @@ func TestLongPatterns(t *testing.T) {
 	}
 }
 
-// Messages keep their order on the way to subscribers; who comes later gets only later ones, and who leaves gets those before.
-// Who applies never waits.
+// Messages keep their order; a new subscriber gets only later ones, a leaving one all earlier
+// ones. Applying never waits.
 func TestDeliveryOrder(t *testing.T) {
 	n := start(t, nil)
 	early, late := n.dial(t), n.dial(t)
@@ -104,7 +104,7 @@ func TestDeliveryOrder(t *testing.T) {
 	deliver := func(i int) { n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: fmt.Append(nil, i)}}) }
 	early.call("SUBSCRIBE", "c")
 	part := n.pubsub.channels.part("c")
-	part.mu.Lock() // the goroutine cannot give any away
+	part.mu.Lock() // blocks the delivery goroutine
 	for i := range 1000 {
 		deliver(i)
 	}
@@ -120,7 +120,8 @@ func TestDeliveryOrder(t *testing.T) {
 	late.want(message(1000))
 }
 
-// Replies that are too many for one run are asked for in several, in order, each request once; the client sees one pipeline.
+// Replies too large for one batch are requested in several, in order, each request once; the
+// client sees one pipeline.
 func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -139,11 +140,11 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 		c.want(bulk, ":1048576\r\n")
 	}
 	c.want("$3\r\nend\r\n")
-	if got := n.fake.takeCalls(); strings.Count(got, "read") < 3 { // 63 values go into one
+	if got := n.fake.takeCalls(); strings.Count(got, "read") < 3 { // 63 values fit into one
 		t.Errorf("runs %s", got)
 	}
 
-	// A run with writes stops where its share of work was done.
+	// A batch with writes stops after its share of work.
 	eval := []string{"EVAL", "redis.call('INCR', 'n') for i = 1, 6000000 do end return 'done'", "0"}
 	incr, get := []string{"INCR", "n"}, []string{"GET", "n"}
 	c.raw(pipeline(eval, incr, eval, get, eval, []string{"CLIENT", "REPLY", "SKIP"}, eval, incr, []string{"PING"}))
@@ -153,7 +154,8 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	}
 }
 
-// Runs with writes are short at first and grow while their replies are small: a connection's first pipeline of pops of large elements loses none.
+// Batches with writes start short and grow while their replies are small: a connection's first
+// pipeline of pops of large elements loses none.
 func TestRunsWithWritesGrow(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -184,7 +186,7 @@ func TestRunsWithWritesGrow(t *testing.T) {
 	}
 }
 
-// A session's own answers are bounded as the machine's are.
+// A session's own replies are bounded as the machine's are.
 func TestAnswersOfTheSessionAreBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,7 @@
-package server
+// Tests that delivery delays nobody: limits, who is closed, what is shared, and where framing
+// changes.
 
-// This file tests that delivery holds up nobody: what is bounded, who is closed, what is shared, and where framing changes.
+package server
 
 import (
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// stuckConn is a client's connection that takes nothing until the test ends.
+// stuckConn is a client's connection that reads nothing until the test ends.
 func (n *node) stuckConn(t testing.TB, calls string) *session {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -35,8 +36,9 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 	return s
 }
 
-// While the delivery is stuck, and a subscriber does not read, who applies the log goes on. What there is no room for is lost, and whoever lost something learns
-// it: subscribers and monitors lose their connections, caches are emptied.
+// While delivery is stuck, and a subscriber does not read, applying goes on. Whatever has no room
+// is lost, and those affected notice: subscribers and monitors lose their connections, caches are
+// emptied.
 func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	n := start(t, nil)
 	n.pubsub.delivery.limit = 1 << 20
@@ -82,7 +84,7 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
 }
 
-// The end comes between two parcels, however many wait.
+// Closing takes effect between two parcels, however many wait.
 func TestDeliveryEndsBetweenParcels(t *testing.T) {
 	var d delivery
 	began, goOn, delivered := make(chan struct{}, 10), make(chan struct{}), 0
@@ -107,7 +109,7 @@ func TestDeliveryEndsBetweenParcels(t *testing.T) {
 	}
 }
 
-// Patterns are found by the literal bytes that they begin with.
+// Patterns are found by their literal prefixes.
 func TestPatternsAreIndexed(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -137,7 +139,8 @@ func TestPatternsAreIndexed(t *testing.T) {
 	}
 }
 
-// Matching a channel with the patterns of all costs no more than a bound. Who is not reached within it is closed, others are not: cheap patterns come first.
+// Matching a channel with all patterns has a bounded cost. Those not reached within it are closed,
+// others are not: cheap patterns come first.
 func TestMatchingIsBounded(t *testing.T) {
 	n := start(t, nil)
 	plain, heavy := n.dial(t), n.dial(t)
@@ -169,7 +172,8 @@ func TestMatchingIsBounded(t *testing.T) {
 	}
 }
 
-// Names of channels are bounded: before the log, and inside a transaction or a script from the level on that says so.
+// Channel names are bounded: before the log, and in transactions and scripts from the feature
+// level that introduces it.
 func TestChannelNamesAreBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -209,7 +213,7 @@ func TestChannelNamesAreBounded(t *testing.T) {
 	}
 }
 
-// Lines for monitors, and messages for subscribers, are kept once, however many wait for them.
+// Lines for monitors, and messages for subscribers, are stored once, however many wait for them.
 func TestWaitingMessagesAreShared(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -244,7 +248,8 @@ func TestWaitingMessagesAreShared(t *testing.T) {
 	eventually(t, "nothing waits", func() bool { return n.pubsub.backlog.Load() == 0 })
 }
 
-// Together they have a bound too: past it those are closed for whom the most waits, and who reads goes on.
+// The total backlog is bounded: beyond it, clients with the largest queues are closed, and those
+// that read go on.
 func TestBacklogOfAllIsBounded(t *testing.T) {
 	n := start(t, func(c *Config) { c.MaxBacklogBytes = 2 << 20 })
 	c, reads := n.dial(t), n.dial(t)
@@ -256,7 +261,7 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 	}
 	payload := strings.Repeat("x", 100_000)
 	for i := range clients {
-		c.call("PUBLISH", fmt.Sprint("c", i), payload) // each of them waits for one message
+		c.call("PUBLISH", fmt.Sprint("c", i), payload) // each waits for one message
 		c.call("PUBLISH", "c", payload)
 		reads.next()
 		n.pubsub.delivery.settle()
@@ -270,7 +275,7 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 	}
 }
 
-// What a peak needed is given back: no room is kept for what was written.
+// Memory of a peak is freed: nothing is kept for written output.
 func TestOutputGivesMemoryBack(t *testing.T) {
 	near, far := net.Pipe()
 	var wg sync.WaitGroup
@@ -294,8 +299,8 @@ func TestOutputGivesMemoryBack(t *testing.T) {
 	_ = far.Close()
 }
 
-// The framing of a push follows its place in the output: RESP3 before the reply by which the client learns that it speaks RESP2, RESP2 behind it, also where
-// the push was handed over before.
+// Push framing follows the position in the output: RESP3 before the reply that tells the client of
+// RESP2, RESP2 after it, even if the push was delivered before.
 func TestFramingChangesBehindTheReply(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -319,7 +324,7 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	write("hello", framing{proto: 3})
 	push()
 	o.hold(&wg)
-	push() // behind RESET's reply: nobody is told of keys there
+	push() // after RESET's reply: nothing is sent
 	write("+RESET", framing{proto: 2})
 	push()
 	write("subscribed", framing{proto: 2, subscribed: true})
@@ -335,7 +340,8 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	wg.Wait()
 }
 
-// A push waits while the session writes a reply to the connection itself: the reply may say how the push is read.
+// A push waits while the session writes a reply directly: the reply may change how the push is
+// read.
 func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -364,7 +370,7 @@ func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 	wg.Wait()
 }
 
-// A connection that others redirect to is told nothing behind RESET's reply, though the change came before.
+// A redirection target receives nothing after RESET's reply, even for an earlier change.
 func TestResetOfARedirectTarget(t *testing.T) {
 	n := start(t, nil)
 	reader, target := n.dial(t), n.dial(t)
@@ -382,7 +388,7 @@ func TestResetOfARedirectTarget(t *testing.T) {
 		channel += "x"
 	}
 	part := n.pubsub.channels.part(channel)
-	part.mu.Lock() // the delivery stays here
+	part.mu.Lock() // delivery stops here
 	n.Deliver([]commands.Event{{Channel: []byte(channel)}})
 	n.Deliver([]commands.Event{{Kind: commands.KeyChanged, Key: "k"}})
 	if got := target.call("RESET"); got != "+RESET\r\n" {
@@ -395,19 +401,19 @@ func TestResetOfARedirectTarget(t *testing.T) {
 	}
 }
 
-// A monitor may be silent for ever, as on Redis, where other clients are closed.
+// A monitor may be silent forever, as in Redis; other clients are closed.
 func TestMonitorIsNotIdle(t *testing.T) {
 	n := start(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
 	monitor := n.dial(t)
 	monitor.call("MONITOR")
 	n.dial(t).ended()
-	n.dial(t).ended() // it came after the deadline that the monitor would have had
+	n.dial(t).ended() // it arrived after the deadline that the monitor would have had
 	if got := monitor.call("PING"); got[0] != '+' {
 		t.Errorf("%q", got)
 	}
 }
 
-// All commands that cannot be met ask the leader together.
+// WAITs that cannot be met yet ask the leader together.
 func TestWaitsAskTogether(t *testing.T) {
 	n := start(t, nil)
 	const clients = 20
@@ -443,7 +449,7 @@ func TestWaitsAskTogether(t *testing.T) {
 	})
 }
 
-// A client that waits and goes away is noticed at once, and so is the end of the server.
+// A waiting client that disconnects is noticed immediately, and so is the end of the server.
 func TestWaitEndsWithItsClient(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -463,7 +469,7 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 	c.ended()
 }
 
-// CONFIG GET takes so many patterns and no more.
+// CONFIG GET limits its patterns.
 func TestConfigGetIsBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,6 @@
-package server
+// Tests of keyspace notifications that depend on time, or that a scenario cannot express.
 
-// This file tests keyspace notifications that need time to pass, and what else the scenario file cannot say of them.
+package server
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// tick moves the clock and applies an empty entry, as a leader proposes one when a deadline passes.
+// tick advances the clock and applies an empty entry, as a leader does when a deadline passes.
 func (n *node) tick(t *testing.T, ms int64) {
 	t.Helper()
 	n.fake.set(func() {
@@ -55,7 +55,7 @@ func TestExpiryIsNotified(t *testing.T) {
 		messageFrame("__keyspace@3__:h", "del"), messageFrame("__keyevent@3__:del", "h"))
 }
 
-// A client is told of keys that expire, its own changes or not.
+// A client receives invalidations of expired keys, whoever wrote them.
 func TestExpiryInvalidates(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -83,7 +83,7 @@ func TestReplacedStateInvalidates(t *testing.T) {
 	c.want(">2\r\n$10\r\ninvalidate\r\n_\r\n")
 }
 
-// Without a leader nothing is set, on no node, and CONFIG SET says why.
+// Without a leader nothing is set on any node, and CONFIG SET says why.
 func TestNotifyNeedsALeader(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)

@@ -1,6 +1,6 @@
-package server
+// Tests of message delivery: order, forms, slow subscribers, and counts.
 
-// This file tests the delivery of messages: order, forms, slow subscribers, and counts.
+package server
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func TestMessagesInRESP3(t *testing.T) {
 	c.call("HELLO", "3")
 	c.raw(calls("SUBSCRIBE a", "PUBLISH a one", "GET x", "PSUBSCRIBE a*", "SSUBSCRIBE a", "MULTI", "PUBLISH a two", "SPUBLISH a three", "EXEC"))
 	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
-	// Replies keep their order, messages theirs; how the two mix is open.
+	// Replies keep their order, and messages theirs; their interleaving is open.
 	var replies, messages []string
 	for range 12 {
 		if m := c.next(); strings.HasPrefix(m, ">3\r\n$7\r\nmess") || strings.HasPrefix(m, ">4") || strings.HasPrefix(m, ">3\r\n$8\r\nsm") {
@@ -48,8 +48,8 @@ func TestMessagesInRESP3(t *testing.T) {
 	}
 }
 
-// A confirmation comes before the first message, whatever is published meanwhile; and after the confirmation of the end
-// none comes.
+// A confirmation precedes the first message, whatever is published meanwhile; nothing follows the
+// confirmation of the end.
 func TestSubscribeHasNoGap(t *testing.T) {
 	n := start(t, nil)
 	stop := make(chan struct{})
@@ -64,7 +64,7 @@ func TestSubscribeHasNoGap(t *testing.T) {
 			default:
 				n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("m")}})
 				if sent++; sent%1000 == 0 {
-					n.pubsub.delivery.settle() // nobody applies entries faster than they are delivered for long
+					n.pubsub.delivery.settle() // keeps entries from outrunning delivery
 				}
 			}
 		}
@@ -86,14 +86,14 @@ func TestSubscribeHasNoGap(t *testing.T) {
 	}
 }
 
-// A subscriber that does not read is closed at its limit; who publishes never waits for it.
+// A subscriber that does not read is closed at its limit; publishing never waits for it.
 func TestSlowSubscriber(t *testing.T) {
 	n := start(t, func(c *Config) { c.MaxSubscriberBytes = 1 << 20 })
 	slow, fast, p := n.dial(t), n.dial(t), n.dial(t)
 	slow.call("SUBSCRIBE", "c")
 	fast.call("SUBSCRIBE", "d")
 	payload := strings.Repeat("x", 100_000)
-	for range 400 { // 40 MB: more than all buffers of the system hold
+	for range 400 { // 40 MB: more than all system buffers
 		if p.call("PUBLISH", "c", payload) == ":0\r\n" {
 			break
 		}
@@ -105,7 +105,7 @@ func TestSlowSubscriber(t *testing.T) {
 	fast.want("*3\r\n$7\r\nmessage\r\n$1\r\nd\r\n$1\r\nx\r\n")
 }
 
-// One that reads gets everything, in order, however much it is.
+// A subscriber that reads gets everything, in order, however much.
 func TestManyMessages(t *testing.T) {
 	n := start(t, nil)
 	s, p := n.dial(t), n.dial(t)
@@ -123,8 +123,8 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
-// Where a snapshot took the place of entries, whoever subscribed before loses the connection, whatever was subscribed to. Who subscribes
-// afterwards goes on.
+// If a snapshot replaced entries, all earlier subscribers are disconnected, whatever their
+// subscriptions. Later ones go on.
 func TestSnapshotEndsSubscribers(t *testing.T) {
 	n := start(t, nil)
 	p := n.dial(t)
@@ -148,20 +148,20 @@ func TestSnapshotEndsSubscribers(t *testing.T) {
 	after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
 	after.call("UNSUBSCRIBE", "c")
 	n.Deliver(replaced)
-	if got := after.call("PING"); got != "+PONG\r\n" { // without subscriptions there is nothing to miss
+	if got := after.call("PING"); got != "+PONG\r\n" { // without subscriptions nothing is missed
 		t.Errorf("%q", got)
 	}
 }
 
-// A subscriber whose connection is closed because messages were lost gets all that came before those, however late it reads, and none that came
-// after them.
+// A subscriber disconnected because messages were lost gets all earlier messages, however late it
+// reads, and no later ones.
 func TestSnapshotEndsBehindMessages(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	c.call("SUBSCRIBE", "c")
 	payload := strings.Repeat("x", 1000)
 	message := commands.Event{Channel: []byte("c"), Payload: []byte(payload)}
-	const many = 100 // as much as the system's buffers take
+	const many = 100 // as much as the system's buffers hold
 	var events []commands.Event
 	for range many {
 		events = append(events, message)
@@ -174,7 +174,7 @@ func TestSnapshotEndsBehindMessages(t *testing.T) {
 	c.ended()
 }
 
-// A reply for a connection that has failed meanwhile is not waited for.
+// A reply to a connection that has failed meanwhile is not waited for.
 func TestOutputEndsWhereItFailed(t *testing.T) {
 	ours, theirs := net.Pipe()
 	var o output
@@ -187,7 +187,7 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	}
 	_ = theirs.Close()
 	o.push(&message{body: []byte("message")})
-	wg.Wait() // the writer has gone
+	wg.Wait() // the writer has ended
 	ended := make(chan error)
 	go func() {
 		err := o.write([]byte("+OK\r\n"), false, framing{proto: 2})
@@ -204,7 +204,8 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	}
 }
 
-// A node that was removed closes the connections of those who wait for events, and confirms nothing to those who come back.
+// A removed node disconnects clients that wait for events, and confirms nothing to those that come
+// back.
 func TestDropWaiting(t *testing.T) {
 	n := start(t, nil)
 	begin := []string{"SUBSCRIBE c", "PSUBSCRIBE c", "SSUBSCRIBE c", "CLIENT TRACKING on"}
@@ -235,7 +236,7 @@ func TestDropWaiting(t *testing.T) {
 	}
 }
 
-// CLIENT REPLY silences replies, not messages and not the confirmations of subscriptions.
+// CLIENT REPLY suppresses replies, not messages and confirmations of subscriptions.
 func TestSilenceAndMessages(t *testing.T) {
 	n := start(t, nil)
 	c, p := n.dial(t), n.dial(t)
@@ -250,7 +251,7 @@ func TestSilenceAndMessages(t *testing.T) {
 	c.want("+OK\r\n", "$1\r\n1\r\n")
 }
 
-// Connections of subscribers end without leaving anything behind.
+// Disconnected subscribers leave nothing behind.
 func TestSubscribersAreForgotten(t *testing.T) {
 	n := start(t, nil)
 	p := n.dial(t)
@@ -274,8 +275,8 @@ func TestSubscribersAreForgotten(t *testing.T) {
 	}
 }
 
-// An event outlives the arguments of the call that made it: a script uses their memory again for its next call. The machine
-// copies them.
+// An event outlives the arguments of its call: a script reuses their memory for the next call. The
+// machine copies them.
 func TestEventsKeepTheirBytes(t *testing.T) {
 	m := fsm.NewMachine(commands.NewTable(commands.Specs(), Specs()))
 	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', 'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
@@ -314,7 +315,7 @@ func TestSubscriptionLimit(t *testing.T) {
 	}
 }
 
-// A message whose command is refused, as a transaction has no room left for its reply, is not sent.
+// A message whose command is rejected for lack of reply room in a transaction is not sent.
 func TestRefusedMessageIsNotSent(t *testing.T) {
 	table, sent := commands.NewTable(commands.Specs(), Specs()), 0
 	for room, want := range map[int]int{1: 0, 100: 1} {

@@ -1,6 +1,7 @@
-package server
+// Tests of redirected invalidations, their limits, and that no stale value follows its
+// invalidation.
 
-// This file tests invalidations that go to other connections, their limits, and that no value follows the word that it is out of date.
+package server
 
 import (
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 func (c *client) id() string { return strings.Trim(c.call("CLIENT", "ID"), ":\r\n") }
 
-// What redis-server 7.0.15 sends to the connection that is told in place of the one that reads.
+// What redis-server 7.0.15 sends to a redirection target.
 func TestTrackingRedirected(t *testing.T) {
 	n := start(t, nil)
 	reader, writer, target := n.dial(t), n.dial(t), n.dial(t)
@@ -31,7 +32,7 @@ func TestTrackingRedirected(t *testing.T) {
 	}
 	reader.call("GET", "k")
 	writer.call("SET", "k", "1")
-	n.pubsub.delivery.settle() // nobody is subscribed: nothing is told
+	n.pubsub.delivery.settle() // nobody is subscribed: nothing is sent
 	if got := target.call("SUBSCRIBE", "foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
 		t.Fatal(got)
 	}
@@ -44,7 +45,7 @@ func TestTrackingRedirected(t *testing.T) {
 		t.Error(list)
 	}
 
-	self := n.dial(t) // RESP2, told in its own place
+	self := n.dial(t) // RESP2, redirected to itself
 	self.call("CLIENT", "TRACKING", "ON", "REDIRECT", self.id())
 	self.call("GET", "k2")
 	self.call("SUBSCRIBE", "foo")
@@ -78,7 +79,7 @@ func TestTrackingRedirected(t *testing.T) {
 	}
 }
 
-// Past the limit keys are forgotten, and whoever had them is told so.
+// Over the limit keys are evicted, and their clients receive invalidations.
 func TestTrackingTableIsBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -109,7 +110,7 @@ func TestTrackingTableIsBounded(t *testing.T) {
 	})
 }
 
-// A client that ends in the middle leaves nothing behind, be its keys many.
+// A client that ends in the middle leaves nothing behind, even with many keys.
 func TestTrackingIsForgotten(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -134,8 +135,8 @@ func TestTrackingIsForgotten(t *testing.T) {
 	})
 }
 
-// While one client writes a counter, another reads it with a cache that it keeps as it is told. At the end the cache is right: no old
-// value came behind the word that it was out of date.
+// One client writes a counter; another reads it through a cache that follows invalidations. At the
+// end the cache is right: no old value followed its invalidation.
 func TestCacheEndsRight(t *testing.T) {
 	n := start(t, nil)
 	reader := n.dial(t)
@@ -159,7 +160,7 @@ func TestCacheEndsRight(t *testing.T) {
 		}
 		for got := reader.next(); ; got = reader.next() {
 			if got[0] == '>' {
-				cached = "" // behind the newest value, or of an older one: the next read tells
+				cached = "" // after the newest value, or of an older one: the next read decides
 				break
 			}
 			cached = got
@@ -172,14 +173,14 @@ func TestCacheEndsRight(t *testing.T) {
 	<-done
 }
 
-// A key that was noted for a read that has not run yet may change at once: that is told behind the read's reply, which has the new value,
-// for nothing will be told of the key any more.
+// A key recorded for a read that has not run yet may change at once. Its invalidation follows the
+// read's reply, which has the new value, and is the last for that key.
 func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	c.call("HELLO", "3")
 	c.call("CLIENT", "TRACKING", "ON")
-	c.call("PING") // what TRACKING's own reply held up has gone out
+	c.call("PING") // what TRACKING's own reply held is sent
 	number, _ := strconv.ParseUint(c.id(), 10, 64)
 	s := n.session(number)
 	get := commandtest.Args("GET", "k")
@@ -199,7 +200,7 @@ func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
 }
 
-// Where replies are sent while others are owed, messages wait for these too.
+// While replies are still owed, messages wait for them too.
 func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -223,7 +224,7 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	wg.Wait()
 }
 
-// Among many prefixes those of a key are found.
+// The prefixes of a key are found among many.
 func TestManyPrefixes(t *testing.T) {
 	n := start(t, nil)
 	c, w := n.dial(t), n.dial(t)
@@ -244,7 +245,8 @@ func TestManyPrefixes(t *testing.T) {
 	}
 }
 
-// A client that is not told of its own changes goes on to hear of those of others: its own may come to be known late, behind a read.
+// With NOLOOP, a client's own change does not end its tracking of the key: it may be applied late,
+// after a read.
 func TestOwnChangesDoNotEndTracking(t *testing.T) {
 	n := start(t, nil)
 	a, b := n.dial(t), n.dial(t)

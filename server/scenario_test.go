@@ -1,6 +1,6 @@
-package server
+// Runs testdata/sessions against a server over a socket, and against a real redis-server.
 
-// This file runs testdata/sessions against a server over a socket, beside a real redis-server.
+package server
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// TestEveryCommandHasAScenario fails for a command of the session that no scenario calls.
+// TestEveryCommandHasAScenario fails for session commands that no scenario calls.
 func TestEveryCommandHasAScenario(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), Specs())
 	files, err := commandtest.Load(scenarioFiles)

@@ -1,6 +1,7 @@
-package server
+// Compares COMMAND and its documentation with a real redis-server, for every command that both
+// have.
 
-// This file holds what COMMAND says, and its documentation, against what a real redis-server says, for every command that both have.
+package server
 
 import (
 	"fmt"
@@ -14,7 +15,7 @@ import (
 // described is a command as COMMAND describes it, part by part.
 type described map[string]string
 
-// bothServers connects to a real redis-server and to one of our own, with RESP3.
+// bothServers connects to a real redis-server and to our own, with RESP3.
 func bothServers(t *testing.T) (redis, own commandtest.Target) {
 	t.Helper()
 	socket := commandtest.StartRedis(t)

@@ -1,6 +1,7 @@
-package server
+// Keeps the table of unsupported commands equal to docs/compatibility.md, and disjoint from the
+// command table.
 
-// This file keeps the table of commands that are left out equal with docs/compatibility.md, and out of the command table.
+package server
 
 import (
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// leftOut is the documentation's table as refusals says it.
+// leftOut returns the documentation's table for refusals.
 func leftOut() string {
 	var b strings.Builder
 	b.WriteString("| Commands | Why, and what to use |\n|---|---|\n")

@@ -1,6 +1,6 @@
-package server
+// Tests of INFO commandstats.
 
-// This file tests INFO commandstats.
+package server
 
 import (
 	"regexp"

@@ -1,6 +1,7 @@
-package server
+// Tests of the cost of waiting and tracking: a change costs what changed, however many keys a
+// client has, and tables are bounded.
 
-// This file tests what waiting for keys and being told of them costs: a change costs what changed, however many keys a client has, and tables have bounds.
+package server
 
 import (
 	"fmt"
@@ -13,7 +14,8 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// A command that waits for very many keys is tried again with those that changed alone, and leaves nothing behind.
+// A command that waits for very many keys retries only with the changed ones, and leaves nothing
+// behind.
 func TestWaitingForManyKeys(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -47,7 +49,8 @@ func TestWaitingForManyKeys(t *testing.T) {
 	}
 }
 
-// Every command that waits for several keys finds what came, with the keys that changed alone, and with all after a change that names none.
+// Every command that waits for several keys finds new elements, with the changed keys alone, and
+// with all keys after a change that names none.
 func TestTriesWithTheKeysThatChanged(t *testing.T) {
 	for _, x := range []struct{ wait, push, reply string }{
 		{"BLPOP a b c 0", "RPUSH b x", "*2\r\n$1\r\nb\r\n$1\r\nx\r\n"},
@@ -78,7 +81,8 @@ func TestTriesWithTheKeysThatChanged(t *testing.T) {
 	}
 }
 
-// XREADGROUP too, and a change of one stream does not wake those of others for ever: what was not tried is tried later.
+// XREADGROUP too, and a change of one stream does not wake the waiters of others forever: skipped
+// keys are retried later.
 func TestGroupsWaitForSeveralStreams(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -94,7 +98,7 @@ func TestGroupsWaitForSeveralStreams(t *testing.T) {
 	n.idle(t)
 }
 
-// What changed while no leader took a try is owed, however often that goes on.
+// Changes during attempts without a leader stay due, however often that repeats.
 func TestKeysThatChangedAreOwed(t *testing.T) {
 	n := start(t, nil)
 	c := n.popping(t, "BLPOP", "a", "b", "c", "0")
@@ -120,7 +124,7 @@ func TestKeysThatChangedAreOwed(t *testing.T) {
 	n.idle(t)
 }
 
-// Many who read one stream are all woken.
+// All of many readers of one stream are woken.
 func TestManyReadersWake(t *testing.T) {
 	n := start(t, nil)
 	var all []*client
@@ -151,7 +155,7 @@ func overlapOfAll(prefixes, before []string) error {
 	return nil
 }
 
-// Overlapping prefixes are found as a comparison of all pairs finds them.
+// Overlapping prefixes are found as by comparing all pairs.
 func TestOverlappingPrefixes(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -171,7 +175,7 @@ func TestOverlappingPrefixes(t *testing.T) {
 			}
 		}
 		if rnd.IntN(8) == 0 {
-			before = append(before, "") // CLIENT TRACKING ON BCAST without a prefix is not refused
+			before = append(before, "") // CLIENT TRACKING ON BCAST without a prefix is accepted
 		}
 		slices.Sort(before)
 		for range rnd.IntN(6) {
@@ -190,7 +194,7 @@ func TestOverlappingPrefixes(t *testing.T) {
 	}
 }
 
-// Prefixes have bounds; as many as there may be cost a change no more than its key.
+// Prefixes are bounded; the maximum number costs a change no more than its key.
 func TestPrefixesAreBounded(t *testing.T) {
 	n := start(t, nil)
 	c, w := n.dial(t), n.dial(t)
@@ -224,7 +228,7 @@ func TestPrefixesAreBounded(t *testing.T) {
 	}
 }
 
-// The table of tracked keys is bounded in bytes too, and in each client's account.
+// The table of tracked keys is also bounded in bytes, and in each client's account.
 func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	n := start(t, nil)
 	n.tracking.maxBytes = 100_000
@@ -268,7 +272,7 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A key that many clients have read is told to all of them, whoever leaves first.
+// A change of a key that many clients have read notifies all of them, whoever leaves first.
 func TestManyClientsTrackAKey(t *testing.T) {
 	n := start(t, nil)
 	var all []*client
@@ -293,7 +297,7 @@ func TestManyClientsTrackAKey(t *testing.T) {
 	}
 }
 
-// Subscriptions count in the account of their client.
+// Subscriptions count in their client's account.
 func TestSubscriptionsAreAccountedFor(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
@@ -313,7 +317,7 @@ func TestSubscriptionsAreAccountedFor(t *testing.T) {
 	}
 }
 
-// Many clients that have read the same keys do not make who applies the log wait for the table.
+// Many clients that have read the same keys do not make applying wait for the table.
 func TestChangesOfKeysThatManyTrack(t *testing.T) {
 	n := start(t, nil)
 	tr := &n.tracking
@@ -340,7 +344,7 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 	}
 }
 
-// An answer that does not suffice wakes nobody who waits for more.
+// An insufficient answer does not wake waiters.
 func TestWaitIsWokenByWhatSuffices(t *testing.T) {
 	w := &holdersWait{waiter: waiter{wakeup: make(chan struct{}, 1)}, q: &holdersQuestion{}, want: 2}
 	w.tell(&Holders{Index: 7, Others: []uint64{7, 6}}, 7)

@@ -1,6 +1,6 @@
-package server
+// Tests of blocking commands: how waits end, order, and the cost of a change.
 
-// This file tests commands that wait: the ends of waiting, order, and what a change costs.
+package server
 
 import (
 	"fmt"
@@ -16,13 +16,13 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// waiting waits until n commands wait.
+// waiting waits until n commands are blocked.
 func (n *node) waiting(t testing.TB, want int64) {
 	t.Helper()
 	eventually(t, fmt.Sprint(want, " commands wait"), func() bool { return n.waitQueues.blocked.Load() == want })
 }
 
-// popping returns a client that waits for an element of a list, one more than before.
+// popping returns a client blocked on a list, one more than before.
 func (n *node) popping(t testing.TB, words ...string) *client {
 	t.Helper()
 	before := n.waitQueues.blocked.Load()
@@ -34,7 +34,7 @@ func (n *node) popping(t testing.TB, words ...string) *client {
 	return c
 }
 
-// idle fails unless nobody waits, and nothing is kept of those who did.
+// idle fails unless nobody waits, and nothing is kept of earlier waiters.
 func (n *node) idle(t testing.TB) {
 	t.Helper()
 	eventually(t, "nobody waits", func() bool {
@@ -69,7 +69,7 @@ func TestClientUnblock(t *testing.T) {
 	n.idle(t)
 }
 
-// A command that waits shows in CLIENT LIST and INFO, and what the client sent behind it is run afterwards.
+// CLIENT LIST and INFO show a blocked command, and commands sent after it run afterwards.
 func TestWaitingIsShown(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -93,7 +93,8 @@ func TestWaitingIsShown(t *testing.T) {
 	n.idle(t)
 }
 
-// Much that is sent behind a command that waits is neither read without end nor lost. The client's end of a pipe knows what was read.
+// Much input after a blocked command is neither read without limit nor lost. The client's end of a
+// pipe shows what was read.
 func TestMuchBehindAWait(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -116,7 +117,7 @@ func TestMuchBehindAWait(t *testing.T) {
 		sent <- nil
 	}()
 	eventually(t, "much is read", func() bool { return read.Load() >= maxAhead })
-	for range 200 { // no condition shows that nothing more is read, so it gets the occasion
+	for range 200 { // no condition shows that nothing more is read, so give it the opportunity
 		main.call("PING")
 	}
 	if got := read.Load(); got > maxAhead+1024 {
@@ -134,7 +135,7 @@ func TestMuchBehindAWait(t *testing.T) {
 	n.idle(t)
 }
 
-// A client that is full of unread bytes still wakes when its time is over or it is killed.
+// A client with a full input buffer still wakes on timeout or when killed.
 func TestFullWaiterWakes(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -173,7 +174,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	n.idle(t)
 }
 
-// Each element costs one try, however many wait, and a change that is no use to anybody one for all.
+// Each element costs one attempt, however many wait, and a useless change costs one attempt in
+// all.
 func TestTriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -199,7 +201,7 @@ func TestTriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
 	n.waiting(t, clients-pushes)
 }
 
-// A client that has gone takes nothing, and whoever stands behind it is served.
+// A disconnected client takes nothing, and the next in the queue is served.
 func TestVanishedWaiterTakesNothing(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
@@ -224,7 +226,7 @@ func TestVanishedWaiterTakesNothing(t *testing.T) {
 	n.idle(t)
 }
 
-// While no leader is there a waiter that was woken goes on waiting, and is served when one is back.
+// While there is no leader a woken waiter keeps waiting, and is served when one is back.
 func TestWaiterSurvivesTheLeader(t *testing.T) {
 	for _, outcome := range []Outcome{NoLeader, NotRun} {
 		n := start(t, nil)
@@ -259,7 +261,7 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 	}
 }
 
-// An outcome that is not known is the client's to judge; the next in the line goes on.
+// The client must judge an unknown outcome; the next in the queue goes on.
 func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	n := start(t, nil)
 	c := n.popping(t, "BLPOP", "l", "0")
@@ -276,12 +278,12 @@ func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	n.idle(t)
 }
 
-// A snapshot that replaced the state may hide changes: all who wait look.
+// A snapshot that replaced the state may hide changes: all waiters look.
 func TestReplacedStateWakesWaiters(t *testing.T) {
 	n := start(t, nil)
 	a, b := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BZPOPMIN", "z", "0")
 	n.fake.set(func() {
-		n.fake.wants = nil // as where entries were skipped
+		n.fake.wants = nil // as when entries were skipped
 		var batch []byte
 		for _, call := range [][]string{{"RPUSH", "l", "x"}, {"ZADD", "z", "1", "m"}} {
 			batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
@@ -296,7 +298,7 @@ func TestReplacedStateWakesWaiters(t *testing.T) {
 	n.idle(t)
 }
 
-// The end of the server ends those who wait, without a reply.
+// The end of the server ends waiters without a reply.
 func TestCloseEndsWaiters(t *testing.T) {
 	n := start(t, nil)
 	c := n.popping(t, "BLPOP", "l", "0")
@@ -317,7 +319,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 	}
 }
 
-// What is observed costs nothing when nobody waits.
+// Observing stops when nobody waits.
 func TestObservingEnds(t *testing.T) {
 	n := start(t, nil)
 	observed := func() bool {
@@ -348,8 +350,8 @@ func TestObservingEnds(t *testing.T) {
 	eventually(t, "the end of observing", func() bool { return !observed() })
 }
 
-// A client that comes when an element lies there for one that waits longer, which has not heard of it yet, takes nothing away; errors
-// it is told at once.
+// A newcomer does not take an element that is due to an earlier waiter not yet notified; it
+// receives errors immediately.
 func TestNewcomersDoNotOvertake(t *testing.T) {
 	n := start(t, nil)
 	first := n.popping(t, "BLPOP", "l", "0")
