@@ -17,12 +17,11 @@ import (
 // scriptName is the chunk name that Redis gives its scripts. Errors show it.
 const scriptName = "user_script"
 
-// errWritesInReadOnly is EVAL_RO's refusal of a script whose first line does not promise that it
-// only reads.
+// errWritesInReadOnly refuses EVAL_RO of a script whose first line does not declare no-writes.
 const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
 
-// program is a compiled script. It is not changed by running it, so interpreters share it; keep
-// changes with the set of libraries, under the machine's lock.
+// program is a compiled script. Running does not change it, so interpreters share it; keep changes
+// with the set of libraries, under the machine's lock.
 type program struct {
 	proto    *lua.FunctionProto
 	shebang  bool // the first line is #!lua
@@ -110,10 +109,9 @@ func (p *program) readShebang(source []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// splitFirstLine splits the first line of a script or a library, which begins with #!, into words,
-// and returns what follows it. The line break stays, so that errors count lines as the author does.
-// The errors are for a line that does not end, or not before a zero byte, and for quotes that do
-// not.
+// splitFirstLine splits a first line that begins with #! into words and returns what follows. The
+// line break stays, so that errors count lines as the author does. noLine is for a line without an
+// end or with a zero byte, noWords for unbalanced quotes.
 func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body []byte, err error) {
 	end := bytes.IndexByte(source, '\n')
 	if end < 0 || bytes.IndexByte(source[:end], 0) >= 0 {

@@ -114,8 +114,7 @@ func commandError(L *lua.LState, msg string) *lua.LTable {
 // errorInstructions is what a command that fails costs besides.
 const errorInstructions = 25
 
-// What a command costs besides what it reads, answers and says of its own work (Env.Work): for the
-// call, and for each argument.
+// The cost of a command besides its own work (Env.Work): for the call, and for each argument.
 const (
 	callInstructions     = 10
 	argumentInstructions = 5
@@ -134,7 +133,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	in.tx.Proto = in.resp
 	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
 	switch {
-	case spec == nil: // scripts are told less than clients
+	case spec == nil: // scripts get less detail than clients
 		return errUnknownCommand
 	case notResolved != nil:
 		return errCommandArity
@@ -210,11 +209,10 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 	return true
 }
 
-// freeArena is how many bytes of arguments a command may have before they count as memory.
+// freeArena is how many bytes of arguments are free of charge.
 const freeArena = 64 << 10
 
-// redisLog checks its arguments and logs nothing: a log is for the node that a client talks to, a
-// script runs on every node.
+// redisLog checks its arguments and logs nothing: the script runs on every node.
 func redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		raiseReply(L, "ERR redis.log() requires two arguments or more.")

@@ -1,5 +1,5 @@
-// The function libraries: a part of the replicated state, and how a library is taken from its
-// source. What a library's code runs in is in libraries_load.go.
+// The function libraries, which are replicated state, and how a library is read from its source.
+// libraries_load.go runs its code.
 
 package script
 
@@ -26,8 +26,8 @@ const (
 	maxLoadCost = 10_000_000
 )
 
-// lenientLoad is what a library may do that was loaded before: an older release may have counted
-// less for the same.
+// lenientLoad is the budget of a library that was loaded before: an older release may have counted
+// less for the same code.
 var lenientLoad = lua.Budget{Instructions: 10 * loadInstructions, Bytes: 4 * loadBytes}
 
 // The errors of libraries, byte-equal with Redis 7.0.
@@ -48,7 +48,7 @@ type library struct {
 	bytes   int64 // memory to load it
 }
 
-// size is what the library counts for of commands.MaxLibraryBytes.
+// size is the library's share of commands.MaxLibraryBytes.
 func (l *library) size() int {
 	n := len(l.Source)
 	for i := range l.Functions {
@@ -90,7 +90,7 @@ func (s *librarySet) add(l *library) error {
 	return nil
 }
 
-// remove takes a library out; it is false where there is none of that name.
+// remove removes a library and reports whether it existed.
 func (s *librarySet) remove(name string) bool {
 	index, found := s.search(name)
 	if !found {
@@ -103,8 +103,8 @@ func (s *librarySet) remove(name string) bool {
 	return true
 }
 
-// share marks the programs of the libraries that an interpreter keeps loaded, the first by name: as
-// many as have room. A call of any other runs the library's code, and pays for that.
+// share marks the libraries that interpreters keep loaded: as many as fit, in order of name. A call
+// of any other runs the library's code, and is charged for it.
 func (s *librarySet) share() {
 	bytes := int64(0)
 	for i, l := range s.list {
@@ -221,7 +221,7 @@ func (e *Engine) Libraries() []*commands.Library {
 	return all
 }
 
-// chooseFunction is choose for a function, which exists.
+// chooseFunction is choose for an existing function.
 func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
 	l := e.libraryOf(script.Function)
 	f := l.function(script.Function)
@@ -233,8 +233,8 @@ func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
 	return chosen{script: script, name: f.Name, program: l.program}, nil
 }
 
-// function finds a function by its name in any case. Where several differ in case alone it is the
-// one that was registered first.
+// function finds a function by its name, case-insensitively. If several match, the first registered
+// wins.
 func (l *library) function(name []byte) *commands.Function {
 	for i := range l.Functions {
 		if bytes.EqualFold([]byte(l.Functions[i].Name), name) {
@@ -244,8 +244,8 @@ func (l *library) function(name []byte) *commands.Function {
 	return nil
 }
 
-// readLibrary takes a library from its source and runs that, which registers its functions. taken
-// says that a name is not free. x, where there is one, pays for the instructions.
+// readLibrary makes a library of its source and runs that, which registers its functions. taken
+// reports whether a name is in use. x, if not nil, is charged for the instructions.
 func (e *Engine) readLibrary(x *commands.Call, source []byte, taken func(name string) bool) (*library, error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
@@ -281,7 +281,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte, taken func(name st
 	return l, nil
 }
 
-// compile compiles the code of a library, and has the request that brings it pay for that.
+// compile compiles the code of a library and charges the request that brings it.
 func (l *library) compile(x *commands.Call, body []byte) error {
 	limit := 0
 	if x != nil {

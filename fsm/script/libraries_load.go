@@ -1,8 +1,7 @@
-// What a library's code runs in. When it is loaded it sees nothing but redis.register_function,
-// redis.log and constants, as on Redis; its functions then see what scripts see. Redis runs the
-// code once and keeps what its functions remember in local variables, on each node for itself; here
-// a function finds its library as it was when its code had run, so that nothing remembered can
-// differ from node to node.
+// Running a library's code. While it loads it sees only redis.register_function, redis.log and
+// constants, as on Redis; its functions then see what scripts see. Redis runs the code once per
+// node and keeps what functions remember in local variables. Here each call finds the library as
+// its code left it, so nothing can differ between nodes.
 
 package script
 
@@ -64,8 +63,8 @@ func (in *interpreter) openLibraries(missing *lua.LTable) {
 	readOnly(in.libraryGlobals)
 }
 
-// loadLibrary runs a library's code, within a budget, and takes down what it registers. The
-// interpreter must not be used again unless reusable.
+// loadLibrary runs a library's code within a budget and records what it registers. The interpreter
+// must not be used again unless reusable.
 func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err error) {
 	in.begin(b)
 	found, failed := in.register(l.program)
@@ -92,8 +91,8 @@ func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
 }
 
 // loadedLibrary is a library whose code has run: the functions that it registered, with what they
-// can reach. A call finds that as the code left it. One that changes any of it is the last to use
-// it: the next call runs the code anew.
+// can reach. A call that changes any of it is the last to use it: the next call runs the code
+// again.
 type loadedLibrary struct {
 	program   *program
 	functions []commands.Function
@@ -111,8 +110,8 @@ const (
 	maxKeptLibraryBytes = 16 << 20
 )
 
-// loaded returns a library whose code has run. Who calls a function pays for that only where each
-// call has to run it (settle), so that it makes no difference which interpreter has run it before.
+// loaded returns a library whose code has run. A call is charged for that only if every call must
+// run it (settle), so that it does not matter which interpreter ran it before.
 func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	for _, l := range in.libraries {
 		if l.program == p {
@@ -137,8 +136,8 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	return l, nil
 }
 
-// keepLibrary keeps a library for the calls to come. Where there are too many, as the set of
-// libraries was another before, the others go.
+// keepLibrary keeps a library for later calls. If there are too many, because the set of libraries
+// has changed, it drops the others.
 func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	bytes := l.bytes
 	for _, other := range in.libraries {
@@ -151,8 +150,7 @@ func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	in.libraries = append(in.libraries, l)
 }
 
-// settle ends a call of a function: where its library has to be run again for the next one, it pays
-// for that.
+// settle ends a call of a function, and charges it if the library must run again for the next one.
 func (in *interpreter) settle(l *loadedLibrary) {
 	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return
