@@ -196,7 +196,7 @@ func ask(conn net.Conn, in *resp.Reader, kind byte, words ...string) (resp.Head,
 	case errors.Is(err, resp.ErrMalformed), errors.Is(err, resp.ErrTooLarge):
 	case err != nil || head.Kind == kind:
 		return head, err
-	case head.Kind == resp.Error:
+	case head.IsError():
 		return head, fmt.Errorf("%s answered %s: %s", conn.RemoteAddr(), words[0], head.Text)
 	}
 	return head, fmt.Errorf("%s is not a coordd node: unexpected reply", conn.RemoteAddr())
