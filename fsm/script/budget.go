@@ -17,12 +17,6 @@ func budgetOf(L *lua.LState) *lua.Budget { return &L.G.Budget }
 // chargeWork charges for a call of a library function that reads or writes so many bytes.
 func chargeWork(L *lua.LState, bytes int) { L.G.Budget.Charge(L, 1+int64(bytes)/16) }
 
-// chargeBuilt charges for n bytes of a text that is being built.
-func chargeBuilt(L *lua.LState, n int) {
-	L.G.Budget.Charge(L, 1+int64(n)/16)
-	L.G.Budget.ChargeBytes(L, int64(n))
-}
-
 // chargeWalk charges for what a walk over all pairs of a table steps over besides: keys that were
 // set to nil, and the nils of the array.
 func chargeWalk(L *lua.LState, t *lua.LTable) { L.G.Budget.Charge(L, int64(t.Empty())/4) }

@@ -46,7 +46,7 @@ var hostile = []struct{ stop, source string }{
 	{errScriptInstructions, `while true do math.fmod(1.7976931348623157e308, 3.3333333333333333e-308) end`},
 	{errScriptInstructions, `while true do tonumber("2.2250738585072011e-308") end`},
 	{errScriptInstructions, `local s = "1." .. ("0"):rep(700) .. "1" while true do tonumber(s) end`},
-	{errScriptInstructions, `while true do ("%.17g %.99f %e"):format(1.1, 1e300, 3.3) end`},
+	{errScriptMemory, `while true do ("%.17g %.99f %e"):format(1.1, 1e300, 3.3) end`},
 	{errScriptInstructions, `local t = {} for i = 1, 10000 do t[i] = i end while true do table.insert(t, 1, 1) table.remove(t, 1) end`},
 	{errScriptInstructions, `local t = {} for i = 1, 5000 do t["k" .. i] = i end for i = 1, 4999 do t["k" .. i] = nil end while true do next(t) end`},
 	{errScriptInstructions, `local t = {} while true do t[100000] = 1 t[100000] = nil end`},
@@ -58,7 +58,8 @@ var hostile = []struct{ stop, source string }{
 	{errScriptInstructions, `local s = ("f(function() end) "):rep(1000) while true do loadstring(s) end`},
 	{errScriptInstructions, `local a, b = ("x"):rep(10000) .. "a", ("x"):rep(10000) .. "b" while true do local x = a < b or a == b end`},
 	{errScriptInstructions, `while true do local x = "10" + "20.5" end`},
-	{errScriptInstructions, `local s = ("i"):rep(1000) local t = {} for i = 1, 1000 do t[i] = i end while true do struct.pack(s, unpack(t)) end`},
+	{errScriptMemory, `local s = ("i"):rep(1000) local t = {} for i = 1, 1000 do t[i] = i end
+		while true do struct.pack(s, unpack(t)) end`},
 	{errScriptMemory, `while true do redis.pcall("nosuch") end`},
 	{errScriptMemory, `while true do redis.error_reply("no such") redis.status_reply("OK") end`},
 }

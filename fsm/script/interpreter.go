@@ -209,12 +209,23 @@ func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
 func (in *interpreter) errorText(e *lua.ApiError) string {
 	t, ok := e.Object.(*lua.LTable)
 	if !ok {
-		return "ERR " + describe(in.L, e.Object)
+		return "ERR " + in.affordable(describe(in.L, e.Object), errScriptMemory)
 	}
 	if text, ok := toString(t.RawGetString("err")); ok {
-		return text
+		return in.affordable(text, "ERR "+errScriptMemory)
 	}
 	return "ERR the script raised a table without a field err" // at this Redis 7.0 dies
+}
+
+// affordable returns text, or instead if the script cannot pay for text: it is copied twice more on
+// its way to the reply.
+func (in *interpreter) affordable(text, instead string) string {
+	if n := int64(len(text)); n > longPiece {
+		if in.budget.Take(n/8, 2*n); in.budget.Bytes < 0 {
+			return instead
+		}
+	}
+	return text
 }
 
 // failure is errorText with the program's name and the position of the error, if known.

@@ -215,8 +215,9 @@ type jsonEncoder struct {
 	L       *lua.LState
 	b       *lua.Budget
 	cfg     *cjsonConfig
-	out     []byte
-	charged int // bytes of out that are charged for
+	out     text
+	charged int // bytes of out whose work is charged for
+	numeral [32]byte
 }
 
 // encode is cjson.encode(value).
@@ -224,17 +225,17 @@ func (lib *cjsonLibrary) encode(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		argError(L, 1, "expected 1 argument")
 	}
-	e := jsonEncoder{L: L, b: budgetOf(L), cfg: lib.config(L)}
+	e := jsonEncoder{L: L, b: budgetOf(L), cfg: lib.config(L), out: text{L: L}}
 	e.value(L.Get(1), 0, 1)
 	e.settle()
-	return push(L, string(e.out))
+	return push(L, e.out.done())
 }
 
 // settle charges for one element and for the bytes written since the last charge.
 func (e *jsonEncoder) settle() {
-	n := len(e.out) - e.charged
-	e.charged = len(e.out)
-	chargeBuilt(e.L, n)
+	n := e.out.size - e.charged
+	e.charged = e.out.size
+	chargeWork(e.L, n)
 }
 
 // fail raises the error that says why v cannot be encoded.
@@ -252,9 +253,9 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	case lua.LNumber:
 		e.number(v)
 	case lua.LBool:
-		e.out = strconv.AppendBool(e.out, bool(v))
+		e.out.add(strconv.FormatBool(bool(v)))
 	case *lua.LNilType:
-		e.out = append(e.out, "null"...)
+		e.out.add("null")
 	case *lua.LTable:
 		depth++
 		if depth > e.cfg.encodeMaxDepth || slots+3 > maxStackSlots {
@@ -269,7 +270,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 		if !isNull(v) {
 			e.fail(v, "type not supported")
 		}
-		e.out = append(e.out, "null"...)
+		e.out.add("null")
 	}
 }
 
@@ -307,40 +308,40 @@ func truncate32(f float64) int32 {
 }
 
 func (e *jsonEncoder) array(t *lua.LTable, n int32, depth, slots int) {
-	e.out = append(e.out, '[')
+	e.out.addByte('[')
 	for i := range int(n) {
 		if i > 0 {
-			e.out = append(e.out, ',')
+			e.out.addByte(',')
 		}
 		e.value(t.RawGetInt(i+1), depth, slots+1)
 	}
-	e.out = append(e.out, ']')
+	e.out.addByte(']')
 }
 
 func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
-	e.out = append(e.out, '{')
+	e.out.addByte('{')
 	chargeWalk(e.L, t)
 	first := true
 	for key, value := range t.Pairs() {
 		if !first {
-			e.out = append(e.out, ',')
+			e.out.addByte(',')
 		}
 		first = false
 		e.settle()
 		switch key := key.(type) {
 		case lua.LNumber:
-			e.out = append(e.out, '"')
+			e.out.addByte('"')
 			e.number(key)
-			e.out = append(e.out, '"')
+			e.out.addByte('"')
 		case lua.LString:
 			e.string(string(key))
 		default:
 			e.fail(key, "table key must be a number or string")
 		}
-		e.out = append(e.out, ':')
+		e.out.addByte(':')
 		e.value(value, depth, slots+2)
 	}
-	e.out = append(e.out, '}')
+	e.out.addByte('}')
 }
 
 // number writes n with the precision that is set.
@@ -352,15 +353,15 @@ func (e *jsonEncoder) number(n lua.LNumber) {
 		case invalidNumbersOff:
 			e.fail(n, "must not be NaN or Inf")
 		case invalidNumbersNull:
-			e.out = append(e.out, "null"...)
+			e.out.add("null")
 			return
 		}
 		if f != f {
-			e.out = append(e.out, "nan"...)
+			e.out.add("nan")
 			return
 		}
 	}
-	e.out = lua.AppendNumber(e.out, f, e.cfg.numberPrecision)
+	e.out.addBytes(lua.AppendNumber(e.numeral[:0], f, e.cfg.numberPrecision))
 }
 
 // jsonEscapes are the bytes that are written in a short form; the other control bytes are written
@@ -375,25 +376,26 @@ const settledAhead = 1024
 // string writes s in quotes. Bytes from 128 up stay as they are, valid UTF-8 or not.
 func (e *jsonEncoder) string(s string) {
 	const hex = "0123456789abcdef"
-	chargeBuilt(e.L, len(s))
+	chargeWork(e.L, len(s))
 	e.charged += len(s)
-	e.out = append(e.out, '"')
+	e.out.addByte('"')
 	start := 0
 	for i := range len(s) {
 		c := s[i]
 		if !isControl(c) && jsonEscapes[c] == "" {
 			continue
 		}
-		e.out = append(e.out, s[start:i]...)
+		e.out.add(s[start:i])
 		start = i + 1
 		if jsonEscapes[c] != "" {
-			e.out = append(e.out, jsonEscapes[c]...)
+			e.out.add(jsonEscapes[c])
 		} else {
-			e.out = append(e.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			e.out.addBytes(append(e.numeral[:0], '\\', 'u', '0', '0', hex[c>>4], hex[c&15]))
 		}
-		if len(e.out)-e.charged > settledAhead {
+		if e.out.size-e.charged > settledAhead {
 			e.settle()
 		}
 	}
-	e.out = append(append(e.out, s[start:]...), '"')
+	e.out.add(s[start:])
+	e.out.addByte('"')
 }

@@ -33,8 +33,9 @@ func openCmsgpack(L *lua.LState) *lua.LTable {
 type msgpackEncoder struct {
 	L       *lua.LState
 	b       *lua.Budget
-	out     []byte
-	charged int // bytes of out that are charged for
+	out     text
+	charged int // bytes of out whose work is charged for
+	head    [9]byte
 }
 
 // msgpackPack is cmsgpack.pack(...): the arguments, one after the other.
@@ -46,19 +47,19 @@ func msgpackPack(L *lua.LState) int {
 	if !hasStack(L, int64(n)) {
 		argError(L, 0, "Too many arguments for MessagePack pack.")
 	}
-	e := msgpackEncoder{L: L, b: budgetOf(L)}
+	e := msgpackEncoder{L: L, b: budgetOf(L), out: text{L: L}}
 	for i := 1; i <= n; i++ {
 		e.value(L.Get(i), 0)
 	}
 	e.settle()
-	return push(L, string(e.out))
+	return push(L, e.out.done())
 }
 
 // settle charges for one element and for the bytes written since the last charge.
 func (e *msgpackEncoder) settle() {
-	n := len(e.out) - e.charged
-	e.charged = len(e.out)
-	chargeBuilt(e.L, n)
+	n := e.out.size - e.charged
+	e.charged = e.out.size
+	chargeWork(e.L, n)
 }
 
 // value appends v; level is the number of tables round it. What has no form in MessagePack is nil.
@@ -69,9 +70,9 @@ func (e *msgpackEncoder) value(v lua.LValue, level int) {
 		e.string(string(v))
 	case lua.LBool:
 		if v {
-			e.out = append(e.out, 0xc3)
+			e.out.addByte(0xc3)
 		} else {
-			e.out = append(e.out, 0xc2)
+			e.out.addByte(0xc2)
 		}
 	case lua.LNumber:
 		if n := truncate(float64(v)); lua.LNumber(n) == v && v < 1<<63 {
@@ -81,23 +82,24 @@ func (e *msgpackEncoder) value(v lua.LValue, level int) {
 		}
 	case *lua.LTable:
 		if level == maxPackNesting {
-			e.out = append(e.out, 0xc0)
+			e.out.addByte(0xc0)
 		} else if e.isArray(v) {
 			e.array(v, level)
 		} else {
 			e.object(v, level)
 		}
 	default:
-		e.out = append(e.out, 0xc0)
+		e.out.addByte(0xc0)
 	}
 }
 
 // float appends f in four bytes where they hold it exactly, in eight otherwise.
 func (e *msgpackEncoder) float(f float64) {
 	if single := float32(f); float64(single) == f {
-		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xca), math.Float32bits(single))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xca), math.Float32bits(single)))
 	} else {
-		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xcb), math.Float64bits(canonical(f)))
+		bits := math.Float64bits(canonical(f))
+		e.out.addBytes(binary.BigEndian.AppendUint64(append(e.head[:0], 0xcb), bits))
 	}
 }
 
@@ -105,49 +107,49 @@ func (e *msgpackEncoder) float(f float64) {
 func (e *msgpackEncoder) integer(n int64) {
 	switch {
 	case n >= -32 && n <= 127:
-		e.out = append(e.out, byte(n))
+		e.out.addByte(byte(n))
 	case n >= 0 && n <= math.MaxUint8:
-		e.out = append(e.out, 0xcc, byte(n))
+		e.out.addBytes(append(e.head[:0], 0xcc, byte(n)))
 	case n >= 0 && n <= math.MaxUint16:
-		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xcd), uint16(n))
+		e.out.addBytes(binary.BigEndian.AppendUint16(append(e.head[:0], 0xcd), uint16(n)))
 	case n >= 0 && n <= math.MaxUint32:
-		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xce), uint32(n))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xce), uint32(n)))
 	case n >= 0:
-		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xcf), uint64(n))
+		e.out.addBytes(binary.BigEndian.AppendUint64(append(e.head[:0], 0xcf), uint64(n)))
 	case n >= math.MinInt8:
-		e.out = append(e.out, 0xd0, byte(n))
+		e.out.addBytes(append(e.head[:0], 0xd0, byte(n)))
 	case n >= math.MinInt16:
-		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xd1), uint16(n))
+		e.out.addBytes(binary.BigEndian.AppendUint16(append(e.head[:0], 0xd1), uint16(n)))
 	case n >= math.MinInt32:
-		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xd2), uint32(n))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xd2), uint32(n)))
 	default:
-		e.out = binary.BigEndian.AppendUint64(append(e.out, 0xd3), uint64(n))
+		e.out.addBytes(binary.BigEndian.AppendUint64(append(e.head[:0], 0xd3), uint64(n)))
 	}
 }
 
 func (e *msgpackEncoder) string(s string) {
 	switch n := len(s); {
 	case n < 32:
-		e.out = append(e.out, 0xa0|byte(n))
+		e.out.addByte(0xa0 | byte(n))
 	case n <= math.MaxUint8:
-		e.out = append(e.out, 0xd9, byte(n))
+		e.out.addBytes(append(e.head[:0], 0xd9, byte(n)))
 	case n <= math.MaxUint16:
-		e.out = binary.BigEndian.AppendUint16(append(e.out, 0xda), uint16(n))
+		e.out.addBytes(binary.BigEndian.AppendUint16(append(e.head[:0], 0xda), uint16(n)))
 	default:
-		e.out = binary.BigEndian.AppendUint32(append(e.out, 0xdb), uint32(n))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xdb), uint32(n)))
 	}
-	e.out = append(e.out, s...)
+	e.out.add(s)
 }
 
 // collection appends the head of an array or map of n entries.
 func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 	switch {
 	case n <= 15:
-		e.out = append(e.out, short|byte(n))
+		e.out.addByte(short | byte(n))
 	case n <= math.MaxUint16:
-		e.out = binary.BigEndian.AppendUint16(append(e.out, medium), uint16(n))
+		e.out.addBytes(binary.BigEndian.AppendUint16(append(e.head[:0], medium), uint16(n)))
 	default:
-		e.out = binary.BigEndian.AppendUint32(append(e.out, long), uint32(n))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], long), uint32(n)))
 	}
 }
 
@@ -173,7 +175,11 @@ func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 	n := t.Len()
 	e.collection(0x90, 0xdc, 0xdd, n)
 	for i := 1; i <= n; i++ {
-		e.value(e.L.GetField(t, lua.LNumber(i)), level+1)
+		v := t.RawGetInt(i)
+		if v == lua.LNil {
+			v = e.L.GetField(t, lua.LNumber(i))
+		}
+		e.value(v, level+1)
 	}
 }
 

@@ -71,42 +71,54 @@ func stringReverse(L *lua.LState) int {
 	s := checkString(L, 1)
 	chargeWork(L, len(s))
 	L.ChargeString(len(s))
-	out := make([]byte, len(s))
-	for i := range len(s) {
-		out[len(s)-1-i] = s[i]
+	var out strings.Builder // written block by block: a buffer as long as s would be copied
+	out.Grow(len(s))
+	var room [512]byte
+	for end := len(s); end > 0; end -= len(room) {
+		block := room[:min(len(room), end)]
+		for i := range block {
+			block[i] = s[end-1-i]
+		}
+		out.Write(block)
 	}
-	return push(L, string(out))
+	return push(L, out.String())
 }
 
-// mapBytes pushes argument 1 with each byte replaced by f's answer.
-func mapBytes(L *lua.LState, f func(byte) byte) int {
+// mapBytes pushes argument 1 with each byte replaced by what the table has for it.
+func mapBytes(L *lua.LState, table *[256]byte) int {
 	s := checkString(L, 1)
 	chargeWork(L, len(s))
 	L.ChargeString(len(s))
-	out := make([]byte, len(s))
-	for i := range len(s) {
-		out[i] = f(s[i])
+	var out strings.Builder
+	out.Grow(len(s))
+	var room [512]byte
+	for at := 0; at < len(s); at += len(room) {
+		block := room[:min(len(room), len(s)-at)]
+		for i := range block {
+			block[i] = table[s[at+i]]
+		}
+		out.Write(block)
 	}
-	return push(L, string(out))
+	return push(L, out.String())
 }
 
-func stringLower(L *lua.LState) int {
-	return mapBytes(L, func(c byte) byte {
-		if isUpper(c) {
-			c |= 0x20
+// lowered and raised are all bytes as string.lower and string.upper write them.
+var lowered, raised = func() (lower, upper [256]byte) {
+	for i := range 256 {
+		c := byte(i)
+		lower[i], upper[i] = c, c
+		switch {
+		case isUpper(c):
+			lower[i] = c | 0x20
+		case isLower(c):
+			upper[i] = c &^ 0x20
 		}
-		return c
-	})
-}
+	}
+	return lower, upper
+}()
 
-func stringUpper(L *lua.LState) int {
-	return mapBytes(L, func(c byte) byte {
-		if isLower(c) {
-			c &^= 0x20
-		}
-		return c
-	})
-}
+func stringLower(L *lua.LState) int { return mapBytes(L, &lowered) }
+func stringUpper(L *lua.LState) int { return mapBytes(L, &raised) }
 
 func stringRep(L *lua.LState) int {
 	s := checkString(L, 1)

@@ -26,7 +26,7 @@ func stringFormat(L *lua.LState) int {
 	format := checkString(L, 1)
 	b := budgetOf(L)
 	chargeWork(L, len(format))
-	var out []byte
+	out := text{L: L}
 	arg := 1
 	for i := 0; i < len(format); {
 		c := format[i]
@@ -36,12 +36,12 @@ func stringFormat(L *lua.LState) int {
 			if j < 0 {
 				j = len(format) - i
 			}
-			out = appendCharged(L, b, out, format[i-1:i+j])
+			out.write(format[i-1 : i+j])
 			i += j
 			continue
 		}
 		if i < len(format) && format[i] == '%' {
-			out = append(out, '%')
+			out.write("%")
 			i++
 			continue
 		}
@@ -55,17 +55,19 @@ func stringFormat(L *lua.LState) int {
 			verb = format[i]
 			i++
 		}
+		if verb == 'q' {
+			b.Charge(L, numeralInstructions)
+			out.quote(checkString(L, arg))
+			continue
+		}
 		one := formatOne(L, spec, verb, arg)
 		b.Charge(L, numeralInstructions+int64(len(one))/8+spec.floatCost(verb, L.Get(arg)))
-		out = appendCharged(L, b, out, one)
+		if verb != 's' {
+			b.ChargeBytes(L, 3*int64(len(one))) // digits, padding and sign are put together
+		}
+		out.write(one)
 	}
-	return push(L, string(out))
-}
-
-// appendCharged appends s to out after charging for it.
-func appendCharged(L *lua.LState, b *lua.Budget, out []byte, s string) []byte {
-	chargeBuilt(L, len(s))
-	return append(out, s...)
+	return push(L, out.done())
 }
 
 // scanSpec reads flags, width and precision at format[i:], and returns them and the index of the
@@ -122,10 +124,6 @@ func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 		return spec.unsigned(truncateUnsigned(checkNumber(L, arg)), verb)
 	case 'e', 'E', 'f', 'g', 'G':
 		return spec.float(checkNumber(L, arg), verb)
-	case 'q':
-		s := checkString(L, arg)
-		chargeBuilt(L, quotedLen(s))
-		return quote(s)
 	case 's':
 		s := checkString(L, arg)
 		if spec.precision < 0 && len(s) >= 100 {
@@ -309,35 +307,31 @@ func withPoint(s string) string {
 	return s + "."
 }
 
-// quotedLen is how long quote makes s.
-func quotedLen(s string) int {
-	n := len(s) + 2
-	for _, c := range []byte(s) {
-		switch c {
-		case '"', '\\', '\n', '\r':
-			n++
-		case 0:
-			n += 3
-		}
-	}
-	return n
-}
-
-// quote is %q: s as a literal that the Lua compiler reads back.
-func quote(s string) string {
-	out := make([]byte, 0, quotedLen(s))
-	out = append(out, '"')
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; c {
-		case '"', '\\', '\n':
-			out = append(out, '\\', c)
+// quote writes s as %q does: as a literal that the Lua compiler reads back.
+func (t *text) quote(s string) {
+	chargeWork(t.L, len(s))
+	t.addByte('"')
+	start := 0
+	for i := range len(s) {
+		escape := ""
+		switch s[i] {
+		case '"':
+			escape = `\"`
+		case '\\':
+			escape = `\\`
+		case '\n':
+			escape = "\\\n"
 		case '\r':
-			out = append(out, `\r`...)
+			escape = `\r`
 		case 0:
-			out = append(out, `\000`...)
+			escape = `\000`
 		default:
-			out = append(out, c)
+			continue
 		}
+		t.write(s[start:i])
+		t.write(escape)
+		start = i + 1
 	}
-	return string(append(out, '"'))
+	t.write(s[start:])
+	t.addByte('"')
 }

@@ -377,6 +377,7 @@ func (m *matcher) closeCapture(s, p int) int {
 // capture returns capture i (from 0) of the match subject[s:e]; without captures, capture 0 is the
 // whole match.
 func (m *matcher) capture(i, s, e int) lua.LValue {
+	m.b.ChargeBytes(m.L, slotOverhead)
 	if i >= m.level {
 		if i != 0 {
 			raise(m.L, "invalid capture index")

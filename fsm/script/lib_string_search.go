@@ -102,15 +102,15 @@ func stringGsub(L *lua.LState) int {
 	limit = optInt(L, 4, limit)
 	m := newMatcher(L, subject, pattern)
 	p, anchored := m.anchor()
-	var out []byte
+	out := text{L: L}
 	s, count, copied := 0, 0, 0 // subject[copied:s] is yet to be copied to out
 	for count < limit {
 		m.step()
 		e := m.start(s, p)
 		if e != noMatch {
 			count++
-			out = m.appendCharged(out, subject[copied:s])
-			out = m.replace(out, s, e)
+			out.write(subject[copied:s])
+			m.replace(&out, s, e)
 			copied = e
 		}
 		if e != noMatch && e > s {
@@ -123,20 +123,18 @@ func stringGsub(L *lua.LState) int {
 		}
 	}
 	m.settle()
-	if copied == 0 && len(out) == 0 {
+	if copied == 0 && out.size == 0 {
 		L.Push(lua.LString(subject))
 	} else {
-		push(L, string(m.appendCharged(out, subject[copied:])))
+		out.write(subject[copied:])
+		push(L, out.done())
 	}
 	L.Push(lua.LNumber(count))
 	return 2
 }
 
-// appendCharged appends s to out after charging for it.
-func (m *matcher) appendCharged(out []byte, s string) []byte { return appendCharged(m.L, m.b, out, s) }
-
 // replace appends what gsub's replacement (argument 3) makes of the match subject[s:e].
-func (m *matcher) replace(out []byte, s, e int) []byte {
+func (m *matcher) replace(out *text, s, e int) {
 	L := m.L
 	var value lua.LValue
 	switch repl := L.Get(3).(type) {
@@ -150,26 +148,29 @@ func (m *matcher) replace(out []byte, s, e int) []byte {
 		L.Pop(1)
 	default:
 		text, _ := toString(repl)
-		return m.expand(out, text, s, e)
+		m.expand(out, text, s, e)
+		return
 	}
 	if lua.LVIsFalse(value) {
-		return m.appendCharged(out, m.subject[s:e])
+		out.write(m.subject[s:e])
+		return
 	}
 	text, ok := toString(value)
 	if !ok {
 		raise(L, "invalid replacement value (a "+value.Type().String()+")")
 	}
-	return m.appendCharged(out, text)
+	out.write(text)
 }
 
 // expand appends a replacement string in which %0 is the match and %1 to %9 its captures.
-func (m *matcher) expand(out []byte, repl string, s, e int) []byte {
+func (m *matcher) expand(out *text, repl string, s, e int) {
 	for {
 		i := strings.IndexByte(repl, '%')
 		if i < 0 {
-			return m.appendCharged(out, repl)
+			out.write(repl)
+			return
 		}
-		out = m.appendCharged(out, repl[:i])
+		out.write(repl[:i])
 		c := byte(0) // a replacement that ends with % gets the zero byte that C strings end with
 		if i+1 < len(repl) {
 			c = repl[i+1]
@@ -177,12 +178,12 @@ func (m *matcher) expand(out []byte, repl string, s, e int) []byte {
 		repl = repl[min(i+2, len(repl)):]
 		switch {
 		case c == '0':
-			out = m.appendCharged(out, m.subject[s:e])
+			out.write(m.subject[s:e])
 		case isDigit(c):
 			text, _ := toString(m.capture(int(c-'1'), s, e))
-			out = m.appendCharged(out, text)
+			out.write(text)
 		default:
-			out = m.appendCharged(out, string([]byte{c}))
+			out.write(string([]byte{c}))
 		}
 	}
 }

@@ -116,29 +116,27 @@ func (f *structFormat) control(letter byte) {
 // structPack is struct.pack(format, ...).
 func structPack(L *lua.LState) int {
 	f := newStructFormat(L)
-	b := budgetOf(L)
-	var out []byte
+	out := text{L: L}
 	arg := 2
 	L.Push(lua.LNil) // the original keeps a nil there: an argument too few reads as nil, not as "no value"
 	for {
 		letter, size, ok := f.option()
 		if !ok {
-			b.ChargeBytes(L, int64(len(out)))
-			return push(L, string(out))
+			return push(L, out.done())
 		}
-		for n := f.padding(int64(len(out)), letter, size); n > 0; n-- {
-			out = append(out, 0)
+		for n := f.padding(int64(out.size), letter, size); n > 0; n-- {
+			out.addByte(0)
 		}
 		switch letter {
 		case 'b', 'B', 'h', 'H', 'l', 'L', 'T', 'i', 'I':
-			out = f.appendInteger(out, checkNumber(L, arg), int(size))
+			f.appendInteger(&out, checkNumber(L, arg), int(size))
 		case 'x':
-			out = append(out, 0)
+			out.addByte(0)
 			continue
 		case 'f':
-			out = f.appendUint(out, uint64(float32bits(checkNumber(L, arg))), 4)
+			f.appendUint(&out, uint64(float32bits(checkNumber(L, arg))), 4)
 		case 'd':
-			out = f.appendUint(out, math.Float64bits(canonical(checkNumber(L, arg))), 8)
+			f.appendUint(&out, math.Float64bits(canonical(checkNumber(L, arg))), 8)
 		case 'c', 's':
 			s := checkString(L, arg)
 			if size == 0 {
@@ -147,9 +145,9 @@ func structPack(L *lua.LState) int {
 			if int64(len(s)) < size {
 				argError(L, arg+1, "string too short") // the original counts on before it checks
 			}
-			out = appendCharged(L, b, out, s[:size])
+			out.write(s[:size])
 			if letter == 's' {
-				out = append(out, 0)
+				out.addByte(0)
 			}
 		default:
 			f.control(letter)
@@ -169,16 +167,16 @@ func float32bits(f float64) uint32 {
 
 // appendInteger appends the low size bytes of n in two's complement; past the eighth byte they are
 // zero, even for a negative n, as in the original.
-func (f *structFormat) appendInteger(out []byte, n float64, size int) []byte {
+func (f *structFormat) appendInteger(out *text, n float64, size int) {
 	value := truncateUnsigned(n)
 	if n < 0 {
 		value = uint64(truncate(n))
 	}
-	return f.appendUint(out, value, size)
+	f.appendUint(out, value, size)
 }
 
 // appendUint appends the low size bytes of value in the byte order that is set.
-func (f *structFormat) appendUint(out []byte, value uint64, size int) []byte {
+func (f *structFormat) appendUint(out *text, value uint64, size int) {
 	var room [maxIntegerSize]byte
 	bytes := room[:size]
 	for i := range bytes {
@@ -189,7 +187,7 @@ func (f *structFormat) appendUint(out []byte, value uint64, size int) []byte {
 		bytes[at] = byte(value)
 		value >>= 8
 	}
-	return append(out, bytes...)
+	out.addBytes(bytes)
 }
 
 // structUnpack is struct.unpack(format, data [, position]): the values, and the position after the

@@ -119,24 +119,41 @@ func tableConcat(L *lua.LState) int {
 	} else {
 		last = checkInt(L, 4)
 	}
-	var parts []string // joined at once: a text that grows leaves others behind
+	// The text is measured first: one that grows leaves others behind.
+	total := int64(0)
+	var numeral [32]byte
 	for i := first; i <= last; i++ {
 		v := t.RawGetInt(i)
-		if b.Charge(L, 1); v.Type() == lua.LTNumber {
-			b.Charge(L, numeralInstructions)
-		}
-		s, ok := toString(v)
-		if !ok {
+		switch v := v.(type) {
+		case lua.LString:
+			total += int64(len(v))
+			b.Charge(L, 2+int64(len(v))/16)
+		case lua.LNumber:
+			total += int64(len(lua.AppendNumber(numeral[:0], float64(v), 14)))
+			b.Charge(L, 2*numeralInstructions)
+		default:
 			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
 		}
-		chargeBuilt(L, len(s))
 		if i != last {
-			chargeBuilt(L, len(separator))
+			total += int64(len(separator))
+			b.Charge(L, int64(len(separator))/16)
 		}
-		b.ChargeBytes(L, slotOverhead)
-		parts = append(parts, s)
 	}
-	return push(L, strings.Join(parts, separator))
+	b.ChargeBytes(L, total)
+	var out strings.Builder
+	out.Grow(int(total))
+	for i := first; i <= last; i++ {
+		switch v := t.RawGetInt(i).(type) {
+		case lua.LString:
+			out.WriteString(string(v))
+		case lua.LNumber:
+			out.Write(lua.AppendNumber(numeral[:0], float64(v), 14))
+		}
+		if i != last {
+			out.WriteString(separator)
+		}
+	}
+	return push(L, out.String())
 }
 
 // tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns

@@ -85,7 +85,7 @@ const (
 
 // How many bytes of a string one unit pays for.
 const (
-	bytesBuilt   = 64   // copied into a new string
+	bytesBuilt   = 16   // copied into a new string: most of it is the price of fresh memory
 	bytesEqual   = 1024 // compared by ==
 	bytesLess    = 256  // compared by <
 	bytesHashed  = 32   // looked up as a key: it may be compared with several
