@@ -1,6 +1,6 @@
 package e2e
 
-// What lives here: tests of the commands that steer a node, on real processes.
+// In this file: tests of the commands that steer a node, on real processes.
 
 import (
 	"context"

@@ -23,7 +23,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// What lives here: backups of real processes under load, and clusters that are restored from them.
+// In this file: backups of real processes under load, and clusters that are restored from them.
 
 // command runs coordd to its end and returns its exit code and what it printed.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {

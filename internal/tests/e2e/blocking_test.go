@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// What lives here: commands that wait, notifications and invalidations on the nodes of a cluster of real processes.
+// In this file: commands that wait, notifications and invalidations on the nodes of a cluster of real processes.
 
 // blocked is how many clients wait on a node.
 func (p *process) blocked(c *redis.Client) int {

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: make chaos. Three processes, each in a network namespace of its own, under clients whose answers are checked, meet one
+// In this file: make chaos. Three processes, each in a network namespace of its own, under clients whose answers are checked, meet one
 // fault after the other. COORDD_TEST_SEED repeats a schedule, COORDD_CHAOS_SECONDS says how long it lasts, COORDD_CHAOS_FAULT chooses the faults whose names have these
 // words.
 

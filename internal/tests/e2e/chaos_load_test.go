@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: the clients of make chaos, who note what they asked and what they were told.
+// In this file: the clients of make chaos, who note what they asked and what they were told.
 
 const (
 	clientsANode  = 3

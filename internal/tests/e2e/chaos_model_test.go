@@ -6,7 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What lives here: what registers, counters and leases may answer, for Porcupine.
+// In this file: what registers, counters and leases may answer, for Porcupine.
 
 type chaosOp int
 

@@ -54,7 +54,7 @@ func TestClientPrograms(t *testing.T) {
 	}
 }
 
-// missing says whether a command is not on the path, or a file, named from the top of the repository, not there.
+// missing reports whether a command is not on the path, or a file, named from the top of the repository, not there.
 func missing(need string) bool {
 	if strings.Contains(need, "/") {
 		_, err := os.Stat("../../../" + need)

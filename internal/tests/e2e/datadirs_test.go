@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// What lives here: the data directories of every release, in testdata/datadirs, which every later one has to open; and how they are made.
+// In this file: the data directories of every release, in testdata/datadirs, which every later one has to open; and how they are made.
 
 var makeDataDirs = flag.String("make-datadirs", "", "make testdata/datadirs/NAME of this release; files that are there stay as they are")
 

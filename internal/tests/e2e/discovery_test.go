@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What lives here: clients of every kind that looks for a leader, each in a process of its own, through the death of one. None is
+// In this file: clients of every kind that looks for a leader, each in a process of its own, through the death of one. None is
 // started again or told anything.
 
 // seeker is one program of testdata/clients that writes until its input ends.

@@ -18,7 +18,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// What lives here: commands that wait and subscriptions on the nodes that survive their leader, and what becomes of the messages that are
+// In this file: commands that wait and subscriptions on the nodes that survive their leader, and what becomes of the messages that are
 // published meanwhile.
 
 // waiting starts a command that waits on a node, and returns when it does.

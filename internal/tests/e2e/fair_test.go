@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// What lives here: one client that asks for little, among twenty that ask for much, on three real processes.
+// In this file: one client that asks for little, among twenty that ask for much, on three real processes.
 
 // heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that wait. Two of them go into one turn. A light one waits for the turn that is under
 // way, in the log and at the read loop, and for what was given at the same time; some were answered shortly before, and are read now.

@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// What lives here: requests of every kind, in pipelines of many connections of one node, each of which is checked, while leadership moves
+// In this file: requests of every kind, in pipelines of many connections of one node, each of which is checked, while leadership moves
 // under them.
 
 // testSeed is the seed of a random test: a new one, or COORDD_TEST_SEED's. It is printed.

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// What lives here: the attacks of TestHostileInput.
+// In this file: the attacks of TestHostileInput.
 
 const (
 	tooLarge     = "-ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"

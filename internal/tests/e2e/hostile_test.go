@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// What lives here: hostile input against three real processes, by raw sockets to the leader and to a follower. After each attack the same
+// In this file: hostile input against three real processes, by raw sockets to the leader and to a follower. After each attack the same
 // connection goes on where Redis would let it, every node takes a write, the term is what it was, and no process has grown beyond a bound. The
 // attacks are in hostile_attacks_test.go.
 

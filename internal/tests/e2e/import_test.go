@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// What lives here: imports from a real redis-server, compared key by key.
+// In this file: imports from a real redis-server, compared key by key.
 
 // startSource starts a redis-server and returns its URL and a client of one of its databases.
 func startSource(t *testing.T) (url string, db func(int) *redis.Client) {

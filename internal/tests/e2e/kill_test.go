@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: how long a cluster takes no writes after kill -9 of its leader.
+// In this file: how long a cluster takes no writes after kill -9 of its leader.
 
 const (
 	kills       = 20

@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// What lives here: a cluster of this release and of the next, side by side: what is new is switched on when every node has it, and not
+// In this file: a cluster of this release and of the next, side by side: what is new is switched on when every node has it, and not
 // before; and this release meets what the next one wrote. The next release is this one, built with -tags coordd_next.
 
 // restart stops a process and starts it as this release or as the next.

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: a history of lock commands by clients on all nodes, while leaders are killed, checked for
+// In this file: a history of lock commands by clients on all nodes, while leaders are killed, checked for
 // linearizability (Porcupine, after Wing and Gong; Lowe).
 
 type lockOp int

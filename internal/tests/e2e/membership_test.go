@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: the members of a cluster of real processes change while clients write.
+// In this file: the members of a cluster of real processes change while clients write.
 
 // patient keeps the leader of a cluster of which no node fails from being doubted while a busy machine holds a process up: what is tested here is that
 // changes of the members, not pauses, cost no request.
@@ -87,7 +87,7 @@ func (p *process) refusedRaft(want string, args ...any) {
 	}
 }
 
-// handsOver asks for leadership to be handed over, and says whether it was.
+// handsOver asks for leadership to be handed over, and reports whether it was.
 func (p *process) handsOver(to string) bool {
 	_, err := p.raft("TRANSFER", to)
 	return err == nil

@@ -16,7 +16,7 @@ import (
 	"unsafe"
 )
 
-// What lives here: a network between namespaces whose faults a test decides. Every host has a namespace of its own with a TUN device, and the test carries
+// In this file: a network between namespaces whose faults a test decides. Every host has a namespace of its own with a TUN device, and the test carries
 // each packet from one to the other: it can lose or delay it, in one direction or in both, without any support of the kernel for it.
 
 const (

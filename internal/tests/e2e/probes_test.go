@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: the pages for supervisors while a node with many keys works hard, and while it loads them.
+// In this file: the pages for supervisors while a node with many keys works hard, and while it loads them.
 
 const (
 	probedKeys = 2_000_000

@@ -18,9 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: clusters of real processes for tests, and waiting for conditions.
+// In this file: clusters of real processes for tests, and waiting for conditions.
 
-// chaos says whether the slow tests with asserted times run: make chaos.
+// chaos reports whether the slow tests with asserted times run: make chaos.
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
 // builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see

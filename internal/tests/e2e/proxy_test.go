@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What lives here: a proxy that hears what goes by, and may change it or do something meanwhile.
+// In this file: a proxy that hears what goes by, and may change it or do something meanwhile.
 
 // carry takes what a proxy has read at one end to the other end.
 type carry func(to io.Writer, b []byte)

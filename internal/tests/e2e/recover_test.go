@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What lives here: coordd recover on real processes, and nodes that lost their disks.
+// In this file: coordd recover on real processes, and nodes that lost their disks.
 
 // TestRecover kills two nodes of three for ever under load, and goes on from the third with two new ones.
 func TestRecover(t *testing.T) {

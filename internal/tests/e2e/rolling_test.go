@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: nodes that are stopped by SIGTERM and started again under load, one after the other, and what clients notice of it.
+// In this file: nodes that are stopped by SIGTERM and started again under load, one after the other, and what clients notice of it.
 
 // visitor is one client of the load: go-redis with its default retries, which dials whichever node is there, as behind a load balancer.
 // It takes a lock of its own, adds to a counter of all, and releases the lock. All of it can be checked: nobody else takes

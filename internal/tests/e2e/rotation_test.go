@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: kill -9 while the log ends one of its files and begins the next.
+// In this file: kill -9 while the log ends one of its files and begins the next.
 
 const rotationWriters = 4
 

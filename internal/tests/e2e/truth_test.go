@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What lives here: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which are killed or stopped; writes that change nothing and
+// In this file: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which are killed or stopped; writes that change nothing and
 // leave nothing in the log; a leader that does not know yet that it was deposed.
 
 // infoField reads one field of INFO.
@@ -212,7 +212,7 @@ func (p *process) pause() {
 	waitFor(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
 }
 
-// stopped says whether every thread of the process has stopped: a signal takes its time to reach them.
+// stopped reports whether every thread of the process has stopped: a signal takes its time to reach them.
 func (p *process) stopped() bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 	for _, f := range files {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What lives here: how soon a client that waits on one node is woken by what happens through another, on an idle cluster.
+// In this file: how soon a client that waits on one node is woken by what happens through another, on an idle cluster.
 
 // wakeLimit is what the median wait from the sending of the release to the waking may be.
 const wakeLimit = 20 * time.Millisecond
