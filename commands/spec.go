@@ -10,7 +10,8 @@ type Kind uint8
 const (
 	// Session commands are answered from the connection's own state, by Spec.Local.
 	Session Kind = iota
-	// Read commands see data and change nothing. They run behind a read barrier, without a log entry.
+	// Read commands see data and change nothing. They run behind a read barrier, without a log
+	// entry.
 	Read
 	// Write commands may change data or send messages. They go into the log.
 	Write
@@ -21,7 +22,8 @@ const (
 // Flag is a property of a command, by Redis's names where Redis has one.
 type Flag uint32
 
-// The flags that COMMAND shows. Those that Redis derives from the kind (write, readonly, admin) are not repeated.
+// The flags that COMMAND shows. Those that Redis derives from the kind (write, readonly, admin)
+// are not repeated.
 const (
 	DenyOOM         Flag = 1 << iota // may use more memory
 	NoScript                         // refused in scripts
@@ -64,22 +66,26 @@ const (
 	WaitsOnBlock
 )
 
-// KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the end), or, if Numkeys
-// is not 0, behind the argument at Numkeys, which counts them. A command without keys has First and Numkeys 0.
+// KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from
+// the end), or, if Numkeys is not 0, behind the argument at Numkeys, which counts them. A
+// command without keys has First and Numkeys 0.
 type KeySpec struct {
 	First, Last, Step int
 	Numkeys           int
-	// Find returns the positions of the keys where the fields above cannot express them, or nil if args are wrong. The
-	// number of args fits the arity. First, Last and Step are then only what COMMAND INFO shows.
+	// Find returns the positions of the keys where the fields above cannot express them, or nil
+	// if args are wrong. The number of args fits the arity. First, Last and Step are then only
+	// what COMMAND INFO shows.
 	Find func(args [][]byte) []int
 	// Paired is set if as many arguments as keys follow the keys, one for each: the ids of XREAD.
 	Paired bool
-	// Flags say what the command does to the keys. If it does not do the same to all, Parts says it for each.
+	// Flags say what the command does to the keys. If it does not do the same to all, Parts says
+	// it for each.
 	Flags KeyFlag
 	Parts []KeyPart
 }
 
-// Handler runs a data command. If it returns an error, it has changed nothing and written nothing to the reply.
+// Handler runs a data command. If it returns an error, it has changed nothing and written
+// nothing to the reply.
 type Handler func(x *Call) error
 
 // Client is the connection that a Local runs for: package server's session.
@@ -88,15 +94,18 @@ type Client interface{ IsClient() }
 // Local says how the node that a client is connected to answers a command, without the log.
 type Local struct {
 	Run func(c Client, spec *Spec, args [][]byte)
-	// Early commands see and change nothing that the requests before them could change, and do not wait for these.
+	// Early commands see and change nothing that the requests before them could change, and do
+	// not wait for these.
 	Early bool
-	// Works marks commands that may compute for long and wait for nobody. They share the processor fairly.
+	// Works marks commands that may compute for long and wait for nobody. They share the
+	// processor fairly.
 	Works bool
 	// Raw commands order their answers themselves.
 	Raw bool
 }
 
-// Spec declares a command. Arity is Redis's: the number of arguments with the name, negative for a minimum.
+// Spec declares a command. Arity is Redis's: the number of arguments with the name, negative for
+// a minimum.
 type Spec struct {
 	Name       string // lower case; a subcommand's own word
 	Kind       Kind
@@ -111,12 +120,13 @@ type Spec struct {
 	Handler    Handler
 	// Waits says when a call may wait, by Call.Block.
 	Waits Waits
-	// Level is the feature level that introduced the command. A machine of a lower level does not know it. 0: it was
-	// there in the first release.
+	// Level is the feature level that introduced the command. A machine of a lower level does
+	// not know it. 0: it was there in the first release.
 	Level uint64
 	// ArgWork is what an argument costs in units of Env.Work. 0: the default of the kind.
 	ArgWork int
-	// Categories are the ACL categories that neither kind nor flags imply, in place of the group's own.
+	// Categories are the ACL categories that neither kind nor flags imply, in place of the
+	// group's own.
 	Categories string
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
@@ -154,7 +164,8 @@ func (s *Spec) MayWait(args [][]byte) bool {
 	return false
 }
 
-// Usage returns the call as the documentation writes it: the name and the arguments, without their types.
+// Usage returns the call as the documentation writes it: the name and the arguments, without
+// their types.
 func (s *Spec) Usage() string {
 	call := strings.ToUpper(strings.ReplaceAll(s.FullName(), "|", " "))
 	if s.Syntax == "" {

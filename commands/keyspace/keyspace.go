@@ -1,11 +1,3 @@
-// Package keyspace holds coordd's data: sixteen databases of keys, their values, deadlines and revisions.
-//
-// It knows no command and no clock: the machine tells it, entry by entry, what time it is (Begin) and which revision a
-// change gets (SetRevision). Everything that can be seen from outside comes from sorted structures, so that machines fed the same
-// entries hold the same bytes.
-//
-// A snapshot is taken while writes go on. The key tree is copy-on-write: Freeze copies it in constant time and starts a
-// new generation; an entry of an older generation may be read by a running snapshot, so Edit clones it before it is changed.
 package keyspace
 
 import (

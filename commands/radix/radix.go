@@ -1,8 +1,3 @@
-// Package radix sorts many elements by keys that are numbers or texts. It is stable, and a function of what it is given.
-//
-// It is there because a value may have a million elements: comparing them costs twenty looks at two places in memory each, a pass by digits one. The
-// algorithm is a radix sort from the least significant digit on (Knuth: The Art of Computer Programming 3, 5.2.5, algorithm R), which leaves out digits
-// that all keys share. Texts are taken eight bytes at a time.
 package radix
 
 import (
