@@ -1,3 +1,5 @@
+// This file contains what handlers of several types share: option words, typed lookups, expire times, SCAN's arguments.
+
 package commands
 
 import (
@@ -7,9 +9,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// This file holds what handlers of several types share: option words, typed lookups, expire times, SCAN's arguments.
-
-// isWord says whether arg is the option word, which is given in upper case, in any case of letters.
+// isWord reports whether arg is the option word, which is given in upper case, in any case of letters.
 func isWord(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false
@@ -101,7 +101,7 @@ func (x *Call) deadline(ms int64, absolute bool) int64 {
 	return -1 // 0 means none
 }
 
-// past says whether a key with this deadline is to be deleted at once. A key lives through the millisecond of its deadline,
+// past reports whether a key with this deadline is to be deleted at once. A key lives through the millisecond of its deadline,
 // but one that is given it then is gone, as on Redis.
 func (x *Call) past(deadlineMs int64) bool { return deadlineMs <= x.ClockMs }
 
@@ -166,7 +166,7 @@ const (
 	scanNoScores                       // NOSCORES
 )
 
-// wants says whether the pattern takes name.
+// wants reports whether the pattern takes name.
 func (o *scanOptions) wants(name []byte) bool { return !o.filter || o.matcher.match(o.match, name, 0) }
 
 // work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy, and what its match may take.

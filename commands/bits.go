@@ -1,3 +1,6 @@
+// Commands that see a string as a row of bits, the first one being the highest of the first byte. BITFIELD lies in
+// bits_field.go.
+
 package commands
 
 import (
@@ -6,9 +9,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the commands that see a string as a row of bits, the first one being the highest of the first byte. BITFIELD lies in
-// bits_field.go.
 
 // Error replies of the bit commands.
 const (
@@ -50,7 +50,7 @@ var bitSpecs = []Spec{
 		Complexity: "O(1) an operation", Handler: bitfieldROCommand},
 }
 
-// bitOffset reads the place of a bit, which lies in a string of at most maxString bytes.
+// bitOffset reads the position of a bit, which lies in a string of at most maxString bytes.
 func bitOffset(arg []byte) (int, error) {
 	n, ok := ParseInt(arg)
 	if !ok || n < 0 || n>>3 >= maxString {
@@ -235,7 +235,7 @@ func bitposCommand(x *Call) error {
 	return nil
 }
 
-// findBit is the place of the first bit in b, from one to another, both included, that is as wanted, or -1.
+// findBit is the position of the first bit in b, from one to another, both included, that is as wanted, or -1.
 func findBit(b []byte, wanted byte, from, to int) int {
 	flip := wanted - 1 // so that ones are looked for
 	first := (b[from>>3] ^ flip) & (0xff >> (from & 7))

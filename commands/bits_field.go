@@ -1,8 +1,8 @@
+// This file contains BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of bits.
+
 package commands
 
 import "slices"
-
-// This file holds BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of bits.
 
 // Error replies of BITFIELD.
 const (
@@ -22,7 +22,7 @@ type fieldOp struct {
 	kind     fieldOpKind
 	overflow overflowRule
 	fieldType
-	at    int // place of its first bit
+	at    int // position of its first bit
 	value int64
 }
 
@@ -61,7 +61,7 @@ func parseFieldType(arg []byte) (t fieldType, err error) {
 	return t, nil
 }
 
-// offset reads the place of an integer, in bits or, behind a #, in integers of its type.
+// offset reads the position of an integer, in bits or, behind a #, in integers of its type.
 func (t fieldType) offset(arg []byte) (int, error) {
 	if len(arg) == 0 || arg[0] != '#' {
 		return bitOffset(arg)
@@ -128,7 +128,7 @@ func parseFieldOps(args [][]byte) (ops []fieldOp, err error) {
 	return ops, nil
 }
 
-// readBits is the number in bits of b from a place on. Zeros follow b.
+// readBits is the number in bits of b from a position on. Zeros follow b.
 func readBits(b []byte, at, size int) (n uint64) {
 	for end := at + size; at < end; {
 		var c byte

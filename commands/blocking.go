@@ -1,3 +1,7 @@
+// This file contains what commands that wait share. The machine never waits: a handler that finds nothing says so by Block, the node that the
+// client is connected to lets it wait, and tries the command again, with Tx.Woken set, when one of its keys was
+// changed. A command that comes when others wait for the same keys only looks, and waits: Tx.Behind.
+
 package commands
 
 import (
@@ -6,14 +10,10 @@ import (
 	"strconv"
 )
 
-// This file holds what commands that wait share. The machine never waits: a handler that finds nothing says so by Block, the node that the
-// client is connected to lets it wait, and tries the command again, with Tx.Woken set, when one of its keys was
-// changed. A command that comes when others wait for the same keys only looks, and waits: Tx.Behind.
-
-// mayBlock says whether the command may wait: not inside a transaction, nor in a script.
+// mayBlock reports whether the command may wait: not inside a transaction, nor in a script.
 func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 
-// Block answers, in the place of a reply, that the command is to wait up to timeoutMs (0: without end) for one of its keys to
+// Block answers, in place of a reply, that the command is to wait up to timeoutMs (0: without end) for one of its keys to
 // change, and then to be tried again, with other arguments if again is not nil. Where nothing may wait the handler does not call
 // it, but replies as Redis does after the time is over.
 func (x *Call) Block(timeoutMs int64, again [][]byte) {

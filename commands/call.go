@@ -75,7 +75,7 @@ type Scripts interface {
 	Exists(sha []byte) bool
 	Flush()
 
-	// HasFunction says whether a library has a function of that name, in any case of letters.
+	// HasFunction reports whether a library has a function of that name, in any case of letters.
 	HasFunction(name []byte) bool
 	// LoadLibrary runs the source of a library, which registers its functions, and keeps it. replace says that a library of the same
 	// name is to go for it.

@@ -1,10 +1,10 @@
-package commands
-
-// This file holds the calibration of charged work: how long a unit takes, for every call on large data. Run
+// This file contains the calibration of charged work: how long a unit takes, for every call on large data. Run
 //
 //	go test ./commands -run '^$' -bench Work -benchtime 3x
 //
 // A unit is to take 25 ns at most. SIZE=1000000 in the environment sets the number of elements.
+
+package commands
 
 import (
 	"os"

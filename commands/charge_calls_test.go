@@ -1,6 +1,6 @@
-package commands
+// This file contains calls on large data, one or more for every command on data: what tests and benchmarks of charged work run.
 
-// This file holds calls on large data, one or more for every command on data: what tests and benchmarks of charged work run.
+package commands
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
-package commands
-
 // This file tests that a command which names the same data over and over is stopped, and changes nothing.
+
+package commands
 
 import (
 	"slices"

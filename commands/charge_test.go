@@ -1,6 +1,6 @@
-package commands
-
 // This file tests charges for what takes long though little is asked or answered.
+
+package commands
 
 import (
 	"runtime"

@@ -1,6 +1,6 @@
-package commands
+// This file contains what the commands of hashes, sets and sorted sets share: the typed lookups, and the steps of HSCAN, SSCAN and ZSCAN.
 
-// This file holds what the commands of hashes, sets and sorted sets share: the typed lookups, and the steps of HSCAN, SSCAN and ZSCAN.
+package commands
 
 import (
 	"strconv"
@@ -82,7 +82,7 @@ func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T)
 	return x.DB().SetCollection(key, c), c
 }
 
-// storeCollection makes key hold c in the place of whatever it held, without a deadline, and tells of event. An empty c
+// storeCollection makes key hold c in place of whatever it held, without a deadline, and notifies event. An empty c
 // removes the key.
 func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyClass, event string) {
 	if c.Len() == 0 {
@@ -109,7 +109,7 @@ type scanned struct {
 // keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
 const keptWork = 6
 
-// take says whether the pattern takes an element.
+// take reports whether the pattern takes an element.
 func (s *elementScan) take(name string) bool {
 	s.call.Spend(s.work(len(name)))
 	if s.call.Level >= LevelBounded {

@@ -1,7 +1,7 @@
-package commands
-
-// This file holds the test that plays random calls of the hash and sorted-set commands to coordd's table and to a real
+// This file contains the test that plays random calls of the hash and sorted-set commands to coordd's table and to a real
 // redis-server, and wants the same bytes back. What has to be pinned by name is in testdata/commands.
+
+package commands
 
 import (
 	"bytes"

@@ -1,8 +1,8 @@
+// This file contains what package server shows of values beside the commands.
+
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
-
-// This file holds what package server shows of values beside the commands.
 
 // Encoding is what OBJECT ENCODING answers for an entry.
 func Encoding(e *keyspace.Entry) string { return encoding(e) }

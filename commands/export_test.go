@@ -1,4 +1,4 @@
-// What lives here: running a command as tests do, without a machine around it.
+// running a command as tests do, without a machine around it.
 
 package commands
 

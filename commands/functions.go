@@ -1,4 +1,4 @@
-// The commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see scripts.go.
+// Commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see scripts.go.
 
 package commands
 

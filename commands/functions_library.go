@@ -1,6 +1,6 @@
-package commands
+// This file contains what a library of functions is: what FUNCTION LIST tells of it, and its limits.
 
-// This file holds what a library of functions is: what FUNCTION LIST tells of it, and its limits.
+package commands
 
 // The limits of sources.
 const (

@@ -1,6 +1,6 @@
-package commands
+// This file contains the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and CONFIG GET share.
 
-// This file holds the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and CONFIG GET share.
+package commands
 
 // maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64 steps a byte.
 const maxPattern = 1 << 10
@@ -48,7 +48,7 @@ func GlobWork(pattern, s []byte) (ok bool, units int) {
 	return ok, m.work
 }
 
-// Glob says whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a byte of a class, \ before a
+// Glob reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a byte of a class, \ before a
 // byte that stands for itself. What is malformed is read as Redis reads it: a class without its end closes with the
 // pattern, a backslash at the end is a backslash.
 func Glob(pattern, s []byte) bool {
@@ -93,7 +93,7 @@ const stepsInUnit = 4
 // the last star alone: an earlier one could not do better.
 func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	p, i := 0, 0
-	star, resume := -1, 0 // the place after the last star; where in s its rest was last tried
+	star, resume := -1, 0 // the position after the last star; where in s its rest was last tried
 	for i < len(s) {
 		if steps < 0 {
 			return false, false, steps

@@ -1,6 +1,6 @@
-package commands
+// Commands of hashes.
 
-// This file holds the commands of hashes.
+package commands
 
 import (
 	"strconv"
@@ -353,18 +353,18 @@ func hrandfield(x *Call) error {
 		return err
 	}
 	if x.Level >= LevelBounded && h.Len() > 0 {
-		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is looked for by its place
+		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is looked for by its position
 	}
-	places, err := pickFields(x, h.Len(), o, at)
+	positions, err := pickFields(x, h.Len(), o, at)
 	if err != nil {
 		return err
 	}
-	size := len(places)
+	size := len(positions)
 	if o.pairs && x.Tx.Proto < 3 {
 		size *= 2
 	}
 	x.Out.Array(size)
-	for _, i := range places {
+	for _, i := range positions {
 		name, value := at(i)
 		if o.pairs && x.Tx.Proto == 3 {
 			x.Out.Array(2)
@@ -377,7 +377,7 @@ func hrandfield(x *Call) error {
 	return nil
 }
 
-// pickFields picks places of n fields at random as HRANDFIELD counts them. All fields come in their order.
+// pickFields picks positions of n fields at random as HRANDFIELD counts them. All fields come in their order.
 func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, value []byte)) ([]int, error) {
 	switch {
 	case n == 0:
@@ -390,11 +390,11 @@ func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, va
 	case o.count < int64(n):
 		return x.draws().distinct(n, int(o.count)), nil
 	}
-	places := make([]int, n)
-	for i := range places {
-		places[i] = i
+	positions := make([]int, n)
+	for i := range positions {
+		positions[i] = i
 	}
-	return places, nil
+	return positions, nil
 }
 
 func hscan(x *Call) error {

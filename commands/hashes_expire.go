@@ -1,9 +1,9 @@
+// This file contains the lives of a hash's fields: the commands of Redis 7.4 that set, show and remove their deadlines, and those of 8.0 that
+// do it while they read, set or delete. As with keys, deadlines are compared and kept in ms of the cluster clock.
+
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
-
-// This file holds the lives of a hash's fields: the commands of Redis 7.4 that set, show and remove their deadlines, and those of 8.0 that
-// do it while they read, set or delete. As with keys, deadlines are compared and kept in ms of the cluster clock.
 
 // Error replies of the commands on fields' lives.
 const (
@@ -192,7 +192,7 @@ func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
 	return false
 }
 
-// end closes the change, if there was one, and tells of event.
+// end closes the change, if there was one, and notifies event.
 func (c *hashEdit) end(event string) {
 	if c.e != nil {
 		c.x.changed(c.e, NotifyHash, event)

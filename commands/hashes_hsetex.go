@@ -1,6 +1,6 @@
-package commands
+// This file contains HSETEX, which sets fields of a hash together with their deadline.
 
-// This file holds HSETEX, which sets fields of a hash together with their deadline.
+package commands
 
 // hsetexOptions are what HSETEX is told besides its key.
 type hsetexOptions struct {

@@ -1,4 +1,4 @@
-// What lives here: tests of hashes and strings that scenario files cannot hold: what writes nothing, what is random, and work that is counted.
+// tests of hashes and strings that scenario files cannot hold: what writes nothing, what is random, and work that is counted.
 
 package commands
 

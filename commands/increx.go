@@ -1,7 +1,7 @@
-package commands
-
-// This file holds INCREX, the counter with bounds and a life of its own: a fixed window of requests in one command. The rate limits
+// This file contains INCREX, the counter with bounds and a life of its own: a fixed window of requests in one command. The rate limits
 // are in rate_limits.go.
+
+package commands
 
 import (
 	"math"

@@ -1,6 +1,6 @@
-package commands
+// This file contains what COMMAND tells of keys beyond their positions: what a command does to each of them.
 
-// This file holds what COMMAND tells of keys beyond their places: what a command does to each of them.
+package commands
 
 // KeyFlag is a set of what a command does to a key, by Redis's words.
 type KeyFlag uint16
@@ -71,8 +71,8 @@ func (s *Spec) KeyParts() []KeyPart {
 	return []KeyPart{{First: k.First, Last: last, Step: max(k.Step, 1), Flags: k.Flags}}
 }
 
-// places gives the places of the part's keys in args.
-func (p *KeyPart) places(args [][]byte) []int {
+// positions gives the positions of the part's keys in args.
+func (p *KeyPart) positions(args [][]byte) []int {
 	if p.Unknown {
 		return nil
 	}
@@ -99,14 +99,14 @@ func (p *KeyPart) places(args [][]byte) []int {
 	case p.Last < 0:
 		last = len(args) + p.Last
 	}
-	var places []int
+	var positions []int
 	for i := first; i <= last && i < len(args); i += p.Step {
-		places = append(places, i)
+		positions = append(positions, i)
 	}
-	return places
+	return positions
 }
 
-// find gives the place behind the keyword, or -1.
+// find gives the position behind the keyword, or -1.
 func (p *KeyPart) find(args [][]byte) int {
 	for i := p.First; i < len(args)-1; i++ {
 		if isWord(args[i], p.Keyword) {
@@ -124,32 +124,32 @@ type KeyUse struct {
 
 // KeyUses gives the keys of a call with what happens to them, in the order of KeyIndexes.
 func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
-	places, err := s.KeyIndexes(args)
+	positions, err := s.KeyIndexes(args)
 	if err != nil {
 		return nil, err
 	}
 	parts := s.KeyParts()
-	flags := make(map[int]KeyFlag, len(places)) // of each place: a call may have a million, and the first part that has it tells
+	flags := make(map[int]KeyFlag, len(positions)) // of each position: a call may have a million, and the first part that has it tells
 	for j := range parts {
 		p := &parts[j]
-		own := p.places(args)
+		own := p.positions(args)
 		of := p.Flags
 		if p.Vary != nil && len(own) > 0 {
 			of = p.Vary(args)
 		}
-		for _, place := range own {
-			if _, known := flags[place]; !known {
-				flags[place] = of
+		for _, position := range own {
+			if _, known := flags[position]; !known {
+				flags[position] = of
 			}
 		}
 	}
-	uses := make([]KeyUse, len(places))
-	for i, place := range places {
-		of, known := flags[place]
+	uses := make([]KeyUse, len(positions))
+	for i, position := range positions {
+		of, known := flags[position]
 		if !known {
 			of = parts[len(parts)-1].Flags // of an unknown part, which stands last
 		}
-		uses[i] = KeyUse{place, of}
+		uses[i] = KeyUse{position, of}
 	}
 	return uses, nil
 }

@@ -1,6 +1,6 @@
-package commands
-
 // This file declares the commands on keys of any type. Their handlers lie in keys_*.go.
+
+package commands
 
 var keySpecs = []Spec{
 	{

@@ -1,3 +1,5 @@
+// Commands on single keys whatever they hold: deleting, counting, renaming, moving, copying, fencing.
+
 package commands
 
 import (
@@ -6,8 +8,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the commands on single keys whatever they hold: deleting, counting, renaming, moving, copying, fencing.
 
 // ErrSameObject is COPY's error for a key that is to be copied to itself.
 const ErrSameObject Error = "ERR source and destination objects are the same"

@@ -1,9 +1,9 @@
+// Commands on keys' lives: the EXPIRE and TTL families and PERSIST. Deadlines are compared and kept in ms
+// of the cluster clock; wall time comes in where a client gives or asks for an absolute time.
+
 package commands
 
 import "math"
-
-// This file holds the commands on keys' lives: the EXPIRE and TTL families and PERSIST. Deadlines are compared and kept in ms
-// of the cluster clock; wall time comes in where a client gives or asks for an absolute time.
 
 // Error replies of the EXPIRE family for options that exclude each other.
 const (
@@ -38,7 +38,7 @@ func (o *expireOptions) parse(args [][]byte) error {
 	return nil
 }
 
-// allow says whether a key's deadline, 0 for none, may become another one. No deadline counts as the latest of all.
+// allow reports whether a key's deadline, 0 for none, may become another one. No deadline counts as the latest of all.
 func (o *expireOptions) allow(oldMs, newMs int64) bool {
 	switch {
 	case o.nx && oldMs != 0, o.xx && oldMs == 0:

@@ -1,3 +1,6 @@
+// This file contains OBJECT: what is true of it here. Redis's encodings are answered by the forms that coordd has itself; uses of
+// a key are not tracked, since reads leave no trace in the log.
+
 package commands
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds OBJECT: what is true of it here. Redis's encodings are answered by the forms that coordd has itself; uses of
-// a key are not tracked, since reads leave no trace in the log.
 
 // Error replies of OBJECT.
 const (

@@ -1,3 +1,5 @@
+// Commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging it with another.
+
 package commands
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging it with another.
 
 func keysCommand(x *Call) error {
 	if err := CheckPattern(x.Args[1]); err != nil {
@@ -67,7 +67,7 @@ func scanCommand(x *Call) error {
 	return nil
 }
 
-// wantsKind says whether TYPE takes values of kind. A name that no type has takes none.
+// wantsKind reports whether TYPE takes values of kind. A name that no type has takes none.
 func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 	if !o.oneType {
 		return true

@@ -1,7 +1,7 @@
-package commands
-
 // This file tests what scenarios cannot say of the commands on strings and keys: fencing tokens, iteration, clocks that read later
 // than the keyspace, and what SET costs.
+
+package commands
 
 import (
 	"fmt"

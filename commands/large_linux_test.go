@@ -1,6 +1,6 @@
-package commands
-
 // This file measures commands on large values: what one element costs, how much work is charged for it, and what a unit of work takes.
+
+package commands
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
-package commands
+// This file contains calls on large values, and tests that they do what they did before they were made fast.
 
-// This file holds calls on large values, and tests that they do what they did before they were made fast.
+package commands
 
 import (
 	"math/rand/v2"

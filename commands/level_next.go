@@ -1,9 +1,9 @@
 //go:build coordd_next
 
-package commands
-
-// This file holds what tests take for the next release, built with -tags coordd_next: a level more than this one's, and a command that came
+// This file contains what tests take for the next release, built with -tags coordd_next: a level more than this one's, and a command that came
 // with it. No release has any of it.
+
+package commands
 
 const levelsAhead = 1
 

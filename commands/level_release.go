@@ -1,8 +1,8 @@
 //go:build !coordd_next
 
-package commands
+// This file contains what parts a release from the build that tests take for the next one.
 
-// This file holds what parts a release from the build that tests take for the next one.
+package commands
 
 const levelsAhead = 0
 

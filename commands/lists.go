@@ -1,6 +1,6 @@
-package commands
+// This file contains the table of the commands of lists, and what they share.
 
-// This file holds the table of the commands of lists, and what they share.
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
@@ -130,7 +130,7 @@ func parseEnd(arg []byte) (listEnd, error) {
 	return 0, ErrSyntax
 }
 
-// span gives the places of the first n elements as seen from the end, the nearest first.
+// span gives the positions of the first n elements as seen from the end, the nearest first.
 func (end listEnd) span(l *keyspace.List, n int) (first, last int) {
 	if end == leftEnd {
 		return 0, n - 1
@@ -170,7 +170,7 @@ func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
 	cutEnd(x, key, end, n)
 }
 
-// replyElements writes the elements from place first to last, both included, which exist; downwards when first > last.
+// replyElements writes the elements from position first to last, both included, which exist; downwards when first > last.
 func replyElements(x *Call, l *keyspace.List, first, last int) {
 	l.Range(first, last, func(value string) bool {
 		x.Out.BulkString(value)
@@ -178,7 +178,7 @@ func replyElements(x *Call, l *keyspace.List, first, last int) {
 	})
 }
 
-// listSpan reads two places, of which negative ones count from the end, and gives the part of l that lies between them: last is lower than
+// listSpan reads two positions, of which negative ones count from the end, and gives the part of l that lies between them: last is lower than
 // first where there is none.
 func listSpan(l *keyspace.List, start, stop int64) (first, last int) {
 	n := int64(l.Len())

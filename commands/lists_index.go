@@ -1,6 +1,6 @@
-package commands
+// Commands that read, find, replace, insert and remove elements of lists by their positions or by their values.
 
-// This file holds the commands that read, find, replace, insert and remove elements of lists by their places or by their values.
+package commands
 
 import (
 	"math"
@@ -26,8 +26,8 @@ func llen(x *Call) error {
 	return nil
 }
 
-// listPlace reads a place in l, counted from the end when it is negative. ok is false where l has none like it.
-func listPlace(l *keyspace.List, arg []byte) (place int, ok bool, err error) {
+// listIndex reads a position in l, counted from the end when it is negative. ok is false where l has none like it.
+func listIndex(l *keyspace.List, arg []byte) (position int, ok bool, err error) {
 	i, ok := ParseInt(arg)
 	if !ok {
 		return 0, false, ErrNotInteger
@@ -47,13 +47,13 @@ func lindex(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
-	place, ok, err := listPlace(l, x.Args[2])
+	position, ok, err := listIndex(l, x.Args[2])
 	switch {
 	case err != nil:
 		return err
 	case ok:
 		x.spendDepth(l, 1)
-		x.Out.BulkString(l.At(place))
+		x.Out.BulkString(l.At(position))
 	default:
 		x.Out.Null()
 	}
@@ -67,7 +67,7 @@ func (x *Call) spendDepth(l *keyspace.List, units int) {
 	}
 }
 
-// copiedNode is what making a node of a list's tree anew costs, in units of Env.Work.
+// copiedNode is what making a node of a list's tree again costs, in units of Env.Work.
 const copiedNode = 4
 
 func lset(x *Call) error {
@@ -78,7 +78,7 @@ func lset(x *Call) error {
 	if l.Len() == 0 {
 		return ErrNoSuchKey
 	}
-	place, ok, err := listPlace(l, x.Args[2])
+	position, ok, err := listIndex(l, x.Args[2])
 	if err != nil {
 		return err
 	}
@@ -87,13 +87,13 @@ func lset(x *Call) error {
 	}
 	x.spendDepth(l, copiedNode)
 	e, l := editList(x, x.Args[1])
-	l.Set(place, x.Args[3])
+	l.Set(position, x.Args[3])
 	x.changed(e, NotifyList, "lset")
 	x.Out.Status("OK")
 	return nil
 }
 
-// findSpan looks up the list at the first argument and gives the part of it between the places that the next two name.
+// findSpan looks up the list at the first argument and gives the part of it between the positions that the next two name.
 func findSpan(x *Call) (l *keyspace.List, first, last int, err error) {
 	start, ok := ParseInt(x.Args[2])
 	if !ok {
@@ -142,18 +142,18 @@ func ltrim(x *Call) error {
 	return nil
 }
 
-// searchList calls found with the places of the elements of l that equal value, as seen from the end, in the first limit of them, until it
+// searchList calls found with the positions of the elements of l that equal value, as seen from the end, in the first limit of them, until it
 // answers false.
-func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int, found func(place int) bool) {
+func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int, found func(position int) bool) {
 	if limit == 0 {
 		return
 	}
 	first, last := end.span(l, limit)
 	reached := last // or where found answered false
-	compare := func(place int) bool {
+	compare := func(position int) bool {
 		x.spendBytes(len(value)) // equal bytes are compared to their end
-		if !found(place) {
-			reached = place
+		if !found(position) {
+			reached = position
 			return false
 		}
 		return true
@@ -191,8 +191,8 @@ func linsert(x *Call) error {
 		return nil
 	}
 	at := -1
-	searchList(x, l, x.Args[3], leftEnd, l.Len(), func(place int) bool {
-		at = place
+	searchList(x, l, x.Args[3], leftEnd, l.Len(), func(position int) bool {
+		at = position
 		return false
 	})
 	if at < 0 {
@@ -213,24 +213,24 @@ func linsert(x *Call) error {
 // What taking elements out of the middle of a long list costs, in units of Env.Work.
 const (
 	removedElement = 8   // one, below LevelBounded
-	gatheredPlace  = 4   // one
+	gatheredElement  = 4   // one
 	piece          = 64  // elements that lie together in a list
 	removedPiece   = 160 // of those together one or more
 )
 
-// spendPlaces adds the work of removing the elements at places, which are in order.
-func (x *Call) spendPlaces(l *keyspace.List, places []int) {
+// spendPositions adds the work of removing the elements at positions, which are in order.
+func (x *Call) spendPositions(l *keyspace.List, positions []int) {
 	if x.Level < LevelBounded {
-		x.Spend(len(places) * removedElement)
+		x.Spend(len(positions) * removedElement)
 		return
 	}
 	pieces, last := 0, -1
-	for _, place := range places {
-		if place/piece != last {
-			pieces, last = pieces+1, place/piece
+	for _, position := range positions {
+		if position/piece != last {
+			pieces, last = pieces+1, position/piece
 		}
 	}
-	x.Spend(len(places)*gatheredPlace + pieces*min(removedPiece, 3*l.Len()))
+	x.Spend(len(positions)*gatheredElement + pieces*min(removedPiece, 3*l.Len()))
 }
 
 func lrem(x *Call) error {
@@ -246,21 +246,21 @@ func lrem(x *Call) error {
 	if count < 0 {
 		end, count = rightEnd, -count // the lowest number stays what it is, and is never reached: all are removed
 	}
-	var places []int
-	searchList(x, l, x.Args[3], end, l.Len(), func(place int) bool {
-		places = append(places, place)
-		return int64(len(places)) != count
+	var positions []int
+	searchList(x, l, x.Args[3], end, l.Len(), func(position int) bool {
+		positions = append(positions, position)
+		return int64(len(positions)) != count
 	})
-	if len(places) > 0 {
+	if len(positions) > 0 {
 		if end == rightEnd {
-			slices.Reverse(places)
+			slices.Reverse(positions)
 		}
-		x.spendPlaces(l, places)
+		x.spendPositions(l, positions)
 		e, l := editList(x, x.Args[1])
-		l.Remove(places)
+		l.Remove(positions)
 		x.changed(e, NotifyList, "lrem")
 	}
-	x.Out.Int(int64(len(places)))
+	x.Out.Int(int64(len(positions)))
 	return nil
 }
 
@@ -331,23 +331,23 @@ func lpos(x *Call) error {
 	if wanted == 0 || s.overflow {
 		wanted = math.MaxInt64
 	}
-	var places []int
-	searchList(x, l, x.Args[2], s.end, int(limit), func(place int) bool {
+	var positions []int
+	searchList(x, l, x.Args[2], s.end, int(limit), func(position int) bool {
 		if s.skip > 0 {
 			s.skip--
 			return true
 		}
-		places = append(places, place)
-		return int64(len(places)) < wanted
+		positions = append(positions, position)
+		return int64(len(positions)) < wanted
 	})
 	switch {
 	case s.listed:
-		x.Out.Array(len(places))
-		for _, place := range places {
-			x.Out.Int(int64(place))
+		x.Out.Array(len(positions))
+		for _, position := range positions {
+			x.Out.Int(int64(position))
 		}
-	case len(places) > 0:
-		x.Out.Int(int64(places[0]))
+	case len(positions) > 0:
+		x.Out.Int(int64(positions[0]))
 	default:
 		x.Out.Null()
 	}

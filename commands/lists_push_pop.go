@@ -1,6 +1,6 @@
-package commands
+// Commands that work on the ends of lists: pushing, popping, moving, and the forms of these that wait.
 
-// This file holds the commands that work on the ends of lists: pushing, popping, moving, and the forms of these that wait.
+package commands
 
 // push is the handler of LPUSH and RPUSH, and, when the list has to exist, of LPUSHX and RPUSHX.
 func push(end listEnd, existing bool) Handler {
@@ -46,8 +46,8 @@ func pop(end listEnd) Handler {
 		case counted:
 			takeEnd(x, x.Args[1], l, end, count)
 		default:
-			place, _ := end.span(l, 1)
-			x.Out.BulkString(l.At(place))
+			position, _ := end.span(l, 1)
+			x.Out.BulkString(l.At(position))
 			cutEnd(x, x.Args[1], end, 1)
 		}
 		return nil
@@ -70,10 +70,10 @@ func bpop(end listEnd) Handler {
 			x.blockOrNull(timeoutMs)
 			return nil
 		}
-		place, _ := end.span(l, 1)
+		position, _ := end.span(l, 1)
 		x.Out.Array(2)
 		x.Out.Bulk(key)
-		x.Out.BulkString(l.At(place))
+		x.Out.BulkString(l.At(position))
 		cutEnd(x, key, end, 1)
 		return nil
 	}
@@ -118,12 +118,12 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	if _, err := findList(x, destination); err != nil {
 		return false, err
 	}
-	place, _ := m.from.span(l, 1)
-	value := l.At(place)
+	position, _ := m.from.span(l, 1)
+	value := l.At(position)
 	x.Out.BulkString(value) // first: what cannot be answered is not moved
 	// Both changes come before either notification: the two may be one list, which then must not be gone in between.
 	src, from := editList(x, source)
-	from.RemoveRange(place, place)
+	from.RemoveRange(position, position)
 	dst, to := editList(x, destination)
 	m.to.push(to, []byte(value))
 	x.changed(dst, NotifyList, m.to.pushed())

@@ -1,6 +1,6 @@
-package commands
+// This file contains the tests of lists and of SORT that scenarios cannot make: what is told, what waits, what changes nothing, what is bounded.
 
-// This file holds the tests of lists and of SORT that scenarios cannot make: what is told, what waits, what changes nothing, what is bounded.
+package commands
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestListNotificationsAreThoseOfRedis(t *testing.T) {
 	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
 	key := func() string { return pick("l1", "l2", "l3", "wrong") }
 	element := func() string { return pick("1", "2", "3", "a") }
-	place := func() string { return strconv.Itoa(r.IntN(9) - 4) }
+	position := func() string { return strconv.Itoa(r.IntN(9) - 4) }
 	end := func() string { return pick("LEFT", "RIGHT") }
 	compareNotifications(t, func() []string {
 		switch r.IntN(12) {
@@ -28,24 +28,24 @@ func TestListNotificationsAreThoseOfRedis(t *testing.T) {
 		case 3:
 			return []string{pick("LPOP", "RPOP"), key()}
 		case 4:
-			return []string{pick("LPOP", "RPOP"), key(), place()}
+			return []string{pick("LPOP", "RPOP"), key(), position()}
 		case 5:
 			return []string{pick("LMPOP"), "2", key(), key(), end(), "COUNT", strconv.Itoa(1 + r.IntN(5))}
 		case 6:
 			return []string{"LINSERT", key(), pick("BEFORE", "AFTER"), element(), element()}
 		case 7:
-			return []string{"LSET", key(), place(), element()}
+			return []string{"LSET", key(), position(), element()}
 		case 8:
-			return []string{"LREM", key(), place(), element()}
+			return []string{"LREM", key(), position(), element()}
 		case 9:
-			return []string{"LTRIM", key(), place(), place()}
+			return []string{"LTRIM", key(), position(), position()}
 		case 10:
 			return []string{"LMOVE", key(), key(), end(), end()}
 		default:
 			if r.IntN(3) == 0 {
 				return []string{"SET", "wrong", "type"}
 			}
-			return []string{"SORT", key(), pick("ALPHA", "ASC"), "LIMIT", "0", place(), "STORE", key()}
+			return []string{"SORT", key(), pick("ALPHA", "ASC"), "LIMIT", "0", position(), "STORE", key()}
 		}
 	})
 }

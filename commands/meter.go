@@ -1,13 +1,13 @@
-package commands
-
-import "math/bits"
-
-// This file holds the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every command is charged for its arguments, for each
+// This file contains the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every command is charged for its arguments, for each
 // element that it replies, and for what its handler spends besides; one that goes over the bound is refused. It is refused at the moment of the
 // charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has changed nothing. So a handler
 // spends before it changes: what it knows up front at once, the rest while it looks.
 //
 // Every node charges alike, whether it builds the reply or not: the reply's size is computed, not measured.
+
+package commands
+
+import "math/bits"
 
 // refusal is the panic of a command that is refused.
 type refusal struct{ err Error }

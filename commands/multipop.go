@@ -1,7 +1,7 @@
-package commands
-
-// This file holds what the commands share that take elements out of the first of several keys that has some: ZMPOP, LMPOP and
+// This file contains what the commands share that take elements out of the first of several keys that has some: ZMPOP, LMPOP and
 // the commands that wait.
+
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
@@ -85,7 +85,7 @@ func (p *multipop) parse(args [][]byte, words [2]string) error {
 }
 
 // multipopHandler makes the handler of LMPOP or ZMPOP, which is not to wait, or of its blocking form, whose first argument is the time to
-// wait. pop replies with the key and what it took out of it, and says whether there was anything.
+// wait. pop replies with the key and what it took out of it, and reports whether there was anything.
 func multipopHandler(blocking bool, words [2]string, pop func(x *Call, p *multipop) (found bool, err error)) Handler {
 	return func(x *Call) error {
 		var p multipop

@@ -1,3 +1,5 @@
+// This file contains keyspace notifications as handlers send them: who receives them is not their business.
+
 package commands
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds keyspace notifications as handlers send them: who receives them is not their business.
 
 // NotifyClass is a class of keyspace notifications, one of the letters of notify-keyspace-events.
 type NotifyClass byte
@@ -106,10 +106,10 @@ func (f NotifyFlags) String() string {
 	return string(b)
 }
 
-// Keyspace says whether notifications of a class are sent to the channels that are named after keys.
+// Keyspace reports whether notifications of a class are sent to the channels that are named after keys.
 func (f NotifyFlags) Keyspace(class NotifyClass) bool { return f.wants(class, 'K') }
 
-// Keyevent says whether notifications of a class are sent to the channels that are named after events.
+// Keyevent reports whether notifications of a class are sent to the channels that are named after events.
 func (f NotifyFlags) Keyevent(class NotifyClass) bool { return f.wants(class, 'E') }
 
 func (f NotifyFlags) wants(class NotifyClass, channel byte) bool {

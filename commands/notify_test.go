@@ -1,7 +1,7 @@
-package commands
-
-// This file holds the comparison of notifications with those that Redis sends, and the test of sorted sets'. Of keys that are made
+// This file contains the comparison of notifications with those that Redis sends, and the test of sorted sets'. Of keys that are made
 // the machine tells.
+
+package commands
 
 import (
 	"bytes"

@@ -54,7 +54,7 @@ func ParseFloat(b []byte) (float64, bool) {
 	return f, true
 }
 
-// zeroText says whether the number written in b, which is valid, has no digit but 0 before its exponent.
+// zeroText reports whether the number written in b, which is valid, has no digit but 0 before its exponent.
 func zeroText(b []byte) bool {
 	digits, exponent := "123456789", "eE"
 	if strings.ContainsAny(string(b), "xX") {

@@ -1,4 +1,4 @@
-// What lives here: tests of what commands do for next to nothing.
+// tests of what commands do for next to nothing.
 
 package commands_test
 

@@ -1,6 +1,6 @@
-package commands
+// This file contains the random choices of commands. They come from Env.Seed, so every node makes the same.
 
-// This file holds the random choices of commands. They come from Env.Seed, so every node makes the same.
+package commands
 
 import (
 	"math"
@@ -68,7 +68,7 @@ func (d *draws) chosen(n, count int) []int {
 // shuffled is distinct, with the same result, for a count that is not much less than n.
 func (d *draws) shuffled(n, count int) []int {
 	picked := make([]int, count)
-	moved := make([]int32, n) // the number in each place, and one more: 0 is one that was not moved
+	moved := make([]int32, n) // the number in each position, and one more: 0 is one that was not moved
 	at := func(i int) int {
 		if j := moved[i]; j != 0 {
 			return int(j) - 1

@@ -1,6 +1,4 @@
-package commands
-
-// This file holds the rate limits CL.THROTTLE and GCRA, which count by the cluster clock: neither a client's clock nor a node's has a say.
+// This file contains the rate limits CL.THROTTLE and GCRA, which count by the cluster clock: neither a client's clock nor a node's has a say.
 //
 // Both are the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; see redis-cell's README for its use
 // as a limit). A key holds one time, the theoretical arrival time: when the bucket will be full of tokens again. Each token that is taken moves
@@ -8,6 +6,8 @@ package commands
 //
 // The arithmetic is exact. period/count need not be a whole number of nanoseconds, so times carry a fraction whose denominator
 // is count: 7 tokens a minute are 7 in every minute, not 7 in a minute and 4 ns, nor 8 in some minute of a long run.
+
+package commands
 
 import (
 	"bytes"

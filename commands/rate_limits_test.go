@@ -1,7 +1,7 @@
-package commands
-
-// This file holds property tests of the limits: random calls against simple models, and the promise that with a limit of N there are never N+1
+// This file contains property tests of the limits: random calls against simple models, and the promise that with a limit of N there are never N+1
 // in a window.
+
+package commands
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func newLimitRun() *limitRun {
 	return &limitRun{table: NewTable(Specs()), ks: keyspace.New(), nowMs: 1}
 }
 
-// do runs one call in an entry of its own and says whether it changed anything.
+// do runs one call in an entry of its own and reports whether it changed anything.
 func (r *limitRun) do(call ...string) (reply string, changed bool) {
 	r.index++
 	r.ks.Begin(r.nowMs, keyspace.NewRevision(0, r.index, 0))

@@ -31,7 +31,7 @@ type Reply interface {
 // MaxReplyBytes bounds what one run of requests is answered: RESP.Limit of whoever answers one.
 const MaxReplyBytes = 64 << 20
 
-// ErrReplySize stands in the place of a reply that does not fit.
+// ErrReplySize stands in place of a reply that does not fit.
 const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
 
 // RESP writes replies in the Redis protocol, version Proto (2 or 3). It decides which type a reply
@@ -44,7 +44,7 @@ type RESP struct {
 	Full  bool // something did not fit: it was left out, and so is all that comes until who writes cuts Buf and makes this false
 }
 
-// fits says whether n bytes more may be written.
+// fits reports whether n bytes more may be written.
 func (r *RESP) fits(n int) bool {
 	if r.Limit > 0 && len(r.Buf)+n > r.Limit {
 		r.Full = true

@@ -97,7 +97,7 @@ type RequestReader struct {
 // Reset makes the reader start on run.
 func (r *RequestReader) Reset(run []byte) { r.in = wire.NewCursor(run) }
 
-// More says whether another request follows.
+// More reports whether another request follows.
 func (r *RequestReader) More() bool { return r.in.Len() > 0 }
 
 // Rest is what follows the requests that Next gave.

@@ -1,7 +1,7 @@
-package commands
-
 // This file declares the commands of sets and holds those on single members. What picks at random lies in sets_pick.go, what combines
 // sets in sets_combine.go.
+
+package commands
 
 import (
 	"bytes"

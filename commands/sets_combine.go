@@ -1,7 +1,7 @@
-package commands
-
-// This file holds the intersections, unions and differences of sets. Results are built as sets, which gives them Redis's order
+// This file contains the intersections, unions and differences of sets. Results are built as sets, which gives them Redis's order
 // where it has one: integers, while they are few, are sorted.
+
+package commands
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
-package commands
+// Commands that pick members of a set at random.
 
-// This file holds the commands that pick members of a set at random.
+package commands
 
 import (
 	"math"
@@ -66,7 +66,7 @@ func spopMany(x *Call) error {
 
 // What picking members at random costs, in units of Env.Work.
 const (
-	pickedSingle = 28 // one of few, looked for by its place
+	pickedSingle = 28 // one of few, looked for by its position
 	pickedMember = 8  // one of many
 	passedMember = 2  // each member, where many are picked
 )
@@ -89,7 +89,7 @@ func (x *Call) expectNames(names []string) {
 	x.Expect(len(names), size)
 }
 
-// rebuildShare says when SPOP makes the set anew: when this many times what stays is not more than what goes. Redis does so, and the set
+// rebuildShare says when SPOP makes the set again: when this many times what stays is not more than what goes. Redis does so, and the set
 // is one of integers again where what stays is.
 const rebuildShare = 5
 
@@ -97,11 +97,11 @@ const rebuildShare = 5
 func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	stay := s.Len() - n
 	if stay*rebuildShare > n {
-		places := x.draws().distinct(s.Len(), n)
-		popped := namesAt(s, places)
+		positions := x.draws().distinct(s.Len(), n)
+		popped := namesAt(s, positions)
 		x.expectNames(popped)
 		e, s := editSet(x, x.Args[1])
-		s.RemoveAt(places)
+		s.RemoveAt(positions)
 		x.changed(e, NotifySet, "spop")
 		return popped
 	}
@@ -122,26 +122,26 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	return popped
 }
 
-// namesAt gives the members of s at places.
-func namesAt(s *keyspace.Set, places []int) []string {
-	names, at := make([]string, len(places)), nameAt(s, len(places))
-	for i, place := range places {
-		names[i] = at(place)
+// namesAt gives the members of s at positions.
+func namesAt(s *keyspace.Set, positions []int) []string {
+	names, at := make([]string, len(positions)), nameAt(s, len(positions))
+	for i, position := range positions {
+		names[i] = at(position)
 	}
 	return names
 }
 
-// nameAt returns a function that gives the members of s by their places, for so many calls.
-func nameAt(s *keyspace.Set, calls int) func(place int) string {
+// nameAt returns a function that gives the members of s by their positions, for so many calls.
+func nameAt(s *keyspace.Set, calls int) func(position int) string {
 	if !manyOf(calls, s.Len()) {
 		return s.At
 	}
 	var all []keyspace.Member
-	return func(place int) string {
+	return func(position int) string {
 		if all == nil {
 			all = s.All()
 		}
-		return all[place].Name
+		return all[position].Name
 	}
 }
 

@@ -1,7 +1,7 @@
-package commands
-
 // This file tests the commands of sets: random calls with their notifications beside a real server, what must not change anything, and
 // how evenly members are picked.
+
+package commands
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
-package commands
-
-// This file holds what Redis Cluster calls slots: the number that a key hashes to. Here one shard holds all of them, so a slot is nothing but
+// This file contains what Redis Cluster calls slots: the number that a key hashes to. Here one shard holds all of them, so a slot is nothing but
 // a way in which cluster clients sort keys.
+
+package commands
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
-package commands
+// This file contains SORT and SORT_RO.
 
-// This file holds SORT and SORT_RO.
+package commands
 
 import (
 	"bytes"
@@ -104,8 +104,8 @@ func (s *sorting) parse(args [][]byte, store bool) error {
 // sortPattern names a key for each element, and maybe a field of the hash there.
 type sortPattern struct {
 	self   bool   // "#": the element itself
-	text   []byte // of the key, with a star in the element's place
-	star   int    // its place, -1: none, and the pattern names nothing
+	text   []byte // of the key, with a star in the element's position
+	star   int    // its position, -1: none, and the pattern names nothing
 	field  []byte
 	ofHash bool
 	key    []byte // of the last lookup
@@ -208,7 +208,7 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 	return 0, nil, ErrWrongType
 }
 
-// turn counts the places of c from its end where DESC stands: elements that stay in their own order are given backwards then.
+// turn counts the positions of c from its end where DESC stands: elements that stay in their own order are given backwards then.
 func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
 	if s.unsorted && s.desc {
 		return c.Len() - 1 - first, c.Len() - 1 - last

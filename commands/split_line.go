@@ -1,6 +1,6 @@
-package commands
+// This file contains how a line of text is split into words.
 
-// This file holds how a line of text is split into words.
+package commands
 
 // SplitLine splits a line into words as redis-cli, inline commands and the first line of a library are: "…" with the escapes \n \r \t \b \a \xHH, '…'
 // with \', and quotes that must end where the word ends. A zero byte ends the line. Words are copies.

@@ -1,6 +1,6 @@
-package commands
-
 // This file declares the commands of streams and holds what they share: lookups, their errors, the form of entries in replies.
+
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
@@ -69,7 +69,7 @@ var streamSpecs = []Spec{
 // behindStreams says that a command has its keys behind the word STREAMS, which stands at the argument first or later.
 func behindStreams(first int) KeySpec {
 	part := KeyPart{First: first, Keyword: "STREAMS", Last: -1, Step: 1, Limit: 2, Flags: KeyRO | KeyAccess}
-	return KeySpec{Find: streamPlaces, Paired: true, Parts: []KeyPart{part}}
+	return KeySpec{Find: streamPositions, Paired: true, Parts: []KeyPart{part}}
 }
 
 // subcommandKey says that a subcommand has one key, its first argument.
@@ -161,7 +161,7 @@ func errNoGroupOf(key, name []byte) error {
 	return Errorf("NOGROUP No such consumer group '%s' for key name '%s'", cText(name), cText(key))
 }
 
-// see notes that a consumer took something, making it if need be, and tells of one that is new.
+// see notes that a consumer took something, making it if needed, and tells of one that is new.
 func see(x *Call, key []byte, g *keyspace.Group, consumer []byte) {
 	if g.See(consumer, x.ClockMs) {
 		x.notify(NotifyStream, "xgroup-createconsumer", key)

@@ -1,7 +1,7 @@
-package commands
-
-// This file holds how much XREADGROUP delivers: what fits into the reply and into the work of one request. What does not fit stays undelivered, for
+// This file contains how much XREADGROUP delivers: what fits into the reply and into the work of one request. What does not fit stays undelivered, for
 // the next call, so that no entry becomes pending that nobody was sent.
+
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 

@@ -1,6 +1,6 @@
-package commands
+// Commands that add, read and remove a stream's entries by their ids: XADD, XLEN, XRANGE, XREVRANGE, XDEL, XTRIM, XSETID.
 
-// This file holds the commands that add, read and remove a stream's entries by their ids: XADD, XLEN, XRANGE, XREVRANGE, XDEL, XTRIM, XSETID.
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
@@ -34,7 +34,7 @@ type addArgs struct {
 	whole    bool // the id was given, with its number
 	partly   bool // the id was given, its number is *
 	id       keyspace.StreamID
-	fields   int // place of the first field
+	fields   int // position of the first field
 }
 
 // parse reads the arguments from the third on. Without an id at the end, XADD's fields lie behind all arguments.
@@ -185,7 +185,7 @@ func xadd(x *Call) error {
 	return nil
 }
 
-// spendRemoved adds the work of removing entries of some size in all: their places in the trees, and a hash of each.
+// spendRemoved adds the work of removing entries of some size in all: their positions in the trees, and a hash of each.
 func (x *Call) spendRemoved(entries, size int) {
 	each := 4
 	if x.Level >= LevelBounded {

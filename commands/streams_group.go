@@ -1,8 +1,8 @@
+// Commands that keep groups of consumers: XGROUP, XACK.
+
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
-
-// This file holds the commands that keep groups of consumers: XGROUP, XACK.
 
 // Errors of XGROUP.
 const (

@@ -1,3 +1,5 @@
+// This file contains the reading of stream ids: 1526919030474-55, a time alone, - and + for the ends, ( for an end that is not included.
+
 package commands
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the reading of stream ids: 1526919030474-55, a time alone, - and + for the ends, ( for an end that is not included.
 
 // Errors of stream ids.
 const (
@@ -86,7 +86,7 @@ func parseUnsigned(s string) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseOpenStreamID is parseStreamID for places where - and + stand for the lowest and the highest id.
+// parseOpenStreamID is parseStreamID for positions where - and + stand for the lowest and the highest id.
 func parseOpenStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	if len(arg) > maxStreamIDText {
 		return keyspace.StreamID{}, errStreamID

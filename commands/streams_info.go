@@ -1,8 +1,8 @@
+// This file contains XINFO.
+
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
-
-// This file holds XINFO.
 
 // xinfo looks up the stream of a subcommand.
 func xinfo(x *Call) (*keyspace.Stream, error) {

@@ -1,6 +1,6 @@
-package commands
+// Commands about entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
 
-// This file holds the commands about entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
+package commands
 
 import (
 	"math"

@@ -1,8 +1,8 @@
+// This file contains XREAD and XREADGROUP.
+
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
-
-// This file holds XREAD and XREADGROUP.
 
 // Errors of XREAD and XREADGROUP.
 const (
@@ -17,8 +17,8 @@ const (
 	errReadGroupGone Error = "NOGROUP the consumer group this client was blocked on no longer exists"
 )
 
-// streamPlaces finds the keys of XREAD and XREADGROUP: the first half of what follows STREAMS.
-func streamPlaces(args [][]byte) []int {
+// streamPositions finds the keys of XREAD and XREADGROUP: the first half of what follows STREAMS.
+func streamPositions(args [][]byte) []int {
 	at := 1
 	for at < len(args) && !isWord(args[at], "STREAMS") {
 		switch {
@@ -36,11 +36,11 @@ func streamPlaces(args [][]byte) []int {
 	if n <= 0 || n%2 != 0 {
 		return nil
 	}
-	places := make([]int, n/2)
-	for i := range places {
-		places[i] = at + 1 + i
+	positions := make([]int, n/2)
+	for i := range positions {
+		positions[i] = at + 1 + i
 	}
-	return places
+	return positions
 }
 
 // readArgs are the arguments of XREAD or XREADGROUP.

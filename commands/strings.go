@@ -1,6 +1,6 @@
-package commands
-
 // This file declares the commands on strings. Their handlers lie in strings_*.go.
+
+package commands
 
 var stringSpecs = []Spec{
 	{

@@ -1,3 +1,6 @@
+// Commands that compare what a key holds before they act: the release of a lock without a script, by
+// Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
+
 package commands
 
 import (
@@ -7,9 +10,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the commands that compare what a key holds before they act: the release of a lock without a script, by
-// Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
 
 // digestLen is the length of a digest in hexadecimal digits.
 const digestLen = 16
@@ -30,7 +30,7 @@ func digest(b []byte) (hex [digestLen]byte) {
 	return hex
 }
 
-// sameDigest says whether b has the digest hex, written in upper or lower case. What is not hexadecimal is the digest of nothing.
+// sameDigest reports whether b has the digest hex, written in upper or lower case. What is not hexadecimal is the digest of nothing.
 func sameDigest(b, hex []byte) bool {
 	own := digest(b)
 	return bytes.EqualFold(own[:], hex)

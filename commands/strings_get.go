@@ -1,6 +1,6 @@
-package commands
+// Commands that read strings, and those that change a key or its life while they read.
 
-// This file holds the commands that read strings, and those that change a key or its life while they read.
+package commands
 
 func getCommand(x *Call) error {
 	e, err := x.findString(x.Args[1])
@@ -70,7 +70,7 @@ func part(b []byte, start, end int64) []byte {
 	return b[start : end+1]
 }
 
-// clip turns a range of n elements, both ends included and counted from the end where negative, into places from 0 to n-1; false
+// clip turns a range of n elements, both ends included and counted from the end where negative, into positions from 0 to n-1; false
 // if nothing lies in it. One that lies before the elements is the first of them, unless the caller sees to that, as Redis has it.
 func clip(n, start, end int64) (from, to int64, ok bool) {
 	if start < 0 {

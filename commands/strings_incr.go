@@ -1,3 +1,5 @@
+// Commands that change a string by what it holds: counters, APPEND and SETRANGE. They keep the ttl.
+
 package commands
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds the commands that change a string by what it holds: counters, APPEND and SETRANGE. They keep the key's life.
 
 // maxString bounds the length of a string, Redis's proto-max-bulk-len.
 const maxString = 512 << 20
@@ -61,7 +61,7 @@ func (x *Call) increment(by int64) error {
 	return nil
 }
 
-// replace sets the string of the key x.Args[1], leaves its life as it is, and tells of event.
+// replace sets the string of the key x.Args[1], keeps its ttl, and notifies event.
 func (x *Call) replace(exists bool, value []byte, event string) {
 	if exists {
 		x.DB().SetString(x.Args[1], value)
@@ -114,7 +114,7 @@ func appendCommand(x *Call) error {
 		return ErrTooLong
 	}
 	if len(x.Args[2]) > 0 {
-		// The string may move to a larger place. Whether it does differs between nodes: one that was restored has other room left.
+		// The string may move to a larger buffer. Whether it does differs between nodes: one that was restored has other room left.
 		x.spendBytes(n)
 	}
 	x.DB().AppendString(x.Args[1], x.Args[2]) // an empty tail too is a change, as on Redis: WATCH and notifications show it
@@ -166,7 +166,7 @@ func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
 	return nil
 }
 
-// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil, and tells of event.
+// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil, and notifies event.
 func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
 	x.spendWrite(e, offset+len(part))
 	x.DB().WriteAt(x.Args[1], offset, part)

@@ -1,3 +1,6 @@
+// This file contains SET with its options and the commands that are SET under another name. SET NX PX takes every lock there
+// is: parsing allocates nothing, and a key is looked up no more often than needed.
+
 package commands
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// This file holds SET with its options and the commands that are SET under another name. SET NX PX takes every lock there
-// is: parsing allocates nothing, and a key is looked up no oftener than needed.
 
 // setOptions are SET's options.
 type setOptions struct {
@@ -131,7 +131,7 @@ func setCommand(x *Call) error {
 	return nil
 }
 
-// holds says whether the condition is met by e, a string or nil. The error is about an operand that is no digest: as on
+// holds reports whether the condition is met by e, a string or nil. The error is about an operand that is no digest: as on
 // Redis it is looked at where there is something to compare it with.
 func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, error) {
 	switch c {

@@ -1,13 +1,3 @@
-package commands
-
-import (
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"unicode"
-)
-
 // This file parses Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make calls from it. The
 // notation is that of Redis's documentation, with the types of values added:
 //
@@ -19,6 +9,16 @@ import (
 //	[x]           x, or nothing
 //	<x | y>       one of them; between [ ] as well
 //	x [x ...]     x, once or more
+
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
 
 // ArgType is what stands for an argument, by the words of COMMAND DOCS.
 type ArgType string
@@ -47,7 +47,7 @@ type Arg struct {
 	Args          []Arg
 }
 
-// sameArgs says whether two lists of arguments are equal, all the way down.
+// sameArgs reports whether two lists of arguments are equal, all the way down.
 func sameArgs(a, b []Arg) bool {
 	return slices.EqualFunc(a, b, func(a, b Arg) bool {
 		return a.Name == b.Name && a.Type == b.Type && a.Token == b.Token && a.Optional == b.Optional &&
@@ -227,7 +227,7 @@ func joinTokens(args []Arg) []Arg {
 	return joined
 }
 
-// takesToken says whether a is a value that belongs to a word before it.
+// takesToken reports whether a is a value that belongs to a word before it.
 func takesToken(a *Arg) bool {
 	return a.Token == "" && !a.Optional && a.Type != ArgOneOf && (a.Type != ArgBlock || a.Multiple)
 }

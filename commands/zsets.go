@@ -1,7 +1,7 @@
-package commands
-
 // This file declares the commands of sorted sets. Their handlers lie in zsets_write.go, zsets_pop.go, zsets_read.go, zsets_range.go
 // and zsets_combine.go, what a range is in zsets_bounds.go.
+
+package commands
 
 // The keys of commands that have a destination, which they overwrite, before what they read.
 var (

@@ -1,6 +1,6 @@
-package commands
+// This file contains what a range of a sorted set is: bounds by rank, by score and by name, and the ranks they span.
 
-// This file holds what a range of a sorted set is: bounds by rank, by score and by name, and the ranks they span.
+package commands
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
-package commands
-
-// This file holds the unions, intersections and differences of sorted sets. Sets may be among their inputs: their members have the
+// This file contains the unions, intersections and differences of sorted sets. Sets may be among their inputs: their members have the
 // score 1.
+
+package commands
 
 import (
 	"cmp"
@@ -375,9 +375,9 @@ func destinationAndCounted(args [][]byte) []int {
 	if !ok || n < 1 || n > int64(len(args)-3) {
 		return nil
 	}
-	places := []int{1}
+	positions := []int{1}
 	for i := range int(n) {
-		places = append(places, 3+i)
+		positions = append(positions, 3+i)
 	}
-	return places
+	return positions
 }

@@ -1,6 +1,6 @@
-package commands
+// Commands that take out the members of the lowest or the highest scores, waiting or not.
 
-// This file holds the commands that take out the members of the lowest or the highest scores, waiting or not.
+package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 

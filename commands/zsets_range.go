@@ -1,6 +1,6 @@
-package commands
+// This file contains ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
 
-// This file holds ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
+package commands
 
 import (
 	"slices"
@@ -155,7 +155,7 @@ func zrangestore(x *Call) error {
 }
 
 // result makes the set of the n members of src with the ranks from to to. Members come to it one by one, and only by rank Redis knows how many: until it
-// has the large form, it keeps 0 in the place of -0.
+// has the large form, it keeps 0 in place of -0.
 func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keyspace.ZSet {
 	if n == 0 {
 		return keyspace.NewZSet()

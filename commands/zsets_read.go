@@ -1,6 +1,6 @@
-package commands
+// Commands that read members, scores, ranks and counts of sorted sets.
 
-// This file holds the commands that read members, scores, ranks and counts of sorted sets.
+package commands
 
 import (
 	"math"

@@ -1,6 +1,6 @@
-package commands
+// Commands that add, change and remove members of sorted sets.
 
-// This file holds the commands that add, change and remove members of sorted sets.
+package commands
 
 import (
 	"math"
@@ -103,7 +103,7 @@ func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
 	x.Spend(scoredWork * deep(z.Len()) * len(a.scores))
 }
 
-// scoredWork is what a place in the order of scores costs, in units of Env.Work, for each doubling of a set that the processor's caches do not hold.
+// scoredWork is what a position in the order of scores costs, in units of Env.Work, for each doubling of a set that the processor's caches do not hold.
 const scoredWork = 8
 
 // run changes the sorted set and replies. The set is opened for change at the first member that really changes.
@@ -240,7 +240,7 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	}
 }
 
-// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and tells of event.
+// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and notifies event.
 func removeSpan(x *Call, key []byte, first, last int, event string) {
 	e, z := editZSet(x, key)
 	z.RemoveRange(first, last)

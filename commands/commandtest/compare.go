@@ -1,4 +1,4 @@
-// What lives here: the ways in which a scenario line compares two replies.
+// the ways in which a scenario line compares two replies.
 
 package commandtest
 
@@ -58,7 +58,7 @@ func parseCompare(s string) (c Compare, silent bool, err error) {
 	return c, silent, nil
 }
 
-// Equal says whether two replies, as bytes, are equal under c. What is no whole reply equals nothing.
+// Equal reports whether two replies, as bytes, are equal under c. What is no whole reply equals nothing.
 func (c Compare) Equal(a, b []byte) (bool, error) {
 	va, err := Parse(a)
 	if err != nil {

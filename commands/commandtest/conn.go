@@ -1,4 +1,4 @@
-// What lives here: a RESP connection that gives replies as the bytes that came, and a redis-server to compare with.
+// a RESP connection that gives replies as the bytes that came, and a redis-server to compare with.
 
 package commandtest
 
@@ -69,7 +69,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	return resp.NewReader(c.br).AppendRaw(nil)
 }
 
-// Ready says whether something to receive came within a time, and whether the stream goes on: at its end, what is there has been received.
+// Ready reports whether something to receive came within a time, and whether the stream goes on: at its end, what is there has been received.
 func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 	if err := c.nc.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false, false

@@ -1,4 +1,4 @@
-// What lives here: scenario files and how they are read.
+// scenario files and how they are read.
 
 package commandtest
 

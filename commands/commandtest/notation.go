@@ -1,4 +1,4 @@
-// What lives here: the reader of expected replies, and redis-cli's way to split a line into arguments.
+// the reader of expected replies, and redis-cli's way to split a line into arguments.
 
 package commandtest
 

@@ -1,4 +1,4 @@
-// What lives here: running scenario files against a server and, beside it, against a real redis-server.
+// running scenario files against a server and, beside it, against a real redis-server.
 
 package commandtest
 

@@ -1,7 +1,7 @@
-package keyspace
-
 // This file compares what is done with many elements at once with the same done one by one, and shows that the first change after a snapshot copies
 // little of a large value.
+
+package keyspace
 
 import (
 	"fmt"
@@ -98,7 +98,7 @@ func TestZSetInBulk(t *testing.T) {
 			sameZSet(t, fmt.Sprintf("%d to %d of %d", first, last, n), z.Part(first, last, slices.Clone(part)), ZSetOf(slices.Clone(part)))
 			z.RemoveRange(first, last)
 			sameZSet(t, fmt.Sprintf("without %d to %d of %d", first, last, n), z, zsetOneByOne(rest, large))
-			for _, s := range part { // it goes on as one that was never made anew
+			for _, s := range part { // it goes on as one that was never made again
 				z.Add([]byte(s.Member), s.Score)
 			}
 			sameZSet(t, "made whole again", z, want)

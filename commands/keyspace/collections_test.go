@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the tests of hashes and sorted sets as values of keys: snapshots taken while they change, the round trip
+// This file contains the tests of hashes and sorted sets as values of keys: snapshots taken while they change, the round trip
 // through records, and records that are damaged.
+
+package keyspace
 
 import (
 	"bytes"

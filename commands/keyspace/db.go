@@ -99,7 +99,7 @@ func (e *Entry) Bytes() []byte { return e.str }
 // Collection is the value of an entry that is not a string, else nil.
 func (e *Entry) Collection() Collection { return e.coll }
 
-// Emptied says whether nothing is left in the entry's collection, so that its key goes: all but streams go.
+// Emptied reports whether nothing is left in the entry's collection, so that its key goes: all but streams go.
 func (e *Entry) Emptied() bool {
 	return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0
 }
@@ -125,7 +125,7 @@ func (db *DB) Find(key []byte) *Entry {
 	return e
 }
 
-// dead says whether an entry's deadline has passed, or those of all fields of a hash: it does not exist any more, though it was not
+// dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does not exist any more, though it was not
 // swept yet.
 func (db *DB) dead(e *Entry) bool {
 	if e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e) {
@@ -261,7 +261,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
 }
 
-// Delete removes key and says whether it existed.
+// Delete removes key and reports whether it existed.
 func (db *DB) Delete(key []byte) bool {
 	e := db.keys.find(hashKey(key), key)
 	if e == nil {

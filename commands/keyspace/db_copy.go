@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the ways to put or take a whole key besides those of db.go: creating one that is known not to exist,
+// This file contains the ways to put or take a whole key besides those of db.go: creating one that is known not to exist,
 // renaming, copying, picking one at random.
+
+package keyspace
 
 // Create makes a string of a key that does not exist: Find has just said so. One whose deadline has passed and that was
 // not swept yet makes room.
@@ -26,7 +26,7 @@ func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.SetDeadline(e, deadlineMs)
 }
 
-// Rename moves the value of a key with its deadline to another key, in the place of what that held, and says whether from
+// Rename moves the value of a key with its deadline to another key, in the place of what that held, and reports whether from
 // existed. To rename a key to itself does nothing.
 func (db *DB) Rename(from, to []byte) bool { return db.Move(from, db, to) }
 
@@ -41,14 +41,14 @@ func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	return true
 }
 
-// Copy makes to, in the database dst, hold what from holds, deadline included, in the place of what it held, and says whether
+// Copy makes to, in the database dst, hold what from holds, deadline included, in the place of what it held, and reports whether
 // from existed. A key must not be copied to itself.
 func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	e := db.Find(from)
 	if e == nil {
 		return false
 	}
-	dst.mustWrite() // before what the copy shares is marked as shared: a trial, which is trapped here, runs beside reads
+	dst.mustWrite() // before what the copy shares is marked as shared: a dry run, which is trapped here, runs beside reads
 	coll := e.coll
 	if coll != nil {
 		coll = coll.Clone()

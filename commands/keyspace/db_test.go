@@ -1,6 +1,6 @@
-package keyspace
-
 // This file tests databases: existence and deadlines, revisions, the sweep, iteration, and snapshots taken while keys change.
+
+package keyspace
 
 import (
 	"bytes"
@@ -196,7 +196,7 @@ func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 	}
 }
 
-// isNew says whether e was made in the second entry, without a deadline, and is in its place.
+// isNew reports whether e was made in the second entry, without a deadline, and is in its place.
 func isNew(db *DB, e *Entry, want string) bool {
 	return e.Created() == NewRevision(0, 2, 0) && e.Deadline() == 0 && string(e.Bytes()) == want && db.Find([]byte(e.Key())) == e
 }

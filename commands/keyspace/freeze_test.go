@@ -1,7 +1,7 @@
-package keyspace
-
 // This file tests snapshots against a model: what a frozen keyspace holds stays as it was while the keyspace changes, and
 // machines that do the same hold the same, one restored from records included.
+
+package keyspace
 
 import (
 	"bytes"

@@ -65,7 +65,7 @@ func (h *Hash) size() int {
 // Sum is a hash over the content.
 func (h *Hash) Sum() uint64 { return h.sum }
 
-// Compact says whether the hash still has its small form, which OBJECT ENCODING calls listpack.
+// Compact reports whether the hash still has its small form, which OBJECT ENCODING calls listpack.
 func (h *Hash) Compact() bool { return h.large == nil }
 
 // Clone returns a copy that can be changed while h is read.
@@ -132,7 +132,7 @@ func pairSum(a, b uint64) uint64 {
 	return x ^ x>>29 ^ b
 }
 
-// Set sets a field to a copy of value and says whether the field is new. A deadline that it had goes.
+// Set sets a field to a copy of value and reports whether the field is new. A deadline that it had goes.
 func (h *Hash) Set(name, value []byte) (created bool) { return h.set(name, value, 0) }
 
 // Update is Set for a field that keeps its deadline.
@@ -191,7 +191,7 @@ func (h *Hash) grow() {
 	h.small = nil
 }
 
-// Delete removes a field and says whether it existed.
+// Delete removes a field and reports whether it existed.
 func (h *Hash) Delete(name []byte) bool {
 	f, place, ok := h.lookup(name)
 	if !ok || h.dead(f) {

@@ -1,9 +1,9 @@
-package keyspace
-
-// This file holds how a database knows of its hashes' fields that have a deadline: an order of those hashes by the earliest one. It is
+// This file contains how a database knows of its hashes' fields that have a deadline: an order of those hashes by the earliest one. It is
 // brought up to date by Changed; where in it a hash lies is kept beside the deadlines, so that other entries pay nothing.
 
-// fieldsOver says whether an entry is a hash whose fields' deadlines have all passed: then there is no such key any more.
+package keyspace
+
+// fieldsOver reports whether an entry is a hash whose fields' deadlines have all passed: then there is no such key any more.
 func fieldsOver(e *Entry) bool {
 	h, ok := e.coll.(*Hash)
 	return ok && h.over()

@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the tests of hashes on their own: random changes against a model, over the border from the small form to
+// This file contains the tests of hashes on their own: random changes against a model, over the border from the small form to
 // the large one.
+
+package keyspace
 
 import (
 	"fmt"

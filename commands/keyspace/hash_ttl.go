@@ -1,3 +1,6 @@
+// This file contains the deadlines of a hash's fields. A field whose deadline has passed does not exist, on the same terms as a key:
+// from the first entry on whose stamp is past it, whether it was swept or not. So what a Hash shows depends on the keyspace's clock.
+
 package keyspace
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"github.com/tidwall/btree"
 )
-
-// This file holds the deadlines of a hash's fields. A field whose deadline has passed does not exist, on the same terms as a key:
-// from the first entry on whose stamp is past it, whether it was swept or not. So what a Hash shows depends on the keyspace's clock.
 
 // lives is what a hash with fields that have a deadline, or had one, knows of them.
 type lives struct {
@@ -37,7 +37,7 @@ func (l *lives) clone() *lives {
 	return &lives{ks: l.ks, order: l.order.IsoCopy(), due: l.due}
 }
 
-// dead says whether the deadline of one of the hash's fields has passed.
+// dead reports whether the deadline of one of the hash's fields has passed.
 func (h *Hash) dead(f field) bool { return f.deadline != 0 && f.deadline < h.lives.ks.now }
 
 // Dead counts the fields that are past their deadline and not swept yet. It takes few steps, however many there are.
@@ -96,7 +96,7 @@ func (h *Hash) forget(f field) {
 	h.lives.order.Delete(fieldLife{f.deadline, f.name})
 }
 
-// over says whether there are fields and the deadlines of all have passed.
+// over reports whether there are fields and the deadlines of all have passed.
 func (h *Hash) over() bool {
 	if h.Volatile() == 0 || h.Volatile() < h.size() {
 		return false

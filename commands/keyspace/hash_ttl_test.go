@@ -1,7 +1,7 @@
-package keyspace
-
 // This file tests the deadlines of fields: random changes against a model, what a sweep leaves to be seen, and that strings that share memory
 // are not written into.
+
+package keyspace
 
 import (
 	"fmt"

@@ -245,7 +245,7 @@ func (x *index) split(place int, p *page) {
 // double gives the directory one more bit.
 func (x *index) double() { x.resize(x.depth + 1) }
 
-// resize makes the directory anew with so many bits, none of which a page lacks.
+// resize makes the directory again with so many bits, none of which a page lacks.
 func (x *index) resize(depth int) {
 	old := *x
 	x.depth = depth

@@ -34,7 +34,7 @@ type Change uint8
 // What can happen to a key.
 const (
 	Modified Change = iota // it was made, or its value or its deadline changed
-	Removed                // it was there and is not any more, or is about to be made anew
+	Removed                // it was there and is not any more, or is about to be made again
 	Expired                // the same, because its deadline had passed
 	Flushed                // every key of the database is gone, or another database's keys are in their place
 	// FieldsExpired: fields of a hash were removed because their deadlines had passed; the hash goes with the last.
@@ -43,7 +43,7 @@ const (
 	Added
 )
 
-// Observer is told of changes as they happen, of one change oftener than once now and then. It sees the entry as it is at that moment (nil
+// Observer is told of changes as they happen, of one change more often than once now and then. It sees the entry as it is at that moment (nil
 // when Flushed), must not keep it, and must not change anything that the machine's state depends on.
 type Observer func(db int, e *Entry, c Change)
 

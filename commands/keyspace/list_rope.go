@@ -1,11 +1,11 @@
+// This file contains the tree that the middle of a list lies in. Its nodes are never changed once they are made, so a copy of a list
+// shares all of them; a change makes the few nodes on its way again. Leaves hold pieces of the list, and each node knows how many
+// elements are below it, which finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
+// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert at but by a key.
+
 package keyspace
 
 import "slices"
-
-// This file holds the tree that the middle of a list lies in. Its nodes are never changed once they are made, so a copy of a list
-// shares all of them; a change makes the few nodes on its way anew. Leaves hold pieces of the list, and each node knows how many
-// elements are below it, which finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
-// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert at but by a key.
 
 // pieceMax is how many elements a leaf holds at most.
 const pieceMax = 64

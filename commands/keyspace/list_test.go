@@ -1,6 +1,6 @@
-package keyspace
+// This file contains the tests of lists: random changes against a slice, the balance of the rope, copies, and snapshots.
 
-// This file holds the tests of lists: random changes against a slice, the balance of the rope, copies, and snapshots.
+package keyspace
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func checkRope(t *testing.T, r *rope) {
 	checkRope(t, h)
 }
 
-// changeList makes one random change to l and to its model. When the list is longer than long, changes that shorten it come oftener.
+// changeList makes one random change to l and to its model. When the list is longer than long, changes that shorten it come more often.
 func changeList(r *rand.Rand, l *List, model []string, long int) []string {
 	n := len(model)
 	value := strconv.Itoa(r.IntN(20))

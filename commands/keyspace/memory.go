@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the estimate behind MEMORY USAGE. It is made of the contents alone, never of the room that slices happen to have: how a
+// This file contains the estimate behind MEMORY USAGE. It is made of the contents alone, never of the room that slices happen to have: how a
 // value came about differs between a node that ran all writes and one that was restored, and a script may look at the number.
+
+package keyspace
 
 // What keeping things takes besides their text, in bytes: the records themselves, their places in an index, what allocating them adds.
 const (

@@ -1,6 +1,6 @@
-package keyspace
-
 // This file tests creating, renaming, copying and picking keys.
+
+package keyspace
 
 import (
 	"slices"
@@ -130,7 +130,7 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 	}
 }
 
-// A copy that is tried, where nothing may be changed, leaves what it would share as it is: trials run beside reads.
+// A copy that is tried, where nothing may be changed, leaves what it would share as it is: dry runs run beside reads.
 func TestTriedCopyChangesNothing(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))

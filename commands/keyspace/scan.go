@@ -14,7 +14,7 @@ type scan struct {
 	next  uint64 // where the next step starts; 0 means the end was reached
 }
 
-// take says whether the element with this hash belongs to the step. Elements that share a cursor are never parted.
+// take reports whether the element with this hash belongs to the step. Elements that share a cursor are never parted.
 func (s *scan) take(hash uint64) bool {
 	at := hash >> (64 - cursorBits)
 	if s.seen >= s.count && at != s.last {

@@ -38,7 +38,7 @@ func (s *Set) Len() int {
 // Sum is a hash over the content.
 func (s *Set) Sum() uint64 { return s.sum }
 
-// Integers says whether the set has the form of sorted integers, which OBJECT ENCODING calls intset.
+// Integers reports whether the set has the form of sorted integers, which OBJECT ENCODING calls intset.
 func (s *Set) Integers() bool { return s.names == nil }
 
 // Clone returns a copy that can be changed while s is read.
@@ -67,7 +67,7 @@ func integer(member []byte) (n int64, ok bool) {
 // setSum is a member's part in Sum.
 func setSum(hash uint64) uint64 { return pairSum(hash, uint64(KindSet)) }
 
-// Has says whether a member is there.
+// Has reports whether a member is there.
 func (s *Set) Has(member []byte) bool {
 	if s.names != nil {
 		return s.names.has(setName{xxhash.Sum64(member), view(member)})
@@ -79,7 +79,7 @@ func (s *Set) Has(member []byte) bool {
 	return ok
 }
 
-// Add puts a member in and says whether it is new.
+// Add puts a member in and reports whether it is new.
 func (s *Set) Add(member []byte) bool {
 	hash := xxhash.Sum64(member)
 	if s.names == nil {
@@ -115,7 +115,7 @@ func (s *Set) grow() {
 	s.integers = nil
 }
 
-// Remove takes a member out and says whether it was there.
+// Remove takes a member out and reports whether it was there.
 func (s *Set) Remove(member []byte) bool {
 	hash := xxhash.Sum64(member)
 	if s.names != nil {

@@ -1,3 +1,5 @@
+// This file contains what works on many members of a set at once.
+
 package keyspace
 
 import (
@@ -5,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 )
-
-// This file holds what works on many members of a set at once.
 
 // All lists the members in the order of the set, each with its hash and the score 0.
 func (s *Set) All() []Member {
@@ -40,7 +40,7 @@ func (s *Set) ByHash(f func(Member) bool) {
 	}
 }
 
-// Finder returns a function that says whether a member is there, with less work where they come in the order of (hash, name). It is valid until the
+// Finder returns a function that reports whether a member is there, with less work where they come in the order of (hash, name). It is valid until the
 // set is changed.
 func (s *Set) Finder() func(Member) bool {
 	switch {

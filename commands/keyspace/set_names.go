@@ -1,3 +1,5 @@
+// This file contains the form of a set whose members are any strings.
+
 package keyspace
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/tidwall/btree"
 )
-
-// This file holds the form of a set whose members are any strings.
 
 // smallNames is up to how many members a set is a slice before it becomes a tree. Nothing shows which of the two it is.
 const smallNames = 128
@@ -83,7 +83,7 @@ func (s *nameSet) add(n setName) {
 	s.small = slices.Insert(s.small, place, n)
 }
 
-// remove takes a name out and says whether it was there.
+// remove takes a name out and reports whether it was there.
 func (s *nameSet) remove(n setName) bool {
 	if s.large != nil {
 		_, ok := s.large.Delete(n)

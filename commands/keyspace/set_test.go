@@ -1,6 +1,6 @@
-package keyspace
+// This file contains the tests of sets: random changes against a model, over the borders of all forms, copies and snapshot records.
 
-// This file holds the tests of sets: random changes against a model, over the borders of all forms, copies and snapshot records.
+package keyspace
 
 import (
 	"errors"

@@ -78,7 +78,7 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 // kindSwap stands in the place of a key's kind in the record of a database that was swapped.
 const kindSwap Kind = 0
 
-// IsKey says whether a record is a key's.
+// IsKey reports whether a record is a key's.
 func IsKey(record []byte) bool { return len(record) > 1 && Kind(record[1]) != kindSwap }
 
 // Load puts the key of one record into a keyspace that is being restored.

@@ -140,7 +140,7 @@ func (s *Stream) Add(id StreamID, texts [][]byte) {
 	s.added++
 }
 
-// Delete takes one entry out and says whether it was there.
+// Delete takes one entry out and reports whether it was there.
 func (s *Stream) Delete(id StreamID) bool {
 	e, ok := s.entries.Delete(StreamEntry{ID: id})
 	if !ok {
@@ -170,7 +170,7 @@ func (s *Stream) SetAdded(n uint64) { s.added = n }
 // SetTombstone sets the highest id that was deleted.
 func (s *Stream) SetTombstone(id StreamID) { s.tombstone = id }
 
-// tombstonesFrom says whether entries with an id from start on may have been deleted.
+// tombstonesFrom reports whether entries with an id from start on may have been deleted.
 func (s *Stream) tombstonesFrom(start StreamID) bool {
 	first, ok := s.First()
 	if !ok || s.tombstone.IsZero() || s.tombstone.Less(first.ID) {

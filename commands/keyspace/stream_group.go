@@ -1,3 +1,5 @@
+// This file contains a stream's groups of consumers, and the entries that were delivered and not acknowledged: the pending ones.
+
 package keyspace
 
 import (
@@ -6,8 +8,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
 )
-
-// This file holds a stream's groups of consumers, and the entries that were delivered and not acknowledged: the pending ones.
 
 // UnknownReads stands for a count of entries that cannot be known.
 const UnknownReads = -1
@@ -108,7 +108,7 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	return g
 }
 
-// DestroyGroup removes a group with all that it knows, and says whether there was one of that name.
+// DestroyGroup removes a group with all that it knows, and reports whether there was one of that name.
 func (s *Stream) DestroyGroup(name []byte) bool {
 	g, ok := s.groups.Delete(&Group{name: view(name)})
 	if ok {
@@ -208,7 +208,7 @@ func (g *Group) EachConsumer(f func(Consumer)) {
 	})
 }
 
-// See notes that a consumer took something at a time, making it if need be, and says whether it is new.
+// See notes that a consumer took something at a time, making it if needed, and reports whether it is new.
 func (g *Group) See(name []byte, nowMs int64) (created bool) {
 	c, exists := g.Consumer(name)
 	if exists {
@@ -325,7 +325,7 @@ func (g *Group) disown(p Pending) {
 	g.consumers.Set(c)
 }
 
-// Acknowledge ends that an entry is pending and says whether it was.
+// Acknowledge ends that an entry is pending and reports whether it was.
 func (g *Group) Acknowledge(id StreamID) bool {
 	p, ok := g.pending.DeleteHint(Pending{ID: id}, &g.pendingHint)
 	if ok {

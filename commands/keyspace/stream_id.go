@@ -1,3 +1,5 @@
+// This file contains the ids of a stream's entries.
+
 package keyspace
 
 import (
@@ -6,15 +8,13 @@ import (
 	"strconv"
 )
 
-// This file holds the ids of a stream's entries.
-
 // StreamID is the id of an entry of a stream: a time and a number that tells entries of the same time apart. Ids of a stream only rise.
 type StreamID struct{ Ms, Seq uint64 }
 
 // MaxStreamID is the last id that there can be.
 var MaxStreamID = StreamID{math.MaxUint64, math.MaxUint64}
 
-// Less says whether id comes before other.
+// Less reports whether id comes before other.
 func (id StreamID) Less(other StreamID) bool {
 	if id.Ms != other.Ms {
 		return id.Ms < other.Ms
@@ -22,7 +22,7 @@ func (id StreamID) Less(other StreamID) bool {
 	return id.Seq < other.Seq
 }
 
-// IsZero says whether id is 0-0, which no entry has.
+// IsZero reports whether id is 0-0, which no entry has.
 func (id StreamID) IsZero() bool { return id == StreamID{} }
 
 // Next is the id right after id; false where there is none.

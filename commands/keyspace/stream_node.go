@@ -1,16 +1,16 @@
+// This file contains the layout of a stream's entries in nodes. Redis keeps up to 100 entries together, in up to about 4096 bytes, and XADD and
+// XTRIM with ~ remove whole nodes: which entries remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
+// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of them takes.
+//
+// The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md) with stream-node-max-bytes and
+// stream-node-max-entries at their defaults.
+
 package keyspace
 
 import (
 	"bytes"
 	"strconv"
 )
-
-// This file holds the layout of a stream's entries in nodes. Redis keeps up to 100 entries together, in up to about 4096 bytes, and XADD and
-// XTRIM with ~ remove whole nodes: which entries remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
-// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of them takes.
-//
-// The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md) with stream-node-max-bytes and
-// stream-node-max-entries at their defaults.
 
 const (
 	nodeBytes   = 4096
@@ -228,7 +228,7 @@ func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 	}
 }
 
-// Trims says whether Trim would do anything, if only away with a node in which nothing is left.
+// Trims reports whether Trim would do anything, if only away with a node in which nothing is left.
 func (s *Stream) Trims(t StreamTrim) bool {
 	n, whole, ok := s.trimStep(t, 0)
 	if !ok || whole {
@@ -275,7 +275,7 @@ func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bo
 	return n, whole, whole || !t.Approx
 }
 
-// keeps says whether to stop before an entry that is the first of length.
+// keeps reports whether to stop before an entry that is the first of length.
 func (t *StreamTrim) keeps(length int, first StreamID) bool {
 	if t.ByLength {
 		return int64(length) <= t.MaxLen

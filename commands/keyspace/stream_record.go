@@ -1,3 +1,5 @@
+// This file contains the record of a stream in a snapshot: its ids, its nodes with their entries, its groups.
+
 package keyspace
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"github.com/coordd/coordd/internal/wire"
 )
-
-// This file holds the record of a stream in a snapshot: its ids, its nodes with their entries, its groups.
 
 func (s *Stream) appendTo(dst []byte) []byte {
 	dst = s.last.appendTo(dst)

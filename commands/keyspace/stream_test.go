@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the tests of streams on their own: random changes against a model, clones that must not see what is done to the
+// This file contains the tests of streams on their own: random changes against a model, clones that must not see what is done to the
 // original, records. Which entries a trim by nodes leaves is compared with Redis by testdata/commands/streams_trim.txt.
+
+package keyspace
 
 import (
 	"bytes"

@@ -1,3 +1,5 @@
+// This file contains the change of some bytes in the middle of a string, for SETRANGE and the bit commands.
+
 package keyspace
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 )
-
-// This file holds the change of some bytes in the middle of a string, for SETRANGE and the bit commands.
 
 // RoomAhead bounds the room that a string which grows gets for growing on, bytes.
 const RoomAhead = 1 << 20
@@ -35,6 +35,6 @@ func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	return e
 }
 
-// Rewritten says whether e was changed already by what is being applied, at this revision. A writer that goes over the whole value at most once
+// Rewritten reports whether e was changed already by what is being applied, at this revision. A writer that goes over the whole value at most once
 // a revision can tell by it what it did already.
 func (db *DB) Rewritten(e *Entry) bool { return e.changed == db.ks.rev }

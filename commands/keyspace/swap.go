@@ -1,6 +1,6 @@
-package keyspace
+// This file contains the exchange of two databases, and the revisions that it gives to all their keys at once.
 
-// This file holds the exchange of two databases, and the revisions that it gives to all their keys at once.
+package keyspace
 
 // Swap exchanges what databases a and b hold, in constant time. To exchange a database with itself does nothing.
 func (ks *Keyspace) Swap(a, b int) {

@@ -1,6 +1,6 @@
-package keyspace
-
 // This file tests the exchange of databases.
+
+package keyspace
 
 import (
 	"errors"

@@ -1,8 +1,8 @@
+// This file contains what the trees of all collections have in common.
+
 package keyspace
 
 import "github.com/tidwall/btree"
-
-// This file holds what the trees of all collections have in common.
 
 func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})

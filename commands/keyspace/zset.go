@@ -64,7 +64,7 @@ func (z *ZSet) Len() int {
 // Sum is a hash over the content.
 func (z *ZSet) Sum() uint64 { return z.sum }
 
-// Compact says whether the set still has its small form, which OBJECT ENCODING calls listpack.
+// Compact reports whether the set still has its small form, which OBJECT ENCODING calls listpack.
 func (z *ZSet) Compact() bool { return z.scores == nil }
 
 // Clone returns a copy that can be changed while z is read.
@@ -95,7 +95,7 @@ func memberSum(name []byte, score float64) uint64 {
 	return pairSum(xxhash.Sum64(name), math.Float64bits(score))
 }
 
-// Add gives a member a score, which must not be NaN, and says whether the member is new. As on Redis, 0 and -0 are the same
+// Add gives a member a score, which must not be NaN, and reports whether the member is new. As on Redis, 0 and -0 are the same
 // score, and the small form keeps 0 for either.
 func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	old, exists := z.Score(name)
@@ -139,7 +139,7 @@ func (z *ZSet) grow() {
 	z.small = nil
 }
 
-// Remove takes a member out and says whether it was there.
+// Remove takes a member out and reports whether it was there.
 func (z *ZSet) Remove(name []byte) bool {
 	score, ok := z.Score(name)
 	if !ok {

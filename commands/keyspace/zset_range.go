@@ -1,3 +1,6 @@
+// This file contains what works on many members of a sorted set at once: it makes both trees again from members in order, which takes a tenth of
+// what a search in them for each member does.
+
 package keyspace
 
 import (
@@ -6,9 +9,6 @@ import (
 
 	"github.com/coordd/coordd/commands/radix"
 )
-
-// This file holds what works on many members of a sorted set at once: it makes both trees anew from members in order, which takes a tenth of
-// what a search in them for each member does.
 
 // ByHash calls f with every member in the order of (hash, name), until it answers false.
 func (z *ZSet) ByHash(f func(Member) bool) {
@@ -120,7 +120,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 	}
 }
 
-// keepOthers is RemoveRange that makes the large form anew from the members that stay.
+// keepOthers is RemoveRange that makes the large form again from the members that stay.
 func (z *ZSet) keepOthers(first, last int) {
 	scores, members := newTree(scoredLess), newTree(memberLess)
 	low, high := z.At(first), z.At(last)

@@ -1,7 +1,7 @@
-package keyspace
-
-// This file holds the tests of sorted sets on their own: random changes against a model, over the border from the small form
+// This file contains the tests of sorted sets on their own: random changes against a model, over the border from the small form
 // to the large one.
+
+package keyspace
 
 import (
 	"fmt"

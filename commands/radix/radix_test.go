@@ -1,6 +1,6 @@
-package radix
-
 // This file compares the sorts with those by comparison.
+
+package radix
 
 import (
 	"cmp"
