@@ -212,10 +212,10 @@ func linsert(x *Call) error {
 
 // What taking elements out of the middle of a long list costs, in units of Env.Work.
 const (
-	removedElement = 8   // one, below LevelBounded
-	gatheredElement  = 4   // one
-	piece          = 64  // elements that lie together in a list
-	removedPiece   = 160 // of those together one or more
+	removedElement  = 8   // one, below LevelBounded
+	gatheredElement = 4   // one
+	piece           = 64  // elements that lie together in a list
+	removedPiece    = 160 // of those together one or more
 )
 
 // spendPositions adds the work of removing the elements at positions, which are in order.
