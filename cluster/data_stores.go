@@ -65,7 +65,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	}
 	s.snapshots = newSnapshotStore(snapshots, dir, logger)
 	if err := tighten(dir); err != nil { // the directory may be another user's mount point
-		logger.Warn("others can read the data directory", "error", err)
+		logger.Warn("the data directory is readable by others", "error", err)
 	}
 	return s, nil
 }
@@ -80,7 +80,7 @@ func removeUnfinished(dir string, logger *slog.Logger) {
 		}
 	}
 	if err != nil {
-		logger.Warn("a snapshot that was not finished cannot be removed", "error", err)
+		logger.Warn("removing an unfinished snapshot failed", "error", err)
 	}
 }
 

@@ -17,7 +17,7 @@ var (
 	// ErrUnknown: the write may have run, or may still run.
 	ErrUnknown = errors.New("the request may or may not have run")
 	// ErrBusy: this node's queue is full. It is an ErrNotRun.
-	ErrBusy = notRun("too many bytes of requests wait for the leader")
+	ErrBusy = notRun("too many bytes of requests wait for the leader; retry later")
 	// ErrRefused: a membership change was refused; nothing changed.
 	ErrRefused = errors.New("the change was refused")
 	// ErrTooLarge: the request, or the reply to a read, exceeds a limit; it did not run and never
@@ -40,17 +40,17 @@ func refused(reason string) error  { return &outcomeError{ErrRefused, reason} }
 func tooLarge(reason string) error { return &outcomeError{ErrTooLarge, reason} }
 
 var (
-	errNoLeader      = notRun("no leader is known, or the majority is not reachable")
+	errNoLeader      = notRun("no leader is known")
 	errStopping      = notRun("this node is stopping")
-	errWithdrawn     = notRun("the request was given up before it was sent")
-	errAbandoned     = unknown("the request was given up while it was under way")
-	errLinkLost      = unknown("the connection to the leader was lost while the request was under way")
-	errLeaderChanged = unknown("the leader changed while the request was under way")
-	errNoAnswer      = unknown("the leader did not answer in time, with the request under way")
-	errOverloaded    = error(&outcomeError{ErrBusy, "more work waits for this node than it does in time"})
-	errNoReply       = unknown("the entry was applied but left no reply")
-	errBigReply      = unknown("the write ran, but its reply is too large to be passed on by a node that does not lead")
-	errReadBigReply  = tooLarge("the reply is too large to be passed on by a node that does not lead")
+	errWithdrawn     = notRun("the request was canceled before it was sent")
+	errAbandoned     = unknown("the request was canceled while in flight")
+	errLinkLost      = unknown("the connection to the leader was lost with the request in flight")
+	errLeaderChanged = unknown("the leader changed with the request in flight")
+	errNoAnswer      = unknown("the leader did not answer in time")
+	errOverloaded    = error(&outcomeError{ErrBusy, "this node is overloaded: the request waited too long"})
+	errNoReply       = unknown("the entry was applied without a reply")
+	errBigReply      = unknown("the write ran, but its reply is too large to forward; ask the leader")
+	errReadBigReply  = tooLarge("the reply is too large to forward; ask the leader")
 )
 
 // neverLogged reports whether err, the answer to a proposal, says that the entry never entered any

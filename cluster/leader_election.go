@@ -73,7 +73,7 @@ func (n *Node) watchSilence(now time.Time) time.Duration {
 	longer.ElectionTimeout += time.Millisecond
 	for _, t := range []raft.ReloadableConfig{longer, timeouts} {
 		if err := n.raft.ReloadConfig(t); err != nil {
-			n.logger.Warn("Raft's timeouts cannot be set", "error", err)
+			n.logger.Warn("setting Raft's timeouts failed", "error", err)
 		}
 	}
 	return followerTick

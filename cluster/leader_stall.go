@@ -24,7 +24,7 @@ const (
 	watchDen   = 2        // checks per heartbeat timeout
 )
 
-var errStalled = errors.New("this leader cannot store what it is asked to, and sends nothing so that another is elected")
+var errStalled = errors.New("this leader is stalled and sends nothing, so that another is elected")
 
 // writing tracks the current operation on the log.
 type writing struct {
@@ -111,14 +111,14 @@ func (n *Node) watchProgress() {
 // stalled returns what keeps this leader from acknowledging anything; empty: nothing.
 func (n *Node) stalled(p *progress, now time.Time) string {
 	if n.logs.writing.overdue(stallBeats * n.cfg.HeartbeatTimeout) {
-		return "its log does not answer"
+		return "a log write hangs"
 	}
 	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(), stored: n.storedByOthers(), at: now}
 	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored || n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
 		*p = seen
 	}
 	if now.Sub(p.at) > max(n.cfg.ReplyWait, stallBeats*n.cfg.HeartbeatTimeout) {
-		return "no majority stores what it sends"
+		return "no majority stores its entries"
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func (n *Node) setStalled(why string) {
 		return
 	}
 	if silent {
-		n.logger.Error("this leader acknowledges nothing, and makes way for another", "reason", why)
+		n.logger.Error("this leader is stalled and lets another take over", "reason", why)
 		finishAll(n.pendingEntries.abandon(time.Now()), errNoAnswer)
 	}
 	kick(n.routeWake)

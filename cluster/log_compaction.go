@@ -144,7 +144,7 @@ func (n *Node) boundLog() {
 		if over() {
 			before := n.stores.snapshots.newest.Load().index
 			if err := n.Snapshot(); err != nil {
-				n.logger.Warn("the log grows, and no snapshot can be taken", "error", err)
+				n.logger.Warn("snapshot failed while the log grows", "error", err)
 			}
 			if over() && n.stores.snapshots.newest.Load().index > before {
 				continue // that much arrived while the snapshot was written

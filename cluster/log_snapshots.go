@@ -136,7 +136,7 @@ func (k *snapshotSink) Close() error {
 		return err
 	}
 	if err := tighten(k.s.dir); err != nil {
-		k.s.logger.Warn("others can read the data directory", "error", err)
+		k.s.logger.Warn("the data directory is readable by others", "error", err)
 	}
 	k.s.newest.Store(&snapshotSeen{k.index, k.began, k.size})
 	k.s.growth.covered(k.index)

@@ -332,7 +332,7 @@ func TestConfigRefusals(t *testing.T) {
 			t.Errorf("error %q, want %q", err, test.want)
 		}
 	}
-	if _, err := Open(Config{ID: "n1"}, newToy()); err == nil || !strings.Contains(err.Error(), "a data directory is needed") {
+	if _, err := Open(Config{ID: "n1"}, newToy()); err == nil || !strings.Contains(err.Error(), "no data directory is configured") {
 		t.Errorf("no data directory: %v", err)
 	}
 }

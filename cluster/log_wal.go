@@ -68,12 +68,12 @@ func (l *walLog) renew() error {
 	l.meta.keep, l.meta.trim = last, false
 	w, err := l.open()
 	if err != nil {
-		return fmt.Errorf("the log cannot be opened again: %w", err)
+		return fmt.Errorf("reopening the log: %w", err)
 	}
 	l.w.Store(w)
 	l.failed = false
 	if err := old.Close(); err != nil {
-		l.logger.Warn("a log that was opened again cannot be closed", "error", err)
+		l.logger.Warn("closing the log before reopening failed", "error", err)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	store := func(w *wal.WAL) error { return w.StoreLogs(logs) }
 	err := l.write(store)
 	if errors.Is(err, wal.ErrSealed) { // no segment could be created after the last entries
-		l.logger.Warn("the next segment of the log could not be made when the last one was full, and is made now")
+		l.logger.Warn("creating the next log segment, which failed earlier")
 		err = l.write(store)
 	}
 	return err

@@ -136,7 +136,7 @@ func (n *Node) raiseLevel(lead *leadership) {
 	if level <= n.levels.Level() {
 		return
 	}
-	n.logger.Info("every member knows a later feature level, which is switched on", "level", level, "before", n.levels.Level())
+	n.logger.Info("raising the feature level", "level", level, "before", n.levels.Level())
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
 	for n.levels.Level() < level && n.route.Load().lead == lead {

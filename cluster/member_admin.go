@@ -191,12 +191,12 @@ func (n *Node) serveAdmin(conn net.Conn, known func()) {
 	}
 	if err == nil {
 		if q.Change != nil {
-			n.logger.Info("a member asks for a change of the members", "from", peer.id, "change", q.Change.Kind, "member", q.Change.ID)
+			n.logger.Info("membership change requested", "from", peer.id, "change", q.Change.Kind, "member", q.Change.ID)
 		}
 		err = sendAdmin(conn, n.answerAdmin(q))
 	}
 	if err != nil {
-		n.mux.warnings.Warn("a change of the members was not answered", "from", conn.RemoteAddr(), "error", err)
+		n.mux.warnings.Warn("membership request failed", "from", conn.RemoteAddr(), "error", err)
 	}
 }
 

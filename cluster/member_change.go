@@ -51,7 +51,7 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
-		return notRun("another change of the members is under way") // not refused: a retry may succeed
+		return notRun("another membership change is in progress") // not refused: a retry may succeed
 	case <-n.stop:
 		return errStopping
 	}
@@ -80,7 +80,7 @@ func configured(f raft.IndexFuture) error {
 	case neverLogged(err):
 		return errElsewhere
 	default:
-		return unknown(fmt.Sprintf("the change was under way when this happened: %v", err))
+		return unknown(fmt.Sprintf("the change was in flight: %v", err))
 	}
 }
 
@@ -90,10 +90,10 @@ func (n *Node) addMember(id, addr string) error {
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || IsWildcard(host) {
-		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: it has to be host:port", addr))
+		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: use host:port", addr))
 	}
 	if n.retired(id) {
-		return refused(fmt.Sprintf("node %s was removed from this cluster, and ids are never used again: choose another one", id))
+		return refused(fmt.Sprintf("node %s was removed from this cluster; ids are never reused, choose another", id))
 	}
 	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); IsWildcard(own) || isLoopback(own) && !isLoopback(host) {
 		return refused(fmt.Sprintf("%s could not reach this cluster: the leader's own peer address is %s; start it with --peer-listen or --peer-advertise",
@@ -112,7 +112,7 @@ func (n *Node) addMember(id, addr string) error {
 	if err := n.checkLevelOf(id, addr); err != nil {
 		return err
 	}
-	n.logger.Info("a node is taken in", "member", id, "address", addr)
+	n.logger.Info("node added", "member", id, "address", addr)
 	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
 }
 
@@ -132,7 +132,7 @@ func isLoopback(host string) bool {
 // leadership first.
 func (n *Node) removeMember(id string) error {
 	if n.retired(id) {
-		return refused(fmt.Sprintf("node %s was removed before", id))
+		return refused(fmt.Sprintf("node %s was already removed", id))
 	}
 	s, ok := n.member(id)
 	if !ok {
@@ -144,13 +144,13 @@ func (n *Node) removeMember(id string) error {
 		}
 		if id == n.cfg.ID {
 			if err := n.TransferLeadership(); errors.Is(err, ErrUnknown) {
-				return notRun(fmt.Sprintf("node %s leads, and nobody has taken over in time", id))
+				return notRun(fmt.Sprintf("node %s leads, and the leadership transfer timed out", id))
 			} else if err != nil {
 				return err
 			}
 			return errElsewhere
 		}
-		n.logger.Info("a member is removed", "member", id)
+		n.logger.Info("member removed", "member", id)
 		if err := configured(n.raft.DemoteVoter(s.ID, 0, changeWait)); err != nil {
 			return err
 		}
@@ -201,12 +201,12 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 	case !ok:
 		return refused(fmt.Sprintf("there is no member %s", id))
 	case s.Suffrage == raft.Voter:
-		return refused(fmt.Sprintf("node %s is a voter already", id))
+		return refused(fmt.Sprintf("node %s is already a voter", id))
 	}
 	if err := n.caughtUp(lead, id); err != nil {
-		return refused(fmt.Sprintf("node %s gets no vote yet: %v", id, err))
+		return refused(fmt.Sprintf("node %s cannot be promoted yet: %v", id, err))
 	}
-	n.logger.Info("a member has caught up and gets its vote", "member", id)
+	n.logger.Info("member promoted to voter", "member", id)
 	return configured(n.raft.AddVoter(s.ID, s.Address, 0, changeWait))
 }
 
@@ -224,7 +224,7 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 	last, least := n.raft.LastIndex(), max(lead.since, n.machine.members.Load().index)
 	behind := last - min(report.applied, last)
 	if behind > promoteLag || report.applied < least {
-		return fmt.Errorf("%w, and is %d entries behind", errCatchingUp, behind)
+		return fmt.Errorf("%w, and lags by %d entries", errCatchingUp, behind)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (n *Node) moved(s raft.Server) string {
 func (n *Node) settle(lead *leadership) {
 	if next, ok := n.unregistered(); ok {
 		if err := n.register(next); err != nil {
-			n.logger.Warn("a member was not registered", "error", err)
+			n.logger.Warn("member registration failed", "error", err)
 		}
 		return
 	}
@@ -298,13 +298,13 @@ func (n *Node) settle(lead *leadership) {
 		if addr == "" || taken {
 			continue // of two members that swapped addresses, one must move away first; both stay reachable
 		}
-		n.logger.Info("a member has another address", "member", s.ID, "address", addr, "before", s.Address)
+		n.logger.Info("member changed its address", "member", s.ID, "address", addr, "before", s.Address)
 		change := n.raft.AddNonvoter
 		if s.Suffrage == raft.Voter {
 			change = n.raft.AddVoter
 		}
 		if err := configured(change(s.ID, raft.ServerAddress(addr), 0, changeWait)); err != nil {
-			n.logger.Warn("the address was not changed", "member", s.ID, "error", err)
+			n.logger.Warn("member address update failed", "member", s.ID, "error", err)
 			return
 		}
 	}
@@ -319,7 +319,7 @@ func (n *Node) settle(lead *leadership) {
 			continue
 		}
 		if err := n.promoteMember(lead, string(s.ID)); err != nil {
-			n.logger.Warn("a member did not get its vote", "member", s.ID, "error", err)
+			n.logger.Warn("member promotion failed", "member", s.ID, "error", err)
 		}
 		return // one at a time
 	}

@@ -332,11 +332,11 @@ func (n *Node) foundCluster() bool {
 		r.cluster = NewClusterID()
 	}
 	if err := n.register(r); err != nil {
-		n.logger.Warn("the cluster was not founded", "error", err)
+		n.logger.Warn("founding the cluster failed", "error", err)
 		return false
 	}
 	n.mux.closeUnnamed()
-	n.logger.Info("the cluster is founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(incarnations)), ","))
+	n.logger.Info("cluster founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(incarnations)), ","))
 	return true
 }
 

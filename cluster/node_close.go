@@ -32,7 +32,7 @@ func (n *Node) TransferLeadershipTo(member string) error {
 	}
 	id, addr, ok := n.successor(member)
 	if !ok && member != "" {
-		return refused(fmt.Sprintf("leadership was not handed over: %s is no voter that is connected", member))
+		return refused(fmt.Sprintf("leadership transfer: %s is not a connected voter", member))
 	}
 	if !ok {
 		return errNoSuccessor
@@ -42,9 +42,9 @@ func (n *Node) TransferLeadershipTo(member string) error {
 	case err == nil:
 		return nil
 	case neverLogged(err): // Raft refuses a transfer with these before it starts
-		return notRun(fmt.Sprintf("leadership was not handed over: %v", err))
+		return notRun(fmt.Sprintf("leadership transfer: %v", err))
 	default: // the other member may have been asked to take over
-		return unknown(fmt.Sprintf("leadership was being handed over when this happened: %v", err))
+		return unknown(fmt.Sprintf("the leadership transfer was in flight: %v", err))
 	}
 }
 
@@ -108,7 +108,7 @@ func (n *Node) TransferIfLeader() {
 		if err == nil {
 			return
 		}
-		n.logger.Debug("leadership was not handed over", "error", err)
+		n.logger.Debug("leadership was not transferred", "error", err)
 		if errors.Is(err, errNoSuccessor) {
 			return
 		}
@@ -117,7 +117,7 @@ func (n *Node) TransferIfLeader() {
 }
 
 // errNoSuccessor is why a leader keeps leading.
-var errNoSuccessor = refused("leadership was not handed over: no other voter is connected")
+var errNoSuccessor = refused("leadership transfer: no other voter is connected")
 
 func (n *Node) shutdown() error {
 	close(n.closing)
@@ -142,7 +142,7 @@ func (n *Node) shutdown() error {
 	err := n.raft.Shutdown().Error()
 	n.mux.wait()
 	if !drained {
-		n.logger.Error("entries were still under way when the node stopped")
+		n.logger.Error("the node stopped with entries in flight")
 	}
 	return errors.Join(err, n.stores.close())
 }

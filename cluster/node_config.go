@@ -77,7 +77,7 @@ func (c *Config) applyDefaults() error {
 		return err
 	}
 	if c.DataDir == "" {
-		return fmt.Errorf("a data directory is needed")
+		return fmt.Errorf("no data directory is configured")
 	}
 	switch c.LogStore {
 	case "":
@@ -100,11 +100,11 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.replayWork, replayWork)
 	setDefault(&c.trailingBytes, trailingBytes)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
-		return fmt.Errorf("a heartbeat timeout of %v is too short: at least %v", c.HeartbeatTimeout, heartbeatAtLeast)
+		return fmt.Errorf("heartbeat timeout %v is too short, the minimum is %v", c.HeartbeatTimeout, heartbeatAtLeast)
 	}
 	c.LeaderWait = max(c.LeaderWait, 0)
 	if c.ReplyWait < 0 {
-		return fmt.Errorf("a reply wait of %v is negative", c.ReplyWait)
+		return fmt.Errorf("reply wait %v is negative", c.ReplyWait)
 	}
 	if c.Clock == nil {
 		c.Clock = SystemClock{}
@@ -113,7 +113,7 @@ func (c *Config) applyDefaults() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Fatal == nil {
-		c.Fatal = func(err error) { c.Logger.Error("this node cannot go on", "error", err) }
+		c.Fatal = func(err error) { c.Logger.Error("this node cannot continue", "error", err) }
 	}
 	if c.dial == nil {
 		c.dial = dialTCP

@@ -34,7 +34,7 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 	peer, err := n.greetPeer(conn, reader)
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !n.draining.Load() {
-			n.mux.warnings.Warn("a connection to the peer port was refused", "from", conn.RemoteAddr(), "error", err)
+			n.mux.warnings.Warn("peer connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
@@ -49,7 +49,7 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 	<-in.w.done
 	var netErr net.Error
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &netErr) {
-		n.mux.warnings.Warn("a member sent what cannot be understood; the connection is closed", "member", peer.id, "error", err)
+		n.mux.warnings.Warn("invalid frame from member, connection closed", "member", peer.id, "error", err)
 	}
 }
 

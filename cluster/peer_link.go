@@ -210,7 +210,7 @@ func (l *link) session(up *bool) error {
 	case h.refusal != "":
 		return fmt.Errorf("it refused the connection: %s", h.refusal)
 	case h.version != protocolVersion:
-		return fmt.Errorf("it speaks version %d of the peer protocol, this node version %d", h.version, protocolVersion)
+		return fmt.Errorf("its peer protocol is version %d, this node's is %d", h.version, protocolVersion)
 	case h.id != l.id:
 		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
 	}
@@ -236,7 +236,7 @@ func (l *link) session(up *bool) error {
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {
-		l.n.logger.Info("member is connected again", "member", l.id)
+		l.n.logger.Info("member reconnected", "member", l.id)
 	} else {
 		l.n.logger.Debug("connected to member", "member", l.id)
 	}
@@ -269,7 +269,7 @@ func (l *link) receive(w *peerConn) error {
 			err = fmt.Errorf("a frame of kind %d where an answer was due", f.kind)
 		}
 		if err != nil {
-			l.n.logger.Warn("a member sent what cannot be understood; the connection is closed", "member", l.id, "error", err)
+			l.n.logger.Warn("invalid frame from member, connection closed", "member", l.id, "error", err)
 			return err
 		}
 	}

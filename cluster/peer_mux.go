@@ -107,7 +107,7 @@ func (m *mux) acceptLoop() {
 			if m.ctx.Err() != nil {
 				return
 			}
-			m.warnings.Warn("the peer port cannot accept a connection", "error", err)
+			m.warnings.Warn("accepting on the peer port failed", "error", err)
 			select {
 			case <-m.ctx.Done():
 				return
@@ -163,7 +163,7 @@ func (m *mux) greet(conn net.Conn) {
 		m.admin(conn, known)
 		m.drop(conn)
 	default:
-		m.warnings.Warn("a connection to the peer port is no peer's", "from", conn.RemoteAddr(), "first-byte", first[0])
+		m.warnings.Warn("connection to the peer port is not from a peer", "from", conn.RemoteAddr(), "first-byte", first[0])
 		m.drop(conn)
 	}
 }
@@ -189,7 +189,7 @@ func (m *mux) checkTarget(conn net.Conn) error {
 		err = m.admit(words[1], words[2])
 	}
 	if err != nil {
-		m.logger.Debug("a Raft connection was refused", "from", conn.RemoteAddr(), "node", words[0], "error", err)
+		m.logger.Debug("Raft connection refused", "from", conn.RemoteAddr(), "node", words[0], "error", err)
 		return err
 	}
 	m.mu.Lock()
@@ -203,7 +203,7 @@ func (m *mux) checkTarget(conn net.Conn) error {
 
 var (
 	errWrongNode = errors.New("the connection is meant for another node")
-	errFounded   = errors.New("the connection was begun before this node knew its cluster")
+	errFounded   = errors.New("the connection predates the cluster")
 )
 
 // mute ends the Raft connections that other nodes opened, and accepts no more.

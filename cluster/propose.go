@@ -239,7 +239,7 @@ func (n *Node) complete() {
 		case err != nil && neverLogged(err), err == nil && out.void:
 			n.retract(n.writes, calls)
 		case err != nil:
-			finishAll(calls, unknown(fmt.Sprintf("the write was under way when this happened: %v", err)))
+			finishAll(calls, unknown(fmt.Sprintf("the write was in flight: %v", err)))
 		case out.replies == nil && e.batches > 0:
 			finishAll(calls, errNoReply)
 		default:

@@ -1,4 +1,3 @@
-// Package logging has what more than one package of coordd needs to log.
 package logging
 
 import (
@@ -9,8 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limited logs warnings that clients or strangers can cause as often as they like: of each message some at once, then one every few seconds, which
-// says how many were left out since the one before. Its methods may be called from any goroutine.
+// Limited logs warnings that clients or strangers can cause at will: a burst of each message, then
+// one every few seconds with the number left out since. Its methods may be called from any
+// goroutine.
 type Limited struct {
 	logger *slog.Logger
 
@@ -23,7 +23,7 @@ type message struct {
 	dropped int
 }
 
-// How many warnings of one message come at once, and how far apart they come after that.
+// How many warnings of one message may come at once, and the interval after that.
 const (
 	burst = 10
 	every = 5 * time.Second
@@ -34,7 +34,7 @@ func NewLimited(logger *slog.Logger) *Limited {
 	return &Limited{logger: logger, messages: map[string]*message{}}
 }
 
-// Warn logs msg, a constant, with args, which are slog's, or counts it as left out.
+// Warn logs the constant msg with slog's args, or counts it as left out.
 func (l *Limited) Warn(msg string, args ...any) {
 	dropped, ok := l.admit(msg)
 	if !ok {

@@ -159,17 +159,17 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 		c := gone.client()
 		waitFor(t, 10*time.Second, gone.id+" says that it was removed", func() bool {
 			err := c.Set(context.Background(), "x", 1, 0).Err()
-			return err != nil && err.Error() == "CLUSTERDOWN the command did not run: node "+gone.id+" was removed from the cluster, use another one"
+			return err != nil && err.Error() == "CLUSTERDOWN the command did not run: node "+gone.id+" was removed from the cluster; use another node"
 		})
 	}
 	n4.refusedRaft("CLUSTERDOWN", "REMOVE", "n1")
-	n1.refusedRaft("ERR node n2 was removed from this cluster, and ids are never used again: choose another one", "ADD", "n2", "127.0.0.1:1")
-	n3.refusedRaft("ERR node n2 was removed before", "REMOVE", "n2")
+	n1.refusedRaft("ERR node n2 was removed from this cluster; ids are never reused, choose another", "ADD", "n2", "127.0.0.1:1")
+	n3.refusedRaft("ERR node n2 was already removed", "REMOVE", "n2")
 	n1.refusedRaft("ERR there is no member n9", "REMOVE", "n9")
 	n1.refusedRaft("ERR there is no member n9", "PROMOTE", "n9")
-	n1.refusedRaft("ERR node n3 is a voter already", "PROMOTE", "n3")
+	n1.refusedRaft("ERR node n3 is already a voter", "PROMOTE", "n3")
 	n1.refusedRaft("ERR node n3 is a voter of this cluster already", "ADD", "n3", "127.0.0.1:1")
-	n1.refusedRaft("it has to be host:port", "ADD", "n7", "0.0.0.0:1")
+	n1.refusedRaft("use host:port", "ADD", "n7", "0.0.0.0:1")
 
 	for _, s := range []strictWriters{strict, other} {
 		s.finish(t, n5.client())
@@ -262,7 +262,7 @@ func TestChangesOneAtATime(t *testing.T) {
 	}
 	n1.mustRaft("ADD", "x0", loopback(ports[0])) // again
 	n1.refusedRaft("node x0 has the peer address", "ADD", "x9", loopback(ports[0]))
-	n1.refusedRaft("node x0 gets no vote yet: it has not caught up, and is not connected", "PROMOTE", "x0")
+	n1.refusedRaft("node x0 cannot be promoted yet: it has not caught up, and is not connected", "PROMOTE", "x0")
 	n1.refusedRaft("node n1 is the last voter", "REMOVE", "n1")
 	n1.refusedRaft("no other voter is connected", "TRANSFER")
 	n1.refusedRaft("could not reach this cluster", "ADD", "y", "192.0.2.1:7000")

@@ -75,7 +75,7 @@ func TestRecover(t *testing.T) {
 		t.Errorf("the lock had %v and has %v; the count %s was %s", life, got, c.Get(ctx, "one:count").Val(), count)
 	}
 	w.finish(t, c)
-	left.refusedRaft("node n2 was removed from this cluster, and ids are never used again", "ADD", "n2", "127.0.0.1:1")
+	left.refusedRaft("node n2 was removed from this cluster; ids are never reused", "ADD", "n2", "127.0.0.1:1")
 	if code, _, errs := command(t, "recover", "--data-dir", old); code != 0 {
 		t.Error(errs)
 	}

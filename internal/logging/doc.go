@@ -1,0 +1,2 @@
+// Package logging limits the rate of warnings that clients and strangers can cause.
+package logging
