@@ -25,6 +25,9 @@ type Env struct {
 	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script. It only grows, by Spend; the
 	// difference is a command's own share.
 	Work uint64
+	// Copied is how many bytes commands of scripts may have copied to write into strings. It only
+	// grows; a script pays for its share as for memory.
+	Copied uint64
 	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
 	// uses again.
 	Emit func(Event)

@@ -178,14 +178,22 @@ func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string)
 // little by little. Whether it is differs between nodes.
 func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	n := len(stringBytes(e))
+	bytes := 0
 	if e != nil && !x.DB().Rewritten(e) {
-		x.spendBytes(n)
+		bytes = n
 	}
 	switch grown := size - n; {
 	case grown <= 0:
 	case x.Level < LevelBounded:
 		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
 	default:
-		x.spendBytes(grown + min(n, grown*(n/keyspace.RoomAhead)))
+		bytes += grown + min(n, grown*(n/keyspace.RoomAhead))
+	}
+	x.spendBytes(bytes)
+	if x.Level >= LevelBounded && x.Tx.Script {
+		x.Copied += uint64(bytes)
+		if bytes > x.RoomLeft() {
+			x.refuse(errCommandWork)
+		}
 	}
 }

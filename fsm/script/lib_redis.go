@@ -145,7 +145,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	if in.x.Called != nil && spec.Kind != commands.Admin {
 		in.x.Called(in.tx.DB, in.args)
 	}
-	before := x.Work
+	before, copied := x.Work, x.Copied
 	var failed error
 	if x.Trial {
 		failed = in.dryRun(L, x, spec)
@@ -153,7 +153,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		failed = x.Handle(spec)
 	}
 	in.budget.Charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
-	in.budget.ChargeBytes(L, 1)
+	copied = x.Copied - copied
+	in.budget.Charge(L, int64(copied)/16) // fresh memory, besides the work of copying
+	in.budget.ChargeBytes(L, 1+int64(copied))
 	if failed != nil {
 		return commands.ErrorLine(failed.Error())
 	}

@@ -50,6 +50,8 @@ var longTexts = []string{
 	`local s = ("x"):rep(1e7) local t = s .. s .. s .. s .. s`,
 	`local s = "" while true do s = s .. ("x"):rep(1000) end`,
 	`error(("x"):rep(3e7))`,
+	`for i = 1, 100 do redis.call("setrange", "k", i * 1e7, "x") end`,
+	`local s = ("x"):rep(1e7) for i = 0, 100 do redis.call("setrange", "k", i * 1e7, s) end`,
 }
 
 // A script that builds long texts allocates what it is charged for, and pays for the work of it.
