@@ -1,5 +1,5 @@
 # make build         build ./coordd
-# make lint          gofmt, vet, staticcheck
+# make lint          gofmt, vet, staticcheck, and no function that only tests call, but in internal/resp
 # make test          install what the tests need, run them, list what was skipped
 # make bench         compare with redis-server on this machine
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
@@ -10,6 +10,7 @@
 # docs/testing.md describes them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
@@ -32,6 +33,9 @@ lint:
 	$(GO) vet -tags coordd_next ./commands
 	$(GO) vet -tags coordd_small_segments ./cluster
 	$(GO) run $(STATICCHECK) ./...
+	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
+		dead=$$(echo "$$dead" | grep -v '^internal/resp/'); \
+		test -z "$$dead" || { echo "$$dead"; exit 1; }
 
 bench: deps
 	$(GO) run ./testdata/bench

@@ -1,4 +1,6 @@
-// This file holds tests of the bell, and of what waits for it: Raft's calls to members that nothing may be sent to.
+// This file holds tests of the bell, and of what waits for it: Raft's calls to members that nothing
+// may be sent to.
+
 package cluster
 
 import (
@@ -38,8 +40,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// TestCallsToRemovedMembersSleep removes a member and writes on: nothing wakes the leader's calls to it, however many there are, until the
-// leadership ends.
+// TestCallsToRemovedMembersSleep removes a member and writes on: nothing wakes the leader's calls
+// to it, however many there are, until the leadership ends.
 func TestCallsToRemovedMembersSleep(t *testing.T) {
 	checkGoroutines(t)
 	c := newCluster(t, 3, nil)

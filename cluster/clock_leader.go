@@ -81,7 +81,8 @@ type leaderClock struct {
 }
 
 func newLeaderClock(clock Clock, from origin) *leaderClock {
-	c := &leaderClock{clock: clock, base: from.at, baseUs: from.stamp.clockMs * usPerMs, stampedUs: from.stamp.wallUs}
+	c := &leaderClock{clock: clock, base: from.at, baseUs: from.stamp.clockMs * usPerMs,
+		stampedUs: from.stamp.wallUs}
 	if from.stamp.wallUs != 0 {
 		c.readUs = from.stamp.wallUs + readAheadUs // by reads of earlier leaders
 	}
@@ -128,7 +129,8 @@ func (c *leaderClock) nowLocked() reading {
 func (c *leaderClock) slew(nowUs int64) {
 	apartMs := readingOf(nowUs/usPerMs, c.clock.Wall()).offsetMs - c.offsetMs
 	switch {
-	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0): // a new step: what is left of a slow one is not made up by quick ones
+	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0):
+		// a new step: what is left of a slow one is not made up by quick ones
 		c.slewing = max(apartMs, -apartMs) > deadbandMs
 		c.ahead, c.slewedUs = apartMs > 0, nowUs
 	case apartMs > 0:

@@ -1,4 +1,6 @@
-// This file holds the tests of the leader's clock: the time of day, and the instants that requests name.
+// This file holds the tests of the leader's clock: the time of day, and the instants that requests
+// name.
+
 package cluster
 
 import (
@@ -13,19 +15,22 @@ import (
 	"time"
 )
 
-// TestTimeOfDayIsSlewed moves the wall clock of a leader: the time of day follows by its fraction, never back, and not at all while they are close.
+// TestTimeOfDayIsSlewed moves the wall clock of a leader: the time of day follows by its fraction,
+// never back, and not at all while they are close.
 func TestTimeOfDayIsSlewed(t *testing.T) {
 	const run = 10 * time.Minute
 	for _, c := range []struct {
-		jump        time.Duration
-		least, most time.Duration // that the time of day may go on in run, beyond what the clock does
+		jump time.Duration
+		// that the time of day may go on in run, beyond what the clock does
+		least, most time.Duration
 	}{
 		{0, 0, 0},
 		{deadbandMs * time.Millisecond, 0, 0},
 		{-deadbandMs * time.Millisecond, 0, 0},
 		{time.Minute, 290 * time.Millisecond, 300 * time.Millisecond},
 		{-time.Minute, -3 * time.Second, -2900 * time.Millisecond},
-		{150 * time.Millisecond, 150 * time.Millisecond, 150 * time.Millisecond}, // and there it stays
+		// and there it stays
+		{150 * time.Millisecond, 150 * time.Millisecond, 150 * time.Millisecond},
 		{-150 * time.Millisecond, -150 * time.Millisecond, -150 * time.Millisecond},
 		{-time.Hour, -3 * time.Second, -2900 * time.Millisecond},
 	} {
@@ -36,7 +41,8 @@ func TestTimeOfDayIsSlewed(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		last := stamp{}
 		for end := clock.mono + run; clock.mono < end; {
-			clock.mono += min(time.Duration(random.Int64N(int64(50*time.Millisecond))), end-clock.mono)
+			clock.mono += min(time.Duration(random.Int64N(int64(50*time.Millisecond))),
+				end-clock.mono)
 			at := lead.stamp()
 			lead.settled(at)
 			if at.wallUs <= last.wallUs || at.clockMs < last.clockMs {
@@ -47,15 +53,19 @@ func TestTimeOfDayIsSlewed(t *testing.T) {
 		now := lead.now()
 		gained := time.Duration(now.wallUs()-began.wallUs())*time.Microsecond - run
 		if gained < c.least || gained > c.most {
-			t.Errorf("a wall clock that jumped by %v: after %v the time of day gained %v, want from %v to %v", c.jump, run, gained, c.least, c.most)
+			t.Errorf("a wall clock that jumped by %v: after %v the time of day gained %v, want "+
+				"from %v to %v", c.jump, run, gained, c.least, c.most)
 		}
 	}
 }
 
-// A wall clock that is set again, to the other side, is followed at the pace of that side from then on.
+// A wall clock that is set again, to the other side, is followed at the pace of that side from then
+// on.
 func TestSlewingTurns(t *testing.T) {
 	clock := &stubClock{mono: time.Second, wall: time.Minute}
-	lead := newLeaderClock(clock, origin{stamp{1000, 1000 * (clock.Wall().UnixMilli() - time.Minute.Milliseconds())}, clock.mono, true})
+	lead := newLeaderClock(clock,
+		origin{stamp{1000, 1000 * (clock.Wall().UnixMilli() - time.Minute.Milliseconds())},
+			clock.mono, true})
 	before := lead.now()
 	clock.mono += (aheadEveryUs - 1) * time.Microsecond
 	lead.now()
@@ -69,8 +79,8 @@ func TestSlewingTurns(t *testing.T) {
 	}
 }
 
-// TestTimeOfDayGoesOn: a new leader goes on from the newest stamp, whatever its own wall clock says; only where the clock stood still
-// does it follow that, and only forward.
+// TestTimeOfDayGoesOn: a new leader goes on from the newest stamp, whatever its own wall clock
+// says; only where the clock stood still does it follow that, and only forward.
 func TestTimeOfDayGoesOn(t *testing.T) {
 	clock := &stubClock{mono: 3 * time.Second}
 	wallMs := clock.Wall().UnixMilli()
@@ -81,11 +91,16 @@ func TestTimeOfDayGoesOn(t *testing.T) {
 		want int64 // the time of day, ms
 	}{
 		{"the first leader", origin{at: clock.mono}, wallMs},
-		{"behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, true}, wallMs - 60_000},
-		{"ahead", origin{stamp{clockMs, (wallMs+60_000)*1000 + 999}, clock.mono, true}, wallMs + 60_000},
-		{"a second later", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono - time.Second, true}, wallMs + 61_000},
-		{"stood still", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, false}, wallMs},
-		{"stood still, ahead", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono, false}, wallMs + 60_000},
+		{"behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, true},
+			wallMs - 60_000},
+		{"ahead", origin{stamp{clockMs, (wallMs+60_000)*1000 + 999}, clock.mono, true},
+			wallMs + 60_000},
+		{"a second later", origin{stamp{clockMs, (wallMs + 60_000) * 1000},
+			clock.mono - time.Second, true}, wallMs + 61_000},
+		{"stood still", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, false},
+			wallMs},
+		{"stood still, ahead", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono, false},
+			wallMs + 60_000},
 		{"not known", origin{stamp{clockMs, 0}, clock.mono, true}, wallMs},
 	} {
 		lead := newLeaderClock(clock, c.from)
@@ -111,7 +126,8 @@ func TestInstantsOfReads(t *testing.T) {
 		case ok != want:
 			t.Fatalf("%s: an instant: %v", what, ok)
 		case ok && (us <= readUs || us <= lastUs || us >= lead.now().wallUs()):
-			t.Fatalf("%s: %d after %d and %d, now %d", what, us, readUs, lastUs, lead.now().wallUs())
+			t.Fatalf("%s: %d after %d and %d, now %d", what, us, readUs, lastUs,
+				lead.now().wallUs())
 		case ok:
 			readUs = us
 		}
@@ -161,8 +177,9 @@ func TestInstantsOfReads(t *testing.T) {
 	read("entries named later ones than the clock shows", false)
 }
 
-// TestIdleClusterNamesTheTime: what the first reads name after an hour without a write is the time, through whichever node they come.
-// A window by script that was full an hour ago would be full for ever, else.
+// TestIdleClusterNamesTheTime: what the first reads name after an hour without a write is the time,
+// through whichever node they come. A window by script that was full an hour ago would be full for
+// ever, else.
 func TestIdleClusterNamesTheTime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -178,13 +195,15 @@ func TestIdleClusterNamesTheTime(t *testing.T) {
 		for _, clock := range c.clocks {
 			clock.shift(time.Hour)
 		}
-		if gained := time.Duration(seen(n)-before) * time.Microsecond; gained < time.Hour-2*readAheadUs*time.Microsecond {
+		if gained := time.Duration(
+			seen(n)-before) * time.Microsecond; gained < time.Hour-2*readAheadUs*time.Microsecond {
 			t.Errorf("%s: an hour later reads name instants %v later", n.cfg.ID, gained)
 		}
 	}
 }
 
-// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many its batches name.
+// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many
+// its batches name.
 func TestFrameOfManyInstants(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
@@ -206,9 +225,11 @@ func TestFrameOfManyInstants(t *testing.T) {
 	}
 }
 
-// TestParkedReadFindsItsTick: a read that is parked while the proposer finds nothing to propose has an entry proposed.
+// TestParkedReadFindsItsTick: a read that is parked while the proposer finds nothing to propose has
+// an entry proposed.
 func TestParkedReadFindsItsTick(t *testing.T) {
-	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour }) // the sweep looks for parked reads as well
+	// the sweep looks for parked reads as well
+	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour })
 	n := c.leader()
 	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline())
 	n.pause.mu.Lock()
@@ -226,8 +247,10 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	}
 }
 
-// TestInstantsRise has clients on all nodes name instants by writes and by reads, while leaders change, nodes restart, and wall clocks jump by a minute.
-// What was answered before another question was asked names an earlier instant, and a read that does not see an entry an earlier one than that.
+// TestInstantsRise has clients on all nodes name instants by writes and by reads, while leaders
+// change, nodes restart, and wall clocks jump by a minute. What was answered before another
+// question was asked names an earlier instant, and a read that does not see an entry an earlier one
+// than that.
 func TestInstantsRise(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -248,9 +271,12 @@ func TestInstantsRise(t *testing.T) {
 		eventually(t, "clients are served", func() bool { return all.writes.Load() > had+20 })
 		switch round % 3 {
 		case 0:
-			eventually(t, "another leads", func() bool { return c.leader().TransferLeadership() == nil })
+			eventually(t, "another leads", func() bool {
+				return c.leader().TransferLeadership() == nil
+			})
 		case 1:
-			c.clocks[c.leader().cfg.ID].shiftWall(time.Duration(random.Int64N(121)-60) * time.Second)
+			c.clocks[c.leader().cfg.ID].shiftWall(
+				time.Duration(random.Int64N(121)-60) * time.Second)
 			_ = c.leader().Snapshot()
 		}
 		had = all.writes.Load()
@@ -327,7 +353,8 @@ func (a *namings) check(t *testing.T) {
 			t.Fatalf("%d was named twice: %+v %+v", e.us, a.all[i-1], e)
 		}
 		if e.heard.Before(asked) {
-			t.Fatalf("%d (a write: %v) was answered %v before an earlier instant was asked for", e.us, e.write, asked.Sub(e.heard))
+			t.Fatalf("%d (a write: %v) was answered %v before an earlier instant was asked for",
+				e.us, e.write, asked.Sub(e.heard))
 		}
 		if e.asked.After(asked) {
 			asked = e.asked
@@ -335,7 +362,8 @@ func (a *namings) check(t *testing.T) {
 		if e.write {
 			writes = append(writes, e.us)
 		} else if k := len(writes); k > 0 && writes[k-1] > e.sawUs {
-			t.Fatalf("a read named %d and did not see the entry of %d, but only those up to %d", e.us, writes[k-1], e.sawUs)
+			t.Fatalf("a read named %d and did not see the entry of %d, but only those up to %d",
+				e.us, writes[k-1], e.sawUs)
 		}
 	}
 	t.Logf("%d instants, %d of them by writes", len(a.all), len(writes))
@@ -344,8 +372,8 @@ func (a *namings) check(t *testing.T) {
 	}
 }
 
-// TestOffsetStays: as long as no wall clock jumps, the distance of the time of day from the cluster clock stays the same to the millisecond, on every
-// node, over leaders.
+// TestOffsetStays: as long as no wall clock jumps, the distance of the time of day from the cluster
+// clock stays the same to the millisecond, on every node, over leaders.
 func TestOffsetStays(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -357,9 +385,12 @@ func TestOffsetStays(t *testing.T) {
 					t.Fatalf("the offset is %s ms, it was %s", got, want)
 				}
 			}
-			eventually(t, n.cfg.ID+" has the entry", func() bool { return c.toys[n.cfg.ID].Clock() > 0 })
+			eventually(t, n.cfg.ID+" has the entry", func() bool {
+				return c.toys[n.cfg.ID].Clock() > 0
+			})
 			if got, err := n.ReadLocal([]byte("wall")); err != nil || string(got) != want {
-				t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID, got, want, err)
+				t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID, got,
+					want, err)
 			}
 		}
 		old := c.leader()
@@ -368,8 +399,8 @@ func TestOffsetStays(t *testing.T) {
 	}
 }
 
-// TestTimeOfDayAfterStop: when the whole cluster was down, the time of day comes forward to the wall clock; when one node was, it does not follow that
-// node's, should that lead next.
+// TestTimeOfDayAfterStop: when the whole cluster was down, the time of day comes forward to the
+// wall clock; when one node was, it does not follow that node's, should that lead next.
 func TestTimeOfDayAfterStop(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -400,19 +431,22 @@ func TestTimeOfDayAfterStop(t *testing.T) {
 		return true
 	})
 	if got := offset(); got != was {
-		t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed", was, got)
+		t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed", was,
+			got)
 	}
 	c.closeAll()
 	for _, m := range c.members {
 		c.clocks[m.ID].shiftWall(time.Hour)
 		c.reopen(m.ID)
 	}
-	if got := offset(); got < was+time.Hour.Milliseconds() || got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
+	if got := offset(); got < was+time.Hour.Milliseconds() ||
+		got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
 		t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
 	}
 }
 
-// TestSteadyClock: a clock of which one of two runs fast by 8 % never does, also when another takes it over or it makes up for a loss.
+// TestSteadyClock: a clock of which one of two runs fast by 8 % never does, also when another takes
+// it over or it makes up for a loss.
 func TestSteadyClock(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -438,26 +472,30 @@ func TestSteadyClock(t *testing.T) {
 		for truth < time.Minute {
 			step := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 			ra, rb := c.rates(truth)
-			truth, a, b = truth+step, a+time.Duration(float64(step)*ra), b+time.Duration(float64(step)*rb)
+			truth, a, b = truth+step, a+time.Duration(float64(step)*ra),
+				b+time.Duration(float64(step)*rb)
 			now := at{truth, clock.now()}
 			if now.clock < seen[len(seen)-1].clock {
 				t.Fatalf("%s: the clock went back", c.what)
 			}
 			for range 3 { // from any earlier moment on
 				then := seen[random.IntN(len(seen))]
-				if gained, real := now.clock-then.clock, now.truth-then.truth; gained > real+anchorEvery/12+10*time.Microsecond {
+				if gained, real := now.clock-then.clock,
+					now.truth-then.truth; gained > real+anchorEvery/12+10*time.Microsecond {
 					t.Fatalf("%s: the clock gained %v in %v", c.what, gained, real)
 				}
 			}
 			seen = append(seen, now)
 		}
-		if got := float64(seen[len(seen)-1].clock-seen[0].clock) / float64(truth); got < c.least || got > 1 {
+		if got := float64(seen[len(seen)-1].clock-seen[0].clock) / float64(truth); got < c.least ||
+			got > 1 {
 			t.Errorf("%s: the clock ran at %.5f", c.what, got)
 		}
 	}
 }
 
-// TestSystemClockIsSafe reads the clock from several goroutines: it goes forward for each of them, and about as fast as time does.
+// TestSystemClockIsSafe reads the clock from several goroutines: it goes forward for each of them,
+// and about as fast as time does.
 func TestSystemClockIsSafe(t *testing.T) {
 	var wg sync.WaitGroup
 	began, real := SystemClock{}.Monotonic(), time.Now()

@@ -1,4 +1,5 @@
 // This file holds the tests of the cluster clock.
+
 package cluster
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// clockOn returns the cluster clock as a linearizable read on n sees it, with the real times before and after.
+// clockOn returns the cluster clock as a linearizable read on n sees it, with the real times before
+// and after.
 func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) {
 	c.t.Helper()
 	before = time.Now()
@@ -21,8 +23,9 @@ func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) 
 	return clockMs, before, time.Now()
 }
 
-// TestClockAcrossLeaders gives each node another monotonic clock and checks that over changes of leader and restarts
-// the cluster clock gains at most what really went by, and loses little while some node lives.
+// TestClockAcrossLeaders gives each node another monotonic clock and checks that over changes of
+// leader and restarts the cluster clock gains at most what really went by, and loses little while
+// some node lives.
 func TestClockAcrossLeaders(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.clocks["n1"].mono += 5 * time.Hour
@@ -41,7 +44,8 @@ func TestClockAcrossLeaders(t *testing.T) {
 			t.Fatalf("%s: the clock gained %v in %v", what, gained, most)
 		}
 		if least := asked.Sub(before) - mayLose; gained < least {
-			t.Fatalf("%s: the clock gained %v, at least %v were to be expected", what, gained, least)
+			t.Fatalf("%s: the clock gained %v, at least %v were to be expected", what, gained,
+				least)
 		}
 		startMs, before = nowMs, asked
 	}
@@ -50,7 +54,8 @@ func TestClockAcrossLeaders(t *testing.T) {
 		old := c.leader().cfg.ID
 		c.close(old)
 		c.leader()
-		check(fmt.Sprintf("takeover %d", i), 300*time.Millisecond) // of up to a few hundred ms without a leader
+		// of up to a few hundred ms without a leader
+		check(fmt.Sprintf("takeover %d", i), 300*time.Millisecond)
 		c.reopen(old)
 		c.ready(old)
 		check(fmt.Sprintf("reopened %d", i), 100*time.Millisecond)
@@ -104,7 +109,9 @@ func TestIdleLeaderProposesNoTicks(t *testing.T) {
 	eventually(t, "the deadline passes", expired)
 	last := c.nodes["n1"].raft.LastIndex()
 	at := toy.asked.Load()
-	eventually(t, "the leader looks for deadlines many times", func() bool { return toy.asked.Load() > at+20 })
+	eventually(t, "the leader looks for deadlines many times", func() bool {
+		return toy.asked.Load() > at+20
+	})
 	if now := c.nodes["n1"].raft.LastIndex(); now > last+1 { // one may have been on its way
 		t.Errorf("%d entries without a deadline", now-last)
 	}
@@ -117,10 +124,13 @@ type stubClock struct {
 }
 
 func (c *stubClock) Monotonic() time.Duration { return c.mono }
-func (c *stubClock) Wall() time.Time          { return time.Unix(1_700_000_000, 0).Add(c.mono + c.wall) }
+func (c *stubClock) Wall() time.Time {
+	return time.Unix(1_700_000_000, 0).Add(c.mono + c.wall)
+}
 
 func stamped(index, term uint64, stampMs int64, markTerm uint64) *raft.Log {
-	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: newToy().AppendEntry(nil, stampMs, stampMs*1000+7, nil),
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand,
+		Data:       newToy().AppendEntry(nil, stampMs, stampMs*1000+7, nil),
 		Extensions: appendMark(nil, markTerm)}
 }
 
@@ -139,13 +149,15 @@ func TestArrivals(t *testing.T) {
 	check := func(what string, appliedMs, wantMs int64, wantAt time.Duration) {
 		t.Helper()
 		if o := a.base(stamp{clockMs: appliedMs}); o.stamp.clockMs != wantMs || o.at != wantAt {
-			t.Errorf("%s: base %d at %v, want %d at %v", what, o.stamp.clockMs, o.at, wantMs, wantAt)
+			t.Errorf("%s: base %d at %v, want %d at %v", what, o.stamp.clockMs, o.at, wantMs,
+				wantAt)
 		}
 	}
 	ran := func(what string, appliedMs, wantUs int64, want bool) {
 		t.Helper()
 		if o := a.base(stamp{appliedMs, 5}); o.stamp.wallUs != wantUs || o.live != want {
-			t.Errorf("%s: time of day %d, running %v, want %d, %v", what, o.stamp.wallUs, o.live, wantUs, want)
+			t.Errorf("%s: time of day %d, running %v, want %d, %v", what, o.stamp.wallUs, o.live,
+				wantUs, want)
 		}
 	}
 	a.reset(stamp{400, 400_007})
@@ -156,7 +168,8 @@ func TestArrivals(t *testing.T) {
 	store(2*time.Second, stamped(3, 1, 2000, 1))
 	check("newest", 2000, 2000, 2*time.Second)
 	ran("newest", 2000, 2_000_007, true)
-	store(3*time.Second, &raft.Log{Index: 4, Term: 1, Type: raft.LogNoop}, &raft.Log{Index: 5, Term: 1, Type: raft.LogBarrier})
+	store(3*time.Second, &raft.Log{Index: 4, Term: 1, Type: raft.LogNoop},
+		&raft.Log{Index: 5, Term: 1, Type: raft.LogBarrier})
 	check("noop and barrier carry no stamp", 2000, 2000, 2*time.Second)
 	store(4*time.Second, stamped(6, 1, 9999, 7))
 	check("nor does a void entry", 2000, 2000, 2*time.Second)
@@ -221,13 +234,15 @@ func TestVoidEntryDoesNotRun(t *testing.T) {
 	toy := newToy()
 	a := newApplier(toy, testLogger())
 	entry := toy.AppendEntry(nil, 100, 0, [][]byte{[]byte("w")})
-	if _, ok := a.Apply(&raft.Log{Index: 5, Term: 3, Data: entry, Extensions: appendMark(nil, 2)}).(voided); !ok {
+	if _, ok := a.Apply(&raft.Log{Index: 5, Term: 3, Data: entry,
+		Extensions: appendMark(nil, 2)}).(voided); !ok {
 		t.Error("an entry stamped in another term is not void")
 	}
 	if a.appliedIndex.Load() != 5 || len(toy.groups()) != 0 || a.clockMs.Load() != 0 {
 		t.Errorf("applied %d, %v", a.appliedIndex.Load(), toy.groups())
 	}
-	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 2, Data: entry, Extensions: appendMark(nil, 2)}).(voided); ok {
+	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 2, Data: entry,
+		Extensions: appendMark(nil, 2)}).(voided); ok {
 		t.Error("an entry stamped in its own term does not run")
 	}
 	if len(toy.groups()) != 1 || a.clockMs.Load() != 100 {

@@ -70,19 +70,20 @@ func tighten(dir string) error {
 	}
 	set(dir, dirMode)
 	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {
-		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name), func(path string, e fs.DirEntry, err error) error {
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
+		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name),
+			func(path string, e fs.DirEntry, err error) error {
+				switch {
+				case errors.Is(err, fs.ErrNotExist):
+					return nil
+				case err != nil:
+					return err
+				case e.IsDir():
+					set(path, dirMode)
+				case e.Type().IsRegular():
+					set(path, fileMode)
+				}
 				return nil
-			case err != nil:
-				return err
-			case e.IsDir():
-				set(path, dirMode)
-			case e.Type().IsRegular():
-				set(path, fileMode)
-			}
-			return nil
-		}))
+			}))
 	}
 	return errors.Join(errs...)
 }
@@ -94,7 +95,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encode returns the file's bytes: a title, a line per field, and a checksum over all before it.
 func (v dirVersion) encode() []byte {
-	body := fmt.Sprintf("%s\nformat: %d\nnode: %s\nlog-store: %s\n", versionTitle, v.format, v.node, v.logStore)
+	body := fmt.Sprintf("%s\nformat: %d\nnode: %s\nlog-store: %s\n", versionTitle, v.format, v.node,
+		v.logStore)
 	if v.level > firstLevel {
 		body += fmt.Sprintf("level: %d\n", v.level)
 	}
@@ -115,9 +117,12 @@ func decodeVersion(data []byte, dir string) (dirVersion, error) {
 		return v, corrupt
 	}
 	if v.format != dataFormat {
-		return v, fmt.Errorf("data directory %s has format %d, and this version of coordd reads format %d only", dir, v.format, dataFormat)
+		return v, fmt.Errorf(
+			"data directory %s has format %d, and this version of coordd reads format %d only", dir,
+			v.format, dataFormat)
 	}
-	if n, err := fmt.Sscanf(rest, "format: %d\nnode: %s\nlog-store: %s\n", &v.format, &v.node, &v.logStore); err != nil || n != 3 {
+	if n, err := fmt.Sscanf(rest, "format: %d\nnode: %s\nlog-store: %s\n", &v.format, &v.node,
+		&v.logStore); err != nil || n != 3 {
 		return v, corrupt
 	}
 	v.level = firstLevel
@@ -151,9 +156,12 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 	case err != nil:
 		return 0, err
 	case have.node != node:
-		return 0, fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir, have.node, node)
+		return 0, fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir,
+			have.node, node)
 	case have.logStore != logStore:
-		return 0, fmt.Errorf("data directory %s keeps its log in %q, and the log store asked for is %q", dir, have.logStore, logStore)
+		return 0, fmt.Errorf(
+			"data directory %s keeps its log in %q, and the log store asked for is %q", dir,
+			have.logStore, logStore)
 	}
 	return have.level, levels.CheckLevel("data directory "+dir, have.level)
 }
@@ -189,7 +197,9 @@ func readVersion(dir string) (dirVersion, error) {
 func refuseForeign(dir string) error {
 	for _, name := range []string{stableName, walName, boltLogName, snapshotsName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return fmt.Errorf("data directory %s holds %s but no %s file, so it is not known whose it is", dir, name, versionName)
+			return fmt.Errorf(
+				"data directory %s holds %s but no %s file, so it is not known whose it is", dir,
+				name, versionName)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("data directory %s cannot be read: %w", dir, err)
 		}

@@ -30,22 +30,25 @@ type Offline struct {
 
 // Contents describes what a data directory holds.
 type Contents struct {
-	Node          string
-	Cluster       string   // the cluster's id; empty: none
-	Voters        []string // of the newest configuration in the log, sorted
-	Learners      []string
-	Removed       []string // ids that must not be reused
-	LastIndex     uint64   // of the log, or of the snapshot if nothing follows it
-	LastTerm      uint64   // of that entry. Of two directories, the larger term, then index, has more
-	SnapshotIndex uint64   // 0: none
-	LastEntry     []byte   // the newest entry for the machine in the log; nil: none
+	Node      string
+	Cluster   string   // the cluster's id; empty: none
+	Voters    []string // of the newest configuration in the log, sorted
+	Learners  []string
+	Removed   []string // ids that must not be reused
+	LastIndex uint64   // of the log, or of the snapshot if nothing follows it
+	// of that entry. Of two directories, the larger term, then index, has more
+	LastTerm      uint64
+	SnapshotIndex uint64 // 0: none
+	LastEntry     []byte // the newest entry for the machine in the log; nil: none
 }
 
 // OpenOffline opens a node's data directory for m, an empty machine, and locks it until Close. It
 // first finishes an interrupted recovery.
 func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := finishExchange(dir); err != nil {
-		return nil, fmt.Errorf("the recovery of data directory %s that was begun before cannot be finished: %w", dir, err)
+		return nil, fmt.Errorf(
+			"the recovery of data directory %s that was begun before cannot be finished: %w", dir,
+			err)
 	}
 	v, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +67,8 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger}
 	var ok bool
 	if o.members, ok, err = s.storedConfiguration(); err == nil && !ok {
-		err = fmt.Errorf("data directory %s belongs to no cluster yet: node %s was never taken in", dir, v.node)
+		err = fmt.Errorf("data directory %s belongs to no cluster yet: node %s was never taken in",
+			dir, v.node)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -77,7 +81,8 @@ func (o *Offline) Close() error { return o.stores.close() }
 
 // Contents inspects the directory.
 func (o *Offline) Contents() (Contents, error) {
-	h := Contents{Node: o.version.node, Cluster: registerOf(o.members).cluster, Voters: voters(o.members)}
+	h := Contents{Node: o.version.node, Cluster: registerOf(o.members).cluster,
+		Voters: voters(o.members)}
 	for _, s := range o.members.Servers {
 		switch {
 		case isRetired(s):
@@ -92,7 +97,8 @@ func (o *Offline) Contents() (Contents, error) {
 		return h, err
 	}
 	if len(snapshots) > 0 {
-		h.SnapshotIndex, h.LastIndex, h.LastTerm = snapshots[0].Index, snapshots[0].Index, snapshots[0].Term
+		h.SnapshotIndex, h.LastIndex, h.LastTerm = snapshots[0].Index, snapshots[0].Index,
+			snapshots[0].Term
 	}
 	return h, o.entries(h.SnapshotIndex+1, func(l *raft.Log) {
 		h.LastIndex, h.LastTerm = l.Index, l.Term
@@ -110,7 +116,8 @@ func (o *Offline) entries(from uint64, f func(*raft.Log)) error {
 		return err
 	}
 	if last >= from && first > from {
-		return fmt.Errorf("data directory %s lacks the log entries from %d to %d", o.dir, from, first-1)
+		return fmt.Errorf("data directory %s lacks the log entries from %d to %d", o.dir, from,
+			first-1)
 	}
 	for i := from; i <= last; i++ {
 		var l raft.Log
@@ -138,7 +145,9 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 		from = snapshots[0].Index + 1
 	}
 	if before > 0 && before < from {
-		return fmt.Errorf("entry %d is part of the snapshot of entry %d in data directory %s: it cannot be left out", before, from-1, o.dir)
+		return fmt.Errorf(
+			"entry %d is part of the snapshot of entry %d in data directory %s: it cannot be "+
+				"left out", before, from-1, o.dir)
 	}
 	if len(snapshots) > 0 {
 		_, r, err := o.stores.snapshots.Open(snapshots[0].ID)
@@ -164,12 +173,15 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 // CheckAlone returns why the node cannot continue alone. The only voter of its cluster need not,
 // unless entries are to be left out.
 func (o *Offline) CheckAlone() error {
-	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool { return string(s.ID) == o.version.node })
+	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool {
+		return string(s.ID) == o.version.node
+	})
 	switch {
 	case i < 0 || isRetired(o.members.Servers[i]):
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
 	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}):
-		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost, start it", o.version.node)
+		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost, start it",
+			o.version.node)
 	}
 	return nil
 }
@@ -178,7 +190,8 @@ func (o *Offline) CheckAlone() error {
 // with the bytes that write writes as the state at an index and in a term of the log. No id of the
 // old cluster can be reused except the node's own. The old content moves to the subdirectory kept.
 // If interrupted, the old content stays valid or, from OpenOffline on, the new one is.
-func (o *Offline) RecoverAlone(epoch, index, term uint64, write func(io.Writer) error) (kept string, err error) {
+func (o *Offline) RecoverAlone(epoch, index, term uint64,
+	write func(io.Writer) error) (kept string, err error) {
 	if err := o.CheckAlone(); err != nil {
 		return "", err
 	}
@@ -186,14 +199,17 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64, write func(io.Writer) 
 	if err != nil {
 		return "", err
 	}
-	from := Origin{Cluster: NewClusterID(), Index: index, Term: term, Level: levelsOf(o.machine).Level(), founding: founding}
+	from := Origin{Cluster: NewClusterID(), Index: index, Term: term,
+		Level: levelsOf(o.machine).Level(), founding: founding}
 	cfg := Config{ID: o.version.node, LogStore: o.version.logStore, Logger: o.logger}
 	for _, s := range o.members.Servers {
 		switch {
 		case string(s.ID) == o.version.node:
 			cfg.Members = []Member{{ID: o.version.node, PeerAddr: string(s.Address)}}
 		case !isRegister(s):
-			from.retired = append(from.retired, raft.Server{Suffrage: raft.Nonvoter, ID: s.ID, Address: raft.ServerAddress(retiredPrefix + string(s.ID))})
+			from.retired = append(from.retired,
+				raft.Server{Suffrage: raft.Nonvoter, ID: s.ID,
+					Address: raft.ServerAddress(retiredPrefix + string(s.ID))})
 		}
 	}
 	x := exchangeOf(o.dir, fmt.Sprint(epoch))
@@ -218,7 +234,8 @@ const (
 )
 
 func exchangeOf(dir, epoch string) exchange {
-	return exchange{dir, filepath.Join(dir, stagedPrefix+epoch+stagedSuffix), filepath.Join(dir, keptPrefix+epoch)}
+	return exchange{dir, filepath.Join(dir, stagedPrefix+epoch+stagedSuffix),
+		filepath.Join(dir, keptPrefix+epoch)}
 }
 
 // run makes the exchange. It can be repeated after an interruption: what is still in staged was not
@@ -251,7 +268,8 @@ func (x exchange) run() error {
 	if err := errors.Join(syncDir(x.kept), syncDir(x.dir)); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(x.staged, versionName), filepath.Join(x.dir, versionName)); err != nil {
+	if err := os.Rename(filepath.Join(x.staged, versionName),
+		filepath.Join(x.dir, versionName)); err != nil {
 		return err
 	}
 	return errors.Join(os.RemoveAll(x.staged), syncDir(x.dir))

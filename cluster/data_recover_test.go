@@ -1,4 +1,6 @@
-// This file holds the tests of recovery and of its interruptions; internal/tests/e2e has those on real processes.
+// This file holds the tests of recovery and of its interruptions; internal/tests/e2e has those on
+// real processes.
+
 package cluster
 
 import (
@@ -33,7 +35,8 @@ func (c *testCluster) recoverAlone(id string) error {
 		return err
 	}
 	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(toyState{List: append(toy.groups(), "recovered"), ClockMs: toy.Clock()})
+		return json.NewEncoder(w).Encode(toyState{List: append(toy.groups(), "recovered"),
+			ClockMs: toy.Clock()})
 	})
 	return err
 }
@@ -56,7 +59,9 @@ func TestRecoverAlone(t *testing.T) {
 			}
 			c.converged()
 			id := c.nodes["n1"].clusterID()
-			if _, err := OpenOffline(filepath.Join(c.dir, "n1"), newToy(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+			if _, err := OpenOffline(filepath.Join(c.dir, "n1"), newToy(),
+				slog.New(slog.DiscardHandler)); err == nil ||
+				!strings.Contains(err.Error(), "in use") {
 				t.Errorf("a node that runs: %v", err)
 			}
 			for _, m := range c.members {
@@ -64,7 +69,9 @@ func TestRecoverAlone(t *testing.T) {
 			}
 			o := openOffline(t, filepath.Join(c.dir, "n1"), newToy())
 			h, err := o.Contents()
-			if err != nil || h.Node != "n1" || h.Cluster != id || !slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 || h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
+			if err != nil || h.Node != "n1" || h.Cluster != id ||
+				!slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 ||
+				h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
 				t.Errorf("%+v %v", h, err)
 			}
 			if err := o.Close(); err != nil {
@@ -80,19 +87,21 @@ func TestRecoverAlone(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 			n := c.nodes["n1"]
-			if n.clusterID() == id || !n.retired("n2") || !n.retired("n3") || len(n.configuration().Servers) != 1 {
+			if n.clusterID() == id || !n.retired("n2") || !n.retired("n3") ||
+				len(n.configuration().Servers) != 1 {
 				t.Errorf("cluster %s, before %s, %+v", n.clusterID(), id, n.view())
 			}
 			c.close("n1")
-			if err := c.recoverAlone("n1"); err == nil || !strings.Contains(err.Error(), "is the only voter of its cluster") {
+			if err := c.recoverAlone("n1"); err == nil ||
+				!strings.Contains(err.Error(), "is the only voter of its cluster") {
 				t.Errorf("again: %v", err)
 			}
 		})
 	}
 }
 
-// TestInterruptedExchange stops the exchange behind each of its steps. Open must not take what is there for an empty directory, and the next
-// recovery finishes it.
+// TestInterruptedExchange stops the exchange behind each of its steps. Open must not take what is
+// there for an empty directory, and the next recovery finishes it.
 func TestInterruptedExchange(t *testing.T) {
 	names := []string{versionName, stableName, walName, snapshotsName}
 	for steps := range 2*len(names) + 1 {
@@ -103,7 +112,8 @@ func TestInterruptedExchange(t *testing.T) {
 				if err := os.MkdirAll(at, 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(filepath.Join(at, name), []byte(content), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(at, name), []byte(content),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -115,10 +125,12 @@ func TestInterruptedExchange(t *testing.T) {
 		for i, name := range names {
 			moves = append(moves, [2]string{filepath.Join(dir, name), filepath.Join(x.kept, name)})
 			if i > 0 {
-				moves = append(moves, [2]string{filepath.Join(x.staged, name), filepath.Join(dir, name)})
+				moves = append(moves, [2]string{filepath.Join(x.staged, name),
+					filepath.Join(dir, name)})
 			}
 		}
-		moves = append(moves, [2]string{filepath.Join(x.staged, versionName), filepath.Join(dir, versionName)})
+		moves = append(moves, [2]string{filepath.Join(x.staged, versionName),
+			filepath.Join(dir, versionName)})
 		for _, move := range moves[:steps] {
 			if err := os.Rename(move[0], move[1]); err != nil {
 				t.Fatal(err)
@@ -140,7 +152,8 @@ func TestInterruptedExchange(t *testing.T) {
 			if err != nil || string(got) != want {
 				t.Errorf("behind %d steps %s is %q %v", steps, name, got, err)
 			}
-			if kept, err := os.ReadFile(filepath.Join(x.kept, name)); steps > 0 && (err != nil || string(kept) != "old") {
+			if kept, err := os.ReadFile(filepath.Join(x.kept, name)); steps > 0 &&
+				(err != nil || string(kept) != "old") {
 				t.Errorf("behind %d steps what was there before is %q %v", steps, kept, err)
 			}
 		}
@@ -150,7 +163,8 @@ func TestInterruptedExchange(t *testing.T) {
 	}
 }
 
-// TestRecoverBeforeAnEntry leaves the end of a single node's log out, from an entry on that it is told.
+// TestRecoverBeforeAnEntry leaves the end of a single node's log out, from an entry on that it is
+// told.
 func TestRecoverBeforeAnEntry(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
@@ -166,14 +180,18 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 	c.close("n1")
 	toy := newToy()
 	o := openOffline(t, filepath.Join(c.dir, "n1"), toy)
-	if err := o.Replay(inSnapshot, nil); err == nil || !strings.Contains(err.Error(), "it cannot be left out") {
+	if err := o.Replay(inSnapshot, nil); err == nil ||
+		!strings.Contains(err.Error(), "it cannot be left out") {
 		t.Errorf("an entry that the snapshot holds: %v", err)
 	}
 	var applied []uint64
-	if err := o.Replay(kept+1, func(index uint64) { applied = append(applied, index) }); err != nil {
+	if err := o.Replay(kept+1, func(index uint64) {
+		applied = append(applied, index)
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := toy.groups(); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(applied, []uint64{kept}) {
+	if got := toy.groups(); !slices.Equal(got, []string{"a", "b"}) ||
+		!slices.Equal(applied, []uint64{kept}) {
 		t.Errorf("%q, by the entries %v", got, applied)
 	}
 	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {

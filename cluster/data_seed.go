@@ -54,7 +54,8 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := errors.Join(s.seed(&cfg, from, write), s.close()); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
-	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID, logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
+	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID,
+		logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
 	}
 	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
@@ -78,7 +79,8 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 		r.incarnations[string(m.ID)] = seededIncarnation(from.Cluster, string(m.ID))
 	}
 	members.Servers = append(append(members.Servers, r.server()), from.retired...)
-	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, from.Index, from.Term, members, from.Index, trans)
+	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, from.Index, from.Term, members,
+		from.Index, trans)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,8 @@ func claimEmpty(dir string) (made bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("data directory %s cannot be read: %w", dir, err)
 	case len(files) > 0:
-		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir, files[0].Name())
+		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir,
+			files[0].Name())
 	}
 	return false, nil
 }

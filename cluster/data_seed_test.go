@@ -1,4 +1,5 @@
 // This file holds the tests of data directories that are made from a state, and of the barrier.
+
 package cluster
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// seed makes the directory of a member of c anew.
+// seed makes the directory of a member of c again.
 func (c *testCluster) seed(id, store string, index, term uint64, state toyState) {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, id)
@@ -24,12 +25,16 @@ func (c *testCluster) seed(id, store string, index, term uint64, state toyState)
 		c.t.Fatal(err)
 	}
 	cfg := Config{ID: id, DataDir: dir, Members: c.members, LogStore: store}
-	if err := Seed(cfg, Origin{Cluster: "seeded", Index: index, Term: term, Level: firstLevel}, func(w io.Writer) error { return json.NewEncoder(w).Encode(state) }); err != nil {
+	if err := Seed(cfg, Origin{Cluster: "seeded", Index: index, Term: term, Level: firstLevel},
+		func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(state)
+		}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// TestSeededCluster seeds two members of three, of which the third comes with the log of the cluster that was before.
+// TestSeededCluster seeds two members of three, of which the third comes with the log of the
+// cluster that was before.
 func TestSeededCluster(t *testing.T) {
 	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(store, func(t *testing.T) {
@@ -50,11 +55,13 @@ func TestSeededCluster(t *testing.T) {
 			if s := c.leader().Status(); s.Term <= 1<<32 || s.ClockMs < 777 {
 				t.Errorf("%+v", s)
 			}
-			for _, n := range []string{"n1", "n2"} { // n3 belongs to another cluster: neither takes the other's word
+			// n3 belongs to another cluster: neither takes the other's word
+			for _, n := range []string{"n1", "n2"} {
 				c.ready(n)
 				c.write(c.nodes[n], "before "+n)
 			}
-			if s := c.nodes["n3"].Status(); s.Ready || s.Term > 1<<32 || slices.Contains(c.toys["n3"].groups(), "kept") {
+			if s := c.nodes["n3"].Status(); s.Ready || s.Term > 1<<32 ||
+				slices.Contains(c.toys["n3"].groups(), "kept") {
 				t.Errorf("n3 was taken in: %+v", s)
 			}
 			c.close("n3")
@@ -84,8 +91,9 @@ func TestSeededCluster(t *testing.T) {
 	}
 }
 
-// TestSeededAgain seeds a member a second time that lost its disk after it had acknowledged a write. It is not taken for the first one, also where
-// nobody is there but one that has not got the write.
+// TestSeededAgain seeds a member a second time that lost its disk after it had acknowledged a
+// write. It is not taken for the first one, also where nobody is there but one that has not got the
+// write.
 func TestSeededAgain(t *testing.T) {
 	c := lateCluster(t, 3)
 	state := toyState{List: []string{"kept"}, ClockMs: 777}
@@ -111,22 +119,27 @@ func TestSeededAgain(t *testing.T) {
 	c.reopen("n2")
 	c.ready("n2")
 	c.ready("n3")
-	if got, want := c.converged(), []string{"kept", "first", "acknowledged"}; !slices.Equal(got, want) {
+	if got, want := c.converged(), []string{"kept", "first", "acknowledged"}; !slices.Equal(got,
+		want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// TestPipelineOfAnUnregistered takes a follower's incarnation from what the leader knows to be committed: a pipeline that stands carries nothing more.
+// TestPipelineOfAnUnregistered takes a follower's incarnation from what the leader knows to be
+// committed: a pipeline that stands carries nothing more.
 func TestPipelineOfAnUnregistered(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, f := c.leader(), c.followers()[0]
 	c.write(lead, "a")
-	eventually(t, "everyone is registered", func() bool { return lead.admitted("n1") && lead.admitted("n2") && lead.admitted("n3") })
+	eventually(t, "everyone is registered", func() bool {
+		return lead.admitted("n1") && lead.admitted("n2") && lead.admitted("n3")
+	})
 	c.converged()
 	all := lead.machine.members.Load()
 	r := registerOf(all.configuration)
 	delete(r.incarnations, f.cfg.ID)
-	lead.machine.members.Store(newCommitted(all.index, raft.Configuration{Servers: []raft.Server{r.server()}}))
+	lead.machine.members.Store(newCommitted(all.index,
+		raft.Configuration{Servers: []raft.Server{r.server()}}))
 	for range 5 {
 		c.write(lead, "b")
 	}
@@ -142,10 +155,11 @@ func TestSeedLeavesNothing(t *testing.T) {
 	broken := errors.New("broken")
 	there := t.TempDir()
 	for _, dir := range []string{filepath.Join(t.TempDir(), "new"), there} {
-		err := Seed(Config{ID: "n1", DataDir: dir}, Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}, func(w io.Writer) error {
-			_, _ = w.Write(make([]byte, 100_000))
-			return broken
-		})
+		err := Seed(Config{ID: "n1", DataDir: dir},
+			Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}, func(w io.Writer) error {
+				_, _ = w.Write(make([]byte, 100_000))
+				return broken
+			})
 		if !errors.Is(err, broken) {
 			t.Error(err)
 		}
@@ -158,18 +172,23 @@ func TestSeedLeavesNothing(t *testing.T) {
 // TestSurveyOfALogWithAGap looks at a log whose beginning is older than the snapshot that came.
 func TestSurveyOfALogWithAGap(t *testing.T) {
 	inner := raft.NewInmemStore()
-	for _, l := range []*raft.Log{{Index: 1, Type: raft.LogCommand}, {Index: 101, Type: raft.LogNoop}} {
+	for _, l := range []*raft.Log{{Index: 1, Type: raft.LogCommand},
+		{Index: 101, Type: raft.LogNoop}} {
 		if err := inner.StoreLog(l); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 {
+			return 0
+		})
 	if end, err := s.survey(); end != 0 || err != nil {
 		t.Error(end, err)
 	}
 }
 
-// TestBarrier reads each node's own state behind a barrier: it has what another node acknowledged before.
+// TestBarrier reads each node's own state behind a barrier: it has what another node acknowledged
+// before.
 func TestBarrier(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	ctx := context.Background()
@@ -179,8 +198,10 @@ func TestBarrier(t *testing.T) {
 		if err := reader.Barrier(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := reader.ReadLocal([]byte(fmt.Sprint("w", i))); err != nil || string(got) != "1" {
-			t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i, writer.cfg.ID, reader.cfg.ID, got, err)
+		if got, err := reader.ReadLocal([]byte(fmt.Sprint("w", i))); err != nil ||
+			string(got) != "1" {
+			t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i,
+				writer.cfg.ID, reader.cfg.ID, got, err)
 		}
 	}
 	follower := c.followers()[0]

@@ -51,7 +51,8 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		}
 		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w", dir, err), s.close())
+			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w",
+				dir, err), s.close())
 		}
 		s.log, s.closers = log, append(s.closers, log)
 	}
@@ -61,7 +62,9 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	removeUnfinished(filepath.Join(dir, snapshotsName), logger)
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err), s.close())
+		return nil, errors.Join(
+			fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err),
+			s.close())
 	}
 	s.snapshots = newSnapshotStore(snapshots, dir, logger)
 	if err := tighten(dir); err != nil { // the directory may be another user's mount point
@@ -91,7 +94,8 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	case errors.Is(err, bbolt.ErrTimeout):
 		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
 	case err != nil:
-		return nil, fmt.Errorf("%s in data directory %s cannot be opened: %w", filepath.Base(path), dir, err)
+		return nil, fmt.Errorf("%s in data directory %s cannot be opened: %w", filepath.Base(path),
+			dir, err)
 	}
 	return store, nil
 }
@@ -100,7 +104,8 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 // bbolt creates a file can leave one that it refuses ever after.
 func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 	open := func(path string) (*raftboltdb.BoltStore, error) {
-		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: time.Second}})
+		return raftboltdb.New(raftboltdb.Options{Path: path,
+			BoltOptions: &bbolt.Options{Timeout: time.Second}})
 	}
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return open(path)
@@ -120,7 +125,8 @@ func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 	if err := made.Close(); err != nil {
 		return nil, err
 	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been first
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		// another process may have been first
 		return nil, err
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {

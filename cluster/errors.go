@@ -47,10 +47,12 @@ var (
 	errLinkLost      = unknown("the connection to the leader was lost with the request in flight")
 	errLeaderChanged = unknown("the leader changed with the request in flight")
 	errNoAnswer      = unknown("the leader did not answer in time")
-	errOverloaded    = error(&outcomeError{ErrBusy, "this node is overloaded: the request waited too long"})
-	errNoReply       = unknown("the entry was applied without a reply")
-	errBigReply      = unknown("the write ran, but its reply is too large to forward; ask the leader")
-	errReadBigReply  = tooLarge("the reply is too large to forward; ask the leader")
+	errOverloaded    = error(&outcomeError{ErrBusy,
+		"this node is overloaded: the request waited too long"})
+	errNoReply  = unknown("the entry was applied without a reply")
+	errBigReply = unknown(
+		"the write ran, but its reply is too large to forward; ask the leader")
+	errReadBigReply = tooLarge("the reply is too large to forward; ask the leader")
 )
 
 // neverLogged reports whether err, the answer to a proposal, says that the entry never entered any

@@ -1,4 +1,6 @@
-// This file holds the tests of what is certain when a leader stops, hands leadership over, or changes the members.
+// This file holds the tests of what is certain when a leader stops, hands leadership over, or
+// changes the members.
+
 package cluster
 
 import (
@@ -15,19 +17,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestGoodbyeComesBehindReplies: a drain notice says that all was answered. Would it overtake a reply, then the member would send a write again that ran.
+// TestGoodbyeComesBehindReplies: a drain notice says that all was answered. Would it overtake a
+// reply, then the member would send a write again that ran.
 func TestGoodbyeComesBehindReplies(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	w := newPeerConn(here, bufio.NewReader(here))
-	in := &inbound{n: &Node{cfg: Config{batchReply: maxBatchReply}}, w: w, slots: make(chan struct{}, maxInboundFrames)}
+	in := &inbound{n: &Node{cfg: Config{batchReply: maxBatchReply}}, w: w,
+		slots: make(chan struct{}, maxInboundFrames)}
 	in.slots <- struct{}{}
 	ended := make(chan error, 1)
 	go func() { ended <- in.drain(os.ErrDeadlineExceeded) }()
-	eventually(t, "the drain notice waits for the last reply", func() bool { return len(in.slots) == cap(in.slots) })
+	eventually(t, "the drain notice waits for the last reply", func() bool {
+		return len(in.slots) == cap(in.slots)
+	})
 	reply := bytes.Repeat([]byte("r"), 16<<20) // it takes a while to be built and checked
 	go in.answer(&call{frameID: 7}, [][]byte{reply}, nil)
-	if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameReply || f.id != 7 {
+	if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameReply ||
+		f.id != 7 {
 		t.Errorf("a frame of kind %d for request %d came, %v; want the reply", f.kind, f.id, err)
 	}
 	there.Close()
@@ -50,7 +57,8 @@ func (s spiedToy) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byt
 // alone opens a node that is a cluster by itself, and waits until it is ready.
 func alone(t *testing.T, m Machine) *Node {
 	t.Helper()
-	n, err := Open(Config{ID: "n1", ClientAddr: "client", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", Logger: testLogger()}, m)
+	n, err := Open(Config{ID: "n1", ClientAddr: "client", DataDir: t.TempDir(),
+		PeerListen: "127.0.0.1:0", Logger: testLogger()}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +71,8 @@ func alone(t *testing.T, m Machine) *Node {
 	return n
 }
 
-// TestWritesCountWhileTheirEntryIsMade: they are in no queue any more, so a node that stops would else take them for answered.
+// TestWritesCountWhileTheirEntryIsMade: they are in no queue any more, so a node that stops would
+// else take them for answered.
 func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 	var n atomic.Pointer[Node]
 	var made, missed atomic.Int32
@@ -89,7 +98,9 @@ func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 func TestTransferThatMayStillHappen(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second })
 	lead, next := c.leader(), c.followers()[0].cfg.ID
-	eventually(t, "the member is caught up", func() bool { return c.nodes[next].raft.LastIndex() == lead.raft.LastIndex() })
+	eventually(t, "the member is caught up", func() bool {
+		return c.nodes[next].raft.LastIndex() == lead.raft.LastIndex()
+	})
 	c.net.pause(next)
 	defer c.net.resume(next)
 	if err := lead.TransferLeadershipTo(next); !errors.Is(err, ErrUnknown) {
@@ -118,12 +129,15 @@ func (s startingLog) StoreLogs(logs []*raft.Log) error {
 	return s.LogStore.StoreLogs(logs)
 }
 
-// TestRemovalHalfDone removes a member, and has Raft refuse the second step: the vote is taken by then, so the answer must not be that nothing ran.
+// TestRemovalHalfDone removes a member, and has Raft refuse the second step: the vote is taken by
+// then, so the answer must not be that nothing ran.
 func TestRemovalHalfDone(t *testing.T) {
 	started := map[string]*atomic.Pointer[func()]{"n1": {}, "n2": {}, "n3": {}}
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.HeartbeatTimeout = time.Second // for so long Raft refuses
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return startingLog{hangingLog{LogStore: s}, started[cfg.ID]} }
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore {
+			return startingLog{hangingLog{LogStore: s}, started[cfg.ID]}
+		}
 	})
 	lead, gone := c.leader(), c.followers()[0].cfg.ID
 	c.net.pause(gone) // so that handing leadership to it takes all the time that Raft gives it
@@ -132,11 +146,13 @@ func TestRemovalHalfDone(t *testing.T) {
 	var transfer raft.Future
 	begin := func() {
 		if transfer == nil {
-			transfer = lead.raft.LeadershipTransferToServer(raft.ServerID(gone), raft.ServerAddress(addr))
+			transfer = lead.raft.LeadershipTransferToServer(raft.ServerID(gone),
+				raft.ServerAddress(addr))
 		}
 	}
 	started[lead.cfg.ID].Store(&begin)
-	if err := lead.makeChange(lead.route.Load().lead, Change{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
+	if err := lead.makeChange(lead.route.Load().lead,
+		Change{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
 		t.Errorf("it ran half, and is said not to have run: %v", err)
 	}
 	if s, ok := lead.member(gone); ok && s.Suffrage == raft.Voter {
@@ -144,12 +160,14 @@ func TestRemovalHalfDone(t *testing.T) {
 	}
 }
 
-// TestChangeBehindAnother: it did not run, and is not refused, for a refusal ends a node that asks to join.
+// TestChangeBehindAnother: it did not run, and is not refused, for a refusal ends a node that asks
+// to join.
 func TestChangeBehindAnother(t *testing.T) {
 	n := alone(t, newToy())
 	n.changing <- struct{}{}
 	defer func() { <-n.changing }()
-	if err := n.Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); !errors.Is(err, ErrNotRun) {
+	if err := n.Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); !errors.Is(err,
+		ErrNotRun) {
 		t.Errorf("%v", err)
 	}
 }
@@ -204,7 +222,8 @@ func (l *leveledToy) Apply(e *raft.Log) any {
 	return l.toy.Apply(e)
 }
 
-// TestRaiseIsWishedForAgain: Raft refuses the entry that raises the level while leadership is being handed over.
+// TestRaiseIsWishedForAgain: Raft refuses the entry that raises the level while leadership is being
+// handed over.
 func TestRaiseIsWishedForAgain(t *testing.T) {
 	toy := &leveledToy{toy: newToy(), knows: 3}
 	toy.level.Store(3)
@@ -227,7 +246,8 @@ func (f forwardless) Write(p []byte) (int, error) {
 	return f.Conn.Write(p)
 }
 
-// TestLeaderThatCannotFoundStops: with nothing under way, a leader of no cluster yet, which hears from nobody who they are, has nothing to wait for.
+// TestLeaderThatCannotFoundStops: with nothing under way, a leader of no cluster yet, which hears
+// from nobody who they are, has nothing to wait for.
 func TestLeaderThatCannotFoundStops(t *testing.T) {
 	c := openCluster(t, 3, func(cfg *Config) {
 		dial := cfg.dial

@@ -1,5 +1,6 @@
-// This file holds the test cluster: nodes in one process over loopback TCP, with links that can be cut and clocks that
-// can be moved.
+// This file holds the test cluster: nodes in one process over loopback TCP, with links that can be
+// cut and clocks that can be moved.
+
 package cluster
 
 import (
@@ -58,7 +59,8 @@ type network struct {
 }
 
 func newNetwork() *network {
-	return &network{cut: map[string]bool{}, stall: map[string]chan struct{}{}, owner: map[string]string{}, conns: map[net.Conn][2]string{}}
+	return &network{cut: map[string]bool{}, stall: map[string]chan struct{}{},
+		owner: map[string]string{}, conns: map[net.Conn][2]string{}}
 }
 
 var errCut = errors.New("the link is cut")
@@ -87,8 +89,8 @@ func (w *network) dialer(from string) dialFunc {
 	}
 }
 
-// stallConn is one end of a connection, of a node that can be paused: then it neither reads nor writes, and what the
-// other end sends waits, as for a stopped process.
+// stallConn is one end of a connection, of a node that can be paused: then it neither reads nor
+// writes, and what the other end sends waits, as for a stopped process.
 type stallConn struct {
 	net.Conn
 	w      *network
@@ -392,6 +394,8 @@ func checkGoroutines(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
+		eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool {
+			return runtime.NumGoroutine() <= before
+		})
 	})
 }

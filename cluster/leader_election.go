@@ -43,7 +43,8 @@ func (n *Node) noteProgress(now time.Time) {
 // just started, or returns from a pause. As a leader it could serve nobody before it has caught up,
 // which it also does as a follower.
 func (n *Node) replays() bool {
-	return time.Since(n.opened)-time.Duration(n.caughtUpAt.Load()) > max(n.cfg.HeartbeatTimeout, 5*followerTick)
+	return time.Since(n.opened)-time.Duration(n.caughtUpAt.Load()) > max(n.cfg.HeartbeatTimeout,
+		5*followerTick)
 }
 
 // watchSilence makes Raft stand for election when it is time, and returns how long until then,

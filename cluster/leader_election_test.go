@@ -1,4 +1,5 @@
 // This file holds tests of when a node stands for election.
+
 package cluster
 
 import (
@@ -8,10 +9,12 @@ import (
 	"time"
 )
 
-// TestNodeThatReplaysDoesNotStand stops the machine of a follower that has more to apply than passing load explains, and loses the leader: the
-// follower asks for no votes, and does once it has caught up.
+// TestNodeThatReplaysDoesNotStand stops the machine of a follower that has more to apply than
+// passing load explains, and loses the leader: the follower asks for no votes, and does once it has
+// caught up.
 func TestNodeThatReplaysDoesNotStand(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second }) // no other leader on a busy machine
+	// no other leader on a busy machine
+	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second })
 	lead, slow, other := c.leader(), c.followers()[0], c.followers()[1]
 	c.write(lead, "first")
 	c.converged()
@@ -25,7 +28,9 @@ func TestNodeThatReplaysDoesNotStand(t *testing.T) {
 	for i := range 2 * nearlyApplied {
 		c.write(lead, fmt.Sprint("w", i))
 	}
-	eventually(t, "the follower knows that it is behind", func() bool { return slow.replays() && !slow.mayCampaign() })
+	eventually(t, "the follower knows that it is behind", func() bool {
+		return slow.replays() && !slow.mayCampaign()
+	})
 	c.close(lead.cfg.ID)
 	eventually(t, "the other follower leads", func() bool { return other.Status().Ready })
 	goOn()

@@ -174,7 +174,8 @@ func (n *Node) logRole(old, next *route) {
 	case next.lead != nil:
 		n.logger.Info("this node leads", "term", next.lead.term, "clock-ms", next.lead.nowMs())
 	case old.lead != nil:
-		n.logger.Info("this node no longer leads", "term", n.raft.CurrentTerm(), "leader", next.leaderID)
+		n.logger.Info("this node no longer leads", "term", n.raft.CurrentTerm(), "leader",
+			next.leaderID)
 	case next.leaderID == "" && old.leaderID != "" && !next.self:
 		n.logger.Warn("no leader", "last", old.leaderID)
 	case next.leaderID != "" && !next.self && next.leaderID != old.leaderID:

@@ -64,13 +64,15 @@ type storeFailure struct {
 	at    time.Time // of the newest attempt
 }
 
-// logTrouble says why this node stores no entries at present; empty: it does, as far as it was asked to.
+// logTrouble says why this node stores no entries at present; empty: it does, as far as it was
+// asked to.
 func (n *Node) logTrouble() string {
 	if r := n.logs.storeFailure.Load(); r != nil {
 		return "its log takes no entries: " + strings.ReplaceAll(r.err.Error(), "\n", "; ")
 	}
 	if n.logs.writing.overdue(hangTime) {
-		return fmt.Sprintf("its disk hangs, a write to the log has taken %v so far", n.logs.writing.running().Round(time.Second))
+		return fmt.Sprintf("its disk hangs, a write to the log has taken %v so far",
+			n.logs.writing.running().Round(time.Second))
 	}
 	return ""
 }
@@ -113,8 +115,10 @@ func (n *Node) stalled(p *progress, now time.Time) string {
 	if n.logs.writing.overdue(stallBeats * n.cfg.HeartbeatTimeout) {
 		return "a log write hangs"
 	}
-	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(), stored: n.storedByOthers(), at: now}
-	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored || n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
+	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(),
+		stored: n.storedByOthers(), at: now}
+	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored ||
+		n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
 		*p = seen
 	}
 	if now.Sub(p.at) > max(n.cfg.ReplyWait, stallBeats*n.cfg.HeartbeatTimeout) {

@@ -131,7 +131,8 @@ func stagger(bound int64, members raft.Configuration, id string) int64 {
 // boundLog is the loop that takes a snapshot when the log has grown enough.
 func (n *Node) boundLog() {
 	g := n.logs.growth
-	if !n.awaitLoaded() { // a log that is too long at the start gets its snapshot once there is something to write
+	if !n.awaitLoaded() {
+		// a log that is too long at the start gets its snapshot once there is something to write
 		return
 	}
 	for {

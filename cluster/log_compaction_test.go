@@ -1,4 +1,5 @@
 // This file holds the tests of the log's length on disk.
+
 package cluster
 
 import (
@@ -12,7 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Behind a snapshot the newest entries stay, bounded in number and in bytes, and the end of the log is cut where Raft says.
+// Behind a snapshot the newest entries stay, bounded in number and in bytes, and the end of the log
+// is cut where Raft says.
 func TestWhatStaysBehindASnapshot(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -24,15 +26,21 @@ func TestWhatStaysBehindASnapshot(t *testing.T) {
 		{"a snapshot that is behind", func(int) int { return 10 }, 1, 30, 31, 50},
 		{"nothing that may go", func(int) int { return 10 }, 1, 0, 1, 50},
 		{"large entries", func(int) int { return 300 }, 1, 49, 48, 50},
-		{"a huge entry among small ones", func(i int) int { return map[bool]int{true: 2000, false: 10}[i == 47] }, 1, 49, 48, 50},
+		{"a huge entry among small ones", func(i int) int {
+			return map[bool]int{true: 2000, false: 10}[i == 47]
+		}, 1, 49, 48, 50},
 		{"a huge one at the end", func(i int) int { return 10 + i/50*2000 }, 1, 49, 50, 50},
 		{"a conflict at the end", func(int) int { return 300 }, 40, 50, 1, 39},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+			s := newLogStore(raft.NewInmemStore(),
+				&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 {
+					return 0
+				})
 			s.trailing, s.trailingBytes = 10, 1000
 			for i := 1; i <= 50; i++ {
-				if err := s.StoreLog(&raft.Log{Index: uint64(i), Type: raft.LogCommand, Data: make([]byte, c.sizes(i))}); err != nil {
+				if err := s.StoreLog(&raft.Log{Index: uint64(i), Type: raft.LogCommand,
+					Data: make([]byte, c.sizes(i))}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -42,24 +50,30 @@ func TestWhatStaysBehindASnapshot(t *testing.T) {
 			first, err1 := s.FirstIndex()
 			last, err2 := s.LastIndex()
 			if first != c.first || last != c.last || err1 != nil || err2 != nil {
-				t.Errorf("entries %d to %d are left (%v, %v), want %d to %d", first, last, err1, err2, c.first, c.last)
+				t.Errorf("entries %d to %d are left (%v, %v), want %d to %d", first, last, err1,
+					err2, c.first, c.last)
 			}
 		})
 	}
 }
 
-// A log of large entries is cut long before Raft, which counts entries, would do it; and so it is after a restart.
+// A log of large entries is cut long before Raft, which counts entries, would do it; and so it is
+// after a restart.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 256 << 10, 64 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(kind, func(t *testing.T) {
-			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing })
+			c := newCluster(t, 3, func(cfg *Config) {
+				cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing
+			})
 			for round := range 2 {
 				for range 3 * after / entry {
 					c.write(c.leader(), strings.Repeat("x", entry))
 				}
 				for id, n := range c.nodes {
-					eventually(t, id+"'s log is short again", func() bool { return logIsShort(t, n, after, trailing) })
+					eventually(t, id+"'s log is short again", func() bool {
+						return logIsShort(t, n, after, trailing)
+					})
 				}
 				if round == 0 {
 					c.closeAll()
@@ -76,23 +90,30 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// logIsShort reports whether a log holds no more than what comes between two snapshots, and what stays behind one.
+// logIsShort reports whether a log holds no more than what comes between two snapshots, and what
+// stays behind one.
 func logIsShort(t *testing.T, n *Node, after, trailing int) bool {
-	return int64(logBytes(t, n.logs)) < max(int64(after), n.stores.snapshots.newest.Load().size)+int64(trailing)
+	return int64(logBytes(t, n.logs)) < max(int64(after), n.stores.snapshots.newest.Load().size)+
+		int64(trailing)
 }
 
-// What is in the log at a start counts: lives that each write less than comes between two snapshots add up to no longer log.
+// What is in the log at a start counts: lives that each write less than comes between two snapshots
+// add up to no longer log.
 func TestLogIsBoundedOverManyLives(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 64 << 10, 32 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(kind, func(t *testing.T) {
-			c := newCluster(t, 1, func(cfg *Config) { cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing })
+			c := newCluster(t, 1, func(cfg *Config) {
+				cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing
+			})
 			for range 8 {
 				n := c.leader()
 				for range after / entry * 2 / 5 {
 					c.write(n, strings.Repeat("x", entry))
 				}
-				eventually(t, "the log is short", func() bool { return logIsShort(t, n, after, trailing) })
+				eventually(t, "the log is short", func() bool {
+					return logIsShort(t, n, after, trailing)
+				})
 				c.close("n1")
 				c.reopen("n1")
 			}
@@ -118,7 +139,8 @@ func logBytes(t *testing.T, s *logStore) int {
 	return size
 }
 
-// TestReplayIsBoundedInWork writes entries that are small and take much work: a restart applies few of them again.
+// TestReplayIsBoundedInWork writes entries that are small and take much work: a restart applies few
+// of them again.
 func TestReplayIsBoundedInWork(t *testing.T) {
 	const after = 20
 	c := newCluster(t, 1, func(cfg *Config) { cfg.replayWork = after * toyWork })
@@ -129,10 +151,13 @@ func TestReplayIsBoundedInWork(t *testing.T) {
 		}
 		seen := n.stores.snapshots.newest.Load
 		eventually(t, "little is to be applied again", func() bool {
-			return seen().index > 0 && n.logs.growth.work.Load() < max(after*toyWork, seen().size*loadWork)
+			return seen().index > 0 && n.logs.growth.work.Load() < max(after*toyWork,
+				seen().size*loadWork)
 		})
-		if got, want := n.logs.growth.work.Load(), int64(n.applied()-seen().index)*toyWork; got > want {
-			t.Errorf("work of %d units is counted behind the snapshot of entry %d, and there are %d entries", got, seen().index, want/toyWork)
+		if got, want := n.logs.growth.work.Load(),
+			int64(n.applied()-seen().index)*toyWork; got > want {
+			t.Errorf("work of %d units is counted behind the snapshot of entry %d, and there are "+
+				"%d entries", got, seen().index, want/toyWork)
 		}
 		c.close("n1")
 		c.reopen("n1")
@@ -144,7 +169,8 @@ func TestReplayIsBoundedInWork(t *testing.T) {
 	}
 }
 
-// slowToy waits in the middle of what it replays, and knows how much it had applied when the first snapshot was taken of it.
+// slowToy waits in the middle of what it replays, and knows how much it had applied when the first
+// snapshot was taken of it.
 type slowToy struct {
 	*toy
 	at       int
@@ -164,7 +190,8 @@ func (t *slowToy) Snapshot() (raft.FSMSnapshot, error) {
 	return t.toy.Snapshot()
 }
 
-// A long log gets its snapshot when it is replayed, not in between: that would be written only to be replaced.
+// A long log gets its snapshot when it is replayed, not in between: that would be written only to
+// be replaced.
 func TestNoSnapshotWhileReplaying(t *testing.T) {
 	const entries, after = 150, 20
 	dir := t.TempDir()
@@ -183,10 +210,13 @@ func TestNoSnapshotWhileReplaying(t *testing.T) {
 	}
 	m := &slowToy{toy: newToy(), at: after + 5, wait: func() {
 		buf := make([]byte, 1<<20)
-		eventually(t, "more work was done than comes between two snapshots, and the loop has seen it", func() bool {
-			stacks := string(buf[:runtime.Stack(buf, true)])
-			return strings.Contains(stacks, "awaitLoaded") || strings.Contains(stacks, "takeSnapshot")
-		})
+		eventually(t,
+			"more work was done than comes between two snapshots, and the loop has seen it",
+			func() bool {
+				stacks := string(buf[:runtime.Stack(buf, true)])
+				return strings.Contains(stacks, "awaitLoaded") ||
+					strings.Contains(stacks, "takeSnapshot")
+			})
 	}}
 	if n, err = Open(Config{ID: "n1", DataDir: dir, replayWork: after * toyWork}, m); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
 // This file holds the tests of what a node does when its log refuses.
+
 package cluster
 
 import (
@@ -39,11 +40,15 @@ func (s refusingLog) DeleteRange(low, high uint64) error {
 
 func (s refusingLog) IsMonotonic() bool { return true }
 
-// guardedLog is a log store of ten entries that can be made to refuse, and the error that ended the process.
+// guardedLog is a log store of ten entries that can be made to refuse, and the error that ended the
+// process.
 func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() error) {
 	t.Helper()
 	refuse = refusingLog{raft.NewInmemStore(), &atomic.Pointer[error]{}, &atomic.Pointer[error]{}}
-	s = newLogStore(refuse, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	s = newLogStore(refuse, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 {
+			return 0
+		})
 	var fatal error
 	s.fatal = func(err error) { fatal = err }
 	for i := range uint64(10) {
@@ -56,7 +61,8 @@ func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() err
 
 var errFull error = syscall.ENOSPC
 
-// The end of the log that cannot be cut off, or replaced, ends the process, and nothing is stored any more. What fails elsewhere does not.
+// The end of the log that cannot be cut off, or replaced, ends the process, and nothing is stored
+// any more. What fails elsewhere does not.
 func TestFailedCutEndsTheProcess(t *testing.T) {
 	next := func(s *logStore, index uint64) error {
 		return s.StoreLog(&raft.Log{Index: index, Term: 2, Data: []byte("y")})
@@ -93,22 +99,24 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 			refuse.cuts.Store(&errFull)
 			return s.DeleteRange(1, 9)
 		}, ""},
-		{"a snapshot in the place of a log that went further", func(s *logStore, refuse refusingLog) error {
-			s.covered = func() uint64 { return 9 }
-			return s.DeleteRange(1, 10)
-		}, "to entry 10"},
+		{"a snapshot in the place of a log that went further",
+			func(s *logStore, refuse refusingLog) error {
+				s.covered = func() uint64 { return 9 }
+				return s.DeleteRange(1, 10)
+			}, "to entry 10"},
 		{"a log that takes no entry for long", func(s *logStore, refuse refusingLog) error {
 			broken := error(syscall.EIO)
 			refuse.stores.Store(&broken)
 			s.failWait = 0
 			return errors.Join(next(s, 11), next(s, 11))
 		}, "has taken no entry for"},
-		{"a log that a snapshot took the place of, and that cannot be dropped for long", func(s *logStore, refuse refusingLog) error {
-			broken := error(syscall.EIO)
-			refuse.cuts.Store(&broken)
-			s.covered, s.failWait = func() uint64 { return 100 }, 0
-			return errors.Join(next(s, 101), next(s, 101))
-		}, "has taken no entry for"},
+		{"a log that a snapshot took the place of, and that cannot be dropped for long",
+			func(s *logStore, refuse refusingLog) error {
+				broken := error(syscall.EIO)
+				refuse.cuts.Store(&broken)
+				s.covered, s.failWait = func() uint64 { return 100 }, 0
+				return errors.Join(next(s, 101), next(s, 101))
+			}, "has taken no entry for"},
 		{"a disk that is full for long", func(s *logStore, refuse refusingLog) error {
 			refuse.stores.Store(&errFull)
 			s.failWait = 0
@@ -133,7 +141,8 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 				}
 				return
 			}
-			if ended() == nil || !strings.Contains(ended().Error(), test.ends) || strings.Contains(ended().Error(), "\n") {
+			if ended() == nil || !strings.Contains(ended().Error(), test.ends) ||
+				strings.Contains(ended().Error(), "\n") {
 				t.Errorf("the process ended with %v, want %q", ended(), test.ends)
 			}
 			if err == nil {
@@ -143,7 +152,8 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A log that begins behind a snapshot, with an entry that another leader replaces, is replaced like any other: the process goes on, unless that fails.
+// A log that begins behind a snapshot, with an entry that another leader replaces, is replaced like
+// any other: the process goes on, unless that fails.
 func TestWholeLogIsReplaced(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -151,12 +161,15 @@ func TestWholeLogIsReplaced(t *testing.T) {
 		ends         string
 	}{
 		{"it is replaced", nil, nil, ""},
-		{"it cannot be cut off", &errFull, nil, "entries 1 to 10 could not be cut off for those of another leader"},
-		{"nothing can be stored in its place", nil, &errFull, "entries 1 to 1 could not be stored in the place of others"},
+		{"it cannot be cut off", &errFull, nil,
+			"entries 1 to 10 could not be cut off for those of another leader"},
+		{"nothing can be stored in its place", nil, &errFull,
+			"entries 1 to 1 could not be stored in the place of others"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, refuse, ended := guardedLog(t)
-			s.covered = func() uint64 { return 0 } // the snapshot of a cluster that was restored, say, and entries behind it
+			// the snapshot of a cluster that was restored, say, and entries behind it
+			s.covered = func() uint64 { return 0 }
 			refuse.cuts.Store(test.cuts)
 			refuse.stores.Store(test.stores)
 			err := s.DeleteRange(1, 10)
@@ -176,8 +189,8 @@ func TestWholeLogIsReplaced(t *testing.T) {
 	}
 }
 
-// A snapshot that came while the process was killed, or the log refused to be dropped, leaves a log that ends before it. The next entry goes
-// in all the same.
+// A snapshot that came while the process was killed, or the log refused to be dropped, leaves a log
+// that ends before it. The next entry goes in all the same.
 func TestLogGoesOnBehindASnapshot(t *testing.T) {
 	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
 	log, err := openCrashDisk(d)
@@ -185,7 +198,10 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	s := newLogStore(log, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	s := newLogStore(log, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 {
+			return 0
+		})
 	snapshot := uint64(0)
 	s.covered = func() uint64 { return snapshot }
 	if err := s.StoreLogs(entriesFrom(1, "a", 10, 10, 10, 10, 10)); err != nil {
@@ -205,8 +221,8 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 	}
 }
 
-// A leader that was deposed with an entry that nobody else has cannot cut it off. It never applies it, however often it is sent those of its
-// successor, and it follows when it is started again.
+// A leader that was deposed with an entry that nobody else has cannot cut it off. It never applies
+// it, however often it is sent those of its successor, and it follows when it is started again.
 func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	cuts, stores := map[string]*atomic.Pointer[error]{}, &atomic.Pointer[error]{}
 	fatal := map[string]*atomic.Pointer[error]{}
@@ -217,15 +233,19 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 		refuse, told := cuts[cfg.ID], fatal[cfg.ID]
 		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, refuse, stores} }
 		cfg.Fatal = func(err error) { told.Store(&err) }
-		cfg.tuneRaft = func(rc *raft.Config) { rc.MaxAppendEntries = 1 } // a refusal later the leader sends what comes before the divergent entry
+		// a refusal later the leader sends what comes before the divergent entry
+		cfg.tuneRaft = func(rc *raft.Config) { rc.MaxAppendEntries = 1 }
 	})
 	old := c.leader()
 	c.write(old, "before")
-	eventually(t, "all of its log is committed", func() bool { return old.raft.LastIndex() == old.raft.CommitIndex() })
+	eventually(t, "all of its log is committed", func() bool {
+		return old.raft.LastIndex() == old.raft.CommitIndex()
+	})
 	cuts[old.cfg.ID].Store(&errFull)
 	c.net.isolate(old.cfg.ID)
 	last := old.raft.LastIndex()
-	if _, err := old.Write(context.Background(), []byte("divergent"), 1); !errors.Is(err, ErrUnknown) || old.raft.LastIndex() == last {
+	if _, err := old.Write(context.Background(), []byte("divergent"), 1); !errors.Is(err,
+		ErrUnknown) || old.raft.LastIndex() == last {
 		t.Fatalf("no entry is in its log alone: %v", err)
 	}
 	lead := c.leader()
@@ -233,12 +253,16 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 		c.write(lead, fmt.Sprint(i))
 	}
 	c.net.heal(old.cfg.ID)
-	eventually(t, "the process would have ended", func() bool { return fatal[old.cfg.ID].Load() != nil })
+	eventually(t, "the process would have ended", func() bool {
+		return fatal[old.cfg.ID].Load() != nil
+	})
 	contact := old.raft.LastContact()
 	for i := range 100 { // Raft would go on: with each refusal the leader sends earlier entries
 		c.write(lead, fmt.Sprint(20+i))
 	}
-	eventually(t, "it still hears the leader", func() bool { return old.raft.LastContact().After(contact) })
+	eventually(t, "it still hears the leader", func() bool {
+		return old.raft.LastContact().After(contact)
+	})
 	if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil); string(got) != "0" {
 		t.Errorf("the divergent entry was applied: %q", got)
 	}
@@ -258,7 +282,9 @@ func refusingCluster(t *testing.T) (*testCluster, map[string]*atomic.Pointer[err
 	return newCluster(t, 3, func(cfg *Config) {
 		refuse := &atomic.Pointer[error]{}
 		stores[cfg.ID] = refuse
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, &atomic.Pointer[error]{}, refuse} }
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore {
+			return refusingLog{s, &atomic.Pointer[error]{}, refuse}
+		}
 	}), stores
 }
 
@@ -271,7 +297,9 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		t.Errorf("it may stand: %t, trouble: %q", full.mayCampaign(), why)
 	}
 	stores[full.cfg.ID].Store(&errFull)
-	eventually(t, "the other one has as much", func() bool { return other.raft.LastIndex() >= full.raft.LastIndex() })
+	eventually(t, "the other one has as much", func() bool {
+		return other.raft.LastIndex() >= full.raft.LastIndex()
+	})
 	c.net.isolate(other.cfg.ID)
 	written := make(chan error, 1)
 	go func() {
@@ -298,14 +326,17 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		t.Error("it has led")
 	}
 	stores[full.cfg.ID].Store(nil)
-	eventually(t, "it stores what it is sent", func() bool { return full.Status().LogTrouble == "" && full.mayCampaign() })
+	eventually(t, "it stores what it is sent", func() bool {
+		return full.Status().LogTrouble == "" && full.mayCampaign()
+	})
 	if err := <-written; !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 	c.write(c.leader(), "after")
 }
 
-// Where all members refuse, one of them tries again in the end: the cluster goes on by itself when there is room.
+// Where all members refuse, one of them tries again in the end: the cluster goes on by itself when
+// there is room.
 func TestClusterWithoutRoomGoesOn(t *testing.T) {
 	c, stores := refusingCluster(t)
 	c.write(c.leader(), "before")
@@ -336,11 +367,15 @@ func TestClusterWithoutRoomGoesOn(t *testing.T) {
 // A message says that no more is committed than it shows to be the leader's.
 func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
 	for _, test := range []struct{ prev, entries, commit, want uint64 }{
-		{10, 8, 5, 5}, {10, 8, 18, 18}, {10, 8, 19, 18}, {10, 0, 12, 10}, {0, 0, 0, 0}, {0, 0, 7, 0},
+		{10, 8, 5, 5}, {10, 8, 18, 18}, {10, 8, 19, 18}, {10, 0, 12, 10}, {0, 0, 0, 0},
+		{0, 0, 7, 0},
 	} {
-		req := &raft.AppendEntriesRequest{PrevLogEntry: test.prev, Entries: make([]*raft.Log, test.entries), LeaderCommitIndex: test.commit}
-		if got := verified(req); got.LeaderCommitIndex != test.want || req.LeaderCommitIndex != test.commit {
-			t.Errorf("%+v: %d, and %d in Raft's own", test, got.LeaderCommitIndex, req.LeaderCommitIndex)
+		req := &raft.AppendEntriesRequest{PrevLogEntry: test.prev,
+			Entries: make([]*raft.Log, test.entries), LeaderCommitIndex: test.commit}
+		if got := verified(req); got.LeaderCommitIndex != test.want ||
+			req.LeaderCommitIndex != test.commit {
+			t.Errorf("%+v: %d, and %d in Raft's own", test, got.LeaderCommitIndex,
+				req.LeaderCommitIndex)
 		}
 	}
 }

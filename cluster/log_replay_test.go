@@ -1,4 +1,6 @@
-// This file holds the tests of what a node says and does while it applies its own log again, and of its positions.
+// This file holds the tests of what a node says and does while it applies its own log again, and of
+// its positions.
+
 package cluster
 
 import (
@@ -48,7 +50,8 @@ func TestMachineLearnsWhatIsReplayed(t *testing.T) {
 	}
 }
 
-// TestCutEntriesAreNoReplay: what a new leader puts in the place of entries that were never committed was not seen.
+// TestCutEntriesAreNoReplay: what a new leader puts in the place of entries that were never
+// committed was not seen.
 func TestCutEntriesAreNoReplay(t *testing.T) {
 	toy := newToy()
 	a := newApplier(toy, testLogger())
@@ -78,7 +81,8 @@ func TestReadLocalWhileLoading(t *testing.T) {
 	c.converged()
 	c.closeAll()
 	c.reopen("n1")
-	if got, err := c.nodes["n1"].ReadLocal([]byte("len")); !errors.Is(err, ErrLoading) || !errors.Is(err, ErrNotRun) {
+	if got, err := c.nodes["n1"].ReadLocal([]byte("len")); !errors.Is(err, ErrLoading) ||
+		!errors.Is(err, ErrNotRun) {
 		t.Errorf("without a majority: %q %v", got, err)
 	}
 	c.reopen("n2")
@@ -94,7 +98,8 @@ func TestReadLocalWhileLoading(t *testing.T) {
 	}
 }
 
-// TestAppliedReachesCommit takes leaders away and restarts nodes without a write: what is logged then is silent.
+// TestAppliedReachesCommit takes leaders away and restarts nodes without a write: what is logged
+// then is silent.
 func TestAppliedReachesCommit(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
 	c.write(c.leader(), "w")
@@ -102,7 +107,8 @@ func TestAppliedReachesCommit(t *testing.T) {
 		t.Helper()
 		eventually(t, "applied is commit on every node "+when, func() bool {
 			for _, n := range c.nodes {
-				if s := n.Status(); s.Applied != s.Commit || s.Commit != s.LastLog || s.LastLog == 0 {
+				if s := n.Status(); s.Applied != s.Commit || s.Commit != s.LastLog ||
+					s.LastLog == 0 {
 					return false
 				}
 			}
@@ -112,7 +118,9 @@ func TestAppliedReachesCommit(t *testing.T) {
 	settled("at first")
 	for range 2 {
 		old := c.leader()
-		eventually(t, "leadership is handed over", func() bool { return old.TransferLeadership() == nil })
+		eventually(t, "leadership is handed over", func() bool {
+			return old.TransferLeadership() == nil
+		})
 	}
 	settled("after a takeover")
 	began := time.Now().Add(-time.Second)
@@ -131,7 +139,8 @@ func TestAppliedReachesCommit(t *testing.T) {
 	c.leader()
 	settled("after a restart from snapshots")
 	for id, n := range c.nodes {
-		if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit || s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
+		if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit ||
+			s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
 			t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
 		}
 	}
@@ -142,7 +151,8 @@ type brokenMachine struct{ *toy }
 
 func (brokenMachine) Apply(*raft.Log) any { panic("broken") }
 
-// TestEntriesThatAreNotAppliedAreNamed: one that ends the process, and one that takes long, now and again.
+// TestEntriesThatAreNotAppliedAreNamed: one that ends the process, and one that takes long, now and
+// again.
 func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
 	var out bytes.Buffer
 	a := newApplier(brokenMachine{newToy()}, slog.New(slog.NewTextHandler(&out, nil)))
@@ -154,7 +164,8 @@ func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
 		}()
 		a.Apply(&raft.Log{Index: 7})
 	}()
-	if got := out.String(); !strings.Contains(got, `msg="a log entry cannot be applied;`) || !strings.HasSuffix(got, " index=7\n") {
+	if got := out.String(); !strings.Contains(got, `msg="a log entry cannot be applied;`) ||
+		!strings.HasSuffix(got, " index=7\n") {
 		t.Error(got)
 	}
 	var s slowEntry

@@ -37,8 +37,10 @@ type snapshotStore struct {
 func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger) *snapshotStore {
 	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir}
 	s.newest.Store(&snapshotSeen{})
-	if list, err := inner.List(); err == nil && len(list) > 0 { // Raft lists again and reports the error
-		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size}) // Raft lists again and reports errors
+	if list, err := inner.List(); err == nil && len(list) > 0 {
+		// Raft lists again and reports the error
+		// Raft lists again and reports errors
+		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
 	}
 	return s
 }
@@ -54,10 +56,12 @@ func snapshotTime(id string) time.Time {
 }
 
 // Create begins a snapshot, of this node's machine or from the leader.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
+	configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	began := time.Now()
-	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex,
+		trans)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,11 @@ type logStore struct {
 	covered func() uint64 // index of the newest snapshot; may be nil
 	fatal   func(error)   // ends the process; may be nil, in tests
 
-	writer       sync.Mutex // one write at a time: Raft truncates concurrently with storing; guards what follows
-	cutting      bool       // the end of the log was being cut off, and nothing was stored after it yet
-	failure      error      // why nothing is stored any more
+	// one write at a time: Raft truncates concurrently with storing; guards what follows
+	writer sync.Mutex
+	// the end of the log was being cut off, and nothing was stored after it yet
+	cutting      bool
+	failure      error // why nothing is stored any more
 	writing      writing
 	storeFailure atomic.Pointer[storeFailure] // nil: the newest entries were stored
 
@@ -61,7 +63,8 @@ type logStore struct {
 // with a wrong idea of its log: a follower would take entries for committed that the leader has
 // never seen. The disk is right, so a restarted node continues from it.
 func (s *logStore) fail(err error) error {
-	s.failure = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk", err)
+	s.failure = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk",
+		err)
 	if s.fatal != nil {
 		s.fatal(s.failure)
 	}
@@ -77,7 +80,8 @@ const failWait = 30 * time.Second
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
 	return &logStore{
 		LogStore: inner, arrivals: a, appliedMs: appliedMs,
-		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes, failWait: failWait,
+		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes,
+		failWait: failWait,
 	}
 }
 
@@ -158,9 +162,12 @@ func (s *logStore) store(logs []*raft.Log) error {
 	case s.failure != nil: // already, by closeGap
 		return s.failure
 	case s.cutting:
-		return s.fail(fmt.Errorf("entries %d to %d could not be stored in the place of others that another leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+		return s.fail(
+			fmt.Errorf("entries %d to %d could not be stored in the place of others that another "+
+				"leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
 	case since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
-		return s.fail(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second), err))
+		return s.fail(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second),
+			err))
 	}
 	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 }
@@ -326,11 +333,15 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	s.writing.end()
 	switch {
 	case err != nil && conflict:
-		return s.fail(fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low, high, err))
+		return s.fail(
+			fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low,
+				high, err))
 	case err != nil:
 		return err
 	case high >= last && !conflict && s.covered != nil && last > s.covered():
-		return s.fail(fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last)) // Raft still has that as its last one
+		// Raft still has that as its last one
+		return s.fail(
+			fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last))
 	}
 	if high >= last {
 		s.resetArrival()

@@ -1,4 +1,5 @@
 // This file holds the tests of the log store's cache and of data directories.
+
 package cluster
 
 import (
@@ -15,7 +16,10 @@ import (
 
 func TestLogCacheAgreesWithTheStore(t *testing.T) {
 	inner := raft.NewInmemStore()
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 {
+			return 0
+		})
 	next := uint64(1)
 	add := func(n, size int) {
 		t.Helper()
@@ -43,7 +47,8 @@ func TestLogCacheAgreesWithTheStore(t *testing.T) {
 			var a, b raft.Log
 			errA, errB := s.GetLog(i, &a), inner.GetLog(i, &b)
 			if errA != errB || a.Index != b.Index || len(a.Data) != len(b.Data) {
-				t.Fatalf("%s: entry %d is %d %v in the cache and %d %v in the store", what, i, a.Index, errA, b.Index, errB)
+				t.Fatalf("%s: entry %d is %d %v in the cache and %d %v in the store", what, i,
+					a.Index, errA, b.Index, errB)
 			}
 		}
 	}
@@ -65,10 +70,15 @@ func TestLogCacheAgreesWithTheStore(t *testing.T) {
 }
 
 func TestAudible(t *testing.T) {
-	s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
-	kinds := []raft.LogType{raft.LogConfiguration, raft.LogNoop, raft.LogBarrier, raft.LogCommand, raft.LogNoop, raft.LogBarrier}
+	s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{},
+		entryClock: newToy().EntryClock}, func() int64 {
+		return 0
+	})
+	kinds := []raft.LogType{raft.LogConfiguration, raft.LogNoop, raft.LogBarrier, raft.LogCommand,
+		raft.LogNoop, raft.LogBarrier}
 	for i, kind := range kinds {
-		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 1, Type: kind, Data: []byte{1}}); err != nil {
+		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 1, Type: kind,
+			Data: []byte{1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,9 +98,11 @@ func TestAudible(t *testing.T) {
 	}
 }
 
-// TestBytesThatLast holds the version file and the entry mark of the first release against the code.
+// TestBytesThatLast holds the version file and the entry mark of the first release against the
+// code.
 func TestBytesThatLast(t *testing.T) {
-	const version = "coordd data directory\nformat: 1\nnode: n1\nlog-store: wal\nchecksum: eadb4933\n"
+	const version = "coordd data directory\nformat: 1\nnode: n1\nlog-store: wal\nchecksum: " +
+		"eadb4933\n"
 	v := dirVersion{format: 1, node: "n1", logStore: LogStoreWAL, level: 1}
 	if got := string(v.encode()); got != version {
 		t.Errorf("version file %q, want %q", got, version)
@@ -127,7 +139,8 @@ func TestDataDirectoryRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Config{ID: "n1", DataDir: made}, newToy()); err == nil || !strings.Contains(err.Error(), "is in use by another process") {
+	if _, err := Open(Config{ID: "n1", DataDir: made}, newToy()); err == nil ||
+		!strings.Contains(err.Error(), "is in use by another process") {
 		t.Errorf("a directory in use: %v", err)
 	}
 	if err := n.Close(); err != nil {
@@ -143,7 +156,8 @@ func TestDataDirectoryRefusals(t *testing.T) {
 			if changed == string(version) {
 				t.Fatalf("%q is not in the version file", from)
 			}
-			if err := os.WriteFile(filepath.Join(dir, versionName), []byte(changed), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, versionName), []byte(changed),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,12 +169,18 @@ func TestDataDirectoryRefusals(t *testing.T) {
 		want   string
 	}{
 		{"another node", nil, Config{ID: "n2"}, `belongs to node "n1", and this is node "n2"`},
-		{"another log store", nil, Config{ID: "n1", LogStore: LogStoreBolt}, `keeps its log in "wal", and the log store asked for is "bolt"`},
-		{"a newer format", edit("format: 1", "format: 2"), Config{ID: "n1"}, "has format 2, and this version of coordd reads format 1 only"},
-		{"a changed id", edit("node: n1", "node: n2"), Config{ID: "n2"}, "has a corrupt VERSION file"},
+		{"another log store", nil, Config{ID: "n1", LogStore: LogStoreBolt},
+			`keeps its log in "wal", and the log store asked for is "bolt"`},
+		{"a newer format", edit("format: 1", "format: 2"), Config{ID: "n1"},
+			"has format 2, and this version of coordd reads format 1 only"},
+		{"a changed id", edit("node: n1", "node: n2"), Config{ID: "n2"},
+			"has a corrupt VERSION file"},
 		{"a cut file", edit("\nchecksum", ""), Config{ID: "n1"}, "has a corrupt VERSION file"},
-		{"an empty file", edit(string(version), ""), Config{ID: "n1"}, "has a corrupt VERSION file"},
-		{"no version file", func(dir string) { os.Remove(filepath.Join(dir, versionName)) }, Config{ID: "n1"}, "but no VERSION file, so it is not known whose it is"},
+		{"an empty file", edit(string(version), ""), Config{ID: "n1"},
+			"has a corrupt VERSION file"},
+		{"no version file", func(dir string) {
+			os.Remove(filepath.Join(dir, versionName))
+		}, Config{ID: "n1"}, "but no VERSION file, so it is not known whose it is"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "d")
@@ -193,7 +213,8 @@ func TestDataDirectoryRefusals(t *testing.T) {
 	}
 }
 
-// What a process that was killed had begun of a snapshot goes with the next opening; the snapshots that are whole stay.
+// What a process that was killed had begun of a snapshot goes with the next opening; the snapshots
+// that are whole stay.
 func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d[1]*")
 	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
@@ -212,7 +233,9 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 		t.Fatal(whole, err)
 	}
 	begun := filepath.Join(dir, snapshotsName, "2-9-1790000000000.tmp")
-	if err := errors.Join(os.Mkdir(begun, dirMode), os.WriteFile(filepath.Join(begun, "state.bin"), make([]byte, 1<<20), fileMode)); err != nil {
+	if err := errors.Join(os.Mkdir(begun, dirMode),
+		os.WriteFile(filepath.Join(begun, "state.bin"), make([]byte, 1<<20),
+			fileMode)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err = Open(Config{ID: "n1", DataDir: dir}, newToy()); err != nil {
@@ -225,7 +248,8 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	}
 }
 
-// A store that is made appears under its name when it is whole: power may fail at any time, and bbolt refuses a part of a file for ever.
+// A store that is made appears under its name when it is whole: power may fail at any time, and
+// bbolt refuses a part of a file for ever.
 func TestStoresAppearWhole(t *testing.T) {
 	for range 20 {
 		dir := t.TempDir()
@@ -262,14 +286,16 @@ func (refusingStable) Set([]byte, []byte) error         { return syscall.EIO }
 func (refusingStable) SetUint64([]byte, uint64) error   { return syscall.EIO }
 func (refusingStable) GetUint64([]byte) (uint64, error) { return 7, nil }
 
-// A term or a vote that cannot be written ends the process with a sentence; one that cannot be read is Raft's to report.
+// A term or a vote that cannot be written ends the process with a sentence; one that cannot be read
+// is Raft's to report.
 func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
 	var ended []error
 	s := stableStore{refusingStable{}, func(err error) { ended = append(ended, err) }}
 	if term, err := s.GetUint64([]byte("CurrentTerm")); term != 7 || err != nil || len(ended) > 0 {
 		t.Error(term, err, ended)
 	}
-	for _, err := range []error{s.Set([]byte("LastVoteCand"), nil), s.SetUint64([]byte("CurrentTerm"), 8)} {
+	for _, err := range []error{s.Set([]byte("LastVoteCand"), nil),
+		s.SetUint64([]byte("CurrentTerm"), 8)} {
 		if !errors.Is(err, syscall.EIO) {
 			t.Error(err)
 		}
@@ -294,7 +320,8 @@ func TestUnreadableStore(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, stableName), make([]byte, 64<<10), fileMode); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, stableName), make([]byte, 64<<10),
+		fileMode); err != nil {
 		t.Fatal(err)
 	}
 	want := stableName + " in data directory " + dir + " cannot be opened: "
@@ -319,7 +346,8 @@ func TestConfigRefusals(t *testing.T) {
 		{Config{ID: "n3", Members: members}, `this node, "n3", is not among the members`},
 		{Config{ID: "n1", Members: append(members, members[1])}, `member "n2" is named twice`},
 		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "which is not host:port"},
-		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}}, "have the same peer address"},
+		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}},
+			"have the same peer address"},
 		{Config{ID: "n1", HeartbeatTimeout: 1}, "is too short"},
 		{Config{ID: "n1", ReplyWait: -1}, "is negative"},
 		{Config{ID: "n1", PeerListen: "256.0.0.1:1"}, "cannot be bound"},
@@ -332,7 +360,8 @@ func TestConfigRefusals(t *testing.T) {
 			t.Errorf("error %q, want %q", err, test.want)
 		}
 	}
-	if _, err := Open(Config{ID: "n1"}, newToy()); err == nil || !strings.Contains(err.Error(), "no data directory is configured") {
+	if _, err := Open(Config{ID: "n1"}, newToy()); err == nil ||
+		!strings.Contains(err.Error(), "no data directory is configured") {
 		t.Errorf("no data directory: %v", err)
 	}
 }

@@ -38,8 +38,10 @@ type walLog struct {
 }
 
 // openWAL opens the log in a directory.
-func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int, logger *slog.Logger) (*walLog, error) {
-	l := &walLog{dir: dir, files: files, meta: &walMeta{MetaStore: meta, files: files, keep: math.MaxUint64, trim: true}, segmentSize: segmentSize, logger: logger}
+func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
+	logger *slog.Logger) (*walLog, error) {
+	l := &walLog{dir: dir, files: files, meta: &walMeta{MetaStore: meta, files: files,
+		keep: math.MaxUint64, trim: true}, segmentSize: segmentSize, logger: logger}
 	w, err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, meta.Close())
@@ -51,7 +53,8 @@ func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
 func (l *walLog) open() (*wal.WAL, error) {
 	files := &walFiles{fileLayer: l.files, opening: true}
 	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
-	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
+	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta),
+		wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
 	return w, files.endOpening(err)
 }
 
@@ -111,7 +114,8 @@ func (l *walLog) read(do func(*wal.WAL) error) error {
 	for {
 		w := l.w.Load()
 		err := do(w)
-		if err == nil || w == l.w.Load() || !errors.Is(err, wal.ErrClosed) && !errors.Is(err, os.ErrClosed) {
+		if err == nil || w == l.w.Load() || !errors.Is(err, wal.ErrClosed) &&
+			!errors.Is(err, os.ErrClosed) {
 			return err
 		}
 	}
@@ -172,7 +176,8 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), end.last, end.index
 	}
 	state.Segments = append(state.Segments, types.SegmentInfo{
-		ID: state.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1, SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
+		ID: state.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1,
+		SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
 	})
 	state.NextSegmentID++
 	return state, m.CommitState(state)

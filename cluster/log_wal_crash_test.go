@@ -1,4 +1,6 @@
-// This file holds the tests of the log under power failures, kills and errors at every step of what it does.
+// This file holds the tests of the log under power failures, kills and errors at every step of what
+// it does.
+
 package cluster
 
 import (
@@ -33,16 +35,19 @@ const (
 	crashSector  = 64 // bytes that reach the disk together
 )
 
-// crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails from a given step on.
+// crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails
+// from a given step on.
 type crashDisk struct {
 	mu    sync.Mutex
 	names map[string]*crashFile // as the process sees them
 	saved map[string]*crashFile // those that are on the disk
 	meta  []byte
 	steps []string
-	last  int                                       // steps that are taken; then the power fails. <0: all
-	fail  func(step int, what string) (error, bool) // an error for one step, and whether the step is taken
-	power func()                                    // called before each step, if set
+	// steps that are taken; then the power fails. <0: all
+	last int
+	// an error for one step, and whether the step is taken
+	fail  func(step int, what string) (error, bool)
+	power func() // called before each step, if set
 }
 
 type crashFile struct {
@@ -82,11 +87,13 @@ func (d *crashDisk) failed() bool {
 	return d.last >= 0 && len(d.steps) > d.last
 }
 
-// survivor is the disk after a power failure. synced: only what was synced is there; whole: everything; otherwise by chance.
+// survivor is the disk after a power failure. synced: only what was synced is there; whole:
+// everything; otherwise by chance.
 func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta, last: -1}
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
+		last: -1}
 	names := maps.Clone(d.saved)
 	if mode == "whole" || mode == "torn" && rnd.IntN(2) == 0 {
 		names = maps.Clone(d.names)
@@ -149,7 +156,8 @@ func (d *crashDisk) Delete(_, name string) error {
 		return err
 	}
 	delete(d.names, name)
-	return nil // the name comes back with a power failure, unless another sync of the directory follows
+	// the name comes back with a power failure, unless another sync of the directory follows
+	return nil
 }
 
 func (d *crashDisk) open(name string) (*crashFile, error) {
@@ -285,7 +293,8 @@ func (m model) differs(log *walLog) string {
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if err1 != nil || err2 != nil || first != m.first || last != m.last {
-		return fmt.Sprintf("it holds entries %d to %d (%v, %v), not %d to %d", first, last, err1, err2, m.first, m.last)
+		return fmt.Sprintf("it holds entries %d to %d (%v, %v), not %d to %d", first, last, err1,
+			err2, m.first, m.last)
 	}
 	for i := max(first, 1); i <= last; i++ {
 		var l raft.Log
@@ -311,7 +320,8 @@ type crashRun struct {
 	open       func() (*walLog, error)
 	mu         sync.Mutex // a segment is made in the background
 	have, want model
-	retry      bool // errors are those of a disk that goes on: what failed is tried again, as Raft does
+	// errors are those of a disk that goes on: what failed is tried again, as Raft does
+	retry bool
 }
 
 // do takes a step.
@@ -393,8 +403,10 @@ func (r *crashRun) live() error {
 		func() error { return r.cut(r.have.first, r.have.first+4) },
 		func() error { return r.next("l", 2000, 2000) },
 		func() error { return r.cut(r.have.first, r.have.last-1) },
-		func() error { return r.cut(r.have.first, r.have.last) },                       // a snapshot took its place
-		func() error { return r.append(entriesFrom(r.want.last+1000, "m", 10, 4000)) }, // far behind it
+		// a snapshot took its place
+		func() error { return r.cut(r.have.first, r.have.last) },
+		// far behind it
+		func() error { return r.append(entriesFrom(r.want.last+1000, "m", 10, 4000)) },
 		func() error { return r.next("n", 10) },
 	}
 	for _, step := range steps {
@@ -418,10 +430,13 @@ func openCrashDisk(d *crashDisk) (*walLog, error) {
 }
 
 func newCrashRun(d *crashDisk) *crashRun {
-	return &crashRun{open: func() (*walLog, error) { return openCrashDisk(d) }, have: model{data: map[uint64]string{}}}
+	return &crashRun{open: func() (*walLog, error) {
+		return openCrashDisk(d)
+	}, have: model{data: map[uint64]string{}}}
 }
 
-// goesOn checks that a log that was just opened holds one of two states, takes further entries, and has all of them when it is opened again.
+// goesOn checks that a log that was just opened holds one of two states, takes further entries, and
+// has all of them when it is opened again.
 func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 	var why []string
 	r := crashRun{log: log, open: open}
@@ -451,8 +466,8 @@ func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 	return nil
 }
 
-// The power fails at every step of a log's life, and again at every step of its next opening. What was acknowledged is there, and the log
-// goes on.
+// The power fails at every step of a log's life, and again at every step of its next opening. What
+// was acknowledged is there, and the log goes on.
 func TestLogSurvivesPowerFailures(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -470,7 +485,8 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 		}
 		points++
 		for i, mode := range []string{"synced", "whole", "torn", "torn"} {
-			for again := -1; again < 8 && (again < 0 || (last+i)%4 == 0); again++ { // steps of the next opening before the power fails again
+			// steps of the next opening before the power fails again
+			for again := -1; again < 8 && (again < 0 || (last+i)%4 == 0); again++ {
 				s := d.survivor(mode, rnd)
 				if again >= 0 {
 					s.last = again
@@ -488,7 +504,8 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 					err = goesOn(log, open, r.have, r.want)
 				}
 				if err != nil {
-					t.Fatalf("after step %d (%s), %s, again %d: %v\nsteps of the opening: %q", last, d.steps[last], mode, again, err, s.steps)
+					t.Fatalf("after step %d (%s), %s, again %d: %v\nsteps of the opening: %q", last,
+						d.steps[last], mode, again, err, s.steps)
 				}
 				opened++
 			}
@@ -497,14 +514,15 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 	t.Logf("%d points, %d logs", points, opened)
 }
 
-// One step fails, taken or not, for want of a descriptor, of room or by the disk's fault. The log goes on when it is asked again, and holds no
-// entry twice, nor one that was refused.
+// One step fails, taken or not, for want of a descriptor, of room or by the disk's fault. The log
+// goes on when it is asked again, and holds no entry twice, nor one that was refused.
 func TestLogSurvivesErrors(t *testing.T) {
 	for _, cause := range []error{syscall.EMFILE, syscall.EIO, syscall.ENOSPC} {
 		for _, taken := range []bool{false, true} {
 			for times := 1; times <= 2; times++ {
 				for at := 1; ; at++ {
-					d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+					d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
+						last: -1}
 					left, what := times, ""
 					d.fail = func(step int, is string) (error, bool) {
 						if step < at || left == 0 {
@@ -524,7 +542,8 @@ func TestLogSurvivesErrors(t *testing.T) {
 						err = goesOn(r.log, r.open, r.have)
 					}
 					if err != nil {
-						t.Fatalf("%d times %v at step %d (%s), taken %t: %v", times, cause, at, what, taken, err)
+						t.Fatalf("%d times %v at step %d (%s), taken %t: %v", times, cause, at,
+							what, taken, err)
 					}
 				}
 			}
@@ -536,12 +555,15 @@ func TestLogSurvivesErrors(t *testing.T) {
 func (d *crashDisk) killed() *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta, last: -1}
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
+		last: -1}
 	files := map[*crashFile]*crashFile{}
-	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names}, {d.saved, next.saved}} {
+	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names},
+		{d.saved, next.saved}} {
 		for name, f := range names.from {
 			if files[f] == nil {
-				files[f] = &crashFile{d: next, name: name, data: slices.Clone(f.data), saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty)}
+				files[f] = &crashFile{d: next, name: name, data: slices.Clone(f.data),
+					saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty)}
 			}
 			names.to[name] = files[f]
 		}
@@ -549,7 +571,8 @@ func (d *crashDisk) killed() *crashDisk {
 	return next
 }
 
-// What a log holds when it is opened after a kill, Raft counts as stored: it is there also when the power fails next, before anything is written.
+// What a log holds when it is opened after a kill, Raft counts as stored: it is there also when the
+// power fails next, before anything is written.
 func TestLogThatWasOpenedLasts(t *testing.T) {
 	for last := 0; ; last++ {
 		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
@@ -572,7 +595,8 @@ func TestLogThatWasOpenedLasts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if why := have.differs(log); why != "" {
-			t.Fatalf("killed after step %d (%s), opened, and the power failed: %s", last, d.steps[last], why)
+			t.Fatalf("killed after step %d (%s), opened, and the power failed: %s", last,
+				d.steps[last], why)
 		}
 	}
 }
@@ -592,12 +616,14 @@ func TestSegmentIsMadeLater(t *testing.T) {
 		refused = true
 		return syscall.EMFILE, false
 	}
-	if err := errors.Join(r.next("b", crashSegment), r.next("c", 10), goesOn(r.log, r.open, r.have)); err != nil || !refused {
+	if err := errors.Join(r.next("b", crashSegment), r.next("c", 10),
+		goesOn(r.log, r.open, r.have)); err != nil || !refused {
 		t.Fatal(refused, err)
 	}
 }
 
-// A segment that ends early keeps no more room than it uses, and one that another version left so gives it back.
+// A segment that ends early keeps no more room than it uses, and one that another version left so
+// gives it back.
 func TestCutsKeepNoRoom(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
@@ -614,7 +640,8 @@ func TestCutsKeepNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 12 {
-			if err := errors.Join(r.next("a", 10, 10), r.cut(r.have.last, r.have.last)); err != nil {
+			if err := errors.Join(r.next("a", 10, 10),
+				r.cut(r.have.last, r.have.last)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -642,11 +669,13 @@ func TestCutsKeepNoRoom(t *testing.T) {
 	}
 }
 
-// A segment of which bytes changed that were on the disk is not taken for one that was not written whole: entries that were acknowledged are behind them.
+// A segment of which bytes changed that were on the disk is not taken for one that was not written
+// whole: entries that were acknowledged are behind them.
 func TestChangedBytesAreNoEnd(t *testing.T) {
 	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
 	r := newCrashRun(d)
-	if err := errors.Join(r.reopen(), r.next("a", 100), r.next("b", 100), r.next("c", 100), r.log.Close()); err != nil {
+	if err := errors.Join(r.reopen(), r.next("a", 100), r.next("b", 100), r.next("c", 100),
+		r.log.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range d.names {
@@ -657,7 +686,8 @@ func TestChangedBytesAreNoEnd(t *testing.T) {
 	}
 }
 
-// tracedFiles counts the files that were made and are not collected as garbage yet, and those that are open.
+// tracedFiles counts the files that were made and are not collected as garbage yet, and those that
+// are open.
 type tracedFiles struct {
 	*crashDisk
 	live, open *atomic.Int32
@@ -707,9 +737,11 @@ func orNil[T any](f *tracedFile, err error) (T, error) {
 
 // Of a segment that was cut off nothing stays: neither its file nor what was kept to write it.
 func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
-	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}, &atomic.Int32{}, &atomic.Int32{}}
+	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
+		last: -1}, &atomic.Int32{}, &atomic.Int32{}}
 	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
-		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment, slog.New(slog.DiscardHandler))
+		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment,
+			slog.New(slog.DiscardHandler))
 	}}
 	if err := r.reopen(); err != nil {
 		t.Fatal(err)
@@ -732,11 +764,14 @@ func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
 
 // A log that cannot be opened leaves no file open.
 func TestFailedOpeningsLeaveNoFileOpen(t *testing.T) {
-	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}, &atomic.Int32{}, &atomic.Int32{}}
+	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
+		last: -1}, &atomic.Int32{}, &atomic.Int32{}}
 	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
-		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment, slog.New(slog.DiscardHandler))
+		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment,
+			slog.New(slog.DiscardHandler))
 	}}
-	if err := errors.Join(r.reopen(), r.next("a", crashSegment+1), r.next("b", crashSegment+1), r.next("c", 10), r.log.Close()); err != nil {
+	if err := errors.Join(r.reopen(), r.next("a", crashSegment+1), r.next("b", crashSegment+1),
+		r.next("c", 10), r.log.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for name, damage := range map[string]func(f *crashFile){
@@ -772,13 +807,15 @@ func TestLogSurvivesKills(t *testing.T) {
 	files.before = func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if err := os.CopyFS(filepath.Join(copies, fmt.Sprint(len(moments))), os.DirFS(dir)); err != nil {
+		if err := os.CopyFS(filepath.Join(copies, fmt.Sprint(len(moments))),
+			os.DirFS(dir)); err != nil {
 			t.Error(err)
 		}
 		moments = append(moments, moment{r.have.clone(), r.want.clone()})
 	}
 	r.open = func() (*walLog, error) {
-		return openWAL(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{}, before: files.before}, crashSegment, logger)
+		return openWAL(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{},
+			before: files.before}, crashSegment, logger)
 	}
 	if err := r.live(); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,8 @@ func (v osFiles) Create(dir, name string, size uint64) (types.WritableFile, erro
 	if err != nil {
 		return nil, err
 	}
-	f := osFile{&w.(*walfs.File).File} // what raft-wal adds to it, a sync of the directory, walFile does
+	// what raft-wal adds to it, a sync of the directory, walFile does
+	f := osFile{&w.(*walfs.File).File}
 	if err := f.Chmod(fileMode); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -118,7 +119,8 @@ func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := v.fileLayer.Create(dir, name, size)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		if err := v.Delete(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the file layer leaves it behind
+		if err := v.Delete(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			// the file layer leaves it behind
 			return nil, err
 		}
 		f, err = v.fileLayer.Create(dir, name, 0)

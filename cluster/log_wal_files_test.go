@@ -18,8 +18,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// A segment holds what was written to it, front to back, whatever zeros were written ahead, also where it was opened again and written from
-// an earlier place on, and it does not grow beyond what was reserved.
+// A segment holds what was written to it, front to back, whatever zeros were written ahead, also
+// where it was opened again and written from an earlier place on, and it does not grow beyond what
+// was reserved.
 func TestZerosStayBehindEntries(t *testing.T) {
 	const size = 4 * zeroAhead
 	seed := rand.Uint64()
@@ -32,7 +33,8 @@ func TestZerosStayBehindEntries(t *testing.T) {
 	}
 	want, end := make([]byte, size), 0
 	for step := range 400 {
-		if step%50 == 25 { // not at the very end, or what is written then may be shorter than what was cut off
+		if step%50 == 25 {
+			// not at the very end, or what is written then may be shorter than what was cut off
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +103,8 @@ func TestBlocksAreReadyAhead(t *testing.T) {
 	}
 }
 
-// fullDisk is a file layer that cannot reserve room: like raft-wal's own it leaves the file that it has made.
+// fullDisk is a file layer that cannot reserve room: like raft-wal's own it leaves the file that it
+// has made.
 type fullDisk struct {
 	osFiles
 	refused int
@@ -113,14 +116,17 @@ func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 		return f, err
 	}
 	v.refused++
-	return nil, errors.Join(&fs.PathError{Op: "fallocate", Path: name, Err: syscall.ENOSPC}, f.Close())
+	return nil, errors.Join(&fs.PathError{Op: "fallocate", Path: name, Err: syscall.ENOSPC},
+		f.Close())
 }
 
-// A log whose disk has no room for a next segment takes entries for as long as there is room for those, and has them all when it is opened again.
+// A log whose disk has no room for a next segment takes entries for as long as there is room for
+// those, and has them all when it is opened again.
 func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
 	dir, v := t.TempDir(), &fullDisk{osFiles: osFiles{walfs.New()}}
 	open := func() *wal.WAL {
-		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10), wal.WithSegmentFiler(segment.NewFiler(dir, &walFiles{fileLayer: v})))
+		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10),
+			wal.WithSegmentFiler(segment.NewFiler(dir, &walFiles{fileLayer: v})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +156,8 @@ func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkSync compares a sync of a 2 KB entry in a segment as raft-wal makes it and in one whose blocks are ready.
+// BenchmarkSync compares a sync of a 2 KB entry in a segment as raft-wal makes it and in one whose
+// blocks are ready.
 func BenchmarkSync(b *testing.B) {
 	for _, ready := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ready=%t", ready), func(b *testing.B) {

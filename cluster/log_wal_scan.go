@@ -43,9 +43,11 @@ type segmentEnd struct {
 //
 // An incomplete batch ends the log: each batch is on disk before the next is written. A complete
 // one after it means that bytes on disk changed, which is an error.
-func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo, keep uint64) (segmentEnd, error) {
+func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo,
+	keep uint64) (segmentEnd, error) {
 	var end segmentEnd
-	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size), int(min(size, scanChunk))), size: size}
+	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size),
+		int(min(size, scanChunk))), size: size}
 	if err := s.skip(segmentHeaderLen); err != nil {
 		return end, s.ended(err)
 	}
@@ -72,7 +74,9 @@ func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo, keep uint64)
 			case !whole && broken < 0:
 				broken = begun
 			case whole && broken >= 0:
-				return end, fmt.Errorf("%w: the entries at byte %d of segment %s were changed after they were written", types.ErrCorrupt, broken, segmentName(info))
+				return end, fmt.Errorf(
+					"%w: the entries at byte %d of segment %s were changed after they were written",
+					types.ErrCorrupt, broken, segmentName(info))
 			case whole && entries > 0 && last > keep:
 				return end, nil
 			case whole:
@@ -189,7 +193,8 @@ func endOfSealed(f io.ReaderAt, index uint64) (int64, error) {
 		return 0, err
 	}
 	if head[0] != frameOfCommit {
-		return 0, fmt.Errorf("%w: no commit is behind the index at byte %d", types.ErrCorrupt, index)
+		return 0, fmt.Errorf("%w: no commit is behind the index at byte %d", types.ErrCorrupt,
+			index)
 	}
 	return end, nil
 }

@@ -42,13 +42,15 @@ type Machine interface {
 	// the time of day of the last applied entry, 0 if none was applied since the start. If next
 	// fails, Read stops before that request and may append nothing. A nil next means that nobody
 	// else needs to know of the instants.
-	Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
+	Read(dst, requests []byte, clockMs, wallUs int64,
+		next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
 }
 
 // WorkReader is an optional interface of a Machine that counts the work of reads.
 type WorkReader interface {
 	// ReadWork is Read, and also returns the units of work done.
-	ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
+	ReadWork(dst, requests []byte, clockMs, wallUs int64,
+		next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
 }
 
 // Worker is an optional interface of a Machine that counts the work of applying entries, which a
@@ -106,12 +108,13 @@ type applier struct {
 
 	appliedIndex atomic.Uint64 // the machine has applied everything up to here
 	clockMs      atomic.Int64  // machine.Clock(), readable without its lock
-	replayEnd    atomic.Uint64 // the last entry for the machine that was in the log at the start and is still there
-	replaying    bool          // what the machine was last told; the applying goroutine's
-	awaited      atomic.Uint64 // the index that the read loop waits for; 0: none
-	wake         chan struct{} // kicked when awaited is reached
-	restored     func(clockMs int64)
-	members      atomic.Pointer[committed]
+	// the last entry for the machine that was in the log at the start and is still there
+	replayEnd atomic.Uint64
+	replaying bool          // what the machine was last told; the applying goroutine's
+	awaited   atomic.Uint64 // the index that the read loop waits for; 0: none
+	wake      chan struct{} // kicked when awaited is reached
+	restored  func(clockMs int64)
+	members   atomic.Pointer[committed]
 }
 
 // committed is the newest configuration at or before the applied index.
@@ -154,7 +157,8 @@ func (a *applier) apply(l *raft.Log) any {
 	done := false
 	defer func() {
 		if !done {
-			a.logger.Error("a log entry cannot be applied; docs/operations.md says what to do", "index", l.Index)
+			a.logger.Error("a log entry cannot be applied; docs/operations.md says what to do",
+				"index", l.Index)
 		}
 	}()
 	var before uint64
@@ -204,7 +208,9 @@ func (a *applier) report(s *slowEntry) {
 	}
 	if index != 0 && since > s.after {
 		s.after = 2 * since
-		a.logger.Error("applying a log entry takes long; docs/operations.md says what to do if it does not end", "index", index, "so-far", since.Round(time.Second))
+		a.logger.Error(
+			"applying a log entry takes long; docs/operations.md says what to do if it does not "+
+				"end", "index", index, "so-far", since.Round(time.Second))
 	}
 }
 

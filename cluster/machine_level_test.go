@@ -1,4 +1,6 @@
-// This file holds the tests of what stands before the stores: feature levels that are noted, and those that are refused.
+// This file holds the tests of what stands before the stores: feature levels that are noted, and
+// those that are refused.
+
 package cluster
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// knows is a machine that knows levels up to its own number. An entry is its level, a byte; a snapshot begins with one.
+// knows is a machine that knows levels up to its own number. An entry is its level, a byte; a
+// snapshot begins with one.
 type knows uint64
 
 var errTooNew = errors.New("too new")
@@ -46,7 +49,9 @@ func guarded(t *testing.T, known knows) (g *levelGuard, fatal *[]error) {
 		t.Fatal(noted, err)
 	}
 	fatal = new([]error)
-	return &levelGuard{levels: known, dir: dir, noted: noted, fatal: func(err error) { *fatal = append(*fatal, err) }}, fatal
+	return &levelGuard{levels: known, dir: dir, noted: noted, fatal: func(err error) {
+		*fatal = append(*fatal, err)
+	}}, fatal
 }
 
 // watched is a log store that looks, when it stores, at what the version file says.
@@ -65,31 +70,40 @@ func (w *watched) StoreLogs(logs []*raft.Log) error {
 func TestLevelIsNotedBeforeTheLog(t *testing.T) {
 	g, fatal := guarded(t, 5)
 	inner := &watched{InmemStore: raft.NewInmemStore(), dir: g.dir}
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 { return 0 })
+	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 {
+			return 0
+		})
 	s.guard = g
 	entries := []byte{0, 3, 2, 5}
 	for i, level := range entries {
-		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: []byte{level}}); err != nil {
+		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Type: raft.LogCommand,
+			Data: []byte{level}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.StoreLog(&raft.Log{Index: 5, Type: raft.LogConfiguration, Data: []byte{200}}); err != nil {
+	if err := s.StoreLog(&raft.Log{Index: 5, Type: raft.LogConfiguration,
+		Data: []byte{200}}); err != nil {
 		t.Errorf("a configuration was taken for an entry with a level: %v", err)
 	}
 	if got := fmt.Sprint(inner.levels); got != "[1 3 3 5 5]" || len(*fatal) > 0 {
 		t.Errorf("noted %s, want [1 3 3 5 5]; %v", got, *fatal)
 	}
-	err := s.StoreLogs([]*raft.Log{{Index: 6, Type: raft.LogCommand, Data: []byte{0}}, {Index: 7, Type: raft.LogCommand, Data: []byte{6}}})
-	if !errors.Is(err, errTooNew) || len(*fatal) != 1 || (*fatal)[0].Error() != "too new: log entry 7 has 6" {
+	err := s.StoreLogs([]*raft.Log{{Index: 6, Type: raft.LogCommand, Data: []byte{0}},
+		{Index: 7, Type: raft.LogCommand, Data: []byte{6}}})
+	if !errors.Is(err, errTooNew) || len(*fatal) != 1 ||
+		(*fatal)[0].Error() != "too new: log entry 7 has 6" {
 		t.Errorf("an unknown level: %v, %v", err, *fatal)
 	}
 	if last, _ := s.LastIndex(); last != 5 {
 		t.Errorf("the log ends at %d: entries were stored beside one that is refused", last)
 	}
-	for known, want := range map[knows]string{5: "", 4: "too new: data directory " + g.dir + " has 5"} {
+	for known, want := range map[knows]string{5: "",
+		4: "too new: data directory " + g.dir + " has 5"} {
 		before := tree(t, g.dir)
 		level, err := prepareDir(g.dir, "n1", LogStoreWAL, known)
-		if got := fmt.Sprint(err); level != 5 || (err == nil) != (want == "") || err != nil && got != want {
+		if got := fmt.Sprint(err); level != 5 || (err == nil) != (want == "") || err != nil &&
+			got != want {
 			t.Errorf("opened by one that knows %d: %d %v", known, level, err)
 		}
 		if fmt.Sprint(before) != fmt.Sprint(tree(t, g.dir)) {

@@ -1,4 +1,5 @@
 // This file holds the toy machine of the tests: a list of the batches that ran, in order.
+
 package cluster
 
 import (
@@ -14,10 +15,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// toy is a Machine. A batch is text; its reply is "<position>:<batch>". A batch "ttl:<ms>" sets the deadline to the
-// entry's stamp plus ms; the reply to "time" is the instant that it names. A batch "work:<units>:…" counts as so much work; an entry that has done
-// quantum runs no further batch. Reads are answered with the list, its batches joined by spaces, or for
-// "clock" with the clock, for "wall" with the distance of the time of day from it, for "seen" with the instant that the read names and the newest of the state.
+// toy is a Machine. A batch is text; its reply is "<position>:<batch>". A batch "ttl:<ms>" sets the
+// deadline to the entry's stamp plus ms; the reply to "time" is the instant that it names. A batch
+// "work:<units>:…" counts as so much work; an entry that has done quantum runs no further batch.
+// Reads are answered with the list, its batches joined by spaces, or for "clock" with the clock,
+// for "wall" with the distance of the time of day from it, for "seen" with the instant that the
+// read names and the newest of the state.
 type toy struct {
 	id    uint64
 	built atomic.Uint64
@@ -62,7 +65,8 @@ func (t *toy) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
 	if len(data) < toyHeader {
 		return 0, 0, false
 	}
-	return int64(binary.LittleEndian.Uint64(data[16:])), int64(binary.LittleEndian.Uint64(data[24:])), true
+	return int64(binary.LittleEndian.Uint64(data[16:])),
+		int64(binary.LittleEndian.Uint64(data[24:])), true
 }
 
 func (t *toy) NewestUs() int64 {
@@ -102,7 +106,8 @@ func (t *toy) Apply(l *raft.Log) any {
 		if _, err := fmt.Sscanf(string(g), "ttl:%d", &ttl); err == nil {
 			t.Deadline = t.ClockMs + ttl
 		}
-		out.replies, out.work = append(out.replies, fmt.Appendf(nil, "%d:%s", len(t.List), g)), append(out.work, work)
+		out.replies, out.work = append(out.replies, fmt.Appendf(nil, "%d:%s", len(t.List), g)),
+			append(out.work, work)
 		if string(g) == "time" {
 			t.LastUs++
 			out.replies[len(out.replies)-1] = fmt.Append(nil, t.LastUs)
@@ -127,7 +132,8 @@ func workOf(batch []byte) (units uint64) {
 	return units
 }
 
-func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (us int64, ok bool)) ([]byte, uint64) {
+func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64,
+	next func(lastUs, stampUs int64) (us int64, ok bool)) ([]byte, uint64) {
 	return t.Read(dst, requests, clockMs, wallUs, next), workOf(requests)
 }
 
@@ -150,7 +156,8 @@ func (t *toy) NextDeadline() (int64, bool) {
 	return t.Deadline, t.Deadline != 0
 }
 
-func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64, next func(lastUs, stampUs int64) (int64, bool)) []byte {
+func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64,
+	next func(lastUs, stampUs int64) (int64, bool)) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch string(requests) {
@@ -187,7 +194,8 @@ type toyState struct {
 func (t *toy) Snapshot() (raft.FSMSnapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs}}, nil
+	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs}},
+		nil
 }
 
 func (t *toy) Restore(r io.ReadCloser) error {

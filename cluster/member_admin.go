@@ -99,7 +99,8 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 	}
 	reply, err := n.exchange(r.leaderID, addr, q)
 	if err != nil {
-		return adminReply{Outcome: outcomeUnknown, Reason: fmt.Sprintf("the leader, %s, did not answer: %v", r.leaderID, err)}
+		return adminReply{Outcome: outcomeUnknown,
+			Reason: fmt.Sprintf("the leader, %s, did not answer: %v", r.leaderID, err)}
 	}
 	return reply
 }
@@ -107,7 +108,8 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 // exchange asks the node at addr. After an error it is unknown whether the question took effect.
 func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err error) {
 	missed := func(err error) adminReply {
-		return adminReply{Outcome: outcomeNotRun, Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
+		return adminReply{Outcome: outcomeNotRun,
+			Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
 	}
 	conn, reader, h, err := n.greet(addr, streamAdmin)
 	if err != nil {
@@ -118,7 +120,8 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 	case h.refusal != "":
 		return missed(errors.New(h.refusal)), nil
 	case h.version != protocolVersion || h.id != id:
-		return missed(fmt.Errorf("at %s is node %q with version %d of the peer protocol", addr, h.id, h.version)), nil
+		return missed(fmt.Errorf("at %s is node %q with version %d of the peer protocol", addr,
+			h.id, h.version)), nil
 	}
 	if err := conn.SetDeadline(time.Now().Add(adminAnswer)); err != nil {
 		return missed(err), nil
@@ -130,7 +133,8 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 }
 
 // greet opens a connection to the peer port at addr and exchanges hellos. The caller closes it.
-func (n *Node) greet(addr string, stream byte) (conn net.Conn, reader *bufio.Reader, h hello, err error) {
+func (n *Node) greet(addr string, stream byte) (
+	conn net.Conn, reader *bufio.Reader, h hello, err error) {
 	if conn, err = n.mux.open(addr, []byte{stream}, dialTimeout); err != nil {
 		return nil, nil, h, err
 	}
@@ -191,7 +195,8 @@ func (n *Node) serveAdmin(conn net.Conn, known func()) {
 	}
 	if err == nil {
 		if q.Change != nil {
-			n.logger.Info("membership change requested", "from", peer.id, "change", q.Change.Kind, "member", q.Change.ID)
+			n.logger.Info("membership change requested", "from", peer.id, "change", q.Change.Kind,
+				"member", q.Change.ID)
 		}
 		err = sendAdmin(conn, n.answerAdmin(q))
 	}

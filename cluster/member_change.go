@@ -22,8 +22,9 @@ const (
 
 // Change is one membership change.
 type Change struct {
-	Kind     string `json:"kind"`
-	ID       string `json:"id,omitempty"`        // of the member; empty with TransferLeader: the one with the longest log
+	Kind string `json:"kind"`
+	// of the member; empty with TransferLeader: the one with the longest log
+	ID       string `json:"id,omitempty"`
 	PeerAddr string `json:"peer_addr,omitempty"` // of AddMember
 }
 
@@ -51,7 +52,8 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
-		return notRun("another membership change is in progress") // not refused: a retry may succeed
+		// not refused: a retry may succeed
+		return notRun("another membership change is in progress")
 	case <-n.stop:
 		return errStopping
 	}
@@ -69,7 +71,10 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 		}
 		return n.TransferLeadershipTo(c.ID)
 	}
-	return refused(fmt.Sprintf("a change of kind %q is not known to the leader, which may be of another version", c.Kind))
+	return refused(
+		fmt.Sprintf(
+			"a change of kind %q is not known to the leader, which may be of another version",
+			c.Kind))
 }
 
 // configured returns the outcome of a configuration change.
@@ -90,19 +95,29 @@ func (n *Node) addMember(id, addr string) error {
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || IsWildcard(host) {
-		return refused(fmt.Sprintf("%q is no peer address that other nodes could reach: use host:port", addr))
+		return refused(
+			fmt.Sprintf("%q is no peer address that other nodes could reach: use host:port", addr))
 	}
 	if n.retired(id) {
-		return refused(fmt.Sprintf("node %s was removed from this cluster; ids are never reused, choose another", id))
+		return refused(
+			fmt.Sprintf(
+				"node %s was removed from this cluster; ids are never reused, choose another", id))
 	}
-	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); IsWildcard(own) || isLoopback(own) && !isLoopback(host) {
-		return refused(fmt.Sprintf("%s could not reach this cluster: the leader's own peer address is %s; start it with --peer-listen or --peer-advertise",
-			addr, n.mux.Addr()))
+	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); IsWildcard(own) || isLoopback(own) &&
+		!isLoopback(host) {
+		return refused(
+			fmt.Sprintf(
+				"%s could not reach this cluster: the leader's own peer address is %s; start it "+
+					"with --peer-listen or --peer-advertise",
+				addr, n.mux.Addr()))
 	}
 	for _, s := range n.configuration().Servers {
 		switch {
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
-			return refused(fmt.Sprintf("node %s is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id", id))
+			return refused(
+				fmt.Sprintf(
+					"node %s is a voter of this cluster already; a node that lost its data is "+
+						"removed, and comes back under a new id", id))
 		case string(s.ID) == id && string(s.Address) == addr:
 			return nil // a new node asks until it is added
 		case string(s.ID) != id && string(s.Address) == addr:
@@ -113,7 +128,8 @@ func (n *Node) addMember(id, addr string) error {
 		return err
 	}
 	n.logger.Info("node added", "member", id, "address", addr)
-	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0, changeWait))
+	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0,
+		changeWait))
 }
 
 // IsWildcard reports whether a host means all addresses of a machine, and so none at which others
@@ -144,7 +160,8 @@ func (n *Node) removeMember(id string) error {
 		}
 		if id == n.cfg.ID {
 			if err := n.TransferLeadership(); errors.Is(err, ErrUnknown) {
-				return notRun(fmt.Sprintf("node %s leads, and the leadership transfer timed out", id))
+				return notRun(fmt.Sprintf("node %s leads, and the leadership transfer timed out",
+					id))
 			} else if err != nil {
 				return err
 			}
@@ -178,7 +195,10 @@ func (n *Node) checkRest(without string) error {
 	case rest == 0:
 		return refused(fmt.Sprintf("node %s is the last voter", without))
 	case connected < rest/2+1:
-		return refused(fmt.Sprintf("without node %s there would be %d voters, of which %d are connected: no majority", without, rest, connected))
+		return refused(
+			fmt.Sprintf(
+				"without node %s there would be %d voters, of which %d are connected: no majority",
+				without, rest, connected))
 	}
 	return nil
 }
@@ -296,9 +316,11 @@ func (n *Node) settle(lead *leadership) {
 			taken = taken || string(other.Address) == addr
 		}
 		if addr == "" || taken {
-			continue // of two members that swapped addresses, one must move away first; both stay reachable
+			// of two members that swapped addresses, one must move away first; both stay reachable
+			continue
 		}
-		n.logger.Info("member changed its address", "member", s.ID, "address", addr, "before", s.Address)
+		n.logger.Info("member changed its address", "member", s.ID, "address", addr, "before",
+			s.Address)
 		change := n.raft.AddNonvoter
 		if s.Suffrage == raft.Voter {
 			change = n.raft.AddVoter

@@ -1,4 +1,6 @@
-// This file holds tests of joining, of removal and of addresses on nodes in one process; internal/tests/e2e has those on real processes.
+// This file holds tests of joining, of removal and of addresses on nodes in one process;
+// internal/tests/e2e has those on real processes.
+
 package cluster
 
 import (
@@ -27,7 +29,8 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	c.net.owner[ln.Addr().String()] = id
 	c.net.mu.Unlock()
 	toy := newToy()
-	n, err := Open(Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln, Join: join, Clock: c.clocks[id],
+	n, err := Open(Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
+		PeerListener: ln, Join: join, Clock: c.clocks[id],
 		dial: c.net.dialer(id), Logger: testLogger()}, toy)
 	if err != nil {
 		c.t.Fatal(err)
@@ -36,8 +39,9 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	return n
 }
 
-// TestJoinerFoundsNothing starts a node to join, and again without Join and at another address before it was taken in: it must not become
-// a cluster of its own, for the first start may have been heard.
+// TestJoinerFoundsNothing starts a node to join, and again without Join and at another address
+// before it was taken in: it must not become a cluster of its own, for the first start may have
+// been heard.
 func TestJoinerFoundsNothing(t *testing.T) {
 	checkGoroutines(t)
 	c := newCluster(t, 1, nil)
@@ -45,7 +49,8 @@ func TestJoinerFoundsNothing(t *testing.T) {
 	if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
 		t.Errorf("before: %+v", s)
 	}
-	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); err != nil {
+	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2",
+		PeerAddr: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	c.close("n2")
@@ -53,11 +58,15 @@ func TestJoinerFoundsNothing(t *testing.T) {
 	if s := n2.Status(); !s.Joining {
 		t.Errorf("again: %+v", s)
 	}
-	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2", PeerAddr: n2.Status().PeerAddr}); err != nil {
+	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2",
+		PeerAddr: n2.Status().PeerAddr}); err != nil {
 		t.Fatal(err)
 	}
 	c.write(c.nodes["n1"], "a")
-	eventually(t, "n2 votes", func() bool { s, ok := c.nodes["n1"].member("n2"); return ok && s.Suffrage == raft.Voter })
+	eventually(t, "n2 votes", func() bool {
+		s, ok := c.nodes["n1"].member("n2")
+		return ok && s.Suffrage == raft.Voter
+	})
 	c.ready("n2")
 	if got := c.read(n2, "a"); got != "1" {
 		t.Errorf("n2 reads %q", got)
@@ -95,7 +104,8 @@ func TestRemovedWhileAway(t *testing.T) {
 			"local":  errorOf(n.ReadLocal([]byte("r"))),
 			"change": n.Change(Change{Kind: RemoveMember, ID: "n1"}),
 		} {
-			if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(), "node "+gone+" was removed from the cluster") {
+			if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(),
+				"node "+gone+" was removed from the cluster") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -119,7 +129,8 @@ func (d dialOnly) Accept() (net.Conn, error) { <-d.closed; return nil, net.ErrCl
 
 func (d dialOnly) Close() error { close(d.closed); return nil }
 
-// TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not count as that one's.
+// TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not
+// count as that one's.
 func TestRaftConnectionForAnotherNode(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n1, n2 := c.nodes["n1"], c.nodes["n2"]
@@ -129,11 +140,16 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 	for _, to := range []struct {
 		id, birth string
 		taken     bool
-	}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false}, {"n1", "", false}, {"n1", n1.incarnation, true}} {
-		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1, 20*time.Second, io.Discard)
+	}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false},
+		{"n1", "", false}, {"n1", n1.incarnation, true}} {
+		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1,
+			20*time.Second, io.Discard)
 		var answer raft.AppendEntriesResponse
-		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}} // of term 0: it has no effect
-		err := transport.AppendEntries("n1", raftAddr(to.id, to.birth, n1.mux.Addr().String()), &old, &answer)
+		// of term 0: it has no effect
+		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
+			ProtocolVersion: raft.ProtocolVersionMax}}
+		err := transport.AppendEntries("n1", raftAddr(to.id, to.birth, n1.mux.Addr().String()),
+			&old, &answer)
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout():
@@ -150,7 +166,8 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 	}
 }
 
-// TestTransferLosesNothing hands leadership round under load, through every node: no write is of unknown outcome.
+// TestTransferLosesNothing hands leadership round under load, through every node: no write is of
+// unknown outcome.
 func TestTransferLosesNothing(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	stop, failures := make(chan struct{}), make(chan error, 9)

@@ -74,7 +74,8 @@ func (n *Node) checkFounding(existing bool) error {
 	given := voters(n.firstConfiguration())
 	wanted := "1 " + strings.Join(given, ",")
 	if !existing {
-		n.joining = n.cfg.Join || founding == foundedByJoin // once it has asked, a cluster may count on it
+		// once it has asked, a cluster may count on it
+		n.joining = n.cfg.Join || founding == foundedByJoin
 		if n.joining {
 			wanted = foundedByJoin
 		}
@@ -82,7 +83,8 @@ func (n *Node) checkFounding(existing bool) error {
 	}
 	stored, ok, err := n.stores.storedConfiguration()
 	if err != nil {
-		return fmt.Errorf("the configuration in data directory %s cannot be read: %w", n.cfg.DataDir, err)
+		return fmt.Errorf("the configuration in data directory %s cannot be read: %w",
+			n.cfg.DataDir, err)
 	}
 	have := voters(stored)
 	switch {
@@ -95,10 +97,13 @@ func (n *Node) checkFounding(existing bool) error {
 			return err
 		}
 	}
-	if n.cfg.Join || founding == wanted || slices.Equal(have, given) || founding == foundedByJoin && len(n.cfg.Members) == 0 {
+	if n.cfg.Join || founding == wanted || slices.Equal(have, given) || founding == foundedByJoin &&
+		len(n.cfg.Members) == 0 {
 		return nil
 	}
-	return fmt.Errorf("data directory %s belongs to a cluster of the nodes %s, and this node is started with the nodes %s",
+	return fmt.Errorf(
+		"data directory %s belongs to a cluster of the nodes %s, and this node is started with "+
+			"the nodes %s",
 		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(given, ", "))
 }
 

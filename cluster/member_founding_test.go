@@ -1,4 +1,5 @@
 // This file holds the tests of starting on a data directory that knows other members.
+
 package cluster
 
 import (
@@ -7,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestOtherMembersAreRefused starts n1 on the state of another set of members, from the log and from a snapshot.
+// TestOtherMembersAreRefused starts n1 on the state of another set of members, from the log and
+// from a snapshot.
 func TestOtherMembersAreRefused(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		t.Run(fmt.Sprintf("snapshot=%v", snapshot), func(t *testing.T) {
@@ -22,9 +24,13 @@ func TestOtherMembersAreRefused(t *testing.T) {
 			}
 			c.close("n1")
 			dir := filepath.Join(c.dir, "n1")
-			cfg := Config{ID: "n1", DataDir: dir, Members: []Member{{"n1", "127.0.0.1:1"}, {"n2", "127.0.0.1:2"}, {"n3", "127.0.0.1:3"}}}
+			cfg := Config{ID: "n1", DataDir: dir,
+				Members: []Member{{"n1", "127.0.0.1:1"}, {"n2", "127.0.0.1:2"},
+					{"n3", "127.0.0.1:3"}}}
 			n, err := Open(cfg, newToy())
-			want := "data directory " + dir + " belongs to a cluster of the nodes n1, and this node is started with the nodes n1, n2, n3"
+			want := "data directory " + dir +
+				" belongs to a cluster of the nodes n1, and this node is started with the nodes " +
+				"n1, n2, n3"
 			if err == nil || err.Error() != want {
 				if err == nil {
 					n.Close()

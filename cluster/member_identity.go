@@ -47,7 +47,8 @@ func registerOf(c raft.Configuration) register {
 			continue
 		}
 		r.cluster = strings.TrimPrefix(string(s.ID), clusterPrefix)
-		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address), incarnationsPrefix), ",") {
+		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address),
+			incarnationsPrefix), ",") {
 			if id, incarnation, ok := strings.Cut(part, "="); ok {
 				r.incarnations[id] = incarnation
 			}
@@ -63,7 +64,8 @@ func (r register) server() raft.Server {
 		parts = append(parts, id+"="+r.incarnations[id])
 	}
 	return raft.Server{
-		Suffrage: raft.Nonvoter, ID: raft.ServerID(clusterPrefix + r.cluster), Address: raft.ServerAddress(incarnationsPrefix + strings.Join(parts, ",")),
+		Suffrage: raft.Nonvoter, ID: raft.ServerID(clusterPrefix + r.cluster),
+		Address: raft.ServerAddress(incarnationsPrefix + strings.Join(parts, ",")),
 	}
 }
 
@@ -106,7 +108,7 @@ func (s *stores) ensureIncarnation() (string, error) {
 
 // view is a parsed configuration.
 type view struct {
-	source   []raft.Server      // as Raft has it: its address tells whether Raft has a newer one
+	source   []raft.Server      // as Raft has it: its address reports whether Raft has a newer one
 	members  raft.Configuration // without placeholders; must not be changed
 	retired  map[string]bool    // ids of removed members
 	register register
@@ -115,7 +117,8 @@ type view struct {
 // view returns the newest configuration in this node's log.
 func (n *Node) view() *view {
 	c := n.raft.GetConfiguration().Configuration()
-	if v := n.seen.Load(); v != nil && len(v.source) > 0 && len(v.source) == len(c.Servers) && &v.source[0] == &c.Servers[0] {
+	if v := n.seen.Load(); v != nil && len(v.source) > 0 && len(v.source) == len(c.Servers) &&
+		&v.source[0] == &c.Servers[0] {
 		return v
 	}
 	v := &view{source: c.Servers, register: registerOf(c), retired: retiredIDs(c)}
@@ -132,7 +135,8 @@ func (n *Node) clusterID() string {
 		return *id
 	}
 	id := n.view().register.cluster
-	if id == "" || !n.logs.commands.Load() && !n.registerConfirmed.Load() && n.machine.members.Load().register.cluster != id {
+	if id == "" || !n.logs.commands.Load() && !n.registerConfirmed.Load() &&
+		n.machine.members.Load().register.cluster != id {
 		return ""
 	}
 	n.identity.Store(&id)
@@ -214,7 +218,9 @@ func (n *Node) admit(incarnation, cluster string) error {
 		n.failLostDisk("another member")
 		return fmt.Errorf("it is meant for the data that node %s had before", n.cfg.ID)
 	case own != "" && (cluster != own || incarnation == ""):
-		return fmt.Errorf("it comes from a node of cluster %q that knows this one as %q, and this one belongs to cluster %s", cluster, incarnation, own)
+		return fmt.Errorf(
+			"it comes from a node of cluster %q that knows this one as %q, and this one belongs "+
+				"to cluster %s", cluster, incarnation, own)
 	case own == "" && incarnation == "" && (cluster != "" || n.knowsCluster()):
 		return fmt.Errorf("a cluster is there, and node %s waits to be taken into it", n.cfg.ID)
 	}
@@ -243,8 +249,11 @@ func (n *Node) failLostDisk(who string) {
 }
 
 func lostDiskError(id, who string) error {
-	return fmt.Errorf("node %s has no data, and %s knows that it had some: it lost its disk, and as an empty node it could undo what the cluster has acknowledged; "+
-		"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who, id)
+	return fmt.Errorf(
+		"node %s has no data, and %s knows that it had some: it lost its disk, and as an empty "+
+			"node it could undo what the cluster has acknowledged; "+
+			"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who,
+		id)
 }
 
 // fail ends the node's participation for a reason that needs an operator.
@@ -276,21 +285,28 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	}
 	known := r.incarnations[h.id]
 	other := h.arch != "" && h.arch != n.cfg.arch
-	if !other || own == h.cluster && known == h.incarnation || own == "" { // otherwise it may be a stranger with a member's id
+	if !other || own == h.cluster && known == h.incarnation || own == "" {
+		// otherwise it may be a stranger with a member's id
 		n.setForeign(h.id, other)
 	}
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
-		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored or recovered, or founded anew; "+
-			"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
+		return fmt.Sprintf(
+			"node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored "+
+				"or recovered, or founded again; "+
+				"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own,
+			h.id,
+			h.cluster), false
 	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation:
 		n.failLostDisk("node " + h.id)
 		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
 	case other:
-		return fmt.Sprintf("node %s runs on %s and node %s on %s: the nodes of a cluster run on one processor architecture, or their floating-point "+
-			"numbers could differ in the last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
+		return fmt.Sprintf(
+			"node %s runs on %s and node %s on %s: the nodes of a cluster run on one processor "+
+				"architecture, or their floating-point "+
+				"numbers could differ in the last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
 	}
 	return "", false
 }
@@ -336,7 +352,8 @@ func (n *Node) foundCluster() bool {
 		return false
 	}
 	n.mux.closeUnnamed()
-	n.logger.Info("cluster founded", "cluster", r.cluster, "members", strings.Join(slices.Sorted(maps.Keys(incarnations)), ","))
+	n.logger.Info("cluster founded", "cluster", r.cluster, "members",
+		strings.Join(slices.Sorted(maps.Keys(incarnations)), ","))
 	return true
 }
 

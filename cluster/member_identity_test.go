@@ -1,4 +1,6 @@
-// This file holds the tests of the cluster's identity: founding in any order, founders that come late, and disks that are lost.
+// This file holds the tests of the cluster's identity: founding in any order, founders that come
+// late, and disks that are lost.
+
 package cluster
 
 import (
@@ -49,28 +51,34 @@ func (c *testCluster) fails(id, want string) {
 	if s := c.nodes[id].Status(); s.Ready || s.Role == RoleLeader {
 		c.t.Errorf("%s serves: %+v", id, s)
 	}
-	if err := errorOf(c.nodes[id].Write(c.t.Context(), []byte("w"), 1)); err == nil || !strings.Contains(err.Error(), want) {
+	if err := errorOf(c.nodes[id].Write(c.t.Context(), []byte("w"), 1)); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		c.t.Errorf("%s answers a write with %v", id, err)
 	}
 	c.close(id)
 }
 
 func TestRegisterRoundTrip(t *testing.T) {
-	for _, r := range []register{{"c1", map[string]string{}}, {"c1", map[string]string{"n1": "aa", "n-2.x_": "bb"}}} {
+	for _, r := range []register{{"c1", map[string]string{}},
+		{"c1", map[string]string{"n1": "aa", "n-2.x_": "bb"}}} {
 		s := r.server()
-		if got := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"}, s}}); !reflect.DeepEqual(got, r) {
+		if got := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"},
+			s}}); !reflect.DeepEqual(got, r) {
 			t.Errorf("%+v came back as %+v", r, got)
 		}
 		if CheckID(string(s.ID)) == nil || !isPlaceholder(s) {
 			t.Errorf("%+v could be a member", s)
 		}
 	}
-	if r := registerOf(raft.Configuration{Servers: []raft.Server{{ID: "cluster", Address: "h:1"}}}); r.cluster != "" {
+	if r := registerOf(
+		raft.Configuration{Servers: []raft.Server{{ID: "cluster",
+			Address: "h:1"}}}); r.cluster != "" {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestFoundersInAnyOrder starts two founders of three, lets them work, and starts the third, which has to be let in.
+// TestFoundersInAnyOrder starts two founders of three, lets them work, and starts the third, which
+// has to be let in.
 func TestFoundersInAnyOrder(t *testing.T) {
 	c := lateCluster(t, 3)
 	c.reopen("n3")
@@ -91,9 +99,12 @@ func TestFoundersInAnyOrder(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	for _, m := range c.members {
-		eventually(t, m.ID+" knows the cluster", func() bool { return c.nodes[m.ID].clusterID() == id })
+		eventually(t, m.ID+" knows the cluster", func() bool {
+			return c.nodes[m.ID].clusterID() == id
+		})
 	}
-	// All of them stop, and one of the first two stays away: the one that came late counts like any other.
+	// All of them stop, and one of the first two stays away: the one that came late counts like any
+	// other.
 	for _, m := range c.members {
 		c.close(m.ID)
 	}
@@ -106,7 +117,8 @@ func TestFoundersInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestLostDisk empties each node of three in turn, also the leader: it must not vote, and says so; the others go on.
+// TestLostDisk empties each node of three in turn, also the leader: it must not vote, and says so;
+// the others go on.
 func TestLostDisk(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -125,7 +137,8 @@ func TestLostDisk(t *testing.T) {
 		c.fails(m.ID, "node "+m.ID+" "+want)
 		c.write(c.leader(), "without "+m.ID)
 		c.wipe(m.ID)
-		if err := os.Rename(saved, filepath.Join(c.dir, m.ID)); err != nil { // the disk is found again
+		if err := os.Rename(saved, filepath.Join(c.dir, m.ID)); err != nil {
+			// the disk is found again
 			t.Fatal(err)
 		}
 		c.reopen(m.ID)
@@ -134,7 +147,8 @@ func TestLostDisk(t *testing.T) {
 	c.converged()
 }
 
-// TestEmptyMajority empties two nodes of three: beside the one with the data they must not found a cluster of their own.
+// TestEmptyMajority empties two nodes of three: beside the one with the data they must not found a
+// cluster of their own.
 func TestEmptyMajority(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -156,7 +170,8 @@ func TestEmptyMajority(t *testing.T) {
 		t.Errorf("n1: cluster %s, %q", c.nodes["n1"].clusterID(), c.toys["n1"].groups())
 	}
 
-	// While n1 cannot be reached nothing can be known: they found a cluster, and n1 is no part of it.
+	// While n1 cannot be reached nothing can be known: they found a cluster, and n1 is no part of
+	// it.
 	c.close("n1")
 	c.reopen("n2")
 	c.reopen("n3")
@@ -183,17 +198,20 @@ func TestEmptyMajority(t *testing.T) {
 	}
 }
 
-// TestStrangersOfMembersIDs knocks at a leader with the ids of its fellows: from another cluster, and from a lost disk. They are refused, and the
-// leader goes on to ask the fellows that it has.
+// TestStrangersOfMembersIDs knocks at a leader with the ids of its fellows: from another cluster,
+// and from a lost disk. They are refused, and the leader goes on to ask the fellows that it has.
 func TestStrangersOfMembersIDs(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead := c.leader()
 	c.write(lead, "a")
 	for _, f := range c.followers() {
 		id := f.cfg.ID
-		eventually(t, id+" is registered and connected", func() bool { return lead.admitted(id) && lead.link(id).up() })
+		eventually(t, id+" is registered and connected", func() bool {
+			return lead.admitted(id) && lead.link(id).up()
+		})
 		for _, stranger := range []hello{
-			{version: protocolVersion, id: id, incarnation: "another", cluster: "staging"}, {version: protocolVersion, id: id, incarnation: "another"},
+			{version: protocolVersion, id: id, incarnation: "another", cluster: "staging"},
+			{version: protocolVersion, id: id, incarnation: "another"},
 		} {
 			conn, err := net.Dial("tcp", lead.mux.Addr().String())
 			if err != nil {
@@ -225,7 +243,8 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 	}
 }
 
-// TestDialWhileFounded founds the cluster while a Raft connection is being opened: it must not stay, for it was not told the cluster.
+// TestDialWhileFounded founds the cluster while a Raft connection is being opened: it must not
+// stay, for it was not told the cluster.
 func TestDialWhileFounded(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -242,7 +261,8 @@ func TestDialWhileFounded(t *testing.T) {
 	m = newMux(ln, "n1", ln.Addr().String(), dial, testLogger())
 	defer m.Close()
 	m.cluster = func() string { return cluster }
-	if conn, err := m.Dial(raftAddr("n2", "", ln.Addr().String()), dialTimeout); !errors.Is(err, errFounded) {
+	if conn, err := m.Dial(raftAddr("n2", "", ln.Addr().String()), dialTimeout); !errors.Is(err,
+		errFounded) {
 		t.Errorf("%v %v", conn, err)
 	}
 	if len(m.conns)+len(m.unnamed) > 0 {
@@ -253,7 +273,8 @@ func TestDialWhileFounded(t *testing.T) {
 	}
 }
 
-// TestRaftOfStrangers asks whether a node takes Raft connections for another incarnation, from another cluster, and from none.
+// TestRaftOfStrangers asks whether a node takes Raft connections for another incarnation, from
+// another cluster, and from none.
 func TestRaftOfStrangers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -263,7 +284,9 @@ func TestRaftOfStrangers(t *testing.T) {
 		birth, cluster string
 		taken          bool
 	}{
-		{n.incarnation, n.clusterID(), true}, {"other", n.clusterID(), false}, {"", n.clusterID(), false}, {n.incarnation, "other", false}, {n.incarnation, "", false}, {"", "", false},
+		{n.incarnation, n.clusterID(), true}, {"other", n.clusterID(), false},
+		{"", n.clusterID(), false}, {n.incarnation, "other", false}, {n.incarnation, "", false},
+		{"", "", false},
 	} {
 		if err := n.admit(test.birth, test.cluster); (err == nil) != test.taken {
 			t.Errorf("%+v: %v", test, err)
@@ -279,7 +302,8 @@ func TestRaftOfStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := Open(Config{ID: "n9", DataDir: filepath.Join(c.dir, "n9"), PeerListener: ln, Join: true}, newToy())
+	late, err := Open(Config{ID: "n9", DataDir: filepath.Join(c.dir, "n9"), PeerListener: ln,
+		Join: true}, newToy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +316,8 @@ func TestRaftOfStrangers(t *testing.T) {
 	}
 }
 
-// TestNodesOfOneArchitecture gives a founder another processor architecture, takes it back, and gives it again: it takes part only between.
+// TestNodesOfOneArchitecture gives a founder another processor architecture, takes it back, and
+// gives it again: it takes part only between.
 func TestNodesOfOneArchitecture(t *testing.T) {
 	checkGoroutines(t)
 	arch := "abacus"
@@ -319,7 +344,9 @@ func TestNodesOfOneArchitecture(t *testing.T) {
 	arch = "abacus"
 	c.reopen("n3")
 	lead := c.leader()
-	eventually(t, "the leader knows", func() bool { return lead.link("n3").foreign.Load() && !lead.admitted("n3") })
+	eventually(t, "the leader knows", func() bool {
+		return lead.link("n3").foreign.Load() && !lead.admitted("n3")
+	})
 	c.write(lead, "again without")
 	if got := c.toys["n3"].groups(); slices.Contains(got, "again without") {
 		t.Errorf("the node got %q", got)

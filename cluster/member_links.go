@@ -168,7 +168,8 @@ func (n *Node) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 		return raftAddr(n.cfg.ID, n.incarnation, n.mux.Addr().String()), nil
 	}
 	r := n.view().register
-	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) && (r.cluster == "" || r.incarnations[string(id)] != "") {
+	if addr, ok := n.peerAddr(string(id)); ok && !n.retired(string(id)) &&
+		(r.cluster == "" || r.incarnations[string(id)] != "") {
 		return raftAddr(string(id), r.incarnations[string(id)], addr), nil
 	}
 	return "", fmt.Errorf("no address is known for member %q", id)

@@ -24,12 +24,15 @@ type removal struct {
 // answered.
 func (n *Node) markRemoved() {
 	n.removal.once.Do(func() {
-		n.removal.err = notRun(fmt.Sprintf("node %s was removed from the cluster; use another node", n.cfg.ID))
+		n.removal.err = notRun(fmt.Sprintf("node %s was removed from the cluster; use another node",
+			n.cfg.ID))
 		n.removal.removed.Store(true)
 		if err := n.stores.stable.Set(removedKey, []byte("1")); err != nil {
-			n.logger.Warn("recording the removal of this node failed", "error", err) // then the members tell again
+			// then the members tell again
+			n.logger.Warn("recording the removal of this node failed", "error", err)
 		}
-		n.logger.Error("this node was removed from the cluster; its id is never reused", "id", n.cfg.ID)
+		n.logger.Error("this node was removed from the cluster; its id is never reused", "id",
+			n.cfg.ID)
 		n.mux.mute()
 		n.writes.close(n.removal.err)
 		n.reads.close(n.removal.err)

@@ -49,34 +49,37 @@ type Node struct {
 	nonce          uint64        // of the newest confirm frame; the read loop's
 	confirmed      chan struct{} // kicked when a confirm frame is answered
 
-	routeWake         chan struct{}
-	watchers          watchers
-	linksMu           sync.Mutex
-	links             map[string]*link
-	inbounds          map[*inbound]struct{}
-	announced         map[string]string // id → the peer address that the member announced
-	members           map[string]string // id → peer address, from Config.Members
-	joining           bool              // started without state, waits to be added to a cluster
-	changing          chan struct{}     // holds a token while a membership change runs
-	removal           removal
-	incarnation       string                 // of the data directory
-	seen              atomic.Pointer[view]   // the newest configuration
-	identity          atomic.Pointer[string] // the cluster's id, once certain
-	registerConfirmed atomic.Bool            // another member has the register that is in this node's log
+	routeWake   chan struct{}
+	watchers    watchers
+	linksMu     sync.Mutex
+	links       map[string]*link
+	inbounds    map[*inbound]struct{}
+	announced   map[string]string // id → the peer address that the member announced
+	members     map[string]string // id → peer address, from Config.Members
+	joining     bool              // started without state, waits to be added to a cluster
+	changing    chan struct{}     // holds a token while a membership change runs
+	removal     removal
+	incarnation string                 // of the data directory
+	seen        atomic.Pointer[view]   // the newest configuration
+	identity    atomic.Pointer[string] // the cluster's id, once certain
+	// another member has the register that is in this node's log
+	registerConfirmed atomic.Bool
 	failOnce          sync.Once
 	failure           atomic.Bool // the node cannot take part, see lost
 	lost              error       // why; set before failure
 	failed            chan error
 	linkWG            sync.WaitGroup
-	starved           atomic.Int64 // when the node was last short of processor time, ns since 1970; 0: never
-	lastLeader        leaderSeen
-	roles             broadcast    // notified when lastRoles changes
-	lastRoles         roleSeen     // the route loop's
-	caughtUpAt        atomic.Int64 // ns since opened, see noteProgress
-	lastSweep         time.Time    // the route loop's
-	stalledLeader     atomic.Bool  // it leads, but sends nothing as a leader
-	sending           atomic.Int32 // snapshots being sent to other members
-	looked            time.Time    // the route loop's: the leader's last contact when Raft was made to check
+	// when the node was last short of processor time, ns since 1970; 0: never
+	starved       atomic.Int64
+	lastLeader    leaderSeen
+	roles         broadcast    // notified when lastRoles changes
+	lastRoles     roleSeen     // the route loop's
+	caughtUpAt    atomic.Int64 // ns since opened, see noteProgress
+	lastSweep     time.Time    // the route loop's
+	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
+	sending       atomic.Int32 // snapshots being sent to other members
+	// the route loop's: the leader's last contact when Raft was made to check
+	looked time.Time
 
 	closing   chan struct{} // closed when Close begins
 	draining  atomic.Bool   // members' requests are refused; set under linksMu
@@ -112,13 +115,15 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		}
 	}
 	n := newNode(cfg, m)
-	n.levels, n.guard = levels, &levelGuard{levels: levels, dir: cfg.DataDir, fatal: cfg.Fatal, noted: noted}
+	n.levels, n.guard = levels, &levelGuard{levels: levels, dir: cfg.DataDir, fatal: cfg.Fatal,
+		noted: noted}
 	n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
 	if err != nil {
 		return nil, err
 	}
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
-		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", cfg.DataDir, err), n.stores.close())
+		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", cfg.DataDir,
+			err), n.stores.close())
 	}
 	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
 	n.mux.cluster, n.mux.admit = n.clusterID, n.admit
@@ -133,9 +138,12 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
 		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
-		proposed: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1), routeWake: make(chan struct{}, 1),
-		links: map[string]*link{}, inbounds: map[*inbound]struct{}{}, announced: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), removal: removal{notify: make(chan error, 1)}, failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		proposed: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1),
+		routeWake: make(chan struct{}, 1),
+		links:     map[string]*link{}, inbounds: map[*inbound]struct{}{},
+		announced: map[string]string{}, members: map[string]string{},
+		changing: make(chan struct{}, 1), removal: removal{notify: make(chan error, 1)},
+		failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {
@@ -159,10 +167,11 @@ func (n *Node) startRaft() error {
 	n.machine.worked = n.logs.growth.applied
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.fatal = n.cfg.Fatal
-	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
-		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
-	}), n: n}
+	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(
+		&raft.NetworkTransportConfig{
+			Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
+			ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
+		}), n: n}
 	rc := n.cfg.raftConfig()
 	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
 	if err == nil {
@@ -172,14 +181,16 @@ func (n *Node) startRaft() error {
 		}
 	}
 	if err == nil && !existing && !n.joining {
-		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport, n.firstConfiguration())
+		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport,
+			n.firstConfiguration())
 	}
 	if err == nil {
 		err = n.surveyLog()
 	}
 	if err == nil {
 		n.logs.resetArrival() // the log's content arrived no later than now
-		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal}, n.stores.snapshots, transport)
+		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal},
+			n.stores.snapshots, transport)
 	}
 	if err != nil {
 		transport.Close()
@@ -220,7 +231,8 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 		if m.ID == c.ID && c.PeerAdvertise != "" {
 			addr = c.PeerAdvertise
 		}
-		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(addr)})
+		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(m.ID),
+			Address: raft.ServerAddress(addr)})
 	}
 	if len(conf.Servers) == 0 {
 		conf.Servers = []raft.Server{{ID: raft.ServerID(c.ID), Address: raft.ServerAddress(own)}}
@@ -239,7 +251,8 @@ func (n *Node) start() {
 		kick(n.routeWake)
 		return false
 	}))
-	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog, n.watchApply, n.watchProgress} {
+	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog,
+		n.watchApply, n.watchProgress} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
@@ -262,11 +275,14 @@ func (n *Node) Write(ctx context.Context, batch []byte, count int) ([]byte, erro
 }
 
 // WriteAs is Write for a batch of a known workload.
-func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error) {
+func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte,
+	count int) ([]byte, error) {
 	if count < 1 || count > MaxBatchRequests {
-		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count, MaxBatchRequests))
+		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count,
+			MaxBatchRequests))
 	}
-	return n.submit(ctx, n.writes, newLocalCall(batch, count, n.leaderDeadline()).withWorkload(load), errAbandoned)
+	return n.submit(ctx, n.writes, newLocalCall(batch, count,
+		n.leaderDeadline()).withWorkload(load), errAbandoned)
 }
 
 // Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
@@ -277,7 +293,8 @@ func (n *Node) Read(ctx context.Context, batch []byte) ([]byte, error) {
 
 // ReadAs is Read for a batch of a known workload.
 func (n *Node) ReadAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
-	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load), errWithdrawn)
+	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load),
+		errWithdrawn)
 }
 
 // DryRun is Read for a batch that may write: it runs the requests before the first that would
@@ -302,7 +319,8 @@ func (n *Node) leaderDeadline() time.Time { return time.Now().Add(n.cfg.LeaderWa
 func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) ([]byte, error) {
 	if c.size > MaxBatchBytes {
 		defer c.release()
-		return nil, tooLarge(fmt.Sprintf("a batch of %d bytes exceeds the limit of %d", c.size, MaxBatchBytes))
+		return nil, tooLarge(fmt.Sprintf("a batch of %d bytes exceeds the limit of %d", c.size,
+			MaxBatchBytes))
 	}
 	if err := q.push(c); err != nil {
 		c.release()
@@ -393,7 +411,8 @@ func (n *Node) ScheduleTimed(load Workload, f func()) error {
 
 // runRead runs one batch against the applied state and returns its cost in units. next is
 // Machine.Read's.
-func (n *Node) runRead(batch []byte, now reading, next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
+func (n *Node) runRead(batch []byte, now reading,
+	next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
 	if m, ok := n.machine.machine.(WorkReader); ok {
 		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next)
 	}
@@ -415,7 +434,8 @@ func (n *Node) Snapshot() error {
 			return nil
 		// hashicorp/raft v1.7.3 has no error value for this: a configuration was committed after
 		// the machine was frozen, or shortly before.
-		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") || time.Now().After(deadline):
+		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") ||
+			time.Now().After(deadline):
 			return err
 		}
 		select {
@@ -436,7 +456,9 @@ func (n *Node) queueOf(kind frameKind) *queue {
 // hello is how this node introduces itself to the node with id to.
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
-		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal, peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
-		incarnation: n.incarnation, cluster: n.clusterID(), expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
+		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal,
+		peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
+		incarnation: n.incarnation, cluster: n.clusterID(),
+		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 	}
 }

@@ -38,7 +38,8 @@ func (n *Node) TransferLeadershipTo(member string) error {
 		return errNoSuccessor
 	}
 	defer n.pauseProposals()()
-	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr)).Error(); {
+	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id),
+		raft.ServerAddress(addr)).Error(); {
 	case err == nil:
 		return nil
 	case neverLogged(err): // Raft refuses a transfer with these before it starts
@@ -79,7 +80,8 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	var best uint64
 	for _, s := range n.configuration().Servers {
 		l := n.link(string(s.ID))
-		if s.Suffrage != raft.Voter || l == nil || !l.up() || !n.admitted(string(s.ID)) || wanted != "" && wanted != string(s.ID) {
+		if s.Suffrage != raft.Voter || l == nil || !l.up() || !n.admitted(string(s.ID)) ||
+			wanted != "" && wanted != string(s.ID) {
 			continue
 		}
 		l.mu.Lock()

@@ -21,31 +21,40 @@ type Member struct {
 
 // Config configures Open. A zero field means its default.
 type Config struct {
-	ID            string // this node's id, see CheckID
-	PeerListen    string // host:port of the peer port; default 127.0.0.1:0
-	PeerAdvertise string // host:port at which others reach it; default: this node's address in Members, else PeerListen
-	ClientAddr    string // host:port at which clients reach this node; announced to the other members
-	DataDir       string
-	Members       []Member // the first configuration, equal on every node; empty or only this node: a single node
-	Join          bool     // without state, wait to be added to a cluster (AddMember there) and ignore Members
-	LogStore      string   // LogStoreWAL (default) or LogStoreBolt
+	ID         string // this node's id, see CheckID
+	PeerListen string // host:port of the peer port; default 127.0.0.1:0
+	// host:port at which others reach it; default: this node's address in Members, else PeerListen
+	PeerAdvertise string
+	// host:port at which clients reach this node; announced to the other members
+	ClientAddr string
+	DataDir    string
+	// the first configuration, equal on every node; empty or only this node: a single node
+	Members []Member
+	// without state, wait to be added to a cluster (AddMember there) and ignore Members
+	Join     bool
+	LogStore string // LogStoreWAL (default) or LogStoreBolt
 
-	HeartbeatTimeout  time.Duration // silence of the leader before an election; default 400 ms
-	LeaderWait        time.Duration // how long a request waits for a leader; 0: the default, 2 s; negative: not at all
-	ReplyWait         time.Duration // how long a request waits for a leader that does not answer; default 10 s
-	SnapshotThreshold uint64        // log entries between snapshots; default 8192
-	TrailingLogs      uint64        // log entries kept after a snapshot, fewer if they are large; default 10240
+	HeartbeatTimeout time.Duration // silence of the leader before an election; default 400 ms
+	// how long a request waits for a leader; 0: the default, 2 s; negative: not at all
+	LeaderWait time.Duration
+	// how long a request waits for a leader that does not answer; default 10 s
+	ReplyWait         time.Duration
+	SnapshotThreshold uint64 // log entries between snapshots; default 8192
+	// log entries kept after a snapshot, fewer if they are large; default 10240
+	TrailingLogs uint64
 
 	Clock        Clock        // default SystemClock
 	Logger       *slog.Logger // default: nothing is logged
 	PeerListener net.Listener // already bound, replaces PeerListen. Open owns it, also on failure
-	Fatal        func(error)  // ends the node when it receives what this release cannot read; default: log, and refuse it
+	// ends the node when it receives what this release cannot read; default: log, and refuse it
+	Fatal func(error)
 
 	dial     dialFunc                          // tests cut links here
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
 	wrapLog  func(raft.LogStore) raft.LogStore // tests hang the disk here
 	inFlight int                               // measurements vary maxInFlight here
-	arch     string                            // the processor architecture; tests pretend to another one
+	// the processor architecture; tests pretend to another one
+	arch string
 
 	batchReply, readReplies     int // tests lower maxBatchReply and maxReadReplies here
 	compactAfter, trailingBytes int // and these
@@ -53,14 +62,16 @@ type Config struct {
 }
 
 const (
-	defaultHeartbeat   = 400 * time.Millisecond
-	defaultLeaderWait  = 2 * time.Second
-	defaultReplyWait   = 10 * time.Second
-	defaultThreshold   = 8192
-	defaultTrailing    = 10240
-	snapshotInterval   = 30 * time.Second
-	rpcTimeout         = 5 * time.Second
-	maxAppendEntries   = 8 // an AppendEntries message may hold that many entries of MaxBatchBytes, and has rpcTimeout to arrive
+	defaultHeartbeat  = 400 * time.Millisecond
+	defaultLeaderWait = 2 * time.Second
+	defaultReplyWait  = 10 * time.Second
+	defaultThreshold  = 8192
+	defaultTrailing   = 10240
+	snapshotInterval  = 30 * time.Second
+	rpcTimeout        = 5 * time.Second
+	// an AppendEntries message may hold that many entries of MaxBatchBytes, and has rpcTimeout to
+	// arrive
+	maxAppendEntries   = 8
 	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond
 	raftConnectionPool = 3
@@ -84,7 +95,8 @@ func (c *Config) applyDefaults() error {
 		c.LogStore = LogStoreWAL
 	case LogStoreWAL, LogStoreBolt:
 	default:
-		return fmt.Errorf("the log store %q is unknown: it is %q or %q", c.LogStore, LogStoreWAL, LogStoreBolt)
+		return fmt.Errorf("the log store %q is unknown: it is %q or %q", c.LogStore, LogStoreWAL,
+			LogStoreBolt)
 	}
 	setDefault(&c.PeerListen, "127.0.0.1:0")
 	setDefault(&c.HeartbeatTimeout, defaultHeartbeat)
@@ -100,7 +112,8 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.replayWork, replayWork)
 	setDefault(&c.trailingBytes, trailingBytes)
 	if c.HeartbeatTimeout < heartbeatAtLeast {
-		return fmt.Errorf("heartbeat timeout %v is too short, the minimum is %v", c.HeartbeatTimeout, heartbeatAtLeast)
+		return fmt.Errorf("heartbeat timeout %v is too short, the minimum is %v",
+			c.HeartbeatTimeout, heartbeatAtLeast)
 	}
 	c.LeaderWait = max(c.LeaderWait, 0)
 	if c.ReplyWait < 0 {
@@ -135,10 +148,12 @@ func (c *Config) checkMembers() error {
 		}
 		ids[m.ID] = true
 		if _, _, err := net.SplitHostPort(m.PeerAddr); err != nil {
-			return fmt.Errorf("member %q has the peer address %q, which is not host:port", m.ID, m.PeerAddr)
+			return fmt.Errorf("member %q has the peer address %q, which is not host:port", m.ID,
+				m.PeerAddr)
 		}
 		if other, ok := addrs[m.PeerAddr]; ok {
-			return fmt.Errorf("members %q and %q have the same peer address %s", other, m.ID, m.PeerAddr)
+			return fmt.Errorf("members %q and %q have the same peer address %s", other, m.ID,
+				m.PeerAddr)
 		}
 		addrs[m.PeerAddr] = m.ID
 	}
@@ -164,10 +179,12 @@ func (c *Config) advertise(ln net.Listener) string {
 // CheckID returns an error unless id is 1 to 64 letters, digits, '.', '_' or '-'.
 func CheckID(id string) error {
 	ok := id != "" && len(id) <= maxMemberIDLen && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("._-", r)
 	})
 	if !ok {
-		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-'", id, maxMemberIDLen)
+		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-'", id,
+			maxMemberIDLen)
 	}
 	return nil
 }

@@ -25,11 +25,12 @@ type Status struct {
 	LeaderAddr string // the leader's client address; empty: unknown
 	// Ready: the node serves requests. A leader's barrier has passed; a follower is connected to a
 	// leader that it has heard from lately.
-	Ready       bool
-	LogTrouble  string // why this node stores no entries at present; empty: it does
-	Term        uint64
-	Commit      uint64
-	Applied     uint64 // by the machine; the commit index if the machine has nothing left to apply up to it
+	Ready      bool
+	LogTrouble string // why this node stores no entries at present; empty: it does
+	Term       uint64
+	Commit     uint64
+	// by the machine; the commit index if the machine has nothing left to apply up to it
+	Applied     uint64
 	LastLog     uint64
 	ClockMs     int64         // cluster clock; an estimate unless the node leads
 	LastContact time.Duration // since the leader was heard from; 0 on the leader, -1: never
@@ -74,7 +75,8 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
-	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(), n.stores.snapshots.open.Load() > 0
+	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(),
+		n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
@@ -90,7 +92,8 @@ func (n *Node) Status() Status {
 		s.Role, s.LastContact = RoleCandidate, n.lastContact()
 	default:
 		s.Role, s.LastContact = RoleFollower, n.lastContact()
-		s.Ready = !s.Removed && r.link != nil && r.link.up() && s.LastContact >= 0 && s.LastContact < 2*n.cfg.HeartbeatTimeout
+		s.Ready = !s.Removed && r.link != nil && r.link.up() && s.LastContact >= 0 &&
+			s.LastContact < 2*n.cfg.HeartbeatTimeout
 	}
 	for _, server := range n.configuration().Servers {
 		s.Members = append(s.Members, n.memberStatus(server))
@@ -122,9 +125,11 @@ func (n *Node) lastContact() time.Duration {
 }
 
 func (n *Node) memberStatus(server raft.Server) MemberStatus {
-	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address), Voter: server.Suffrage == raft.Voter, LastContact: -1}
+	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address),
+		Voter: server.Suffrage == raft.Voter, LastContact: -1}
 	if m.ID == n.cfg.ID {
-		m.ClientAddr, m.Connected, m.LastContact, m.KnownLevel = n.cfg.ClientAddr, true, 0, n.levels.KnownLevel()
+		m.ClientAddr, m.Connected, m.LastContact, m.KnownLevel = n.cfg.ClientAddr, true, 0,
+			n.levels.KnownLevel()
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
@@ -133,7 +138,8 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	}
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()
-		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.peer.clientAddr, l.wire != nil, l.report.lastIndex, l.report.applied
+		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.peer.clientAddr, l.wire != nil,
+			l.report.lastIndex, l.report.applied
 		m.KnownLevel = l.peer.level
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)

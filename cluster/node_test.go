@@ -1,4 +1,5 @@
 // This file holds the tests of a cluster in good health, of takeover, and of restarts.
+
 package cluster
 
 import (
@@ -22,7 +23,8 @@ func TestWriteAndReadOnEveryNode(t *testing.T) {
 				for _, r := range c.members {
 					k++
 					group := fmt.Sprintf("g%d", k)
-					if got, want := c.write(c.nodes[w.ID], group), fmt.Sprintf("%d:%s", k, group); got != want {
+					if got, want := c.write(c.nodes[w.ID], group),
+						fmt.Sprintf("%d:%s", k, group); got != want {
 						t.Fatalf("reply %q, want %q", got, want)
 					}
 					if got := c.read(c.nodes[r.ID], group); got != "1" {
@@ -34,7 +36,8 @@ func TestWriteAndReadOnEveryNode(t *testing.T) {
 				t.Errorf("%d batches, want %d", got, k)
 			}
 			for id, n := range c.nodes {
-				if got, err := n.ReadLocal([]byte("len")); err != nil || string(got) != fmt.Sprint(k) {
+				if got, err := n.ReadLocal([]byte("len")); err != nil ||
+					string(got) != fmt.Sprint(k) {
 					t.Errorf("ReadLocal on %s: %q %v", id, got, err)
 				}
 			}
@@ -58,7 +61,8 @@ func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
 						t.Errorf("write %s: %q %v", group, reply, err)
 						return
 					}
-					if got, err := n.Read(context.Background(), []byte(group)); err != nil || string(got) != "1" {
+					if got, err := n.Read(context.Background(), []byte(group)); err != nil ||
+						string(got) != "1" {
 						t.Errorf("read %s: %q %v", group, got, err)
 						return
 					}
@@ -146,7 +150,8 @@ func TestMinorityRefuses(t *testing.T) {
 	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("write: %v", err)
 	}
-	if took := time.Since(asked); took < defaultLeaderWait/2 || took > defaultLeaderWait+time.Second {
+	if took := time.Since(asked); took < defaultLeaderWait/2 ||
+		took > defaultLeaderWait+time.Second {
 		t.Errorf("the write was refused after %v", took)
 	}
 	if _, err := rest.Read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
@@ -177,7 +182,9 @@ func TestRestart(t *testing.T) {
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		for _, snapshot := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/snapshot=%v", kind, snapshot), func(t *testing.T) {
-				c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore, cfg.TrailingLogs = kind, 1 })
+				c := newCluster(t, 3, func(cfg *Config) {
+					cfg.LogStore, cfg.TrailingLogs = kind, 1
+				})
 				for i := range 20 {
 					c.write(c.leader(), fmt.Sprint("a", i))
 				}
@@ -235,7 +242,8 @@ func TestLimits(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
 	for _, count := range []int{0, -1, MaxBatchRequests + 1} {
-		if _, err := n.Write(context.Background(), []byte("w"), count); !errors.Is(err, ErrTooLarge) {
+		if _, err := n.Write(context.Background(), []byte("w"), count); !errors.Is(err,
+			ErrTooLarge) {
 			t.Errorf("%d requests: %v", count, err)
 		}
 	}
@@ -254,7 +262,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again would not help.
+// TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again
+// would not help.
 func TestForwardedReplyTooLarge(t *testing.T) {
 	const most = 1 << 20
 	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply = most })
@@ -262,13 +271,15 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 	batch := []byte(strings.Repeat("x", most/parts))
 	for have := 0; have < parts; {
 		// Disks may be so slow that the leader changes meanwhile.
-		if _, err := c.leader().Write(context.Background(), batch, 1); err != nil && !errors.Is(err, ErrUnknown) {
+		if _, err := c.leader().Write(context.Background(), batch, 1); err != nil &&
+			!errors.Is(err, ErrUnknown) {
 			t.Fatal(err)
 		}
 		fmt.Sscan(c.read(c.leader(), "len"), &have)
 	}
 	follower := c.followers()[0]
-	if got, err := follower.Read(context.Background(), []byte("all")); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNotRun) {
+	if got, err := follower.Read(context.Background(), []byte("all")); !errors.Is(err,
+		ErrTooLarge) || errors.Is(err, ErrNotRun) {
 		t.Errorf("on a follower: %d bytes, %v", len(got), err)
 	}
 	if got := c.read(c.leader(), "all"); len(got) <= most {
@@ -276,7 +287,8 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 	}
 }
 
-// TestManyLargeForwardedReads reads more at once, on a node that does not lead, than one frame brings back: what was left out comes with the next.
+// TestManyLargeForwardedReads reads more at once, on a node that does not lead, than one frame
+// brings back: what was left out comes with the next.
 func TestManyLargeForwardedReads(t *testing.T) {
 	const readers, word = 40, 1 << 16
 	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply, cfg.readReplies = 3*word, word })
@@ -286,7 +298,8 @@ func TestManyLargeForwardedReads(t *testing.T) {
 	for range readers {
 		all.Go(func() {
 			for range 5 {
-				if got, err := follower.Read(context.Background(), []byte("all")); err != nil || len(got) != word {
+				if got, err := follower.Read(context.Background(), []byte("all")); err != nil ||
+					len(got) != word {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
 			}
@@ -295,7 +308,8 @@ func TestManyLargeForwardedReads(t *testing.T) {
 	all.Wait()
 }
 
-// TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it behind for seconds more.
+// TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it
+// behind for seconds more.
 func TestMemberCatchesUpSoon(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes 6 s, and -short was given")
@@ -305,7 +319,8 @@ func TestMemberCatchesUpSoon(t *testing.T) {
 	c.close(away)
 	gone, written := time.Now(), 0
 	eventually(t, "a long absence", func() bool {
-		if time.Since(gone) > time.Duration(written)*100*time.Millisecond { // few: how much is to be sent is not the question
+		if time.Since(gone) > time.Duration(written)*100*time.Millisecond {
+			// few: how much is to be sent is not the question
 			c.write(c.leader(), "w")
 			written++
 		}

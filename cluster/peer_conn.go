@@ -33,7 +33,8 @@ type peerConn struct {
 }
 
 func newPeerConn(conn net.Conn, reader *bufio.Reader) *peerConn {
-	w := &peerConn{conn: conn, reader: reader, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &peerConn{conn: conn, reader: reader, wake: make(chan struct{}, 1),
+		done: make(chan struct{})}
 	go w.write()
 	return w
 }

@@ -1,4 +1,6 @@
-// This file holds the tests of a node's end as others see it: which requests they send again, and when they stand for election.
+// This file holds the tests of a node's end as others see it: which requests they send again, and
+// when they stand for election.
+
 package cluster
 
 import (
@@ -12,8 +14,8 @@ import (
 	"time"
 )
 
-// TestStoppingLeaderFailsNoWrite closes the leader again and again while the other two nodes forward writes to it: none of those fails, and
-// each runs once.
+// TestStoppingLeaderFailsNoWrite closes the leader again and again while the other two nodes
+// forward writes to it: none of those fails, and each runs once.
 func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	for round := range 4 {
@@ -44,7 +46,9 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 		eventually(t, "writes go on", func() bool { return acked.Load() > 100 || t.Failed() })
 		c.close(lead.cfg.ID)
 		had := acked.Load()
-		eventually(t, "writes go on without it", func() bool { return acked.Load() > had+100 || t.Failed() })
+		eventually(t, "writes go on without it", func() bool {
+			return acked.Load() > had+100 || t.Failed()
+		})
 		close(stop)
 		var all []string
 		for range cap(ended) {
@@ -54,15 +58,16 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 		c.ready(lead.cfg.ID)
 		list := c.converged()
 		for _, group := range all {
-			if first := slices.Index(list, group); first < 0 || slices.Contains(list[first+1:], group) {
+			if first := slices.Index(list, group); first < 0 ||
+				slices.Contains(list[first+1:], group) {
 				t.Fatalf("round %d: %s ran not once", round, group)
 			}
 		}
 	}
 }
 
-// TestGoodbye ends a link with a write under way on it, which the other end has read: after a drain notice it did not run and is sent
-// again, without one nobody knows.
+// TestGoodbye ends a link with a write under way on it, which the other end has read: after a drain
+// notice it did not run and is sent again, without one nobody knows.
 func TestGoodbye(t *testing.T) {
 	for _, goodbye := range []bool{true, false} {
 		t.Run(fmt.Sprint(goodbye), func(t *testing.T) {
@@ -95,15 +100,16 @@ func TestGoodbye(t *testing.T) {
 			there.Close()
 			l.down()
 			<-c.done
-			if reply, err := c.take(); goodbye && (err != nil || string(reply) != "1:w") || !goodbye && !errors.Is(err, ErrUnknown) {
+			if reply, err := c.take(); goodbye && (err != nil || string(reply) != "1:w") ||
+				!goodbye && !errors.Is(err, ErrUnknown) {
 				t.Errorf("the write was answered %q %v", reply, err)
 			}
 		})
 	}
 }
 
-// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it answers the first one, says drain notice, and has ended
-// when the member ends the connection.
+// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it
+// answers the first one, says drain notice, and has ended when the member ends the connection.
 func TestGoodbyeIsSaid(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n := c.leader()
@@ -116,7 +122,8 @@ func TestGoodbyeIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	member := c.followers()[0]
-	if _, err := conn.Write(appendHello([]byte{streamForward}, member.hello(n.cfg.ID, ""))); err != nil {
+	if _, err := conn.Write(appendHello([]byte{streamForward},
+		member.hello(n.cfg.ID, ""))); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
@@ -124,13 +131,15 @@ func TestGoodbyeIsSaid(t *testing.T) {
 		t.Fatal(h, err)
 	}
 	request := func(id uint64, group string) []byte {
-		return endFrame(appendRequests(beginFrame(0), 1, [][]byte{[]byte(group)}), frameWrite, 0, id)
+		return endFrame(appendRequests(beginFrame(0), 1, [][]byte{[]byte(group)}), frameWrite, 0,
+			id)
 	}
 	second := request(2, "second")
 	if _, err := conn.Write(append(request(1, "first"), second[:len(second)-3]...)); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := readFrame(r); err != nil || f.kind != frameReply || f.id != 1 || f.status != statusDone {
+	if f, err := readFrame(r); err != nil || f.kind != frameReply || f.id != 1 ||
+		f.status != statusDone {
 		t.Fatalf("the first request was answered %+v %v", f, err)
 	}
 	closed := make(chan struct{})
@@ -154,7 +163,9 @@ func TestElectionRank(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead := c.leader().cfg.ID
 	for i, n := range c.followers() {
-		eventually(t, "the member knows the leader", func() bool { return n.route.Load().leaderID == lead })
+		eventually(t, "the member knows the leader", func() bool {
+			return n.route.Load().leaderID == lead
+		})
 		if rank, ok := n.electionRank(lead); !ok || rank != i {
 			t.Errorf("%s has rank %d %v, want %d", n.cfg.ID, rank, ok, i)
 		}

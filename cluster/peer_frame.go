@@ -15,7 +15,9 @@ import (
 
 // The first byte of a connection to the peer port says what it carries.
 const (
-	streamRaft    byte = 'R' // followed by the target's id and incarnation and the dialer's cluster, each after its length in one byte
+	// followed by the target's id and incarnation and the dialer's cluster, each after its length
+	// in one byte
+	streamRaft    byte = 'R'
 	streamForward byte = 'F'
 	streamAdmin   byte = 'A'
 )
@@ -115,14 +117,18 @@ func readHello(r io.Reader) (hello, error) {
 type frameKind uint8
 
 const (
-	frameWrite   frameKind = iota + 1 // batches of writes, to the leader
-	frameRead                         // batches of reads, to the leader
-	frameConfirm                      // the leader asks for the term. Payload: its term and commit index (uvarints); empty: an older version
-	frameReply                        // the answer to a write or read frame: status and replies
-	frameTerm                         // the answer to a confirm frame
-	frameAdmin                        // a membership change or its answer, on a connection of its own
-	frameDrained                      // from a stopping node: what it has not answered on this connection did not run and never will
-	lastKind     = frameDrained
+	frameWrite frameKind = iota + 1 // batches of writes, to the leader
+	frameRead                       // batches of reads, to the leader
+	// the leader asks for the term. Payload: its term and commit index (uvarints); empty: an older
+	// version
+	frameConfirm
+	frameReply // the answer to a write or read frame: status and replies
+	frameTerm  // the answer to a confirm frame
+	// a membership change or its answer, on a connection of its own
+	frameAdmin
+	// from a stopping node: what it has not answered on this connection did not run and never will
+	frameDrained
+	lastKind = frameDrained
 )
 
 // frameStatus is the outcome of a write or read frame, common to all its batches.
@@ -197,13 +203,16 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return frame{}, err
 	}
-	f := frame{kind: frameKind(head[8]), status: frameStatus(head[9]), id: binary.LittleEndian.Uint64(head[12:])}
+	f := frame{kind: frameKind(head[8]), status: frameStatus(head[9]),
+		id: binary.LittleEndian.Uint64(head[12:])}
 	size, sum := binary.LittleEndian.Uint32(head[:]), binary.LittleEndian.Uint32(head[4:])
 	switch {
-	case f.kind == 0 || f.kind > lastKind || f.status > lastStatus || head[10] != 0 || head[11] != 0:
+	case f.kind == 0 || f.kind > lastKind || f.status > lastStatus || head[10] != 0 ||
+		head[11] != 0:
 		return frame{}, errors.New("a malformed frame header")
 	case size > maxPayload(f.kind):
-		return frame{}, fmt.Errorf("a frame of kind %d with %d bytes, the limit is %d", f.kind, size, maxPayload(f.kind))
+		return frame{}, fmt.Errorf("a frame of kind %d with %d bytes, the limit is %d", f.kind,
+			size, maxPayload(f.kind))
 	}
 	const step = 1 << 20
 	for have := 0; have < int(size); have = len(f.payload) {
@@ -259,7 +268,8 @@ func decodeRequests(payload []byte) (requests, error) {
 	case !c.Done() || len(q.batches) == 0 || q.heavy && len(q.batches) != 1:
 		return requests{}, errors.New("a malformed request frame")
 	case n > MaxBatchRequests || n < uint64(len(q.batches)):
-		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d batches", n, len(q.batches))
+		return requests{}, fmt.Errorf("a request frame that counts %d requests in %d batches", n,
+			len(q.batches))
 	case len(q.batches) > 1 && q.size > maxEntryBytes || q.size > MaxBatchBytes:
 		return requests{}, fmt.Errorf("a request frame with %d bytes of requests", q.size)
 	}
@@ -271,8 +281,9 @@ func decodeRequests(payload []byte) (requests, error) {
 const (
 	replyWhole  byte = iota
 	replyTooBig      // the batch ran, or was a read, but its reply is left out
-	replyNotRun      // the batch did not run and never will: resend it. Only for members with abilityScheduling
-	lastReply   = replyNotRun
+	// the batch did not run and never will: resend it. Only for members with abilityScheduling
+	replyNotRun
+	lastReply = replyNotRun
 )
 
 // appendReplies appends the payload of a successful reply frame: the number of replies, and the
@@ -281,8 +292,10 @@ const (
 func appendReplies(dst []byte, replies [][]byte, notRun, most int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(replies)+notRun))
 	for i, r := range replies {
-		behind := 2 * (len(replies) + notRun - i) // at least, for this one and those behind it when they are left out
-		if r == nil || len(r) > most || len(dst)+len(r)+behind+maxEntryBatches*binary.MaxVarintLen64+16 > maxReplyFrame {
+		// at least, for this one and those behind it when they are left out
+		behind := 2 * (len(replies) + notRun - i)
+		if r == nil || len(r) > most || len(dst)+len(r)+behind+
+			maxEntryBatches*binary.MaxVarintLen64+16 > maxReplyFrame {
 			dst = append(dst, replyTooBig, 0)
 			continue
 		}

@@ -1,4 +1,6 @@
-// This file holds the tests of the forwarding protocol's bytes and handshake, and their fuzz targets.
+// This file holds the tests of the forwarding protocol's bytes and handshake, and their fuzz
+// targets.
+
 package cluster
 
 import (
@@ -17,11 +19,13 @@ func TestFrameRoundTrip(t *testing.T) {
 		payload := bytes.Repeat([]byte{7}, size)
 		buf := endFrame(append(beginFrame(0), payload...), frameWrite, statusUnknown, 1<<40)
 		f, err := readFrame(bufio.NewReader(bytes.NewReader(buf)))
-		if err != nil || f.kind != frameWrite || f.status != statusUnknown || f.id != 1<<40 || !bytes.Equal(f.payload, payload) {
+		if err != nil || f.kind != frameWrite || f.status != statusUnknown || f.id != 1<<40 ||
+			!bytes.Equal(f.payload, payload) {
 			t.Errorf("%d bytes came back as %d, %v", size, len(f.payload), err)
 		}
 	}
-	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5, "amd64"}
+	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5,
+		"amd64"}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
 	}
@@ -39,12 +43,13 @@ func TestFrameRefusals(t *testing.T) {
 		return b
 	}
 	for name, b := range map[string][]byte{
-		"no kind":            change(8, 0),
-		"an unknown kind":    change(8, byte(lastKind)+1),
-		"an unknown status":  change(9, byte(lastStatus)+1),
-		"a reserved byte":    change(10, 1),
-		"a huge size":        change(3, 0xff),
-		"a long term frame":  endFrame(make([]byte, frameHeaderLen+maxSmallFrame+1), frameTerm, 0, 1),
+		"no kind":           change(8, 0),
+		"an unknown kind":   change(8, byte(lastKind)+1),
+		"an unknown status": change(9, byte(lastStatus)+1),
+		"a reserved byte":   change(10, 1),
+		"a huge size":       change(3, 0xff),
+		"a long term frame": endFrame(make([]byte, frameHeaderLen+maxSmallFrame+1), frameTerm, 0,
+			1),
 		"a wrong checksum":   change(4, good[4]+1),
 		"a changed payload":  change(frameHeaderLen, 'x'),
 		"a frame that ends":  good[:len(good)-1],
@@ -71,12 +76,14 @@ func TestFrameRefusals(t *testing.T) {
 
 // TestLargeRepliesAreToldApart: a reply past the limit costs no other batch of its frame its own.
 func TestLargeRepliesAreToldApart(t *testing.T) {
-	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 0, 5)
+	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 0,
+		5)
 	got, err := decodeReplies(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := [][]byte{[]byte("12345"), nil, {}, []byte("1")}; !reflect.DeepEqual(got.replies, want) {
+	if want := [][]byte{[]byte("12345"), nil, {}, []byte("1")}; !reflect.DeepEqual(got.replies,
+		want) {
 		t.Errorf("%q, want %q", got.replies, want)
 	}
 	for name, b := range map[string][]byte{
@@ -94,8 +101,10 @@ func TestLargeRepliesAreToldApart(t *testing.T) {
 }
 
 func FuzzReadFrame(f *testing.F) {
-	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
-	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0, maxBatchReply)...), frameReply, statusDone, 2))
+	f.Add(endFrame(append(beginFrame(0), appendRequests(nil, 2,
+		[][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
+	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0,
+		maxBatchReply)...), frameReply, statusDone, 2))
 	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -112,7 +121,8 @@ func FuzzReadFrame(f *testing.F) {
 
 func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
-	f.Add(appendWork(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 1, 5), []uint64{1, 300}))
+	f.Add(appendWork(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 1, 5),
+		[]uint64{1, 300}))
 	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
@@ -125,13 +135,18 @@ func FuzzDecodePayloads(f *testing.F) {
 			}
 		}
 		if a, err := decodeReplies(data); err == nil {
-			back, err := decodeReplies(appendWork(appendReplies(nil, a.replies, 0, maxBatchReply), a.work))
-			if err != nil || len(back.replies) != len(a.replies) || !reflect.DeepEqual(back.work, a.work) { // those left out come back empty
+			back, err := decodeReplies(appendWork(appendReplies(nil, a.replies, 0, maxBatchReply),
+				a.work))
+			if err != nil || len(back.replies) != len(a.replies) ||
+				!reflect.DeepEqual(back.work, a.work) {
+				// those left out come back empty
 				t.Errorf("replies %x: %+v, again %+v %v", data, a, back, err)
 			}
 		}
-		if h, err := readHello(bytes.NewReader(data)); err == nil && len(appendHello(nil, h)) <= maxHello {
-			if back, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || back != h {
+		if h, err := readHello(bytes.NewReader(data)); err == nil &&
+			len(appendHello(nil, h)) <= maxHello {
+			if back, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil ||
+				back != h {
 				t.Errorf("hello %x: %+v, again %+v %v", data, h, back, err)
 			}
 		}
@@ -142,7 +157,9 @@ func FuzzDecodePayloads(f *testing.F) {
 func TestHandshakeRefusals(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n := c.nodes["n1"]
-	eventually(t, "n1 knows the cluster, and n2 in it", func() bool { return n.clusterID() != "" && n.view().register.incarnations["n2"] != "" })
+	eventually(t, "n1 knows the cluster, and n2 in it", func() bool {
+		return n.clusterID() != "" && n.view().register.incarnations["n2"] != ""
+	})
 	open := func(first []byte) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", n.mux.Addr().String())
@@ -162,19 +179,27 @@ func TestHandshakeRefusals(t *testing.T) {
 		h    hello
 		want string
 	}{
-		{hello{version: protocolVersion + 1, id: "n2"}, "node n1 speaks version 1 of the peer protocol, and node n2 version 2"},
+		{hello{version: protocolVersion + 1, id: "n2"},
+			"node n1 speaks version 1 of the peer protocol, and node n2 version 2"},
 		{hello{version: protocolVersion, id: "n1"}, `node id "n1" is used by both ends`},
 		{hello{version: protocolVersion}, "the node id is empty"},
-		{hello{version: protocolVersion, id: "n9"}, `node "n9" is no member of the cluster that node n1 knows`},
-		{hello{version: protocolVersion, id: "n2", incarnation: "another"}, lostDiskError("n2", "node n1").Error()},
-		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation, cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
-			", and node n2 to cluster x: one of them was restored or recovered, or founded anew; the one that is not wanted is emptied, and joins under a new id"},
-		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation, arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
-			" and node n2 on abacus: the nodes of a cluster run on one processor architecture, or their floating-point numbers could differ in the last bit"},
+		{hello{version: protocolVersion, id: "n9"},
+			`node "n9" is no member of the cluster that node n1 knows`},
+		{hello{version: protocolVersion, id: "n2", incarnation: "another"},
+			lostDiskError("n2", "node n1").Error()},
+		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
+			cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
+			", and node n2 to cluster x: one of them was restored or recovered, or founded " +
+			"again; the one that is not wanted is emptied, and joins under a new id"},
+		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
+			arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
+			" and node n2 on abacus: the nodes of a cluster run on one processor architecture, " +
+			"or their floating-point numbers could differ in the last bit"},
 		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation}, ""},
 	} {
 		conn := open(appendHello([]byte{streamForward}, test.h))
-		if got, err := readHello(conn); err != nil || got.refusal != test.want || got.id != "n1" || got.clientAddr != "client-n1" {
+		if got, err := readHello(conn); err != nil || got.refusal != test.want || got.id != "n1" ||
+			got.clientAddr != "client-n1" {
 			t.Errorf("%+v was answered %+v %v", test.h, got, err)
 		}
 		if test.want == "" { // accepted; now a broken frame ends it
@@ -186,7 +211,8 @@ func TestHandshakeRefusals(t *testing.T) {
 			t.Errorf("after %+v the connection goes on with %d bytes", test.h, k)
 		}
 	}
-	for _, first := range []string{"x", "GET / HTTP/1.1\r\n\r\n", string(appendHello([]byte{streamForward}, hello{id: strings.Repeat("x", maxHello)}))} {
+	for _, first := range []string{"x", "GET / HTTP/1.1\r\n\r\n",
+		string(appendHello([]byte{streamForward}, hello{id: strings.Repeat("x", maxHello)}))} {
 		if k, err := open([]byte(first)).Read(make([]byte, 1)); err == nil {
 			t.Errorf("a connection that began with %.5q goes on with %d bytes", first, k)
 		}

@@ -39,7 +39,9 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 		return
 	}
 	known()
-	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id, slots: make(chan struct{}, maxInboundFrames), scheduling: peer.abilities&abilityScheduling != 0}
+	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id,
+		slots:      make(chan struct{}, maxInboundFrames),
+		scheduling: peer.abilities&abilityScheduling != 0}
 	n.trackInbound(in, true)
 	if err = in.serve(); n.draining.Load() {
 		err = in.drain(err)
@@ -48,8 +50,10 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 	in.w.close()
 	<-in.w.done
 	var netErr net.Error
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &netErr) {
-		n.mux.warnings.Warn("invalid frame from member, connection closed", "member", peer.id, "error", err)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) &&
+		!errors.As(err, &netErr) {
+		n.mux.warnings.Warn("invalid frame from member, connection closed", "member", peer.id,
+			"error", err)
 	}
 }
 
@@ -65,7 +69,9 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	refusal, removed := "", false
 	switch {
 	case h.version != protocolVersion:
-		refusal = fmt.Sprintf("node %s speaks version %d of the peer protocol, and node %s version %d", n.cfg.ID, protocolVersion, h.id, h.version)
+		refusal = fmt.Sprintf(
+			"node %s speaks version %d of the peer protocol, and node %s version %d", n.cfg.ID,
+			protocolVersion, h.id, h.version)
 	case h.id == n.cfg.ID:
 		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
 	case h.id == "":
@@ -73,13 +79,15 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	case n.removal.removed.Load():
 		refusal = n.removal.err.Error()
 	case n.isOtherCluster(h.cluster):
-		refusal, _ = n.checkIdentity(h) // a node of another cluster must not be told that it was removed from this one
+		// a node of another cluster must not be told that it was removed from this one
+		refusal, _ = n.checkIdentity(h)
 	case n.machine.removed(h.id):
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
 	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
 	case !n.isMember(h.id) && !n.awaitsJoin():
-		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id, n.cfg.ID)
+		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id,
+			n.cfg.ID)
 	}
 	lost := false
 	if refusal == "" {
@@ -122,7 +130,8 @@ func (in *inbound) serve() error {
 			case <-in.w.done:
 				return nil
 			}
-			c := &call{batches: q.batches, count: q.count, size: q.size, from: in, frameID: f.id, write: f.kind == frameWrite}
+			c := &call{batches: q.batches, count: q.count, size: q.size, from: in, frameID: f.id,
+				write: f.kind == frameWrite}
 			if q.heavy {
 				c.flow, c.cost = flow{in, q.tag.flow}, max(q.tag.cost, heavyWork)
 			}
@@ -198,20 +207,25 @@ func (in *inbound) answer(c *call, replies [][]byte, err error) {
 	status, buf := statusDone, []byte(nil)
 	notRun := max(len(c.batches)-len(replies), 0)
 	switch {
-	case errors.Is(err, ErrNotRun): // also ErrBusy: the follower retries, and keeps its requests meanwhile
+	case errors.Is(err, ErrNotRun):
+		// also ErrBusy: the follower retries, and keeps its requests meanwhile
 		status, buf = statusNotTaken, beginFrame(0)
 	case err != nil:
 		status, buf = statusUnknown, append(beginFrame(0), err.Error()...)
 	case in.scheduling:
 		size += 2*notRun + 5*len(c.work)
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, notRun, in.n.cfg.batchReply)
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), replies, notRun,
+			in.n.cfg.batchReply)
 		buf = appendWork(buf, c.work)
 	case len(replies) == 0 && notRun > 0:
 		status, buf = statusNotTaken, beginFrame(0)
-	case c.write && notRun > 0: // never: while a member has an older version, entries run whole, see commands.LevelBounded
+	case c.write && notRun > 0:
+		// never: while a member has an older version, entries run whole, see commands.LevelBounded
 		status, buf = statusUnknown, append(beginFrame(0), "a part of the frame did not run"...)
-	default: // an older version takes it for too large, and asks again for the reads after the first
-		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10), append(replies, make([][]byte, notRun)...), 0, in.n.cfg.batchReply)
+	default:
+		// an older version takes it for too large, and asks again for the reads after the first
+		buf = appendReplies(beginFrame(min(size, maxReplyFrame)+10),
+			append(replies, make([][]byte, notRun)...), 0, in.n.cfg.batchReply)
 	}
 	in.w.send(endFrame(buf, frameReply, status, c.frameID), nil)
 	<-in.slots

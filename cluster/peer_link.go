@@ -35,9 +35,10 @@ type sentFrame struct {
 	kind  frameKind
 	sent  time.Time
 	calls []*call // nil once abandoned; the frame keeps its slot until the reply arrives
-	begun bool    // part of it may have left this node; guarded by the peerConn's lock until its writer ends
-	heavy bool    // it carries one heavy batch
-	size  int     // bytes of its batches
+	// part of it may have left this node; guarded by the peerConn's lock until its writer ends
+	begun bool
+	heavy bool // it carries one heavy batch
+	size  int  // bytes of its batches
 }
 
 // inFlight counts frames of a kind in flight.
@@ -62,26 +63,29 @@ type link struct {
 	foreign  atomic.Bool // the member has another processor architecture
 	attempts int         // to reach it; run's own
 
-	mu        sync.Mutex
-	wire      *peerConn // nil while down
-	frames    map[uint64]*sentFrame
-	inFlight  [lastKind + 1]inFlight
-	failure   error         // why begun frames fail; nil: errLinkLost
-	drained   bool          // the member said that it runs none of them
-	peer      hello         // the member's hello on the newest connection
-	claimed   string        // the cluster last named by a node with the member's id, refused or not; only founding uses it
-	attempted bool          // an attempt to reach it has ended
-	addr      string        // where the member was last reached; empty if that failed since
-	broke     time.Time     // when the connection was lost; zero while connected, and before the first
-	lost      bool          // the last attempt did not reach the member; false before the first
-	reached   chan struct{} // closed when lost becomes false
-	ackNonce  uint64        // the newest confirm frame that was answered; report is the answer
-	report    termReport
-	heard     time.Time
+	mu       sync.Mutex
+	wire     *peerConn // nil while down
+	frames   map[uint64]*sentFrame
+	inFlight [lastKind + 1]inFlight
+	failure  error // why begun frames fail; nil: errLinkLost
+	drained  bool  // the member said that it runs none of them
+	peer     hello // the member's hello on the newest connection
+	// the cluster last named by a node with the member's id, refused or not; only founding uses it
+	claimed   string
+	attempted bool   // an attempt to reach it has ended
+	addr      string // where the member was last reached; empty if that failed since
+	// when the connection was lost; zero while connected, and before the first
+	broke    time.Time
+	lost     bool          // the last attempt did not reach the member; false before the first
+	reached  chan struct{} // closed when lost becomes false
+	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
+	report   termReport
+	heard    time.Time
 }
 
 func newLink(n *Node, id string) *link {
-	return &link{n: n, id: id, stop: make(chan struct{}), frames: map[uint64]*sentFrame{}, reached: make(chan struct{})}
+	return &link{n: n, id: id, stop: make(chan struct{}), frames: map[uint64]*sentFrame{},
+		reached: make(chan struct{})}
 }
 
 // reachable reports whether the member answers, as far as known, and returns a channel that is
@@ -210,7 +214,8 @@ func (l *link) session(up *bool) error {
 	case h.refusal != "":
 		return fmt.Errorf("it refused the connection: %s", h.refusal)
 	case h.version != protocolVersion:
-		return fmt.Errorf("its peer protocol is version %d, this node's is %d", h.version, protocolVersion)
+		return fmt.Errorf("its peer protocol is version %d, this node's is %d", h.version,
+			protocolVersion)
 	case h.id != l.id:
 		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
 	}
@@ -269,7 +274,8 @@ func (l *link) receive(w *peerConn) error {
 			err = fmt.Errorf("a frame of kind %d where an answer was due", f.kind)
 		}
 		if err != nil {
-			l.n.logger.Warn("invalid frame from member, connection closed", "member", l.id, "error", err)
+			l.n.logger.Warn("invalid frame from member, connection closed", "member", l.id, "error",
+				err)
 			return err
 		}
 	}
@@ -415,7 +421,8 @@ func (l *link) ask(nonce uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire != nil && l.wire.backlog() < maxAskQueue {
-		l.wire.send(endFrame(appendCommit(beginFrame(20), l.n.raft.CurrentTerm(), l.n.raft.CommitIndex()), frameConfirm, 0, nonce), nil)
+		l.wire.send(endFrame(appendCommit(beginFrame(20), l.n.raft.CurrentTerm(),
+			l.n.raft.CommitIndex()), frameConfirm, 0, nonce), nil)
 	}
 }
 
@@ -490,7 +497,8 @@ func (l *link) deliver(q *queue, fl *sentFrame, got answers) {
 		case got.replies[i] != nil:
 			q.charge(c, work, len(got.replies[i]))
 			c.finish(got.replies[i:i+1:i+1], nil)
-		case got.kinds[i] == replyNotRun, fl.kind == frameRead && i > 0: // there was no room for it behind the others
+		case got.kinds[i] == replyNotRun, fl.kind == frameRead && i > 0:
+			// there was no room for it behind the others
 			again = append(again, c)
 		case fl.kind == frameRead:
 			c.finish(nil, errReadBigReply)

@@ -33,7 +33,8 @@ const maxUnacked = 3 * time.Second
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
 // keepAlive detects within seconds that an idle peer's machine is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second,
+	Count: 3}
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
@@ -54,13 +55,16 @@ type mux struct {
 	advertise advertised
 	dial      dialFunc
 	resolver  *resolver
-	forward   serveFunc                               // serves a forwarding connection until it ends
-	admin     serveFunc                               // serves a connection for membership changes
-	self      string                                  // the id that Raft connections must name
-	cluster   func() string                           // the cluster's id, which Raft connections name; empty: none
-	admit     func(incarnation, cluster string) error // refuses a Raft connection for that incarnation and from that cluster
-	logger    *slog.Logger
-	warnings  *logging.Limited // for what strangers cause
+	// serves a forwarding connection until it ends
+	forward serveFunc
+	admin   serveFunc // serves a connection for membership changes
+	self    string    // the id that Raft connections must name
+	// the cluster's id, which Raft connections name; empty: none
+	cluster func() string
+	// refuses a Raft connection for that incarnation and from that cluster
+	admit    func(incarnation, cluster string) error
+	logger   *slog.Logger
+	warnings *logging.Limited // for what strangers cause
 
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -85,7 +89,8 @@ func (a advertised) String() string { return string(a) }
 func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog.Logger) *mux {
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
-		raftConns: make(chan net.Conn), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{}, warnings: logging.NewLimited(logger),
+		raftConns: make(chan net.Conn), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{},
+		warnings: logging.NewLimited(logger),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.resolver = newResolver()
@@ -163,7 +168,8 @@ func (m *mux) greet(conn net.Conn) {
 		m.admin(conn, known)
 		m.drop(conn)
 	default:
-		m.warnings.Warn("connection to the peer port is not from a peer", "from", conn.RemoteAddr(), "first-byte", first[0])
+		m.warnings.Warn("connection to the peer port is not from a peer", "from", conn.RemoteAddr(),
+			"first-byte", first[0])
 		m.drop(conn)
 	}
 }
@@ -189,7 +195,8 @@ func (m *mux) checkTarget(conn net.Conn) error {
 		err = m.admit(words[1], words[2])
 	}
 	if err != nil {
-		m.logger.Debug("Raft connection refused", "from", conn.RemoteAddr(), "node", words[0], "error", err)
+		m.logger.Debug("Raft connection refused", "from", conn.RemoteAddr(), "node", words[0],
+			"error", err)
 		return err
 	}
 	m.mu.Lock()
@@ -309,7 +316,8 @@ func (m *mux) Accept() (net.Conn, error) {
 func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	who, addr, ok := strings.Cut(string(to), "@")
 	if !ok {
-		return nil, fmt.Errorf("%s has no node id", to) // Raft falls back to the configuration's address if none is known
+		// Raft falls back to the configuration's address if none is known
+		return nil, fmt.Errorf("%s has no node id", to)
 	}
 	id, incarnation, _ := strings.Cut(who, "/")
 	cluster := m.cluster()

@@ -1,4 +1,5 @@
 // This file holds tests of the peer port: strangers on it, and names of peers.
+
 package cluster
 
 import (
@@ -50,8 +51,9 @@ func dialFrom(t *testing.T, host string, m *mux, say ...byte) net.Conn {
 	return conn
 }
 
-// TestStrangersKeepNobodyOut opens more connections than the peer port has room for: some say nothing, some the first byte alone. The oldest of them
-// go, a member that has come before stays, and one that comes then is served.
+// TestStrangersKeepNobodyOut opens more connections than the peer port has room for: some say
+// nothing, some the first byte alone. The oldest of them go, a member that has come before stays,
+// and one that comes then is served.
 func TestStrangersKeepNobodyOut(t *testing.T) {
 	checkGoroutines(t)
 	m := startMux(t)
@@ -70,7 +72,8 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}
 	late := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
 	echo(late)
-	for i, conn := range silent[:10] { // before their handshake's time is over: that of the others is not yet either
+	// before their handshake's time is over: that of the others is not yet either
+	for i, conn := range silent[:10] {
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("stranger %d was answered", i)
 		}
@@ -157,7 +160,8 @@ func TestResolverKeepsTheLastGoodAddress(t *testing.T) {
 	}
 }
 
-// TestNamesOfPeersAreTriedInOrder dials a name with a dead address before the live one, within one call.
+// TestNamesOfPeersAreTriedInOrder dials a name with a dead address before the live one, within one
+// call.
 func TestNamesOfPeersAreTriedInOrder(t *testing.T) {
 	m := startMux(t)
 	_, port, _ := net.SplitHostPort(m.Addr().String())

@@ -1,4 +1,5 @@
 // This file holds the tests of certainty: links cut, nodes paused, calls given up.
+
 package cluster
 
 import (
@@ -24,7 +25,8 @@ func TestIsolatedLeader(t *testing.T) {
 		t.Fatal("the isolated node leads")
 	}
 	c.write(lead, "after")
-	if got, err := old.Read(context.Background(), []byte("after")); err == nil || !errors.Is(err, ErrNotRun) {
+	if got, err := old.Read(context.Background(), []byte("after")); err == nil ||
+		!errors.Is(err, ErrNotRun) {
 		t.Errorf("read on the isolated node: %q %v", got, err)
 	}
 	if _, err := old.Write(context.Background(), []byte("refused"), 1); !errors.Is(err, ErrNotRun) {
@@ -42,7 +44,8 @@ func TestIsolatedLeader(t *testing.T) {
 	}
 }
 
-// TestEntryInFlightIsUnknown has an entry in the log of a leader that loses its followers before it is committed.
+// TestEntryInFlightIsUnknown has an entry in the log of a leader that loses its followers before it
+// is committed.
 func TestEntryInFlightIsUnknown(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	old := c.leader()
@@ -61,8 +64,8 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	}
 }
 
-// TestReadsAcrossPartitions reads on every node while leaders are cut off and joined again: a read that began after a
-// write was acknowledged has to see it.
+// TestReadsAcrossPartitions reads on every node while leaders are cut off and joined again: a read
+// that began after a write was acknowledged has to see it.
 func TestReadsAcrossPartitions(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	var mu sync.Mutex
@@ -92,7 +95,8 @@ func TestReadsAcrossPartitions(t *testing.T) {
 				}
 				var have int
 				if _, err := fmt.Sscan(string(reply), &have); err != nil || have < want {
-					t.Errorf("a read on %s saw %d writes, %d were acknowledged before it", id, have, want)
+					t.Errorf("a read on %s saw %d writes, %d were acknowledged before it", id, have,
+						want)
 					return
 				}
 				mu.Lock()
@@ -139,14 +143,18 @@ func TestReadsAcrossPartitions(t *testing.T) {
 		mu.Lock()
 		at := reads[id]
 		mu.Unlock()
-		eventually(t, "reads on "+id, func() bool { mu.Lock(); defer mu.Unlock(); return reads[id] > at })
+		eventually(t, "reads on "+id, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return reads[id] > at
+		})
 	}
 	close(stop)
 	wg.Wait()
 }
 
-// TestPausedLeaderHoldsNoClient forwards to a leader that stops: writes under way end as unknown, reads go to the new
-// leader.
+// TestPausedLeaderHoldsNoClient forwards to a leader that stops: writes under way end as unknown,
+// reads go to the new leader.
 func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	old := c.leader()
@@ -174,10 +182,13 @@ func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	}
 }
 
-// TestNoClientWaitsForEver: a leader that loses frames and is well otherwise, or a queue that is full, holds nobody: what was sent is unknown, and
-// what is not sent since no frame is answered did not run.
+// TestNoClientWaitsForEver: a leader that loses frames and is well otherwise, or a queue that is
+// full, holds nobody: what was sent is unknown, and what is not sent since no frame is answered did
+// not run.
 func TestNoClientWaitsForEver(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) { cfg.LeaderWait, cfg.ReplyWait = 100*time.Millisecond, time.Second })
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.LeaderWait, cfg.ReplyWait = 100*time.Millisecond, time.Second
+	})
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(follower, "before")
 	lead.pause.mu.Lock() // the proposer takes nothing
@@ -322,7 +333,9 @@ func TestTransferUnderLoad(t *testing.T) {
 	}
 	for range 3 {
 		old := c.leader()
-		eventually(t, "leadership is handed over", func() bool { return old.TransferLeadership() == nil })
+		eventually(t, "leadership is handed over", func() bool {
+			return old.TransferLeadership() == nil
+		})
 		eventually(t, "another leader", func() bool { return c.leader() != old })
 	}
 	close(stop)
@@ -343,7 +356,8 @@ func TestWatchLeader(t *testing.T) {
 	old, watcher := c.leader(), c.followers()[0]
 	changes, end := watcher.WatchLeader()
 	defer end()
-	if got := watcher.Status(); got.LeaderID != old.cfg.ID || got.LeaderAddr != "client-"+old.cfg.ID {
+	if got := watcher.Status(); got.LeaderID != old.cfg.ID ||
+		got.LeaderAddr != "client-"+old.cfg.ID {
 		t.Errorf("leader %q at %q", got.LeaderID, got.LeaderAddr)
 	}
 	c.close(old.cfg.ID)

@@ -19,6 +19,7 @@ func limitUnacked(conn *net.TCPConn) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) { // if it cannot be set, dead peers are found later
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(maxUnacked.Milliseconds()))
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout,
+			int(maxUnacked.Milliseconds()))
 	})
 }

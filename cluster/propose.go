@@ -117,7 +117,8 @@ func (n *Node) consume(q *queue, lead func(*route) bool, kind frameKind) {
 const idlePause = time.Hour
 
 // step does one piece of work. If there is none, it returns how long to sleep at most.
-func (n *Node) step(q *queue, r *route, lead func(*route) bool, kind frameKind) (did bool, pause time.Duration) {
+func (n *Node) step(q *queue, r *route, lead func(*route) bool,
+	kind frameKind) (did bool, pause time.Duration) {
 	if r.lead != nil {
 		return lead(r), idlePause
 	}
@@ -182,7 +183,8 @@ func (n *Node) expire(q *queue) time.Duration {
 // proposeOnce proposes one entry of the waiting light batches if there are at least that many. If
 // nothing is in flight, it proposes a due tick. It reuses scratch for the batches.
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
-	flying := n.inFlight.Add(1) // before anything is taken: drain must not find the queue empty and nothing in flight
+	// before anything is taken: drain must not find the queue empty and nothing in flight
+	flying := n.inFlight.Add(1)
 	calls := n.writes.take(nil, least)
 	tick := n.tickDue.Swap(false)
 	if len(calls) == 0 && !(tick && flying == 1) {
@@ -206,7 +208,8 @@ func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool)
 
 // proposeCalls proposes one entry of calls, which the caller has counted in inFlight, and returns
 // scratch.
-func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call, heavy bool) [][]byte {
+func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call,
+	heavy bool) [][]byte {
 	batches, size := scratch[:0], 0
 	for _, c := range calls {
 		batches, size = append(batches, c.batches...), size+c.size
@@ -214,7 +217,8 @@ func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call, h
 	data := make([]byte, 0, size+8*len(batches)+64)
 	at := lead.stamp()
 	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, batches)
-	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy, proposed: time.Now()})
+	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy,
+		proposed: time.Now()})
 	clear(batches)
 	return batches
 }
@@ -318,7 +322,8 @@ func (e *entry) outcome() outcome {
 			return outcome{replies: r}
 		}
 	case workOutcome:
-		if replies, work := r.Outcome(); len(replies) <= e.batches && len(work) == len(replies) && replies != nil {
+		if replies, work := r.Outcome(); len(replies) <= e.batches && len(work) == len(replies) &&
+			replies != nil {
 			return outcome{replies: replies, work: work}
 		}
 	}

@@ -1,4 +1,6 @@
-// This file holds the measurements behind the tunables: throughput and CPU time a write, by entries in flight.
+// This file holds the measurements behind the tunables: throughput and CPU time a write, by entries
+// in flight.
+
 package cluster
 
 import (
@@ -20,7 +22,8 @@ func cpuTime() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// run calls op from callers goroutines b.N times in all and reports CPU time an operation (of all three nodes).
+// run calls op from callers goroutines b.N times in all and reports CPU time an operation (of all
+// three nodes).
 func runCallers(b *testing.B, callers int, op func() error) {
 	b.Helper()
 	var left atomic.Int64

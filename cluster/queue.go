@@ -131,10 +131,11 @@ type queue struct {
 	bytes         int       // bytes in all calls that wait
 	forwarded     int       // calls among them that came in a frame
 	nextSeq       uint64
-	wakeAt        int       // the consumer sleeps until this many batches wait; 0: it is not waiting for calls
-	closed        error     // why pushes are refused; nil: they are not
-	restUntil     time.Time // nothing is taken before: a refused call is not retried at once
-	wake          chan struct{}
+	// the consumer sleeps until this many batches wait; 0: it is not waiting for calls
+	wakeAt    int
+	closed    error     // why pushes are refused; nil: they are not
+	restUntil time.Time // nothing is taken before: a refused call is not retried at once
+	wake      chan struct{}
 }
 
 func newQueue(c *costs) *queue { return &queue{costs: c, wake: make(chan struct{}, 1)} }
@@ -161,7 +162,8 @@ func (q *queue) predict(c *call) {
 // classLocked decides whether c is heavy.
 func (q *queue) classLocked(c *call) {
 	c.startTag, c.fresh = q.fair.startTag(c.flow)
-	c.heavy = c.cost >= heavyWork || c.startTag > q.fair.virtualTime || c.unpredicted && !q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil)
+	c.heavy = c.cost >= heavyWork || c.startTag > q.fair.virtualTime || c.unpredicted &&
+		!q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil)
 }
 
 // charge bills a call's work to its flow and records it for later predictions.
@@ -282,10 +284,12 @@ type packer struct{ calls, batches, count, size int }
 
 // fits adds c and returns true, unless the entry is not empty and c would exceed its limits.
 func (b *packer) fits(c *call) bool {
-	if b.calls > 0 && (b.batches+len(c.batches) > maxEntryBatches || b.count+c.count > MaxBatchRequests || b.size+c.size > maxEntryBytes) {
+	if b.calls > 0 && (b.batches+len(c.batches) > maxEntryBatches ||
+		b.count+c.count > MaxBatchRequests || b.size+c.size > maxEntryBytes) {
 		return false
 	}
-	b.calls, b.batches, b.count, b.size = b.calls+1, b.batches+len(c.batches), b.count+c.count, b.size+c.size
+	b.calls, b.batches, b.count, b.size = b.calls+1, b.batches+len(c.batches), b.count+c.count,
+		b.size+c.size
 	return true
 }
 
@@ -456,13 +460,6 @@ func (q *queue) restFor() time.Duration {
 		q.restUntil = time.Time{}
 	}
 	return max(d, 0)
-}
-
-// empty reports whether nothing waits.
-func (q *queue) empty() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.head == len(q.light) && len(q.heavy) == 0
 }
 
 // close refuses later pushes and ends all waiting calls with why. The first reason stays.

@@ -35,8 +35,9 @@ const (
 // Workload says which flow a batch belongs to and what it does, as far as the caller knows. It
 // decides when the batch runs, never what it does.
 type Workload struct {
-	Source  uint64 // the connection; 0: nobody, never charged
-	Command uint64 // a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
+	Source uint64 // the connection; 0: nobody, never charged
+	// a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
+	Command uint64
 	Shape   uint64 // a hash of the commands and the first key
 }
 
@@ -231,7 +232,8 @@ func (t *fairGate) release(w *ticket, units uint64) {
 	}
 	next := 0
 	for i, other := range t.waiting {
-		if n := t.waiting[next]; other.startTag < n.startTag || other.startTag == n.startTag && other.fresh && !n.fresh {
+		if n := t.waiting[next]; other.startTag < n.startTag || other.startTag == n.startTag &&
+			other.fresh && !n.fresh {
 			next = i
 		}
 	}

@@ -1,4 +1,6 @@
-// This file holds the tests of fair shares: turns, what is expected of batches, and batches of an entry or a frame that did not run.
+// This file holds the tests of fair shares: turns, what is expected of batches, and batches of an
+// entry or a frame that did not run.
+
 package cluster
 
 import (
@@ -11,7 +13,8 @@ import (
 )
 
 func batchOf(id, command uint64, cost uint64) *call {
-	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Source: id, Command: command, Shape: command})
+	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Source: id,
+		Command: command, Shape: command})
 	c.work = []uint64{cost} // what it will turn out to do
 	return c
 }
@@ -22,7 +25,8 @@ const (
 	newCommand   = 3<<40 + 3
 )
 
-// turns has sources ask for heavy work all the time, one batch of each under way, and gives so many turns. It returns the work that each got.
+// turns has sources ask for heavy work all the time, one batch of each under way, and gives so many
+// turns. It returns the work that each got.
 func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint64]uint64 {
 	t.Helper()
 	got := map[uint64]uint64{}
@@ -48,7 +52,8 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 	return got
 }
 
-// However many ask for much, a light batch is in the next entry, and only one turn is taken in between. Turns go round.
+// However many ask for much, a light batch is in the next entry, and only one turn is taken in
+// between. Turns go round.
 func TestTurnsGoRound(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -75,7 +80,8 @@ func TestSharesAreOfWork(t *testing.T) {
 	}
 }
 
-// What is known of a command tells a heavy batch of a new connection; of a command that nobody has seen only a strained queue thinks ill.
+// What is known of a command tells a heavy batch of a new connection; of a command that nobody has
+// seen only a strained queue thinks ill.
 func TestWhatIsExpected(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -84,14 +90,16 @@ func TestWhatIsExpected(t *testing.T) {
 		q.push(c)
 		return c.heavy
 	}
-	if !heavy(batchOf(1, heavyCommand, 0)) || heavy(batchOf(2, lightCommand, 0)) || heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
+	if !heavy(batchOf(1, heavyCommand, 0)) || heavy(batchOf(2, lightCommand, 0)) ||
+		heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
 		t.Error("with nothing else to go by")
 	}
 	if c := newLocalCall(make([]byte, heavyWork*bytesPerUnit), 1, time.Now()); !heavy(c) {
 		t.Error("a large batch is light")
 	}
 	q.beCautious()
-	if !q.isCautious() || heavy(batchOf(2, lightCommand, 0)) || !heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
+	if !q.isCautious() || heavy(batchOf(2, lightCommand, 0)) || !heavy(batchOf(3, newCommand, 0)) ||
+		heavy(newLocalCall(nil, 1, time.Now())) {
 		t.Error("in a strained queue")
 	}
 	debtor := batchOf(4, lightCommand, 0)
@@ -121,7 +129,8 @@ func TestFreshSourceIsNext(t *testing.T) {
 	}
 }
 
-// Who takes one turn and never comes back is forgotten, sooner or later; who waits is not passed over for ever by those who come anew.
+// Who takes one turn and never comes back is forgotten, sooner or later; who waits is not passed
+// over for ever by newcomers.
 func TestAccountIsBounded(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -230,7 +239,8 @@ func TestCostsOfOneCommand(t *testing.T) {
 // A queue that never drains keeps what waits, and no more.
 func TestQueueDoesNotGrow(t *testing.T) {
 	q := newQueue(&costs{})
-	unit := func() *call { return &call{batches: make([][]byte, 1), count: MaxBatchRequests} } // each fills an entry
+	// each fills an entry
+	unit := func() *call { return &call{batches: make([][]byte, 1), count: MaxBatchRequests} }
 	const waiting = 100
 	for range waiting {
 		q.push(unit())
@@ -310,7 +320,8 @@ func TestFreeWorkIsBounded(t *testing.T) {
 	}
 }
 
-// Batches that an entry did not run, as it had done enough, run in a later one: each once, those of one caller in order, through any node.
+// Batches that an entry did not run, as it had done enough, run in a later one: each once, those of
+// one caller in order, through any node.
 func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	const callers, rounds = 12, 8
@@ -320,14 +331,16 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				load := Workload{Source: uint64(k + 1), Command: uint64(k+1) << 33, Shape: uint64(k+1) << 33}
+				load := Workload{Source: uint64(k + 1), Command: uint64(k+1) << 33,
+					Shape: uint64(k+1) << 33}
 				for i := range rounds {
 					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
 					reply, err := n.WriteAs(context.Background(), load, []byte(group), 1)
 					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
 						t.Errorf("%s: %q %v", group, reply, err)
 					}
-					if reply, err := n.ReadAs(context.Background(), load, []byte(group)); err != nil || string(reply) != "1" {
+					if reply, err := n.ReadAs(context.Background(), load,
+						[]byte(group)); err != nil || string(reply) != "1" {
 						t.Errorf("reading %s: %q %v", group, reply, err)
 					}
 				}
@@ -358,11 +371,13 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 
 // One frame answers for batches that ran and batches that did not.
 func TestFrameOfWhichAPartRan(t *testing.T) {
-	a, err := decodeReplies(appendWork(appendReplies(nil, [][]byte{[]byte("ran"), {}}, 3, 10), []uint64{7, 1 << 40}))
+	a, err := decodeReplies(appendWork(appendReplies(nil, [][]byte{[]byte("ran"), {}}, 3, 10),
+		[]uint64{7, 1 << 40}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(a.kinds) != fmt.Sprint([]byte{replyWhole, replyWhole, replyNotRun, replyNotRun, replyNotRun}) || fmt.Sprint(a.work) != "[7 1099511627776]" || a.replies[2] != nil {
+	if fmt.Sprint(a.kinds) != fmt.Sprint([]byte{replyWhole, replyWhole, replyNotRun, replyNotRun,
+		replyNotRun}) || fmt.Sprint(a.work) != "[7 1099511627776]" || a.replies[2] != nil {
 		t.Errorf("%+v", a)
 	}
 }

@@ -1,4 +1,5 @@
 // This file holds the tests of the intake queue.
+
 package cluster
 
 import (
@@ -26,8 +27,10 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 		batches []int // calls in each batch
 	}{
 		{"all at once", []call{{count: 1, size: 10}, {count: 1, size: 10}}, []int{2}},
-		{"bytes at the limit", []call{{count: 1, size: mb - 1}, {count: 1, size: 1}, {count: 1, size: 1}}, []int{2, 1}},
-		{"a large one alone", []call{{count: 1, size: 1}, {count: 1, size: 9 * mb}, {count: 1, size: 1}}, []int{1, 1, 1}},
+		{"bytes at the limit", []call{{count: 1, size: mb - 1}, {count: 1, size: 1},
+			{count: 1, size: 1}}, []int{2, 1}},
+		{"a large one alone", []call{{count: 1, size: 1}, {count: 1, size: 9 * mb},
+			{count: 1, size: 1}}, []int{1, 1, 1}},
 		{"requests at the limit", []call{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
 	} {
 		q := newQueue(&costs{})
@@ -114,7 +117,8 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		q.take(nil, 1)
 		if q.bytes != 0 || q.lightBatches != 0 || q.forwarded != 0 {
-			t.Errorf("an empty queue counts %d bytes, %d batches, %d frames", q.bytes, q.lightBatches, q.forwarded)
+			t.Errorf("an empty queue counts %d bytes, %d batches, %d frames", q.bytes,
+				q.lightBatches, q.forwarded)
 		}
 		if first, err = push(maxQueueBytes); err != nil {
 			t.Errorf("after %s: %v", name, err)
@@ -150,4 +154,11 @@ func TestQueueWakesWhenEnoughWait(t *testing.T) {
 	if got := q.take(nil, 3); len(got) != 3 {
 		t.Errorf("%d calls", len(got))
 	}
+}
+
+// empty reports whether nothing waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.head == len(q.light) && len(q.heavy) == 0
 }

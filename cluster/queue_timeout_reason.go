@@ -38,11 +38,15 @@ func (n *Node) noProgressError() error {
 	case n.isStarved():
 		return notRun("no progress: this node is short of processor time")
 	case storing > hangTime && leads:
-		return notRun(fmt.Sprintf("the leader makes no progress: its disk hangs, a write to the log has taken %v so far", storing.Round(time.Second)))
+		return notRun(
+			fmt.Sprintf(
+				"the leader makes no progress: its disk hangs, a write to the log has taken %v "+
+					"so far", storing.Round(time.Second)))
 	case !leads:
 		return notRun("the leader makes no progress, or does not answer")
 	case n.applied() < commit:
-		return notRun(fmt.Sprintf("the leader makes no progress: it has yet to apply %d entries", commit-n.applied()))
+		return notRun(fmt.Sprintf("the leader makes no progress: it has yet to apply %d entries",
+			commit-n.applied()))
 	default:
 		return notRun("the leader makes no progress: no majority answers it")
 	}

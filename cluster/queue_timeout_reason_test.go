@@ -1,4 +1,5 @@
 // This file holds the tests of what a node says of why requests make no progress.
+
 package cluster
 
 import (
@@ -8,12 +9,14 @@ import (
 	"time"
 )
 
-// A node says what is so: that its disk hangs only while a write to the log is under way, and not when it is short of processor time.
+// A node says what is so: that its disk hangs only while a write to the log is under way, and not
+// when it is short of processor time.
 func TestNoProgressSaysWhatIsSo(t *testing.T) {
 	n := alone(t, newToy())
 	says := func(want string) {
 		t.Helper()
-		if err := n.noProgressError(); !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(), want) {
+		if err := n.noProgressError(); !errors.Is(err, ErrNotRun) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -1,4 +1,5 @@
 // This file holds the tests of a leader whose disk hangs.
+
 package cluster
 
 import (
@@ -32,7 +33,8 @@ func (h hangingLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
-// TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft is content: reads end on all nodes.
+// TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft
+// is content: reads end on all nodes.
 func TestLeaderThatIsNotConfirmed(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.ReplyWait = 300 * time.Millisecond
@@ -42,16 +44,20 @@ func TestLeaderThatIsNotConfirmed(t *testing.T) {
 	c.write(lead, "a")
 	for _, f := range c.followers() {
 		l := lead.link(f.cfg.ID)
-		eventually(t, f.cfg.ID+" is registered and connected", func() bool { return lead.admitted(f.cfg.ID) && l.up() })
+		eventually(t, f.cfg.ID+" is registered and connected", func() bool {
+			return lead.admitted(f.cfg.ID) && l.up()
+		})
 		l.mu.Lock()
 		l.peer.incarnation = "another"
 		l.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for _, n := range append([]*Node{lead}, c.followers()...) { // one by one: the sweep finds those that wait behind another
+	// one by one: the sweep finds those that wait behind another
+	for _, n := range append([]*Node{lead}, c.followers()...) {
 		_, err := n.Read(ctx, []byte("a"))
-		if ctx.Err() != nil || err == nil && lead.leads() || err != nil && !errors.Is(err, ErrNotRun) {
+		if ctx.Err() != nil || err == nil && lead.leads() || err != nil &&
+			!errors.Is(err, ErrNotRun) {
 			t.Fatalf("%s: %v", n.cfg.ID, err)
 		}
 	}
@@ -68,8 +74,8 @@ func hangingCluster(t *testing.T, size int) (*testCluster, map[string]*sync.RWMu
 	}), hung
 }
 
-// TestLeaderWhoseDiskHangs holds no caller: what is under way is unknown, what is queued behind it did not run. Another node leads while it hangs,
-// and it follows when that is over.
+// TestLeaderWhoseDiskHangs holds no caller: what is under way is unknown, what is queued behind it
+// did not run. Another node leads while it hangs, and it follows when that is over.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	c, hung := hangingCluster(t, 3)
 	lead, follower := c.leader(), c.followers()[0]
@@ -110,10 +116,17 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 		t.Errorf("the node whose disk hangs says %+v", s)
 	}
 	for name, f := range map[string]func() error{
-		"write": func() error { _, err := lead.Write(context.Background(), []byte("elsewhere"), 1); return err },
-		"read":  func() error { _, err := lead.Read(context.Background(), []byte("before")); return err },
+		"write": func() error {
+			_, err := lead.Write(context.Background(), []byte("elsewhere"), 1)
+			return err
+		},
+		"read": func() error {
+			_, err := lead.Read(context.Background(), []byte("before"))
+			return err
+		},
 	} {
-		if err := f(); err != nil && !errors.Is(err, ErrNotRun) { // the new leader's heartbeats may have told it where to pass them on to
+		if err := f(); err != nil && !errors.Is(err, ErrNotRun) {
+			// the new leader's heartbeats may have told it where to pass them on to
 			t.Errorf("a %s on the node whose disk hangs: %v", name, err)
 		}
 	}
@@ -135,8 +148,8 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 }
 
-// TestLeaderOfFollowersWhoseDisksHang leads no more when it has nothing acknowledged for long, though they hear its heartbeats; and it leads
-// again when that is over.
+// TestLeaderOfFollowersWhoseDisksHang leads no more when it has nothing acknowledged for long,
+// though they hear its heartbeats; and it leads again when that is over.
 func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
 	c, hung := hangingCluster(t, 3)
 	lead := c.leader()
@@ -152,7 +165,8 @@ func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
 		}
 	}
 	defer release()
-	if _, err := lead.Write(context.Background(), []byte("nobody"), 1); !errors.Is(err, ErrUnknown) {
+	if _, err := lead.Write(context.Background(), []byte("nobody"), 1); !errors.Is(err,
+		ErrUnknown) {
 		t.Fatal(err)
 	}
 	eventually(t, "it leads no more", func() bool { return lead.Status().Role != RoleLeader })

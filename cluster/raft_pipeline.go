@@ -17,13 +17,16 @@ var (
 )
 
 // AppendEntriesPipeline opens a pipeline to a member.
-func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *transport) AppendEntriesPipeline(id raft.ServerID,
+	target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park, stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park,
+		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
+		stop: make(chan struct{})}
 	go p.pass()
 	return p, nil
 }
@@ -61,7 +64,8 @@ type pipeline struct {
 }
 
 // AppendEntries sends a message. It blocks while too many are in flight.
-func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.refused.Load() {
 		return nil, errRefused
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fullLog refuses entries while its disk is said to be full. It takes its time: further messages come meanwhile.
+// fullLog refuses entries while its disk is said to be full. It takes its time: further messages
+// come meanwhile.
 type fullLog struct {
 	raft.LogStore
 	full             *atomic.Bool
@@ -30,8 +31,9 @@ func (f fullLog) StoreLogs(logs []*raft.Log) error {
 	return f.LogStore.StoreLogs(logs)
 }
 
-// TestRefusedEntriesComeLater: a member that refuses entries gets them when it takes them again, whatever was on its way to it meanwhile. Nothing but the
-// answers of the transport tells the leader: heartbeats go on.
+// TestRefusedEntriesComeLater: a member that refuses entries gets them when it takes them again,
+// whatever was on its way to it meanwhile. Nothing but the answers of the transport tells the
+// leader: heartbeats go on.
 func TestRefusedEntriesComeLater(t *testing.T) {
 	full, refused, written := map[string]*atomic.Bool{}, &atomic.Int64{}, &atomic.Int64{}
 	c := newCluster(t, 3, func(cfg *Config) {
@@ -40,13 +42,15 @@ func TestRefusedEntriesComeLater(t *testing.T) {
 		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return fullLog{s, f, refused, written} }
 	})
 	lead, follower := c.leader(), c.followers()[0]
-	t.Cleanup(func() { full[follower.cfg.ID].Store(false) }) // before the nodes are closed, which wait for the disk
+	// before the nodes are closed, which wait for the disk
+	t.Cleanup(func() { full[follower.cfg.ID].Store(false) })
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for w := range 8 { // several messages are on their way at a time
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := lead.Write(context.Background(), []byte(fmt.Sprint(w, ":", i)), 1); err != nil {
+				if _, err := lead.Write(context.Background(), []byte(fmt.Sprint(w, ":", i)),
+					1); err != nil {
 					t.Errorf("write: %v", err)
 					return
 				}
@@ -62,7 +66,10 @@ func TestRefusedEntriesComeLater(t *testing.T) {
 		eventually(t, "writes of the majority", func() bool { return written.Load() >= more })
 		full[follower.cfg.ID].Store(false)
 		last := lead.raft.LastIndex()
-		eventually(t, fmt.Sprintf("round %d: the follower to have what it refused", round), func() bool { return follower.raft.LastIndex() >= last })
+		eventually(t, fmt.Sprintf("round %d: the follower to have what it refused", round),
+			func() bool {
+				return follower.raft.LastIndex() >= last
+			})
 	}
 	stop()
 	wg.Wait()
@@ -75,7 +82,8 @@ type sentPipeline struct {
 	sent int
 }
 
-func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest,
+	*raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.sent++
 	return nil, nil
 }

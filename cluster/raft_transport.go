@@ -23,11 +23,13 @@ type transport struct {
 
 // AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short
 // backoff.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := t.park(id, req.Term); err != nil {
 		return err
 	}
-	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 &&
+		req.LeaderCommitIndex == 0
 	if heartbeat && t.n.stalledLeader.Load() {
 		return errStalled
 	}
@@ -54,7 +56,8 @@ func verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 }
 
 // InstallSnapshot sends a snapshot.
-func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
+	req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if err := t.park(id, req.Term); err != nil {
 		return err
 	}
@@ -106,10 +109,13 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 }
 
 // errMayNotCampaign answers this node's own vote requests before they are sent.
-var errMayNotCampaign = errors.New("this node asks for no votes: it replays its log, cannot store entries, or has not ruled out another cluster")
+var errMayNotCampaign = errors.New(
+	"this node asks for no votes: it replays its log, cannot store entries, or has not ruled out " +
+		"another cluster")
 
 // RequestPreVote asks whether the member would vote for this node.
-func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
+	req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if !t.n.mayCampaign() {
 		return errMayNotCampaign
 	}
@@ -117,7 +123,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 }
 
 // RequestVote asks for the member's vote.
-func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
+	req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if !t.n.mayCampaign() {
 		return errMayNotCampaign
 	}

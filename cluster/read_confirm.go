@@ -82,7 +82,8 @@ func (n *Node) quorum() (others []*link, need int) {
 		voters++
 		if string(s.ID) == n.cfg.ID {
 			own = 1 // a node that is being removed does not count itself
-		} else if l := n.links[string(s.ID)]; l != nil && l.incarnation() == v.register.incarnations[string(s.ID)] {
+		} else if l := n.links[string(s.ID)]; l != nil &&
+			l.incarnation() == v.register.incarnations[string(s.ID)] {
 			others = append(others, l)
 		}
 	}
@@ -91,5 +92,6 @@ func (n *Node) quorum() (others []*link, need int) {
 
 // termReport answers a leader's question.
 func (n *Node) termReport() termReport {
-	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(), applied: n.applied()}
+	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(),
+		applied: n.applied()}
 }

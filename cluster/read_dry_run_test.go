@@ -1,4 +1,6 @@
-// This file holds the tests of tries and of who holds the log, as far as the way to the leader goes: what a try does is the machine's.
+// This file holds the tests of tries and of who holds the log, as far as the way to the leader
+// goes: what a try does is the machine's.
+
 package cluster
 
 import (
@@ -7,13 +9,15 @@ import (
 	"testing"
 )
 
-// A try is a read to a leader that knows tries; one of an older version is not asked, and the caller logs all of it.
+// A try is a read to a leader that knows tries; one of an older version is not asked, and the
+// caller logs all of it.
 func TestTryAsksWhoKnowsIt(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(lead, "a")
 	for _, n := range []*Node{lead, follower} {
-		if got, err := n.DryRun(context.Background(), []byte("a")); err != nil || string(got) != "1" {
+		if got, err := n.DryRun(context.Background(), []byte("a")); err != nil ||
+			string(got) != "1" {
 			t.Errorf("%s: %q %v", n.cfg.ID, got, err)
 		}
 	}

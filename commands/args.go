@@ -1,4 +1,5 @@
-// This file contains what handlers of several types share: option words, typed lookups, expire times, SCAN's arguments.
+// This file contains what handlers of several types share: option words, typed lookups, expire
+// times, SCAN's arguments.
 
 package commands
 
@@ -9,7 +10,8 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// isWord reports whether arg is the option word, which is given in upper case, in any case of letters.
+// isWord reports whether arg is the option word, which is given in upper case, in any case of
+// letters.
 func isWord(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false
@@ -31,7 +33,8 @@ func cText(arg []byte) []byte {
 	return before
 }
 
-// findString returns the entry of a key that holds a string, nil where there is no key, or ErrWrongType.
+// findString returns the entry of a key that holds a string, nil where there is no key, or
+// ErrWrongType.
 func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
 	e := x.DB().Find(key)
 	if e != nil && e.Kind() != keyspace.KindString {
@@ -66,9 +69,9 @@ func lifeWord(arg []byte) lifeUnit {
 	return lifeNone
 }
 
-// lifeDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns the deadline in ms of the
-// cluster clock, which an absolute time may put into the past. Times must be positive; what Redis's own arithmetic on
-// wall time overflows at is refused with Redis's error.
+// lifeDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns
+// the deadline in ms of the cluster clock, which an absolute time may put into the past. Times must
+// be positive; what Redis's own arithmetic on wall time overflows at is refused with Redis's error.
 func (x *Call) lifeDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
 	ms, ok := ParseInt(arg)
 	if !ok {
@@ -89,8 +92,8 @@ func (x *Call) lifeDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err er
 	return x.deadline(ms, absolute), nil
 }
 
-// deadline turns a time in ms, since 1970 or from now, into a deadline in ms of the cluster clock. A time beyond what can
-// be counted becomes the last one that can.
+// deadline turns a time in ms, since 1970 or from now, into a deadline in ms of the cluster clock.
+// A time beyond what can be counted becomes the last one that can.
 func (x *Call) deadline(ms int64, absolute bool) int64 {
 	if absolute {
 		ms = addMs(ms, -x.WallMs())
@@ -101,8 +104,8 @@ func (x *Call) deadline(ms int64, absolute bool) int64 {
 	return -1 // 0 means none
 }
 
-// past reports whether a key with this deadline is to be deleted at once. A key lives through the millisecond of its deadline,
-// but one that is given it then is gone, as on Redis.
+// past reports whether a key with this deadline is to be deleted at once. A key lives through the
+// millisecond of its deadline, but one that is given it then is gone, as on Redis.
 func (x *Call) past(deadlineMs int64) bool { return deadlineMs <= x.ClockMs }
 
 // addMs adds two times or durations and stays at the end of the range where the sum lies outside.
@@ -125,7 +128,8 @@ func roundSeconds(ms int64) int64 {
 	return ms / 1000
 }
 
-// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes of the text up to a zero byte.
+// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes of the text up
+// to a zero byte.
 func parseCursor(arg []byte) (uint64, error) {
 	arg = cText(arg)
 	digits, negative := arg, false
@@ -167,9 +171,12 @@ const (
 )
 
 // wants reports whether the pattern takes name.
-func (o *scanOptions) wants(name []byte) bool { return !o.filter || o.matcher.match(o.match, name, 0) }
+func (o *scanOptions) wants(name []byte) bool {
+	return !o.filter || o.matcher.match(o.match, name, 0)
+}
 
-// work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy, and what its match may take.
+// work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy,
+// and what its match may take.
 func (o *scanOptions) work(n int) int {
 	units := 1 + n/bytesSpent
 	if o.filter {
@@ -182,7 +189,8 @@ func (o *scanOptions) work(n int) int {
 func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 	o := scanOptions{count: 10}
 	for i := 0; i < len(args); i += 2 {
-		if (words&scanNoValues != 0 && isWord(args[i], "NOVALUES")) || (words&scanNoScores != 0 && isWord(args[i], "NOSCORES")) {
+		if (words&scanNoValues != 0 && isWord(args[i], "NOVALUES")) ||
+			(words&scanNoScores != 0 && isWord(args[i], "NOSCORES")) {
 			o.noValues = true
 			i-- // no value follows
 			continue
@@ -205,7 +213,8 @@ func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 			if err := CheckPattern(value); err != nil {
 				return o, err
 			}
-			o.match, o.filter = value, string(value) != "*" // a star alone takes the empty name too, which Glob's does not
+			// a star alone takes the empty name too, which Glob's does not
+			o.match, o.filter = value, string(value) != "*"
 		case words&scanType != 0 && isWord(args[i], "TYPE"):
 			o.typeName, o.oneType = value, true
 		default:

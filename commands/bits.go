@@ -1,5 +1,5 @@
-// Commands that see a string as a row of bits, the first one being the highest of the first byte. BITFIELD lies in
-// bits_field.go.
+// Commands that see a string as a row of bits, the first one being the highest of the first byte.
+// BITFIELD lies in bits_field.go.
 
 package commands
 
@@ -19,32 +19,45 @@ const (
 )
 
 var bitSpecs = []Spec{
-	{Name: "setbit", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "bitmap", Since: "2.2.0",
-		Syntax:     "key offset:integer value:integer",
-		Summary:    "Sets or clears a bit of a string and returns the previous one. Extends the string if needed.",
+	{Name: "setbit", Kind: Write, Arity: 4, Flags: DenyOOM,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "bitmap", Since: "2.2.0",
+		Syntax: "key offset:integer value:integer",
+		Summary: "Sets or clears a bit of a string and returns the previous one. Extends the " +
+			"string if needed.",
 		Complexity: "O(1)", Handler: setbitCommand},
-	{Name: "getbit", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "bitmap", Since: "2.2.0",
+	{Name: "getbit", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "bitmap", Since: "2.2.0",
 		Syntax:     "key offset:integer",
 		Summary:    "Returns a bit of a string.",
 		Complexity: "O(1)", Handler: getbitCommand},
-	{Name: "bitcount", Kind: Read, Arity: -2, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "bitmap", Since: "2.6.0",
+	{Name: "bitcount", Kind: Read, Arity: -2, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "bitmap", Since: "2.6.0",
 		Syntax:     "key [start:integer end:integer [BYTE | BIT]]",
 		Summary:    "Counts the set bits of a string or of a part of it.",
 		Complexity: "O(N) in the bytes looked at", Handler: bitcountCommand},
-	{Name: "bitpos", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "bitmap", Since: "2.8.7",
+	{Name: "bitpos", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "bitmap", Since: "2.8.7",
 		Syntax:     "key bit:integer [start:integer [end:integer [BYTE | BIT]]]",
 		Summary:    "Finds the first set or clear bit of a string or of a part of it.",
 		Complexity: "O(N) in the bytes looked at", Handler: bitposCommand},
-	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM, Keys: KeySpec{First: 2, Last: -1, Step: 1}.does(KeyOW|KeyUpdate, KeyRO|KeyAccess), Group: "bitmap", Since: "2.6.0",
+	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM,
+		Keys:  KeySpec{First: 2, Last: -1, Step: 1}.does(KeyOW|KeyUpdate, KeyRO|KeyAccess),
+		Group: "bitmap", Since: "2.6.0",
 		Syntax:     "<AND | OR | XOR | NOT> destkey:key key [key ...]",
 		Summary:    "Combines strings bit by bit, or inverts one, and stores the result.",
 		Complexity: "O(N) in the bytes of the strings", Handler: bitopCommand},
-	{Name: "bitfield", Kind: Write, Arity: -2, Flags: DenyOOM, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate | KeyVariable).varies(bitfieldUses), Group: "bitmap", Since: "3.2.0",
-		Syntax: "key [GET encoding offset:integer | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset:integer value:integer | INCRBY encoding offset:integer increment:integer> " +
-			"[GET encoding offset:integer | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset:integer value:integer | INCRBY encoding offset:integer increment:integer> ...]]",
+	{Name: "bitfield", Kind: Write, Arity: -2, Flags: DenyOOM,
+		Keys:  collectionKey.does(KeyRW | KeyAccess | KeyUpdate | KeyVariable).varies(bitfieldUses),
+		Group: "bitmap", Since: "3.2.0",
+		Syntax: "key [GET encoding offset:integer | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding " +
+			"offset:integer value:integer | INCRBY encoding offset:integer increment:integer> " +
+			"[GET encoding offset:integer | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding " +
+			"offset:integer value:integer | INCRBY encoding offset:integer increment:integer> " +
+			"...]]",
 		Summary:    "Reads, sets and increments integers of arbitrary width inside a string.",
 		Complexity: "O(1) an operation", Handler: bitfieldCommand},
-	{Name: "bitfield_ro", Kind: Read, Arity: -2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "bitmap", Since: "6.0.0",
+	{Name: "bitfield_ro", Kind: Read, Arity: -2, Flags: Fast,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "bitmap", Since: "6.0.0",
 		Syntax:     "key [GET encoding offset:integer [GET encoding offset:integer ...]]",
 		Summary:    "Reads integers of arbitrary width inside a string.",
 		Complexity: "O(1) an operation", Handler: bitfieldROCommand},
@@ -128,7 +141,8 @@ func bitUnit(arg []byte) (int64, error) {
 	return 0, ErrSyntax
 }
 
-// bitcountCommand looks at its options after the lookup: Redis answers for a key that does not exist without looking at them.
+// bitcountCommand looks at its options after the lookup: Redis answers for a key that does not
+// exist without looking at them.
 func bitcountCommand(x *Call) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {
@@ -235,7 +249,8 @@ func bitposCommand(x *Call) error {
 	return nil
 }
 
-// findBit is the position of the first bit in b, from one to another, both included, that is as wanted, or -1.
+// findBit is the position of the first bit in b, from one to another, both included, that is as
+// wanted, or -1.
 func findBit(b []byte, wanted byte, from, to int) int {
 	flip := wanted - 1 // so that ones are looked for
 	first := (b[from>>3] ^ flip) & (0xff >> (from & 7))
@@ -286,7 +301,8 @@ func bitopCommand(x *Call) error {
 	return nil
 }
 
-// bitJoin is the operation of BITOP that a word names, on 8 bytes; NOT, which has one operand, is nil.
+// bitJoin is the operation of BITOP that a word names, on 8 bytes; NOT, which has one operand, is
+// nil.
 func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
 	switch {
 	case isWord(arg, "AND"):
@@ -312,7 +328,8 @@ func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte 
 	for _, s := range sources[1:] {
 		r := result
 		for ; len(r) >= 8 && len(s) >= 8; r, s = r[8:], s[8:] {
-			binary.LittleEndian.PutUint64(r, join(binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(s)))
+			binary.LittleEndian.PutUint64(r, join(binary.LittleEndian.Uint64(r),
+				binary.LittleEndian.Uint64(s)))
 		}
 		for i := range r {
 			var c byte

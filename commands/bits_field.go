@@ -1,4 +1,5 @@
-// This file contains BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of bits.
+// This file contains BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of
+// bits.
 
 package commands
 
@@ -6,7 +7,8 @@ import "slices"
 
 // Error replies of BITFIELD.
 const (
-	ErrBitfieldType     Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
+	ErrBitfieldType Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that " +
+		"u64 is not supported but i64 is."
 	ErrBitfieldOverflow Error = "ERR Invalid OVERFLOW type specified"
 	ErrBitfieldReads    Error = "ERR BITFIELD_RO only supports the GET subcommand"
 )
@@ -151,19 +153,22 @@ func (t fieldType) number(b []byte, at int) int64 {
 	return int64(n)
 }
 
-// sum adds two numbers as the type and the overflow rule say; false if that fails. The first may be one that the type cannot hold.
+// sum adds two numbers as the type and the overflow rule say; false if that fails. The first may be
+// one that the type cannot hold.
 func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
 	var most, least int64
 	var over, under bool
 	if t.signed {
 		most = int64(^uint64(0) >> (65 - t.bits))
 		least = -most - 1
-		// As on Redis most-n overflows where n is a very low number to set, so that it is told as too high.
+		// As on Redis most-n overflows where n is a very low number to set, so that it is told as
+		// too high.
 		over = n > most || by > most-n && (t.bits < 64 || n >= 0 && by > 0)
 		under = n < least || by < least-n && (t.bits < 64 || n < 0 && by < 0)
 	} else {
 		most = int64(uint64(1)<<t.bits - 1)
-		over = uint64(n) > uint64(most) || by > 0 && n > most-by // a negative number to set counts as a huge one
+		// a negative number to set counts as a huge one
+		over = uint64(n) > uint64(most) || by > 0 && n > most-by
 		under = !over && by < 0 && n+by < 0
 	}
 	switch {
@@ -212,7 +217,8 @@ func bitfieldROCommand(x *Call) error {
 	return x.bitfield(ops)
 }
 
-// bitfield runs the operations. As on Redis the string is made as long as they reach before the first of them, whatever becomes of them.
+// bitfield runs the operations. As on Redis the string is made as long as they reach before the
+// first of them, whatever becomes of them.
 func (x *Call) bitfield(ops []fieldOp) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {

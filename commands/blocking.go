@@ -1,6 +1,7 @@
-// This file contains what commands that wait share. The machine never waits: a handler that finds nothing says so by Block, the node that the
-// client is connected to lets it wait, and tries the command again, with Tx.Woken set, when one of its keys was
-// changed. A command that comes when others wait for the same keys only looks, and waits: Tx.Behind.
+// This file contains what commands that wait share. The machine never waits: a handler that finds
+// nothing says so by Block, the node that the client is connected to lets it wait, and tries the
+// command again, with Tx.Woken set, when one of its keys was changed. A command that comes when
+// others wait for the same keys only looks, and waits: Tx.Behind.
 
 package commands
 
@@ -13,9 +14,10 @@ import (
 // mayBlock reports whether the command may wait: not inside a transaction, nor in a script.
 func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 
-// Block answers, in place of a reply, that the command is to wait up to timeoutMs (0: without end) for one of its keys to
-// change, and then to be tried again, with other arguments if again is not nil. Where nothing may wait the handler does not call
-// it, but replies as Redis does after the time is over.
+// Block answers, in place of a reply, that the command is to wait up to timeoutMs (0: without end)
+// for one of its keys to change, and then to be tried again, with other arguments if again is not
+// nil. Where nothing may wait the handler does not call it, but replies as Redis does after the
+// time is over.
 func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	size := 16
 	for _, a := range again {
@@ -30,8 +32,9 @@ func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	}
 }
 
-// blockMark begins what stands for a reply that does not come yet. It is no type of the Redis protocol and never reaches a client:
-// a line with the time to wait in ms, then an array of the arguments to try again with, empty for the same.
+// blockMark begins what stands for a reply that does not come yet. It is no type of the Redis
+// protocol and never reaches a client: a line with the time to wait in ms, then an array of the
+// arguments to try again with, empty for the same.
 const blockMark = '?'
 
 // CutBlock takes apart what a handler answered by Block. ok is false for a reply.
@@ -65,7 +68,8 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	if f.IsInf() {
 		return 0, errTimeoutNegative
 	}
-	f.Mul(f, big.NewFloat(1000)) // with 64 bits of mantissa, as Redis does: -0.001 gives a little more than -1, which becomes 0
+	// with 64 bits of mantissa, as Redis does: -0.001 gives a little more than -1, which becomes 0
+	f.Mul(f, big.NewFloat(1000))
 	ms, rounded := f.Int64()
 	switch {
 	case ms == math.MaxInt64: // Redis's conversion to an integer overflows to a negative number

@@ -9,40 +9,47 @@ import (
 // Env is what the machine tells a command about the moment it runs in, and takes from it.
 type Env struct {
 	Keyspace *keyspace.Keyspace
-	// ClockMs is the cluster clock to count remaining lives by, ms. In an entry it is the entry's stamp, in a read the leader's
-	// reading, which may be later than Keyspace.Now. Whether a key exists is the keyspace's own business.
+	// ClockMs is the cluster clock to count remaining lives by, ms. In an entry it is the entry's
+	// stamp, in a read the leader's reading, which may be later than Keyspace.Now. Whether a key
+	// exists is the keyspace's own business.
 	ClockMs int64
-	// Level is the machine's feature level: what a later one than the first brought is done only where this says so.
+	// Level is the machine's feature level: what a later one than the first brought is done only
+	// where this says so.
 	Level uint64
-	// WallUs is the time of day that belongs to ClockMs, µs since 1970, as the leader keeps it: absolute times are converted by the two
-	// together. The entry's own, or the leader's in a read.
+	// WallUs is the time of day that belongs to ClockMs, µs since 1970, as the leader keeps it:
+	// absolute times are converted by the two together. The entry's own, or the leader's in a read.
 	WallUs int64
-	// NextUs gives the next instant, µs since 1970, to Call.TimeUs: no earlier than WallUs, later than any given before. nil: it is WallUs.
+	// NextUs gives the next instant, µs since 1970, to Call.TimeUs: no earlier than WallUs, later
+	// than any given before. nil: it is WallUs.
 	NextUs func() int64
-	// Seed is the same on every node and differs from one command to the next: the source of anything random.
+	// Seed is the same on every node and differs from one command to the next: the source of
+	// anything random.
 	Seed    uint64
 	Scripts Scripts
-	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script. It only grows, by Spend; the
-	// difference is a command's own share.
+	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script.
+	// It only grows, by Spend; the difference is a command's own share.
 	Work uint64
 	// Copied is how many bytes commands of scripts may have copied to write into strings. It only
 	// grows; a script pays for its share as for memory.
 	Copied uint64
-	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments that the caller or a script
-	// uses again.
+	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments
+	// that the caller or a script uses again.
 	Emit func(Event)
-	// Called takes each command that a script calls, before it runs; nil where nobody watches. It copies the arguments.
+	// Called takes each command that a script calls, before it runs; nil where nobody watches. It
+	// copies the arguments.
 	Called func(db int, args [][]byte)
 	// Notify takes a keyspace notification; nil where notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
-	// Trial says that a command which may write is tried on a state that must not change: the first thing it would change, or tell of,
-	// panics with keyspace.ErrClosed. Trapped says that this happened: what was answered does not count.
+	// Trial says that a command which may write is tried on a state that must not change: the first
+	// thing it would change, or tell of, panics with keyspace.ErrClosed. Trapped says that this
+	// happened: what was answered does not count.
 	Trial, Trapped bool
 
 	instantUs int64 // of the command that runs; 0: it has not asked
 }
 
-// BeginCommand begins a command, which names an instant of its own. What a script calls is part of the script: its time stands still.
+// BeginCommand begins a command, which names an instant of its own. What a script calls is part of
+// the script: its time stands still.
 func (e *Env) BeginCommand() { e.instantUs = 0 }
 
 // EventKind tells events apart.
@@ -50,14 +57,18 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	Message       EventKind = iota // for the subscribers of a channel; keyspace notifications are messages too
-	KeyChanged                     // a key was made, changed or removed
-	DBChanged                      // any key of a database may have changed: it was flushed, or swapped with another
-	StateReplaced                  // a snapshot took the place of everything: any key may have changed
-	ScriptCall                     // a script calls a command, for those who watch
+	// for the subscribers of a channel; keyspace notifications are messages too
+	Message    EventKind = iota
+	KeyChanged           // a key was made, changed or removed
+	// any key of a database may have changed: it was flushed, or swapped with another
+	DBChanged
+	// a snapshot took the place of everything: any key may have changed
+	StateReplaced
+	ScriptCall // a script calls a command, for those who watch
 )
 
-// Event is something that other connections, or what waits on a node, are told after the entry was applied.
+// Event is something that other connections, or what waits on a node, are told after the entry was
+// applied.
 type Event struct {
 	Kind             EventKind
 	Channel, Payload []byte   // of a Message
@@ -66,7 +77,9 @@ type Event struct {
 	DB               int      // of KeyChanged, DBChanged and ScriptCall
 	Args             [][]byte // of ScriptCall
 	Key              string   // of KeyChanged
-	Client           uint64   // of KeyChanged and ScriptCall: the Request.Client of the request that did it, 0 where it gave none or no request did it
+	// of KeyChanged and ScriptCall: the Request.Client of the request that did it, 0 where it gave
+	// none or no request did it
+	Client uint64
 }
 
 // Scripts is the script engine as the script commands see it; package fsm/script implements it.
@@ -80,10 +93,11 @@ type Scripts interface {
 
 	// HasFunction reports whether a library has a function of that name, in any case of letters.
 	HasFunction(name []byte) bool
-	// LoadLibrary runs the source of a library, which registers its functions, and keeps it. replace says that a library of the same
-	// name is to go for it.
+	// LoadLibrary runs the source of a library, which registers its functions, and keeps it.
+	// replace says that a library of the same name is to go for it.
 	LoadLibrary(x *Call, source []byte, replace bool) (name string, err error)
-	// RestoreLibraries loads libraries from their sources, all of them or none. An error in their sequence is returned.
+	// RestoreLibraries loads libraries from their sources, all of them or none. An error in their
+	// sequence is returned.
 	RestoreLibraries(x *Call, sources iter.Seq2[[]byte, error], policy RestorePolicy) error
 	DeleteLibrary(name []byte) bool
 	FlushLibraries()
@@ -91,15 +105,16 @@ type Scripts interface {
 	Libraries() []*Library
 }
 
-// Script is one call of EVAL, EVALSHA or FCALL: by the source, the SHA1 in hexadecimal, or the name of a function that there is.
-// The others are nil.
+// Script is one call of EVAL, EVALSHA or FCALL: by the source, the SHA1 in hexadecimal, or the name
+// of a function that there is. The others are nil.
 type Script struct {
 	Source, SHA, Function []byte
 	Keys, Args            [][]byte
 	ReadOnly              bool
 }
 
-// Tx is the state that the commands of one request share: a transaction, or a script with what it calls.
+// Tx is the state that the commands of one request share: a transaction, or a script with what it
+// calls.
 type Tx struct {
 	DB     int  // selected database
 	Proto  int  // the asker's protocol, 2 or 3
@@ -116,8 +131,8 @@ type Call struct {
 	Spec *Spec
 	Args [][]byte // with the name first; valid until the handler returns
 	Out  Reply
-	// Stop is the value of Env.Work past which the command is refused, and Room how many bytes it may reply, both from LevelBounded on. 0: as much as
-	// a request may.
+	// Stop is the value of Env.Work past which the command is refused, and Room how many bytes it
+	// may reply, both from LevelBounded on. 0: as much as a request may.
 	Stop uint64
 	Room int
 
@@ -128,8 +143,9 @@ type Call struct {
 // DB is the database that the command works on.
 func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 
-// MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of Env.Work: a quarter of a second. Every node
-// replays an entry after each restart, and nobody else is served meanwhile.
+// MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of
+// Env.Work: a quarter of a second. Every node replays an entry after each restart, and nobody else
+// is served meanwhile.
 const MaxRequestWork = 10_000_000
 
 // maxCommandWork stands in its place for one command below LevelBounded.
@@ -137,8 +153,8 @@ const maxCommandWork = 1 << 26
 
 const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
 
-// overworked reports whether the command has done all that it may. The handler stops, and answers errCommandWork. From LevelBounded on Spend stops it,
-// unless it has changed something.
+// overworked reports whether the command has done all that it may. The handler stops, and answers
+// errCommandWork. From LevelBounded on Spend stops it, unless it has changed something.
 func (x *Call) overworked() bool {
 	if x.Level >= LevelBounded {
 		return x.Work > x.meter.stop
@@ -152,15 +168,17 @@ const bytesSpent = 64
 // spendBytes adds the work of hashing or copying n bytes of a value.
 func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
 
-// spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How many there are takes as long to find out,
-// so where there is one, all of the database that have a deadline may be.
+// spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How
+// many there are takes as long to find out, so where there is one, all of the database that have a
+// deadline may be.
 func (x *Call) spendDead() {
 	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
 		x.Spend((x.DB().Volatile() + x.DB().VolatileHashes()) / 8)
 	}
 }
 
-// Run runs the command of x.Args, for which ResolveAt gave spec and err, and writes its reply, errors included, to x.Out.
+// Run runs the command of x.Args, for which ResolveAt gave spec and err, and writes its reply,
+// errors included, to x.Out.
 func (x *Call) Run(spec *Spec, err error) {
 	x.meter = meter{}
 	if err == nil && spec.Handler == nil {
@@ -176,12 +194,12 @@ func (x *Call) Run(spec *Spec, err error) {
 	}
 }
 
-// instantWork is what naming an instant costs: there are as many as microseconds, so who takes them faster than they pass puts TIME ahead
-// of the clock.
+// instantWork is what naming an instant costs: there are as many as microseconds, so who takes them
+// faster than they pass puts TIME ahead of the clock.
 const instantWork = 40
 
-// TimeUs is the instant of the running command, µs since 1970: what TIME answers, and what is named after it. It is the same within a command
-// or script, and rises strictly from one to the next.
+// TimeUs is the instant of the running command, µs since 1970: what TIME answers, and what is named
+// after it. It is the same within a command or script, and rises strictly from one to the next.
 func (x *Call) TimeUs() int64 {
 	if x.NextUs == nil {
 		return x.WallUs
@@ -196,9 +214,10 @@ func (x *Call) TimeUs() int64 {
 // WallMs is the time of day that belongs to ClockMs, ms since 1970.
 func (x *Call) WallMs() int64 { return x.WallUs / 1000 }
 
-// DeadlineAt converts an absolute wall time (ms since 1970) into a deadline on the cluster clock, by the distance from now.
-// A time that is past gives a deadline that is past.
+// DeadlineAt converts an absolute wall time (ms since 1970) into a deadline on the cluster clock,
+// by the distance from now. A time that is past gives a deadline that is past.
 func (x *Call) DeadlineAt(wallMs int64) int64 { return x.ClockMs + (wallMs - x.WallMs()) }
 
-// WallAt converts a deadline into the wall time (ms since 1970) at which the key will expire as far as is known now.
+// WallAt converts a deadline into the wall time (ms since 1970) at which the key will expire as far
+// as is known now.
 func (x *Call) WallAt(deadlineMs int64) int64 { return x.WallMs() + (deadlineMs - x.ClockMs) }

@@ -1,4 +1,5 @@
-// This file contains the calibration of charged work: how long a unit takes, for every call on large data. Run
+// This file contains the calibration of charged work: how long a unit takes, for every call on
+// large data. Run
 //
 //	go test ./commands -run '^$' -bench Work -benchtime 3x
 //

@@ -1,4 +1,5 @@
-// This file contains calls on large data, one or more for every command on data: what tests and benchmarks of charged work run.
+// This file contains calls on large data, one or more for every command on data: what tests and
+// benchmarks of charged work run.
 
 package commands
 
@@ -44,7 +45,8 @@ func listed(formats ...string) func(int) []string {
 // counted is listed with the number of elements before it, and what comes behind.
 func counted(behind string, formats ...string) func(int) []string {
 	return func(n int) []string {
-		return slices.Concat([]string{strconv.Itoa(n)}, listed(formats...)(n), strings.Fields(behind))
+		return slices.Concat([]string{strconv.Itoa(n)}, listed(formats...)(n),
+			strings.Fields(behind))
 	}
 }
 
@@ -52,7 +54,9 @@ func counted(behind string, formats ...string) func(int) []string {
 func shuffled(format string) func(int) []string {
 	return func(n int) []string {
 		words := listed(format)(n)
-		rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { words[i], words[j] = words[j], words[i] })
+		rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) {
+			words[i], words[j] = words[j], words[i]
+		})
 		return words
 	}
 }
@@ -64,21 +68,27 @@ func ended(behind string, formats ...string) func(int) []string {
 
 // bigKeys makes the data: a call of what a key needs, taking elements by the formats in parcels.
 var bigKeys = map[string][]bigCall{
-	"str":   {{"SETRANGE str 0", func(n int) []string { return []string{strings.Repeat("x", 32*n)} }}},
-	"str2":  {{"SETRANGE str2 0", func(n int) []string { return []string{strings.Repeat("\xff", 32*n)} }}},
-	"h":     {{"HSET h", listed("field:#", "value:#")}},
-	"hv":    {{"HSET hv", listed("field:#", "value:#")}, {"HPEXPIRE hv 100000 FIELDS", counted("", "field:#")}},
-	"l":     {{"RPUSH l", listed("element:#")}},
-	"same":  {{"RPUSH same", listed("x")}},
-	"s":     {{"SADD s", listed("member:#")}},
-	"s2":    {{"SADD s2", listed("member:1#")}},
-	"ints":  {{"SADD ints", listed("#")}},
-	"z":     {{"ZADD z", listed("#.5", "member:#")}},
-	"z2":    {{"ZADD z2", listed("#", "member:1#")}},
-	"lex":   {{"ZADD lex", listed("0", "member:#")}},
-	"nums":  {{"RPUSH nums", listed("#7919")}},
-	"k:0":   {{"MSET", listed("k:#", "#")}},
-	"x":     {{"BULKXADD x", listed("1-#1")}, {"XGROUP CREATE x fresh 0", nil}, {"XGROUP CREATE x g 0", nil}, {"XREADGROUP GROUP g c STREAMS x >", nil}},
+	"str": {{"SETRANGE str 0", func(n int) []string {
+		return []string{strings.Repeat("x", 32*n)}
+	}}},
+	"str2": {{"SETRANGE str2 0", func(n int) []string {
+		return []string{strings.Repeat("\xff", 32*n)}
+	}}},
+	"h": {{"HSET h", listed("field:#", "value:#")}},
+	"hv": {{"HSET hv", listed("field:#", "value:#")},
+		{"HPEXPIRE hv 100000 FIELDS", counted("", "field:#")}},
+	"l":    {{"RPUSH l", listed("element:#")}},
+	"same": {{"RPUSH same", listed("x")}},
+	"s":    {{"SADD s", listed("member:#")}},
+	"s2":   {{"SADD s2", listed("member:1#")}},
+	"ints": {{"SADD ints", listed("#")}},
+	"z":    {{"ZADD z", listed("#.5", "member:#")}},
+	"z2":   {{"ZADD z2", listed("#", "member:1#")}},
+	"lex":  {{"ZADD lex", listed("0", "member:#")}},
+	"nums": {{"RPUSH nums", listed("#7919")}},
+	"k:0":  {{"MSET", listed("k:#", "#")}},
+	"x": {{"BULKXADD x", listed("1-#1")}, {"XGROUP CREATE x fresh 0", nil},
+		{"XGROUP CREATE x g 0", nil}, {"XREADGROUP GROUP g c STREAMS x >", nil}},
 	"xnew":  {{"BULKXADD xnew", listed("1-#1")}, {"XGROUP CREATE xnew fresh 0", nil}},
 	"one":   {{"SET one 1", nil}},
 	"tall":  {{"SADD tall 1", nil}},
@@ -89,55 +99,123 @@ var bigKeys = map[string][]bigCall{
 
 // bigCalls are the calls. Each key is fresh for each of them.
 var bigCalls = []bigCall{
-	{"APPEND str tail", nil}, {"BITCOUNT str", nil}, {"BITPOS str2 0", nil}, {"BITOP AND dst str str2", nil}, {"BITOP NOT dst str", nil},
-	{"BITFIELD str", listed("SET", "u8", "1#", "1")}, {"BITFIELD str SET u8 $n0000 1", listed("SET", "u8", "1#", "1")}, {"BITFIELD str", listed("GET", "u63", "#")}, {"BITFIELD_RO str", listed("GET", "u63", "#")},
-	{"SETBIT str 100 1", nil}, {"GETBIT str 100", nil}, {"SETRANGE str 5 x", nil}, {"SETRANGE dst $n000 x", nil}, {"SETBIT dst $n000 1", nil},
-	{"BLMOVE l dst LEFT LEFT 0", nil}, {"BLMPOP 0 1 l LEFT COUNT $n", nil}, {"BLPOP", ended("0", "none:#")}, {"BRPOP l 0", nil}, {"BRPOPLPUSH l dst 0", nil},
+	{"APPEND str tail", nil}, {"BITCOUNT str", nil}, {"BITPOS str2 0", nil},
+	{"BITOP AND dst str str2", nil}, {"BITOP NOT dst str", nil},
+	{"BITFIELD str", listed("SET", "u8", "1#", "1")},
+	{"BITFIELD str SET u8 $n0000 1", listed("SET", "u8", "1#", "1")},
+	{"BITFIELD str", listed("GET", "u63", "#")}, {"BITFIELD_RO str", listed("GET", "u63", "#")},
+	{"SETBIT str 100 1", nil}, {"GETBIT str 100", nil}, {"SETRANGE str 5 x", nil},
+	{"SETRANGE dst $n000 x", nil}, {"SETBIT dst $n000 1", nil},
+	{"BLMOVE l dst LEFT LEFT 0", nil}, {"BLMPOP 0 1 l LEFT COUNT $n", nil},
+	{"BLPOP", ended("0", "none:#")}, {"BRPOP l 0", nil}, {"BRPOPLPUSH l dst 0", nil},
 	{"BZMPOP 0 1 z MIN COUNT $n", nil}, {"BZPOPMAX z 0", nil}, {"BZPOPMIN", ended("0", "none:#")},
 	{"CL.THROTTLE one2 5 5 5", nil}, {"GCRA one2 5 5 5", nil}, {"INCREX one BYINT 1", nil},
-	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil}, {"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
+	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil},
+	{"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
 	{"COPY owned dst", nil},
-	{"DBSIZE", nil}, {"DECR one", nil}, {"DECRBY one 2", nil}, {"INCR one", nil}, {"INCRBY one 2", nil}, {"INCRBYFLOAT one 2.5", nil},
-	{"DEL k:0", listed("k:#")}, {"DEL", listed("none:#")}, {"UNLINK k:0", listed("k:#")}, {"DEL x", nil}, {"DEL hv", nil}, {"EXISTS k:0", listed("k:#")}, {"TOUCH k:0", listed("k:#")},
+	{"DBSIZE", nil}, {"DECR one", nil}, {"DECRBY one 2", nil}, {"INCR one", nil},
+	{"INCRBY one 2", nil}, {"INCRBYFLOAT one 2.5", nil},
+	{"DEL k:0", listed("k:#")}, {"DEL", listed("none:#")}, {"UNLINK k:0", listed("k:#")},
+	{"DEL x", nil}, {"DEL hv", nil}, {"EXISTS k:0", listed("k:#")}, {"TOUCH k:0", listed("k:#")},
 	{"DELEX str", nil}, {"DELIFEQ str x", nil}, {"DIGEST str", nil},
-	{"EXPIRE h 100", nil}, {"EXPIREAT h 100000", nil}, {"EXPIRETIME h", nil}, {"FENCE h", nil}, {"PERSIST h", nil}, {"PEXPIRE h 1000", nil}, {"PEXPIREAT h 100000", nil},
+	{"EXPIRE h 100", nil}, {"EXPIREAT h 100000", nil}, {"EXPIRETIME h", nil}, {"FENCE h", nil},
+	{"PERSIST h", nil}, {"PEXPIRE h 1000", nil}, {"PEXPIREAT h 100000", nil},
 	{"PEXPIRETIME h", nil}, {"TTL h", nil}, {"PTTL h", nil}, {"TYPE h", nil},
-	{"FLUSHALL", nil}, {"FLUSHDB", nil}, {"GET str", nil}, {"GETDEL str", nil}, {"GETEX str EX 100", nil}, {"GETRANGE str 0 -1", nil}, {"SUBSTR str 0 -1", nil},
-	{"GETSET str x", nil}, {"SET str x GET", nil}, {"SET str", func(n int) []string { return []string{strings.Repeat("y", 32*n)} }}, {"STRLEN str", nil},
-	{"MGET k:0", listed("k:#")}, {"MGET", listed("str")}, {"MSET", listed("new:#", "v")}, {"MSET k:0 x", listed("k:#", "v")}, {"MSETNX", listed("new:#", "v")},
+	{"FLUSHALL", nil}, {"FLUSHDB", nil}, {"GET str", nil}, {"GETDEL str", nil},
+	{"GETEX str EX 100", nil}, {"GETRANGE str 0 -1", nil}, {"SUBSTR str 0 -1", nil},
+	{"GETSET str x", nil}, {"SET str x GET", nil}, {"SET str", func(n int) []string {
+		return []string{strings.Repeat("y", 32*n)}
+	}}, {"STRLEN str", nil},
+	{"MGET k:0", listed("k:#")}, {"MGET", listed("str")}, {"MSET", listed("new:#", "v")},
+	{"MSET k:0 x", listed("k:#", "v")}, {"MSETNX", listed("new:#", "v")},
 	{"PSETEX str 100 x", nil}, {"SETEX str 100 x", nil}, {"SETNX dst x", nil},
-	{"HDEL h", listed("field:#")}, {"HEXISTS h x", nil}, {"HGET h x", nil}, {"HGETALL h", nil}, {"HGETALL hv", nil}, {"HKEYS h", nil}, {"HLEN h", nil}, {"HMGET h", listed("field:#")},
-	{"HEXPIRE h 100 FIELDS", counted("", "field:#")}, {"HEXPIRE hv 1000 FIELDS", counted("", "field:#")}, {"HPEXPIRE h 100 FIELDS", counted("", "field:#")}, {"HEXPIREAT h 100000 FIELDS", counted("", "field:#")},
-	{"HPEXPIREAT h 100000 FIELDS", counted("", "field:#")}, {"HEXPIRETIME hv FIELDS", counted("", "field:#")}, {"HPEXPIRETIME hv FIELDS", counted("", "field:#")},
-	{"HTTL hv FIELDS", counted("", "field:#")}, {"HPTTL hv FIELDS", counted("", "field:#")}, {"HPERSIST hv FIELDS", counted("", "field:#")},
-	{"HGETDEL h FIELDS", counted("", "field:#")}, {"HGETEX h EX 100 FIELDS", counted("", "field:#")}, {"HGETEX hv PERSIST FIELDS", counted("", "field:#")},
-	{"HINCRBY h n 1", nil}, {"HINCRBYFLOAT h n 1", nil}, {"HMSET h", listed("f:#", "v")}, {"HSET h", listed("f:#", "v")}, {"HSET h", listed("field:#", "w")}, {"HSETNX h x v", nil}, {"HSTRLEN h x", nil},
-	{"HSETEX h EX 100 FIELDS", counted("", "field:#", "v")}, {"HRANDFIELD h $n", nil}, {"HRANDFIELD h -$n WITHVALUES", nil}, {"HRANDFIELD hv -$n", nil}, {"HVALS h", nil},
-	{"HSCAN h 0 COUNT $n", nil}, {"HSCAN h 0 COUNT $n MATCH *a*a*a*a*b", nil}, {"HSCAN hv 0 COUNT $n", nil}, {"KEYS *", nil}, {"KEYS *0*1*2*", nil}, {"KEYS ?:[a-z]*[0-9]*[0-8]x", nil},
-	{"SCAN 0 COUNT $n", nil}, {"SCAN 0 COUNT $n MATCH *1*2*", nil}, {"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
-	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil}, {"LINSERT l BEFORE element:900 x", nil}, {"LLEN l", nil}, {"LMOVE l dst LEFT RIGHT", nil}, {"LMPOP 1 l LEFT COUNT $n", nil},
-	{"LPOP l $n", nil}, {"LPOP l", nil}, {"RPOP l $n", nil}, {"LPOS l none", nil}, {"LPOS same x COUNT 0", nil}, {"LPUSH l", listed("x")}, {"LPUSHX l", listed("x")}, {"RPUSH l", listed("x")}, {"RPUSHX l", listed("x")},
-	{"LRANGE l 0 -1", nil}, {"LREM same 0 x", nil}, {"LREM l 0 none", nil}, {"LREM same 100 x", nil}, {"LSET l 250 x", nil}, {"LTRIM l 500 -500", nil}, {"LTRIM l 5 5", nil}, {"RPOPLPUSH l l", nil},
-	{"MOVE h 1", nil}, {"MOVE x 1", nil}, {"OBJECT ENCODING h", nil}, {"OBJECT REFCOUNT h", nil}, {"OBJECT IDLETIME h", nil}, {"OBJECT FREQ h", nil}, {"RENAME h dst", nil}, {"RENAME str dst", nil}, {"RENAMENX l dst", nil},
+	{"HDEL h", listed("field:#")}, {"HEXISTS h x", nil}, {"HGET h x", nil}, {"HGETALL h", nil},
+	{"HGETALL hv", nil}, {"HKEYS h", nil}, {"HLEN h", nil}, {"HMGET h", listed("field:#")},
+	{"HEXPIRE h 100 FIELDS", counted("", "field:#")},
+	{"HEXPIRE hv 1000 FIELDS", counted("", "field:#")},
+	{"HPEXPIRE h 100 FIELDS", counted("", "field:#")},
+	{"HEXPIREAT h 100000 FIELDS", counted("", "field:#")},
+	{"HPEXPIREAT h 100000 FIELDS", counted("", "field:#")},
+	{"HEXPIRETIME hv FIELDS", counted("", "field:#")},
+	{"HPEXPIRETIME hv FIELDS", counted("", "field:#")},
+	{"HTTL hv FIELDS", counted("", "field:#")}, {"HPTTL hv FIELDS", counted("", "field:#")},
+	{"HPERSIST hv FIELDS", counted("", "field:#")},
+	{"HGETDEL h FIELDS", counted("", "field:#")},
+	{"HGETEX h EX 100 FIELDS", counted("", "field:#")},
+	{"HGETEX hv PERSIST FIELDS", counted("", "field:#")},
+	{"HINCRBY h n 1", nil}, {"HINCRBYFLOAT h n 1", nil}, {"HMSET h", listed("f:#", "v")},
+	{"HSET h", listed("f:#", "v")}, {"HSET h", listed("field:#", "w")}, {"HSETNX h x v", nil},
+	{"HSTRLEN h x", nil},
+	{"HSETEX h EX 100 FIELDS", counted("", "field:#", "v")}, {"HRANDFIELD h $n", nil},
+	{"HRANDFIELD h -$n WITHVALUES", nil}, {"HRANDFIELD hv -$n", nil}, {"HVALS h", nil},
+	{"HSCAN h 0 COUNT $n", nil}, {"HSCAN h 0 COUNT $n MATCH *a*a*a*a*b", nil},
+	{"HSCAN hv 0 COUNT $n", nil}, {"KEYS *", nil}, {"KEYS *0*1*2*", nil},
+	{"KEYS ?:[a-z]*[0-9]*[0-8]x", nil},
+	{"SCAN 0 COUNT $n", nil}, {"SCAN 0 COUNT $n MATCH *1*2*", nil},
+	{"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
+	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil},
+	{"LINSERT l BEFORE element:900 x", nil}, {"LLEN l", nil}, {"LMOVE l dst LEFT RIGHT", nil},
+	{"LMPOP 1 l LEFT COUNT $n", nil},
+	{"LPOP l $n", nil}, {"LPOP l", nil}, {"RPOP l $n", nil}, {"LPOS l none", nil},
+	{"LPOS same x COUNT 0", nil}, {"LPUSH l", listed("x")}, {"LPUSHX l", listed("x")},
+	{"RPUSH l", listed("x")}, {"RPUSHX l", listed("x")},
+	{"LRANGE l 0 -1", nil}, {"LREM same 0 x", nil}, {"LREM l 0 none", nil},
+	{"LREM same 100 x", nil}, {"LSET l 250 x", nil}, {"LTRIM l 500 -500", nil},
+	{"LTRIM l 5 5", nil}, {"RPOPLPUSH l l", nil},
+	{"MOVE h 1", nil}, {"MOVE x 1", nil}, {"OBJECT ENCODING h", nil}, {"OBJECT REFCOUNT h", nil},
+	{"OBJECT IDLETIME h", nil}, {"OBJECT FREQ h", nil}, {"RENAME h dst", nil},
+	{"RENAME str dst", nil}, {"RENAMENX l dst", nil},
 	{"RENAME h x", nil}, {"SWAPDB 0 1", nil},
-	{"SADD new", listed("member:#")}, {"SADD s", listed("member:#")}, {"SADD new", listed("#")}, {"SCARD s", nil}, {"SDIFF s s2", nil}, {"SDIFF s tall", nil}, {"SDIFFSTORE dst s s2", nil}, {"SINTER s s2", nil},
-	{"SINTERCARD 2 s s2", nil}, {"SINTERSTORE dst s s2", nil}, {"SISMEMBER s x", nil}, {"SMEMBERS s", nil}, {"SMISMEMBER s", listed("member:#")}, {"SMOVE s dst member:1", nil},
-	{"SPOP s $n", nil}, {"SPOP s", nil}, {"SPOP s 100", nil}, {"SRANDMEMBER s $n", nil}, {"SRANDMEMBER s -$n", nil}, {"SREM s", listed("member:#")}, {"SSCAN s 0 COUNT $n", nil}, {"SSCAN s 0 COUNT $n MATCH *a*b*c", nil},
-	{"SUNION s s2", nil}, {"SUNION ints", nil}, {"SUNIONSTORE dst s s2", nil}, {"SUNION", listed("tall")}, {"SORT nums", nil}, {"SORT nums STORE dst", nil}, {"SORT l ALPHA", nil}, {"SORT_RO nums BY nosort", nil}, {"SORT s BY none:* GET k:*", nil},
-	{"XACK x g", listed("1-#1")}, {"XADD x * f v", nil}, {"XADD x MAXLEN 1 * f v", nil}, {"XAUTOCLAIM x g d 0 0 COUNT $n", nil}, {"XAUTOCLAIM x g d 0 0", nil}, {"XCLAIM x g d 0", listed("1-#1")}, {"XDEL x", listed("1-#1")},
-	{"XGROUP CREATE x new 0", nil}, {"XGROUP CREATECONSUMER x g e", nil}, {"XGROUP DELCONSUMER x g c", nil}, {"XGROUP DESTROY x g", nil}, {"XGROUP SETID x g 0", nil},
-	{"XINFO STREAM x", nil}, {"XINFO STREAM x FULL", nil}, {"XINFO STREAM x FULL COUNT 0", nil}, {"XINFO STREAM owned FULL COUNT 0", nil}, {"XINFO GROUPS x", nil}, {"XINFO CONSUMERS owned g", nil}, {"XLEN x", nil},
-	{"XPENDING x g", nil}, {"XPENDING owned g", nil}, {"XPENDING x g - + $n", nil}, {"XPENDING x g IDLE 100000 - + $n", nil}, {"XRANGE x - +", nil}, {"XREVRANGE x + -", nil}, {"XREAD STREAMS x 0", nil}, {"XSETID x 9-9", nil},
-	{"XREADGROUP GROUP fresh c STREAMS x >", nil}, {"XREADGROUP GROUP fresh c NOACK STREAMS x >", nil}, {"XREADGROUP GROUP g c STREAMS x 0", nil}, {"XTRIM x MAXLEN 1", nil}, {"XTRIM x MAXLEN 1000", nil}, {"XTRIM x MINID ~ 1-500", nil},
-	{"ZADD new", listed("#", "member:#")}, {"ZADD z", listed("1", "member:#")}, {"ZADD lex GT CH", listed("0#", "member:#")}, {"ZCARD z", nil}, {"ZCOUNT z 10 90", nil}, {"ZCOUNT z (1 +inf", nil}, {"ZDIFF 2 z z2", nil}, {"ZDIFF 2 z zone", nil},
-	{"ZDIFFSTORE dst 2 z z2", nil}, {"ZINCRBY z 1 member:1", nil}, {"ZINTER 2 z z2", nil}, {"ZINTERCARD 2 z z2", nil}, {"ZINTERSTORE dst 2 z z2", nil}, {"ZLEXCOUNT lex - +", nil}, {"ZMPOP 1 z MAX COUNT $n", nil},
-	{"ZMSCORE z", listed("member:#")}, {"ZPOPMAX z $n", nil}, {"ZPOPMIN z $n", nil}, {"ZRANDMEMBER z $n", nil}, {"ZRANDMEMBER z -$n WITHSCORES", nil}, {"ZRANGE z 0 -1 WITHSCORES", nil}, {"ZRANGE z 0 -1", nil},
-	{"ZRANGEBYLEX lex - +", nil}, {"ZRANGEBYSCORE z -inf +inf WITHSCORES", nil}, {"ZRANGEBYSCORE z -inf +inf LIMIT 500 1", nil}, {"ZRANGESTORE dst z 0 -1", nil}, {"ZRANK z member:77", nil}, {"ZREM z", listed("member:#")},
-	{"ZREMRANGEBYLEX lex - +", nil}, {"ZREMRANGEBYRANK z 0 -1", nil}, {"ZREMRANGEBYRANK z 5 -5", nil}, {"ZREMRANGEBYSCORE z 10 +inf", nil}, {"ZREVRANGE z 0 -1", nil}, {"ZREVRANGEBYLEX lex + -", nil}, {"ZREVRANGEBYSCORE z +inf -inf", nil},
-	{"HMGET h", shuffled("field:#")}, {"HDEL h", shuffled("field:#")}, {"SREM s", shuffled("member:#")}, {"ZREM z", shuffled("member:#")}, {"ZMSCORE z", shuffled("member:#")},
-	{"XACK x g", shuffled("1-#1")}, {"XCLAIM x g d 0", shuffled("1-#1")}, {"XDEL x", shuffled("1-#1")}, {"EXISTS k:0", shuffled("k:#")}, {"MGET k:0", shuffled("k:#")}, {"DEL k:0", shuffled("k:#")},
+	{"SADD new", listed("member:#")}, {"SADD s", listed("member:#")}, {"SADD new", listed("#")},
+	{"SCARD s", nil}, {"SDIFF s s2", nil}, {"SDIFF s tall", nil}, {"SDIFFSTORE dst s s2", nil},
+	{"SINTER s s2", nil},
+	{"SINTERCARD 2 s s2", nil}, {"SINTERSTORE dst s s2", nil}, {"SISMEMBER s x", nil},
+	{"SMEMBERS s", nil}, {"SMISMEMBER s", listed("member:#")}, {"SMOVE s dst member:1", nil},
+	{"SPOP s $n", nil}, {"SPOP s", nil}, {"SPOP s 100", nil}, {"SRANDMEMBER s $n", nil},
+	{"SRANDMEMBER s -$n", nil}, {"SREM s", listed("member:#")}, {"SSCAN s 0 COUNT $n", nil},
+	{"SSCAN s 0 COUNT $n MATCH *a*b*c", nil},
+	{"SUNION s s2", nil}, {"SUNION ints", nil}, {"SUNIONSTORE dst s s2", nil},
+	{"SUNION", listed("tall")}, {"SORT nums", nil}, {"SORT nums STORE dst", nil},
+	{"SORT l ALPHA", nil}, {"SORT_RO nums BY nosort", nil}, {"SORT s BY none:* GET k:*", nil},
+	{"XACK x g", listed("1-#1")}, {"XADD x * f v", nil}, {"XADD x MAXLEN 1 * f v", nil},
+	{"XAUTOCLAIM x g d 0 0 COUNT $n", nil}, {"XAUTOCLAIM x g d 0 0", nil},
+	{"XCLAIM x g d 0", listed("1-#1")}, {"XDEL x", listed("1-#1")},
+	{"XGROUP CREATE x new 0", nil}, {"XGROUP CREATECONSUMER x g e", nil},
+	{"XGROUP DELCONSUMER x g c", nil}, {"XGROUP DESTROY x g", nil}, {"XGROUP SETID x g 0", nil},
+	{"XINFO STREAM x", nil}, {"XINFO STREAM x FULL", nil}, {"XINFO STREAM x FULL COUNT 0", nil},
+	{"XINFO STREAM owned FULL COUNT 0", nil}, {"XINFO GROUPS x", nil},
+	{"XINFO CONSUMERS owned g", nil}, {"XLEN x", nil},
+	{"XPENDING x g", nil}, {"XPENDING owned g", nil}, {"XPENDING x g - + $n", nil},
+	{"XPENDING x g IDLE 100000 - + $n", nil}, {"XRANGE x - +", nil}, {"XREVRANGE x + -", nil},
+	{"XREAD STREAMS x 0", nil}, {"XSETID x 9-9", nil},
+	{"XREADGROUP GROUP fresh c STREAMS x >", nil},
+	{"XREADGROUP GROUP fresh c NOACK STREAMS x >", nil}, {"XREADGROUP GROUP g c STREAMS x 0", nil},
+	{"XTRIM x MAXLEN 1", nil}, {"XTRIM x MAXLEN 1000", nil}, {"XTRIM x MINID ~ 1-500", nil},
+	{"ZADD new", listed("#", "member:#")}, {"ZADD z", listed("1", "member:#")},
+	{"ZADD lex GT CH", listed("0#", "member:#")}, {"ZCARD z", nil}, {"ZCOUNT z 10 90", nil},
+	{"ZCOUNT z (1 +inf", nil}, {"ZDIFF 2 z z2", nil}, {"ZDIFF 2 z zone", nil},
+	{"ZDIFFSTORE dst 2 z z2", nil}, {"ZINCRBY z 1 member:1", nil}, {"ZINTER 2 z z2", nil},
+	{"ZINTERCARD 2 z z2", nil}, {"ZINTERSTORE dst 2 z z2", nil}, {"ZLEXCOUNT lex - +", nil},
+	{"ZMPOP 1 z MAX COUNT $n", nil},
+	{"ZMSCORE z", listed("member:#")}, {"ZPOPMAX z $n", nil}, {"ZPOPMIN z $n", nil},
+	{"ZRANDMEMBER z $n", nil}, {"ZRANDMEMBER z -$n WITHSCORES", nil},
+	{"ZRANGE z 0 -1 WITHSCORES", nil}, {"ZRANGE z 0 -1", nil},
+	{"ZRANGEBYLEX lex - +", nil}, {"ZRANGEBYSCORE z -inf +inf WITHSCORES", nil},
+	{"ZRANGEBYSCORE z -inf +inf LIMIT 500 1", nil}, {"ZRANGESTORE dst z 0 -1", nil},
+	{"ZRANK z member:77", nil}, {"ZREM z", listed("member:#")},
+	{"ZREMRANGEBYLEX lex - +", nil}, {"ZREMRANGEBYRANK z 0 -1", nil},
+	{"ZREMRANGEBYRANK z 5 -5", nil}, {"ZREMRANGEBYSCORE z 10 +inf", nil}, {"ZREVRANGE z 0 -1", nil},
+	{"ZREVRANGEBYLEX lex + -", nil}, {"ZREVRANGEBYSCORE z +inf -inf", nil},
+	{"HMGET h", shuffled("field:#")}, {"HDEL h", shuffled("field:#")},
+	{"SREM s", shuffled("member:#")}, {"ZREM z", shuffled("member:#")},
+	{"ZMSCORE z", shuffled("member:#")},
+	{"XACK x g", shuffled("1-#1")}, {"XCLAIM x g d 0", shuffled("1-#1")},
+	{"XDEL x", shuffled("1-#1")}, {"EXISTS k:0", shuffled("k:#")}, {"MGET k:0", shuffled("k:#")},
+	{"DEL k:0", shuffled("k:#")},
 	{"SORT s BY nosort LIMIT $n 1", nil}, {"XRANGE x - + COUNT $n", nil},
-	{"ZREVRANK z member:77", nil}, {"ZSCAN z 0 COUNT $n", nil}, {"ZSCORE z x", nil}, {"ZUNION 2 z z2 WITHSCORES", nil}, {"ZUNIONSTORE dst 2 z z2", nil}, {"ZUNIONSTORE dst 1 s", nil},
+	{"ZREVRANK z member:77", nil}, {"ZSCAN z 0 COUNT $n", nil}, {"ZSCORE z x", nil},
+	{"ZUNION 2 z z2 WITHSCORES", nil}, {"ZUNIONSTORE dst 2 z z2", nil},
+	{"ZUNIONSTORE dst 1 s", nil},
 }
 
 // bigRun is a keyspace for one of the calls.
@@ -172,7 +250,8 @@ func (r *bigRun) fill(t testing.TB, c bigCall, n int) {
 	args := c.args(n)
 	one := func(args [][]byte) {
 		out := &RESP{Proto: 2}
-		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelFirst}, Tx: &Tx{Proto: 2}, Args: args, Out: out})
+		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelFirst},
+			Tx: &Tx{Proto: 2}, Args: args, Out: out})
 		if out.Buf[0] == '-' {
 			t.Fatalf("%.60q: %s", args, out.Buf)
 		}
@@ -209,7 +288,8 @@ type bigMay struct {
 // run runs a call on a node that builds the reply or on one that does not.
 func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResult {
 	resp := &RESP{Proto: proto}
-	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: LevelBounded}, Tx: &Tx{Proto: proto}, Args: args, Out: Discard{}, Stop: may.work, Room: may.bytes}
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: LevelBounded},
+		Tx: &Tx{Proto: proto}, Args: args, Out: Discard{}, Stop: may.work, Room: may.bytes}
 	if answer {
 		x.Out = resp
 	}
@@ -217,7 +297,8 @@ func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResul
 	spec, err := r.table.Resolve(args)
 	x.Run(spec, err)
 	size, _ := x.ReplySize()
-	return bigResult{reply: string(resp.Buf), work: x.Work, size: size, changed: r.ks.Sum() != before, refused: x.meter.refused != ""}
+	return bigResult{reply: string(resp.Buf), work: x.Work, size: size,
+		changed: r.ks.Sum() != before, refused: x.meter.refused != ""}
 }
 
 // TestBigCalls: every command on data whose work grows with the data has a call in bigCalls.
@@ -238,7 +319,8 @@ func TestBigCalls(t *testing.T) {
 			sub.parent = s.Name
 			check(sub)
 		}
-		data := s.Subcommands == nil && (s.Kind == Read || s.Kind == Write) && s.Group != "scripting" && s.Name != "help"
+		data := s.Subcommands == nil && (s.Kind == Read || s.Kind == Write) &&
+			s.Group != "scripting" && s.Name != "help"
 		if data && s.Complexity != "O(1)" && !seen[s.FullName()] {
 			t.Errorf("%s is %s: add a call on large data to bigCalls", s.FullName(), s.Complexity)
 		}
@@ -248,8 +330,9 @@ func TestBigCalls(t *testing.T) {
 	}
 }
 
-// TestCharges: a call is charged the same whether its reply is built or not, and the reply has the size that was counted. One that may do less than it takes,
-// or may reply less than it would, is refused before it changes anything, soon after it has done what it may.
+// TestCharges: a call is charged the same whether its reply is built or not, and the reply has the
+// size that was counted. One that may do less than it takes, or may reply less than it would, is
+// refused before it changes anything, soon after it has done what it may.
 func TestCharges(t *testing.T) {
 	const n = 300
 	table := NewTable(Specs())
@@ -260,13 +343,16 @@ func TestCharges(t *testing.T) {
 			asked, silent := newBigRun(t, table, c, n), newBigRun(t, table, c, n)
 			a, b := asked.run(args, proto, bigMay{}, true), silent.run(args, proto, bigMay{}, false)
 			if a.work != b.work || a.size != b.size || asked.ks.Sum() != silent.ks.Sum() {
-				t.Errorf("%s: %d units and %d bytes where it was asked, %d and %d elsewhere", name, a.work, a.size, b.work, b.size)
+				t.Errorf("%s: %d units and %d bytes where it was asked, %d and %d elsewhere", name,
+					a.work, a.size, b.work, b.size)
 			}
-			if blocked := strings.HasPrefix(a.reply, string(blockMark)); len(a.reply) != a.size && !blocked {
+			if blocked := strings.HasPrefix(a.reply, string(blockMark)); len(a.reply) != a.size &&
+				!blocked {
 				t.Errorf("%s: %d bytes, counted %d: %.60q", name, len(a.reply), a.size, a.reply)
 			}
 			if elements := strings.Count(a.reply, "\n"); a.work < uint64(max(elements, len(args))) {
-				t.Errorf("%s: %d units for %d arguments and %d lines of reply", name, a.work, len(args), elements)
+				t.Errorf("%s: %d units for %d arguments and %d lines of reply", name, a.work,
+					len(args), elements)
 			}
 			if a.reply[0] == '-' && string(args[0]) == "OBJECT" {
 				continue
@@ -290,8 +376,10 @@ func TestCharges(t *testing.T) {
 					want = ErrReplySize
 				}
 				switch {
-				case string(args[0]) == "XREADGROUP" && (may.bytes == 0 || got.size <= may.bytes): // delivers what it may
-				case !got.refused && got.work <= may.work*4/3+200 && may.bytes == 0: // it may change something before it answers so little
+				case string(args[0]) == "XREADGROUP" && (may.bytes == 0 || got.size <= may.bytes):
+					// delivers what it may
+				case !got.refused && got.work <= may.work*4/3+200 && may.bytes == 0:
+					// it may change something before it answers so little
 				case !got.refused:
 					t.Errorf("%s: may do %+v, did %d: %.60q", name, may, got.work, got.reply)
 				case got.changed || got.reply != "-"+string(want)+"\r\n":

@@ -18,7 +18,8 @@ func (r *testRun) charged(level uint64, words ...string) uint64 {
 	r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 	defer r.ks.End()
 	env := &Env{Keyspace: r.ks, ClockMs: 1, Level: level}
-	r.table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(words...), Out: &RESP{Proto: 2}})
+	r.table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(words...),
+		Out: &RESP{Proto: 2}})
 	return env.Work
 }
 
@@ -38,13 +39,21 @@ func TestChargesOfHiddenWork(t *testing.T) {
 	long := "0." + strings.Repeat("123456789", 500)
 	r.add("SADD s", n, func(i int) []string { return []string{"m" + strconv.Itoa(i)} })
 	r.add("RPUSH sparse", n, func(i int) []string { return []string{strconv.Itoa(i % 64)} })
-	r.add("RPUSH nested", 300, func(i int) []string { return []string{strings.Repeat("abcdefgh", i+1) + "x"} })
-	r.add("ZADD nested:z", 300, func(i int) []string { return []string{"1", strings.Repeat("abcdefgh", i+1) + "x"} })
+	r.add("RPUSH nested", 300, func(i int) []string {
+		return []string{strings.Repeat("abcdefgh", i+1) + "x"}
+	})
+	r.add("ZADD nested:z", 300, func(i int) []string {
+		return []string{"1", strings.Repeat("abcdefgh", i+1) + "x"}
+	})
 	r.add("RPUSH numbers", 100, func(i int) []string { return []string{long + strconv.Itoa(i)} })
-	r.add("ZADD z", n, func(i int) []string { return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)} })
+	r.add("ZADD z", n, func(i int) []string {
+		return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)}
+	})
 	r.add("HSET h", n, func(i int) []string { return []string{"m" + strconv.Itoa(i), "v"} })
 	r.add("MSET", n, func(i int) []string { return []string{"k" + strconv.Itoa(i), "v"} })
-	r.add("ZADD few", 1000, func(i int) []string { return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)} })
+	r.add("ZADD few", 1000, func(i int) []string {
+		return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)}
+	})
 	const size = 4 << 20
 	r.do(commandtest.Args("HSET", "values", "f", strings.Repeat("v", size), "g", "v"))
 	r.do(commandtest.Args("SET", "string", strings.Repeat("v", size)))
@@ -54,16 +63,22 @@ func TestChargesOfHiddenWork(t *testing.T) {
 		call  string
 		least uint64
 	}{
-		{"HEXPIRE values 100 FIELDS 1 f", 2 * size / bytesSpent}, {"HGETEX values PERSIST FIELDS 1 f", 2 * size / bytesSpent}, {"HPERSIST values FIELDS 1 f", 2 * size / bytesSpent},
-		{"COPY values copied", 0}, {"HDEL copied f", size / bytesSpent}, {"COPY values copied REPLACE", 0}, {"HSET copied f v", size / bytesSpent},
-		{"COPY values copied REPLACE", 0}, {"HSETEX copied EX 100 FIELDS 1 f v", size / bytesSpent}, {"COPY string copied REPLACE", 3 * size / bytesSpent},
-		{"RENAME copied moved", 3 * size / bytesSpent}, {"ZREMRANGEBYRANK names 0 0", size / bytesSpent},
+		{"HEXPIRE values 100 FIELDS 1 f", 2 * size / bytesSpent},
+		{"HGETEX values PERSIST FIELDS 1 f", 2 * size / bytesSpent},
+		{"HPERSIST values FIELDS 1 f", 2 * size / bytesSpent},
+		{"COPY values copied", 0}, {"HDEL copied f", size / bytesSpent},
+		{"COPY values copied REPLACE", 0}, {"HSET copied f v", size / bytesSpent},
+		{"COPY values copied REPLACE", 0}, {"HSETEX copied EX 100 FIELDS 1 f v", size / bytesSpent},
+		{"COPY string copied REPLACE", 3 * size / bytesSpent},
+		{"RENAME copied moved", 3 * size / bytesSpent},
+		{"ZREMRANGEBYRANK names 0 0", size / bytesSpent},
 		{"SORT s BY nosort LIMIT 19999 1", n},
 		{"LREM sparse 0 5", n / 64 * 100},
 		{"SORT nested ALPHA LIMIT 0 1", 250 * 250 / 2},
 		{"ZUNIONSTORE d 1 nested:z", 250 * 250 / 2},
 		{"SORT numbers LIMIT 0 1", 100 * 600},
-		{"ZADD z " + long + " m", 700}, {"ZINCRBY z " + long + " m", 700}, {"ZCOUNT z " + long + " 1", 700}, {"ZRANGEBYSCORE z 5 " + long + " LIMIT 0 1", 700},
+		{"ZADD z " + long + " m", 700}, {"ZINCRBY z " + long + " m", 700},
+		{"ZCOUNT z " + long + " 1", 700}, {"ZRANGEBYSCORE z 5 " + long + " LIMIT 0 1", 700},
 		{"ZUNION 1 none WEIGHTS " + long, 700},
 	} {
 		if got := r.charged(LevelBounded, strings.Fields(c.call)...); got < c.least {
@@ -72,15 +87,18 @@ func TestChargesOfHiddenWork(t *testing.T) {
 	}
 	// What lies at random in much data takes longer than what lies in the processor's caches.
 	for _, c := range []struct{ much, few string }{
-		{"ZREM z m1 m2 m3", "ZREM few m1 m2 m3"}, {"ZADD z 9 m1 9 m2", "ZADD few 9 m1 9 m2"}, {"ZMSCORE z m5 m6", "ZMSCORE few m5 m6"},
+		{"ZREM z m1 m2 m3", "ZREM few m1 m2 m3"}, {"ZADD z 9 m1 9 m2", "ZADD few 9 m1 9 m2"},
+		{"ZMSCORE z m5 m6", "ZMSCORE few m5 m6"},
 	} {
-		much, few := r.charged(LevelBounded, strings.Fields(c.much)...), r.charged(LevelBounded, strings.Fields(c.few)...)
+		much, few := r.charged(LevelBounded, strings.Fields(c.much)...),
+			r.charged(LevelBounded, strings.Fields(c.few)...)
 		if much < few+20 {
 			t.Errorf("%s: %d units, %s: %d", c.much, much, c.few, few)
 		}
 	}
 	small := newTestRun()
-	if much, few := r.charged(LevelBounded, "EXISTS", "a", "b"), small.charged(LevelBounded, "EXISTS", "a", "b"); much <= few {
+	if much, few := r.charged(LevelBounded, "EXISTS", "a", "b"),
+		small.charged(LevelBounded, "EXISTS", "a", "b"); much <= few {
 		t.Errorf("EXISTS among many keys: %d units, among none %d", much, few)
 	}
 }
@@ -90,9 +108,11 @@ func TestChargesOfTheFirstRelease(t *testing.T) {
 	r := newTestRun()
 	r.do(commandtest.Args("SET", "k", strings.Repeat("x", 4<<20)))
 	r.add("SADD a", 100, func(i int) []string { return []string{strconv.Itoa(i + 1)} })
-	r.add("SADD b", 200, func(i int) []string { return []string{strconv.Itoa(1 + i*1000)} }) // of a's members it has the first
+	// of a's members it has the first
+	r.add("SADD b", 200, func(i int) []string { return []string{strconv.Itoa(1 + i*1000)} })
 	for call, want := range map[string]uint64{
-		"SETRANGE k 6291455 x":         4<<20/64 + 5*(2<<20)/64, // a copy of the string, and one for each RoomAhead that it has
+		// a copy of the string, and one for each RoomAhead that it has
+		"SETRANGE k 6291455 x":         4<<20/64 + 5*(2<<20)/64,
 		"SINTERCARD 2 a b LIMIT 1":     joinedMember + lookedUp,
 		"SINTERCARD 2 a b LIMIT 2":     100 * (joinedMember + lookedUp),
 		"SORT a BY nosort LIMIT 99 1":  1 / searched,
@@ -117,7 +137,8 @@ func allocated(f func()) uint64 {
 func TestRepliesAreNotGatheredInVain(t *testing.T) {
 	r := newTestRun()
 	const size = 8 << 20
-	r.do(commandtest.Args("HSET", "h", "f", strings.Repeat("v", size), "g", strings.Repeat("v", size)))
+	r.do(commandtest.Args("HSET", "h", "f", strings.Repeat("v", size), "g",
+		strings.Repeat("v", size)))
 	for i := range 50_000 {
 		r.do(commandtest.Args("XADD", "x", strconv.Itoa(i+1), "f", "v"))
 	}
@@ -126,12 +147,14 @@ func TestRepliesAreNotGatheredInVain(t *testing.T) {
 		stop uint64
 		room int
 	}{
-		{"HSCAN h 0 NOVALUES", 0, 0}, {"HSCAN h 0", 0, 1000}, {"XRANGE x - +", 5000, 0}, {"XREVRANGE x + -", 0, 1000}, {"XREAD STREAMS x 0", 5000, 0},
+		{"HSCAN h 0 NOVALUES", 0, 0}, {"HSCAN h 0", 0, 1000}, {"XRANGE x - +", 5000, 0},
+		{"XREVRANGE x + -", 0, 1000}, {"XREAD STREAMS x 0", 5000, 0},
 		{"XINFO STREAM x FULL COUNT 0", 5000, 0},
 	} {
 		x := &Call{
-			Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelBounded}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(c.call)...),
-			Out: &RESP{Proto: 2}, Stop: c.stop, Room: c.room,
+			Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelBounded}, Tx: &Tx{Proto: 2},
+			Args: commandtest.Args(strings.Fields(c.call)...),
+			Out:  &RESP{Proto: 2}, Stop: c.stop, Room: c.room,
 		}
 		if got := allocated(func() { r.table.Run(x) }); got > 1<<20 {
 			t.Errorf("%s: %d bytes were allocated for %.80q", c.call, got, x.Out.(*RESP).Buf)

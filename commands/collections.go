@@ -1,4 +1,5 @@
-// This file contains what the commands of hashes, sets and sorted sets share: the typed lookups, and the steps of HSCAN, SSCAN and ZSCAN.
+// This file contains what the commands of hashes, sets and sorted sets share: the typed lookups,
+// and the steps of HSCAN, SSCAN and ZSCAN.
 
 package commands
 
@@ -14,13 +15,15 @@ const ErrNotPositive Error = "ERR value is out of range, must be positive"
 // collectionKey says that a command has one key, its first argument.
 var collectionKey = KeySpec{First: 1, Last: 1, Step: 1}
 
-// What a lookup answers for a key that does not exist: a value with nothing in it, for reading only.
+// What a lookup answers for a key that does not exist: a value with nothing in it, for reading
+// only.
 var (
 	noHash = keyspace.NewHash()
 	noZSet = keyspace.NewZSet()
 )
 
-// findHash returns the hash at key for reading, an empty one where there is no key, or ErrWrongType.
+// findHash returns the hash at key for reading, an empty one where there is no key, or
+// ErrWrongType.
 func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	h, err := findCollection(x, key, noHash)
 	if err == nil {
@@ -29,7 +32,8 @@ func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	return h, err
 }
 
-// findZSet returns the sorted set at key for reading, an empty one where there is no key, or ErrWrongType.
+// findZSet returns the sorted set at key for reading, an empty one where there is no key, or
+// ErrWrongType.
 func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
 
 // compactable is a collection that has a small form, which is searched from its beginning.
@@ -41,7 +45,8 @@ type compactable interface {
 // searched is how many elements of a small form a unit of work goes over.
 const searched = 16
 
-// findCollection returns the collection at key for reading, none where there is no key, or ErrWrongType.
+// findCollection returns the collection at key for reading, none where there is no key, or
+// ErrWrongType.
 func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
 	e := x.DB().Find(key)
 	if e == nil {
@@ -54,7 +59,9 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 	if !ok {
 		return none, ErrWrongType
 	}
-	if small, ok := any(c).(compactable); ok && small.Compact() && (x.Level < LevelBounded || x.oneKey()) { // each argument behind the key may be a name to look up
+	if small, ok := any(c).(compactable); ok && small.Compact() &&
+		(x.Level < LevelBounded || x.oneKey()) {
+		// each argument behind the key may be a name to look up
 		x.Spend((len(x.Args) - 2) * c.Len() / searched)
 	}
 	if c.Kind() != keyspace.KindList {
@@ -63,8 +70,9 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 	return c, nil
 }
 
-// editHash returns the hash at key with its entry, both ready to be changed, making them where there is no key. findHash has
-// to have found no wrong type. Lookup and edit are two steps so that a command that changes nothing writes nothing.
+// editHash returns the hash at key with its entry, both ready to be changed, making them where
+// there is no key. findHash has to have found no wrong type. Lookup and edit are two steps so that
+// a command that changes nothing writes nothing.
 func editHash(x *Call, key []byte) (*keyspace.Entry, *keyspace.Hash) {
 	return editCollection(x, key, keyspace.NewHash)
 }
@@ -74,7 +82,8 @@ func editZSet(x *Call, key []byte) (*keyspace.Entry, *keyspace.ZSet) {
 	return editCollection(x, key, keyspace.NewZSet)
 }
 
-func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T) (*keyspace.Entry, T) {
+func editCollection[T keyspace.Collection](x *Call, key []byte,
+	create func() T) (*keyspace.Entry, T) {
 	if e := x.DB().Edit(key); e != nil {
 		return e, e.Collection().(T)
 	}
@@ -82,8 +91,8 @@ func editCollection[T keyspace.Collection](x *Call, key []byte, create func() T)
 	return x.DB().SetCollection(key, c), c
 }
 
-// storeCollection makes key hold c in place of whatever it held, without a deadline, and notifies event. An empty c
-// removes the key.
+// storeCollection makes key hold c in place of whatever it held, without a deadline, and notifies
+// event. An empty c removes the key.
 func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyClass, event string) {
 	if c.Len() == 0 {
 		x.deleteKey(key)
@@ -140,9 +149,10 @@ func (s *elementScan) reply(out Reply, next uint64) {
 	}
 }
 
-// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are read after the lookup: Redis
-// answers for a key that does not exist without looking at them.
-func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error), walk func(T, *elementScan, uint64) uint64) error {
+// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are
+// read after the lookup: Redis answers for a key that does not exist without looking at them.
+func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error),
+	walk func(T, *elementScan, uint64) uint64) error {
 	cursor, err := parseCursor(x.Args[2])
 	if err != nil {
 		return err

@@ -1,5 +1,6 @@
-// This file contains the test that plays random calls of the hash and sorted-set commands to coordd's table and to a real
-// redis-server, and wants the same bytes back. What has to be pinned by name is in testdata/commands.
+// This file contains the test that plays random calls of the hash and sorted-set commands to
+// coordd's table and to a real redis-server, and wants the same bytes back. What has to be pinned
+// by name is in testdata/commands.
 
 package commands
 
@@ -52,7 +53,8 @@ func (r *testRun) do(args [][]byte) (reply []byte, changed bool) {
 		r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 		defer r.ks.End()
 	}
-	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: r.proto}, Args: args, Out: out})
+	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: r.proto}, Args: args,
+		Out: out})
 	return out.Buf, r.ks.Sum() != before
 }
 
@@ -100,7 +102,8 @@ func compareCalls(t *testing.T, own *testRun, real *commandtest.Conn, calls [][]
 	}
 }
 
-// The form of a collection, which OBJECT ENCODING tells, changes at the same number of elements and bytes as on Redis.
+// The form of a collection, which OBJECT ENCODING tells, changes at the same number of elements and
+// bytes as on Redis.
 func TestFormsChangeWhereRedisDoes(t *testing.T) {
 	socket := commandtest.StartRedis(t)
 	if socket == "" {
@@ -120,18 +123,23 @@ func TestFormsChangeWhereRedisDoes(t *testing.T) {
 	for _, n := range []int{64, 65} {
 		long := strings.Repeat("x", n)
 		calls = append(calls, []string{"DEL", "h", "z"},
-			[]string{"HSET", "h", "f", long}, []string{"OBJECT", "ENCODING", "h"}, []string{"DEL", "h"},
-			[]string{"HSET", "h", long, ""}, []string{"OBJECT", "ENCODING", "h"}, []string{"HDEL", "h", long},
-			[]string{"HSET", "h", "f", "v"}, []string{"HSET", "h", "f", long}, []string{"OBJECT", "ENCODING", "h"},
-			[]string{"ZADD", "z", "-0", "m", "-0", long}, []string{"OBJECT", "ENCODING", "z"}, []string{"ZMSCORE", "z", "m", long},
-			[]string{"ZREM", "z", long}, []string{"OBJECT", "ENCODING", "z"}, []string{"ZRANGESTORE", "h", "z", "0", "-1"},
+			[]string{"HSET", "h", "f", long}, []string{"OBJECT", "ENCODING", "h"},
+			[]string{"DEL", "h"},
+			[]string{"HSET", "h", long, ""}, []string{"OBJECT", "ENCODING", "h"},
+			[]string{"HDEL", "h", long},
+			[]string{"HSET", "h", "f", "v"}, []string{"HSET", "h", "f", long},
+			[]string{"OBJECT", "ENCODING", "h"},
+			[]string{"ZADD", "z", "-0", "m", "-0", long}, []string{"OBJECT", "ENCODING", "z"},
+			[]string{"ZMSCORE", "z", "m", long},
+			[]string{"ZREM", "z", long}, []string{"OBJECT", "ENCODING", "z"},
+			[]string{"ZRANGESTORE", "h", "z", "0", "-1"},
 			[]string{"OBJECT", "ENCODING", "h"})
 	}
 	compareCalls(t, newTestRun(), real, calls)
 }
 
-// A write command that changes nothing opens nothing for change: it runs on a keyspace that is closed, which panics at a
-// change, so that it neither breaks a WATCH nor needs a log entry.
+// A write command that changes nothing opens nothing for change: it runs on a keyspace that is
+// closed, which panics at a change, so that it neither breaks a WATCH nor needs a log entry.
 func TestCallsThatChangeNothing(t *testing.T) {
 	r := newTestRun()
 	for _, call := range [][]string{{"HSET", "h", "f", "v"}, {"ZADD", "z", "1", "a", "2", "b"}} {
@@ -141,11 +149,15 @@ func TestCallsThatChangeNothing(t *testing.T) {
 	}
 	changesNothing(t, r, [][]string{
 		{"HSETNX", "h", "f", "w"}, {"HDEL", "h", "none"}, {"HDEL", "none", "f"},
-		{"ZADD", "z", "1", "a"}, {"ZADD", "z", "NX", "5", "a"}, {"ZADD", "z", "XX", "5", "c"}, {"ZADD", "none", "XX", "5", "c"},
-		{"ZADD", "z", "GT", "0", "a"}, {"ZADD", "z", "LT", "INCR", "1", "a"}, {"ZINCRBY", "z", "0", "a"}, {"ZADD", "z", "x", "a"},
+		{"ZADD", "z", "1", "a"}, {"ZADD", "z", "NX", "5", "a"}, {"ZADD", "z", "XX", "5", "c"},
+		{"ZADD", "none", "XX", "5", "c"},
+		{"ZADD", "z", "GT", "0", "a"}, {"ZADD", "z", "LT", "INCR", "1", "a"},
+		{"ZINCRBY", "z", "0", "a"}, {"ZADD", "z", "x", "a"},
 		{"ZREM", "z", "none"}, {"ZREM", "none", "a"}, {"ZPOPMIN", "z", "0"}, {"ZPOPMAX", "none"},
-		{"ZREMRANGEBYRANK", "z", "5", "9"}, {"ZREMRANGEBYSCORE", "z", "5", "9"}, {"ZREMRANGEBYLEX", "z", "[c", "[d"},
-		{"ZRANGESTORE", "none", "z", "5", "9"}, {"ZMPOP", "1", "none", "MIN"}, {"ZINTERSTORE", "none", "2", "z", "none"}, {"ZDIFFSTORE", "none", "2", "z", "z"},
+		{"ZREMRANGEBYRANK", "z", "5", "9"}, {"ZREMRANGEBYSCORE", "z", "5", "9"},
+		{"ZREMRANGEBYLEX", "z", "[c", "[d"},
+		{"ZRANGESTORE", "none", "z", "5", "9"}, {"ZMPOP", "1", "none", "MIN"},
+		{"ZINTERSTORE", "none", "2", "z", "none"}, {"ZDIFFSTORE", "none", "2", "z", "z"},
 		{"ZUNIONSTORE", "none", "1", "none"},
 	})
 }
@@ -156,7 +168,8 @@ func changesNothing(t *testing.T, r *testRun, calls [][]string) {
 	before := r.ks.Sum()
 	for _, call := range calls {
 		out := &RESP{Proto: 2}
-		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
+		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2},
+			Args: commandtest.Args(call...), Out: out})
 		if len(out.Buf) == 0 {
 			t.Errorf("%q: no reply", call)
 		}
@@ -169,7 +182,8 @@ func changesNothing(t *testing.T, r *testRun, calls [][]string) {
 // BenchmarkWindow is one turn of a sliding window of 100 calls: trim, add, count.
 func BenchmarkWindow(b *testing.B) {
 	r := newTestRun()
-	calls := [][][]byte{commandtest.Args("ZREMRANGEBYSCORE", "z", "-inf", ""), commandtest.Args("ZADD", "z", "", ""), commandtest.Args("ZCARD", "z")}
+	calls := [][][]byte{commandtest.Args("ZREMRANGEBYSCORE", "z", "-inf", ""),
+		commandtest.Args("ZADD", "z", "", ""), commandtest.Args("ZCARD", "z")}
 	out := &RESP{Proto: 2}
 	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Out: out}
 	b.ReportAllocs()
@@ -189,7 +203,8 @@ func BenchmarkWindow(b *testing.B) {
 // BenchmarkReentrant is what a reentrant lock does to its hash: HEXISTS, then HINCRBY.
 func BenchmarkReentrant(b *testing.B) {
 	r := newTestRun()
-	calls := [][][]byte{commandtest.Args("HEXISTS", "lock", "owner:1"), commandtest.Args("HINCRBY", "lock", "owner:1", "1")}
+	calls := [][][]byte{commandtest.Args("HEXISTS", "lock", "owner:1"),
+		commandtest.Args("HINCRBY", "lock", "owner:1", "1")}
 	out := &RESP{Proto: 2}
 	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: 2}, Out: out}
 	b.ReportAllocs()
@@ -203,14 +218,15 @@ func BenchmarkReentrant(b *testing.B) {
 	}
 }
 
-// callMode says what is random in calls, because Redis promises no order of a large set's scan, nor what a range by
-// name gives where scores differ, and coordd's answers to those are its own.
+// callMode says what is random in calls, because Redis promises no order of a large set's scan, nor
+// what a range by name gives where scores differ, and coordd's answers to those are its own.
 type callMode int
 
 const (
-	small        callMode = iota // all commands; the order of small sets is the same on both
-	largeByScore                 // sets past the bounds of the small form; no scans, no bounds by name
-	largeByName                  // the same with bounds by name; all scores are 0
+	small callMode = iota // all commands; the order of small sets is the same on both
+	// sets past the bounds of the small form; no scans, no bounds by name
+	largeByScore
+	largeByName // the same with bounds by name; all scores are 0
 )
 
 // callMaker makes random calls. Keys, names and numbers are few, so that calls meet.
@@ -226,7 +242,8 @@ func (g *callMaker) fill() (calls [][]string) {
 	}
 	for i := range 3 * 600 {
 		key, name := strconv.Itoa(i%3), fmt.Sprintf("m%03d", i/3)
-		calls = append(calls, []string{"HSET", "h" + key, name, "1"}, []string{"ZADD", "z" + key, g.score(), name})
+		calls = append(calls, []string{"HSET", "h" + key, name, "1"},
+			[]string{"ZADD", "z" + key, g.score(), name})
 	}
 	return calls
 }
@@ -269,7 +286,8 @@ func (g *callMaker) names(n int) (names []string) {
 
 func (g *callMaker) integer() string {
 	if g.IntN(30) == 0 {
-		return g.pick("", "x", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "01", " 1", "1.5", "-0")
+		return g.pick("", "x", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+			"01", " 1", "1.5", "-0")
 	}
 	return strconv.Itoa(g.IntN(41) - 20)
 }
@@ -288,8 +306,10 @@ func (g *callMaker) score() string {
 func (g *callMaker) number() string {
 	switch g.IntN(20) {
 	case 0:
-		return g.pick("inf", "-inf", "+inf", "Infinity", "nan", "", " 1", "1 ", "0x1F", "-0", "1e18", "1e17",
-			"4611686018427387904", "9007199254740993", "1_0", "1e", "0x", "infinit", "1\x00", ".5", "5.", "+3")
+		return g.pick("inf", "-inf", "+inf", "Infinity", "nan", "", " 1", "1 ", "0x1F", "-0",
+			"1e18", "1e17",
+			"4611686018427387904", "9007199254740993", "1_0", "1e", "0x", "infinit", "1\x00", ".5",
+			"5.", "+3")
 	case 1, 2, 3:
 		return strconv.FormatFloat(float64(g.IntN(2000)-1000)/100, 'g', -1, 64)
 	case 4:
@@ -375,12 +395,14 @@ func (g *callMaker) hashCall() []string {
 	case 4:
 		return []string{"HINCRBY", key, g.name(), g.integer()}
 	case 5:
-		return []string{"HINCRBYFLOAT", key, g.name(), g.pick("0.5", "-1.25", "3.0e3", "1e-5", "nan", "inf", "x", "7")}
+		return []string{"HINCRBYFLOAT", key, g.name(),
+			g.pick("0.5", "-1.25", "3.0e3", "1e-5", "nan", "inf", "x", "7")}
 	case 6:
 		if g.mode != small {
 			return []string{"HLEN", key}
 		}
-		return append([]string{"HSCAN", key, g.cursor()}, g.options([]string{"MATCH", g.pattern()}, []string{"COUNT", g.integer()})...)
+		return append([]string{"HSCAN", key, g.cursor()},
+			g.options([]string{"MATCH", g.pattern()}, []string{"COUNT", g.integer()})...)
 	}
 	if g.IntN(2) == 0 && g.mode == small {
 		return []string{g.pick("HGETALL", "HKEYS", "HVALS", "HLEN"), key}
@@ -400,7 +422,9 @@ func (g *callMaker) zsetChange() []string {
 	key := g.key("z")
 	switch g.IntN(8) {
 	case 0, 1, 2:
-		call := append([]string{"ZADD", key}, g.options([]string{"NX"}, []string{"XX"}, []string{"GT"}, []string{"LT"}, []string{"CH"}, []string{"INCR"})...)
+		call := append([]string{"ZADD", key},
+			g.options([]string{"NX"}, []string{"XX"}, []string{"GT"}, []string{"LT"},
+				[]string{"CH"}, []string{"INCR"})...)
 		for range 1 + g.IntN(3)*g.IntN(2) {
 			call = append(call, g.score(), g.name())
 		}
@@ -411,14 +435,17 @@ func (g *callMaker) zsetChange() []string {
 		return append([]string{"ZREM", key}, g.names(3)...)
 	case 5:
 		low, high := g.bounds()
-		return []string{g.pick("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"), key, low, high}
+		return []string{g.pick("ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"), key, low,
+			high}
 	case 6:
 		switch g.IntN(6) {
 		case 0:
-			return append(append([]string{"ZMPOP"}, g.inputs()...), append([]string{g.pick("MIN", "MAX", "max", "x")},
-				g.options([]string{"COUNT", g.pick("1", "2", "0", "x")})...)...)
+			return append(append([]string{"ZMPOP"}, g.inputs()...),
+				append([]string{g.pick("MIN", "MAX", "max", "x")},
+					g.options([]string{"COUNT", g.pick("1", "2", "0", "x")})...)...)
 		case 1:
-			call := append(append([]string{g.pick("ZUNIONSTORE", "ZINTERSTORE"), g.key("z")}, g.inputs()...), g.combineOptions()...)
+			call := append(append([]string{g.pick("ZUNIONSTORE", "ZINTERSTORE"), g.key("z")},
+				g.inputs()...), g.combineOptions()...)
 			return call
 		case 2:
 			return append(append([]string{"ZDIFFSTORE", g.key("z")}, g.inputs()...), g.options()...)
@@ -452,7 +479,8 @@ func (g *callMaker) combineOptions() []string {
 }
 
 func (g *callMaker) rangeOptions() []string {
-	return g.options([]string{"BYSCORE"}, []string{"BYLEX"}, []string{"REV"}, []string{"WITHSCORES"}, []string{"LIMIT", g.integer(), g.integer()})
+	return g.options([]string{"BYSCORE"}, []string{"BYLEX"}, []string{"REV"},
+		[]string{"WITHSCORES"}, []string{"LIMIT", g.integer(), g.integer()})
 }
 
 func (g *callMaker) zsetRead() []string {
@@ -462,21 +490,27 @@ func (g *callMaker) zsetRead() []string {
 	case 5:
 		switch g.IntN(3) {
 		case 0:
-			return append(append(append([]string{g.pick("ZUNION", "ZINTER")}, g.inputs()...), g.combineOptions()...), g.options([]string{"WITHSCORES"})...)
+			return append(append(append([]string{g.pick("ZUNION", "ZINTER")}, g.inputs()...),
+				g.combineOptions()...), g.options([]string{"WITHSCORES"})...)
 		case 1:
-			return append(append([]string{"ZDIFF"}, g.inputs()...), g.options([]string{"WITHSCORES"})...)
+			return append(append([]string{"ZDIFF"}, g.inputs()...),
+				g.options([]string{"WITHSCORES"})...)
 		}
-		return append(append([]string{"ZINTERCARD"}, g.inputs()...), g.options([]string{"LIMIT", g.integer()})...)
+		return append(append([]string{"ZINTERCARD"}, g.inputs()...),
+			g.options([]string{"LIMIT", g.integer()})...)
 	case 0, 1:
 		return append([]string{"ZRANGE", key, low, high}, g.rangeOptions()...)
 	case 2:
-		command := g.pick("ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANGEBYLEX", "ZREVRANGEBYLEX")
-		return append([]string{command, key, low, high}, g.options([]string{"WITHSCORES"}, []string{"LIMIT", g.integer(), g.integer()})...)
+		command := g.pick("ZREVRANGE", "ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANGEBYLEX",
+			"ZREVRANGEBYLEX")
+		return append([]string{command, key, low, high},
+			g.options([]string{"WITHSCORES"}, []string{"LIMIT", g.integer(), g.integer()})...)
 	case 3:
 		if g.mode != small {
 			return []string{"ZCARD", key}
 		}
-		return append([]string{"ZSCAN", key, g.cursor()}, g.options([]string{"MATCH", g.pattern()}, []string{"COUNT", g.integer()})...)
+		return append([]string{"ZSCAN", key, g.cursor()},
+			g.options([]string{"MATCH", g.pattern()}, []string{"COUNT", g.integer()})...)
 	}
 	switch g.IntN(4) {
 	case 0:

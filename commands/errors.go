@@ -13,7 +13,8 @@ func (e Error) Error() string { return string(e) }
 // Errorf makes an error reply from a format.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
-// ErrorLine is an error's text as Redis writes it: without line breaks at its end, with spaces for all others.
+// ErrorLine is an error's text as Redis writes it: without line breaks at its end, with spaces for
+// all others.
 func ErrorLine(text string) string { return spaceForBreak.Replace(strings.TrimRight(text, "\r\n")) }
 
 var spaceForBreak = strings.NewReplacer("\r", " ", "\n", " ")
@@ -48,7 +49,9 @@ func outOfRange(least, most int64) error {
 	return Errorf("ERR value is out of range, value must between %d and %d", least, most)
 }
 
-// SubcommandSyntax is the error of a subcommand with more arguments than it takes, where its arity does not say how many those are.
+// SubcommandSyntax is the error of a subcommand with more arguments than it takes, where its arity
+// does not say how many those are.
 func SubcommandSyntax(args [][]byte) error {
-	return Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.", args[1], strings.ToUpper(string(args[0])))
+	return Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.",
+		args[1], strings.ToUpper(string(args[0])))
 }

@@ -1,4 +1,5 @@
-// Commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see scripts.go.
+// Commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see
+// scripts.go.
 
 package commands
 
@@ -11,80 +12,105 @@ const (
 	errNoLibrary     Error = "ERR Library not found"
 	errNoLibraryName Error = "ERR library name argument was not given"
 	errFunctionFlush Error = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
-	errRestorePolicy Error = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+	errRestorePolicy Error = "ERR Wrong restore policy given, value should be either FLUSH, " +
+		"APPEND or REPLACE."
 )
 
 const fcallSyntax = "function numkeys:integer [key [key ...]] [arg [arg ...]]"
 
 var functionSpecs = []Spec{
 	{
-		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "7.0.0",
-		Syntax: fcallSyntax, Summary: "Calls a function of a library.", Complexity: "Depends on the function that is executed.",
-		Handler: func(x *Call) error { return callFunction(x, false) },
+		Name: "fcall", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting",
+		Since:  "7.0.0",
+		Syntax: fcallSyntax, Summary: "Calls a function of a library.",
+		Complexity: "Depends on the function that is executed.",
+		Handler:    func(x *Call) error { return callFunction(x, false) },
 	},
 	{
-		Name: "fcall_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
-		Syntax: fcallSyntax, Summary: "Calls a read-only function of a library.", Complexity: "Depends on the function that is executed.",
-		Handler: func(x *Call) error { return callFunction(x, true) },
+		Name: "fcall_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Syntax: fcallSyntax, Summary: "Calls a read-only function of a library.",
+		Complexity: "Depends on the function that is executed.",
+		Handler:    func(x *Call) error { return callFunction(x, true) },
 	},
 	{
 		Name: "function", Kind: Read, Arity: -2, Group: "scripting", Since: "7.0.0",
-		Syntax: "subcommand", Summary: "Manages function libraries.", Complexity: "Depends on subcommand.",
+		Syntax: "subcommand", Summary: "Manages function libraries.",
+		Complexity:  "Depends on subcommand.",
 		Subcommands: functionSubcommands,
 	},
 }
 
 var functionSubcommands = []Spec{
 	{
-		Name: "load", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[REPLACE] function-code",
-		Summary: "Loads a function library on every node.", Complexity: "O(N) with N being the length of the code, and what it runs.",
-		Handler: functionLoad,
+		Name: "load", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting",
+		Since: "7.0.0", Syntax: "[REPLACE] function-code",
+		Summary:    "Loads a function library on every node.",
+		Complexity: "O(N) with N being the length of the code, and what it runs.",
+		Handler:    functionLoad,
 	},
 	{
-		Name: "delete", Kind: Write, Arity: 3, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "library-name",
-		Summary: "Deletes a library and its functions.", Complexity: "O(N) with N being the number of libraries.",
-		Handler: functionDelete,
+		Name: "delete", Kind: Write, Arity: 3, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Syntax:     "library-name",
+		Summary:    "Deletes a library and its functions.",
+		Complexity: "O(N) with N being the number of libraries.",
+		Handler:    functionDelete,
 	},
 	{
-		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0", Syntax: "[ASYNC|SYNC]",
+		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript, Group: "scripting", Since: "7.0.0",
+		Syntax:  "[ASYNC|SYNC]",
 		Summary: "Deletes all libraries.", Complexity: "O(1)",
 		Handler: functionFlush,
 	},
 	{
-		Name: "list", Kind: Read, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
-		Syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]", Summary: "Lists the libraries and their functions.",
+		Name: "list", Kind: Read, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting",
+		Since:      "7.0.0",
+		Syntax:     "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+		Summary:    "Lists the libraries and their functions.",
 		Complexity: "O(N) with N being the number of functions.",
 		Handler:    functionList,
 	},
 	{
-		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Returns all libraries as a serialized value for FUNCTION RESTORE.", Complexity: "O(N) with N being the bytes of all libraries.",
-		Handler: functionDump,
+		Name: "dump", Kind: Read, Arity: 2, Flags: NoScript | Unflagged, Group: "scripting",
+		Since:      "7.0.0",
+		Summary:    "Returns all libraries as a serialized value for FUNCTION RESTORE.",
+		Complexity: "O(N) with N being the bytes of all libraries.",
+		Handler:    functionDump,
 	},
 	{
-		Name: "restore", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting", Since: "7.0.0",
-		Syntax: "serialized-value [FLUSH|APPEND|REPLACE]", Summary: "Loads the libraries of a serialized value, of coordd or of Redis.",
+		Name: "restore", Kind: Write, Arity: -3, Flags: DenyOOM | NoScript, Group: "scripting",
+		Since:      "7.0.0",
+		Syntax:     "serialized-value [FLUSH|APPEND|REPLACE]",
+		Summary:    "Loads the libraries of a serialized value, of coordd or of Redis.",
 		Complexity: "O(N) with N being the bytes of the libraries, and what they run.",
 		Handler:    functionRestore,
 	},
 	{
-		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Counts the libraries and the functions.", Complexity: "O(N) with N being the number of libraries.",
-		Handler: functionStats,
+		Name: "stats", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged,
+		Group: "scripting", Since: "7.0.0",
+		Summary:    "Counts the libraries and the functions.",
+		Complexity: "O(N) with N being the number of libraries.",
+		Handler:    functionStats,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "7.0.0",
-		Summary: "Returns an error, since a function never runs while another command is served.", Complexity: "O(1)",
-		Handler: func(*Call) error { return errScriptKill },
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged,
+		Group: "scripting", Since: "7.0.0",
+		Summary: "Returns an error, since a function never runs while another command is " +
+			"served.",
+		Complexity: "O(1)",
+		Handler:    func(*Call) error { return errScriptKill },
 	},
 	{
-		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "7.0.0",
+		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting",
+		Since:   "7.0.0",
 		Summary: "Lists the subcommands of FUNCTION.", Complexity: "O(1)",
 		Handler: functionHelp,
 	},
 }
 
-// callFunction runs FCALL and FCALL_RO. That there is no such function is told before anything else, as Redis does.
+// callFunction runs FCALL and FCALL_RO. That there is no such function is told before anything
+// else, as Redis does.
 func callFunction(x *Call, readOnly bool) error {
 	s := Script{Function: x.Args[1], ReadOnly: readOnly}
 	if !x.Scripts.HasFunction(s.Function) {
@@ -276,7 +302,8 @@ func functionHelp(x *Call) error {
 		"LOAD [REPLACE] <code>",
 		"    Make a library known, on every node.",
 		"RESTORE <value> [FLUSH|APPEND|REPLACE]",
-		"    Make the libraries of a FUNCTION DUMP known: instead of those that are there, beside them (the default),",
+		"    Make the libraries of a FUNCTION DUMP known: instead of those that are there, "+
+			"beside them (the default),",
 		"    or beside them and instead of those with the same names.",
 		"STATS",
 		"    Count libraries and functions.",

@@ -1,7 +1,8 @@
-// The value of FUNCTION DUMP and FUNCTION RESTORE, in the format of Redis's RDB files, version 10, so that libraries move between coordd and Redis
-// in both directions: for each library a byte that says so, its source as a string, and at the end the format's version (2 bytes,
-// little-endian) and a CRC-64 of all that (8 bytes). Strings are written as they are, and read in all ways that Redis writes
-// them: integers, and compressed ones (LibLZF's format), among them.
+// The value of FUNCTION DUMP and FUNCTION RESTORE, in the format of Redis's RDB files, version 10,
+// so that libraries move between coordd and Redis in both directions: for each library a byte that
+// says so, its source as a string, and at the end the format's version (2 bytes, little-endian) and
+// a CRC-64 of all that (8 bytes). Strings are written as they are, and read in all ways that Redis
+// writes them: integers, and compressed ones (LibLZF's format), among them.
 
 package commands
 
@@ -54,11 +55,12 @@ func dumpLibraries(libraries []*Library) []byte {
 	return binary.LittleEndian.AppendUint64(b, dumpSum(b))
 }
 
-// dumpedSources gives the sources in a value of FUNCTION DUMP, and last an error where what follows is none. It fails at once where version
-// or checksum are wrong.
+// dumpedSources gives the sources in a value of FUNCTION DUMP, and last an error where what follows
+// is none. It fails at once where version or checksum are wrong.
 func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 	body := len(value) - dumpFooter
-	if body < 0 || binary.LittleEndian.Uint16(value[body:]) > dumpVersion || binary.LittleEndian.Uint64(value[body+2:]) != dumpSum(value[:body+2]) {
+	if body < 0 || binary.LittleEndian.Uint16(value[body:]) > dumpVersion ||
+		binary.LittleEndian.Uint64(value[body+2:]) != dumpSum(value[:body+2]) {
 		return nil, errDump
 	}
 	return func(yield func([]byte, error) bool) {
@@ -97,7 +99,8 @@ func (r *dumpReader) library() (source []byte, err error) {
 	return source, nil
 }
 
-// text reads a string. One that was written as an integer is no library's source, whichever integer it is: it is read as empty.
+// text reads a string. One that was written as an integer is no library's source, whichever integer
+// it is: it is read as empty.
 func (r *dumpReader) text() []byte {
 	const encoded = 3 << 6
 	first := r.Byte()
@@ -134,8 +137,9 @@ func (r *dumpReader) length(first byte) uint64 {
 	return 0
 }
 
-// unpack undoes LZF's compression: a byte below 32 is followed by that many bytes and one more; any other one repeats what came before, its upper
-// three bits with 2 added are how many bytes (all set: the next byte is added), its lower ones and the next byte how far back.
+// unpack undoes LZF's compression: a byte below 32 is followed by that many bytes and one more; any
+// other one repeats what came before, its upper three bits with 2 added are how many bytes (all
+// set: the next byte is added), its lower ones and the next byte how far back.
 func (r *dumpReader) unpack(packed []byte, length int) []byte {
 	if r.Failed() {
 		return nil

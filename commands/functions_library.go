@@ -1,19 +1,23 @@
-// This file contains what a library of functions is: what FUNCTION LIST tells of it, and its limits.
+// This file contains what a library of functions is: what FUNCTION LIST tells of it, and its
+// limits.
 
 package commands
 
 // The limits of sources.
 const (
-	// MaxScriptBytes bounds the source of a script or a library: compiling is not counted, and its work grows with the length.
+	// MaxScriptBytes bounds the source of a script or a library: compiling is not counted, and its
+	// work grows with the length.
 	MaxScriptBytes = 1 << 20
-	// MaxLibraries and MaxLibraryBytes bound the libraries and what their sources, names and descriptions have together: FUNCTION RESTORE and a node
-	// that starts from a snapshot compile and run them all.
+	// MaxLibraries and MaxLibraryBytes bound the libraries and what their sources, names and
+	// descriptions have together: FUNCTION RESTORE and a node that starts from a snapshot compile
+	// and run them all.
 	MaxLibraries    = 1000
 	MaxLibraryBytes = 4 << 20
 )
 
 // ErrLibrariesFull says that libraries are beyond their limits.
-const ErrLibrariesFull Error = "OOM too many libraries are loaded: FUNCTION DELETE and FUNCTION FLUSH forget them"
+const ErrLibrariesFull Error = "OOM too many libraries are loaded: FUNCTION DELETE and FUNCTION " +
+	"FLUSH forget them"
 
 // engineName is the one engine that runs functions.
 const engineName = "LUA"
@@ -36,8 +40,9 @@ type Function struct {
 // FunctionFlags are what a function or a script says of itself.
 type FunctionFlags uint8
 
-// The flags in Redis's order. Only NoWrites means anything here: coordd has no slots, reads after READONLY may be old in any
-// script, and writes are refused for lack of memory before they come to the log.
+// The flags in Redis's order. Only NoWrites means anything here: coordd has no slots, reads after
+// READONLY may be old in any script, and writes are refused for lack of memory before they come to
+// the log.
 const (
 	NoWrites FunctionFlags = 1 << iota
 	AllowOOM
@@ -46,7 +51,8 @@ const (
 	AllowCrossSlotKeys
 )
 
-var functionFlagNames = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
+var functionFlagNames = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster",
+	"allow-cross-slot-keys"}
 
 // ParseFunctionFlag is the flag of a name, which is in lower case, or 0.
 func ParseFunctionFlag(name []byte) FunctionFlags {

@@ -1,8 +1,10 @@
-// This file contains the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and CONFIG GET share.
+// This file contains the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and
+// CONFIG GET share.
 
 package commands
 
-// maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64 steps a byte.
+// maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64
+// steps a byte.
 const maxPattern = 1 << 10
 
 // CheckPattern refuses a pattern that is too long to be matched in bounded time.
@@ -13,7 +15,8 @@ func CheckPattern(pattern []byte) error {
 	return nil
 }
 
-// maxChannel is the longest name of a channel that is taken, in bytes: every message is matched with the patterns of all subscribers.
+// maxChannel is the longest name of a channel that is taken, in bytes: every message is matched
+// with the patterns of all subscribers.
 const maxChannel = 4 << 10
 
 // CheckChannel refuses a channel whose name is too long.
@@ -48,19 +51,21 @@ func GlobWork(pattern, s []byte) (ok bool, units int) {
 	return ok, m.work
 }
 
-// Glob reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a byte of a class, \ before a
-// byte that stands for itself. What is malformed is read as Redis reads it: a class without its end closes with the
-// pattern, a backslash at the end is a backslash.
+// Glob reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a
+// byte of a class, \ before a byte that stands for itself. What is malformed is read as Redis reads
+// it: a class without its end closes with the pattern, a backslash at the end is a backslash.
 func Glob(pattern, s []byte) bool {
 	var m matcher
 	return m.match(pattern, s, 512*len(pattern)) // about what the table costs
 }
 
-// matcher matches many strings with one pattern. The plain way looks at some bytes of the string again and again, and at
-// each byte of a class; where that takes too many steps the table, which is built when it is first needed, takes over.
+// matcher matches many strings with one pattern. The plain way looks at some bytes of the string
+// again and again, and at each byte of a class; where that takes too many steps the table, which is
+// built when it is first needed, takes over.
 type matcher struct {
 	words int // for one bit an element of the pattern and one for its end
-	// stars has a bit for each star, masks one for each element that takes a byte; words for every byte.
+	// stars has a bit for each star, masks one for each element that takes a byte; words for every
+	// byte.
 	stars, masks []uint64
 	last         int // the bit of the end
 	work         int // units of 25 ns that matching has taken
@@ -89,8 +94,9 @@ func (m *matcher) match(pattern, s []byte, extra int) bool {
 // stepsInUnit is how many steps of a match take 25 ns at most.
 const stepsInUnit = 4
 
-// globPlain matches without a table; done is false where that takes more than about so many steps, of which some are left. A failure goes back to
-// the last star alone: an earlier one could not do better.
+// globPlain matches without a table; done is false where that takes more than about so many steps,
+// of which some are left. A failure goes back to the last star alone: an earlier one could not do
+// better.
 func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	p, i := 0, 0
 	star, resume := -1, 0 // the position after the last star; where in s its rest was last tried
@@ -133,7 +139,8 @@ func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 func (m *matcher) build(pattern []byte) {
 	m.words = len(pattern)/64 + 1
 	m.masks = make([]uint64, 256*m.words)
-	m.stars, m.now, m.next = make([]uint64, m.words), make([]uint64, m.words), make([]uint64, m.words)
+	m.stars, m.now, m.next = make([]uint64, m.words), make([]uint64, m.words),
+		make([]uint64, m.words)
 	bit := 0
 	for p := 0; p < len(pattern); bit++ {
 		word, mask := bit/64, uint64(1)<<(bit%64)
@@ -186,7 +193,8 @@ func (m *matcher) skipStars(set []uint64) {
 	}
 }
 
-// globByte matches c with the element of the pattern that begins at p, and says where the next element begins.
+// globByte matches c with the element of the pattern that begins at p, and says where the next
+// element begins.
 func globByte(pattern []byte, p int, c byte) (ok bool, next int) {
 	switch pattern[p] {
 	case '?':
@@ -213,7 +221,8 @@ func globClass(pattern []byte, p int, c byte) (ok bool, next int) {
 			p++
 			ok = ok || pattern[p] == c
 		case left >= 3 && pattern[p+1] == '-':
-			low, high := int8(pattern[p]), int8(pattern[p+2]) // signed, as characters are in C on the processors that Redis mostly runs on
+			// signed, as characters are in C on the processors that Redis mostly runs on
+			low, high := int8(pattern[p]), int8(pattern[p+2])
 			if low > high {
 				low, high = high, low
 			}

@@ -16,10 +16,14 @@ func TestGlob(t *testing.T) {
 		want       bool
 	}{
 		{"*", "anything", true}, {"h?llo", "hello", true}, {"h?llo", "hllo", false},
-		{"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true}, {"h[^e]llo", "hello", false},
-		{"h[a-c]llo", "hbllo", true}, {"h[c-a]llo", "hbllo", true}, {`h\?llo`, "h?llo", true}, {`h\?llo`, "hello", false},
-		{"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false}, {"[", "a", false}, {"[ab", "b", true}, {`a\`, `a\`, true}, {"", "", true}, {"", "a", false},
-		{"a*", "a", true}, {"a**", "a", true}, {"[^]", "x", true}, {`[\]]`, "]", true}, {"*[0-9]", "lock:7", true},
+		{"h[ae]llo", "hallo", true}, {"h[ae]llo", "hillo", false}, {"h[^e]llo", "hallo", true},
+		{"h[^e]llo", "hello", false},
+		{"h[a-c]llo", "hbllo", true}, {"h[c-a]llo", "hbllo", true}, {`h\?llo`, "h?llo", true},
+		{`h\?llo`, "hello", false},
+		{"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false}, {"[", "a", false}, {"[ab", "b", true},
+		{`a\`, `a\`, true}, {"", "", true}, {"", "a", false},
+		{"a*", "a", true}, {"a**", "a", true}, {"[^]", "x", true}, {`[\]]`, "]", true},
+		{"*[0-9]", "lock:7", true},
 	} {
 		if got := Glob([]byte(c.pattern), []byte(c.s)); got != c.want {
 			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.s, got)
@@ -27,17 +31,20 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// The longest pattern and a name of a megabyte, the plain way, would take a billion steps; classes are the worst.
+// The longest pattern and a name of a megabyte, the plain way, would take a billion steps; classes
+// are the worst.
 func TestGlobBombIsBounded(t *testing.T) {
 	s := []byte(strings.Repeat("a", 1<<20))
 	bombs := 0
 	for _, pattern := range []string{
-		"*" + strings.Repeat("a", maxPattern-2) + "b", strings.Repeat("a*", maxPattern/2-1) + "b", "*[" + strings.Repeat("b", maxPattern-4) + "]c",
+		"*" + strings.Repeat("a", maxPattern-2) + "b", strings.Repeat("a*", maxPattern/2-1) + "b",
+		"*[" + strings.Repeat("b", maxPattern-4) + "]c",
 	} {
 		if len(pattern) > maxPattern || Glob([]byte(pattern), s) {
 			t.Fatalf("a bomb of %d bytes matched", len(pattern))
 		}
-		// The plain way ends, or gives up, after its steps; the table then costs so many words a byte.
+		// The plain way ends, or gives up, after its steps; the table then costs so many words a
+		// byte.
 		_, done, _ := globPlain([]byte(pattern), s, 8*len(s))
 		if !done {
 			bombs++
@@ -51,7 +58,8 @@ func TestGlobBombIsBounded(t *testing.T) {
 	if bombs == 0 {
 		t.Fatal("none of them is a bomb")
 	}
-	if err := CheckPattern(make([]byte, maxPattern+1)); err == nil || CheckPattern(make([]byte, maxPattern)) != nil {
+	if err := CheckPattern(make([]byte, maxPattern+1)); err == nil ||
+		CheckPattern(make([]byte, maxPattern)) != nil {
 		t.Fatal("the limit is not where it is said to be")
 	}
 }
@@ -91,7 +99,8 @@ func TestGlobTable(t *testing.T) {
 	}
 }
 
-// TestGlobAsRedis asks a real server for KEYS with random patterns over random keys made of the bytes that matter.
+// TestGlobAsRedis asks a real server for KEYS with random patterns over random keys made of the
+// bytes that matter.
 func TestGlobAsRedis(t *testing.T) {
 	socket := commandtest.StartRedis(t)
 	if socket == "" {

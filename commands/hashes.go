@@ -12,73 +12,92 @@ import (
 const errInfiniteIncrement Error = "ERR value is NaN or Infinity"
 
 var hashSpecs = []Spec{
-	{Name: "hset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "2.0.0",
-		Syntax:     "key field value [field value ...]",
-		Summary:    "Sets fields of a hash and returns how many are new. Creates the hash if it doesn't exist.",
+	{Name: "hset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "2.0.0",
+		Syntax: "key field value [field value ...]",
+		Summary: "Sets fields of a hash and returns how many are new. Creates the hash if it " +
+			"doesn't exist.",
 		Complexity: "O(1) a field", Handler: hset},
-	{Name: "hsetnx", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "hash", Since: "2.0.0",
+	{Name: "hsetnx", Kind: Write, Arity: 4, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "hash", Since: "2.0.0",
 		Syntax:     "key field value",
 		Summary:    "Sets a field of a hash only if the field doesn't exist.",
 		Complexity: "O(1)", Handler: hsetnx},
-	{Name: "hmset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "2.0.0",
+	{Name: "hmset", Kind: Write, Arity: -4, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "2.0.0",
 		Syntax:     "key field value [field value ...]",
 		Summary:    "Sets fields of a hash. An older form of HSET that replies OK.",
 		Complexity: "O(1) a field", Handler: hmset},
-	{Name: "hget", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
+	{Name: "hget", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "2.0.0",
 		Syntax:     "key field",
 		Summary:    "Returns the value of a hash field.",
 		Complexity: "O(1)", Handler: hget},
-	{Name: "hmget", Kind: Read, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
+	{Name: "hmget", Kind: Read, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "2.0.0",
 		Syntax:     "key field [field ...]",
 		Summary:    "Returns the values of several hash fields.",
 		Complexity: "O(1) a field", Handler: hmget},
-	{Name: "hgetall", Kind: Read, Arity: 2, Flags: WholeValues, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
+	{Name: "hgetall", Kind: Read, Arity: 2, Flags: WholeValues,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
 		Syntax:     "key",
 		Summary:    "Returns all fields and values of a hash.",
 		Complexity: "O(n) in the fields of the hash", Handler: hgetall},
-	{Name: "hkeys", Kind: Read, Arity: 2, Flags: WholeValues, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
+	{Name: "hkeys", Kind: Read, Arity: 2, Flags: WholeValues,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
 		Syntax:     "key",
 		Summary:    "Returns the field names of a hash.",
 		Complexity: "O(n) in the fields of the hash", Handler: hkeys},
-	{Name: "hvals", Kind: Read, Arity: 2, Flags: WholeValues, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
+	{Name: "hvals", Kind: Read, Arity: 2, Flags: WholeValues,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.0.0",
 		Syntax:     "key",
 		Summary:    "Returns the values of a hash.",
 		Complexity: "O(n) in the fields of the hash", Handler: hvals},
-	{Name: "hdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "hash", Since: "2.0.0",
+	{Name: "hdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Group: "hash", Since: "2.0.0",
 		Syntax:     "key field [field ...]",
 		Summary:    "Deletes fields of a hash. Deletes the hash with its last field.",
 		Complexity: "O(1) a field", Handler: hdel},
-	{Name: "hexists", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "hash", Since: "2.0.0",
+	{Name: "hexists", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Group: "hash", Since: "2.0.0",
 		Syntax:     "key field",
 		Summary:    "Reports whether a field of a hash exists.",
 		Complexity: "O(1)", Handler: hexists},
-	{Name: "hlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "hash", Since: "2.0.0",
+	{Name: "hlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Group: "hash", Since: "2.0.0",
 		Syntax:     "key",
 		Summary:    "Returns the number of fields of a hash.",
 		Complexity: "O(1)", Handler: hlen},
-	{Name: "hstrlen", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "hash", Since: "3.2.0",
+	{Name: "hstrlen", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Group: "hash", Since: "3.2.0",
 		Syntax:     "key field",
 		Summary:    "Returns the length in bytes of the value of a hash field.",
 		Complexity: "O(1)", Handler: hstrlen},
-	{Name: "hincrby", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "2.0.0",
+	{Name: "hincrby", Kind: Write, Arity: 4, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "2.0.0",
 		Syntax:     "key field increment:integer",
 		Summary:    "Increments the integer value of a hash field. A missing field counts as 0.",
 		Complexity: "O(1)", Handler: hincrby},
-	{Name: "hincrbyfloat", Kind: Write, Arity: 4, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "2.6.0",
-		Syntax:     "key field increment:double",
-		Summary:    "Increments the floating-point value of a hash field. A missing field counts as 0.",
+	{Name: "hincrbyfloat", Kind: Write, Arity: 4, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "2.6.0",
+		Syntax: "key field increment:double",
+		Summary: "Increments the floating-point value of a hash field. A missing field counts " +
+			"as 0.",
 		Complexity: "O(1)", Handler: hincrbyfloat},
-	{Name: "hrandfield", Kind: Read, Arity: -2, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "6.2.0",
+	{Name: "hrandfield", Kind: Read, Arity: -2, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "6.2.0",
 		Syntax:     "key [count:integer [WITHVALUES]]",
 		Summary:    "Returns random fields of a hash.",
 		Complexity: "O(N) in the fields picked", Handler: hrandfield},
-	{Name: "hscan", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "2.8.0",
+	{Name: "hscan", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "2.8.0",
 		Syntax:     "key cursor:integer [MATCH pattern] [COUNT count:integer] [NOVALUES]",
 		Summary:    "Iterates over the fields of a hash.",
 		Complexity: "O(count) a step, O(n) for all the fields", Handler: hscan},
 }
 
-// setFields sets the fields that the arguments after the key name in pairs, and counts those that are new.
+// setFields sets the fields that the arguments after the key name in pairs, and counts those that
+// are new.
 func setFields(x *Call) (created int64, err error) {
 	if len(x.Args)%2 != 0 {
 		return 0, x.Spec.ArityError()
@@ -101,7 +120,8 @@ func setFields(x *Call) (created int64, err error) {
 
 // spendOld adds the work of hashing the value that a field loses.
 func spendOld(x *Call, h *keyspace.Hash, name []byte) {
-	if x.Tx.Script && x.Level < LevelBounded { // from there on Call.spendOld did, for all fields and before
+	if x.Tx.Script && x.Level < LevelBounded {
+		// from there on Call.spendOld did, for all fields and before
 		old, _ := h.Get(name)
 		x.spendBytes(len(old))
 	}
@@ -138,8 +158,8 @@ func hsetnx(x *Call) error {
 	return nil
 }
 
-// updateField sets the field named by the second argument to value and tells of event. A deadline of the field stays. The key's
-// type was checked.
+// updateField sets the field named by the second argument to value and tells of event. A deadline
+// of the field stays. The key's type was checked.
 func updateField(x *Call, value []byte, event string) {
 	e, h := editHash(x, x.Args[1])
 	h.Update(x.Args[2], value)
@@ -326,7 +346,8 @@ func hincrbyfloat(x *Call) error {
 	return nil
 }
 
-// hrandfield gives one field at random, or with a count some of them: different ones, or with repetition where it is negative.
+// hrandfield gives one field at random, or with a count some of them: different ones, or with
+// repetition where it is negative.
 func hrandfield(x *Call) error {
 	o, err := x.parseRandom("WITHVALUES")
 	if err != nil {
@@ -377,8 +398,10 @@ func hrandfield(x *Call) error {
 	return nil
 }
 
-// pickFields picks positions of n fields at random as HRANDFIELD counts them. All fields come in their order.
-func pickFields(x *Call, n int, o randomOptions, at func(i int) (name string, value []byte)) ([]int, error) {
+// pickFields picks positions of n fields at random as HRANDFIELD counts them. All fields come in
+// their order.
+func pickFields(x *Call, n int, o randomOptions,
+	at func(i int) (name string, value []byte)) ([]int, error) {
 	switch {
 	case n == 0:
 		return nil, nil

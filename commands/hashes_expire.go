@@ -1,5 +1,6 @@
-// This file contains the lives of a hash's fields: the commands of Redis 7.4 that set, show and remove their deadlines, and those of 8.0 that
-// do it while they read, set or delete. As with keys, deadlines are compared and kept in ms of the cluster clock.
+// This file contains the lives of a hash's fields: the commands of Redis 7.4 that set, show and
+// remove their deadlines, and those of 8.0 that do it while they read, set or delete. As with keys,
+// deadlines are compared and kept in ms of the cluster clock.
 
 package commands
 
@@ -7,15 +8,18 @@ import "github.com/coordd/coordd/commands/keyspace"
 
 // Error replies of the commands on fields' lives.
 const (
-	errFieldsWord     Error = "ERR Mandatory argument FIELDS is missing or not at the right position"
-	errFieldsCount    Error = "ERR Number of fields must be a positive integer"
-	errFieldsNumber   Error = "ERR Parameter `numFields` should be greater than 0" // HEXPIRE's and its kin's own
+	errFieldsWord Error = "ERR Mandatory argument FIELDS is missing or not at the right " +
+		"position"
+	errFieldsCount Error = "ERR Number of fields must be a positive integer"
+	// HEXPIRE's and its kin's own
+	errFieldsNumber   Error = "ERR Parameter `numFields` should be greater than 0"
 	errFieldsMatch    Error = "ERR The `numfields` parameter must match the number of arguments"
 	errFieldsInvalid  Error = "ERR invalid number of fields" // HSETEX's own
 	errNegativeExpire Error = "ERR invalid expire time, must be >= 0"
 	errNoExpire       Error = "ERR missing expire time"
-	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified"
-	errOneCondition   Error = "ERR Only one of FXX or FNX arguments can be specified"
+	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be " +
+		"specified"
+	errOneCondition Error = "ERR Only one of FXX or FNX arguments can be specified"
 )
 
 // What the commands on fields' lives answer for a field.
@@ -27,7 +31,8 @@ const (
 	fieldDeleted = 2 // the time that was given is past
 )
 
-// maxFieldLifeMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits there.
+// maxFieldLifeMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits
+// there.
 const maxFieldLifeMs = 1<<46 - 1
 
 const (
@@ -37,59 +42,76 @@ const (
 )
 
 var hashLifeSpecs = []Spec{
-	{Name: "hexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
+	{Name: "hexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key seconds:integer" + expireSyntax,
 		Summary:    "Sets the time to live of hash fields in seconds.",
 		Complexity: oneAField, Handler: hexpireCommand},
-	{Name: "hpexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
+	{Name: "hpexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key milliseconds:integer" + expireSyntax,
 		Summary:    "Sets the time to live of hash fields in milliseconds.",
 		Complexity: oneAField, Handler: hpexpireCommand},
-	{Name: "hexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
+	{Name: "hexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key unix-time-seconds:unix-time" + expireSyntax,
 		Summary:    "Sets the expiration time of hash fields as a Unix timestamp in seconds.",
 		Complexity: oneAField, Handler: hexpireatCommand},
-	{Name: "hpexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
+	{Name: "hpexpireat", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key unix-time-milliseconds:unix-time" + expireSyntax,
 		Summary:    "Sets the expiration time of hash fields as a Unix timestamp in milliseconds.",
 		Complexity: oneAField, Handler: hpexpireatCommand},
-	{Name: "hpersist", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
+	{Name: "hpersist", Kind: Write, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key" + fieldsSyntax,
 		Summary:    "Removes the time to live of hash fields.",
 		Complexity: oneAField, Handler: hpersistCommand},
-	{Name: "httl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
+	{Name: "httl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "7.4.0",
 		Syntax:     "key" + fieldsSyntax,
 		Summary:    "Returns the remaining times to live of hash fields in seconds.",
 		Complexity: oneAField, Handler: httlCommand},
-	{Name: "hpttl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
+	{Name: "hpttl", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "hash", Since: "7.4.0",
 		Syntax:     "key" + fieldsSyntax,
 		Summary:    "Returns the remaining times to live of hash fields in milliseconds.",
 		Complexity: oneAField, Handler: hpttlCommand},
-	{Name: "hexpiretime", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
+	{Name: "hexpiretime", Kind: Read, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
 		Syntax:     "key" + fieldsSyntax,
 		Summary:    "Returns the expiration times of hash fields as Unix timestamps in seconds.",
 		Complexity: oneAField, Handler: hexpiretimeCommand},
-	{Name: "hpexpiretime", Kind: Read, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
-		Syntax:     "key" + fieldsSyntax,
-		Summary:    "Returns the expiration times of hash fields as Unix timestamps in milliseconds.",
+	{Name: "hpexpiretime", Kind: Read, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "hash", Since: "7.4.0",
+		Syntax: "key" + fieldsSyntax,
+		Summary: "Returns the expiration times of hash fields as Unix timestamps in " +
+			"milliseconds.",
 		Complexity: oneAField, Handler: hpexpiretimeCommand},
-	{Name: "hgetex", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "8.0.0",
-		Syntax: "key [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST]" +
+	{Name: "hgetex", Kind: Write, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "hash", Since: "8.0.0",
+		Syntax: "key [EX seconds:integer | PX milliseconds:integer | EXAT " +
+			"unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST]" +
 			fieldsSyntax,
 		Summary:    "Returns the values of hash fields and sets or removes their time to live.",
 		Complexity: oneAField, Handler: hgetexCommand},
-	{Name: "hsetex", Kind: Write, Arity: -6, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "8.0.0",
-		Syntax: "key [FNX | FXX] [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL] " +
+	{Name: "hsetex", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "8.0.0",
+		Syntax: "key [FNX | FXX] [EX seconds:integer | PX milliseconds:integer | EXAT " +
+			"unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL] " +
 			"FIELDS numfields:integer field value [field value ...]",
-		Summary:    "Sets all given fields of a hash or none, optionally with a condition and a time to live.",
+		Summary: "Sets all given fields of a hash or none, optionally with a condition and a " +
+			"time to live.",
 		Complexity: oneAField, Handler: hsetexCommand},
-	{Name: "hgetdel", Kind: Write, Arity: -5, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "hash", Since: "8.0.0",
+	{Name: "hgetdel", Kind: Write, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "hash", Since: "8.0.0",
 		Syntax:     "key" + fieldsSyntax,
 		Summary:    "Returns the values of hash fields and deletes the fields.",
 		Complexity: oneAField, Handler: hgetdelCommand},
 }
 
-// parseFields reads FIELDS, a number, and as many names. notNumber is the command's error for a number that is none.
+// parseFields reads FIELDS, a number, and as many names. notNumber is the command's error for a
+// number that is none.
 func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	if !isWord(args[0], "FIELDS") {
 		return nil, errFieldsWord
@@ -107,7 +129,8 @@ func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	return args[2:], nil
 }
 
-// fieldDeadline reads the time that a field is to live, or to live until, and returns its deadline. It may be past.
+// fieldDeadline reads the time that a field is to live, or to live until, and returns its deadline.
+// It may be past.
 func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
 	n, ok := ParseInt(arg)
 	if !ok {
@@ -133,18 +156,22 @@ func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err e
 	return x.deadline(n, absolute), nil
 }
 
-// deadlineWork is what giving a field of a large hash another deadline, or taking it out, costs beside looking it up, in units of Env.Work.
+// deadlineWork is what giving a field of a large hash another deadline, or taking it out, costs
+// beside looking it up, in units of Env.Work.
 const deadlineWork = 36
 
-// spendDeadlines adds the work of changing the deadlines of fields of h: every step'th of names is one.
+// spendDeadlines adds the work of changing the deadlines of fields of h: every step'th of names is
+// one.
 func (x *Call) spendDeadlines(h *keyspace.Hash, names [][]byte, step int) {
 	if x.Level >= LevelBounded && !h.Compact() {
 		x.Spend((deadlineWork + 3*deep(h.Len())) * (len(names) / step))
-		x.spendBytes(valueBytes(h, names, step)) // hashed once more than that of a field which is taken out
+		// hashed once more than that of a field which is taken out
+		x.spendBytes(valueBytes(h, names, step))
 	}
 }
 
-// spendOld adds the work of hashing the values that fields of h lose or keep with another deadline: every step'th of names is one.
+// spendOld adds the work of hashing the values that fields of h lose or keep with another deadline:
+// every step'th of names is one.
 func (x *Call) spendOld(h *keyspace.Hash, names [][]byte, step int) {
 	if x.Level >= LevelBounded && !h.Compact() {
 		x.spendBytes(valueBytes(h, names, step))
@@ -160,7 +187,8 @@ func valueBytes(h *keyspace.Hash, names [][]byte, step int) (size int) {
 	return size
 }
 
-// hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing is written before it does.
+// hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing
+// is written before it does.
 type hashEdit struct {
 	x *Call
 	h *keyspace.Hash
@@ -181,7 +209,8 @@ func (c *hashEdit) remove(name []byte) {
 	c.h.Delete(name)
 }
 
-// expire gives a field that exists a deadline, 0 for none, or deletes it when that is past, and says which.
+// expire gives a field that exists a deadline, 0 for none, or deletes it when that is past, and
+// says which.
 func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
 	if deadlineMs != 0 && c.x.past(deadlineMs) {
 		c.remove(name)
@@ -285,19 +314,25 @@ func (x *Call) hashFields() (h *keyspace.Hash, names [][]byte, err error) {
 }
 
 func httlCommand(x *Call) error {
-	return x.fieldLives(func(deadlineMs int64) int64 { return ceilSeconds(x.remainingMs(deadlineMs)) })
+	return x.fieldLives(func(deadlineMs int64) int64 {
+		return ceilSeconds(x.remainingMs(deadlineMs))
+	})
 }
 
 func hpttlCommand(x *Call) error { return x.fieldLives(x.remainingMs) }
 
 func hexpiretimeCommand(x *Call) error {
-	// A deadline given as wall time may be shown 1 ms later, see docs/compatibility.md: that must not make it a second.
-	return x.fieldLives(func(deadlineMs int64) int64 { return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0)) })
+	// A deadline given as wall time may be shown 1 ms later, see docs/compatibility.md: that must
+	// not make it a second.
+	return x.fieldLives(func(deadlineMs int64) int64 {
+		return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0))
+	})
 }
 
 func hpexpiretimeCommand(x *Call) error { return x.fieldLives(x.expiryMs) }
 
-// ceilSeconds is a time that is not negative in seconds, rounded up, as Redis shows fields' lives but not keys'.
+// ceilSeconds is a time that is not negative in seconds, rounded up, as Redis shows fields' lives
+// but not keys'.
 func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
 
 // fieldLives answers what show makes of the deadlines of fields.
@@ -320,7 +355,8 @@ func (x *Call) fieldLives(show func(deadlineMs int64) int64) error {
 	return nil
 }
 
-// expectFields refuses a command that takes the fields out of h, or changes them, if their values do not fit into its reply.
+// expectFields refuses a command that takes the fields out of h, or changes them, if their values
+// do not fit into its reply.
 func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
 	if x.Level < LevelBounded {
 		return

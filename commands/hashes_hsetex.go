@@ -11,7 +11,8 @@ type hsetexOptions struct {
 	pairs      [][]byte // fields with their values
 }
 
-// parse reads the options in the order in which Redis looks at them: the time as it comes, and nothing behind FIELDS.
+// parse reads the options in the order in which Redis looks at them: the time as it comes, and
+// nothing behind FIELDS.
 func (o *hsetexOptions) parse(x *Call) (err error) {
 	args := x.Args
 	for i := 2; i < len(args); i++ {
@@ -111,7 +112,8 @@ func hsetexCommand(x *Call) error {
 	return nil
 }
 
-// setDeadFields is what HSETEX does with a time that is past: the fields are not there any more. Redis tells of their whole life.
+// setDeadFields is what HSETEX does with a time that is past: the fields are not there any more.
+// Redis tells of their whole life.
 func (x *Call) setDeadFields(o *hsetexOptions) {
 	key := x.Args[1]
 	h, _ := findHash(x, key)

@@ -1,4 +1,5 @@
-// tests of hashes and strings that scenario files cannot hold: what writes nothing, what is random, and work that is counted.
+// tests of hashes and strings that scenario files cannot hold: what writes nothing, what is random,
+// and work that is counted.
 
 package commands
 
@@ -28,22 +29,30 @@ func TestFieldsAndBitsThatChangeNothing(t *testing.T) {
 	r.must(t, "HEXPIRE", "h", "100", "FIELDS", "1", "f")
 	r.must(t, "SET", "s", "\xff\x00")
 	changesNothing(t, r, [][]string{
-		{"HEXPIRE", "h", "50", "GT", "FIELDS", "2", "f", "none"}, {"HPEXPIRE", "h", "0", "NX", "FIELDS", "1", "f"},
-		{"HEXPIRE", "none", "50", "FIELDS", "1", "f"}, {"HEXPIREAT", "h", "1", "XX", "FIELDS", "1", "g"},
+		{"HEXPIRE", "h", "50", "GT", "FIELDS", "2", "f", "none"},
+		{"HPEXPIRE", "h", "0", "NX", "FIELDS", "1", "f"},
+		{"HEXPIRE", "none", "50", "FIELDS", "1", "f"},
+		{"HEXPIREAT", "h", "1", "XX", "FIELDS", "1", "g"},
 		{"HPERSIST", "h", "FIELDS", "2", "g", "none"}, {"HPERSIST", "none", "FIELDS", "1", "f"},
-		{"HGETEX", "h", "FIELDS", "2", "f", "none"}, {"HGETEX", "h", "PERSIST", "FIELDS", "1", "g"}, {"HGETEX", "h", "EX", "10", "FIELDS", "1", "none"},
+		{"HGETEX", "h", "FIELDS", "2", "f", "none"}, {"HGETEX", "h", "PERSIST", "FIELDS", "1", "g"},
+		{"HGETEX", "h", "EX", "10", "FIELDS", "1", "none"},
 		{"HGETDEL", "h", "FIELDS", "1", "none"}, {"HGETDEL", "none", "FIELDS", "1", "f"},
-		{"HSETEX", "h", "FNX", "FIELDS", "2", "new", "1", "f", "2"}, {"HSETEX", "h", "FXX", "FIELDS", "1", "new", "1"},
-		{"HSETEX", "none", "FXX", "FIELDS", "1", "f", "1"}, {"HSETEX", "none", "PX", "0", "FIELDS", "1", "f", "1"},
-		{"SETBIT", "s", "0", "1"}, {"SETBIT", "s", "15", "0"}, {"SETRANGE", "s", "5", ""}, {"SETRANGE", "none", "5", ""},
-		{"BITFIELD", "s", "SET", "u8", "0", "255", "GET", "u8", "8"}, {"BITFIELD", "s", "OVERFLOW", "FAIL", "INCRBY", "u8", "0", "1"},
-		{"BITFIELD", "none", "GET", "u8", "0"}, {"BITFIELD", "s", "OVERFLOW", "SAT", "INCRBY", "u8", "0", "1"},
+		{"HSETEX", "h", "FNX", "FIELDS", "2", "new", "1", "f", "2"},
+		{"HSETEX", "h", "FXX", "FIELDS", "1", "new", "1"},
+		{"HSETEX", "none", "FXX", "FIELDS", "1", "f", "1"},
+		{"HSETEX", "none", "PX", "0", "FIELDS", "1", "f", "1"},
+		{"SETBIT", "s", "0", "1"}, {"SETBIT", "s", "15", "0"}, {"SETRANGE", "s", "5", ""},
+		{"SETRANGE", "none", "5", ""},
+		{"BITFIELD", "s", "SET", "u8", "0", "255", "GET", "u8", "8"},
+		{"BITFIELD", "s", "OVERFLOW", "FAIL", "INCRBY", "u8", "0", "1"},
+		{"BITFIELD", "none", "GET", "u8", "0"},
+		{"BITFIELD", "s", "OVERFLOW", "SAT", "INCRBY", "u8", "0", "1"},
 		{"BITOP", "AND", "none", "other", "another"},
 	})
 }
 
-// Every field may be picked, about equally often, by a small hash and a large one, with dead fields among them or without; and in two
-// picks of one script not the same again and again.
+// Every field may be picked, about equally often, by a small hash and a large one, with dead fields
+// among them or without; and in two picks of one script not the same again and again.
 func TestRandomFields(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		for _, dead := range []int{0, 5} {
@@ -60,7 +69,8 @@ func TestRandomFields(t *testing.T) {
 			r.ks.RestoreClock(100) // the fields are dead and not swept
 			const times = 10_000
 			counts := map[string]int{}
-			x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 100, Seed: 7}, Tx: &Tx{Proto: 2, Script: true}}
+			x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 100, Seed: 7},
+				Tx: &Tx{Proto: 2, Script: true}}
 			for range times {
 				out := &RESP{Proto: 2}
 				x.Args, x.Out = commandtest.Args("HRANDFIELD", "h"), out
@@ -69,23 +79,27 @@ func TestRandomFields(t *testing.T) {
 			}
 			for reply, n := range counts {
 				if n < times/10*8/10 || n > times/10*12/10 {
-					t.Errorf("large %v, %d dead: %q was picked %d times of %d", large, dead, reply, n, times)
+					t.Errorf("large %v, %d dead: %q was picked %d times of %d", large, dead, reply,
+						n, times)
 				}
 			}
 			if len(counts) != 10 {
-				t.Errorf("large %v, %d dead: %d different fields, want 10", large, dead, len(counts))
+				t.Errorf("large %v, %d dead: %d different fields, want 10", large, dead,
+					len(counts))
 			}
 		}
 	}
 }
 
-// A count gives different fields, as many as there are at most; a negative one as many as it says; and too many are refused.
+// A count gives different fields, as many as there are at most; a negative one as many as it says;
+// and too many are refused.
 func TestRandomFieldsCounted(t *testing.T) {
 	r := newTestRun()
 	for i := range 20 {
 		r.must(t, "HSET", "h", fmt.Sprintf("f%d", i), "value")
 	}
-	for count, want := range map[string]int{"0": 0, "1": 1, "7": 7, "19": 19, "20": 20, "1000": 20, "-7": 7, "-1000": 1000} {
+	for count, want := range map[string]int{"0": 0, "1": 1, "7": 7, "19": 19, "20": 20, "1000": 20,
+		"-7": 7, "-1000": 1000} {
 		reply := r.must(t, "HRANDFIELD", "h", count)
 		head, elements, _ := strings.Cut(string(reply), "\r\n")
 		seen := map[string]bool{}
@@ -106,7 +120,8 @@ func TestRandomFieldsCounted(t *testing.T) {
 	}
 }
 
-// Writing into a long string costs a script what copying it costs, once; what grows far costs that too.
+// Writing into a long string costs a script what copying it costs, once; what grows far costs that
+// too.
 func TestWritesIntoStringsAreCharged(t *testing.T) {
 	r := newTestRun()
 	const size = 1 << 20
@@ -127,7 +142,8 @@ func TestWritesIntoStringsAreCharged(t *testing.T) {
 		{0, 1, []string{"SETBIT", "s", "6", "1"}},
 		{0, 1, []string{"BITFIELD", "s", "SET", "u8", "64", "7"}},
 		{0, 1, []string{"GETBIT", "s", "6"}},
-		{size / bytesSpent, 2*size/bytesSpent + 1, []string{"SETRANGE", "s", strconv.Itoa(3 * size / 2), "y"}},
+		{size / bytesSpent, 2*size/bytesSpent + 1,
+			[]string{"SETRANGE", "s", strconv.Itoa(3 * size / 2), "y"}},
 		{size / bytesSpent, 2 * size / bytesSpent, []string{"BITCOUNT", "s"}},
 		{0, 1, []string{"BITCOUNT", "s", "0", "9"}},
 		{size / bytesSpent, 2 * size / bytesSpent, []string{"BITPOS", "s", "1", "9"}},

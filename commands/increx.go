@@ -1,5 +1,5 @@
-// This file contains INCREX, the counter with bounds and a life of its own: a fixed window of requests in one command. The rate limits
-// are in rate_limits.go.
+// This file contains INCREX, the counter with bounds and a life of its own: a fixed window of
+// requests in one command. The rate limits are in rate_limits.go.
 
 package commands
 
@@ -11,9 +11,12 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
-	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] " +
-		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST] [ENX]",
+var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast,
+	Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
+	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] " +
+		"[UBOUND upperbound] [SATURATE] " +
+		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT " +
+		"unix-time-milliseconds:unix-time | PERSIST] [ENX]",
 	Summary:    "Increments the number of a key within bounds and sets its time to live.",
 	Complexity: "O(1)", Handler: increx}
 
@@ -66,7 +69,8 @@ func (o *increxOptions) parse(x *Call, args [][]byte) error {
 	return err
 }
 
-// flag takes an option without a value and returns how many arguments it takes, 0 for another one or one that was given before.
+// flag takes an option without a value and returns how many arguments it takes, 0 for another one
+// or one that was given before.
 func (o *increxOptions) flag(word []byte) int {
 	var set *bool
 	switch {
@@ -119,7 +123,8 @@ func increx(x *Call) error {
 	return o.addInteger(x)
 }
 
-// parseInteger reads an option's integer, which is otherwise where it was not given; name is how an error calls it.
+// parseInteger reads an option's integer, which is otherwise where it was not given; name is how an
+// error calls it.
 func parseInteger(arg []byte, otherwise int64, name string) (int64, error) {
 	if arg == nil {
 		return otherwise, nil
@@ -206,7 +211,8 @@ func longest(negative bool) *big.Float {
 	return f
 }
 
-// parseLongBound is parseLong for a bound, which is the end of the range of long doubles where it was not given.
+// parseLongBound is parseLong for a bound, which is the end of the range of long doubles where it
+// was not given.
 func parseLongBound(x *Call, arg []byte, name string, lower bool) (*big.Float, error) {
 	if arg == nil {
 		return longest(lower), nil
@@ -272,7 +278,8 @@ func (o *increxOptions) addFloat(x *Call) error {
 	return nil
 }
 
-// replyLongs replies two numbers: RESP3 has doubles, RESP2 bulk strings. A double is written with the digits of the stored text.
+// replyLongs replies two numbers: RESP3 has doubles, RESP2 bulk strings. A double is written with
+// the digits of the stored text.
 func replyLongs(x *Call, value, by *big.Float) {
 	x.Out.Array(2)
 	for _, f := range [2]*big.Float{value, by} {
@@ -291,8 +298,8 @@ func replyLongs(x *Call, value, by *big.Float) {
 	}
 }
 
-// store sets the key, whose entry is e or nil, to the sum and sees to its life. As on Redis a time that is past removes the key, and only that
-// is told.
+// store sets the key, whose entry is e or nil, to the sum and sees to its life. As on Redis a time
+// that is past removes the key, and only that is told.
 func (o *increxOptions) store(x *Call, e *keyspace.Entry, sum []byte, event string) {
 	key, db := x.Args[1], x.DB()
 	volatile := e != nil && e.Deadline() != 0

@@ -1,4 +1,5 @@
-// This file contains what COMMAND tells of keys beyond their positions: what a command does to each of them.
+// This file contains what COMMAND tells of keys beyond their positions: what a command does to each
+// of them.
 
 package commands
 
@@ -24,7 +25,8 @@ var keyWords = []struct {
 	flag KeyFlag
 	word string
 }{
-	{KeyRO, "RO"}, {KeyRW, "RW"}, {KeyOW, "OW"}, {KeyRM, "RM"}, {KeyAccess, "access"}, {KeyUpdate, "update"}, {KeyInsert, "insert"},
+	{KeyRO, "RO"}, {KeyRW, "RW"}, {KeyOW, "OW"}, {KeyRM, "RM"}, {KeyAccess, "access"},
+	{KeyUpdate, "update"}, {KeyInsert, "insert"},
 	{KeyDelete, "delete"}, {KeyNone, "not_key"}, {KeyVariable, "variable_flags"},
 }
 
@@ -39,10 +41,11 @@ func (f KeyFlag) Words() []string {
 	return words
 }
 
-// KeyPart says where some of a command's keys are, and what happens to them. They begin at argument First, or behind the argument that is
-// Keyword, looked for from First on. They go to Last, counted from their begin (negative: from the end of the arguments), in steps of
-// Step; Limit, when above 1, ends them after that share of the arguments from their begin on. Numkeys: the argument at the begin counts the
-// keys, which follow it. Unknown: only KeySpec.Find can say where they are.
+// KeyPart says where some of a command's keys are, and what happens to them. They begin at argument
+// First, or behind the argument that is Keyword, looked for from First on. They go to Last, counted
+// from their begin (negative: from the end of the arguments), in steps of Step; Limit, when above
+// 1, ends them after that share of the arguments from their begin on. Numkeys: the argument at the
+// begin counts the keys, which follow it. Unknown: only KeySpec.Find can say where they are.
 type KeyPart struct {
 	First, Last, Step int
 	Limit             int
@@ -129,7 +132,8 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 		return nil, err
 	}
 	parts := s.KeyParts()
-	flags := make(map[int]KeyFlag, len(positions)) // of each position: a call may have a million, and the first part that has it tells
+	// of each position: a call may have a million, and the first part that has it tells
+	flags := make(map[int]KeyFlag, len(positions))
 	for j := range parts {
 		p := &parts[j]
 		own := p.positions(args)
@@ -182,8 +186,8 @@ func bitfieldUses(args [][]byte) KeyFlag {
 	return KeyRO | KeyAccess
 }
 
-// does says what the command does to its keys: the same to all, or one thing to the first and another to those behind it, which
-// an argument counts where First is Last.
+// does says what the command does to its keys: the same to all, or one thing to the first and
+// another to those behind it, which an argument counts where First is Last.
 func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {
 	k.Flags = first
 	if len(rest) == 0 {

@@ -1,4 +1,5 @@
-// Commands on single keys whatever they hold: deleting, counting, renaming, moving, copying, fencing.
+// Commands on single keys whatever they hold: deleting, counting, renaming, moving, copying,
+// fencing.
 
 package commands
 
@@ -95,12 +96,14 @@ func (x *Call) rename() {
 // smallForm is up to how many elements a collection may be copied one by one.
 const smallForm = 512
 
-// spendCopy adds the work of giving another key the value of one that exists: a string is hashed, a small collection copied.
+// spendCopy adds the work of giving another key the value of one that exists: a string is hashed, a
+// small collection copied.
 func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
 	if x.Level >= LevelBounded {
-		x.spendBytes(2 * len(e.Bytes())) // the next write into it copies it, or into what it was copied from
+		// the next write into it copies it, or into what it was copied from
+		x.spendBytes(2 * len(e.Bytes()))
 	}
 	if c := e.Collection(); c != nil {
 		copied := 8 // elements in a unit of work

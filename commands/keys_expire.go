@@ -1,5 +1,5 @@
-// Commands on keys' lives: the EXPIRE and TTL families and PERSIST. Deadlines are compared and kept in ms
-// of the cluster clock; wall time comes in where a client gives or asks for an absolute time.
+// Commands on keys' lives: the EXPIRE and TTL families and PERSIST. Deadlines are compared and kept
+// in ms of the cluster clock; wall time comes in where a client gives or asks for an absolute time.
 
 package commands
 
@@ -38,7 +38,8 @@ func (o *expireOptions) parse(args [][]byte) error {
 	return nil
 }
 
-// allow reports whether a key's deadline, 0 for none, may become another one. No deadline counts as the latest of all.
+// allow reports whether a key's deadline, 0 for none, may become another one. No deadline counts as
+// the latest of all.
 func (o *expireOptions) allow(oldMs, newMs int64) bool {
 	switch {
 	case o.nx && oldMs != 0, o.xx && oldMs == 0:
@@ -59,7 +60,8 @@ func expireatCommand(x *Call) error { return x.expire(1000, true) }
 
 func pexpireatCommand(x *Call) error { return x.expire(1, true) }
 
-// expire is the EXPIRE family: the time is in units of unitMs, since 1970 or from now, and may be negative.
+// expire is the EXPIRE family: the time is in units of unitMs, since 1970 or from now, and may be
+// negative.
 func (x *Call) expire(unitMs int64, absolute bool) error {
 	var o expireOptions
 	if err := o.parse(x.Args[3:]); err != nil {
@@ -69,7 +71,8 @@ func (x *Call) expire(unitMs int64, absolute bool) error {
 	if !ok {
 		return ErrNotInteger
 	}
-	if n > math.MaxInt64/unitMs || n < math.MinInt64/unitMs || (!absolute && n*unitMs > math.MaxInt64-x.WallMs()) {
+	if n > math.MaxInt64/unitMs || n < math.MinInt64/unitMs ||
+		(!absolute && n*unitMs > math.MaxInt64-x.WallMs()) {
 		return InvalidExpire(x.Spec.FullName())
 	}
 	deadlineMs := x.deadline(n*unitMs, absolute)
@@ -113,7 +116,8 @@ func pexpiretimeCommand(x *Call) error {
 	return nil
 }
 
-// life answers what show makes of the key's deadline, -1 where it has none, -2 where there is no key.
+// life answers what show makes of the key's deadline, -1 where it has none, -2 where there is no
+// key.
 func (x *Call) life(show func(deadlineMs int64) int64) {
 	e := x.DB().Find(x.Args[1])
 	switch {
@@ -126,8 +130,8 @@ func (x *Call) life(show func(deadlineMs int64) int64) {
 	}
 }
 
-// remainingMs is the time until a deadline, at least 0: a read's clock may be past the deadline of a key that exists until the
-// next entry.
+// remainingMs is the time until a deadline, at least 0: a read's clock may be past the deadline of
+// a key that exists until the next entry.
 func (x *Call) remainingMs(deadlineMs int64) int64 { return max(deadlineMs-x.ClockMs, 0) }
 
 // expiryMs is the wall time of a deadline, ms since 1970, at least 0.

@@ -1,5 +1,5 @@
-// This file contains OBJECT: what is true of it here. Redis's encodings are answered by the forms that coordd has itself; uses of
-// a key are not tracked, since reads leave no trace in the log.
+// This file contains OBJECT: what is true of it here. Redis's encodings are answered by the forms
+// that coordd has itself; uses of a key are not tracked, since reads leave no trace in the log.
 
 package commands
 
@@ -11,7 +11,8 @@ import (
 
 // Error replies of OBJECT.
 const (
-	ErrNoFreq Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when " +
+	ErrNoFreq Error = "ERR An LFU maxmemory policy is not selected, access frequency not " +
+		"tracked. Please note that when " +
 		"switching between policies at runtime LRU and LFU data will take some time to adjust."
 	ErrNoIdleTime Error = "ERR idle time is not tracked"
 )
@@ -36,7 +37,8 @@ func objectEncodingCommand(x *Call) error {
 // embeddedLen is the length up to which Redis keeps a string in one piece with its header.
 const embeddedLen = 44
 
-// encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string is set.
+// encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string
+// is set.
 func encoding(e *keyspace.Entry) string {
 	switch v := e.Collection().(type) {
 	case *keyspace.Hash:
@@ -75,13 +77,15 @@ func objectRefcountCommand(x *Call) error {
 	})
 }
 
-// Redis keeps the integers below sharedIntegers once for all keys, and counts no references to them but says sharedCount.
+// Redis keeps the integers below sharedIntegers once for all keys, and counts no references to them
+// but says sharedCount.
 const (
 	sharedIntegers = 10000
 	sharedCount    = math.MaxInt32
 )
 
-// references is how often Redis would say that the value of a key is referred to. As the encoding, it is told by the value alone.
+// references is how often Redis would say that the value of a key is referred to. As the encoding,
+// it is told by the value alone.
 func references(e *keyspace.Entry) int64 {
 	if n, ok := ParseInt(e.Bytes()); ok && n >= 0 && n < sharedIntegers {
 		return sharedCount

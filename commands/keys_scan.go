@@ -1,4 +1,5 @@
-// Commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging it with another.
+// Commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging
+// it with another.
 
 package commands
 
@@ -121,9 +122,11 @@ func parseInt32(arg []byte) (int, bool) {
 	return int(n), ok && n == int64(int32(n))
 }
 
-// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is emptied at once.
+// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is
+// emptied at once.
 func (x *Call) flushMode() error {
-	if len(x.Args) == 1 || (len(x.Args) == 2 && (isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
+	if len(x.Args) == 1 || (len(x.Args) == 2 &&
+		(isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
 		return nil
 	}
 	return ErrSyntax

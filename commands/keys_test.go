@@ -1,5 +1,5 @@
-// This file tests what scenarios cannot say of the commands on strings and keys: fencing tokens, iteration, clocks that read later
-// than the keyspace, and what SET costs.
+// This file tests what scenarios cannot say of the commands on strings and keys: fencing tokens,
+// iteration, clocks that read later than the keyspace, and what SET costs.
 
 package commands
 
@@ -22,7 +22,8 @@ type bench struct {
 }
 
 func newBench(t testing.TB) *bench {
-	return &bench{t: t, table: NewTable(Specs()), env: &Env{Keyspace: keyspace.New(), ClockMs: 1000, WallUs: 1_700_000_000_000_000}}
+	return &bench{t: t, table: NewTable(Specs()),
+		env: &Env{Keyspace: keyspace.New(), ClockMs: 1000, WallUs: 1_700_000_000_000_000}}
 }
 
 // run runs a command in an entry of its own and returns its RESP2 reply.
@@ -52,13 +53,16 @@ func (b *bench) fence(key string) (n int64) {
 	return n
 }
 
-// A holder's token stays while the key lives, whatever is done to it, and the next holder's is larger.
+// A holder's token stays while the key lives, whatever is done to it, and the next holder's is
+// larger.
 func TestFence(t *testing.T) {
 	b := newBench(t)
 	last := int64(0)
 	for _, take := range [][]string{
-		{"SET", "lock", "1", "NX", "PX", "10"}, {"SET", "lock", "1"}, {"SETNX", "lock", "1"}, {"HSET", "lock", "me", "1"}, {"INCR", "lock"},
-		{"GETSET", "lock", "1"}, {"APPEND", "lock", "1"}, {"MSET", "lock", "1"}, {"SET", "lock", "1", "IFNE", "x"}, {"SETEX", "lock", "10", "1"},
+		{"SET", "lock", "1", "NX", "PX", "10"}, {"SET", "lock", "1"}, {"SETNX", "lock", "1"},
+		{"HSET", "lock", "me", "1"}, {"INCR", "lock"},
+		{"GETSET", "lock", "1"}, {"APPEND", "lock", "1"}, {"MSET", "lock", "1"},
+		{"SET", "lock", "1", "IFNE", "x"}, {"SETEX", "lock", "10", "1"},
 		{"RENAME", "other", "lock"}, {"COPY", "other", "lock"},
 	} {
 		b.run("SET", "other", "1")
@@ -68,8 +72,10 @@ func TestFence(t *testing.T) {
 			t.Errorf("%v: token %d after %d", take, token, last)
 		}
 		for _, keep := range [][]string{
-			{"PEXPIRE", "lock", "20"}, {"PERSIST", "lock"}, {"GET", "lock"}, {"HINCRBY", "lock", "me", "1"}, {"APPEND", "lock", "0"}, {"INCR", "lock"},
-			{"SET", "lock", "2", "XX", "KEEPTTL"}, {"SET", "lock", "3", "PX", "50"}, {"SET", "lock", "4", "NX"}, {"GETEX", "lock", "PX", "60"},
+			{"PEXPIRE", "lock", "20"}, {"PERSIST", "lock"}, {"GET", "lock"},
+			{"HINCRBY", "lock", "me", "1"}, {"APPEND", "lock", "0"}, {"INCR", "lock"},
+			{"SET", "lock", "2", "XX", "KEEPTTL"}, {"SET", "lock", "3", "PX", "50"},
+			{"SET", "lock", "4", "NX"}, {"GETEX", "lock", "PX", "60"},
 		} {
 			b.run(keep...)
 			if got := b.fence("lock"); got != token {
@@ -86,7 +92,8 @@ func TestFence(t *testing.T) {
 	if got := b.fence("lock"); got <= token {
 		t.Errorf("the holder after an expiry has token %d, the one before had %d", got, token)
 	}
-	for _, take := range [][]string{{"RENAME", "other", "lock"}, {"COPY", "other", "lock", "REPLACE"}} {
+	for _, take := range [][]string{{"RENAME", "other", "lock"},
+		{"COPY", "other", "lock", "REPLACE"}} {
 		token := b.fence("lock")
 		b.run("SET", "other", "1")
 		b.run(take...)
@@ -102,7 +109,8 @@ func TestScanGivesEveryKeyOnce(t *testing.T) {
 	for i := range n {
 		b.run("SET", fmt.Sprint("key:", i), "v")
 	}
-	for _, options := range [][]string{nil, {"COUNT", "1"}, {"COUNT", "7", "MATCH", "key:*"}, {"TYPE", "string"}, {"COUNT", "100000"}} {
+	for _, options := range [][]string{nil, {"COUNT", "1"}, {"COUNT", "7", "MATCH", "key:*"},
+		{"TYPE", "string"}, {"COUNT", "100000"}} {
 		cursor, seen := "0", map[string]int{}
 		for steps := 0; ; steps++ {
 			lines := strings.Split(b.run(append([]string{"SCAN", cursor}, options...)...), "\r\n")
@@ -150,7 +158,8 @@ func TestRandomKeyGoesOnInOneEntry(t *testing.T) {
 	}
 }
 
-// A read's clocks may be later than what the keyspace has seen, and the wall may have jumped against the cluster clock.
+// A read's clocks may be later than what the keyspace has seen, and the wall may have jumped
+// against the cluster clock.
 func TestLifeSeenByOtherClocks(t *testing.T) {
 	b := newBench(t)
 	b.run("SET", "a", "1", "PX", "100")
@@ -174,14 +183,16 @@ func TestLifeSeenByOtherClocks(t *testing.T) {
 	} {
 		b.env.ClockMs, b.env.WallUs = c.clockMs, c.wallUs
 		if got := b.call(strings.Fields(c.call)...); got != c.want {
-			t.Errorf("clock %d wall %d: %s is %q, want %q", c.clockMs, c.wallUs, c.call, got, c.want)
+			t.Errorf("clock %d wall %d: %s is %q, want %q", c.clockMs, c.wallUs, c.call, got,
+				c.want)
 		}
 	}
 }
 
 // setNXPX is the call that takes a lock, ready to be run over and over.
 func setNXPX(b *bench, key string) *Call {
-	args := [][]byte{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"), []byte("10000")}
+	args := [][]byte{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"),
+		[]byte("10000")}
 	b.env.Keyspace.Begin(b.env.ClockMs, keyspace.NewRevision(0, 1, 0))
 	return &Call{Env: b.env, Tx: &Tx{Proto: 2}, Args: args, Out: Discard{}}
 }
@@ -199,7 +210,10 @@ func TestSetAllocatesWhatItKeeps(t *testing.T) {
 		t.Errorf("parsing allocates %v times", n)
 	}
 	// Besides: the nodes of two trees that are made and emptied again.
-	if n := testing.AllocsPerRun(100, func() { b.env.Keyspace.DB(0).Delete(x.Args[1]); b.table.Run(x) }); n > 8 {
+	if n := testing.AllocsPerRun(100, func() {
+		b.env.Keyspace.DB(0).Delete(x.Args[1])
+		b.table.Run(x)
+	}); n > 8 {
 		t.Errorf("a SET NX PX that is done allocates %v times", n)
 	}
 }

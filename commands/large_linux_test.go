@@ -1,4 +1,5 @@
-// This file measures commands on large values: what one element costs, how much work is charged for it, and what a unit of work takes.
+// This file measures commands on large values: what one element costs, how much work is charged for
+// it, and what a unit of work takes.
 
 package commands
 
@@ -13,14 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measured runs a call that may do so much work, and returns its reply and the work that it was charged.
+// measured runs a call that may do so much work, and returns its reply and the work that it was
+// charged.
 func (r *testRun) measured(args [][]byte, may uint64) (reply []byte, work uint64, err error) {
 	r.index++
 	out := &RESP{Proto: r.proto}
 	r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 	defer r.ks.End()
 	env := &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelBounded, Seed: r.index}
-	r.table.Run(&Call{Env: env, Tx: &Tx{Proto: r.proto}, Args: args, Out: out, Stop: may, Room: math.MaxInt >> 1})
+	r.table.Run(&Call{Env: env, Tx: &Tx{Proto: r.proto}, Args: args, Out: out, Stop: may,
+		Room: math.MaxInt >> 1})
 	if strings.HasPrefix(string(out.Buf), "-") {
 		return out.Buf, env.Work, fmt.Errorf("%.80q", out.Buf)
 	}
@@ -40,36 +43,37 @@ func BenchmarkLarge(b *testing.B) {
 	for _, n := range []int{10_000, 1_000_000} {
 		filled := map[string]*testRun{}
 		for _, c := range largeCalls {
-			b.Run(fmt.Sprintf("%d/%s", n, strings.ReplaceAll(c.call, " ", "_")), func(b *testing.B) {
-				work, spent := uint64(0), int64(0)
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				for range b.N {
-					r := filled[c.keys]
-					delete(filled, c.keys)
-					if r == nil {
-						r = newTestRun()
-						for _, key := range strings.Fields(c.keys) {
-							r.fill(key, n)
+			b.Run(fmt.Sprintf("%d/%s", n, strings.ReplaceAll(c.call, " ", "_")),
+				func(b *testing.B) {
+					work, spent := uint64(0), int64(0)
+					runtime.LockOSThread()
+					defer runtime.UnlockOSThread()
+					for range b.N {
+						r := filled[c.keys]
+						delete(filled, c.keys)
+						if r == nil {
+							r = newTestRun()
+							for _, key := range strings.Fields(c.keys) {
+								r.fill(key, n)
+							}
+						}
+						before, args := r.ks.Sum(), largeCall(c.call, n)
+						runtime.GC()
+						spent -= threadNs(b)
+						_, did, err := r.measured(args, math.MaxInt64)
+						spent += threadNs(b)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if work += did; r.ks.Sum() == before {
+							filled[c.keys] = r
 						}
 					}
-					before, args := r.ks.Sum(), largeCall(c.call, n)
-					runtime.GC()
-					spent -= threadNs(b)
-					_, did, err := r.measured(args, math.MaxInt64)
-					spent += threadNs(b)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if work += did; r.ks.Sum() == before {
-						filled[c.keys] = r
-					}
-				}
-				b.ReportMetric(float64(spent)/float64(b.N)/float64(n), "ns/element")
-				b.ReportMetric(float64(work)/float64(b.N)/float64(n), "units/element")
-				b.ReportMetric(float64(spent)/float64(max(work, 1)), "ns/unit")
-				b.ReportMetric(0, "ns/op")
-			})
+					b.ReportMetric(float64(spent)/float64(b.N)/float64(n), "ns/element")
+					b.ReportMetric(float64(work)/float64(b.N)/float64(n), "units/element")
+					b.ReportMetric(float64(spent)/float64(max(work, 1)), "ns/unit")
+					b.ReportMetric(0, "ns/op")
+				})
 		}
 	}
 }

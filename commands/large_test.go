@@ -1,4 +1,5 @@
-// This file contains calls on large values, and tests that they do what they did before they were made fast.
+// This file contains calls on large values, and tests that they do what they did before they were
+// made fast.
 
 package commands
 
@@ -19,16 +20,23 @@ var largeValues = map[string]struct {
 	add     string
 	element func(r *rand.Rand, i int) []string
 }{
-	"z":  {"ZADD z", func(r *rand.Rand, i int) []string { return []string{strconv.Itoa(r.IntN(1 << 30)), largeName(i)} }},
-	"z2": {"ZADD z2", func(r *rand.Rand, i int) []string { return []string{strconv.Itoa(r.IntN(1 << 30)), largeName(i + i%2)} }},
-	"s":  {"SADD s", func(r *rand.Rand, i int) []string { return []string{largeName(i)} }},
-	"h":  {"HSET h", func(r *rand.Rand, i int) []string { return []string{largeName(i), "v"} }},
-	"l":  {"RPUSH l", func(r *rand.Rand, i int) []string { return []string{strconv.Itoa(r.IntN(1 << 30))} }},
+	"z": {"ZADD z", func(r *rand.Rand, i int) []string {
+		return []string{strconv.Itoa(r.IntN(1 << 30)), largeName(i)}
+	}},
+	"z2": {"ZADD z2", func(r *rand.Rand, i int) []string {
+		return []string{strconv.Itoa(r.IntN(1 << 30)), largeName(i + i%2)}
+	}},
+	"s": {"SADD s", func(r *rand.Rand, i int) []string { return []string{largeName(i)} }},
+	"h": {"HSET h", func(r *rand.Rand, i int) []string { return []string{largeName(i), "v"} }},
+	"l": {"RPUSH l", func(r *rand.Rand, i int) []string {
+		return []string{strconv.Itoa(r.IntN(1 << 30))}
+	}},
 }
 
 func largeName(i int) string { return "member:" + strconv.Itoa(i) }
 
-// fill makes the value at a key of largeValues have n elements, or the stream x with n entries that are pending for a consumer c of the group g.
+// fill makes the value at a key of largeValues have n elements, or the stream x with n entries that
+// are pending for a consumer c of the group g.
 func (r *testRun) fill(key string, n int) {
 	if key == "x" {
 		for i := range n {
@@ -36,7 +44,8 @@ func (r *testRun) fill(key string, n int) {
 		}
 		r.do(commandtest.Args("XGROUP", "CREATE", "x", "g", "0"))
 		for range (n + 9999) / 10000 {
-			r.do(commandtest.Args("XREADGROUP", "GROUP", "g", "c", "COUNT", "10000", "STREAMS", "x", ">"))
+			r.do(commandtest.Args("XREADGROUP", "GROUP", "g", "c", "COUNT", "10000", "STREAMS", "x",
+				">"))
 		}
 		return
 	}
@@ -51,7 +60,10 @@ func (r *testRun) fill(key string, n int) {
 		keyspace.SortByHash(all, nil)
 		r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 		defer r.ks.End()
-		r.ks.DB(0).Changed(r.ks.DB(0).SetCollection([]byte(key), keyspace.ZSetOfMembers(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name }), nil)))
+		r.ks.DB(0).Changed(r.ks.DB(0).SetCollection([]byte(key),
+			keyspace.ZSetOfMembers(slices.CompactFunc(all, func(a, b keyspace.Member) bool {
+				return a.Name == b.Name
+			}), nil)))
 		return
 	}
 	for i := 0; i < n; {
@@ -63,7 +75,8 @@ func (r *testRun) fill(key string, n int) {
 	}
 }
 
-// largeCalls are the calls that go over all of a large value; N stands for the number of elements, H for half of them.
+// largeCalls are the calls that go over all of a large value; N stands for the number of elements,
+// H for half of them.
 var largeCalls = []struct{ keys, call string }{
 	{"z", "ZUNIONSTORE d 1 z"},
 	{"z z2", "ZUNIONSTORE d 2 z z2"},
@@ -126,7 +139,8 @@ func largeCall(call string, n int) [][]byte {
 	return commandtest.Args(args...)
 }
 
-// firstRelease is what release 0.1 charged for largeCalls on values of 2,000 elements, and a hash of what they answered and left.
+// firstRelease is what release 0.1 charged for largeCalls on values of 2,000 elements, and a hash
+// of what they answered and left.
 var firstRelease = map[string]struct{ work, sum uint64 }{
 	"ZUNIONSTORE d 1 z":                       {64000, 0x6eaebee1b9862a98},
 	"ZUNIONSTORE d 2 z z2":                    {80032, 0x65686a8641c38e65},
@@ -176,7 +190,8 @@ var firstRelease = map[string]struct{ work, sum uint64 }{
 	"XGROUP DESTROY x g":                      {0, 0x1a63d7c4b9da4400},
 }
 
-// Below LevelBounded a call on a large value answers, changes and is charged what it did in the first release, whose nodes apply the same entries.
+// Below LevelBounded a call on a large value answers, changes and is charged what it did in the
+// first release, whose nodes apply the same entries.
 func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 	const n = 2000
 	for _, c := range largeCalls {
@@ -192,7 +207,8 @@ func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 		r.ks.End()
 		want := firstRelease[c.call]
 		if sum := xxhash.Sum64(out.Buf) ^ r.ks.Sum(); sum != want.sum || env.Work != want.work {
-			t.Errorf("%s: %d units and %x, want %d and %x: %.60q", c.call, env.Work, sum, want.work, want.sum, out.Buf)
+			t.Errorf("%s: %d units and %x, want %d and %x: %.60q", c.call, env.Work, sum, want.work,
+				want.sum, out.Buf)
 		}
 	}
 }

@@ -8,100 +8,144 @@ import "github.com/coordd/coordd/commands/keyspace"
 var twoKeys = KeySpec{First: 1, Last: 2, Step: 1}
 
 var listSpecs = []Spec{
-	{Name: "lpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
+	{Name: "lpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Prepends elements to a list. Creates the list if it doesn't exist.",
 		Complexity: "O(1) an element", Handler: push(leftEnd, false)},
-	{Name: "rpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
+	{Name: "rpush", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "1.0.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Appends elements to a list. Creates the list if it doesn't exist.",
 		Complexity: "O(1) an element", Handler: push(rightEnd, false)},
-	{Name: "lpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
+	{Name: "lpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Prepends elements to a list only if the list exists.",
 		Complexity: "O(1) an element", Handler: push(leftEnd, true)},
-	{Name: "rpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
+	{Name: "rpushx", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
 		Syntax:     "key element [element ...]",
 		Summary:    "Appends elements to a list only if the list exists.",
 		Complexity: "O(1) an element", Handler: push(rightEnd, true)},
-	{Name: "lpop", Kind: Write, Arity: -2, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "1.0.0",
-		Syntax:     "key [count:integer]",
-		Summary:    "Removes and returns the first elements of a list. Deletes the list with its last element.",
+	{Name: "lpop", Kind: Write, Arity: -2, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "1.0.0",
+		Syntax: "key [count:integer]",
+		Summary: "Removes and returns the first elements of a list. Deletes the list with its " +
+			"last element.",
 		Complexity: "O(k + log n) for k elements taken", Handler: pop(leftEnd)},
-	{Name: "rpop", Kind: Write, Arity: -2, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "1.0.0",
-		Syntax:     "key [count:integer]",
-		Summary:    "Removes and returns the last elements of a list. Deletes the list with its last element.",
+	{Name: "rpop", Kind: Write, Arity: -2, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "1.0.0",
+		Syntax: "key [count:integer]",
+		Summary: "Removes and returns the last elements of a list. Deletes the list with its " +
+			"last element.",
 		Complexity: "O(k + log n) for k elements taken", Handler: pop(rightEnd)},
-	{Name: "llen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "list", Since: "1.0.0",
+	{Name: "llen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Group: "list", Since: "1.0.0",
 		Syntax:     "key",
 		Summary:    "Returns the length of a list.",
 		Complexity: "O(1)", Handler: llen},
-	{Name: "lindex", Kind: Read, Arity: 3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "list", Since: "1.0.0",
+	{Name: "lindex", Kind: Read, Arity: 3, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "list", Since: "1.0.0",
 		Syntax:     "key index:integer",
 		Summary:    "Returns the element at an index of a list.",
 		Complexity: "O(log n)", Handler: lindex},
-	{Name: "lrange", Kind: Read, Arity: 4, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "list", Since: "1.0.0",
+	{Name: "lrange", Kind: Read, Arity: 4, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "list", Since: "1.0.0",
 		Syntax:     "key start:integer stop:integer",
 		Summary:    "Returns a range of elements of a list.",
 		Complexity: "O(k + log n) for k elements read", Handler: lrange},
-	{Name: "lpos", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "list", Since: "6.0.6",
-		Syntax:     "key element [RANK rank:integer] [COUNT num-matches:integer] [MAXLEN len:integer]",
+	{Name: "lpos", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "list", Since: "6.0.6",
+		Syntax: "key element [RANK rank:integer] [COUNT num-matches:integer] [MAXLEN " +
+			"len:integer]",
 		Summary:    "Returns the indexes of elements in a list that equal a value.",
 		Complexity: "O(n) in the elements looked at", Handler: lpos},
-	{Name: "linsert", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
+	{Name: "linsert", Kind: Write, Arity: 5, Flags: DenyOOM,
+		Keys: collectionKey.does(KeyRW | KeyInsert), Group: "list", Since: "2.2.0",
 		Syntax:     "key <BEFORE | AFTER> pivot element",
 		Summary:    "Inserts an element before or after another one in a list.",
 		Complexity: "O(n) in the elements up to that one", Handler: linsert},
-	{Name: "lset", Kind: Write, Arity: 4, Flags: DenyOOM, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "list", Since: "1.0.0",
+	{Name: "lset", Kind: Write, Arity: 4, Flags: DenyOOM,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "list", Since: "1.0.0",
 		Syntax:     "key index:integer element",
 		Summary:    "Sets the element at an index of a list.",
 		Complexity: "O(log n)", Handler: lset},
-	{Name: "lrem", Kind: Write, Arity: 4, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "list", Since: "1.0.0",
+	{Name: "lrem", Kind: Write, Arity: 4, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Group: "list", Since: "1.0.0",
 		Syntax:     "key count:integer element",
 		Summary:    "Removes elements that equal a value from a list.",
 		Complexity: "O(n + k log n) for k elements removed", Handler: lrem},
-	{Name: "ltrim", Kind: Write, Arity: 4, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "list", Since: "1.0.0",
+	{Name: "ltrim", Kind: Write, Arity: 4, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Group: "list", Since: "1.0.0",
 		Syntax:     "key start:integer stop:integer",
 		Summary:    "Trims a list to a range of elements.",
 		Complexity: "O(log n)", Handler: ltrim},
-	{Name: "lmove", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list", Since: "6.2.0",
+	{Name: "lmove", Kind: Write, Arity: 5, Flags: DenyOOM,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Since:      "6.2.0",
 		Syntax:     "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT>",
 		Summary:    "Moves an element from one end of a list to an end of another and returns it.",
 		Complexity: "O(log n)", Handler: lmove},
-	{Name: "rpoplpush", Kind: Write, Arity: 3, Flags: DenyOOM, Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list", Since: "1.2.0",
+	{Name: "rpoplpush", Kind: Write, Arity: 3, Flags: DenyOOM,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Since:      "1.2.0",
 		Syntax:     "source:key destination:key",
 		Summary:    "Moves the last element of a list to the front of another and returns it.",
 		Complexity: "O(log n)", Handler: rpoplpush},
-	{Name: "lmpop", Kind: Write, Arity: -4, Flags: MovableKeys, Keys: KeySpec{Numkeys: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "7.0.0",
+	{Name: "lmpop", Kind: Write, Arity: -4, Flags: MovableKeys,
+		Keys: KeySpec{Numkeys: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "list",
+		Since:      "7.0.0",
 		Syntax:     "numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count:integer]",
 		Summary:    "Removes and returns elements of the first non-empty list.",
-		Complexity: "O(m + k + log n) for m keys and k elements taken", Handler: multipopHandler(false, endWords, lmultipop)},
-	{Name: "blpop", Kind: Write, Waits: AlwaysWaits, Arity: -3, Flags: NoScript | Blocking, Keys: KeySpec{First: 1, Last: -2, Step: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "2.0.0",
-		Syntax:     "key [key ...] timeout:double",
-		Summary:    "Removes and returns the first element of the first non-empty list. Blocks until one is available.",
+		Complexity: "O(m + k + log n) for m keys and k elements taken",
+		Handler:    multipopHandler(false, endWords, lmultipop)},
+	{Name: "blpop", Kind: Write, Waits: AlwaysWaits, Arity: -3, Flags: NoScript | Blocking,
+		Keys:  KeySpec{First: 1, Last: -2, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
+		Group: "list", Since: "2.0.0",
+		Syntax: "key [key ...] timeout:double",
+		Summary: "Removes and returns the first element of the first non-empty list. Blocks " +
+			"until one is available.",
 		Complexity: "O(m + log n) for m keys", Handler: bpop(leftEnd)},
-	{Name: "brpop", Kind: Write, Waits: AlwaysWaits, Arity: -3, Flags: NoScript | Blocking, Keys: KeySpec{First: 1, Last: -2, Step: 1}.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "2.0.0",
-		Syntax:     "key [key ...] timeout:double",
-		Summary:    "Removes and returns the last element of the first non-empty list. Blocks until one is available.",
+	{Name: "brpop", Kind: Write, Waits: AlwaysWaits, Arity: -3, Flags: NoScript | Blocking,
+		Keys:  KeySpec{First: 1, Last: -2, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
+		Group: "list", Since: "2.0.0",
+		Syntax: "key [key ...] timeout:double",
+		Summary: "Removes and returns the last element of the first non-empty list. Blocks " +
+			"until one is available.",
 		Complexity: "O(m + log n) for m keys", Handler: bpop(rightEnd)},
-	{Name: "blmove", Kind: Write, Waits: AlwaysWaits, Arity: 6, Flags: DenyOOM | NoScript | Blocking, Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list", Since: "6.2.0",
-		Syntax:     "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT> timeout:double",
-		Summary:    "Moves an element from one list to another and returns it. Blocks until one is available.",
+	{Name: "blmove", Kind: Write, Waits: AlwaysWaits, Arity: 6,
+		Flags: DenyOOM | NoScript | Blocking,
+		Keys:  twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Since:  "6.2.0",
+		Syntax: "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT> timeout:double",
+		Summary: "Moves an element from one list to another and returns it. Blocks until one " +
+			"is available.",
 		Complexity: "O(log n)", Handler: blmove},
-	{Name: "brpoplpush", Kind: Write, Waits: AlwaysWaits, Arity: 4, Flags: DenyOOM | NoScript | Blocking, Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list", Since: "2.2.0",
-		Syntax:     "source:key destination:key timeout:double",
-		Summary:    "Moves the last element of a list to the front of another and returns it. Blocks until one is available.",
+	{Name: "brpoplpush", Kind: Write, Waits: AlwaysWaits, Arity: 4,
+		Flags: DenyOOM | NoScript | Blocking,
+		Keys:  twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Since:  "2.2.0",
+		Syntax: "source:key destination:key timeout:double",
+		Summary: "Moves the last element of a list to the front of another and returns it. " +
+			"Blocks until one is available.",
 		Complexity: "O(log n)", Handler: brpoplpush},
-	{Name: "blmpop", Kind: Write, Waits: AlwaysWaits, Arity: -5, Flags: Blocking | MovableKeys, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyDelete), Group: "list", Since: "7.0.0",
-		Syntax:     "timeout:double numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count:integer]",
-		Summary:    "Removes and returns elements of the first non-empty list. Blocks until one is available.",
-		Complexity: "O(m + k + log n) for m keys and k elements taken", Handler: multipopHandler(true, endWords, lmultipop)},
+	{Name: "blmpop", Kind: Write, Waits: AlwaysWaits, Arity: -5, Flags: Blocking | MovableKeys,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyDelete), Group: "list",
+		Since: "7.0.0",
+		Syntax: "timeout:double numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT " +
+			"count:integer]",
+		Summary: "Removes and returns elements of the first non-empty list. Blocks until one " +
+			"is available.",
+		Complexity: "O(m + k + log n) for m keys and k elements taken",
+		Handler:    multipopHandler(true, endWords, lmultipop)},
 }
 
 // noList is what a lookup answers for a key that does not exist: for reading only.
 var noList = keyspace.NewList()
 
-// findList returns the list at key for reading, an empty one where there is no key, or ErrWrongType.
+// findList returns the list at key for reading, an empty one where there is no key, or
+// ErrWrongType.
 func findList(x *Call, key []byte) (*keyspace.List, error) { return findCollection(x, key, noList) }
 
 // editList is editHash for lists.
@@ -161,7 +205,8 @@ func cutEnd(x *Call, key []byte, end listEnd, n int) {
 	x.changed(e, NotifyList, end.popped())
 }
 
-// takeEnd replies with the first elements of l, the list at key, as seen from the end, up to count of them, and removes them.
+// takeEnd replies with the first elements of l, the list at key, as seen from the end, up to count
+// of them, and removes them.
 func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
 	n := int(min(count, int64(l.Len())))
 	x.Out.Array(n)
@@ -170,7 +215,8 @@ func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
 	cutEnd(x, key, end, n)
 }
 
-// replyElements writes the elements from position first to last, both included, which exist; downwards when first > last.
+// replyElements writes the elements from position first to last, both included, which exist;
+// downwards when first > last.
 func replyElements(x *Call, l *keyspace.List, first, last int) {
 	l.Range(first, last, func(value string) bool {
 		x.Out.BulkString(value)
@@ -178,8 +224,8 @@ func replyElements(x *Call, l *keyspace.List, first, last int) {
 	})
 }
 
-// listSpan reads two positions, of which negative ones count from the end, and gives the part of l that lies between them: last is lower than
-// first where there is none.
+// listSpan reads two positions, of which negative ones count from the end, and gives the part of l
+// that lies between them: last is lower than first where there is none.
 func listSpan(l *keyspace.List, start, stop int64) (first, last int) {
 	n := int64(l.Len())
 	if start < 0 {

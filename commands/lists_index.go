@@ -1,4 +1,5 @@
-// Commands that read, find, replace, insert and remove elements of lists by their positions or by their values.
+// Commands that read, find, replace, insert and remove elements of lists by their positions or by
+// their values.
 
 package commands
 
@@ -12,7 +13,8 @@ import (
 
 // Errors of LPOS's options.
 const (
-	errPosRank   Error = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list"
+	errPosRank Error = "ERR RANK can't be zero: use 1 to start from the first match, 2 from " +
+		"the second ... or use negative to start from the end of the list"
 	errPosCount  Error = "ERR COUNT can't be negative"
 	errPosMaxlen Error = "ERR MAXLEN can't be negative"
 )
@@ -26,7 +28,8 @@ func llen(x *Call) error {
 	return nil
 }
 
-// listIndex reads a position in l, counted from the end when it is negative. ok is false where l has none like it.
+// listIndex reads a position in l, counted from the end when it is negative. ok is false where l
+// has none like it.
 func listIndex(l *keyspace.List, arg []byte) (position int, ok bool, err error) {
 	i, ok := ParseInt(arg)
 	if !ok {
@@ -93,7 +96,8 @@ func lset(x *Call) error {
 	return nil
 }
 
-// findSpan looks up the list at the first argument and gives the part of it between the positions that the next two name.
+// findSpan looks up the list at the first argument and gives the part of it between the positions
+// that the next two name.
 func findSpan(x *Call) (l *keyspace.List, first, last int, err error) {
 	start, ok := ParseInt(x.Args[2])
 	if !ok {
@@ -127,7 +131,9 @@ func ltrim(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if n := l.Len(); n > 0 { // a list of which nothing is trimmed is changed too, as on Redis: WATCH and notifications show it
+	if n := l.Len(); n > 0 {
+		// a list of which nothing is trimmed is changed too, as on Redis: WATCH and notifications
+		// show it
 		x.spendDepth(l, 4*copiedNode)
 		e, l := editList(x, x.Args[1])
 		if last < n-1 {
@@ -142,9 +148,10 @@ func ltrim(x *Call) error {
 	return nil
 }
 
-// searchList calls found with the positions of the elements of l that equal value, as seen from the end, in the first limit of them, until it
-// answers false.
-func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int, found func(position int) bool) {
+// searchList calls found with the positions of the elements of l that equal value, as seen from the
+// end, in the first limit of them, until it answers false.
+func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
+	found func(position int) bool) {
 	if limit == 0 {
 		return
 	}
@@ -244,7 +251,8 @@ func lrem(x *Call) error {
 	}
 	end := leftEnd
 	if count < 0 {
-		end, count = rightEnd, -count // the lowest number stays what it is, and is never reached: all are removed
+		// the lowest number stays what it is, and is never reached: all are removed
+		end, count = rightEnd, -count
 	}
 	var positions []int
 	searchList(x, l, x.Args[3], end, l.Len(), func(position int) bool {
@@ -271,7 +279,8 @@ type listSearch struct {
 	count  int64 // matches to give, 0 for all
 	listed bool  // COUNT was given: the reply is an array
 	maxlen int64 // elements to look at, 0 for all
-	// overflow is that RANK was the lowest number, which Redis cannot make positive: it gives all matches, whatever the count.
+	// overflow is that RANK was the lowest number, which Redis cannot make positive: it gives all
+	// matches, whatever the count.
 	overflow bool
 }
 

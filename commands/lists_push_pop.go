@@ -1,4 +1,5 @@
-// Commands that work on the ends of lists: pushing, popping, moving, and the forms of these that wait.
+// Commands that work on the ends of lists: pushing, popping, moving, and the forms of these that
+// wait.
 
 package commands
 
@@ -107,8 +108,8 @@ func parseMove(from, to []byte) (m listMove, err error) {
 	return m, err
 }
 
-// run moves an element from the list at the first key to the list at the second and replies with it. moved is false where there is no list
-// to take from.
+// run moves an element from the list at the first key to the list at the second and replies with
+// it. moved is false where there is no list to take from.
 func (m listMove) run(x *Call) (moved bool, err error) {
 	source, destination := x.Args[1], x.Args[2]
 	_, l, err := findFilled(x, x.Args[1:2], findList)
@@ -121,7 +122,8 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	position, _ := m.from.span(l, 1)
 	value := l.At(position)
 	x.Out.BulkString(value) // first: what cannot be answered is not moved
-	// Both changes come before either notification: the two may be one list, which then must not be gone in between.
+	// Both changes come before either notification: the two may be one list, which then must not be
+	// gone in between.
 	src, from := editList(x, source)
 	from.RemoveRange(position, position)
 	dst, to := editList(x, destination)

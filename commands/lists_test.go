@@ -1,4 +1,5 @@
-// This file contains the tests of lists and of SORT that scenarios cannot make: what is told, what waits, what changes nothing, what is bounded.
+// This file contains the tests of lists and of SORT that scenarios cannot make: what is told, what
+// waits, what changes nothing, what is bounded.
 
 package commands
 
@@ -30,7 +31,8 @@ func TestListNotificationsAreThoseOfRedis(t *testing.T) {
 		case 4:
 			return []string{pick("LPOP", "RPOP"), key(), position()}
 		case 5:
-			return []string{pick("LMPOP"), "2", key(), key(), end(), "COUNT", strconv.Itoa(1 + r.IntN(5))}
+			return []string{pick("LMPOP"), "2", key(), key(), end(), "COUNT",
+				strconv.Itoa(1 + r.IntN(5))}
 		case 6:
 			return []string{"LINSERT", key(), pick("BEFORE", "AFTER"), element(), element()}
 		case 7:
@@ -45,7 +47,8 @@ func TestListNotificationsAreThoseOfRedis(t *testing.T) {
 			if r.IntN(3) == 0 {
 				return []string{"SET", "wrong", "type"}
 			}
-			return []string{"SORT", key(), pick("ALPHA", "ASC"), "LIMIT", "0", position(), "STORE", key()}
+			return []string{"SORT", key(), pick("ALPHA", "ASC"), "LIMIT", "0", position(), "STORE",
+				key()}
 		}
 	})
 }
@@ -54,23 +57,30 @@ func TestListCallsThatChangeNothing(t *testing.T) {
 	r := newTestRun()
 	r.do(commandtest.Args("RPUSH", "l", "b", "a"))
 	changesNothing(t, r, [][]string{
-		{"LPUSHX", "none", "a"}, {"LPOP", "none"}, {"RPOP", "none", "3"}, {"LPOP", "l", "0"}, {"LPOP", "l", "x"}, {"LMPOP", "1", "none", "LEFT"},
-		{"LINSERT", "l", "BEFORE", "none", "x"}, {"LINSERT", "none", "AFTER", "a", "x"}, {"LSET", "l", "5", "x"}, {"LSET", "none", "0", "x"},
-		{"LREM", "l", "0", "none"}, {"LREM", "none", "0", "a"}, {"LTRIM", "none", "0", "1"}, {"LMOVE", "none", "l", "LEFT", "LEFT"},
-		{"RPOPLPUSH", "none", "l"}, {"SORT", "l", "ALPHA"}, {"SORT", "l", "STORE", "d"}, {"SORT", "none", "STORE", "none"},
-		{"BLPOP", "none", "1"}, {"BLMOVE", "none", "l", "LEFT", "LEFT", "1"}, {"BLMPOP", "1", "1", "none", "LEFT"},
+		{"LPUSHX", "none", "a"}, {"LPOP", "none"}, {"RPOP", "none", "3"}, {"LPOP", "l", "0"},
+		{"LPOP", "l", "x"}, {"LMPOP", "1", "none", "LEFT"},
+		{"LINSERT", "l", "BEFORE", "none", "x"}, {"LINSERT", "none", "AFTER", "a", "x"},
+		{"LSET", "l", "5", "x"}, {"LSET", "none", "0", "x"},
+		{"LREM", "l", "0", "none"}, {"LREM", "none", "0", "a"}, {"LTRIM", "none", "0", "1"},
+		{"LMOVE", "none", "l", "LEFT", "LEFT"},
+		{"RPOPLPUSH", "none", "l"}, {"SORT", "l", "ALPHA"}, {"SORT", "l", "STORE", "d"},
+		{"SORT", "none", "STORE", "none"},
+		{"BLPOP", "none", "1"}, {"BLMOVE", "none", "l", "LEFT", "LEFT", "1"},
+		{"BLMPOP", "1", "1", "none", "LEFT"},
 	})
 }
 
 // tried runs a call that may wait, and says for how long it wants to.
-func (r *testRun) tried(t *testing.T, tx *Tx, call ...string) (reply string, timeoutMs int64, waits bool) {
+func (r *testRun) tried(t *testing.T, tx *Tx,
+	call ...string) (reply string, timeoutMs int64, waits bool) {
 	t.Helper()
 	r.index++
 	r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 	defer r.ks.End()
 	tx.Proto = 2
 	out := &RESP{Proto: 2}
-	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: tx, Args: commandtest.Args(call...), Out: out})
+	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: tx,
+		Args: commandtest.Args(call...), Out: out})
 	timeoutMs, again, waits := CutBlock(out.Buf)
 	if waits && string(again) != "*0\r\n" {
 		t.Errorf("%q is to be tried again as %q", call, again)
@@ -89,7 +99,8 @@ func TestListsWait(t *testing.T) {
 		{"BLPOP none l 0", 0, null, "*2\r\n$1\r\nl\r\n$1\r\na\r\n"},
 		{"BRPOP l 1.5", 1500, null, "*2\r\n$1\r\nl\r\n$1\r\nb\r\n"},
 		{"BRPOP wrong l 0.0001", 1, null, "*2\r\n$1\r\nl\r\n$1\r\nb\r\n"},
-		{"BLMPOP 0.01 3 none wrong l LEFT COUNT 5", 10, null, "*2\r\n$1\r\nl\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"BLMPOP 0.01 3 none wrong l LEFT COUNT 5", 10, null,
+			"*2\r\n$1\r\nl\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"BLMOVE l dst LEFT RIGHT 100", 100_000, "$-1\r\n", "$1\r\na\r\n"},
 		{"BRPOPLPUSH l dst 0", 0, "$-1\r\n", "$1\r\nb\r\n"},
 		{"BRPOPLPUSH l wrong 0", 0, "$-1\r\n", "-" + string(ErrWrongType) + "\r\n"},
@@ -97,14 +108,16 @@ func TestListsWait(t *testing.T) {
 		r := newTestRun()
 		call := strings.Fields(c.call)
 		if reply, ms, waits := r.tried(t, &Tx{}, call...); !waits || ms != c.waitMs {
-			t.Errorf("%s waits %d ms (%v), want %d; the reply is %q", c.call, ms, waits, c.waitMs, reply)
+			t.Errorf("%s waits %d ms (%v), want %d; the reply is %q", c.call, ms, waits, c.waitMs,
+				reply)
 		}
 		if reply, _, waits := r.tried(t, &Tx{Multi: true}, call...); waits || reply != c.atOnce {
 			t.Errorf("%s in a transaction gives %q, want %q", c.call, reply, c.atOnce)
 		}
 		r.must(t, "SET", "wrong", "type")
 		if _, ms, waits := r.tried(t, &Tx{Woken: true}, call...); !waits || ms != c.waitMs {
-			t.Errorf("%s, woken for nothing, waits %d ms (%v), want %d", c.call, ms, waits, c.waitMs)
+			t.Errorf("%s, woken for nothing, waits %d ms (%v), want %d", c.call, ms, waits,
+				c.waitMs)
 		}
 		r.must(t, "RPUSH", "l", "a", "b")
 		r.must(t, "RPUSH", "dst", "x")
@@ -155,7 +168,8 @@ func TestSortIsBounded(t *testing.T) {
 	r.must(t, "APPEND", "big_x", strings.Repeat("1", 200))
 	manyGets := slices.Repeat([]string{"GET", "none"}, maxSorted/resultSize/1000+1)
 	for _, options := range [][]string{
-		{"BY", "none", "GET", "big_*"}, {"ALPHA", "BY", "big_*"}, {"ALPHA", "BY", strings.Repeat("long", 20000) + "*"},
+		{"BY", "none", "GET", "big_*"}, {"ALPHA", "BY", "big_*"},
+		{"ALPHA", "BY", strings.Repeat("long", 20000) + "*"},
 		append([]string{"ALPHA"}, manyGets...), {"ALPHA", "GET", "big_*", "STORE", "d"},
 	} {
 		reply, _ := r.do(commandtest.Args(append([]string{"SORT", "l"}, options...)...))
@@ -178,11 +192,14 @@ func TestWorkOfListsIsCharged(t *testing.T) {
 		call  string
 		least uint64
 	}{
-		{"LPOS l none", n / searched}, {"LPOS l " + elements[n/2], n / 2 / searched}, {"LPOS l 5 MAXLEN 10", 0},
-		{"LINSERT l BEFORE none x", n / searched}, {"LREM l 0 none", n / searched}, {"SORT l LIMIT 0 1", n * 5}, {"SORT l BY w_* LIMIT 0 1", n * 8},
+		{"LPOS l none", n / searched}, {"LPOS l " + elements[n/2], n / 2 / searched},
+		{"LPOS l 5 MAXLEN 10", 0},
+		{"LINSERT l BEFORE none x", n / searched}, {"LREM l 0 none", n / searched},
+		{"SORT l LIMIT 0 1", n * 5}, {"SORT l BY w_* LIMIT 0 1", n * 8},
 	} {
 		env := &Env{Keyspace: r.ks, ClockMs: 1}
-		r.table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(c.call)...), Out: Discard{}})
+		r.table.Run(&Call{Env: env, Tx: &Tx{Proto: 2},
+			Args: commandtest.Args(strings.Fields(c.call)...), Out: Discard{}})
 		if env.Work < c.least || env.Work > 4*c.least+10 {
 			t.Errorf("%s costs %d, want %d or a little more", c.call, env.Work, c.least)
 		}

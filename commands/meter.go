@@ -1,9 +1,12 @@
-// This file contains the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every command is charged for its arguments, for each
-// element that it replies, and for what its handler spends besides; one that goes over the bound is refused. It is refused at the moment of the
-// charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has changed nothing. So a handler
-// spends before it changes: what it knows up front at once, the rest while it looks.
+// This file contains the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every
+// command is charged for its arguments, for each element that it replies, and for what its handler
+// spends besides; one that goes over the bound is refused. It is refused at the moment of the
+// charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has
+// changed nothing. So a handler spends before it changes: what it knows up front at once, the rest
+// while it looks.
 //
-// Every node charges alike, whether it builds the reply or not: the reply's size is computed, not measured.
+// Every node charges alike, whether it builds the reply or not: the reply's size is computed, not
+// measured.
 
 package commands
 
@@ -12,7 +15,8 @@ import "math/bits"
 // refusal is the panic of a command that is refused.
 type refusal struct{ err Error }
 
-// What is charged, in units of Env.Work. The benchmarks in commands and fsm hold these numbers against the time that things take.
+// What is charged, in units of Env.Work. The benchmarks in commands and fsm hold these numbers
+// against the time that things take.
 const (
 	commandWork = 8  // a command: resolving it, its call, its reply's frame
 	readArg     = 8  // an argument of a command that reads: parsed, hashed, looked up
@@ -24,7 +28,8 @@ const (
 	doubleWork  = 6  // a floating-point number written as text
 )
 
-// Handle calls the handler of spec, which there is, for x.Args. From LevelBounded on it charges and bounds it.
+// Handle calls the handler of spec, which there is, for x.Args. From LevelBounded on it charges and
+// bounds it.
 func (x *Call) Handle(spec *Spec) (err error) {
 	x.Spec, x.began = spec, x.Work
 	if x.Level < LevelBounded {
@@ -58,22 +63,25 @@ func (x *Call) spendArgs() {
 		size += len(a)
 	}
 	args := len(x.Args) - 1
-	if k := x.Spec.Keys; k.First == 1 && k.Last != 1 { // all of them are keys, or have keys between them
+	if k := x.Spec.Keys; k.First == 1 && k.Last != 1 {
+		// all of them are keys, or have keys between them
 		each += 2 * deep(x.DB().Size()) / max(k.Step, 1)
 	}
 	x.Spend(commandWork + args*each + size/bytesSpent)
 }
 
-// deep is how many units more it takes to look up one of n elements, at random, than one of few: those that n make too many for the
-// processor's caches.
+// deep is how many units more it takes to look up one of n elements, at random, than one of few:
+// those that n make too many for the processor's caches.
 func deep(n int) int {
 	const cached = 12
 	return max(bits.Len(uint(n))-cached, 0)
 }
 
-// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their reply call it, before they change anything, with a
-// number that is the same on every node: it decides where requests are refused and scripts are stopped. So nothing may go in that depends on how a
-// value came about, such as the capacity of a slice. From LevelBounded on it does not return where the command is refused.
+// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their
+// reply call it, before they change anything, with a number that is the same on every node: it
+// decides where requests are refused and scripts are stopped. So nothing may go in that depends on
+// how a value came about, such as the capacity of a slice. From LevelBounded on it does not return
+// where the command is refused.
 func (x *Call) Spend(units int) {
 	x.Work += uint64(max(units, 0))
 	if x.Work > x.meter.stop {
@@ -81,8 +89,9 @@ func (x *Call) Spend(units int) {
 	}
 }
 
-// spendLookups adds the work of looking up, and of changing if the command writes, as many elements as there are arguments behind the key in a
-// collection of n, beyond what any argument costs. A small one is searched from its beginning, a large one is a tree.
+// spendLookups adds the work of looking up, and of changing if the command writes, as many elements
+// as there are arguments behind the key in a collection of n, beyond what any argument costs. A
+// small one is searched from its beginning, a large one is a tree.
 func (x *Call) spendLookups(n int) {
 	args := len(x.Args) - 2
 	if x.Level < LevelBounded || args <= 0 || !x.oneKey() {
@@ -106,7 +115,8 @@ func (x *Call) walked() {
 	}
 }
 
-// spendNumber adds the work of reading a floating-point number from a text of n bytes, if it is a long one.
+// spendNumber adds the work of reading a floating-point number from a text of n bytes, if it is a
+// long one.
 func (x *Call) spendNumber(n int) {
 	const short = 40
 	if x.Level >= LevelBounded && n > short {
@@ -125,8 +135,8 @@ func (x *Call) Left() int {
 	return int(x.meter.stop - min(x.meter.stop, x.Work))
 }
 
-// Expect refuses the command if a reply of so many elements, with so many bytes in them, would not fit or be too much work. A handler that
-// changes something before it answers calls it first.
+// Expect refuses the command if a reply of so many elements, with so many bytes in them, would not
+// fit or be too much work. A handler that changes something before it answers calls it first.
 func (x *Call) Expect(elements, bytes int) {
 	m := &x.meter
 	if m.out == nil {
@@ -149,8 +159,8 @@ func (x *Call) Ahead(units int) {
 // RoomLeft is how many bytes the command may still reply.
 func (x *Call) RoomLeft() int { return x.meter.room - x.meter.bytes }
 
-// Commit says that the command changes something now that is not in the keyspace: it is not refused any more. A change of the keyspace says so
-// itself.
+// Commit says that the command changes something now that is not in the keyspace: it is not refused
+// any more. A change of the keyspace says so itself.
 func (x *Call) Commit() { x.meter.committed = true }
 
 // refuse ends the command with err if it has changed nothing.
@@ -166,7 +176,8 @@ func (x *Call) refuse(err Error) {
 	panic(refusal{err})
 }
 
-// meter is the Reply that a bounded command writes to: it charges for what passes and counts the bytes.
+// meter is the Reply that a bounded command writes to: it charges for what passes and counts the
+// bytes.
 type meter struct {
 	out       Reply // nil: the command is not bounded
 	x         *Call
@@ -199,8 +210,9 @@ func (m *meter) begin(x *Call) Reply {
 	return out
 }
 
-// ReplySize is how many bytes the command's reply had, on a node that builds none as well. refused says that the command was refused, and so
-// changed nothing, because its reply had more than Call.Room; the error that Run wrote in its place is counted.
+// ReplySize is how many bytes the command's reply had, on a node that builds none as well. refused
+// says that the command was refused, and so changed nothing, because its reply had more than
+// Call.Room; the error that Run wrote in its place is counted.
 func (x *Call) ReplySize() (n int, refused bool) {
 	return x.meter.bytes, x.meter.refused == ErrReplySize
 }
@@ -367,7 +379,8 @@ func (m *meter) Verbatim(format, text string) {
 
 var _ Reply = (*meter)(nil)
 
-// resp is the buffer that the reply goes to, past what charges for it; nil where none is built. n bytes go to it, or would.
+// resp is the buffer that the reply goes to, past what charges for it; nil where none is built. n
+// bytes go to it, or would.
 func (x *Call) resp(n int) *RESP {
 	out := x.Out
 	if m, ok := out.(*meter); ok {

@@ -1,5 +1,5 @@
-// This file contains what the commands share that take elements out of the first of several keys that has some: ZMPOP, LMPOP and
-// the commands that wait.
+// This file contains what the commands share that take elements out of the first of several keys
+// that has some: ZMPOP, LMPOP and the commands that wait.
 
 package commands
 
@@ -11,10 +11,12 @@ const (
 	errCountPositive   Error = "ERR count should be greater than 0"
 )
 
-// findFilled returns the first of keys that holds what find looks up, nil where there is none. A key of another type before it is an
-// error, but not for a command that waited: Redis wakes that one for the key alone that got something. For a command that stands behind others
-// that wait there is nothing.
-func findFilled[T keyspace.Collection](x *Call, keys [][]byte, find func(*Call, []byte) (T, error)) (key []byte, c T, err error) {
+// findFilled returns the first of keys that holds what find looks up, nil where there is none. A
+// key of another type before it is an error, but not for a command that waited: Redis wakes that
+// one for the key alone that got something. For a command that stands behind others that wait there
+// is nothing.
+func findFilled[T keyspace.Collection](x *Call, keys [][]byte,
+	find func(*Call, []byte) (T, error)) (key []byte, c T, err error) {
 	var none T
 	for _, key := range keys {
 		c, err := find(x, key)
@@ -39,7 +41,8 @@ func (x *Call) blockOrNull(timeoutMs int64) {
 	x.Out.NullArray()
 }
 
-// popCount reads the argument that says how many elements to take out, where it is given: 0 or more, else 1.
+// popCount reads the argument that says how many elements to take out, where it is given: 0 or
+// more, else 1.
 func (x *Call) popCount() (count int64, given bool, err error) {
 	if len(x.Args) < 3 {
 		return 1, false, nil
@@ -84,9 +87,11 @@ func (p *multipop) parse(args [][]byte, words [2]string) error {
 	return nil
 }
 
-// multipopHandler makes the handler of LMPOP or ZMPOP, which is not to wait, or of its blocking form, whose first argument is the time to
-// wait. pop replies with the key and what it took out of it, and reports whether there was anything.
-func multipopHandler(blocking bool, words [2]string, pop func(x *Call, p *multipop) (found bool, err error)) Handler {
+// multipopHandler makes the handler of LMPOP or ZMPOP, which is not to wait, or of its blocking
+// form, whose first argument is the time to wait. pop replies with the key and what it took out of
+// it, and reports whether there was anything.
+func multipopHandler(blocking bool, words [2]string,
+	pop func(x *Call, p *multipop) (found bool, err error)) Handler {
 	return func(x *Call) error {
 		var p multipop
 		args := x.Args[1:]

@@ -1,4 +1,5 @@
-// This file contains keyspace notifications as handlers send them: who receives them is not their business.
+// This file contains keyspace notifications as handlers send them: who receives them is not their
+// business.
 
 package commands
 
@@ -21,8 +22,9 @@ const (
 	NotifyZSet    NotifyClass = 'z'
 	NotifyStream  NotifyClass = 't'
 	NotifyExpired NotifyClass = 'x'
-	NotifyNew     NotifyClass = 'n' // a key was made: the machine tells of it when the keyspace does
-	NotifyMiss    NotifyClass = 'm' // a key that a read asked for is not there
+	// a key was made: the machine tells of it when the keyspace does
+	NotifyNew  NotifyClass = 'n'
+	NotifyMiss NotifyClass = 'm' // a key that a read asked for is not there
 )
 
 // notify tells of something that was done to a key of the selected database, after it was done.
@@ -37,8 +39,8 @@ func (x *Call) notifyIn(db int, class NotifyClass, event string, key []byte) {
 	}
 }
 
-// changed ends the change of a collection that came from Edit or SetCollection: it gets its revision, or goes when nothing is left in it.
-// event is told of, and its removal as del.
+// changed ends the change of a collection that came from Edit or SetCollection: it gets its
+// revision, or goes when nothing is left in it. event is notified of, and its removal as del.
 func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 	x.DB().Changed(e)
 	if x.Notify == nil {
@@ -54,8 +56,9 @@ func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 // NotifyFlags is a value of notify-keyspace-events.
 type NotifyFlags uint16
 
-// notifyLetters are the letters of notify-keyspace-events in the order in which CONFIG GET writes them; A stands for the classes of
-// notifyAll. e and d are of what coordd has not, evicted keys and modules, and m of what it does not tell: see docs/compatibility.md.
+// notifyLetters are the letters of notify-keyspace-events in the order in which CONFIG GET writes
+// them; A stands for the classes of notifyAll. e and d are of what coordd has not, evicted keys and
+// modules, and m of what it does not tell: see docs/compatibility.md.
 const (
 	notifyLetters = "g$lshzxetdnKEm"
 	notifyAll     = "g$lshzxetd"
@@ -106,10 +109,12 @@ func (f NotifyFlags) String() string {
 	return string(b)
 }
 
-// Keyspace reports whether notifications of a class are sent to the channels that are named after keys.
+// Keyspace reports whether notifications of a class are sent to the channels that are named after
+// keys.
 func (f NotifyFlags) Keyspace(class NotifyClass) bool { return f.wants(class, 'K') }
 
-// Keyevent reports whether notifications of a class are sent to the channels that are named after events.
+// Keyevent reports whether notifications of a class are sent to the channels that are named after
+// events.
 func (f NotifyFlags) Keyevent(class NotifyClass) bool { return f.wants(class, 'E') }
 
 func (f NotifyFlags) wants(class NotifyClass, channel byte) bool {

@@ -1,5 +1,5 @@
-// This file contains the comparison of notifications with those that Redis sends, and the test of sorted sets'. Of keys that are made
-// the machine tells.
+// This file contains the comparison of notifications with those that Redis sends, and the test of
+// sorted sets'. Of keys that are made the machine tells.
 
 package commands
 
@@ -57,7 +57,8 @@ func (r *notifiedRedis) call(call []string) (reply []byte, events []string) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		lines := strings.Split(string(message), "\r\n") // *4 $8 pmessage $n pattern $n channel $n key
+		// *4 $8 pmessage $n pattern $n channel $n key
+		lines := strings.Split(string(message), "\r\n")
 		event := strings.TrimPrefix(lines[6], "__keyevent@0__:")
 		if event == "end" {
 			return reply, events
@@ -71,15 +72,18 @@ func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
 	compareNotifications(t, g.zsetChange)
 }
 
-// compareNotifications makes 4,000 calls here and on a real server and compares the replies, but for the order of their elements, and
-// what is told of the calls.
+// compareNotifications makes 4,000 calls here and on a real server and compares the replies, but
+// for the order of their elements, and what is notified of the calls.
 func compareNotifications(t *testing.T, next func() []string) {
 	t.Helper()
 	real := startNotifiedRedis(t)
 	table, ks := NewTable(Specs()), keyspace.New()
 	var own []string
 	heard := 0
-	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int, key []byte) { own = append(own, event+" "+string(key)) }}
+	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int,
+		key []byte) {
+		own = append(own, event+" "+string(key))
+	}}
 	for index := range uint64(4000) {
 		call := next()
 		ks.Begin(1, keyspace.NewRevision(0, index+1, 0))

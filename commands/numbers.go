@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// ParseInt reads a signed 64-bit integer as strictly as Redis: no spaces, no plus sign, no leading zeros.
+// ParseInt reads a signed 64-bit integer as strictly as Redis: no spaces, no plus sign, no leading
+// zeros.
 func ParseInt(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false
@@ -40,8 +41,8 @@ func ParseInt(b []byte) (int64, bool) {
 	return -int64(n), n <= math.MaxInt64
 }
 
-// ParseFloat reads a double as Redis does: what strtod takes, without spaces around it, not NaN, and neither too large nor
-// too small for a double.
+// ParseFloat reads a double as Redis does: what strtod takes, without spaces around it, not NaN,
+// and neither too large nor too small for a double.
 func ParseFloat(b []byte) (float64, bool) {
 	s, ok := floatText(b)
 	if !ok {
@@ -54,7 +55,8 @@ func ParseFloat(b []byte) (float64, bool) {
 	return f, true
 }
 
-// zeroText reports whether the number written in b, which is valid, has no digit but 0 before its exponent.
+// zeroText reports whether the number written in b, which is valid, has no digit but 0 before its
+// exponent.
 func zeroText(b []byte) bool {
 	digits, exponent := "123456789", "eE"
 	if strings.ContainsAny(string(b), "xX") {
@@ -86,7 +88,8 @@ func floatText(b []byte) (string, bool) {
 // extended is the precision that Redis adds increments with: the 64-bit mantissa of x87.
 const extended = 64
 
-// The powers of two between which x87's numbers lie, as big.Float counts them: beyond is infinite, below is refused.
+// The powers of two between which x87's numbers lie, as big.Float counts them: beyond is infinite,
+// below is refused.
 const (
 	maxExponent = 16384
 	minExponent = -16444
@@ -124,17 +127,19 @@ func AddExtended(a, b *big.Float) (*big.Float, bool) {
 	return sum, sum.MantExp(nil) <= maxExponent
 }
 
-// noDecimals is the exponent below which a number has no 17 decimals that are not 0: 2^-60 is less than half of 10^-17.
+// noDecimals is the exponent below which a number has no 17 decimals that are not 0: 2^-60 is less
+// than half of 10^-17.
 const noDecimals = -60
 
-// digitsWork is what reading or writing a number with 64 bits of mantissa costs, in units of Env.Work: its text may have
-// some 5,000 digits.
+// digitsWork is what reading or writing a number with 64 bits of mantissa costs, in units of
+// Env.Work: its text may have some 5,000 digits.
 func digitsWork(text []byte) int { return min(len(text), maxFloatText) / 2 }
 
 // FormatExtended writes the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.
 func FormatExtended(x *big.Float) string {
 	if x.Sign() != 0 && x.MantExp(nil) < noDecimals {
-		return "0" // big.Float would write down all of its thousands of digits first, which takes milliseconds
+		// big.Float would write down all of its thousands of digits first, which takes milliseconds
+		return "0"
 	}
 	s := x.Text('f', 17)
 	if strings.Contains(s, ".") {

@@ -10,11 +10,13 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// Numbers that have no 17 decimals are 0, whatever their exponent, and those that just have one are not.
+// Numbers that have no 17 decimals are 0, whatever their exponent, and those that just have one are
+// not.
 func TestFormatExtendedOfSmallNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"1e-4900": "0", "-1e-4900": "0", "4.9e-18": "0", "-4.9e-18": "0", "8e-19": "0", "0": "0",
-		"5.1e-18": "0.00000000000000001", "-5.1e-18": "-0.00000000000000001", "1e-17": "0.00000000000000001",
+		"5.1e-18": "0.00000000000000001", "-5.1e-18": "-0.00000000000000001",
+		"1e-17": "0.00000000000000001",
 	} {
 		x, ok := commands.ParseExtended([]byte(text))
 		if !ok {
@@ -26,7 +28,8 @@ func TestFormatExtendedOfSmallNumbers(t *testing.T) {
 	}
 }
 
-// APPEND of nothing answers the length and counts as a change; where there is no key it makes an empty one: all as on Redis.
+// APPEND of nothing answers the length and counts as a change; where there is no key it makes an
+// empty one: all as on Redis.
 func TestAppendOfNothing(t *testing.T) {
 	table := commands.NewTable(commands.Specs())
 	ks := keyspace.New()
@@ -34,7 +37,8 @@ func TestAppendOfNothing(t *testing.T) {
 	run := func(args ...string) string {
 		out := &commands.RESP{Proto: 2}
 		env := &commands.Env{Keyspace: ks, ClockMs: 1}
-		table.Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Args: commandtest.Args(args...), Out: out})
+		table.Run(&commands.Call{Env: env, Tx: &commands.Tx{}, Args: commandtest.Args(args...),
+			Out: out})
 		return string(out.Buf)
 	}
 	run("SET", "key", "value")

@@ -1,4 +1,5 @@
-// This file contains the random choices of commands. They come from Env.Seed, so every node makes the same.
+// This file contains the random choices of commands. They come from Env.Seed, so every node makes
+// the same.
 
 package commands
 
@@ -10,7 +11,8 @@ import (
 // draws is a sequence of random numbers.
 type draws struct{ state uint64 }
 
-// draws starts the sequence of this command. The seed goes on by one step, so that a script that asks twice is not answered alike.
+// draws starts the sequence of this command. The seed goes on by one step, so that a script that
+// asks twice is not answered alike.
 func (x *Call) draws() *draws {
 	x.Seed += 0x9e3779b97f4a7c15
 	return &draws{state: scramble(x.Seed)}
@@ -22,8 +24,8 @@ func (d *draws) next() uint64 {
 	return scramble(d.state)
 }
 
-// scramble spreads a counter over all bits: the output function of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-// Generators, OOPSLA 2014).
+// scramble spreads a counter over all bits: the output function of SplitMix64 (Steele, Lea, Flood:
+// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 func scramble(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -36,7 +38,8 @@ func (d *draws) below(n int) int {
 	return int(hi)
 }
 
-// distinct gives count different numbers from 0 to n-1 in random order, count being n at most, in time proportional to count.
+// distinct gives count different numbers from 0 to n-1 in random order, count being n at most, in
+// time proportional to count.
 func (d *draws) distinct(n, count int) []int {
 	if manyOf(count, n) && n < math.MaxInt32 {
 		return d.shuffled(n, count)
@@ -68,7 +71,8 @@ func (d *draws) chosen(n, count int) []int {
 // shuffled is distinct, with the same result, for a count that is not much less than n.
 func (d *draws) shuffled(n, count int) []int {
 	picked := make([]int, count)
-	moved := make([]int32, n) // the number in each position, and one more: 0 is one that was not moved
+	// the number in each position, and one more: 0 is one that was not moved
+	moved := make([]int32, n)
 	at := func(i int) int {
 		if j := moved[i]; j != 0 {
 			return int(j) - 1
@@ -83,7 +87,8 @@ func (d *draws) shuffled(n, count int) []int {
 	return picked
 }
 
-// What may be picked with repetition in one call, which Redis does not bound: all clients share a machine that runs one command at a time.
+// What may be picked with repetition in one call, which Redis does not bound: all clients share a
+// machine that runs one command at a time.
 const (
 	maxPicked      = 1 << 20
 	maxPickedBytes = 64 << 20
@@ -92,7 +97,8 @@ const (
 // ErrPickRange is the error of a count of random elements that is out of range.
 const ErrPickRange Error = "ERR value is out of range"
 
-// picks is how many of n elements a count asks for: all that there are at most, or with repetition where it is negative.
+// picks is how many of n elements a count asks for: all that there are at most, or with repetition
+// where it is negative.
 func picks(count int64, n int) int {
 	if count < 0 {
 		return int(min(-count, maxPicked))
@@ -100,7 +106,8 @@ func picks(count int64, n int) int {
 	return int(min(count, int64(n)))
 }
 
-// chargePicks charges for picking from n elements as a count says, and refuses a count that is out of range before.
+// chargePicks charges for picking from n elements as a count says, and refuses a count that is out
+// of range before.
 func (x *Call) chargePicks(count int64, n int) error {
 	if n > 0 && count < -maxPicked {
 		return ErrPickRange
@@ -111,8 +118,8 @@ func (x *Call) chargePicks(count int64, n int) error {
 	return nil
 }
 
-// repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of element i; the error says that
-// the elements are too many or too large together.
+// repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of
+// element i; the error says that the elements are too many or too large together.
 func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error) {
 	if count > maxPicked {
 		return nil, ErrPickRange
@@ -141,7 +148,8 @@ func (x *Call) parseRandom(word string) (o randomOptions, err error) {
 		return o, nil
 	}
 	count, ok := ParseInt(x.Args[2])
-	o = randomOptions{count: count, counted: true, pairs: len(x.Args) == 4 && isWord(x.Args[3], word)}
+	o = randomOptions{count: count, counted: true, pairs: len(x.Args) == 4 &&
+		isWord(x.Args[3], word)}
 	switch {
 	case !ok:
 		return o, ErrNotInteger

@@ -1,11 +1,14 @@
-// This file contains the rate limits CL.THROTTLE and GCRA, which count by the cluster clock: neither a client's clock nor a node's has a say.
+// This file contains the rate limits CL.THROTTLE and GCRA, which count by the cluster clock:
+// neither a client's clock nor a node's has a say.
 //
-// Both are the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; see redis-cell's README for its use
-// as a limit). A key holds one time, the theoretical arrival time: when the bucket will be full of tokens again. Each token that is taken moves
-// it on by period/count; a request is let through as long as it then lies at most limit tokens ahead.
+// Both are the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A;
+// see redis-cell's README for its use as a limit). A key holds one time, the theoretical arrival
+// time: when the bucket will be full of tokens again. Each token that is taken moves it on by
+// period/count; a request is let through as long as it then lies at most limit tokens ahead.
 //
-// The arithmetic is exact. period/count need not be a whole number of nanoseconds, so times carry a fraction whose denominator
-// is count: 7 tokens a minute are 7 in every minute, not 7 in a minute and 4 ns, nor 8 in some minute of a long run.
+// The arithmetic is exact. period/count need not be a whole number of nanoseconds, so times carry a
+// fraction whose denominator is count: 7 tokens a minute are 7 in every minute, not 7 in a minute
+// and 4 ns, nor 8 in some minute of a long run.
 
 package commands
 
@@ -30,11 +33,13 @@ const (
 )
 
 var rateSpecs = []Spec{
-	{Name: "cl.throttle", Kind: Write, Arity: -5, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "0.1.0",
+	{Name: "cl.throttle", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "0.1.0",
 		Syntax:     "key max_burst count_per_period:integer period [quantity]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
 		Complexity: "O(1)", Handler: clThrottle},
-	{Name: "gcra", Kind: Write, Arity: -5, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
+	{Name: "gcra", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 		Syntax:     "key max_burst requests_per_period period [NUM_REQUESTS count:integer]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
 		Complexity: "O(1)", Handler: gcra},
@@ -48,12 +53,14 @@ type rateLimit struct {
 	quantity int64 // tokens to take; 0 only looks
 }
 
-// rateSpan is a length of time, or a time of the cluster clock: ns + part/count, where 0 <= part < count, the count of the call.
+// rateSpan is a length of time, or a time of the cluster clock: ns + part/count, where 0 <= part <
+// count, the count of the call.
 type rateSpan struct {
 	ns, part int64
 }
 
-// tokens is the time that n tokens take to come back; false where it is beyond what can be counted, some 292 years.
+// tokens is the time that n tokens take to come back; false where it is beyond what can be counted,
+// some 292 years.
 func (l *rateLimit) tokens(n int64) (rateSpan, bool) {
 	hi, lo := bits.Mul64(uint64(n), uint64(l.periodNs))
 	if hi >= uint64(l.count) {
@@ -90,7 +97,9 @@ func (l *rateLimit) sub(a, b rateSpan) rateSpan {
 	return rateSpan{a.ns - b.ns, a.part - b.part}
 }
 
-func (s rateSpan) before(t rateSpan) bool { return s.ns < t.ns || (s.ns == t.ns && s.part < t.part) }
+func (s rateSpan) before(t rateSpan) bool {
+	return s.ns < t.ns || (s.ns == t.ns && s.part < t.part)
+}
 
 // roundUp is the time in a unit of unitNs, rounded up.
 func (s rateSpan) roundUp(unitNs int64) int64 {
@@ -113,7 +122,8 @@ func (l *rateLimit) appendState(dst []byte, at rateSpan) []byte {
 	return strconv.AppendInt(dst, l.count, 10)
 }
 
-// readState is the reverse of appendState. A fraction of another count, from a call with another rate, is rounded up to a nanosecond.
+// readState is the reverse of appendState. A fraction of another count, from a call with another
+// rate, is rounded up to a nanosecond.
 func (l *rateLimit) readState(state []byte) (at rateSpan, err error) {
 	whole, fraction, fractional := bytes.Cut(state, []byte{'+'})
 	ns, ok := ParseInt(whole)
@@ -138,17 +148,21 @@ func (l *rateLimit) readState(state []byte) (at rateSpan, err error) {
 	return rateSpan{ns, part}, nil
 }
 
-// overflow is the error of numbers whose times are too long to be counted in nanoseconds; what names the last of them.
+// overflow is the error of numbers whose times are too long to be counted in nanoseconds; what
+// names the last of them.
 func (l *rateLimit) overflow(x *Call, what string) error {
 	name := "GCRA"
 	if x.Spec.Name != "gcra" {
 		name = "Rate"
 	}
-	return Errorf("ERR %s limiting uses nanosecond accuracy. Combination of period, requests_per_period and %s would cause an overflow", name, what)
+	return Errorf(
+		"ERR %s limiting uses nanosecond accuracy. Combination of period, requests_per_period "+
+			"and %s would cause an overflow", name, what)
 }
 
-// run takes the tokens if they are there, and replies: limited or not, the limit, the tokens left, the seconds until as many may be
-// taken (-1 if they just were, or never will be there), the seconds until all are. Where nothing is taken nothing is written.
+// run takes the tokens if they are there, and replies: limited or not, the limit, the tokens left,
+// the seconds until as many may be taken (-1 if they just were, or never will be there), the
+// seconds until all are. Where nothing is taken nothing is written.
 func (l *rateLimit) run(x *Call) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {
@@ -194,13 +208,15 @@ func (l *rateLimit) run(x *Call) error {
 		remaining = l.whole(l.sub(room, ahead))
 	}
 	x.Out.Array(5)
-	for _, n := range [5]int64{limited, l.limit, remaining, retryAfter, ahead.roundUp(nsPerSecond)} {
+	for _, n := range [5]int64{limited, l.limit, remaining, retryAfter,
+		ahead.roundUp(nsPerSecond)} {
 		x.Out.Int(n)
 	}
 	return nil
 }
 
-// storeRate sets the state of a limit. The key goes when the bucket is full again: no state says the same.
+// storeRate sets the state of a limit. The key goes when the bucket is full again: no state says
+// the same.
 func (x *Call) storeRate(exists bool, state []byte, deadlineMs int64) {
 	key := x.Args[1]
 	db := x.DB()
@@ -268,8 +284,8 @@ func clThrottle(x *Call) error {
 	return l.run(x)
 }
 
-// gcra is the command proposed for Redis 8.8 and not released with it: the period is in seconds with decimals, TOKENS is a later
-// name of NUM_REQUESTS.
+// gcra is the command proposed for Redis 8.8 and not released with it: the period is in seconds
+// with decimals, TOKENS is a later name of NUM_REQUESTS.
 func gcra(x *Call) error {
 	if len(x.Args) > 7 {
 		return x.Spec.ArityError()
@@ -300,7 +316,8 @@ func gcra(x *Call) error {
 			return err
 		}
 	}
-	ns := math.Round(float64(seconds * nsPerSecond)) // one multiplication, rounded as IEEE 754 says: the same on every processor
+	// one multiplication, rounded as IEEE 754 says: the same on every processor
+	ns := math.Round(float64(seconds * nsPerSecond))
 	if ns >= math.MaxInt64 {
 		return l.overflow(x, "max_burst")
 	}

@@ -1,5 +1,5 @@
-// This file contains property tests of the limits: random calls against simple models, and the promise that with a limit of N there are never N+1
-// in a window.
+// This file contains property tests of the limits: random calls against simple models, and the
+// promise that with a limit of N there are never N+1 in a window.
 
 package commands
 
@@ -33,12 +33,14 @@ func (r *limitRun) do(call ...string) (reply string, changed bool) {
 	r.ks.Begin(r.nowMs, keyspace.NewRevision(0, r.index, 0))
 	before := r.ks.Sum()
 	out := &RESP{Proto: 2}
-	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: r.nowMs, WallUs: r.nowMs * 1000}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
+	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: r.nowMs, WallUs: r.nowMs * 1000},
+		Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
 	r.ks.End()
 	return string(out.Buf), r.ks.Sum() != before
 }
 
-// bucket is the model of a rate limit: a leaky bucket, filled by what is let through, which drains evenly. Its level is a number of tokens.
+// bucket is the model of a rate limit: a leaky bucket, filled by what is let through, which drains
+// evenly. Its level is a number of tokens.
 type bucket struct {
 	level  *big.Rat
 	lastMs int64
@@ -77,7 +79,8 @@ func (b *bucket) take(nowMs, limit, count, periodMs, quantity int64) [5]int64 {
 	}
 	free := new(big.Rat).Sub(big.NewRat(limit, 1), b.level)
 	remaining := -ceil(free.Neg(free))
-	return [5]int64{limited, limit, max(remaining, 0), retry, ceil(new(big.Rat).Quo(b.level, perSecond))}
+	return [5]int64{limited, limit, max(remaining, 0), retry,
+		ceil(new(big.Rat).Quo(b.level, perSecond))}
 }
 
 func TestRateLimitsAgainstABucket(t *testing.T) {
@@ -102,30 +105,37 @@ func TestRateLimitsAgainstABucket(t *testing.T) {
 			if g.IntN(3) == 0 {
 				quantity = g.Int64N(burst + 3)
 			}
-			call := []string{"CL.THROTTLE", "k", fmt.Sprint(burst), fmt.Sprint(count), fmt.Sprint(periodMs / 1000), fmt.Sprint(quantity)}
+			call := []string{"CL.THROTTLE", "k", fmt.Sprint(burst), fmt.Sprint(count),
+				fmt.Sprint(periodMs / 1000), fmt.Sprint(quantity)}
 			if quantity > 0 && g.IntN(2) == 0 {
-				call = []string{"GCRA", "k", call[2], call[3], call[4] + ".000", "NUM_REQUESTS", call[5]}
+				call = []string{"GCRA", "k", call[2], call[3], call[4] + ".000", "NUM_REQUESTS",
+					call[5]}
 			}
 			reply, changed := r.do(call...)
 			want := b.take(r.nowMs, burst+1, count, periodMs, quantity)
-			if got := fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", want[0], want[1], want[2], want[3], want[4]); got != reply {
-				t.Fatalf("round %d, at %d ms: %q\ncoordd %q\nmodel  %q", round, r.nowMs, call, reply, got)
+			if got := fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", want[0], want[1],
+				want[2], want[3], want[4]); got != reply {
+				t.Fatalf("round %d, at %d ms: %q\ncoordd %q\nmodel  %q", round, r.nowMs, call,
+					reply, got)
 			}
 			if passed := want[0] == 0 && quantity > 0; changed != passed {
-				t.Fatalf("round %d: %q changed something: %v, let through: %v", round, call, changed, passed)
+				t.Fatalf("round %d: %q changed something: %v, let through: %v", round, call,
+					changed, passed)
 			} else if passed {
 				taken.add(t, r.nowMs, quantity, count, periodMs)
 			}
 			full, e := b.level.Sign() == 0, r.ks.DB(0).Find([]byte("k"))
-			if (e == nil && !full) || (e != nil && full && e.Deadline() != r.nowMs) { // it lives through the millisecond
-				t.Fatalf("round %d: the bucket is full: %v, and the key says otherwise", round, full)
+			if (e == nil && !full) || (e != nil && full && e.Deadline() != r.nowMs) {
+				// it lives through the millisecond
+				t.Fatalf("round %d: the bucket is full: %v, and the key says otherwise", round,
+					full)
 			}
 		}
 	}
 }
 
-// window keeps what was let through and checks every window that ends now: of any length, it holds no more than the limit and what came back
-// meanwhile.
+// window keeps what was let through and checks every window that ends now: of any length, it holds
+// no more than the limit and what came back meanwhile.
 type window struct {
 	limit int64
 	at    []int64 // ms
@@ -139,24 +149,28 @@ func (w *window) add(t *testing.T, nowMs, n, count, periodMs int64) {
 	for i := len(w.at) - 1; i >= 0; i-- {
 		total += w.n[i]
 		if back := (nowMs - w.at[i]) * count / periodMs; total > w.limit+back {
-			t.Fatalf("%d in %d ms, with a limit of %d and %d in %d ms", total, nowMs-w.at[i], w.limit, count, periodMs)
+			t.Fatalf("%d in %d ms, with a limit of %d and %d in %d ms", total, nowMs-w.at[i],
+				w.limit, count, periodMs)
 		}
 	}
 }
 
-// The answer to "when?" is exact: after the seconds that a refused call was told, it is let through, and where they are whole not a millisecond earlier.
+// The answer to "when?" is exact: after the seconds that a refused call was told, it is let
+// through, and where they are whole not a millisecond earlier.
 func TestRetryAfterIsExact(t *testing.T) {
 	g := rand.New(rand.NewPCG(testSeed(t), 2))
 	for range 300 {
 		r := newLimitRun()
 		burst, count, period := g.Int64N(10), 1+g.Int64N(20), 1+g.Int64N(100)
-		args := []string{"CL.THROTTLE", "k", fmt.Sprint(burst), fmt.Sprint(count), fmt.Sprint(period)}
+		args := []string{"CL.THROTTLE", "k", fmt.Sprint(burst), fmt.Sprint(count),
+			fmt.Sprint(period)}
 		for range burst + 1 {
 			r.do(args...)
 		}
 		reply, _ := r.do(args...)
 		retry := (period + count - 1) / count
-		if want := fmt.Sprintf(":1\r\n:%d\r\n:0\r\n:%d\r\n", burst+1, retry); reply[4:4+len(want)] != want {
+		if want := fmt.Sprintf(":1\r\n:%d\r\n:0\r\n:%d\r\n", burst+1,
+			retry); reply[4:4+len(want)] != want {
 			t.Fatalf("%q: %q, want %q", args, reply, want)
 		}
 		if period%count == 0 {
@@ -174,7 +188,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// A fixed window: INCREX with UBOUND and ENX lets N through, refuses the rest without a change, and opens the next when its time is over.
+// A fixed window: INCREX with UBOUND and ENX lets N through, refuses the rest without a change, and
+// opens the next when its time is over.
 func TestIncrexWindowAgainstACounter(t *testing.T) {
 	g := rand.New(rand.NewPCG(testSeed(t), 3))
 	for range 60 {
@@ -188,7 +203,8 @@ func TestIncrexWindowAgainstACounter(t *testing.T) {
 			}
 			by, refused := 1+g.Int64N(3), false
 			saturate := g.IntN(4) == 0
-			call := []string{"INCREX", "k", "BYINT", fmt.Sprint(by), "UBOUND", fmt.Sprint(limit), "PX", fmt.Sprint(windowMs), "ENX"}
+			call := []string{"INCREX", "k", "BYINT", fmt.Sprint(by), "UBOUND", fmt.Sprint(limit),
+				"PX", fmt.Sprint(windowMs), "ENX"}
 			if saturate {
 				call = append(call, "SATURATE")
 			}
@@ -204,7 +220,8 @@ func TestIncrexWindowAgainstACounter(t *testing.T) {
 			}
 			n += by
 			reply, changed := r.do(call...)
-			if want := "*2\r\n:" + strconv.FormatInt(n, 10) + "\r\n:" + strconv.FormatInt(by, 10) + "\r\n"; reply != want {
+			if want := "*2\r\n:" + strconv.FormatInt(n, 10) + "\r\n:" + strconv.FormatInt(by, 10) +
+				"\r\n"; reply != want {
 				t.Fatalf("%q: %q, want %q", call, reply, want)
 			}
 			if refused && changed {
@@ -224,7 +241,8 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 	for range 20000 {
 		r := newLimitRun()
 		old, by, lower, upper, saturate := number(), number(), number(), number(), g.IntN(2) == 0
-		call := []string{"INCREX", "k", "BYINT", fmt.Sprint(by), "LBOUND", fmt.Sprint(lower), "UBOUND", fmt.Sprint(upper)}
+		call := []string{"INCREX", "k", "BYINT", fmt.Sprint(by), "LBOUND", fmt.Sprint(lower),
+			"UBOUND", fmt.Sprint(upper)}
 		if saturate {
 			call = append(call, "SATURATE")
 		}
@@ -258,7 +276,10 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 func TestNotificationsOfLimits(t *testing.T) {
 	table, ks := NewTable(Specs()), keyspace.New()
 	var told []string
-	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15, Notify: func(_ NotifyClass, event string, _ int, _ []byte) { told = append(told, event) }}
+	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15,
+		Notify: func(_ NotifyClass, event string, _ int, _ []byte) {
+			told = append(told, event)
+		}}
 	for i, c := range []struct{ call, want string }{
 		{"INCREX k BYINT 5", "incrby"},
 		{"INCREX k BYFLOAT 0.5", "incrbyfloat"},
@@ -278,7 +299,8 @@ func TestNotificationsOfLimits(t *testing.T) {
 	} {
 		told = nil
 		ks.Begin(1, keyspace.NewRevision(0, uint64(i+1), 0))
-		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(c.call)...), Out: &RESP{Proto: 2}})
+		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2},
+			Args: commandtest.Args(strings.Fields(c.call)...), Out: &RESP{Proto: 2}})
 		ks.End()
 		if got := strings.Join(told, " "); got != c.want {
 			t.Errorf("%s told of %q, want %q", c.call, got, c.want)

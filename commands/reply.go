@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// Reply takes a command's reply piece by piece. RESP writes it for the asker, the script engine makes Lua values of it,
-// Discard is for nodes that were not asked.
+// Reply takes a command's reply piece by piece. RESP writes it for the asker, the script engine
+// makes Lua values of it, Discard is for nodes that were not asked.
 type Reply interface {
 	Status(s string)
 	Error(msg string) // code word first; line breaks become spaces
@@ -32,16 +32,19 @@ type Reply interface {
 const MaxReplyBytes = 64 << 20
 
 // ErrReplySize stands in place of a reply that does not fit.
-const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 bytes; nothing was changed"
+const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 " +
+	"bytes; nothing was changed"
 
 // RESP writes replies in the Redis protocol, version Proto (2 or 3). It decides which type a reply
-// has in that version and what still fits; the bytes are internal/resp's. It stays here because both
-// decisions are part of applying the log: every node must refuse the same reply for its size.
+// has in that version and what still fits; the bytes are internal/resp's. It stays here because
+// both decisions are part of applying the log: every node must refuse the same reply for its size.
 type RESP struct {
 	Buf   []byte
 	Proto int
-	Limit int  // bytes that Buf does not grow beyond; 0: it grows without end
-	Full  bool // something did not fit: it was left out, and so is all that comes until who writes cuts Buf and makes this false
+	Limit int // bytes that Buf does not grow beyond; 0: it grows without end
+	// something did not fit: it was left out, and so is all that comes until who writes cuts Buf
+	// and makes this false
+	Full bool
 }
 
 // fits reports whether n bytes more may be written.
@@ -249,8 +252,8 @@ func (Discard) BigNumber(string) {}
 // Verbatim does nothing.
 func (Discard) Verbatim(string, string) {}
 
-// FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers without an exponent up to
-// that, inf, -inf, nan.
+// FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers
+// without an exponent up to that, inf, -inf, nan.
 func FormatFloat(f float64) string { return string(appendFloat(nil, f)) }
 
 // appendFloat appends what FormatFloat returns.

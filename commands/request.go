@@ -11,24 +11,28 @@ import (
 // ErrCorruptRequest says that an encoded request cannot be read.
 var ErrCorruptRequest = errors.New("commands: corrupt request")
 
-// Request is what a connection hands to the machine at once: a command, or a transaction. Its encoding is part of the
-// log-entry format, whose version the entry carries.
+// Request is what a connection hands to the machine at once: a command, or a transaction. Its
+// encoding is part of the log-entry format, whose version the entry carries.
 type Request struct {
 	DB    int
 	Proto int // protocol of the asker: 2 or 3
 	Multi bool
 	Woken bool // a blocking command that waited and is tried again
-	// Behind: others wait for the same keys before a blocking command that has just come. It only looks: errors are told, but nothing is taken.
+	// Behind: others wait for the same keys before a blocking command that has just come. It only
+	// looks: errors are told, but nothing is taken.
 	Behind bool
-	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its new value. The reply is OK or an error.
+	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its
+	// new value. The reply is OK or an error.
 	Setting bool
-	// Client tells the asker apart from all clients of the cluster, for the events that the request causes; 0: nobody wants to know.
+	// Client tells the asker apart from all clients of the cluster, for the events that the request
+	// causes; 0: nobody wants to know.
 	Client uint64
 	Watch  []WatchedKey // only with Multi
 	Cmds   [][][]byte   // one, unless Multi
 }
 
-// WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0 if it did not exist.
+// WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0
+// if it did not exist.
 type WatchedKey struct {
 	DB      int
 	Key     []byte
@@ -43,7 +47,8 @@ const (
 	requestClient // the asker's number follows the database
 	requestBehind
 
-	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient | requestBehind
+	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient |
+		requestBehind
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -86,8 +91,8 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	return dst
 }
 
-// RequestReader takes a run of encoded requests apart. It keeps its memory from one request to the next: what Next gave is
-// valid until it is called again.
+// RequestReader takes a run of encoded requests apart. It keeps its memory from one request to the
+// next: what Next gave is valid until it is called again.
 type RequestReader struct {
 	in   wire.Cursor
 	req  Request
@@ -108,7 +113,8 @@ func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req
 	flags := r.in.Byte()
 	q.DB = int(r.in.Byte())
-	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0, flags&requestSetting != 0
+	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
+		flags&requestSetting != 0
 	q.Behind = flags&requestBehind != 0
 	q.Client = 0
 	if flags&requestClient != 0 {
@@ -142,7 +148,8 @@ func (r *RequestReader) Next() (*Request, error) {
 		}
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
-	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 || (q.Multi && (q.Woken || q.Behind || q.Setting)) {
+	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 ||
+		(q.Multi && (q.Woken || q.Behind || q.Setting)) {
 		r.in.Fail()
 		return nil, ErrCorruptRequest
 	}

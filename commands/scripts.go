@@ -1,4 +1,5 @@
-// The script commands. What runs scripts is the engine behind Env.Scripts; these parse its arguments and reply.
+// The script commands. What runs scripts is the engine behind Env.Scripts; these parse its
+// arguments and reply.
 
 package commands
 
@@ -10,8 +11,9 @@ const (
 	errKeysTooMany  Error = "ERR Number of keys can't be greater than number of args"
 	errScriptFlush  Error = "ERR SCRIPT FLUSH only support SYNC|ASYNC option"
 	errScriptKill   Error = "NOTBUSY No scripts in execution right now."
-	errScriptDebug  Error = "ERR SCRIPT DEBUG is not supported: scripts run on every node, none stops for a debugger"
-	errDebugMode    Error = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
+	errScriptDebug  Error = "ERR SCRIPT DEBUG is not supported: scripts run on every node, none " +
+		"stops for a debugger"
+	errDebugMode Error = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
 )
 
 const (
@@ -23,60 +25,81 @@ const (
 
 var scriptSpecs = []Spec{
 	{
-		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
+		Name: "eval", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting",
+		Since:  "2.6.0",
 		Syntax: evalSyntax, Summary: "Executes a Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
-		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged, Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting", Since: "2.6.0",
-		Syntax: evalSHASyntax, Summary: "Executes a cached Lua script by its SHA1 digest.", Complexity: evalComplexity,
-		Handler: func(x *Call) error { return evalSHA(x, false) },
+		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting",
+		Since:  "2.6.0",
+		Syntax: evalSHASyntax, Summary: "Executes a cached Lua script by its SHA1 digest.",
+		Complexity: evalComplexity,
+		Handler:    func(x *Call) error { return evalSHA(x, false) },
 	},
 	{
-		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSyntax, Summary: "Executes a read-only Lua script.", Complexity: evalComplexity,
 		Handler: func(x *Call) error { return eval(x, true) },
 	},
 	{
-		Name: "evalsha_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags, Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
-		Syntax: evalSHASyntax, Summary: "Executes a cached read-only Lua script by its SHA1 digest.", Complexity: evalComplexity,
-		Handler: func(x *Call) error { return evalSHA(x, true) },
+		Name: "evalsha_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
+		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
+		Syntax:     evalSHASyntax,
+		Summary:    "Executes a cached read-only Lua script by its SHA1 digest.",
+		Complexity: evalComplexity,
+		Handler:    func(x *Call) error { return evalSHA(x, true) },
 	},
 	{
 		Name: "script", Kind: Read, Arity: -2, Group: "scripting", Since: "2.6.0",
-		Syntax: "subcommand", Summary: "Manages the cache of Lua scripts.", Complexity: "Depends on subcommand.",
+		Syntax: "subcommand", Summary: "Manages the cache of Lua scripts.",
+		Complexity:  "Depends on subcommand.",
 		Subcommands: scriptSubcommands,
 	},
 }
 
 var scriptSubcommands = []Spec{
 	{
-		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "script",
-		Summary: "Loads a Lua script into the cache.", Complexity: "O(N) with N being the length in bytes of the script body.",
-		Handler: scriptLoad,
+		Name: "load", Kind: Write, Arity: 3, Flags: NoScript | Stale | Unflagged,
+		Group: "scripting", Since: "2.6.0", Syntax: "script",
+		Summary:    "Loads a Lua script into the cache.",
+		Complexity: "O(N) with N being the length in bytes of the script body.",
+		Handler:    scriptLoad,
 	},
 	{
-		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
-		Summary: "Reports which Lua scripts are cached.", Complexity: "O(N) with N being the number of scripts to check.",
-		Handler: scriptExists,
+		Name: "exists", Kind: Read, Arity: -3, Flags: NoScript | Unflagged, Group: "scripting",
+		Since: "2.6.0", Syntax: "sha1 [sha1 ...]",
+		Summary:    "Reports which Lua scripts are cached.",
+		Complexity: "O(N) with N being the number of scripts to check.",
+		Handler:    scriptExists,
 	},
 	{
-		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting", Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
-		Summary: "Removes all Lua scripts from the cache.", Complexity: "O(N) with N being the number of scripts in cache",
-		Handler: scriptFlush,
+		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting",
+		Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
+		Summary:    "Removes all Lua scripts from the cache.",
+		Complexity: "O(N) with N being the number of scripts in cache",
+		Handler:    scriptFlush,
 	},
 	{
-		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged, Group: "scripting", Since: "2.6.0",
-		Summary: "Returns an error, since a script never runs while another command is served.", Complexity: "O(1)",
-		Handler: func(*Call) error { return errScriptKill },
+		Name: "kill", Kind: Read, Arity: 2, Flags: NoScript | AllowBusy | Unflagged,
+		Group: "scripting", Since: "2.6.0",
+		Summary:    "Returns an error, since a script never runs while another command is served.",
+		Complexity: "O(1)",
+		Handler:    func(*Call) error { return errScriptKill },
 	},
 	{
-		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript | Unflagged, Group: "scripting", Since: "3.2.0", Syntax: "YES|SYNC|NO",
-		Summary: "Accepts a debugging mode without effect, since there is no debugger.", Complexity: "O(1)",
-		Handler: scriptDebug,
+		Name: "debug", Kind: Read, Arity: 3, Flags: NoScript | Unflagged, Group: "scripting",
+		Since: "3.2.0", Syntax: "YES|SYNC|NO",
+		Summary:    "Accepts a debugging mode without effect, since there is no debugger.",
+		Complexity: "O(1)",
+		Handler:    scriptDebug,
 	},
 	{
-		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting", Since: "5.0.0",
+		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting",
+		Since:   "5.0.0",
 		Summary: "Lists the subcommands of SCRIPT.", Complexity: "O(1)",
 		Handler: scriptHelp,
 	},
@@ -95,7 +118,8 @@ func eval(x *Call, readOnly bool) error {
 	return x.Scripts.Eval(x, s)
 }
 
-// evalSHA runs EVALSHA and EVALSHA_RO. What cannot be a SHA1 is told before anything else, as Redis does.
+// evalSHA runs EVALSHA and EVALSHA_RO. What cannot be a SHA1 is told before anything else, as Redis
+// does.
 func evalSHA(x *Call, readOnly bool) error {
 	s := Script{SHA: x.Args[1], ReadOnly: readOnly}
 	if len(s.SHA) != 40 {
@@ -146,7 +170,8 @@ func scriptExists(x *Call) error {
 }
 
 func scriptFlush(x *Call) error {
-	if len(x.Args) > 3 || len(x.Args) == 3 && !bytes.EqualFold(x.Args[2], []byte("async")) && !bytes.EqualFold(x.Args[2], []byte("sync")) {
+	if len(x.Args) > 3 || len(x.Args) == 3 && !bytes.EqualFold(x.Args[2], []byte("async")) &&
+		!bytes.EqualFold(x.Args[2], []byte("sync")) {
 		return errScriptFlush
 	}
 	x.Commit()

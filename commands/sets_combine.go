@@ -1,5 +1,5 @@
-// This file contains the intersections, unions and differences of sets. Results are built as sets, which gives them Redis's order
-// where it has one: integers, while they are few, are sorted.
+// This file contains the intersections, unions and differences of sets. Results are built as sets,
+// which gives them Redis's order where it has one: integers, while they are few, are sorted.
 
 package commands
 
@@ -10,10 +10,12 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// setCombiner makes the result of an operation on one or more sets, a part of it where the call is overworked.
+// setCombiner makes the result of an operation on one or more sets, a part of it where the call is
+// overworked.
 type setCombiner func(x *Call, sets []*keyspace.Set) *keyspace.Set
 
-// findSets returns the sets at the keys for reading, empty ones where there is no key, or ErrWrongType.
+// findSets returns the sets at the keys for reading, empty ones where there is no key, or
+// ErrWrongType.
 func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	sets := make([]*keyspace.Set, len(keys))
 	for i, key := range keys {
@@ -25,9 +27,12 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	return sets, nil
 }
 
-// intersect calls f with every member that all of the sets have until it answers false, or the call is overworked.
+// intersect calls f with every member that all of the sets have until it answers false, or the call
+// is overworked.
 func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
-	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int { return cmp.Compare(a.Len(), b.Len()) })
+	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int {
+		return cmp.Compare(a.Len(), b.Len())
+	})
 	find := finders(sets[1:])
 	look := func(m keyspace.Member) bool {
 		x.Spend(joinedMember)
@@ -46,7 +51,8 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 		sets[0].ByHash(look)
 		return
 	}
-	for _, m := range sets[0].All() { // the order decides how much is looked at where f has enough, and so the work
+	// the order decides how much is looked at where f has enough, and so the work
+	for _, m := range sets[0].All() {
 		if !look(m) {
 			return
 		}
@@ -88,11 +94,14 @@ func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
 		}
 	}
 	keyspace.SortByHash(all, x.spendTexts)
-	return keyspace.SetOf(slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Hash == b.Hash && a.Name == b.Name }), false)
+	return keyspace.SetOf(slices.CompactFunc(all, func(a, b keyspace.Member) bool {
+		return a.Hash == b.Hash && a.Name == b.Name
+	}), false)
 }
 
-// difference looks for the members of the first set in the others, or takes the others' members out of a copy of the first, whichever is less work
-// as Redis reckons it. The choice can be seen: a copy that had to hold a name is not of integers, though none but those are left.
+// difference looks for the members of the first set in the others, or takes the others' members out
+// of a copy of the first, whichever is less work as Redis reckons it. The choice can be seen: a
+// copy that had to hold a name is not of integers, though none but those are left.
 func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 	looks, removals := 0, 0
 	for _, s := range sets {
@@ -104,7 +113,9 @@ func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 		return subtract(x, sets)
 	}
 	// The largest first: a member that is to go is likelier to be in it.
-	find := finders(slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int { return cmp.Compare(b.Len(), a.Len()) }))
+	find := finders(slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
+		return cmp.Compare(b.Len(), a.Len())
+	}))
 	var all []keyspace.Member
 	sets[0].ByHash(func(m keyspace.Member) bool {
 		x.Spend(joinedMember)

@@ -89,8 +89,8 @@ func (x *Call) expectNames(names []string) {
 	x.Expect(len(names), size)
 }
 
-// rebuildShare says when SPOP makes the set again: when this many times what stays is not more than what goes. Redis does so, and the set
-// is one of integers again where what stays is.
+// rebuildShare says when SPOP makes the set again: when this many times what stays is not more than
+// what goes. Redis does so, and the set is one of integers again where what stays is.
 const rebuildShare = 5
 
 // popMembers takes n members out of s, the set at x.Args[1], and returns them.
@@ -175,7 +175,8 @@ func srandmember(x *Call) error {
 	return replyPicked(x, s, count)
 }
 
-// replyPicked replies count members of s picked at random, different ones; with a negative count each is picked from all.
+// replyPicked replies count members of s picked at random, different ones; with a negative count
+// each is picked from all.
 func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 	n := s.Len()
 	if n == 0 || count >= int64(n) {

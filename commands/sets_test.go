@@ -1,5 +1,5 @@
-// This file tests the commands of sets: random calls with their notifications beside a real server, what must not change anything, and
-// how evenly members are picked.
+// This file tests the commands of sets: random calls with their notifications beside a real server,
+// what must not change anything, and how evenly members are picked.
 
 package commands
 
@@ -18,7 +18,8 @@ import (
 func (g *callMaker) setCall() []string {
 	members := func(n int) (list []string) {
 		for range 1 + g.IntN(n) {
-			list = append(list, g.pick(strconv.Itoa(g.IntN(30)), strconv.Itoa(g.IntN(30)), strconv.Itoa(g.IntN(30)), "m"+strconv.Itoa(g.IntN(8)), "01"))
+			list = append(list, g.pick(strconv.Itoa(g.IntN(30)), strconv.Itoa(g.IntN(30)),
+				strconv.Itoa(g.IntN(30)), "m"+strconv.Itoa(g.IntN(8)), "01"))
 		}
 		return list
 	}
@@ -50,7 +51,8 @@ func (g *callMaker) setCall() []string {
 	case 12:
 		return append([]string{g.pick("SINTER", "SUNION", "SDIFF")}, keys(4)...)
 	case 13, 14:
-		return append([]string{g.pick("SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"), g.key("s")}, keys(4)...)
+		return append([]string{g.pick("SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"), g.key("s")},
+			keys(4)...)
 	}
 	inputs := keys(3)
 	call := append([]string{"SINTERCARD", strconv.Itoa(len(inputs))}, inputs...)
@@ -82,17 +84,22 @@ func TestSetCallsThatChangeNothing(t *testing.T) {
 		r.do(commandtest.Args(call...))
 	}
 	changesNothing(t, r, [][]string{
-		{"SADD", "s", "1", "2"}, {"SREM", "s", "3"}, {"SREM", "none", "1"}, {"SMOVE", "s", "n", "3"}, {"SMOVE", "s", "s", "1"}, {"SMOVE", "none", "s", "1"},
-		{"SPOP", "none"}, {"SPOP", "none", "2"}, {"SPOP", "s", "0"}, {"SINTERSTORE", "none", "s", "none"}, {"SDIFFSTORE", "none", "s", "s"},
-		{"SUNIONSTORE", "none", "none2"}, {"MOVE", "none", "1"}, {"MOVE", "s", "0"}, {"SWAPDB", "3", "3"},
+		{"SADD", "s", "1", "2"}, {"SREM", "s", "3"}, {"SREM", "none", "1"},
+		{"SMOVE", "s", "n", "3"}, {"SMOVE", "s", "s", "1"}, {"SMOVE", "none", "s", "1"},
+		{"SPOP", "none"}, {"SPOP", "none", "2"}, {"SPOP", "s", "0"},
+		{"SINTERSTORE", "none", "s", "none"}, {"SDIFFSTORE", "none", "s", "s"},
+		{"SUNIONSTORE", "none", "none2"}, {"MOVE", "none", "1"}, {"MOVE", "s", "0"},
+		{"SWAPDB", "3", "3"},
 	})
 }
 
-// Every member is picked about as often as any other, by all ways of picking, from all forms of a set.
+// Every member is picked about as often as any other, by all ways of picking, from all forms of a
+// set.
 func TestMembersArePickedEvenly(t *testing.T) {
 	const rounds = 3000
 	for _, prefix := range []string{"", "m"} {
-		for _, call := range []string{"SRANDMEMBER s", "SRANDMEMBER s 3", "SRANDMEMBER s -3", "SPOP s", "SPOP s 3", "SPOP s 9"} {
+		for _, call := range []string{"SRANDMEMBER s", "SRANDMEMBER s 3", "SRANDMEMBER s -3",
+			"SPOP s", "SPOP s 3", "SPOP s 9"} {
 			b := newBench(t)
 			counts := map[string]int{}
 			all := []string{"SADD", "s"}
@@ -124,7 +131,8 @@ func TestFenceOfMovedKeys(t *testing.T) {
 	b := newBench(t)
 	b.run("SET", "lock", "1")
 	last := b.fence("lock")
-	for _, calls := range [][]string{{"MOVE lock 1", "SET lock 2", "DEL lock", "SWAPDB 0 1"}, {"SWAPDB 0 2", "SWAPDB 2 0"}, {"SWAPDB 0 3", "SET lock 3"}} {
+	for _, calls := range [][]string{{"MOVE lock 1", "SET lock 2", "DEL lock", "SWAPDB 0 1"},
+		{"SWAPDB 0 2", "SWAPDB 2 0"}, {"SWAPDB 0 3", "SET lock 3"}} {
 		for _, call := range calls {
 			b.run(strings.Fields(call)...)
 		}
@@ -136,7 +144,8 @@ func TestFenceOfMovedKeys(t *testing.T) {
 	}
 }
 
-// An absolute time that falls on the beginning of the cluster clock is past, not the absence of a deadline.
+// An absolute time that falls on the beginning of the cluster clock is past, not the absence of a
+// deadline.
 func TestExpiryAtTheBeginningOfTheClock(t *testing.T) {
 	for _, call := range []string{"PEXPIREAT a %d", "GETEX a PXAT %d", "SET a 2 PXAT %d"} {
 		b := newBench(t)

@@ -1,5 +1,5 @@
-// This file contains what Redis Cluster calls slots: the number that a key hashes to. Here one shard holds all of them, so a slot is nothing but
-// a way in which cluster clients sort keys.
+// This file contains what Redis Cluster calls slots: the number that a key hashes to. Here one
+// shard holds all of them, so a slot is nothing but a way in which cluster clients sort keys.
 
 package commands
 
@@ -17,7 +17,8 @@ const (
 	errSlotCount Error = "ERR Invalid slot or number of keys"
 )
 
-// crcTable is of the CRC-16 that the specification of Redis Cluster names (XMODEM: polynomial 0x1021, high bit first, from zero).
+// crcTable is of the CRC-16 that the specification of Redis Cluster names (XMODEM: polynomial
+// 0x1021, high bit first, from zero).
 var crcTable = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8
@@ -33,8 +34,9 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// Slot is the slot of a key, from 0 to Slots-1. Where the key has a hash tag, something between its first { and the next }, that alone
-// counts (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/, "Hash tags").
+// Slot is the slot of a key, from 0 to Slots-1. Where the key has a hash tag, something between its
+// first { and the next }, that alone counts
+// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/, "Hash tags").
 func Slot(key []byte) int {
 	if _, rest, found := bytes.Cut(key, []byte{'{'}); found {
 		if tag, _, closed := bytes.Cut(rest, []byte{'}'}); closed && len(tag) > 0 {
@@ -63,7 +65,8 @@ func CountKeysInSlot(x *Call) error {
 	return nil
 }
 
-// GetKeysInSlot is the handler of CLUSTER GETKEYSINSLOT slot count. The keys come in the order in which SCAN finds them.
+// GetKeysInSlot is the handler of CLUSTER GETKEYSINSLOT slot count. The keys come in the order in
+// which SCAN finds them.
 func GetKeysInSlot(x *Call) error {
 	slot, ok := ParseInt(x.Args[2])
 	limit, counted := ParseInt(x.Args[3])
@@ -87,7 +90,8 @@ func GetKeysInSlot(x *Call) error {
 	return nil
 }
 
-// eachInSlot goes over the database's keys of a slot until f returns false. Keys are not kept by slot, so it looks at all of them.
+// eachInSlot goes over the database's keys of a slot until f returns false. Keys are not kept by
+// slot, so it looks at all of them.
 func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
 	var name []byte
 	x.spendDead()

@@ -18,31 +18,43 @@ const (
 	errSortSize   Error = "ERR BY and GET go over more than 67108864 bytes"
 )
 
-// maxSorted is how many bytes of keys and of values BY and GET go over in one call, which Redis does not bound: a value that is looked up
-// for each element would make work and a reply of any size from little data. resultSize is what each counts at least.
+// maxSorted is how many bytes of keys and of values BY and GET go over in one call, which Redis
+// does not bound: a value that is looked up for each element would make work and a reply of any
+// size from little data. resultSize is what each counts at least.
 const (
 	maxSorted  = 64 << 20
 	resultSize = 32
 )
 
 var sortSpecs = []Spec{
-	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)}, Group: "generic", Since: "1.0.0",
+	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys,
+		Keys:  KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)},
+		Group: "generic", Since: "1.0.0",
 		Categories: sortCategories,
-		Syntax:     "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination:key]",
-		Summary:    "Sorts the elements of a list, a set or a sorted set, and returns or stores them.",
-		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(true)},
-	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys, Keys: KeySpec{First: 1, Last: 1, Step: 1, Parts: sortParts(false)}, Group: "generic", Since: "7.0.0",
+		Syntax: "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET " +
+			"pattern ...]] [ASC|DESC] [ALPHA] [STORE destination:key]",
+		Summary: "Sorts the elements of a list, a set or a sorted set, and returns or stores " +
+			"them.",
+		Complexity: "O(n log n + k) for n elements of which k are given",
+		Handler:    sortCommand(true)},
+	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys,
+		Keys: KeySpec{First: 1, Last: 1, Step: 1, Parts: sortParts(false)}, Group: "generic",
+		Since:      "7.0.0",
 		Categories: sortCategories,
-		Syntax:     "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]",
+		Syntax: "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET " +
+			"pattern ...]] [ASC|DESC] [ALPHA]",
 		Summary:    "Returns the sorted elements of a list, a set or a sorted set.",
-		Complexity: "O(n log n + k) for n elements of which k are given", Handler: sortCommand(false)},
+		Complexity: "O(n log n + k) for n elements of which k are given",
+		Handler:    sortCommand(false)},
 }
 
 const sortCategories = "set sortedset list dangerous"
 
-// sortParts says where SORT's keys are: the one that is sorted, those that patterns name, which only the elements tell, and the destination.
+// sortParts says where SORT's keys are: the one that is sorted, those that patterns name, which
+// only the elements tell, and the destination.
 func sortParts(store bool) []KeyPart {
-	parts := []KeyPart{{First: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Unknown: true, Flags: KeyRO | KeyAccess}}
+	parts := []KeyPart{{First: 1, Step: 1, Flags: KeyRO | KeyAccess},
+		{Unknown: true, Flags: KeyRO | KeyAccess}}
 	if store {
 		parts = append(parts, KeyPart{Unknown: true, Flags: KeyOW | KeyUpdate})
 	}
@@ -111,7 +123,8 @@ type sortPattern struct {
 	key    []byte // of the last lookup
 }
 
-// parseSortPattern takes a pattern apart. Like Redis it looks for the star and for the arrow before a field's name up to the first zero byte.
+// parseSortPattern takes a pattern apart. Like Redis it looks for the star and for the arrow before
+// a field's name up to the first zero byte.
 func parseSortPattern(arg []byte) sortPattern {
 	text := cText(arg)
 	p := sortPattern{self: string(text) == "#", text: arg, star: bytes.IndexByte(text, '*')}
@@ -124,14 +137,17 @@ func parseSortPattern(arg []byte) sortPattern {
 	return p
 }
 
-// What looking up what a pattern names costs beside its bytes, in units of Env.Work: below LevelBounded, and from there on.
+// What looking up what a pattern names costs beside its bytes, in units of Env.Work: below
+// LevelBounded, and from there on.
 const (
 	lookupFirst = 3
 	lookupWork  = 10
 )
 
-// lookup returns what a pattern names for an element, for reading only. The error says that it is too much with what was looked up before.
-func (s *sorting) lookup(x *Call, p *sortPattern, element string) (value []byte, ok bool, err error) {
+// lookup returns what a pattern names for an element, for reading only. The error says that it is
+// too much with what was looked up before.
+func (s *sorting) lookup(x *Call, p *sortPattern,
+	element string) (value []byte, ok bool, err error) {
 	switch {
 	case p.self:
 		value, ok = []byte(element), true
@@ -172,9 +188,10 @@ func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
 	return h.Get(p.field)
 }
 
-// source looks up what is to be sorted: the number of elements, and a function that goes through those from first to last, which
-// exist, in their own order.
-func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(value string) bool), err error) {
+// source looks up what is to be sorted: the number of elements, and a function that goes through
+// those from first to last, which exist, in their own order.
+func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(value string) bool),
+	err error) {
 	e := x.DB().Find(x.Args[1])
 	if e == nil {
 		return 0, nil, nil
@@ -191,7 +208,8 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 			c.Range(first, last, func(m keyspace.Scored) bool { return f(m.Member) })
 		}, nil
 	case *keyspace.Set:
-		if s.unsorted && (s.storing || x.Tx.Script) { // as on Redis, where the order of a set is not one to rely on
+		if s.unsorted && (s.storing || x.Tx.Script) {
+			// as on Redis, where the order of a set is not one to rely on
 			s.unsorted, s.alpha, s.by = false, true, nil
 		}
 		return c.Len(), func(first, last int, f func(string) bool) {
@@ -208,7 +226,8 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 	return 0, nil, ErrWrongType
 }
 
-// turn counts the positions of c from its end where DESC stands: elements that stay in their own order are given backwards then.
+// turn counts the positions of c from its end where DESC stands: elements that stay in their own
+// order are given backwards then.
 func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
 	if s.unsorted && s.desc {
 		return c.Len() - 1 - first, c.Len() - 1 - last
@@ -216,7 +235,8 @@ func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
 	return first, last
 }
 
-// limits are the first and the last of n elements that LIMIT leaves, last being lower where it leaves none.
+// limits are the first and the last of n elements that LIMIT leaves, last being lower where it
+// leaves none.
 func (s *sorting) limits(n int) (first, last int) {
 	all := int64(n)
 	offset := min(max(s.offset, 0), all)
@@ -281,7 +301,8 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		size += len(all[i].value)
 	}
 	if x.Level >= LevelBounded {
-		x.Spend(len(all)*sortedElement + (size+s.size)/16) // texts are gone over for each eight bytes that some share
+		// texts are gone over for each eight bytes that some share
+		x.Spend(len(all)*sortedElement + (size+s.size)/16)
 	} else {
 		x.Spend(bits.Len(uint(len(all))) * (len(all)/2 + (size+s.size)/bytesSpent))
 	}
@@ -290,7 +311,9 @@ func (s *sorting) order(x *Call, all []weighed) error {
 	switch {
 	case !s.alpha:
 		radix.Keys(all, s.scoreKey)
-		radix.Ties(all, s.scoreKey, func(same []weighed) { radix.Texts(same, value, s.desc, x.spendTexts) })
+		radix.Ties(all, s.scoreKey, func(same []weighed) {
+			radix.Texts(same, value, s.desc, x.spendTexts)
+		})
 	case s.by == nil && s.storing:
 		radix.Texts(all, value, s.desc, x.spendTexts)
 	case s.by == nil:
@@ -307,7 +330,8 @@ func (s *sorting) order(x *Call, all []weighed) error {
 // walkedElement is what an element costs that is looked at, in units of Env.Work.
 const walkedElement = 2
 
-// What an element costs that is put in order, and each time that some bytes of its text are gone over, in units of Env.Work.
+// What an element costs that is put in order, and each time that some bytes of its text are gone
+// over, in units of Env.Work.
 const (
 	sortedElement = 6
 	sortedPiece   = 2
@@ -355,7 +379,8 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	switch {
 	case s.alpha && !s.storing && s.by == nil:
 		e.weight = upToZero(e.value) // here, as it is looked at more than once
-	case s.alpha && !s.storing: // what Redis does not store it compares by strcoll, which stops at a zero byte
+	case s.alpha && !s.storing:
+		// what Redis does not store it compares by strcoll, which stops at a zero byte
 		e.weight = string(cText(weight))
 	case s.alpha:
 		e.weight = string(weight)
@@ -372,8 +397,8 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	return nil
 }
 
-// sortNumber reads a weight as Redis does: what C's strtod takes to the end of the text or to a zero byte, nothing at all being 0, but neither
-// NaN nor a number that a double cannot hold.
+// sortNumber reads a weight as Redis does: what C's strtod takes to the end of the text or to a
+// zero byte, nothing at all being 0, but neither NaN nor a number that a double cannot hold.
 func sortNumber(number string) (float64, bool) {
 	if n, ok := shortInteger(number); ok {
 		return float64(n), true
@@ -386,7 +411,9 @@ func sortNumber(number string) (float64, bool) {
 	f, ok := ParseFloat(text)
 	const smallestNormal = 0x1p-1022
 	if ok && f != 0 && math.Abs(f) < smallestNormal && !bytes.ContainsAny(text, "xX") {
-		return 0, false // not exact, which strtod tells as out of range; only hexadecimal digits write such a number exactly
+		// not exact, which strtod tells as out of range; only hexadecimal digits write such a
+		// number exactly
+		return 0, false
 	}
 	return f, ok
 }
@@ -415,7 +442,8 @@ type sorted struct {
 	ok   bool // the pattern names something
 }
 
-// results makes what is replied or stored of the elements: themselves, or what each GET names for each of them.
+// results makes what is replied or stored of the elements: themselves, or what each GET names for
+// each of them.
 func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
 	if len(s.gets) == 0 {
 		all := make([]sorted, len(elements))
@@ -471,7 +499,8 @@ func sortCommand(store bool) Handler {
 // pushedElement is what an element costs that STORE puts into a list, in units of Env.Work.
 const pushedElement = 6
 
-// storeSorted makes key a list of the results, in which what is not there is an empty element, and replies with their number.
+// storeSorted makes key a list of the results, in which what is not there is an empty element, and
+// replies with their number.
 func storeSorted(x *Call, key []byte, results []sorted) {
 	l, pushed := keyspace.NewList(), 1
 	if x.Level >= LevelBounded {
@@ -485,7 +514,8 @@ func storeSorted(x *Call, key []byte, results []sorted) {
 	x.Out.Int(int64(len(results)))
 }
 
-// sortKeys finds the keys of SORT: what it sorts, and the last STORE. What BY and GET name depends on the elements.
+// sortKeys finds the keys of SORT: what it sorts, and the last STORE. What BY and GET name depends
+// on the elements.
 func sortKeys(args [][]byte) []int {
 	keys := []int{1}
 	for i := 2; i < len(args); i++ {

@@ -2,8 +2,9 @@
 
 package commands
 
-// SplitLine splits a line into words as redis-cli, inline commands and the first line of a library are: "…" with the escapes \n \r \t \b \a \xHH, '…'
-// with \', and quotes that must end where the word ends. A zero byte ends the line. Words are copies.
+// SplitLine splits a line into words as redis-cli, inline commands and the first line of a library
+// are: "…" with the escapes \n \r \t \b \a \xHH, '…' with \', and quotes that must end where the
+// word ends. A zero byte ends the line. Words are copies.
 func SplitLine(line []byte) (words [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {

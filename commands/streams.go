@@ -1,74 +1,102 @@
-// This file declares the commands of streams and holds what they share: lookups, their errors, the form of entries in replies.
+// This file declares the commands of streams and holds what they share: lookups, their errors, the
+// form of entries in replies.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
 var streamSpecs = []Spec{
-	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax:     "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]] <* | id> field value [field value ...]",
-		Summary:    "Appends an entry to a stream and returns its id. Creates the stream if it doesn't exist.",
+	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
+		Syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]] " +
+			"<* | id> field value [field value ...]",
+		Summary: "Appends an entry to a stream and returns its id. Creates the stream if it " +
+			"doesn't exist.",
 		Complexity: "O(1), and O(n) in the entries that are trimmed", Handler: xadd},
-	{Name: "xlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO), Group: "stream", Since: "5.0.0",
+	{Name: "xlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key",
 		Summary:    "Returns the number of entries of a stream.",
 		Complexity: "O(1)", Handler: xlen},
-	{Name: "xrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+	{Name: "xrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key start end [COUNT count:integer]",
 		Summary:    "Returns the entries of a stream in a range of ids.",
 		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(false)},
-	{Name: "xrevrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+	{Name: "xrevrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key end start [COUNT count:integer]",
 		Summary:    "Returns the entries of a stream in a range of ids in reverse order.",
 		Complexity: "O(log n), and O(m) in the entries that are answered", Handler: xrange(true)},
-	{Name: "xdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
+	{Name: "xdel", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key id [id ...]",
 		Summary:    "Deletes entries of a stream and returns how many existed.",
 		Complexity: "O(log n) an id", Handler: xdel},
-	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
+	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]",
 		Summary:    "Deletes the oldest entries of a stream, down to a length or up to an id.",
 		Complexity: "O(n) in the entries that are removed", Handler: xtrim},
-	{Name: "xsetid", Kind: Write, Arity: -3, Flags: DenyOOM | Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax:     "key last-id [ENTRIESADDED entries-added:integer] [MAXDELETEDID max-deleted-id]",
+	{Name: "xsetid", Kind: Write, Arity: -3, Flags: DenyOOM | Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
+		Syntax: "key last-id [ENTRIESADDED entries-added:integer] [MAXDELETEDID " +
+			"max-deleted-id]",
 		Summary:    "Sets the last id of a stream.",
 		Complexity: "O(1)", Handler: xsetid},
-	{Name: "xread", Kind: Read, Waits: WaitsOnBlock, Arity: -4, Flags: Blocking | MovableKeys, Keys: behindStreams(1), Group: "stream", Since: "5.0.0",
-		Syntax:     "[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
-		Summary:    "Returns the entries of streams after given ids. Blocks until one is available, if BLOCK is given.",
+	{Name: "xread", Kind: Read, Waits: WaitsOnBlock, Arity: -4, Flags: Blocking | MovableKeys,
+		Keys: behindStreams(1), Group: "stream", Since: "5.0.0",
+		Syntax: "[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS key [key ...] id " +
+			"[id ...]",
+		Summary: "Returns the entries of streams after given ids. Blocks until one is " +
+			"available, if BLOCK is given.",
 		Complexity: "O(log n) a stream, and O(m) in the entries that are answered", Handler: xread},
-	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys, Keys: behindStreams(4), Group: "stream", Since: "5.0.0",
-		Syntax:     "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] [NOACK] STREAMS key [key ...] id [id ...]",
-		Summary:    "Returns new or pending entries of streams for a consumer of a group. Blocks until one is available, if BLOCK is given.",
-		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered", Handler: xreadgroup},
-	{Name: "xack", Kind: Write, Arity: -4, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
+	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys,
+		Keys: behindStreams(4), Group: "stream", Since: "5.0.0",
+		Syntax: "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] " +
+			"[NOACK] STREAMS key [key ...] id [id ...]",
+		Summary: "Returns new or pending entries of streams for a consumer of a group. Blocks " +
+			"until one is available, if BLOCK is given.",
+		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered",
+		Handler:    xreadgroup},
+	{Name: "xack", Kind: Write, Arity: -4, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group id [id ...]",
 		Summary:    "Acknowledges entries of a group and returns how many were pending.",
 		Complexity: "O(log n) an id", Handler: xack},
-	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
 		Summary:    "Returns the pending entries of a consumer group, or a summary of them.",
 		Complexity: "O(log n), and O(m) in the entries that are looked at", Handler: xpending},
-	{Name: "xclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms:integer] [TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] " +
+	{Name: "xclaim", Kind: Write, Arity: -6, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
+		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms:integer] [TIME " +
+			"unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] " +
 			"[FORCE] [JUSTID] [LASTID lastid]",
 		Summary:    "Transfers pending entries to a consumer.",
 		Complexity: "O(log n) an id", Handler: xclaim},
-	{Name: "xautoclaim", Kind: Write, Arity: -6, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "6.2.0",
-		Syntax:     "key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
-		Summary:    "Transfers entries that are pending for long to a consumer and returns the id to continue from.",
+	{Name: "xautoclaim", Kind: Write, Arity: -6, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "6.2.0",
+		Syntax: "key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
+		Summary: "Transfers entries that are pending for long to a consumer and returns the " +
+			"id to continue from.",
 		Complexity: "O(log n) an entry, ten times COUNT being looked at", Handler: xautoclaim},
 	{Name: "xgroup", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",
-		Syntax: "subcommand", Summary: "Manages consumer groups.", Complexity: "Depends on the subcommand",
+		Syntax: "subcommand", Summary: "Manages consumer groups.",
+		Complexity:  "Depends on the subcommand",
 		Subcommands: xgroupSubcommands},
 	{Name: "xinfo", Kind: Read, Arity: -2, Group: "stream", Since: "5.0.0",
-		Syntax: "subcommand", Summary: "Reports about streams.", Complexity: "Depends on the subcommand",
+		Syntax: "subcommand", Summary: "Reports about streams.",
+		Complexity:  "Depends on the subcommand",
 		Subcommands: xinfoSubcommands},
 }
 
-// behindStreams says that a command has its keys behind the word STREAMS, which stands at the argument first or later.
+// behindStreams says that a command has its keys behind the word STREAMS, which stands at the
+// argument first or later.
 func behindStreams(first int) KeySpec {
-	part := KeyPart{First: first, Keyword: "STREAMS", Last: -1, Step: 1, Limit: 2, Flags: KeyRO | KeyAccess}
+	part := KeyPart{First: first, Keyword: "STREAMS", Last: -1, Step: 1, Limit: 2,
+		Flags: KeyRO | KeyAccess}
 	return KeySpec{Find: streamPositions, Paired: true, Parts: []KeyPart{part}}
 }
 
@@ -76,25 +104,31 @@ func behindStreams(first int) KeySpec {
 var subcommandKey = KeySpec{First: 2, Last: 2, Step: 1}
 
 var xgroupSubcommands = []Spec{
-	{Name: "create", Kind: Write, Arity: -5, Flags: DenyOOM, Keys: subcommandKey.does(KeyRW | KeyInsert), Group: "stream", Since: "5.0.0",
+	{Name: "create", Kind: Write, Arity: -5, Flags: DenyOOM,
+		Keys: subcommandKey.does(KeyRW | KeyInsert), Group: "stream", Since: "5.0.0",
 		Syntax:     "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read:integer]",
 		Summary:    "Creates a consumer group.",
 		Complexity: "O(1)", Handler: xgroupCreate},
-	{Name: "setid", Kind: Write, Arity: -5, Keys: subcommandKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
+	{Name: "setid", Kind: Write, Arity: -5, Keys: subcommandKey.does(KeyRW | KeyUpdate),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group <id | $> [ENTRIESREAD entries-read:integer]",
 		Summary:    "Sets the last delivered id of a consumer group.",
 		Complexity: "O(1)", Handler: xgroupSetID},
-	{Name: "destroy", Kind: Write, Arity: 4, Keys: subcommandKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
+	{Name: "destroy", Kind: Write, Arity: 4, Keys: subcommandKey.does(KeyRW | KeyDelete),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group",
 		Summary:    "Deletes a consumer group and its pending entries.",
 		Complexity: "O(1)", Handler: xgroupDestroy},
-	{Name: "createconsumer", Kind: Write, Arity: 5, Flags: DenyOOM, Keys: subcommandKey.does(KeyRW | KeyInsert), Group: "stream", Since: "6.2.0",
+	{Name: "createconsumer", Kind: Write, Arity: 5, Flags: DenyOOM,
+		Keys: subcommandKey.does(KeyRW | KeyInsert), Group: "stream", Since: "6.2.0",
 		Syntax:     "key group consumer",
 		Summary:    "Creates a consumer in a group.",
 		Complexity: "O(1)", Handler: xgroupCreateConsumer},
-	{Name: "delconsumer", Kind: Write, Arity: 5, Keys: subcommandKey.does(KeyRW | KeyDelete), Group: "stream", Since: "5.0.0",
-		Syntax:     "key group consumer",
-		Summary:    "Deletes a consumer of a group and returns how many of its entries were pending.",
+	{Name: "delconsumer", Kind: Write, Arity: 5, Keys: subcommandKey.does(KeyRW | KeyDelete),
+		Group: "stream", Since: "5.0.0",
+		Syntax: "key group consumer",
+		Summary: "Deletes a consumer of a group and returns how many of its entries were " +
+			"pending.",
 		Complexity: "O(n) in the entries that were pending for it", Handler: xgroupDelConsumer},
 	{Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "stream", Since: "5.0.0",
 		Summary:    "Lists the subcommands of XGROUP.",
@@ -102,15 +136,19 @@ var xgroupSubcommands = []Spec{
 }
 
 var xinfoSubcommands = []Spec{
-	{Name: "stream", Kind: Read, Arity: -3, Keys: subcommandKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+	{Name: "stream", Kind: Read, Arity: -3, Keys: subcommandKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key [FULL [COUNT count:integer]]",
 		Summary:    "Describes a stream; with FULL also its first entries and all of its groups.",
-		Complexity: "O(n) in a hundredth of the entries, and in what is answered", Handler: xinfoStream},
-	{Name: "groups", Kind: Read, Arity: 3, Keys: subcommandKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+		Complexity: "O(n) in a hundredth of the entries, and in what is answered",
+		Handler:    xinfoStream},
+	{Name: "groups", Kind: Read, Arity: 3, Keys: subcommandKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key",
 		Summary:    "Lists the consumer groups of a stream.",
 		Complexity: "O(n) in the groups", Handler: xinfoGroups},
-	{Name: "consumers", Kind: Read, Arity: 4, Keys: subcommandKey.does(KeyRO | KeyAccess), Group: "stream", Since: "5.0.0",
+	{Name: "consumers", Kind: Read, Arity: 4, Keys: subcommandKey.does(KeyRO | KeyAccess),
+		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group",
 		Summary:    "Lists the consumers of a group.",
 		Complexity: "O(n) in the consumers", Handler: xinfoConsumers},
@@ -132,13 +170,14 @@ func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
 	return s, nil
 }
 
-// editStream returns the stream at key with its entry, both ready to be changed, making them where there is no key. findStream
-// has to have found no wrong type.
+// editStream returns the stream at key with its entry, both ready to be changed, making them where
+// there is no key. findStream has to have found no wrong type.
 func editStream(x *Call, key []byte) (*keyspace.Entry, *keyspace.Stream) {
 	return editCollection(x, key, keyspace.NewStream)
 }
 
-// findGroup returns a group of the stream at key for reading, nil where there is no key or no such group, or ErrWrongType.
+// findGroup returns a group of the stream at key for reading, nil where there is no key or no such
+// group, or ErrWrongType.
 func findGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, error) {
 	s, err := findStream(x, key)
 	if s == nil {
@@ -168,7 +207,8 @@ func see(x *Call, key []byte, g *keyspace.Group, consumer []byte) {
 	}
 }
 
-// replyEntry writes an entry: its id, and its names and values, or null where it has none because it was deleted.
+// replyEntry writes an entry: its id, and its names and values, or null where it has none because
+// it was deleted.
 func replyEntry(out Reply, e keyspace.StreamEntry) {
 	out.Array(2)
 	out.BulkString(e.ID.String())
@@ -188,9 +228,11 @@ func replyEntries(out Reply, entries []keyspace.StreamEntry) {
 	}
 }
 
-// streamRange gathers the entries from first to last, at most count where that is above 0, in descending order if back. A command that cannot
-// answer so many is refused while they are gathered.
-func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, count int64, back bool) (found []keyspace.StreamEntry) {
+// streamRange gathers the entries from first to last, at most count where that is above 0, in
+// descending order if back. A command that cannot answer so many is refused while they are
+// gathered.
+func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, count int64,
+	back bool) (found []keyspace.StreamEntry) {
 	units, bytes, most, room := 0, 0, x.Left(), x.RoomLeft()
 	walk := s.Range
 	if back {

@@ -1,5 +1,6 @@
-// This file contains how much XREADGROUP delivers: what fits into the reply and into the work of one request. What does not fit stays undelivered, for
-// the next call, so that no entry becomes pending that nobody was sent.
+// This file contains how much XREADGROUP delivers: what fits into the reply and into the work of
+// one request. What does not fit stays undelivered, for the next call, so that no entry becomes
+// pending that nobody was sent.
 
 package commands
 
@@ -13,7 +14,8 @@ type parcel struct {
 }
 
 func newParcel(x *Call) *parcel {
-	return &parcel{bounded: x.Level >= LevelBounded, units: x.Left() - commandWork, room: x.RoomLeft() - scriptElement}
+	return &parcel{bounded: x.Level >= LevelBounded, units: x.Left() - commandWork,
+		room: x.RoomLeft() - scriptElement}
 }
 
 // What an entry takes in a reply beside its texts: elements, and bytes of its id.
@@ -24,7 +26,9 @@ const (
 )
 
 // open takes room for a stream.
-func (p *parcel) open(key []byte) { p.charge(streamWork+len(key)/replyBytes, 3*scriptElement+len(key)) }
+func (p *parcel) open(key []byte) {
+	p.charge(streamWork+len(key)/replyBytes, 3*scriptElement+len(key))
+}
 
 // charge takes from what is left.
 func (p *parcel) charge(units, bytes int) {
@@ -38,7 +42,8 @@ func (p *parcel) charge(units, bytes int) {
 // take reports whether there is room for an entry.
 func (p *parcel) take(e keyspace.StreamEntry) bool {
 	elements := entryElements + e.Fields()
-	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/replyBytes, scriptElement*elements+entryID+e.Size())
+	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
+		scriptElement*elements+entryID+e.Size())
 	return !p.full
 }
 

@@ -1,4 +1,5 @@
-// Commands that add, read and remove a stream's entries by their ids: XADD, XLEN, XRANGE, XREVRANGE, XDEL, XTRIM, XSETID.
+// Commands that add, read and remove a stream's entries by their ids: XADD, XLEN, XRANGE,
+// XREVRANGE, XDEL, XTRIM, XSETID.
 
 package commands
 
@@ -6,23 +7,32 @@ import "github.com/coordd/coordd/commands/keyspace"
 
 // Errors of XADD, XTRIM and XSETID.
 const (
-	errTwoTrims      Error = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
-	errTrimMaxLen    Error = "ERR The MAXLEN argument must be >= 0."
-	errTrimLimit     Error = "ERR The LIMIT argument must be >= 0."
-	errLimitNoTrim   Error = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
-	errLimitExact    Error = "ERR syntax error, LIMIT cannot be used without the special ~ option"
-	errNoTrim        Error = "ERR syntax error, XTRIM must be called with a trimming strategy"
-	errAddZero       Error = "ERR The ID specified in XADD must be greater than 0-0"
-	errAddLow        Error = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-	errAddExhausted  Error = "ERR The stream has exhausted the last possible ID, unable to add more items"
-	errAddNoNumber   Error = "ERR Elements are too large to be stored" // what Redis says where the time has no number left
+	errTwoTrims Error = "ERR syntax error, MAXLEN and MINID options at the same time are " +
+		"not compatible"
+	errTrimMaxLen  Error = "ERR The MAXLEN argument must be >= 0."
+	errTrimLimit   Error = "ERR The LIMIT argument must be >= 0."
+	errLimitNoTrim Error = "ERR syntax error, LIMIT cannot be used without specifying a " +
+		"trimming strategy"
+	errLimitExact Error = "ERR syntax error, LIMIT cannot be used without the special ~ option"
+	errNoTrim     Error = "ERR syntax error, XTRIM must be called with a trimming strategy"
+	errAddZero    Error = "ERR The ID specified in XADD must be greater than 0-0"
+	errAddLow     Error = "ERR The ID specified in XADD is equal or smaller than the target " +
+		"stream top item"
+	errAddExhausted Error = "ERR The stream has exhausted the last possible ID, unable to add " +
+		"more items"
+	// what Redis says where the time has no number left
+	errAddNoNumber   Error = "ERR Elements are too large to be stored"
 	errAddedNegative Error = "ERR entries_added must be positive"
-	errSetIDDeleted  Error = "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
-	errSetIDTop      Error = "ERR The ID specified in XSETID is smaller than the target stream top item"
-	errSetIDAdded    Error = "ERR The entries_added specified in XSETID is smaller than the target stream length"
+	errSetIDDeleted  Error = "ERR The ID specified in XSETID is smaller than the provided " +
+		"max_deleted_entry_id"
+	errSetIDTop Error = "ERR The ID specified in XSETID is smaller than the target stream " +
+		"top item"
+	errSetIDAdded Error = "ERR The entries_added specified in XSETID is smaller than the " +
+		"target stream length"
 )
 
-// approxLimit is how many entries a trim with ~ removes at most where LIMIT is not given: those of 100 nodes.
+// approxLimit is how many entries a trim with ~ removes at most where LIMIT is not given: those of
+// 100 nodes.
 const approxLimit = 10000
 
 // addArgs are the arguments of XADD before the fields, or those of XTRIM.
@@ -37,7 +47,8 @@ type addArgs struct {
 	fields   int // position of the first field
 }
 
-// parse reads the arguments from the third on. Without an id at the end, XADD's fields lie behind all arguments.
+// parse reads the arguments from the third on. Without an id at the end, XADD's fields lie behind
+// all arguments.
 func (a *addArgs) parse(args [][]byte, add bool) error {
 	i := 2
 	for ; i < len(args); i++ {
@@ -185,7 +196,8 @@ func xadd(x *Call) error {
 	return nil
 }
 
-// spendRemoved adds the work of removing entries of some size in all: their positions in the trees, and a hash of each.
+// spendRemoved adds the work of removing entries of some size in all: their positions in the trees,
+// and a hash of each.
 func (x *Call) spendRemoved(entries, size int) {
 	each := 4
 	if x.Level >= LevelBounded {
@@ -204,7 +216,8 @@ func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 	return removed
 }
 
-// expectTrim adds the work of trimming a stream that is going to have more entries than now, before it is done.
+// expectTrim adds the work of trimming a stream that is going to have more entries than now, before
+// it is done.
 func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
 	if x.Level >= LevelBounded {
 		nodes, entries, size := s.TrimSize(t, more)

@@ -7,7 +7,8 @@ import "github.com/coordd/coordd/commands/keyspace"
 // Errors of XGROUP.
 const (
 	errGroupReads Error = "ERR value for ENTRIESREAD must be positive or -1"
-	errGroupNoKey Error = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM " +
+	errGroupNoKey Error = "ERR The XGROUP subcommand requires the key to exist. Note that for " +
+		"CREATE you may want to use the MKSTREAM " +
 		"option to create an empty stream automatically."
 	errGroupExists Error = "BUSYGROUP Consumer Group name already exists"
 )
@@ -42,7 +43,8 @@ func (a *groupArgs) parse(args [][]byte, create bool) error {
 	return nil
 }
 
-// xgroup looks up the stream and the group of a subcommand. There has to be a stream; there may be no group.
+// xgroup looks up the stream and the group of a subcommand. There has to be a stream; there may be
+// no group.
 func xgroup(x *Call) (*keyspace.Stream, *keyspace.Group, error) {
 	s, g, err := findGroup(x, x.Args[2], x.Args[3])
 	if err == nil && s == nil {
@@ -156,7 +158,7 @@ func xgroupDelConsumer(x *Call) error {
 	}
 	c, exists := g.Consumer(x.Args[4])
 	if exists {
-		if x.Level >= LevelBounded && keyspace.Anew(c.Pending, g.Pending()) {
+		if x.Level >= LevelBounded && keyspace.RebuildCheaper(c.Pending, g.Pending()) {
 			x.Spend(keptPending * g.Pending())
 		} else {
 			x.Spend(pendingWork * c.Pending)

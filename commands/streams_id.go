@@ -1,4 +1,5 @@
-// This file contains the reading of stream ids: 1526919030474-55, a time alone, - and + for the ends, ( for an end that is not included.
+// This file contains the reading of stream ids: 1526919030474-55, a time alone, - and + for the
+// ends, ( for an end that is not included.
 
 package commands
 
@@ -57,8 +58,8 @@ func cutByte(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// parseUnsigned reads what Redis takes as an unsigned number: not one that reads as a negative integer, else all that C's strtoull does,
-// space and sign before it included.
+// parseUnsigned reads what Redis takes as an unsigned number: not one that reads as a negative
+// integer, else all that C's strtoull does, space and sign before it included.
 func parseUnsigned(s string) (n uint64, ok bool) {
 	if v, ok := ParseInt([]byte(s)); ok {
 		return uint64(v), v >= 0
@@ -86,7 +87,8 @@ func parseUnsigned(s string) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseOpenStreamID is parseStreamID for positions where - and + stand for the lowest and the highest id.
+// parseOpenStreamID is parseStreamID for positions where - and + stand for the lowest and the
+// highest id.
 func parseOpenStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	if len(arg) > maxStreamIDText {
 		return keyspace.StreamID{}, errStreamID
@@ -144,7 +146,8 @@ func parseStreamIDs(args [][]byte) ([]keyspace.StreamID, error) {
 	return ids, nil
 }
 
-// parseLastID reads an id, or $ for the last one of a stream, which may be nil. open says that - and + are taken.
+// parseLastID reads an id, or $ for the last one of a stream, which may be nil. open says that -
+// and + are taken.
 func parseLastID(arg []byte, s *keyspace.Stream, open bool) (keyspace.StreamID, error) {
 	switch {
 	case string(cText(arg)) == "$":

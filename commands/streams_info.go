@@ -25,7 +25,8 @@ func (a *fullArgs) parse(args [][]byte) error {
 	switch {
 	case !a.full:
 		return nil
-	case len(args) != 4 && len(args) != 6, !isWord(args[3], "FULL"), len(args) == 6 && !isWord(args[4], "COUNT"):
+	case len(args) != 4 && len(args) != 6, !isWord(args[3], "FULL"), len(args) == 6 &&
+		!isWord(args[4], "COUNT"):
 		return SubcommandSyntax(args)
 	case len(args) == 4:
 		return nil
@@ -83,7 +84,8 @@ func xinfoStream(x *Call) error {
 	replyID("recorded-first-entry-id", first.ID)
 	if a.full {
 		replyField("entries")
-		replyEntries(x.Out, streamRange(x, s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count, false))
+		replyEntries(x.Out, streamRange(x, s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count,
+			false))
 		replyField("groups")
 		x.Out.Array(s.Groups())
 		s.EachGroup(func(g *keyspace.Group) { replyFullGroup(x, s, g, &a) })
@@ -140,13 +142,16 @@ func replyFullGroup(x *Call, s *keyspace.Stream, g *keyspace.Group, a *fullArgs)
 		x.Out.BulkString("pel-count")
 		x.Out.Int(int64(c.Pending))
 		x.Out.BulkString("pending")
-		next := func(start keyspace.StreamID) (keyspace.Pending, bool) { return g.NextPendingOf([]byte(c.Name), start) }
+		next := func(start keyspace.StreamID) (keyspace.Pending, bool) {
+			return g.NextPendingOf([]byte(c.Name), start)
+		}
 		replyPending(x, next, a.length(c.Pending), false)
 	})
 }
 
 // replyPending writes the first n of pending entries, with their consumers if named.
-func replyPending(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool), n int, named bool) {
+func replyPending(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool), n int,
+	named bool) {
 	x.Out.Array(n)
 	var start keyspace.StreamID
 	for range n {

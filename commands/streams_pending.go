@@ -23,8 +23,9 @@ const (
 const (
 	lookWork    = 6
 	pendingWork = 25
-	claimedWork = 20 // changing one at random, for each doubling of a group that the processor's caches do not hold
-	keptPending = 3  // each that is pending in a group, where many go at once
+	// changing one at random, for each doubling of a group that the processor's caches do not hold
+	claimedWork = 20
+	keptPending = 3 // each that is pending in a group, where many go at once
 )
 
 // idleMs is for how long an entry has been pending, or a consumer has taken nothing.
@@ -227,8 +228,8 @@ type claiming struct {
 	claimed  []keyspace.StreamEntry
 }
 
-// expect adds the work of so many entries, and refuses the command if a reply of so many with so many texts and bytes in them would not fit or be
-// too much.
+// expect adds the work of so many entries, and refuses the command if a reply of so many with so
+// many texts and bytes in them would not fit or be too much.
 func (c *claiming) expect(entries, texts, bytes int) {
 	if c.x.Level < LevelBounded {
 		return
@@ -379,7 +380,8 @@ func (a *autoClaimArgs) parse(args [][]byte) (err error) {
 	return nil
 }
 
-// claim is a pending entry that XAUTOCLAIM gives to its consumer, or forgets because it was deleted from the stream.
+// claim is a pending entry that XAUTOCLAIM gives to its consumer, or forgets because it was deleted
+// from the stream.
 type claim struct {
 	entry   keyspace.StreamEntry
 	pending keyspace.Pending
@@ -387,7 +389,8 @@ type claim struct {
 }
 
 // look gathers what is to be claimed, and the id to go on from.
-func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream, g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
+func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream,
+	g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
 	attempts := a.count * attemptsFactor
 	const usual = 100
 	claims = make([]claim, 0, min(int(min(a.count, usual)), g.Pending()))

@@ -6,15 +6,22 @@ import "github.com/coordd/coordd/commands/keyspace"
 
 // Errors of XREAD and XREADGROUP.
 const (
-	errReadUnbalanced Error = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
-	errReadGroup      Error = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
-	errReadNoAck      Error = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
-	errReadNoGroup    Error = "ERR Missing GROUP option for XREADGROUP"
-	errReadNew        Error = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
-	errReadDollar     Error = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer " +
-		"by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set."
+	errReadUnbalanced Error = "ERR Unbalanced XREAD list of streams: for each stream key an ID " +
+		"or '$' must be specified."
+	errReadGroup Error = "ERR The GROUP option is only supported by XREADGROUP. You called " +
+		"XREAD instead."
+	errReadNoAck Error = "ERR The NOACK option is only supported by XREADGROUP. You called " +
+		"XREAD instead."
+	errReadNoGroup Error = "ERR Missing GROUP option for XREADGROUP"
+	errReadNew     Error = "ERR The > ID can be specified only when calling XREADGROUP using " +
+		"the GROUP <group> <consumer> option."
+	errReadDollar Error = "ERR The $ ID is meaningless in the context of XREADGROUP: you " +
+		"want to read the history of this consumer " +
+		"by specifying a proper ID, or use the > ID to get new messages. The $ ID would just " +
+		"return an empty result set."
 	errReadKeyGone   Error = "UNBLOCKED the stream key no longer exists"
-	errReadGroupGone Error = "NOGROUP the consumer group this client was blocked on no longer exists"
+	errReadGroupGone Error = "NOGROUP the consumer group this client was blocked on no longer " +
+		"exists"
 )
 
 // streamPositions finds the keys of XREAD and XREADGROUP: the first half of what follows STREAMS.
@@ -59,7 +66,8 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 		switch more := len(args) - 1; {
 		case isWord(args[0], "BLOCK") && more > 0:
 			if x.Tx.Script {
-				return Errorf("ERR %s command is not allowed with BLOCK option from scripts", cText(x.Args[0]))
+				return Errorf("ERR %s command is not allowed with BLOCK option from scripts",
+					cText(x.Args[0]))
 			}
 			args = args[1:]
 			a.blocks = true
@@ -132,7 +140,8 @@ func (a *readArgs) reply(x *Call, read []streamRead) {
 	}
 }
 
-// nothing answers that there is nothing to read, or waits for it. again are the ids to read behind then, nil for the same.
+// nothing answers that there is nothing to read, or waits for it. again are the ids to read behind
+// then, nil for the same.
 func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
 	if !a.blocks || !x.mayBlock() {
 		x.Out.NullArray()
@@ -225,7 +234,9 @@ func (a *readArgs) find(x *Call, key, id []byte) (r groupRead, err error) {
 	case g == nil && x.Tx.Woken:
 		return r, errReadGroupGone
 	case g == nil:
-		return r, Errorf("NOGROUP No such key '%s' or consumer group '%s' in XREADGROUP with GROUP option", cText(key), cText(a.group))
+		return r, Errorf(
+			"NOGROUP No such key '%s' or consumer group '%s' in XREADGROUP with GROUP option",
+			cText(key), cText(a.group))
 	}
 	r.stream = s
 	switch string(cText(id)) {
@@ -255,7 +266,8 @@ func xreadgroup(x *Call) error {
 			continue
 		}
 		c, _ := reads[i].stream.Group(a.group).Consumer(a.consumer)
-		if again += a.limit(c.Pending); x.Level < LevelBounded && again > maxCommandWork/pendingWork {
+		if again += a.limit(c.Pending); x.Level < LevelBounded &&
+			again > maxCommandWork/pendingWork {
 			return errCommandWork
 		}
 	}
@@ -300,7 +312,8 @@ func xreadgroup(x *Call) error {
 }
 
 // next gathers the entries that no consumer of the group was given yet.
-func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group, p *parcel) (entries []keyspace.StreamEntry) {
+func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group,
+	p *parcel) (entries []keyspace.StreamEntry) {
 	first, _ := g.Last().Next()
 	s.Range(first, keyspace.MaxStreamID, func(e keyspace.StreamEntry) bool {
 		if !p.take(e) {
@@ -312,8 +325,10 @@ func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group, p *parcel) (entri
 	return entries
 }
 
-// again gathers the entries that are pending for the consumer. Of those that were deleted since only the id is left.
-func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID, p *parcel) (entries []keyspace.StreamEntry) {
+// again gathers the entries that are pending for the consumer. Of those that were deleted since
+// only the id is left.
+func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID,
+	p *parcel) (entries []keyspace.StreamEntry) {
 	for start, ok := after.Next(); ok && (a.count == 0 || int64(len(entries)) < a.count); {
 		pending, found := g.NextPendingOf(a.consumer, start)
 		if !found {
@@ -330,7 +345,8 @@ func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.S
 }
 
 // deliver notes that the consumer was given the entries, of its history or new ones.
-func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group, entries []keyspace.StreamEntry, history bool) {
+func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
+	entries []keyspace.StreamEntry, history bool) {
 	for _, e := range entries {
 		pending := keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), Deliveries: 1}
 		if history {

@@ -1,5 +1,5 @@
-// Commands that compare what a key holds before they act: the release of a lock without a script, by
-// Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
+// Commands that compare what a key holds before they act: the release of a lock without a script,
+// by Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
 
 package commands
 
@@ -30,7 +30,8 @@ func digest(b []byte) (hex [digestLen]byte) {
 	return hex
 }
 
-// sameDigest reports whether b has the digest hex, written in upper or lower case. What is not hexadecimal is the digest of nothing.
+// sameDigest reports whether b has the digest hex, written in upper or lower case. What is not
+// hexadecimal is the digest of nothing.
 func sameDigest(b, hex []byte) bool {
 	own := digest(b)
 	return bytes.EqualFold(own[:], hex)
@@ -87,7 +88,8 @@ func delifeqCommand(x *Call) error {
 	return nil
 }
 
-// deleteIf deletes the key x.Args[1], which exists, on the condition, and answers how many keys it deleted.
+// deleteIf deletes the key x.Args[1], which exists, on the condition, and answers how many keys it
+// deleted.
 func (x *Call) deleteIf(holds bool) {
 	if !holds {
 		x.Out.Int(0)

@@ -70,8 +70,9 @@ func part(b []byte, start, end int64) []byte {
 	return b[start : end+1]
 }
 
-// clip turns a range of n elements, both ends included and counted from the end where negative, into positions from 0 to n-1; false
-// if nothing lies in it. One that lies before the elements is the first of them, unless the caller sees to that, as Redis has it.
+// clip turns a range of n elements, both ends included and counted from the end where negative,
+// into positions from 0 to n-1; false if nothing lies in it. One that lies before the elements is
+// the first of them, unless the caller sees to that, as Redis has it.
 func clip(n, start, end int64) (from, to int64, ok bool) {
 	if start < 0 {
 		start = max(start+n, 0)
@@ -141,7 +142,8 @@ func (x *Call) deleteKey(key []byte) {
 	}
 }
 
-// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is past, and tells of it.
+// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is
+// past, and tells of it.
 func (x *Call) setDeadline(key []byte, deadlineMs int64) {
 	db := x.DB()
 	switch {

@@ -114,10 +114,12 @@ func appendCommand(x *Call) error {
 		return ErrTooLong
 	}
 	if len(x.Args[2]) > 0 {
-		// The string may move to a larger buffer. Whether it does differs between nodes: one that was restored has other room left.
+		// The string may move to a larger buffer. Whether it does differs between nodes: one that
+		// was restored has other room left.
 		x.spendBytes(n)
 	}
-	x.DB().AppendString(x.Args[1], x.Args[2]) // an empty tail too is a change, as on Redis: WATCH and notifications show it
+	// an empty tail too is a change, as on Redis: WATCH and notifications show it
+	x.DB().AppendString(x.Args[1], x.Args[2])
 	x.notify(NotifyString, "append", x.Args[1])
 	x.Out.Int(int64(n))
 	return nil
@@ -153,7 +155,8 @@ func setrangeCommand(x *Call) error {
 	return nil
 }
 
-// maxGap is how many bytes of zeros a command may put behind a string: an offset of ten digits must not take half a gigabyte on every node.
+// maxGap is how many bytes of zeros a command may put behind a string: an offset of ten digits must
+// not take half a gigabyte on every node.
 const maxGap = 16 << 20
 
 const errGap Error = "ERR the offset lies more than 16777216 bytes behind the end of the string"
@@ -166,16 +169,18 @@ func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
 	return nil
 }
 
-// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil, and notifies event.
+// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil,
+// and notifies event.
 func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
 	x.spendWrite(e, offset+len(part))
 	x.DB().WriteAt(x.Args[1], offset, part)
 	x.notify(NotifyString, event, x.Args[1])
 }
 
-// spendWrite adds the work of writing into a string, e or none, which then is size bytes long at least. It may have to be copied: the first
-// time that a request writes into it, and when it grows out of its room: once in one write, and once in keyspace.RoomAhead bytes that are added
-// little by little. Whether it is differs between nodes.
+// spendWrite adds the work of writing into a string, e or none, which then is size bytes long at
+// least. It may have to be copied: the first time that a request writes into it, and when it grows
+// out of its room: once in one write, and once in keyspace.RoomAhead bytes that are added little by
+// little. Whether it is differs between nodes.
 func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	n := len(stringBytes(e))
 	bytes := 0

@@ -1,5 +1,6 @@
-// This file contains SET with its options and the commands that are SET under another name. SET NX PX takes every lock there
-// is: parsing allocates nothing, and a key is looked up no more often than needed.
+// This file contains SET with its options and the commands that are SET under another name. SET NX
+// PX takes every lock there is: parsing allocates nothing, and a key is looked up no more often
+// than needed.
 
 package commands
 
@@ -32,7 +33,8 @@ const (
 	setIFDNE               // the key does not exist or holds a string of another digest
 )
 
-// ifWord is the condition that a word names, setAlways if none. NX and XX take no operand and are not among them.
+// ifWord is the condition that a word names, setAlways if none. NX and XX take no operand and are
+// not among them.
 func ifWord(arg []byte) setCondition {
 	switch {
 	case isWord(arg, "IFEQ"):
@@ -131,8 +133,8 @@ func setCommand(x *Call) error {
 	return nil
 }
 
-// holds reports whether the condition is met by e, a string or nil. The error is about an operand that is no digest: as on
-// Redis it is looked at where there is something to compare it with.
+// holds reports whether the condition is met by e, a string or nil. The error is about an operand
+// that is no digest: as on Redis it is looked at where there is something to compare it with.
 func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, error) {
 	switch c {
 	case setNX:
@@ -156,7 +158,8 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 	return true, nil
 }
 
-// set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before with keepTTL.
+// set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before
+// with keepTTL.
 func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	db := x.DB()
 	if deadlineMs != 0 && x.past(deadlineMs) {
@@ -188,7 +191,8 @@ func (x *Call) create(key, value []byte, deadlineMs int64) {
 	}
 }
 
-// tellDead tells of a key that was set to a life that is over: it was never there, but Redis tells of its whole life.
+// tellDead tells of a key that was set to a life that is over: it was never there, but Redis tells
+// of its whole life.
 func (x *Call) tellDead(key []byte, fresh bool) {
 	if fresh {
 		x.notify(NotifyNew, "new", key)

@@ -1,5 +1,5 @@
-// This file parses Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make calls from it. The
-// notation is that of Redis's documentation, with the types of values added:
+// This file parses Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make
+// calls from it. The notation is that of Redis's documentation, with the types of values added:
 //
 //	WORD          itself; a word without lower-case letters, in double quotes if it has some
 //	name          a string
@@ -50,8 +50,10 @@ type Arg struct {
 // sameArgs reports whether two lists of arguments are equal, all the way down.
 func sameArgs(a, b []Arg) bool {
 	return slices.EqualFunc(a, b, func(a, b Arg) bool {
-		return a.Name == b.Name && a.Type == b.Type && a.Token == b.Token && a.Optional == b.Optional &&
-			a.Multiple == b.Multiple && a.MultipleToken == b.MultipleToken && sameArgs(a.Args, b.Args)
+		return a.Name == b.Name && a.Type == b.Type && a.Token == b.Token &&
+			a.Optional == b.Optional &&
+			a.Multiple == b.Multiple && a.MultipleToken == b.MultipleToken &&
+			sameArgs(a.Args, b.Args)
 	})
 }
 
@@ -104,7 +106,8 @@ type argGroup struct {
 
 var errSyntaxEnd = errors.New("a bracket is not closed")
 
-// alternatives reads up to a closing bracket, which is taken, or the end where there is none to come.
+// alternatives reads up to a closing bracket, which is taken, or the end where there is none to
+// come.
 func (r *syntaxReader) alternatives(end string) (argGroup, error) {
 	g := argGroup{alts: [][]Arg{nil}}
 	for {
@@ -152,7 +155,8 @@ func (g *argGroup) check() error {
 	return nil
 }
 
-// option adds what stands between square brackets, or takes it as the repetition of what stands before it.
+// option adds what stands between square brackets, or takes it as the repetition of what stands
+// before it.
 func (g *argGroup) option(inner argGroup) {
 	last := &g.alts[len(g.alts)-1]
 	if inner.repeated {
@@ -212,7 +216,8 @@ func joinTokens(args []Arg) []Arg {
 			for end < len(args) && takesToken(&args[end]) {
 				end++
 			}
-			if end == i+1 && end < len(args) && args[end].Type == ArgOneOf && !args[end].Optional && args[end].Token == "" {
+			if end == i+1 && end < len(args) && args[end].Type == ArgOneOf && !args[end].Optional &&
+				args[end].Token == "" {
 				end++
 			}
 		}
@@ -241,7 +246,8 @@ func nameOf(args []Arg) string {
 }
 
 func wordArg(word string) Arg {
-	if text := strings.Trim(word, "\""); text != word || !strings.ContainsFunc(word, unicode.IsLower) {
+	if text := strings.Trim(word, "\""); text != word ||
+		!strings.ContainsFunc(word, unicode.IsLower) {
 		return Arg{Name: strings.ToLower(text), Type: ArgToken, Token: text}
 	}
 	name, kind := typedName(word)

@@ -8,7 +8,9 @@ import (
 
 // Specs gives every command that touches data. Package server adds the session's own.
 func Specs() []Spec {
-	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs, zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
+	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs,
+		zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs,
+		nextSpecs)
 }
 
 // Table is the set of all commands.
@@ -18,7 +20,8 @@ type Table struct {
 	names  []string // sorted
 }
 
-// NewTable makes a table of all the given specs. It panics on a name declared twice: that is a mistake in the program.
+// NewTable makes a table of all the given specs. It panics on a name declared twice: that is a
+// mistake in the program.
 func NewTable(groups ...[]Spec) *Table {
 	t := &Table{byName: map[string]*Spec{}, subs: map[*Spec]map[string]*Spec{}}
 	for _, group := range groups {
@@ -77,11 +80,13 @@ func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
 	return t.subs[s][string(lower(buf[:0], word))]
 }
 
-// Resolve finds the command or subcommand that args call and checks its arity. The errors are Redis's. There is a Spec with the error where the
-// arity is what is wrong, and none where there is no such command.
+// Resolve finds the command or subcommand that args call and checks its arity. The errors are
+// Redis's. There is a Spec with the error where the arity is what is wrong, and none where there is
+// no such command.
 func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(FeatureLevel, args) }
 
-// ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest level that is.
+// ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest
+// level that is.
 func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	s := t.Get(args[0])
 	if s == nil || s.Level > level {
@@ -90,7 +95,8 @@ func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	if s.Subcommands != nil && len(args) > 1 {
 		sub := t.Subcommand(s, args[1])
 		if sub == nil || sub.Level > level {
-			return nil, Errorf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.Name))
+			return nil, Errorf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1],
+				strings.ToUpper(s.Name))
 		}
 		s = sub
 	}
@@ -100,7 +106,8 @@ func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	return s, nil
 }
 
-// unknownCommand is Redis's error for a command that does not exist, with the beginning of its arguments.
+// unknownCommand is Redis's error for a command that does not exist, with the beginning of its
+// arguments.
 func unknownCommand(args [][]byte) error {
 	var b strings.Builder
 	for _, a := range args[1:] {

@@ -1,4 +1,5 @@
-// This file contains what a range of a sorted set is: bounds by rank, by score and by name, and the ranks they span.
+// This file contains what a range of a sorted set is: bounds by rank, by score and by name, and the
+// ranks they span.
 
 package commands
 
@@ -62,14 +63,16 @@ func (b *zbounds) parse(lowest, highest []byte) error {
 	return nil
 }
 
-// span gives the ranks of the first and the last member within the bounds, without the skip members (0 or more) at the side that
-// a reply starts at: the highest scores with reverse, else the lowest. first > last where none is left. With reverse, ranks
-// given as bounds are counted from the highest score.
+// span gives the ranks of the first and the last member within the bounds, without the skip members
+// (0 or more) at the side that a reply starts at: the highest scores with reverse, else the lowest.
+// first > last where none is left. With reverse, ranks given as bounds are counted from the highest
+// score.
 func (b *zbounds) span(z *keyspace.ZSet, reverse bool, skip int) (first, last int) {
 	switch {
 	case b.by == byLex && z.Compact():
 		return b.lex.walk(z, reverse, skip)
-	case b.by == byLex: // names are in order where all scores are equal; where they are not, Redis promises nothing
+	case b.by == byLex:
+		// names are in order where all scores are equal; where they are not, Redis promises nothing
 		first, last = z.Seek(b.lex.overMin), z.Seek(b.lex.overMax)-1
 	case b.by == byScore:
 		first, last = b.score.span(z)
@@ -99,7 +102,8 @@ func (b *zbounds) spend(x *Call, z *keyspace.ZSet) {
 	}
 }
 
-// rankSpan brings two ranks, of which negative ones are counted from the end, into the bounds of a set of n members.
+// rankSpan brings two ranks, of which negative ones are counted from the end, into the bounds of a
+// set of n members.
 func rankSpan(start, stop, n int64) (first, last int) {
 	if start < 0 {
 		start = max(start+n, 0)
@@ -133,8 +137,9 @@ func (b *scoreBounds) span(z *keyspace.ZSet) (first, last int) {
 	return first, last
 }
 
-// parseScoreBound reads a score, behind "(" where the end is open, as C's strtod does for Redis: spaces may stand before it,
-// a zero byte ends it, nothing at all is 0, and what is out of range is infinite or zero.
+// parseScoreBound reads a score, behind "(" where the end is open, as C's strtod does for Redis:
+// spaces may stand before it, a zero byte ends it, nothing at all is 0, and what is out of range is
+// infinite or zero.
 func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 	if len(arg) > 0 && arg[0] == '(' {
 		open = true
@@ -210,8 +215,8 @@ func (b *lexBounds) overMax(s keyspace.Scored) bool {
 	return c > 0 || (c == 0 && b.max.open)
 }
 
-// walk is zbounds.span for a small set: it goes from member to member as Redis does in its own small form, so that the answers
-// are equal even where scores differ.
+// walk is zbounds.span for a small set: it goes from member to member as Redis does in its own
+// small form, so that the answers are equal even where scores differ.
 func (b *lexBounds) walk(z *keyspace.ZSet, reverse bool, skip int) (first, last int) {
 	n := z.Len()
 	if n == 0 || b.empty() || !b.overMin(z.At(n-1)) || b.overMax(z.At(0)) {

@@ -1,5 +1,5 @@
-// This file contains the unions, intersections and differences of sorted sets. Sets may be among their inputs: their members have the
-// score 1.
+// This file contains the unions, intersections and differences of sorted sets. Sets may be among
+// their inputs: their members have the score 1.
 
 package commands
 
@@ -17,7 +17,8 @@ const (
 	errLimitNegative Error = "ERR LIMIT can't be negative"
 )
 
-// zcombineForm is what a command's name settles. run gives a part of the result where the call is overworked.
+// zcombineForm is what a command's name settles. run gives a part of the result where the call is
+// overworked.
 type zcombineForm struct {
 	run   func(*Call, *zcombination) []keyspace.Member
 	diff  bool   // without weights and aggregate
@@ -84,7 +85,8 @@ func (s setNames) byScore(f func(keyspace.Scored) bool) {
 	s.Each(func(name string) bool { return f(keyspace.Scored{Score: setScore, Member: name}) })
 }
 
-// parse reads numkeys key [key ...] [options], in Redis's order of checks: the types of the keys come before the options.
+// parse reads numkeys key [key ...] [options], in Redis's order of checks: the types of the keys
+// come before the options.
 func (c *zcombination) parse(x *Call, form *zcombineForm, args [][]byte) error {
 	n, ok := ParseInt(args[0])
 	switch {
@@ -218,7 +220,8 @@ func (x *Call) spendGathered(inputs, size int) {
 	}
 }
 
-// spendPlaced adds the work of putting members in the order of their scores, in which names are compared.
+// spendPlaced adds the work of putting members in the order of their scores, in which names are
+// compared.
 func (x *Call) spendPlaced(all []keyspace.Member) {
 	size := 0
 	for i := range all {
@@ -236,12 +239,16 @@ func (x *Call) spendJoined(name string) {
 	}
 }
 
-// smallestFirst puts the inputs in the order in which Redis goes through them, which decides how sums are rounded.
+// smallestFirst puts the inputs in the order in which Redis goes through them, which decides how
+// sums are rounded.
 func (c *zcombination) smallestFirst() {
-	slices.SortStableFunc(c.inputs, func(a, b zinput) int { return cmp.Compare(a.scores.Len(), b.scores.Len()) })
+	slices.SortStableFunc(c.inputs, func(a, b zinput) int {
+		return cmp.Compare(a.scores.Len(), b.scores.Len())
+	})
 }
 
-// zunite puts the members of all inputs, one input after the other, in the order of (hash, name), where those of a name follow each other.
+// zunite puts the members of all inputs, one input after the other, in the order of (hash, name),
+// where those of a name follow each other.
 func zunite(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
 	size := 0
@@ -265,7 +272,8 @@ func zunite(x *Call, c *zcombination) []keyspace.Member {
 	keyspace.SortByHash(all, x.spendTexts)
 	united := all[:0]
 	for _, m := range all {
-		if last := len(united) - 1; last >= 0 && united[last].Hash == m.Hash && united[last].Name == m.Name {
+		if last := len(united) - 1; last >= 0 && united[last].Hash == m.Hash &&
+			united[last].Name == m.Name {
 			united[last].Score = c.aggregate(united[last].Score, m.Score)
 			continue
 		}
@@ -290,7 +298,8 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 			if !ok || x.overworked() {
 				return !x.overworked()
 			}
-			m.Score = c.aggregate(m.Score, float64(c.inputs[i].weight*other)) // a NaN makes a sum 0, and is neither least nor greatest
+			// a NaN makes a sum 0, and is neither least nor greatest
+			m.Score = c.aggregate(m.Score, float64(c.inputs[i].weight*other))
 		}
 		all = append(all, m)
 		return len(all) != c.limit && !x.overworked()
@@ -299,7 +308,8 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 		c.inputs[0].scores.ByHash(look)
 		return all
 	}
-	c.inputs[0].scores.byScore(func(s keyspace.Scored) bool { // the order decides how much is looked at, and so the work
+	c.inputs[0].scores.byScore(func(s keyspace.Scored) bool {
+		// the order decides how much is looked at, and so the work
 		return look(keyspace.MemberOf(s))
 	})
 	return all
@@ -327,7 +337,8 @@ func zsubtract(x *Call, c *zcombination) []keyspace.Member {
 	return all
 }
 
-// zcombine is the handler of ZUNION, ZINTER, ZDIFF and ZINTERCARD, and of the STORE forms, which have the destination before them.
+// zcombine is the handler of ZUNION, ZINTER, ZDIFF and ZINTERCARD, and of the STORE forms, which
+// have the destination before them.
 func zcombine(form zcombineForm) Handler {
 	first := 1
 	if form.event != "" {
@@ -352,7 +363,8 @@ func zcombine(form zcombineForm) Handler {
 			x.Spend(len(all) * joinedMember)
 		}
 		if form.event != "" {
-			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all, x.spendTexts), NotifyZSet, form.event)
+			storeCollection(x, x.Args[1], keyspace.ZSetOfMembers(all, x.spendTexts), NotifyZSet,
+				form.event)
 			x.Out.Int(int64(len(all)))
 			return nil
 		}
@@ -369,7 +381,8 @@ func zcombine(form zcombineForm) Handler {
 	}
 }
 
-// destinationAndCounted finds the keys of a command that has a destination, the number of its inputs, and the inputs.
+// destinationAndCounted finds the keys of a command that has a destination, the number of its
+// inputs, and the inputs.
 func destinationAndCounted(args [][]byte) []int {
 	n, ok := ParseInt(args[2])
 	if !ok || n < 1 || n > int64(len(args)-3) {

@@ -12,8 +12,8 @@ func popEvent(highest bool) string {
 	return "zpopmin"
 }
 
-// popScored takes up to count members out of z, the set at key, in the order in which a reply lists them: from the lowest score on,
-// or from the highest.
+// popScored takes up to count members out of z, the set at key, in the order in which a reply lists
+// them: from the lowest score on, or from the highest.
 func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64) []keyspace.Scored {
 	n := int(min(count, int64(z.Len())))
 	if n == 0 {
@@ -30,7 +30,8 @@ func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64)
 	return popped
 }
 
-// expectScored refuses the command if a reply of members with their scores would not fit or be too much work.
+// expectScored refuses the command if a reply of members with their scores would not fit or be too
+// much work.
 func (x *Call) expectScored(all []keyspace.Scored) {
 	const longest = 15 // bytes of a score beside what counts for any element
 	size := 0

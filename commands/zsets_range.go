@@ -1,4 +1,5 @@
-// This file contains ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
+// This file contains ZRANGE in all its forms, the older commands that are forms of it, and
+// ZRANGESTORE.
 
 package commands
 
@@ -10,11 +11,14 @@ import (
 
 // Errors of options that do not go together.
 const (
-	errLimitByRank     Error = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
-	errWithScoresByLex Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
+	errLimitByRank Error = "ERR syntax error, LIMIT is only supported in combination with " +
+		"either BYSCORE or BYLEX"
+	errWithScoresByLex Error = "ERR syntax error, WITHSCORES not supported in combination with " +
+		"BYLEX"
 )
 
-// zrangeForm is what a command's name settles. ZRANGE and ZRANGESTORE settle nothing: BYSCORE, BYLEX and REV are theirs alone.
+// zrangeForm is what a command's name settles. ZRANGE and ZRANGESTORE settle nothing: BYSCORE,
+// BYLEX and REV are theirs alone.
 type zrangeForm struct {
 	by      rangeBy
 	fixed   bool // by and reverse are settled
@@ -77,8 +81,8 @@ func (s *zselection) parseOptions(form zrangeForm, args [][]byte) error {
 	return nil
 }
 
-// ranks gives the rank of the first member to give, that of the last, which is lower in a reverse range, and their number.
-// Where the number is 0 there are none.
+// ranks gives the rank of the first member to give, that of the last, which is lower in a reverse
+// range, and their number. Where the number is 0 there are none.
 func (s *zselection) ranks(x *Call, z *keyspace.ZSet) (from, to, n int) {
 	skip := 0
 	if s.bounds.by != byRank {
@@ -154,8 +158,9 @@ func zrangestore(x *Call) error {
 	return nil
 }
 
-// result makes the set of the n members of src with the ranks from to to. Members come to it one by one, and only by rank Redis knows how many: until it
-// has the large form, it keeps 0 in place of -0.
+// result makes the set of the n members of src with the ranks from to to. Members come to it one by
+// one, and only by rank Redis knows how many: until it has the large form, it keeps 0 in place of
+// -0.
 func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keyspace.ZSet {
 	if n == 0 {
 		return keyspace.NewZSet()

@@ -98,8 +98,8 @@ func zscan(x *Call) error {
 	})
 }
 
-// scannedScore writes a score as ZSCAN does. Redis keeps the integral scores of a small set as integers, and here alone
-// writes them as it keeps them: 1000000000000000000 in place of 1e+18.
+// scannedScore writes a score as ZSCAN does. Redis keeps the integral scores of a small set as
+// integers, and here alone writes them as it keeps them: 1000000000000000000 in place of 1e+18.
 func scannedScore(score float64, compact bool) string {
 	if compact && math.Abs(score) <= math.MaxInt64/2 && score == math.Trunc(score) {
 		return strconv.FormatInt(int64(score), 10)
@@ -107,7 +107,8 @@ func scannedScore(score float64, compact bool) string {
 	return FormatFloat(score)
 }
 
-// zrandmember gives one member at random, or with a count some of them: different ones, or with repetition where it is negative.
+// zrandmember gives one member at random, or with a count some of them: different ones, or with
+// repetition where it is negative.
 func zrandmember(x *Call) error {
 	o, err := x.parseRandom("WITHSCORES")
 	if err != nil {
@@ -140,7 +141,8 @@ func zrandmember(x *Call) error {
 	return nil
 }
 
-// pickScored picks members at random as ZRANDMEMBER counts them. As on Redis the whole set comes in order, the highest score first.
+// pickScored picks members at random as ZRANDMEMBER counts them. As on Redis the whole set comes in
+// order, the highest score first.
 func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, error) {
 	n := z.Len()
 	if n == 0 {
@@ -159,7 +161,9 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	var ranks []int
 	if count < 0 {
 		var err error
-		if ranks, err = x.draws().repeated(n, -count, func(i int) int { return len(at(i).Member) }); err != nil {
+		if ranks, err = x.draws().repeated(n, -count, func(i int) int {
+			return len(at(i).Member)
+		}); err != nil {
 			return nil, err
 		}
 	} else {
@@ -185,7 +189,8 @@ func scoredSpan(z *keyspace.ZSet, first, last int) []keyspace.Scored {
 	return all
 }
 
-// scoredAt returns a function that gives the members of z, which has some, by their ranks, for so many calls.
+// scoredAt returns a function that gives the members of z, which has some, by their ranks, for so
+// many calls.
 func scoredAt(z *keyspace.ZSet, calls int) func(rank int) keyspace.Scored {
 	if !manyOf(calls, z.Len()) {
 		return z.At

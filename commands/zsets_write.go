@@ -71,9 +71,10 @@ func (a *zaddition) parsePairs(pairs [][]byte) error {
 	return nil
 }
 
-// decide says which score a member gets that has the score old, if it exists, and is given score; ok is false where the options
-// leave it as it is. The error is that of a sum that is no number.
-func (a *zaddition) decide(old float64, exists bool, score float64) (result float64, ok bool, err error) {
+// decide says which score a member gets that has the score old, if it exists, and is given score;
+// ok is false where the options leave it as it is. The error is that of a sum that is no number.
+func (a *zaddition) decide(old float64, exists bool,
+	score float64) (result float64, ok bool, err error) {
 	if !exists {
 		return score, !a.xx, nil
 	}
@@ -92,7 +93,8 @@ func (a *zaddition) decide(old float64, exists bool, score float64) (result floa
 	return score, true, nil
 }
 
-// spend adds the work of reading long scores, and of looking for members of a large set at random in the order of scores.
+// spend adds the work of reading long scores, and of looking for members of a large set at random
+// in the order of scores.
 func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
 	if x.Level < LevelBounded {
 		return
@@ -103,10 +105,12 @@ func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
 	x.Spend(scoredWork * deep(z.Len()) * len(a.scores))
 }
 
-// scoredWork is what a position in the order of scores costs, in units of Env.Work, for each doubling of a set that the processor's caches do not hold.
+// scoredWork is what a position in the order of scores costs, in units of Env.Work, for each
+// doubling of a set that the processor's caches do not hold.
 const scoredWork = 8
 
-// run changes the sorted set and replies. The set is opened for change at the first member that really changes.
+// run changes the sorted set and replies. The set is opened for change at the first member that
+// really changes.
 func (a *zaddition) run(x *Call) error {
 	z, err := findZSet(x, x.Args[1])
 	if err != nil {
@@ -168,7 +172,8 @@ func zadd(x *Call) error {
 	return a.run(x)
 }
 
-// zincrby is ZADD INCR with one member. As on Redis, an increment that is a word of ZADD's options is a syntax error.
+// zincrby is ZADD INCR with one member. As on Redis, an increment that is a word of ZADD's options
+// is a syntax error.
 func zincrby(x *Call) error {
 	a := zaddition{incr: true}
 	if err := a.parse(x.Args[2:]); err != nil {
@@ -213,7 +218,7 @@ const (
 
 // spendRemoval adds the work of taking some of n members out.
 func (x *Call) spendRemoval(some, n int) {
-	if keyspace.Anew(some, n) {
+	if keyspace.RebuildCheaper(some, n) {
 		x.Spend(n * keptMember)
 	} else {
 		x.Spend(some * removedSingle)
@@ -226,7 +231,7 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	case z.Compact():
 	case x.Level >= LevelBounded:
 		n := last - first + 1
-		if x.spendRemoval(n, z.Len()); !keyspace.Anew(n, z.Len()) {
+		if x.spendRemoval(n, z.Len()); !keyspace.RebuildCheaper(n, z.Len()) {
 			z.Range(first, last, func(s keyspace.Scored) bool {
 				x.Spend(len(s.Member) / bytesSpent) // hashed
 				return true
@@ -240,14 +245,16 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	}
 }
 
-// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at key, and notifies event.
+// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at
+// key, and notifies event.
 func removeSpan(x *Call, key []byte, first, last int, event string) {
 	e, z := editZSet(x, key)
 	z.RemoveRange(first, last)
 	x.changed(e, NotifyZSet, event)
 }
 
-// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX, whose own names are the events.
+// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX, whose own names
+// are the events.
 func zremrange(by rangeBy) Handler {
 	return func(x *Call) error {
 		b := zbounds{by: by}

@@ -44,7 +44,8 @@ const checkEvery = 256
 func NewAdapter(
 	table *commands.Table, origin uint64, deliver func([]commands.Event), fatal func(error),
 ) *Adapter {
-	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal, m: NewMachine(table)}
+	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal,
+		m: NewMachine(table)}
 	a.level.Store(a.m.Level())
 	return a
 }
@@ -151,7 +152,9 @@ func (a *Adapter) Epoch() uint64 {
 }
 
 // EntryClock reads the stamp of an encoded entry.
-func (a *Adapter) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) { return entryClock(data) }
+func (a *Adapter) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
+	return entryClock(data)
+}
 
 // Level is the machine's feature level.
 func (a *Adapter) Level() uint64 { return a.level.Load() }
@@ -164,7 +167,8 @@ func (a *Adapter) CheckLevel(what string, level uint64) error { return CheckLeve
 
 // AppendRaise appends an entry that only raises the feature level to dst.
 func (a *Adapter) AppendRaise(dst []byte, clockMs, wallUs int64, level uint64) []byte {
-	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs, Level: level})
+	return AppendEntry(dst, &Entry{Origin: a.origin, ClockMs: clockMs, WallUs: wallUs,
+		Level: level})
 }
 
 // EntryLevel reads the feature level that an encoded entry raises the machine to; 0: none.

@@ -26,7 +26,8 @@ func calls(lines ...string) []byte {
 
 func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// A batch that cannot be read is answered, and costs neither the machine nor the other batches of its entry.
+// A batch that cannot be read is answered, and costs neither the machine nor the other batches of
+// its entry.
 func TestCorruptGroupIsAnswered(t *testing.T) {
 	m := newestMachine(wholeTable())
 	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
@@ -45,7 +46,8 @@ func TestCorruptGroupIsAnswered(t *testing.T) {
 // A machine whose running hash is not the leader's must not go on.
 func TestDivergenceIsFound(t *testing.T) {
 	m := newestMachine(wholeTable())
-	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}}, false); err != nil {
+	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	right := m.Sum()
@@ -60,7 +62,8 @@ func TestDivergenceIsFound(t *testing.T) {
 	}
 }
 
-// Messages of entries that a node finds in its own log at the start were sent before: they are not sent again.
+// Messages of entries that a node finds in its own log at the start were sent before: they are not
+// sent again.
 func TestReplaySendsNoMessages(t *testing.T) {
 	var sent []string
 	a := NewAdapter(wholeTable(), 7, func(evs []commands.Event) {
@@ -69,7 +72,8 @@ func TestReplaySendsNoMessages(t *testing.T) {
 		}
 	}, func(err error) { t.Fatal(err) })
 	apply := func(index uint64, line string) {
-		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil,
+			&Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
 	}
 	a.Replaying(true)
 	apply(1, "PUBLISH c old")

@@ -17,7 +17,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// agreementEntries is the length of a log, half-way one machine is restored; agreementLogs is the number of logs.
+// agreementEntries is the length of a log, half-way one machine is restored; agreementLogs is the
+// number of logs.
 const (
 	agreementEntries = 600
 	agreementLogs    = 5
@@ -72,7 +73,8 @@ func machinesAgree(t *testing.T, seed uint64) {
 		}
 	}
 	want := snapshotBytes(t, silent.Snapshot())
-	if !bytes.Equal(want, snapshotBytes(t, answering.Snapshot())) || !bytes.Equal(want, snapshotBytes(t, restored.Snapshot())) {
+	if !bytes.Equal(want, snapshotBytes(t, answering.Snapshot())) ||
+		!bytes.Equal(want, snapshotBytes(t, restored.Snapshot())) {
 		t.Error("equal machines give different snapshots")
 	}
 	if !bytes.Equal(want, snapshotBytes(t, restore(t, want, table).Snapshot())) {
@@ -113,7 +115,8 @@ func mustApply(t testing.TB, m *Machine, index uint64, e *Entry, answer bool) Re
 	if err != nil {
 		t.Fatalf("entry %d: %v", index, err)
 	}
-	r.Events = append([]commands.Event(nil), r.Events...) // the machine's own are overwritten by the next entry
+	// the machine's own are overwritten by the next entry
+	r.Events = append([]commands.Event(nil), r.Events...)
 	return r
 }
 
@@ -140,7 +143,8 @@ func sameReplies(t *testing.T, index uint64, e *Entry, a, b Result) {
 	t.Helper()
 	for i := range a.Replies {
 		if !bytes.Equal(a.Replies[i], b.Replies[i]) {
-			t.Fatalf("entry %d: replies differ\n%q\n%q\n%s", index, a.Replies[i], b.Replies[i], entryText(e))
+			t.Fatalf("entry %d: replies differ\n%q\n%q\n%s", index, a.Replies[i], b.Replies[i],
+				entryText(e))
 		}
 	}
 }
@@ -169,7 +173,8 @@ func entryText(e *Entry) string {
 	return s.String()
 }
 
-// replyCount counts how the random single calls ended: random calls that all fail would prove nothing.
+// replyCount counts how the random single calls ended: random calls that all fail would prove
+// nothing.
 type replyCount struct {
 	table       *commands.Table
 	calls, good map[string]int
@@ -179,7 +184,8 @@ func newReplyCount(table *commands.Table) *replyCount {
 	return &replyCount{table: table, calls: map[string]int{}, good: map[string]int{}}
 }
 
-// add counts the replies of an entry. An internal error is a mistake of a handler, whatever called it.
+// add counts the replies of an entry. An internal error is a mistake of a handler, whatever called
+// it.
 func (c *replyCount) add(t *testing.T, e *Entry, result Result) {
 	t.Helper()
 	var r commands.RequestReader

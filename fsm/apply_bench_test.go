@@ -8,8 +8,9 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// BenchmarkApplyLocks applies entries of 100 SET key owner NX PX 10000 with random keys, at 50,000 commands a second of cluster
-// clock, so that as many keys expire as are set once the first ten seconds are over.
+// BenchmarkApplyLocks applies entries of 100 SET key owner NX PX 10000 with random keys, at 50,000
+// commands a second of cluster clock, so that as many keys expire as are set once the first ten
+// seconds are over.
 func BenchmarkApplyLocks(b *testing.B) {
 	const perEntry = 100
 	m := newestMachine(commands.NewTable(commands.Specs()))
@@ -20,7 +21,8 @@ func BenchmarkApplyLocks(b *testing.B) {
 		for range perEntry {
 			key := "lock:" + strconv.Itoa(1_000_000 + r.IntN(1_000_000))[1:]
 			batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{
-				{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"), []byte("10000")}}})
+				{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"),
+					[]byte("10000")}}})
 		}
 		clockMs += 1000 * perEntry / 50_000
 		return &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Batches: [][]byte{batch}}

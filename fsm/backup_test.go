@@ -14,7 +14,8 @@ func TestEpochs(t *testing.T) {
 	m := newestMachine(table)
 	set := func(index uint64, key string) uint64 {
 		t.Helper()
-		mustApply(t, m, index, &Entry{ClockMs: 5, Batches: [][]byte{calls("SET " + key + " v")}}, true)
+		mustApply(t, m, index, &Entry{ClockMs: 5, Batches: [][]byte{calls("SET " + key + " v")}},
+			true)
 		return uint64(m.ks.DB(0).Find([]byte(key)).Created())
 	}
 	last := set(1<<40, "a")
@@ -44,10 +45,13 @@ func TestEpochs(t *testing.T) {
 
 func TestCheckSnapshot(t *testing.T) {
 	m := newestMachine(testTable())
-	mustApply(t, m, 9, &Entry{ClockMs: 1234, Batches: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
+	mustApply(t, m, 9,
+		&Entry{ClockMs: 1234,
+			Batches: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
 	file := snapshotBytes(t, m.Snapshot())
 	info, err := CheckSnapshot(bytes.NewReader(file))
-	if want := (BackupInfo{Index: 9, ClockMs: 1234, Keys: 3, Bytes: int64(len(file))}); err != nil || info != want {
+	if want := (BackupInfo{Index: 9, ClockMs: 1234, Keys: 3,
+		Bytes: int64(len(file))}); err != nil || info != want {
 		t.Errorf("%+v %v, want %+v", info, err, want)
 	}
 	if n := m.Snapshot().Size(); n != int64(len(file)) {

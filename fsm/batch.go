@@ -61,7 +61,8 @@ func (r *runner) maxWork() uint64 {
 	return maxTransactionWork
 }
 
-const errTransactionWork commands.Error = "ERR the transaction has done too much work, the command was not run"
+const errTransactionWork commands.Error = "ERR the transaction has done too much work, the " +
+	"command was not run"
 
 // begin prepares for a batch whose replies are appended to dst, with its share of work.
 func (r *runner) begin(dst []byte, share uint64) {

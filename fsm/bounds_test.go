@@ -17,7 +17,8 @@ import (
 func requestsOf(calls ...[]string) []byte {
 	var run []byte
 	for _, c := range calls {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(c...)}})
+		run = commands.AppendRequest(run, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args(c...)}})
 	}
 	return run
 }
@@ -31,7 +32,8 @@ func transactionOf(calls ...[]string) []byte {
 	return commands.AppendRequest(nil, &q)
 }
 
-// answers applies a run as an entry of its own, and shows each reply: an error as it is, of others the length.
+// answers applies a run as an entry of its own, and shows each reply: an error as it is, of others
+// the length.
 func answers(t *testing.T, m *Machine, run []byte) string {
 	t.Helper()
 	result, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{run}}, true)
@@ -84,29 +86,41 @@ func bigMachine(t *testing.T) *Machine {
 	return m
 }
 
-// A reply that does not fit is an error that says whether the command ran; what comes behind it is answered if it fits.
+// A reply that does not fit is an error that reports whether the command ran; what comes behind it
+// is answered if it fits.
 func TestReplyBound(t *testing.T) {
 	m := bigMachine(t)
 	get := func(key string) []string { return []string{"GET", key} }
-	fits := []string{"SET", "exact", strings.Repeat("x", commands.MaxReplyBytes-len("$67108852\r\n\r\n"))}
+	fits := []string{"SET", "exact", strings.Repeat("x",
+		commands.MaxReplyBytes-len("$67108852\r\n\r\n"))}
 	over := []string{"SET", "over", fits[2] + "x"}
 	for _, c := range []struct {
 		run  []byte
 		want string
 	}{
-		{requestsOf(fits, get("exact")), "OK " + string(commands.ErrReplySize)}, // the OK takes some of it
+		// the OK takes some of it
+		{requestsOf(fits, get("exact")), "OK " + string(commands.ErrReplySize)},
 		{requestsOf(get("exact")), "67108851"},
 		{requestsOf(over), "OK"},
 		{requestsOf(get("over")), string(commands.ErrReplySize)},
-		{requestsOf(get("40"), get("20"), get("20"), get("1"), get("none")), "41943040"}, // so long a reply is as much as is done at once
-		{transactionOf(get("40"), get("20"), get("20"), get("1"), get("none")), "[ 41943040 20971520 " + string(commands.ErrReplySize) + " 1048576  ]"},
-		{transactionOf(get("40"), []string{"GETDEL", "40"}, get("40")), "[ 41943040 " + string(commands.ErrReplySize) + " " + string(commands.ErrReplySize) + " ]"},
-		{transactionOf(get("exact"), []string{"LPOP", "list"}, get("20"), []string{"LLEN", "list"}), "[ " + string(commands.ErrReplySize) + " a 20971520 1 ]"},
+		// so long a reply is as much as is done at once
+		{requestsOf(get("40"), get("20"), get("20"), get("1"), get("none")), "41943040"},
+		{transactionOf(get("40"), get("20"), get("20"), get("1"), get("none")),
+			"[ 41943040 20971520 " + string(commands.ErrReplySize) + " 1048576  ]"},
+		{transactionOf(get("40"), []string{"GETDEL", "40"}, get("40")),
+			"[ 41943040 " + string(commands.ErrReplySize) + " " + string(commands.ErrReplySize) +
+				" ]"},
+		{transactionOf(get("exact"), []string{"LPOP", "list"}, get("20"), []string{"LLEN", "list"}),
+			"[ " + string(commands.ErrReplySize) + " a 20971520 1 ]"},
 		{requestsOf([]string{"MGET", "20", "20", "20", "20"}), string(commands.ErrReplySize)},
-		{requestsOf(append([]string{"MGET"}, strings.Split(strings.Repeat("20 ", 100_000), " ")...)), string(commands.ErrReplySize)},
-		{requestsOf([]string{"EVAL", "return {ARGV[1], ARGV[1], ARGV[1], redis.call('INCR', 'n')}", "0", strings.Repeat("x", 22<<20)}),
+		{requestsOf(append([]string{"MGET"}, strings.Split(strings.Repeat("20 ", 100_000),
+			" ")...)), string(commands.ErrReplySize)},
+		{requestsOf([]string{"EVAL", "return {ARGV[1], ARGV[1], ARGV[1], redis.call('INCR', 'n')}",
+			"0", strings.Repeat("x", 22<<20)}),
 			"ERR " + lua.ErrMemory},
-		{requestsOf([]string{"EVAL", "local t, u = {}, {} for i = 1, 1000 do t[i] = ('x'):rep(60) end for i = 1, 1010 do u[i] = t end redis.call('INCR', 'n') return u", "0"}),
+		{requestsOf([]string{"EVAL",
+			"local t, u = {}, {} for i = 1, 1000 do t[i] = ('x'):rep(60) end for i = 1, 1010 do " +
+				"u[i] = t end redis.call('INCR', 'n') return u", "0"}),
 			string(errReplyLost)},
 		{requestsOf(get("n")), "2"},
 	} {
@@ -129,24 +143,29 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 		{requestsOf(get("1"), []string{"MGET", "20", "40", "20"}), "1048576"},
 		{requestsOf([]string{"MGET", "20", "40", "20"}, get("1")), string(commands.ErrReplySize)},
 		{append(requestsOf(get("1")), transactionOf(get("40"), get("40"), get("1"))...), "1048576"},
-		{append(transactionOf(get("40"), get("40"), get("1")), requestsOf(get("1"))...), "[ 41943040 " + string(commands.ErrReplySize) + " 1048576 ]"},
+		{append(transactionOf(get("40"), get("40"), get("1")), requestsOf(get("1"))...),
+			"[ 41943040 " + string(commands.ErrReplySize) + " 1048576 ]"},
 	} {
 		if got := read(c.run); got != c.want {
 			t.Errorf("%.60q: %.300s, want %s", c.run, got, c.want)
 		}
 	}
 	prefix := []byte("+before\r\n")
-	if got := m.Read(prefix, requestsOf(get("40"), get("40")), 1000, 0); !bytes.HasPrefix(got, prefix) || shape(t, got[len(prefix):]) != "41943040" {
+	if got := m.Read(prefix, requestsOf(get("40"), get("40")), 1000, 0); !bytes.HasPrefix(got,
+		prefix) || shape(t, got[len(prefix):]) != "41943040" {
 		t.Errorf("with a prefix: %d bytes", len(got))
 	}
 }
 
-// A run that has done much work is not gone on with: on every node, in the same place, whoever wants the replies. What is left did not run.
+// A run that has done much work is not gone on with: on every node, in the same place, whoever
+// wants the replies. What is left did not run.
 func TestWorkOfARunIsBounded(t *testing.T) {
 	const half = "redis.call('INCR', 'n') for i = 1, 5000000 do end return 'half'"
 	eval := []string{"EVAL", half, "0"}
 	m, other := newestMachine(testTable()), newestMachine(testTable())
-	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf([]string{"SET", "a", "b"}, eval, eval, []string{"INCR", "n"}), requestsOf([]string{"INCR", "n"})}}
+	e := &Entry{ClockMs: 1000,
+		Batches: [][]byte{requestsOf([]string{"SET", "a", "b"}, eval, eval, []string{"INCR", "n"}),
+			requestsOf([]string{"INCR", "n"})}}
 	result, err := m.Apply(1, e, true)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +180,8 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 		t.Error("the node that was not asked has another state")
 	}
 	runaway := []string{"EVAL_RO", "while true do end", "0"}
-	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000, 0)); strings.Count(got, lua.ErrInstructions) != 1 {
+	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000,
+		0)); strings.Count(got, lua.ErrInstructions) != 1 {
 		t.Error(got)
 	}
 	build := []string{"EVAL", "return #string.rep('x', 40000000)", "0"}
@@ -175,10 +195,12 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 	}
 	calls = append(calls, []string{"INCR", "n"})
 	got := answers(t, m, transactionOf(calls...))
-	if strings.Count(got, lua.ErrInstructions) != 1 || !strings.HasSuffix(got, strings.Repeat(string(errTransactionWork)+" ", 10)+"]") {
+	if strings.Count(got, lua.ErrInstructions) != 1 ||
+		!strings.HasSuffix(got, strings.Repeat(string(errTransactionWork)+" ", 10)+"]") {
 		t.Error(got)
 	}
-	load := []string{"FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() end) for i = 1, 900000 do end"}
+	load := []string{"FUNCTION", "LOAD", "REPLACE",
+		"#!lua name=l\nredis.register_function('f', function() end) for i = 1, 900000 do end"}
 	calls = nil
 	for range 100 {
 		calls = append(calls, load)

@@ -18,8 +18,10 @@ import (
 func dryRunMachine(t *testing.T, lines ...string) *Machine {
 	t.Helper()
 	m := newestMachine(testTable())
-	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{calls(lines...)}}, true)
-	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") || strings.HasPrefix(text, "-") {
+	r := mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 5_000_000,
+		Batches: [][]byte{calls(lines...)}}, true)
+	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") ||
+		strings.HasPrefix(text, "-") {
 		t.Fatalf("the state cannot be made: %q", text)
 	}
 	return m
@@ -39,16 +41,22 @@ func TestDryRuns(t *testing.T) {
 	m := dryRunMachine(t, "SET lock a PX 5000", "HSET h f v", "RPUSH list x")
 	for i, words := range [][]string{
 		{"EVAL", windowScript, "1", "window", "a"}, {"EVAL", windowScript, "1", "window", "b"},
-		{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "b"},
+		{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', " +
+			"KEYS[1]) end return 0", "1", "lock", "b"},
 		{"EVAL", "return {pcall(redis.call, 'set', 'lock', 'thief'), 'caught'}", "1", "nolock"},
-		{"EVAL", "local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) return pcall(c)", "0"},
+		{"EVAL", "local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') " +
+			"end) return pcall(c)", "0"},
 		{"EVAL", "return redis.pcall('publish', 'c', 'm')", "0"},
-		{"FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('take', function(k) return redis.call('setnx', k[1], 'x') end)"},
+		{"FUNCTION", "LOAD",
+			"#!lua name=lib\nredis.register_function('take', function(k) return " +
+				"redis.call('setnx', k[1], 'x') end)"},
 		{"SCRIPT", "LOAD", "return 1"},
 	} {
-		mustApply(t, m, uint64(2+i), &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{script(words...)}}, true)
+		mustApply(t, m, uint64(2+i), &Entry{ClockMs: 1000, WallUs: 5_000_000,
+			Batches: [][]byte{script(words...)}}, true)
 	}
-	mustApply(t, m, 20, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{calls("SET lock a PX 5000")}}, false)
+	mustApply(t, m, 20, &Entry{ClockMs: 1000, WallUs: 5_000_000,
+		Batches: [][]byte{calls("SET lock a PX 5000")}}, false)
 	before := snapshotBytes(t, m.Snapshot())
 	for _, c := range []struct {
 		words []string
@@ -62,21 +70,31 @@ func TestDryRuns(t *testing.T) {
 		{[]string{"HSETNX", "h", "f", "w"}, ":0\r\n"},
 		{[]string{"DEL", "nothing"}, ":0\r\n"},
 		{[]string{"DELIFEQ", "lock", "b"}, ":0\r\n"},
-		{[]string{"INCR", "h"}, "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+		{[]string{"INCR", "h"},
+			"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
 		{[]string{"INCR", "lock"}, "-ERR value is not an integer or out of range\r\n"},
 		{[]string{"EXPIRE", "free", "10"}, ":0\r\n"},
 		{[]string{"ZADD", "nothing", "XX", "1", "m"}, ":0\r\n"},
 		{[]string{"PUBLISH", "c", "m"}, ""},
 		{[]string{"EVAL", windowScript, "1", "window", "c"}, ":0\r\n"},
 		{[]string{"EVAL", windowScript, "1", "window2", "c"}, ""},
-		{[]string{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "b"}, ":0\r\n"},
-		{[]string{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "lock", "a"}, ""},
-		{[]string{"EVAL", "return {pcall(redis.call, 'set', 'lock', 'thief'), 'caught'}", "1", "nolock"}, ""},
-		{[]string{"EVAL", "local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) return pcall(c)", "0"}, ""},
+		{[]string{"EVAL",
+			"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end " +
+				"return 0", "1", "lock", "b"}, ":0\r\n"},
+		{[]string{"EVAL",
+			"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end " +
+				"return 0", "1", "lock", "a"}, ""},
+		{[]string{"EVAL", "return {pcall(redis.call, 'set', 'lock', 'thief'), 'caught'}", "1",
+			"nolock"}, ""},
+		{[]string{"EVAL",
+			"local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) " +
+				"return pcall(c)", "0"}, ""},
 		{[]string{"EVAL", "return redis.pcall('publish', 'c', 'm')", "0"}, ""},
 		{[]string{"EVAL", "return 'new'", "0"}, ""}, // it would be kept for EVALSHA
-		{[]string{"EVALSHA", strings.Repeat("0", 40), "0"}, "-NOSCRIPT No matching script. Please use EVAL.\r\n"},
-		{[]string{"SCRIPT", "LOAD", "return 1"}, "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n"},
+		{[]string{"EVALSHA", strings.Repeat("0", 40), "0"},
+			"-NOSCRIPT No matching script. Please use EVAL.\r\n"},
+		{[]string{"SCRIPT", "LOAD", "return 1"},
+			"$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n"},
 		{[]string{"SCRIPT", "LOAD", "return 2"}, ""},
 		{[]string{"FCALL", "take", "1", "lock"}, ":0\r\n"},
 		{[]string{"FCALL", "take", "1", "free"}, ""},
@@ -99,8 +117,10 @@ func TestDryRuns(t *testing.T) {
 	if got := m.Read(nil, script("DEL", "nothing"), 6001, 5_500_000); string(got) != ":0\r\n" {
 		t.Errorf("another key while a life is over: %q", got)
 	}
-	for _, words := range [][]string{{"EVAL", "return redis.call('dbsize')", "0"}, {"EVAL", "return redis.call('keys', '*')", "0"}} {
-		mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{script(words...)}}, true)
+	for _, words := range [][]string{{"EVAL", "return redis.call('dbsize')", "0"},
+		{"EVAL", "return redis.call('keys', '*')", "0"}} {
+		mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1000, WallUs: 5_000_000,
+			Batches: [][]byte{script(words...)}}, true)
 		if got := m.Read(nil, script(words...), 6000, 5_500_000); len(got) == 0 || got[0] == '-' {
 			t.Errorf("%q at the last moment of a life: %q", words, got)
 		}
@@ -108,7 +128,8 @@ func TestDryRuns(t *testing.T) {
 			t.Errorf("%q while a life is over: %q", words, got)
 		}
 	}
-	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6000, 5_500_000); string(got) != "$-1\r\n" {
+	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6000,
+		5_500_000); string(got) != "$-1\r\n" {
 		t.Errorf("a lock at the last moment of its life: %q", got)
 	}
 }
@@ -133,7 +154,8 @@ func TestDryRunOfBatches(t *testing.T) {
 		{multi(0, "GET lock", "SETNX lock b"), "*2\r\n$1\r\na\r\n:0\r\n"},
 		{multi(0, "GET lock", "SETNX lock b", "SETNX free b", "GET free"), ""},
 		{multi(1, "SET lock b"), "*-1\r\n"}, // lock changed since revision 1
-		{append(calls("SETNX lock b", "GET lock", "SETNX free b", "GET free"), multi(0, "SETNX lock b")...), ":0\r\n$1\r\na\r\n"},
+		{append(calls("SETNX lock b", "GET lock", "SETNX free b", "GET free"),
+			multi(0, "SETNX lock b")...), ":0\r\n$1\r\na\r\n"},
 	} {
 		if got := string(m.Read(nil, c.run, 0, 0)); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -144,7 +166,8 @@ func TestDryRunOfBatches(t *testing.T) {
 // A command that changes nothing but has to tell of something is no read: an entry tells everybody.
 func TestDryRunNotifiesNobody(t *testing.T) {
 	m := dryRunMachine(t, "SET other a")
-	past := calls("SET dead v PXAT 1") // over before it begins: set, expire and expired are told, and nothing is changed
+	// over before it begins: set, expire and expired are told, and nothing is changed
+	past := calls("SET dead v PXAT 1")
 	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "+OK\r\n" {
 		t.Fatalf("nobody is to be told: %q", got)
 	}
@@ -154,11 +177,13 @@ func TestDryRunNotifiesNobody(t *testing.T) {
 	}
 }
 
-// TestDryRunsOfFadingScripts: what is tried is not noted as used, so once scripts may come to be forgotten, one is tried only while it was the last.
+// TestDryRunsOfFadingScripts: what is tried is not noted as used, so once scripts may come to be
+// forgotten, one is tried only while it was the last.
 func TestDryRunsOfFadingScripts(t *testing.T) {
 	m := newestMachine(testTable())
 	eval := func(i int) []byte {
-		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("EVAL", fmt.Sprint("return ", i), "0")}})
 	}
 	const half = 250 // of the scripts that EVAL keeps
 	for i := range half {
@@ -180,8 +205,9 @@ func TestDryRunsOfFadingScripts(t *testing.T) {
 // dryRunEntries is the length of the log in which requests are tried before they are applied.
 const dryRunEntries = 6000
 
-// TestDryRunsAgreeWithEntries tries random requests before they are applied: where there was a reply, the entry gives the same and changes nothing.
-// A machine that nothing was tried on stays equal.
+// TestDryRunsAgreeWithEntries tries random requests before they are applied: where there was a
+// reply, the entry gives the same and changes nothing. A machine that nothing was tried on stays
+// equal.
 func TestDryRunsAgreeWithEntries(t *testing.T) {
 	table := testTable()
 	seed := random.Seed(t)
@@ -195,7 +221,8 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 			sum := m.Sum()
 			reply := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs)
 			deadlineMs, some := m.NextDeadline()
-			due := some && deadlineMs < e.ClockMs // the entry sweeps something, though not what the request saw
+			// the entry sweeps something, though not what the request saw
+			due := some && deadlineMs < e.ClockMs
 			again := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs+1)
 			if m.Sum() != sum {
 				t.Fatalf("entry %d: a dry run changed the state: %s", index, entryText(e))
@@ -208,11 +235,14 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 			default:
 				answered++
 				if !due && m.Sum().Sum != sum.Sum || messages(a) > 0 {
-					t.Fatalf("entry %d: answered as one that changes nothing, and does: %s", index, entryText(e))
+					t.Fatalf("entry %d: answered as one that changes nothing, and does: %s", index,
+						entryText(e))
 				}
-				random := !bytes.Equal(reply, again) || strings.Contains(strings.ToLower(entryText(e)), "rand")
+				random := !bytes.Equal(reply, again) ||
+					strings.Contains(strings.ToLower(entryText(e)), "rand")
 				if !random && !bytes.Equal(reply, a.Replies[0]) {
-					t.Fatalf("entry %d: tried %q, applied %q: %s", index, reply, a.Replies[0], entryText(e))
+					t.Fatalf("entry %d: tried %q, applied %q: %s", index, reply, a.Replies[0],
+						entryText(e))
 				}
 			}
 		} else {
@@ -254,22 +284,26 @@ func messages(r Result) int {
 	return n
 }
 
-// TestDryRunsBesideEntries tries scripts from several goroutines while entries are applied; the race detector looks on.
+// TestDryRunsBesideEntries tries scripts from several goroutines while entries are applied; the
+// race detector looks on.
 func TestDryRunsBesideEntries(t *testing.T) {
 	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(err error) { t.Error(err) })
 	apply := func(index uint64, lines ...string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(lines...)}}, false)
+		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(lines...)}},
+			false)
 	}
 	// Each is one word to calls, which splits at spaces.
-	const held, taken = "return(redis.call('setnx',KEYS[1],'x'))", "return(redis.call('append',KEYS[1],'x'))"
+	const held, taken = "return(redis.call('setnx',KEYS[1],'x'))",
+		"return(redis.call('append',KEYS[1],'x'))"
 	apply(1, "SET lock a", "EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log")
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
 			for range 300 {
-				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"), 0, 0, nil)); got != ":0\r\n" {
+				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"),
+					0, 0, nil)); got != ":0\r\n" {
 					t.Errorf("%q", got)
 					return
 				}
@@ -282,15 +316,19 @@ func TestDryRunsBesideEntries(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDryRunOfTransactionSeesOneState tries a transaction that reads a key past its deadline, which is not swept yet, before its first command that
-// may write. It goes into the log, whose entry sweeps first.
+// TestDryRunOfTransactionSeesOneState tries a transaction that reads a key past its deadline, which
+// is not swept yet, before its first command that may write. It goes into the log, whose entry
+// sweeps first.
 func TestDryRunOfTransactionSeesOneState(t *testing.T) {
 	m := newestMachine(testTable())
 	mustApply(t, m, 1, &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET k v PX 10")}}, false)
-	if got := m.Read(nil, transactionOf([]string{"GET", "k"}, []string{"DEL", "none"}), 2000, 0); len(got) > 0 {
+	if got := m.Read(nil, transactionOf([]string{"GET", "k"}, []string{"DEL", "none"}), 2000,
+		0); len(got) > 0 {
 		t.Errorf("answered without the log: %q", got)
 	}
-	watching := commands.Request{Proto: 2, Multi: true, Watch: []commands.WatchedKey{{Key: []byte("k"), Changed: 1}}, Cmds: [][][]byte{commandtest.Args("DEL", "none")}}
+	watching := commands.Request{Proto: 2, Multi: true,
+		Watch: []commands.WatchedKey{{Key: []byte("k"), Changed: 1}},
+		Cmds:  [][][]byte{commandtest.Args("DEL", "none")}}
 	if got := m.Read(nil, commands.AppendRequest(nil, &watching), 2000, 0); len(got) > 0 {
 		t.Errorf("a watched key: answered without the log: %q", got)
 	}

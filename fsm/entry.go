@@ -81,7 +81,8 @@ func DecodeEntry(b []byte) (*Entry, error) {
 		return nil, ErrEntryCorrupt
 	}
 	if body[0] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrEntryVersion, body[0], entryVersion)
+		return nil, fmt.Errorf("%w: version %d, this release reads %d", ErrEntryVersion, body[0],
+			entryVersion)
 	}
 	e, c := &Entry{}, wire.NewCursor(body)
 	flags := e.readHead(&c)

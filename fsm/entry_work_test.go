@@ -1,4 +1,5 @@
-// Tests of what bounds the work of one entry. Whichever node applies it, and whenever, the same batches run.
+// Tests of what bounds the work of one entry. Whichever node applies it, and whenever, the same
+// batches run.
 
 package fsm
 
@@ -12,12 +13,14 @@ import (
 
 // burn returns a script that counts in n and does about so many units of work.
 func burn(units int) []string {
-	return []string{"EVAL", fmt.Sprintf("redis.call('INCR', 'n') for i = 1, %d do end return 'burnt'", units), "0"}
+	return []string{"EVAL",
+		fmt.Sprintf("redis.call('INCR', 'n') for i = 1, %d do end return 'burnt'", units), "0"}
 }
 
 func TestEntryWorkIsBounded(t *testing.T) {
 	incr := []string{"INCR", "light"}
-	small, half, most := requestsOf(incr), requestsOf(burn(entryWork/2+1000), incr), requestsOf(burn(commands.MaxRequestWork*9/10))
+	small, half, most := requestsOf(incr), requestsOf(burn(entryWork/2+1000), incr),
+		requestsOf(burn(commands.MaxRequestWork*9/10))
 	for _, c := range []struct {
 		name    string
 		batches [][]byte
@@ -25,9 +28,11 @@ func TestEntryWorkIsBounded(t *testing.T) {
 		want    []string // the replies to each batch that ran
 	}{
 		{"light batches all run", [][]byte{small, small, small}, 3, []string{"1", "2", "3"}},
-		{"behind the budget nothing runs", [][]byte{small, most, small, most}, 2, []string{"1", "burnt"}},
+		{"behind the budget nothing runs", [][]byte{small, most, small, most}, 2,
+			[]string{"1", "burnt"}},
 		{"the first always runs", [][]byte{most, most}, 1, []string{"burnt"}},
-		{"batches stop between requests", [][]byte{requestsOf(burn(batchWork), incr), small}, 2, []string{"burnt", "1"}},
+		{"batches stop between requests", [][]byte{requestsOf(burn(batchWork), incr), small}, 2,
+			[]string{"burnt", "1"}},
 		{"shares add up", [][]byte{half, half, half, small}, 2, []string{"burnt", "burnt"}},
 	} {
 		m, other := newestMachine(testTable()), newestMachine(testTable())
@@ -37,7 +42,8 @@ func TestEntryWorkIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if result.Ran != c.ran || len(result.Replies) != c.ran || len(result.Work) != c.ran {
-			t.Fatalf("%s: %d batches ran, %d replies, want %d", c.name, result.Ran, len(result.Replies), c.ran)
+			t.Fatalf("%s: %d batches ran, %d replies, want %d", c.name, result.Ran,
+				len(result.Replies), c.ran)
 		}
 		work := uint64(0)
 		for i, reply := range result.Replies {
@@ -58,13 +64,15 @@ func TestEntryWorkIsBounded(t *testing.T) {
 	}
 }
 
-// A machine that is restored half-way, and one that replays, run the same batches as the one that first applied them.
+// A machine that is restored half-way, and one that replays, run the same batches as the one that
+// first applied them.
 func TestEntryWorkAtReplay(t *testing.T) {
 	var entries []*Entry
 	for i := range 6 {
 		e := &Entry{ClockMs: int64(1000 + i)}
 		for k := range 4 {
-			e.Batches = append(e.Batches, requestsOf(burn(entryWork*(i+k)/5), []string{"APPEND", "log", fmt.Sprint(i, k, " ")}))
+			e.Batches = append(e.Batches, requestsOf(burn(entryWork*(i+k)/5),
+				[]string{"APPEND", "log", fmt.Sprint(i, k, " ")}))
 		}
 		entries = append(entries, e)
 	}
@@ -77,10 +85,12 @@ func TestEntryWorkAtReplay(t *testing.T) {
 		}
 		again, err := restored.Apply(uint64(i+1), e, false)
 		if err != nil || again.Ran != result.Ran {
-			t.Fatalf("entry %d: %d batches ran, after a restore %d (%v)", i, result.Ran, again.Ran, err)
+			t.Fatalf("entry %d: %d batches ran, after a restore %d (%v)", i, result.Ran, again.Ran,
+				err)
 		}
 		cut = cut || result.Ran < len(e.Batches)
-		if restored, err = ReadSnapshot(bytes.NewReader(snapshotBytes(t, restored.Snapshot())), testTable()); err != nil {
+		if restored, err = ReadSnapshot(bytes.NewReader(snapshotBytes(t, restored.Snapshot())),
+			testTable()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,12 +105,14 @@ func TestEntryWorkAtReplay(t *testing.T) {
 // Below LevelBounded an entry runs whole: nodes of the release before do not know the bound.
 func TestEntryWorkBelowItsLevel(t *testing.T) {
 	m := NewMachine(testTable())
-	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf(burn(entryWork), []string{"INCR", "a"}), requestsOf(burn(entryWork)), requestsOf([]string{"INCR", "a"})}}
+	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf(burn(entryWork), []string{"INCR", "a"}),
+		requestsOf(burn(entryWork)), requestsOf([]string{"INCR", "a"})}}
 	result, err := m.Apply(1, e, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Ran != 3 || shape(t, result.Replies[0]) != "burnt 1" || shape(t, result.Replies[2]) != "2" {
+	if result.Ran != 3 || shape(t, result.Replies[0]) != "burnt 1" ||
+		shape(t, result.Replies[2]) != "2" {
 		t.Errorf("%d batches ran", result.Ran)
 	}
 }

@@ -18,10 +18,12 @@ type Interest func(db int, key string) bool
 // events gathers the events of one entry.
 type events struct {
 	list     []commands.Event
-	interest Interest                                        // nil: in no key
-	notify   commands.NotifyFlags                            // enabled notifications; part of the state
-	client   uint64                                          // that sent the request; 0: none
-	watched  bool                                            // report the commands that scripts call
+	interest Interest // nil: in no key
+	// enabled notifications; part of the state
+	notify commands.NotifyFlags
+	client uint64 // that sent the request; 0: none
+	// report the commands that scripts call
+	watched  bool
 	called   int                                             // bytes of their arguments
 	index    map[changedKey]int                              // in list, of a key's newest event
 	observer keyspace.Observer                               // observe, made once
@@ -79,7 +81,8 @@ func (v *events) call(db int, args [][]byte) {
 	for i, a := range args {
 		own[i] = bytes.Clone(a)
 	}
-	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own, Client: v.client})
+	v.list = append(v.list, commands.Event{Kind: commands.ScriptCall, DB: db, Args: own,
+		Client: v.client})
 }
 
 // calling returns what scripts report their calls to, nil if nobody watches.
@@ -108,7 +111,8 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 	switch c {
 	case keyspace.Flushed:
 		if v.interest != nil {
-			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db, Client: v.client})
+			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db,
+				Client: v.client})
 			clear(v.index) // later events of a key must follow this one
 		}
 		return
@@ -136,7 +140,7 @@ func (v *events) own(class commands.NotifyClass, event string, db int, e *keyspa
 }
 
 // change reports a changed key once per entry, or again if another client changes it. The newest
-// event tells whether the key still exists.
+// event reports whether the key still exists.
 func (v *events) change(db int, key string, c keyspace.Change) {
 	client := v.client
 	if c == keyspace.Expired || c == keyspace.FieldsExpired {

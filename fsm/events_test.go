@@ -17,7 +17,8 @@ import (
 
 // setting encodes a change of a setting.
 func setting(name, value string) []byte {
-	return commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(name, value)}})
+	return commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(name, value)}})
 }
 
 // eventText writes events so that they can be compared.
@@ -51,14 +52,16 @@ func TestChangedKeysAreTold(t *testing.T) {
 	apply := func(batches ...[]byte) string {
 		t.Helper()
 		index++
-		return eventText(mustApply(t, m, index, &Entry{ClockMs: int64(index), WallUs: 1e12, Batches: batches}, true).Events)
+		return eventText(mustApply(t, m, index,
+			&Entry{ClockMs: int64(index), WallUs: 1e12, Batches: batches}, true).Events)
 	}
 	if got := apply(calls("SET k 1", "DEL k")); got != "" {
 		t.Errorf("told although nobody wants to know: %s", got)
 	}
 	m.Observe(func(db int, key string) bool { return !strings.HasPrefix(key, "not") })
 	by := func(client uint64, words ...string) []byte {
-		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Client: client, Cmds: [][][]byte{commandtest.Args(words...)}})
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Client: client,
+			Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
 	for _, c := range []struct {
 		batches [][]byte
@@ -70,8 +73,11 @@ func TestChangedKeysAreTold(t *testing.T) {
 		{[][]byte{calls("SET k 1", "DEL k", "SET k 1")}, "0:k"},
 		{[][]byte{calls("RPUSH l x", "LPOP l")}, "0:l-gone"},
 		{[][]byte{calls("RENAME k k2")}, "0:k-gone 0:k2"},
-		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")}, "0:k-by7 0:k-by8 0:k-gone-by7"},
-		{[][]byte{by(7, "RPUSH", "k", "1"), by(8, "DEL", "k"), by(7, "RPUSH", "k", "1", "2")}, "0:k-by7 0:k-gone-by8 0:k-by7"}, // the newest word is true
+		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")},
+			"0:k-by7 0:k-by8 0:k-gone-by7"},
+		// the newest word is true
+		{[][]byte{by(7, "RPUSH", "k", "1"), by(8, "DEL", "k"), by(7, "RPUSH", "k", "1", "2")},
+			"0:k-by7 0:k-gone-by8 0:k-by7"},
 		{[][]byte{calls("DEL k")}, "0:k-gone"},
 		{[][]byte{calls("SET k 1", "FLUSHDB", "SET k 2")}, "0:k db0 0:k"},
 		{[][]byte{calls("SWAPDB 0 3")}, "db3 db0"},
@@ -79,8 +85,10 @@ func TestChangedKeysAreTold(t *testing.T) {
 		{[][]byte{calls("SET e v PX 1")}, "0:e"},
 		{[][]byte{nil, nil}, ""},
 		{[][]byte{calls("SET later v")}, "0:e-gone 0:later"},
-		{[][]byte{setting("notify-keyspace-events", "K$"), calls("SET not 1", "SET k 1")}, "__keyspace@0__:not=set 0:k __keyspace@0__:k=set"},
-		{[][]byte{calls("SET not 1"), setting("notify-keyspace-events", ""), calls("SET not 1")}, "__keyspace@0__:not=set"},
+		{[][]byte{setting("notify-keyspace-events", "K$"), calls("SET not 1", "SET k 1")},
+			"__keyspace@0__:not=set 0:k __keyspace@0__:k=set"},
+		{[][]byte{calls("SET not 1"), setting("notify-keyspace-events", ""), calls("SET not 1")},
+			"__keyspace@0__:not=set"},
 	} {
 		if got := apply(c.batches...); got != c.want {
 			t.Errorf("entry %d: told %q, want %q", index, got, c.want)
@@ -97,10 +105,12 @@ func TestNotifySettingIsState(t *testing.T) {
 	table := wholeTable()
 	m := newestMachine(table)
 	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{
-		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"), setting("other", "1"),
+		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"),
+		setting("other", "1"),
 	}}, true)
 	replies := string(bytes.Join(result.Replies, nil))
-	if want := "+OK\r\n-ERR Invalid event class character. Use 'Ag$lshzxeKEtmdn'.\r\n-ERR no such setting\r\n"; replies != want {
+	if want := "+OK\r\n-ERR Invalid event class character. Use 'Ag$lshzxeKEtmdn'.\r\n-ERR no " +
+		"such setting\r\n"; replies != want {
 		t.Errorf("%q, want %q", replies, want)
 	}
 	if got := string(m.Read(nil, setting("notify-keyspace-events", ""), 1, 1)); got[0] != '-' {
@@ -110,20 +120,25 @@ func TestNotifySettingIsState(t *testing.T) {
 	if got := restored.Notify().String(); got != "AKE" {
 		t.Errorf("restored as %q", got)
 	}
-	mustApply(t, restored, 2, &Entry{ClockMs: 2, Batches: [][]byte{setting("notify-keyspace-events", "")}}, true)
+	mustApply(t, restored, 2, &Entry{ClockMs: 2,
+		Batches: [][]byte{setting("notify-keyspace-events", "")}}, true)
 	if got := restore(t, snapshotBytes(t, restored.Snapshot()), table).Notify(); got != 0 {
 		t.Errorf("restored as %q after it was switched off", got)
 	}
 }
 
-// Changes are told by live entries alone, and a snapshot that takes the place of everything is told of.
+// Changes are told by live entries alone, and a snapshot that takes the place of everything is
+// notified of.
 func TestAdapterTellsChanges(t *testing.T) {
 	var told []string
-	a := NewAdapter(wholeTable(), 7, func(events []commands.Event) { told = append(told, eventText(events)) }, func(err error) { t.Fatal(err) })
+	a := NewAdapter(wholeTable(), 7, func(events []commands.Event) {
+		told = append(told, eventText(events))
+	}, func(err error) { t.Fatal(err) })
 	index := uint64(0)
 	apply := func(line string) {
 		index++
-		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil,
+			&Entry{ClockMs: int64(index), Batches: [][]byte{calls(line)}})})
 	}
 	a.SetInterest(func(int, string) bool { return true })
 	a.Replaying(true)
@@ -146,7 +161,8 @@ func TestAdapterTellsChanges(t *testing.T) {
 func TestBehindTakesNothing(t *testing.T) {
 	m := newestMachine(wholeTable())
 	behind := func(words ...string) []byte {
-		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args(words...)}})
+		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true,
+			Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
 	mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{
 		calls("RPUSH l a", "ZADD z 1 a", "XADD s 1-1 f v", "XGROUP CREATE s g 0", "SET str x"),
@@ -164,10 +180,12 @@ func TestBehindTakesNothing(t *testing.T) {
 		{behind("BZPOPMIN", "z", "0"), "?0\r\n*0\r\n"},
 		{behind("BZPOPMAX", "z", "0"), "?0\r\n*0\r\n"},
 		{behind("BZMPOP", "0", "1", "z", "MIN"), "?0\r\n*0\r\n"},
-		{behind("BLPOP", "str", "0"), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+		{behind("BLPOP", "str", "0"),
+			"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
 		{behind("BLPOP", "l", "x"), "-ERR timeout is not a float or out of range\r\n"},
 	} {
-		result := mustApply(t, m, uint64(i+2), &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{c.call}}, true)
+		result := mustApply(t, m, uint64(i+2),
+			&Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{c.call}}, true)
 		if got := string(result.Replies[0]); got != c.want {
 			t.Errorf("call %d: %q, want %q", i, got, c.want)
 		}
@@ -191,8 +209,10 @@ func TestEventsOfALargeEntryAreLetGo(t *testing.T) {
 	for i := range 2 * keptEvents {
 		args = append(args, fmt.Sprint("k", i), "")
 	}
-	many := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
-	if n := len(mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{many}}, false).Events); n != 2*keptEvents {
+	many := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+		Cmds: [][][]byte{commandtest.Args(args...)}})
+	if n := len(mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{many}},
+		false).Events); n != 2*keptEvents {
 		t.Fatalf("%d events", n)
 	}
 	mustApply(t, m, 2, &Entry{ClockMs: 2, Batches: [][]byte{calls("SET k 1")}}, false)

@@ -1,4 +1,5 @@
-// What is told of the lives of a hash's fields, which no Redis of the scenarios' version can be asked about.
+// What is notified of the lives of a hash's fields, which no Redis of the scenarios' version can be
+// asked about.
 
 package fsm
 
@@ -46,7 +47,8 @@ func TestNotificationsOfFields(t *testing.T) {
 		{30, "PING", "expired h"},
 	} {
 		index, clockMs = index+1, clockMs+c.afterMs
-		result, err := m.Apply(index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000, Batches: [][]byte{calls(c.call)}}, true)
+		result, err := m.Apply(index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000,
+			Batches: [][]byte{calls(c.call)}}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +57,8 @@ func TestNotificationsOfFields(t *testing.T) {
 		}
 		var told []string
 		for _, e := range result.Events {
-			told = append(told, strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")+" "+string(e.Payload))
+			told = append(told, strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")+" "+
+				string(e.Payload))
 		}
 		if got := strings.Join(told, ","); got != c.want {
 			t.Errorf("%s after %d ms told of %q, want %q", c.call, c.afterMs, got, c.want)

@@ -14,7 +14,8 @@ func benchEntry() []byte {
 	for i := range 64 {
 		var batch []byte
 		for j := range 4 {
-			cmd := [][]byte{[]byte("SET"), fmt.Appendf(nil, "lock:%d:%d", i, j), []byte("holder"), []byte("NX"), []byte("PX"), []byte("30000")}
+			cmd := [][]byte{[]byte("SET"), fmt.Appendf(nil, "lock:%d:%d", i, j), []byte("holder"),
+				[]byte("NX"), []byte("PX"), []byte("30000")}
 			batch = commands.AppendRequest(batch, &commands.Request{Cmds: [][][]byte{cmd}})
 		}
 		e.Batches = append(e.Batches, batch)

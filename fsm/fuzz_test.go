@@ -27,7 +27,8 @@ func withChecksum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, crcTable))
 }
 
-// Any bytes give an entry or an error, and an entry survives being written again. What is announced costs nothing.
+// Any bytes give an entry or an error, and an entry survives being written again. What is announced
+// costs nothing.
 func FuzzDecodeEntry(f *testing.F) {
 	g := random.NewCalls(testTable(), fuzzSeed)
 	for range 20 {
@@ -70,13 +71,15 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// Any run of requests is applied or refused, without a panic, and equally by a machine that was restored in between.
+// Any run of requests is applied or refused, without a panic, and equally by a machine that was
+// restored in between.
 func FuzzApply(f *testing.F) {
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
 		var run []byte
 		for i, args := range calls {
-			run = commands.AppendRequest(run, &commands.Request{Proto: 2 + i%2, Cmds: [][][]byte{args}})
+			run = commands.AppendRequest(run,
+				&commands.Request{Proto: 2 + i%2, Cmds: [][][]byte{args}})
 		}
 		f.Add(run)
 	}
@@ -87,8 +90,8 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, run []byte) { applyTwice(t, table, run) })
 }
 
-// The same for calls as text, one a line, in the notation of scenario files: a fuzzer changes them with more success than bytes whose
-// lengths have to stay right.
+// The same for calls as text, one a line, in the notation of scenario files: a fuzzer changes them
+// with more success than bytes whose lengths have to stay right.
 func FuzzCalls(f *testing.F) {
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
@@ -103,14 +106,16 @@ func FuzzCalls(f *testing.F) {
 		for line := range strings.Lines(text) {
 			args, err := commandtest.SplitArgs(line)
 			if err == nil && len(args) > 0 {
-				run = commands.AppendRequest(run, &commands.Request{Proto: 2 + len(args)%2, Cmds: [][][]byte{args}})
+				run = commands.AppendRequest(run,
+					&commands.Request{Proto: 2 + len(args)%2, Cmds: [][][]byte{args}})
 			}
 		}
 		applyTwice(t, table, run)
 	})
 }
 
-// scenarioCalls are the calls of each scenario file, in pieces of a few lines: what comes later needs what came before.
+// scenarioCalls are the calls of each scenario file, in pieces of a few lines: what comes later
+// needs what came before.
 func scenarioCalls(f *testing.F) (pieces [][][][]byte) {
 	files, err := commandtest.Load(scenarioFiles)
 	if err != nil {
@@ -139,7 +144,8 @@ func callsText(calls [][][]byte) string {
 	return text.String()
 }
 
-// applyTwice applies a run, and applies it again some time later, on two machines, one of which is restored in between.
+// applyTwice applies a run, and applies it again some time later, on two machines, one of which is
+// restored in between.
 func applyTwice(t *testing.T, table *commands.Table, run []byte) {
 	e := &Entry{ClockMs: 1000, WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
 	a, b := newestMachine(table), newestMachine(table)
@@ -152,13 +158,15 @@ func applyTwice(t *testing.T, table *commands.Table, run []byte) {
 	}
 }
 
-// applyBoth applies an entry to two machines, which have to agree. A run that cannot be read ends the test.
+// applyBoth applies an entry to two machines, which have to agree. A run that cannot be read ends
+// the test.
 func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 	t.Helper()
 	x, errA := a.Apply(index, e, true)
 	y, errB := b.Apply(index, e, true)
 	if errA != nil || errB != nil {
-		if !errors.Is(errA, commands.ErrCorruptRequest) || !errors.Is(errB, commands.ErrCorruptRequest) {
+		if !errors.Is(errA, commands.ErrCorruptRequest) ||
+			!errors.Is(errB, commands.ErrCorruptRequest) {
 			t.Fatalf("errors %v and %v", errA, errB)
 		}
 		t.SkipNow()

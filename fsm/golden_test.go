@@ -1,9 +1,10 @@
-// The files that this and every later release has to read. testdata/golden holds entries and snapshots of each
-// format version, made once by
+// The files that this and every later release has to read. testdata/golden holds entries and
+// snapshots of each format version, made once by
 //
 //	go test ./fsm -run Golden -update
 //
-// which never writes over a file that is there. After a change of a format raise its version, keep reading the old one, and make the new files.
+// which never writes over a file that is there. After a change of a format raise its version, keep
+// reading the old one, and make the new files.
 
 package fsm
 
@@ -54,14 +55,16 @@ func makeGolden(t *testing.T, path string, content []byte) {
 	t.Logf("made %s", path)
 }
 
-// goldenRequests are the requests of the golden entry: a call, a call of another database with any bytes, and a transaction.
+// goldenRequests are the requests of the golden entry: a call, a call of another database with any
+// bytes, and a transaction.
 var goldenRequests = []commands.Request{
 	{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "lock", "owner", "NX", "PX", "30000")}},
 	{DB: 15, Proto: 3, Cmds: [][][]byte{commandtest.Args("SET", "bin\x00\xff", "")}},
 	{
 		Proto: 3, Multi: true,
-		Watch: []commands.WatchedKey{{DB: 2, Key: []byte("w"), Changed: keyspace.NewRevision(1, 1<<33, keyspace.MaxPlace)}, {Key: []byte{}}},
-		Cmds:  [][][]byte{commandtest.Args("INCR", "n"), commandtest.Args("PING")},
+		Watch: []commands.WatchedKey{{DB: 2, Key: []byte("w"),
+			Changed: keyspace.NewRevision(1, 1<<33, keyspace.MaxPlace)}, {Key: []byte{}}},
+		Cmds: [][][]byte{commandtest.Args("INCR", "n"), commandtest.Args("PING")},
 	},
 	{Proto: 2, Multi: true},
 }
@@ -80,14 +83,18 @@ func goldenEntry() *Entry {
 // goldenTick is an entry without requests, from before 1970.
 func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Batches: [][]byte{}} }
 
-// askedRequests are the requests of the golden entry "asked": each thing that a request can say besides what it calls, and all that go together.
+// askedRequests are the requests of the golden entry "asked": each thing that a request can say
+// besides what it calls, and all that go together.
 var askedRequests = []commands.Request{
 	{Proto: 2, Client: 1, Cmds: [][][]byte{commandtest.Args("SET", "k", "v")}},
 	{Proto: 2, Woken: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
 	{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
 	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
-	{DB: 9, Proto: 3, Client: 1 << 60, Woken: true, Behind: true, Cmds: [][][]byte{commandtest.Args("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")}},
-	{DB: 1, Proto: 3, Client: 2, Multi: true, Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}}, Cmds: [][][]byte{commandtest.Args("DEL", "w")}},
+	{DB: 9, Proto: 3, Client: 1 << 60, Woken: true, Behind: true,
+		Cmds: [][][]byte{commandtest.Args("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")}},
+	{DB: 1, Proto: 3, Client: 2, Multi: true,
+		Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
+		Cmds:  [][][]byte{commandtest.Args("DEL", "w")}},
 }
 
 func askedEntry() *Entry {
@@ -98,13 +105,16 @@ func askedEntry() *Entry {
 	return e
 }
 
-// goldenRaise is an entry that raises the feature level, with a check, which the form of an entry allows.
+// goldenRaise is an entry that raises the feature level, with a check, which the form of an entry
+// allows.
 func goldenRaise() *Entry {
-	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63}, Level: 300, Batches: [][]byte{}}
+	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63},
+		Level: 300, Batches: [][]byte{}}
 }
 
 func TestGoldenEntries(t *testing.T) {
-	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(), "asked": askedEntry(), "raise": goldenRaise()} {
+	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(),
+		"asked": askedEntry(), "raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
 		for version := 1; version <= entryVersion; version++ {
@@ -156,12 +166,14 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 	}
 }
 
-// goldenCalls make the state of the golden snapshot: each kind of value in its small and in its large form, with and without a deadline,
-// in several databases, a script that was loaded and one that was run, a key that was changed after it was made.
+// goldenCalls make the state of the golden snapshot: each kind of value in its small and in its
+// large form, with and without a deadline, in several databases, a script that was loaded and one
+// that was run, a key that was changed after it was made.
 func goldenCalls() []commands.Request {
 	var all []commands.Request
 	add := func(db int, words ...string) {
-		all = append(all, commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}})
+		all = append(all, commands.Request{DB: db, Proto: 2,
+			Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
 	add(0, "SET", "text", "value")
 	add(0, "SET", "lock", "owner", "PX", "30000")
@@ -188,7 +200,8 @@ func goldenCalls() []commands.Request {
 	return all
 }
 
-// valueCalls make the state of the golden snapshot "values": what the data directories of the first release hold.
+// valueCalls make the state of the golden snapshot "values": what the data directories of the first
+// release hold.
 func valueCalls(t *testing.T) []commands.Request {
 	files, err := commandtest.Load(firstRelease + "calls.txt")
 	if err != nil {
@@ -212,7 +225,8 @@ func valueCalls(t *testing.T) []commands.Request {
 
 const firstRelease = "../testdata/datadirs/v0.1/"
 
-// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by a scenario, whose every line carries its reply.
+// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by a scenario,
+// whose every line carries its reply.
 func TestGoldenSnapshots(t *testing.T) {
 	checkSnapshots(t, "snapshot", goldenCalls(), goldenFiles+"snapshot-v1.txt")
 	m := checkSnapshots(t, "values", valueCalls(t), firstRelease+"content.txt")
@@ -221,7 +235,8 @@ func TestGoldenSnapshots(t *testing.T) {
 	}
 }
 
-// checkSnapshots reads all versions of one snapshot and holds them against the scenario; calls make it. It gives what the newest holds.
+// checkSnapshots reads all versions of one snapshot and holds them against the scenario; calls make
+// it. It gives what the newest holds.
 func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenario string) *Machine {
 	table := testTable()
 	m := NewMachine(table)
@@ -240,10 +255,13 @@ func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenari
 		commandtest.Run(t, scenario, commandtest.Server{
 			Reset: func() error {
 				machine := restore(t, content, table)
-				*node = scenarioNode{table: table, machine: machine, index: machine.Index(), clockMs: machine.ClockMs()}
+				*node = scenarioNode{table: table, machine: machine, index: machine.Index(),
+					clockMs: machine.ClockMs()}
 				return nil
 			},
-			Open:    func() (commandtest.Target, error) { return &scenarioSession{node: node, proto: 2}, nil },
+			Open: func() (commandtest.Target, error) {
+				return &scenarioSession{node: node, proto: 2}, nil
+			},
 			Advance: node.advance,
 		})
 	}
@@ -258,7 +276,8 @@ func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenari
 // A file that is cut, changed in any place, or of a later version is refused.
 func TestGoldenDamaged(t *testing.T) {
 	table := testTable()
-	entry, snapshot := readGolden(t, goldenFiles+"entry-v1.bin"), readGolden(t, goldenFiles+"snapshot-v1.bin")
+	entry, snapshot := readGolden(t, goldenFiles+"entry-v1.bin"),
+		readGolden(t, goldenFiles+"snapshot-v1.bin")
 	for i := range entry {
 		damaged := bytes.Clone(entry)
 		damaged[i] ^= 0x40
@@ -281,11 +300,13 @@ func TestGoldenDamaged(t *testing.T) {
 				t.Errorf("a snapshot that is changed at, or ends at, byte %d is called whole", i)
 			}
 		}
-		if _, err := ReadSnapshot(bytes.NewReader(snapshot[:i]), table); !errors.Is(err, ErrSnapshotCorrupt) {
+		if _, err := ReadSnapshot(bytes.NewReader(snapshot[:i]), table); !errors.Is(err,
+			ErrSnapshotCorrupt) {
 			t.Errorf("a snapshot of %d bytes: %v", i, err)
 		}
 	}
-	if _, err := ReadSnapshot(bytes.NewReader(append(bytes.Clone(snapshot), 0)), table); !errors.Is(err, ErrSnapshotCorrupt) {
+	if _, err := ReadSnapshot(bytes.NewReader(append(bytes.Clone(snapshot), 0)),
+		table); !errors.Is(err, ErrSnapshotCorrupt) {
 		t.Errorf("a snapshot that goes on: %v", err)
 	}
 	later := bytes.Clone(entry[:len(entry)-4])

@@ -14,7 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// instantsOf are the instants in replies, which hold TIME's pairs and nothing else that looks like one, in order.
+// instantsOf are the instants in replies, which hold TIME's pairs and nothing else that looks like
+// one, in order.
 func instantsOf(t *testing.T, raw []byte) (us []int64) {
 	t.Helper()
 	var words []string
@@ -36,7 +37,8 @@ func instantsOf(t *testing.T, raw []byte) (us []int64) {
 
 func timeRun(n int) (run []byte) {
 	for range n {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("TIME")}})
+		run = commands.AppendRequest(run, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("TIME")}})
 	}
 	return run
 }
@@ -53,13 +55,14 @@ const timeTwice = `local a, b = redis.call('TIME'), redis.call('TIME') return {a
 
 func timeScript(n int) (run []byte) {
 	for range n {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL_RO", timeTwice, "0")}})
+		run = commands.AppendRequest(run, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("EVAL_RO", timeTwice, "0")}})
 	}
 	return run
 }
 
-// TestInstantsRiseFromRequestToRequest feeds entries whose stamps go back and forth, of runs, transactions and scripts, to a machine and one that is
-// restored from a snapshot now and then.
+// TestInstantsRiseFromRequestToRequest feeds entries whose stamps go back and forth, of runs,
+// transactions and scripts, to a machine and one that is restored from a snapshot now and then.
 func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 	seed := random.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -71,7 +74,8 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 		e := &Entry{ClockMs: int64(index), WallUs: wallUs}
 		for range 1 + random.IntN(3) {
 			n := 1 + random.IntN(5)
-			e.Batches = append(e.Batches, [][]byte{timeRun(n), timeTransaction(n), timeScript(n)}[random.IntN(3)])
+			e.Batches = append(e.Batches, [][]byte{timeRun(n), timeTransaction(n),
+				timeScript(n)}[random.IntN(3)])
 		}
 		for i, reply := range mustApply(t, m, index, e, true).Replies {
 			us := instantsOf(t, reply)
@@ -98,12 +102,15 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 		}
 	}
 	if got := m.NewestUs(); got != last || twin.NewestUs() != last {
-		t.Errorf("the newest instant is %d, and %d after snapshots; want %d", got, twin.NewestUs(), last)
+		t.Errorf("the newest instant is %d, and %d after snapshots; want %d", got, twin.NewestUs(),
+			last)
 	}
 	// What stood still at the first level stays so.
 	first := NewMachine(table)
-	r := mustApply(t, first, 1, &Entry{ClockMs: 1, WallUs: 7_000_000, Batches: [][]byte{timeRun(2)}}, true)
-	if us := instantsOf(t, r.Replies[0]); len(us) != 2 || us[0] != 7_000_000 || us[1] != 7_000_000 || first.NewestUs() != 0 {
+	r := mustApply(t, first, 1, &Entry{ClockMs: 1, WallUs: 7_000_000,
+		Batches: [][]byte{timeRun(2)}}, true)
+	if us := instantsOf(t, r.Replies[0]); len(us) != 2 || us[0] != 7_000_000 ||
+		us[1] != 7_000_000 || first.NewestUs() != 0 {
 		t.Errorf("at the first level %v were named, and %d is remembered", us, first.NewestUs())
 	}
 }
@@ -117,11 +124,13 @@ func restored(t *testing.T, m *Machine) *Machine {
 	return again
 }
 
-// TestInstantsOfReads: what reads and dry runs name comes from the leader's clock, one a request, and a request without one is not answered.
+// TestInstantsOfReads: what reads and dry runs name comes from the leader's clock, one a request,
+// and a request without one is not answered.
 func TestInstantsOfReads(t *testing.T) {
 	table := testTable()
 	m := newestMachine(table)
-	mustApply(t, m, 1, &Entry{ClockMs: 5, WallUs: 1_000_000, Batches: [][]byte{timeRun(3), calls("SET lock x")}}, true)
+	mustApply(t, m, 1, &Entry{ClockMs: 5, WallUs: 1_000_000,
+		Batches: [][]byte{timeRun(3), calls("SET lock x")}}, true)
 	at, room := int64(2_000_000), 3
 	var asked []string
 	next := func(lastUs, stampUs int64) (int64, bool) {
@@ -129,10 +138,13 @@ func TestInstantsOfReads(t *testing.T) {
 		at, room = at+1, room-1
 		return at, room >= 0
 	}
-	if us := instantsOf(t, m.ReadAt(nil, append(timeScript(2), timeRun(3)...), 5, 3_000_000, next)); fmt.Sprint(us) != "[2000001 2000001 2000002 2000002 2000003]" {
+	if us := instantsOf(t, m.ReadAt(nil, append(timeScript(2), timeRun(3)...), 5, 3_000_000,
+		next)); fmt.Sprint(us) != "[2000001 2000001 2000002 2000002 2000003]" {
 		t.Errorf("reads named %v", us)
 	}
-	if got, want := fmt.Sprint(asked), fmt.Sprint([]string{"1000002 1000000", "1000002 1000000", "1000002 1000000", "1000002 1000000"}); got != want {
+	if got, want := fmt.Sprint(asked),
+		fmt.Sprint([]string{"1000002 1000000", "1000002 1000000", "1000002 1000000",
+			"1000002 1000000"}); got != want {
 		t.Errorf("the clock was asked for instants after %v, want %v", got, want)
 	}
 	room = 0
@@ -144,7 +156,8 @@ func TestInstantsOfReads(t *testing.T) {
 	if got := string(m.ReadAt(nil, calls("GET lock"), 5, 3_000_000, next)); got != "$1\r\nx\r\n" {
 		t.Errorf("a read that names none was answered %q", got)
 	}
-	if us := instantsOf(t, m.Read(nil, timeRun(2), 5, 3_000_000)); fmt.Sprint(us) != "[3000000 3000001]" {
+	if us := instantsOf(t, m.Read(nil, timeRun(2), 5,
+		3_000_000)); fmt.Sprint(us) != "[3000000 3000001]" {
 		t.Errorf("a read that nobody else needs to know of named %v", us)
 	}
 	if m.NewestUs() != 1_000_002 {
@@ -152,20 +165,24 @@ func TestInstantsOfReads(t *testing.T) {
 	}
 }
 
-// TestIdsFollowTime: an id that XADD makes is the instant of its request, as TIME answers it in the same script.
+// TestIdsFollowTime: an id that XADD makes is the instant of its request, as TIME answers it in the
+// same script.
 func TestIdsFollowTime(t *testing.T) {
 	m := newestMachine(testTable())
 	// 1,500 requests name instants before: they take 1.5 ms.
-	script := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL",
-		`local t = redis.call('TIME') return {redis.call('XADD', KEYS[1], '*', 'f', 'v'), t[1] * 1000 + math.floor(t[2] / 1000) .. '-0'}`, "1", "s")}})
-	r := mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1_700_000_000_000_000, Batches: [][]byte{timeRun(1500), script}}, true)
+	script := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+		Cmds: [][][]byte{commandtest.Args("EVAL",
+			`local t = redis.call('TIME') return {redis.call('XADD', KEYS[1], '*', 'f', 'v'), t[1] * 1000 + math.floor(t[2] / 1000) .. '-0'}`, "1", "s")}})
+	r := mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1_700_000_000_000_000,
+		Batches: [][]byte{timeRun(1500), script}}, true)
 	lines := strings.Split(string(r.Replies[1]), "\r\n")
 	if len(lines) < 5 || lines[2] != lines[4] || lines[2] != "1700000000001-0" {
 		t.Errorf("the id and the time are %q", lines)
 	}
 }
 
-// TestAbsoluteTimesComeBack: what is set to expire at a time shows that time, at any fraction of a millisecond, in entries and in reads.
+// TestAbsoluteTimesComeBack: what is set to expire at a time shows that time, at any fraction of a
+// millisecond, in entries and in reads.
 func TestAbsoluteTimesComeBack(t *testing.T) {
 	seed := random.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -174,20 +191,25 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	clockUs := int64(5_000_000)
 	const untilMs = offsetMs + 100_000_000
 	show := []byte{}
-	for _, line := range []string{"PEXPIRETIME a", "PEXPIRETIME b", "EXPIRETIME c", "HPEXPIRETIME h FIELDS 1 f", "HEXPIRETIME h FIELDS 1 g"} {
+	for _, line := range []string{"PEXPIRETIME a", "PEXPIRETIME b", "EXPIRETIME c",
+		"HPEXPIRETIME h FIELDS 1 f", "HEXPIRETIME h FIELDS 1 g"} {
 		show = append(show, calls(line)...)
 	}
-	want := fmt.Sprintf(":%d\r\n:%d\r\n:%d\r\n*1\r\n:%d\r\n*1\r\n:%d\r\n", int64(untilMs+1), int64(untilMs+2), int64(untilMs/1000), int64(untilMs+3), int64(untilMs/1000))
+	want := fmt.Sprintf(":%d\r\n:%d\r\n:%d\r\n*1\r\n:%d\r\n*1\r\n:%d\r\n", int64(untilMs+1),
+		int64(untilMs+2), int64(untilMs/1000), int64(untilMs+3), int64(untilMs/1000))
 	for index := uint64(1); index < 300; index++ {
 		clockUs += 1 + random.Int64N(2500)
 		e := &Entry{ClockMs: clockUs / 1000, WallUs: clockUs + offsetMs*1000}
 		if index%3 == 1 {
 			e.Batches = [][]byte{calls(
-				fmt.Sprintf("SET a v PXAT %d", int64(untilMs+1)), "SET b v", fmt.Sprintf("PEXPIREAT b %d", int64(untilMs+2)),
+				fmt.Sprintf("SET a v PXAT %d", int64(untilMs+1)), "SET b v",
+				fmt.Sprintf("PEXPIREAT b %d", int64(untilMs+2)),
 				"SET c v", fmt.Sprintf("EXPIREAT c %d", int64(untilMs/1000)), "HSET h f v g v",
-				fmt.Sprintf("HPEXPIREAT h %d FIELDS 1 f", int64(untilMs+3)), fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)))}
+				fmt.Sprintf("HPEXPIREAT h %d FIELDS 1 f", int64(untilMs+3)),
+				fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)))}
 		} else {
-			e.Batches = [][]byte{timeRun(random.IntN(2000)), show} // whose instants go ahead of the stamp
+			// whose instants go ahead of the stamp
+			e.Batches = [][]byte{timeRun(random.IntN(2000)), show}
 		}
 		replies := mustApply(t, m, index, e, true).Replies
 		if index%3 != 1 && string(replies[1]) != want {
@@ -204,12 +226,14 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	}
 }
 
-// TestGoldenInstants: a snapshot from LevelBounded on holds the newest instant. One of the first level is as it was (TestGoldenSnapshots).
+// TestGoldenInstants: a snapshot from LevelBounded on holds the newest instant. One of the first
+// level is as it was (TestGoldenSnapshots).
 func TestGoldenInstants(t *testing.T) {
 	const file = goldenFiles + "time-v1.bin"
 	m := NewMachine(testTable())
 	m.level = commands.LevelBounded
-	mustApply(t, m, 7, &Entry{ClockMs: 9, WallUs: 1_700_000_000_000_000, Batches: [][]byte{timeRun(3)}}, true)
+	mustApply(t, m, 7, &Entry{ClockMs: 9, WallUs: 1_700_000_000_000_000,
+		Batches: [][]byte{timeRun(3)}}, true)
 	content := snapshotBytes(t, m.Snapshot())
 	makeGolden(t, file, content)
 	golden := readGolden(t, file)

@@ -1,4 +1,5 @@
-// The feature level of a machine, in entries, in snapshots, and before commands that came with a later one.
+// The feature level of a machine, in entries, in snapshots, and before commands that came with a
+// later one.
 
 package fsm
 
@@ -17,10 +18,14 @@ const unknownLevel = FeatureLevel + 1
 
 func TestUnknownLevelIsNotApplied(t *testing.T) {
 	m := NewMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Batches: [][]byte{calls("SET a 1")}}, true)
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Batches: [][]byte{calls("SET a 1")}},
+		true)
 	before := snapshotBytes(t, m.Snapshot())
-	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel, Batches: [][]byte{calls("SET a 2")}}, true)
-	want := fmt.Sprintf("a later version of coordd is needed: log entry 2 has feature level %d, and this one knows levels up to %d", unknownLevel, FeatureLevel)
+	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel,
+		Batches: [][]byte{calls("SET a 2")}}, true)
+	want := fmt.Sprintf(
+		"a later version of coordd is needed: log entry 2 has feature level %d, and this one "+
+			"knows levels up to %d", unknownLevel, FeatureLevel)
 	if !errors.Is(err, ErrLevel) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -43,20 +48,23 @@ func TestLevelNeverFalls(t *testing.T) {
 func TestEntryLevel(t *testing.T) {
 	for _, check := range []Check{{}, {Index: 1 << 40, Sum: 5}} {
 		for _, level := range []uint64{0, 1, 2, 1 << 40} {
-			b := AppendEntry(nil, &Entry{Origin: 9, ClockMs: 1 << 30, WallUs: -5, Check: check, Level: level, Batches: [][]byte{{1, 2}}})
+			b := AppendEntry(nil, &Entry{Origin: 9, ClockMs: 1 << 30, WallUs: -5, Check: check,
+				Level: level, Batches: [][]byte{{1, 2}}})
 			e, err := DecodeEntry(b)
 			if err != nil || e.Level != level || entryLevel(b) != level {
 				t.Errorf("level %d is read as %d, %+v %v", level, entryLevel(b), e, err)
 			}
 		}
 	}
-	for _, b := range [][]byte{nil, {entryVersion, flagLevel, 0, 0, 0, 0}, {entryVersion + 1, flagLevel, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 5}} {
+	for _, b := range [][]byte{nil, {entryVersion, flagLevel, 0, 0, 0, 0},
+		{entryVersion + 1, flagLevel, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 5}} {
 		if level := entryLevel(b); level != 0 {
 			t.Errorf("%x has level %d", b, level)
 		}
 	}
 	later := AppendEntry(nil, &Entry{Level: unknownLevel})
-	later[1] |= entryFlags + 1 // what a later level may have besides does not hide which one is needed
+	// what a later level may have besides does not hide which one is needed
+	later[1] |= entryFlags + 1
 	if level := entryLevel(later); level != unknownLevel {
 		t.Errorf("an entry with something unknown has level %d", level)
 	}
@@ -71,19 +79,24 @@ func TestEntryLevel(t *testing.T) {
 func TestSnapshotHeader(t *testing.T) {
 	for _, notify := range []uint64{0, 1, 0x7fff} {
 		for _, level := range []uint64{1, 2, 1 << 50} {
-			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1, notify: notify, level: level}
+			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1,
+				notify: notify, level: level}
 			b := h.appendTo(nil)
 			c := wire.NewCursor(b)
 			if got := readHeader(&c); got != h || !c.Done() {
-				t.Errorf("%+v is read as %+v, failed %v, with %d bytes left", h, got, c.Failed(), c.Len())
+				t.Errorf("%+v is read as %+v, failed %v, with %d bytes left", h, got, c.Failed(),
+					c.Len())
 			}
 			if len(snapshotMagic)+4+8+len(b) > snapshotHead {
-				t.Errorf("a header of %d bytes is longer than what is looked at for the level", len(b))
+				t.Errorf("a header of %d bytes is longer than what is looked at for the level",
+					len(b))
 			}
 		}
 	}
 	begin := (&header{level: firstLevel}).appendTo(nil)
-	for name, rest := range map[string][]byte{"a setting of nothing": {0}, "the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80}, "a large setting": {0x80, 0x80, 0x80, 1}} {
+	for name, rest := range map[string][]byte{"a setting of nothing": {0},
+		"the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80},
+		"a large setting": {0x80, 0x80, 0x80, 1}} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)
@@ -91,7 +104,8 @@ func TestSnapshotHeader(t *testing.T) {
 	}
 }
 
-// A snapshot of a later level is told from a damaged one, by all that read one, whatever else that level has in the header.
+// A snapshot of a later level is told from a damaged one, by all that read one, whatever else that
+// level has in the header.
 func TestUnknownLevelOfSnapshot(t *testing.T) {
 	m := NewMachine(testTable())
 	mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}}, true)
@@ -100,14 +114,18 @@ func TestUnknownLevelOfSnapshot(t *testing.T) {
 	for _, more := range []string{"", "what the later level has besides"} {
 		s.header = append(s.header, more...)
 		content := snapshotBytes(t, s)
-		want := fmt.Sprintf("a later version of coordd is needed: the snapshot has feature level %d, and this one knows levels up to %d", unknownLevel, FeatureLevel)
-		if _, err := ReadSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err, ErrLevel) || err.Error() != want {
+		want := fmt.Sprintf(
+			"a later version of coordd is needed: the snapshot has feature level %d, and this "+
+				"one knows levels up to %d", unknownLevel, FeatureLevel)
+		if _, err := ReadSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err,
+			ErrLevel) || err.Error() != want {
 			t.Errorf("ReadSnapshot: %v, want %s", err, want)
 		}
 		if _, err := CheckSnapshot(bytes.NewReader(content)); !errors.Is(err, ErrLevel) {
 			t.Errorf("CheckSnapshot: %v", err)
 		}
-		if level := snapshotLevel(content[:min(len(content), snapshotHead)]); level != unknownLevel {
+		if level := snapshotLevel(content[:min(len(content),
+			snapshotHead)]); level != unknownLevel {
 			t.Errorf("the beginning tells level %d", level)
 		}
 		if level := snapshotLevel(content[:20]); level != 0 {
@@ -116,27 +134,36 @@ func TestUnknownLevelOfSnapshot(t *testing.T) {
 	}
 }
 
-// A command, and a subcommand, that came with a level is not there below it, for clients and for scripts, and not for reads.
+// A command, and a subcommand, that came with a level is not there below it, for clients and for
+// scripts, and not for reads.
 func TestCommandsOfALevel(t *testing.T) {
 	answer := func(x *commands.Call) error { x.Out.Status("RAN"); return nil }
 	read := commands.Spec{Name: "later", Kind: commands.Read, Arity: 2, Handler: answer, Level: 2}
-	box := commands.Spec{Name: "box", Arity: -2, Subcommands: []commands.Spec{{Name: "later", Kind: commands.Read, Arity: 3, Handler: answer, Level: 2}}}
+	box := commands.Spec{Name: "box", Arity: -2,
+		Subcommands: []commands.Spec{{Name: "later", Kind: commands.Read, Arity: 3, Handler: answer,
+			Level: 2}}}
 	table := commands.NewTable(commands.Specs(), []commands.Spec{read, box})
 	const script = `EVAL return(redis.pcall('LATER',1).err)or'ran' 0`
 	const inBox = `EVAL return(redis.pcall('BOX','LATER').err)or'ran' 0`
 	const check = `EVAL return(pcall(redis.acl_check_cmd,'LATER'))and'known'or'unknown' 0`
 	const checkBox = `EVAL return(pcall(redis.acl_check_cmd,'BOX','LATER'))and'known'or'unknown' 0`
 	for level, want := range map[uint64][]string{
-		1: {"-ERR unknown command 'LATER', with args beginning with: 'x' ", "-ERR unknown subcommand 'LATER'. Try BOX HELP.", "ERR Unknown Redis command called from script", "ERR Unknown Redis command called from script", "unknown", "unknown"},
-		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script", "\r\nknown", "\r\nknown"},
+		1: {"-ERR unknown command 'LATER', with args beginning with: 'x' ",
+			"-ERR unknown subcommand 'LATER'. Try BOX HELP.",
+			"ERR Unknown Redis command called from script",
+			"ERR Unknown Redis command called from script", "unknown", "unknown"},
+		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script",
+			"\r\nknown", "\r\nknown"},
 	} {
 		m := NewMachine(table)
 		m.level = level
 		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox, check, checkBox} {
-			wrote := string(mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1, Batches: [][]byte{calls(call)}}, true).Replies[0])
+			wrote := string(mustApply(t, m, uint64(i+1),
+				&Entry{ClockMs: 1, Batches: [][]byte{calls(call)}}, true).Replies[0])
 			seen := string(m.Read(nil, calls(strings.Replace(call, "EVAL", "EVAL_RO", 1)), 1, 1))
 			if !strings.Contains(wrote, want[i]) || seen != wrote {
-				t.Errorf("level %d: %s: %q as a write, %q as a read, want %q", level, call, wrote, seen, want[i])
+				t.Errorf("level %d: %s: %q as a write, %q as a read, want %q", level, call, wrote,
+					seen, want[i])
 			}
 		}
 	}

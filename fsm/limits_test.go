@@ -1,5 +1,5 @@
-// The test that callers of a limit at many nodes never get more than it, whatever the stamps of their entries are and though
-// the machine is restored from a snapshot in between.
+// The test that callers of a limit at many nodes never get more than it, whatever the stamps of
+// their entries are and though the machine is restored from a snapshot in between.
 
 package fsm
 
@@ -30,9 +30,14 @@ func TestConcurrentCallersStayWithinLimits(t *testing.T) {
 		count, seconds := 1+g.Int64N(30), fmt.Sprint(windowMs/1000)
 		open := func(reply []int64) bool { return reply[0] == 0 }
 		calls := []*limitedCall{
-			{args: []string{"INCREX", "w", "UBOUND", fmt.Sprint(limit), "PX", fmt.Sprint(windowMs), "ENX"}, passed: func(reply []int64) bool { return reply[1] == 1 }},
-			{args: []string{"CL.THROTTLE", "t", fmt.Sprint(limit - 1), fmt.Sprint(count), seconds}, passed: open},
-			{args: []string{"GCRA", "g", fmt.Sprint(limit - 1), fmt.Sprint(count), seconds}, passed: open},
+			{args: []string{"INCREX", "w", "UBOUND", fmt.Sprint(limit), "PX", fmt.Sprint(windowMs),
+				"ENX"}, passed: func(reply []int64) bool {
+				return reply[1] == 1
+			}},
+			{args: []string{"CL.THROTTLE", "t", fmt.Sprint(limit - 1), fmt.Sprint(count), seconds},
+				passed: open},
+			{args: []string{"GCRA", "g", fmt.Sprint(limit - 1), fmt.Sprint(count), seconds},
+				passed: open},
 		}
 		compete(t, g, calls)
 		for i, c := range calls {
@@ -48,7 +53,8 @@ func TestConcurrentCallersStayWithinLimits(t *testing.T) {
 	}
 }
 
-// compete applies entries with the calls of many clients of three nodes. A leader's stamps may lie behind those of the one before it.
+// compete applies entries with the calls of many clients of three nodes. A leader's stamps may lie
+// behind those of the one before it.
 func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 	t.Helper()
 	const entries = 400
@@ -68,9 +74,11 @@ func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 				c := calls[g.IntN(len(calls))]
 				args := c.args
 				if g.IntN(4) == 0 { // the same from a script
-					args = append([]string{"EVAL", "return redis.call(unpack(ARGV))", "1", args[1]}, args...)
+					args = append([]string{"EVAL", "return redis.call(unpack(ARGV))", "1", args[1]},
+						args...)
 				}
-				run = commands.AppendRequest(run, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
+				run = commands.AppendRequest(run,
+					&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(args...)}})
 				asked[node] = append(asked[node], c)
 			}
 			e.Batches = append(e.Batches, run)
@@ -114,19 +122,22 @@ func fixedWindows(t *testing.T, grants []int64, limit, windowMs int64) {
 			startMs, n = at, 0
 		}
 		if n++; n > limit {
-			t.Fatalf("%d calls in the window of %d ms from %d on, with a limit of %d", n, windowMs, startMs, limit)
+			t.Fatalf("%d calls in the window of %d ms from %d on, with a limit of %d", n, windowMs,
+				startMs, limit)
 		}
 	}
 }
 
-// everyWindow checks windows of any length: no more than the limit and the tokens that came back meanwhile.
+// everyWindow checks windows of any length: no more than the limit and the tokens that came back
+// meanwhile.
 func everyWindow(t *testing.T, grants []int64, limit, count, periodMs int64) {
 	t.Helper()
 	for from := range grants {
 		for to := from; to < len(grants); to++ {
 			lengthMs := grants[to] - grants[from]
 			if n := int64(to - from + 1); n > limit+lengthMs*count/periodMs {
-				t.Fatalf("%d calls in %d ms, with a limit of %d and %d in %d ms", n, lengthMs, limit, count, periodMs)
+				t.Fatalf("%d calls in %d ms, with a limit of %d and %d in %d ms", n, lengthMs,
+					limit, count, periodMs)
 			}
 		}
 	}

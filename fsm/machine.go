@@ -57,7 +57,8 @@ type DivergedError struct {
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("state differs from the leader's after entry %d: running hash %016x, the leader's %016x",
+	return fmt.Sprintf(
+		"state differs from the leader's after entry %d: running hash %016x, the leader's %016x",
 		e.Index, e.Own, e.Leader)
 }
 

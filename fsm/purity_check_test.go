@@ -1,5 +1,6 @@
-// The checker behind purity_test.go. It reads one package's syntax and types and finds what would make two nodes that
-// apply the same log differ: clocks, randomness, concurrency, I/O, orders and addresses that Go leaves open.
+// The checker behind purity_test.go. It reads one package's syntax and types and finds what would
+// make two nodes that apply the same log differ: clocks, randomness, concurrency, I/O, orders and
+// addresses that Go leaves open.
 
 package fsm
 
@@ -26,34 +27,45 @@ const (
 	ruleFusedSum  = "fused sum"
 )
 
-// freeImports are the packages that every pure file may use. What a pure package may use besides is an exception with a reason.
+// freeImports are the packages that every pure file may use. What a pure package may use besides is
+// an exception with a reason.
 var freeImports = map[string]bool{
-	"bufio": true, "bytes": true, "cmp": true, "errors": true, "fmt": true, "io": true, "iter": true, "slices": true, "sort": true,
-	"strconv": true, "strings": true, "unicode": true, "unicode/utf8": true, "math": true, "math/big": true, "math/bits": true,
-	"crypto/sha1": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true, "encoding/base64": true,
-	"hash": true, "hash/crc32": true, "hash/crc64": true,
-	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true, "github.com/tidwall/btree": true,
-	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true, "github.com/coordd/coordd/commands/radix": true,
-	"github.com/coordd/coordd/internal/resp": true, "github.com/coordd/coordd/internal/wire": true,
+	"bufio": true, "bytes": true, "cmp": true, "errors": true, "fmt": true, "io": true,
+	"iter": true, "slices": true, "sort": true,
+	"strconv": true, "strings": true, "unicode": true, "unicode/utf8": true, "math": true,
+	"math/big": true, "math/bits": true,
+	"crypto/sha1": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true,
+	"encoding/base64": true,
+	"hash":            true, "hash/crc32": true, "hash/crc64": true,
+	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true,
+	"github.com/tidwall/btree":          true,
+	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true,
+	"github.com/coordd/coordd/commands/radix": true,
+	"github.com/coordd/coordd/internal/resp":  true, "github.com/coordd/coordd/internal/wire": true,
 	"github.com/coordd/coordd/fsm/script": true,
 }
 
 // luaImports are free in fsm/script and in themselves alone.
 var luaImports = map[string]bool{
-	"github.com/coordd/coordd/internal/lua": true, "github.com/coordd/coordd/internal/lua/ast": true,
+	"github.com/coordd/coordd/internal/lua":       true,
+	"github.com/coordd/coordd/internal/lua/ast":   true,
 	"github.com/coordd/coordd/internal/lua/parse": true,
 }
 
 // insteadOf says for a package that is not free what to use.
 var insteadOf = map[string]string{
-	"time":          "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now; an entry carries it",
-	"math/rand":     "take randomness from Env.Seed, which is the same on every node",
-	"math/rand/v2":  "take randomness from Env.Seed, which is the same on every node",
-	"crypto/rand":   "take randomness from Env.Seed, which is the same on every node",
-	"hash/maphash":  "its seed differs from process to process: use xxhash",
-	"maps":          "its iterators have Go's random order: keep a sorted structure (btree) or a slice beside the map",
-	"os":            "the machine does no I/O: return an effect as a value, server/ and cluster/ act",
-	"net":           "the machine does no I/O: return an effect as a value, server/ and cluster/ act",
+	"time": "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now; an " +
+		"entry carries it",
+	"math/rand":    "take randomness from Env.Seed, which is the same on every node",
+	"math/rand/v2": "take randomness from Env.Seed, which is the same on every node",
+	"crypto/rand":  "take randomness from Env.Seed, which is the same on every node",
+	"hash/maphash": "its seed differs from process to process: use xxhash",
+	"maps": "its iterators have Go's random order: keep a sorted structure (btree) or a " +
+		"slice beside the map",
+	"os": "the machine does no I/O: return an effect as a value, server/ and cluster/ " +
+		"act",
+	"net": "the machine does no I/O: return an effect as a value, server/ and cluster/ " +
+		"act",
 	"log":           "the machine does no I/O: return an error or an event",
 	"log/slog":      "the machine does no I/O: return an error or an event",
 	"sync":          "one Apply at a time owns the machine, and the adapter has the lock",
@@ -65,7 +77,8 @@ var insteadOf = map[string]string{
 	"unsafe":        "only keyspace's views of bytes have a reason to",
 }
 
-// badCalls are functions of packages that are allowed otherwise, with what to use instead. A key that ends in a star is a prefix.
+// badCalls are functions of packages that are allowed otherwise, with what to use instead. A key
+// that ends in a star is a prefix.
 var badCalls = map[string]string{
 	"fmt.Print*":  "the machine does no I/O: return an error or an event",
 	"fmt.Scan*":   "the machine does no I/O",
@@ -80,7 +93,8 @@ var badCalls = map[string]string{
 	"time.New*":   "nothing here waits",
 	"time.Local":  "the time zone differs from node to node",
 
-	"context.With*":     "a script is stopped by a count of instructions, never by a clock or from outside",
+	"context.With*": "a script is stopped by a count of instructions, never by a clock or " +
+		"from outside",
 	"context.After*":    "nothing here waits",
 	"(*sync.Map).Range": "its order is random: keep a sorted structure",
 }
@@ -104,11 +118,13 @@ type checker struct {
 }
 
 func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
-	c.findings = append(c.findings, finding{c.fset.Position(pos), rule, fmt.Sprintf(format, args...)})
+	c.findings = append(c.findings, finding{c.fset.Position(pos), rule,
+		fmt.Sprintf(format, args...)})
 }
 
-// check finds what the files of a package do that is not pure. A line is excused by a comment "//purity: reason" on it or alone on the
-// line before; one that excuses nothing is a finding too. Imports cannot be excused by a comment.
+// check finds what the files of a package do that is not pure. A line is excused by a comment
+// "//purity: reason" on it or alone on the line before; one that excuses nothing is a finding too.
+// Imports cannot be excused by a comment.
 func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
 	excuses := map[string]token.Pos{}
@@ -117,7 +133,8 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 		ast.Inspect(f, c.node)
 		for _, batch := range f.Comments {
 			for _, comment := range batch.List {
-				if reason, ok := strings.CutPrefix(comment.Text, "//purity:"); ok && strings.TrimSpace(reason) != "" {
+				if reason, ok := strings.CutPrefix(comment.Text, "//purity:"); ok &&
+					strings.TrimSpace(reason) != "" {
 					excuses[lineOf(fset.Position(comment.Pos()), 0)] = comment.Pos()
 				}
 			}
@@ -139,15 +156,17 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	}
 	for line, pos := range excuses {
 		if !used[line] {
-			left = append(left, finding{fset.Position(pos), "comment", "this //purity: comment excuses nothing: remove it"})
+			left = append(left, finding{fset.Position(pos), "comment",
+				"this //purity: comment excuses nothing: remove it"})
 		}
 	}
 	return left
 }
 
-// checkHandlers checks the functions that are commands.Handlers, and those of the same package that they use, in a package that
-// need not be pure itself. It also counts the handlers.
-func checkHandlers(fset *token.FileSet, files []*ast.File, info *types.Info) (found []finding, handlers int) {
+// checkHandlers checks the functions that are commands.Handlers, and those of the same package that
+// they use, in a package that need not be pure itself. It also counts the handlers.
+func checkHandlers(fset *token.FileSet, files []*ast.File,
+	info *types.Info) (found []finding, handlers int) {
 	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
 	bodies := map[types.Object]*ast.BlockStmt{}
 	var work []*ast.BlockStmt
@@ -187,16 +206,18 @@ func checkHandlers(fset *token.FileSet, files []*ast.File, info *types.Info) (fo
 	return c.findings, handlers
 }
 
-// isHandler says whether t is func(*commands.Call) error.
+// isHandler reports whether t is func(*commands.Call) error.
 func isHandler(t types.Type) bool {
 	f, ok := t.(*types.Signature)
-	return ok && f.Recv() == nil && f.Params().Len() == 1 && strings.HasSuffix(f.Params().At(0).Type().String(), "coordd/commands.Call")
+	return ok && f.Recv() == nil && f.Params().Len() == 1 &&
+		strings.HasSuffix(f.Params().At(0).Type().String(), "coordd/commands.Call")
 }
 
 // foreign finds a function or variable of a package that pure code may not import.
 func (c *checker) foreign(id *ast.Ident, obj types.Object) {
 	if name, ok := obj.(*types.PkgName); ok && !freeImports[name.Imported().Path()] {
-		c.report(id.Pos(), ruleImport, "%q: %s", name.Imported().Path(), insteadOf[name.Imported().Path()])
+		c.report(id.Pos(), ruleImport, "%q: %s", name.Imported().Path(),
+			insteadOf[name.Imported().Path()])
 	}
 }
 
@@ -208,12 +229,14 @@ func (c *checker) imports(f *ast.File) {
 	for _, spec := range f.Imports {
 		name, _ := strconv.Unquote(spec.Path.Value)
 		dir := path.Base(path.Dir(c.fset.Position(f.Package).Filename))
-		if freeImports[name] || (luaImports[name] && (dir == "script" || dir == "lua" || dir == "parse")) {
+		if freeImports[name] || (luaImports[name] &&
+			(dir == "script" || dir == "lua" || dir == "parse")) {
 			continue
 		}
 		why := insteadOf[name]
 		if why == "" {
-			why = "pure code uses what freeImports in purity_check_test.go lists; a package that is pure itself may be added there"
+			why = "pure code uses what freeImports in purity_check_test.go lists; a package that " +
+				"is pure itself may be added there"
 		}
 		c.report(spec.Pos(), ruleImport, "%q: %s", name, why)
 	}
@@ -222,16 +245,20 @@ func (c *checker) imports(f *ast.File) {
 func (c *checker) node(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
-		c.report(n.Pos(), ruleGoroutine, "the order of goroutines differs from node to node: return the work as an event, server/ and cluster/ do it")
+		c.report(n.Pos(), ruleGoroutine,
+			"the order of goroutines differs from node to node: return the work as an event, "+
+				"server/ and cluster/ do it")
 	case *ast.SelectStmt:
-		c.report(n.Pos(), ruleChannel, "select chooses at random: nothing here waits, return an event instead")
+		c.report(n.Pos(), ruleChannel,
+			"select chooses at random: nothing here waits, return an event instead")
 	case *ast.SendStmt:
 		c.report(n.Pos(), ruleChannel, "return an event instead of sending it")
 	case *ast.ChanType:
 		c.report(n.Pos(), ruleChannel, "nothing here waits for another goroutine: use a slice")
 	case *ast.UnaryExpr:
 		if n.Op == token.ARROW {
-			c.report(n.Pos(), ruleChannel, "nothing here waits: what is needed comes with the entry")
+			c.report(n.Pos(), ruleChannel,
+				"nothing here waits: what is needed comes with the entry")
 		}
 	case *ast.RangeStmt:
 		c.rangeOver(n)
@@ -244,7 +271,9 @@ func (c *checker) node(n ast.Node) bool {
 		c.use(n)
 	case *ast.BasicLit:
 		if n.Kind == token.STRING && addressVerb.MatchString(n.Value) {
-			c.report(n.Pos(), ruleAddress, "%%p shows an address, which differs from node to node: show a number that the entry decides")
+			c.report(n.Pos(), ruleAddress,
+				"%%p shows an address, which differs from node to node: show a number that the "+
+					"entry decides")
 		}
 	case *ast.AssignStmt:
 		c.assign(n)
@@ -268,14 +297,16 @@ func (c *checker) rangeOver(n *ast.RangeStmt) {
 	}
 	switch kindOf(t) {
 	case "map":
-		c.report(n.Pos(), ruleMapOrder, "the order is random: keep a sorted structure (btree) or a slice beside the map; "+
-			"where no order can be seen, say so on the line: //purity: reason")
+		c.report(n.Pos(), ruleMapOrder,
+			"the order is random: keep a sorted structure (btree) or a slice beside the map; "+
+				"where no order can be seen, say so on the line: //purity: reason")
 	case "chan":
 		c.report(n.Pos(), ruleChannel, "nothing here waits: use a slice")
 	}
 }
 
-// kindOf is "map" or "chan" where a value of type t, or of one of the types of a constraint, is one.
+// kindOf is "map" or "chan" where a value of type t, or of one of the types of a constraint, is
+// one.
 func kindOf(t types.Type) string {
 	switch u := t.Underlying().(type) {
 	case *types.Map:
@@ -326,8 +357,10 @@ func (c *checker) use(id *ast.Ident) {
 // call finds addresses that become numbers or text.
 func (c *checker) call(n *ast.CallExpr) {
 	if tv, ok := c.info.Types[n.Fun]; ok && tv.IsType() && len(n.Args) == 1 {
-		if isBasic(tv.Type, types.Uintptr) && isBasic(c.info.TypeOf(n.Args[0]), types.UnsafePointer) {
-			c.report(n.Pos(), ruleAddress, "an address differs from node to node: count or hash the content")
+		if isBasic(tv.Type, types.Uintptr) &&
+			isBasic(c.info.TypeOf(n.Args[0]), types.UnsafePointer) {
+			c.report(n.Pos(), ruleAddress,
+				"an address differs from node to node: count or hash the content")
 		}
 		return
 	}
@@ -335,10 +368,12 @@ func (c *checker) call(n *ast.CallExpr) {
 	if !ok {
 		return
 	}
-	if f, ok := c.info.Uses[sel.Sel].(*types.Func); ok && f.Pkg() != nil && f.Pkg().Path() == "fmt" {
+	if f, ok := c.info.Uses[sel.Sel].(*types.Func); ok && f.Pkg() != nil &&
+		f.Pkg().Path() == "fmt" {
 		for _, arg := range n.Args {
 			if t := c.info.TypeOf(arg); t != nil && printsAddress(t) {
-				c.report(arg.Pos(), ruleAddress, "fmt shows the address of a %s: show what it holds", t)
+				c.report(arg.Pos(), ruleAddress,
+					"fmt shows the address of a %s: show what it holds", t)
 			}
 		}
 	}
@@ -352,8 +387,8 @@ func isBasic(t types.Type, kind types.BasicKind) bool {
 	return ok && b.Kind() == kind
 }
 
-// printsAddress says whether fmt writes a value of type t as an address: functions, channels, and pointers without a text of their own
-// to what is not a struct, array, slice or map.
+// printsAddress reports whether fmt writes a value of type t as an address: functions, channels,
+// and pointers without a text of their own to what is not a struct, array, slice or map.
 func printsAddress(t types.Type) bool {
 	for _, name := range []string{"Error", "String", "Format", "GoString", "Write"} {
 		if m, _, _ := types.LookupFieldOrMethod(t, false, nil, name); m != nil {
@@ -423,17 +458,22 @@ func (c *checker) isPackage(e ast.Expr) bool {
 func (c *checker) globalVar(id *ast.Ident) {
 	v, ok := c.info.Uses[id].(*types.Var)
 	if ok && v.Pkg() != nil && v.Parent() == v.Pkg().Scope() {
-		c.report(id.Pos(), ruleGlobal, "%s belongs to all machines of the process and to no snapshot: keep state in Machine or Keyspace", id.Name)
+		c.report(id.Pos(), ruleGlobal,
+			"%s belongs to all machines of the process and to no snapshot: keep state in Machine "+
+				"or Keyspace", id.Name)
 	}
 }
 
-const fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: write float64(x*y)"
+const fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: " +
+	"write float64(x*y)"
 
-// fused finds a product of floats that is not rounded by a conversion. What is added to it may be computed with it: some processors do both with one
-// rounding, others with two, and nodes of different make would differ. The Go specification: that holds across statements, and an explicit
+// fused finds a product of floats that is not rounded by a conversion. What is added to it may be
+// computed with it: some processors do both with one rounding, others with two, and nodes of
+// different make would differ. The Go specification: that holds across statements, and an explicit
 // conversion prevents it.
 func (c *checker) fused(product *ast.BinaryExpr) {
-	if product.Op == token.MUL && c.isFloat(product) && c.info.Types[product].Value == nil && !c.rounded[product] {
+	if product.Op == token.MUL && c.isFloat(product) && c.info.Types[product].Value == nil &&
+		!c.rounded[product] {
 		c.report(product.Pos(), ruleFusedSum, fusedSum)
 	}
 }

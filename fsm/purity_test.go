@@ -26,9 +26,13 @@ type exception struct{ file, rule, what, reason string }
 
 // exceptions are the places that have a reason. One that is not needed fails the test.
 var exceptions = []exception{
-	{"keyspace/db.go", ruleImport, "unsafe", "reads a key's bytes as a string without a copy, for the time of one lookup"},
-	{"fsm/script/engine.go", ruleImport, `"sync"`, "reads may run scripts at the same time: it guards compiled forms, which are no part of the state"},
-	{"fsm/script/cache.go", ruleImport, `"sync/atomic"`, "a read may leave the compiled form of a script, which is no part of the state"},
+	{"keyspace/db.go", ruleImport, "unsafe",
+		"reads a key's bytes as a string without a copy, for the time of one lookup"},
+	{"fsm/script/engine.go", ruleImport, `"sync"`,
+		"reads may run scripts at the same time: it guards compiled forms, which are no part of " +
+			"the state"},
+	{"fsm/script/cache.go", ruleImport, `"sync/atomic"`,
+		"a read may leave the compiled form of a script, which is no part of the state"},
 }
 
 // notPure are the files and folders that the rule is not for.
@@ -49,13 +53,15 @@ func TestPurity(t *testing.T) {
 		inspected += len(files)
 		for _, f := range check(fset, files, info) {
 			i := slices.IndexFunc(exceptions, func(e exception) bool {
-				return strings.HasSuffix(f.pos.Filename, "/"+e.file) && f.rule == e.rule && strings.Contains(f.message, e.what)
+				return strings.HasSuffix(f.pos.Filename, "/"+e.file) && f.rule == e.rule &&
+					strings.Contains(f.message, e.what)
 			})
 			if i >= 0 {
 				needed[i] = true
 				continue
 			}
-			t.Errorf("%s:%d: %s: %s", strings.TrimPrefix(f.pos.Filename, "../"), f.pos.Line, f.rule, f.message)
+			t.Errorf("%s:%d: %s: %s", strings.TrimPrefix(f.pos.Filename, "../"), f.pos.Line, f.rule,
+				f.message)
 		}
 	}
 	for _, f := range serverHandlers(t, exports) {
@@ -71,7 +77,8 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// serverHandlers checks those handlers of package server that run in the machine (TIME, PUBLISH …) and the functions that they use.
+// serverHandlers checks those handlers of package server that run in the machine (TIME, PUBLISH …)
+// and the functions that they use.
 func serverHandlers(t *testing.T, exports map[string]string) []finding {
 	fset := token.NewFileSet()
 	_, all := parseDir(t, fset, "../server")
@@ -89,7 +96,8 @@ func serverHandlers(t *testing.T, exports map[string]string) []finding {
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
 func pureDirs(t *testing.T) []string {
 	var dirs []string
-	roots := []string{"../commands", "../fsm", "../internal/lua", "../internal/resp", "../internal/wire"}
+	roots := []string{"../commands", "../fsm", "../internal/lua", "../internal/resp",
+		"../internal/wire"}
 	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
@@ -126,7 +134,8 @@ func parseDir(t *testing.T, fset *token.FileSet, dir string) (inspect, all []*as
 		if strings.HasSuffix(path, "_test.go") || !built {
 			continue
 		}
-		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, path, nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,9 +147,12 @@ func parseDir(t *testing.T, fset *token.FileSet, dir string) (inspect, all []*as
 	return inspect, all
 }
 
-// exportData gives the compiled declarations of packages and of all that they import, by import path.
+// exportData gives the compiled declarations of packages and of all that they import, by import
+// path.
 func exportData(t *testing.T, packages ...string) map[string]string {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}, packages...)...)
+	cmd := exec.Command("go",
+		append([]string{"list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"},
+			packages...)...)
 	cmd.Dir = ".."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -156,14 +168,16 @@ func exportData(t *testing.T, packages ...string) map[string]string {
 	return exports
 }
 
-func typeCheck(fset *token.FileSet, name string, files []*ast.File, exports map[string]string) (*types.Info, error) {
+func typeCheck(fset *token.FileSet, name string, files []*ast.File,
+	exports map[string]string) (*types.Info, error) {
 	open := func(path string) (io.ReadCloser, error) {
 		if exports[path] == "" {
 			return nil, fmt.Errorf("no export data of %q", path)
 		}
 		return os.Open(exports[path])
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{},
+		Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", open)}
 	_, err := config.Check(name, fset, files, info)
 	return info, err
@@ -180,7 +194,8 @@ var snippets = []snippet{
 	{ruleImport, "the adapter has the lock", `import "sync"; var _ sync.Mutex`},
 	{ruleImport, "sorted structure", `import "maps"; var _ = maps.Keys[map[int]int]`},
 	{ruleImport, "freeImports", `import "net/http"; var _ http.Header`},
-	{ruleImport, "freeImports", `import "github.com/coordd/coordd/internal/lua"; var _ lua.LNumber`},
+	{ruleImport, "freeImports",
+		`import "github.com/coordd/coordd/internal/lua"; var _ lua.LNumber`},
 	{ruleImport, "Call.ClockMs", `import t "time" //purity: a comment excuses no import
 var _ t.Duration`},
 	{ruleGoroutine, "event", `func f() { go f() }`},
@@ -274,7 +289,8 @@ func direct(x *commands.Call) error { _, err := os.Stat("/"); return err }
 func session() { go session(); time.Sleep(1) }
 `
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, "server/x.go", code, parser.ParseComments|parser.SkipObjectResolution)
+	f, err := parser.ParseFile(fset, "server/x.go", code,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,10 +310,12 @@ func session() { go session(); time.Sleep(1) }
 
 // Without this, TestPurity might be green because it sees nothing.
 func TestPuritySeesImpurity(t *testing.T) {
-	exports := exportData(t, "fmt", "io", "os", "net/http", "math/rand", "maps", "sync", "context", "time", "github.com/coordd/coordd/internal/lua")
+	exports := exportData(t, "fmt", "io", "os", "net/http", "math/rand", "maps", "sync", "context",
+		"time", "github.com/coordd/coordd/internal/lua")
 	for _, s := range snippets {
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, s.dir()+"/x.go", "package x; "+s.code, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, s.dir()+"/x.go", "package x; "+s.code,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatalf("%v in %s", err, s.code)
 		}
@@ -312,7 +330,9 @@ func TestPuritySeesImpurity(t *testing.T) {
 			}
 			continue
 		}
-		if !slices.ContainsFunc(found, func(f finding) bool { return f.rule == s.rule && strings.Contains(f.message, s.words) }) {
+		if !slices.ContainsFunc(found, func(f finding) bool {
+			return f.rule == s.rule && strings.Contains(f.message, s.words)
+		}) {
 			t.Errorf("no finding %q with %q, but %v\n%s", s.rule, s.words, found, s.code)
 		}
 	}

@@ -33,7 +33,8 @@ func filledMachine(t *testing.T, n int, calls ...[]string) *Machine {
 	return m
 }
 
-// twins applies the same entry to a machine and to its twin, of which the first is asked. It returns the shape of the replies.
+// twins applies the same entry to a machine and to its twin, of which the first is asked. It
+// returns the shape of the replies.
 func twins(t *testing.T, m, twin *Machine, run []byte) string {
 	t.Helper()
 	e := &Entry{ClockMs: 1000, Batches: [][]byte{run}}
@@ -60,11 +61,14 @@ func TestTransactionOfReplies(t *testing.T) {
 		calls = append(calls, []string{"HGETALL", "h"}, []string{"INCR", "n"})
 	}
 	got := twins(t, m, twin, transactionOf(calls...))
-	if ran := 200 - strings.Count(got, string(errTransactionWork))/2; ran < 3 || ran > commands.MaxRequestWork/fields {
+	if ran := 200 - strings.Count(got, string(errTransactionWork))/2; ran < 3 ||
+		ran > commands.MaxRequestWork/fields {
 		t.Errorf("%d of the HGETALL were tried: %.200s", ran, got)
 	}
 	counted := twins(t, m, twin, requestsOf([]string{"GET", "n"}))
-	if last := strings.Fields(got[:strings.Index(got, " ERR the transaction")]); last[len(last)-1] != counted && !strings.Contains(got, "nothing was changed") {
+	if last := strings.Fields(got[:strings.Index(got,
+		" ERR the transaction")]); last[len(last)-1] != counted &&
+		!strings.Contains(got, "nothing was changed") {
 		t.Errorf("n is %s: %.200s", counted, got)
 	}
 	script := []string{"EVAL", "for i = 1, 200 do redis.call('HGETALL', 'h') end", "0"}
@@ -88,13 +92,17 @@ func slicesRepeat(call []string, n int) (calls [][]string) {
 func TestWhatIsNotAnsweredIsNotTaken(t *testing.T) {
 	big := strings.Repeat("x", 20<<20)
 	m, twin := newestMachine(testTable()), newestMachine(testTable())
-	for _, call := range [][]string{{"RPUSH", "l", big, "b"}, {"HSET", "h", "f", big}, {"SET", "s", big}, {"XADD", "x", "1-1", "f", big}, {"XGROUP", "CREATE", "x", "g", "0"},
+	for _, call := range [][]string{{"RPUSH", "l", big, "b"}, {"HSET", "h", "f", big},
+		{"SET", "s", big}, {"XADD", "x", "1-1", "f", big}, {"XGROUP", "CREATE", "x", "g", "0"},
 		{"SET", "first", strings.Repeat("y", 30<<20)}} {
 		twins(t, m, twin, requestsOf(call)) // one entry each: an entry is bounded too
 	}
 	for _, c := range []struct{ call, look string }{
-		{"LPOP l 2", "LLEN l"}, {"LPOP l", "LLEN l"}, {"RPOP l 2", "LLEN l"}, {"LMPOP 1 l LEFT COUNT 2", "LLEN l"}, {"BLPOP l 0", "LLEN l"}, {"LMOVE l other LEFT LEFT", "LLEN l"},
-		{"HGETDEL h FIELDS 1 f", "HLEN h"}, {"GETDEL s", "EXISTS s"}, {"GETSET s x", "STRLEN s"}, {"SET s x GET", "STRLEN s"}, {"GETEX s PERSIST", "STRLEN s"},
+		{"LPOP l 2", "LLEN l"}, {"LPOP l", "LLEN l"}, {"RPOP l 2", "LLEN l"},
+		{"LMPOP 1 l LEFT COUNT 2", "LLEN l"}, {"BLPOP l 0", "LLEN l"},
+		{"LMOVE l other LEFT LEFT", "LLEN l"},
+		{"HGETDEL h FIELDS 1 f", "HLEN h"}, {"GETDEL s", "EXISTS s"}, {"GETSET s x", "STRLEN s"},
+		{"SET s x GET", "STRLEN s"}, {"GETEX s PERSIST", "STRLEN s"},
 		{"XREADGROUP GROUP g c STREAMS x >", "XPENDING x g"},
 	} {
 		call, look := strings.Fields(c.call), strings.Fields(c.look)
@@ -108,19 +116,23 @@ func TestWhatIsNotAnsweredIsNotTaken(t *testing.T) {
 			t.Errorf("%s: %s was %s, is %s", c.call, c.look, before, after)
 		}
 	}
-	if got := twins(t, m, twin, requestsOf(strings.Fields("XREADGROUP GROUP g c STREAMS x >"))); strings.Contains(got, "ERR") {
+	if got := twins(t, m, twin,
+		requestsOf(strings.Fields("XREADGROUP GROUP g c STREAMS x >"))); strings.Contains(got,
+		"ERR") {
 		t.Errorf("alone: %s", got)
 	}
 }
 
-// XREADGROUP delivers what fits into the work and the reply of one request, and no more becomes pending.
+// XREADGROUP delivers what fits into the work and the reply of one request, and no more becomes
+// pending.
 func TestBacklogIsDeliveredInParts(t *testing.T) {
 	const entries = 160_000
 	m, twin := newestMachine(testTable()), newestMachine(testTable())
 	for i := 0; i < entries; i += 10_000 {
 		var run []byte
 		for j := i; j < i+10_000; j++ {
-			run = append(run, requestsOf([]string{"XADD", "x", fmt.Sprintf("1-%d", j+1), "f", "v"})...)
+			run = append(run,
+				requestsOf([]string{"XADD", "x", fmt.Sprintf("1-%d", j+1), "f", "v"})...)
 		}
 		twins(t, m, twin, run)
 	}
@@ -137,7 +149,8 @@ func TestBacklogIsDeliveredInParts(t *testing.T) {
 			break
 		}
 		delivered += n
-		if pending := strings.Fields(twins(t, m, twin, requestsOf(strings.Fields("XPENDING x g"))))[1]; pending != strconv.Itoa(delivered) {
+		if pending := strings.Fields(twins(t, m, twin,
+			requestsOf(strings.Fields("XPENDING x g"))))[1]; pending != strconv.Itoa(delivered) {
 			t.Fatalf("%d were delivered, %s are pending", delivered, pending)
 		}
 	}
@@ -149,13 +162,16 @@ func TestBacklogIsDeliveredInParts(t *testing.T) {
 	}
 }
 
-// A few bytes do not make half a gigabyte: an offset reaches no farther behind the end of a string than a bound.
+// A few bytes do not make half a gigabyte: an offset reaches no farther behind the end of a string
+// than a bound.
 func TestOffsetsAreBounded(t *testing.T) {
 	m := newestMachine(testTable())
 	far := strconv.Itoa(16<<20 + 2)
 	for call, want := range map[string]string{
-		"SETRANGE k 536870911 x": "ERR", "SETRANGE k " + far + " x": "ERR", "SETRANGE near 16777216 x": "16777217", "SETBIT k 4294967295 1": "ERR",
-		"SETBIT bits 134217727 1": "0", "BITFIELD k SET u8 #536870000 1": "ERR", "BITFIELD_RO k GET u8 #536870000": "[ 0 ]",
+		"SETRANGE k 536870911 x": "ERR", "SETRANGE k " + far + " x": "ERR",
+		"SETRANGE near 16777216 x": "16777217", "SETBIT k 4294967295 1": "ERR",
+		"SETBIT bits 134217727 1": "0", "BITFIELD k SET u8 #536870000 1": "ERR",
+		"BITFIELD_RO k GET u8 #536870000": "[ 0 ]",
 	} {
 		if got := answers(t, m, requestsOf(strings.Fields(call))); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s", call, got)
@@ -171,7 +187,8 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	m := newestMachine(testTable())
 	q := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{commandtest.Args("DBSIZE")}}
 	spent := func() uint64 {
-		r, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{commands.AppendRequest(nil, &q)}}, true)
+		r, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000,
+			Batches: [][]byte{commands.AppendRequest(nil, &q)}}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

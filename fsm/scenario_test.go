@@ -1,4 +1,5 @@
-// The scenario files run against one machine, and the test that every command of the table has a scenario.
+// The scenario files run against one machine, and the test that every command of the table has a
+// scenario.
 
 package fsm
 
@@ -17,10 +18,12 @@ import (
 
 const scenarioFiles = "../testdata/commands/*.txt"
 
-// testTable is the table of a node: scripts and transactions in the machine run some of the session's commands too (TIME, PUBLISH).
+// testTable is the table of a node: scripts and transactions in the machine run some of the
+// session's commands too (TIME, PUBLISH).
 func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// TestScenarios runs every line on the way of a real request: encoded, put in an entry, encoded again, applied.
+// TestScenarios runs every line on the way of a real request: encoded, put in an entry, encoded
+// again, applied.
 func TestScenarios(t *testing.T) {
 	node := &scenarioNode{table: testTable()}
 	commandtest.Run(t, scenarioFiles, commandtest.Server{
@@ -28,13 +31,15 @@ func TestScenarios(t *testing.T) {
 			*node = scenarioNode{table: node.table, machine: newestMachine(node.table), clockMs: 1}
 			return nil
 		},
-		Open:    func() (commandtest.Target, error) { return &scenarioSession{node: node, proto: 2}, nil },
+		Open: func() (commandtest.Target, error) {
+			return &scenarioSession{node: node, proto: 2}, nil
+		},
 		Advance: node.advance,
 	})
 }
 
-// TestEveryCommandHasAScenario fails for a command of the table that no scenario file calls. Commands that package server answers by
-// itself have theirs in testdata/sessions.
+// TestEveryCommandHasAScenario fails for a command of the table that no scenario file calls.
+// Commands that package server answers by itself have theirs in testdata/sessions.
 func TestEveryCommandHasAScenario(t *testing.T) {
 	table := testTable()
 	if len(table.All()) == 0 {
@@ -45,7 +50,8 @@ func TestEveryCommandHasAScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range withoutScenario(table, called) {
-		t.Errorf("no line of %s calls %s: write one, see testdata/commands/README.md", scenarioFiles, strings.ToUpper(name))
+		t.Errorf("no line of %s calls %s: write one, see testdata/commands/README.md",
+			scenarioFiles, strings.ToUpper(name))
 	}
 }
 
@@ -53,8 +59,10 @@ func TestEveryCommandHasAScenario(t *testing.T) {
 func TestMissingScenarioIsSeen(t *testing.T) {
 	run := func(*commands.Call) error { return nil }
 	table := commands.NewTable([]commands.Spec{
-		{Name: "here", Handler: run}, {Name: "absent", Handler: run}, {Name: "session", Local: &commands.Local{}},
-		{Name: "box", Subcommands: []commands.Spec{{Name: "in", Handler: run}, {Name: "out", Handler: run}, {Name: "session", Local: &commands.Local{}}}},
+		{Name: "here", Handler: run}, {Name: "absent", Handler: run},
+		{Name: "session", Local: &commands.Local{}},
+		{Name: "box", Subcommands: []commands.Spec{{Name: "in", Handler: run},
+			{Name: "out", Handler: run}, {Name: "session", Local: &commands.Local{}}}},
 	})
 	called := map[string]bool{}
 	for _, call := range []string{"HERE", "here", "BOX Out", "BOX", "NONE"} {
@@ -96,7 +104,8 @@ func addCalled(table *commands.Table, called map[string]bool, args [][]byte) {
 	called[spec.FullName()] = true
 }
 
-// withoutScenario are the names of the machine's commands that are not in called, in the table's order.
+// withoutScenario are the names of the machine's commands that are not in called, in the table's
+// order.
 func withoutScenario(table *commands.Table, called map[string]bool) []string {
 	var names []string
 	add := func(s *commands.Spec) {
@@ -122,7 +131,8 @@ type scenarioNode struct {
 	machine *Machine
 	index   uint64
 	clockMs int64
-	beganMs int64 // the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+	// the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+	beganMs int64
 }
 
 func (n *scenarioNode) advance(ms int64) error {
@@ -168,8 +178,8 @@ func (n *scenarioNode) read(run []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// scenarioSession is as much of a session as scenarios of data commands need: it knows HELLO, SELECT, and transactions, and
-// hands all else to the machine.
+// scenarioSession is as much of a session as scenarios of data commands need: it knows HELLO,
+// SELECT, and transactions, and hands all else to the machine.
 type scenarioSession struct {
 	node  *scenarioNode
 	db    int
@@ -219,7 +229,8 @@ func (s *scenarioSession) Do(args [][]byte) ([]byte, error) {
 }
 
 func (s *scenarioSession) request(args [][]byte) ([]byte, error) {
-	run := commands.AppendRequest(nil, &commands.Request{DB: s.db, Proto: s.proto, Cmds: [][][]byte{args}})
+	run := commands.AppendRequest(nil, &commands.Request{DB: s.db, Proto: s.proto,
+		Cmds: [][][]byte{args}})
 	if spec, err := s.node.table.Resolve(args); err == nil && spec.Kind == commands.Read {
 		if s.reads++; s.reads%2 == 0 {
 			return s.timeOver(s.node.read(run))
@@ -228,7 +239,8 @@ func (s *scenarioSession) request(args [][]byte) ([]byte, error) {
 	return s.timeOver(s.node.apply(run))
 }
 
-// timeOver answers for a command that waits as the session does when its time is over: at once here.
+// timeOver answers for a command that waits as the session does when its time is over: at once
+// here.
 func (s *scenarioSession) timeOver(raw []byte, err error) ([]byte, error) {
 	if _, _, waits := commands.CutBlock(raw); !waits || err != nil {
 		return raw, err
@@ -262,6 +274,7 @@ func (s *scenarioSession) end() { s.multi, s.broken, s.queue, s.watch = false, f
 
 func (s *scenarioSession) watchKeys(keys [][]byte) {
 	for _, key := range keys {
-		s.watch = append(s.watch, commands.WatchedKey{DB: s.db, Key: key, Changed: s.node.machine.ks.DB(s.db).LastChange(key)})
+		s.watch = append(s.watch, commands.WatchedKey{DB: s.db, Key: key,
+			Changed: s.node.machine.ks.DB(s.db).LastChange(key)})
 	}
 }

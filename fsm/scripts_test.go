@@ -36,14 +36,17 @@ func ask(t testing.TB, target commandtest.Target, words ...string) commandtest.V
 
 // oneFunction is the source of a library with a function of the same name.
 func oneFunction(name, body string) string {
-	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)", name, name, body)
+	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)",
+		name, name, body)
 }
 
 func TestLibrariesAreInTheSnapshot(t *testing.T) {
 	here := newScriptNode()
 	empty := snapshotBytes(t, here.node.machine.Snapshot())
 	ask(t, here, "FUNCTION", "LOAD", oneFunction("b", "return redis.call('incr', keys[1])"))
-	ask(t, here, "FUNCTION", "LOAD", "#!lua name=a\n redis.register_function{function_name='A', callback=redis.log, description='text', flags={'no-writes'}}")
+	ask(t, here, "FUNCTION", "LOAD",
+		"#!lua name=a\n redis.register_function{function_name='A', callback=redis.log, "+
+			"description='text', flags={'no-writes'}}")
 	ask(t, here, "FCALL", "b", "1", "k")
 	list := ask(t, here, "FUNCTION", "LIST", "WITHCODE").String()
 	content := snapshotBytes(t, here.node.machine.Snapshot())
@@ -60,13 +63,17 @@ func TestLibrariesAreInTheSnapshot(t *testing.T) {
 
 	// The order in which libraries came cannot be seen, and what is gone leaves nothing.
 	other := newScriptNode()
-	ask(t, other, "FUNCTION", "LOAD", "#!lua name=a\n redis.register_function{function_name='A', callback=redis.log, description='text', flags={'no-writes'}}")
+	ask(t, other, "FUNCTION", "LOAD",
+		"#!lua name=a\n redis.register_function{function_name='A', callback=redis.log, "+
+			"description='text', flags={'no-writes'}}")
 	ask(t, other, "FUNCTION", "LOAD", oneFunction("b", "return redis.call('incr', keys[1])"))
-	if got, want := other.node.machine.engine.AppendTo(nil), here.node.machine.engine.AppendTo(nil); string(got) != string(want) {
+	if got, want := other.node.machine.engine.AppendTo(nil),
+		here.node.machine.engine.AppendTo(nil); string(got) != string(want) {
 		t.Errorf("libraries in another order: %q, want %q", got, want)
 	}
 	ask(t, other, "FUNCTION", "FLUSH")
-	if got, want := other.node.machine.engine.AppendTo(nil), newScriptNode().node.machine.engine.AppendTo(nil); string(got) != string(want) {
+	if got, want := other.node.machine.engine.AppendTo(nil),
+		newScriptNode().node.machine.engine.AppendTo(nil); string(got) != string(want) {
 		t.Errorf("after FUNCTION FLUSH: %q, want %q", got, want)
 	}
 	if len(empty) >= len(content) {
@@ -74,15 +81,17 @@ func TestLibrariesAreInTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch, in transactions or not, must not be given the same numbers,
-// and a node that applies the entry again must be given the same.
+// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch, in transactions or
+// not, must not be given the same numbers, and a node that applies the entry again must be given
+// the same.
 func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	const requests = 20
 	var batch []byte
 	for range requests {
 		args := commandtest.Args("EVAL", `return tostring(math.random())`, "0")
 		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{args}})
-		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{args, args}})
+		batch = commands.AppendRequest(batch,
+			&commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{args, args}})
 	}
 	e := &Entry{ClockMs: 1, Batches: [][]byte{batch, batch}}
 	var replies [2]string
@@ -106,12 +115,14 @@ func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	if replies[0] != replies[1] {
 		t.Errorf("nodes differ:\n%q\n%q", replies[0], replies[1])
 	}
-	if want := 2 * 2 * 3 * requests; len(drawn) < want-1 { // 14 digits of a float: two may be equal, not more
+	if want := 2 * 2 * 3 * requests; len(drawn) < want-1 {
+		// 14 digits of a float: two may be equal, not more
 		t.Errorf("%d scripts drew %d numbers: %q", want, len(drawn), replies[0])
 	}
 }
 
-// TestNodesAgreeOnScripts runs the whole corpus on two machines, one of which is restored from its snapshot after every script.
+// TestNodesAgreeOnScripts runs the whole corpus on two machines, one of which is restored from its
+// snapshot after every script.
 func TestNodesAgreeOnScripts(t *testing.T) {
 	for _, path := range corpus.Files(t, "../testdata") {
 		a, b := newScriptNode(), newScriptNode()
@@ -120,7 +131,8 @@ func TestNodesAgreeOnScripts(t *testing.T) {
 			run := commands.AppendRequest(nil, &commands.Request{Proto: 3, Cmds: [][][]byte{args}})
 			var replies, files [2]bytes.Buffer
 			for i, n := range []*scenarioNode{a.node, b.node} {
-				entry := &Entry{ClockMs: n.clockMs, WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
+				entry := &Entry{ClockMs: n.clockMs, WallUs: 1_700_000_000_000_000,
+					Batches: [][]byte{run}}
 				n.index++
 				result, err := n.machine.Apply(n.index, entry, true)
 				if err != nil {

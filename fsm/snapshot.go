@@ -61,7 +61,8 @@ func (h *header) appendTo(dst []byte) []byte {
 
 // readHeader reads a header. Fields after the level are only for releases that know that level.
 func readHeader(c *wire.Cursor) header {
-	h := header{index: c.Uvarint(), epoch: c.Uvarint(), clockMs: int64(c.Uvarint()), sum: c.Uint64(), level: firstLevel}
+	h := header{index: c.Uvarint(), epoch: c.Uvarint(), clockMs: int64(c.Uvarint()),
+		sum: c.Uint64(), level: firstLevel}
 	if h.clockMs < 0 {
 		c.Fail()
 	}
@@ -215,7 +216,8 @@ func (r *snapshotReader) begin() error {
 		return r.error("it does not begin as one")
 	}
 	if v := r.uint32(); r.err == nil && v != snapshotVersion {
-		return fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v, snapshotVersion)
+		return fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v,
+			snapshotVersion)
 	}
 	return nil
 }

@@ -16,11 +16,13 @@ import (
 // backup in progress keeps a second copy of everything that changes.
 const backupStall = time.Minute
 
-const errNotDirectReply commands.Error = "ERR RAFT BACKUP needs a connection without subscriptions, MONITOR, CLIENT TRACKING or CLIENT REPLY OFF"
+const errNotDirectReply commands.Error = "ERR RAFT BACKUP needs a connection without " +
+	"subscriptions, MONITOR, CLIENT TRACKING or CLIENT REPLY OFF"
 
 // errBackupRuns limits a node to one backup: each keeps a copy of the state alive while its client
 // reads.
-const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node is already sending a backup"
+const errBackupRuns commands.Error = "TRYAGAIN the command did not run: this node is already " +
+	"sending a backup"
 
 // backup sends the state in place of a reply.
 func backup(s *session, _ *commands.Spec, _ [][]byte) {

@@ -25,7 +25,8 @@ func TestBackup(t *testing.T) {
 	}
 	// In a pipeline, earlier and later commands are answered in order.
 	c.raw("GET key:1\r\nRAFT BACKUP\r\nGET key:2\r\nPING\r\n")
-	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()), "$100\r\n"+value+"\r\n", "+PONG\r\n")
+	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()),
+		"$100\r\n"+value+"\r\n", "+PONG\r\n")
 	if info, err := fsm.CheckSnapshot(&want); err != nil || info.Keys != 5000 {
 		t.Error(info, err)
 	}
@@ -72,7 +73,9 @@ func TestBackupEndsWithItsClient(t *testing.T) {
 	gone := n.dial(t)
 	gone.raw("RAFT BACKUP\r\n")
 	_ = gone.Close()
-	eventually(t, "both are gone", func() bool { return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1 })
+	eventually(t, "both are gone", func() bool {
+		return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1
+	})
 	if got := c.call("RAFT", "BACKUP"); got[0] != '$' {
 		t.Fatalf("the next one: %.200q", got)
 	}

@@ -13,42 +13,56 @@ import (
 var adminSpecs = []commands.Spec{
 	{
 		Name: "shutdown", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.NoMulti | commands.AllowBusy,
+		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.NoMulti |
+			commands.AllowBusy,
 		Syntax:  "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-		Summary: "Stops this node, which transfers leadership first.", Complexity: "O(1)", Local: &commands.Local{Run: serve(shutdown)},
+		Summary: "Stops this node, which transfers leadership first.", Complexity: "O(1)",
+		Local: &commands.Local{Run: serve(shutdown)},
 	},
 	{
-		Name: "failover", Kind: commands.Admin, Arity: -1, Group: "server", Since: "6.2.0", Flags: commands.NoScript | commands.Stale,
-		Syntax:  "[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
-		Summary: "Transfers leadership to the most up-to-date voter, or to a given node.", Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
+		Name: "failover", Kind: commands.Admin, Arity: -1, Group: "server", Since: "6.2.0",
+		Flags:      commands.NoScript | commands.Stale,
+		Syntax:     "[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
+		Summary:    "Transfers leadership to the most up-to-date voter, or to a given node.",
+		Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
 	},
 	{
 		Name: "save", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
-		Flags:   commands.NoScript | commands.NoMulti | commands.NoAsyncLoading,
-		Summary: "Writes a snapshot of this node's state and waits until it is complete.", Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
+		Flags:      commands.NoScript | commands.NoMulti | commands.NoAsyncLoading,
+		Summary:    "Writes a snapshot of this node's state and waits until it is complete.",
+		Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
 	},
 	{
-		Name: "bgsave", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
+		Name: "bgsave", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0",
+		Flags:   commands.NoScript | commands.NoAsyncLoading,
 		Syntax:  "[SCHEDULE]",
-		Summary: "Starts a snapshot of this node's state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgsave)},
+		Summary: "Starts a snapshot of this node's state.", Complexity: "O(1)",
+		Local: &commands.Local{Run: serve(bgsave)},
 	},
 	{
-		Name: "bgrewriteaof", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0", Flags: commands.NoScript | commands.NoAsyncLoading,
-		Summary: "Starts a snapshot of this node's state, after which the log is compacted.", Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
+		Name: "bgrewriteaof", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
+		Flags:      commands.NoScript | commands.NoAsyncLoading,
+		Summary:    "Starts a snapshot of this node's state, after which the log is compacted.",
+		Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
 	},
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags: commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
-		Summary: "Returns the time at which the newest snapshot of this node started, or 0 if there is none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
+		Summary: "Returns the time at which the newest snapshot of this node started, or 0 if " +
+			"there is none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
 	},
 	{
 		Name: "module", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
 		Summary: "Reports about modules, of which there are none.", Complexity: "O(1)",
 		Subcommands: []commands.Spec{
 			{
-				Name: "list", Kind: commands.Admin, Arity: 2, Group: "server", Since: "4.0.0", Flags: commands.NoScript,
+				Name: "list", Kind: commands.Admin, Arity: 2, Group: "server", Since: "4.0.0",
+				Flags:   commands.NoScript,
 				Summary: "Returns an empty list, since there are no modules.", Complexity: "O(1)",
-				Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { s.w.Array(0) })},
+				Local: &commands.Local{Early: true,
+					Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
+						s.w.Array(0)
+					})},
 			},
 			helpSpec("MODULE", "5.0.0", "server", "LIST", "    Return a list of loaded modules."),
 		},
@@ -61,11 +75,13 @@ const (
 	errFailover      commands.Error = "ERR FAILOVER already in progress."
 	errFollower      commands.Error = "ERR FAILOVER is not valid when server is a replica."
 	errNoReplicas    commands.Error = "ERR FAILOVER requires connected replicas."
-	errFailoverForce commands.Error = "ERR FAILOVER with force option requires both a timeout and target HOST and IP."
-	errNotReplica    commands.Error = "ERR FAILOVER target HOST and PORT is not a replica."
-	errNotOnline     commands.Error = "ERR FAILOVER target replica is not online."
-	errSaving        commands.Error = "ERR Background save already in progress"
-	errRewriting     commands.Error = "ERR Background append only file rewriting already in progress"
+	errFailoverForce commands.Error = "ERR FAILOVER with force option requires both a timeout " +
+		"and target HOST and IP."
+	errNotReplica commands.Error = "ERR FAILOVER target HOST and PORT is not a replica."
+	errNotOnline  commands.Error = "ERR FAILOVER target replica is not online."
+	errSaving     commands.Error = "ERR Background save already in progress"
+	errRewriting  commands.Error = "ERR Background append only file rewriting already in " +
+		"progress"
 )
 
 // shutdown stops the node. Every acknowledged write is on disk, so SAVE and NOSAVE are equal; as

@@ -32,7 +32,8 @@ func TestMonitorLines(t *testing.T) {
 	}
 	line := func(want string) {
 		t.Helper()
-		if got := w.next(); !regexp.MustCompile(`^\+[0-9]{10}\.[0-9]{6} \[` + want + `\r\n$`).MatchString(got) {
+		if got := w.next(); !regexp.MustCompile(`^\+[0-9]{10}\.[0-9]{6} \[` + want +
+			`\r\n$`).MatchString(got) {
 			t.Fatalf("%q does not match %s", got, want)
 		}
 	}
@@ -40,7 +41,9 @@ func TestMonitorLines(t *testing.T) {
 	line("3 " + addr + `\] "SELECT" "3"`)
 	c.call("SET", "a", "\x00\"\\\r\x7f")
 	line("3 " + addr + `\] "SET" "a" "\\x00\\"\\\\\\r\\x7f"`)
-	c.call("EVAL", "redis.call('SELECT', 5) redis.call('SET', KEYS[1], 'x') return redis.call('INFO')", "1", "k")
+	c.call("EVAL",
+		"redis.call('SELECT', 5) redis.call('SET', KEYS[1], 'x') return redis.call('INFO')", "1",
+		"k")
 	line("3 " + addr + `\] "EVAL" .*`)
 	line(`3 lua\] "SELECT" "5"`)
 	line(`5 lua\] "SET" "k" "x"`)
@@ -56,7 +59,8 @@ func TestMonitorLines(t *testing.T) {
 		t.Error(list)
 	}
 	w.call("RESET")
-	if list := c.call("CLIENT", "LIST"); strings.Contains(list, "flags=O ") || n.monitors.size.Load() != 0 || n.fake.watched {
+	if list := c.call("CLIENT", "LIST"); strings.Contains(list, "flags=O ") ||
+		n.monitors.size.Load() != 0 || n.fake.watched {
 		t.Error("RESET does not end MONITOR")
 	}
 }
@@ -80,7 +84,8 @@ func TestSlowCallIsTrimmed(t *testing.T) {
 	}
 	args[1] = bytes.Repeat([]byte("x"), 130)
 	kept := slowCall(args)
-	if len(kept) != 32 || string(kept[31]) != "... (9 more arguments)" || string(kept[1]) != strings.Repeat("x", 128)+"... (2 more bytes)" {
+	if len(kept) != 32 || string(kept[31]) != "... (9 more arguments)" ||
+		string(kept[1]) != strings.Repeat("x", 128)+"... (2 more bytes)" {
 		t.Errorf("%d: %q", len(kept), kept)
 	}
 	if kept := slowCall(args[2:34]); len(kept) != 32 || string(kept[31]) != "a33" {
@@ -94,13 +99,15 @@ func TestSlowlogHidesPasswords(t *testing.T) {
 	c.call("CONFIG", "SET", "slowlog-log-slower-than", "0")
 	c.call("AUTH", "default", "secret")
 	c.call("HELLO", "2", "AUTH", "default", "secret")
-	if got := c.call("SLOWLOG", "GET"); strings.Contains(got, "secret") || strings.Count(got, "(redacted)") != 4 {
+	if got := c.call("SLOWLOG", "GET"); strings.Contains(got, "secret") ||
+		strings.Count(got, "(redacted)") != 4 {
 		t.Error(got)
 	}
 }
 
 func TestHistogram(t *testing.T) {
-	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 1 << 20, 1<<30 + 12345, 1<<36 - 1} {
+	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 1 << 20,
+		1<<30 + 12345, 1<<36 - 1} {
 		b := bucketOf(ns)
 		if top := bucketTop(b); ns > top || top > ns+ns/128 || b > 0 && bucketTop(b-1) >= ns {
 			t.Errorf("%d ns is in bucket %d, up to %d", ns, b, top)
@@ -117,13 +124,15 @@ func TestHistogram(t *testing.T) {
 		h.add(time.Duration(us) * time.Microsecond)
 	}
 	counts, calls := h.read()
-	for _, c := range []struct{ percent, us float64 }{{0, 1}, {50, 500}, {99, 990}, {99.9, 999}, {100, 1000}} {
+	for _, c := range []struct{ percent, us float64 }{{0, 1}, {50, 500}, {99, 990}, {99.9, 999},
+		{100, 1000}} {
 		if got := percentile(counts, calls, c.percent); got < c.us || got > c.us*1.01 {
 			t.Errorf("p%g = %g µs, want %g", c.percent, got, c.us)
 		}
 	}
 	// The durations are Redis's: 33 for values below 32768 ns plus the width of the bucket.
-	want := "[{1 1} {2 2} {4 4} {8 8} {16 16} {33 33} {66 66} {132 132} {264 264} {528 528} {1056 1000}]"
+	want := "[{1 1} {2 2} {4 4} {8 8} {16 16} {33 33} {66 66} {132 132} {264 264} {528 528} " +
+		"{1056 1000}]"
 	if got := fmt.Sprint(steps(counts)); got != want {
 		t.Errorf("steps %s, want %s", got, want)
 	}
@@ -134,7 +143,8 @@ func TestLatencyEvents(t *testing.T) {
 	c := n.dial(t)
 	c.call("CONFIG", "SET", "latency-monitor-threshold", "5")
 	c.call("DEBUG", "SLEEP", "0.02")
-	if got := c.call("LATENCY", "LATEST"); !strings.HasPrefix(got, "*1\r\n*4\r\n$7\r\ncommand\r\n") {
+	if got := c.call("LATENCY", "LATEST"); !strings.HasPrefix(got,
+		"*1\r\n*4\r\n$7\r\ncommand\r\n") {
 		t.Error(got)
 	}
 	if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got, "*1\r\n*2\r\n:") {
@@ -153,7 +163,8 @@ func TestLatencyEvents(t *testing.T) {
 
 func TestDrawLatency(t *testing.T) {
 	e := latencyEvent{samples: []latencySample{{100, 10}, {7000, 40}, {7190, 20}}, highest: 90}
-	want := "command - high 40 ms, low 10 ms (all time high 90 ms)\n" + strings.Repeat("-", 80) + "\n" +
+	want := "command - high 40 ms, low 10 ms (all time high 90 ms)\n" + strings.Repeat("-", 80) +
+		"\n" +
 		" _ \n | \n |_\n_||\n" + "\n131\nhm0\n  s\n"
 	if got := drawLatency("command", e, 7200); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -170,7 +181,8 @@ func TestSnapshotsOnDemand(t *testing.T) {
 	}
 	<-n.fake.begun
 	for call, want := range map[string]string{
-		"BGSAVE": "-ERR Background save already in progress\r\n", "SAVE": "-ERR Background save already in progress\r\n",
+		"BGSAVE":          "-ERR Background save already in progress\r\n",
+		"SAVE":            "-ERR Background save already in progress\r\n",
 		"BGSAVE SCHEDULE": "+Background saving scheduled\r\n",
 		"BGREWRITEAOF":    "-ERR Background append only file rewriting already in progress\r\n",
 	} {
@@ -178,16 +190,20 @@ func TestSnapshotsOnDemand(t *testing.T) {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
-	if got := c.call("INFO", "persistence"); !strings.Contains(got, "rdb_bgsave_in_progress:1\r\n") || !strings.Contains(got, "rdb_saves:0\r\n") {
+	if got := c.call("INFO", "persistence"); !strings.Contains(got,
+		"rdb_bgsave_in_progress:1\r\n") || !strings.Contains(got, "rdb_saves:0\r\n") {
 		t.Error(got)
 	}
 	n.fake.set(func() { close(n.fake.gate); n.fake.begun, n.fake.gate = nil, nil })
-	eventually(t, "the snapshot is written", func() bool { return strings.Contains(c.call("INFO", "persistence"), "rdb_saves:1\r\n") })
+	eventually(t, "the snapshot is written", func() bool {
+		return strings.Contains(c.call("INFO", "persistence"), "rdb_saves:1\r\n")
+	})
 	n.fake.set(func() { n.fake.fail = errors.New("no room") })
 	if got := c.call("SAVE"); got != "-ERR snapshot failed: no room\r\n" {
 		t.Error(got)
 	}
-	if got := c.call("INFO", "persistence"); !strings.Contains(got, "rdb_last_bgsave_status:err\r\n") {
+	if got := c.call("INFO", "persistence"); !strings.Contains(got,
+		"rdb_last_bgsave_status:err\r\n") {
 		t.Error(got)
 	}
 }
@@ -205,7 +221,8 @@ func TestShutdownAndFailover(t *testing.T) {
 		t.Error(got)
 	}
 	n.fake.set(func() { n.fake.fail, n.fake.st.Role = nil, "follower" })
-	if got := c.call("FAILOVER"); got != "-ERR FAILOVER is not valid when server is a replica.\r\n" {
+	if got := c.call(
+		"FAILOVER"); got != "-ERR FAILOVER is not valid when server is a replica.\r\n" {
 		t.Error(got)
 	}
 	n.fake.set(func() { n.fake.st.Role, n.fake.st.Members = "leader", n.fake.st.Members[:1] })
@@ -227,7 +244,8 @@ func TestDebugObject(t *testing.T) {
 	c := n.dial(t)
 	c.call("SET", "a", "12")
 	addr := addrOf(c)
-	if got := c.call("DEBUG", "OBJECT", "a"); !regexp.MustCompile(`^\+Value at:0 refcount:1 encoding:int memory:[0-9]+ created:[0-9]+ changed:[0-9]+\r\n$`).MatchString(got) {
+	if got := c.call("DEBUG", "OBJECT", "a"); !regexp.MustCompile(
+		`^\+Value at:0 refcount:1 encoding:int memory:[0-9]+ created:[0-9]+ changed:[0-9]+\r\n$`).MatchString(got) {
 		t.Error(got)
 	}
 	// Only the calling connection sleeps, and it can be closed.
@@ -235,7 +253,9 @@ func TestDebugObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := n.dial(t)
-	eventually(t, "the connection sleeps", func() bool { return strings.Contains(d.call("CLIENT", "LIST"), "cmd=debug") })
+	eventually(t, "the connection sleeps", func() bool {
+		return strings.Contains(d.call("CLIENT", "LIST"), "cmd=debug")
+	})
 	d.call("CLIENT", "KILL", "ADDR", addr)
 	c.ended()
 }
@@ -271,7 +291,8 @@ func TestInfoHasWhatExportersRead(t *testing.T) {
 	for _, pattern := range []string{
 		`cmdstat_set:calls=1,usec=[0-9]+,usec_per_call=[0-9.]+,rejected_calls=0,failed_calls=0\r\n`,
 		`latency_percentiles_usec_set:p50=[0-9.]+,p99=[0-9.]+,p99\.9=[0-9.]+\r\n`,
-		`db0:keys=1,expires=0,avg_ttl=0\r\n`, `slave0:ip=10\.0\.0\.2,port=7001,state=online,offset=100,lag=0\r\n`,
+		`db0:keys=1,expires=0,avg_ttl=0\r\n`,
+		`slave0:ip=10\.0\.0\.2,port=7001,state=online,offset=100,lag=0\r\n`,
 		`master_replid:[0-9a-f]{40}\r\n`, `# Modules\r\n`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(text) {

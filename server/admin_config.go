@@ -35,7 +35,8 @@ const maxConfigPatterns = 1024
 // configGet replies with each matching parameter once. A plain name is repeated as it was written.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args)-2 > maxConfigPatterns {
-		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d", maxConfigPatterns))
+		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d",
+			maxConfigPatterns))
 		return
 	}
 	names := map[*param]string{}
@@ -81,7 +82,8 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 		p := findParam(args[i])
 		switch {
 		case p == nil:
-			s.fail(commands.Errorf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", args[i]))
+			s.fail(commands.Errorf(
+				"ERR Unknown option or number of arguments for CONFIG SET - '%s'", args[i]))
 			return
 		case p.frozen:
 			s.fail(setFailed(p, "can't set immutable config"))
@@ -144,7 +146,8 @@ func (p *param) change(s *Server, text string) (func(*Server), error) {
 }
 
 func setFailed(p *param, why string) error {
-	return commands.Errorf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", p.name, why)
+	return commands.Errorf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", p.name,
+		why)
 }
 
 func configResetStat(s *session, _ *commands.Spec, _ [][]byte) {

@@ -53,51 +53,84 @@ func numberParam(name string, low, max int64, in func(*Server) atomicNumber) par
 const maxInt64 = 1<<63 - 1
 
 var params = []param{
-	{name: "maxclients", get: func(s *Server) string { return formatInt(s.config.maxClients.Load()) }, set: (*Server).setMaxClients, low: 1, max: 1<<32 - 1, fits: (*Server).fitsFiles},
+	{name: "maxclients", get: func(s *Server) string {
+		return formatInt(s.config.maxClients.Load())
+	}, set: (*Server).setMaxClients, low: 1, max: 1<<32 - 1, fits: (*Server).fitsFiles},
 	{
 		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
-		get: func(s *Server) string { return formatInt(s.config.idleTimeout.Load() / int64(time.Second)) },
+		get: func(s *Server) string {
+			return formatInt(s.config.idleTimeout.Load() / int64(time.Second))
+		},
 		set: func(s *Server, n int64) {
 			s.config.idleTimeout.Store(n * int64(time.Second))
 			s.wakeCron()
 		},
 	},
-	{name: "maxmemory-clients", get: func(s *Server) string { return s.clientMemory.chosen.Load().String() }, choose: chooseClientMemory},
-	numberParam("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber { return &s.tracking.maxKeys }),
-	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.threshold }),
-	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber { return &s.slowlog.maxLen }),
-	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber { return &s.latency.threshold }),
-	{name: "latency-tracking", get: func(s *Server) string { return yesNo(s.config.trackLatency.Load()) }, choose: chooseTracking},
-	{name: "latency-tracking-info-percentiles", get: func(s *Server) string { return percentileText(*s.config.percentiles.Load()) }, choose: choosePercentiles},
+	{name: "maxmemory-clients", get: func(s *Server) string {
+		return s.clientMemory.chosen.Load().String()
+	}, choose: chooseClientMemory},
+	numberParam("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber {
+		return &s.tracking.maxKeys
+	}),
+	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber {
+		return &s.slowlog.threshold
+	}),
+	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber {
+		return &s.slowlog.maxLen
+	}),
+	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber {
+		return &s.latency.threshold
+	}),
+	{name: "latency-tracking", get: func(s *Server) string {
+		return yesNo(s.config.trackLatency.Load())
+	}, choose: chooseTracking},
+	{name: "latency-tracking-info-percentiles", get: func(s *Server) string {
+		return percentileText(*s.config.percentiles.Load())
+	}, choose: choosePercentiles},
 	{name: settingNotify, get: notifyText, share: (*Server).setNotify, check: checkNotify},
 	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
 	frozen("databases", strconv.Itoa(databases)),
-	{name: "cluster-enabled", frozen: true, get: func(s *Server) string { return yesNo(s.showsCluster()) }},
+	{name: "cluster-enabled", frozen: true, get: func(s *Server) string {
+		return yesNo(s.showsCluster())
+	}},
 	frozen("daemonize", "no"), frozen("supervised", "no"),
-	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""), frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
+	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""),
+	frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
 	{name: "unixsocket", frozen: true, get: func(s *Server) string { return s.cfg.UnixSocket }},
-	{name: "unixsocketperm", frozen: true, get: func(s *Server) string { return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8) }},
-	{name: "client-query-buffer-limit", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
-	{name: "proto-max-bulk-len", get: func(s *Server) string { return strconv.Itoa(s.cfg.MaxRequestBytes) }},
-	{name: "client-output-buffer-limit", get: func(s *Server) string { return s.config.output.Load().String() }, choose: chooseOutputLimits},
+	{name: "unixsocketperm", frozen: true, get: func(s *Server) string {
+		return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8)
+	}},
+	{name: "client-query-buffer-limit", get: func(s *Server) string {
+		return strconv.Itoa(s.cfg.MaxRequestBytes)
+	}},
+	{name: "proto-max-bulk-len", get: func(s *Server) string {
+		return strconv.Itoa(s.cfg.MaxRequestBytes)
+	}},
+	{name: "client-output-buffer-limit", get: func(s *Server) string {
+		return s.config.output.Load().String()
+	}, choose: chooseOutputLimits},
 
 	// Every write is on disk; nothing else is saved.
-	fixed("appendonly", "yes"), fixed("appendfsync", "always"), fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
+	fixed("appendonly", "yes"), fixed("appendfsync", "always"),
+	fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
 	fixed("stop-writes-on-bgsave-error", "no"),
 	// Nothing is evicted for memory or time.
 	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
 	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
 	fixed("activedefrag", "no"),
 	// There is one user, without a password.
-	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""), fixed("protected-mode", "no"),
-	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"), fixed("slave-read-only", "no"),
+	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""),
+	fixed("protected-mode", "no"),
+	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"),
+	fixed("slave-read-only", "no"),
 	fixed("replica-priority", "100"), fixed("slave-priority", "100"), fixed("tls-port", "0"),
 	// The sizes at which OBJECT ENCODING changes.
 	fixed("hash-max-listpack-entries", "512"), fixed("hash-max-ziplist-entries", "512"),
 	fixed("hash-max-listpack-value", "64"), fixed("hash-max-ziplist-value", "64"),
 	fixed("zset-max-listpack-entries", "128"), fixed("zset-max-ziplist-entries", "128"),
 	fixed("zset-max-listpack-value", "64"), fixed("zset-max-ziplist-value", "64"),
-	fixed("set-max-intset-entries", "512"), fixed("list-max-listpack-size", "-2"), fixed("list-max-ziplist-size", "-2"),
+	fixed("set-max-intset-entries", "512"), fixed("list-max-listpack-size", "-2"),
+	fixed("list-max-ziplist-size", "-2"),
 	fixed("stream-node-max-entries", "100"), fixed("stream-node-max-bytes", "4096"),
 }
 
@@ -137,7 +170,8 @@ func choosePercentiles(text string) (func(*Server), error) {
 			return nil, commands.Error("Invalid latency-tracking-info-percentiles parameters")
 		}
 		if !(f >= 0 && f <= 100) {
-			return nil, commands.Error("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
+			return nil, commands.Error(
+				"latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
 		}
 		list[i] = f
 	}
@@ -148,7 +182,8 @@ func choosePercentiles(text string) (func(*Server), error) {
 var memorySizes = []struct {
 	unit  string
 	bytes int64
-}{{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1}, {"", 1}}
+}{{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1},
+	{"", 1}}
 
 // parseMemory parses a size such as 64mb.
 func parseMemory(text string) (bytes int64, ok bool) {
@@ -206,7 +241,9 @@ func (s *Server) setMaxClients(n int64) { s.config.maxClients.Store(n) }
 // fitsFiles rejects more connections than the limit of open files allows, as Redis does.
 func (s *Server) fitsFiles(n int64) error {
 	if most := int64(s.cfg.MostClients); most > 0 && n > most {
-		return commands.Errorf("The operating system is not able to handle the specified number of clients, try with %d", most)
+		return commands.Errorf(
+			"The operating system is not able to handle the specified number of clients, try "+
+				"with %d", most)
 	}
 	return nil
 }

@@ -31,8 +31,10 @@ func (s *Server) setNotify(text string) error {
 	if err != nil {
 		return err
 	}
-	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
-	reply, err := s.backend.Write(context.Background(), Asker{}, commands.AppendRequest(nil, &request), 1)
+	request := commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
+	reply, err := s.backend.Write(context.Background(), Asker{},
+		commands.AppendRequest(nil, &request), 1)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 // Asker describes who sends a batch and what it contains, so that one busy connection does not
 // delay the others.
 type Asker struct {
-	Source  uint64 // the connection; 0: the server itself
-	Command uint64 // a hash of the command; 0: unknown. Batches with the same hash should cost alike
+	Source uint64 // the connection; 0: the server itself
+	// a hash of the command; 0: unknown. Batches with the same hash should cost alike
+	Command uint64
 	Shape   uint64 // a hash of the command and its first key
 }
 
@@ -86,8 +87,8 @@ type Backend interface {
 	// Watch sets whether Deliver receives the commands that scripts call, for requests that carry
 	// a client number.
 	Watch(on bool)
-	// TransferLeadership transfers leadership to a member, or to the most up-to-date one if id is empty, and
-	// returns when another node leads. It fails with an *Error.
+	// TransferLeadership transfers leadership to a member, or to the most up-to-date one if id is
+	// empty, and returns when another node leads. It fails with an *Error.
 	TransferLeadership(id string) error
 	// Snapshot writes a snapshot, truncates the log, and returns when the snapshot is on disk.
 	Snapshot() error
@@ -190,8 +191,9 @@ type Member struct {
 	PeerAddr   string
 	ClientAddr string // empty: unknown
 	Voter      bool
-	Connected  bool   // this node has a connection to it
-	KnownLevel uint64 // the newest feature level it knows, as last reported to the leader; 0: unknown
+	Connected  bool // this node has a connection to it
+	// the newest feature level it knows, as last reported to the leader; 0: unknown
+	KnownLevel uint64
 	// Match is the index up to which the member's log is known to be durable; 0 except on the
 	// leader.
 	Match uint64

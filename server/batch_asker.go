@@ -23,7 +23,8 @@ func askerOf(db int, spec *commands.Spec, cmds [][][]byte) Asker {
 		return Asker{Command: h | 1, Shape: h | 1}
 	}
 	args, first := cmds[0], 1
-	if spec != nil && spec.Keys.First > 0 { // otherwise a pattern, or whatever stands in place of a key
+	if spec != nil && spec.Keys.First > 0 {
+		// otherwise a pattern, or whatever stands in place of a key
 		first = spec.Keys.First
 	}
 	if spec != nil && spec.Group == "scripting" && len(args) > 1 {

@@ -38,7 +38,8 @@ func TestAskersTellRunsApart(t *testing.T) {
 		{"FLUSHALL", "FLUSHALL", true, true},
 	} {
 		a, b := of(c.a), of(c.b)
-		if a.Command == 0 || a.Shape == 0 || (a.Command == b.Command) != c.command || (a.Shape == b.Shape) != c.shape {
+		if a.Command == 0 || a.Shape == 0 || (a.Command == b.Command) != c.command ||
+			(a.Shape == b.Shape) != c.shape {
 			t.Errorf("%q and %q: %x, %x", c.a, c.b, a, b)
 		}
 	}
@@ -57,7 +58,8 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 		return of
 	}
 	for _, call := range []string{
-		"COMMAND", "COMMAND DOCS", "COMMAND DOCS get", "COMMAND LIST", "COMMAND INFO get", "COMMAND GETKEYS get k", "COMMAND COUNT", "CONFIG GET *", "CLIENT LIST",
+		"COMMAND", "COMMAND DOCS", "COMMAND DOCS get", "COMMAND LIST", "COMMAND INFO get",
+		"COMMAND GETKEYS get k", "COMMAND COUNT", "CONFIG GET *", "CLIENT LIST",
 		"PUBSUB CHANNELS", "SLOWLOG GET", "LATENCY HISTOGRAM", "MEMORY STATS", "ACL CAT",
 	} {
 		a.call(strings.Fields(call)...)
@@ -65,14 +67,16 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 			t.Errorf("%s: %v", call, of)
 		}
 	}
-	for _, call := range []string{"PING", "ECHO x", "CLIENT ID", "CONFIG SET slowlog-max-len 10", "MULTI", "COMMAND DOCS"} {
+	for _, call := range []string{"PING", "ECHO x", "CLIENT ID", "CONFIG SET slowlog-max-len 10",
+		"MULTI", "COMMAND DOCS"} {
 		if a.call(strings.Fields(call)...); len(shared()) != 0 {
 			t.Errorf("%s took a turn", call)
 		}
 	}
 	a.call("EXEC")
 	b.call("COMMAND", "DOCS")
-	if of := shared(); len(of) != 2 || of[0].Source == of[1].Source || of[0].Command != of[1].Command {
+	if of := shared(); len(of) != 2 || of[0].Source == of[1].Source ||
+		of[0].Command != of[1].Command {
 		t.Errorf("two connections: %v", of)
 	}
 	for _, call := range []string{"COMMAND", "COMMAND DOCS", "COMMAND LIST"} {
@@ -103,7 +107,8 @@ func TestGetKeysOfManyArguments(t *testing.T) {
 	for i := range 300_000 {
 		words = append(words, formatInt(int64(i)), "v")
 	}
-	if got := c.call(words...); !strings.HasPrefix(got, "*300000\r\n*2\r\n$1\r\n0\r\n") || !strings.Contains(got, "$6\r\n299999\r\n") {
+	if got := c.call(words...); !strings.HasPrefix(got, "*300000\r\n*2\r\n$1\r\n0\r\n") ||
+		!strings.Contains(got, "$6\r\n299999\r\n") {
 		t.Errorf("%.100s", got)
 	}
 }

@@ -76,7 +76,8 @@ func (s *session) dispatch(args [][]byte) {
 	s.srv.stats.commands.Add(1)
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
-		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run", s.srv.cfg.MaxRequestBytes))
+		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run",
+			s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	spec, err := s.srv.table.Resolve(args)
@@ -92,7 +93,10 @@ func (s *session) dispatch(args [][]byte) {
 		defer s.cachingPast(spec)
 	}
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
-		s.refuse(spec, commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", spec.FullName()))
+		s.refuse(spec,
+			commands.Errorf(
+				"ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "+
+					"RESET are allowed in this context", spec.FullName()))
 		return
 	}
 	if s.monitoring {
@@ -100,7 +104,8 @@ func (s *session) dispatch(args [][]byte) {
 			s.refuse(spec, errMonitorData)
 			return
 		}
-		_ = s.out.hold(&s.srv.wg) // a command that MONITOR shows to its own client follows its reply
+		// a command that MONITOR shows to its own client follows its reply
+		_ = s.out.hold(&s.srv.wg)
 	}
 	if !s.waitPaused(spec) {
 		s.quit = true
@@ -140,7 +145,8 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 	case spec != nil && spec.Has(commands.RunsQueue):
 		s.flush() // a pending WATCH belongs to the discarded transaction
 		s.tx = transaction{}
-		err = commands.Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(err.Error(), "ERR "))
+		err = commands.Error("EXECABORT Transaction discarded because of: " +
+			strings.TrimPrefix(err.Error(), "ERR "))
 	case s.tx.open:
 		s.tx.failed = true
 	}
@@ -177,12 +183,15 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	s.w.Limit = start + commands.MaxReplyBytes
 	if !l.Works {
 		l.Run(s, spec, args)
-	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() { l.Run(s, spec, args) }); err != nil {
+	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() {
+		l.Run(s, spec, args)
+	}); err != nil {
 		s.fail(err)
 	}
 	s.w.Limit = 0
 	if s.w.Full {
-		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))] // part of it may be sent already
+		// part of it may be sent already
+		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))]
 		s.fail(errReplySize)
 	}
 	if !s.inExec {
@@ -207,10 +216,12 @@ func (s *session) answer(f func()) {
 		s.w.Buf = s.w.Buf[:start]
 	}
 	if behind {
-		s.batch.pending = append(s.batch.pending, pending{step: literal, end: len(s.batch.literals.Buf)})
+		s.batch.pending = append(s.batch.pending,
+			pending{step: literal, end: len(s.batch.literals.Buf)})
 		s.w = &s.reply
 		if len(s.batch.literals.Buf) > maxBatchBytes || len(s.batch.pending) > 2*maxBatchRequests {
-			s.flush() // small requests can have large replies: they must not pile up behind the batch
+			// small requests can have large replies: they must not pile up behind the batch
+			s.flush()
 		}
 	}
 }
@@ -243,7 +254,8 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
 	s.remember(spec, args)
 	s.batch.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:], pending{step: plain, args: args, spec: spec, behind: behind})
+	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:],
+		pending{step: plain, args: args, spec: spec, behind: behind})
 }
 
 // addRequest encodes a command, or a transaction if owed.step is executed, into the batch.
@@ -263,7 +275,8 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if b.count > 0 && (b.count >= most || len(b.bytes)+size > maxBatchBytes) {
 		s.flush()
 	}
-	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind, Cmds: cmds}
+	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind,
+		Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
@@ -328,7 +341,8 @@ var errNotSent = &Error{NotRun, "CLUSTERDOWN the command did not run: its connec
 
 // askFor sends a batch to the backend, as a dry run first if dryRun is set. Invalidations that it
 // causes for this client follow its replies.
-func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, dryRun bool) (replies []byte, err error) {
+func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
+	dryRun bool) (replies []byte, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
@@ -345,7 +359,8 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, 
 	switch {
 	case done:
 	case write:
-		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), batch, count); err == nil {
+		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), batch,
+			count); err == nil {
 			s.batch.fitRoom(count, len(replies))
 		}
 	case s.stale && !fresh:
@@ -358,14 +373,16 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh, 
 
 // askRest sends the remaining requests of the batch after the backend has answered done of them
 // and not run the others.
-func (s *session) askRest(rest *commands.RequestReader, done int, owed []pending) (replies []byte, err error) {
+func (s *session) askRest(rest *commands.RequestReader, done int,
+	owed []pending) (replies []byte, err error) {
 	if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
 		s.quit = true // nobody receives more
 		return nil, errKilled
 	}
 	for range done {
 		if _, err := rest.Next(); err != nil {
-			return nil, &Error{Unknown, "UNKNOWN the command may or may not have run: unreadable batch: " + err.Error()}
+			return nil, &Error{Unknown,
+				"UNKNOWN the command may or may not have run: unreadable batch: " + err.Error()}
 		}
 	}
 	s.batch.count -= done
@@ -453,7 +470,8 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
-		if len(reply) > maxBatchBytes && !p.muted { // the session owns it: a large reply is not copied
+		if len(reply) > maxBatchBytes && !p.muted {
+			// the session owns it: a large reply is not copied
 			if len(s.reply.Buf) > 0 && s.send() != nil {
 				s.quit = true
 			}

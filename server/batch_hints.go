@@ -84,7 +84,8 @@ func (t *hints) likely(m hintKey) bool {
 // explore reports whether to try an unlikely request anyway, to learn.
 func (t *hints) explore(m hintKey) bool {
 	shape := &t.shapes[m.shape]
-	return (m.opaque || t.keys[m.key].Load() > 0) && shape.turns.Add(1)%exploreEvery == exploreEvery/8
+	return (m.opaque || t.keys[m.key].Load() > 0) &&
+		shape.turns.Add(1)%exploreEvery == exploreEvery/8
 }
 
 // hit records that a dry run answered a request.

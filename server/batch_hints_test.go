@@ -16,18 +16,29 @@ func TestTries(t *testing.T) {
 		lines []string // each sent on its own
 		runs  string
 	}{
-		{"a lock that is free is not tried", []string{"SET lock a NX", "SET other a NX", "DEL lock", "SET lock b NX"}, "write 1, write 1, write 1, write 1"},
-		{"one that was held is, until it is free", []string{"SETNX lock a", "SETNX lock b", "SETNX lock b", "SETNX lock c", "DEL lock", "SETNX lock d", "SETNX lock e", "SETNX lock f"},
+		{"a lock that is free is not tried", []string{"SET lock a NX", "SET other a NX", "DEL lock",
+			"SET lock b NX"}, "write 1, write 1, write 1, write 1"},
+		{"one that was held is, until it is free",
+			[]string{"SETNX lock a", "SETNX lock b", "SETNX lock b", "SETNX lock c", "DEL lock",
+				"SETNX lock d", "SETNX lock e", "SETNX lock f"},
 			"write 1, write 1, try 1, try 1, write 1, try 1, write 1, write 1, try 1"},
-		{"each key by itself", []string{"SETNX lock a", "SETNX lock b", "SETNX other b"}, "write 1, write 1, write 1"},
-		{"each database by itself", []string{"SETNX lock a", "SETNX lock b", "SELECT 1", "SETNX lock b"}, "write 1, write 1, write 1"},
-		{"an answer that tells of a change", []string{"SETNX lock a", "SETNX lock b", "SET lock c", "SETNX lock b", "GETDEL lock", "GETDEL lock", "GETDEL lock"},
+		{"each key by itself", []string{"SETNX lock a", "SETNX lock b", "SETNX other b"},
+			"write 1, write 1, write 1"},
+		{"each database by itself", []string{"SETNX lock a", "SETNX lock b", "SELECT 1",
+			"SETNX lock b"}, "write 1, write 1, write 1"},
+		{"an answer that tells of a change", []string{"SETNX lock a", "SETNX lock b", "SET lock c",
+			"SETNX lock b", "GETDEL lock", "GETDEL lock", "GETDEL lock"},
 			"write 1, write 1, write 1, try 1, write 1, write 1, try 1"},
-		{"what always writes is given up", []string{"HSET h f 1", "HSET h f 2", "HSET h f 3", "HSET h f 4", "HSET h f 5", "HSET h f 6", "HSET h f 7", "HSET h f 8", "HSET h f 9"},
-			"write 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, write 1, write 1, write 1"},
-		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"}, "write 1, write 1, write 1"},
-		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001", "BLPOP none 0.001"}, "write 1, write 1, write 1, write 1"},
-		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"}, "read 1, try 1"},
+		{"what always writes is given up", []string{"HSET h f 1", "HSET h f 2", "HSET h f 3",
+			"HSET h f 4", "HSET h f 5", "HSET h f 6", "HSET h f 7", "HSET h f 8", "HSET h f 9"},
+			"write 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, " +
+				"write 1, write 1, write 1"},
+		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"},
+			"write 1, write 1, write 1"},
+		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001",
+			"BLPOP none 0.001"}, "write 1, write 1, write 1, write 1"},
+		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"},
+			"read 1, try 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := start(t, nil)
@@ -57,10 +68,13 @@ func TestTriesOfPipelines(t *testing.T) {
 		runs string
 	}{
 		{held, []string{":0\r\n", "$1\r\n1\r\n", ":0\r\n"}, "try 3"},
-		{calls("SETNX a x", "INCR c", "SETNX b x"), []string{":0\r\n", ":2\r\n", ":0\r\n"}, "write 3"},
-		{calls("SETNX a x", "PUBLISH c m", "SETNX b x"), []string{":0\r\n", ":0\r\n", ":0\r\n"}, "write 3"},
+		{calls("SETNX a x", "INCR c", "SETNX b x"), []string{":0\r\n", ":2\r\n", ":0\r\n"},
+			"write 3"},
+		{calls("SETNX a x", "PUBLISH c m", "SETNX b x"), []string{":0\r\n", ":0\r\n", ":0\r\n"},
+			"write 3"},
 		{calls("DEL b"), []string{":1\r\n"}, "write 1"},
-		{held + calls("PING", "GET b"), []string{":0\r\n", "$1\r\n1\r\n", ":1\r\n", "+PONG\r\n", "$1\r\nx\r\n"}, "try 4, write 2"},
+		{held + calls("PING", "GET b"), []string{":0\r\n", "$1\r\n1\r\n", ":1\r\n", "+PONG\r\n",
+			"$1\r\nx\r\n"}, "try 4, write 2"},
 		{calls("DEL a", "DEL b"), []string{":1\r\n", ":1\r\n"}, "write 2"},
 		{calls("SETNX a y"), []string{":1\r\n"}, "try 1, write 1"},
 	} {
@@ -70,7 +84,8 @@ func TestTriesOfPipelines(t *testing.T) {
 			t.Errorf("%q: runs %q, want %q", step.send, runs, step.runs)
 		}
 	}
-	if got := c.call("INFO", "coordd"); !strings.Contains(got, "unlogged_writes:3\r\n") || !strings.Contains(got, "vain_tries:2\r\n") {
+	if got := c.call("INFO", "coordd"); !strings.Contains(got, "unlogged_writes:3\r\n") ||
+		!strings.Contains(got, "vain_tries:2\r\n") {
 		t.Errorf("INFO coordd: %s", got)
 	}
 }
@@ -133,8 +148,11 @@ func TestTryFails(t *testing.T) {
 	c.raw(calls("SETNX a 1", "SETNX a 1"))
 	c.want(":1\r\n", ":0\r\n")
 	n.fake.takeCalls()
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"} })
-	if got := c.call("SETNX", "a", "1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
+	n.fake.set(func() {
+		n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"}
+	})
+	if got := c.call("SETNX", "a",
+		"1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
 		t.Errorf("%q", got)
 	}
 	if runs := n.fake.takeCalls(); runs != "try 1" {

@@ -43,29 +43,34 @@ const transactionFlags = commands.NoScript | commands.Loading | commands.Stale |
 var transactionSpecs = []commands.Spec{
 	{
 		Name: "multi", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
-		Summary: "Starts a transaction: the following commands are queued until EXEC.", Complexity: "O(1)",
-		Local: &commands.Local{Early: true, Run: serve(multi)},
+		Flags:      transactionFlags | commands.Fast | commands.NotQueued,
+		Summary:    "Starts a transaction: the following commands are queued until EXEC.",
+		Complexity: "O(1)",
+		Local:      &commands.Local{Early: true, Run: serve(multi)},
 	},
 	{
 		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
-		Flags:   commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog | commands.NotQueued | commands.RunsQueue,
-		Summary: "Executes the queued commands atomically, unless a watched key has changed.", Complexity: "That of the queued commands",
-		Local: &commands.Local{Raw: true, Run: serve(exec)},
+		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog |
+			commands.NotQueued | commands.RunsQueue,
+		Summary:    "Executes the queued commands atomically, unless a watched key has changed.",
+		Complexity: "That of the queued commands",
+		Local:      &commands.Local{Raw: true, Run: serve(exec)},
 	},
 	{
 		Name: "discard", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.0.0",
-		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
-		Summary: "Discards the queued commands and ends the transaction.", Complexity: "O(N) where N is the number of queued commands",
-		Local: &commands.Local{Early: true, Run: serve(discard)},
+		Flags:      transactionFlags | commands.Fast | commands.NotQueued,
+		Summary:    "Discards the queued commands and ends the transaction.",
+		Complexity: "O(N) where N is the number of queued commands",
+		Local:      &commands.Local{Early: true, Run: serve(discard)},
 	},
 	{
 		Name: "watch", Kind: commands.Read, Arity: -2, Group: "transactions", Since: "2.2.0",
-		Flags:   transactionFlags | commands.Fast | commands.NotQueued,
-		Keys:    commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
-		Syntax:  "key [key ...]",
-		Summary: "Makes the next EXEC fail if one of the keys changes first.", Complexity: "O(1) for every key",
-		Handler: watchHandler, Local: &commands.Local{Raw: true, Run: serve(watch)},
+		Flags:      transactionFlags | commands.Fast | commands.NotQueued,
+		Keys:       commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
+		Syntax:     "key [key ...]",
+		Summary:    "Makes the next EXEC fail if one of the keys changes first.",
+		Complexity: "O(1) for every key",
+		Handler:    watchHandler, Local: &commands.Local{Raw: true, Run: serve(watch)},
 	},
 	{
 		Name: "unwatch", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "2.2.0",
@@ -105,7 +110,8 @@ func (s *session) queue(spec *commands.Spec, args [][]byte) {
 	}
 	size := argBytes(args)
 	if !s.tx.grow(size+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes", s.srv.cfg.MaxRequestBytes))
+		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes",
+			s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	if !s.tx.failed {
@@ -182,7 +188,8 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	write := !looks || len(s.tx.watch) > 0
-	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, looks: looks, spec: spec, args: args})
+	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, looks: looks, spec: spec,
+		args: args})
 	s.tx = transaction{}
 	if !together {
 		s.flush()
@@ -267,7 +274,8 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes", s.srv.cfg.MaxRequestBytes))
+		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes",
+			s.srv.cfg.MaxRequestBytes))
 		return
 	}
 	s.batch.cmd[0] = args
@@ -295,7 +303,8 @@ func (s *session) keepWatch(keys [][]byte, reply []byte) {
 			s.tx.known = map[watchedKey]struct{}{}
 		}
 		s.tx.known[watchedKey{s.db, string(key)}] = struct{}{}
-		s.tx.watch = append(s.tx.watch, commands.WatchedKey{DB: s.db, Key: bytes.Clone(key), Changed: keyspace.Revision(changed)})
+		s.tx.watch = append(s.tx.watch, commands.WatchedKey{DB: s.db, Key: bytes.Clone(key),
+			Changed: keyspace.Revision(changed)})
 	}
 	s.reply.Status("OK")
 }

@@ -23,29 +23,46 @@ var clusterSpecs = []commands.Spec{{
 	Name: "cluster", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "3.0.0",
 	Summary: "Describes the cluster to cluster clients.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		clusterSub("slots", 2, "3.0.0", "", "Returns the slots, all of which the leader serves, and the readable members.", clusterSlots),
-		clusterSub("shards", 2, "7.0.0", "", "Describes the single shard and all members.", clusterShards),
+		clusterSub("slots", 2, "3.0.0", "",
+			"Returns the slots, all of which the leader serves, and the readable members.",
+			clusterSlots),
+		clusterSub("shards", 2, "7.0.0", "", "Describes the single shard and all members.",
+			clusterShards),
 		clusterSub("nodes", 2, "3.0.0", "", "Lists the members, one per line.", clusterNodes),
-		clusterSub("info", 2, "3.0.0", "", "Reports whether the cluster is available.", clusterInfo),
-		clusterSub("myid", 2, "3.0.0", "", "Returns the id of this node, derived from its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
-		}),
-		clusterSub("myshardid", 2, "7.2.0", "", "Returns the id of the single shard.", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.BulkString(hexSum("coordd shard"))
-		}),
-		clusterSub("links", 2, "7.0.0", "", "Lists the connections of this node to other members.", clusterLinks),
-		clusterSub("keyslot", 3, "3.0.0", "string", "Returns the slot of a key.", func(s *session, _ *commands.Spec, args [][]byte) {
-			s.w.Int(int64(commands.Slot(args[2])))
-		}),
-		slotSub("countkeysinslot", 3, "slot:integer", "Counts the keys of the selected database in a slot.", commands.CountKeysInSlot),
-		slotSub("getkeysinslot", 4, "slot:integer count:integer", "Lists keys of the selected database in a slot.", commands.GetKeysInSlot),
-		clusterAdmin("replicas", "5.0.0", "Lists the followers of the leader, one per line.", clusterReplicas),
-		clusterAdmin("slaves", "3.0.0", "Lists the followers of the leader. An older name of CLUSTER REPLICAS.", clusterReplicas),
-		clusterAdmin("count-failure-reports", "3.0.0", "Returns 0, since members elect a leader instead of reporting each other.", clusterReports),
+		clusterSub("info", 2, "3.0.0", "", "Reports whether the cluster is available.",
+			clusterInfo),
+		clusterSub("myid", 2, "3.0.0", "", "Returns the id of this node, derived from its name.",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
+			}),
+		clusterSub("myshardid", 2, "7.2.0", "", "Returns the id of the single shard.",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.BulkString(hexSum("coordd shard"))
+			}),
+		clusterSub("links", 2, "7.0.0", "", "Lists the connections of this node to other members.",
+			clusterLinks),
+		clusterSub("keyslot", 3, "3.0.0", "string", "Returns the slot of a key.",
+			func(s *session, _ *commands.Spec, args [][]byte) {
+				s.w.Int(int64(commands.Slot(args[2])))
+			}),
+		slotSub("countkeysinslot", 3, "slot:integer",
+			"Counts the keys of the selected database in a slot.", commands.CountKeysInSlot),
+		slotSub("getkeysinslot", 4, "slot:integer count:integer",
+			"Lists keys of the selected database in a slot.", commands.GetKeysInSlot),
+		clusterAdmin("replicas", "5.0.0", "Lists the followers of the leader, one per line.",
+			clusterReplicas),
+		clusterAdmin("slaves", "3.0.0",
+			"Lists the followers of the leader. An older name of CLUSTER REPLICAS.",
+			clusterReplicas),
+		clusterAdmin("count-failure-reports", "3.0.0",
+			"Returns 0, since members elect a leader instead of reporting each other.",
+			clusterReports),
 		helpSpec("CLUSTER", "5.0.0", "cluster",
-			"COUNT-FAILURE-REPORTS <node-id>", "    Return number of failure reports for <node-id>.",
+			"COUNT-FAILURE-REPORTS <node-id>",
+			"    Return number of failure reports for <node-id>.",
 			"COUNTKEYSINSLOT <slot>", "    Return the number of keys in <slot>.",
-			"GETKEYSINSLOT <slot> <count>", "    Return key names stored by current node in a slot.",
+			"GETKEYSINSLOT <slot> <count>",
+			"    Return key names stored by current node in a slot.",
 			"INFO", "    Return information about the cluster.",
 			"KEYSLOT <key>", "    Return the hash slot for <key>.",
 			"MYID", "    Return the node id.",
@@ -55,14 +72,18 @@ var clusterSpecs = []commands.Spec{{
 			"REPLICAS <node-id>", "    Return <node-id> replicas.",
 			"SLOTS", "    Return information about slots range mappings. Each range is made of:",
 			"    start, end, master and replicas IP addresses, ports and ids",
-			"SHARDS", "    Return information about slot range mappings and the nodes associated with them.",
-			"LINKS", "    Return information about all network links between this node and its peers.",
-			"    Output format is an array where each array element is a map containing attributes of a link"),
+			"SHARDS", "    Return information about slot range mappings and the nodes associated "+
+				"with them.",
+			"LINKS", "    Return information about all network links between this node and its "+
+				"peers.",
+			"    Output format is an array where each array element is a map containing "+
+				"attributes of a link"),
 	},
 }}
 
 // whereCluster rejects a subcommand of CLUSTER if --redirect none hides the cluster.
-func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec, [][]byte) {
+func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec,
+	[][]byte) {
 	return func(s *session, spec *commands.Spec, args [][]byte) {
 		if !s.srv.showsCluster() {
 			s.fail(errNoCluster)
@@ -72,30 +93,36 @@ func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *
 	}
 }
 
-func clusterSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func clusterSub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Session, Arity: arity, Group: "cluster", Since: since, Flags: commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: &commands.Local{Run: serve(whereCluster(run))},
+		Name: name, Kind: commands.Session, Arity: arity, Group: "cluster", Since: since,
+		Flags:  commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
+		Local: &commands.Local{Run: serve(whereCluster(run))},
 	}
 }
 
-func clusterAdmin(name, since, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func clusterAdmin(name, since, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	c := clusterSub(name, 3, since, "node-id", summary, run)
 	c.Kind = commands.Admin
 	return c
 }
 
 // slotSub returns a subcommand that the machine answers.
-func slotSub(name string, arity int, syntax, summary string, handler commands.Handler) commands.Spec {
+func slotSub(name string, arity int, syntax, summary string,
+	handler commands.Handler) commands.Spec {
 	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
-	c.Local = &commands.Local{Raw: true, Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-		if !s.srv.showsCluster() {
-			s.failRaw(spec, args, errNoCluster)
-			return
-		}
-		s.enqueue(spec, args, false)
-	})}
+	c.Local = &commands.Local{Raw: true,
+		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
+			if !s.srv.showsCluster() {
+				s.failRaw(spec, args, errNoCluster)
+				return
+			}
+			s.enqueue(spec, args, false)
+		})}
 	return c
 }
 
@@ -244,7 +271,8 @@ func (st *Status) clusterLine(m *Member) string {
 	if !m.Voter {
 		flags = append(flags, "nofailover")
 	}
-	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", clusterID(m.ID), address, strings.Join(flags, ","), master, st.Term, link, slots)
+	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", clusterID(m.ID), address,
+		strings.Join(flags, ","), master, st.Term, link, slots)
 }
 
 func clusterNodes(s *session, _ *commands.Spec, _ [][]byte) {
@@ -268,8 +296,10 @@ func clusterInfo(s *session, _ *commands.Spec, _ [][]byte) {
 		name  string
 		value any
 	}{
-		{"state", state}, {"slots_assigned", commands.Slots}, {"slots_ok", served}, {"slots_pfail", 0}, {"slots_fail", failed},
-		{"known_nodes", len(st.Members)}, {"size", 1}, {"current_epoch", st.Term}, {"my_epoch", st.Term},
+		{"state", state}, {"slots_assigned", commands.Slots}, {"slots_ok", served},
+		{"slots_pfail", 0}, {"slots_fail", failed},
+		{"known_nodes", len(st.Members)}, {"size", 1}, {"current_epoch", st.Term},
+		{"my_epoch", st.Term},
 	} {
 		fmt.Fprintf(&b, "cluster_%s:%v\r\n", f.name, f.value)
 	}

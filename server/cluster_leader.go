@@ -100,7 +100,8 @@ func (s *session) settledStatus() Status {
 		s.quit = true
 		return st
 	}
-	for deadline := time.Now().Add(leaderPatience); st.settled() == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(leaderPatience); st.settled() == nil &&
+		time.Now().Before(deadline); {
 		if !s.linger(leaderPause) {
 			s.quit = true
 			break
@@ -169,18 +170,21 @@ func (s *Server) sendSeekersAway() {
 		c.dismiss()
 	}
 	if len(seekers) > 0 {
-		s.log.Warn("closed clients waiting for a leader change: no leader is known", "clients", len(seekers))
+		s.log.Warn("closed clients waiting for a leader change: no leader is known", "clients",
+			len(seekers))
 	}
 }
 
-// announceSwitch sends this node's subscribers the message by which Sentinel announces a new master.
+// announceSwitch sends this node's subscribers the message by which Sentinel announces a new
+// master.
 func (s *Server) announceSwitch(old, now *leaderView) {
 	s.log.Debug("notified clients of a new leader", "address", now.host+":"+now.port)
 	if s.pubsub.size.Load() == 0 {
 		return
 	}
 	text := s.cfg.SentinelName + " " + old.host + " " + old.port + " " + now.host + " " + now.port
-	s.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel), Payload: []byte(text)}})
+	s.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel),
+		Payload: []byte(text)}})
 }
 
 // elsewhere returns the error that redirects a client to the leader, or nil if this node takes the

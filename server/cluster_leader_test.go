@@ -34,7 +34,10 @@ func (n *node) lead(id string) {
 func (n *node) follow(t *testing.T) {
 	t.Helper()
 	n.lead("n2")
-	eventually(t, "the server follows n2", func() bool { v := n.leader.Load(); return v != nil && v.host == "10.0.0.2" })
+	eventually(t, "the server follows n2", func() bool {
+		v := n.leader.Load()
+		return v != nil && v.host == "10.0.0.2"
+	})
 }
 
 func TestMoved(t *testing.T) {
@@ -102,15 +105,18 @@ func TestRedirectCapability(t *testing.T) {
 	n := start(t, nil)
 	c, plain := n.dial(t), n.dial(t)
 	n.follow(t)
-	if got := c.call("SET", "a", "1") + c.call("CLIENT", "CAPA", "redirect"); got != "+OK\r\n+OK\r\n" {
+	if got := c.call("SET", "a", "1") + c.call("CLIENT", "CAPA",
+		"redirect"); got != "+OK\r\n+OK\r\n" {
 		t.Fatal(got)
 	}
 	const there = "-REDIRECT 10.0.0.2:7001\r\n"
 	for _, test := range []struct{ call, want string }{
-		{"SET a 2", there}, {"GET a", there}, {"DBSIZE", there}, {"FLUSHALL", there}, {"EVAL x 0", there}, {"EVAL x 1 a", there},
+		{"SET a 2", there}, {"GET a", there}, {"DBSIZE", there}, {"FLUSHALL", there},
+		{"EVAL x 0", there}, {"EVAL x 1 a", there},
 		{"PING", "+PONG\r\n"}, {"PUBLISH a x", ":0\r\n"}, {"CLUSTER COUNTKEYSINSLOT 0", ":0\r\n"},
 		{"READONLY", "+OK\r\n"}, {"GET a", "$1\r\n1\r\n"}, {"SET a 2", there},
-		{"MULTI", "+OK\r\n"}, {"INCR a", there}, {"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
+		{"MULTI", "+OK\r\n"}, {"INCR a", there},
+		{"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
 		{"RESET", "+RESET\r\n"}, {"GET a", "$1\r\n1\r\n"},
 	} {
 		if got := c.call(strings.Fields(test.call)...); got != test.want {
@@ -131,12 +137,15 @@ func TestSwitchMaster(t *testing.T) {
 	n.lead("")
 	n.follow(t)
 	const text = "locks 10.0.0.1 7001 10.0.0.2 7001"
-	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
-	p.want(fmt.Sprintf("*4\r\n$8\r\npmessage\r\n$2\r\n+*\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
+	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text),
+		text))
+	p.want(fmt.Sprintf("*4\r\n$8\r\npmessage\r\n$2\r\n+*\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n",
+		len(text), text))
 	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"); got != "*-1\r\n" {
 		t.Errorf("%q", got)
 	}
-	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks"); got != "*2\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n" {
+	if got := n.dial(t).call("SENTINEL", "GET-MASTER-ADDR-BY-NAME",
+		"locks"); got != "*2\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n" {
 		t.Errorf("%q", got)
 	}
 	// The address of n3 is not known yet: it is announced when it is.
@@ -146,7 +155,8 @@ func TestSwitchMaster(t *testing.T) {
 		m.ClientAddr, m.Connected = "10.0.0.3:7001", true
 	})
 	const next = "locks 10.0.0.2 7001 10.0.0.3 7001"
-	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(next), next))
+	c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(next),
+		next))
 }
 
 // If no leader appears, clients that wait for one are sent to another node, once; other
@@ -167,7 +177,8 @@ func TestSeekersAreSentAway(t *testing.T) {
 		c.call("SUBSCRIBE", "+switch-master")
 		n.follow(t)
 		const text = "mymaster 10.0.0.1 7001 10.0.0.2 7001"
-		c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n", len(text), text))
+		c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n",
+			len(text), text))
 		n.lead("n1")
 		eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
 	}
@@ -184,7 +195,8 @@ func TestLeaderIsAwaited(t *testing.T) {
 	killed := func() { n.fake.set(func() { n.fake.st.member("n2").Connected = false }) }
 	for _, test := range []struct{ call, want string }{
 		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*2\r\n$8\r\n10.0.0.1\r\n$4\r\n7001\r\n"},
-		{"CLUSTER SLOTS", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$40\r\n" + clusterID("n1") + "\r\n*0\r\n"},
+		{"CLUSTER SLOTS", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$40\r\n" +
+			clusterID("n1") + "\r\n*0\r\n"},
 	} {
 		killed()
 		n.lead("n2")
@@ -204,8 +216,11 @@ func TestLeaderIsAwaited(t *testing.T) {
 		{"CLUSTER SLOTS", "-" + errNoLeader.Error() + "\r\n"},
 		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*-1\r\n"},
 		{"SENTINEL MASTERS", "*0\r\n"},
-		{"SENTINEL CKQUORUM mymaster", "-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. " +
-			"Not enough available Sentinels to reach the majority and authorize a failover\r\n"},
+		{"SENTINEL CKQUORUM mymaster",
+			"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified " +
+				"quorum for this master. " +
+				"Not enough available Sentinels to reach the majority and authorize " +
+				"a failover\r\n"},
 	} {
 		if got := c.call(strings.Fields(test.call)...); got != test.want {
 			t.Errorf("%s: %q, want %q", test.call, got, test.want)
@@ -216,8 +231,10 @@ func TestLeaderIsAwaited(t *testing.T) {
 func TestRedirectNone(t *testing.T) {
 	n := start(t, func(c *Config) { c.Redirect = RedirectNone })
 	c := n.dial(t)
-	for _, call := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER KEYSLOT a", "CLUSTER COUNTKEYSINSLOT 0", "ASKING"} {
-		if got := c.call(strings.Fields(call)...); got != "-ERR This instance has cluster support disabled\r\n" {
+	for _, call := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER KEYSLOT a",
+		"CLUSTER COUNTKEYSINSLOT 0", "ASKING"} {
+		if got := c.call(
+			strings.Fields(call)...); got != "-ERR This instance has cluster support disabled\r\n" {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
@@ -241,7 +258,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		_, ports[i] = hostPort(ln.Addr().String())
 		_ = ln.Close()
 	}
-	socket := commandtest.StartRedis(t, "--cluster-enabled", "yes", "--port", ports[0], "--cluster-port", ports[1], "--bind", "127.0.0.1")
+	socket := commandtest.StartRedis(t, "--cluster-enabled", "yes", "--port", ports[0],
+		"--cluster-port", ports[1], "--bind", "127.0.0.1")
 	if socket == "" {
 		t.Skip(commandtest.RedisMissing)
 	}
@@ -254,7 +272,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewSource(seed))
-	keys := []string{"", "foo", "{}", "{}a", "a{}b", "{a}", "x{a}y{b}", "{{a}}", "a{", "a}", "}a{", "{a", "x{{}}y", "\x00{\xff}"}
+	keys := []string{"", "foo", "{}", "{}a", "a{}b", "{a}", "x{a}y{b}", "{{a}}", "a{", "a}", "}a{",
+		"{a", "x{{}}y", "\x00{\xff}"}
 	for range 300 {
 		b := make([]byte, rnd.Intn(12))
 		for i := range b {
@@ -263,7 +282,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		keys = append(keys, string(b))
 	}
 	for _, key := range keys {
-		if got, want := fmt.Sprintf(":%d\r\n", commands.Slot([]byte(key))), real.call("CLUSTER", "KEYSLOT", key); got != want {
+		if got, want := fmt.Sprintf(":%d\r\n", commands.Slot([]byte(key))),
+			real.call("CLUSTER", "KEYSLOT", key); got != want {
 			t.Errorf("%q: %q, want %q", key, got, want)
 		}
 	}
@@ -274,7 +294,9 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 	n := start(t, nil)
 	const refused = "-CLUSTERDOWN the command did not run: no leader is known\r\n"
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader is known"} })
+	n.fake.set(func() {
+		n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader is known"}
+	})
 	c := n.dial(t)
 	for range 2 {
 		if got := c.call("SET", "k", "v"); got != refused {
@@ -290,7 +312,10 @@ func TestClientsLeaveANodeThatIsCutOff(t *testing.T) {
 	c.raw(calls("SET k v", "PING", "GET k"))
 	c.want(refused, "+PONG\r\n", refused)
 	c.ended()
-	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN the command may or may not have run: it was under way"} })
+	n.fake.set(func() {
+		n.fake.fail = &Error{Unknown,
+			"UNKNOWN the command may or may not have run: it was under way"}
+	})
 	c = n.dial(t)
 	c.call("SET", "k", "v")
 	if got := c.call("PING"); got != "+PONG\r\n" {

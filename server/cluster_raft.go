@@ -9,37 +9,50 @@ import (
 
 var raftSpecs = []commands.Spec{{
 	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",
-	Summary: "Lists and changes the members of the cluster, and backs up the state.", Complexity: "That of the subcommand",
+	Summary:    "Lists and changes the members of the cluster, and backs up the state.",
+	Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		raftSub("members", 2, "", "Lists the members as the leader knows them.", raftMembers),
-		raftSub("status", 2, "", "Returns the Raft state of this node and of its leader.", raftStatus),
-		raftSub("add", 4, "id host:port", "Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
-		raftSub("remove", 3, "id", "Removes a node for good; its id can't be used again.", raftRemove),
+		raftSub("status", 2, "", "Returns the Raft state of this node and of its leader.",
+			raftStatus),
+		raftSub("add", 4, "id host:port",
+			"Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
+		raftSub("remove", 3, "id", "Removes a node for good; its id can't be used again.",
+			raftRemove),
 		raftSub("promote", 3, "id", "Makes a node that has caught up a voter now.", raftPromote),
-		raftSub("transfer", -2, "[id]", "Transfers leadership to the most up-to-date voter, or to a given one.", raftTransfer),
-		raftSub("snapshot", 2, "", "Writes a snapshot of this node's state and waits until it is complete.", save),
+		raftSub("transfer", -2, "[id]",
+			"Transfers leadership to the most up-to-date voter, or to a given one.", raftTransfer),
+		raftSub("snapshot", 2, "",
+			"Writes a snapshot of this node's state and waits until it is complete.", save),
 		{
-			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0", Flags: commands.NoScript | commands.NoMulti,
-			Summary:    "Returns a backup of the whole state, with every acknowledged write, for coordd restore.",
-			Complexity: "O(N) where N is the size of the state; other clients do not wait", Local: &commands.Local{Run: serve(backup)},
+			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0",
+			Flags: commands.NoScript | commands.NoMulti,
+			Summary: "Returns a backup of the whole state, with every acknowledged write, for " +
+				"coordd restore.",
+			Complexity: "O(N) where N is the size of the state; other clients do not wait",
+			Local:      &commands.Local{Run: serve(backup)},
 		},
 		helpSpec("RAFT", "0.1.0", "cluster",
 			"MEMBERS", "    List the members as the leader knows them.",
 			"STATUS", "    Tell what this node knows of itself and of its leader.",
-			"ADD <id> <host:port>", "    Take in the node with that peer address. It gets its vote when it has caught up.",
+			"ADD <id> <host:port>",
+			"    Take in the node with that peer address. It gets its vote when it has caught up.",
 			"REMOVE <id>", "    Remove a node for ever. Its id is not used again.",
 			"PROMOTE <id>", "    Give a node that has caught up its vote now.",
-			"TRANSFER [<id>]", "    Hand leadership over, to the voter that is furthest or to one that is named.",
+			"TRANSFER [<id>]",
+			"    Hand leadership over, to the voter that is furthest or to one that is named.",
 			"SNAPSHOT", "    Write a snapshot of this node's state, and wait for it.",
 			"BACKUP", "    Return the whole state at one moment, as one string."),
 	},
 }}
 
-func raftSub(name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func raftSub(name string, arity int, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "cluster", Since: "0.1.0",
 		Flags:  commands.NoScript | commands.NoMulti | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: &commands.Local{Run: serve(run)},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
+		Local: &commands.Local{Run: serve(run)},
 	}
 }
 
@@ -77,7 +90,8 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 			behind = int64(last - min(m.Match, last))
 		}
 		s.pairs([]pair{
-			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr}, {"client-address", m.ClientAddr},
+			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr},
+			{"client-address", m.ClientAddr},
 			{"entries-behind", behind}, {"last-contact-ms", contact},
 			{"known-feature-level", int64(m.KnownLevel)},
 		})
@@ -102,9 +116,12 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 		state = st.LogTrouble
 	}
 	s.pairs([]pair{
-		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
-		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)}, {"term", int64(st.Term)}, {"commit", int64(st.Commit)},
-		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)}, {"snapshot", int64(st.SnapshotIndex)},
+		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID},
+		{"leader-address", st.LeaderAddr},
+		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)},
+		{"term", int64(st.Term)}, {"commit", int64(st.Commit)},
+		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)},
+		{"snapshot", int64(st.SnapshotIndex)},
 		{"feature-level", int64(st.Level)}, {"known-feature-level", int64(st.KnownLevel)},
 	})
 }
@@ -134,7 +151,8 @@ func (s *session) change(c MemberChange) {
 		s.fail(err)
 		return
 	}
-	s.srv.log.Info("client changed the membership", "client", s.addr, "change", c.Kind, "member", c.ID)
+	s.srv.log.Info("client changed the membership", "client", s.addr, "change", c.Kind, "member",
+		c.ID)
 	s.w.Status("OK")
 }
 

@@ -18,36 +18,50 @@ const onlineContact = 3 * time.Second
 
 var serverSpecs = []commands.Spec{
 	{
-		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0", Flags: commands.Loading | commands.Stale,
-		Categories: "dangerous", Syntax: "[section [section ...]]", Summary: "Returns information and statistics about the node and its cluster.", Complexity: "O(1)",
-		Local: &commands.Local{Run: serve(info)},
+		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0",
+		Flags:      commands.Loading | commands.Stale,
+		Categories: "dangerous", Syntax: "[section [section ...]]",
+		Summary:    "Returns information and statistics about the node and its cluster.",
+		Complexity: "O(1)",
+		Local:      &commands.Local{Run: serve(info)},
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",
-		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
-		Summary: "Returns the replication role of the node.", Complexity: "O(1)",
+		Flags:      commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Categories: "admin dangerous",
+		Summary:    "Returns the replication role of the node.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(role)},
 	},
 	{
-		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0", Flags: commands.NoScript, Categories: "connection",
-		Syntax: "numreplicas:integer timeout:integer", Summary: "Waits until a number of other voters hold the connection's writes. A quorum always does.",
+		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0",
+		Flags: commands.NoScript, Categories: "connection",
+		Syntax: "numreplicas:integer timeout:integer",
+		Summary: "Waits until a number of other voters hold the connection's writes. A quorum " +
+			"always does.",
 		Complexity: "O(1)", Local: &commands.Local{Run: serve(wait)},
 	},
 	{
-		Name: "waitaof", Kind: commands.Session, Arity: 4, Group: "generic", Since: "7.2.0", Flags: commands.NoScript, Categories: "connection",
-		Syntax: "numlocal:integer numreplicas:integer timeout:integer", Summary: "Waits until this node and a number of other voters hold the connection's writes on disk.",
+		Name: "waitaof", Kind: commands.Session, Arity: 4, Group: "generic", Since: "7.2.0",
+		Flags: commands.NoScript, Categories: "connection",
+		Syntax: "numlocal:integer numreplicas:integer timeout:integer",
+		Summary: "Waits until this node and a number of other voters hold the connection's " +
+			"writes on disk.",
 		Complexity: "O(1)", Local: &commands.Local{Run: serve(waitAOF)},
 	},
 	{
 		Name: "config", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.0.0",
 		Summary: "Reads and changes parameters of the node.", Complexity: "That of the subcommand",
 		Subcommands: []commands.Spec{
-			configSub("get", -3, "parameter [parameter ...]", "Returns parameters by name or pattern.", configGet),
-			configSub("set", -4, "parameter value [parameter value ...]", "Sets parameters until the node stops.", configSet),
+			configSub("get", -3, "parameter [parameter ...]",
+				"Returns parameters by name or pattern.", configGet),
+			configSub("set", -4, "parameter value [parameter value ...]",
+				"Sets parameters until the node stops.", configSet),
 			configSub("resetstat", 2, "", "Resets the counters of INFO.", configResetStat),
-			configSub("rewrite", 2, "", "Returns an error, since there is no configuration file.", configRewrite),
+			configSub("rewrite", 2, "", "Returns an error, since there is no configuration file.",
+				configRewrite),
 			helpSpec("CONFIG", "5.0.0", "server",
-				"GET <pattern>", "    Return parameters matching the glob-like <pattern> and their values.",
+				"GET <pattern>",
+				"    Return parameters matching the glob-like <pattern> and their values.",
 				"SET <directive> <value>", "    Set the configuration <directive> to <value>.",
 				"RESETSTAT", "    Reset statistics reported by the INFO command.",
 				"REWRITE", "    Rewrite the configuration file."),
@@ -55,11 +69,13 @@ var serverSpecs = []commands.Spec{
 	},
 }
 
-func configSub(name string, arity int, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func configSub(name string, arity int, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.0.0",
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters", Local: &commands.Local{Run: serve(run), Works: name == "get"},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of parameters",
+		Local: &commands.Local{Run: serve(run), Works: name == "get"},
 	}
 }
 

@@ -11,34 +11,54 @@ const errNoMaster commands.Error = "ERR No such master with that name"
 
 var sentinelSpecs = []commands.Spec{{
 	Name: "sentinel", Kind: commands.Admin, Arity: -2, Group: "sentinel", Since: "2.8.4",
-	Summary: "Describes the leader and the other members to Sentinel clients.", Complexity: "That of the subcommand",
+	Summary:    "Describes the leader and the other members to Sentinel clients.",
+	Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		sentinelSub("masters", 2, "2.8.4", "", "Describes the single master, which is the leader.", sentinelMasters),
-		sentinelSub("master", 3, "2.8.4", "master-name", "Describes the leader.", ofMaster(sentinelMaster)),
-		sentinelSub("replicas", 3, "5.0.0", "master-name", "Describes the followers of the leader.", ofMaster(sentinelReplicas)),
-		sentinelSub("slaves", 3, "2.8.0", "master-name", "Describes the followers of the leader. An older name of SENTINEL REPLICAS.", ofMaster(sentinelReplicas)),
-		sentinelSub("sentinels", 3, "2.8.4", "master-name", "Describes the other members, each of which answers SENTINEL.", ofMaster(sentinelSentinels)),
-		sentinelSub("get-master-addr-by-name", 3, "2.8.4", "master-name", "Returns the host and the port of the leader.", sentinelAddress),
-		sentinelSub("ckquorum", 3, "2.8.4", "master-name", "Reports whether enough members are reachable to elect a leader.", ofMaster(sentinelQuorum)),
-		sentinelSub("myid", 2, "6.2.0", "", "Returns the id of this node, derived from its name.", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
-		}),
+		sentinelSub("masters", 2, "2.8.4", "", "Describes the single master, which is the leader.",
+			sentinelMasters),
+		sentinelSub("master", 3, "2.8.4", "master-name", "Describes the leader.",
+			ofMaster(sentinelMaster)),
+		sentinelSub("replicas", 3, "5.0.0", "master-name", "Describes the followers of the leader.",
+			ofMaster(sentinelReplicas)),
+		sentinelSub("slaves", 3, "2.8.0", "master-name",
+			"Describes the followers of the leader. An older name of SENTINEL REPLICAS.",
+			ofMaster(sentinelReplicas)),
+		sentinelSub("sentinels", 3, "2.8.4", "master-name",
+			"Describes the other members, each of which answers SENTINEL.",
+			ofMaster(sentinelSentinels)),
+		sentinelSub("get-master-addr-by-name", 3, "2.8.4", "master-name",
+			"Returns the host and the port of the leader.", sentinelAddress),
+		sentinelSub("ckquorum", 3, "2.8.4", "master-name",
+			"Reports whether enough members are reachable to elect a leader.",
+			ofMaster(sentinelQuorum)),
+		sentinelSub("myid", 2, "6.2.0", "", "Returns the id of this node, derived from its name.",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
+			}),
 		helpSpec("SENTINEL", "6.2.0", "sentinel",
-			"CKQUORUM <master-name>", "    Check if the current Sentinel configuration is able to reach the quorum",
-			"    needed to failover a master and the majority needed to authorize the", "    failover.",
-			"GET-MASTER-ADDR-BY-NAME <master-name>", "    Return the ip and port number of the master with that name.",
+			"CKQUORUM <master-name>",
+			"    Check if the current Sentinel configuration is able to reach the quorum",
+			"    needed to failover a master and the majority needed to authorize the",
+			"    failover.",
+			"GET-MASTER-ADDR-BY-NAME <master-name>",
+			"    Return the ip and port number of the master with that name.",
 			"MASTER <master-name>", "    Show the state and info of the specified master.",
 			"MASTERS", "    Show a list of monitored masters and their state.",
 			"MYID", "    Return the ID of the Sentinel instance.",
-			"REPLICAS <master-name>", "    Show a list of replicas for this master and their state.",
-			"SENTINELS <master-name>", "    Show a list of Sentinel instances for this master and their state."),
+			"REPLICAS <master-name>",
+			"    Show a list of replicas for this master and their state.",
+			"SENTINELS <master-name>",
+			"    Show a list of Sentinel instances for this master and their state."),
 	},
 }}
 
-func sentinelSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func sentinelSub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Admin, Arity: arity, Group: "sentinel", Since: since, Flags: commands.NoScript | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members", Local: &commands.Local{Run: serve(run)},
+		Name: name, Kind: commands.Admin, Arity: arity, Group: "sentinel", Since: since,
+		Flags:  commands.NoScript | commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
+		Local: &commands.Local{Run: serve(run)},
 	}
 }
 
@@ -214,9 +234,12 @@ func sentinelSentinels(s *session, st *Status) {
 func sentinelQuorum(s *session, st *Status) {
 	all, up := st.voters()
 	if up > all/2 {
-		s.w.Status(commands.Errorf("OK %d usable Sentinels. Quorum and failover authorization can be reached", up).Error())
+		s.w.Status(commands.Errorf(
+			"OK %d usable Sentinels. Quorum and failover authorization can be reached", up).Error())
 		return
 	}
-	s.fail(commands.Errorf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master. "+
-		"Not enough available Sentinels to reach the majority and authorize a failover", up))
+	s.fail(commands.Errorf(
+		"NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified "+
+			"quorum for this master. "+
+			"Not enough available Sentinels to reach the majority and authorize a failover", up))
 }

@@ -20,61 +20,96 @@ const (
 
 var clientSpecs = []commands.Spec{{
 	Name: "client", Kind: commands.Session, Arity: -2, Group: "connection", Since: "2.4.0",
-	Summary: "Reports about connections and changes their settings.", Complexity: "That of the subcommand",
+	Summary:    "Reports about connections and changes their settings.",
+	Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		clientSub("id", 2, "5.0.0", "", "Returns the id of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.Int(int64(s.id))
-		}),
-		clientSub("info", 2, "6.2.0", "", "Returns the properties of the connection.", false, func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.show(2)
-			s.w.Verbatim("txt", s.describe(time.Now())+"\n")
-		}),
-		adminSub("list", -2, "2.4.0", "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer [client-id:integer ...]]", "Lists the connections of this node.", clientList),
-		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.", true, clientSetName),
-		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true, func(s *session, _ *commands.Spec, _ [][]byte) {
-			if s.name == "" {
-				s.w.Null()
-				return
-			}
-			s.w.BulkString(s.name)
-		}),
-		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Sets the name or the version of the client library.", true, clientSetInfo),
-		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>", "Accepts the option without effect, since commands don't record key accesses.", true, onOff(func(s *session, on bool) { s.noTouch = on })),
-		clientSub("capa", -3, "8.0.0", "capability [capability ...]", "Declares what the client supports. With redirect, followers reply REDIRECT.", true, clientCapa),
-		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>", "Protects the connection from being closed by maxmemory-clients.", onOff(func(s *session, on bool) { s.noEvict.Store(on) })),
-		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>", "Turns the replies to commands on or off.", true, clientReply),
-		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]", "Unblocks another connection that waits in a blocking command.", clientUnblock),
-		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]", "Pauses all commands of this node's clients, or only writes, for some milliseconds.", clientPause),
+		clientSub("id", 2, "5.0.0", "", "Returns the id of the connection.", true,
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.Int(int64(s.id))
+			}),
+		clientSub("info", 2, "6.2.0", "", "Returns the properties of the connection.", false,
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.show(2)
+				s.w.Verbatim("txt", s.describe(time.Now())+"\n")
+			}),
+		adminSub("list", -2, "2.4.0",
+			"[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer "+
+				"[client-id:integer ...]]", "Lists the connections of this node.", clientList),
+		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.",
+			true, clientSetName),
+		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true,
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				if s.name == "" {
+					s.w.Null()
+					return
+				}
+				s.w.BulkString(s.name)
+			}),
+		clientSub("setinfo", 4, "7.2.0", "<LIB-NAME libname | LIB-VER libver>",
+			"Sets the name or the version of the client library.", true, clientSetInfo),
+		clientSub("no-touch", 3, "7.2.0", "<ON | OFF>",
+			"Accepts the option without effect, since commands don't record key accesses.", true,
+			onOff(func(s *session, on bool) {
+				s.noTouch = on
+			})),
+		clientSub("capa", -3, "8.0.0", "capability [capability ...]",
+			"Declares what the client supports. With redirect, followers reply REDIRECT.", true,
+			clientCapa),
+		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>",
+			"Protects the connection from being closed by maxmemory-clients.",
+			onOff(func(s *session, on bool) {
+				s.noEvict.Store(on)
+			})),
+		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>",
+			"Turns the replies to commands on or off.", true, clientReply),
+		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]",
+			"Unblocks another connection that waits in a blocking command.", clientUnblock),
+		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]",
+			"Pauses all commands of this node's clients, or only writes, for some milliseconds.",
+			clientPause),
 		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		adminSub("kill", -3, "2.4.0", "<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | [USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | [MAXAGE seconds:integer] ...>>",
+		adminSub("kill", -3, "2.4.0",
+			"<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | "+
+				"[USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | "+
+				"[MAXAGE seconds:integer] ...>>",
 			"Closes connections.", clientKill),
 		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
 }}
 
 var clientHelp = []string{
-	"CACHING (YES|NO)", "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+	"CACHING (YES|NO)",
+	"    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
 	"GETREDIR", "    Return the client ID we are redirecting to when tracking is enabled.",
 	"GETNAME", "    Return the name of the current connection.",
 	"ID", "    Return the ID of the current connection.",
 	"INFO", "    Return information about the current client connection.",
 	"KILL <ip:port>", "    Kill connection made from <ip:port>.",
-	"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:", "    * ADDR (<ip:port>|<unixsocket>:0)",
-	"      Kill connections made from the specified address", "    * LADDR (<ip:port>|<unixsocket>:0)",
-	"      Kill connections made to specified local address", "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
-	"    * USER <username>", "      Kill connections authenticated by <username>.", "    * SKIPME (YES|NO)",
-	"      Skip killing current connection (default: yes).", "    * MAXAGE <seconds>", "      Kill connections that are that old or older.",
-	"LIST [options ...]", "    Return information about client connections. Options:", "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+	"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:",
+	"    * ADDR (<ip:port>|<unixsocket>:0)",
+	"      Kill connections made from the specified address",
+	"    * LADDR (<ip:port>|<unixsocket>:0)",
+	"      Kill connections made to specified local address",
+	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
+	"    * USER <username>", "      Kill connections authenticated by <username>.",
+	"    * SKIPME (YES|NO)",
+	"      Skip killing current connection (default: yes).", "    * MAXAGE <seconds>",
+	"      Kill connections that are that old or older.",
+	"LIST [options ...]", "    Return information about client connections. Options:",
+	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
 	"      Return clients of specified type.",
 	"UNPAUSE", "    Stop the current client pause, resuming traffic.",
-	"PAUSE <timeout> [WRITE|ALL]", "    Suspend all, or just write, clients for <timeout> milliseconds.",
+	"PAUSE <timeout> [WRITE|ALL]",
+	"    Suspend all, or just write, clients for <timeout> milliseconds.",
 	"REPLY (ON|OFF|SKIP)", "    Control the replies sent to the current connection.",
 	"SETNAME <name>", "    Assign the name <name> to the current connection.",
-	"SETINFO <option> <value>", "    Set client meta attr. Options are:", "    * LIB-NAME: the client lib name.",
+	"SETINFO <option> <value>", "    Set client meta attr. Options are:",
+	"    * LIB-NAME: the client lib name.",
 	"    * LIB-VER: the client lib version.",
 	"UNBLOCK <clientid> [TIMEOUT|ERROR]", "    Unblock the specified blocked client.",
-	"TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]", "         [OPTIN] [OPTOUT] [NOLOOP]",
+	"TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+	"         [OPTIN] [OPTOUT] [NOLOOP]",
 	"    Control server assisted client side caching.",
 	"TRACKINGINFO", "    Report tracking status for the current connection.",
 	"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
@@ -87,17 +122,23 @@ func keepsCaching(spec commands.Spec) commands.Spec {
 	return spec
 }
 
-func clientSub(name string, arity int, since, syntax, summary string, early bool, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func clientSub(name string, arity int, since, syntax, summary string, early bool,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Session, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
-		Syntax: syntax, Summary: summary, Complexity: "O(1)", Local: &commands.Local{Early: early, Run: serve(run)},
+		Name: name, Kind: commands.Session, Arity: arity, Flags: clientFlags, Group: "connection",
+		Since:  since,
+		Syntax: syntax, Summary: summary, Complexity: "O(1)",
+		Local: &commands.Local{Early: early, Run: serve(run)},
 	}
 }
 
-func adminSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func adminSub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Admin, Arity: arity, Flags: clientFlags, Group: "connection", Since: since,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections", Local: &commands.Local{Run: serve(run), Works: true},
+		Name: name, Kind: commands.Admin, Arity: arity, Flags: clientFlags, Group: "connection",
+		Since:  since,
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections",
+		Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
@@ -123,7 +164,8 @@ func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	if !validName(args[3]) {
-		s.fail(commands.Errorf("ERR %s cannot contain spaces, newlines or special characters.", option))
+		s.fail(commands.Errorf("ERR %s cannot contain spaces, newlines or special characters.",
+			option))
 		return
 	}
 	*field = string(args[3])
@@ -243,11 +285,16 @@ func (s *session) describe(now time.Time) string {
 		pieces = 1
 	}
 	total := s.memory.bytes()
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
-		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()), int64(now.Sub(v.used).Seconds()), v.flags, v.db,
+	return fmt.Sprintf(
+		"id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d "+
+			"ssub=%d multi=%d "+
+			"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d "+
+			"tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
+		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()),
+		int64(now.Sub(v.used).Seconds()), v.flags, v.db,
 		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
-		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces, waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
+		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces,
+		waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
 }
 
 // fd returns the connection's file descriptor, -1 if it has none.

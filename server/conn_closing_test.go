@@ -40,7 +40,8 @@ func TestRetire(t *testing.T) {
 		return err != nil
 	})
 	w := httptest.NewRecorder()
-	if n.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil)); w.Code != http.StatusServiceUnavailable {
+	if n.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz",
+		nil)); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz answers %d", w.Code)
 	}
 	if got := old.call("GET", "a"); got != "$1\r\n1\r\n" {
@@ -89,7 +90,9 @@ func (c *idling) SetReadDeadline(at time.Time) error {
 // idle timeout.
 func TestCloseIsNotMissed(t *testing.T) {
 	t.Run("before the first read", func(t *testing.T) {
-		testCloseIsNotMissed(t, func(_ *node, c *idling, end func()) { c.beforeRead, c.beforeClear = end, func() {} })
+		testCloseIsNotMissed(t, func(_ *node, c *idling, end func()) {
+			c.beforeRead, c.beforeClear = end, func() {}
+		})
 	})
 	t.Run("before a deadline is taken away", func(t *testing.T) {
 		testCloseIsNotMissed(t, func(n *node, c *idling, end func()) {
@@ -101,7 +104,9 @@ func TestCloseIsNotMissed(t *testing.T) {
 }
 
 func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
-	n := start(t, func(c *Config) { c.IdleTimeout, c.DrainTimeout = 10*time.Minute, 10*time.Minute })
+	n := start(t, func(c *Config) {
+		c.IdleTimeout, c.DrainTimeout = 10*time.Minute, 10*time.Minute
+	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +145,10 @@ func TestCloseLetsClientsEnd(t *testing.T) {
 		after        string
 		ends         []string
 	}{
-		{"transaction", calls("MULTI", "INCR a"), []string{"+OK\r\n", "+QUEUED\r\n"}, calls("EXEC"), []string{"*1\r\n:1\r\n"}},
-		{"watched keys", calls("WATCH a"), []string{"+OK\r\n"}, calls("MULTI", "INCR a", "EXEC"), []string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n:1\r\n"}},
+		{"transaction", calls("MULTI", "INCR a"), []string{"+OK\r\n", "+QUEUED\r\n"}, calls("EXEC"),
+			[]string{"*1\r\n:1\r\n"}},
+		{"watched keys", calls("WATCH a"), []string{"+OK\r\n"}, calls("MULTI", "INCR a", "EXEC"),
+			[]string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n:1\r\n"}},
 		{"half a request", "*2\r\n$4\r\nINCR\r\n$", nil, "1\r\na\r\n", []string{":1\r\n"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -18,22 +18,28 @@ var connectionSpecs = []commands.Spec{
 		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
 		Syntax: "message", Summary: "Returns the given message.", Complexity: "O(1)",
 		Handler: echoHandler,
-		Local:   &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) })},
+		Local: &commands.Local{Early: true,
+			Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
+				s.w.Bulk(args[1])
+			})},
 	},
 	{
 		Name: "select", Kind: commands.Session, Arity: 2, Group: "connection", Since: "1.0.0",
 		Flags:  commands.Loading | commands.Stale | commands.Fast | commands.SelectsDB,
-		Syntax: "index:integer", Summary: "Changes the selected database of the connection.", Complexity: "O(1)",
-		Handler: selectHandler, Local: &commands.Local{Early: true, Run: serve(selectDB)},
+		Syntax: "index:integer", Summary: "Changes the selected database of the connection.",
+		Complexity: "O(1)",
+		Handler:    selectHandler, Local: &commands.Local{Early: true, Run: serve(selectDB)},
 	},
 	{
-		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
+		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0",
+		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax:  "[protover:integer [AUTH username password] [SETNAME clientname]]",
 		Summary: "Starts a session: sets the protocol, the user and the name.", Complexity: "O(1)",
 		Secret: helloSecret, Local: &commands.Local{Run: serve(hello)},
 	},
 	{
-		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0", Flags: sessionFlags | commands.NoAuth | commands.AllowBusy,
+		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0",
+		Flags:  sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax: "[username] password", Summary: "Authenticates the connection.",
 		Complexity: "O(1)",
 		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
@@ -41,7 +47,8 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "quit", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode | commands.NotQueued,
+		Flags: sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode |
+			commands.NotQueued,
 		Summary: "Closes the connection.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Status("OK")
@@ -50,13 +57,17 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "reset", Kind: commands.Session, Arity: 1, Group: "connection", Since: "6.2.0",
-		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode | commands.NotQueued,
-		Summary: "Resets the connection to its initial state.", Complexity: "O(1)", Local: &commands.Local{Run: serve(reset)},
+		Flags: sessionFlags | commands.NoAuth | commands.AllowBusy | commands.SubscribeMode |
+			commands.NotQueued,
+		Summary: "Resets the connection to its initial state.", Complexity: "O(1)",
+		Local: &commands.Local{Run: serve(reset)},
 	},
 	{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection", Summary: "Allows reads from this node's own state, which may be stale.", Complexity: "O(1)",
+		Categories: "connection",
+		Summary:    "Allows reads from this node's own state, which may be stale.",
+		Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = true
 			s.w.Status("OK")
@@ -65,27 +76,33 @@ var connectionSpecs = []commands.Spec{
 	{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection", Summary: "Makes reads linearizable again, as is the default.", Complexity: "O(1)",
+		Categories: "connection", Summary: "Makes reads linearizable again, as is the default.",
+		Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = false
 			s.w.Status("OK")
 		})},
 	},
 	{
-		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0", Flags: commands.Fast,
-		Categories: "connection", Summary: "Accepts the command without effect, since slots never migrate.", Complexity: "O(1)",
-		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
-			if !s.srv.showsCluster() {
-				s.fail(errNoCluster)
-				return
-			}
-			s.w.Status("OK")
-		})},
+		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
+		Flags:      commands.Fast,
+		Categories: "connection",
+		Summary:    "Accepts the command without effect, since slots never migrate.",
+		Complexity: "O(1)",
+		Local: &commands.Local{Early: true,
+			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
+				if !s.srv.showsCluster() {
+					s.fail(errNoCluster)
+					return
+				}
+				s.w.Status("OK")
+			})},
 	},
 	{
 		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
-		Flags:   commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
-		Summary: "Returns the time of day of the cluster, later at each call, in seconds and microseconds.", Complexity: "O(1)",
+		Flags: commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
+		Summary: "Returns the time of day of the cluster, later at each call, in seconds and " +
+			"microseconds.", Complexity: "O(1)",
 		Handler: timeHandler,
 	},
 }
@@ -165,9 +182,11 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 const (
-	errNoPassword commands.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
-	errWrongPass  commands.Error = "WRONGPASS invalid username-password pair or user is disabled."
-	errBadName    commands.Error = "ERR Client names cannot contain spaces, newlines or special characters."
+	errNoPassword commands.Error = "ERR AUTH <password> called without any password configured " +
+		"for the default user. Are you sure your configuration is correct?"
+	errWrongPass commands.Error = "WRONGPASS invalid username-password pair or user is disabled."
+	errBadName   commands.Error = "ERR Client names cannot contain spaces, newlines or special " +
+		"characters."
 )
 
 // auth answers as Redis does without a password: the default user needs none, and there are no

@@ -40,18 +40,19 @@ type output struct {
 	beats  *atomic.Uint32 // incremented by each write
 	memory *account       // charged for queued output as memoryOutput
 
-	mu       sync.Mutex
-	wake     sync.Cond
-	queued   bool    // the writer goroutine runs: everything goes through queue
-	writing  bool    // the session writes directly: the writer waits
-	holds    bool    // messages wait in held until the current replies are queued
-	shut     bool    // accepts no more messages
-	dead     bool    // writes nothing more
-	over     bool    // dead because messages exceeded the limit
-	ended    bool    // the account is closed
-	as       framing // how the client reads what is queued next: changes after the reply that says so
-	queue    []item  // waiting for the writer
-	first    int     // index in queue; items before it are written
+	mu      sync.Mutex
+	wake    sync.Cond
+	queued  bool // the writer goroutine runs: everything goes through queue
+	writing bool // the session writes directly: the writer waits
+	holds   bool // messages wait in held until the current replies are queued
+	shut    bool // accepts no more messages
+	dead    bool // writes nothing more
+	over    bool // dead because messages exceeded the limit
+	ended   bool // the account is closed
+	// how the client reads what is queued next: changes after the reply that says so
+	as       framing
+	queue    []item // waiting for the writer
+	first    int    // index in queue; items before it are written
 	held     []*message
 	bytes    int // of queue and of the current write
 	holding  int // bytes of held
@@ -67,7 +68,8 @@ type item struct {
 
 func (i *item) bytes() int { return i.m.size() + referenceCost }
 
-func (o *output) init(conn net.Conn, limit func() int, sent *atomic.Uint64, beats *atomic.Uint32, memory *account) {
+func (o *output) init(conn net.Conn, limit func() int, sent *atomic.Uint64, beats *atomic.Uint32,
+	memory *account) {
 	o.conn, o.limit, o.sent, o.beats, o.memory = conn, limit, sent, beats, memory
 	o.as.proto = 2
 	o.wake.L = &o.mu
@@ -148,7 +150,8 @@ func (o *output) reply(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	if last := len(o.queue) - 1; last >= o.first && o.queue[last].m.reply && len(o.queue[last].m.body)+len(b) <= writeBytes {
+	if last := len(o.queue) - 1; last >= o.first && o.queue[last].m.reply &&
+		len(o.queue[last].m.body)+len(b) <= writeBytes {
 		m := o.queue[last].m
 		m.body = append(m.body, b...)
 		o.bytes += len(b)
@@ -191,7 +194,8 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	err := f(o.conn)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.releaseHeld() // another session may have had a message for this one, and started the goroutine
+	// another session may have had a message for this one, and started the goroutine
+	o.releaseHeld()
 	o.account()
 	o.wake.Broadcast()
 	return err
@@ -323,7 +327,8 @@ func (o *output) pump() {
 // holds mu.
 func (o *output) take() {
 	size, at := 0, o.first
-	for at < len(o.queue) && (at == o.first || size+len(o.queue[at].head)+len(o.queue[at].m.body) <= writeBytes) {
+	for at < len(o.queue) && (at == o.first ||
+		size+len(o.queue[at].head)+len(o.queue[at].m.body) <= writeBytes) {
 		size += len(o.queue[at].head) + len(o.queue[at].m.body)
 		at++
 	}
@@ -335,7 +340,8 @@ func (o *output) take() {
 		o.queue, o.first = nil, 0
 	case at == len(o.queue):
 		o.queue, o.first = o.queue[:0], 0
-	case at > keptItems && at > len(o.queue)/2: // move only when at least as much is written as waits
+	case at > keptItems && at > len(o.queue)/2:
+		// move only when at least as much is written as waits
 		o.queue, o.first = append([]item(nil), o.queue[at:]...), 0
 	}
 }

@@ -66,7 +66,10 @@ type stream struct {
 }
 
 func newStream(src io.Reader, maxBytes int) *stream {
-	return &stream{src: src, maxBytes: maxBytes, bulk: -1, grow: func(size int, _ bool) (bool, error) { return size > maxReadBuffer, nil }}
+	return &stream{src: src, maxBytes: maxBytes, bulk: -1,
+		grow: func(size int, _ bool) (bool, error) {
+			return size > maxReadBuffer, nil
+		}}
 }
 
 // bytes returns the memory that the stream holds.
@@ -291,7 +294,8 @@ func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err e
 	}
 	s.searched = 0
 	if b[0] != kind {
-		return 0, false, protocolError("expected '" + string(kind) + "', got '" + string(b[:1]) + "'")
+		return 0, false, protocolError("expected '" + string(kind) + "', got '" + string(b[:1]) +
+			"'")
 	}
 	b[i+1] = '\n' // Redis does not check it
 	s.scan += i + 2

@@ -188,7 +188,8 @@ func FuzzStream(f *testing.F) {
 }
 
 func TestStreamAnnouncementsCostNothing(t *testing.T) {
-	for _, head := range []string{"*1048576\r\n", "*2\r\n$3\r\nGET\r\n$33000000\r\n", "*1048576\r\n$1\r\na\r\n"} {
+	for _, head := range []string{"*1048576\r\n", "*2\r\n$3\r\nGET\r\n$33000000\r\n",
+		"*1048576\r\n$1\r\na\r\n"} {
 		sent := false
 		s := newStream(readerFunc(func(b []byte) (int, error) {
 			if sent {
@@ -220,14 +221,17 @@ func TestRequestLimit(t *testing.T) {
 	const limit = 10000
 	n := start(t, func(c *Config) { c.MaxRequestBytes = limit })
 	c := n.dial(t)
-	frame := func(value int) string { return pipeline([]string{"SET", "k", strings.Repeat("v", value)}) }
+	frame := func(value int) string {
+		return pipeline([]string{"SET", "k", strings.Repeat("v", value)})
+	}
 	value := limit - len(frame(0)) - 3 // the length takes four digits, not one
 	if len(frame(value)) != limit {
 		t.Fatal(len(frame(value)))
 	}
 	c.raw(frame(value) + pipeline([]string{"STRLEN", "k"}))
 	c.want("+OK\r\n", fmt.Sprintf(":%d\r\n", value))
-	c.raw(frame(value+1) + pipeline([]string{"STRLEN", "k"}) + frame(50*limit) + frame(3) + pipeline([]string{"STRLEN", "k"}))
+	c.raw(frame(value+1) + pipeline([]string{"STRLEN", "k"}) + frame(50*limit) + frame(3) +
+		pipeline([]string{"STRLEN", "k"}))
 	tooLarge := fmt.Sprintf("-ERR request exceeds %d bytes; it did not run\r\n", limit)
 	c.want(tooLarge, fmt.Sprintf(":%d\r\n", value), tooLarge, "+OK\r\n", ":3\r\n")
 
@@ -253,7 +257,9 @@ func TestTransactionLimit(t *testing.T) {
 		t.Fatal(got)
 	}
 	value := strings.Repeat("v", 4000)
-	for i, want := range []string{"+QUEUED\r\n", "+QUEUED\r\n", "-ERR transaction exceeds 10000 bytes\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"} {
+	for i, want := range []string{"+QUEUED\r\n", "+QUEUED\r\n",
+		"-ERR transaction exceeds 10000 bytes\r\n",
+		"-EXECABORT Transaction discarded because of previous errors.\r\n"} {
 		call := []string{"SET", "k", value}
 		if i == 3 {
 			call = []string{"EXEC"}
@@ -262,7 +268,8 @@ func TestTransactionLimit(t *testing.T) {
 			t.Fatalf("%d: %q", i, got)
 		}
 	}
-	for i, want := range []string{"+OK\r\n", "+OK\r\n", "-ERR transaction exceeds 10000 bytes\r\n"} {
+	for i, want := range []string{"+OK\r\n", "+OK\r\n",
+		"-ERR transaction exceeds 10000 bytes\r\n"} {
 		if got := c.call("WATCH", formatInt(int64(i))+value); got != want {
 			t.Fatalf("%d: %q", i, got)
 		}

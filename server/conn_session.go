@@ -94,8 +94,9 @@ type session struct {
 	answering replyTurn    // of replyRoom
 	load      sessionLoad  // of delivery
 	sending   atomic.Int64 // bytes of replies being sent
-	swollen   time.Time    // of cron: since when the output exceeds the soft limit; zero: it does not
-	inHand    int          // bytes of replies being put in order
+	// of cron: since when the output exceeds the soft limit; zero: it does not
+	swollen time.Time
+	inHand  int // bytes of replies being put in order
 
 	killed        atomic.Bool             // ends soon
 	cut           atomic.Bool             // … without writing anything more
@@ -267,7 +268,8 @@ func (s *session) handle(cmds [][][]byte) {
 	}
 	s.flush()
 	s.flushTally()
-	if s.in.lent { // all of it is answered: a client that does not read replies keeps no large request
+	if s.in.lent {
+		// all of it is answered: a client that does not read replies keeps no large request
 		s.giveInputBack()
 	}
 	// before the replies: a client that has read them may inspect this connection from another
@@ -301,11 +303,13 @@ func (s *session) send() error {
 	s.sending.Store(int64(bytes))
 	defer s.sending.Store(0)
 	if hard := s.outputLimit().hard; hard > 0 && s.outputWaits() > hard {
-		s.srv.warnings.Warn("closed a client: client-output-buffer-limit exceeded", "client", s.addr, "limit_bytes", hard)
+		s.srv.warnings.Warn("closed a client: client-output-buffer-limit exceeded", "client",
+			s.addr, "limit_bytes", hard)
 		s.kill() // the write fails
 	}
 	// Invalidations of keys recorded for pending reads wait for the replies to those reads.
-	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil, framing{s.proto, s.subscribed()})
+	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil,
+		framing{s.proto, s.subscribed()})
 	s.state.Store(works)
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {
 		s.reply.Buf = nil

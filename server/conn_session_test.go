@@ -72,13 +72,17 @@ func TestKill(t *testing.T) {
 		t.Fatal(got)
 	}
 	c.ended()
-	eventually(t, "the subscription is gone", func() bool { return a.call("PUBSUB", "NUMSUB", "x") == "*2\r\n$1\r\nx\r\n:0\r\n" })
+	eventually(t, "the subscription is gone", func() bool {
+		return a.call("PUBSUB", "NUMSUB", "x") == "*2\r\n$1\r\nx\r\n:0\r\n"
+	})
 	addr := field(d.call("CLIENT", "INFO"), "addr")
 	if got := a.call("CLIENT", "KILL", addr); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	d.ended()
-	eventually(t, "the killed are gone", func() bool { return strings.Contains(a.call("INFO", "clients"), "connected_clients:1\r\n") })
+	eventually(t, "the killed are gone", func() bool {
+		return strings.Contains(a.call("INFO", "clients"), "connected_clients:1\r\n")
+	})
 	a.raw(calls("CLIENT KILL TYPE normal SKIPME no", "PING"))
 	a.want(":1\r\n")
 	a.ended()
@@ -106,7 +110,8 @@ func TestClientInfoInsideExec(t *testing.T) {
 	if info := v.Elems[1].Text; field(info, "multi") != "3" || field(info, "flags") != "x" {
 		t.Errorf("inside EXEC: %s", info)
 	}
-	if info := c.call("CLIENT", "INFO"); field(info, "multi") != "-1" || field(info, "flags") != "N" {
+	if info := c.call("CLIENT", "INFO"); field(info, "multi") != "-1" ||
+		field(info, "flags") != "N" {
 		t.Errorf("behind EXEC: %s", info)
 	}
 }
@@ -114,7 +119,8 @@ func TestClientInfoInsideExec(t *testing.T) {
 // RESET leaves NO-EVICT on.
 func TestNoEvictStaysOn(t *testing.T) {
 	c := start(t, nil).dial(t)
-	for _, step := range []struct{ command, flags string }{{"CLIENT NO-EVICT ON", "e"}, {"RESET", "e"}, {"CLIENT NO-EVICT OFF", "N"}} {
+	for _, step := range []struct{ command, flags string }{{"CLIENT NO-EVICT ON", "e"},
+		{"RESET", "e"}, {"CLIENT NO-EVICT OFF", "N"}} {
 		c.call(strings.Fields(step.command)...)
 		if info := c.call("CLIENT", "INFO"); field(info, "flags") != step.flags {
 			t.Errorf("after %s: %s", step.command, info)
@@ -125,8 +131,11 @@ func TestNoEvictStaysOn(t *testing.T) {
 func TestClientInfo(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	c.raw(calls("CLIENT SETNAME app", "CLIENT SETINFO LIB-NAME lib", "CLIENT SETINFO LIB-VER 1.2", "SELECT 3", "PSUBSCRIBE p*", "UNSUBSCRIBE"))
-	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*3\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n:1\r\n", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n")
+	c.raw(calls("CLIENT SETNAME app", "CLIENT SETINFO LIB-NAME lib", "CLIENT SETINFO LIB-VER 1.2",
+		"SELECT 3", "PSUBSCRIBE p*", "UNSUBSCRIBE"))
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n",
+		"*3\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n:1\r\n",
+		"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n")
 	d := n.dial(t)
 	d.call("CLIENT", "SETNAME", "other")
 	d.raw(calls("MULTI", "GET a", "GET b"))
@@ -137,14 +146,16 @@ func TestClientInfo(t *testing.T) {
 		t.Fatalf("%q", list)
 	}
 	for name, want := range map[string]string{
-		"id": "1", "name": "app", "db": "3", "psub": "1", "sub": "0", "flags": "P", "cmd": "unsubscribe", "user": "default", "resp": "2",
+		"id": "1", "name": "app", "db": "3", "psub": "1", "sub": "0", "flags": "P",
+		"cmd": "unsubscribe", "user": "default", "resp": "2",
 		"lib-name": "lib", "lib-ver": "1.2", "multi": "-1", "redir": "-1", "events": "r",
 	} {
 		if got := field(lines[0], name); got != want {
 			t.Errorf("%s=%s, want %s, in %s", name, got, want, lines[0])
 		}
 	}
-	for name, want := range map[string]string{"name": "other", "multi": "2", "flags": "x", "cmd": "get"} {
+	for name, want := range map[string]string{"name": "other", "multi": "2", "flags": "x",
+		"cmd": "get"} {
 		if got := field(lines[1], name); got != want {
 			t.Errorf("%s=%s, want %s, in %s", name, got, want, lines[1])
 		}
@@ -171,7 +182,8 @@ func TestHello(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	n.fake.set(func() { n.fake.st.Role = "follower" })
-	if got := c.call("HELLO", "2"); !strings.HasPrefix(got, "*14\r\n") || !strings.Contains(got, "$7\r\nreplica\r\n") {
+	if got := c.call("HELLO", "2"); !strings.HasPrefix(got, "*14\r\n") ||
+		!strings.Contains(got, "$7\r\nreplica\r\n") {
 		t.Errorf("%q", got)
 	}
 }
@@ -190,10 +202,14 @@ func TestInfoAndRole(t *testing.T) {
 		}
 	}
 	all := c.call("INFO")
-	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone", fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
-		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction", "# Persistence", "loading:0", "# Stats", "total_connections_received:1",
-		"# Replication", "role:master", "connected_slaves:1", "slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
-		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:1", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
+	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone",
+		fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
+		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction",
+		"# Persistence", "loading:0", "# Stats", "total_connections_received:1",
+		"# Replication", "role:master", "connected_slaves:1",
+		"slave0:ip=10.0.0.2,port=7001,state=online,offset=100,lag=0", "master_repl_offset:100",
+		"# CPU", "# Errorstats", "# Cluster", "cluster_enabled:1", "# Keyspace",
+		"db0:keys=2,expires=1,avg_ttl=0", "node_id:n1", "raft_term:3", "ready:1")
 	if strings.Contains(all, "db1:") {
 		t.Error("an empty database is shown")
 	}
@@ -201,18 +217,25 @@ func TestInfoAndRole(t *testing.T) {
 		t.Error("everything is less than the default")
 	}
 	two := c.call("INFO", "keyspace", "Cluster")
-	if want := "$76\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n\r\n"; two != want {
+	if want := "$76\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# " +
+		"Keyspace\r\ndb0:keys=2,expires=1,avg_ttl=0\r\n\r\n"; two != want {
 		t.Errorf("%q, want %q", two, want)
 	}
-	n.fake.set(func() { n.fake.st.Role, n.fake.st.LeaderID, n.fake.st.LeaderAddr = "follower", "n2", "10.0.0.2:7001" })
-	has(c.call("INFO", "replication"), "role:slave", "master_host:10.0.0.2", "master_port:7001", "master_link_status:up", "slave_read_only:0", "connected_slaves:0")
-	if got, want := c.call("ROLE"), "*5\r\n$5\r\nslave\r\n$8\r\n10.0.0.2\r\n:7001\r\n$9\r\nconnected\r\n:100\r\n"; got != want {
+	n.fake.set(func() {
+		n.fake.st.Role, n.fake.st.LeaderID, n.fake.st.LeaderAddr = "follower", "n2", "10.0.0.2:7001"
+	})
+	has(c.call("INFO", "replication"), "role:slave", "master_host:10.0.0.2", "master_port:7001",
+		"master_link_status:up", "slave_read_only:0", "connected_slaves:0")
+	if got, want := c.call("ROLE"),
+		"*5\r\n$5\r\nslave\r\n$8\r\n10.0.0.2\r\n:7001\r\n$9\r\nconnected\r\n:100\r\n"; got != want {
 		t.Errorf("%q", got)
 	}
 	n.fake.set(func() {
-		n.fake.st.LeaderID, n.fake.st.LeaderAddr, n.fake.st.Ready, n.fake.st.NotReady = "", "", false, "no leader"
+		n.fake.st.LeaderID, n.fake.st.LeaderAddr, n.fake.st.Ready, n.fake.st.NotReady = "", "",
+			false, "no leader"
 	})
-	has(c.call("INFO", "replication", "coordd"), "master_host:", "master_link_status:down", "ready:0", "not_ready:no leader")
+	has(c.call("INFO", "replication", "coordd"), "master_host:", "master_link_status:down",
+		"ready:0", "not_ready:no leader")
 }
 
 // WAIT is answered when enough voters hold the writes, or on timeout, but never to a disconnected
@@ -221,7 +244,8 @@ func TestWait(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	start := time.Now()
-	if got := c.call("WAIT", "2", "30"); got != ":1\r\n" || time.Since(start) < 30*time.Millisecond {
+	if got := c.call("WAIT", "2", "30"); got != ":1\r\n" ||
+		time.Since(start) < 30*time.Millisecond {
 		t.Fatalf("%q after %v", got, time.Since(start))
 	}
 	c.raw(calls("WAIT 2 0", "PING"))
@@ -278,7 +302,8 @@ func TestCloseDrains(t *testing.T) {
 	n.fake.set(func() { n.fake.gate = nil })
 	close(gate)
 	busy.want("+OK\r\n")
-	if got := busy.next(); got != ":0\r\n" && got != ":1\r\n" { // the subscriber may be gone already
+	if got := busy.next(); got != ":0\r\n" && got != ":1\r\n" {
+		// the subscriber may be gone already
 		t.Fatalf("%q", got)
 	}
 	busy.ended()
@@ -305,7 +330,8 @@ func TestHealth(t *testing.T) {
 	if code, body := get("/healthz"); code != 200 || body["status"] != "ok" {
 		t.Error(code, body)
 	}
-	if code, body := get("/readyz"); code != 200 || body["status"] != "ready" || body["node"] != "n1" {
+	if code, body := get("/readyz"); code != 200 || body["status"] != "ready" ||
+		body["node"] != "n1" {
 		t.Error(code, body)
 	}
 	n.fake.set(func() { n.fake.st.Ready, n.fake.st.NotReady = false, "no leader" })
@@ -319,17 +345,25 @@ func TestHealth(t *testing.T) {
 	}{
 		{func(st *Status) { st.Behind = 1000 }, "ok", ""},
 		{func(st *Status) { st.Behind = 1001 }, "ok", "the node is 1001 entries behind the leader"},
-		{func(st *Status) { st.Behind, st.BehindFor = 1, 1001*time.Millisecond }, "ok", "the node is 1.001s behind the leader"},
-		{func(st *Status) { st.Loading = true }, "loading", "LOADING: the node applies what is in its log"},
-		{func(st *Status) { st.LogTrouble = "its log takes no entries: full" }, "ok", "its log takes no entries: full"},
+		{func(st *Status) {
+			st.Behind, st.BehindFor = 1, 1001*time.Millisecond
+		}, "ok", "the node is 1.001s behind the leader"},
+		{func(st *Status) {
+			st.Loading = true
+		}, "loading", "LOADING: the node applies what is in its log"},
+		{func(st *Status) {
+			st.LogTrouble = "its log takes no entries: full"
+		}, "ok", "its log takes no entries: full"},
 	} {
 		n.fake.set(func() {
-			n.fake.st.Ready, n.fake.st.NotReady, n.fake.st.Loading, n.fake.st.Behind, n.fake.st.BehindFor = true, "", false, 0, 0
+			n.fake.st.Ready, n.fake.st.NotReady, n.fake.st.Loading, n.fake.st.Behind,
+				n.fake.st.BehindFor = true, "", false, 0, 0
 			n.fake.st.LogTrouble = ""
 			x.change(&n.fake.st)
 		})
 		code, body := get("/readyz")
-		if reason, _ := body["reason"].(string); reason != x.reason || code == 200 != (reason == "") {
+		if reason, _ := body["reason"].(string); reason != x.reason ||
+			code == 200 != (reason == "") {
 			t.Errorf("%q: %d %v", x.reason, code, body)
 		}
 		if code, body := get("/healthz"); code != 200 || body["status"] != x.alive {
@@ -350,7 +384,8 @@ func BenchmarkPipeline(b *testing.B) {
 			s := newSession(n.Server, 99, nullConn{})
 			var cmds [][][]byte
 			for range depth {
-				cmds = append(cmds, [][]byte{[]byte("SET"), []byte("lock:12345"), []byte("owner"), []byte("NX"), []byte("PX"), []byte("10000")})
+				cmds = append(cmds, [][]byte{[]byte("SET"), []byte("lock:12345"), []byte("owner"),
+					[]byte("NX"), []byte("PX"), []byte("10000")})
 			}
 			s.srv.backend = okBackend{n.fake}
 			defer func() { s.srv.backend = n.fake }()

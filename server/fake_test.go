@@ -46,12 +46,16 @@ type fakeBackend struct {
 }
 
 func newFake() *fakeBackend {
-	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), table: commands.NewTable(commands.Specs(), Specs())}
+	f := &fakeBackend{leaderChanged: make(chan struct{}, 1),
+		table: commands.NewTable(commands.Specs(), Specs())}
 	f.st = Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true, Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,
+		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true,
+		Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,
 		Members: []Member{
-			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true, KnownLevel: 1},
-			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true, Connected: true, Match: 100, Applied: 100, KnownLevel: 1},
+			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true,
+				KnownLevel: 1},
+			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true,
+				Connected: true, Match: 100, Applied: 100, KnownLevel: 1},
 			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90, Applied: 90},
 		},
 	}
@@ -63,7 +67,8 @@ func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 1, 1000, nil
-	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, Level: commands.FeatureLevel}, false); err != nil {
+	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs,
+		Level: commands.FeatureLevel}, false); err != nil {
 		panic(err)
 	}
 }
@@ -141,9 +146,11 @@ func (f *fakeBackend) Stats() (st Stats) {
 	defer f.mu.Unlock()
 	m := f.machine.Stats()
 	for i := range m.Keys {
-		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
+		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i],
+			Volatile: m.Volatile[i]})
 	}
-	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries, m.Functions
+	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries,
+		m.Functions
 	return st
 }
 
@@ -272,7 +279,8 @@ func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
 	f.index++
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
-	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs, Batches: groups}, true)
+	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs,
+		Batches: groups}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +305,8 @@ type node struct {
 func start(t testing.TB, change func(*Config)) *node {
 	t.Helper()
 	f := newFake()
-	cfg := Config{Table: f.table, Backend: f, Version: "test", Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Table: f.table, Backend: f, Version: "test",
+		Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -382,7 +391,8 @@ func (c *client) ended() {
 	c.t.Helper()
 	if raw, err := c.Receive(); err == nil {
 		c.t.Fatalf("%q came, not the end", raw)
-	} else if err != io.EOF && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "broken pipe") {
+	} else if err != io.EOF && !strings.Contains(err.Error(), "reset") &&
+		!strings.Contains(err.Error(), "broken pipe") {
 		c.t.Fatalf("%v, not the end", err)
 	}
 }

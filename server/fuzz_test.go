@@ -19,12 +19,20 @@ import (
 
 // hostileStreams are seeds that no scenario has: half-sent, announced, inline, binary.
 var hostileStreams = []string{
-	"*1000000000\r\n", "*1\r\n$1000000000\r\n", "*-5\r\nPING\r\n", "*2\r\n$4\r\nECHO\r\n$-1\r\n", "*1\r\n$4\r\nPI", "*0\r\n*-1\r\nPING\r\n", "\r\n\r\nPING\r\n",
-	"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nab", "SET a \"x\r\n", "SET a 'b\\'c' \"\\x41\"\r\nGET a\r\n", "\x00\x01\xff\xfe\r\n", "POST / HTTP/1.1\r\nHost: x\r\n\r\n",
-	"*1\r\n$4\r\nPING\r\n*1\r\n:4\r\n", "*99999999999999999999\r\n", "PING\r\n" + strings.Repeat("x", 70<<10), "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n*1\r\n$7\r\nDISCARD\r\n",
-	"MULTI\r\nSUBSCRIBE a\r\nBLPOP l 0\r\nSELECT 3\r\nEXEC\r\nPING\r\n", "CLIENT REPLY OFF\r\nGET a\r\nCLIENT REPLY ON\r\n", "BLPOP a 0\r\nPING\r\n",
-	"HELLO 3\r\nSUBSCRIBE a\r\nPUBLISH a b\r\nCLIENT TRACKING ON\r\nGET a\r\nSET a b\r\nRESET\r\n", "MONITOR\r\nGET a\r\nCLIENT KILL TYPE normal SKIPME no\r\n",
-	"CLIENT PAUSE 1000000 ALL\r\nSET a b\r\n", "DEBUG SLEEP 1000\r\nPING\r\n", "CONFIG SET maxclients 1\r\n", "EVAL \"while true do end\" 0\r\nPING\r\n",
+	"*1000000000\r\n", "*1\r\n$1000000000\r\n", "*-5\r\nPING\r\n", "*2\r\n$4\r\nECHO\r\n$-1\r\n",
+	"*1\r\n$4\r\nPI", "*0\r\n*-1\r\nPING\r\n", "\r\n\r\nPING\r\n",
+	"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nab", "SET a \"x\r\n",
+	"SET a 'b\\'c' \"\\x41\"\r\nGET a\r\n", "\x00\x01\xff\xfe\r\n",
+	"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
+	"*1\r\n$4\r\nPING\r\n*1\r\n:4\r\n", "*99999999999999999999\r\n",
+	"PING\r\n" + strings.Repeat("x", 70<<10),
+	"*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n*1\r\n$7\r\nDISCARD\r\n",
+	"MULTI\r\nSUBSCRIBE a\r\nBLPOP l 0\r\nSELECT 3\r\nEXEC\r\nPING\r\n",
+	"CLIENT REPLY OFF\r\nGET a\r\nCLIENT REPLY ON\r\n", "BLPOP a 0\r\nPING\r\n",
+	"HELLO 3\r\nSUBSCRIBE a\r\nPUBLISH a b\r\nCLIENT TRACKING ON\r\nGET a\r\nSET a b\r\nRESET\r\n",
+	"MONITOR\r\nGET a\r\nCLIENT KILL TYPE normal SKIPME no\r\n",
+	"CLIENT PAUSE 1000000 ALL\r\nSET a b\r\n", "DEBUG SLEEP 1000\r\nPING\r\n",
+	"CONFIG SET maxclients 1\r\n", "EVAL \"while true do end\" 0\r\nPING\r\n",
 }
 
 // FuzzSession sends bytes to a server in two pieces and nothing more, either raw or built from

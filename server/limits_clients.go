@@ -144,7 +144,8 @@ func (s *Server) evict() {
 		}
 		excess -= v.bytes
 		m.evicted.Add(1)
-		s.warnings.Warn("closed a client: maxmemory-clients exceeded", "client", v.c.addr, "bytes", v.bytes, "limit_bytes", limit)
+		s.warnings.Warn("closed a client: maxmemory-clients exceeded", "client", v.c.addr, "bytes",
+			v.bytes, "limit_bytes", limit)
 		v.c.kill()
 	}
 }

@@ -47,21 +47,27 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	}
 	big.ended()
 	eventually(t, "the closed one is counted", func() bool {
-		return strings.Contains(small.call("INFO", "everything"), "evicted_clients:1\r\n") && n.clientMemory.total.Load() < 5<<20
+		return strings.Contains(small.call("INFO", "everything"), "evicted_clients:1\r\n") &&
+			n.clientMemory.total.Load() < 5<<20
 	})
-	small.call("CONFIG", "SET", "maxmemory-clients", "0") // with more, small would lose its connection
+	// with more, small would lose its connection
+	small.call("CONFIG", "SET", "maxmemory-clients", "0")
 	shielded.raw(strings.Repeat("x", 1<<20) + "\r\n")
 	shielded.want("+OK\r\n")
 	_ = shielded.Close()
 	eventually(t, "it has gone", func() bool { return n.clientMemory.total.Load() < 100<<10 })
-	for set, shown := range map[string]string{"0": "0", "10%": "10%", "2kb": "2048", "1MB": "1048576", "3m": "3000000"} {
+	for set, shown := range map[string]string{"0": "0", "10%": "10%", "2kb": "2048",
+		"1MB": "1048576", "3m": "3000000"} {
 		small.call("CONFIG", "SET", "maxmemory-clients", set)
-		if got, want := small.call("CONFIG", "GET", "maxmemory-clients"), fmt.Sprintf("\r\n%s\r\n", shown); !strings.HasSuffix(got, want) {
+		if got, want := small.call("CONFIG", "GET", "maxmemory-clients"),
+			fmt.Sprintf("\r\n%s\r\n", shown); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %q", set, got)
 		}
 	}
 	for _, wrong := range []string{"x", "-1", "101%", "99999999999999999gb"} {
-		if got := small.call("CONFIG", "SET", "maxmemory-clients", wrong); got != "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - argument must be a memory or percent value\r\n" {
+		if got := small.call("CONFIG", "SET", "maxmemory-clients",
+			wrong); got != "-ERR CONFIG SET failed (possibly related to argument "+
+			"'maxmemory-clients') - argument must be a memory or percent value\r\n" {
 			t.Errorf("%s: %q", wrong, got)
 		}
 	}
@@ -83,14 +89,19 @@ func TestAccountsAreClosed(t *testing.T) {
 		case 3:
 			c.raw(calls("HELLO 3", "CLIENT TRACKING ON BCAST", "SET b 1"))
 		}
-		eventually(t, "it is there", func() bool { return n.clientMemory.total.Load() > int64(i%2*sessionBytes) })
+		eventually(t, "it is there", func() bool {
+			return n.clientMemory.total.Load() > int64(i%2*sessionBytes)
+		})
 		_ = c.Close()
 	}
-	eventually(t, "all have gone", func() bool { return len(n.all()) == 0 && n.clientMemory.total.Load() == 0 })
+	eventually(t, "all have gone", func() bool {
+		return len(n.all()) == 0 && n.clientMemory.total.Load() == 0
+	})
 	n.intake.mu.Lock()
 	defer n.intake.mu.Unlock()
 	if n.intake.held != 0 || n.intake.spare != 0 || len(n.intake.turns) != 0 {
-		t.Errorf("%d and %d bytes, %d turns are left", n.intake.held, n.intake.spare, len(n.intake.turns))
+		t.Errorf("%d and %d bytes, %d turns are left", n.intake.held, n.intake.spare,
+			len(n.intake.turns))
 	}
 }
 
@@ -206,12 +217,21 @@ func TestDripsAreClosed(t *testing.T) {
 		c := n.dial(t)
 		c.raw(setOf(4<<20-100) + strings.Repeat("x", 100_000))
 		drips = append(drips, c)
-		eventually(t, "it has its turn", func() bool { turns, _ := lent(); return turns == len(drips) })
+		eventually(t, "it has its turn", func() bool {
+			turns, _ := lent()
+			return turns == len(drips)
+		})
 	}
-	eventually(t, "one waits", func() bool { turns, waiting := lent(); return turns == 3 && waiting == 1 })
+	eventually(t, "one waits", func() bool {
+		turns, waiting := lent()
+		return turns == 3 && waiting == 1
+	})
 	quick := n.dial(t)
 	go quick.raw(setOf(2<<20) + strings.Repeat("x", 2<<20) + "\r\n")
-	eventually(t, "another waits", func() bool { turns, waiting := lent(); return turns == 4 && waiting == 2 })
+	eventually(t, "another waits", func() bool {
+		turns, waiting := lent()
+		return turns == 4 && waiting == 2
+	})
 	n.intake.closeSlow(time.Now())
 	if turns, _ := lent(); turns != 4 {
 		t.Fatal("a client was closed at once")
@@ -221,7 +241,8 @@ func TestDripsAreClosed(t *testing.T) {
 			turns, waiting := lent()
 			n.intake.mu.Lock()
 			defer n.intake.mu.Unlock()
-			return turns == 4-i && waiting == 2-i && n.intake.turns[0].s.state.Load() == waitsForInput
+			return turns == 4-i && waiting == 2-i &&
+				n.intake.turns[0].s.state.Load() == waitsForInput
 		})
 		n.intake.closeSlow(time.Now().Add(time.Minute))
 		drips[i].ended()
@@ -232,16 +253,20 @@ func TestDripsAreClosed(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	n := start(t, byHand)
 	watcher := n.dial(t)
-	idle, busy, subscriber, monitor, blocked := n.dial(t), n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+	idle, busy, subscriber, monitor, blocked := n.dial(t), n.dial(t), n.dial(t), n.dial(t),
+		n.dial(t)
 	sessions := map[string]*session{
-		"idle": n.number(t, idle), "busy": n.number(t, busy), "subscriber": n.number(t, subscriber), "monitor": n.number(t, monitor), "blocked": n.number(t, blocked),
+		"idle": n.number(t, idle), "busy": n.number(t, busy), "subscriber": n.number(t, subscriber),
+		"monitor": n.number(t, monitor), "blocked": n.number(t, blocked),
 	}
 	subscriber.call("SUBSCRIBE", "a")
 	monitor.call("MONITOR")
 	blocked.raw(calls("BLPOP nothing 0"))
 	eventually(t, "it waits", func() bool { return n.waitQueues.blocked.Load() == 1 })
 	rest := func(name string) {
-		eventually(t, name+" waits for input", func() bool { return sessions[name].state.Load() == waitsForInput })
+		eventually(t, name+" waits for input", func() bool {
+			return sessions[name].state.Load() == waitsForInput
+		})
 	}
 	now := time.Now()
 	look := func(at time.Time) {
@@ -302,7 +327,9 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 	}
 	eventually(t, "the session is there", func() bool { return n.session(2) != nil })
 	s := n.session(2)
-	eventually(t, "the session waits for its client", func() bool { return s.state.Load() == waitsForOutput })
+	eventually(t, "the session waits for its client", func() bool {
+		return s.state.Load() == waitsForOutput
+	})
 	stuck := func() {
 		for last := s.beats.Load() + 1; last != s.beats.Load(); {
 			last = s.beats.Load()
@@ -343,7 +370,8 @@ func TestNudges(t *testing.T) {
 	s := n.number(t, c)
 	for i := range 100 {
 		s.interrupt()
-		if got := c.call("ECHO", fmt.Sprint(i)); got != fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i) {
+		if got := c.call("ECHO", fmt.Sprint(i)); got != fmt.Sprintf("$%d\r\n%d\r\n",
+			len(fmt.Sprint(i)), i) {
 			t.Fatal(got)
 		}
 	}

@@ -78,7 +78,8 @@ func (s *Server) wakeCron() {
 // does. Blocked, subscribed and monitoring clients may be silent.
 func (s *Server) checkIdle(c *session, now time.Time) {
 	if c.tooMuchWaits(now) {
-		s.warnings.Warn("closed a client: soft client-output-buffer-limit exceeded for too long", "client", c.addr)
+		s.warnings.Warn("closed a client: soft client-output-buffer-limit exceeded for too long",
+			"client", c.addr)
 		c.kill()
 		return
 	}
@@ -94,7 +95,8 @@ func (s *Server) checkIdle(c *session, now time.Time) {
 	case idle > 0 && quiet >= idle && !c.mayBeSilent():
 		s.log.Debug("closed an idle client", "client", c.addr)
 		c.kill()
-	case state == waitsForInput && quiet >= s.cfg.trimAfter && !w.trimmed && c.memory.parts[memorySession].Load()+c.memory.parts[memoryOutput].Load() > trimBytes:
+	case state == waitsForInput && quiet >= s.cfg.trimAfter && !w.trimmed &&
+		c.memory.parts[memorySession].Load()+c.memory.parts[memoryOutput].Load() > trimBytes:
 		w.trimmed = true
 		c.trims.Store(true)
 		c.interrupt()

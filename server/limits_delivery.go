@@ -55,7 +55,8 @@ func (st *deliveryLoad) heaviest(now time.Time, behind func() bool) *session {
 	top, total := st.top, st.total
 	st.since, st.top, st.total = now, nil, 0
 	st.era++
-	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart || top.load.work < leastShare*total || !behind() {
+	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart ||
+		top.load.work < leastShare*total || !behind() {
 		return nil
 	}
 	return top

@@ -62,13 +62,15 @@ func chooseOutputLimits(text string) (func(*Server), error) {
 		case "pubsub":
 			class = classPubsub
 		default:
-			return nil, commands.Error("Invalid client class specified in buffer limit configuration.")
+			return nil, commands.Error(
+				"Invalid client class specified in buffer limit configuration.")
 		}
 		hard, ok1 := parseMemory(words[1])
 		soft, ok2 := parseMemory(words[2])
 		seconds, ok3 := commands.ParseInt([]byte(words[3]))
 		if !ok1 || !ok2 || !ok3 || seconds < 0 {
-			return nil, commands.Error("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+			return nil, commands.Error(
+				"Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 		}
 		set[class], limits[class] = true, outputLimit{hard, soft, seconds}
 	}

@@ -31,14 +31,18 @@ func TestOutputBufferLimits(t *testing.T) {
 		{set: "normal 0 0 1x", fails: wrongValue},
 		{set: "normal -1 0 0", fails: wrongValue},
 		{set: " pubsub  33554432 8388608 60 ", fails: wrongNumber},
-		{set: "normal 1mb 512kb 10 pubsub 0 0 0", shows: "normal 1048576 524288 10 slave 268435456 67108864 60 pubsub 0 0 0"},
+		{set: "normal 1mb 512kb 10 pubsub 0 0 0",
+			shows: "normal 1048576 524288 10 slave 268435456 67108864 60 pubsub 0 0 0"},
 		{set: "REPLICA 1 2 3", shows: "normal 1048576 524288 10 slave 1 2 3 pubsub 0 0 0"},
-		{set: "slave 1g 2g 3", shows: "normal 1048576 524288 10 slave 1000000000 2000000000 3 pubsub 0 0 0"},
-		{set: "normal 0 0 0 normal 5000000 6 7", shows: "normal 5000000 6 7 slave 1000000000 2000000000 3 pubsub 0 0 0"},
+		{set: "slave 1g 2g 3",
+			shows: "normal 1048576 524288 10 slave 1000000000 2000000000 3 pubsub 0 0 0"},
+		{set: "normal 0 0 0 normal 5000000 6 7",
+			shows: "normal 5000000 6 7 slave 1000000000 2000000000 3 pubsub 0 0 0"},
 	} {
 		want := "+OK\r\n"
 		if x.fails != "" {
-			want = "-ERR CONFIG SET failed (possibly related to argument 'client-output-buffer-limit') - " + x.fails + "\r\n"
+			want = "-ERR CONFIG SET failed (possibly related to argument " +
+				"'client-output-buffer-limit') - " + x.fails + "\r\n"
 		}
 		if got := c.call("CONFIG", "SET", "client-output-buffer-limit", x.set); got != want {
 			t.Errorf("%q: %q", x.set, got)
@@ -46,7 +50,8 @@ func TestOutputBufferLimits(t *testing.T) {
 		if x.shows != "" {
 			shown = x.shows
 		}
-		if got := c.call("CONFIG", "GET", "client-output-buffer-limit"); !strings.HasSuffix(got, "\r\n"+shown+"\r\n") {
+		if got := c.call("CONFIG", "GET", "client-output-buffer-limit"); !strings.HasSuffix(got,
+			"\r\n"+shown+"\r\n") {
 			t.Errorf("%q: %q", x.set, got)
 		}
 	}
@@ -65,12 +70,15 @@ func TestOutputBufferLimitsHold(t *testing.T) {
 	reader, sub := n.stuckConn(t, calls("GET k")), n.stuckConn(t, calls("SUBSCRIBE c"))
 	eventually(t, "a subscription", func() bool { return sub.subscriptions.Load() == 1 })
 	c.call("PUBLISH", "c", strings.Repeat("x", 60_000))
-	eventually(t, "both have something to take", func() bool { return sub.outputWaits() > 60_000 && reader.outputWaits() > 200_000 })
+	eventually(t, "both have something to take", func() bool {
+		return sub.outputWaits() > 60_000 && reader.outputWaits() > 200_000
+	})
 	now := time.Now()
 	for _, x := range []struct {
 		after       time.Duration
 		reader, sub bool
-	}{{0, false, false}, {10 * time.Second, false, false}, {11 * time.Second, true, false}, {20 * time.Second, true, false}, {21 * time.Second, true, true}} {
+	}{{0, false, false}, {10 * time.Second, false, false}, {11 * time.Second, true, false},
+		{20 * time.Second, true, false}, {21 * time.Second, true, true}} {
 		for _, s := range []*session{reader, sub} {
 			if !s.killed.Load() {
 				n.checkIdle(s, now.Add(x.after))

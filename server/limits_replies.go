@@ -134,7 +134,8 @@ func (r *replyRoom) taken(s *session, bytes int, since time.Time, left int64) {
 	r.hold(s, 0)
 	if bytes > maxBatchBytes {
 		r.mu.Lock()
-		s.answering.slow = time.Since(since) > time.Duration(bytes/quickBytes)*time.Millisecond+quickReply
+		s.answering.slow = time.Since(since) > time.Duration(bytes/quickBytes)*time.Millisecond+
+			quickReply
 		r.mu.Unlock()
 	}
 	if left > 0 {
@@ -226,7 +227,8 @@ func (r *replyRoom) closeSlow(now time.Time) {
 	}
 	var first *session
 	for _, waiting := range r.waiting {
-		if len(waiting) > 0 && (first == nil || waiting[0].answering.since.Before(first.answering.since)) {
+		if len(waiting) > 0 && (first == nil ||
+			waiting[0].answering.since.Before(first.answering.since)) {
 			first = waiting[0]
 		}
 	}
@@ -243,12 +245,14 @@ func (r *replyRoom) closeSlow(now time.Time) {
 			return
 		}
 		patience := slowReply + time.Duration(t.held/slowReplyBytes)*time.Second
-		if s.state.Load() != waitsForOutput || now.Sub(t.moved) < slowReply && now.Sub(t.since) < patience {
+		if s.state.Load() != waitsForOutput || now.Sub(t.moved) < slowReply &&
+			now.Sub(t.since) < patience {
 			continue
 		}
 		missing -= t.held
 		s.srv.clientMemory.evicted.Add(1)
-		s.srv.warnings.Warn("closed a client that reads a large reply too slowly while others wait", "client", s.addr, "bytes", t.held)
+		s.srv.warnings.Warn("closed a client that reads a large reply too slowly while others wait",
+			"client", s.addr, "bytes", t.held)
 		s.kill()
 	}
 }
@@ -361,7 +365,9 @@ func (v *replySize) load(hash uint64) (bytes int64, known bool) {
 	return int64(uint32(word)), word>>32 == hash>>32
 }
 
-func (v *replySize) store(hash uint64, bytes int64) { v.Store(hash>>32<<32 | uint64(uint32(bytes))) }
+func (v *replySize) store(hash uint64, bytes int64) {
+	v.Store(hash>>32<<32 | uint64(uint32(bytes)))
+}
 
 func (z *replySizes) expect(by Asker) int64 {
 	if n, known := z.shapes[by.Shape%uint64(len(z.shapes))].load(by.Shape); known {
@@ -375,7 +381,8 @@ func (z *replySizes) expect(by Asker) int64 {
 
 // note records a reply. The estimate decays slowly.
 func (z *replySizes) note(by Asker, bytes int64) {
-	shape, command := &z.shapes[by.Shape%uint64(len(z.shapes))], &z.commands[by.Command%uint64(len(z.commands))]
+	shape, command := &z.shapes[by.Shape%uint64(len(z.shapes))],
+		&z.commands[by.Command%uint64(len(z.commands))]
 	if _, known := shape.load(by.Shape); known && bytes <= freeReply {
 		shape.Store(0)
 	} else if bytes > freeReply {

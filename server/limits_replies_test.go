@@ -19,7 +19,8 @@ func (r *replyRoom) state() (held int64, holders, waiting int) {
 // However many clients request large values and do not read, no more is built than there is room
 // for; small replies pass, and slow clients are closed when others have waited long.
 func TestLargeRepliesTakeTurns(t *testing.T) {
-	for _, get := range []string{"GET k", "EVAL \"return redis.call('GET', KEYS[1])\" 1 k", "GETEX k", "LRANGE l 0 -1"} {
+	for _, get := range []string{"GET k", "EVAL \"return redis.call('GET', KEYS[1])\" 1 k",
+		"GETEX k", "LRANGE l 0 -1"} {
 		n := start(t, byHand)
 		n.replies.limit = 8 << 20
 		const size = 3 << 20
@@ -88,12 +89,21 @@ func TestWaitingForRoomEnds(t *testing.T) {
 		n.stuckConn(t, "GET k\r\n")
 	}
 	first := n.stuckConn(t, "GET k\r\n")
-	eventually(t, "one waits", func() bool { _, _, waiting := n.replies.state(); return waiting == 1 })
+	eventually(t, "one waits", func() bool {
+		_, _, waiting := n.replies.state()
+		return waiting == 1
+	})
 	c := n.dial(t)
 	c.raw("GET k\r\n")
-	eventually(t, "two wait", func() bool { _, _, waiting := n.replies.state(); return waiting == 2 })
+	eventually(t, "two wait", func() bool {
+		_, _, waiting := n.replies.state()
+		return waiting == 2
+	})
 	first.kill()
-	eventually(t, "the first has gone", func() bool { _, _, waiting := n.replies.state(); return waiting == 1 })
+	eventually(t, "the first has gone", func() bool {
+		_, _, waiting := n.replies.state()
+		return waiting == 1
+	})
 	n.all()[1].kill() // the first that holds some
 	if got := c.next(); len(got) < 2<<20-1000 {
 		t.Errorf("%d bytes", len(got))
@@ -114,14 +124,16 @@ func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 		"a reply that is not read": pipeline([]string{"ECHO", strings.Repeat("x", size)}),
 		"a command that waits":     keys(""),
 		"… with others behind it":  keys("PING\r\n"),
-		"WAIT behind it":           pipeline([]string{"SET", "k", strings.Repeat("x", size), "EX", "100"}, []string{"WAIT", "9", "0"}),
+		"WAIT behind it": pipeline([]string{"SET", "k", strings.Repeat("x", size), "EX",
+			"100"}, []string{"WAIT", "9", "0"}),
 	} {
 		n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
 		s := n.stuckConn(t, request)
 		eventually(t, name, func() bool {
 			n.intake.mu.Lock()
 			defer n.intake.mu.Unlock()
-			return len(n.intake.turns) == 0 && (s.state.Load() == waitsForOutput || n.waitQueues.blocked.Load() == 1)
+			return len(n.intake.turns) == 0 &&
+				(s.state.Load() == waitsForOutput || n.waitQueues.blocked.Load() == 1)
 		})
 		if name == "a command that waits" && s.in.bytes() > minReadBuffer {
 			t.Errorf("its buffers have %d bytes", s.in.bytes())

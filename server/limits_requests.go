@@ -236,7 +236,9 @@ func (in *intake) grant(t *turn) {
 func (in *intake) closeSlow(now time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waits := slices.ContainsFunc(in.turns, func(t *turn) bool { return t.wants > 0 && now.Sub(t.since) >= slowTurn })
+	waits := slices.ContainsFunc(in.turns, func(t *turn) bool {
+		return t.wants > 0 && now.Sub(t.since) >= slowTurn
+	})
 	if !waits {
 		return
 	}
@@ -246,7 +248,9 @@ func (in *intake) closeSlow(now time.Time) {
 			continue
 		}
 		t.s.srv.clientMemory.evicted.Add(1)
-		t.s.srv.warnings.Warn("closed a client that sends a large request too slowly while others wait", "client", t.s.addr, "bytes", t.held)
+		t.s.srv.warnings.Warn(
+			"closed a client that sends a large request too slowly while others wait", "client",
+			t.s.addr, "bytes", t.held)
 		t.s.kill()
 		return
 	}

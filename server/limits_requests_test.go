@@ -36,7 +36,10 @@ func TestAnswersBehindARequestAreBounded(t *testing.T) {
 func TestAnswersInATransactionAreBounded(t *testing.T) {
 	n := start(t, nil)
 	s := newSession(n.Server, 99, nullConn{})
-	own := &commands.Spec{Name: "own", Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) { s.w.Bulk(args[1]) })}}
+	own := &commands.Spec{Name: "own",
+		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
+			s.w.Bulk(args[1])
+		})}}
 	echo := queued{own, [][]byte{[]byte("ECHO"), make([]byte, 1<<20)}}
 	var block []queued
 	for range maxExecBytes>>20 + 3 {
@@ -66,10 +69,14 @@ func TestWatchOfManyKeys(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	c.raw(calls("SET key99999 x", "MULTI", "SET a 1", "EXEC", "WATCH a a", "MULTI", "SET a 2", "EXEC"))
-	c.want("+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*-1\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n")
-	c.raw(calls("WATCH a", "SELECT 1", "WATCH a", "SELECT 0", "UNWATCH", "WATCH a", "SET a 3", "MULTI", "EXEC"))
-	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "*-1\r\n")
+	c.raw(calls("SET key99999 x", "MULTI", "SET a 1", "EXEC", "WATCH a a", "MULTI", "SET a 2",
+		"EXEC"))
+	c.want("+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*-1\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n",
+		"*1\r\n+OK\r\n")
+	c.raw(calls("WATCH a", "SELECT 1", "WATCH a", "SELECT 0", "UNWATCH", "WATCH a", "SET a 3",
+		"MULTI", "EXEC"))
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n",
+		"*-1\r\n")
 }
 
 // Pattern length is bounded wherever patterns are given, so that matching is.
@@ -77,7 +84,8 @@ func TestLongPatterns(t *testing.T) {
 	c := start(t, nil).dial(t)
 	long := strings.Repeat("?", 1025)
 	for _, call := range [][]string{
-		{"KEYS", long}, {"SCAN", "0", "MATCH", long}, {"HSCAN", "h", "0", "MATCH", long}, {"PSUBSCRIBE", "a", long}, {"PUBSUB", "CHANNELS", long},
+		{"KEYS", long}, {"SCAN", "0", "MATCH", long}, {"HSCAN", "h", "0", "MATCH", long},
+		{"PSUBSCRIBE", "a", long}, {"PUBSUB", "CHANNELS", long},
 		{"CONFIG", "GET", long}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", long},
 	} {
 		if call[0] == "HSCAN" {
@@ -101,7 +109,9 @@ func TestDeliveryOrder(t *testing.T) {
 		v := fmt.Sprint(i)
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$%d\r\n%s\r\n", len(v), v)
 	}
-	deliver := func(i int) { n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: fmt.Append(nil, i)}}) }
+	deliver := func(i int) {
+		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: fmt.Append(nil, i)}})
+	}
 	early.call("SUBSCRIBE", "c")
 	part := n.pubsub.channels.part("c")
 	part.mu.Lock() // blocks the delivery goroutine
@@ -147,8 +157,10 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	// A batch with writes stops after its share of work.
 	eval := []string{"EVAL", "redis.call('INCR', 'n') for i = 1, 6000000 do end return 'done'", "0"}
 	incr, get := []string{"INCR", "n"}, []string{"GET", "n"}
-	c.raw(pipeline(eval, incr, eval, get, eval, []string{"CLIENT", "REPLY", "SKIP"}, eval, incr, []string{"PING"}))
-	c.want("$4\r\ndone\r\n", ":2\r\n", "$4\r\ndone\r\n", "$1\r\n3\r\n", "$4\r\ndone\r\n", ":6\r\n", "+PONG\r\n")
+	c.raw(pipeline(eval, incr, eval, get, eval, []string{"CLIENT", "REPLY", "SKIP"}, eval, incr,
+		[]string{"PING"}))
+	c.want("$4\r\ndone\r\n", ":2\r\n", "$4\r\ndone\r\n", "$1\r\n3\r\n", "$4\r\ndone\r\n", ":6\r\n",
+		"+PONG\r\n")
 	if got := n.fake.takeCalls(); got != "write 7, write 6, write 4, write 2, write 1" {
 		t.Errorf("runs %s", got)
 	}
@@ -190,7 +202,8 @@ func TestRunsWithWritesGrow(t *testing.T) {
 func TestAnswersOfTheSessionAreBounded(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	docs := append([]string{"COMMAND", "DOCS"}, strings.Split(strings.Repeat("set ", 50_000)+"set", " ")...)
+	docs := append([]string{"COMMAND", "DOCS"},
+		strings.Split(strings.Repeat("set ", 50_000)+"set", " ")...)
 	const want = "-ERR reply exceeds 64 MiB; the command ran\r\n"
 	if got := c.call(docs...); got != want {
 		t.Fatalf("%.300q", got)

@@ -56,7 +56,8 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	part.mu.Lock()
 	payload := []byte(strings.Repeat("x", 100_000))
 	for range 100 { // ten times the room
-		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload}, {Kind: commands.KeyChanged, Key: "k"}})
+		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload},
+			{Kind: commands.KeyChanged, Key: "k"}})
 	}
 	n.pubsub.delivery.mu.Lock()
 	if n.pubsub.delivery.bytes > n.pubsub.delivery.limit+2*parcelCost {
@@ -74,7 +75,8 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 			}
 		}
 	}
-	if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" && got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
+	if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" &&
+		got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
 		t.Errorf("%q", got)
 	}
 	eventually(t, "the stuck subscriber's end", func() bool { return n.session(stuck.id) == nil })
@@ -121,13 +123,16 @@ func TestPatternsAreIndexed(t *testing.T) {
 	for range maxPatterns {
 		c.next()
 	}
-	if got := c.call("PSUBSCRIBE", "one more"); got != "-ERR too many subscriptions: the limit is 10000 of each kind per connection\r\n" {
+	if got := c.call("PSUBSCRIBE",
+		"one more"); got != "-ERR too many subscriptions: the limit is 10000 of each kind per "+
+		"connection\r\n" {
 		t.Errorf("%q", got)
 	}
 	for _, x := range []struct {
 		channel string
 		most    uint64
-	}{{"q77:x", 0}, {"p", 0}, {"p77:x", 1}, {"p7777:" + strings.Repeat("y", 4000), 1}, {strings.Repeat("p", 64<<10), 0}} {
+	}{{"q77:x", 0}, {"p", 0}, {"p77:x", 1}, {"p7777:" + strings.Repeat("y", 4000), 1},
+		{strings.Repeat("p", 64<<10), 0}} {
 		before := n.pubsub.patterns.tried.Load()
 		got := n.pubsub.receivers([]byte(x.channel), false)
 		if tried := n.pubsub.patterns.tried.Load() - before; tried > x.most {
@@ -207,8 +212,10 @@ func TestChannelNamesAreBounded(t *testing.T) {
 		t.Errorf("%.60q", got)
 	}
 	m := fsm.NewMachine(n.table)
-	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0", long)}})
-	if result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Batches: [][]byte{group}}, true); err != nil || len(result.Events) != 1 || string(result.Replies[0]) != ":0\r\n" {
+	group := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+		Cmds: [][][]byte{commandtest.Args("EVAL", script, "0", long)}})
+	if result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Batches: [][]byte{group}},
+		true); err != nil || len(result.Events) != 1 || string(result.Replies[0]) != ":0\r\n" {
 		t.Errorf("at the first level: %.60q, %v", result.Replies, err)
 	}
 }
@@ -330,7 +337,8 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	write("subscribed", framing{proto: 2, subscribed: true})
 	push()
 	const body = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"
-	want := "hello>" + body + strings.Repeat(invalidateHead3+"*1\r\n$1\r\nk\r\n", 2) + "+RESET*" + body + "*" + body +
+	want := "hello>" + body + strings.Repeat(invalidateHead3+"*1\r\n$1\r\nk\r\n", 2) + "+RESET*" +
+		body + "*" + body +
 		"subscribed*" + body + invalidateHead2 + "*1\r\n$1\r\nk\r\n"
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {
@@ -480,7 +488,8 @@ func TestConfigGetIsBounded(t *testing.T) {
 	if got := c.call(words...); got != "*0\r\n" {
 		t.Errorf("%q", got)
 	}
-	if got := c.call(append(words, "x")...); got != "-ERR too many parameters: CONFIG GET takes at most 1024\r\n" {
+	if got := c.call(append(words,
+		"x")...); got != "-ERR too many parameters: CONFIG GET takes at most 1024\r\n" {
 		t.Errorf("%q", got)
 	}
 }

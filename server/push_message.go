@@ -107,7 +107,8 @@ func invalidating(keys []string, redirected bool, nullProto int) *message {
 			f.BulkString(k)
 		}
 	}
-	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf, resp3Only: !redirected, needsSubscription: true}
+	return &message{resp2: invalidateHead2, resp3: invalidateHead3, body: f.Buf,
+		resp3Only: !redirected, needsSubscription: true}
 }
 
 // redirectBroken encodes the notice that the connection that receives the client's invalidations

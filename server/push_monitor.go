@@ -14,9 +14,10 @@ import (
 
 var monitorSpecs = []commands.Spec{{
 	Name: "monitor", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
-	Flags:   commands.NoScript | commands.Loading | commands.Stale,
-	Summary: "Streams every command that the clients of this node send.", Complexity: "O(1) for every command",
-	Local: &commands.Local{Run: serve(monitor)},
+	Flags:      commands.NoScript | commands.Loading | commands.Stale,
+	Summary:    "Streams every command that the clients of this node send.",
+	Complexity: "O(1) for every command",
+	Local:      &commands.Local{Run: serve(monitor)},
 }}
 
 const (

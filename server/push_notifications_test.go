@@ -40,7 +40,8 @@ func TestExpiryIsNotified(t *testing.T) {
 	n.tick(t, 11)
 	s.want(messageFrame("__keyspace@0__:k", "expired"), messageFrame("__keyevent@0__:expired", "k"))
 	n.tick(t, 10)
-	s.want(messageFrame("__keyspace@3__:other", "expired"), messageFrame("__keyevent@3__:expired", "other"))
+	s.want(messageFrame("__keyspace@3__:other", "expired"),
+		messageFrame("__keyevent@3__:expired", "other"))
 	main.call("CONFIG", "SET", "notify-keyspace-events", "KEgh")
 	main.call("HSET", "h", "f", "v", "g", "w")
 	s.want(messageFrame("__keyspace@3__:h", "hset"), messageFrame("__keyevent@3__:hset", "h"))
@@ -49,9 +50,11 @@ func TestExpiryIsNotified(t *testing.T) {
 	main.call("HPEXPIRE", "h", "20", "FIELDS", "1", "g")
 	s.want(messageFrame("__keyspace@3__:h", "hexpire"), messageFrame("__keyevent@3__:hexpire", "h"))
 	n.tick(t, 11)
-	s.want(messageFrame("__keyspace@3__:h", "hexpired"), messageFrame("__keyevent@3__:hexpired", "h"))
+	s.want(messageFrame("__keyspace@3__:h", "hexpired"),
+		messageFrame("__keyevent@3__:hexpired", "h"))
 	n.tick(t, 10)
-	s.want(messageFrame("__keyspace@3__:h", "hexpired"), messageFrame("__keyevent@3__:hexpired", "h"),
+	s.want(messageFrame("__keyspace@3__:h", "hexpired"),
+		messageFrame("__keyevent@3__:hexpired", "h"),
 		messageFrame("__keyspace@3__:h", "del"), messageFrame("__keyevent@3__:del", "h"))
 }
 
@@ -87,12 +90,16 @@ func TestReplacedStateInvalidates(t *testing.T) {
 func TestNotifyNeedsALeader(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"} })
-	if got := c.call("CONFIG", "SET", "notify-keyspace-events", "KEA", "timeout", "7"); !strings.Contains(got, "CLUSTERDOWN") || got[0] != '-' {
+	n.fake.set(func() {
+		n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run: no leader"}
+	})
+	if got := c.call("CONFIG", "SET", "notify-keyspace-events", "KEA", "timeout",
+		"7"); !strings.Contains(got, "CLUSTERDOWN") || got[0] != '-' {
 		t.Errorf("CONFIG SET without a leader: %q", got)
 	}
 	n.fake.set(func() { n.fake.fail = nil })
-	if got := c.call("CONFIG", "GET", "notify-keyspace-events", "timeout"); strings.Contains(got, "A") || strings.Contains(got, "\r\n7\r\n") {
+	if got := c.call("CONFIG", "GET", "notify-keyspace-events", "timeout"); strings.Contains(got,
+		"A") || strings.Contains(got, "\r\n7\r\n") {
 		t.Errorf("it was set: %q", got)
 	}
 }

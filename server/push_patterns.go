@@ -26,7 +26,8 @@ const (
 	matchSlice = 4_000
 )
 
-var errNodePatterns = commands.Errorf("ERR too many patterns: the limit is %d per node", maxNodePatterns)
+var errNodePatterns = commands.Errorf("ERR too many patterns: the limit is %d per node",
+	maxNodePatterns)
 
 // patternTable finds patterns.
 type patternTable struct {
@@ -67,7 +68,8 @@ func (t *patternTable) add(text string, s *session, after uint64) {
 	if p == nil {
 		p = &pattern{text: []byte(text), to: subscribers{}}
 		p.prefix = commands.GlobPrefix(p.text)
-		p.open = bytes.HasSuffix(p.text, []byte("*")) && bytes.Equal(p.prefix, p.text[:len(p.text)-1])
+		p.open = bytes.HasSuffix(p.text, []byte("*")) &&
+			bytes.Equal(p.prefix, p.text[:len(p.text)-1])
 		p.cost.Store(uint32(len(text)))
 		t.all[text] = p
 		g, _ := t.group(p.prefix)
@@ -130,7 +132,8 @@ func (t *patternTable) candidates(channel []byte) []*pattern {
 // unless nil, with the subscribers of patterns it skips because matching all takes too much work;
 // patterns that were cheap last time come first. It reports the work of expensive ones to blame,
 // unless nil.
-func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers), missed func(to subscribers), blame func(to subscribers, work int)) {
+func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers),
+	missed func(to subscribers), blame func(to subscribers, work int)) {
 	found := t.candidates(channel)
 	if len(found) == 0 {
 		return
@@ -165,7 +168,8 @@ type costly struct {
 }
 
 // match tries patterns in classes of their last cost. It needs no lock.
-func (t *patternTable) match(found []*pattern, channel []byte) (matched, untried []*pattern, costlies []costly) {
+func (t *patternTable) match(found []*pattern,
+	channel []byte) (matched, untried []*pattern, costlies []costly) {
 	work, slice := 0, 0
 	rest := found
 	for most := uint32(64); len(rest) > 0; most *= 64 {

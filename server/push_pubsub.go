@@ -18,80 +18,110 @@ var (
 // maxSubscriptions limits each kind per connection, except patterns.
 const maxSubscriptions = 100_000
 
-const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale | commands.SubscribeMode
+const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | commands.Stale |
+	commands.SubscribeMode
 
 var pubsubSpecs = []commands.Spec{
 	{
-		Name: "subscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Name: "subscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0",
+		Flags:  subscribeFlags,
 		Syntax: "channel [channel ...]", Summary: "Subscribes to channels.",
 		Complexity: "O(N) where N is the number of channels", Local: subscribing(subChannel),
 	},
 	{
-		Name: "psubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
+		Name: "psubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0",
+		Flags:  subscribeFlags,
 		Syntax: "pattern [pattern ...]", Summary: "Subscribes to the channels that match patterns.",
 		Complexity: "O(N) where N is the number of patterns", Local: subscribing(subPattern),
 	},
 	{
-		Name: "ssubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
+		Name: "ssubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "7.0.0",
+		Flags:  subscribeFlags,
 		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
 		Syntax: "shardchannel [shardchannel ...]", Summary: "Subscribes to shard channels.",
 		Complexity: "O(N) where N is the number of channels", Local: subscribing(subShard),
 	},
 	{
-		Name: "unsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
-		Syntax: "[channel [channel ...]]", Summary: "Unsubscribes from channels, or from all of them.",
+		Name: "unsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0",
+		Flags:      subscribeFlags,
+		Syntax:     "[channel [channel ...]]",
+		Summary:    "Unsubscribes from channels, or from all of them.",
 		Complexity: "O(N) where N is the number of channels", Local: unsubscribing(subChannel),
 	},
 	{
-		Name: "punsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0", Flags: subscribeFlags,
-		Syntax: "[pattern [pattern ...]]", Summary: "Unsubscribes from patterns, or from all of them.",
+		Name: "punsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "2.0.0",
+		Flags:      subscribeFlags,
+		Syntax:     "[pattern [pattern ...]]",
+		Summary:    "Unsubscribes from patterns, or from all of them.",
 		Complexity: "O(N) where N is the number of patterns", Local: unsubscribing(subPattern),
 	},
 	{
-		Name: "sunsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "7.0.0", Flags: subscribeFlags,
-		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
-		Syntax: "[shardchannel [shardchannel ...]]", Summary: "Unsubscribes from shard channels, or from all of them.",
+		Name: "sunsubscribe", Kind: commands.Session, Arity: -1, Group: "pubsub", Since: "7.0.0",
+		Flags:      subscribeFlags,
+		Keys:       commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
+		Syntax:     "[shardchannel [shardchannel ...]]",
+		Summary:    "Unsubscribes from shard channels, or from all of them.",
 		Complexity: "O(N) where N is the number of channels", Local: unsubscribing(subShard),
 	},
 	{
 		Name: "publish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "2.0.0",
-		Flags:  commands.PubSub | commands.Loading | commands.Stale | commands.Fast | commands.MayReplicate | commands.AnyDB,
-		Syntax: "channel message", Summary: "Sends a message to the subscribers of a channel on every node.",
-		Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number of patterns",
-		Handler:    publishHandler(false), Local: publishing(false),
+		Flags: commands.PubSub | commands.Loading | commands.Stale | commands.Fast |
+			commands.MayReplicate | commands.AnyDB,
+		Syntax:  "channel message",
+		Summary: "Sends a message to the subscribers of a channel on every node.",
+		Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number " +
+			"of patterns",
+		Handler: publishHandler(false), Local: publishing(false),
 	},
 	{
 		Name: "spublish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "7.0.0",
-		Flags:  commands.PubSub | commands.Loading | commands.Stale | commands.Fast | commands.MayReplicate | commands.AnyDB,
-		Keys:   commands.KeySpec{First: 1, Last: 1, Step: 1, Flags: commands.KeyNone},
-		Syntax: "shardchannel message", Summary: "Sends a message to the subscribers of a shard channel on every node.",
+		Flags: commands.PubSub | commands.Loading | commands.Stale | commands.Fast |
+			commands.MayReplicate | commands.AnyDB,
+		Keys:       commands.KeySpec{First: 1, Last: 1, Step: 1, Flags: commands.KeyNone},
+		Syntax:     "shardchannel message",
+		Summary:    "Sends a message to the subscribers of a shard channel on every node.",
 		Complexity: "O(N) where N is the number of subscribers of the channel",
 		Handler:    publishHandler(true), Local: publishing(true),
 	},
 	{
 		Name: "pubsub", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.8.0",
-		Summary: "Reports about the subscriptions of this node.", Complexity: "That of the subcommand",
+		Summary:    "Reports about the subscriptions of this node.",
+		Complexity: "That of the subcommand",
 		Subcommands: []commands.Spec{
-			pubsubSub("channels", -2, "2.8.0", "[pattern]", "Lists the channels that have subscribers.", channelsOf(subChannel)),
-			pubsubSub("numsub", -2, "2.8.0", "[channel [channel ...]]", "Returns the number of subscribers of channels.", numSubOf(subChannel)),
-			pubsubSub("numpat", 2, "2.8.0", "", "Returns the number of patterns that have subscribers.", numPat),
-			pubsubSub("shardchannels", -2, "7.0.0", "[pattern]", "Lists the shard channels that have subscribers.", channelsOf(subShard)),
-			pubsubSub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]", "Returns the number of subscribers of shard channels.", numSubOf(subShard)),
+			pubsubSub("channels", -2, "2.8.0", "[pattern]",
+				"Lists the channels that have subscribers.", channelsOf(subChannel)),
+			pubsubSub("numsub", -2, "2.8.0", "[channel [channel ...]]",
+				"Returns the number of subscribers of channels.", numSubOf(subChannel)),
+			pubsubSub("numpat", 2, "2.8.0", "",
+				"Returns the number of patterns that have subscribers.", numPat),
+			pubsubSub("shardchannels", -2, "7.0.0", "[pattern]",
+				"Lists the shard channels that have subscribers.", channelsOf(subShard)),
+			pubsubSub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]",
+				"Returns the number of subscribers of shard channels.", numSubOf(subShard)),
 			helpSpec("PUBSUB", "6.2.0", "pubsub",
-				"CHANNELS [<pattern>]", "    Return the currently active channels matching a <pattern> (default: '*').",
+				"CHANNELS [<pattern>]",
+				"    Return the currently active channels matching a <pattern> (default: '*').",
 				"NUMPAT", "    Return number of subscriptions to patterns.",
-				"NUMSUB [<channel> ...]", "    Return the number of subscribers for the specified channels, excluding", "    pattern subscriptions(default: no channels).",
-				"SHARDCHANNELS [<pattern>]", "    Return the currently active shard level channels matching a <pattern> (default: '*').",
-				"SHARDNUMSUB [<shardchannel> ...]", "    Return the number of subscribers for the specified shard level channel(s)"),
+				"NUMSUB [<channel> ...]",
+				"    Return the number of subscribers for the specified channels, excluding",
+				"    pattern subscriptions(default: no channels).",
+				"SHARDCHANNELS [<pattern>]",
+				"    Return the currently active shard level channels matching a <pattern> "+
+					"(default: '*').",
+				"SHARDNUMSUB [<shardchannel> ...]",
+				"    Return the number of subscribers for the specified shard level channel(s)"),
 		},
 	},
 }
 
-func pubsubSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func pubsubSub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since, Syntax: syntax, Summary: summary,
+		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since,
+		Syntax: syntax, Summary: summary,
 		Flags:      commands.PubSub | commands.Loading | commands.Stale,
-		Complexity: "O(N) where N is the number of channels or patterns", Local: &commands.Local{Run: serve(run), Works: true},
+		Complexity: "O(N) where N is the number of channels or patterns",
+		Local:      &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
@@ -131,7 +161,8 @@ func (s *session) checkNames(kind subKind, names [][]byte) error {
 		most, check = maxPatterns, commands.CheckPattern
 	}
 	if len(s.subs[kind])+len(names) > most {
-		return commands.Errorf("ERR too many subscriptions: the limit is %d of each kind per connection", most)
+		return commands.Errorf(
+			"ERR too many subscriptions: the limit is %d of each kind per connection", most)
 	}
 	for _, name := range names {
 		if err := check(name); err != nil {
@@ -211,15 +242,17 @@ func publishHandler(shard bool) commands.Handler {
 
 // publishing replies with the number of receivers on this node, as a node of Redis Cluster does.
 func publishing(shard bool) *commands.Local {
-	return &commands.Local{Raw: true, Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-		// before the log; the machine checks scripts and transactions
-		if err := commands.CheckChannel(args[1]); err != nil {
-			s.failRaw(spec, args, err)
-			return
-		}
-		s.batch.cmd[0] = args
-		s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args, shard: shard, spec: spec})
-	})}
+	return &commands.Local{Raw: true,
+		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
+			// before the log; the machine checks scripts and transactions
+			if err := commands.CheckChannel(args[1]); err != nil {
+				s.failRaw(spec, args, err)
+				return
+			}
+			s.batch.cmd[0] = args
+			s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args, shard: shard,
+				spec: spec})
+		})}
 }
 
 func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {

@@ -21,27 +21,32 @@ func TestMessagesInRESP3(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	c.call("HELLO", "3")
-	c.raw(calls("SUBSCRIBE a", "PUBLISH a one", "GET x", "PSUBSCRIBE a*", "SSUBSCRIBE a", "MULTI", "PUBLISH a two", "SPUBLISH a three", "EXEC"))
+	c.raw(calls("SUBSCRIBE a", "PUBLISH a one", "GET x", "PSUBSCRIBE a*", "SSUBSCRIBE a", "MULTI",
+		"PUBLISH a two", "SPUBLISH a three", "EXEC"))
 	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
 	// Replies keep their order, and messages theirs; their interleaving is open.
 	var replies, messages []string
 	for range 12 {
-		if m := c.next(); strings.HasPrefix(m, ">3\r\n$7\r\nmess") || strings.HasPrefix(m, ">4") || strings.HasPrefix(m, ">3\r\n$8\r\nsm") {
+		if m := c.next(); strings.HasPrefix(m, ">3\r\n$7\r\nmess") || strings.HasPrefix(m, ">4") ||
+			strings.HasPrefix(m, ">3\r\n$8\r\nsm") {
 			messages = append(messages, m)
 		} else {
 			replies = append(replies, m)
 		}
 	}
 	want := []string{
-		":1\r\n", "_\r\n", ">3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:2\r\n", ">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n",
+		":1\r\n", "_\r\n", ">3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:2\r\n",
+		">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n",
 		"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:0\r\n:0\r\n",
 	}
 	if fmt.Sprintf("%q", replies) != fmt.Sprintf("%q", want) {
 		t.Errorf("replies %q,\nwant %q", replies, want)
 	}
 	want = []string{
-		">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\none\r\n", ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\ntwo\r\n",
-		">4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$3\r\ntwo\r\n", ">3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$5\r\nthree\r\n",
+		">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\none\r\n",
+		">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\ntwo\r\n",
+		">4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$3\r\ntwo\r\n",
+		">3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$5\r\nthree\r\n",
 	}
 	if fmt.Sprintf("%q", messages) != fmt.Sprintf("%q", want) {
 		t.Errorf("messages %q,\nwant %q", messages, want)
@@ -98,7 +103,9 @@ func TestSlowSubscriber(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "the slow subscriber is gone", func() bool { return p.call("PUBSUB", "NUMSUB", "c") == "*2\r\n$1\r\nc\r\n:0\r\n" })
+	eventually(t, "the slow subscriber is gone", func() bool {
+		return p.call("PUBSUB", "NUMSUB", "c") == "*2\r\n$1\r\nc\r\n:0\r\n"
+	})
 	if got := p.call("PUBLISH", "d", "x"); got != ":1\r\n" {
 		t.Fatal(got)
 	}
@@ -241,8 +248,10 @@ func TestSilenceAndMessages(t *testing.T) {
 	n := start(t, nil)
 	c, p := n.dial(t), n.dial(t)
 	c.call("HELLO", "3")
-	c.raw(calls("CLIENT REPLY OFF", "GET a", "SUBSCRIBE c", "SET a 1", "WAIT 0 0", "UNSUBSCRIBE d", "GET a"))
-	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nd\r\n:1\r\n")
+	c.raw(calls("CLIENT REPLY OFF", "GET a", "SUBSCRIBE c", "SET a 1", "WAIT 0 0", "UNSUBSCRIBE d",
+		"GET a"))
+	c.want(">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
+		">3\r\n$11\r\nunsubscribe\r\n$1\r\nd\r\n:1\r\n")
 	if got := p.call("PUBLISH", "c", "x"); got != ":1\r\n" {
 		t.Fatal(got)
 	}
@@ -263,7 +272,8 @@ func TestSubscribersAreForgotten(t *testing.T) {
 		_ = c.Close()
 	}
 	eventually(t, "no subscription is left", func() bool {
-		return p.call("PUBSUB", "CHANNELS")+p.call("PUBSUB", "NUMPAT")+p.call("PUBSUB", "SHARDCHANNELS") == "*0\r\n:0\r\n*0\r\n"
+		return p.call("PUBSUB", "CHANNELS")+p.call("PUBSUB", "NUMPAT")+
+			p.call("PUBSUB", "SHARDCHANNELS") == "*0\r\n:0\r\n*0\r\n"
 	})
 	for kind := range subKinds {
 		if left := n.pubsub.kinds(kind); left != 0 {
@@ -279,8 +289,10 @@ func TestSubscribersAreForgotten(t *testing.T) {
 // machine copies them.
 func TestEventsKeepTheirBytes(t *testing.T) {
 	m := fsm.NewMachine(commands.NewTable(commands.Specs(), Specs()))
-	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', 'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
-	group := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0")}})
+	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', " +
+		"'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
+	group := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+		Cmds: [][][]byte{commandtest.Args("EVAL", script, "0")}})
 	result, err := m.Apply(1, &fsm.Entry{ClockMs: 1, Batches: [][]byte{group}}, true)
 	clear(group)
 	if err != nil || len(result.Events) != 2 {
@@ -306,7 +318,8 @@ func TestSubscriptionLimit(t *testing.T) {
 	for range maxSubscriptions {
 		c.next()
 	}
-	const refused = "-ERR too many subscriptions: the limit is 100000 of each kind per connection\r\n"
+	const refused = "-ERR too many subscriptions: the limit is 100000 of each kind per " +
+		"connection\r\n"
 	if got := c.call("SUBSCRIBE", "one more"); got != refused {
 		t.Errorf("%q", got)
 	}
@@ -321,7 +334,8 @@ func TestRefusedMessageIsNotSent(t *testing.T) {
 	for room, want := range map[int]int{1: 0, 100: 1} {
 		env := &commands.Env{Level: commands.LevelBounded, Emit: func(commands.Event) { sent++ }}
 		out := &commands.RESP{Proto: 2}
-		x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 2, Multi: true}, Args: commandtest.Args("PUBLISH", "channel", "m"), Out: out, Room: room}
+		x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 2, Multi: true},
+			Args: commandtest.Args("PUBLISH", "channel", "m"), Out: out, Room: room}
 		spec, err := table.Resolve(x.Args)
 		sent = 0
 		if x.Run(spec, err); sent != want || (out.Buf[0] == '-') != (want == 0) {

@@ -222,7 +222,9 @@ func (ps *pubsub) names(kind subKind, pattern []byte) []string {
 	var names []string
 	ps.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
 	if pattern != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !commands.Glob(pattern, []byte(name)) })
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return !commands.Glob(pattern, []byte(name))
+		})
 	}
 	slices.Sort(names)
 	return names
@@ -249,7 +251,8 @@ func (ps *pubsub) kinds(kind subKind) int {
 // snapshot replaced entries, or events arrive faster than they are delivered, subscribers'
 // connections are closed after the messages queued before.
 func (s *Server) Deliver(events []commands.Event) {
-	subscribed, tracked, watched := s.pubsub.size.Load() > 0, s.tracking.on.Load() > 0, s.monitors.size.Load() > 0
+	subscribed, tracked, watched := s.pubsub.size.Load() > 0, s.tracking.on.Load() > 0,
+		s.monitors.size.Load() > 0
 	var parcels []parcel
 	var changes []keyChange
 	take := func(e *commands.Event) {
@@ -278,7 +281,8 @@ func (s *Server) Deliver(events []commands.Event) {
 			}
 		case commands.KeyChanged, commands.DBChanged:
 			if tracked {
-				changes = append(changes, keyChange{key: e.Key, client: e.Client, all: e.Kind == commands.DBChanged})
+				changes = append(changes, keyChange{key: e.Key, client: e.Client,
+					all: e.Kind == commands.DBChanged})
 			}
 		}
 	}
@@ -317,7 +321,8 @@ func (s *Server) deliverParcel(p *parcel) {
 	t := &parcelDelivery{srv: s, number: p.number}
 	switch {
 	case p.lost:
-		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes", s.pubsub.delivery.limit)
+		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes",
+			s.pubsub.delivery.limit)
 		t.resetSubscribers()
 		s.monitors.end(t)
 	case p.line != nil:
@@ -348,7 +353,9 @@ type parcelDelivery struct {
 func (t *parcelDelivery) publish(e *commands.Event) {
 	ps := t.srv.pubsub
 	if e.Shard {
-		ps.shards.reached(e.Channel, func(to subscribers) { t.fanOut(to, published("smessage", e)) })
+		ps.shards.reached(e.Channel, func(to subscribers) {
+			t.fanOut(to, published("smessage", e))
+		})
 		return
 	}
 	var m *message
@@ -436,10 +443,12 @@ func (t *parcelDelivery) done() {
 		c.kill()
 	}
 	if len(t.missed) > 0 {
-		s.warnings.Warn("closed subscribers: matching their patterns takes too long", "clients", len(t.missed))
+		s.warnings.Warn("closed subscribers: matching their patterns takes too long", "clients",
+			len(t.missed))
 	}
 	if len(t.slow) > 0 {
-		s.warnings.Warn("closed clients that do not read", "clients", len(t.slow), "example", t.slow[0].addr)
+		s.warnings.Warn("closed clients that do not read", "clients", len(t.slow), "example",
+			t.slow[0].addr)
 	}
 	if s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes {
 		s.relieve()
@@ -480,5 +489,6 @@ func (s *Server) relieve() {
 		all[closed].c.out.cutOff()
 		all[closed].c.kill()
 	}
-	s.warnings.Warn("closed clients that do not read: total backlog limit exceeded", "clients", closed, "limit_bytes", s.cfg.MaxBacklogBytes)
+	s.warnings.Warn("closed clients that do not read: total backlog limit exceeded", "clients",
+		closed, "limit_bytes", s.cfg.MaxBacklogBytes)
 }

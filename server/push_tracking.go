@@ -60,7 +60,8 @@ type tracking struct {
 func (tr *tracking) init() {
 	tr.maxKeys.Store(defaultTrackedKeys)
 	tr.maxBytes = maxTrackingBytes
-	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]*sessionSet{}, radix.New()
+	tr.clients, tr.keys, tr.prefixes = map[*session]struct{}{}, map[string]*sessionSet{},
+		radix.New()
 }
 
 // counts returns the numbers that INFO shows.
@@ -267,10 +268,11 @@ func (tr *tracking) eachPrefix(key string, f func(prefix string, of *sessionSet)
 	if tr.prefixes.Len() == 0 {
 		return
 	}
-	tr.prefixes.Root().WalkPath([]byte(key[:min(len(key), maxPrefixBytes)]), func(prefix []byte, v any) bool {
-		f(key[:len(prefix)], v.(*sessionSet))
-		return false
-	})
+	tr.prefixes.Root().WalkPath([]byte(key[:min(len(key), maxPrefixBytes)]),
+		func(prefix []byte, v any) bool {
+			f(key[:len(prefix)], v.(*sessionSet))
+			return false
+		})
 }
 
 // keyChange is a change of a key, or of all keys.
@@ -318,7 +320,8 @@ func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*inv
 const lockedClients = 4096
 
 // changedSome processes the first changes, and returns how many.
-func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges, flushed *bool) (invalidations []invalidation, done int) {
+func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges,
+	flushed *bool) (invalidations []invalidation, done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	clients := 0
@@ -394,7 +397,8 @@ func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidati
 	return invalidations
 }
 
-// keysOf returns the changed keys, sorted, except those that only the given client (0: none) changed.
+// keysOf returns the changed keys, sorted, except those that only the given client (0: none)
+// changed.
 func keysOf(changes []keyChange, without uint64) []string {
 	var keys []string
 	for i := range changes {

@@ -14,21 +14,33 @@ const (
 	errTrackRedirects commands.Error = "ERR A client can only redirect to a single other client"
 	errTrackTarget    commands.Error = "ERR The client ID you want redirect to does not exist"
 	errTrackPrefix    commands.Error = "ERR PREFIX option requires BCAST mode to be enabled"
-	errTrackBcast     commands.Error = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode."
+	errTrackBcast     commands.Error = "ERR You can't switch BCAST mode on/off before disabling " +
+		"tracking for this client, and then re-enabling it with a different mode."
 	errTrackBcastOpt  commands.Error = "ERR OPTIN and OPTOUT are not compatible with BCAST"
 	errTrackOpts      commands.Error = "ERR You can't specify both OPTIN mode and OPTOUT mode"
-	errTrackOptSwitch commands.Error = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode."
-	errCachingOff     commands.Error = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
-	errCachingYes     commands.Error = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."
-	errCachingNo      commands.Error = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."
+	errTrackOptSwitch commands.Error = "ERR You can't switch OPTIN/OPTOUT mode before disabling " +
+		"tracking for this client, and then re-enabling it with a different mode."
+	errCachingOff commands.Error = "ERR CLIENT CACHING can be called only when the client is " +
+		"in tracking mode with OPTIN or OPTOUT mode enabled"
+	errCachingYes commands.Error = "ERR CLIENT CACHING YES is only valid when tracking is " +
+		"enabled in OPTIN mode."
+	errCachingNo commands.Error = "ERR CLIENT CACHING NO is only valid when tracking is " +
+		"enabled in OPTOUT mode."
 )
 
 var trackingSpecs = []commands.Spec{
-	clientSub("tracking", -3, "6.0.0", "<ON | OFF> [REDIRECT client-id:integer] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-		"Turns notifications about changes to the keys that the client reads on or off.", false, clientTracking),
-	clientSub("caching", 3, "6.0.0", "<YES | NO>", "Sets whether the keys of the next command are tracked.", false, clientCaching),
-	clientSub("trackinginfo", 2, "6.2.0", "", "Returns the tracking state of the connection.", false, clientTrackingInfo),
-	clientSub("getredir", 2, "6.0.0", "", "Returns the id of the connection that receives this one's tracking notifications.", false, clientGetRedir),
+	clientSub("tracking", -3, "6.0.0",
+		"<ON | OFF> [REDIRECT client-id:integer] [PREFIX prefix [PREFIX prefix ...]] [BCAST] "+
+			"[OPTIN] [OPTOUT] [NOLOOP]",
+		"Turns notifications about changes to the keys that the client reads on or off.", false,
+		clientTracking),
+	clientSub("caching", 3, "6.0.0", "<YES | NO>",
+		"Sets whether the keys of the next command are tracked.", false, clientCaching),
+	clientSub("trackinginfo", 2, "6.2.0", "", "Returns the tracking state of the connection.",
+		false, clientTrackingInfo),
+	clientSub("getredir", 2, "6.0.0", "",
+		"Returns the id of the connection that receives this one's tracking notifications.", false,
+		clientGetRedir),
 }
 
 func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
@@ -124,7 +136,8 @@ func (s *session) startTracking(t *tracker) error {
 	s.srv.tracking.begin(s, t)
 	s.srv.tracking.join(s, added)
 	s.srv.observe()
-	err := s.srv.pubsub.disabledReason() // checked when DropWaiting can see that the session is tracked
+	// checked when DropWaiting can see that the session is tracked
+	err := s.srv.pubsub.disabledReason()
 	if err != nil {
 		s.srv.tracking.end(s)
 		s.srv.observe()
@@ -145,7 +158,8 @@ func (t *tracker) joinPrefixes(old *tracker) (added []string, err error) {
 		before = old.prefixes
 	}
 	if len(before)+len(t.prefixes) > maxPrefixes {
-		return nil, commands.Errorf("ERR too many prefixes: the limit is %d per client", maxPrefixes)
+		return nil, commands.Errorf("ERR too many prefixes: the limit is %d per client",
+			maxPrefixes)
 	}
 	for _, p := range t.prefixes {
 		if len(p) > maxPrefixBytes {
@@ -171,7 +185,9 @@ func overlap(prefixes, before []string) error {
 	clashing := firstClash(prefixes)
 	for i, p := range prefixes {
 		if b, found := existing(before, p); found {
-			return commands.Errorf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", p, b)
+			return commands.Errorf(
+				"ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single "+
+					"client must not overlap.", p, b)
 		}
 		if i != clashing {
 			continue
@@ -179,7 +195,9 @@ func overlap(prefixes, before []string) error {
 		// certain to match: an overlap with an earlier one would have been found
 		for _, other := range prefixes[i+1:] {
 			if overlapping(p, other) {
-				return commands.Errorf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", p, other)
+				return commands.Errorf(
+					"ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a "+
+						"single client must not overlap.", p, other)
 			}
 		}
 	}
@@ -269,7 +287,8 @@ func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
 			name string
 		}{
 			{t.bcast, "bcast"}, {t.optin, "optin"}, {t.optin && s.caching, "caching-yes"},
-			{t.optout, "optout"}, {t.optout && s.caching, "caching-no"}, {t.noloop, "noloop"}, {t.broken.Load(), "broken_redirect"},
+			{t.optout, "optout"}, {t.optout && s.caching, "caching-no"}, {t.noloop, "noloop"},
+			{t.broken.Load(), "broken_redirect"},
 		} {
 			if f.on {
 				flags = append(flags, f.name)
@@ -321,7 +340,8 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) {
 	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
 		return
 	}
-	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" || spec.Has(commands.PubSub) {
+	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" ||
+		spec.Has(commands.PubSub) {
 		return
 	}
 	indexes, err := spec.KeyIndexes(args)
@@ -336,5 +356,7 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) {
 		s.quit = true
 		return
 	}
-	s.srv.tracking.remember(s, keys, func(v invalidation) { s.srv.pubsub.delivery.offer(parcel{evicted: v}) })
+	s.srv.tracking.remember(s, keys, func(v invalidation) {
+		s.srv.pubsub.delivery.offer(parcel{evicted: v})
+	})
 }

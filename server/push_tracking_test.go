@@ -33,7 +33,8 @@ func TestTrackingRedirected(t *testing.T) {
 	reader.call("GET", "k")
 	writer.call("SET", "k", "1")
 	n.pubsub.delivery.settle() // nobody is subscribed: nothing is sent
-	if got := target.call("SUBSCRIBE", "foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
+	if got := target.call("SUBSCRIBE",
+		"foo"); got != "*3\r\n$9\r\nsubscribe\r\n$3\r\nfoo\r\n:1\r\n" {
 		t.Fatal(got)
 	}
 	reader.call("GET", "k")
@@ -41,7 +42,8 @@ func TestTrackingRedirected(t *testing.T) {
 	target.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
 	writer.call("FLUSHALL")
 	target.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$-1\r\n")
-	if list := writer.call("CLIENT", "LIST"); !strings.Contains(list, " redir="+id+" ") || !strings.Contains(list, " flags=t ") {
+	if list := writer.call("CLIENT", "LIST"); !strings.Contains(list, " redir="+id+" ") ||
+		!strings.Contains(list, " flags=t ") {
 		t.Error(list)
 	}
 
@@ -74,7 +76,8 @@ func TestTrackingRedirected(t *testing.T) {
 	if info != "%3\r\n$5\r\nflags\r\n~2\r\n$2\r\non\r\n$15\r\nbroken_redirect\r\n$8\r\nredirect\r\n:"+third3+"\r\n$8\r\nprefixes\r\n*0\r\n" {
 		t.Error(info)
 	}
-	if got := reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id, "REDIRECT", id); got != "-ERR A client can only redirect to a single other client\r\n" {
+	if got := reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id, "REDIRECT",
+		id); got != "-ERR A client can only redirect to a single other client\r\n" {
 		t.Error(got)
 	}
 }
@@ -231,14 +234,17 @@ func TestManyPrefixes(t *testing.T) {
 	c.call("HELLO", "3")
 	words := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
 	for i := range 500 {
-		words = append(words, "PREFIX", fmt.Sprintf("p%03d", i), "PREFIX", fmt.Sprintf("longer%03d", i))
+		words = append(words, "PREFIX", fmt.Sprintf("p%03d", i), "PREFIX",
+			fmt.Sprintf("longer%03d", i))
 	}
 	if got := c.call(words...); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	w.raw(pipeline([]string{"MSET", "p", "0", "p007", "1", "longer499x", "2", "other", "3", "p007y", "4", "longer", "5"}))
+	w.raw(pipeline([]string{"MSET", "p", "0", "p007", "1", "longer499x", "2", "other", "3", "p007y",
+		"4", "longer", "5"}))
 	w.want("+OK\r\n")
-	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\nlonger499x\r\n", ">2\r\n$10\r\ninvalidate\r\n*2\r\n$4\r\np007\r\n$5\r\np007y\r\n")
+	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$10\r\nlonger499x\r\n",
+		">2\r\n$10\r\ninvalidate\r\n*2\r\n$4\r\np007\r\n$5\r\np007y\r\n")
 	c.call("CLIENT", "TRACKING", "OFF")
 	if left := n.tracking.prefixes.Len(); left != 0 {
 		t.Errorf("%d prefixes are left", left)

@@ -56,13 +56,15 @@ func TestEveryCommandHasAScenario(t *testing.T) {
 	}
 }
 
-// TestSpecsAreComplete holds every declaration against the rules that COMMAND and the documentation stand on.
+// TestSpecsAreComplete holds every declaration against the rules that COMMAND and the documentation
+// stand on.
 func TestSpecsAreComplete(t *testing.T) {
 	var check func(c *commands.Spec, path string)
 	check = func(c *commands.Spec, path string) {
 		name := path + c.Name
 		missing := ""
-		for _, f := range [][2]string{{"name", c.Name}, {"group", c.Group}, {"since", c.Since}, {"summary", c.Summary}, {"complexity", c.Complexity}} {
+		for _, f := range [][2]string{{"name", c.Name}, {"group", c.Group}, {"since", c.Since},
+			{"summary", c.Summary}, {"complexity", c.Complexity}} {
 			if f[1] == "" {
 				missing += " " + f[0]
 			}
@@ -74,16 +76,19 @@ func TestSpecsAreComplete(t *testing.T) {
 			t.Errorf("%s: nobody answers it", name)
 		}
 		first, _, _ := strings.Cut(c.Summary, " ")
-		if !strings.HasSuffix(strings.TrimSuffix(first, ","), "s") || !strings.HasSuffix(c.Summary, ".") {
+		if !strings.HasSuffix(strings.TrimSuffix(first, ","), "s") ||
+			!strings.HasSuffix(c.Summary, ".") {
 			t.Errorf("%s: the summary %q is no sentence in the third person", name, c.Summary)
 		}
 		if strings.Contains(c.Usage(), ":") && !strings.Contains(c.Usage(), ":port") {
 			t.Errorf("%s: the type of an argument is not known: %s", name, c.Usage())
 		}
-		if blocks := c.Has(commands.Blocking) && c.Handler != nil; blocks != (c.Waits != commands.NeverWaits) {
+		if blocks := c.Has(commands.Blocking) &&
+			c.Handler != nil; blocks != (c.Waits != commands.NeverWaits) {
 			t.Errorf("%s: Waits is %d beside the flag Blocking: %v", name, c.Waits, blocks)
 		}
-		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil && c.Subcommands == nil {
+		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil &&
+			c.Subcommands == nil {
 			t.Errorf("%s: kind %d without a handler", name, c.Kind)
 		}
 		for i := range c.Subcommands {
@@ -99,7 +104,8 @@ func TestSpecsAreComplete(t *testing.T) {
 	}
 }
 
-// TestSyntaxesAreReadable holds every command's syntax against the notation that COMMAND DOCS and random tests read.
+// TestSyntaxesAreReadable holds every command's syntax against the notation that COMMAND DOCS and
+// random tests read.
 func TestSyntaxesAreReadable(t *testing.T) {
 	var check func(c *commands.Spec)
 	check = func(c *commands.Spec) {

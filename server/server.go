@@ -37,7 +37,8 @@ type Config struct {
 	UnixSocket      string        // path of the Unix socket, for CONFIG GET
 	UnixSocketPerm  uint32        // permissions of the Unix socket
 	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
-	MaxReplyBytes   int64         // large replies of the whole node, until clients have read them; 128 MiB
+	// large replies of the whole node, until clients have read them; 128 MiB
+	MaxReplyBytes int64
 	// of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
 
@@ -255,7 +256,8 @@ func (s *Server) Retire() {
 		return
 	}
 	for ln := range s.listeners {
-		if d, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok || d.SetDeadline(time.Now().Add(lastAccepts)) != nil {
+		if d, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok ||
+			d.SetDeadline(time.Now().Add(lastAccepts)) != nil {
 			_ = ln.Close()
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 // Specs returns every command that sessions answer, or take part in answering.
 func Specs() []commands.Spec {
-	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs, introspectSpecs,
+	return slices.Concat(connectionSpecs, transactionSpecs, pubsubSpecs, clientSpecs, serverSpecs,
+		introspectSpecs,
 		monitorSpecs, slowlogSpecs, latencySpecs,
 		memorySpecs, aclSpecs, debugSpecs, adminSpecs, raftSpecs, clusterSpecs, sentinelSpecs)
 }
@@ -21,8 +22,12 @@ func Specs() []commands.Spec {
 func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
-		Flags: commands.Loading | commands.Stale, Summary: "Lists the subcommands of " + container + ".", Complexity: "O(1)",
-		Local: &commands.Local{Early: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { help(s, container, lines) })},
+		Flags:   commands.Loading | commands.Stale,
+		Summary: "Lists the subcommands of " + container + ".", Complexity: "O(1)",
+		Local: &commands.Local{Early: true,
+			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
+				help(s, container, lines)
+			})},
 	}
 }
 

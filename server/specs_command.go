@@ -13,29 +13,42 @@ import (
 var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
 	Flags: commands.Loading | commands.Stale, Categories: "connection",
-	Summary: "Returns details about all commands.", Complexity: "O(N) where N is the number of commands",
-	Local: &commands.Local{Early: true, Works: true, Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
-		s.constant("info", s.allInfos)
-	})},
+	Summary:    "Returns details about all commands.",
+	Complexity: "O(N) where N is the number of commands",
+	Local: &commands.Local{Early: true, Works: true,
+		Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.constant("info", s.allInfos)
+		})},
 	Subcommands: []commands.Spec{
-		commandSub("count", 2, "2.8.13", "", "Counts the commands.", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.Int(int64(len(s.srv.table.All())))
-		}),
-		commandSub("list", -2, "7.0.0", "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", "Lists the names of commands.", commandList),
-		commandSub("info", -2, "2.8.13", "[command-name [command-name ...]]", "Returns details about commands, or about all of them.", commandInfos),
-		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]", "Returns the documentation of commands, or of all of them.", commandDocs),
-		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]", "Extracts the keys of a call.", getKeys(false)),
-		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]", "Extracts the keys of a call and how it accesses each.", getKeys(true)),
+		commandSub("count", 2, "2.8.13", "", "Counts the commands.",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.Int(int64(len(s.srv.table.All())))
+			}),
+		commandSub("list", -2, "7.0.0",
+			"[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+			"Lists the names of commands.", commandList),
+		commandSub("info", -2, "2.8.13", "[command-name [command-name ...]]",
+			"Returns details about commands, or about all of them.", commandInfos),
+		commandSub("docs", -2, "7.0.0", "[command-name [command-name ...]]",
+			"Returns the documentation of commands, or of all of them.", commandDocs),
+		commandSub("getkeys", -4, "2.8.13", "command [arg [arg ...]]",
+			"Extracts the keys of a call.", getKeys(false)),
+		commandSub("getkeysandflags", -4, "7.0.0", "command [arg [arg ...]]",
+			"Extracts the keys of a call and how it accesses each.", getKeys(true)),
 		categorized("connection", helpSpec("COMMAND", "5.0.0", "server",
 			"(no subcommand)", "    Return details about all Redis commands.",
 			"COUNT", "    Return the total number of commands in this Redis server.",
 			"LIST", "    Return a list of all commands in this Redis server.",
 			"INFO [<command-name> ...]", "    Return details about multiple Redis commands.",
-			"    If no command names are given, documentation details for all", "    commands are returned.",
-			"DOCS [<command-name> ...]", "    Return documentation details about multiple Redis commands.",
-			"    If no command names are given, documentation details for all", "    commands are returned.",
+			"    If no command names are given, documentation details for all",
+			"    commands are returned.",
+			"DOCS [<command-name> ...]",
+			"    Return documentation details about multiple Redis commands.",
+			"    If no command names are given, documentation details for all",
+			"    commands are returned.",
 			"GETKEYS <full-command>", "    Return the keys from a full Redis command.",
-			"GETKEYSANDFLAGS <full-command>", "    Return the keys and the access flags from a full Redis command.")),
+			"GETKEYSANDFLAGS <full-command>",
+			"    Return the keys and the access flags from a full Redis command.")),
 	},
 }}
 
@@ -45,11 +58,14 @@ func categorized(categories string, c commands.Spec) commands.Spec {
 	return c
 }
 
-func commandSub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func commandSub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since, Flags: commands.Loading | commands.Stale,
+		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since,
+		Flags:      commands.Loading | commands.Stale,
 		Categories: "connection",
-		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands", Local: &commands.Local{Early: true, Works: true, Run: serve(run)},
+		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands",
+		Local: &commands.Local{Early: true, Works: true, Run: serve(run)},
 	}
 }
 
@@ -58,10 +74,13 @@ var flagWords = []struct {
 	flag commands.Flag
 	word string
 }{
-	{commands.DenyOOM, "denyoom"}, {0, "admin"}, {commands.PubSub, "pubsub"}, {commands.NoScript, "noscript"},
-	{commands.Blocking, "blocking"}, {commands.Loading, "loading"}, {commands.Stale, "stale"}, {commands.SkipMonitor, "skip_monitor"},
+	{commands.DenyOOM, "denyoom"}, {0, "admin"}, {commands.PubSub, "pubsub"},
+	{commands.NoScript, "noscript"},
+	{commands.Blocking, "blocking"}, {commands.Loading, "loading"}, {commands.Stale, "stale"},
+	{commands.SkipMonitor, "skip_monitor"},
 	{commands.SkipSlowlog, "skip_slowlog"}, {commands.Fast, "fast"}, {commands.NoAuth, "no_auth"},
-	{commands.NoMandatoryKeys, "no_mandatory_keys"}, {commands.NoAsyncLoading, "no_async_loading"}, {commands.NoMulti, "no_multi"},
+	{commands.NoMandatoryKeys, "no_mandatory_keys"}, {commands.NoAsyncLoading, "no_async_loading"},
+	{commands.NoMulti, "no_multi"},
 	{commands.MovableKeys, "movablekeys"}, {commands.AllowBusy, "allow_busy"},
 }
 
@@ -71,7 +90,8 @@ func writes(c *commands.Spec) bool {
 }
 
 func reads(c *commands.Spec) bool {
-	if c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) || c.Has(commands.Unflagged) {
+	if c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) ||
+		c.Has(commands.Unflagged) {
 		return false
 	}
 	return !c.Has(commands.Loading) || !c.Has(commands.Stale)
@@ -95,19 +115,23 @@ func commandFlags(c *commands.Spec) []string {
 
 // groupCategories maps groups to ACL categories.
 var groupCategories = map[string]string{
-	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash", "string": "string",
+	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash",
+	"string":     "string",
 	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
 	"bitmap": "bitmap", "stream": "stream",
 }
 
 // categoryOrder is Redis's order of ACL categories.
-var categoryOrder = strings.Fields("keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow " +
-	"blocking dangerous connection transaction scripting")
+var categoryOrder = strings.Fields(
+	"keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub " +
+		"admin fast slow " +
+		"blocking dangerous connection transaction scripting")
 
 // categories returns the ACL categories of a command, in Redis's order.
 func categories(c *commands.Spec) []string {
 	has := map[string]bool{
-		"read": reads(c) && c.Group != "scripting", "write": writes(c), "pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
+		"read": reads(c) && c.Group != "scripting", "write": writes(c),
+		"pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
 		"admin": c.Kind == commands.Admin, "dangerous": c.Kind == commands.Admin,
 		"fast": c.Has(commands.Fast), "slow": !c.Has(commands.Fast),
 	}
@@ -199,14 +223,17 @@ func (s *session) keySpecs(c *commands.Spec) {
 			s.search("find_keys", "unknown")
 			continue
 		case p.Keyword != "":
-			s.search("begin_search", "keyword", keyNumber{"keyword", p.Keyword}, keyNumber{"startfrom", p.First})
+			s.search("begin_search", "keyword", keyNumber{"keyword", p.Keyword},
+				keyNumber{"startfrom", p.First})
 		default:
 			s.search("begin_search", "index", keyNumber{"index", p.First})
 		}
 		if p.Numkeys {
-			s.search("find_keys", "keynum", keyNumber{"keynumidx", 0}, keyNumber{"firstkey", 1}, keyNumber{"keystep", p.Step})
+			s.search("find_keys", "keynum", keyNumber{"keynumidx", 0}, keyNumber{"firstkey", 1},
+				keyNumber{"keystep", p.Step})
 		} else {
-			s.search("find_keys", "range", keyNumber{"lastkey", p.Last}, keyNumber{"keystep", p.Step}, keyNumber{"limit", p.Limit})
+			s.search("find_keys", "range", keyNumber{"lastkey", p.Last},
+				keyNumber{"keystep", p.Step}, keyNumber{"limit", p.Limit})
 		}
 	}
 }
@@ -276,7 +303,9 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[3], "module"):
 		keep = func(*commands.Spec) bool { return false }
 	case is(args[3], "aclcat"):
-		keep = func(c *commands.Spec) bool { return slices.Contains(categories(c), strings.ToLower(string(args[4]))) }
+		keep = func(c *commands.Spec) bool {
+			return slices.Contains(categories(c), strings.ToLower(string(args[4])))
+		}
 	case is(args[3], "pattern"):
 		if err := commands.CheckPattern(args[4]); err != nil {
 			s.fail(err)
@@ -340,7 +369,8 @@ func (s *session) docs(found []*commands.Spec) {
 // commandDoc writes a name and its documentation.
 func (s *session) commandDoc(c *commands.Spec) {
 	s.w.BulkString(c.FullName())
-	fields := [][2]string{{"summary", c.Summary}, {"since", c.Since}, {"group", c.Group}, {"complexity", c.Complexity}}
+	fields := [][2]string{{"summary", c.Summary}, {"since", c.Since}, {"group", c.Group},
+		{"complexity", c.Complexity}}
 	fields = slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" })
 	args, err := commands.ParseSyntax(c.Syntax)
 	if err != nil || c.Subcommands != nil {

@@ -66,7 +66,8 @@ func addDescribed(all map[string]described, v *commandtest.Value) {
 		}
 	}
 	all[v.Elems[0].Text] = described{
-		"arity": v.Elems[1].String(), "flags": sortedText(v.Elems[2]), "keys": fmt.Sprint(v.Elems[3:6]),
+		"arity": v.Elems[1].String(), "flags": sortedText(v.Elems[2]),
+		"keys":       fmt.Sprint(v.Elems[3:6]),
 		"categories": sortedText(v.Elems[6]), "key specs": keys.String(),
 	}
 	for i := range v.Elems[9].Elems {
@@ -104,14 +105,19 @@ func TestCommandIsThatOfRedis(t *testing.T) {
 	}
 }
 
-// docsDiffer names the commands whose arguments in COMMAND DOCS are built otherwise than Redis 7.0.15 has them, and why.
+// docsDiffer names the commands whose arguments in COMMAND DOCS are built otherwise than Redis
+// 7.0.15 has them, and why.
 var docsDiffer = map[string]string{
-	"set": "conditions of Redis 8.4", "hscan": "NOVALUES of 7.4", "zscan": "NOSCORES, by NOVALUES's example", "client|kill": "MAXAGE of 7.4",
-	"debug": "Redis tells none", "command|getkeys": "Redis tells none", "command|getkeysandflags": "Redis tells none",
-	"bitop":       "the operations are told apart",
-	"sort":        "only Redis's files know that BY and GET name keys",
-	"client|list": "a block of one argument is that argument", "config|get": "the same", "psubscribe": "the same",
-	"failover": "the notation does not tell what a word takes besides values", "xinfo|stream": "the same", "xtrim": "a group without brackets is none",
+	"set": "conditions of Redis 8.4", "hscan": "NOVALUES of 7.4",
+	"zscan": "NOSCORES, by NOVALUES's example", "client|kill": "MAXAGE of 7.4",
+	"debug": "Redis tells none", "command|getkeys": "Redis tells none",
+	"command|getkeysandflags": "Redis tells none",
+	"bitop":                   "the operations are told apart",
+	"sort":                    "only Redis's files know that BY and GET name keys",
+	"client|list":             "a block of one argument is that argument", "config|get": "the same",
+	"psubscribe":   "the same",
+	"failover":     "the notation does not tell what a word takes besides values",
+	"xinfo|stream": "the same", "xtrim": "a group without brackets is none",
 }
 
 // argShape writes what arguments are built of: words, keys with their parts, other values as v.

@@ -17,24 +17,39 @@ type refusal struct {
 }
 
 var refusals = []refusal{
-	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore",
+	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember " +
+		"georadiusbymember_ro geosearch geosearchstore",
 		"out of scope: geographic indexes are not coordination; use a database"},
 	{"pfadd pfcount pfdebug pfmerge pfselftest",
-		"out of scope: estimates are not coordination; count exactly with a set (SADD, SCARD) or a bitmap (SETBIT, BITCOUNT)"},
+		"out of scope: estimates are not coordination; count exactly with a set (SADD, SCARD) or " +
+			"a bitmap (SETBIT, BITCOUNT)"},
 	{"lcs", "out of scope: not coordination; compare texts in the client"},
 	{"lolwut", "out of scope: not coordination; INFO server shows the version"},
-	{"module|load module|loadex module|unload", "modules are not deterministic across nodes; use scripts or functions"},
-	{"replicaof slaveof", "Raft replicates; change members with RAFT ADD and RAFT REMOVE, the leader with FAILOVER"},
-	{"sync psync replconf", "Raft replicates; a new node receives the snapshot and the log over the peer port"},
-	{"dump restore restore-asking migrate", "values have no portable encoding; use coordd backup and coordd restore, or coordd import to copy from Redis"},
-	{"cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots cluster|delslotsrange cluster|flushslots cluster|set-config-epoch cluster|setslot",
+	{"module|load module|loadex module|unload",
+		"modules are not deterministic across nodes; use scripts or functions"},
+	{"replicaof slaveof",
+		"Raft replicates; change members with RAFT ADD and RAFT REMOVE, the leader with FAILOVER"},
+	{"sync psync replconf",
+		"Raft replicates; a new node receives the snapshot and the log over the peer port"},
+	{"dump restore restore-asking migrate",
+		"values have no portable encoding; use coordd backup and coordd restore, or coordd " +
+			"import to copy from Redis"},
+	{"cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots " +
+		"cluster|delslotsrange cluster|flushslots cluster|set-config-epoch cluster|setslot",
 		"the leader always owns all slots"},
-	{"cluster|failover cluster|replicate sentinel|failover", "Raft elects the leader; use FAILOVER to transfer leadership"},
-	{"cluster|forget cluster|meet cluster|reset sentinel|monitor sentinel|remove sentinel|reset", "add nodes with --join or RAFT ADD, remove them with RAFT REMOVE, list them with RAFT MEMBERS"},
-	{"cluster|saveconfig cluster|slot-stats sentinel|config sentinel|debug sentinel|flushconfig sentinel|info-cache sentinel|pending-scripts sentinel|set sentinel|simulate-failure",
-		"not applicable; configure nodes with flags or environment variables, inspect them with INFO"},
-	{"sentinel|is-master-down-by-addr", "internal to Sentinels; nodes elect their leader over the peer port"},
-	{"acl|setuser", "there is one user, default, with all permissions; restrict access at the network"},
+	{"cluster|failover cluster|replicate sentinel|failover",
+		"Raft elects the leader; use FAILOVER to transfer leadership"},
+	{"cluster|forget cluster|meet cluster|reset sentinel|monitor sentinel|remove sentinel|reset",
+		"add nodes with --join or RAFT ADD, remove them with RAFT REMOVE, list them with RAFT " +
+			"MEMBERS"},
+	{"cluster|saveconfig cluster|slot-stats sentinel|config sentinel|debug sentinel|flushconfig " +
+		"sentinel|info-cache sentinel|pending-scripts sentinel|set sentinel|simulate-failure",
+		"not applicable; configure nodes with flags or environment variables, inspect them with " +
+			"INFO"},
+	{"sentinel|is-master-down-by-addr",
+		"internal to Sentinels; nodes elect their leader over the peer port"},
+	{"acl|setuser",
+		"there is one user, default, with all permissions; restrict access at the network"},
 	{"debug|set-active-expire", "the log decides when keys expire, equally on all nodes"},
 	{"debug|*", "unsafe or specific to Redis internals; only SLEEP, OBJECT and HELP are supported"},
 }
@@ -56,12 +71,14 @@ var refused = func() map[string]string {
 func refusedError(args [][]byte, err error) error {
 	name := strings.ToLower(string(args[0]))
 	if why, ok := refused[name]; ok {
-		return commands.Errorf("ERR unknown command '%.128s': not supported by coordd: %s", args[0], why)
+		return commands.Errorf("ERR unknown command '%.128s': not supported by coordd: %s", args[0],
+			why)
 	}
 	if len(args) > 1 {
 		for _, sub := range []string{strings.ToLower(string(args[1])), "*"} {
 			if why, ok := refused[name+"|"+sub]; ok {
-				return commands.Errorf("ERR unknown subcommand '%.128s': coordd does not support %s %.128s: %s",
+				return commands.Errorf(
+					"ERR unknown subcommand '%.128s': coordd does not support %s %.128s: %s",
 					args[1], strings.ToUpper(name), strings.ToUpper(string(args[1])), why)
 			}
 		}

@@ -19,7 +19,8 @@ func leftOut() string {
 	for _, r := range refusals {
 		var names []string
 		for name := range strings.FieldsSeq(r.names) {
-			names = append(names, "`"+strings.ToUpper(strings.NewReplacer("|*", " …", "|", " ").Replace(name))+"`")
+			names = append(names,
+				"`"+strings.ToUpper(strings.NewReplacer("|*", " …", "|", " ").Replace(name))+"`")
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), r.why)
 	}
@@ -33,7 +34,8 @@ func TestRefusalsAreDocumented(t *testing.T) {
 	}
 	_, section, found := strings.Cut(string(text), "\n## Left out\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	if want := leftOut(); !found || !strings.Contains(section, want) || strings.Count(section, "\n|") != strings.Count(want, "\n") {
+	if want := leftOut(); !found || !strings.Contains(section, want) ||
+		strings.Count(section, "\n|") != strings.Count(want, "\n") {
 		t.Errorf("docs/compatibility.md has to hold, under \"Left out\":\n%s", want)
 	}
 }

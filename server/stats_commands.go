@@ -95,8 +95,10 @@ func infoCommands(t *infoText) {
 			continue
 		}
 		took := float64(c.took.Load()) / 1e3
-		lines = append(lines, fmt.Sprintf("cmdstat_%s:calls=%d,usec=%.0f,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d\r\n",
-			spec.FullName(), calls, took, took/float64(max(calls, 1)), rejected, failed))
+		lines = append(lines,
+			fmt.Sprintf(
+				"cmdstat_%s:calls=%d,usec=%.0f,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d\r\n",
+				spec.FullName(), calls, took, took/float64(max(calls, 1)), rejected, failed))
 	}
 	slices.Sort(lines)
 	for _, l := range lines {
@@ -117,7 +119,8 @@ func infoLatency(t *infoText) {
 		for i, p := range list {
 			values[i] = fmt.Sprintf("p%s=%.3f", formatPercent(p), percentile(counts, calls, p))
 		}
-		lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:%s\r\n", spec.FullName(), strings.Join(values, ",")))
+		lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:%s\r\n", spec.FullName(),
+			strings.Join(values, ",")))
 	}
 	slices.Sort(lines)
 	for _, l := range lines {

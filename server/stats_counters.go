@@ -63,7 +63,8 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 	defer t.mu.Unlock()
 	if seconds := now.Sub(t.rateAt).Seconds(); seconds >= 1 {
 		c, i, out := t.commands.Load(), t.bytesIn.Load(), t.bytesOut.Load()
-		t.rates = [3]float64{float64(c-t.rateCommands) / seconds, float64(i-t.rateIn) / seconds, float64(out-min(out, t.rateOut)) / seconds}
+		t.rates = [3]float64{float64(c-t.rateCommands) / seconds, float64(i-t.rateIn) / seconds,
+			float64(out-min(out, t.rateOut)) / seconds}
 		t.rateAt, t.rateCommands, t.rateIn, t.rateOut = now, c, i, out
 	}
 	return t.rates[0], t.rates[1], t.rates[2]
@@ -71,7 +72,8 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 
 // reset is CONFIG RESETSTAT.
 func (t *stats) reset() {
-	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.dryRunHits, &t.dryRunMisses} {
+	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn,
+		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}
 	for _, c := range t.byCommand {

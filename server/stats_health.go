@@ -30,7 +30,8 @@ func (s *Server) HealthHandler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		st := s.backend.Status()
-		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID, "term": st.Term, "applied": st.Applied, "behind": st.Behind, "status": "ready"}
+		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID,
+			"term": st.Term, "applied": st.Applied, "behind": st.Behind, "status": "ready"}
 		code := http.StatusOK
 		if reason := s.notReady(&st); reason != "" {
 			code = http.StatusServiceUnavailable

@@ -73,7 +73,8 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 		}
 	}
 	s.flushTally()
-	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), has: s.srv.backend.Stats(), now: time.Now()}
+	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), has: s.srv.backend.Stats(),
+		now: time.Now()}
 	for _, section := range infoSections {
 		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
 			t.head(section.name)
@@ -143,20 +144,25 @@ func infoMemory(t *infoText) {
 	t.bytes("used_memory_rss", m.resident)
 	t.bytes("used_memory_peak", m.peak)
 	t.fields("used_memory_peak_perc", fmt.Sprintf("%.2f%%", percent(m.objects, m.peak)),
-		"used_memory_overhead", overhead, "used_memory_startup", t.srv.startBytes, "used_memory_dataset", m.objects-overhead,
+		"used_memory_overhead", overhead, "used_memory_startup", t.srv.startBytes,
+		"used_memory_dataset", m.objects-overhead,
 		"used_memory_dataset_perc", fmt.Sprintf("%.2f%%", percent(m.objects-overhead, m.objects)),
 		"allocator_allocated", m.objects, "allocator_active", m.held, "allocator_resident", m.held)
 	if total := systemMemory(); total > 0 {
 		t.bytes("total_system_memory", total)
 	}
-	t.fields("number_of_cached_scripts", t.has.Scripts, "number_of_functions", t.has.Functions, "number_of_libraries", t.has.Libraries)
+	t.fields("number_of_cached_scripts", t.has.Scripts, "number_of_functions", t.has.Functions,
+		"number_of_libraries", t.has.Libraries)
 	t.bytes("maxmemory", 0)
 	t.fields("maxmemory_policy", "noeviction",
-		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)), "allocator_frag_bytes", m.held-min(m.held, m.objects),
-		"rss_overhead_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.held)), "rss_overhead_bytes", m.resident-min(m.resident, m.held),
+		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)),
+		"allocator_frag_bytes", m.held-min(m.held, m.objects),
+		"rss_overhead_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.held)), "rss_overhead_bytes",
+		m.resident-min(m.resident, m.held),
 		"mem_fragmentation_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.objects)),
 		"mem_fragmentation_bytes", m.resident-min(m.resident, m.objects),
-		"mem_not_counted_for_evict", 0, "mem_replication_backlog", 0, "mem_clients_slaves", 0, "mem_clients_normal", clients,
+		"mem_not_counted_for_evict", 0, "mem_replication_backlog", 0, "mem_clients_slaves", 0,
+		"mem_clients_normal", clients,
 		"mem_cluster_links", 0, "mem_aof_buffer", 0, "mem_allocator", "go",
 		"active_defrag_running", 0, "lazyfree_pending_objects", 0, "lazyfreed_objects", 0)
 }
@@ -236,11 +242,14 @@ func infoPersistence(t *infoText) {
 	busy := number(t.st.Snapshotting || asked.now >= 0)
 	t.fields("loading", number(t.st.Loading), "async_loading", 0,
 		"rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex),
-		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", saved, "rdb_last_bgsave_status", status,
-		"rdb_last_bgsave_time_sec", asked.last, "rdb_current_bgsave_time_sec", asked.now, "rdb_saves", asked.saves,
+		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", saved, "rdb_last_bgsave_status",
+		status,
+		"rdb_last_bgsave_time_sec", asked.last, "rdb_current_bgsave_time_sec", asked.now,
+		"rdb_saves", asked.saves,
 		"aof_enabled", 1, "aof_rewrite_in_progress", busy, "aof_rewrite_scheduled", 0,
 		"aof_last_rewrite_time_sec", asked.last, "aof_current_rewrite_time_sec", asked.now,
-		"aof_last_bgrewrite_status", status, "aof_last_write_status", "ok", "module_fork_in_progress", 0)
+		"aof_last_bgrewrite_status", status, "aof_last_write_status", "ok",
+		"module_fork_in_progress", 0)
 }
 
 func infoStats(t *infoText) {
@@ -255,14 +264,18 @@ func infoStats(t *infoText) {
 	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
 	t.field("rejected_connections", s.rejected.Load())
 	t.field("expired_keys", t.has.Expired)
-	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(), "total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
+	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(),
+		"total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
 	t.field("pubsub_channels", t.srv.pubsub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.pubsub.kinds(subPattern))
 	t.field("pubsubshard_channels", t.srv.pubsub.kinds(subShard))
-	t.fields("latest_fork_usec", 0, "total_forks", 0, "migrate_cached_sockets", 0, "slave_expires_tracked_keys", 0,
-		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0, "active_defrag_key_misses", 0)
+	t.fields("latest_fork_usec", 0, "total_forks", 0, "migrate_cached_sockets", 0,
+		"slave_expires_tracked_keys", 0,
+		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0,
+		"active_defrag_key_misses", 0)
 	_, keys, items, prefixes := t.srv.tracking.counts()
-	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes", prefixes)
+	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes",
+		prefixes)
 	t.field("total_error_replies", s.errorReplies.Load())
 	t.field("total_reads_processed", s.reads.Load())
 	t.field("total_writes_processed", s.writes.Load())
@@ -276,7 +289,8 @@ func infoReplication(t *infoText) {
 		t.field("connected_slaves", len(online))
 		for i, m := range online {
 			host, port := m.clientHostPort()
-			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port, m.Applied, int64(m.LastContact.Seconds()))
+			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port,
+				m.Applied, int64(m.LastContact.Seconds()))
 		}
 		infoHistory(t)
 		return
@@ -319,14 +333,18 @@ func infoHistory(t *infoText) {
 		ids[i] = m.ID
 	}
 	slices.Sort(ids)
-	t.fields("master_failover_state", state, "master_replid", fmt.Sprintf("%x", sha1.Sum([]byte(strings.Join(ids, " ")))),
-		"master_replid2", strings.Repeat("0", 40), "master_repl_offset", t.st.Commit, "second_repl_offset", -1,
-		"repl_backlog_active", 0, "repl_backlog_size", 0, "repl_backlog_first_byte_offset", 0, "repl_backlog_histlen", 0)
+	t.fields("master_failover_state", state, "master_replid",
+		fmt.Sprintf("%x", sha1.Sum([]byte(strings.Join(ids, " ")))),
+		"master_replid2", strings.Repeat("0", 40), "master_repl_offset", t.st.Commit,
+		"second_repl_offset", -1,
+		"repl_backlog_active", 0, "repl_backlog_size", 0, "repl_backlog_first_byte_offset", 0,
+		"repl_backlog_histlen", 0)
 }
 
 func infoCPU(t *infoText) {
 	var self, children syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil || syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil ||
+		syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
 		return
 	}
 	seconds := func(v syscall.Timeval) string { return fmt.Sprintf("%.6f", float64(v.Nano())/1e9) }
@@ -391,6 +409,7 @@ func infoCoordd(t *infoText) {
 		t.field("log_trouble", st.LogTrouble)
 	}
 	for i, m := range st.Members {
-		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr, m.Voter, m.Match)
+		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID,
+			m.PeerAddr, m.ClientAddr, m.Voter, m.Match)
 	}
 }

@@ -44,28 +44,39 @@ var latencySpecs = []commands.Spec{{
 	Name: "latency", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.8.13",
 	Summary: "Reports how long commands take on this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		latencySub("latest", 2, "2.8.13", "", "Returns the latest latency spike of each event.", latencyLatest),
-		latencySub("history", 3, "2.8.13", "event", "Returns the latency spikes of an event.", latencyHistory),
-		latencySub("reset", -2, "2.8.13", "[event [event ...]]", "Deletes the latency spikes of events, or of all of them.", latencyReset),
-		latencySub("graph", 3, "2.8.13", "event", "Draws the latency spikes of an event.", latencyGraph),
-		latencySub("doctor", 2, "2.8.13", "", "Explains the latency spikes in words.", latencyDoctor),
-		latencySub("histogram", -2, "7.0.0", "[command [command ...]]", "Returns the distribution of command durations.", latencyHistogram),
+		latencySub("latest", 2, "2.8.13", "", "Returns the latest latency spike of each event.",
+			latencyLatest),
+		latencySub("history", 3, "2.8.13", "event", "Returns the latency spikes of an event.",
+			latencyHistory),
+		latencySub("reset", -2, "2.8.13", "[event [event ...]]",
+			"Deletes the latency spikes of events, or of all of them.", latencyReset),
+		latencySub("graph", 3, "2.8.13", "event", "Draws the latency spikes of an event.",
+			latencyGraph),
+		latencySub("doctor", 2, "2.8.13", "", "Explains the latency spikes in words.",
+			latencyDoctor),
+		latencySub("histogram", -2, "7.0.0", "[command [command ...]]",
+			"Returns the distribution of command durations.", latencyHistogram),
 		helpSpec("LATENCY", "2.8.13", "server",
 			"DOCTOR", "    Return a human readable latency analysis report.",
 			"GRAPH <event>", "    Return an ASCII latency graph for the <event> class.",
 			"HISTORY <event>", "    Return time-latency samples for the <event> class.",
 			"LATEST", "    Return the latest latency samples for all events.",
-			"RESET [<event> ...]", "    Reset latency data of one or more <event> classes.", "    (default: reset all data for all event classes)",
-			"HISTOGRAM [COMMAND ...]", "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
+			"RESET [<event> ...]", "    Reset latency data of one or more <event> classes.",
+			"    (default: reset all data for all event classes)",
+			"HISTOGRAM [COMMAND ...]",
+			"    Return a cumulative distribution of latencies in the format of a histogram for "+
+				"the specified command names.",
 			"    If no commands are specified then all histograms are replied."),
 	},
 }}
 
-func latencySub(name string, arity int, since, syntax, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func latencySub(name string, arity int, since, syntax, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: since,
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of samples", Local: &commands.Local{Run: serve(run), Works: true},
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of samples",
+		Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
@@ -182,7 +193,8 @@ func drawLatency(name string, e latencyEvent, now int64) string {
 		low, high = min(low, sample.ms), max(high, sample.ms)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", name, high, low, e.highest, strings.Repeat("-", 80))
+	fmt.Fprintf(&b, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", name, high, low,
+		e.highest, strings.Repeat("-", 80))
 	for row := graphRows - 1; row >= 0; row-- {
 		for _, sample := range e.samples {
 			level := int64(graphRows - 1)
@@ -235,12 +247,15 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	l := &s.srv.latency
 	threshold := l.threshold.Load()
 	if threshold == 0 {
-		s.w.Verbatim("txt", "Latency monitoring is off. Enable it with CONFIG SET latency-monitor-threshold <milliseconds>.\n")
+		s.w.Verbatim("txt",
+			"Latency monitoring is off. Enable it with CONFIG SET latency-monitor-threshold "+
+				"<milliseconds>.\n")
 		return
 	}
 	names := l.names()
 	if len(names) == 0 {
-		s.w.Verbatim("txt", fmt.Sprintf("No call has taken %d ms or more since monitoring began.\n", threshold))
+		s.w.Verbatim("txt", fmt.Sprintf("No call has taken %d ms or more since monitoring began.\n",
+			threshold))
 		return
 	}
 	var b strings.Builder
@@ -251,10 +266,13 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 			sum += sample.ms
 		}
 		n := max(int64(len(e.samples)), 1)
-		fmt.Fprintf(&b, "%s: %d slow seconds, on average %d ms, at most %d ms.\n", name, len(e.samples), sum/n, e.highest)
+		fmt.Fprintf(&b, "%s: %d slow seconds, on average %d ms, at most %d ms.\n", name,
+			len(e.samples), sum/n, e.highest)
 	}
-	b.WriteString("A write takes as long as a majority of disks needs to sync it: check the disks and the network between the nodes first,\n" +
-		"then SLOWLOG GET for expensive calls.\n")
+	b.WriteString(
+		"A write takes as long as a majority of disks needs to sync it: check the disks and the " +
+			"network between the nodes first,\n" +
+			"then SLOWLOG GET for expensive calls.\n")
 	s.w.Verbatim("txt", b.String())
 }
 

@@ -14,27 +14,32 @@ import (
 
 var memorySpecs = []commands.Spec{{
 	Name: "memory", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
-	Summary: "Reports the memory use of keys and of the process.", Complexity: "That of the subcommand",
+	Summary:    "Reports the memory use of keys and of the process.",
+	Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
 		{
 			Name: "usage", Kind: commands.Read, Arity: -3, Group: "server", Since: "4.0.0",
-			Keys:   commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
-			Syntax: "key [SAMPLES count:integer]", Summary: "Estimates the memory use of a key in bytes.",
+			Keys:       commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
+			Syntax:     "key [SAMPLES count:integer]",
+			Summary:    "Estimates the memory use of a key in bytes.",
 			Complexity: "O(N) where N is the number of samples", Handler: memoryUsage,
 		},
 		memorySub("stats", "Returns the memory statistics of the process.", memoryStats),
 		memorySub("doctor", "Explains the memory use of the process in words.", memoryDoctor),
-		memorySub("malloc-stats", "Returns the memory statistics of the Go runtime.", memoryRuntime),
-		memorySub("purge", "Returns free memory to the operating system.", func(s *session, _ *commands.Spec, _ [][]byte) {
-			debug.FreeOSMemory()
-			s.w.Status("OK")
-		}),
+		memorySub("malloc-stats", "Returns the memory statistics of the Go runtime.",
+			memoryRuntime),
+		memorySub("purge", "Returns free memory to the operating system.",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				debug.FreeOSMemory()
+				s.w.Status("OK")
+			}),
 		helpSpec("MEMORY", "4.0.0", "server",
 			"DOCTOR", "    Return memory problems reports.",
 			"MALLOC-STATS", "    Return internal statistics report from the memory allocator.",
 			"PURGE", "    Attempt to purge dirty pages for reclamation by the allocator.",
 			"STATS", "    Return information about the memory usage of the server.",
-			"USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value. Nested values are",
+			"USAGE <key> [SAMPLES <count>]",
+			"    Return memory in bytes used by <key> and its value. Nested values are",
 			"    sampled up to <count> times (default: 5, 0 means sample all)."),
 	},
 }}
@@ -42,7 +47,8 @@ var memorySpecs = []commands.Spec{{
 func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: 2, Group: "server", Since: "4.0.0",
-		Summary: summary, Complexity: "O(N) where N is the number of connections", Local: &commands.Local{Run: serve(run), Works: true},
+		Summary: summary, Complexity: "O(N) where N is the number of connections",
+		Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
@@ -94,7 +100,8 @@ func readMemory() memoryNow {
 		{Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(samples)
-	m := memoryNow{objects: samples[0].Value.Uint64(), held: samples[1].Value.Uint64() - samples[2].Value.Uint64()}
+	m := memoryNow{objects: samples[0].Value.Uint64(),
+		held: samples[1].Value.Uint64() - samples[2].Value.Uint64()}
 	m.resident, m.peak = residentBytes(m.held)
 	return m
 }
@@ -138,15 +145,22 @@ func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 		name  string
 		value any // uint64 or float64
 	}{
-		{"peak.allocated", m.peak}, {"total.allocated", m.objects}, {"startup.allocated", s.srv.startBytes},
-		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)}, {"clients.normal", clients},
+		{"peak.allocated", m.peak}, {"total.allocated", m.objects},
+		{"startup.allocated", s.srv.startBytes},
+		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)},
+		{"clients.normal", clients},
 		{"cluster.links", uint64(0)}, {"aof.buffer", uint64(0)}, {"overhead.total", overhead},
 		{"keys.count", keys}, {"keys.bytes-per-key", dataset / max(keys, 1)},
-		{"dataset.bytes", dataset}, {"dataset.percentage", percent(dataset, m.objects)}, {"peak.percentage", percent(m.objects, m.peak)},
-		{"allocator.allocated", m.objects}, {"allocator.active", m.held}, {"allocator.resident", m.held},
-		{"allocator-fragmentation.ratio", ratio(m.held, m.objects)}, {"allocator-fragmentation.bytes", m.held - min(m.held, m.objects)},
-		{"rss-overhead.ratio", ratio(m.resident, m.held)}, {"rss-overhead.bytes", m.resident - min(m.resident, m.held)},
-		{"fragmentation", ratio(m.resident, m.objects)}, {"fragmentation.bytes", m.resident - min(m.resident, m.objects)},
+		{"dataset.bytes", dataset}, {"dataset.percentage", percent(dataset, m.objects)},
+		{"peak.percentage", percent(m.objects, m.peak)},
+		{"allocator.allocated", m.objects}, {"allocator.active", m.held},
+		{"allocator.resident", m.held},
+		{"allocator-fragmentation.ratio", ratio(m.held, m.objects)},
+		{"allocator-fragmentation.bytes", m.held - min(m.held, m.objects)},
+		{"rss-overhead.ratio", ratio(m.resident, m.held)},
+		{"rss-overhead.bytes", m.resident - min(m.resident, m.held)},
+		{"fragmentation", ratio(m.resident, m.objects)},
+		{"fragmentation.bytes", m.resident - min(m.resident, m.objects)},
 	}
 	s.w.Map(len(numbers))
 	for _, n := range numbers {
@@ -173,11 +187,15 @@ func memoryDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 		b.WriteString("Little memory is in use: nothing to report.\n")
 	}
 	if m.objects >= littleMemory && m.peak > 3*m.objects {
-		fmt.Fprintf(&b, "The process peaked at %s; objects use %s now. The Go runtime returns free memory gradually; MEMORY PURGE does so immediately.\n",
+		fmt.Fprintf(&b,
+			"The process peaked at %s; objects use %s now. The Go runtime returns free memory "+
+				"gradually; MEMORY PURGE does so immediately.\n",
 			human(m.peak), human(m.objects))
 	}
 	if biggest := s.srv.biggestClient(); biggest > bigClient {
-		fmt.Fprintf(&b, "A connection uses %s, shown by CLIENT LIST as tot-mem: it sends or receives large data, or does not read.\n", human(uint64(biggest)))
+		fmt.Fprintf(&b,
+			"A connection uses %s, shown by CLIENT LIST as tot-mem: it sends or receives large "+
+				"data, or does not read.\n", human(uint64(biggest)))
 	}
 	if b.Len() == 0 {
 		b.WriteString("No problems found.\n")

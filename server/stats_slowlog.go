@@ -46,26 +46,35 @@ var slowlogSpecs = []commands.Spec{{
 	Name: "slowlog", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.2.12",
 	Summary: "Reports the slow commands of this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		slowlogSub("get", -2, "[count:integer]", "Returns the newest entries of the slow log.", "O(N) where N is the number of entries given", slowlogGet),
-		slowlogSub("len", 2, "", "Returns the number of entries of the slow log.", "O(1)", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.w.Int(int64(len(s.srv.slowlog.newest(-1))))
-		}),
-		slowlogSub("reset", 2, "", "Clears the slow log.", "O(N) where N is the number of entries", func(s *session, _ *commands.Spec, _ [][]byte) {
-			s.srv.slowlog.reset()
-			s.w.Status("OK")
-		}),
+		slowlogSub("get", -2, "[count:integer]", "Returns the newest entries of the slow log.",
+			"O(N) where N is the number of entries given", slowlogGet),
+		slowlogSub("len", 2, "", "Returns the number of entries of the slow log.", "O(1)",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.w.Int(int64(len(s.srv.slowlog.newest(-1))))
+			}),
+		slowlogSub("reset", 2, "", "Clears the slow log.", "O(N) where N is the number of entries",
+			func(s *session, _ *commands.Spec, _ [][]byte) {
+				s.srv.slowlog.reset()
+				s.w.Status("OK")
+			}),
 		helpSpec("SLOWLOG", "6.2.0", "server",
-			"GET [<count>]", "    Return top <count> entries from the slowlog (default: 10, -1 mean all).", "    Entries are made of:",
-			"    id, timestamp, time in microseconds, arguments array, client IP and port,", "    client name",
+			"GET [<count>]",
+			"    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+			"    Entries are made of:",
+			"    id, timestamp, time in microseconds, arguments array, client IP and port,",
+			"    client name",
 			"LEN", "    Return the length of the slowlog.",
 			"RESET", "    Reset the slowlog."),
 	},
 }}
 
-func slowlogSub(name string, arity int, syntax, summary, complexity string, run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+func slowlogSub(name string, arity int, syntax, summary, complexity string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
-		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.2.12", Flags: commands.Loading | commands.Stale,
-		Syntax: syntax, Summary: summary, Complexity: complexity, Local: &commands.Local{Run: serve(run), Works: true},
+		Name: name, Kind: commands.Admin, Arity: arity, Group: "server", Since: "2.2.12",
+		Flags:  commands.Loading | commands.Stale,
+		Syntax: syntax, Summary: summary, Complexity: complexity,
+		Local: &commands.Local{Run: serve(run), Works: true},
 	}
 }
 
@@ -75,7 +84,8 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 	if threshold < 0 || took.Microseconds() < threshold || spec.Has(commands.SkipSlowlog) {
 		return
 	}
-	e := slowEntry{at: time.Now().Unix(), took: took, args: slowCall(redact(spec, args)), addr: s.addr, name: s.name}
+	e := slowEntry{at: time.Now().Unix(), took: took, args: slowCall(redact(spec, args)),
+		addr: s.addr, name: s.name}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.id = l.nextID
@@ -94,7 +104,8 @@ func slowCall(args [][]byte) [][]byte {
 		case i == slowArgs-1 && len(args) > slowArgs:
 			return append(kept, fmt.Appendf(nil, "... (%d more arguments)", len(args)-slowArgs+1))
 		case len(a) > slowArgBytes:
-			kept = append(kept, fmt.Appendf(nil, "%s... (%d more bytes)", a[:slowArgBytes], len(a)-slowArgBytes))
+			kept = append(kept, fmt.Appendf(nil, "%s... (%d more bytes)", a[:slowArgBytes],
+				len(a)-slowArgBytes))
 		default:
 			kept = append(kept, bytes.Clone(a))
 		}

@@ -31,7 +31,8 @@ func TestWaitingForManyKeys(t *testing.T) {
 	}
 	n.waitQueues.mu.Unlock()
 	waiting := n.all()[1]
-	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost || got > many*(waitedKeyCost+argCost+32) {
+	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost ||
+		got > many*(waitedKeyCost+argCost+32) {
 		t.Errorf("its account has %d bytes for %d keys", got, many)
 	}
 	main.call("SET", "key7", "no list")
@@ -58,9 +59,11 @@ func TestTriesWithTheKeysThatChanged(t *testing.T) {
 		{"BZPOPMIN a b c 0", "ZADD b 1 x", "*3\r\n$1\r\nb\r\n$1\r\nx\r\n$1\r\n1\r\n"},
 		{"BZPOPMAX a b c 0", "ZADD a 1 x", "*3\r\n$1\r\na\r\n$1\r\nx\r\n$1\r\n1\r\n"},
 		{"BLMPOP 0 3 a b c LEFT COUNT 2", "RPUSH b x", "*2\r\n$1\r\nb\r\n*1\r\n$1\r\nx\r\n"},
-		{"BZMPOP 0 3 a b c MIN", "ZADD c 1 x", "*2\r\n$1\r\nc\r\n*1\r\n*2\r\n$1\r\nx\r\n$1\r\n1\r\n"},
+		{"BZMPOP 0 3 a b c MIN", "ZADD c 1 x",
+			"*2\r\n$1\r\nc\r\n*1\r\n*2\r\n$1\r\nx\r\n$1\r\n1\r\n"},
 		{"BLMOVE a b LEFT LEFT 0", "RPUSH a x", "$1\r\nx\r\n"},
-		{"XREAD BLOCK 0 STREAMS a b c $ $ $", "XADD b 1-1 f v", "*1\r\n*2\r\n$1\r\nb\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"},
+		{"XREAD BLOCK 0 STREAMS a b c $ $ $", "XADD b 1-1 f v",
+			"*1\r\n*2\r\n$1\r\nb\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"},
 	} {
 		for _, how := range []string{"one key", "any key"} {
 			n := start(t, nil)
@@ -105,7 +108,8 @@ func TestKeysThatChangedAreOwed(t *testing.T) {
 	n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
 	for i, key := range []string{"c", "b"} {
 		n.fake.set(func() {
-			batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+			batch := commands.AppendRequest(nil,
+				&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
 			if _, err := n.fake.apply(batch); err != nil {
 				t.Error(err)
 			}
@@ -143,12 +147,16 @@ func overlapOfAll(prefixes, before []string) error {
 	for i, p := range prefixes {
 		for _, b := range before {
 			if overlapping(p, b) {
-				return commands.Errorf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", p, b)
+				return commands.Errorf(
+					"ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a "+
+						"single client must not overlap.", p, b)
 			}
 		}
 		for _, other := range prefixes[i+1:] {
 			if overlapping(p, other) {
-				return commands.Errorf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", p, other)
+				return commands.Errorf(
+					"ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a "+
+						"single client must not overlap.", p, other)
 			}
 		}
 	}
@@ -200,14 +208,16 @@ func TestPrefixesAreBounded(t *testing.T) {
 	c, w := n.dial(t), n.dial(t)
 	c.call("HELLO", "3")
 	words := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
-	if got := c.call(append(words, "PREFIX", strings.Repeat("p", maxPrefixBytes+1))...); got != "-ERR prefix exceeds 1024 bytes\r\n" {
+	if got := c.call(append(words, "PREFIX", strings.Repeat("p",
+		maxPrefixBytes+1))...); got != "-ERR prefix exceeds 1024 bytes\r\n" {
 		t.Errorf("%q", got)
 	}
 	words = append(words, "PREFIX", strings.Repeat("p", maxPrefixBytes))
 	for i := range maxPrefixes - 1 {
 		words = append(words, "PREFIX", fmt.Sprintf("k%05d", i))
 	}
-	if got := c.call(append(words, "PREFIX", "x")...); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
+	if got := c.call(append(words, "PREFIX",
+		"x")...); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
 		t.Errorf("%q", got)
 	}
 	if got := c.call(words...); got != "+OK\r\n" {
@@ -217,11 +227,13 @@ func TestPrefixesAreBounded(t *testing.T) {
 	if got := s.memory.parts[memoryKeys].Load(); got < maxPrefixes*prefixCost {
 		t.Errorf("its account has %d bytes", got)
 	}
-	if got := c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "other"); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
+	if got := c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX",
+		"other"); got != "-ERR too many prefixes: the limit is 10000 per client\r\n" {
 		t.Errorf("%q", got)
 	}
 	w.call("MSET", "k00007x", "1", "k10000", "2", strings.Repeat("p", maxPrefixBytes+1), "3")
-	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$7\r\nk00007x\r\n", ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1025\r\n"+strings.Repeat("p", maxPrefixBytes+1)+"\r\n")
+	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$7\r\nk00007x\r\n",
+		">2\r\n$10\r\ninvalidate\r\n*1\r\n$1025\r\n"+strings.Repeat("p", maxPrefixBytes+1)+"\r\n")
 	c.call("CLIENT", "TRACKING", "OFF")
 	if got := s.memory.parts[memoryKeys].Load(); got != 0 {
 		t.Errorf("its account still has %d bytes", got)
@@ -267,8 +279,10 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	n.pubsub.delivery.settle()
 	n.tracking.mu.Lock()
 	defer n.tracking.mu.Unlock()
-	if got := first.memory.parts[memoryKeys].Load(); got != 0 || n.tracking.bytes != 0 || n.tracking.items != 0 {
-		t.Errorf("after FLUSHALL: %d bytes of a client, %d bytes, %d items", got, n.tracking.bytes, n.tracking.items)
+	if got := first.memory.parts[memoryKeys].Load(); got != 0 || n.tracking.bytes != 0 ||
+		n.tracking.items != 0 {
+		t.Errorf("after FLUSHALL: %d bytes of a client, %d bytes, %d items", got, n.tracking.bytes,
+			n.tracking.items)
 	}
 }
 
@@ -334,7 +348,8 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		tr.mu.Unlock()
 	}
 	flushed := false
-	if invalidations, done := tr.changedSome(changes, map[string]*prefixChanges{}, &flushed); done != 1 || len(invalidations) != 1 {
+	if invalidations, done := tr.changedSome(changes, map[string]*prefixChanges{},
+		&flushed); done != 1 || len(invalidations) != 1 {
 		t.Errorf("%d changes, %d messages at once", done, len(invalidations))
 	}
 	told := 0
@@ -346,7 +361,8 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 
 // An insufficient answer does not wake waiters.
 func TestWaitIsWokenByWhatSuffices(t *testing.T) {
-	w := &holdersWait{waiter: waiter{wakeup: make(chan struct{}, 1)}, q: &holdersQuestion{}, want: 2}
+	w := &holdersWait{waiter: waiter{wakeup: make(chan struct{}, 1)}, q: &holdersQuestion{},
+		want: 2}
 	w.tell(&Holders{Index: 7, Others: []uint64{7, 6}}, 7)
 	if len(w.wakeup) > 0 {
 		t.Error("one of two holds it")
@@ -369,7 +385,8 @@ func TestPatternsShareThePayload(t *testing.T) {
 	}
 	for proto, want := range map[int]string{2: "*", 3: ">"} {
 		head, _ := p.head(framing{proto: proto})
-		if got := head + string(p.body); got != want+"4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$4\r\ntext\r\n" {
+		if got := head + string(p.body); got != want+
+			"4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$4\r\ntext\r\n" {
 			t.Errorf("%q", got)
 		}
 	}

@@ -122,7 +122,8 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 		if s.killed.Load() {
 			return false
 		}
-		if err := s.watchClient(time.Until(until)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := s.watchClient(time.Until(until)); err != nil &&
+			!errors.Is(err, os.ErrDeadlineExceeded) {
 			s.gone = true
 			return false
 		}

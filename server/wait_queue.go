@@ -108,8 +108,10 @@ const groupStream = "stream"
 
 // join appends a command to the queues of its keys, a few at a time. behind reports that others
 // are ahead of it in all of them.
-func (ws *waitQueues) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec, args [][]byte) (w *waiter, behind bool) {
-	w = &waiter{conn: conn, db: db, tickets: make([]ticket, 0, len(keys)), wakeup: make(chan struct{}, 1)}
+func (ws *waitQueues) join(conn net.Conn, db int, keys [][]byte, spec *commands.Spec,
+	args [][]byte) (w *waiter, behind bool) {
+	w = &waiter{conn: conn, db: db, tickets: make([]ticket, 0, len(keys)),
+		wakeup: make(chan struct{}, 1)}
 	class := classOf(spec, args)
 	behind = class != ""
 	ws.count.Add(1)

@@ -19,7 +19,9 @@ import (
 // waiting waits until n commands are blocked.
 func (n *node) waiting(t testing.TB, want int64) {
 	t.Helper()
-	eventually(t, fmt.Sprint(want, " commands wait"), func() bool { return n.waitQueues.blocked.Load() == want })
+	eventually(t, fmt.Sprint(want, " commands wait"), func() bool {
+		return n.waitQueues.blocked.Load() == want
+	})
 }
 
 // popping returns a client blocked on a list, one more than before.
@@ -40,7 +42,8 @@ func (n *node) idle(t testing.TB) {
 	eventually(t, "nobody waits", func() bool {
 		n.waitQueues.mu.Lock()
 		defer n.waitQueues.mu.Unlock()
-		return n.waitQueues.blocked.Load() == 0 && n.waitQueues.count.Load() == 0 && len(n.waitQueues.byKey) == 0
+		return n.waitQueues.blocked.Load() == 0 && n.waitQueues.count.Load() == 0 &&
+			len(n.waitQueues.byKey) == 0
 	})
 }
 
@@ -50,7 +53,8 @@ func TestClientUnblock(t *testing.T) {
 	c := n.dial(t)
 	id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
 	for _, x := range []struct{ reason, reply string }{
-		{"", "*-1\r\n"}, {"timeout", "*-1\r\n"}, {"ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
+		{"", "*-1\r\n"}, {"timeout", "*-1\r\n"},
+		{"ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
 	} {
 		if got := main.call("CLIENT", "UNBLOCK", id); got != ":0\r\n" {
 			t.Fatalf("nobody waits: %q", got)
@@ -103,7 +107,8 @@ func TestMuchBehindAWait(t *testing.T) {
 	n.accept(end)
 	const times = 3 * maxAhead / 1000
 	text := strings.Repeat("x", 1000)
-	calls := pipeline([]string{"BLPOP", "l", "0"}) + strings.Repeat(pipeline([]string{"ECHO", text}), times)
+	calls := pipeline([]string{"BLPOP", "l", "0"}) +
+		strings.Repeat(pipeline([]string{"ECHO", text}), times)
 	var read atomic.Int64
 	sent := make(chan error, 1)
 	go func() {
@@ -238,7 +243,9 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 		})
 		push := func(key string) {
 			n.fake.set(func() {
-				batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+				batch := commands.AppendRequest(nil,
+					&commands.Request{Proto: 2,
+						Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
 				if _, err := n.fake.apply(batch); err != nil {
 					t.Error(err)
 				}
@@ -268,7 +275,8 @@ func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	next := n.popping(t, "BLPOP", "l", "0")
 	n.fake.set(func() {
 		n.fake.fail = &Error{Unknown, "UNKNOWN the command may or may not have run"}
-		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
+		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "x")}})
 		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
 		}
@@ -286,7 +294,8 @@ func TestReplacedStateWakesWaiters(t *testing.T) {
 		n.fake.wants = nil // as when entries were skipped
 		var batch []byte
 		for _, call := range [][]string{{"RPUSH", "l", "x"}, {"ZADD", "z", "1", "m"}} {
-			batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
+			batch = commands.AppendRequest(batch,
+				&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(call...)}})
 		}
 		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
@@ -359,7 +368,8 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 	n.fake.set(func() {
 		deliver := n.fake.deliver
 		n.fake.deliver = func(events []commands.Event) { late = append(late, events...) }
-		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "1", "2")}})
+		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("RPUSH", "l", "1", "2")}})
 		if _, err := n.fake.apply(batch); err != nil {
 			t.Error(err)
 		}

@@ -151,7 +151,8 @@ func (q *holdersQuestion) held(applied uint64) (own, others int64) {
 // gone away.
 func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
 	s := q.s
-	w := &holdersWait{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q, local: local, want: want}
+	w := &holdersWait{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q,
+		local: local, want: want}
 	s.srv.holders.join(s.srv, w)
 	defer s.srv.holders.leave(w)
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
@@ -163,7 +164,8 @@ func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) 
 		if s.srv.closing.Load() || s.killed.Load() {
 			return 0, 0, false
 		}
-		if err := s.watchClient(q.left(pollInterval)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := s.watchClient(q.left(pollInterval)); err != nil &&
+			!errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, 0, false
 		}
 	}

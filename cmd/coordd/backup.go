@@ -51,7 +51,8 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return fmt.Errorf("backup failed: %w", err)
 	}
-	fmt.Fprintf(stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file, source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
+	fmt.Fprintf(stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file,
+		source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
 	return nil
 }
 
@@ -71,8 +72,10 @@ func parseServer(text string) (*redis.Options, error) {
 // writeBackup writes to a temporary file and renames it when it is complete and on disk. The
 // temporary name is unique and created exclusively: concurrent backups do not collide, and no link
 // is followed.
-func writeBackup(ctx context.Context, source *redis.Options, file string, force bool, stderr io.Writer) (info fsm.BackupInfo, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp") // with mode 0600: it holds all data
+func writeBackup(ctx context.Context, source *redis.Options, file string, force bool,
+	stderr io.Writer) (info fsm.BackupInfo, err error) {
+	// with mode 0600: it holds all data
+	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp")
 	if err != nil {
 		return info, err
 	}
@@ -142,7 +145,8 @@ func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
 }
 
 // receiveBackup asks for the state, checks it and writes it to w.
-func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.Writer) (fsm.BackupInfo, error) {
+func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer,
+	stderr io.Writer) (fsm.BackupInfo, error) {
 	var none fsm.BackupInfo
 	in := resp.NewReaderLimits(bufio.NewReaderSize(patientReader{conn}, 1<<16), replyLimits)
 	if source.Password != "" {
@@ -167,7 +171,8 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer, stderr io.
 	info, err := fsm.CheckSnapshot(io.TeeReader(in.Text(head), io.MultiWriter(w, p)))
 	switch {
 	case err == nil && info.Bytes != size, errors.Is(err, fsm.ErrSnapshotCorrupt) && p.done < size:
-		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr, p.done, size)
+		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr,
+			p.done, size)
 	}
 	return info, err
 }
@@ -229,7 +234,9 @@ func newProgress(w io.Writer, what string, total int64) *progress {
 
 func (p *progress) Write(b []byte) (int, error) {
 	p.done += int64(len(b))
-	p.show(func() string { return fmt.Sprintf("%s: %s of %s", p.what, byteText(p.done), byteText(p.total)) })
+	p.show(func() string {
+		return fmt.Sprintf("%s: %s of %s", p.what, byteText(p.done), byteText(p.total))
+	})
 	return len(b), nil
 }
 

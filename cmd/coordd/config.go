@@ -104,7 +104,9 @@ var options = []option{
 		"silence after which a leader counts as dead, the same on every node: a follower " +
 			"stands for election after 1.25 times this, a leader without a majority steps down " +
 			"after 0.75 times",
-		setDuration(func(c *config) *time.Duration { return &c.HeartbeatTimeout }, 50*time.Millisecond),
+		setDuration(func(c *config) *time.Duration {
+			return &c.HeartbeatTimeout
+		}, 50*time.Millisecond),
 	},
 	{
 		"leader-wait", "2s",
@@ -204,7 +206,8 @@ func setNumber(assign func(*config, int), least int) func(*config, string) error
 	}
 }
 
-func setDuration(field func(*config) *time.Duration, least time.Duration) func(*config, string) error {
+func setDuration(field func(*config) *time.Duration, least time.Duration) func(*config,
+	string) error {
 	return func(c *config, v string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil || d < least {
@@ -432,7 +435,8 @@ func (c *config) complete() error {
 		c.LeaderWait = -1 // no wait; 0 is the node's default
 	}
 	if c.MaxRequestBytes > cluster.MaxBatchBytes {
-		return fmt.Errorf("--max-request-bytes %d: must be %d or less", c.MaxRequestBytes, cluster.MaxBatchBytes)
+		return fmt.Errorf("--max-request-bytes %d: must be %d or less", c.MaxRequestBytes,
+			cluster.MaxBatchBytes)
 	}
 	if len(c.Join) > 0 {
 		return c.completeJoin()
@@ -476,7 +480,9 @@ func (c *config) peerHost() (string, error) {
 	host, port, _ := net.SplitHostPort(addr)
 	switch {
 	case cluster.IsWildcard(host) && from == "--peer-listen":
-		return "", fmt.Errorf("--peer-listen %s: other nodes cannot reach a wildcard address; set --peer-advertise", addr)
+		return "", fmt.Errorf(
+			"--peer-listen %s: other nodes cannot reach a wildcard address; set --peer-advertise",
+			addr)
 	case cluster.IsWildcard(host):
 		return "", fmt.Errorf("%s %s: other nodes cannot reach a wildcard address", from, addr)
 	case port == "0" && from == "--peer-advertise":
@@ -488,7 +494,8 @@ func (c *config) peerHost() (string, error) {
 // completeJoin is complete for a node that joins a cluster.
 func (c *config) completeJoin() error {
 	if len(c.Members) > 0 {
-		return errors.New("--cluster and --join exclude each other: one founds a cluster, the other joins one")
+		return errors.New(
+			"--cluster and --join exclude each other: one founds a cluster, the other joins one")
 	}
 	if c.PeerListen == "" {
 		return errors.New("--join requires --peer-listen")

@@ -23,15 +23,21 @@ func TestConfigErrors(t *testing.T) {
 		{args: "stray", code: 2, says: `unexpected argument "stray"`},
 		{args: "--listen here", code: 1, says: `--listen "here": must be host:port`},
 		{args: "--listen 127.0.0.1:99999", code: 1, says: "the port must be"},
-		{args: "", env: map[string]string{"COORDD_LISTEN": " "}, code: 1, says: "must be host:port"},
+		{args: "", env: map[string]string{"COORDD_LISTEN": " "}, code: 1,
+			says: "must be host:port"},
 		{args: "--listen=", code: 1, says: "must be host:port"},
 		{args: "--id a/b", code: 1, says: "must be 1 to 64 letters"},
 		{args: "--cluster n1", code: 1, says: `"n1" is not id=host:peerport`},
 		{args: "--cluster n1=127.0.0.1:1,n1=127.0.0.1:2", code: 1, says: "appears twice"},
-		{args: "--id n4 --cluster n1=127.0.0.1:1,n2=127.0.0.1:2", code: 1, says: "--id n4 is not in --cluster"},
-		{args: "--id n1 --cluster n1=0.0.0.0:7000,n2=127.0.0.1:2", code: 1, says: "wildcard address"},
-		{args: "--peer-listen 0.0.0.0:7000", code: 1, says: "--peer-listen 0.0.0.0:7000: other nodes cannot reach a wildcard address; set --peer-advertise"},
-		{args: "--peer-listen 127.0.0.1:0 --peer-advertise [::]:7000", code: 1, says: "--peer-advertise [::]:7000: other nodes cannot reach a wildcard address"},
+		{args: "--id n4 --cluster n1=127.0.0.1:1,n2=127.0.0.1:2", code: 1,
+			says: "--id n4 is not in --cluster"},
+		{args: "--id n1 --cluster n1=0.0.0.0:7000,n2=127.0.0.1:2", code: 1,
+			says: "wildcard address"},
+		{args: "--peer-listen 0.0.0.0:7000", code: 1,
+			says: "--peer-listen 0.0.0.0:7000: other nodes cannot reach a wildcard address; set " +
+				"--peer-advertise"},
+		{args: "--peer-listen 127.0.0.1:0 --peer-advertise [::]:7000", code: 1,
+			says: "--peer-advertise [::]:7000: other nodes cannot reach a wildcard address"},
 		{args: "--join 127.0.0.1:1 --peer-listen :7000", code: 1, says: "wildcard address"},
 		{args: "--listen 127.0.0.1:0,there", code: 1, says: "must be host:port"},
 		{args: "--unix-socket-perm 999", code: 1, says: "octal"},
@@ -39,32 +45,43 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--listen redis://:secret@h:1", code: 1, says: `--listen "redis://…": must`},
 		{args: "--join 127.0.0.1:1,user:secret@h", code: 1, says: `"…@h": the port must be`},
 		{args: "import redis://:secret@h:1", code: 2, says: `unexpected argument "redis://…"`},
-		{args: "import --from redis://:secret%zz@h:1 --to 127.0.0.1:1", code: 1, says: "--from redis://…: must be"},
+		{args: "import --from redis://:secret%zz@h:1 --to 127.0.0.1:1", code: 1,
+			says: "--from redis://…: must be"},
 		{args: "import --from 127.0.0.1:1 --to x:secret@h:1", code: 1, says: "--to …@h:1: must be"},
-		{args: "backup --from redis://:secret@h:port file", code: 1, says: "--from redis://…: must be"},
+		{args: "backup --from redis://:secret@h:port file", code: 1,
+			says: "--from redis://…: must be"},
 		{args: "--heartbeat-timeout soon", code: 1, says: "must be a duration"},
 		{args: "--log-store tape", code: 1, says: "must be one of wal, bolt"},
 		{args: "--max-request-bytes 99999999999", code: 1, says: "--max-request-bytes"},
-		{args: "", env: map[string]string{"COORDD_LISTEN": "nowhere"}, code: 1, says: `COORDD_LISTEN "nowhere"`},
+		{args: "", env: map[string]string{"COORDD_LISTEN": "nowhere"}, code: 1,
+			says: `COORDD_LISTEN "nowhere"`},
 		{args: "dev --port x", code: 1, says: "--port x"},
 		{args: "dev --port 65535", code: 1, says: "from 0 to 65533"},
 		{args: "dev stray", code: 2, says: "unexpected argument"},
 	} {
 		var out, errs bytes.Buffer
-		code := run(context.Background(), strings.Fields(c.args), func(k string) string { return c.env[k] }, &out, &errs)
-		if code != c.code || !strings.Contains(errs.String(), c.says) || strings.Count(errs.String(), "\n") != 1 || strings.Contains(errs.String(), "secret") {
-			t.Errorf("coordd %s %v: exit %d, %q; want %d and one line with %q", c.args, c.env, code, errs.String(), c.code, c.says)
+		code := run(context.Background(), strings.Fields(c.args), func(k string) string {
+			return c.env[k]
+		}, &out, &errs)
+		if code != c.code || !strings.Contains(errs.String(), c.says) ||
+			strings.Count(errs.String(), "\n") != 1 || strings.Contains(errs.String(), "secret") {
+			t.Errorf("coordd %s %v: exit %d, %q; want %d and one line with %q", c.args, c.env, code,
+				errs.String(), c.code, c.says)
 		}
 	}
 }
 
 func TestEnvironmentAndFlags(t *testing.T) {
-	env := map[string]string{"COORDD_ID": "n2", "COORDD_LISTEN": "127.0.0.1:7000", "COORDD_CLUSTER": "n1=a:1,n2=b:2"}
-	c, err := parseConfig([]string{"--listen", "127.0.0.1:7001"}, func(k string) string { return env[k] })
+	env := map[string]string{"COORDD_ID": "n2", "COORDD_LISTEN": "127.0.0.1:7000",
+		"COORDD_CLUSTER": "n1=a:1,n2=b:2"}
+	c, err := parseConfig([]string{"--listen", "127.0.0.1:7001"}, func(k string) string {
+		return env[k]
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.ID != "n2" || c.Listen != "127.0.0.1:7001" || c.Advertise != c.Listen || c.PeerListen != "b:2" || len(c.Members) != 2 {
+	if c.ID != "n2" || c.Listen != "127.0.0.1:7001" || c.Advertise != c.Listen ||
+		c.PeerListen != "b:2" || len(c.Members) != 2 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -88,11 +105,13 @@ func TestAdvertisedAddresses(t *testing.T) {
 
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := run(context.Background(), []string{"--help"}, noEnv, &out, &errs); code != 0 || errs.Len() > 0 {
+	if code := run(context.Background(), []string{"--help"}, noEnv, &out, &errs); code != 0 ||
+		errs.Len() > 0 {
 		t.Fatal(code, errs.String())
 	}
 	for _, o := range options {
-		if !strings.Contains(out.String(), "--"+o.name) || !strings.Contains(out.String(), o.env()) {
+		if !strings.Contains(out.String(), "--"+o.name) ||
+			!strings.Contains(out.String(), o.env()) {
 			t.Errorf("--help does not name --%s and %s", o.name, o.env())
 		}
 	}
@@ -110,7 +129,8 @@ func runOnce(args ...string) (code int, stderr string) {
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	if code, errs := runOnce("--listen", "127.0.0.1:0", "--data-dir", data, "--log-level", "error"); code != 0 {
+	if code, errs := runOnce("--listen", "127.0.0.1:0", "--data-dir", data, "--log-level",
+		"error"); code != 0 {
 		t.Fatal(code, errs)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,8 +146,10 @@ func TestStartErrors(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--listen", taken.Addr().String(), "--data-dir", filepath.Join(dir, "x")}, "address already in use"},
-		{[]string{"--listen", "127.0.0.1:0", "--http-listen", taken.Addr().String(), "--data-dir", filepath.Join(dir, "y")}, "address already in use"},
+		{[]string{"--listen", taken.Addr().String(), "--data-dir", filepath.Join(dir, "x")},
+			"address already in use"},
+		{[]string{"--listen", "127.0.0.1:0", "--http-listen", taken.Addr().String(), "--data-dir",
+			filepath.Join(dir, "y")}, "address already in use"},
 		{[]string{"--listen", "127.0.0.1:0", "--id", "other", "--data-dir", data}, "n1"},
 		{[]string{"--listen", "127.0.0.1:0", "--data-dir", file}, "not a directory"},
 	} {

@@ -54,7 +54,9 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
 	}
 	_, first, _ := net.SplitHostPort(nodes[0].Addr())
-	fmt.Fprintf(stdout, "Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nCtrl-C stops the cluster and deletes its data.\n", first)
+	fmt.Fprintf(stdout,
+		"Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nCtrl-C stops the cluster and deletes "+
+			"its data.\n", first)
 	select {
 	case <-ctx.Done():
 		return nil

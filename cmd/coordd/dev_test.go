@@ -43,7 +43,9 @@ func TestDev(t *testing.T) {
 	var out, errs syncBuffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
-	waitFor(t, 20*time.Second, "the line to try", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
+	waitFor(t, 20*time.Second, "the line to try", func() bool {
+		return strings.Contains(out.String(), "Ctrl-C")
+	})
 
 	addrs := regexp.MustCompile(`redis://(\S+)`).FindAllStringSubmatch(out.String(), -1)
 	if len(addrs) != devNodes || !strings.Contains(out.String(), "redis-cli -p ") {
@@ -77,8 +79,11 @@ func TestDevNodesStop(t *testing.T) {
 	var out, errs syncBuffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
-	waitFor(t, 20*time.Second, "the line to try", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
-	for _, found := range regexp.MustCompile(`redis://(\S+)`).FindAllStringSubmatch(out.String(), -1) {
+	waitFor(t, 20*time.Second, "the line to try", func() bool {
+		return strings.Contains(out.String(), "Ctrl-C")
+	})
+	for _, found := range regexp.MustCompile(`redis://(\S+)`).FindAllStringSubmatch(out.String(),
+		-1) {
 		addr := found[1]
 		c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 		waitFor(t, 10*time.Second, "SHUTDOWN of "+addr, func() bool {

@@ -29,7 +29,8 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	if *from == "" || *to == "" {
-		return usageError{errors.New("coordd import requires --from and --to, the addresses of two servers")}
+		return usageError{
+			errors.New("coordd import requires --from and --to, the addresses of two servers")}
 	}
 	var err error
 	if cfg.From, err = parseServer(*from); err != nil {
@@ -43,7 +44,8 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	p := newProgress(stderr, "import", 0)
 	cfg.Progress = func(r *migrate.Report) {
 		p.show(func() string {
-			return fmt.Sprintf("import: %d of %d keys scanned, %d copied", r.Seen, r.Total, r.CopiedKeys())
+			return fmt.Sprintf("import: %d of %d keys scanned, %d copied", r.Seen, r.Total,
+				r.CopiedKeys())
 		})
 	}
 	report, err := migrate.Run(ctx, cfg)
@@ -80,7 +82,8 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 		fmt.Fprintf(w, "%d function libraries copied\n", r.Libraries)
 	}
 	if r.LibrariesPresent > 0 {
-		fmt.Fprintf(w, "%d function libraries left as they are in %s; --replace overwrites them\n", r.LibrariesPresent, cfg.To.Addr)
+		fmt.Fprintf(w, "%d function libraries left as they are in %s; --replace overwrites them\n",
+			r.LibrariesPresent, cfg.To.Addr)
 	}
 	for _, f := range r.LibraryFailures {
 		if f.Key == "" {
@@ -90,13 +93,16 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 		fmt.Fprintf(w, "function library %q not copied: %s\n", f.Key, f.Reason)
 	}
 	if r.Present > 0 {
-		fmt.Fprintf(w, "%d keys left as they are in %s; --replace overwrites them\n", r.Present, cfg.To.Addr)
+		fmt.Fprintf(w, "%d keys left as they are in %s; --replace overwrites them\n", r.Present,
+			cfg.To.Addr)
 	}
 	if r.Vanished > 0 {
 		fmt.Fprintf(w, "%d keys expired or were deleted meanwhile\n", r.Vanished)
 	}
 	if r.Pending > 0 {
-		fmt.Fprintf(w, "%d pending entries of consumer groups left out: their messages are deleted\n", r.Pending)
+		fmt.Fprintf(w,
+			"%d pending entries of consumer groups left out: their messages are deleted\n",
+			r.Pending)
 	}
 	if r.Failed == 0 {
 		return
@@ -109,7 +115,8 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 		}
 		fmt.Fprintf(w, "  database %d, %q: %s\n", f.DB, f.Key, f.Reason)
 	}
-	if more := r.Failed - int64(len(r.Failures)); more > 0 && len(r.Failures) >= migrate.MaxFailures {
+	if more := r.Failed - int64(len(r.Failures)); more > 0 &&
+		len(r.Failures) >= migrate.MaxFailures {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
 }

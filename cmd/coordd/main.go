@@ -28,7 +28,8 @@ func main() {
 }
 
 // run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout,
+	stderr io.Writer) int {
 	var err error
 	switch {
 	case len(args) > 0 && args[0] == "dev":
@@ -72,7 +73,8 @@ func versionText() string {
 }
 
 // runNode runs one node until ctx ends.
-func runNode(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+func runNode(ctx context.Context, args []string, getenv func(string) string,
+	stderr io.Writer) error {
 	cfg, err := parseConfig(args, getenv)
 	if err != nil {
 		return err

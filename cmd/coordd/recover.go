@@ -29,15 +29,17 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		return err
 	}
 	if *dir == "" {
-		return usageError{errors.New("coordd recover requires --data-dir, the directory of a surviving node")}
+		return usageError{
+			errors.New("coordd recover requires --data-dir, the directory of a surviving node")}
 	}
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(), func([]commands.Event) {}, func(err error) {
-		fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", *dir, err)
-		os.Exit(1) // nothing was written
-	})
+	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
+		func([]commands.Event) {}, func(err error) {
+			fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", *dir, err)
+			os.Exit(1) // nothing was written
+		})
 	o, err := cluster.OpenOffline(*dir, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -48,7 +50,8 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		return err
 	}
 	if *before > held.LastIndex {
-		return fmt.Errorf("--before-entry %d: the log in %s ends with entry %d", *before, *dir, held.LastIndex)
+		return fmt.Errorf("--before-entry %d: the log in %s ends with entry %d", *before, *dir,
+			held.LastIndex)
 	}
 	var each func(uint64)
 	if *trace {
@@ -69,14 +72,16 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 		again += fmt.Sprint(" --before-entry ", *before)
 	}
 	if !*accept {
-		fmt.Fprintf(stdout, "Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
+		fmt.Fprintf(stdout,
+			"Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
 		return nil
 	}
 	return recoverAlone(o, state, held, epoch, stdout)
 }
 
 // recoverAlone makes the node the only member of a new cluster.
-func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents, epoch uint64, stdout io.Writer) error {
+func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents, epoch uint64,
+	stdout io.Writer) error {
 	index, term, err := state.EnterEpoch(epoch)
 	if err != nil {
 		return fmt.Errorf("epoch %d: %w", epoch, err)
@@ -94,8 +99,12 @@ func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents,
 			gone = append(gone, id)
 		}
 	}
-	fmt.Fprintf(stdout, "Node %s is the only member of a new cluster, in epoch %d. Its previous data is in %s.\n", held.Node, epoch, kept)
-	fmt.Fprintf(stdout, "Start it, then --join empty nodes with new ids. These ids cannot be reused: %s.\n", strings.Join(gone, ", "))
+	fmt.Fprintf(stdout,
+		"Node %s is the only member of a new cluster, in epoch %d. Its previous data is in %s.\n",
+		held.Node, epoch, kept)
+	fmt.Fprintf(stdout,
+		"Start it, then --join empty nodes with new ids. These ids cannot be reused: %s.\n",
+		strings.Join(gone, ", "))
 	return nil
 }
 
@@ -134,9 +143,11 @@ func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) 
 	}
 	fmt.Fprintf(w, "%s: data of node %s\n", dir, h.Node)
 	for _, line := range [][2]string{
-		{"cluster", h.Cluster}, {"voters", strings.Join(h.Voters, ", ")}, {"learners", strings.Join(h.Learners, ", ")}, {"removed", strings.Join(h.Removed, ", ")},
+		{"cluster", h.Cluster}, {"voters", strings.Join(h.Voters, ", ")},
+		{"learners", strings.Join(h.Learners, ", ")}, {"removed", strings.Join(h.Removed, ", ")},
 		{"log", fmt.Sprintf("term %d, index %d", h.LastTerm, h.LastIndex)}, {"snapshot", snapshot},
-		{"state", fmt.Sprintf("%d keys, epoch %d, cluster clock %d ms", keys, state.Epoch(), state.Clock())},
+		{"state", fmt.Sprintf("%d keys, epoch %d, cluster clock %d ms", keys, state.Epoch(),
+			state.Clock())},
 		{"newest write", newest},
 	} {
 		if line[1] != "" {

@@ -44,8 +44,10 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	seed, sum := cfg.seed(), m.Sum()
 	// Every node computes the same cluster id on its own: from the state, the epoch and the
 	// members.
-	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum, memberIDs(seed.Members)))
-	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term, Level: m.Level()}, func(w io.Writer) error {
+	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum,
+		memberIDs(seed.Members)))
+	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term,
+		Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(stderr, "writing "+cfg.DataDir, state.Size())
 		defer p.end()
 		_, err := state.WriteTo(io.MultiWriter(w, p))
@@ -58,16 +60,19 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	for _, n := range m.Stats().Keys {
 		keys += n
 	}
-	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n", cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
+	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n",
+		cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
 	if len(cfg.Members) > 1 {
-		fmt.Fprintf(stdout, "Restore the same file on all of %s before starting any of them.\n", memberIDs(seed.Members))
+		fmt.Fprintf(stdout, "Restore the same file on all of %s before starting any of them.\n",
+			memberIDs(seed.Members))
 	}
 	return nil
 }
 
 // seed returns the configuration for cluster.Seed.
 func (c *config) seed() cluster.Config {
-	return cluster.Config{ID: c.ID, Members: c.Members, DataDir: c.DataDir, LogStore: c.LogStore, PeerAdvertise: c.PeerAdvertise, Logger: slog.New(slog.DiscardHandler)}
+	return cluster.Config{ID: c.ID, Members: c.Members, DataDir: c.DataDir, LogStore: c.LogStore,
+		PeerAdvertise: c.PeerAdvertise, Logger: slog.New(slog.DiscardHandler)}
 }
 
 func memberIDs(members []cluster.Member) string {

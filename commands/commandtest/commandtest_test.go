@@ -45,7 +45,8 @@ func TestSplitArgs(t *testing.T) {
 	}
 }
 
-// Every reply that can be written in the notation reads back as itself and has the right bytes in both protocols.
+// Every reply that can be written in the notation reads back as itself and has the right bytes in
+// both protocols.
 func TestNotation(t *testing.T) {
 	for _, c := range []struct{ text, resp2, resp3 string }{
 		{`+OK`, "+OK\r\n", "+OK\r\n"},
@@ -56,7 +57,8 @@ func TestNotation(t *testing.T) {
 		{`nil`, "$-1\r\n", "_\r\n"},
 		{`nil*`, "*-1\r\n", "_\r\n"},
 		{`[]`, "*0\r\n", "*0\r\n"},
-		{`[:1 ["a" nil]]`, "*2\r\n:1\r\n*2\r\n$1\r\na\r\n$-1\r\n", "*2\r\n:1\r\n*2\r\n$1\r\na\r\n_\r\n"},
+		{`[:1 ["a" nil]]`, "*2\r\n:1\r\n*2\r\n$1\r\na\r\n$-1\r\n",
+			"*2\r\n:1\r\n*2\r\n$1\r\na\r\n_\r\n"},
 		{`{"k" :1}`, "*2\r\n$1\r\nk\r\n:1\r\n", "%1\r\n$1\r\nk\r\n:1\r\n"},
 		{`~["k"]`, "*1\r\n$1\r\nk\r\n", "~1\r\n$1\r\nk\r\n"},
 		{`>["k"]`, "*1\r\n$1\r\nk\r\n", ">1\r\n$1\r\nk\r\n"},
@@ -92,7 +94,8 @@ func TestNotation(t *testing.T) {
 
 func TestNotationErrors(t *testing.T) {
 	for _, text := range []string{
-		``, `OK`, `12`, `-ERR syntax error`, `:x`, `:`, `#x`, `=a`, `[:1`, `{"a"}`, `~:1`, `"a`, `"a" | `, `"a" "b"`, `]`, `+"a`,
+		``, `OK`, `12`, `-ERR syntax error`, `:x`, `:`, `#x`, `=a`, `[:1`, `{"a"}`, `~:1`, `"a`,
+		`"a" | `, `"a" "b"`, `]`, `+"a`,
 	} {
 		if v, err := parseWant(text); err == nil {
 			t.Errorf("%q reads as %s, want an error", text, v[0])
@@ -102,7 +105,8 @@ func TestNotationErrors(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, raw := range []string{
-		"", "\r\n", "+OK", "+OK\n", "+OK\r\n+OK\r\n", "$3\r\nab\r\n", "$3\r\nabcde", "$-2\r\n", "$x\r\n", "*2\r\n:1\r\n", "*-2\r\n", "?1\r\n",
+		"", "\r\n", "+OK", "+OK\n", "+OK\r\n+OK\r\n", "$3\r\nab\r\n", "$3\r\nabcde", "$-2\r\n",
+		"$x\r\n", "*2\r\n:1\r\n", "*-2\r\n", "?1\r\n",
 		"*99999999999\r\n", "$9999999999\r\n",
 	} {
 		if v, err := Parse([]byte(raw)); err == nil {
@@ -183,7 +187,8 @@ func TestCompare(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	for _, text := range []string{
-		"@resp 4", "@db x", "@advance -1", "@fresh x", "@conn", "@what", "[sorted GET k", "[sorted]", "=> :1", "[silent] GET k => :1",
+		"@resp 4", "@db x", "@advance -1", "@fresh x", "@conn", "@what", "[sorted GET k",
+		"[sorted]", "=> :1", "[silent] GET k => :1",
 		"GET k => x", "GET 'k", "@advance 5\nGET k", "GET k\n@advance 5\n\n# x\nGET k",
 	} {
 		if _, err := parseFile("f", text); err == nil {
@@ -285,7 +290,8 @@ func TestRunReports(t *testing.T) {
 		{"A", a, canned{"A": "+a\r\n+b\r\n"}, 2, 1},
 	} {
 		if got := failures(t, c.text, c.own, c.real, c.proto); len(got) != c.failures {
-			t.Errorf("%q in RESP%d: %d failures, want %d: %q", c.text, c.proto, len(got), c.failures, got)
+			t.Errorf("%q in RESP%d: %d failures, want %d: %q", c.text, c.proto, len(got),
+				c.failures, got)
 		}
 	}
 }

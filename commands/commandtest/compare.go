@@ -18,12 +18,13 @@ type Compare struct {
 	Tolerance int64 //
 	Error     bool  // of errors, only the first word counts
 	Shape     bool  // only types and numbers of elements count
-	// Behind, where it is not empty, is a mark: of a text that has it, only what follows its first place counts.
+	// Behind, where it is not empty, is a mark: of a text that has it, only what follows its first
+	// place counts.
 	Behind string
 }
 
-// parseCompare reads the words between brackets at the beginning of a line: "sorted, rounded 20". silent is told apart: it says
-// that no reply comes.
+// parseCompare reads the words between brackets at the beginning of a line: "sorted, rounded 20".
+// silent is told apart: it says that no reply comes.
 func parseCompare(s string) (c Compare, silent bool, err error) {
 	for word := range strings.SplitSeq(s, ",") {
 		name, arg, _ := strings.Cut(strings.TrimSpace(word), " ")
@@ -58,7 +59,8 @@ func parseCompare(s string) (c Compare, silent bool, err error) {
 	return c, silent, nil
 }
 
-// Equal reports whether two replies, as bytes, are equal under c. What is no whole reply equals nothing.
+// Equal reports whether two replies, as bytes, are equal under c. What is no whole reply equals
+// nothing.
 func (c Compare) Equal(a, b []byte) (bool, error) {
 	va, err := Parse(a)
 	if err != nil {

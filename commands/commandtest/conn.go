@@ -18,8 +18,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// replyTimeout bounds the wait for one reply: a test that hangs says so. It is far more than the longest piece of work takes with -race on
-// a busy machine, which was 22 s.
+// replyTimeout bounds the wait for one reply: a test that hangs says so. It is far more than the
+// longest piece of work takes with -race on a busy machine, which was 22 s.
 const replyTimeout = 90 * time.Second
 
 // Conn is a connection to a server that speaks the Redis protocol. It is a Target and a Messenger.
@@ -60,8 +60,8 @@ func (c *Conn) SendRaw(b []byte) error {
 	return err
 }
 
-// Receive reads the bytes of one whole reply or push message. At the end of the stream the error is io.EOF; inside of a reply it is
-// io.ErrUnexpectedEOF.
+// Receive reads the bytes of one whole reply or push message. At the end of the stream the error is
+// io.EOF; inside of a reply it is io.ErrUnexpectedEOF.
 func (c *Conn) Receive() ([]byte, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, err
@@ -69,7 +69,8 @@ func (c *Conn) Receive() ([]byte, error) {
 	return resp.NewReader(c.br).AppendRaw(nil)
 }
 
-// Ready reports whether something to receive came within a time, and whether the stream goes on: at its end, what is there has been received.
+// Ready reports whether something to receive came within a time, and whether the stream goes on: at
+// its end, what is there has been received.
 func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 	if err := c.nc.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false, false
@@ -90,12 +91,13 @@ func Args(words ...string) [][]byte {
 // RedisMissing is what a test says that could not compare with a real server.
 const RedisMissing = "SKIPPED: redis-server not found"
 
-// guardian runs redis-server and kills it when its own input ends, which it does even when the test process dies.
-// Only the server holds the pipe of its log, which thus ends with it.
+// guardian runs redis-server and kills it when its own input ends, which it does even when the test
+// process dies. Only the server holds the pipe of its log, which thus ends with it.
 const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
 
-// StartRedis starts a redis-server without persistence on a unix socket of its own and ends it with the test. It returns the socket's
-// path, or "" where no redis-server is installed. More arguments are the server's.
+// StartRedis starts a redis-server without persistence on a unix socket of its own and ends it with
+// the test. It returns the socket's path, or "" where no redis-server is installed. More arguments
+// are the server's.
 func StartRedis(t testing.TB, more ...string) (socket string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -108,7 +110,8 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "redis.sock")
-	args := []string{"-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	args := []string{"-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no"}
 	cmd := exec.Command("sh", append(args, more...)...)
 	life, err := cmd.StdinPipe()
 	if err != nil {
@@ -138,7 +141,8 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	return socket
 }
 
-// watchStart reads the server's log to its end and tells once whether it got ready: "" or, where it ended before, its log.
+// watchStart reads the server's log to its end and tells once whether it got ready: "" or, where it
+// ended before, its log.
 func watchStart(out io.Reader, ready chan<- string) {
 	var log strings.Builder
 	started := false

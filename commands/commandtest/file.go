@@ -74,7 +74,9 @@ func parseFile(path, text string) (*File, error) {
 		case s.Directive == "advance":
 			advanced = true
 		case advanced && s.Want == nil && !s.Silent:
-			err = errors.New("after @advance the real server is not asked: the line has to carry its reply (=> …)")
+			err = errors.New(
+				"after @advance the real server is not asked: the line has to carry its reply " +
+					"(=> …)")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, number, err)

@@ -14,7 +14,8 @@ import (
 // notation reads expected replies from s.
 type notation struct{ s string }
 
-// parseWant reads what stands behind "=>": one reply for both protocols, or two parted by "|", the first for RESP2.
+// parseWant reads what stands behind "=>": one reply for both protocols, or two parted by "|", the
+// first for RESP2.
 func parseWant(s string) (want [2]Value, err error) {
 	n := &notation{s: s}
 	if want[0], err = n.value(); err != nil {
@@ -29,7 +30,9 @@ func parseWant(s string) (want [2]Value, err error) {
 		n.skip()
 	}
 	if n.s != "" {
-		return want, fmt.Errorf("%q follows the reply; a text with spaces is quoted: -\"ERR no such key\"", n.s)
+		return want,
+			fmt.Errorf("%q follows the reply; a text with spaces is quoted: -\"ERR no such key\"",
+				n.s)
 	}
 	return want, nil
 }
@@ -76,7 +79,9 @@ func (n *notation) value() (Value, error) {
 	case text == "nil*":
 		return Value{Kind: '*', Null: true}, nil
 	default:
-		return Value{}, fmt.Errorf("%q shows no RESP type: :1 is an integer, \"1\" a bulk string, +OK a status", text)
+		return Value{},
+			fmt.Errorf("%q shows no RESP type: :1 is an integer, \"1\" a bulk string, +OK a status",
+				text)
 	}
 }
 
@@ -133,7 +138,8 @@ func (n *notation) text() (string, error) {
 	return text, nil
 }
 
-// SplitArgs parts a line into arguments, as redis-cli reads them: see splitCall. "=>" is an argument like any other.
+// SplitArgs parts a line into arguments, as redis-cli reads them: see splitCall. "=>" is an
+// argument like any other.
 func SplitArgs(line string) (args [][]byte, err error) {
 	line = strings.TrimRight(line, "\r\n")
 	for {
@@ -149,15 +155,17 @@ func SplitArgs(line string) (args [][]byte, err error) {
 	}
 }
 
-// splitCall parts a line into the arguments of a call and what follows "=>", as redis-cli reads arguments: bare words, words in
-// double quotes with \n \r \t \b \a \xHH, words in single quotes with \'.
+// splitCall parts a line into the arguments of a call and what follows "=>", as redis-cli reads
+// arguments: bare words, words in double quotes with \n \r \t \b \a \xHH, words in single quotes
+// with \'.
 func splitCall(line string) (args [][]byte, want string, found bool, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t")
 		if line == "" {
 			return args, "", false, nil
 		}
-		if rest, ok := strings.CutPrefix(line, "=>"); ok && (rest == "" || rest[0] == ' ' || rest[0] == '\t') {
+		if rest, ok := strings.CutPrefix(line, "=>"); ok &&
+			(rest == "" || rest[0] == ' ' || rest[0] == '\t') {
 			return args, rest, true, nil
 		}
 		var arg []byte

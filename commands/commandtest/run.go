@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Target is one session: RESP2 and database 0 to begin with. Do answers a call with the bytes of its whole reply; an error
-// means that there is no reply. The runner switches protocol and database with the calls HELLO and SELECT.
+// Target is one session: RESP2 and database 0 to begin with. Do answers a call with the bytes of
+// its whole reply; an error means that there is no reply. The runner switches protocol and database
+// with the calls HELLO and SELECT.
 type Target interface {
 	Do(args [][]byte) (raw []byte, err error)
 }
@@ -34,9 +35,10 @@ type Server struct {
 	Advance func(ms int64) error
 }
 
-// Run runs every file that matches pattern as a subtest, once in RESP2 and once in RESP3, and compares each reply with the one
-// that its line carries or else with that of a real redis-server. Where none is installed the test "redis" is skipped,
-// saying so, and only replies that lines carry are compared.
+// Run runs every file that matches pattern as a subtest, once in RESP2 and once in RESP3, and
+// compares each reply with the one that its line carries or else with that of a real redis-server.
+// Where none is installed the test "redis" is skipped, saying so, and only replies that lines carry
+// are compared.
 func Run(t *testing.T, pattern string, server Server) {
 	files, err := Load(pattern)
 	if err != nil {
@@ -52,7 +54,8 @@ func Run(t *testing.T, pattern string, server Server) {
 	}
 	for _, f := range files {
 		for _, proto := range []int{2, 3} {
-			name := strings.TrimSuffix(filepath.Base(f.Path), ".txt") + "/resp" + strconv.Itoa(proto)
+			name := strings.TrimSuffix(filepath.Base(f.Path), ".txt") + "/resp" +
+				strconv.Itoa(proto)
 			t.Run(name, func(t *testing.T) {
 				r := &run{t: t, file: f, first: proto, own: side{server: &server}}
 				if real != nil {
@@ -73,7 +76,8 @@ func Redis(socket string) *Server {
 			return err
 		}
 		defer c.Close()
-		for _, call := range [][][]byte{Args("FLUSHALL"), Args("SCRIPT", "FLUSH"), Args("FUNCTION", "FLUSH")} {
+		for _, call := range [][][]byte{Args("FLUSHALL"), Args("SCRIPT", "FLUSH"),
+			Args("FUNCTION", "FLUSH")} {
 			if err := must(c, call); err != nil {
 				return err
 			}
@@ -153,7 +157,8 @@ func (r *run) fresh() {
 	}
 }
 
-// step does what a line says. Differences are reported to the test; an error means that the file cannot go on.
+// step does what a line says. Differences are reported to the test; an error means that the file
+// cannot go on.
 func (r *run) step(s *Step) error {
 	switch s.Directive {
 	case "fresh":
@@ -200,7 +205,8 @@ func (d *side) direct(s *Step, first int) (raw []byte, err error) {
 	return m.Receive()
 }
 
-// waitBlocked waits until the server says that so many clients wait, looking through a session of its own.
+// waitBlocked waits until the server says that so many clients wait, looking through a session of
+// its own.
 func (d *side) waitBlocked(n int64) error {
 	target, err := d.server.Open()
 	if err != nil {
@@ -255,7 +261,8 @@ func (d *side) close() {
 	d.sessions, d.current = nil, nil
 }
 
-// call runs a call on both sides and compares, or on the tested one alone when the line carries the reply.
+// call runs a call on both sides and compares, or on the tested one alone when the line carries the
+// reply.
 func (r *run) call(s *Step) error {
 	if s.Silent {
 		return r.silent(s)
@@ -297,7 +304,8 @@ func (r *run) compare(s *Step, got, want []byte) error {
 		return err
 	}
 	if !equal {
-		r.t.Errorf("%s:%d: %s\n   got  %s\n   want %s", r.file.Path, s.Line, s.Text, show(got), show(want))
+		r.t.Errorf("%s:%d: %s\n   got  %s\n   want %s", r.file.Path, s.Line, s.Text, show(got),
+			show(want))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// This file compares what is done with many elements at once with the same done one by one, and shows that the first change after a snapshot copies
-// little of a large value.
+// This file compares what is done with many elements at once with the same done one by one, and
+// shows that the first change after a snapshot copies little of a large value.
 
 package keyspace
 
@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// bulkMembers makes n different members: with scores that are often equal, zeros of both signs, and now and then a long name.
+// bulkMembers makes n different members: with scores that are often equal, zeros of both signs, and
+// now and then a long name.
 func bulkMembers(r *rand.Rand, n int) []Scored {
 	all := make([]Scored, n)
 	for i, place := range r.Perm(n) {
@@ -44,8 +45,10 @@ func zsetOneByOne(all []Scored, large bool) *ZSet {
 // sameZSet compares two sets that may have come about in different ways.
 func sameZSet(t *testing.T, what string, got, want *ZSet) {
 	t.Helper()
-	if got.Sum() != want.Sum() || string(got.appendTo(nil)) != string(want.appendTo(nil)) || got.Compact() != want.Compact() {
-		t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(), got.Sum(), want.Len(), want.Sum())
+	if got.Sum() != want.Sum() || string(got.appendTo(nil)) != string(want.appendTo(nil)) ||
+		got.Compact() != want.Compact() {
+		t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(), got.Sum(),
+			want.Len(), want.Sum())
 	}
 	var hashes, wanted []Member
 	gather := func(to *[]Member) func(Member) bool {
@@ -75,7 +78,9 @@ func TestZSetInBulk(t *testing.T) {
 	for _, n := range []int{0, 1, 5, smallMembers, smallMembers + 1, 700, 5000} {
 		for range 4 {
 			all := bulkMembers(r, n)
-			large := n > smallMembers || slices.ContainsFunc(all, func(s Scored) bool { return len(s.Member) > smallBytes })
+			large := n > smallMembers || slices.ContainsFunc(all, func(s Scored) bool {
+				return len(s.Member) > smallBytes
+			})
 			want := zsetOneByOne(all, large)
 			members := hashed(all)
 			sameZSet(t, "by hash", ZSetOfMembers(slices.Clone(members), nil), want)
@@ -95,9 +100,11 @@ func TestZSetInBulk(t *testing.T) {
 					rest = append(rest, z.At(rank))
 				}
 			}
-			sameZSet(t, fmt.Sprintf("%d to %d of %d", first, last, n), z.Part(first, last, slices.Clone(part)), ZSetOf(slices.Clone(part)))
+			sameZSet(t, fmt.Sprintf("%d to %d of %d", first, last, n),
+				z.Part(first, last, slices.Clone(part)), ZSetOf(slices.Clone(part)))
 			z.RemoveRange(first, last)
-			sameZSet(t, fmt.Sprintf("without %d to %d of %d", first, last, n), z, zsetOneByOne(rest, large))
+			sameZSet(t, fmt.Sprintf("without %d to %d of %d", first, last, n), z,
+				zsetOneByOne(rest, large))
 			for _, s := range part { // it goes on as one that was never made again
 				z.Add([]byte(s.Member), s.Score)
 			}
@@ -109,7 +116,8 @@ func TestZSetInBulk(t *testing.T) {
 
 func TestSetInBulk(t *testing.T) {
 	r := dbRand(t)
-	for _, n := range []int{0, 1, 5, smallNames, smallNames + 1, smallIntegers, smallIntegers + 1, 3000} {
+	for _, n := range []int{0, 1, 5, smallNames, smallNames + 1, smallIntegers, smallIntegers + 1,
+		3000} {
 		for round := range 4 {
 			want := NewSet()
 			var members []Member
@@ -124,12 +132,16 @@ func TestSetInBulk(t *testing.T) {
 			s := SetOf(members, false)
 			same := func(what string, got, want *Set) {
 				t.Helper()
-				if got.Sum() != want.Sum() || string(got.appendTo(nil)) != string(want.appendTo(nil)) || got.Integers() != want.Integers() {
-					t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(), got.Sum(), want.Len(), want.Sum())
+				if got.Sum() != want.Sum() ||
+					string(got.appendTo(nil)) != string(want.appendTo(nil)) ||
+					got.Integers() != want.Integers() {
+					t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(),
+						got.Sum(), want.Len(), want.Sum())
 				}
 				find, place := got.Finder(), 0
 				for i, m := range got.All() {
-					if !find(m) || find(Member{Hash: m.Hash, Name: m.Name + "no"}) || want.At(i) != m.Name || hashOf(m.Name) != m.Hash {
+					if !find(m) || find(Member{Hash: m.Hash, Name: m.Name + "no"}) ||
+						want.At(i) != m.Name || hashOf(m.Name) != m.Hash {
 						t.Fatalf("%s: place %d has %v, want %q", what, i, m, want.At(i))
 					}
 				}
@@ -192,7 +204,8 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 		before := string(frozen.appendTo(nil))
 		s.EditGroup([]byte("g")).RemoveConsumer([]byte("goes"))
 		g := one.EditGroup([]byte("g"))
-		for p, ok := g.NextPendingOf([]byte("goes"), StreamID{}); ok; p, ok = g.NextPendingOf([]byte("goes"), StreamID{}) {
+		for p, ok := g.NextPendingOf([]byte("goes"), StreamID{}); ok; p,
+			ok = g.NextPendingOf([]byte("goes"), StreamID{}) {
 			g.Acknowledge(p.ID)
 		}
 		g.RemoveConsumer([]byte("goes"))
@@ -204,7 +217,9 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 		}
 		for name, walk := range map[string]func(f func(Pending) bool){
 			"all": func(f func(Pending) bool) { s.Group([]byte("g")).EachPending(StreamID{}, f) },
-			"of":  func(f func(Pending) bool) { s.Group([]byte("g")).EachPendingOf([]byte("stays"), StreamID{}, f) },
+			"of": func(f func(Pending) bool) {
+				s.Group([]byte("g")).EachPendingOf([]byte("stays"), StreamID{}, f)
+			},
 		} {
 			var found []Pending
 			walk(func(p Pending) bool {
@@ -212,7 +227,8 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 				return true
 			})
 			if !slices.Equal(found, wanted) {
-				t.Fatalf("%d %%, %s: %d entries are pending, want %d", share, name, len(found), len(wanted))
+				t.Fatalf("%d %%, %s: %d entries are pending, want %d", share, name, len(found),
+					len(wanted))
 			}
 		}
 	}
@@ -225,12 +241,16 @@ func TestFirstChangeAfterSnapshotCopiesLittle(t *testing.T) {
 		change func(c Collection)
 		value  Collection
 	}{
-		"hash":   {value: NewHash(), change: func(c Collection) { c.(*Hash).Set(k(5), k(6)) }},
-		"set":    {value: NewSet(), change: func(c Collection) { c.(*Set).Add([]byte("new")) }},
-		"zset":   {value: NewZSet(), change: func(c Collection) { c.(*ZSet).Add(k(5), -1) }},
-		"list":   {value: NewList(), change: func(c Collection) { c.(*List).Set(n/2, k(5)) }},
-		"stream": {value: NewStream(), change: func(c Collection) { c.(*Stream).Delete(StreamID{1, n / 2}) }},
-		"groups": {value: NewStream(), change: func(c Collection) { c.(*Stream).CreateGroup([]byte("new"), StreamID{}, 0) }},
+		"hash": {value: NewHash(), change: func(c Collection) { c.(*Hash).Set(k(5), k(6)) }},
+		"set":  {value: NewSet(), change: func(c Collection) { c.(*Set).Add([]byte("new")) }},
+		"zset": {value: NewZSet(), change: func(c Collection) { c.(*ZSet).Add(k(5), -1) }},
+		"list": {value: NewList(), change: func(c Collection) { c.(*List).Set(n/2, k(5)) }},
+		"stream": {value: NewStream(), change: func(c Collection) {
+			c.(*Stream).Delete(StreamID{1, n / 2})
+		}},
+		"groups": {value: NewStream(), change: func(c Collection) {
+			c.(*Stream).CreateGroup([]byte("new"), StreamID{}, 0)
+		}},
 	} {
 		for i := range n {
 			switch v := c.value.(type) {

@@ -1,5 +1,5 @@
-// This file contains the tests of hashes and sorted sets as values of keys: snapshots taken while they change, the round trip
-// through records, and records that are damaged.
+// This file contains the tests of hashes and sorted sets as values of keys: snapshots taken while
+// they change, the round trip through records, and records that are damaged.
 
 package keyspace
 
@@ -32,7 +32,8 @@ func (c *collections) change(r *rand.Rand, n int) {
 		c.index++
 		c.ks.Begin(1, NewRevision(0, c.index, 0))
 		db := c.ks.DB(int(c.index % 2))
-		// The larger the key's number the more elements it gets: the first stay small, the last becomes large.
+		// The larger the key's number the more elements it gets: the first stay small, the last
+		// becomes large.
 		i := min(r.IntN(12), 5)
 		element := fmt.Sprint(r.IntN(4 << (2 * i)))
 		if r.IntN(2) == 0 {
@@ -136,8 +137,9 @@ func loadRecords(t *testing.T, list [][]byte) *Keyspace {
 	return ks
 }
 
-// A snapshot holds what was there when it was taken, though it is written while all of it changes; what is restored
-// from it has the content, the sums and the forms, gives the same snapshot again, and goes on like the original.
+// A snapshot holds what was there when it was taken, though it is written while all of it changes;
+// what is restored from it has the content, the sums and the forms, gives the same snapshot again,
+// and goes on like the original.
 func TestSnapshotOfCollections(t *testing.T) {
 	r := dbRand(t)
 	c := newCollections()
@@ -158,12 +160,14 @@ func TestSnapshotOfCollections(t *testing.T) {
 			t.Fatalf("the snapshot of what was restored is\n%q, want\n%q", again, list)
 		}
 	}
-	if c.ks.DB(0).Find([]byte("h5")).Collection().(*Hash).Compact() || c.ks.DB(0).Find([]byte("z5")).Collection().(*ZSet).Compact() {
+	if c.ks.DB(0).Find([]byte("h5")).Collection().(*Hash).Compact() ||
+		c.ks.DB(0).Find([]byte("z5")).Collection().(*ZSet).Compact() {
 		t.Fatal("the largest keys never left the small form: the test does not show what it should")
 	}
 }
 
-// A large collection that has shrunk stays large in a snapshot: the form decides the order of replies.
+// A large collection that has shrunk stays large in a snapshot: the form decides the order of
+// replies.
 func TestSnapshotKeepsForm(t *testing.T) {
 	ks := New()
 	ks.Begin(1, 1)
@@ -187,7 +191,8 @@ func TestSnapshotKeepsForm(t *testing.T) {
 		t.Errorf("Compact after the restore: hash %v, sorted set %v", h2.Compact(), z2.Compact())
 	}
 	if h2.Sum() != h.Sum() || z2.Sum() != z.Sum() {
-		t.Errorf("Sum after the restore: hash %x, want %x; sorted set %x, want %x", h2.Sum(), h.Sum(), z2.Sum(), z.Sum())
+		t.Errorf("Sum after the restore: hash %x, want %x; sorted set %x, want %x", h2.Sum(),
+			h.Sum(), z2.Sum(), z.Sum())
 	}
 }
 
@@ -215,7 +220,8 @@ func TestDamagedCollectionRecords(t *testing.T) {
 		t.Errorf("a score that is no number is loaded: %v", err)
 	}
 	claimed := append(appendRecord(nil, 0, &Entry{key: "h", coll: NewHash()}), 0)
-	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f) // a count of 34 thousand million
+	// a count of 34 thousand million
+	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f)
 	if err := New().Load(claimed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("more fields than a record can hold are believed: %v", err)
 	}

@@ -13,14 +13,16 @@ type DB struct {
 	ks    *Keyspace
 	index int
 	keys  *index
-	// expiry holds the entries that have a deadline. Each database has its own, so that Swap moves it along.
+	// expiry holds the entries that have a deadline. Each database has its own, so that Swap moves
+	// it along.
 	expiry  *btree.BTreeG[deadline]
 	fields  *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
 	swapped Revision                // of the newest Swap; 0 if there was none
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry(), fields: newExpiry()}
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry(),
+		fields: newExpiry()}
 }
 
 // Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
@@ -42,7 +44,8 @@ type Collection interface {
 	Len() int
 	// Sum is a hash over the content, kept up to date by every change.
 	Sum() uint64
-	// Clone returns a copy that can be changed while this one is read, in constant time or for a small value.
+	// Clone returns a copy that can be changed while this one is read, in constant time or for a
+	// small value.
 	Clone() Collection
 	// appendTo appends the content as snapshot record fields.
 	appendTo(dst []byte) []byte
@@ -99,7 +102,8 @@ func (e *Entry) Bytes() []byte { return e.str }
 // Collection is the value of an entry that is not a string, else nil.
 func (e *Entry) Collection() Collection { return e.coll }
 
-// Emptied reports whether nothing is left in the entry's collection, so that its key goes: all but streams go.
+// Emptied reports whether nothing is left in the entry's collection, so that its key goes: all but
+// streams go.
 func (e *Entry) Emptied() bool {
 	return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0
 }
@@ -125,8 +129,8 @@ func (db *DB) Find(key []byte) *Entry {
 	return e
 }
 
-// dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does not exist any more, though it was not
-// swept yet.
+// dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does
+// not exist any more, though it was not swept yet.
 func (db *DB) dead(e *Entry) bool {
 	if e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e) {
 		return true
@@ -138,7 +142,8 @@ func (db *DB) dead(e *Entry) bool {
 	return false
 }
 
-// Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it calls Changed.
+// Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it
+// calls Changed.
 func (db *DB) Edit(key []byte) *Entry {
 	e := db.keys.find(hashKey(key), key)
 	if e == nil {
@@ -161,7 +166,8 @@ func (db *DB) Edit(key []byte) *Entry {
 	return &c
 }
 
-// place puts an entry under its key everywhere, over an older one with the same key and deadline if there is one.
+// place puts an entry under its key everywhere, over an older one with the same key and deadline if
+// there is one.
 func (db *DB) place(e *Entry) {
 	db.keys.set(e)
 	if e.deadline != 0 {
@@ -189,7 +195,8 @@ func (db *DB) edit(key []byte) *Entry {
 	return db.add(key)
 }
 
-// SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see SetDeadline.
+// SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see
+// SetDeadline.
 func (db *DB) SetString(key, value []byte) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
@@ -199,18 +206,22 @@ func (db *DB) SetString(key, value []byte) *Entry {
 	return e
 }
 
-// AppendString appends to a string, making it where there is none. The key must not hold another type.
+// AppendString appends to a string, making it where there is none. The key must not hold another
+// type.
 func (db *DB) AppendString(key, tail []byte) *Entry {
 	e := db.edit(key)
-	// Appending in place is safe under a running snapshot: its own header of the slice ends before the new bytes.
+	// Appending in place is safe under a running snapshot: its own header of the slice ends before
+	// the new bytes.
 	e.str = append(e.str, tail...)
 	e.changed = db.ks.rev
 	db.tell(e, Modified)
-	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str))) // not the whole string: it may be long
+	// not the whole string: it may be long
+	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str)))
 	return e
 }
 
-// SetCollection makes key hold c, whatever it held. Its deadline stays. The caller fills c and calls Changed.
+// SetCollection makes key hold c, whatever it held. Its deadline stays. The caller fills c and
+// calls Changed.
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
@@ -218,8 +229,8 @@ func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	return e
 }
 
-// Changed records that e, which came from Edit or a setter, was changed: it gets the current revision, and a collection
-// that is now empty removes its key, as on Redis.
+// Changed records that e, which came from Edit or a setter, was changed: it gets the current
+// revision, and a collection that is now empty removes its key, as on Redis.
 func (db *DB) Changed(e *Entry) {
 	if e.Emptied() {
 		db.remove(e)
@@ -235,8 +246,9 @@ func (db *DB) Changed(e *Entry) {
 	}
 }
 
-// Noted records that e, which came from Edit and holds a collection, was changed in a way that WATCH does not count and that brings those
-// who wait for the key nothing: who read what of a stream. With wake they look again all the same.
+// Noted records that e, which came from Edit and holds a collection, was changed in a way that
+// WATCH does not count and that brings those who wait for the key nothing: who read what of a
+// stream. With wake they look again all the same.
 func (db *DB) Noted(e *Entry, wake bool) {
 	if wake {
 		db.tell(e, Modified)
@@ -244,7 +256,8 @@ func (db *DB) Noted(e *Entry, wake bool) {
 	db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 }
 
-// SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock); 0 makes it stay.
+// SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock); 0
+// makes it stay.
 func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	if e.deadline == atMs {
 		return
@@ -340,14 +353,16 @@ func (db *DB) Size() int { return db.keys.size }
 // Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
 func (db *DB) Volatile() int { return db.expiry.Len() }
 
-// Each calls f with every key that exists, in the order of (hash, key), until f answers false. f must not change the keyspace.
+// Each calls f with every key that exists, in the order of (hash, key), until f answers false. f
+// must not change the keyspace.
 func (db *DB) Each(f func(*Entry) bool) {
 	db.keys.from(0, func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
 }
 
-// Scan calls f with the keys from a cursor on, at least count of them where there are as many, and returns the cursor to go
-// on from, 0 at the end. A key that exists during the whole of an iteration is seen once: the order does not depend on
-// other keys, and keys whose cursors are equal come in one step.
+// Scan calls f with the keys from a cursor on, at least count of them where there are as many, and
+// returns the cursor to go on from, 0 at the end. A key that exists during the whole of an
+// iteration is seen once: the order does not depend on other keys, and keys whose cursors are equal
+// come in one step.
 func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	s := scan{count: count}
 	db.keys.from(cursorStart(cursor), func(sl slot) bool {
@@ -362,7 +377,8 @@ func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	return s.next
 }
 
-// ErrClosed is what a change panics with that no entry makes: a handler that only reads is wrong, or a command is tried that would write.
+// ErrClosed is what a change panics with that no entry makes: a handler that only reads is wrong,
+// or a command is tried that would write.
 var ErrClosed = errors.New("keyspace: a change outside of an entry")
 
 func (db *DB) mustWrite() {

@@ -1,4 +1,5 @@
-// This file tests databases: existence and deadlines, revisions, the sweep, iteration, and snapshots taken while keys change.
+// This file tests databases: existence and deadlines, revisions, the sweep, iteration, and
+// snapshots taken while keys change.
 
 package keyspace
 
@@ -69,15 +70,18 @@ func TestKeyLivesThroughItsDeadline(t *testing.T) {
 	for _, now := range []int64{150, 200} {
 		ks.Begin(now, NewRevision(0, 2, 0))
 		if db.Find(k(1)) == nil || db.Len() != 2 || db.Volatile() != 1 {
-			t.Fatalf("at %d ms: found %v, %d keys, %d volatile; want the key until 200", now, db.Find(k(1)), db.Len(), db.Volatile())
+			t.Fatalf("at %d ms: found %v, %d keys, %d volatile; want the key until 200", now,
+				db.Find(k(1)), db.Len(), db.Volatile())
 		}
 	}
 	if at, ok := ks.NextDeadline(); !ok || at != 200 {
 		t.Fatalf("next deadline %d %v, want 200", at, ok)
 	}
 	ks.Begin(201, NewRevision(0, 3, 0))
-	if db.Find(k(1)) != nil || db.Len() != 1 || db.Volatile() != 0 || ks.Expired() != 1 || ks.Len() != 1 {
-		t.Fatalf("at 201 ms: found %v, %d keys, %d volatile, %d expired", db.Find(k(1)), db.Len(), db.Volatile(), ks.Expired())
+	if db.Find(k(1)) != nil || db.Len() != 1 || db.Volatile() != 0 || ks.Expired() != 1 ||
+		ks.Len() != 1 {
+		t.Fatalf("at 201 ms: found %v, %d keys, %d volatile, %d expired", db.Find(k(1)), db.Len(),
+			db.Volatile(), ks.Expired())
 	}
 	if _, ok := ks.NextDeadline(); ok {
 		t.Fatal("a deadline is left")
@@ -120,7 +124,8 @@ func TestDeadlineChanges(t *testing.T) {
 	}
 }
 
-// past is a keyspace in its second entry with n keys whose deadline has passed and that were not swept, and one that lives.
+// past is a keyspace in its second entry with n keys whose deadline has passed and that were not
+// swept, and one that lives.
 func past(n int) *Keyspace {
 	ks := writable(100, 1)
 	db := ks.DB(0)
@@ -145,7 +150,9 @@ func TestSweepIsBoundedAndUnseen(t *testing.T) {
 		t.Fatalf("%d keys: %v", db.Len(), names(db))
 	}
 	var scanned []string
-	if next := db.Scan(0, 2*n, func(e *Entry) { scanned = append(scanned, e.Key()) }); next != 0 || len(scanned) != 1 {
+	if next := db.Scan(0, 2*n, func(e *Entry) {
+		scanned = append(scanned, e.Key())
+	}); next != 0 || len(scanned) != 1 {
 		t.Fatalf("Scan gave %v, next %d", scanned, next)
 	}
 	for i := range n {
@@ -155,23 +162,36 @@ func TestSweepIsBoundedAndUnseen(t *testing.T) {
 	}
 	ks.Begin(100_000, NewRevision(0, 3, 0))
 	if db.keys.size != 1 || ks.Expired() != n || db.Volatile() != 0 {
-		t.Fatalf("the next entry left %d keys, %d expired, %d volatile", db.keys.size, ks.Expired(), db.Volatile())
+		t.Fatalf("the next entry left %d keys, %d expired, %d volatile", db.keys.size, ks.Expired(),
+			db.Volatile())
 	}
 }
 
-// Every way to touch a key whose deadline has passed before it was swept: it is a key that does not exist.
+// Every way to touch a key whose deadline has passed before it was swept: it is a key that does not
+// exist.
 func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 	last := k(0)
 	for name, f := range map[string]func(db *DB) bool{
-		"Find":          func(db *DB) bool { return db.Find(last) == nil },
-		"Edit":          func(db *DB) bool { return db.Edit(last) == nil },
-		"Delete":        func(db *DB) bool { return !db.Delete(last) },
-		"Rename from":   func(db *DB) bool { return !db.Rename(last, k(-1)) && db.Find(k(-1)) == nil },
-		"Copy from":     func(db *DB) bool { return !db.Copy(last, db, k(-1)) && db.Find(k(-1)) == nil },
-		"SetString":     func(db *DB) bool { return isNew(db, db.SetString(last, []byte("w")), "w") },
-		"Create":        func(db *DB) bool { return isNew(db, db.Create(last, []byte("w")), "w") },
-		"AppendString":  func(db *DB) bool { return isNew(db, db.AppendString(last, []byte("w")), "w") },
-		"SetCollection": func(db *DB) bool { e := db.SetCollection(last, NewHash()); return isNew(db, e, "") },
+		"Find":   func(db *DB) bool { return db.Find(last) == nil },
+		"Edit":   func(db *DB) bool { return db.Edit(last) == nil },
+		"Delete": func(db *DB) bool { return !db.Delete(last) },
+		"Rename from": func(db *DB) bool {
+			return !db.Rename(last, k(-1)) && db.Find(k(-1)) == nil
+		},
+		"Copy from": func(db *DB) bool {
+			return !db.Copy(last, db, k(-1)) && db.Find(k(-1)) == nil
+		},
+		"SetString": func(db *DB) bool {
+			return isNew(db, db.SetString(last, []byte("w")), "w")
+		},
+		"Create": func(db *DB) bool { return isNew(db, db.Create(last, []byte("w")), "w") },
+		"AppendString": func(db *DB) bool {
+			return isNew(db, db.AppendString(last, []byte("w")), "w")
+		},
+		"SetCollection": func(db *DB) bool {
+			e := db.SetCollection(last, NewHash())
+			return isNew(db, e, "")
+		},
 		"Rename to": func(db *DB) bool {
 			return db.Rename([]byte("stays"), last) && isNew(db, db.Find(last), "")
 		},
@@ -187,7 +207,8 @@ func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 			}
 			ks.Begin(100_000, NewRevision(0, 3, 0))
 			if ks.Expired() != 1 || db.Volatile() != 0 {
-				t.Errorf("%d expired, %d volatile after the next sweep", ks.Expired(), db.Volatile())
+				t.Errorf("%d expired, %d volatile after the next sweep", ks.Expired(),
+					db.Volatile())
 			}
 			if _, ok := ks.NextDeadline(); ok {
 				t.Error("a deadline is left")
@@ -198,7 +219,8 @@ func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 
 // isNew reports whether e was made in the second entry, without a deadline, and is in its place.
 func isNew(db *DB, e *Entry, want string) bool {
-	return e.Created() == NewRevision(0, 2, 0) && e.Deadline() == 0 && string(e.Bytes()) == want && db.Find([]byte(e.Key())) == e
+	return e.Created() == NewRevision(0, 2, 0) && e.Deadline() == 0 && string(e.Bytes()) == want &&
+		db.Find([]byte(e.Key())) == e
 }
 
 func TestRevisions(t *testing.T) {
@@ -214,7 +236,8 @@ func TestRevisions(t *testing.T) {
 	check := func(what string, created, changed Revision) {
 		t.Helper()
 		if e := db.Find(k(1)); e.Created() != created || e.Changed() != changed {
-			t.Errorf("%s: created %d changed %d, want %d and %d", what, e.Created(), e.Changed(), created, changed)
+			t.Errorf("%s: created %d changed %d, want %d and %d", what, e.Created(), e.Changed(),
+				created, changed)
 		}
 	}
 	next()
@@ -254,8 +277,10 @@ func TestRevisions(t *testing.T) {
 
 func TestRevisionOrder(t *testing.T) {
 	rising := []Revision{
-		NewRevision(0, 0, 0), NewRevision(0, 0, 1), NewRevision(0, 0, MaxPlace), NewRevision(0, 1, 0), NewRevision(0, 1, MaxPlace),
-		NewRevision(0, 1<<indexBits-1, MaxPlace), NewRevision(1, 0, 0), NewRevision(1023, 1<<indexBits-1, MaxPlace),
+		NewRevision(0, 0, 0), NewRevision(0, 0, 1), NewRevision(0, 0, MaxPlace),
+		NewRevision(0, 1, 0), NewRevision(0, 1, MaxPlace),
+		NewRevision(0, 1<<indexBits-1, MaxPlace), NewRevision(1, 0, 0),
+		NewRevision(1023, 1<<indexBits-1, MaxPlace),
 	}
 	for i, r := range rising[1:] {
 		if r <= rising[i] {
@@ -272,10 +297,18 @@ func TestRevisionOrder(t *testing.T) {
 
 func TestChangesOutsideOfAnEntryPanic(t *testing.T) {
 	for name, f := range map[string]func(*DB){
-		"SetString": func(db *DB) { db.SetString(k(1), nil) }, "Create": func(db *DB) { db.Create(k(2), nil) },
-		"AppendString": func(db *DB) { db.AppendString(k(1), nil) }, "SetCollection": func(db *DB) { db.SetCollection(k(1), NewHash()) },
-		"Edit": func(db *DB) { db.Edit(k(1)) }, "Delete": func(db *DB) { db.Delete(k(1)) }, "Flush": func(db *DB) { db.Flush() },
-		"Rename": func(db *DB) { db.Rename(k(1), k(2)) }, "Copy": func(db *DB) { db.Copy(k(1), db, k(2)) },
+		"SetString": func(db *DB) {
+			db.SetString(k(1), nil)
+		}, "Create": func(db *DB) { db.Create(k(2), nil) },
+		"AppendString": func(db *DB) {
+			db.AppendString(k(1), nil)
+		}, "SetCollection": func(db *DB) { db.SetCollection(k(1), NewHash()) },
+		"Edit": func(db *DB) {
+			db.Edit(k(1))
+		}, "Delete": func(db *DB) { db.Delete(k(1)) }, "Flush": func(db *DB) { db.Flush() },
+		"Rename": func(db *DB) {
+			db.Rename(k(1), k(2))
+		}, "Copy": func(db *DB) { db.Copy(k(1), db, k(2)) },
 	} {
 		ks := writable(1, 1)
 		ks.DB(0).SetString(k(1), nil)
@@ -291,7 +324,8 @@ func TestChangesOutsideOfAnEntryPanic(t *testing.T) {
 	}
 }
 
-// A key that exists during a whole iteration is given once, whatever else comes and goes between the steps.
+// A key that exists during a whole iteration is given once, whatever else comes and goes between
+// the steps.
 func TestScanAcrossChanges(t *testing.T) {
 	r := dbRand(t)
 	for round := range 50 {
@@ -313,7 +347,8 @@ func TestScanAcrossChanges(t *testing.T) {
 				break
 			}
 			if given < count || cursor >= 1<<cursorBits || steps > 2000 {
-				t.Fatalf("step %d gave %d of %d keys and the cursor %d", steps, given, count, cursor)
+				t.Fatalf("step %d gave %d of %d keys and the cursor %d", steps, given, count,
+					cursor)
 			}
 			for range r.IntN(10) {
 				switch i := 1000 + r.IntN(1000); r.IntN(4) {

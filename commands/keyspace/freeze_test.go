@@ -1,5 +1,6 @@
-// This file tests snapshots against a model: what a frozen keyspace holds stays as it was while the keyspace changes, and
-// machines that do the same hold the same, one restored from records included.
+// This file tests snapshots against a model: what a frozen keyspace holds stays as it was while the
+// keyspace changes, and machines that do the same hold the same, one restored from records
+// included.
 
 package keyspace
 
@@ -142,8 +143,8 @@ func (p *player) changeCollection(db *DB, e *Entry) {
 	db.Changed(e)
 }
 
-// What Freeze took is read while the keyspace changes, and is what a keyspace held that stopped there. With -race this also shows
-// that neither touches the other's memory.
+// What Freeze took is read while the keyspace changes, and is what a keyspace held that stopped
+// there. With -race this also shows that neither touches the other's memory.
 func TestFrozenStaysAsItWas(t *testing.T) {
 	seed := dbRand(t).Uint64()
 	const entries, keys = 60, 40
@@ -165,7 +166,8 @@ func TestFrozenStaysAsItWas(t *testing.T) {
 		p.entry(30)
 		want := records(t, again.Freeze())
 		if !sameRecords(snapshots[i], want) {
-			t.Fatalf("snapshot %d changed after it was taken: %d records, want %d", i, len(snapshots[i]), len(want))
+			t.Fatalf("snapshot %d changed after it was taken: %d records, want %d", i,
+				len(snapshots[i]), len(want))
 		}
 		large = max(large, len(want))
 	}
@@ -204,7 +206,8 @@ func TestRestoredGoesOnAlike(t *testing.T) {
 		p.entry(20)
 		q.entry(20)
 		if ks.Sum() != restored.Sum() || ks.Len() != restored.Len() {
-			t.Fatalf("entry %d after the restart: running hash %x and %x, %d and %d keys", i, ks.Sum(), restored.Sum(), ks.Len(), restored.Len())
+			t.Fatalf("entry %d after the restart: running hash %x and %x, %d and %d keys", i,
+				ks.Sum(), restored.Sum(), ks.Len(), restored.Len())
 		}
 	}
 	if !sameRecords(records(t, ks.Freeze()), records(t, restored.Freeze())) {
@@ -212,7 +215,8 @@ func TestRestoredGoesOnAlike(t *testing.T) {
 	}
 	for i := range Databases {
 		if ks.DB(i).Volatile() != restored.DB(i).Volatile() {
-			t.Errorf("database %d: %d and %d volatile keys", i, ks.DB(i).Volatile(), restored.DB(i).Volatile())
+			t.Errorf("database %d: %d and %d volatile keys", i, ks.DB(i).Volatile(),
+				restored.DB(i).Volatile())
 		}
 	}
 }
@@ -227,16 +231,33 @@ func TestSumTellsChangesApart(t *testing.T) {
 			ks.DB(0).SetString(k(1), []byte("other"))
 			ks.DB(0).SetString(k(1), []byte("other"))
 		},
-		"key":                         func(ks *Keyspace) { ks.DB(0).SetString(k(2), []byte("other")) },
-		"database":                    func(ks *Keyspace) { ks.DB(1).SetString(k(1), []byte("other")) },
-		"deletion":                    func(ks *Keyspace) { ks.DB(0).Delete(k(1)) },
-		"deadline":                    func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 10) },
-		"later deadline":              func(ks *Keyspace) { ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 11) },
-		"flush":                       func(ks *Keyspace) { ks.DB(0).Flush() },
-		"flush all":                   func(ks *Keyspace) { ks.DB(1).SetString(k(1), nil); ks.FlushAll() },
-		"written":                     func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 1, []byte("x")) },
-		"written behind it":           func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 2, []byte("x")) },
-		"written over its end":        func(ks *Keyspace) { ks.DB(0).WriteAt(k(1), 5, []byte("x")) },
+		"key": func(ks *Keyspace) {
+			ks.DB(0).SetString(k(2), []byte("other"))
+		},
+		"database": func(ks *Keyspace) {
+			ks.DB(1).SetString(k(1), []byte("other"))
+		},
+		"deletion": func(ks *Keyspace) { ks.DB(0).Delete(k(1)) },
+		"deadline": func(ks *Keyspace) {
+			ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 10)
+		},
+		"later deadline": func(ks *Keyspace) {
+			ks.DB(0).SetDeadline(ks.DB(0).Edit(k(1)), 11)
+		},
+		"flush": func(ks *Keyspace) { ks.DB(0).Flush() },
+		"flush all": func(ks *Keyspace) {
+			ks.DB(1).SetString(k(1), nil)
+			ks.FlushAll()
+		},
+		"written": func(ks *Keyspace) {
+			ks.DB(0).WriteAt(k(1), 1, []byte("x"))
+		},
+		"written behind it": func(ks *Keyspace) {
+			ks.DB(0).WriteAt(k(1), 2, []byte("x"))
+		},
+		"written over its end": func(ks *Keyspace) {
+			ks.DB(0).WriteAt(k(1), 5, []byte("x"))
+		},
 		"field":                       func(ks *Keyspace) { setLives(ks, k(2), 0) },
 		"field with a deadline":       func(ks *Keyspace) { setLives(ks, k(2), 10) },
 		"field with a later deadline": func(ks *Keyspace) { setLives(ks, k(2), 11) },

@@ -10,16 +10,17 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// A small hash or sorted set is a slice; past these bounds it becomes a tree and stays one, at Redis's own limits
-// (hash-max-listpack-entries, zset-max-listpack-entries, …-value), since the form decides the order of HGETALL.
+// A small hash or sorted set is a slice; past these bounds it becomes a tree and stays one, at
+// Redis's own limits (hash-max-listpack-entries, zset-max-listpack-entries, …-value), since the
+// form decides the order of HGETALL.
 const (
 	smallFields  = 512
 	smallMembers = 128
 	smallBytes   = 64
 )
 
-// Hash is a map of fields to values. While small it keeps the order of insertion, as Redis does; when large its order is
-// that of the fields' hashes.
+// Hash is a map of fields to values. While small it keeps the order of insertion, as Redis does;
+// when large its order is that of the fields' hashes.
 type Hash struct {
 	small []field
 	large *btree.BTreeG[hashField]
@@ -132,7 +133,8 @@ func pairSum(a, b uint64) uint64 {
 	return x ^ x>>29 ^ b
 }
 
-// Set sets a field to a copy of value and reports whether the field is new. A deadline that it had goes.
+// Set sets a field to a copy of value and reports whether the field is new. A deadline that it had
+// goes.
 func (h *Hash) Set(name, value []byte) (created bool) { return h.set(name, value, 0) }
 
 // Update is Set for a field that keeps its deadline.
@@ -141,7 +143,8 @@ func (h *Hash) Update(name, value []byte) (created bool) {
 	return h.set(name, value, f.deadline)
 }
 
-// set sets a field to a copy of value. deadline is the one that the field has, or 0: only SetDeadline gives new ones.
+// set sets a field to a copy of value. deadline is the one that the field has, or 0: only
+// SetDeadline gives new ones.
 func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 	old, place, exists := h.lookup(name)
 	if exists && h.dead(old) { // it went before this one comes, at the end of a small hash
@@ -166,14 +169,16 @@ func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 	return !exists
 }
 
-// put stores a field, over the one with its name, which is at that place of the small form, or as a new one.
+// put stores a field, over the one with its name, which is at that place of the small form, or as a
+// new one.
 func (h *Hash) put(f field, place int, exists bool) {
 	if h.large == nil {
 		if exists && len(f.value) <= smallBytes {
 			h.small[place] = f
 			return
 		}
-		if !exists && len(h.small) < smallFields && len(f.name) <= smallBytes && len(f.value) <= smallBytes {
+		if !exists && len(h.small) < smallFields && len(f.name) <= smallBytes &&
+			len(f.value) <= smallBytes {
 			h.small = append(h.small, f)
 			return
 		}
@@ -217,7 +222,8 @@ func (h *Hash) Each(f func(name string, value []byte) bool) {
 	h.all(func(sf field) bool { return h.dead(sf) || f(sf.name, sf.value) })
 }
 
-// all calls f with every field, those included that are past their deadline, until it answers false.
+// all calls f with every field, those included that are past their deadline, until it answers
+// false.
 func (h *Hash) all(f func(field) bool) {
 	if h.large != nil {
 		h.large.Scan(func(hf hashField) bool { return f(hf.field) })
@@ -252,13 +258,15 @@ func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte))
 	return s.next
 }
 
-// The forms of a hash in a snapshot record, added up. A hash without deadlines is written as it was before there were any.
+// The forms of a hash in a snapshot record, added up. A hash without deadlines is written as it was
+// before there were any.
 const (
 	largeRecord = 1 << iota
 	livesRecord // each field is followed by its deadline
 )
 
-// appendTo writes every field: which of them are past their deadline is the reader's business, and no clock may be asked here.
+// appendTo writes every field: which of them are past their deadline is the reader's business, and
+// no clock may be asked here.
 func (h *Hash) appendTo(dst []byte) []byte {
 	form := wire.BoolByte(h.large != nil) * largeRecord
 	if h.Volatile() > 0 {

@@ -1,9 +1,11 @@
-// This file contains how a database knows of its hashes' fields that have a deadline: an order of those hashes by the earliest one. It is
-// brought up to date by Changed; where in it a hash lies is kept beside the deadlines, so that other entries pay nothing.
+// This file contains how a database knows of its hashes' fields that have a deadline: an order of
+// those hashes by the earliest one. It is brought up to date by Changed; where in it a hash lies is
+// kept beside the deadlines, so that other entries pay nothing.
 
 package keyspace
 
-// fieldsOver reports whether an entry is a hash whose fields' deadlines have all passed: then there is no such key any more.
+// fieldsOver reports whether an entry is a hash whose fields' deadlines have all passed: then there
+// is no such key any more.
 func fieldsOver(e *Entry) bool {
 	h, ok := e.coll.(*Hash)
 	return ok && h.over()
@@ -49,8 +51,8 @@ func (db *DB) unschedule(e *Entry) {
 	}
 }
 
-// sweepFields removes up to most fields whose deadline has passed, those of the hash with the earliest first, and counts them. A hash of
-// which nothing is left goes at once.
+// sweepFields removes up to most fields whose deadline has passed, those of the hash with the
+// earliest first, and counts them. A hash of which nothing is left goes at once.
 func (db *DB) sweepFields(most int) (removed int) {
 	for removed < most {
 		d, ok := earliest(db.fields)
@@ -70,7 +72,8 @@ func (db *DB) sweepFields(most int) (removed int) {
 	return removed
 }
 
-// deadByFields counts the hashes that do not exist because the deadlines of all their fields have passed.
+// deadByFields counts the hashes that do not exist because the deadlines of all their fields have
+// passed.
 func (db *DB) deadByFields() (n int) {
 	db.fields.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {

@@ -1,5 +1,5 @@
-// This file contains the tests of hashes on their own: random changes against a model, over the border from the small form to
-// the large one.
+// This file contains the tests of hashes on their own: random changes against a model, over the
+// border from the small form to the large one.
 
 package keyspace
 
@@ -83,8 +83,8 @@ func (m *hashModel) checkContent(t *testing.T, h *Hash) {
 	}
 }
 
-// checkSum compares h's Sum with that of the same content built backwards, with a detour for some fields. A small hash is searched
-// field by field, so this is the costly check.
+// checkSum compares h's Sum with that of the same content built backwards, with a detour for some
+// fields. A small hash is searched field by field, so this is the costly check.
 func (m *hashModel) checkSum(t *testing.T, h *Hash) {
 	t.Helper()
 	rebuilt := NewHash()
@@ -95,7 +95,7 @@ func (m *hashModel) checkSum(t *testing.T, h *Hash) {
 		rebuilt.Set([]byte(name), []byte(m.fields[name].value))
 	}
 	if h.Sum() != rebuilt.Sum() {
-		t.Fatalf("Sum is %x, that of the same content built anew %x", h.Sum(), rebuilt.Sum())
+		t.Fatalf("Sum is %x, that of the same content built again %x", h.Sum(), rebuilt.Sum())
 	}
 }
 
@@ -130,7 +130,8 @@ func TestHashAgainstModel(t *testing.T) {
 					t.Fatalf("Delete(%q) is %v, want %v", name, got, want)
 				}
 			} else {
-				if got, want := h.Set([]byte(name), []byte(value)), m.set(name, value); got != want {
+				if got, want := h.Set([]byte(name), []byte(value)),
+					m.set(name, value); got != want {
 					t.Fatalf("Set(%q) is %v, want %v", name, got, want)
 				}
 				large = large || len(m.fields) > smallFields || len(value) > smallBytes
@@ -140,7 +141,8 @@ func TestHashAgainstModel(t *testing.T) {
 			}
 			if step%300 == 0 {
 				m.check(t, h)
-				clones, models, sums = append(clones, h.Clone().(*Hash)), append(models, m.clone()), append(sums, h.Sum())
+				clones, models, sums = append(clones, h.Clone().(*Hash)), append(models, m.clone()),
+					append(sums, h.Sum())
 			}
 		}
 		for i, c := range clones {
@@ -163,7 +165,8 @@ func TestHashGet(t *testing.T) {
 		}
 		h.Set([]byte(""), nil)
 		for i := range n {
-			if v, ok := h.Get(fmt.Appendf(nil, "f%d", i)); !ok || string(v) != fmt.Sprintf("v%d", i) {
+			if v, ok := h.Get(fmt.Appendf(nil, "f%d", i)); !ok ||
+				string(v) != fmt.Sprintf("v%d", i) {
 				t.Fatalf("of %d fields, f%d is %q, %v", n, i, v, ok)
 			}
 		}
@@ -203,12 +206,14 @@ func TestHashBounds(t *testing.T) {
 		h := NewHash()
 		h.Set([]byte(c.name), []byte(c.value))
 		if h.Compact() != c.small {
-			t.Errorf("with a name of %d and a value of %d bytes Compact is %v", len(c.name), len(c.value), h.Compact())
+			t.Errorf("with a name of %d and a value of %d bytes Compact is %v", len(c.name),
+				len(c.value), h.Compact())
 		}
 	}
 }
 
-// A step gives at least count elements while there are as many, a whole iteration each element once.
+// A step gives at least count elements while there are as many, a whole iteration each element
+// once.
 func TestHashScan(t *testing.T) {
 	for _, n := range []int{0, 5, smallFields, 5 * smallFields} {
 		h := NewHash()
@@ -236,7 +241,8 @@ func TestHashScan(t *testing.T) {
 				}
 			}
 			if left != 0 || len(seen) != n {
-				t.Errorf("steps of %d gave %d different of %d fields, %d missing", count, len(seen), n, left)
+				t.Errorf("steps of %d gave %d different of %d fields, %d missing", count, len(seen),
+					n, left)
 			}
 		}
 	}

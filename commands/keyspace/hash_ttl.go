@@ -1,5 +1,6 @@
-// This file contains the deadlines of a hash's fields. A field whose deadline has passed does not exist, on the same terms as a key:
-// from the first entry on whose stamp is past it, whether it was swept or not. So what a Hash shows depends on the keyspace's clock.
+// This file contains the deadlines of a hash's fields. A field whose deadline has passed does not
+// exist, on the same terms as a key: from the first entry on whose stamp is past it, whether it was
+// swept or not. So what a Hash shows depends on the keyspace's clock.
 
 package keyspace
 
@@ -40,7 +41,8 @@ func (l *lives) clone() *lives {
 // dead reports whether the deadline of one of the hash's fields has passed.
 func (h *Hash) dead(f field) bool { return f.deadline != 0 && f.deadline < h.lives.ks.now }
 
-// Dead counts the fields that are past their deadline and not swept yet. It takes few steps, however many there are.
+// Dead counts the fields that are past their deadline and not swept yet. It takes few steps,
+// however many there are.
 func (h *Hash) Dead() int {
 	if h.Volatile() == 0 {
 		return 0
@@ -55,7 +57,8 @@ func (h *Hash) Dead() int {
 	})
 }
 
-// Volatile counts the fields that have a deadline, those included that are past it and not swept yet.
+// Volatile counts the fields that have a deadline, those included that are past it and not swept
+// yet.
 func (h *Hash) Volatile() int {
 	if h.lives == nil {
 		return 0
@@ -63,13 +66,15 @@ func (h *Hash) Volatile() int {
 	return h.lives.order.Len()
 }
 
-// Deadline is when a field expires, ms of the cluster clock, 0 for never; exists is false where there is no such field.
+// Deadline is when a field expires, ms of the cluster clock, 0 for never; exists is false where
+// there is no such field.
 func (h *Hash) Deadline(name []byte) (atMs int64, exists bool) {
 	f, ok := h.get(name)
 	return f.deadline, ok
 }
 
-// SetDeadline sets when a field that exists expires, ms of the clock of ks, whose the hash is; 0 makes it stay.
+// SetDeadline sets when a field that exists expires, ms of the clock of ks, whose the hash is; 0
+// makes it stay.
 func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 	f, place, ok := h.lookup(name)
 	if !ok || f.deadline == atMs {
@@ -81,14 +86,16 @@ func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 	h.sum ^= fieldSum(f)
 	if atMs != 0 {
 		if h.lives == nil {
-			h.lives = &lives{ks: ks, order: btree.NewBTreeGOptions(fieldLifeLess, btree.Options{NoLocks: true})}
+			h.lives = &lives{ks: ks, order: btree.NewBTreeGOptions(fieldLifeLess,
+				btree.Options{NoLocks: true})}
 		}
 		h.lives.order.Set(fieldLife{atMs, f.name})
 	}
 	h.put(f, place, true)
 }
 
-// forget takes a field's deadline out of the order. The field itself is changed or removed by the caller.
+// forget takes a field's deadline out of the order. The field itself is changed or removed by the
+// caller.
 func (h *Hash) forget(f field) {
 	if f.deadline == 0 {
 		return
@@ -119,8 +126,9 @@ func (h *Hash) sweep(most int) (removed int) {
 	return removed
 }
 
-// Pick returns a function that gives the fields that exist by their place, 0 to Len-1, in the order of Each. It is valid until the hash
-// is changed. Work is done in proportion to the number of fields only where some are dead.
+// Pick returns a function that gives the fields that exist by their place, 0 to Len-1, in the order
+// of Each. It is valid until the hash is changed. Work is done in proportion to the number of
+// fields only where some are dead.
 func (h *Hash) Pick() func(i int) (name string, value []byte) {
 	if h.Dead() == 0 && h.large != nil {
 		return func(i int) (string, []byte) {

@@ -1,5 +1,5 @@
-// This file tests the deadlines of fields: random changes against a model, what a sweep leaves to be seen, and that strings that share memory
-// are not written into.
+// This file tests the deadlines of fields: random changes against a model, what a sweep leaves to
+// be seen, and that strings that share memory are not written into.
 
 package keyspace
 
@@ -47,7 +47,8 @@ func (m *lifeModel) check() {
 	want := map[string]string{}
 	for name := range m.fields {
 		f, ok := m.alive(name)
-		if value, exists := m.h.Get([]byte(name)); exists != ok || string(value) != map[bool]string{true: f.value}[ok] {
+		if value, exists := m.h.Get([]byte(name)); exists != ok ||
+			string(value) != map[bool]string{true: f.value}[ok] {
 			m.Fatalf("%q is %q, %v, want %+v, %v", name, value, exists, f, ok)
 		}
 		if atMs, exists := m.h.Deadline([]byte(name)); exists != ok || (ok && atMs != f.atMs) {
@@ -68,8 +69,10 @@ func (m *lifeModel) check() {
 		name, value := at(i)
 		picked[name] = string(value)
 	}
-	if m.h.Len() != len(want) || !maps.Equal(got, want) || !maps.Equal(scanned, want) || !maps.Equal(picked, want) {
-		m.Fatalf("Len %d, Each %d, Scan %d, Pick %d fields, want %d", m.h.Len(), len(got), len(scanned), len(picked), len(want))
+	if m.h.Len() != len(want) || !maps.Equal(got, want) || !maps.Equal(scanned, want) ||
+		!maps.Equal(picked, want) {
+		m.Fatalf("Len %d, Each %d, Scan %d, Pick %d fields, want %d", m.h.Len(), len(got),
+			len(scanned), len(picked), len(want))
 	}
 	if over := len(want) == 0 && m.h.size() > 0; m.h.over() != over {
 		m.Fatalf("over is %v with %d fields of %d alive", m.h.over(), len(want), m.h.size())
@@ -81,11 +84,13 @@ func (m *lifeModel) check() {
 		return true
 	})
 	if rebuilt.Sum() != m.h.Sum() || rebuilt.Volatile() != m.h.Volatile() {
-		m.Fatalf("Sum %x and %d volatile, built anew %x and %d", m.h.Sum(), m.h.Volatile(), rebuilt.Sum(), rebuilt.Volatile())
+		m.Fatalf("Sum %x and %d volatile, built again %x and %d", m.h.Sum(), m.h.Volatile(),
+			rebuilt.Sum(), rebuilt.Volatile())
 	}
 	r := newReader(m.h.appendTo(nil), m.ks)
 	if read := readHash(r); !r.Done() || read.Sum() != m.h.Sum() || read.size() != m.h.size() {
-		m.Fatalf("read from its record: failed %v, Sum %x of %d, want %x of %d", r.Failed(), read.Sum(), read.size(), m.h.Sum(), m.h.size())
+		m.Fatalf("read from its record: failed %v, Sum %x of %d, want %x of %d", r.Failed(),
+			read.Sum(), read.size(), m.h.Sum(), m.h.size())
 	}
 }
 
@@ -176,8 +181,9 @@ func TestRecordWithoutLives(t *testing.T) {
 	for name, record := range map[string][]byte{
 		"another form":             {4, 1, 1, 'f', 1, 'v'},
 		"lives without a deadline": {2, 1, 1, 'f', 1, 'v', 0},
-		"a deadline before 0":      {2, 1, 1, 'f', 1, 'v', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
-		"no deadline":              {2, 1, 1, 'f', 1, 'v'},
+		"a deadline before 0": {2, 1, 1, 'f', 1, 'v', 255, 255, 255, 255, 255, 255, 255, 255,
+			255, 1},
+		"no deadline": {2, 1, 1, 'f', 1, 'v'},
 	} {
 		r := newReader(record, ks)
 		if readHash(r); !r.Failed() {
@@ -186,7 +192,8 @@ func TestRecordWithoutLives(t *testing.T) {
 	}
 }
 
-// A field past its deadline is not seen, be it swept or not, and a hash of such fields is no key; one sweep does a bounded part of the work.
+// A field past its deadline is not seen, be it swept or not, and a hash of such fields is no key;
+// one sweep does a bounded part of the work.
 func TestFieldsAreSwept(t *testing.T) {
 	const n = sweepLimit + 100
 	ks := writable(100, 1)
@@ -216,25 +223,32 @@ func TestFieldsAreSwept(t *testing.T) {
 	for i := range 2 {
 		ks.Begin(100_000, NewRevision(0, uint64(2+i), 0))
 		h := db.Find(k(1)).Collection().(*Hash)
-		if left := []int{n - sweepLimit + 2, 0}[i]; h.Len() != 1 || db.Len() != 2 || h.Dead() > left {
-			t.Errorf("after sweep %d: %d fields, %d keys, %d fields dead", i, h.Len(), db.Len(), h.Dead())
+		if left := []int{n - sweepLimit + 2, 0}[i]; h.Len() != 1 || db.Len() != 2 ||
+			h.Dead() > left {
+			t.Errorf("after sweep %d: %d fields, %d keys, %d fields dead", i, h.Len(), db.Len(),
+				h.Dead())
 		}
 		if db.Find(k(2)) != nil || db.Find(k(4)) != nil || len(names(db)) != 2 {
 			t.Errorf("after sweep %d: keys %v", i, names(db))
 		}
 	}
-	if slices.Sort(told); !slices.Equal(slices.Compact(told), []string{string(k(1)) + " fields, 1 left", string(k(2)) + " fields, 0 left", string(k(4)) + " expired"}) {
+	if slices.Sort(told); !slices.Equal(slices.Compact(told),
+		[]string{string(k(1)) + " fields, 1 left", string(k(2)) + " fields, 0 left",
+			string(k(4)) + " expired"}) {
 		t.Errorf("told: %q", told)
 	}
-	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileHashes() != 1 || ks.Expired() != 1 {
-		t.Errorf("next deadline %d, %d volatile hashes, %d expired", atMs, db.VolatileHashes(), ks.Expired())
+	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileHashes() != 1 ||
+		ks.Expired() != 1 {
+		t.Errorf("next deadline %d, %d volatile hashes, %d expired", atMs, db.VolatileHashes(),
+			ks.Expired())
 	}
 	if e := db.Find(k(1)); e.Changed() != NewRevision(0, 3, 0) {
 		t.Errorf("the hash was changed at %d", e.Changed())
 	}
 }
 
-// Whatever takes the place of a hash takes it out of the order of deadlines, and what copies one has its own place.
+// Whatever takes the place of a hash takes it out of the order of deadlines, and what copies one
+// has its own place.
 func TestLivesFollowTheHash(t *testing.T) {
 	for name, f := range map[string]func(ks *Keyspace, db *DB){
 		"deleted":     func(_ *Keyspace, db *DB) { db.Delete(k(1)) },
@@ -251,9 +265,13 @@ func TestLivesFollowTheHash(t *testing.T) {
 			e.coll.(*Hash).SetDeadline(ks, []byte("0"), 0)
 			db.Changed(e)
 		},
-		"renamed and gone":  func(_ *Keyspace, db *DB) { db.Rename(k(1), k(2)); db.Delete(k(2)) },
-		"copied, both gone": func(_ *Keyspace, db *DB) { db.Copy(k(1), db, k(2)); db.Delete(k(1)); db.Delete(k(2)) },
-		"frozen, deleted":   func(ks *Keyspace, db *DB) { ks.Freeze(); db.Delete(k(1)) },
+		"renamed and gone": func(_ *Keyspace, db *DB) { db.Rename(k(1), k(2)); db.Delete(k(2)) },
+		"copied, both gone": func(_ *Keyspace, db *DB) {
+			db.Copy(k(1), db, k(2))
+			db.Delete(k(1))
+			db.Delete(k(2))
+		},
+		"frozen, deleted": func(ks *Keyspace, db *DB) { ks.Freeze(); db.Delete(k(1)) },
 	} {
 		ks := writable(1, 1)
 		setLives(ks, k(1), 10, 0)
@@ -268,8 +286,10 @@ func TestLivesFollowTheHash(t *testing.T) {
 	ks.DB(0).Rename(k(1), k(2))
 	ks.Begin(11, NewRevision(0, 2, 0))
 	for i, key := range [][]byte{k(2), k(1)} {
-		if h := ks.DB(i).Find(key).Collection().(*Hash); h.size() != 1 || ks.DB(i).VolatileHashes() != 0 {
-			t.Errorf("database %d: %d fields, %d volatile hashes after the sweep", i, h.size(), ks.DB(i).VolatileHashes())
+		if h := ks.DB(i).Find(key).Collection().(*Hash); h.size() != 1 ||
+			ks.DB(i).VolatileHashes() != 0 {
+			t.Errorf("database %d: %d fields, %d volatile hashes after the sweep", i, h.size(),
+				ks.DB(i).VolatileHashes())
 		}
 	}
 }

@@ -10,15 +10,18 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// index finds the entries of a database by key, and gives them in the order of (hash, key), which is that of SCAN's cursors, of
-// snapshots and of everything else that shows: it looks random as on Redis yet is the same on every node.
+// index finds the entries of a database by key, and gives them in the order of (hash, key), which
+// is that of SCAN's cursors, of snapshots and of everything else that shows: it looks random as on
+// Redis yet is the same on every node.
 //
-// It is extendible hashing (Fagin, Nievergelt, Pippenger, Strong: ACM TODS 4(3), 1979) by the leading bits of the hash, which keeps the
-// order: a directory leads to pages of up to pageSlots sorted slots, a full page is split in two, and the directory doubles when a page
-// needs more bits than it has. A lookup is one step into the directory and one into a page, however many keys there are.
+// It is extendible hashing (Fagin, Nievergelt, Pippenger, Strong: ACM TODS 4(3), 1979) by the
+// leading bits of the hash, which keeps the order: a directory leads to pages of up to pageSlots
+// sorted slots, a full page is split in two, and the directory doubles when a page needs more bits
+// than it has. A lookup is one step into the directory and one into a page, however many keys there
+// are.
 //
-// It is copy-on-write: freeze is a copy of the directory's outer level, and what belongs to an older generation is copied
-// before it is changed.
+// It is copy-on-write: freeze is a copy of the directory's outer level, and what belongs to an
+// older generation is copied before it is changed.
 type index struct {
 	gen   uint64 // what was made in an older generation may be read by a frozen index
 	depth int    // the directory has 1<<depth places
@@ -28,7 +31,8 @@ type index struct {
 }
 
 const (
-	// pageSlots is how many entries a page holds before it is split, mergeSlots how many two halves may hold to be joined again.
+	// pageSlots is how many entries a page holds before it is split, mergeSlots how many two halves
+	// may hold to be joined again.
 	pageSlots  = 64
 	mergeSlots = 24
 	// partBits is the binary logarithm of the places in one part of the directory.
@@ -47,8 +51,8 @@ type places struct {
 	pages [1 << partBits]*page
 }
 
-// page holds the entries whose hashes share their leading bits. Too many hashes that share more bits than a directory
-// should have, which takes an attacker, make it a tree.
+// page holds the entries whose hashes share their leading bits. Too many hashes that share more
+// bits than a directory should have, which takes an attacker, make it a tree.
 type page struct {
 	gen   uint64
 	depth int // how many leading bits are shared
@@ -89,7 +93,8 @@ func (x *index) newPage(depth int) *page {
 	return &page{gen: x.gen, depth: depth}
 }
 
-// freeze returns the index as it is now, for reading. What x changes from now on has generation gen.
+// freeze returns the index as it is now, for reading. What x changes from now on has generation
+// gen.
 func (x *index) freeze(gen uint64) *index {
 	f := *x
 	f.dir = slices.Clone(x.dir)
@@ -120,8 +125,8 @@ func (x *index) find(hash uint64, key []byte) *Entry {
 	return nil
 }
 
-// seek is the place of the first slot whose hash is not below hash. Hashes are spread evenly over a page: the place
-// is guessed, and mended from there.
+// seek is the place of the first slot whose hash is not below hash. Hashes are spread evenly over a
+// page: the place is guessed, and mended from there.
 func (p *page) seek(hash uint64) int {
 	i := int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
 	for i > 0 && p.slots[i-1].hash >= hash {
@@ -292,13 +297,15 @@ func (x *index) remove(e *Entry) {
 	}
 }
 
-// merge joins a page with the one that it was split from, if the two have become small, and lets the directory shrink.
+// merge joins a page with the one that it was split from, if the two have become small, and lets
+// the directory shrink.
 func (x *index) merge(place int, p *page) {
 	first := x.first(place, p)
 	width := 1 << (x.depth - p.depth)
 	low, high := first&^width, first|width
 	a, b := x.page(low), x.page(high)
-	if a.depth != b.depth || a.tree != nil || b.tree != nil || len(a.slots)+len(b.slots) > mergeSlots {
+	if a.depth != b.depth || a.tree != nil || b.tree != nil ||
+		len(a.slots)+len(b.slots) > mergeSlots {
 		return
 	}
 	x.count(low, a, -len(a.slots))

@@ -17,7 +17,8 @@ type indexModel struct {
 }
 
 func newIndexModel(t *testing.T, hash func(key string) uint64) *indexModel {
-	return &indexModel{T: t, Rand: rand.New(rand.NewPCG(1, 2)), x: newIndex(1), entries: map[string]*Entry{}, hash: hash}
+	return &indexModel{T: t, Rand: rand.New(rand.NewPCG(1, 2)), x: newIndex(1),
+		entries: map[string]*Entry{}, hash: hash}
 }
 
 func (m *indexModel) set(key string) {
@@ -113,7 +114,10 @@ func TestIndexHoldsWhatWasSet(t *testing.T) {
 }
 
 func TestFrozenIndexStaysAsItWas(t *testing.T) {
-	for name, hash := range map[string]func(string) uint64{"spread": hashOf, "equal": func(string) uint64 { return 1 }} {
+	for name, hash := range map[string]func(string) uint64{"spread": hashOf,
+		"equal": func(string) uint64 {
+			return 1
+		}} {
 		t.Run(name, func(t *testing.T) {
 			m := newIndexModel(t, hash)
 			var frozen []*index

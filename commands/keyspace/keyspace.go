@@ -10,11 +10,12 @@ import (
 // Databases is the number of databases, SELECT's range, as Redis has by default.
 const Databases = 16
 
-// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry cannot hold up one entry for long. Keys past
-// their deadline do not exist whether they were swept or not.
+// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry cannot hold up
+// one entry for long. Keys past their deadline do not exist whether they were swept or not.
 const sweepLimit = 4096
 
-// Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits one writer or many readers.
+// Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits
+// one writer or many readers.
 type Keyspace struct {
 	dbs      [Databases]*DB
 	now      int64    // cluster clock of the newest applied entry, ms
@@ -36,15 +37,18 @@ const (
 	Modified Change = iota // it was made, or its value or its deadline changed
 	Removed                // it was there and is not any more, or is about to be made again
 	Expired                // the same, because its deadline had passed
-	Flushed                // every key of the database is gone, or another database's keys are in their place
-	// FieldsExpired: fields of a hash were removed because their deadlines had passed; the hash goes with the last.
+	// every key of the database is gone, or another database's keys are in their place
+	Flushed
+	// FieldsExpired: fields of a hash were removed because their deadlines had passed; the hash
+	// goes with the last.
 	FieldsExpired
 	// Added: a key that was not there comes to be. Its value is not there yet: Modified follows.
 	Added
 )
 
-// Observer is told of changes as they happen, of one change more often than once now and then. It sees the entry as it is at that moment (nil
-// when Flushed), must not keep it, and must not change anything that the machine's state depends on.
+// Observer is notified of changes as they happen, of one change more often than once now and then.
+// It sees the entry as it is at that moment (nil when Flushed), must not keep it, and must not
+// change anything that the machine's state depends on.
 type Observer func(db int, e *Entry, c Change)
 
 // Observe makes f be told of all changes from now on, or nobody if it is nil.
@@ -84,8 +88,8 @@ func newExpiry() *btree.BTreeG[deadline] {
 // DB returns database i, 0 to Databases-1.
 func (ks *Keyspace) DB(i int) *DB { return ks.dbs[i] }
 
-// Begin opens the keyspace for the changes of one entry at the cluster clock nowMs (which never falls) and removes
-// keys whose deadline has passed.
+// Begin opens the keyspace for the changes of one entry at the cluster clock nowMs (which never
+// falls) and removes keys whose deadline has passed.
 func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.now = max(ks.now, nowMs)
 	ks.rev = rev
@@ -96,19 +100,22 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 // SetRevision says which revision the following changes get.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
 
-// Edits rises whenever something is changed or handed out to be changed: while it stays, nothing was.
+// Edits rises whenever something is changed or handed out to be changed: while it stays, nothing
+// was.
 func (ks *Keyspace) Edits() uint64 { return ks.edits }
 
 // End closes the keyspace for changes until the next Begin.
 func (ks *Keyspace) End() { ks.writable = false }
 
-// Now is the cluster clock of the newest entry, ms. A key exists while its deadline is not before it.
+// Now is the cluster clock of the newest entry, ms. A key exists while its deadline is not before
+// it.
 func (ks *Keyspace) Now() int64 { return ks.now }
 
 // RestoreClock sets the clock of a keyspace that is being restored from a snapshot.
 func (ks *Keyspace) RestoreClock(nowMs int64) { ks.now = nowMs }
 
-// Sum is the running hash over every change applied so far: machines that applied the same entries have the same.
+// Sum is the running hash over every change applied so far: machines that applied the same entries
+// have the same.
 func (ks *Keyspace) Sum() uint64 { return ks.sum }
 
 // RestoreSum sets the running hash of a keyspace that is being restored from a snapshot.
@@ -129,7 +136,8 @@ func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	return atMs, ok
 }
 
-// earliest is the first of an order of deadlines. Most databases have none, which is seen at once: every entry asks all of them.
+// earliest is the first of an order of deadlines. Most databases have none, which is seen at once:
+// every entry asks all of them.
 func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
 	if order.Len() == 0 {
 		return d, false
@@ -137,7 +145,8 @@ func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
 	return order.Min()
 }
 
-// sweep removes up to sweepLimit keys and fields whose deadline has passed, of one database after the other, the earliest first.
+// sweep removes up to sweepLimit keys and fields whose deadline has passed, of one database after
+// the other, the earliest first.
 func (ks *Keyspace) sweep() {
 	left := sweepLimit
 	for _, db := range ks.dbs {
@@ -174,5 +183,6 @@ func (ks *Keyspace) Len() int {
 	return n
 }
 
-// hashOf places keys, fields and members in trees and in scan cursors. It has to be the same on every node and in every release.
+// hashOf places keys, fields and members in trees and in scan cursors. It has to be the same on
+// every node and in every release.
 func hashOf(s string) uint64 { return xxhash.Sum64String(s) }

@@ -8,9 +8,9 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// List is a sequence of elements. Its two ends lie in short slices of its own, so that pushing and popping costs little, and what is between
-// them in a rope. A list that is not longer than an end is a slice alone. How a list came about decides where
-// its parts meet; nothing shows that.
+// List is a sequence of elements. Its two ends lie in short slices of its own, so that pushing and
+// popping costs little, and what is between them in a rope. A list that is not longer than an end
+// is a slice alone. How a list came about decides where its parts meet; nothing shows that.
 type List struct {
 	head []element
 	mid  *rope // nil: nothing
@@ -63,8 +63,8 @@ func (l *List) PushBack(value []byte) {
 	l.spill()
 }
 
-// spill moves half of an end that has become too long to the rope. A half stays, so that pushing and popping in turn does not move
-// elements each time.
+// spill moves half of an end that has become too long to the rope. A half stays, so that pushing
+// and popping in turn does not move elements each time.
 func (l *List) spill() {
 	if n := len(l.head) / 2; len(l.head) > pieceMax {
 		l.mid = concat(leaf(slices.Clone(l.head[n:])), l.mid)
@@ -161,8 +161,8 @@ func (l *List) Remove(places []int) {
 	l.refill()
 }
 
-// Range calls f with the elements from place first to last, both included, until it answers false; downwards when
-// first > last. The places must exist. f must not change the list.
+// Range calls f with the elements from place first to last, both included, until it answers false;
+// downwards when first > last. The places must exist. f must not change the list.
 func (l *List) Range(first, last int, f func(value string) bool) {
 	n := max(last-first, first-last) + 1
 	if first <= last {
@@ -186,8 +186,8 @@ func (l *List) Range(first, last int, f func(value string) bool) {
 	})
 }
 
-// Find calls found with the places of the elements equal to value, from place first to last, both included, until it answers
-// false; downwards when first > last. The places must exist.
+// Find calls found with the places of the elements equal to value, from place first to last, both
+// included, until it answers false; downwards when first > last. The places must exist.
 func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
 	hash := xxhash.Sum64(value)
 	is := func(e *element) bool { return e.hash == hash && e.value == view(value) }
@@ -219,7 +219,8 @@ func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
 	})
 }
 
-// ascend calls f with the pieces of the list from place i on, in their order, until it answers false.
+// ascend calls f with the pieces of the list from place i on, in their order, until it answers
+// false.
 func (l *List) ascend(i int, f func([]element) bool) {
 	if i < len(l.head) && !f(l.head[i:]) {
 		return
@@ -234,7 +235,8 @@ func (l *List) ascend(i int, f func([]element) bool) {
 	}
 }
 
-// descend calls f with the pieces of the list that end with place i and before, the last first, until it answers false.
+// descend calls f with the pieces of the list that end with place i and before, the last first,
+// until it answers false.
 func (l *List) descend(i int, f func([]element) bool) {
 	head, middle := len(l.head), l.between()
 	if i >= head+middle && !f(l.tail[:i-head-middle+1]) {

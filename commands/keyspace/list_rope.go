@@ -1,7 +1,9 @@
-// This file contains the tree that the middle of a list lies in. Its nodes are never changed once they are made, so a copy of a list
-// shares all of them; a change makes the few nodes on its way again. Leaves hold pieces of the list, and each node knows how many
-// elements are below it, which finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
-// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert at but by a key.
+// This file contains the tree that the middle of a list lies in. Its nodes are never changed once
+// they are made, so a copy of a list shares all of them; a change makes the few nodes on its way
+// again. Leaves hold pieces of the list, and each node knows how many elements are below it, which
+// finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just Join
+// for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert
+// at but by a key.
 
 package keyspace
 
@@ -10,14 +12,15 @@ import "slices"
 // pieceMax is how many elements a leaf holds at most.
 const pieceMax = 64
 
-// element is an element of a list with its hash, which saves reading it again when the list's Sum changes or is searched.
+// element is an element of a list with its hash, which saves reading it again when the list's Sum
+// changes or is searched.
 type element struct {
 	hash  uint64
 	value string
 }
 
-// digest is a hash of a sequence of elements that tells their order: sum is the polynomial of their hashes at digestBase, and power
-// is digestBase to the number of elements.
+// digest is a hash of a sequence of elements that tells their order: sum is the polynomial of their
+// hashes at digestBase, and power is digestBase to the number of elements.
 type digest struct{ sum, power uint64 }
 
 const digestBase = 0x9e3779b97f4a7c15
@@ -34,7 +37,8 @@ func digestOf(piece []element) digest {
 	return d
 }
 
-// rope is a node: a leaf, which has a piece, or an inner node, which has two children. No rope is nil.
+// rope is a node: a leaf, which has a piece, or an inner node, which has two children. No rope is
+// nil.
 type rope struct {
 	left, right *rope
 	piece       []element
@@ -53,7 +57,8 @@ func leaf(piece []element) *rope {
 
 // link makes a node of two children whose heights differ by one at most.
 func link(l, r *rope) *rope {
-	return &rope{left: l, right: r, count: l.count + r.count, height: max(l.height, r.height) + 1, digest: l.digest.then(r.digest)}
+	return &rope{left: l, right: r, count: l.count + r.count, height: max(l.height, r.height) + 1,
+		digest: l.digest.then(r.digest)}
 }
 
 // balance is link for heights that differ by two at most.
@@ -86,7 +91,8 @@ func concat(l, r *rope) *rope {
 	return link(l, r)
 }
 
-// join is concat that makes one leaf of the two that meet, if they fit, so that what was cut into bits grows together again.
+// join is concat that makes one leaf of the two that meet, if they fit, so that what was cut into
+// bits grows together again.
 func join(l, r *rope) *rope {
 	if l == nil || r == nil {
 		return concat(l, r)
@@ -186,7 +192,8 @@ func (t *rope) split(i int) (before, from *rope) {
 	return concat(t.left, before), from
 }
 
-// without is t without the elements at places, which are sorted; base is the place of t's first element.
+// without is t without the elements at places, which are sorted; base is the place of t's first
+// element.
 func (t *rope) without(base int, places []int) *rope {
 	if len(places) == 0 {
 		return t
@@ -195,10 +202,12 @@ func (t *rope) without(base int, places []int) *rope {
 		return leaf(keepOthers(slices.Clone(t.piece), base, places))
 	}
 	cut, _ := slices.BinarySearch(places, base+t.left.count)
-	return join(t.left.without(base, places[:cut]), t.right.without(base+t.left.count, places[cut:]))
+	return join(t.left.without(base, places[:cut]),
+		t.right.without(base+t.left.count, places[cut:]))
 }
 
-// keepOthers takes the elements at places, which are sorted, out of piece, whose first element is at place base.
+// keepOthers takes the elements at places, which are sorted, out of piece, whose first element is
+// at place base.
 func keepOthers(piece []element, base int, places []int) []element {
 	kept := piece[:0]
 	for i, e := range piece {
@@ -223,7 +232,8 @@ func (t *rope) ascend(i int, f func([]element) bool) bool {
 	return t.right.ascend(i-t.left.count, f)
 }
 
-// descend calls f with the pieces that end with place i and before, the last first, until it answers false.
+// descend calls f with the pieces that end with place i and before, the last first, until it
+// answers false.
 func (t *rope) descend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
 		return f(t.piece[:i+1])

@@ -1,4 +1,5 @@
-// This file contains the tests of lists: random changes against a slice, the balance of the rope, copies, and snapshots.
+// This file contains the tests of lists: random changes against a slice, the balance of the rope,
+// copies, and snapshots.
 
 package keyspace
 
@@ -29,10 +30,10 @@ func checkList(t *testing.T, l *List, want []string) {
 		rebuilt.PushBack([]byte(value))
 	}
 	if l.Sum() != rebuilt.Sum() {
-		t.Fatalf("Sum is %x, that of the same content built anew %x", l.Sum(), rebuilt.Sum())
+		t.Fatalf("Sum is %x, that of the same content built again %x", l.Sum(), rebuilt.Sum())
 	}
 	if !bytes.Equal(l.appendTo(nil), rebuilt.appendTo(nil)) {
-		t.Fatal("the record differs from that of the same content built anew")
+		t.Fatal("the record differs from that of the same content built again")
 	}
 	if l.mid != nil {
 		checkRope(t, l.mid)
@@ -43,20 +44,24 @@ func checkList(t *testing.T, l *List, want []string) {
 func checkRope(t *testing.T, r *rope) {
 	t.Helper()
 	if r.height == 0 {
-		if len(r.piece) == 0 || len(r.piece) > pieceMax || r.count != len(r.piece) || r.left != nil || r.right != nil {
+		if len(r.piece) == 0 || len(r.piece) > pieceMax || r.count != len(r.piece) ||
+			r.left != nil || r.right != nil {
 			t.Fatalf("a leaf of %d elements counts %d", len(r.piece), r.count)
 		}
 		return
 	}
 	l, h := r.left, r.right
-	if r.count != l.count+h.count || r.height != max(l.height, h.height)+1 || max(l.height-h.height, h.height-l.height) > 1 || r.piece != nil {
-		t.Fatalf("a node of %d elements and height %d has children of %d, %d and %d, %d", r.count, r.height, l.count, l.height, h.count, h.height)
+	if r.count != l.count+h.count || r.height != max(l.height, h.height)+1 ||
+		max(l.height-h.height, h.height-l.height) > 1 || r.piece != nil {
+		t.Fatalf("a node of %d elements and height %d has children of %d, %d and %d, %d", r.count,
+			r.height, l.count, l.height, h.count, h.height)
 	}
 	checkRope(t, l)
 	checkRope(t, h)
 }
 
-// changeList makes one random change to l and to its model. When the list is longer than long, changes that shorten it come more often.
+// changeList makes one random change to l and to its model. When the list is longer than long,
+// changes that shorten it come more often.
 func changeList(r *rand.Rand, l *List, model []string, long int) []string {
 	n := len(model)
 	value := strconv.Itoa(r.IntN(20))
@@ -125,7 +130,8 @@ func TestListAgainstModel(t *testing.T) {
 				checkList(t, l, model)
 			}
 			if step%500 == 0 {
-				clones, models = append(clones, l.Clone().(*List)), append(models, slices.Clone(model))
+				clones, models = append(clones, l.Clone().(*List)),
+					append(models, slices.Clone(model))
 			}
 		}
 		checkList(t, l, model)
@@ -171,7 +177,8 @@ func TestListRangeAndFind(t *testing.T) {
 			return len(places) <= stop
 		})
 		if !slices.Equal(got, want) || !slices.Equal(places, wantPlaces) {
-			t.Fatalf("from %d to %d of %d, until %d: Range gives %q, want %q; Find gives %v, want %v", first, last, n, stop, got, want, places, wantPlaces)
+			t.Fatalf("from %d to %d of %d, until %d: Range gives %q, want %q; Find gives %v, "+
+				"want %v", first, last, n, stop, got, want, places, wantPlaces)
 		}
 	}
 }
@@ -181,7 +188,8 @@ func b2i(b bool) int { return int(wire.BoolByte(b)) }
 // The same elements in another order, or another number of equal ones, have another Sum.
 func TestListSumTellsOrder(t *testing.T) {
 	sums := map[uint64]string{}
-	for _, values := range []string{"", "a", "b", "ab", "ba", "aa", "aaa", "aba", "aab", "abaca", "acaba"} {
+	for _, values := range []string{"", "a", "b", "ab", "ba", "aa", "aaa", "aba", "aab", "abaca",
+		"acaba"} {
 		l := NewList()
 		for i := range values {
 			l.PushBack([]byte(values[i : i+1]))
@@ -193,7 +201,8 @@ func TestListSumTellsOrder(t *testing.T) {
 	}
 }
 
-// A long list that is filled at one end and emptied at the other keeps its nodes full and its ends short.
+// A long list that is filled at one end and emptied at the other keeps its nodes full and its ends
+// short.
 func TestListAsQueue(t *testing.T) {
 	l := NewList()
 	next := 0
@@ -211,13 +220,15 @@ func TestListAsQueue(t *testing.T) {
 		t.Errorf("the ends have %d and %d elements", len(l.head), len(l.tail))
 	}
 	if limit := bits.Len(uint(l.Len()/(pieceMax/2))) * 3 / 2; l.mid.height > limit {
-		t.Errorf("the rope of %d elements is %d high, want %d at most", l.mid.count, l.mid.height, limit)
+		t.Errorf("the rope of %d elements is %d high, want %d at most", l.mid.count, l.mid.height,
+			limit)
 	}
 	checkRope(t, l.mid)
 }
 
-// A snapshot of lists holds what was there when it was taken, though they are changed while it is written; what is restored gives the
-// same snapshot and goes on like the original, whatever way its lists came about.
+// A snapshot of lists holds what was there when it was taken, though they are changed while it is
+// written; what is restored gives the same snapshot and goes on like the original, whatever way its
+// lists came about.
 func TestSnapshotOfLists(t *testing.T) {
 	r := dbRand(t)
 	ks := New()
@@ -273,7 +284,8 @@ func TestSnapshotOfLists(t *testing.T) {
 		index--
 		change(again, other, b)
 	}
-	if !sameRecords(records(t, restored.Freeze()), records(t, again.Freeze())) || restored.Sum() != again.Sum() {
+	if !sameRecords(records(t, restored.Freeze()), records(t, again.Freeze())) ||
+		restored.Sum() != again.Sum() {
 		t.Fatal("two machines, one restored later than the other, differ")
 	}
 }
@@ -290,7 +302,8 @@ func TestDamagedListRecords(t *testing.T) {
 		}
 	}
 	claimed := append(appendRecord(nil, 0, &Entry{key: "l", coll: NewList()}), 0)
-	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f) // a count of 34 thousand million
+	// a count of 34 thousand million
+	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f)
 	if err := New().Load(claimed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("more elements than a record can hold are believed: %v", err)
 	}

@@ -1,9 +1,11 @@
-// This file contains the estimate behind MEMORY USAGE. It is made of the contents alone, never of the room that slices happen to have: how a
-// value came about differs between a node that ran all writes and one that was restored, and a script may look at the number.
+// This file contains the estimate behind MEMORY USAGE. It is made of the contents alone, never of
+// the room that slices happen to have: how a value came about differs between a node that ran all
+// writes and one that was restored, and a script may look at the number.
 
 package keyspace
 
-// What keeping things takes besides their text, in bytes: the records themselves, their places in an index, what allocating them adds.
+// What keeping things takes besides their text, in bytes: the records themselves, their places in
+// an index, what allocating them adds.
 const (
 	entryCost   = 144 // a key with its place in the database
 	lifeCost    = 48  // its place among the deadlines
@@ -14,11 +16,13 @@ const (
 	itemCost    = 24  // an element of a list
 	messageCost = 48  // an entry of a stream
 	groupCost   = 160 // a consumer group
-	pendingCost = 112 // an entry that a consumer has not acknowledged, for the group and for the consumer
-	readerCost  = 96  // a consumer
+	// an entry that a consumer has not acknowledged, for the group and for the consumer
+	pendingCost = 112
+	readerCost  = 96 // a consumer
 )
 
-// Memory estimates what a key and its value take, in bytes. Of a collection samples elements are looked at, all if it is 0.
+// Memory estimates what a key and its value take, in bytes. Of a collection samples elements are
+// looked at, all if it is 0.
 func (e *Entry) Memory(samples int) int {
 	n := entryCost + textBytes(len(e.key))
 	if e.deadline != 0 {
@@ -34,15 +38,22 @@ func (e *Entry) Memory(samples int) int {
 			return s.add(fieldCost + textBytes(len(name)) + textBytes(len(value)))
 		})
 	case *ZSet:
-		c.Range(0, c.Len()-1, func(m Scored) bool { return s.add(scoredCost + textBytes(len(m.Member))) })
+		c.Range(0, c.Len()-1, func(m Scored) bool {
+			return s.add(scoredCost + textBytes(len(m.Member)))
+		})
 	case *Set:
 		c.Each(func(member string) bool { return s.add(memberCost + textBytes(len(member))) })
 	case *List:
-		c.Range(0, c.Len()-1, func(value string) bool { return s.add(itemCost + textBytes(len(value))) })
+		c.Range(0, c.Len()-1, func(value string) bool {
+			return s.add(itemCost + textBytes(len(value)))
+		})
 	case *Stream:
-		c.Range(StreamID{}, MaxStreamID, func(m StreamEntry) bool { return s.add(messageCost + textBytes(m.Size())) })
+		c.Range(StreamID{}, MaxStreamID, func(m StreamEntry) bool {
+			return s.add(messageCost + textBytes(m.Size()))
+		})
 		c.EachGroup(func(g *Group) {
-			n += groupCost + textBytes(len(g.Name())) + g.Pending()*pendingCost + g.Consumers()*readerCost
+			n += groupCost + textBytes(len(g.Name())) + g.Pending()*pendingCost +
+				g.Consumers()*readerCost
 		})
 	}
 	return n + s.of(e.coll.Len())

@@ -5,12 +5,14 @@ import (
 	"testing"
 )
 
-// A key's estimate grows with its content, and the one by samples is near the one of all elements where they are alike.
+// A key's estimate grows with its content, and the one by samples is near the one of all elements
+// where they are alike.
 func TestMemory(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))
 	db := ks.DB(0)
-	short, long := db.SetString([]byte("a"), []byte("x")).Memory(5), db.SetString([]byte("a"), make([]byte, 1000)).Memory(5)
+	short, long := db.SetString([]byte("a"), []byte("x")).Memory(5),
+		db.SetString([]byte("a"), make([]byte, 1000)).Memory(5)
 	if short < 100 || short > 300 || long-short < 990 || long-short > 1010 {
 		t.Errorf("strings: %d and %d", short, long)
 	}
@@ -31,13 +33,16 @@ func TestMemory(t *testing.T) {
 		}
 		for i := list.Len(); i < size; i++ {
 			list.PushBack(fmt.Appendf(nil, "element-%05d", i))
-			stream.Add(StreamID{Ms: uint64(i + 1)}, [][]byte{[]byte("field"), fmt.Appendf(nil, "element-%05d", i)})
+			stream.Add(StreamID{Ms: uint64(i + 1)},
+				[][]byte{[]byte("field"), fmt.Appendf(nil, "element-%05d", i)})
 		}
 		for _, key := range keys {
 			e := db.Find([]byte(key))
 			all, some := e.Memory(0), e.Memory(5)
-			if all < size*30 || all > size*250+500 || all <= last[key] || some < all*9/10 || some > all*11/10 {
-				t.Errorf("%s of %d: %d bytes, by samples %d, before %d", key, size, all, some, last[key])
+			if all < size*30 || all > size*250+500 || all <= last[key] || some < all*9/10 ||
+				some > all*11/10 {
+				t.Errorf("%s of %d: %d bytes, by samples %d, before %d", key, size, all, some,
+					last[key])
 			}
 			last[key] = all
 		}

@@ -21,7 +21,8 @@ func TestRename(t *testing.T) {
 		t.Fatal("the key is there under its old name")
 	}
 	e := db.Find(k(2))
-	if string(e.Bytes()) != "one" || e.Deadline() != 50 || e.Created() != NewRevision(0, 2, 0) || e.Changed() != e.Created() {
+	if string(e.Bytes()) != "one" || e.Deadline() != 50 || e.Created() != NewRevision(0, 2, 0) ||
+		e.Changed() != e.Created() {
 		t.Fatalf("renamed: %q deadline %d created %d", e.Bytes(), e.Deadline(), e.Created())
 	}
 	if db.Len() != 1 || db.Volatile() != 1 {
@@ -47,7 +48,8 @@ func TestCopyIsIndependent(t *testing.T) {
 	db.AppendString(k(2), []byte("c"))
 	db.AppendString(k(1), []byte("o"))
 	db.AppendString(k(2), []byte("opy"))
-	if a, b := string(db.Find(k(1)).Bytes()), string(db.Find(k(2)).Bytes()); a != "123456o" || b != "123456copy" {
+	if a, b := string(db.Find(k(1)).Bytes()), string(db.Find(k(2)).Bytes()); a != "123456o" ||
+		b != "123456copy" {
 		t.Fatalf("the strings are %q and %q", a, b)
 	}
 	for _, n := range []int{1, 600} {
@@ -80,8 +82,10 @@ func TestCopyIsIndependent(t *testing.T) {
 				_, there = c.Score(k(0))
 				_, foreign = c.Score(k(n))
 			}
-			if got.Collection().Len() != n || !there || foreign || got.Created() != NewRevision(0, 1, 0) {
-				t.Errorf("%v of %d elements: the copy has %d, the removed one %v, the added one %v", got.Kind(), n, got.Collection().Len(), there, foreign)
+			if got.Collection().Len() != n || !there || foreign ||
+				got.Created() != NewRevision(0, 1, 0) {
+				t.Errorf("%v of %d elements: the copy has %d, the removed one %v, the added one %v",
+					got.Kind(), n, got.Collection().Len(), there, foreign)
 			}
 		}
 	}
@@ -130,7 +134,8 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 	}
 }
 
-// A copy that is tried, where nothing may be changed, leaves what it would share as it is: dry runs run beside reads.
+// A copy that is tried, where nothing may be changed, leaves what it would share as it is: dry runs
+// run beside reads.
 func TestTriedCopyChangesNothing(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))

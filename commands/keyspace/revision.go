@@ -1,8 +1,9 @@
 package keyspace
 
-// Revision says when a change was made: epoch (10 bits), index of the log entry (41 bits), place of the command in its batch
-// (12 bits). Later changes have larger revisions, across failovers and restarts; a restored backup raises the epoch. It fits a
-// signed 64-bit integer, and in the first epoch a double, which is what a script or a JavaScript client holds it in.
+// Revision says when a change was made: epoch (10 bits), index of the log entry (41 bits), place of
+// the command in its batch (12 bits). Later changes have larger revisions, across failovers and
+// restarts; a restored backup raises the epoch. It fits a signed 64-bit integer, and in the first
+// epoch a double, which is what a script or a JavaScript client holds it in.
 type Revision uint64
 
 // MaxPlace is the last place of a batch: an entry carries at most MaxPlace+1 commands.
@@ -17,7 +18,8 @@ const (
 	indexBits = 41
 )
 
-// NewRevision composes a revision. index is the position of the entry in the log, place that of the command in the entry.
+// NewRevision composes a revision. index is the position of the entry in the log, place that of the
+// command in the entry.
 func NewRevision(epoch, index, place uint64) Revision {
 	return Revision(epoch<<(indexBits+placeBits) | index<<placeBits | place)
 }

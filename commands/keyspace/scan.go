@@ -1,6 +1,7 @@
 package keyspace
 
-// cursorBits is how much of a hash a SCAN cursor shows: it has to survive clients that keep it in a double.
+// cursorBits is how much of a hash a SCAN cursor shows: it has to survive clients that keep it in a
+// double.
 const cursorBits = 48
 
 // cursorStart is the smallest hash that a cursor stands for.
@@ -14,7 +15,8 @@ type scan struct {
 	next  uint64 // where the next step starts; 0 means the end was reached
 }
 
-// take reports whether the element with this hash belongs to the step. Elements that share a cursor are never parted.
+// take reports whether the element with this hash belongs to the step. Elements that share a cursor
+// are never parted.
 func (s *scan) take(hash uint64) bool {
 	at := hash >> (64 - cursorBits)
 	if s.seen >= s.count && at != s.last {

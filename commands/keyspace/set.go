@@ -9,12 +9,12 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// smallIntegers is up to how many integers a set keeps the form of sorted integers: Redis's set-max-intset-entries. The form decides the
-// order of SMEMBERS and what OBJECT ENCODING answers.
+// smallIntegers is up to how many integers a set keeps the form of sorted integers: Redis's
+// set-max-intset-entries. The form decides the order of SMEMBERS and what OBJECT ENCODING answers.
 const smallIntegers = 512
 
-// Set is a set of strings. While all are integers and few it is a sorted slice of numbers; else they have the order of their
-// hashes, and stay in it.
+// Set is a set of strings. While all are integers and few it is a sorted slice of numbers; else
+// they have the order of their hashes, and stay in it.
 type Set struct {
 	integers []int64  // sorted
 	names    *nameSet // nil: the members are integers
@@ -38,7 +38,8 @@ func (s *Set) Len() int {
 // Sum is a hash over the content.
 func (s *Set) Sum() uint64 { return s.sum }
 
-// Integers reports whether the set has the form of sorted integers, which OBJECT ENCODING calls intset.
+// Integers reports whether the set has the form of sorted integers, which OBJECT ENCODING calls
+// intset.
 func (s *Set) Integers() bool { return s.names == nil }
 
 // Clone returns a copy that can be changed while s is read.

@@ -25,7 +25,8 @@ func (s *Set) All() []Member {
 	return all
 }
 
-// ByHash calls f with every member, which has the score 0, in the order of (hash, name), until it answers false.
+// ByHash calls f with every member, which has the score 0, in the order of (hash, name), until it
+// answers false.
 func (s *Set) ByHash(f func(Member) bool) {
 	if s.names != nil {
 		s.names.from(0, func(n setName) bool { return f(Member{Hash: n.hash, Name: n.name}) })
@@ -40,8 +41,8 @@ func (s *Set) ByHash(f func(Member) bool) {
 	}
 }
 
-// Finder returns a function that reports whether a member is there, with less work where they come in the order of (hash, name). It is valid until the
-// set is changed.
+// Finder returns a function that reports whether a member is there, with less work where they come
+// in the order of (hash, name). It is valid until the set is changed.
 func (s *Set) Finder() func(Member) bool {
 	switch {
 	case s.names == nil:
@@ -56,7 +57,8 @@ func (s *Set) Finder() func(Member) bool {
 	}
 }
 
-// IntegersOnly reports whether a set that these members are added to, one by one, has the form of integers. They are different.
+// IntegersOnly reports whether a set that these members are added to, one by one, has the form of
+// integers. They are different.
 func IntegersOnly(members []Member) bool {
 	return len(members) <= smallIntegers && !slices.ContainsFunc(members, func(m Member) bool {
 		_, ok := integer([]byte(m.Name))
@@ -64,7 +66,8 @@ func IntegersOnly(members []Member) bool {
 	})
 }
 
-// SetOf makes a set of members that are different. It has the form of integers where it can, unless names is given.
+// SetOf makes a set of members that are different. It has the form of integers where it can, unless
+// names is given.
 func SetOf(members []Member, names bool) *Set {
 	s := NewSet()
 	if !names && IntegersOnly(members) {
@@ -101,9 +104,10 @@ func memberCompare(a, b Member) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// RemoveAt removes the members at different places in the order of the set, and changes nothing else: a set that is one of names stays that.
+// RemoveAt removes the members at different places in the order of the set, and changes nothing
+// else: a set that is one of names stays that.
 func (s *Set) RemoveAt(places []int) {
-	if s.names == nil || !Anew(len(places), s.Len()) {
+	if s.names == nil || !RebuildCheaper(len(places), s.Len()) {
 		gone := make([]string, len(places))
 		for i, place := range places {
 			gone[i] = s.At(place)

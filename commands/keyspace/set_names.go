@@ -8,7 +8,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// smallNames is up to how many members a set is a slice before it becomes a tree. Nothing shows which of the two it is.
+// smallNames is up to how many members a set is a slice before it becomes a tree. Nothing shows
+// which of the two it is.
 const smallNames = 128
 
 // nameSet is a set of strings in the order of (hash, name).

@@ -1,4 +1,5 @@
-// This file contains the tests of sets: random changes against a model, over the borders of all forms, copies and snapshot records.
+// This file contains the tests of sets: random changes against a model, over the borders of all
+// forms, copies and snapshot records.
 
 package keyspace
 
@@ -30,7 +31,8 @@ func (m *setModel) add(member string) bool {
 	}
 	m.members[member] = true
 	n, err := strconv.ParseInt(member, 10, 64)
-	m.integers = m.integers && err == nil && strconv.FormatInt(n, 10) == member && len(m.members) <= smallIntegers
+	m.integers = m.integers && err == nil && strconv.FormatInt(n, 10) == member &&
+		len(m.members) <= smallIntegers
 	return true
 }
 
@@ -60,7 +62,8 @@ func (m *setModel) check(t *testing.T, s *Set) {
 	t.Helper()
 	want := m.list()
 	if s.Len() != len(want) || s.Integers() != m.integers {
-		t.Fatalf("%d members, integers %v; want %d, %v", s.Len(), s.Integers(), len(want), m.integers)
+		t.Fatalf("%d members, integers %v; want %d, %v", s.Len(), s.Integers(), len(want),
+			m.integers)
 	}
 	var listed, scanned []string
 	s.Each(func(member string) bool {
@@ -80,22 +83,25 @@ func (m *setModel) check(t *testing.T, s *Set) {
 	rebuilt := NewSet()
 	for i, member := range want {
 		if s.At(i) != member || !s.Has([]byte(member)) {
-			t.Fatalf("At(%d) is %q, want %q, which is there: %v", i, s.At(i), member, s.Has([]byte(member)))
+			t.Fatalf("At(%d) is %q, want %q, which is there: %v", i, s.At(i), member,
+				s.Has([]byte(member)))
 		}
 		rebuilt.Add([]byte(member))
 	}
 	if s.Sum() != rebuilt.Sum() {
-		t.Fatalf("Sum is %x, that of the same content built anew %x", s.Sum(), rebuilt.Sum())
+		t.Fatalf("Sum is %x, that of the same content built again %x", s.Sum(), rebuilt.Sum())
 	}
 	restored := readSet(newReader(s.appendTo(nil), nil))
-	if restored.Sum() != s.Sum() || restored.Integers() != s.Integers() || string(restored.appendTo(nil)) != string(s.appendTo(nil)) {
+	if restored.Sum() != s.Sum() || restored.Integers() != s.Integers() ||
+		string(restored.appendTo(nil)) != string(s.appendTo(nil)) {
 		t.Fatal("the record gives another set")
 	}
 }
 
 func TestSetAgainstModel(t *testing.T) {
 	r := dbRand(t)
-	for _, c := range []struct{ members, names int }{{4, 0}, {40, 0}, {700, 0}, {40, 10}, {300, 300}, {1000, 1}, {smallNames + 20, 1000}} {
+	for _, c := range []struct{ members, names int }{{4, 0}, {40, 0}, {700, 0}, {40, 10},
+		{300, 300}, {1000, 1}, {smallNames + 20, 1000}} {
 		s, m := NewSet(), newSetModel()
 		var clones []*Set
 		var models []*setModel
@@ -129,9 +135,13 @@ func TestSetAgainstModel(t *testing.T) {
 // What is written exactly as a 64-bit integer is one; anything else is a name.
 func TestSetIntegers(t *testing.T) {
 	for member, want := range map[string]bool{
-		"0": true, "-1": true, "10": true, fmt.Sprint(math.MaxInt64): true, fmt.Sprint(math.MinInt64): true,
-		"": false, "-": false, "-0": false, "00": false, "01": false, "+1": false, " 1": false, "1 ": false, "1_0": false, "0x1": false, "1.0": false,
-		"9223372036854775808": false, "-9223372036854775809": false, "1\x00": false, "a": false, strings.Repeat("1", 30): false,
+		"0": true, "-1": true, "10": true, fmt.Sprint(math.MaxInt64): true,
+		fmt.Sprint(math.MinInt64): true,
+		"":                        false, "-": false, "-0": false, "00": false, "01": false,
+		"+1": false, " 1": false,
+		"1 ": false, "1_0": false, "0x1": false, "1.0": false,
+		"9223372036854775808": false, "-9223372036854775809": false, "1\x00": false, "a": false,
+		strings.Repeat("1", 30): false,
 	} {
 		s := NewSet()
 		if s.Has([]byte(member)) || s.Remove([]byte(member)) || !s.Add([]byte(member)) {
@@ -170,7 +180,8 @@ func TestDamagedSetRecords(t *testing.T) {
 	head := appendRecord(nil, 0, &Entry{key: "s", coll: NewSet()})
 	head = head[:len(head)-2]
 	for what, content := range map[string]string{
-		"a member twice": "\x01\x02\x01a\x01a", "a name among integers": "\x00\x01\x01a", "an unknown form": "\x02\x01\x01a",
+		"a member twice": "\x01\x02\x01a\x01a", "a name among integers": "\x00\x01\x01a",
+		"an unknown form":                "\x02\x01\x01a",
 		"more members than there can be": "\x00\xff\xff\xff\xff\x7f",
 	} {
 		if err := New().Load(append(slices.Clone(head), content...)); !errors.Is(err, ErrCorrupt) {

@@ -38,15 +38,16 @@ func (f *Frozen) Len() int {
 	return n
 }
 
-// Records calls yield with one record a key, in the order of databases and of (hash, key), until it fails; before the keys of a
-// database that was swapped comes a record of that. The record is yield's until it returns. Equal contents give equal
-// records.
+// Records calls yield with one record a key, in the order of databases and of (hash, key), until it
+// fails; before the keys of a database that was swapped comes a record of that. The record is
+// yield's until it returns. Equal contents give equal records.
 func (f *Frozen) Records(yield func(record []byte) error) error {
 	var buf []byte
 	var err error
 	for i, keys := range f.dbs {
 		if f.swapped[i] != 0 {
-			if err = yield(binary.AppendUvarint(append(buf[:0], byte(i), byte(kindSwap)), uint64(f.swapped[i]))); err != nil {
+			if err = yield(binary.AppendUvarint(append(buf[:0], byte(i), byte(kindSwap)),
+				uint64(f.swapped[i]))); err != nil {
 				return err
 			}
 		}

@@ -6,14 +6,15 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Stream is a log of entries in the order of their ids, with groups of consumers that read it. Unlike other collections it stays when it
-// is empty: its last id and its groups are worth keeping.
+// Stream is a log of entries in the order of their ids, with groups of consumers that read it.
+// Unlike other collections it stays when it is empty: its last id and its groups are worth keeping.
 type Stream struct {
 	entries *btree.BTreeG[StreamEntry]
 	nodes   *btree.BTreeG[streamNode]
 	groups  *btree.BTreeG[*Group] // by name
-	// owner is what the groups that may be changed in place carry. A clone and its original both get a new one, so that the first change of
-	// a group in either copies that group: Clone need not copy them all.
+	// owner is what the groups that may be changed in place carry. A clone and its original both
+	// get a new one, so that the first change of a group in either copies that group: Clone need
+	// not copy them all.
 	owner *owner
 	last  StreamID // the highest id ever given, or what XSETID said
 	// tombstone is the highest id that was deleted alone; trimming does not count.
@@ -106,22 +107,30 @@ func (s *Stream) First() (e StreamEntry, ok bool) { return s.entries.Min() }
 func (s *Stream) Top() (e StreamEntry, ok bool) { return s.entries.Max() }
 
 // Get returns the entry of an id.
-func (s *Stream) Get(id StreamID) (e StreamEntry, ok bool) { return s.entries.Get(StreamEntry{ID: id}) }
+func (s *Stream) Get(id StreamID) (e StreamEntry, ok bool) {
+	return s.entries.Get(StreamEntry{ID: id})
+}
 
-// Finder returns a function that is Get, with less work where ids come in order. It is valid until the stream is changed.
+// Finder returns a function that is Get, with less work where ids come in order. It is valid until
+// the stream is changed.
 func (s *Stream) Finder() func(id StreamID) (e StreamEntry, ok bool) {
 	find := finder(s.entries)
 	return func(id StreamID) (StreamEntry, bool) { return find(StreamEntry{ID: id}) }
 }
 
-// Range calls f with the entries from start to end, both included, until it answers false. f may change groups, not entries.
+// Range calls f with the entries from start to end, both included, until it answers false. f may
+// change groups, not entries.
 func (s *Stream) Range(start, end StreamID, f func(StreamEntry) bool) {
-	s.entries.Ascend(StreamEntry{ID: start}, func(e StreamEntry) bool { return !end.Less(e.ID) && f(e) })
+	s.entries.Ascend(StreamEntry{ID: start}, func(e StreamEntry) bool {
+		return !end.Less(e.ID) && f(e)
+	})
 }
 
 // RangeBack is Range from end down to start.
 func (s *Stream) RangeBack(start, end StreamID, f func(StreamEntry) bool) {
-	s.entries.Descend(StreamEntry{ID: end}, func(e StreamEntry) bool { return !e.ID.Less(start) && f(e) })
+	s.entries.Descend(StreamEntry{ID: end}, func(e StreamEntry) bool {
+		return !e.ID.Less(start) && f(e)
+	})
 }
 
 // entrySum is an entry's part in sum.
@@ -130,7 +139,8 @@ func entrySum(e StreamEntry) uint64 {
 	return pairSum(xxhash.Sum64(id[:]), xxhash.Sum64(e.packed))
 }
 
-// Add appends an entry of names and values in turn, of which it keeps copies. id must be higher than Last.
+// Add appends an entry of names and values in turn, of which it keeps copies. id must be higher
+// than Last.
 func (s *Stream) Add(id StreamID, texts [][]byte) {
 	e := StreamEntry{ID: id, packed: pack(texts)}
 	s.entries.Set(e)
@@ -179,8 +189,8 @@ func (s *Stream) tombstonesFrom(start StreamID) bool {
 	return !s.tombstone.Less(start)
 }
 
-// reads is how many entries, of all that were ever added, one has read who has come to id; unknown where entries between were deleted. The
-// cases are those of Redis, since XINFO shows the result.
+// reads is how many entries, of all that were ever added, one has read who has come to id; unknown
+// where entries between were deleted. The cases are those of Redis, since XINFO shows the result.
 func (s *Stream) reads(id StreamID) int64 {
 	first, ok := s.First()
 	switch {

@@ -1,4 +1,5 @@
-// This file contains a stream's groups of consumers, and the entries that were delivered and not acknowledged: the pending ones.
+// This file contains a stream's groups of consumers, and the entries that were delivered and not
+// acknowledged: the pending ones.
 
 package keyspace
 
@@ -12,8 +13,9 @@ import (
 // UnknownReads stands for a count of entries that cannot be known.
 const UnknownReads = -1
 
-// Group is a group of consumers, each of which gets entries that no other gets. What comes from Stream.Group is for reading only, what
-// comes from EditGroup or CreateGroup may be changed until the stream is cloned.
+// Group is a group of consumers, each of which gets entries that no other gets. What comes from
+// Stream.Group is for reading only, what comes from EditGroup or CreateGroup may be changed until
+// the stream is cloned.
 type Group struct {
 	stream *Stream // whose sum is kept up to date; valid in a group that may be changed
 	owner  *owner
@@ -38,11 +40,13 @@ type Consumer struct {
 	Pending int   // entries delivered to it and not acknowledged
 }
 
-// Pending is an entry that was delivered to a consumer and not acknowledged. The entry itself may have been deleted since.
+// Pending is an entry that was delivered to a consumer and not acknowledged. The entry itself may
+// have been deleted since.
 type Pending struct {
-	ID          StreamID
-	Consumer    string
-	DeliveredMs int64 // when it was delivered last, ms of the cluster clock; before 0 if XCLAIM says so
+	ID       StreamID
+	Consumer string
+	// when it was delivered last, ms of the cluster clock; before 0 if XCLAIM says so
+	DeliveredMs int64
 	Deliveries  int64
 }
 
@@ -86,21 +90,23 @@ func (s *Stream) EditGroup(name []byte) *Group {
 	if g != nil && g.owner != s.owner {
 		c := *g
 		c.stream, c.owner = s, s.owner
-		c.consumers, c.pending, c.owned = g.consumers.IsoCopy(), g.pending.IsoCopy(), g.owned.IsoCopy()
+		c.consumers, c.pending, c.owned = g.consumers.IsoCopy(), g.pending.IsoCopy(),
+			g.owned.IsoCopy()
 		g = &c
 		s.groups.Set(g)
 	}
 	return g
 }
 
-// CreateGroup makes a group that has read entries up to last, or returns nil if there is one of that name. reads is how many these are, or
-// UnknownReads.
+// CreateGroup makes a group that has read entries up to last, or returns nil if there is one of
+// that name. reads is how many these are, or UnknownReads.
 func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	if s.Group(name) != nil {
 		return nil
 	}
 	g := &Group{
-		stream: s, owner: s.owner, name: string(name), hash: xxhash.Sum64(name), last: last, reads: reads,
+		stream: s, owner: s.owner, name: string(name), hash: xxhash.Sum64(name), last: last,
+		reads:     reads,
 		consumers: newTree(consumerLess), pending: newTree(pendingLess), owned: newTree(ownedLess),
 	}
 	s.groups.Set(g)
@@ -108,7 +114,8 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	return g
 }
 
-// DestroyGroup removes a group with all that it knows, and reports whether there was one of that name.
+// DestroyGroup removes a group with all that it knows, and reports whether there was one of that
+// name.
 func (s *Stream) DestroyGroup(name []byte) bool {
 	g, ok := s.groups.Delete(&Group{name: view(name)})
 	if ok {
@@ -117,7 +124,8 @@ func (s *Stream) DestroyGroup(name []byte) bool {
 	return ok
 }
 
-// Lag is how many entries the group has not read yet, which is not always known: what XINFO shows. It is below 0 where ENTRIESREAD said so.
+// Lag is how many entries the group has not read yet, which is not always known: what XINFO shows.
+// It is below 0 where ENTRIESREAD said so.
 func (s *Stream) Lag(g *Group) (lag int64, known bool) {
 	if s.added == 0 {
 		return 0, true
@@ -152,7 +160,8 @@ func (g *Group) mix(part uint64) {
 	g.stream.sum ^= part
 }
 
-// The parts of a group in the sum: its position, each consumer, each pending entry. A number before each tells them apart.
+// The parts of a group in the sum: its position, each consumer, each pending entry. A number before
+// each tells them apart.
 
 func (g *Group) positionSum() uint64 {
 	var buf [64]byte
@@ -208,7 +217,8 @@ func (g *Group) EachConsumer(f func(Consumer)) {
 	})
 }
 
-// See notes that a consumer took something at a time, making it if needed, and reports whether it is new.
+// See notes that a consumer took something at a time, making it if needed, and reports whether it
+// is new.
 func (g *Group) See(name []byte, nowMs int64) (created bool) {
 	c, exists := g.Consumer(name)
 	if exists {
@@ -229,15 +239,19 @@ func (g *Group) RemoveConsumer(name []byte) {
 		return
 	}
 	g.mix(g.consumerSum(c))
-	if Anew(c.Pending, g.pending.Len()) {
-		g.owned = without(g.owned, ownedLess, c.Pending, func(o ownedID) bool { return o.consumer == c.Name })
+	if RebuildCheaper(c.Pending, g.pending.Len()) {
+		g.owned = without(g.owned, ownedLess, c.Pending, func(o ownedID) bool {
+			return o.consumer == c.Name
+		})
 		g.pending.Scan(func(p Pending) bool {
 			if p.Consumer == c.Name {
 				g.mix(g.pendingSum(p))
 			}
 			return true
 		})
-		g.pending = without(g.pending, pendingLess, c.Pending, func(p Pending) bool { return p.Consumer == c.Name })
+		g.pending = without(g.pending, pendingLess, c.Pending, func(p Pending) bool {
+			return p.Consumer == c.Name
+		})
 		return
 	}
 	for range c.Pending {
@@ -249,9 +263,12 @@ func (g *Group) RemoveConsumer(name []byte) {
 }
 
 // FindPending returns the pending entry of an id.
-func (g *Group) FindPending(id StreamID) (p Pending, ok bool) { return g.pending.Get(Pending{ID: id}) }
+func (g *Group) FindPending(id StreamID) (p Pending, ok bool) {
+	return g.pending.Get(Pending{ID: id})
+}
 
-// EachPending calls f with the pending entries from an id on, in the order of ids, until it answers false. f must not change the group.
+// EachPending calls f with the pending entries from an id on, in the order of ids, until it answers
+// false. f must not change the group.
 func (g *Group) EachPending(start StreamID, f func(Pending) bool) {
 	g.pending.Ascend(Pending{ID: start}, f)
 }

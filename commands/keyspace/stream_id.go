@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// StreamID is the id of an entry of a stream: a time and a number that tells entries of the same time apart. Ids of a stream only rise.
+// StreamID is the id of an entry of a stream: a time and a number that tells entries of the same
+// time apart. Ids of a stream only rise.
 type StreamID struct{ Ms, Seq uint64 }
 
 // MaxStreamID is the last id that there can be.

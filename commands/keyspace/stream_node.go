@@ -1,9 +1,11 @@
-// This file contains the layout of a stream's entries in nodes. Redis keeps up to 100 entries together, in up to about 4096 bytes, and XADD and
-// XTRIM with ~ remove whole nodes: which entries remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
-// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of them takes.
+// This file contains the layout of a stream's entries in nodes. Redis keeps up to 100 entries
+// together, in up to about 4096 bytes, and XADD and XTRIM with ~ remove whole nodes: which entries
+// remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
+// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of
+// them takes.
 //
-// The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md) with stream-node-max-bytes and
-// stream-node-max-entries at their defaults.
+// The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md)
+// with stream-node-max-bytes and stream-node-max-entries at their defaults.
 
 package keyspace
 
@@ -19,10 +21,11 @@ const (
 
 // streamNode is a run of entries.
 type streamNode struct {
-	first, last StreamID // ids of the first and the last entry that it got, be they there still or not
-	live, dead  int      // entries that are there, and that were
-	size        int      // bytes of Redis's listpack
-	names       []byte   // packed: of its first entry; an entry with the same ones takes less room
+	// ids of the first and the last entry that it got, be they there still or not
+	first, last StreamID
+	live, dead  int    // entries that are there, and that were
+	size        int    // bytes of Redis's listpack
+	names       []byte // packed: of its first entry; an entry with the same ones takes less room
 }
 
 func streamNodeLess(a, b streamNode) bool { return a.first.Less(b.first) }
@@ -70,7 +73,8 @@ func newStreamNode(id StreamID, texts [][]byte) streamNode {
 func (n *streamNode) add(id StreamID, texts [][]byte) {
 	const flags = 0
 	pieces := 3 + len(texts)/2 // that Redis counts: flags, two parts of the id, values
-	n.size += numberSize(flags) + numberSize(int64(id.Ms-n.first.Ms)) + numberSize(int64(id.Seq-n.first.Seq))
+	n.size += numberSize(flags) + numberSize(int64(id.Ms-n.first.Ms)) +
+		numberSize(int64(id.Seq-n.first.Seq))
 	same := n.sameNames(texts)
 	if !same {
 		n.size += numberSize(int64(len(texts) / 2))
@@ -119,7 +123,8 @@ func numberSize(n int64) int {
 // textSize is what a text takes in a listpack, which keeps one that reads as a number as such.
 func textSize(t []byte) int {
 	if len(t) <= 20 {
-		if n, err := strconv.ParseInt(view(t), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(t) {
+		if n, err := strconv.ParseInt(view(t), 10, 64); err == nil &&
+			strconv.FormatInt(n, 10) == string(t) {
 			return numberSize(n)
 		}
 	}
@@ -148,8 +153,8 @@ func textSize(t []byte) int {
 // Nodes counts the nodes.
 func (s *Stream) Nodes() int { return s.nodes.Len() }
 
-// RadixNodes counts the nodes of the radix tree in which Redis keeps a stream's nodes, by the ids that they begin with. It takes as many
-// steps as Nodes, some times over.
+// RadixNodes counts the nodes of the radix tree in which Redis keeps a stream's nodes, by the ids
+// that they begin with. It takes as many steps as Nodes, some times over.
 func (s *Stream) RadixNodes() int {
 	ids := make([][16]byte, 0, s.nodes.Len())
 	s.nodes.Scan(func(n streamNode) bool {
@@ -198,7 +203,8 @@ type StreamTrim struct {
 	Limit    int64    // entries to remove at most; 0: no limit
 }
 
-// Trim removes the entries with the lowest ids. It says how many, and about how many bytes they took.
+// Trim removes the entries with the lowest ids. It says how many, and about how many bytes they
+// took.
 func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 	for {
 		n, whole, ok := s.trimStep(t, removed)
@@ -223,7 +229,8 @@ func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 			n.dead++
 			removed++
 		}
-		s.nodes.Set(n) // even with no entry left, as in Redis, until entries behind it are removed too
+		// even with no entry left, as in Redis, until entries behind it are removed too
+		s.nodes.Set(n)
 		return removed, size
 	}
 }
@@ -238,8 +245,8 @@ func (s *Stream) Trims(t StreamTrim) bool {
 	return some && n.live > 0 && !t.keeps(s.Len(), first.ID)
 }
 
-// TrimSize is about what Trim would do on the stream with more entries than it has: how many nodes it looks at, and how many entries of how
-// many bytes it removes, or more.
+// TrimSize is about what Trim would do on the stream with more entries than it has: how many nodes
+// it looks at, and how many entries of how many bytes it removes, or more.
 func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
 	s.nodes.Scan(func(n streamNode) bool {
 		nodes++
@@ -261,10 +268,12 @@ func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
 	return nodes, entries, size
 }
 
-// trimStep says what Trim does next: to remove its first node n whole, or entries of it, or to stop.
+// trimStep says what Trim does next: to remove its first node n whole, or entries of it, or to
+// stop.
 func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bool) {
 	n, ok = s.nodes.Min()
-	if !ok || (t.ByLength && int64(s.Len()) <= t.MaxLen) || (t.Limit > 0 && int64(removed+n.live) > t.Limit) {
+	if !ok || (t.ByLength && int64(s.Len()) <= t.MaxLen) ||
+		(t.Limit > 0 && int64(removed+n.live) > t.Limit) {
 		return n, false, false
 	}
 	if t.ByLength {

@@ -1,4 +1,5 @@
-// This file contains the record of a stream in a snapshot: its ids, its nodes with their entries, its groups.
+// This file contains the record of a stream in a snapshot: its ids, its nodes with their entries,
+// its groups.
 
 package keyspace
 
@@ -77,7 +78,8 @@ func readStream(r *reader) *Stream {
 
 // readNode reads a node whose ids have to be higher than those read before.
 func (s *Stream) readNode(r *reader) {
-	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r), size: readSmall(r), names: readPacked(r)}
+	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
+		size: readSmall(r), names: readPacked(r)}
 	n.live = r.Count(4)
 	if n.last.Less(n.first) || !s.last.Less(n.first) {
 		r.Fail()
@@ -126,7 +128,8 @@ func (s *Stream) readGroup(r *reader) {
 			r.Fail()
 		}
 		for range r.Count(4) {
-			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.Varint(), Deliveries: r.Varint()}
+			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.Varint(),
+				Deliveries: r.Varint()}
 			if _, twice := g.FindPending(p.ID); twice {
 				r.Fail()
 				return

@@ -1,5 +1,6 @@
-// This file contains the tests of streams on their own: random changes against a model, clones that must not see what is done to the
-// original, records. Which entries a trim by nodes leaves is compared with Redis by testdata/commands/streams_trim.txt.
+// This file contains the tests of streams on their own: random changes against a model, clones that
+// must not see what is done to the original, records. Which entries a trim by nodes leaves is
+// compared with Redis by testdata/commands/streams_trim.txt.
 
 package keyspace
 
@@ -31,16 +32,21 @@ func newStreamModel() *streamModel {
 }
 
 func (m *streamModel) clone() *streamModel {
-	c := &streamModel{entries: maps.Clone(m.entries), groups: map[string]*groupModel{}, last: m.last}
+	c := &streamModel{entries: maps.Clone(m.entries), groups: map[string]*groupModel{},
+		last: m.last}
 	for name, g := range m.groups {
 		c.groups[name] = &groupModel{maps.Clone(g.pending), maps.Clone(g.consumers)}
 	}
 	return c
 }
 
-func compareIDs(a, b StreamID) int { return cmp.Or(cmp.Compare(a.Ms, b.Ms), cmp.Compare(a.Seq, b.Seq)) }
+func compareIDs(a, b StreamID) int {
+	return cmp.Or(cmp.Compare(a.Ms, b.Ms), cmp.Compare(a.Seq, b.Seq))
+}
 
-func (m *streamModel) ids() []StreamID { return slices.SortedFunc(maps.Keys(m.entries), compareIDs) }
+func (m *streamModel) ids() []StreamID {
+	return slices.SortedFunc(maps.Keys(m.entries), compareIDs)
+}
 
 // textOf is the entry's texts in one.
 func textOf(e StreamEntry) string {
@@ -54,11 +60,13 @@ func (m *streamModel) check(t *testing.T, s *Stream) {
 	t.Helper()
 	ids := m.ids()
 	if s.Len() != len(ids) || s.Last() != m.last || s.Groups() != len(m.groups) {
-		t.Fatalf("%d entries up to %v and %d groups, want %d, %v, %d", s.Len(), s.Last(), s.Groups(), len(ids), m.last, len(m.groups))
+		t.Fatalf("%d entries up to %v and %d groups, want %d, %v, %d", s.Len(), s.Last(),
+			s.Groups(), len(ids), m.last, len(m.groups))
 	}
 	var there, back []StreamID
 	s.Range(StreamID{}, MaxStreamID, func(e StreamEntry) bool {
-		if got, ok := s.Get(e.ID); !ok || textOf(e) != m.entries[e.ID] || textOf(got) != m.entries[e.ID] {
+		if got, ok := s.Get(e.ID); !ok || textOf(e) != m.entries[e.ID] ||
+			textOf(got) != m.entries[e.ID] {
 			t.Fatalf("%v is %s, want %s", e.ID, textOf(e), m.entries[e.ID])
 		}
 		there = append(there, e.ID)
@@ -87,7 +95,8 @@ func (m *streamModel) checkNodes(t *testing.T, s *Stream) {
 			return true
 		})
 		if live != n.live || n.live+n.dead > nodeEntries {
-			t.Fatalf("the node from %v to %v has %d entries, says %d of %d", n.first, n.last, live, n.live, n.live+n.dead)
+			t.Fatalf("the node from %v to %v has %d entries, says %d of %d", n.first, n.last, live,
+				n.live, n.live+n.dead)
 		}
 		total += live
 		return true
@@ -100,7 +109,8 @@ func (m *streamModel) checkNodes(t *testing.T, s *Stream) {
 func (m *groupModel) check(t *testing.T, g *Group) {
 	t.Helper()
 	if g.Pending() != len(m.pending) || g.Consumers() != len(m.consumers) {
-		t.Fatalf("%d pending, %d consumers, want %d, %d", g.Pending(), g.Consumers(), len(m.pending), len(m.consumers))
+		t.Fatalf("%d pending, %d consumers, want %d, %d", g.Pending(), g.Consumers(),
+			len(m.pending), len(m.consumers))
 	}
 	ids := slices.SortedFunc(maps.Keys(m.pending), compareIDs)
 	walk := func(next func(StreamID) (Pending, bool), ids []StreamID) {
@@ -119,11 +129,15 @@ func (m *groupModel) check(t *testing.T, g *Group) {
 	}
 	walk(g.NextPending, ids)
 	g.EachConsumer(func(c Consumer) {
-		own := slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool { return m.pending[id].Consumer != c.Name })
+		own := slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool {
+			return m.pending[id].Consumer != c.Name
+		})
 		if want := (Consumer{c.Name, m.consumers[c.Name], len(own)}); c != want {
 			t.Fatalf("consumer %v, want %v", c, want)
 		}
-		walk(func(start StreamID) (Pending, bool) { return g.NextPendingOf([]byte(c.Name), start) }, own)
+		walk(func(start StreamID) (Pending, bool) {
+			return g.NextPendingOf([]byte(c.Name), start)
+		}, own)
 	})
 }
 
@@ -169,7 +183,8 @@ func (m *streamModel) add(r *rand.Rand, s *Stream) {
 
 func (m *streamModel) trim(r *rand.Rand, s *Stream) {
 	ids := m.ids()
-	trim := StreamTrim{ByLength: r.IntN(2) == 0, Approx: r.IntN(2) == 0, Limit: int64(r.IntN(3) * 50)}
+	trim := StreamTrim{ByLength: r.IntN(2) == 0, Approx: r.IntN(2) == 0,
+		Limit: int64(r.IntN(3) * 50)}
 	wanted := r.IntN(len(ids) + 1) // to remove
 	if trim.ByLength {
 		trim.MaxLen = int64(len(ids) - wanted)
@@ -182,8 +197,10 @@ func (m *streamModel) trim(r *rand.Rand, s *Stream) {
 	nodes := s.Nodes()
 	removed, _ := s.Trim(trim)
 	exact := !trim.Approx && trim.Limit == 0
-	if would != (removed > 0 || s.Nodes() < nodes) || removed > wanted || (exact && removed != wanted) || (trim.Limit > 0 && removed > int(trim.Limit)+nodeEntries) {
-		panic(fmt.Sprintf("Trim(%+v) removed %d of %d; Trims says %v", trim, removed, wanted, would))
+	if would != (removed > 0 || s.Nodes() < nodes) || removed > wanted ||
+		(exact && removed != wanted) || (trim.Limit > 0 && removed > int(trim.Limit)+nodeEntries) {
+		panic(fmt.Sprintf("Trim(%+v) removed %d of %d; Trims says %v", trim, removed, wanted,
+			would))
 	}
 	for _, id := range ids[:removed] {
 		delete(m.entries, id)
@@ -230,7 +247,9 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 	case 5:
 		g.RemoveConsumer([]byte(consumer))
 		delete(gm.consumers, consumer)
-		maps.DeleteFunc(gm.pending, func(_ StreamID, p Pending) bool { return p.Consumer == consumer })
+		maps.DeleteFunc(gm.pending, func(_ StreamID, p Pending) bool {
+			return p.Consumer == consumer
+		})
 	default:
 		_, exists := gm.consumers[consumer]
 		now := r.Int64N(100)
@@ -278,7 +297,8 @@ func TestStreamAgainstModel(t *testing.T) {
 				continue
 			}
 			m.check(t, s)
-			clones, models, kept = append(clones, s.Clone().(*Stream)), append(models, m.clone()), append(kept, checkRecord(t, s))
+			clones, models, kept = append(clones, s.Clone().(*Stream)), append(models, m.clone()),
+				append(kept, checkRecord(t, s))
 			if r.IntN(2) == 0 { // go on with the clone
 				last := len(clones) - 1
 				s, clones[last] = clones[last], s
@@ -389,7 +409,8 @@ func TestCopyOfStream(t *testing.T) {
 	}
 }
 
-// An empty stream stays; what Noted records changes the sum, but neither the revision nor, unless it is told, what an observer sees.
+// An empty stream stays; what Noted records changes the sum, but neither the revision nor, unless
+// it is told, what an observer sees.
 func TestNoted(t *testing.T) {
 	ks := writable(1, 1)
 	db, key := ks.DB(0), []byte("s")
@@ -405,7 +426,8 @@ func TestNoted(t *testing.T) {
 	e.Collection().(*Stream).CreateGroup([]byte("g"), StreamID{}, 0)
 	db.Noted(e, false)
 	if e.Changed() != revision || ks.Sum() == sum || told != 0 {
-		t.Errorf("after Noted: revision %v, want %v; sum %x, was %x; told %d times", e.Changed(), revision, ks.Sum(), sum, told)
+		t.Errorf("after Noted: revision %v, want %v; sum %x, was %x; told %d times", e.Changed(),
+			revision, ks.Sum(), sum, told)
 	}
 	if db.Noted(e, true); told != 1 {
 		t.Errorf("Noted with wake told %d times", told)

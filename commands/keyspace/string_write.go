@@ -1,4 +1,5 @@
-// This file contains the change of some bytes in the middle of a string, for SETRANGE and the bit commands.
+// This file contains the change of some bytes in the middle of a string, for SETRANGE and the bit
+// commands.
 
 package keyspace
 
@@ -11,8 +12,8 @@ import (
 // RoomAhead bounds the room that a string which grows gets for growing on, bytes.
 const RoomAhead = 1 << 20
 
-// WriteAt writes part into a string from offset on, making the key where there is none. The string gets zeros at its end until it is long
-// enough. The key must not hold another type.
+// WriteAt writes part into a string from offset on, making the key where there is none. The string
+// gets zeros at its end until it is long enough. The key must not hold another type.
 func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	e := db.edit(key)
 	if size := offset + len(part); size > len(e.str) {
@@ -31,10 +32,12 @@ func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	copy(e.str[offset:], part)
 	e.changed = db.ks.rev
 	db.tell(e, Modified)
-	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(part)^pairSum(uint64(offset), uint64(len(e.str)))) // not the whole string: it may be long
+	// not the whole string: it may be long
+	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(part)^pairSum(uint64(offset),
+		uint64(len(e.str))))
 	return e
 }
 
-// Rewritten reports whether e was changed already by what is being applied, at this revision. A writer that goes over the whole value at most once
-// a revision can tell by it what it did already.
+// Rewritten reports whether e was changed already by what is being applied, at this revision. A
+// writer that goes over the whole value at most once a revision can tell by it what it did already.
 func (db *DB) Rewritten(e *Entry) bool { return e.changed == db.ks.rev }

@@ -1,8 +1,10 @@
-// This file contains the exchange of two databases, and the revisions that it gives to all their keys at once.
+// This file contains the exchange of two databases, and the revisions that it gives to all their
+// keys at once.
 
 package keyspace
 
-// Swap exchanges what databases a and b hold, in constant time. To exchange a database with itself does nothing.
+// Swap exchanges what databases a and b hold, in constant time. To exchange a database with itself
+// does nothing.
 func (ks *Keyspace) Swap(a, b int) {
 	x, y := ks.dbs[a], ks.dbs[b]
 	if x == y {
@@ -17,8 +19,8 @@ func (ks *Keyspace) Swap(a, b int) {
 	ks.mix(uint64(a)<<8|uint64(b), uint64(x.keys.size)<<32^uint64(y.keys.size))
 }
 
-// LastChange is the revision that last changed a key, or the one that swapped its database where that is newer: what WATCH
-// compares. It is 0 for a key that does not exist.
+// LastChange is the revision that last changed a key, or the one that swapped its database where
+// that is newer: what WATCH compares. It is 0 for a key that does not exist.
 func (db *DB) LastChange(key []byte) Revision {
 	if e := db.Find(key); e != nil {
 		return max(e.changed, db.swapped)
@@ -26,8 +28,8 @@ func (db *DB) LastChange(key []byte) Revision {
 	return 0
 }
 
-// Creation is the revision since which a key is that of one holder: the one that created it, or the one that swapped its
-// database where that is newer. It is 0 for a key that does not exist.
+// Creation is the revision since which a key is that of one holder: the one that created it, or the
+// one that swapped its database where that is newer. It is 0 for a key that does not exist.
 func (db *DB) Creation(key []byte) Revision {
 	if e := db.Find(key); e != nil {
 		return max(e.created, db.swapped)

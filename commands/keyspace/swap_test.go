@@ -20,7 +20,8 @@ func TestSwap(t *testing.T) {
 	a.SetString(k(1), []byte("a"))
 	a.SetDeadline(a.Edit(k(1)), 10)
 	b.SetString(k(1), []byte("b"))
-	b.SetDeadline(b.Edit(k(1)), 10) // the same key with the same deadline: the two must not be taken for each other
+	// the same key with the same deadline: the two must not be taken for each other
+	b.SetDeadline(b.Edit(k(1)), 10)
 	b.SetString(k(2), nil)
 	ks.Swap(5, 5)
 	if ks.DB(5) != b || len(told) != 0 {
@@ -31,8 +32,10 @@ func TestSwap(t *testing.T) {
 	sum := ks.Sum()
 	ks.Swap(5, 0)
 	a, b = ks.DB(0), ks.DB(5)
-	if a.Len() != 2 || b.Len() != 1 || string(a.Find(k(1)).Bytes()) != "b" || string(b.Find(k(1)).Bytes()) != "a" {
-		t.Fatalf("%d and %d keys, %q and %q", a.Len(), b.Len(), a.Find(k(1)).Bytes(), b.Find(k(1)).Bytes())
+	if a.Len() != 2 || b.Len() != 1 || string(a.Find(k(1)).Bytes()) != "b" ||
+		string(b.Find(k(1)).Bytes()) != "a" {
+		t.Fatalf("%d and %d keys, %q and %q", a.Len(), b.Len(), a.Find(k(1)).Bytes(),
+			b.Find(k(1)).Bytes())
 	}
 	if slices.Sort(told); !slices.Equal(told, []int{0, 5}) {
 		t.Errorf("flushed: %v", told)
@@ -41,8 +44,10 @@ func TestSwap(t *testing.T) {
 		t.Error("the running hash is what it was")
 	}
 	for _, db := range []*DB{a, b} {
-		if db.LastChange(k(1)) != rev || db.Creation(k(1)) != rev || db.LastChange(k(9)) != 0 || db.Creation(k(9)) != 0 {
-			t.Errorf("database %d: last change %d, creation %d, want %d; of no key %d and %d", db.index,
+		if db.LastChange(k(1)) != rev || db.Creation(k(1)) != rev || db.LastChange(k(9)) != 0 ||
+			db.Creation(k(9)) != 0 {
+			t.Errorf("database %d: last change %d, creation %d, want %d; of no key %d and %d",
+				db.index,
 				db.LastChange(k(1)), db.Creation(k(1)), rev, db.LastChange(k(9)), db.Creation(k(9)))
 		}
 	}
@@ -67,10 +72,12 @@ func TestSwapInSnapshot(t *testing.T) {
 		t.Fatalf("%d records, %d counted, want 3", len(list), ks.Freeze().Len())
 	}
 	restored := loadRecords(t, list)
-	if restored.DB(2).LastChange(k(1)) != ks.rev || restored.DB(1).swapped != ks.rev || !sameRecords(records(t, restored.Freeze()), list) {
+	if restored.DB(2).LastChange(k(1)) != ks.rev || restored.DB(1).swapped != ks.rev ||
+		!sameRecords(records(t, restored.Freeze()), list) {
 		t.Error("what was restored is something else")
 	}
-	for _, damaged := range [][]byte{list[0][:2], append(slices.Clone(list[0]), 0), {1, 0, 0}, {16, 0, 1}, {1}, {}} {
+	for _, damaged := range [][]byte{list[0][:2], append(slices.Clone(list[0]), 0), {1, 0, 0},
+		{16, 0, 1}, {1}, {}} {
 		if err := New().Load(damaged); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("record %v is loaded: %v", damaged, err)
 		}

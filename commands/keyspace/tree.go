@@ -8,15 +8,18 @@ func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// loadShare is how many elements are taken out of a tree, one by one, in the time in which each of its elements is looked at and put into a new one, as
-// a share of them.
+// loadShare is how many elements are taken out of a tree, one by one, in the time in which each of
+// its elements is looked at and put into a new one, as a share of them.
 const loadShare = 16
 
-// Anew reports whether to take out some of n elements by making a tree of those that stay.
-func Anew(some, n int) bool { return some > n/loadShare }
+// RebuildCheaper reports whether to take out some of n elements by making a tree of those that
+// stay.
+func RebuildCheaper(some, n int) bool { return some > n/loadShare }
 
-// without returns t without the elements that goes holds for, of which there are some; it may change t.
-func without[T any](t *btree.BTreeG[T], less func(a, b T) bool, some int, goes func(T) bool) *btree.BTreeG[T] {
+// without returns t without the elements that goes holds for, of which there are some; it may
+// change t.
+func without[T any](t *btree.BTreeG[T], less func(a, b T) bool, some int,
+	goes func(T) bool) *btree.BTreeG[T] {
 	rest := newTree(less)
 	if some < t.Len() {
 		t.Scan(func(item T) bool {

@@ -1,9 +1,11 @@
-// This file contains the keyspace as dry runs see it: as it is, but for what the next entry may find gone.
+// This file contains the keyspace as dry runs see it: as it is, but for what the next entry may
+// find gone.
 
 package keyspace
 
-// At gives a view of a keyspace that is not written to, for as long as it is not. It shows the same, but panics with ErrClosed where an entry stamped with
-// nowMs would find a key or a field gone not expired at Now: only the entry can say so.
+// At gives a view of a keyspace that is not written to, for as long as it is not. It shows the
+// same, but panics with ErrClosed where an entry stamped with nowMs would find a key or a field
+// gone not expired at Now: only the entry can say so.
 func (ks *Keyspace) At(nowMs int64) *Keyspace {
 	view := *ks
 	view.until, view.writable = nowMs, false

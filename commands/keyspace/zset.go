@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// ZSet is a sorted set: members ordered by (score, member). While small it is one sorted slice; when large two trees, by
-// member and by score.
+// ZSet is a sorted set: members ordered by (score, member). While small it is one sorted slice;
+// when large two trees, by member and by score.
 type ZSet struct {
 	small   []Scored
 	members *btree.BTreeG[Member]
@@ -26,7 +26,8 @@ type Scored struct {
 	Member string
 }
 
-// Member is a member with its score and the hash of its name, by which scans go and results are put together.
+// Member is a member with its score and the hash of its name, by which scans go and results are put
+// together.
 type Member struct {
 	Hash  uint64
 	Name  string
@@ -95,8 +96,8 @@ func memberSum(name []byte, score float64) uint64 {
 	return pairSum(xxhash.Sum64(name), math.Float64bits(score))
 }
 
-// Add gives a member a score, which must not be NaN, and reports whether the member is new. As on Redis, 0 and -0 are the same
-// score, and the small form keeps 0 for either.
+// Add gives a member a score, which must not be NaN, and reports whether the member is new. As on
+// Redis, 0 and -0 are the same score, and the small form keeps 0 for either.
 func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	old, exists := z.Score(name)
 	if exists && old == score {
@@ -166,14 +167,16 @@ func (z *ZSet) At(rank int) Scored {
 	return z.small[rank]
 }
 
-// Seek returns the rank of the first element for which atOrAfter holds, Len() where there is none. atOrAfter must hold
-// for every element after one for which it holds.
+// Seek returns the rank of the first element for which atOrAfter holds, Len() where there is none.
+// atOrAfter must hold for every element after one for which it holds.
 func (z *ZSet) Seek(atOrAfter func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return atOrAfter(z.At(i)) })
 }
 
 // seek is the rank of s, or where it would stand.
-func (z *ZSet) seek(s Scored) int { return z.Seek(func(o Scored) bool { return !scoredLess(o, s) }) }
+func (z *ZSet) seek(s Scored) int {
+	return z.Seek(func(o Scored) bool { return !scoredLess(o, s) })
+}
 
 // Rank returns a member's rank counted from the lowest score.
 func (z *ZSet) Rank(name []byte) (rank int, ok bool) {
@@ -184,8 +187,8 @@ func (z *ZSet) Rank(name []byte) (rank int, ok bool) {
 	return z.seek(Scored{score, view(name)}), true
 }
 
-// Range calls f with the members of ranks first to last, both included, until it answers false; downwards when
-// first > last. The ranks must exist. f must not change the set.
+// Range calls f with the members of ranks first to last, both included, until it answers false;
+// downwards when first > last. The ranks must exist. f must not change the set.
 func (z *ZSet) Range(first, last int, f func(Scored) bool) {
 	step, n := 1, last-first+1
 	if first > last {

@@ -1,5 +1,5 @@
-// This file contains what works on many members of a sorted set at once: it makes both trees again from members in order, which takes a tenth of
-// what a search in them for each member does.
+// This file contains what works on many members of a sorted set at once: it makes both trees again
+// from members in order, which takes a tenth of what a search in them for each member does.
 
 package keyspace
 
@@ -24,7 +24,9 @@ func (z *ZSet) ByHash(f func(Member) bool) {
 }
 
 // MemberOf is a member with its hash.
-func MemberOf(s Scored) Member { return Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score} }
+func MemberOf(s Scored) Member {
+	return Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score}
+}
 
 // hashed gives members in the order of (hash, name).
 func hashed(all []Scored) []Member {
@@ -36,7 +38,8 @@ func hashed(all []Scored) []Member {
 	return members
 }
 
-// SortByHash sorts members by (hash, name). Those that are equal keep their order. looked is that of radix.Texts, for names whose hashes are equal.
+// SortByHash sorts members by (hash, name). Those that are equal keep their order. looked is that
+// of radix.Texts, for names whose hashes are equal.
 func SortByHash(all []Member, looked func(names int)) {
 	hash := func(m *Member) uint64 { return m.Hash }
 	radix.Keys(all, hash)
@@ -45,7 +48,8 @@ func SortByHash(all []Member, looked func(names int)) {
 	})
 }
 
-// sortByScore sorts members by (score, name). looked is that of radix.Texts, for names whose scores are equal.
+// sortByScore sorts members by (score, name). looked is that of radix.Texts, for names whose scores
+// are equal.
 func sortByScore(all []Scored, looked func(names int)) {
 	if slices.IsSortedFunc(all, scoredCompare) {
 		return
@@ -67,8 +71,8 @@ func scoredCompare(a, b Scored) int {
 	return 0
 }
 
-// Finder returns a function that looks up members, with less work where they come in the order of (hash, name). It is valid until the set is
-// changed.
+// Finder returns a function that looks up members, with less work where they come in the order of
+// (hash, name). It is valid until the set is changed.
 func (z *ZSet) Finder() func(Member) (score float64, ok bool) {
 	if z.members == nil {
 		return func(m Member) (float64, bool) { return z.Score([]byte(m.Name)) }
@@ -108,7 +112,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 		z.small = slices.Delete(z.small, first, last+1)
 		return
 	}
-	if Anew(last-first+1, z.Len()) {
+	if RebuildCheaper(last-first+1, z.Len()) {
 		z.keepOthers(first, last)
 		return
 	}
@@ -148,8 +152,8 @@ func (z *ZSet) keepOthers(first, last int) {
 	z.scores, z.members = scores, members
 }
 
-// ZSetOf makes a sorted set of members that are different and in the set's order. It keeps all, of which the memory is its own from
-// then on. The form is the one that Redis gives a result.
+// ZSetOf makes a sorted set of members that are different and in the set's order. It keeps all, of
+// which the memory is its own from then on. The form is the one that Redis gives a result.
 func ZSetOf(all []Scored) *ZSet {
 	if compact(all) {
 		return smallZSet(all)
@@ -157,7 +161,8 @@ func ZSetOf(all []Scored) *ZSet {
 	return largeZSet(all, hashed(all))
 }
 
-// ByScore gives members in the order of (score, name). looked is that of radix.Texts, for names whose scores are equal.
+// ByScore gives members in the order of (score, name). looked is that of radix.Texts, for names
+// whose scores are equal.
 func ByScore(members []Member, looked func(names int)) []Scored {
 	all := make([]Scored, len(members))
 	for i, m := range members {
@@ -177,10 +182,13 @@ func ZSetOfMembers(members []Member, looked func(names int)) *ZSet {
 }
 
 func compact(all []Scored) bool {
-	return len(all) <= smallMembers && !slices.ContainsFunc(all, func(s Scored) bool { return len(s.Member) > smallBytes })
+	return len(all) <= smallMembers && !slices.ContainsFunc(all, func(s Scored) bool {
+		return len(s.Member) > smallBytes
+	})
 }
 
-// FitsSmall reports whether n members, of which one has a name of so many bytes, may have the small form.
+// FitsSmall reports whether n members, of which one has a name of so many bytes, may have the small
+// form.
 func FitsSmall(n, bytes int) bool { return n <= smallMembers && bytes <= smallBytes }
 
 func smallZSet(all []Scored) *ZSet {

@@ -1,5 +1,5 @@
-// This file contains the tests of sorted sets on their own: random changes against a model, over the border from the small form
-// to the large one.
+// This file contains the tests of sorted sets on their own: random changes against a model, over
+// the border from the small form to the large one.
 
 package keyspace
 
@@ -65,7 +65,7 @@ func (m zsetModel) check(t *testing.T, z *ZSet) {
 		rebuilt.Add(name, s.Score)
 	}
 	if z.Sum() != rebuilt.Sum() {
-		t.Fatalf("Sum is %x, that of the same content built anew %x", z.Sum(), rebuilt.Sum())
+		t.Fatalf("Sum is %x, that of the same content built again %x", z.Sum(), rebuilt.Sum())
 	}
 	for _, absent := range []string{"", "absent"} {
 		if _, ok := z.Rank([]byte(absent)); ok {
@@ -134,7 +134,8 @@ func TestZSetRangeAndSeek(t *testing.T) {
 		for i := range n {
 			z.Add(fmt.Appendf(nil, "m%05d", i), float64(i/3))
 		}
-		for _, c := range [][2]int{{0, n - 1}, {n - 1, 0}, {0, 0}, {n - 1, n - 1}, {n / 3, n / 2}, {n / 2, n / 3}} {
+		for _, c := range [][2]int{{0, n - 1}, {n - 1, 0}, {0, 0}, {n - 1, n - 1}, {n / 3, n / 2},
+			{n / 2, n / 3}} {
 			var want, got []string
 			for i := c[0]; ; {
 				want = append(want, fmt.Sprintf("m%05d", i))
@@ -160,19 +161,23 @@ func TestZSetRangeAndSeek(t *testing.T) {
 				return calls < 2
 			})
 			if calls != min(2, len(want)) {
-				t.Fatalf("Range%v of %d members went on after it was stopped: %d calls", c, n, calls)
+				t.Fatalf("Range%v of %d members went on after it was stopped: %d calls", c, n,
+					calls)
 			}
 		}
 		for score := -1; score <= n/3+1; score++ {
 			want := min(max(3*score, 0), n)
-			if got := z.Seek(func(s Scored) bool { return s.Score >= float64(score) }); got != want {
+			if got := z.Seek(func(s Scored) bool {
+				return s.Score >= float64(score)
+			}); got != want {
 				t.Fatalf("Seek(≥ %d) of %d members is %d, want %d", score, n, got, want)
 			}
 		}
 	}
 }
 
-// 0 and -0 are one score: neither replaces the other. The small form keeps 0 alone, as Redis's listpack does.
+// 0 and -0 are one score: neither replaces the other. The small form keeps 0 alone, as Redis's
+// listpack does.
 func TestZSetNegativeZero(t *testing.T) {
 	negative := math.Copysign(0, -1)
 	z, other := NewZSet(), NewZSet()
@@ -207,7 +212,8 @@ func TestZSetKeepsCopies(t *testing.T) {
 		z.Add(name, 1)
 		copy(name, "xxxx")
 		if score, ok := z.Score([]byte("name")); !ok || score != 1 || z.At(n).Member != "name" {
-			t.Errorf("after the argument was overwritten the member is %q with %v, %v", z.At(n).Member, score, ok)
+			t.Errorf("after the argument was overwritten the member is %q with %v, %v",
+				z.At(n).Member, score, ok)
 		}
 	}
 }
@@ -239,7 +245,8 @@ func TestZSetScan(t *testing.T) {
 				}
 			}
 			if left != 0 || len(seen) != n {
-				t.Errorf("steps of %d gave %d different of %d members, %d missing", count, len(seen), n, left)
+				t.Errorf("steps of %d gave %d different of %d members, %d missing", count,
+					len(seen), n, left)
 			}
 		}
 	}

@@ -87,7 +87,8 @@ func sortKeys(keys []keyed) []keyed {
 	return keys
 }
 
-// Ties calls f with each run of two or more elements of all, which are sorted by key, that have the same key.
+// Ties calls f with each run of two or more elements of all, which are sorted by key, that have the
+// same key.
 func Ties[T any](all []T, key func(*T) uint64, f func(same []T)) {
 	for i := 0; i < len(all); {
 		end, k := i+1, key(&all[i])
@@ -101,8 +102,9 @@ func Ties[T any](all []T, key func(*T) uint64, f func(same []T)) {
 	}
 }
 
-// Texts sorts all by their texts, byte by byte, downwards if down. Elements with the same text keep their order. It calls looked, unless
-// that is nil, with a number of elements each time before it goes over so many, some bytes of each.
+// Texts sorts all by their texts, byte by byte, downwards if down. Elements with the same text keep
+// their order. It calls looked, unless that is nil, with a number of elements each time before it
+// goes over so many, some bytes of each.
 func Texts[T any](all []T, text func(*T) string, down bool, looked func(elements int)) {
 	if looked == nil {
 		looked = func(int) {}
@@ -138,8 +140,9 @@ func texts[T any](all []T, text func(*T) string, down bool, shared int, looked f
 	}
 }
 
-// common returns how many first bytes all texts have in common, given that they have as many as shared says. It compares short pieces first:
-// texts that differ soon may be alike for long in pairs.
+// common returns how many first bytes all texts have in common, given that they have as many as
+// shared says. It compares short pieces first: texts that differ soon may be alike for long in
+// pairs.
 func common[T any](all []T, text func(*T) string, shared int, looked func(int)) int {
 	for piece := 32; ; piece *= 2 {
 		looked(len(all) * (piece + 127) / 128)
@@ -154,7 +157,8 @@ func common[T any](all []T, text func(*T) string, shared int, looked func(int)) 
 	}
 }
 
-// alike is texts where the next eight bytes are the same too, or are zeros in the place of what a shorter text does not have.
+// alike is texts where the next eight bytes are the same too, or are zeros in the place of what a
+// shorter text does not have.
 func alike[T any](all []T, text func(*T) string, down bool, shared int, looked func(int)) {
 	// Of those that end here the shorter comes first, and those of a length are the same.
 	ends := func(e *T) uint64 { return min(uint64(len(text(e))-shared), 8) }
@@ -196,7 +200,8 @@ func prefix(a, b string) int {
 	return n
 }
 
-// next8 is the first eight bytes of a text as a number that sorts like them, with zeros behind a shorter one.
+// next8 is the first eight bytes of a text as a number that sorts like them, with zeros behind a
+// shorter one.
 func next8(text string) uint64 {
 	var b [8]byte
 	copy(b[:], text)

@@ -26,7 +26,8 @@ func randomText(r *rand.Rand) string {
 	return string(b)
 }
 
-// Both sorts give what a stable sort by comparison gives, for few elements and many, with many that are equal.
+// Both sorts give what a stable sort by comparison gives, for few elements and many, with many that
+// are equal.
 func TestSortsAreStable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, few, few + 1, 300, 5000} {
@@ -43,7 +44,9 @@ func TestSortsAreStable(t *testing.T) {
 				all[i] = element{randomText(r), score, i}
 			}
 			want, got := slices.Clone(all), slices.Clone(all)
-			slices.SortStableFunc(want, func(a, b element) int { return cmp.Compare(a.score, b.score) })
+			slices.SortStableFunc(want, func(a, b element) int {
+				return cmp.Compare(a.score, b.score)
+			})
 			key := func(e *element) uint64 { return Float(e.score) }
 			Keys(got, key)
 			if !slices.Equal(got, want) {
@@ -58,8 +61,11 @@ func TestSortsAreStable(t *testing.T) {
 					}
 				}
 			})
-			if different := len(slices.CompactFunc(slices.Clone(want), func(a, b element) bool { return a.score == b.score })); different != n-ties {
-				t.Fatalf("%d of %d elements are called the same as one before, want %d", ties, n, n-different)
+			if different := len(slices.CompactFunc(slices.Clone(want), func(a, b element) bool {
+				return a.score == b.score
+			})); different != n-ties {
+				t.Fatalf("%d of %d elements are called the same as one before, want %d", ties, n,
+					n-different)
 			}
 			for _, down := range []bool{false, true} {
 				want, got := slices.Clone(all), slices.Clone(all)
@@ -98,7 +104,8 @@ func TestTextsWithLongBeginnings(t *testing.T) {
 	}
 }
 
-// Texts of which each begins with the one before are looked at in short pieces, and all that is gone over is told.
+// Texts of which each begins with the one before are looked at in short pieces, and all that is
+// gone over is told.
 func TestTextsThatBeginAlike(t *testing.T) {
 	const n = 3 * few
 	all := make([]string, n)
@@ -119,7 +126,8 @@ func BenchmarkSort(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]element, 1_000_000)
 	for i := range all {
-		all[i] = element{"member:" + strings.Repeat("x", r.IntN(4)) + string(rune('a'+r.IntN(26))), r.Float64(), i}
+		all[i] = element{"member:" + strings.Repeat("x", r.IntN(4)) + string(rune('a'+r.IntN(26))),
+			r.Float64(), i}
 	}
 	for b.Loop() {
 		Keys(slices.Clone(all), func(e *element) uint64 { return Float(e.score) })

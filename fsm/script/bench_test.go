@@ -13,7 +13,8 @@ import (
 // The release of a lock as most libraries send it.
 const releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
-// BenchmarkRelease runs the release of a lock that another one holds: the script looks and changes nothing.
+// BenchmarkRelease runs the release of a lock that another one holds: the script looks and changes
+// nothing.
 func BenchmarkRelease(b *testing.B) {
 	table := commands.NewTable(commands.Specs())
 	ks := keyspace.New()
@@ -34,7 +35,8 @@ func BenchmarkRelease(b *testing.B) {
 	for name, args := range map[string][][]byte{
 		"evalsha": commandtest.Args("EVALSHA", sha, "1", "lock", "other"),
 		"eval":    commandtest.Args("EVAL", releaseScript, "1", "lock", "other"),
-		"failing": commandtest.Args("EVAL", `assert(redis.call("get",KEYS[1]) == ARGV[1], "not the owner")`, "1", "lock", "other"),
+		"failing": commandtest.Args("EVAL",
+			`assert(redis.call("get",KEYS[1]) == ARGV[1], "not the owner")`, "1", "lock", "other"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

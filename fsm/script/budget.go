@@ -22,7 +22,7 @@ func chargeWork(L *lua.LState, bytes int) { L.G.Budget.Charge(L, 1+int64(bytes)/
 func chargeWalk(L *lua.LState, t *lua.LTable) { L.G.Budget.Charge(L, int64(t.Empty())/4) }
 
 // runState is what the libraries remember during a run: cjson's settings, the names of tables that
-// were printed. It begins anew with each run, so that nothing leaks from one into the next, which a
+// were printed. It is reset for each run, so that nothing leaks from one into the next, which a
 // node restored from a snapshot would not have seen.
 type runState struct {
 	notes  map[any]any        // by the library's own key; looked up only

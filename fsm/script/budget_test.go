@@ -1,4 +1,5 @@
-// Tests of the script budget: the stop comes at the same count in each run, and nothing a script does escapes it.
+// Tests of the script budget: the stop comes at the same count in each run, and nothing a script
+// does escapes it.
 
 package script
 
@@ -16,7 +17,8 @@ func countingState(t *testing.T, instructions, bytes int64) (L *lua.LState, tick
 	L = libraryState(t)
 	ticks = new(int)
 	L.G.Global.RawSetString("tick", L.NewFunction(func(*lua.LState) int { *ticks++; return 0 }))
-	if err := doString(L, `return function(f) coroutine.resume(coroutine.create(f)) end`); err != nil {
+	if err := doString(L,
+		`return function(f) coroutine.resume(coroutine.create(f)) end`); err != nil {
 		t.Fatal(err)
 	}
 	L.G.Global.RawSetString("spawn", L.Get(-1))
@@ -82,8 +84,14 @@ func TestBudgetCharges(t *testing.T) {
 	L, _ := countingState(t, 100, 100)
 	set := func(name string, f lua.LGFunction) { L.G.Global.RawSetString(name, L.NewFunction(f)) }
 	L.Begin(lua.Budget{Instructions: 1000, Bytes: 1000})
-	set("work", func(L *lua.LState) int { budgetOf(L).Charge(L, int64(checkNumber(L, 1))); return 0 })
-	set("build", func(L *lua.LState) int { budgetOf(L).ChargeBytes(L, int64(checkNumber(L, 1))); return 0 })
+	set("work", func(L *lua.LState) int {
+		budgetOf(L).Charge(L, int64(checkNumber(L, 1)))
+		return 0
+	})
+	set("build", func(L *lua.LState) int {
+		budgetOf(L).ChargeBytes(L, int64(checkNumber(L, 1)))
+		return 0
+	})
 	L.Begin(lua.Budget{Instructions: 1000, Bytes: 100})
 	if err := doString(L, `work(-5) work(0) build(-1) build(100)`); err != nil {
 		t.Fatal(err)
@@ -98,7 +106,8 @@ func TestBudgetCharges(t *testing.T) {
 	for range 3 { // the smallest integer does not wrap round
 		L.G.Budget.Bytes = 1
 		err = doString(L, `pcall(work, 2^62) pcall(work, 2^62) pcall(work, 2^62) work(2^62)`)
-		if err == nil || !strings.Contains(err.Error(), errScriptInstructions) || L.G.Budget.Instructions >= 0 {
+		if err == nil || !strings.Contains(err.Error(), errScriptInstructions) ||
+			L.G.Budget.Instructions >= 0 {
 			t.Fatalf("error %v, %d instructions left", err, L.G.Budget.Instructions)
 		}
 	}
@@ -106,7 +115,8 @@ func TestBudgetCharges(t *testing.T) {
 
 func TestNewThreadChargesForItsStacks(t *testing.T) {
 	L, ticks := countingState(t, 1<<40, 50_000_000)
-	err := doString(L, `local keep = {} while true do keep[#keep + 1] = coroutine.create(function() end) tick() end`)
+	err := doString(L,
+		`local keep = {} while true do keep[#keep + 1] = coroutine.create(function() end) tick() end`)
 	if err == nil || !strings.Contains(err.Error(), errScriptMemory) {
 		t.Fatalf("error %v, want %q", err, errScriptMemory)
 	}

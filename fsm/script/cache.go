@@ -101,7 +101,8 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 // loadedFull reports whether another source of n bytes is one too many for SCRIPT LOAD.
 func (e *Engine) loadedFull(level uint64, n int) bool {
 	if level >= commands.LevelBounded {
-		return footprint(0)*(e.loadedCount+1)+footprint(e.loadedBytes+n)-footprint(0) > maxLoadedSize
+		return footprint(0)*(e.loadedCount+1)+
+			footprint(e.loadedBytes+n)-footprint(0) > maxLoadedSize
 	}
 	return e.loadedBytes+n > maxLoadedBytes
 }
@@ -133,7 +134,8 @@ func (e *Engine) remember(source string, p *program, level uint64) *cachedScript
 	s := e.add(source)
 	s.program.Store(p)
 	e.cache(s)
-	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded && e.cachedSize > maxCachedSize && e.cachedCount > 1 {
+	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded &&
+		e.cachedSize > maxCachedSize && e.cachedCount > 1 {
 		old := e.cached.first()
 		e.uncache(old)
 		delete(e.bySHA, old.sha)

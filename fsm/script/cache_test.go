@@ -43,8 +43,10 @@ func TestScriptCache(t *testing.T) {
 		t.Error("a script that does not compile changed the cache")
 	}
 	evalOn(e, script(maxCachedScripts), false)
-	if !known(0) || known(1) || !known(2) || !known(-1) || !known(-2) || e.Len() != maxCachedScripts+2 {
-		t.Errorf("known: %v %v %v %v %v of %d", known(0), known(1), known(2), known(-1), known(-2), e.Len())
+	if !known(0) || known(1) || !known(2) || !known(-1) || !known(-2) ||
+		e.Len() != maxCachedScripts+2 {
+		t.Errorf("known: %v %v %v %v %v of %d", known(0), known(1), known(2), known(-1), known(-2),
+			e.Len())
 	}
 	restored := NewEngine(e.table)
 	if err := restored.Restore(e.AppendTo(nil)); err != nil {
@@ -72,7 +74,8 @@ func TestLoadedScriptsHaveALimit(t *testing.T) {
 	for _, c := range []struct {
 		x    *commands.Call
 		most int // bytes of sources, beside one more script
-	}{{first, maxLoadedBytes}, {newestCall(), (maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}} {
+	}{{first, maxLoadedBytes}, {newestCall(),
+		(maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}} {
 		e := NewEngine(testTable())
 		e.loadedBytes, e.loadedCount = c.most-len("return 1"), 1
 		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
@@ -91,9 +94,12 @@ func TestLoadedScriptsHaveALimit(t *testing.T) {
 	}
 }
 
-// The cache of EVAL is bounded by bytes too, from LevelBounded on. The newest script stays, however long it is.
+// The cache of EVAL is bounded by bytes too, from LevelBounded on. The newest script stays, however
+// long it is.
 func TestScriptCacheHasABoundInBytes(t *testing.T) {
-	long := func(i, n int) string { return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n)) }
+	long := func(i, n int) string {
+		return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n))
+	}
 	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded} {
 		e := NewEngine(testTable())
 		eval := func(source string) {
@@ -118,15 +124,19 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 			t.Errorf("level %d: %d scripts, want %d", level, e.Len(), want)
 		}
 		restored := NewEngine(e.table)
-		if err := restored.Restore(e.AppendTo(nil)); err != nil || restored.cachedSize != e.cachedSize || restored.cachedCount != e.cachedCount {
-			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize, e.cachedSize, err)
+		if err := restored.Restore(e.AppendTo(nil)); err != nil ||
+			restored.cachedSize != e.cachedSize || restored.cachedCount != e.cachedCount {
+			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize,
+				e.cachedSize, err)
 		}
 		whole := long(0, commands.MaxScriptBytes-20)
 		eval(whole)
-		if known := e.Exists([]byte(shaOf(whole))); !known || level == commands.LevelBounded && e.Len() != 1 {
+		if known := e.Exists([]byte(shaOf(whole))); !known || level == commands.LevelBounded &&
+			e.Len() != 1 {
 			t.Errorf("level %d: the newest is known: %v, of %d", level, known, e.Len())
 		}
-		if last := e.cached.root.prev; last.source != whole || e.cachedSize < footprint(len(whole)) {
+		if last := e.cached.root.prev; last.source != whole ||
+			e.cachedSize < footprint(len(whole)) {
 			t.Error("the newest is not the last")
 		}
 	}
@@ -134,7 +144,8 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 
 // What footprint says is not less than what a compiled script takes.
 func TestFootprint(t *testing.T) {
-	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()", `x"y"`, "local a ", "f{1,2}"} {
+	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()",
+		`x"y"`, "local a ", "f{1,2}"} {
 		for _, n := range []int{0, 1, 10, 180} {
 			source := ""
 			for i := range n {
@@ -154,7 +165,8 @@ func TestFootprint(t *testing.T) {
 	}
 }
 
-// A request pays for compiling what it brings, and not for what the cache has, whether that is compiled already or not.
+// A request pays for compiling what it brings, and not for what the cache has, whether that is
+// compiled already or not.
 func TestCompilingIsPaidFor(t *testing.T) {
 	var source bytes.Buffer
 	for i := range 5000 {
@@ -184,25 +196,33 @@ func TestCompilingIsPaidFor(t *testing.T) {
 	if err := restored.Restore(e.AppendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if again := work(restored, commands.LevelBounded, eval...); again != cached || cached > least/2 {
-		t.Errorf("work %d for a script that is cached, %d on a node that was restored", cached, again)
+	if again := work(restored, commands.LevelBounded, eval...); again != cached ||
+		cached > least/2 {
+		t.Errorf("work %d for a script that is cached, %d on a node that was restored", cached,
+			again)
 	}
 	if first := work(NewEngine(e.table), commands.LevelFirst, eval...); first > cached {
-		t.Errorf("work %d below level %d, %d for a script that is cached", first, commands.LevelBounded, cached)
+		t.Errorf("work %d below level %d, %d for a script that is cached", first,
+			commands.LevelBounded, cached)
 	}
 	e = NewEngine(testTable())
-	if one, two := work(e, commands.LevelBounded, "EVAL_RO", body, "0"), work(e, commands.LevelBounded, "EVAL_RO", body, "0"); one < least || two != one {
+	if one, two := work(e, commands.LevelBounded, "EVAL_RO", body, "0"),
+		work(e, commands.LevelBounded, "EVAL_RO", body, "0"); one < least || two != one {
 		t.Errorf("EVAL_RO: work %d, then %d, want %d at least", one, two, least)
 	}
-	if loaded := work(NewEngine(testTable()), commands.LevelBounded, "SCRIPT", "LOAD", body); loaded < least {
+	if loaded := work(NewEngine(testTable()), commands.LevelBounded, "SCRIPT", "LOAD",
+		body); loaded < least {
 		t.Errorf("SCRIPT LOAD: work %d", loaded)
 	}
 }
 
-// A source of more tokens than a request may have compiled is refused, as everywhere from LevelBounded on.
+// A source of more tokens than a request may have compiled is refused, as everywhere from
+// LevelBounded on.
 func TestSourcesOfManyTokensAreRefused(t *testing.T) {
 	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")
-	for level, want := range map[uint64]string{commands.LevelFirst: "", commands.LevelBounded: "ERR Error compiling script (new function): user_script:1: chunk has too many tokens"} {
+	for level, want := range map[uint64]string{commands.LevelFirst: "",
+		commands.LevelBounded: "ERR Error compiling script (new function): user_script:1: chunk " +
+			"has too many tokens"} {
 		x := newestCall()
 		x.Level = level
 		got := ""
@@ -228,7 +248,8 @@ func TestCorruptScriptRecords(t *testing.T) {
 		}
 	}
 	twice := append([]byte{0, 2}, whole[2:11]...)
-	for _, b := range [][]byte{append(whole[:len(whole):len(whole)], 0), append(twice, whole[2:11]...), {255, 255, 255, 255, 15, 0}, {0, 255, 255, 3}} {
+	for _, b := range [][]byte{append(whole[:len(whole):len(whole)], 0),
+		append(twice, whole[2:11]...), {255, 255, 255, 255, 15, 0}, {0, 255, 255, 3}} {
 		if NewEngine(e.table).Restore(b) == nil {
 			t.Errorf("%q was accepted", b)
 		}
@@ -246,9 +267,11 @@ func TestConcurrentReads(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
-				source := fmt.Sprintf(`local t = {} for i = 1, 50 do t[i] = redis.call("get", "a") end return #t + %d`, i%7+g)
+				source := fmt.Sprintf(
+					`local t = {} for i = 1, 50 do t[i] = redis.call("get", "a") end return #t + %d`, i%7+g)
 				args := commandtest.Args("EVAL_RO", source, "0")
-				got, want := string(n.run(n.engine.DryRun(), args)), fmt.Sprintf(":%d\r\n", 50+i%7+g)
+				got, want := string(n.run(n.engine.DryRun(), args)),
+					fmt.Sprintf(":%d\r\n", 50+i%7+g)
 				if got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
@@ -258,8 +281,9 @@ func TestConcurrentReads(t *testing.T) {
 	wg.Wait()
 }
 
-// A node that starts from a snapshot compiles each script once, also for reads, which may come at the same time: what is loaded may be more than what
-// reads keep besides. The limit of tokens is for what comes anew.
+// A node that starts from a snapshot compiles each script once, also for reads, which may come at
+// the same time: what is loaded may be more than what reads keep besides. The limit of tokens is
+// for new sources.
 func TestReadsCompileCachedScriptsOnce(t *testing.T) {
 	e := NewEngine(testTable())
 	source := "return {" + strings.Repeat("1,", maxTokens/2) + "}" // a release before brought it
@@ -277,7 +301,8 @@ func TestReadsCompileCachedScriptsOnce(t *testing.T) {
 	read := func() string {
 		out := &commands.RESP{Proto: 2}
 		x := newestCall()
-		x.Out, x.Scripts, x.Keyspace, x.Args = out, restored, keyspace.New(), commandtest.Args("EVALSHA_RO", sha, "0")
+		x.Out, x.Scripts, x.Keyspace, x.Args = out, restored, keyspace.New(),
+			commandtest.Args("EVALSHA_RO", sha, "0")
 		runCall(restored.table, x)
 		return string(out.Buf)[:8]
 	}

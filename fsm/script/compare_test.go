@@ -1,5 +1,6 @@
-// The comparison of the Lua libraries with a real redis-server: each snippet runs on both sides, and what it returns
-// or raises must be the same. Where no redis-server is installed the tests say so and are skipped.
+// The comparison of the Lua libraries with a real redis-server: each snippet runs on both sides,
+// and what it returns or raises must be the same. Where no redis-server is installed the tests say
+// so and are skipped.
 
 package script
 
@@ -12,8 +13,9 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// harness is put before each snippet, on both sides, on one line. show writes a value so that the bytes of strings,
-// all digits of numbers and the contents of tables are seen; snippets return what they want to compare.
+// harness is put before each snippet, on both sides, on one line. show writes a value so that the
+// bytes of strings, all digits of numbers and the contents of tables are seen; snippets return what
+// they want to compare.
 const harness = `local show show = function(v, deep) ` +
 	`if type(v) == 'string' then return '"' .. v:gsub('[^%w%p ]', function(c) return '\\' .. c:byte() end) .. '"' end ` +
 	`if type(v) == 'number' then return (string.format('%.17g', v):gsub('^-nan', 'nan')) end ` +
@@ -36,7 +38,7 @@ func runHere(t testing.TB, snippet string) string {
 	return runIn(t, libraryState(t), snippet)
 }
 
-// runIn is runHere in a state that is used again; settings and budgets begin anew.
+// runIn is runHere in a state that is used again; settings and budgets are reset.
 func runIn(t testing.TB, L *lua.LState, snippet string) string {
 	t.Helper()
 	L.Begin(lua.Budget{Instructions: 50_000_000, Bytes: 1 << 30})
@@ -49,7 +51,7 @@ func runIn(t testing.TB, L *lua.LState, snippet string) string {
 
 // evalHere runs a source and returns its first result.
 func evalHere(L *lua.LState, source string) (lua.LValue, error) {
-	proto, err := compileChunk([]byte(source), "user_script")
+	proto, _, err := compileChunk([]byte(source), "user_script", 0)
 	if err != nil {
 		return nil, err
 	}

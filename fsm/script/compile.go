@@ -18,7 +18,8 @@ import (
 const scriptName = "user_script"
 
 // errWritesInReadOnly refuses EVAL_RO of a script whose first line does not declare no-writes.
-const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using *_ro command."
+const errWritesInReadOnly commands.Error = "ERR Can not execute a script with write flag using " +
+	"*_ro command."
 
 // program is a compiled script. Running does not change it, so interpreters share it; keep changes
 // with the set of libraries, under the machine's lock.
@@ -60,14 +61,15 @@ func compileScript(source []byte) (*program, error) {
 // also where it failed.
 func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
-		return nil, 0, commands.Errorf("ERR script is longer than %d bytes", commands.MaxScriptBytes)
+		return nil, 0, commands.Errorf("ERR script is longer than %d bytes",
+			commands.MaxScriptBytes)
 	}
 	p = &program{}
 	body, err := p.readShebang(source)
 	if err != nil {
 		return nil, 0, err
 	}
-	p.proto, p.tokens, err = compileChunkWithin(body, scriptName, limit)
+	p.proto, p.tokens, err = compileChunk(body, scriptName, limit)
 	p.work = compileWork(p.tokens, len(source))
 	if err != nil {
 		return nil, p.work, commands.Errorf("ERR Error compiling script (new function): %s", err)
@@ -135,18 +137,14 @@ func (p *program) readFlags(list []byte) error {
 	return nil
 }
 
-// compileChunk compiles Lua source. chunk is how errors name it, without a line.
-func compileChunk(source []byte, chunk string) (*lua.FunctionProto, error) {
-	proto, _, err := compileChunkWithin(source, chunk, 0)
-	return proto, err
-}
-
-// compileChunkWithin is compileChunk of a source of at most limit tokens; 0: of any number.
-func compileChunkWithin(source []byte, chunk string, limit int) (proto *lua.FunctionProto, tokens int, err error) {
+// compileChunk compiles a source of at most limit tokens, or of any number where that is 0. chunk
+// is how errors name it, without a line.
+func compileChunk(source []byte, chunk string,
+	limit int) (proto *lua.FunctionProto, tokens int, err error) {
 	if bytes.HasPrefix(source, []byte("\x1b")) {
 		return nil, 0, fmt.Errorf("%s: bytecode is not accepted", chunk)
 	}
-	proto, tokens, err = lua.CompileWithin(string(source), chunk, limit)
+	proto, tokens, err = lua.Compile(string(source), chunk, limit)
 	var unreadable *parse.Error
 	if errors.As(err, &unreadable) {
 		err = wordParseError(unreadable, source, chunk)

@@ -44,7 +44,8 @@ func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	if err != nil {
 		return err
 	}
-	if noted := script.Function == nil && !script.ReadOnly; noted && (c.cached == nil || t.e.fading(c.cached)) {
+	if noted := script.Function == nil && !script.ReadOnly; noted &&
+		(c.cached == nil || t.e.fading(c.cached)) {
 		trap()
 	}
 	return t.e.runReader(x, c)
@@ -52,7 +53,8 @@ func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 
 // fading reports whether the cache may soon drop a script, so that its last use matters.
 func (e *Engine) fading(s *cachedScript) bool {
-	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) && e.cached.root.prev != s
+	return !s.loaded && (e.cachedCount > maxCachedScripts/2 || e.cachedSize > maxCachedSize/2) &&
+		e.cached.root.prev != s
 }
 
 func (t dryRunScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
@@ -74,7 +76,8 @@ func (t dryRunScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error)
 	return "", nil
 }
 
-func (t dryRunScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error], commands.RestorePolicy) error {
+func (t dryRunScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error],
+	commands.RestorePolicy) error {
 	trap()
 	return nil
 }

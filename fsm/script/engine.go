@@ -90,7 +90,8 @@ func (e *Engine) choose(script commands.Script) (chosen, error) {
 	if s == nil {
 		return chosen{script: script, source: string(script.Source)}, nil
 	}
-	return chosen{script: script, source: s.source, cached: s, name: s.sha, program: s.program.Load()}, nil
+	return chosen{script: script, source: s.source, cached: s, name: s.sha,
+		program: s.program.Load()}, nil
 }
 
 // Eval runs a script or a function and writes its reply to x.Out. A runtime error is a reply, and
@@ -159,7 +160,8 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	default:
 		var work int
 		c.program, work, err = e.derive(c.source, tokenLimit(x.Level))
-		if x.Level >= commands.LevelBounded { // also if known: the derived programs are not part of the state
+		if x.Level >= commands.LevelBounded {
+			// also if known: the derived programs are not part of the state
 			x.Spend(work)
 		}
 	}

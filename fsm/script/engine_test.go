@@ -1,4 +1,5 @@
-// The bounds of scripts, what one script can leave to the next (nothing), and agreement between nodes.
+// The bounds of scripts, what one script can leave to the next (nothing), and agreement between
+// nodes.
 
 package script
 
@@ -13,8 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// runaways are scripts that do not end, or build without end, each in its own way. None may stop the machine for long, kill the process,
-// or escape by catching the error.
+// runaways are scripts that do not end, or build without end, each in its own way. None may stop
+// the machine for long, kill the process, or escape by catching the error.
 var runaways = []string{
 	`while true do end`,
 	`while true do pcall(function() while true do end end) end`,
@@ -60,7 +61,8 @@ var runaways = []string{
 	`while true do unpack({}, 1, 7000) end`,
 	`local t = {} t[1] = t for i = 1, 20 do t = {t, t, t, t} end return t`,
 	`local s = ("x"):rep(1000000) local t = {} for i = 1, 1000 do t[i] = s end return t`,
-	// Tables that are written twice at each level, as a key and as a value: 2^45 elements, at a depth that a reply may have.
+	// Tables that are written twice at each level, as a key and as a value: 2^45 elements, at a
+	// depth that a reply may have.
 	`local t = {} for i = 1, 45 do t = {map = {[t] = t}} end return t`,
 	`local t = {} for i = 1, 45 do t = {set = {[t] = true, [{t}] = true}} end return t`,
 	`local t = {} for i = 1, 45 do t = {map = {a = t, b = t}} end for i = 1, 50 do t = {map = {a = t}} end return t`,
@@ -84,8 +86,9 @@ var runaways = []string{
 	`local s = ("x"):rep(10000) while true do s:gsub(".", function(c) return coroutine.wrap(function() return c end)() end) end`,
 }
 
-// Work that one instruction does is charged for: with two strings of 3 MB, a tenth of the budget must not last for a thousand of these.
-// (A full budget of the first took 2 s for each 25,000 rounds before, and takes 0.8 s now.)
+// Work that one instruction does is charged for: with two strings of 3 MB, a tenth of the budget
+// must not last for a thousand of these. (A full budget of the first took 2 s for each 25,000
+// rounds before, and takes 0.8 s now.)
 func TestLongOperandsArePaidFor(t *testing.T) {
 	const size = 3 << 20
 	long := bytes.Repeat([]byte("1"), size)
@@ -111,18 +114,22 @@ func TestLongOperandsArePaidFor(t *testing.T) {
 			ks := keyspace.New()
 			ks.Begin(1, keyspace.NewRevision(0, 1, 0))
 			env := &commands.Env{Keyspace: ks, ClockMs: 1, Emit: func(commands.Event) {}}
-			p, err := compileScript([]byte(`local t, wide = {}, {} while true do redis.call("incr", "n") ` + body + ` end`))
+			p, err := compileScript(
+				[]byte(`local t, wide = {}, {} while true do redis.call("incr", "n") ` + body +
+					` end`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			out := &commands.RESP{Proto: 2}
 			limit := lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes}
-			newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{Args: args}, limit)
+			newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
+				Out: out}, p, "sha", commands.Script{Args: args}, limit)
 			if !strings.Contains(string(out.Buf), "script stopped") {
 				t.Errorf("%s: reply %.100q", body, out.Buf)
 			}
 			out.Buf = nil
-			runCall(testTable(), &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out, Args: commandtest.Args("GET", "n")})
+			runCall(testTable(), &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out,
+				Args: commandtest.Args("GET", "n")})
 			rounds[i] = string(out.Buf)
 		}
 		if rounds[0] != rounds[1] {
@@ -156,7 +163,8 @@ func TestRunawaysAreStopped(t *testing.T) {
 	}
 	for _, source := range runaways {
 		got := run(0, source)
-		if !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, "script stopped: it used up its ") {
+		if !strings.HasPrefix(got, "-ERR ") ||
+			!strings.Contains(got, "script stopped: it used up its ") {
 			t.Errorf("%s\n  reply %.200q", source, got)
 		}
 		if other := run(1, source); other != got {
@@ -188,28 +196,52 @@ func TestOwnAnswers(t *testing.T) {
 		return "return " + strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
 	}
 	for _, c := range []struct{ source, want string }{
-		{`error({a=1})`, "-ERR the script raised a table without a field err script: SHA, on @user_script:1.\r\n"},
-		{`error(setmetatable({}, {__index = {err = "ERR hidden"}}))`, "-ERR the script raised a table without a field err script: SHA, on @user_script:1.\r\n"},
-		{`return {tostring({}), tostring(print == nil)}`, "-ERR user_script:1: Script attempted to access nonexistent global variable 'print' script: SHA, on @user_script:1.\r\n"},
-		{`local t = {} return tostring(t) == tostring(t) and tostring(t) ~= tostring({})`, ":1\r\n"},
+		{`error({a=1})`,
+			"-ERR the script raised a table without a field err script: SHA, on " +
+				"@user_script:1.\r\n"},
+		{`error(setmetatable({}, {__index = {err = "ERR hidden"}}))`,
+			"-ERR the script raised a table without a field err script: SHA, on " +
+				"@user_script:1.\r\n"},
+		{`return {tostring({}), tostring(print == nil)}`,
+			"-ERR user_script:1: Script attempted to access nonexistent global variable 'print' " +
+				"script: SHA, on @user_script:1.\r\n"},
+		{`local t = {} return tostring(t) == tostring(t) and tostring(t) ~= tostring({})`,
+			":1\r\n"},
 		{`return os.clock() < 0.01 and os.time`, "$-1\r\n"},
 		{`local a = os.clock() for i = 1, 1000 do end return os.clock() > a`, ":1\r\n"},
-		{`local t = {} t[1] = t return t`, strings.Repeat("*1\r\n", maxReplyDepth+1) + "-" + errReplyDepth + "\r\n"},
-		{deep("{", "}", 2000), "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
-		{deep("not ", "", 100_000), "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
+		{`local t = {} t[1] = t return t`, strings.Repeat("*1\r\n", maxReplyDepth+1) + "-" +
+			errReplyDepth + "\r\n"},
+		{deep("{", "}", 2000),
+			"-ERR Error compiling script (new function): user_script:1: chunk has too many " +
+				"syntax levels\r\n"},
+		{deep("not ", "", 100_000),
+			"-ERR Error compiling script (new function): user_script:1: chunk has too many " +
+				"syntax levels\r\n"},
 		{deep("(", ")", 20_000), ":1\r\n"},
-		{"return " + strings.Repeat("'a' .. ", 149) + "'a'", "$150\r\n" + strings.Repeat("a", 150) + "\r\n"},
-		{"return " + strings.Repeat("'a' .. ", 300) + "'a'", "-ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels\r\n"},
-		{`return -{}`, "-ERR user_script:1: attempt to perform arithmetic on a table value script: SHA, on @user_script:1.\r\n"},
-		{`local x return x.y`, "-ERR user_script:1: attempt to index a nil value script: SHA, on @user_script:1.\r\n"},
-		{`local function f(n) if n == 0 then return "deep" end return f(n - 1) end return f(1500)`, "$4\r\ndeep\r\n"},
-		{`local function f(n) return f(n + 1) end return f(1)`, "-ERR user_script:1: stack overflow script: SHA, on @user_script:1.\r\n"},
-		{"return 1 --" + strings.Repeat("x", commands.MaxScriptBytes), "-ERR script is longer than 1048576 bytes\r\n"},
+		{"return " + strings.Repeat("'a' .. ", 149) + "'a'",
+			"$150\r\n" + strings.Repeat("a", 150) + "\r\n"},
+		{"return " + strings.Repeat("'a' .. ", 300) + "'a'",
+			"-ERR Error compiling script (new function): user_script:1: chunk has too many " +
+				"syntax levels\r\n"},
+		{`return -{}`,
+			"-ERR user_script:1: attempt to perform arithmetic on a table value script: SHA, on " +
+				"@user_script:1.\r\n"},
+		{`local x return x.y`,
+			"-ERR user_script:1: attempt to index a nil value script: SHA, on @user_script:1.\r\n"},
+		{`local function f(n) if n == 0 then return "deep" end return f(n - 1) end return f(1500)`,
+			"$4\r\ndeep\r\n"},
+		{`local function f(n) return f(n + 1) end return f(1)`,
+			"-ERR user_script:1: stack overflow script: SHA, on @user_script:1.\r\n"},
+		{"return 1 --" + strings.Repeat("x", commands.MaxScriptBytes),
+			"-ERR script is longer than 1048576 bytes\r\n"},
 		{"local t = {" + strings.Repeat("1,", 30_000) + "} return #t", ":30000\r\n"},
 		{`return loadstring("\27Lua")`, "$-1\r\n"},
-		{`return _G["\0concat"]`, "-ERR user_script:1: Script attempted to access nonexistent global variable '\x00concat' script: SHA, on @user_script:1.\r\n"},
+		{`return _G["\0concat"]`,
+			"-ERR user_script:1: Script attempted to access nonexistent global variable " +
+				"'\x00concat' script: SHA, on @user_script:1.\r\n"},
 		{`return rawget(_G, "\0concat")`, "$-1\r\n"},
-		{`local n = 0 for k in pairs(_G) do if k:byte() == 0 then n = n + 1 end end return n`, ":0\r\n"},
+		{`local n = 0 for k in pairs(_G) do if k:byte() == 0 then n = n + 1 end end return n`,
+			":0\r\n"},
 	} {
 		if testing.Short() && len(c.source) > 1<<16 {
 			continue
@@ -223,17 +255,27 @@ func TestOwnAnswers(t *testing.T) {
 
 // leavers are scripts that try to leave something behind; each is followed by every probe.
 var leavers = []string{
-	`x = 1`, `rawset(_G, "x", 1)`, `_G.x = 1`, `string.x = 1`, `redis.call = 1`, `table.insert(string, 1)`, `table.insert(_G, 1)`,
-	`getmetatable("").__index = 1`, `getmetatable("").x = 1`, `setmetatable(_G, nil)`, `setmetatable(string, nil)`, `getmetatable(_G).__index = 1`,
-	`KEYS.x = 1 ARGV.x = 1`, `KEYS = nil`, `setmetatable(KEYS, {__index = function() return 1 end})`,
-	`cjson.encode_max_depth(1)`, `cjson.encode_sparse_array(true)`, `cjson.x = 1`, `cjson.new().x = 1`, `rawset(cjson, "encode", nil)`,
-	`math.randomseed(7)`, `math.pi = 3`, `redis.setresp(3)`, `redis.set_repl(0)`, `redis.call("select", "5")`,
-	`coroutine.create(function() coroutine.yield() end)`, `coroutine.wrap(function() coroutine.yield() end)()`,
-	`coroutine.wrap(function() error("x") end)()`, `local function f() f() end f()`, `error({err = "x", source = "y", line = 3})`,
-	`local function f() return function() return f end end error(f())`, `tostring({}) tostring({})`, `string.x = setmetatable({}, {__index = 1})`,
+	`x = 1`, `rawset(_G, "x", 1)`, `_G.x = 1`, `string.x = 1`, `redis.call = 1`,
+	`table.insert(string, 1)`, `table.insert(_G, 1)`,
+	`getmetatable("").__index = 1`, `getmetatable("").x = 1`, `setmetatable(_G, nil)`,
+	`setmetatable(string, nil)`, `getmetatable(_G).__index = 1`,
+	`KEYS.x = 1 ARGV.x = 1`, `KEYS = nil`,
+	`setmetatable(KEYS, {__index = function() return 1 end})`,
+	`cjson.encode_max_depth(1)`, `cjson.encode_sparse_array(true)`, `cjson.x = 1`,
+	`cjson.new().x = 1`, `rawset(cjson, "encode", nil)`,
+	`math.randomseed(7)`, `math.pi = 3`, `redis.setresp(3)`, `redis.set_repl(0)`,
+	`redis.call("select", "5")`,
+	`coroutine.create(function() coroutine.yield() end)`,
+	`coroutine.wrap(function() coroutine.yield() end)()`,
+	`coroutine.wrap(function() error("x") end)()`, `local function f() f() end f()`,
+	`error({err = "x", source = "y", line = 3})`,
+	`local function f() return function() return f end end error(f())`, `tostring({}) tostring({})`,
+	`string.x = setmetatable({}, {__index = 1})`,
 	`local t = {} for k, v in pairs(_G) do t[k] = v end t.x = 1 for k, v in pairs(t) do if type(v) == "table" then pcall(rawset, v, "x", 1) pcall(function() v.x = 1 end) pcall(table.insert, v, 1) pcall(setmetatable, v, {}) end end`,
-	`table.sort(string) table.remove(_G) table.remove(string)`, `setmetatable({}, {__index = _G, __newindex = _G}).x = 1`,
-	`loadstring("x = 1")()`, `load(function() error("x") end)`, `local s = "x" while true do s = s .. s end`, `return ("x"):rep(1e9)`,
+	`table.sort(string) table.remove(_G) table.remove(string)`,
+	`setmetatable({}, {__index = _G, __newindex = _G}).x = 1`,
+	`loadstring("x = 1")()`, `load(function() error("x") end)`,
+	`local s = "x" while true do s = s .. s end`, `return ("x"):rep(1e9)`,
 }
 
 var probes = []string{

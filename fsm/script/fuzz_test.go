@@ -12,8 +12,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/corpus"
 )
 
-// FuzzScript runs any source twice, with a small budget, on two interpreters that have run other scripts: the replies are equal, and
-// nothing panics.
+// FuzzScript runs any source twice, with a small budget, on two interpreters that have run other
+// scripts: the replies are equal, and nothing panics.
 func FuzzScript(f *testing.F) {
 	for _, path := range corpus.Files(f, testdata) {
 		for _, s := range corpus.Read(f, path) {
@@ -29,7 +29,8 @@ func FuzzScript(f *testing.F) {
 	fresh := func() (*interpreter, *commands.Env) {
 		ks := keyspace.New()
 		ks.Begin(1, keyspace.NewRevision(0, 1, 0))
-		return newInterpreter(table), &commands.Env{Keyspace: ks, ClockMs: 1, Seed: 1, Emit: func(commands.Event) {}}
+		return newInterpreter(table), &commands.Env{Keyspace: ks, ClockMs: 1, Seed: 1,
+			Emit: func(commands.Event) {}}
 	}
 	a, envA := fresh()
 	b, envB := fresh()
@@ -44,7 +45,8 @@ func FuzzScript(f *testing.F) {
 			out := &commands.RESP{Proto: 3}
 			x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 3}, Out: out}
 			script := commands.Script{Keys: [][]byte{[]byte("k")}, Args: [][]byte{[]byte("a")}}
-			if !(*in).runWithin(x, p, "sha", script, lua.Budget{Instructions: 20_000, Bytes: 1 << 20}) {
+			if !(*in).runWithin(x, p, "sha", script,
+				lua.Budget{Instructions: 20_000, Bytes: 1 << 20}) {
 				*in = newInterpreter(table)
 			}
 			replies[i] = string(out.Buf)

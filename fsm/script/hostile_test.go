@@ -1,5 +1,5 @@
-// Scripts that are after a node's time or memory: each of them ends at its budget, at the same charged work on every node, and within the memory
-// that the budget says.
+// Scripts that are after a node's time or memory: each of them ends at its budget, at the same
+// charged work on every node, and within the memory that the budget says.
 
 package script
 
@@ -15,21 +15,32 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// hostile are scripts that never end by themselves, and what stops each within a tenth of a script's budget.
+// hostile are scripts that never end by themselves, and what stops each within a tenth of a
+// script's budget.
 var hostile = []struct{ stop, source string }{
-	// Open upvalues of calls in each other: depth 500 took a millisecond an instruction, hours in all.
-	{errScriptMemory, `local function f(n) local a, b = n, n local g = function() return a + b end if n > 0 then f(n - 1) end while true do local x = n local h = function() return x end end end f(500)`},
-	{errScriptInstructions, `local function f(n) local a = n local g = function() return a end if n > 0 then f(n - 1) end while true do g() end end f(500)`},
-	{errScriptMemory, `local function f(n) local a = n local g = function() a = a + 1 return a end if n > 0 then f(n - 1) end while true do (function() return g() end)() end end f(500)`},
+	// Open upvalues of calls in each other: depth 500 took a millisecond an instruction, hours in
+	// all.
+	{errScriptMemory,
+		`local function f(n) local a, b = n, n local g = function() return a + b end if n > 0 then f(n - 1) end while true do local x = n local h = function() return x end end end f(500)`},
+	{errScriptInstructions,
+		`local function f(n) local a = n local g = function() return a end if n > 0 then f(n - 1) end while true do g() end end f(500)`},
+	{errScriptMemory,
+		`local function f(n) local a = n local g = function() a = a + 1 return a end if n > 0 then f(n - 1) end while true do (function() return g() end)() end end f(500)`},
 	// Coroutines: yielding from a deep one, making them, passing values.
-	{errScriptInstructions, `local co = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else while true do coroutine.yield() end end end f(150) end) while true do co() end`},
+	{errScriptInstructions,
+		`local co = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else while true do coroutine.yield() end end end f(150) end) while true do co() end`},
 	{errScriptMemory, `while true do coroutine.wrap(function() end)() end`},
-	{errScriptMemory, `local t = {} for i = 1, 1e9 do t[i] = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else coroutine.yield() end end f(150) end) t[i]() end`},
-	{errScriptInstructions, `local t = {} for i = 1, 7000 do t[i] = i end local f = coroutine.wrap(function(...) while true do coroutine.yield(...) end end) while true do f(unpack(t)) end`},
+	{errScriptMemory,
+		`local t = {} for i = 1, 1e9 do t[i] = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else coroutine.yield() end end f(150) end) t[i]() end`},
+	{errScriptInstructions,
+		`local t = {} for i = 1, 7000 do t[i] = i end local f = coroutine.wrap(function(...) while true do coroutine.yield(...) end end) while true do f(unpack(t)) end`},
 	// What memory is made of.
-	{errScriptMemory, `local keep = {} for i = 1, 1e9 do local a, b, c, d, e, f = i, i, i, i, i, i keep[#keep + 1] = function() return a, b, c, d, e, f end end`},
-	{errScriptMemory, `local keep = {} for i = 1, 1e9 do local a = i keep[#keep + 1] = function() return a end end`},
-	{errScriptMemory, `redis.setresp(3) local keep = {} while true do keep[#keep + 1] = redis.call("hgetall", "h") end`},
+	{errScriptMemory,
+		`local keep = {} for i = 1, 1e9 do local a, b, c, d, e, f = i, i, i, i, i, i keep[#keep + 1] = function() return a, b, c, d, e, f end end`},
+	{errScriptMemory,
+		`local keep = {} for i = 1, 1e9 do local a = i keep[#keep + 1] = function() return a end end`},
+	{errScriptMemory,
+		`redis.setresp(3) local keep = {} while true do keep[#keep + 1] = redis.call("hgetall", "h") end`},
 	{errScriptMemory, `local t = {} for i = 1, 1e9 do t[i + 0.5] = true end`},
 	{errScriptMemory, `local t = {} for i = 1, 1e9 do t["k" .. i] = true end`},
 	{errScriptMemory, `local t = {} for i = 1, 1e9 do t[i] = i * 1.5 end`},
@@ -39,24 +50,36 @@ var hostile = []struct{ stop, source string }{
 	{errScriptMemory, `local t = {} for i = 1, 1e9 do t[i] = ("x"):rep(100):sub(i % 100) end`},
 	{errScriptMemory, `local s = "" while true do s = s .. "x" end`},
 	{errScriptMemory, `local t = {} while true do t[#t + 1] = tostring(#t) end`},
-	{errScriptMemory, `local t = {} for i = 1, 200 do t[i] = i end local function f(...) local x = {...} end while true do f(unpack(t)) end`},
-	{errScriptMemory, `local t = {} for i = 1, 200 do t[i] = i end local function f(...) return arg end while true do f(unpack(t)) end`},
+	{errScriptMemory,
+		`local t = {} for i = 1, 200 do t[i] = i end local function f(...) local x = {...} end while true do f(unpack(t)) end`},
+	{errScriptMemory,
+		`local t = {} for i = 1, 200 do t[i] = i end local function f(...) return arg end while true do f(unpack(t)) end`},
 	{errScriptMemory, `local t = {} t[67108863] = 1`},
 	// Work in one instruction or one call.
-	{errScriptInstructions, `while true do math.fmod(1.7976931348623157e308, 3.3333333333333333e-308) end`},
+	{errScriptInstructions,
+		`while true do math.fmod(1.7976931348623157e308, 3.3333333333333333e-308) end`},
 	{errScriptInstructions, `while true do tonumber("2.2250738585072011e-308") end`},
-	{errScriptInstructions, `local s = "1." .. ("0"):rep(700) .. "1" while true do tonumber(s) end`},
+	{errScriptInstructions,
+		`local s = "1." .. ("0"):rep(700) .. "1" while true do tonumber(s) end`},
 	{errScriptMemory, `while true do ("%.17g %.99f %e"):format(1.1, 1e300, 3.3) end`},
-	{errScriptInstructions, `local t = {} for i = 1, 10000 do t[i] = i end while true do table.insert(t, 1, 1) table.remove(t, 1) end`},
-	{errScriptInstructions, `local t = {} for i = 1, 5000 do t["k" .. i] = i end for i = 1, 4999 do t["k" .. i] = nil end while true do next(t) end`},
+	{errScriptInstructions,
+		`local t = {} for i = 1, 10000 do t[i] = i end while true do table.insert(t, 1, 1) table.remove(t, 1) end`},
+	{errScriptInstructions,
+		`local t = {} for i = 1, 5000 do t["k" .. i] = i end for i = 1, 4999 do t["k" .. i] = nil end while true do next(t) end`},
 	{errScriptInstructions, `local t = {} while true do t[100000] = 1 t[100000] = nil end`},
-	{errScriptInstructions, `local t = {} for i = 1, 90 do t = setmetatable({}, {__index = t}) end while true do local x = t.x end`},
-	{errScriptInstructions, `local t = {} setmetatable(t, {__index = function(t, k) if k == 0 then error("x") end return t[k - 1] end}) while true do pcall(function() return t[190] end) end`},
-	{errScriptInstructions, `local s = ("a"):rep(10000) local p = ("a"):rep(1000) .. "b" while true do s:find(p, 1, true) end`},
+	{errScriptInstructions,
+		`local t = {} for i = 1, 90 do t = setmetatable({}, {__index = t}) end while true do local x = t.x end`},
+	{errScriptInstructions,
+		`local t = {} setmetatable(t, {__index = function(t, k) if k == 0 then error("x") end return t[k - 1] end}) while true do pcall(function() return t[190] end) end`},
+	{errScriptInstructions,
+		`local s = ("a"):rep(10000) local p = ("a"):rep(1000) .. "b" while true do s:find(p, 1, true) end`},
 	{errScriptInstructions, `local s = ("a"):rep(1000) while true do s:find("a-a-a-b") end`},
-	{errScriptInstructions, `local s = ("local a = 1 + b * c if a then b(c) end "):rep(100) while true do loadstring(s) end`},
-	{errScriptInstructions, `local s = ("f(function() end) "):rep(1000) while true do loadstring(s) end`},
-	{errScriptInstructions, `local a, b = ("x"):rep(10000) .. "a", ("x"):rep(10000) .. "b" while true do local x = a < b or a == b end`},
+	{errScriptInstructions,
+		`local s = ("local a = 1 + b * c if a then b(c) end "):rep(100) while true do loadstring(s) end`},
+	{errScriptInstructions,
+		`local s = ("f(function() end) "):rep(1000) while true do loadstring(s) end`},
+	{errScriptInstructions,
+		`local a, b = ("x"):rep(10000) .. "a", ("x"):rep(10000) .. "b" while true do local x = a < b or a == b end`},
 	{errScriptInstructions, `while true do local x = "10" + "20.5" end`},
 	{errScriptMemory, `local s = ("i"):rep(1000) local t = {} for i = 1, 1000 do t[i] = i end
 		while true do struct.pack(s, unpack(t)) end`},
@@ -64,28 +87,34 @@ var hostile = []struct{ stop, source string }{
 	{errScriptMemory, `while true do redis.error_reply("no such") redis.status_reply("OK") end`},
 }
 
-// runHostile runs a script with a tenth of the budget, and says what it replied and the charges that it left.
+// runHostile runs a script with a tenth of the budget, and says what it replied and the charges
+// that it left.
 func runHostile(t *testing.T, in *interpreter, source string) (reply string, left lua.Budget) {
 	t.Helper()
-	return runHostileWithin(t, in, source, lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes / 40})
+	return runHostileWithin(t, in, source, lua.Budget{Instructions: scriptInstructions / 10,
+		Bytes: scriptBytes / 40})
 }
 
-func runHostileWithin(t *testing.T, in *interpreter, source string, limit lua.Budget) (reply string, left lua.Budget) {
+func runHostileWithin(t *testing.T, in *interpreter, source string,
+	limit lua.Budget) (reply string, left lua.Budget) {
 	t.Helper()
 	ks := keyspace.New()
 	ks.Begin(1, keyspace.NewRevision(0, 1, 0))
-	env := &commands.Env{Keyspace: ks, ClockMs: 1, Level: commands.FeatureLevel, Emit: func(commands.Event) {}}
+	env := &commands.Env{Keyspace: ks, ClockMs: 1, Level: commands.FeatureLevel,
+		Emit: func(commands.Event) {}}
 	args := []string{"HSET", "h"}
 	for i := range 100 {
 		args = append(args, "field"+string(rune('a'+i%26))+string(rune('a'+i/26)), "v")
 	}
-	runCall(in.table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
+	runCall(in.table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{},
+		Args: commandtest.Args(args...)})
 	p, err := compileScript([]byte(source))
 	if err != nil {
 		t.Fatalf("%s: %v", source, err)
 	}
 	out := &commands.RESP{Proto: 2}
-	in.runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{}, limit)
+	in.runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha",
+		commands.Script{}, limit)
 	return string(out.Buf), *in.budget
 }
 
@@ -98,13 +127,14 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 		}
 		second, again := runHostile(t, used, c.source) // on an interpreter that has run others
 		if second != first || again != left {
-			t.Errorf("%s\n  one node  %.200q %+v\n  the other %.200q %+v", c.source, first, left, second, again)
+			t.Errorf("%s\n  one node  %.200q %+v\n  the other %.200q %+v", c.source, first, left,
+				second, again)
 		}
 	}
 }
 
-// What a library function does with a long argument, or an instruction with many registers, is charged where it is done: at least a unit for 64 bytes,
-// and each byte that it makes.
+// What a library function does with a long argument, or an instruction with many registers, is
+// charged where it is done: at least a unit for 64 bytes, and each byte that it makes.
 func TestLongArgumentsAreCharged(t *testing.T) {
 	names := make([]string, 190)
 	for i := range names {
@@ -120,11 +150,15 @@ func TestLongArgumentsAreCharged(t *testing.T) {
 		{`local p = ("a"):rep(1e5) for i = 1, 100 do ("b"):gmatch(p) end`, 100 * 1e5 / 64, 0},
 		{`local p = ("a"):rep(1e5) for i = 1, 100 do ("b"):gsub(p, "") end`, 100 * 1e5 / 64, 0},
 		{`local s, t = ("x"):rep(1e5), {} for i = 1, 100 do t[i] = s end redis.pcall("exists", unpack(t))`, 100 * 1e5 / 64, 100 * 1e5},
-		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(collectgarbage, s) end`, 100 * 1e5 / 64, 100 * 1e5},
-		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(function() assert(false, s) end) end`, 100 * 1e5 / 64, 100 * 1e5},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(collectgarbage, s) end`, 100 * 1e5 / 64,
+			100 * 1e5},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(function() assert(false, s) end) end`,
+			100 * 1e5 / 64, 100 * 1e5},
 		{`local s = ("x"):rep(1e5) for i = 1, 100 do pcall(coroutine.wrap(function() error(s, 0) end)) end`, 0, 0},
-		{`local s = ("x"):rep(1e5) for i = 1, 100 do loadstring('return "' .. s) end`, 100 * 1e5, 3 * 100 * 1e5},
-		{`for i = 1, 100 do cjson.decode("[1e-310,2e-310,3e-310,2.2250738585072011e-308]") end`, 100 * 4 * 900, 0},
+		{`local s = ("x"):rep(1e5) for i = 1, 100 do loadstring('return "' .. s) end`, 100 * 1e5,
+			3 * 100 * 1e5},
+		{`for i = 1, 100 do cjson.decode("[1e-310,2e-310,3e-310,2.2250738585072011e-308]") end`,
+			100 * 4 * 900, 0},
 		{`local e = {a = 1} local t = {} for i = 1, 10000 do t[i] = e end return t`, 10 * 10000, 0},
 		{`local e = {} local t = {} for i = 1, 10000 do t[i] = e end return t`, 3 * 10000, 0},
 		{`local t = {} for i = 1, 10000 do t[i] = i end return t`, 3 * 10000, 0},
@@ -132,10 +166,12 @@ func TestLongArgumentsAreCharged(t *testing.T) {
 		{`cjson.decode("[" .. ("1,"):rep(10000) .. "1]")`, 5 * 10000, 0},
 		{`cjson.decode('"' .. ("\\n"):rep(10000) .. '"')`, 10000 / 3, 0},
 		{`local t = {} for i = 1, 5000 do t[i + .5] = i end for i = 1, 20000 do local x = t[1.5] end`, 36*5000 + 5*20000, 0},
-		{`local s = "return {" .. ("1e-310,"):rep(100) .. "}" for i = 1, 10 do loadstring(s) end`, 10 * 100 * 30 * tokenWork, 0},
+		{`local s = "return {" .. ("1e-310,"):rep(100) .. "}" for i = 1, 10 do loadstring(s) end`,
+			10 * 100 * 30 * tokenWork, 0},
 		{`local k = ("k"):rep(100) local t = {[k .. 1] = 1, [k .. 2] = 2} for i = 1, 1000 do local x = t[k .. 3] x = t[k .. 4] end`, 1000 * 2 * (100/32 + 2), 0},
 		{`for i = 1, 1000 do local ` + locals + ` end`, 1000 * 190 / 40, 0},
-		{`local function f() local ` + locals + ` end for i = 1, 1000 do f() end`, 1000 * 2 * 190 / 40, 0},
+		{`local function f() local ` + locals + ` end for i = 1, 1000 do f() end`,
+			1000 * 2 * 190 / 40, 0},
 	} {
 		limit := lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40}
 		_, left := runHostileWithin(t, newInterpreter(testTable()), c.source, limit)
@@ -165,13 +201,15 @@ func TestLongTextsAreChargedBeforeTheyAreMade(t *testing.T) {
 		if !strings.Contains(reply, errScriptMemory) {
 			t.Errorf("%s: %.80q", source, reply)
 		}
-		if made := after.TotalAlloc - before.TotalAlloc; made > 4*3e6 { // a buffer that grows leaves others behind
+		if made := after.TotalAlloc - before.TotalAlloc; made > 4*3e6 {
+			// a buffer that grows leaves others behind
 			t.Errorf("%s: %d bytes were allocated", source, made)
 		}
 	}
 }
 
-// What a script keeps takes at most about what it is charged for: the worst five that were found before took 2 to 13 times the promised bound.
+// What a script keeps takes at most about what it is charged for: the worst five that were found
+// before took 2 to 13 times the promised bound.
 func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 	for _, source := range []string{
 		`local keep = {} for i = 1, N do local a, b, c, d, e, f = i + .5, i + .5, i + .5, i + .5, i + .5, i + .5 keep[i] = function() return a, b, c, d, e, f end end return function() return keep end`,
@@ -201,10 +239,12 @@ func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 		for i := range 100 {
 			args = append(args, "field"+string(rune('a'+i%26))+string(rune('a'+i/26)), "v")
 		}
-		runCall(in.table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
+		runCall(in.table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{},
+			Args: commandtest.Args(args...)})
 		L := in.L
 		in.begin(lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})
-		in.x, in.tx = &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}}, commands.Tx{Proto: 2, Script: true}
+		in.x, in.tx = &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}},
+			commands.Tx{Proto: 2, Script: true}
 		before := heapInUse()
 		L.Push(L.NewFunctionFromProto(p.proto))
 		if err := L.PCall(0, 1); err != nil {

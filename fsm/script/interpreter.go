@@ -35,8 +35,10 @@ type interpreter struct {
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	libraryGlobals *lua.LTable // of libraries: it is empty, librarySwitch is its metatable
-	librarySwitch  *lua.LTable // its __index is loadGlobals while a library's code runs, and globals when one of its functions does
-	loadGlobals    *lua.LTable
+	// its __index is loadGlobals while a library's code runs, and globals when one of its functions
+	// does
+	librarySwitch *lua.LTable
+	loadGlobals   *lua.LTable
 
 	// Of the running script.
 	x            *commands.Call
@@ -53,8 +55,9 @@ type interpreter struct {
 	reply        luaReply
 	args         [][]byte
 	arena        []byte
-	arenaCharged int               // the most bytes of arguments that one command of this run had
-	chunks       map[string]string // the name that load was given, by the one that errors show; looked up only
+	arenaCharged int // the most bytes of arguments that one command of this run had
+	// the name that load was given, by the one that errors show; looked up only
+	chunks map[string]string
 
 	failedSource string // where the error was raised that ends the script
 	failedLine   int
@@ -114,8 +117,10 @@ const (
 
 // run runs a script or a library's function and writes its reply. Errors show name: the SHA1, or
 // the function's name. The interpreter must not be used again unless reusable.
-func (in *interpreter) run(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
-	return in.runWithin(x, p, name, script, lua.Budget{Instructions: instructionsFor(x), Bytes: scriptBytes})
+func (in *interpreter) run(x *commands.Call, p *program, name string,
+	script commands.Script) (reusable bool) {
+	return in.runWithin(x, p, name, script, lua.Budget{Instructions: instructionsFor(x),
+		Bytes: scriptBytes})
 }
 
 // instructionsFor is the instruction budget of a script that x calls: in a transaction, what
@@ -124,16 +129,19 @@ func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), script
 
 // account is run, and adds the larger share that the script took of its budgets, instructions or
 // memory, to the work of the call. That includes the work of the commands that it called.
-func (in *interpreter) account(x *commands.Call, p *program, name string, script commands.Script) (reusable bool) {
+func (in *interpreter) account(x *commands.Call, p *program, name string,
+	script commands.Script) (reusable bool) {
 	before, instructions := x.Work, instructionsFor(x)
 	reusable = in.run(x, p, name, script)
-	used := max(instructions-max(in.budget.Instructions, 0), (scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
+	used := max(instructions-max(in.budget.Instructions, 0),
+		(scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
 	x.Work = max(x.Work, before+uint64(used))
 	return reusable
 }
 
 // runWithin is run with a budget.
-func (in *interpreter) runWithin(x *commands.Call, p *program, name string, script commands.Script, b lua.Budget) (reusable bool) {
+func (in *interpreter) runWithin(x *commands.Call, p *program, name string, script commands.Script,
+	b lua.Budget) (reusable bool) {
 	L := in.L
 	in.begin(b)
 	in.x, in.readOnly = x, script.ReadOnly || p.noWrites

@@ -1,5 +1,5 @@
 // The base library as Redis 7.0 leaves it to scripts: functions of gopher-lua's own that write
-// errors in its own words, cost what no budget sees, or reach out of the sandbox are written anew
+// errors in its own words, cost what no budget sees, or reach out of the sandbox are rewritten
 // here.
 
 package script
@@ -204,7 +204,8 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	in.budget.Charge(L, 250+compileInstructions*int64(len(source)))
 	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
 	chunk := chunkID(name)
-	proto, tokens, err := compileChunkWithin([]byte(source), chunk, int(max(in.budget.Instructions, 0)/tokenWork)+1)
+	proto, tokens, err := compileChunk([]byte(source), chunk,
+		int(max(in.budget.Instructions, 0)/tokenWork)+1)
 	in.budget.Charge(L, int64(tokens*tokenWork-compileInstructions*len(source)))
 	if err != nil {
 		text := err.Error()

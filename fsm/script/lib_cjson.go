@@ -67,12 +67,22 @@ func openCJSON(L *lua.LState) *lua.LTable {
 		{"encode", lib.encode},
 		{"decode", lib.decode},
 		{"encode_sparse_array", lib.encodeSparseArray},
-		{"encode_max_depth", lib.integerSetting(func(c *cjsonConfig) *int { return &c.encodeMaxDepth }, math.MaxInt32)},
-		{"decode_max_depth", lib.integerSetting(func(c *cjsonConfig) *int { return &c.decodeMaxDepth }, math.MaxInt32)},
-		{"encode_number_precision", lib.integerSetting(func(c *cjsonConfig) *int { return &c.numberPrecision }, 14)},
-		{"encode_keep_buffer", lib.booleanSetting(func(c *cjsonConfig) *bool { return &c.keepBuffer })},
+		{"encode_max_depth", lib.integerSetting(func(c *cjsonConfig) *int {
+			return &c.encodeMaxDepth
+		}, math.MaxInt32)},
+		{"decode_max_depth", lib.integerSetting(func(c *cjsonConfig) *int {
+			return &c.decodeMaxDepth
+		}, math.MaxInt32)},
+		{"encode_number_precision", lib.integerSetting(func(c *cjsonConfig) *int {
+			return &c.numberPrecision
+		}, 14)},
+		{"encode_keep_buffer", lib.booleanSetting(func(c *cjsonConfig) *bool {
+			return &c.keepBuffer
+		})},
 		{"encode_invalid_numbers", lib.setEncodeInvalidNumbers},
-		{"decode_invalid_numbers", lib.booleanSetting(func(c *cjsonConfig) *bool { return &c.decodeInvalidNumbers })},
+		{"decode_invalid_numbers", lib.booleanSetting(func(c *cjsonConfig) *bool {
+			return &c.decodeInvalidNumbers
+		})},
 		{"new", func(L *lua.LState) int {
 			budgetOf(L).ChargeBytes(L, 4096)
 			L.Push(openCJSON(L))

@@ -72,7 +72,8 @@ func (lib *cjsonLibrary) decode(L *lua.LState) int {
 
 // unexpected raises the error that something else than the token was expected.
 func (d *jsonDecoder) unexpected(expected string) {
-	raise(d.L, "Expected "+expected+" but found "+string(d.token)+" at character "+strconv.Itoa(d.at+1))
+	raise(d.L, "Expected "+expected+" but found "+string(d.token)+" at character "+
+		strconv.Itoa(d.at+1))
 }
 
 // parse returns the value that begins with the newest token. slots is how full C Lua's stack would
@@ -100,7 +101,8 @@ func (d *jsonDecoder) parse(slots int) lua.LValue {
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	if d.depth > d.cfg.decodeMaxDepth || slots > maxStackSlots {
-		raise(d.L, "Found too many nested data structures ("+strconv.Itoa(d.depth)+") at character "+strconv.Itoa(d.next))
+		raise(d.L, "Found too many nested data structures ("+strconv.Itoa(d.depth)+
+			") at character "+strconv.Itoa(d.next))
 	}
 }
 
@@ -206,7 +208,8 @@ func (d *jsonDecoder) scanWord(c byte) {
 		d.accept(tokenBoolean, lua.LFalse, 5)
 	case strings.HasPrefix(rest, "null"):
 		d.accept(tokenNull, nullOf(d.L), 4)
-	case d.cfg.decodeInvalidNumbers && strings.IndexByte("+iInN", c) >= 0 && invalidJSONNumber(rest):
+	case d.cfg.decodeInvalidNumbers && strings.IndexByte("+iInN", c) >= 0 &&
+		invalidJSONNumber(rest):
 		d.scanNumber(rest)
 	default:
 		d.token = tokenInvalid

@@ -96,7 +96,8 @@ func (e *msgpackEncoder) value(v lua.LValue, level int) {
 // float appends f in four bytes where they hold it exactly, in eight otherwise.
 func (e *msgpackEncoder) float(f float64) {
 	if single := float32(f); float64(single) == f {
-		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xca), math.Float32bits(single)))
+		e.out.addBytes(binary.BigEndian.AppendUint32(append(e.head[:0], 0xca),
+			math.Float32bits(single)))
 	} else {
 		bits := math.Float64bits(canonical(f))
 		e.out.addBytes(binary.BigEndian.AppendUint64(append(e.head[:0], 0xcb), bits))
@@ -194,7 +195,8 @@ func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 	}
 	e.collection(0x80, 0xde, 0xdf, n)
 	key, value := t.Next(lua.LNil)
-	for ; n > 0; n-- { // the __index of a table inside may change t: never more pairs than announced
+	// the __index of a table inside may change t: never more pairs than announced
+	for ; n > 0; n-- {
 		e.value(key, level+1)
 		e.value(value, level+1)
 		key, value = t.Next(key)

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	errMsgpackShort    = "Missing bytes in input."
-	errMsgpackFormat   = "Bad data format in input."
-	errMsgpackResults  = "stack overflow (too many return values at once; use unpack_one or unpack_limit instead.)"
+	errMsgpackShort   = "Missing bytes in input."
+	errMsgpackFormat  = "Bad data format in input."
+	errMsgpackResults = "stack overflow (too many return values at once; use unpack_one or " +
+		"unpack_limit instead.)"
 	errMsgpackNoRoom   = "stack overflow (in function mp_unpack_full)"
 	errMsgpackTooDeep  = "stack overflow (in function mp_decode_to_lua_array)"
 	errTableIndexIsNil = "table index is nil"
@@ -47,10 +48,12 @@ func unpackMessages(L *lua.LState, limit, offset int64) int {
 	length := int64(len(data))
 	if offset < 0 || limit < 0 {
 		// The original fills in the length of the input where its text speaks of the limit.
-		raise(L, "Invalid request to unpack with offset of "+int32Text(offset)+" and limit of "+int32Text(length)+".")
+		raise(L, "Invalid request to unpack with offset of "+int32Text(offset)+" and limit of "+
+			int32Text(length)+".")
 	}
 	if offset > length {
-		raise(L, "Start offset "+int32Text(offset)+" greater than input length "+int32Text(length)+".")
+		raise(L, "Start offset "+int32Text(offset)+" greater than input length "+int32Text(length)+
+			".")
 	}
 	all := limit == 0 && offset == 0
 	if all {

@@ -26,13 +26,22 @@ func (g *luaRandom) float() float64 { return float64(g.next()>>11) / (1 << 53) }
 func (in *interpreter) openMath() *lua.LTable {
 	L := in.L
 	list := []libraryFunction{
-		{"abs", mathOf(math.Abs)}, {"acos", mathOf(math.Acos)}, {"asin", mathOf(math.Asin)}, {"atan", mathOf(math.Atan)},
-		{"atan2", mathOfTwo(math.Atan2)}, {"ceil", mathOf(math.Ceil)}, {"cos", mathOf(math.Cos)}, {"cosh", mathOf(math.Cosh)},
-		{"deg", mathOf(func(f float64) float64 { return f / (math.Pi / 180) })}, {"exp", mathOf(math.Exp)}, {"floor", mathOf(math.Floor)},
-		{"fmod", mathFmod}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)}, {"log10", mathOf(log10)},
-		{"max", mathMax}, {"min", mathMin}, {"mod", mathFmod}, {"modf", mathModf}, {"pow", mathOfTwo(math.Pow)},
-		{"rad", mathOf(func(f float64) float64 { return float64(f * (math.Pi / 180)) })}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
-		{"sin", mathOf(math.Sin)}, {"sinh", mathOf(math.Sinh)}, {"sqrt", mathOf(math.Sqrt)}, {"tan", mathOf(math.Tan)}, {"tanh", mathOf(math.Tanh)},
+		{"abs", mathOf(math.Abs)}, {"acos", mathOf(math.Acos)}, {"asin", mathOf(math.Asin)},
+		{"atan", mathOf(math.Atan)},
+		{"atan2", mathOfTwo(math.Atan2)}, {"ceil", mathOf(math.Ceil)}, {"cos", mathOf(math.Cos)},
+		{"cosh", mathOf(math.Cosh)},
+		{"deg", mathOf(func(f float64) float64 {
+			return f / (math.Pi / 180)
+		})}, {"exp", mathOf(math.Exp)}, {"floor", mathOf(math.Floor)},
+		{"fmod", mathFmod}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)},
+		{"log10", mathOf(log10)},
+		{"max", mathMax}, {"min", mathMin}, {"mod", mathFmod}, {"modf", mathModf},
+		{"pow", mathOfTwo(math.Pow)},
+		{"rad", mathOf(func(f float64) float64 {
+			return float64(f * (math.Pi / 180))
+		})}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
+		{"sin", mathOf(math.Sin)}, {"sinh", mathOf(math.Sinh)}, {"sqrt", mathOf(math.Sqrt)},
+		{"tan", mathOf(math.Tan)}, {"tanh", mathOf(math.Tanh)},
 	}
 	lib := newLibrary(L, list)
 	lib.RawSetString("pi", lua.LNumber(math.Pi))

@@ -53,8 +53,10 @@ type namedNumber struct {
 }
 
 var (
-	logConstants  = [...]namedNumber{{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3}}
-	replConstants = [...]namedNumber{{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2}, {"REPL_REPLICA", 2}, {"REPL_ALL", 3}}
+	logConstants = [...]namedNumber{{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2},
+		{"LOG_WARNING", 3}}
+	replConstants = [...]namedNumber{{"REPL_NONE", 0}, {"REPL_AOF", 1}, {"REPL_SLAVE", 2},
+		{"REPL_REPLICA", 2}, {"REPL_ALL", 3}}
 )
 
 // addConstants adds the constants that library code sees too while it is loaded.
@@ -129,7 +131,8 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	in.reply.start(L, in.resp)
 	x := &in.call
 	left := uint64(max(in.budget.Instructions, 0))
-	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply, Stop: in.x.Work + left + 1, Room: int(max(in.budget.Bytes, 1))}
+	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply,
+		Stop: in.x.Work + left + 1, Room: int(max(in.budget.Bytes, 1))}
 	in.tx.Proto = in.resp
 	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
 	switch {
@@ -152,7 +155,8 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	} else {
 		failed = x.Handle(spec)
 	}
-	in.budget.Charge(L, int64(x.Work-before)+1) // stops the script here also when the reply was more than it may build
+	// stops the script here also when the reply was more than it may build
+	in.budget.Charge(L, int64(x.Work-before)+1)
 	copied = x.Copied - copied
 	in.budget.Charge(L, int64(copied)/16) // fresh memory, besides the work of copying
 	in.budget.ChargeBytes(L, 1+int64(copied))
@@ -201,7 +205,8 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 		}
 	}
 	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(total/16))
-	if more := total - max(in.arenaCharged, freeArena); more > 0 { // of one command at a time, the next one takes its place
+	if more := total - max(in.arenaCharged, freeArena); more > 0 {
+		// of one command at a time, the next one takes its place
 		in.budget.ChargeBytes(L, int64(more))
 		in.arenaCharged = total
 	}
@@ -287,7 +292,8 @@ func redisSetRepl(L *lua.LState) int {
 	}
 	f, _ := toNumber(L.Get(1))
 	if truncate(f)&^3 != 0 {
-		raiseReply(L, "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+		raiseReply(L,
+			"ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
 	}
 	return 0
 }

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	maxCaptures     = 32    // of one pattern, as in C Lua
-	maxPatternDepth = 10000 // of nested match calls: bounds the stack; C Lua 5.1 has no such bound and can crash
-	stepsPerCharge  = 64    // how many steps are gathered before the budget is asked
+	maxCaptures = 32 // of one pattern, as in C Lua
+	// of nested match calls: bounds the stack; C Lua 5.1 has no such bound and can crash
+	maxPatternDepth = 10000
+	stepsPerCharge  = 64 // how many steps are gathered before the budget is asked
 )
 
 // What a capture's length can be besides a number of bytes.
@@ -179,7 +180,8 @@ func (m *matcher) again(s int, c byte) int {
 		return noMatch // C Lua takes the mark as a length that is longer than any subject
 	}
 	chargeWork(m.L, length)
-	if !strings.HasPrefix(m.subject[s:], m.subject[m.captures[i].start:m.captures[i].start+length]) {
+	if !strings.HasPrefix(m.subject[s:], m.subject[m.captures[i].start:m.captures[i].start+
+		length]) {
 		return noMatch
 	}
 	return s + length

@@ -1,4 +1,5 @@
-// Patterns compared with Redis's: known cases, errors, and random ones; and the budget that stops a pattern bomb.
+// Patterns compared with Redis's: known cases, errors, and random ones; and the budget that stops a
+// pattern bomb.
 
 package script
 
@@ -27,35 +28,64 @@ func TestPatternsLikeRedis(t *testing.T) {
 		`return ('x^y'):gsub('^x', 'z'), ('xxx'):gsub('^x', 'z'), ('x'):gsub('x*', '-'), ('abc'):gsub('x*', '-'), ('abc'):gsub('', '-'), (''):gsub('', '-'), (''):gsub('x', 'y')`,
 		`return ('hello'):gsub('l', 'L'), ('hello'):gsub('l', 'L', 1), ('hello'):gsub('l', 'L', 0), ('hello'):gsub('l', 'L', -1), ('hello'):gsub('l', 'L', '1'), ('hello'):gsub('l', 'L', 1.9)`,
 		`return ('abc'):gsub('%w', '%0%0'), ('abc'):gsub('(%w)(%w)', '%2%1'), ('abc'):gsub('%w', '%%'), ('abc'):gsub('%w', '%x'), ('abc'):gsub('b', '%'), ('abc'):gsub('b', '%1'), ('abc'):gsub('()', '%1')`,
-		`return ('abc'):gsub('b', '%2')`, `return ('abc'):gsub('(b)', '%2')`, `return ('abc'):gsub('b', 5), ('abc'):gsub('b', 1.5), ('abc'):gsub('b', 1e15)`,
-		`return ('abc'):gsub('%w', {a = 'x', b = true})`, `return ('abc'):gsub('%w', {a = 'x', b = false, c = 5})`, `return ('abc'):gsub('(%w)(%w)', {a = 'x'}), ('abc'):gsub('()', {[2] = 'two'})`,
+		`return ('abc'):gsub('b', '%2')`, `return ('abc'):gsub('(b)', '%2')`,
+		`return ('abc'):gsub('b', 5), ('abc'):gsub('b', 1.5), ('abc'):gsub('b', 1e15)`,
+		`return ('abc'):gsub('%w', {a = 'x', b = true})`,
+		`return ('abc'):gsub('%w', {a = 'x', b = false, c = 5})`,
+		`return ('abc'):gsub('(%w)(%w)', {a = 'x'}), ('abc'):gsub('()', {[2] = 'two'})`,
 		`return ('abc'):gsub('%w', function(c) return c:upper() end), ('abc'):gsub('%w', function() end), ('abc'):gsub('%w', function() return false end), ('abc'):gsub('(%w)(%w)', function(a, b) return b end)`,
-		`return ('abc'):gsub('%w', function() return {} end)`, `return ('abc'):gsub('%w', function() return true end)`, `return ('abc'):gsub('%w', function() error('x') end)`, `return ('abc'):gsub('%w', function() error({1}) end)`,
-		`return ('abc'):gsub('b')`, `return ('abc'):gsub('b', true)`, `return ('abc'):gsub('b', nil)`, `return ('abc'):gsub()`, `return string.gsub('a', 'b', 'c', 'd')`, `return string.gsub('a', 'b', 'c', {})`, `return string.gsub({}, 'b', true)`,
-		`return ('abc'):gsub('%w', setmetatable({}, {__index = function(t, k) return k .. k end}))`, `return ('a b c'):gsub(' ', '\0'), ('a\0b'):gsub('%z', 'Z'), ('abc'):gsub('.', '\0%0')`,
-		`local r = {} for w in ('one two  three'):gmatch('%a+') do r[#r + 1] = w end return r`, `local r = {} for k, v in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do r[k] = v end return r`,
-		`local r = {} for p in ('abc'):gmatch('()') do r[#r + 1] = p end return r`, `local r = {} for p in ('abc'):gmatch('x*') do r[#r + 1] = p end return r`, `local r = {} for p in ('^a^a'):gmatch('^a') do r[#r + 1] = p end return r`,
-		`return ('abc'):gmatch()`, `return string.gmatch('a')`, `return type(('a'):gmatch('%')), 1`, `for w in ('a'):gmatch('%') do end`, `for w in ('a'):gmatch('(a') do end`, `local f = ('a'):gmatch('a') return f(), f(), f()`,
-		`return ('a'):match('%')`, `return ('a'):match('[a')`, `return ('a'):match('[')`, `return ('a'):match('[]')`, `return ('a'):match('[^]')`, `return ('a'):match('[%')`, `return ('a'):match('[%]')`, `return ('a'):match('[a-%]')`,
-		`return ('a'):match('(a')`, `return ('a'):match('a)')`, `return ('a'):match(')')`, `return ('a'):match('(')`, `return ('a'):match('%1')`, `return ('a'):match('(%1)')`, `return ('a'):match('%0')`, `return ('a'):match('(a)%2')`,
-		`return ('a'):match('%b')`, `return ('a'):match('%bx')`, `return ('a'):match('%f')`, `return ('a'):match('%fa')`, `return ('a'):match('%f[')`, `return ('a'):find('%')`, `return ('a'):find('[')`, `return ('b'):find('(a')`,
-		`return ('a'):rep(40):match(('(a)'):rep(32))`, `return ('a'):rep(40):match(('(a)'):rep(33))`, `return ('a'):rep(40):find(('()'):rep(33))`,
+		`return ('abc'):gsub('%w', function() return {} end)`,
+		`return ('abc'):gsub('%w', function() return true end)`,
+		`return ('abc'):gsub('%w', function() error('x') end)`,
+		`return ('abc'):gsub('%w', function() error({1}) end)`,
+		`return ('abc'):gsub('b')`, `return ('abc'):gsub('b', true)`,
+		`return ('abc'):gsub('b', nil)`, `return ('abc'):gsub()`,
+		`return string.gsub('a', 'b', 'c', 'd')`, `return string.gsub('a', 'b', 'c', {})`,
+		`return string.gsub({}, 'b', true)`,
+		`return ('abc'):gsub('%w', setmetatable({}, {__index = function(t, k) return k .. k end}))`,
+		`return ('a b c'):gsub(' ', '\0'), ('a\0b'):gsub('%z', 'Z'), ('abc'):gsub('.', '\0%0')`,
+		`local r = {} for w in ('one two  three'):gmatch('%a+') do r[#r + 1] = w end return r`,
+		`local r = {} for k, v in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do r[k] = v end return r`,
+		`local r = {} for p in ('abc'):gmatch('()') do r[#r + 1] = p end return r`,
+		`local r = {} for p in ('abc'):gmatch('x*') do r[#r + 1] = p end return r`,
+		`local r = {} for p in ('^a^a'):gmatch('^a') do r[#r + 1] = p end return r`,
+		`return ('abc'):gmatch()`, `return string.gmatch('a')`, `return type(('a'):gmatch('%')), 1`,
+		`for w in ('a'):gmatch('%') do end`, `for w in ('a'):gmatch('(a') do end`,
+		`local f = ('a'):gmatch('a') return f(), f(), f()`,
+		`return ('a'):match('%')`, `return ('a'):match('[a')`, `return ('a'):match('[')`,
+		`return ('a'):match('[]')`, `return ('a'):match('[^]')`, `return ('a'):match('[%')`,
+		`return ('a'):match('[%]')`, `return ('a'):match('[a-%]')`,
+		`return ('a'):match('(a')`, `return ('a'):match('a)')`, `return ('a'):match(')')`,
+		`return ('a'):match('(')`, `return ('a'):match('%1')`, `return ('a'):match('(%1)')`,
+		`return ('a'):match('%0')`, `return ('a'):match('(a)%2')`,
+		`return ('a'):match('%b')`, `return ('a'):match('%bx')`, `return ('a'):match('%f')`,
+		`return ('a'):match('%fa')`, `return ('a'):match('%f[')`, `return ('a'):find('%')`,
+		`return ('a'):find('[')`, `return ('b'):find('(a')`,
+		`return ('a'):rep(40):match(('(a)'):rep(32))`,
+		`return ('a'):rep(40):match(('(a)'):rep(33))`, `return ('a'):rep(40):find(('()'):rep(33))`,
 		`return ('a\0b'):match('a\0b'), ('a\0b'):find('a\0b'), ('a\0b'):find('a\0.'), ('a\0b'):find('\0b', 1, true), ('ab'):match('a\0x'), ('a'):match('\0'), ('ab'):find('b\0(')`,
 		`return ('abc'):find('b', 1, false), ('a.c'):find('.', 2, true), ('abc'):find('b', nil, true), ('abc'):find('b', 1, 'x'), ('abc'):find('c', 1e300), ('abc'):find('c', -1e300), ('abc'):find('a', 0/0)`,
-		`return ('abc'):find()`, `return string.find('a')`, `return ('abc'):find('a', {})`, `return ('abc'):find({})`, `return string.find(123, 2), string.match(123, '%d'), string.gsub(123, 2, 9)`,
-		`return ('abc'):match('a', 'x')`, `return ('x'):match('(x)(y?)()'), ('foo.bar'):match('^(.*)%.(.*)$'), ('/a/b/c'):match('([^/]*)$'), ('k:v:w'):match('^(.-):(.*)$')`,
+		`return ('abc'):find()`, `return string.find('a')`, `return ('abc'):find('a', {})`,
+		`return ('abc'):find({})`,
+		`return string.find(123, 2), string.match(123, '%d'), string.gsub(123, 2, 9)`,
+		`return ('abc'):match('a', 'x')`,
+		`return ('x'):match('(x)(y?)()'), ('foo.bar'):match('^(.*)%.(.*)$'), ('/a/b/c'):match('([^/]*)$'), ('k:v:w'):match('^(.-):(.*)$')`,
 		`return ('aab'):match('^(a-)(a*)b$'), ('aaa'):find('a-', 2), ('aaa'):find('^a-$'), ('a,b,,c'):gsub(',', ';', 2), ('abc'):gsub('.', {b = 'B'}, 2), ('x = 1'):match('^(%w+)%s*=%s*(%w+)$')`,
-		`return string.rep('a', 150):match(string.rep('a?', 150) .. '$') ~= nil`, `return (('a'):rep(100) .. 'b'):match('.-b') ~= nil, ('[test]'):gsub('[%[%]]', ''), ('a-b'):gsub('[^%w]', '%%%0')`,
+		`return string.rep('a', 150):match(string.rep('a?', 150) .. '$') ~= nil`,
+		`return (('a'):rep(100) .. 'b'):match('.-b') ~= nil, ('[test]'):gsub('[%[%]]', ''), ('a-b'):gsub('[^%w]', '%%%0')`,
 		`return ('a]b'):match('[%]]'), ('a-b'):match('[a-]+'), ('+-'):match('[+--]+'), ('x'):match('[a-]'), ('é'):match('[\128-\255]+') == 'é', ('a'):match('[%a-z]'), ('-'):match('[%a-z]'), ('z'):match('[%a-z]')`,
-		`return ('abc'):gsub('b', '%0%0%0%9')`, `return ('hello'):gsub('', function() return '.' end, 3), ('hello'):gsub('l+', string.upper), ('hello'):gsub('(h)(e)', function(...) return select('#', ...) end)`,
+		`return ('abc'):gsub('b', '%0%0%0%9')`,
+		`return ('hello'):gsub('', function() return '.' end, 3), ('hello'):gsub('l+', string.upper), ('hello'):gsub('(h)(e)', function(...) return select('#', ...) end)`,
 	})
 }
 
 func TestRandomPatternsLikeRedis(t *testing.T) {
 	redis := startRedis(t)
 	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
-	pieces := []string{"a", "b", "c", ".", "%a", "%d", "%w", "%s", "%A", "[ab]", "[^a]", "[a-c]", "[%d_]", "(", ")", "()", "(a)", "(.-)", "(%w*)",
-		"%1", "%2", "%b()", "%f[a]", "%f[%W]", "$", "^", "-", "*", "+", "?", "%%", "1", " ", "[]]", "[", "]", "%"}
+	pieces := []string{"a", "b", "c", ".", "%a", "%d", "%w", "%s", "%A", "[ab]", "[^a]", "[a-c]",
+		"[%d_]", "(", ")", "()", "(a)", "(.-)", "(%w*)",
+		"%1", "%2", "%b()", "%f[a]", "%f[%W]", "$", "^", "-", "*", "+", "?", "%%", "1", " ", "[]]",
+		"[", "]", "%"}
 	for range 120 {
 		var code strings.Builder
 		code.WriteString("local r = {} ")
@@ -67,9 +97,12 @@ func TestRandomPatternsLikeRedis(t *testing.T) {
 			for range rnd.IntN(12) {
 				subject += string("aabbcc1 _()X"[rnd.IntN(12)])
 			}
-			call := []string{"find(%[1]q, %[2]q)", "match(%[1]q, %[2]q)", "gsub(%[1]q, %[2]q, '<%%0>')", "gsub(%[1]q, %[2]q, '%%1', 2)", "find(%[1]q, %[2]q, 3)",
+			call := []string{"find(%[1]q, %[2]q)", "match(%[1]q, %[2]q)",
+				"gsub(%[1]q, %[2]q, '<%%0>')", "gsub(%[1]q, %[2]q, '%%1', 2)",
+				"find(%[1]q, %[2]q, 3)",
 				"gsub(%[1]q, %[2]q, {a = 1, ab = 2, b = 'x'})"}[rnd.IntN(6)]
-			fmt.Fprintf(&code, "r[#r + 1] = {pcall(function() return string."+call+" end)} ", subject, pattern)
+			fmt.Fprintf(&code, "r[#r + 1] = {pcall(function() return string."+call+" end)} ",
+				subject, pattern)
 		}
 		snippet := code.String() + "return r"
 		redis.compare(t, snippet)

@@ -25,7 +25,7 @@ func openStruct(L *lua.LState) *lua.LTable {
 	})
 }
 
-// structFormat walks over a format. Byte order and alignment last until they are set anew.
+// structFormat walks over a format. Byte order and alignment last until they are set again.
 type structFormat struct {
 	L         *lua.LState
 	text      string // up to the first zero byte
@@ -63,7 +63,8 @@ func (f *structFormat) option() (letter byte, size int64, ok bool) {
 	case 'i', 'I':
 		size = f.number(4)
 		if size > maxIntegerSize {
-			raise(f.L, "integral size "+strconv.FormatInt(size, 10)+" is larger than limit of "+strconv.Itoa(maxIntegerSize))
+			raise(f.L, "integral size "+strconv.FormatInt(size, 10)+" is larger than limit of "+
+				strconv.Itoa(maxIntegerSize))
 		}
 	}
 	return letter, size, true
@@ -118,7 +119,8 @@ func structPack(L *lua.LState) int {
 	f := newStructFormat(L)
 	out := text{L: L}
 	arg := 2
-	L.Push(lua.LNil) // the original keeps a nil there: an argument too few reads as nil, not as "no value"
+	// the original keeps a nil there: an argument too few reads as nil, not as "no value"
+	L.Push(lua.LNil)
 	for {
 		letter, size, ok := f.option()
 		if !ok {
@@ -195,7 +197,8 @@ func (f *structFormat) appendUint(out *text, value uint64, size int) {
 func structUnpack(L *lua.LState) int {
 	f := newStructFormat(L)
 	data := checkString(L, 2)
-	position := uint64(optInteger(L, 3, 1)) // unsigned, as in the original: what is below 0 is past every end
+	// unsigned, as in the original: what is below 0 is past every end
+	position := uint64(optInteger(L, 3, 1))
 	if position == 0 {
 		argError(L, 3, "offset must be 1 or greater")
 	}

@@ -132,7 +132,8 @@ func tableConcat(L *lua.LState) int {
 			total += int64(len(lua.AppendNumber(numeral[:0], float64(v), 14)))
 			b.Charge(L, 2*numeralInstructions)
 		default:
-			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+" in table for 'concat'")
+			raise(L, "invalid value ("+v.Type().String()+") at index "+strconv.Itoa(i)+
+				" in table for 'concat'")
 		}
 		if i != last {
 			total += int64(len(separator))

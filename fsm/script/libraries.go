@@ -32,11 +32,13 @@ var lenientLoad = lua.Budget{Instructions: 10 * loadInstructions, Bytes: 4 * loa
 
 // The errors of libraries, byte-equal with Redis 7.0.
 const (
-	errNoMetadata        commands.Error = "ERR Missing library metadata"
-	errBadMetadata       commands.Error = "ERR Invalid library metadata"
-	errNamedTwice        commands.Error = "ERR Invalid metadata value, name argument was given multiple times"
-	errNameMissing       commands.Error = "ERR Library name was not given"
-	errNameCharacters    commands.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	errNoMetadata  commands.Error = "ERR Missing library metadata"
+	errBadMetadata commands.Error = "ERR Invalid library metadata"
+	errNamedTwice  commands.Error = "ERR Invalid metadata value, name argument was given " +
+		"multiple times"
+	errNameMissing    commands.Error = "ERR Library name was not given"
+	errNameCharacters commands.Error = "ERR Library names can only contain letters, numbers, " +
+		"or underscores(_) and must be at least one character long"
 	errNothingRegistered commands.Error = "ERR No functions registered"
 )
 
@@ -66,7 +68,9 @@ type librarySet struct {
 func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]*library{}} }
 
 func (s *librarySet) search(name string) (index int, found bool) {
-	return slices.BinarySearchFunc(s.list, name, func(l *library, name string) int { return strings.Compare(l.Name, name) })
+	return slices.BinarySearchFunc(s.list, name, func(l *library, name string) int {
+		return strings.Compare(l.Name, name)
+	})
 }
 
 func (s *librarySet) has(name string) bool {
@@ -129,7 +133,8 @@ func (s *librarySet) check() error {
 		size += l.size()
 		cost += l.cost
 	}
-	if len(s.list) > commands.MaxLibraries || size > commands.MaxLibraryBytes || cost > maxLoadCost {
+	if len(s.list) > commands.MaxLibraries || size > commands.MaxLibraryBytes ||
+		cost > maxLoadCost {
 		return commands.ErrLibrariesFull
 	}
 	return nil
@@ -144,8 +149,11 @@ func (e *Engine) libraryOf(function []byte) *library {
 }
 
 // LoadLibrary loads a library into the state. Errors are replies, and nothing was changed.
-func (e *Engine) LoadLibrary(x *commands.Call, source []byte, replace bool) (name string, err error) {
-	l, err := e.readLibrary(x, source, func(name string) bool { return !replace && e.libraries.has(name) })
+func (e *Engine) LoadLibrary(x *commands.Call, source []byte,
+	replace bool) (name string, err error) {
+	l, err := e.readLibrary(x, source, func(name string) bool {
+		return !replace && e.libraries.has(name)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -153,7 +161,8 @@ func (e *Engine) LoadLibrary(x *commands.Call, source []byte, replace bool) (nam
 }
 
 // RestoreLibraries loads libraries into the state, all or none. x pays for that; nil: nobody does.
-func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error], policy commands.RestorePolicy) error {
+func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error],
+	policy commands.RestorePolicy) error {
 	restored := newLibrarySet()
 	for source, err := range sources {
 		if err != nil {
@@ -166,7 +175,8 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 		if err := restored.add(l); err != nil {
 			return err
 		}
-		if err := restored.check(); err != nil && x != nil { // now, so that what is over the limits is not loaded
+		if err := restored.check(); err != nil && x != nil {
+			// now, so that what is over the limits is not loaded
 			return err
 		}
 	}
@@ -246,7 +256,8 @@ func (l *library) function(name []byte) *commands.Function {
 
 // readLibrary makes a library of its source and runs that, which registers its functions. taken
 // reports whether a name is in use. x, if not nil, is charged for the instructions.
-func (e *Engine) readLibrary(x *commands.Call, source []byte, taken func(name string) bool) (*library, error) {
+func (e *Engine) readLibrary(x *commands.Call, source []byte,
+	taken func(name string) bool) (*library, error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
 	}
@@ -287,7 +298,7 @@ func (l *library) compile(x *commands.Call, body []byte) error {
 	if x != nil {
 		limit = tokenLimit(x.Level)
 	}
-	proto, tokens, err := compileChunkWithin(body, libraryChunk, limit)
+	proto, tokens, err := compileChunk(body, libraryChunk, limit)
 	if limit > 0 {
 		x.Spend(compileWork(tokens, len(body)))
 	}

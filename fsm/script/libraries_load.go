@@ -16,21 +16,28 @@ import (
 
 // The errors of redis.register_function, byte-equal with Redis 7.0.
 const (
-	errRegisterArgs        = "ERR wrong number of arguments to redis.register_function"
-	errRegisterOutside     = "ERR redis.register_function can only be called on FUNCTION LOAD command"
-	errRegisterTable       = "ERR calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments)."
-	errRegisterKey         = "ERR named argument key given to redis.register_function is not a string"
-	errRegisterUnknown     = "ERR unknown argument given to redis.register_function"
-	errRegisterName        = "ERR function_name argument given to redis.register_function must be a string"
-	errRegisterDescription = "ERR description argument given to redis.register_function must be a string"
-	errRegisterCallback    = "ERR callback argument given to redis.register_function must be a function"
-	errRegisterFlags       = "ERR flags argument to redis.register_function must be a table representing function flags"
-	errRegisterFlag        = "ERR unknown flag given"
-	errRegisterNoName      = "ERR redis.register_function must get a function name argument"
-	errRegisterNoCallback  = "ERR redis.register_function must get a callback argument"
-	errRegisterFirst       = "ERR first argument to redis.register_function must be a string"
-	errRegisterSecond      = "ERR second argument to redis.register_function must be a function"
-	errRegisterTwice       = "ERR Function already exists in the library"
+	errRegisterArgs    = "ERR wrong number of arguments to redis.register_function"
+	errRegisterOutside = "ERR redis.register_function can only be called on FUNCTION LOAD " +
+		"command"
+	errRegisterTable = "ERR calling redis.register_function with a single argument is only " +
+		"applicable to Lua table (representing named arguments)."
+	errRegisterKey = "ERR named argument key given to redis.register_function is not a " +
+		"string"
+	errRegisterUnknown = "ERR unknown argument given to redis.register_function"
+	errRegisterName    = "ERR function_name argument given to redis.register_function must " +
+		"be a string"
+	errRegisterDescription = "ERR description argument given to redis.register_function must be " +
+		"a string"
+	errRegisterCallback = "ERR callback argument given to redis.register_function must be a " +
+		"function"
+	errRegisterFlags = "ERR flags argument to redis.register_function must be a table " +
+		"representing function flags"
+	errRegisterFlag       = "ERR unknown flag given"
+	errRegisterNoName     = "ERR redis.register_function must get a function name argument"
+	errRegisterNoCallback = "ERR redis.register_function must get a callback argument"
+	errRegisterFirst      = "ERR first argument to redis.register_function must be a string"
+	errRegisterSecond     = "ERR second argument to redis.register_function must be a function"
+	errRegisterTwice      = "ERR Function already exists in the library"
 )
 
 // What registering a function charges besides the bytes of its name and description.
@@ -50,7 +57,8 @@ type registered struct {
 // seen at the time.
 func (in *interpreter) openLibraries(missing *lua.LTable) {
 	L := in.L
-	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction}, {"log", redisLog}})
+	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction},
+		{"log", redisLog}})
 	addConstants(api)
 	api.Metatable = missing
 	in.loadGlobals = L.CreateTable(0, 1)
@@ -97,9 +105,10 @@ type loadedLibrary struct {
 	program   *program
 	functions []commands.Function
 	callbacks []*lua.LFunction
-	work      int64 // what running the code took, in instructions or memory, whichever is the larger part
-	bytes     int64 // and in memory
-	kept      bool  // changes are noted
+	// what running the code took, in instructions or memory, whichever is the larger part
+	work  int64
+	bytes int64 // and in memory
+	kept  bool  // changes are noted
 }
 
 // The libraries that an interpreter keeps, by what running their code took in memory. Which those
@@ -121,12 +130,14 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	call := *in.budget
 	*in.budget = lenientLoad
 	found, failed := in.register(p)
-	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions, Bytes: lenientLoad.Bytes - in.budget.Bytes}
+	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions,
+		Bytes: lenientLoad.Bytes - in.budget.Bytes}
 	*in.budget = call
 	if failed != nil {
 		return nil, failed
 	}
-	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks, bytes: took.Bytes}
+	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks,
+		bytes: took.Bytes}
 	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
 	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
 	in.L.G.Touched = false
@@ -155,12 +166,15 @@ func (in *interpreter) settle(l *loadedLibrary) {
 	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return
 	}
-	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool { return other == l })
+	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool {
+		return other == l
+	})
 	in.budget.Take(l.work, 0)
 }
 
 // pushFunction pushes a function of a library with its arguments.
-func (in *interpreter) pushFunction(p *program, name string, script commands.Script) (l *loadedLibrary, failed *lua.ApiError) {
+func (in *interpreter) pushFunction(p *program, name string,
+	script commands.Script) (l *loadedLibrary, failed *lua.ApiError) {
 	l, failed = in.loaded(p)
 	if failed != nil {
 		return nil, failed
@@ -173,7 +187,8 @@ func (in *interpreter) pushFunction(p *program, name string, script commands.Scr
 			return l, nil
 		}
 	}
-	return l, &lua.ApiError{Object: lua.LString("the library does not register this function any more")}
+	return l, &lua.ApiError{Object: lua.LString(
+		"the library does not register this function any more")}
 }
 
 // registerFunction is redis.register_function(name, callback), or of a table with named arguments.
@@ -205,7 +220,8 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 	case in.loading.names[f.Name]:
 		raiseReply(L, errRegisterTwice)
 	}
-	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description) // they may be parts of something long
+	// they may be parts of something long
+	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
 	in.loading.names[f.Name] = true
 	in.loading.functions = append(in.loading.functions, f)
 	in.loading.callbacks = append(in.loading.callbacks, callback)
@@ -213,7 +229,8 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 }
 
 // namedArguments reads the table that is the one argument of redis.register_function.
-func (in *interpreter) namedArguments(L *lua.LState) (f commands.Function, callback *lua.LFunction) {
+func (in *interpreter) namedArguments(L *lua.LState) (
+	f commands.Function, callback *lua.LFunction) {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {
 		raiseReply(L, errRegisterTable)
@@ -258,7 +275,8 @@ func (in *interpreter) namedArguments(L *lua.LState) (f commands.Function, callb
 }
 
 // readFunctionFlags reads an array of flags.
-func (in *interpreter) readFunctionFlags(L *lua.LState, value lua.LValue) (flags commands.FunctionFlags, problem string) {
+func (in *interpreter) readFunctionFlags(L *lua.LState,
+	value lua.LValue) (flags commands.FunctionFlags, problem string) {
 	t, ok := value.(*lua.LTable)
 	if !ok {
 		return 0, errRegisterFlags

@@ -36,7 +36,8 @@ func callNamed(t *testing.T, e *Engine, name string) (reply string, work uint64)
 	t.Helper()
 	out := &commands.RESP{Proto: 2}
 	x := newestCall()
-	x.Out, x.Scripts, x.Keyspace, x.Args = out, e, keyspace.New(), commandtest.Args("FCALL", name, "0")
+	x.Out, x.Scripts, x.Keyspace, x.Args = out, e, keyspace.New(),
+		commandtest.Args("FCALL", name, "0")
 	runCall(e.table, x)
 	return string(out.Buf), x.Work
 }
@@ -53,14 +54,19 @@ func TestLibrariesRunOnce(t *testing.T) {
 		{`local n = 0 local function g() n = n + 1 end redis.register_function('f', function() pcall(g) return n end)`, false},
 		{`local t = {} redis.register_function('f', function() t.x = (t.x or 0) + 1 return t.x end)`, false},
 		{`local t = {a = {}} redis.register_function('f', function() local u = t.a u[#u + 1] = 1 return #u end)`, false},
-		{`local t = {} redis.register_function('f', function() table.insert(t, 1) return #t end)`, false},
-		{`local t = {1, 2} redis.register_function('f', function() table.remove(t) return #t end)`, false},
+		{`local t = {} redis.register_function('f', function() table.insert(t, 1) return #t end)`,
+			false},
+		{`local t = {1, 2} redis.register_function('f', function() table.remove(t) return #t end)`,
+			false},
 		{`local t = {2, 1} redis.register_function('f', function() table.sort(t) return t[1] * 10 + t[2] end)`, false},
-		{`local t = {} redis.register_function('f', function() rawset(t, #t + 1, 1) return #t end)`, false},
+		{`local t = {} redis.register_function('f', function() rawset(t, #t + 1, 1) return #t end)`,
+			false},
 		{`local t = {} redis.register_function('f', function() local old = getmetatable(t) setmetatable(t, {}) return old and 1 or 0 end)`, false},
 		{`local t = {} redis.register_function('f', function() local ok = pcall(function() t[1] = 1 error('x') end) return #t end)`, false},
-		{`local n = 0 redis.register_function('f', function() n = n + 1 error('x' .. n) end)`, false},
-		{`local g = ("a b c"):gmatch("%a") redis.register_function('f', function() return g() end)`, false},
+		{`local n = 0 redis.register_function('f', function() n = n + 1 error('x' .. n) end)`,
+			false},
+		{`local g = ("a b c"):gmatch("%a") redis.register_function('f', function() return g() end)`,
+			false},
 	} {
 		e := libraryEngine(t, c.code)
 		first, work := callFunction(t, e)
@@ -76,7 +82,8 @@ func TestLibrariesRunOnce(t *testing.T) {
 		if c.kept && (len(e.writer.libraries) != 1 || e.writer.libraries[0] != l[0]) {
 			t.Errorf("%s: the library was loaded again", c.code)
 		}
-		if least := uint64(e.libraries.list[0].cost); c.kept && work > least/2 || !c.kept && work < least {
+		if least := uint64(e.libraries.list[0].cost); c.kept && work > least/2 || !c.kept &&
+			work < least {
 			t.Errorf("%s: work %d, loading takes %d", c.code, work, least)
 		}
 		restored := NewEngine(e.table)
@@ -84,7 +91,8 @@ func TestLibrariesRunOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if other, w := callFunction(t, restored); other != first || w != work {
-			t.Errorf("%s: %q with work %d, on a node that was restored %q with work %d", c.code, first, work, other, w)
+			t.Errorf("%s: %q with work %d, on a node that was restored %q with work %d", c.code,
+				first, work, other, w)
 		}
 	}
 }
@@ -95,7 +103,8 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 	x := newestCall()
 	x.Level = commands.LevelFirst
 	for i := range maxKeptLibraries + 1 {
-		source := fmt.Sprintf("#!lua name=l%d\nredis.register_function('f%d', function() return %d end)", i, i, i)
+		source := fmt.Sprintf(
+			"#!lua name=l%d\nredis.register_function('f%d', function() return %d end)", i, i, i)
 		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +114,8 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 		}
 	}
 	for i := range 2 {
-		code := fmt.Sprintf("#!lua name=same\nredis.register_function('f', function() return %d end)", i)
+		code := fmt.Sprintf(
+			"#!lua name=same\nredis.register_function('f', function() return %d end)", i)
 		if _, err := e.LoadLibrary(x, []byte(code), true); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +125,9 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 	}
 	wide := `local t = {} for i = 1, 100000 do t[i] = i end `
 	for i := range 8 {
-		source := fmt.Sprintf("#!lua name=w%d\n%sredis.register_function('w%d', function() return #t end)", i, wide, i)
+		source := fmt.Sprintf(
+			"#!lua name=w%d\n%sredis.register_function('w%d', function() return #t end)", i, wide,
+			i)
 		source = strings.ReplaceAll(source, "100000", "60000")
 		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
 			t.Fatal(err)
@@ -131,15 +143,18 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 	}
 }
 
-// Of more libraries than are kept the calls of those past the limit pay for running their code, and the others stay: whoever calls them in turn does
-// not have them loaded again and again for nothing.
+// Of more libraries than are kept the calls of those past the limit pay for running their code, and
+// the others stay: whoever calls them in turn does not have them loaded again and again for
+// nothing.
 func TestLibrariesPastTheLimitPay(t *testing.T) {
 	const past = maxKeptLibraries
 	e := NewEngine(testTable())
 	x := newestCall()
 	x.Level = commands.LevelFirst
 	for i := range past + 1 {
-		source := fmt.Sprintf("#!lua name=l%03d\nfor i = 1, 10000 do end redis.register_function('f%d', function() end)", i, i)
+		source := fmt.Sprintf(
+			"#!lua name=l%03d\nfor i = 1, 10000 do end redis.register_function('f%d', function() "+
+				"end)", i, i)
 		if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +178,8 @@ func TestLibrariesPastTheLimitPay(t *testing.T) {
 		t.Fatal("l000 is gone")
 	}
 	callNamed(t, e, fmt.Sprintf("f%d", past))
-	if _, work := callNamed(t, e, fmt.Sprintf("f%d", past)); work >= uint64(e.libraries.list[0].cost) {
+	if _, work := callNamed(t, e, fmt.Sprintf("f%d",
+		past)); work >= uint64(e.libraries.list[0].cost) {
 		t.Errorf("work %d for a library that has room now", work)
 	}
 }

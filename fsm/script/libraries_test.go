@@ -36,7 +36,8 @@ func refused(t testing.TB, target commandtest.Target, text string, words ...stri
 
 // oneFunction is the source of a library with a function of the same name.
 func oneFunction(name, body string) string {
-	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)", name, name, body)
+	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)",
+		name, name, body)
 }
 
 func TestDamagedLibraryRecords(t *testing.T) {
@@ -58,7 +59,8 @@ func TestDamagedLibraryRecords(t *testing.T) {
 	if withoutLibraries != 1 {
 		t.Errorf("%d cut records were read, want 1", withoutLibraries)
 	}
-	for _, damaged := range [][]byte{append(whole[:len(whole):len(whole)], 0), append(whole[:len(whole):len(whole)], whole[len(whole)-40:]...)} {
+	for _, damaged := range [][]byte{append(whole[:len(whole):len(whole)], 0),
+		append(whole[:len(whole):len(whole)], whole[len(whole)-40:]...)} {
 		if NewEngine(table).Restore(damaged) == nil {
 			t.Errorf("%q was read", damaged)
 		}
@@ -104,16 +106,21 @@ func TestLibraryLimits(t *testing.T) {
 		refused(t, here, full, "FUNCTION", "LOAD", source(4, each))
 		ask(t, here, "FUNCTION", "LOAD", source(4, each-10_000))
 		ask(t, here, "FUNCTION", "FLUSH")
-		const described = "#!lua name=d\n redis.register_function{function_name='d', callback=redis.log, description=('x'):rep(5000000)}"
+		const described = "#!lua name=d\n redis.register_function{function_name='d', " +
+			"callback=redis.log, description=('x'):rep(5000000)}"
 		refused(t, here, full, "FUNCTION", "LOAD", described)
 	})
 	t.Run("work", func(t *testing.T) {
 		busy := func(n, rounds int) string {
-			return fmt.Sprintf("#!lua name=w%d\n for i = 1, %d do end redis.register_function('w%d', function() return 1 end)", n, rounds, n)
+			return fmt.Sprintf(
+				"#!lua name=w%d\n for i = 1, %d do end redis.register_function('w%d', function() "+
+					"return 1 end)", n, rounds, n)
 		}
 		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD", busy(0, loadInstructions))
-		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD", "#!lua name=x\n while true do end")
-		refused(t, here, errScriptMemory, "FUNCTION", "LOAD", "#!lua name=x\n for i = 1, 200000 do local t = {} end")
+		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD",
+			"#!lua name=x\n while true do end")
+		refused(t, here, errScriptMemory, "FUNCTION", "LOAD",
+			"#!lua name=x\n for i = 1, 200000 do local t = {} end")
 		for i := range maxLoadCost / loadInstructions {
 			ask(t, here, "FUNCTION", "LOAD", busy(i, loadInstructions-1000))
 		}
@@ -123,7 +130,8 @@ func TestLibraryLimits(t *testing.T) {
 	})
 }
 
-// A function begins with what is left of its call's budget after its library was loaded, and stops as a script does.
+// A function begins with what is left of its call's budget after its library was loaded, and stops
+// as a script does.
 func TestFunctionsStop(t *testing.T) {
 	here := newNode()
 	for name, body := range map[string]string{
@@ -139,7 +147,8 @@ func TestFunctionsStop(t *testing.T) {
 	ask(t, here, "FCALL", "fine", "0")
 }
 
-// What a function remembers in its library's local variables is gone at its next call, on whichever interpreter that runs.
+// What a function remembers in its library's local variables is gone at its next call, on whichever
+// interpreter that runs.
 func TestFunctionsRememberNothing(t *testing.T) {
 	here := newNode()
 	ask(t, here, "FUNCTION", "LOAD", `#!lua name=m
@@ -172,12 +181,14 @@ func TestRedisReadsDumps(t *testing.T) {
 	defer real.Close()
 	here := newNode()
 	for i, padding := range []int{0, 10, 60, 200, 16_000, 17_000, 500_000} {
-		ask(t, here, "FUNCTION", "LOAD", oneFunction(fmt.Sprint("f", i), "return "+fmt.Sprint(i))+strings.Repeat(" ", padding))
+		ask(t, here, "FUNCTION", "LOAD", oneFunction(fmt.Sprint("f", i), "return "+fmt.Sprint(i))+
+			strings.Repeat(" ", padding))
 		ask(t, real, "FUNCTION", "RESTORE", ask(t, here, "FUNCTION", "DUMP").Text, "FLUSH")
 	}
 	for i := range 7 {
 		name := fmt.Sprint("f", i)
-		got, want := ask(t, real, "FUNCTION", "LIST", "LIBRARYNAME", name, "WITHCODE"), ask(t, here, "FUNCTION", "LIST", "LIBRARYNAME", name, "WITHCODE")
+		got, want := ask(t, real, "FUNCTION", "LIST", "LIBRARYNAME", name, "WITHCODE"),
+			ask(t, here, "FUNCTION", "LIST", "LIBRARYNAME", name, "WITHCODE")
 		if got.String() != want.String() {
 			t.Errorf("redis has %.300s, want %.300s", got, want)
 		}

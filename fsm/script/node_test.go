@@ -16,10 +16,12 @@ func testTable() *commands.Table { return commands.NewTable(commands.Specs(), se
 
 // newestCall returns a call of a request on a machine of the newest feature level.
 func newestCall() *commands.Call {
-	return &commands.Call{Env: &commands.Env{Level: commands.FeatureLevel}, Tx: &commands.Tx{}, Out: commands.Discard{}}
+	return &commands.Call{Env: &commands.Env{Level: commands.FeatureLevel}, Tx: &commands.Tx{},
+		Out: commands.Discard{}}
 }
 
-// node is as much of a machine as scripts need: an engine and a keyspace, on which each call is an entry of its own.
+// node is as much of a machine as scripts need: an engine and a keyspace, on which each call is an
+// entry of its own.
 type node struct {
 	table  *commands.Table
 	engine *Engine
@@ -49,12 +51,14 @@ func (n *node) Do(args [][]byte) ([]byte, error) {
 func (n *node) run(scripts commands.Scripts, args [][]byte) []byte {
 	out := &commands.RESP{Proto: n.proto}
 	env := &commands.Env{
-		Keyspace: n.ks, Level: commands.FeatureLevel, Scripts: scripts, ClockMs: 1, WallUs: 1_700_000_000_000_000, Seed: n.index << 20,
+		Keyspace: n.ks, Level: commands.FeatureLevel, Scripts: scripts, ClockMs: 1,
+		WallUs: 1_700_000_000_000_000, Seed: n.index << 20,
 		Emit: func(commands.Event) {},
 	}
 	env.BeginCommand()
 	runCall(n.table, &commands.Call{
-		Env: env, Tx: &commands.Tx{Proto: n.proto}, Args: args, Out: out, Stop: commands.MaxRequestWork, Room: commands.MaxReplyBytes,
+		Env: env, Tx: &commands.Tx{Proto: n.proto}, Args: args, Out: out,
+		Stop: commands.MaxRequestWork, Room: commands.MaxReplyBytes,
 	})
 	return out.Buf
 }

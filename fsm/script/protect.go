@@ -13,8 +13,10 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	if in.protected >= maxProtected {
 		raise(L, "C stack overflow")
 	}
-	if f := L.Get(L.GetTop() - nargs); f.Type() != lua.LTFunction && L.GetMetaField(f, "__call") == lua.LNil {
-		return lua.LString("attempt to call a " + f.Type().String() + " value") // without a position: no Lua function calls it
+	if f := L.Get(L.GetTop() - nargs); f.Type() != lua.LTFunction &&
+		L.GetMetaField(f, "__call") == lua.LNil {
+		// without a position: no Lua function calls it
+		return lua.LString("attempt to call a " + f.Type().String() + " value")
 	}
 	in.protected++
 	old := L.Panic

@@ -9,11 +9,19 @@ import (
 
 func TestErrorsAndCoroutinesLikeRedis(t *testing.T) {
 	compare(t, []string{
-		`error('x')`, `error('x', 0)`, `error('x', 1)`, `error(5)`, `error(5, 0)`, `error({1})`, `error()`, `error(nil)`, `error(true)`, "local function f()\n error('x', 2) end\n f() return 1", "local function f() error('x', 3) end\nlocal function g()\n f() return 1 end\n g() return 1",
-		`assert(false)`, `assert(nil, 'msg')`, `assert(false, 5)`, `return assert(1, 2, 3)`, `assert()`, `assert(false, {})`,
+		`error('x')`, `error('x', 0)`, `error('x', 1)`, `error(5)`, `error(5, 0)`, `error({1})`,
+		`error()`, `error(nil)`, `error(true)`,
+		"local function f()\n error('x', 2) end\n f() return 1",
+		"local function f() error('x', 3) end\nlocal function g()\n f() return 1 end\n g() " +
+			"return 1",
+		`assert(false)`, `assert(nil, 'msg')`, `assert(false, 5)`, `return assert(1, 2, 3)`,
+		`assert()`, `assert(false, {})`,
 		`local co = coroutine.create(function(a, b) local c = coroutine.yield(a + b) local d, e = coroutine.yield(c * 2) return d, e end) return coroutine.resume(co, 1, 2), coroutine.resume(co, 5), coroutine.status(co), coroutine.resume(co, 7, 8), coroutine.status(co), coroutine.resume(co)`,
 		`local f = coroutine.wrap(function() for i = 1, 3 do coroutine.yield(i) end end) return f(), f(), f(), f(), pcall(f)`, `local f = coroutine.wrap(function() error('x') end) return pcall(f)`, `local f = coroutine.wrap(function() error({1}) end) return pcall(f)`,
-		`return coroutine.resume(coroutine.create(function() error('x') end))`, `return coroutine.resume(coroutine.create(function() error({4}) end))`, `return coroutine.create(string.len)`, `return coroutine.create()`, `return coroutine.resume(5)`, `return coroutine.status({})`, `return coroutine.wrap(nil)`,
+		`return coroutine.resume(coroutine.create(function() error('x') end))`,
+		`return coroutine.resume(coroutine.create(function() error({4}) end))`,
+		`return coroutine.create(string.len)`, `return coroutine.create()`,
+		`return coroutine.resume(5)`, `return coroutine.status({})`, `return coroutine.wrap(nil)`,
 		`local co co = coroutine.create(function() return coroutine.status(co), coroutine.resume(co) end) return coroutine.resume(co)`, `local a a = coroutine.create(function() local b = coroutine.create(function() return coroutine.status(a), coroutine.resume(a) end) return coroutine.resume(b) end) return coroutine.resume(a)`,
 		`return coroutine.resume(coroutine.create(function() return pcall(coroutine.yield, 1) end))`, `return coroutine.resume(coroutine.create(function() table.sort({1, 2, 3}, function() coroutine.yield() end) end))`, `return coroutine.resume(coroutine.create(function() return ('a'):gsub('a', coroutine.yield) end))`,
 		`local function gen(n) return coroutine.wrap(function() for i = 1, n do coroutine.yield(i) end end) end local s = 0 for i in gen(100) do s = s + i end return s`,
@@ -23,7 +31,8 @@ func TestErrorsAndCoroutinesLikeRedis(t *testing.T) {
 // TestCaughtErrorsAreCheap holds a script to its budget that does nothing but fail, deep down.
 func TestCaughtErrorsAreCheap(t *testing.T) {
 	L := boundedState(t, 300_000, 1<<30)
-	err := doString(L, `local function f(n) if n == 0 then while true do pcall(error, 'x') end end f(n - 1) end f(150)`)
+	err := doString(L,
+		`local function f(n) if n == 0 then while true do pcall(error, 'x') end end f(n - 1) end f(150)`)
 	if err == nil || !strings.Contains(err.Error(), errScriptInstructions) {
 		t.Fatal(err)
 	}
@@ -32,8 +41,10 @@ func TestCaughtErrorsAreCheap(t *testing.T) {
 func TestCoroutinesCountOnTheSameBudget(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
 		{`coroutine.wrap(function() while true do end end)()`, errScriptInstructions},
-		{`while true do coroutine.resume(coroutine.create(function() while true do end end)) end`, errScriptInstructions},
-		{`local function f() coroutine.wrap(f)() end while true do pcall(f) end`, errScriptInstructions},
+		{`while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
+			errScriptInstructions},
+		{`local function f() coroutine.wrap(f)() end while true do pcall(f) end`,
+			errScriptInstructions},
 		{`while true do coroutine.create(function() end) end`, errScriptMemory},
 		{`local t = {} while true do t[1] = coroutine.wrap(function() coroutine.yield() while true do end end) t[1]() t[1]() end`, errScriptInstructions},
 	} {
@@ -62,7 +73,8 @@ func TestLibrariesHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestTraversalOfAShrinkingTable clears a table while it walks over it, and shortens its array on the way.
+// TestTraversalOfAShrinkingTable clears a table while it walks over it, and shortens its array on
+// the way.
 func TestTraversalOfAShrinkingTable(t *testing.T) {
 	for _, code := range []string{
 		`local t, r = {1, 2, 3, x = 1, y = 2}, {} table.foreach(t, function(k) r[#r + 1] = tostring(k) t[k] = nil table.getn(t) end) return table.concat(r, ' ')`,

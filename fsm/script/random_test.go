@@ -1,5 +1,6 @@
-// Random Lua programs, run here and on a real redis-server, and what they note of their values compared. They are there for the
-// compiler and the virtual machine: which variable has which value after which statement.
+// Random Lua programs, run here and on a real redis-server, and what they note of their values
+// compared. They are there for the compiler and the virtual machine: which variable has which value
+// after which statement.
 
 package script
 
@@ -30,7 +31,8 @@ func TestRandomProgramsLikeRedis(t *testing.T) {
 	here := newNode()
 	g := &programMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
 	for i := range randomPrograms {
-		source := g.program(1 + i*12/randomPrograms) // small ones first, so that what fails can be read
+		// small ones first, so that what fails can be read
+		source := g.program(1 + i*12/randomPrograms)
 		args := commandtest.Args("EVAL", source, "0")
 		want, err := real.Do(args)
 		if err != nil {
@@ -46,7 +48,8 @@ func TestRandomProgramsLikeRedis(t *testing.T) {
 	}
 }
 
-// programMaker makes programs. They end: loops have bounds, and functions call only those that were there before.
+// programMaker makes programs. They end: loops have bounds, and functions call only those that were
+// there before.
 type programMaker struct {
 	*rand.Rand
 	out    strings.Builder
@@ -130,11 +133,13 @@ func (g *programMaker) expr(depth int) string {
 	case 6:
 		return "(" + e() + g.pick(" == ", " ~= ") + e() + ")"
 	case 7:
-		return "(" + g.number(depth-1) + g.pick(" < ", " <= ", " > ", " >= ") + g.number(depth-1) + ")"
+		return "(" + g.number(depth-1) + g.pick(" < ", " <= ", " > ", " >= ") + g.number(depth-1) +
+			")"
 	case 8, 9:
 		return g.number(depth)
 	case 10:
-		return "(tostring(" + e() + ") .. tostring(" + e() + ")" + g.pick("", " .. 'z'", " .. 1") + ")"
+		return "(tostring(" + e() + ") .. tostring(" + e() + ")" + g.pick("", " .. 'z'", " .. 1") +
+			")"
 	case 11:
 		return g.call(depth - 1)
 	case 12:
@@ -193,11 +198,13 @@ func (g *programMaker) closure(depth int) string {
 	return "function(" + parameters + ") " + body + " end"
 }
 
-// targets is the left side of an assignment, each variable once: what C Lua does with one that is there twice is open.
+// targets is the left side of an assignment, each variable once: what C Lua does with one that is
+// there twice is open.
 func (g *programMaker) targets() string {
 	var list []string
 	for range 1 + g.IntN(3) {
-		if v := g.variable(); !strings.Contains(","+strings.Join(list, ",")+",", ","+v+",") && !strings.Contains(v, "[") {
+		if v := g.variable(); !strings.Contains(","+strings.Join(list, ",")+",", ","+v+",") &&
+			!strings.Contains(v, "[") {
 			list = append(list, v)
 		}
 	}
@@ -222,7 +229,9 @@ func (g *programMaker) name(prefix string) string {
 	return fmt.Sprint(prefix, g.names)
 }
 
-func (g *programMaker) write(format string, args ...any) { fmt.Fprintf(&g.out, format+"\n", args...) }
+func (g *programMaker) write(format string, args ...any) {
+	fmt.Fprintf(&g.out, format+"\n", args...)
+}
 
 func (g *programMaker) statement() {
 	if g.depth > 3 || g.IntN(2) == 0 {
@@ -335,7 +344,8 @@ func (g *programMaker) compound() {
 		w("end")
 	case 9:
 		k, e := g.name("k"), g.name("e")
-		w("for %s, %s in pairs(setmetatable({%s}, {__index = %s})) do", k, e, g.list(1), g.closure(1))
+		w("for %s, %s in pairs(setmetatable({%s}, {__index = %s})) do", k, e, g.list(1),
+			g.closure(1))
 		g.loop(k, e)
 		w("end")
 	}

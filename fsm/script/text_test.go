@@ -84,7 +84,8 @@ func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 // Texts are what they were, however they are cut into pieces.
 func TestTextJoinsItsPieces(t *testing.T) {
 	in := newInterpreter(testTable())
-	for _, size := range []int{0, 1, 63, 64, 65, 320, 321, 1023, 1024, 1025, 5000, 70_000, 300_000} {
+	for _, size := range []int{0, 1, 63, 64, 65, 320, 321, 1023, 1024, 1025, 5000, 70_000,
+		300_000} {
 		in.L.Begin(lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})
 		out, want := text{L: in.L}, strings.Builder{}
 		for i := 0; want.Len() < size; i++ {

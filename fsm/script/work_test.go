@@ -14,7 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// workKeys is how many keys, fields and members the data of these tests have, workBytes the length of the long string.
+// workKeys is how many keys, fields and members the data of these tests have, workBytes the length
+// of the long string.
 const (
 	workKeys  = 2_000
 	workBytes = 3_200_000
@@ -28,7 +29,8 @@ func workEnv(t testing.TB) (*commands.Env, func(args ...string) string) {
 	table := testTable()
 	do := func(args ...string) string {
 		out := &commands.RESP{Proto: 2}
-		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out, Args: commandtest.Args(args...)})
+		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out,
+			Args: commandtest.Args(args...)})
 		if strings.HasPrefix(string(out.Buf), "-") {
 			t.Fatalf("%.100q: %s", args, out.Buf)
 		}
@@ -51,7 +53,8 @@ func workEnv(t testing.TB) (*commands.Env, func(args ...string) string) {
 	return env, do
 }
 
-// Each of these took a full budget from 30 seconds to many minutes when commands cost by their arguments and replies alone.
+// Each of these took a full budget from 30 seconds to many minutes when commands cost by their
+// arguments and replies alone.
 var hardWork = []struct {
 	body string
 	most int // rounds that a fiftieth of the budget may last for
@@ -69,7 +72,8 @@ var hardWork = []struct {
 	{`redis.call("digest", "big")`, 4},
 	{`redis.call("set", "big", "y", "ifdeq", "0123456789abcdef")`, 4},
 	{`redis.call("delex", "big", "ifdeq", "0123456789abcdef")`, 4},
-	{`redis.call("copy", "zset", "other", "replace") redis.call("zremrangebyrank", "other", 0, -2)`, 13},
+	{`redis.call("copy", "zset", "other", "replace") redis.call("zremrangebyrank", "other", 0, -2)`,
+		13},
 	{`redis.call("copy", "zset", "other", "replace") redis.call("zpopmin", "other", 1999)`, 13},
 	{`redis.call("copy", "wideset", "other", "replace") redis.call("zremrangebyrank", "other", 0, 0)`, 4},
 	{`redis.call("copy", "wide", "other", "replace") redis.call("hset", "other", "f", "")`, 4},
@@ -93,7 +97,8 @@ func TestCommandsInScriptsPayForTheirWork(t *testing.T) {
 		}
 		out := &commands.RESP{Proto: 2}
 		limit := lua.Budget{Instructions: scriptInstructions / 50, Bytes: scriptBytes}
-		newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha", commands.Script{}, limit)
+		newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
+			Out: out}, p, "sha", commands.Script{}, limit)
 		if !strings.Contains(string(out.Buf), errScriptInstructions) {
 			t.Errorf("%s: reply %.100q", body, out.Buf)
 		}
@@ -128,7 +133,8 @@ func TestCommonScriptsPayLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := env.Work
-		newInterpreter(testTable()).run(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}}, p, "sha", commands.Script{})
+		newInterpreter(testTable()).run(&commands.Call{Env: env, Tx: &commands.Tx{},
+			Out: commands.Discard{}}, p, "sha", commands.Script{})
 		if work := env.Work - before; work > most {
 			t.Errorf("%s: work %d, want at most %d", source, work, most)
 		}
@@ -143,7 +149,8 @@ func TestStepsOverDeadKeysArePaidFor(t *testing.T) {
 	table := testTable()
 	work := func(args ...string) uint64 {
 		before := env.Work
-		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{}, Args: commandtest.Args(args...)})
+		runCall(table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{},
+			Args: commandtest.Args(args...)})
 		return env.Work - before
 	}
 	const keys = 6000 // more than one entry sweeps

@@ -12,7 +12,9 @@ const (
 // raises again, so that a script cannot outlive its budget under pcall.
 type Budget struct {
 	Instructions int64 // units of work left, 25 ns each at most
-	Bytes        int64 // bytes left to build; what is dropped is not given back, because collectors differ from node to node
+	// bytes left to build; what is dropped is not given back, because collectors differ from node
+	// to node
+	Bytes int64
 }
 
 // Charge takes units of work off and raises ErrInstructions in L when there are not as many left.
@@ -85,10 +87,11 @@ const (
 
 // How many bytes of a string one unit pays for.
 const (
-	bytesBuilt   = 16   // copied into a new string: most of it is the price of fresh memory
-	bytesEqual   = 1024 // compared by ==
-	bytesLess    = 256  // compared by <
-	bytesHashed  = 32   // looked up as a key: it may be compared with several
-	slotsSet     = 32   // registers that one instruction sets to nil
-	slotsCleared = 16   // slots of an array that are set to nil or walked over, values that are copied
+	bytesBuilt  = 16   // copied into a new string: most of it is the price of fresh memory
+	bytesEqual  = 1024 // compared by ==
+	bytesLess   = 256  // compared by <
+	bytesHashed = 32   // looked up as a key: it may be compared with several
+	slotsSet    = 32   // registers that one instruction sets to nil
+	// slots of an array that are set to nil or walked over, values that are copied
+	slotsCleared = 16
 )

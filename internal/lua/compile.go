@@ -25,23 +25,19 @@ type CompileError struct {
 	Message string
 }
 
-func (e *CompileError) Error() string { return fmt.Sprintf("%s:%d: %s", e.Source, e.Line, e.Message) }
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("%s:%d: %s", e.Source, e.Line, e.Message)
+}
 
 func raiseCompileError(context *funcContext, line int, format string, args ...any) {
-	panic(&CompileError{Source: context.proto.SourceName, Line: line, Message: fmt.Sprintf(format, args...)})
+	panic(&CompileError{Source: context.proto.SourceName, Line: line,
+		Message: fmt.Sprintf(format, args...)})
 }
 
-// Compile compiles a source. name is what errors call it. Errors are *parse.Error and
-// *CompileError. The time and the memory that it takes are linear in the length of the source.
-func Compile(source, name string) (*FunctionProto, error) {
-	proto, _, err := CompileWithin(source, name, 0)
-	return proto, err
-}
-
-// CompileWithin is Compile of a source that may have limit tokens, or any number where that is 0.
-// It says how many it read: what compiling took is in proportion to them and to the length of the
-// source.
-func CompileWithin(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
+// Compile compiles a source of at most limit tokens, or of any number where that is 0. name is what
+// errors call it. Errors are *parse.Error and *CompileError. It returns how many tokens it read:
+// the time and the memory that it takes are linear in them and in the length of the source.
+func Compile(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
 	chunk, tokens, err := parse.Parse(source, name, limit)
 	if err != nil {
 		return nil, tokens, err
@@ -201,7 +197,6 @@ func (cd *codeStore) PropagateMV(top int, save *int, reg *int, inc int) {
 func (cd *codeStore) SetA(pc int, v int)  { opSetArgA(&cd.codes[pc], v) }
 func (cd *codeStore) SetB(pc int, v int)  { opSetArgB(&cd.codes[pc], v) }
 func (cd *codeStore) SetC(pc int, v int)  { opSetArgC(&cd.codes[pc], v) }
-func (cd *codeStore) At(pc int) uint32    { return cd.codes[pc] }
 func (cd *codeStore) LastPC() int         { return len(cd.codes) - 1 }
 func (cd *codeStore) SetOp(pc int, v int) { opSetOpCode(&cd.codes[pc], v) }
 
@@ -263,7 +258,8 @@ type funcContext struct {
 
 func newFuncContext(source string, parent *funcContext) *funcContext {
 	fc := &funcContext{
-		proto: &FunctionProto{SourceName: source}, parent: parent, block: &codeBlock{}, labelPc: make([]int32, 1, 16),
+		proto: &FunctionProto{SourceName: source}, parent: parent, block: &codeBlock{},
+		labelPc: make([]int32, 1, 16),
 	}
 	if parent != nil {
 		fc.visible, fc.depth = parent.visible, parent.depth
@@ -338,7 +334,8 @@ func (fc *funcContext) UpvalueIndex(name string, line int) int {
 	}
 	i := len(fc.upvalues)
 	if i >= maxUpvalues {
-		raiseCompileError(fc, line, "function at line %d has more than %d upvalues", fc.proto.LineDefined, maxUpvalues)
+		raiseCompileError(fc, line, "function at line %d has more than %d upvalues",
+			fc.proto.LineDefined, maxUpvalues)
 	}
 	if fc.upvalue == nil {
 		fc.upvalue = map[string]int{}
@@ -421,7 +418,8 @@ func patchCode(context *funcContext) {
 		switch curop {
 		case OP_CLOSURE:
 			reg = opGetArgA(inst)
-		case OP_SETGLOBAL, OP_SETUPVAL, OP_EQ, OP_LT, OP_LE, OP_TEST, OP_RETURN, OP_SETLIST, OP_CLOSE:
+		case OP_SETGLOBAL, OP_SETUPVAL, OP_EQ, OP_LT, OP_LE, OP_TEST, OP_RETURN, OP_SETLIST,
+			OP_CLOSE:
 		case OP_FORPREP, OP_FORLOOP:
 			reg = opGetArgA(inst) + 3
 		case OP_TFORLOOP:
@@ -455,7 +453,8 @@ func patchCode(context *funcContext) {
 	}
 	maxreg++
 	if maxreg > maxRegisters {
-		raiseCompileError(context, context.proto.LineDefined, "register overflow(too many local variables)")
+		raiseCompileError(context, context.proto.LineDefined,
+			"register overflow(too many local variables)")
 	}
 	context.proto.NumUsedRegisters = uint8(maxreg)
 }

@@ -52,7 +52,8 @@ func compileExprHere(context *funcContext, reg int, expr ast.Expr, ec *expcontex
 		return sused
 	case *ast.Comma3Expr:
 		if context.proto.IsVarArg == 0 {
-			raiseCompileError(context, sline(ex), "cannot use '...' outside a vararg function near '...'")
+			raiseCompileError(context, sline(ex),
+				"cannot use '...' outside a vararg function near '...'")
 		}
 		context.proto.IsVarArg &^= varArgNeedsArg
 		code.AddABC(OP_VARARG, sreg, 2+ec.varargopt, 0, sline(ex))
@@ -127,7 +128,8 @@ func compileClosure(context *funcContext, sreg int, ex *ast.FunctionExpr, ec *ex
 	}
 }
 
-func compileExprWithPropagation(context *funcContext, expr ast.Expr, reg *int, save *int, propergator func(int, *int, *int, int)) {
+func compileExprWithPropagation(context *funcContext, expr ast.Expr, reg *int, save *int,
+	propergator func(int, *int, *int, int)) {
 	reginc := compileExpr(context, *reg, expr, ecnone(0))
 	if _, ok := expr.(*ast.LogicalOpExpr); ok {
 		*save = *reg
@@ -180,7 +182,8 @@ func compileFunctionExpr(context *funcContext, funcexpr *ast.FunctionExpr, ec *e
 }
 
 // compileArithmeticOpExpr compiles an operator. One of two numbers is computed now.
-func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.ArithmeticOpExpr, ec *expcontext) {
+func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.ArithmeticOpExpr,
+	ec *expcontext) {
 	if n, ok := constant(context, expr); ok {
 		context.code.AddABx(OP_LOADK, savereg(ec, reg), context.ConstIndex(n), sline(expr))
 		return
@@ -193,7 +196,8 @@ func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.Arithmetic
 	context.code.AddABC(operators[expr.Operator], a, b, c, sline(expr))
 }
 
-var operators = map[string]int{"+": OP_ADD, "-": OP_SUB, "*": OP_MUL, "/": OP_DIV, "%": OP_MOD, "^": OP_POW}
+var operators = map[string]int{"+": OP_ADD, "-": OP_SUB, "*": OP_MUL, "/": OP_DIV, "%": OP_MOD,
+	"^": OP_POW}
 
 // constant is the value of an expression of nothing but numbers. An expression is looked at once:
 // what is found is kept in its node.
@@ -227,7 +231,8 @@ func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
 }
 
 // compileStringConcatOpExpr makes a chain of `..`, which groups from the right, one instruction.
-func compileStringConcatOpExpr(context *funcContext, reg int, expr *ast.StringConcatOpExpr, ec *expcontext) {
+func compileStringConcatOpExpr(context *funcContext, reg int, expr *ast.StringConcatOpExpr,
+	ec *expcontext) {
 	a := savereg(ec, reg)
 	first, operands := reg, 1
 	var last ast.Expr
@@ -261,7 +266,8 @@ func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expc
 		block := stored/fieldsPerFlush + 1
 		if block > opMaxArgsC {
 			code.AddABC(OP_SETLIST, tablereg, n, 0, line)
-			code.Add(opCreateABx(OP_NOP, 0, 0)|uint32(block), line) // no instruction that later code could take back
+			// no instruction that later code could take back
+			code.Add(opCreateABx(OP_NOP, 0, 0)|uint32(block), line)
 		} else {
 			code.AddABC(OP_SETLIST, tablereg, n, block, line)
 		}
@@ -345,7 +351,8 @@ func compileUnaryOpExpr(context *funcContext, reg int, expr ast.Expr, ec *expcon
 	code.AddABC(opcode, a, b, 0, sline(expr))
 }
 
-func compileRelationalOpExprAux(context *funcContext, reg int, expr *ast.RelationalOpExpr, flip int, label int) {
+func compileRelationalOpExprAux(context *funcContext, reg int, expr *ast.RelationalOpExpr, flip int,
+	label int) {
 	code := &context.code
 	b := reg
 	compileExprWithKMVPropagation(context, expr.Lhs, &reg, &b)
@@ -368,7 +375,8 @@ func compileRelationalOpExprAux(context *funcContext, reg int, expr *ast.Relatio
 	code.AddJump(label, sline(expr))
 }
 
-func compileRelationalOpExpr(context *funcContext, reg int, expr *ast.RelationalOpExpr, ec *expcontext) {
+func compileRelationalOpExpr(context *funcContext, reg int, expr *ast.RelationalOpExpr,
+	ec *expcontext) {
 	a := savereg(ec, reg)
 	code := &context.code
 	jumplabel := context.NewLabel()
@@ -378,7 +386,8 @@ func compileRelationalOpExpr(context *funcContext, reg int, expr *ast.Relational
 	code.AddABC(OP_LOADBOOL, a, 1, 0, sline(expr))
 }
 
-func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr, ec *expcontext) int {
+func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr,
+	ec *expcontext) int {
 	funcreg := reg
 	argc := len(expr.Args)
 	islastvararg := false
@@ -415,7 +424,8 @@ func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr, 
 		b = 0
 	}
 	context.code.AddABC(OP_CALL, funcreg, b, ec.varargopt+2, sline(expr))
-	context.proto.calls = append(context.proto.calls, DbgCall{Pc: int32(context.code.LastPC()), Name: name, Method: expr.Func == nil})
+	context.proto.calls = append(context.proto.calls,
+		DbgCall{Pc: int32(context.code.LastPC()), Name: name, Method: expr.Func == nil})
 
 	if ec.varargopt == 0 && shouldmove(ec, funcreg) {
 		context.code.AddABC(OP_MOVE, ec.reg, funcreg, 0, sline(expr))

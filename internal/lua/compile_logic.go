@@ -32,7 +32,8 @@ func compileLogicalOpExpr(context *funcContext, reg int, expr *ast.LogicalOpExpr
 	context.SetLabelPc(endlabel, code.LastPC())
 }
 
-func compileLogicalOpExprAux(context *funcContext, reg int, expr ast.Expr, ec *expcontext, thenlabel, elselabel int, hasnextcond bool, lb *lblabels) {
+func compileLogicalOpExprAux(context *funcContext, reg int, expr ast.Expr, ec *expcontext,
+	thenlabel, elselabel int, hasnextcond bool, lb *lblabels) {
 	context.enter(expr)
 	defer context.leave()
 	code := &context.code
@@ -111,7 +112,8 @@ func compileLogicalOpExprAux(context *funcContext, reg int, expr ast.Expr, ec *e
 	isLastAnd := elselabel == lb.e && thenlabel != elselabel
 	isLastOr := thenlabel == lb.e && hasnextcond
 
-	if ident, ok := expr.(*ast.IdentExpr); ok && (isLastAnd || isLastOr) && getIdentRefType(context, ident) == ecLocal {
+	if ident, ok := expr.(*ast.IdentExpr); ok && (isLastAnd || isLastOr) &&
+		getIdentRefType(context, ident) == ecLocal {
 		b := context.FindLocalVar(ident.Value)
 		op := OP_TESTSET
 		if sreg == b {

@@ -129,7 +129,8 @@ func variableTarget(context *funcContext, e *ast.IdentExpr) target {
 
 // keepHidden evaluates an expression into a hidden variable.
 func keepHidden(context *funcContext, e ast.Expr) int {
-	compileRegAssignment(context, []string{hiddenName}, []ast.Expr{e}, context.RegTop(), 1, sline(e))
+	compileRegAssignment(context, []string{hiddenName}, []ast.Expr{e}, context.RegTop(), 1,
+		sline(e))
 	return context.RegisterLocalVar(hiddenName)
 }
 
@@ -184,8 +185,10 @@ func compileSingleAssign(context *funcContext, lhs, rhs ast.Expr) {
 // it may read.
 func intoRegister(e ast.Expr) bool {
 	switch e.(type) {
-	case *ast.StringExpr, *ast.NumberExpr, *ast.NilExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.IdentExpr, *ast.AttrGetExpr,
-		*ast.ArithmeticOpExpr, *ast.StringConcatOpExpr, *ast.UnaryMinusOpExpr, *ast.UnaryNotOpExpr, *ast.UnaryLenOpExpr,
+	case *ast.StringExpr, *ast.NumberExpr, *ast.NilExpr, *ast.TrueExpr, *ast.FalseExpr,
+		*ast.IdentExpr, *ast.AttrGetExpr,
+		*ast.ArithmeticOpExpr, *ast.StringConcatOpExpr, *ast.UnaryMinusOpExpr, *ast.UnaryNotOpExpr,
+		*ast.UnaryLenOpExpr,
 		*ast.RelationalOpExpr, *ast.TableExpr, *ast.FunctionExpr:
 		return true
 	}
@@ -208,7 +211,8 @@ func compileLocalAssignStmt(context *funcContext, stmt *ast.LocalAssignStmt) {
 	}
 }
 
-func compileRegAssignment(context *funcContext, names []string, exprs []ast.Expr, reg int, nvars int, line int) {
+func compileRegAssignment(context *funcContext, names []string, exprs []ast.Expr, reg int,
+	nvars int, line int) {
 	lennames := len(names)
 	lenexprs := len(exprs)
 	namesassigned := 0
@@ -308,7 +312,8 @@ func compileIfStmt(context *funcContext, stmt *ast.IfStmt) {
 
 }
 
-func compileBranchCondition(context *funcContext, reg int, expr ast.Expr, thenlabel, elselabel int, hasnextcond bool) {
+func compileBranchCondition(context *funcContext, reg int, expr ast.Expr, thenlabel, elselabel int,
+	hasnextcond bool) {
 	context.enter(expr)
 	defer context.leave()
 	code := &context.code

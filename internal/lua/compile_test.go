@@ -22,48 +22,52 @@ func largeSources(n int) map[string]string {
 	nested := strings.Repeat("do local a = 1 ", 300)
 	wide := strings.Repeat("local a = 1 ", 150)
 	return map[string]string{
-		"constants":     fill(n, func(i int) string { return fmt.Sprintf("x(%d.5)", i) }),
-		"strings":       fill(n, func(i int) string { return fmt.Sprintf("x'%d'", i) }),
-		"globals":       fill(n, func(i int) string { return fmt.Sprintf("x%d()", i) }),
-		"calls":         fill(n, same("a()")),
-		"ifs":           fill(n, same("if a then end ")),
-		"functions":     fill(n, same("f(function()end)")),
-		"closures":      "local a " + fill(n, same("f(function()a=1 end)")),
-		"table":         "x={" + fill(n, same("1,")) + "}",
-		"keyed table":   "x={" + fill(n, same("a=1,")) + "}",
-		"nested table":  "x={" + fill(n, same(strings.Repeat("{", 400)+strings.Repeat("}", 400)+",")) + "}",
+		"constants":   fill(n, func(i int) string { return fmt.Sprintf("x(%d.5)", i) }),
+		"strings":     fill(n, func(i int) string { return fmt.Sprintf("x'%d'", i) }),
+		"globals":     fill(n, func(i int) string { return fmt.Sprintf("x%d()", i) }),
+		"calls":       fill(n, same("a()")),
+		"ifs":         fill(n, same("if a then end ")),
+		"functions":   fill(n, same("f(function()end)")),
+		"closures":    "local a " + fill(n, same("f(function()a=1 end)")),
+		"table":       "x={" + fill(n, same("1,")) + "}",
+		"keyed table": "x={" + fill(n, same("a=1,")) + "}",
+		"nested table": "x={" +
+			fill(n, same(strings.Repeat("{", 400)+strings.Repeat("}", 400)+",")) + "}",
 		"sums":          fill(n, same("x("+strings.Repeat("1+a+", 400)+"1)")),
 		"constant sums": fill(n, same("x("+strings.Repeat("1+", 800)+"1)")),
 		"concats":       fill(n, same("x("+strings.Repeat("a..", 190)+"a)")),
 		"conditions":    fill(n, same("x("+strings.Repeat("a and b or ", 200)+"c)")),
 		"names":         fill(n, same("a.b.c.d.e.f.g()")),
 		"in blocks":     nested + fill(n, same("b()")) + strings.Repeat(" end", 300),
-		"in functions":  strings.Repeat("f(function() "+wide, 200) + fill(n, same("b()")) + strings.Repeat(" end)", 200),
-		"upvalues":      strings.Repeat("local x1,x2,x3,x4,x5,x6,x7,x8 f(function() ", 200) + fill(n/2, same("x1=x2 ")) + strings.Repeat(" end)", 200),
-		"comments":      fill(n, same("--[[x]]")),
-		"line breaks":   fill(n, same("\n")),
-		"long string":   "x='" + fill(n, same("y")) + "'",
-		"escapes":       "x='" + fill(n, same(`\n`)) + "'",
-		"brackets":      fill(n, same("(")),
-		"braces":        fill(n, same("{")),
-		"nots":          "x=" + fill(n, same("not ")),
-		"powers":        "x=" + fill(n, same("a^")),
-		"elseifs":       "if a then " + fill(n, same("elseif a then ")) + " end",
-		"assignments":   fill(n, same("x,y,z=a,b,c ")),
-		"parameters":    fill(n, same("f(function(a,b,c,d,e,f,g)end)")),
-		"do":            fill(n, same("do ")),
-		"function f":    fill(n, same("function f() ")),
-		"equals":        "x=[" + fill(n, same("=")),
-		"numbers":       "x=" + fill(n, same("1")),
+		"in functions": strings.Repeat("f(function() "+wide, 200) + fill(n, same("b()")) +
+			strings.Repeat(" end)", 200),
+		"upvalues": strings.Repeat("local x1,x2,x3,x4,x5,x6,x7,x8 f(function() ", 200) +
+			fill(n/2, same("x1=x2 ")) + strings.Repeat(" end)", 200),
+		"comments":    fill(n, same("--[[x]]")),
+		"line breaks": fill(n, same("\n")),
+		"long string": "x='" + fill(n, same("y")) + "'",
+		"escapes":     "x='" + fill(n, same(`\n`)) + "'",
+		"brackets":    fill(n, same("(")),
+		"braces":      fill(n, same("{")),
+		"nots":        "x=" + fill(n, same("not ")),
+		"powers":      "x=" + fill(n, same("a^")),
+		"elseifs":     "if a then " + fill(n, same("elseif a then ")) + " end",
+		"assignments": fill(n, same("x,y,z=a,b,c ")),
+		"parameters":  fill(n, same("f(function(a,b,c,d,e,f,g)end)")),
+		"do":          fill(n, same("do ")),
+		"function f":  fill(n, same("function f() ")),
+		"equals":      "x=[" + fill(n, same("=")),
+		"numbers":     "x=" + fill(n, same("1")),
 	}
 }
 
-// What compiling allocates is in proportion to the source, whatever that is made of, and nothing makes it panic or overflow Go's stack.
+// What compiling allocates is in proportion to the source, whatever that is made of, and nothing
+// makes it panic or overflow Go's stack.
 func TestCompileIsLinear(t *testing.T) {
 	allocated := func(source string) (bytes uint64, err error) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err = Compile(source, "x")
+		_, err = compile(source, "x")
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc, err
 	}
@@ -77,7 +81,8 @@ func TestCompileIsLinear(t *testing.T) {
 			continue
 		}
 		if times4 > 6*small+1<<20 {
-			t.Errorf("%s: %d bytes for %d of source, %d for %d", name, small, len(source), times4, len(large[name]))
+			t.Errorf("%s: %d bytes for %d of source, %d for %d", name, small, len(source), times4,
+				len(large[name]))
 		}
 		if most := uint64(300*len(large[name]) + 64<<20); times4 > most {
 			t.Errorf("%s: %d bytes for %d of source", name, times4, len(large[name]))
@@ -87,8 +92,9 @@ func TestCompileIsLinear(t *testing.T) {
 
 // A number that takes long to read counts for more than a token.
 func TestNumeralsCount(t *testing.T) {
-	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3, "1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
-		_, tokens, err := CompileWithin("return "+numeral, "x", 0)
+	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3,
+		"1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
+		_, tokens, err := Compile("return "+numeral, "x", 0)
 		if err != nil || tokens < least || least == 3 && tokens > 3 {
 			t.Errorf("%s: %d tokens, want %d; %v", numeral, tokens, least, err)
 		}
@@ -98,7 +104,7 @@ func TestNumeralsCount(t *testing.T) {
 // A limit stops a source at its tokens.
 func TestTokenLimit(t *testing.T) {
 	for tokens, ok := range map[int]bool{4: false, 5: true, 6: true} {
-		_, got, err := CompileWithin("return 1 + a", "x", tokens)
+		_, got, err := Compile("return 1 + a", "x", tokens)
 		if (err == nil) != ok || ok && got != 5 {
 			t.Errorf("%d tokens allowed: %d, %v", tokens, got, err)
 		}

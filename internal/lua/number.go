@@ -30,7 +30,8 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 			buf = append(buf, '-')
 		}
 		return append(buf, "inf"...)
-	case precision == 14 && f > -1e14 && f < 1e14 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)):
+	case precision == 14 && f > -1e14 && f < 1e14 && f == math.Trunc(f) &&
+		(f != 0 || !math.Signbit(f)):
 		return strconv.AppendInt(buf, int64(f), 10)
 	}
 	return strconv.AppendFloat(buf, f, 'g', precision, 64)

@@ -236,7 +236,8 @@ func (L *LState) CreateTable(slots, keys int) *LTable { return newTable(slots, k
 // NewTable returns a table with room, and charges for it.
 func (L *LState) NewTable(slots, keys int) *LTable {
 	b := &L.G.Budget
-	b.Take(3+int64(slots+2*keys)/slotsCleared, tableBytes+int64(slots)*slotBytes+int64(keys)*entryBytes)
+	b.Take(3+int64(slots+2*keys)/slotsCleared,
+		tableBytes+int64(slots)*slotBytes+int64(keys)*entryBytes)
 	if b.Instructions < 0 {
 		L.raiseSpent()
 	}

@@ -16,11 +16,12 @@ type LTable struct {
 	Metatable *LTable // nil: none
 	array     []LValue
 	entries   []entry
-	strings   map[string]int32 // indexes in entries, once there are more than smallTable; looked up only
-	others    map[LValue]int32
-	length    int32 // of the longest array that the table has had
-	dead      int32 // entries without a value
-	marks     uint8
+	// indexes in entries, once there are more than smallTable; looked up only
+	strings map[string]int32
+	others  map[LValue]int32
+	length  int32 // of the longest array that the table has had
+	dead    int32 // entries without a value
+	marks   uint8
 }
 
 // The marks of a table.

@@ -34,7 +34,8 @@ const (
 	typeCount
 )
 
-var typeNames = [typeCount]string{"nil", "boolean", "number", "string", "function", "userdata", "thread", "table"}
+var typeNames = [typeCount]string{"nil", "boolean", "number", "string", "function", "userdata",
+	"thread", "table"}
 
 func (vt LValueType) String() string { return typeNames[vt] }
 

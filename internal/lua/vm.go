@@ -348,7 +348,8 @@ func (L *LState) precall(at, nargs, nret, ret int) int {
 	}
 	cf := &L.frames[L.depth]
 	L.depth++
-	*cf = callFrame{fn: fn, base: int32(at), localBase: int32(at + 1), returnBase: int32(ret), nargs: int32(nargs), nret: int32(nret)}
+	*cf = callFrame{fn: fn, base: int32(at), localBase: int32(at + 1), returnBase: int32(ret),
+		nargs: int32(nargs), nret: int32(nret)}
 	if !fn.IsG {
 		L.enter(cf, at, nargs)
 		return callLua
@@ -505,7 +506,8 @@ const (
 	powerUnits   = 4
 )
 
-var arithEvents = map[int]string{OP_ADD: "__add", OP_SUB: "__sub", OP_MUL: "__mul", OP_DIV: "__div", OP_MOD: "__mod", OP_POW: "__pow"}
+var arithEvents = map[int]string{OP_ADD: "__add", OP_SUB: "__sub", OP_MUL: "__mul", OP_DIV: "__div",
+	OP_MOD: "__mod", OP_POW: "__pow"}
 
 func arithmetic(op int, a, b float64) float64 {
 	switch op {

@@ -27,7 +27,8 @@ func (r *run) functions(ctx context.Context) error {
 	libraries, _ := v.([]any)
 	for _, l := range libraries {
 		said := pairs(l)
-		if err := r.library(ctx, text(said["library_name"]), text(said["library_code"])); err != nil {
+		if err := r.library(ctx, text(said["library_name"]),
+			text(said["library_code"])); err != nil {
 			return err
 		}
 	}
@@ -54,7 +55,8 @@ func (r *run) library(ctx context.Context, name, code string) error {
 			return r.targetError(err)
 		case notNow(err) || unknown(err):
 			asked = asked || unknown(err)
-		case strings.Contains(err.Error(), fmt.Sprintf("Library '%s' already exists", name)) && asked:
+		case strings.Contains(err.Error(), fmt.Sprintf("Library '%s' already exists", name)) &&
+			asked:
 			r.report.Libraries++
 			return nil
 		case strings.Contains(err.Error(), fmt.Sprintf("Library '%s' already exists", name)):

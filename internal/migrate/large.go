@@ -21,7 +21,8 @@ const maxAttempts = 3
 var (
 	errVanished = errors.New("the key no longer exists")
 	errChanged  = errors.New("the key changes while it is read")
-	errLost     = errors.New("the temporary key is gone: the copy took more than an hour, or something deletes keys")
+	errLost     = errors.New(
+		"the temporary key is gone: the copy took more than an hour, or something deletes keys")
 )
 
 // temp is a key under construction in the target, with a temporary name.
@@ -45,7 +46,8 @@ func (r *run) copyLarge(ctx context.Context, it *item) error {
 			return err
 		case notNow(err), !isReply(err) && !errors.Is(err, errChanged) && !errors.Is(err, errLost):
 			return err // the next key will fare no better
-		case attempt == maxAttempts, !errors.Is(err, errChanged) && !unknown(err) && word(replyOf(err)) != "WRONGTYPE":
+		case attempt == maxAttempts, !errors.Is(err, errChanged) && !unknown(err) &&
+			word(replyOf(err)) != "WRONGTYPE":
 			r.fail(r.db, it.key, err.Error())
 			return nil
 		}

@@ -31,11 +31,13 @@ type Report struct {
 	Vanished int64            // expired or deleted before they were read
 	Failed   int64
 	Failures []Failure // the first of them
-	Pending  int64     // skipped entries of consumer groups: the stream no longer has their messages
+	// skipped entries of consumer groups: the stream no longer has their messages
+	Pending int64
 
-	Libraries        int64     // of functions, copied
-	LibrariesPresent int64     // skipped: the target has a library of that name
-	LibraryFailures  []Failure // Key is the name; an empty one stands for all: the source did not list them
+	Libraries        int64 // of functions, copied
+	LibrariesPresent int64 // skipped: the target has a library of that name
+	// Key is the name; an empty one stands for all: the source did not list them
+	LibraryFailures []Failure
 }
 
 // Failure is a key that was not copied. An empty key stands for a whole database.
@@ -83,7 +85,8 @@ type run struct {
 // right, what was copied stays, and another run continues. Keys that could not be copied are no
 // error: they are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}}, prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
+	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}},
+		prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
 	dbs, err := r.databases(ctx)
 	if err != nil {
 		return r.report, fmt.Errorf("reading from %s: %w", cfg.From.Addr, err)
@@ -157,7 +160,8 @@ func (r *run) within(dbs []int, keys map[int]int64) []int {
 		if db < targetDatabases {
 			return false
 		}
-		r.fail(db, "", fmt.Sprintf("%d keys not copied: coordd has %d databases", keys[db], targetDatabases))
+		r.fail(db, "", fmt.Sprintf("%d keys not copied: coordd has %d databases", keys[db],
+			targetDatabases))
 		r.report.Failed += keys[db] - 1
 		return true
 	})
@@ -190,7 +194,9 @@ func (r *run) database(ctx context.Context, db int) error {
 		if err != nil {
 			return r.sourceError(err)
 		}
-		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, tempPrefix) })
+		keys = slices.DeleteFunc(keys, func(k string) bool {
+			return strings.HasPrefix(k, tempPrefix)
+		})
 		r.report.Seen += int64(len(keys))
 		for part := range slices.Chunk(keys, batchKeys) {
 			if err := r.batch(ctx, part); err != nil {
@@ -232,9 +238,11 @@ func (i *item) leftMs() (ms int64, ok bool) {
 // describe asks the source about keys.
 func (r *run) describe(ctx context.Context, keys []string) ([]*item, error) {
 	pipe := r.from.Pipeline()
-	kinds, lives, usages := make([]*redis.StatusCmd, len(keys)), make([]*redis.Cmd, len(keys)), make([]*redis.Cmd, len(keys))
+	kinds, lives, usages := make([]*redis.StatusCmd, len(keys)), make([]*redis.Cmd, len(keys)),
+		make([]*redis.Cmd, len(keys))
 	for i, k := range keys {
-		kinds[i], lives[i], usages[i] = pipe.Type(ctx, k), pipe.Do(ctx, "PTTL", k), pipe.Do(ctx, "MEMORY", "USAGE", k)
+		kinds[i], lives[i], usages[i] = pipe.Type(ctx, k), pipe.Do(ctx, "PTTL", k),
+			pipe.Do(ctx, "MEMORY", "USAGE", k)
 	}
 	asked := time.Now() // before the source looks: latency shortens a TTL, never extends it
 	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
@@ -311,11 +319,14 @@ func word(err error) string {
 
 // notNow reports whether the target did not run the command but may do so later.
 func notNow(err error) bool {
-	return err != nil && isReply(err) && slices.Contains([]string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"}, word(replyOf(err)))
+	return err != nil && isReply(err) &&
+		slices.Contains([]string{"CLUSTERDOWN", "TRYAGAIN", "LOADING"}, word(replyOf(err)))
 }
 
 // unknown reports whether the command may or may not have run.
-func unknown(err error) bool { return err != nil && isReply(err) && word(replyOf(err)) == "UNKNOWN" }
+func unknown(err error) bool {
+	return err != nil && isReply(err) && word(replyOf(err)) == "UNKNOWN"
+}
 
 // replyOf returns the error reply inside an error.
 func replyOf(err error) error {

@@ -28,7 +28,8 @@ func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*i
 		v, err := answers[i].Result()
 		list, _ := v.([]any)
 		switch {
-		case errors.Is(err, redis.Nil), err == nil && list == nil && it.kind != "string", list != nil && len(list) == 0:
+		case errors.Is(err, redis.Nil), err == nil && list == nil && it.kind != "string",
+			list != nil && len(list) == 0:
 			r.report.Vanished++
 		case err != nil && word(err) == "WRONGTYPE":
 			changed = append(changed, it)
@@ -124,7 +125,8 @@ func (r *run) set(it *item, leftMs int64) []any {
 
 // transaction queues the commands that build a key under a temporary name and rename it, and
 // returns the EXEC.
-func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item, leftMs int64) *redis.Cmd {
+func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item,
+	leftMs int64) *redis.Cmd {
 	temp := r.prefix + "small"
 	pipe.Do(ctx, "MULTI")
 	pipe.Do(ctx, "DEL", temp)

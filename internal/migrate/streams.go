@@ -19,7 +19,8 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	fields := pairs(info)
 	last := text(fields["last-generated-id"])
 	// A stream can exist without entries: creating a group creates it.
-	if err := t.put(ctx, []any{"XGROUP", "CREATE", theKey, tempPrefix, "0", "MKSTREAM"}, []any{"XGROUP", "DESTROY", theKey, tempPrefix}); err != nil {
+	if err := t.put(ctx, []any{"XGROUP", "CREATE", theKey, tempPrefix, "0", "MKSTREAM"},
+		[]any{"XGROUP", "DESTROY", theKey, tempPrefix}); err != nil {
 		return err
 	}
 	if err := r.streamEntries(ctx, it.key, last, t); err != nil {
@@ -27,7 +28,8 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	}
 	setID := []any{"XSETID", theKey, last}
 	if added, ok := fields["entries-added"]; ok { // since Redis 7
-		setID = append(setID, "ENTRIESADDED", added, "MAXDELETEDID", text(fields["max-deleted-entry-id"]))
+		setID = append(setID, "ENTRIESADDED", added, "MAXDELETEDID",
+			text(fields["max-deleted-entry-id"]))
 	}
 	if err := t.put(ctx, setID); err != nil {
 		return err
@@ -67,7 +69,8 @@ func (r *run) streamEntries(ctx context.Context, key, last string, t *temp) erro
 		for _, e := range list {
 			entry, _ := e.([]any)
 			if len(entry) != 2 {
-				return fmt.Errorf("reading from %s: unexpected form of a stream entry", r.cfg.From.Addr)
+				return fmt.Errorf("reading from %s: unexpected form of a stream entry",
+					r.cfg.From.Addr)
 			}
 			words, _ := entry[1].([]any)
 			cmds = append(cmds, append([]any{"XADD", theKey, entry[0]}, words...))
@@ -125,9 +128,11 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 		for _, p := range list {
 			e, _ := p.([]any)
 			if len(e) != 4 {
-				return fmt.Errorf("reading from %s: unexpected form of a pending entry", r.cfg.From.Addr)
+				return fmt.Errorf("reading from %s: unexpected form of a pending entry",
+					r.cfg.From.Addr)
 			}
-			claims = append(claims, []any{"XCLAIM", theKey, name, e[1], 0, e[0], "IDLE", e[2], "RETRYCOUNT", e[3], "FORCE", "JUSTID"})
+			claims = append(claims, []any{"XCLAIM", theKey, name, e[1], 0, e[0], "IDLE", e[2],
+				"RETRYCOUNT", e[3], "FORCE", "JUSTID"})
 			from = after(text(e[0]))
 		}
 		if len(claims) > 0 {

@@ -29,10 +29,13 @@ func named(cmd []any, name string) []any {
 
 // valueType tells how values of a type are copied.
 type valueType struct {
-	whole  func(key string) []any       // the command that reads a small value; nil: it is always read in pieces
-	load   func(elements []any) [][]any // the commands that write elements as whole, or a scan, gives them
-	length string                       // the command that counts elements
-	scan   string                       // the command that reads elements by cursor; empty: another way
+	// the command that reads a small value; nil: it is always read in pieces
+	whole func(key string) []any
+	// the commands that write elements as whole, or a scan, gives them
+	load   func(elements []any) [][]any
+	length string // the command that counts elements
+	// the command that reads elements by cursor; empty: another way
+	scan string
 }
 
 var types = map[string]valueType{

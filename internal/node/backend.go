@@ -13,7 +13,8 @@ import (
 type backend struct{ *Node }
 
 // Write implements server.Backend.
-func (n backend) Write(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+func (n backend) Write(ctx context.Context, by server.Asker, run []byte,
+	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
@@ -33,7 +34,8 @@ func (n backend) Read(ctx context.Context, by server.Asker, run []byte, count in
 }
 
 // DryRun implements server.Backend.
-func (n backend) DryRun(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+func (n backend) DryRun(ctx context.Context, by server.Asker, run []byte,
+	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
@@ -100,7 +102,8 @@ func (n backend) ChangeMembers(c server.MemberChange) error {
 	if m == nil {
 		return errLoads
 	}
-	return replyError(m.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID, PeerAddr: c.PeerAddr}))
+	return replyError(m.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID,
+		PeerAddr: c.PeerAddr}))
 }
 
 // MembersSeen implements server.Backend.
@@ -117,8 +120,10 @@ func serverMembers(members []cluster.MemberStatus) []server.Member {
 	var out []server.Member
 	for _, p := range members {
 		out = append(out, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter, Connected: p.Connected, Match: p.LastLog, Applied: p.Applied, LastContact: p.LastContact,
-			KnownLevel: p.KnownLevel,
+			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter,
+			Connected: p.Connected, Match: p.LastLog, Applied: p.Applied,
+			LastContact: p.LastContact,
+			KnownLevel:  p.KnownLevel,
 		})
 	}
 	return out
@@ -189,28 +194,36 @@ func (n backend) Role() string {
 // Stats implements server.Backend.
 func (n backend) Stats() server.Stats {
 	m := n.adapter.Stats()
-	s := server.Stats{Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify}
+	s := server.Stats{Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries,
+		Functions: m.Functions, Notify: m.Notify}
 	for i := range keyspace.Databases {
-		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i], Volatile: m.Volatile[i]})
+		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i],
+			Volatile: m.Volatile[i]})
 	}
 	return s
 }
 
 // ValueBytes implements server.Backend.
-func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) { return n.adapter.ValueBytes(db, keys) }
+func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) {
+	return n.adapter.ValueBytes(db, keys)
+}
 
 // Status implements server.Backend.
 func (n backend) Status() server.Status {
 	open := n.loaded.Load()
 	if open == nil {
-		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true, NotReady: "LOADING: this node is loading its data"}
+		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true,
+			NotReady: "LOADING: this node is loading its data"}
 	}
 	c := open.Status()
 	s := server.Status{
 		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
-		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs, LeaderContact: max(c.LastContact, 0),
-		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting, Loading: c.Loading,
-		Level: c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor, LogTrouble: c.LogTrouble,
+		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs,
+		LeaderContact: max(c.LastContact, 0),
+		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting,
+		Loading: c.Loading,
+		Level:   c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor,
+		LogTrouble: c.LogTrouble,
 	}
 	s.Removed, s.Joining = c.Removed, c.Joining
 	switch {

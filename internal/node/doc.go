@@ -5,5 +5,5 @@
 //
 // The node is the server's Backend. What a client may conclude from an error is decided here:
 // replyError turns each error of the cluster into a server.Error, which carries the error reply and
-// says whether the command ran.
+// reports whether the command ran.
 package node

@@ -28,7 +28,8 @@ func TestReplyError(t *testing.T) {
 	} {
 		var got *server.Error
 		err := replyError(fmt.Errorf("a reason: %w", c.err))
-		if !errors.As(err, &got) || got.Outcome != c.outcome || !strings.HasPrefix(got.Reply, c.reply) {
+		if !errors.As(err, &got) || got.Outcome != c.outcome ||
+			!strings.HasPrefix(got.Reply, c.reply) {
 			t.Errorf("%v became %+v, want outcome %d and %q", c.err, err, c.outcome, c.reply)
 		}
 	}

@@ -32,7 +32,9 @@ func clientFiles(members int) (int, error) {
 	}
 	reserve := uint64(reservedFiles + filesPerPeer*max(members-1, expectedPeers))
 	if limit.Cur <= reserve {
-		return 0, fmt.Errorf("the limit of open files (ulimit -n) is %d, this node needs at least %d", limit.Cur, reserve+1)
+		return 0, fmt.Errorf(
+			"the limit of open files (ulimit -n) is %d, this node needs at least %d", limit.Cur,
+			reserve+1)
 	}
 	return int(min(limit.Cur-reserve, 1<<31-1)), nil
 }
@@ -40,6 +42,7 @@ func clientFiles(members int) (int, error) {
 // warnOfFiles logs that fewer clients fit than configured.
 func warnOfFiles(log *slog.Logger, asked, most int) {
 	if most > 0 && asked > most {
-		log.Warn("maxclients reduced to fit the limit of open files: raise it with ulimit -n or LimitNOFILE=", "asked", asked, "maxclients", most)
+		log.Warn("maxclients reduced to fit the limit of open files: raise it with ulimit -n or "+
+			"LimitNOFILE=", "asked", asked, "maxclients", most)
 	}
 }

@@ -23,8 +23,10 @@ const (
 // newWeb returns an HTTP server with limits.
 func newWeb(pages http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: http.MaxBytesHandler(pages, webHeaderBytes), ErrorLog: stdlog.New(webLog{logging.NewLimited(log)}, "", 0),
-		ReadHeaderTimeout: webTimeout, ReadTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webTimeout, MaxHeaderBytes: webHeaderBytes,
+		Handler:           http.MaxBytesHandler(pages, webHeaderBytes),
+		ErrorLog:          stdlog.New(webLog{logging.NewLimited(log)}, "", 0),
+		ReadHeaderTimeout: webTimeout, ReadTimeout: webTimeout, WriteTimeout: webTimeout,
+		IdleTimeout: webTimeout, MaxHeaderBytes: webHeaderBytes,
 	}
 }
 

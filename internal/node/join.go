@@ -32,7 +32,8 @@ func (n *Node) follow() {
 	if n.cluster.Status().Joining {
 		go n.join(ctx)
 	} else if len(n.cfg.Join) > 0 {
-		n.log.Info("--join ignored: the data directory already belongs to a cluster", "data_dir", n.cfg.DataDir)
+		n.log.Info("--join ignored: the data directory already belongs to a cluster", "data_dir",
+			n.cfg.DataDir)
 	}
 }
 
@@ -47,8 +48,10 @@ func (n *Node) join(ctx context.Context) {
 				break
 			}
 			var reply redis.Error
-			if errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && ctx.Err() == nil && n.cluster.Status().Joining {
-				n.failed <- fmt.Errorf("the cluster refused this node: %s", strings.TrimPrefix(reply.Error(), "ERR "))
+			if errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") &&
+				ctx.Err() == nil && n.cluster.Status().Joining {
+				n.failed <- fmt.Errorf("the cluster refused this node: %s",
+					strings.TrimPrefix(reply.Error(), "ERR "))
 				return
 			}
 			if !reported && ctx.Err() == nil {
@@ -67,7 +70,8 @@ func (n *Node) join(ctx context.Context) {
 
 // askToJoin asks the member with the client address addr.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
+		DisableIdentity: true})
 	defer client.Close()
 	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
 }

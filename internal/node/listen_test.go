@@ -23,7 +23,8 @@ import (
 
 // A node that is loading its data is alive, says so, and runs nothing.
 func TestNodeThatLoads(t *testing.T) {
-	n := &Node{cfg: Config{ID: "n1"}, log: slog.New(slog.DiscardHandler), opened: make(chan struct{}), stop: make(chan struct{})}
+	n := &Node{cfg: Config{ID: "n1"}, log: slog.New(slog.DiscardHandler),
+		opened: make(chan struct{}), stop: make(chan struct{})}
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, 1, func([]commands.Event) {}, func(error) {})
 	n.server = server.New(server.Config{Table: table, Backend: backend{n}})
@@ -37,13 +38,16 @@ func TestNodeThatLoads(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
 	defer c.Close()
 	ctx := context.Background()
-	for _, call := range [][]any{{"SET", "a", "b"}, {"GET", "a"}, {"RAFT", "SNAPSHOT"}, {"RAFT", "BACKUP"}} {
-		if err := c.Do(ctx, call...).Err(); err == nil || !strings.Contains(err.Error(), "LOADING") {
+	for _, call := range [][]any{{"SET", "a", "b"}, {"GET", "a"}, {"RAFT", "SNAPSHOT"},
+		{"RAFT", "BACKUP"}} {
+		if err := c.Do(ctx, call...).Err(); err == nil ||
+			!strings.Contains(err.Error(), "LOADING") {
 			t.Errorf("%v: %v", call, err)
 		}
 	}
 	for _, call := range [][]any{
-		{"COMMAND", "COUNT"}, {"COMMAND"}, {"CLIENT", "LIST"}, {"CONFIG", "GET", "maxclients"}, {"PUBSUB", "CHANNELS"}, {"SLOWLOG", "GET"}, {"ACL", "CAT"},
+		{"COMMAND", "COUNT"}, {"COMMAND"}, {"CLIENT", "LIST"}, {"CONFIG", "GET", "maxclients"},
+		{"PUBSUB", "CHANNELS"}, {"SLOWLOG", "GET"}, {"ACL", "CAT"},
 		{"MEMORY", "STATS"}, {"LATENCY", "LATEST"}, {"ROLE"}, {"PING"},
 	} { // what is answered without a cluster
 		if err := c.Do(ctx, call...).Err(); err != nil {
@@ -56,7 +60,8 @@ func TestNodeThatLoads(t *testing.T) {
 	for _, page := range []struct {
 		path, says string
 		code       int
-	}{{"/healthz", `"loading"`, http.StatusOK}, {"/readyz", "LOADING", http.StatusServiceUnavailable}} {
+	}{{"/healthz", `"loading"`, http.StatusOK},
+		{"/readyz", "LOADING", http.StatusServiceUnavailable}} {
 		w := httptest.NewRecorder()
 		n.server.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, page.path, nil))
 		if w.Code != page.code || !strings.Contains(w.Body.String(), page.says) {
@@ -128,7 +133,8 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	for i, at := range []struct{ network, addr string }{{"unix", path}, {"tcp", n.Addr()}, {"tcp", n.others[0].Addr().String()}} {
+	for i, at := range []struct{ network, addr string }{{"unix", path}, {"tcp", n.Addr()},
+		{"tcp", n.others[0].Addr().String()}} {
 		c := redis.NewClient(&redis.Options{Network: at.network, Addr: at.addr, MaxRetries: -1})
 		defer c.Close()
 		if got, err := c.Incr(ctx, "n").Result(); err != nil || got != int64(i+1) {
@@ -138,10 +144,12 @@ func TestUnixSocket(t *testing.T) {
 			continue
 		}
 		info := c.Do(ctx, "CLIENT", "INFO").Val().(string)
-		if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(info, " flags=U ") {
+		if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") ||
+			!strings.Contains(info, " flags=U ") {
 			t.Error(info)
 		}
-		for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700", "timeout": "3600"} {
+		for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700",
+			"timeout": "3600"} {
 			if got := c.ConfigGet(ctx, name).Val()[name]; got != want {
 				t.Errorf("%s is %q", name, got)
 			}
@@ -150,7 +158,8 @@ func TestUnixSocket(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Error(info, err)
 	}
-	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := listenUnix(path, 0); err == nil ||
+		!strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("a second listener: %v", err)
 	}
 	if err := n.Close(); err != nil {
@@ -174,7 +183,9 @@ func TestWebLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a page fails") }), slog.New(slog.NewJSONHandler(&lines, nil)))
+	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic("a page fails")
+	}), slog.New(slog.NewJSONHandler(&lines, nil)))
 	go func() { _ = w.Serve(ln) }()
 	defer w.Close()
 	for range 30 {
@@ -185,7 +196,8 @@ func TestWebLog(t *testing.T) {
 		}
 	}
 	waitFor(t, 5*time.Second, "a line", func() bool {
-		return strings.Contains(lines.String(), `"level":"WARN","msg":"HTTP request failed","error":"http: panic serving`)
+		return strings.Contains(lines.String(),
+			`"level":"WARN","msg":"HTTP request failed","error":"http: panic serving`)
 	})
 	if n := strings.Count(lines.String(), "\n"); n > 15 {
 		t.Errorf("%d lines", n)
@@ -198,7 +210,9 @@ func TestWebListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }), slog.New(slog.DiscardHandler))
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "yes")
+	}), slog.New(slog.DiscardHandler))
 	ln := &webListener{Listener: inner, most: 3}
 	go func() { _ = w.Serve(ln) }()
 	defer w.Close()

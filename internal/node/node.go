@@ -80,7 +80,8 @@ type Node struct {
 	http    *http.Server
 	failed  chan error // what ended the node
 
-	opened chan struct{}                // closed when cluster is set: until then the node loads its data
+	// closed when cluster is set: until then the node loads its data
+	opened chan struct{}
 	loaded atomic.Pointer[cluster.Node] // cluster, for callers that may come before
 
 	stopOnce sync.Once
@@ -134,7 +135,8 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.loaded.Store(n.cluster)
 	close(n.opened)
 	n.follow()
-	log.Info("started", "id", cfg.ID, "listen", n.Addr(), "data_dir", cfg.DataDir, "version", cfg.Version)
+	log.Info("started", "id", cfg.ID, "listen", n.Addr(), "data_dir", cfg.DataDir, "version",
+		cfg.Version)
 	return n, nil
 }
 
@@ -169,17 +171,20 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		Redirect: c.Redirect, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
-		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout, DrainTimeout: c.DrainTimeout,
-		UnixSocket: c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
+		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
+		DrainTimeout: c.DrainTimeout,
+		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 	}
 }
 
 func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
-		ID: n.cfg.ID, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0, ClientAddr: n.cfg.Advertise,
+		ID: n.cfg.ID, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
+		ClientAddr:   n.cfg.Advertise,
 		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,
-		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore, SnapshotThreshold: n.cfg.SnapshotThreshold,
-		HeartbeatTimeout: n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
+		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
+		SnapshotThreshold: n.cfg.SnapshotThreshold,
+		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
 		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal,
 	}
 	if c.PeerAdvertise == "" {

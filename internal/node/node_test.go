@@ -20,7 +20,8 @@ import (
 // single configures one node alone on free ports.
 func single(dataDir string) Config {
 	return Config{
-		ID: "n1", Listen: "127.0.0.1:0", PeerListen: "127.0.0.1:0", DataDir: dataDir, SnapshotThreshold: 64,
+		ID: "n1", Listen: "127.0.0.1:0", PeerListen: "127.0.0.1:0", DataDir: dataDir,
+		SnapshotThreshold: 64,
 	}
 }
 
@@ -66,7 +67,8 @@ func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*
 	members := make([]cluster.Member, len(bound))
 	for i := range bound {
 		bound[i] = Listeners{Client: loopback(t), Peer: loopback(t)}
-		members[i] = cluster.Member{ID: "n" + strconv.Itoa(i+1), PeerAddr: bound[i].Peer.Addr().String()}
+		members[i] = cluster.Member{ID: "n" + strconv.Itoa(i+1),
+			PeerAddr: bound[i].Peer.Addr().String()}
 	}
 	dir := t.TempDir()
 	for i, m := range members {

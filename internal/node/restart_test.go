@@ -22,7 +22,8 @@ func fill(t *testing.T, c *redis.Client, prefix string) {
 		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
 		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
 	} {
-		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil { // nil: the lock is held already
+		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil {
+			// nil: the lock is held already
 			t.Fatal(cmd, err)
 		}
 	}
@@ -34,7 +35,8 @@ func state(t *testing.T, c *redis.Client, prefix string) []any {
 	ctx := context.Background()
 	var all []any
 	for _, cmd := range [][]any{
-		{"GET", prefix + ":lock"}, {"FENCE", prefix + ":lock"}, {"EXISTS", prefix + ":gone"}, {"GET", prefix + ":count"},
+		{"GET", prefix + ":lock"}, {"FENCE", prefix + ":lock"}, {"EXISTS", prefix + ":gone"},
+		{"GET", prefix + ":count"},
 		{"HGETALL", prefix + ":hash"}, {"ZRANGE", prefix + ":zset", 0, -1, "WITHSCORES"},
 		{"EVALSHA", sha, 1, prefix + ":count"}, {"DBSIZE"},
 	} {
@@ -79,7 +81,9 @@ func TestRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			waitFor(t, 5*time.Second, "short lives to end", func() bool { return client.DBSize(ctx).Val()%4 == 0 })
+			waitFor(t, 5*time.Second, "short lives to end", func() bool {
+				return client.DBSize(ctx).Val()%4 == 0
+			})
 			before := state(t, client, "one")
 			left := client.PTTL(ctx, "one:lock").Val()
 			if err := n.Close(); err != nil {
@@ -95,7 +99,8 @@ func TestRestart(t *testing.T) {
 			if now := client.PTTL(ctx, "one:lock").Val(); now <= 0 || now > left {
 				t.Errorf("the lock had %v left and has %v", left, now)
 			}
-			if ok, err := client.SetNX(ctx, "one:lock", "thief", time.Second).Result(); err != nil || ok {
+			if ok, err := client.SetNX(ctx, "one:lock", "thief",
+				time.Second).Result(); err != nil || ok {
 				t.Errorf("the lock was given away: %v %v", ok, err)
 			}
 		})

@@ -35,17 +35,21 @@ func stockRedis(t *testing.T) *redis.Client {
 		return nil
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "", "--dir", dir)
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "",
+		"--dir", dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: filepath.Join(dir, "s"), PoolSize: 60})
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: filepath.Join(dir, "s"),
+		PoolSize: 60})
 	t.Cleanup(func() {
 		_ = c.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	waitFor(t, 10*time.Second, "redis-server to answer", func() bool { return c.Ping(context.Background()).Err() == nil })
+	waitFor(t, 10*time.Second, "redis-server to answer", func() bool {
+		return c.Ping(context.Background()).Err() == nil
+	})
 	return c
 }
 
@@ -105,7 +109,9 @@ func TestWindowByScriptCountsEveryCall(t *testing.T) {
 	ways := map[string]func(string, []*redis.Client) (int64, error){
 		"10 clients": together(10),
 		"50 clients": together(50),
-		"a pipeline": func(key string, c []*redis.Client) (int64, error) { return count(c[0].Pipelined(ctx, all(key))) },
+		"a pipeline": func(key string, c []*redis.Client) (int64, error) {
+			return count(c[0].Pipelined(ctx, all(key)))
+		},
 		"a MULTI": func(key string, c []*redis.Client) (int64, error) {
 			return count(c[len(c)-1].TxPipelined(ctx, all(key)))
 		},
@@ -113,11 +119,13 @@ func TestWindowByScriptCountsEveryCall(t *testing.T) {
 	for server, clients := range servers {
 		for way, run := range ways {
 			if got, err := run("window:"+way, clients); err != nil || got != limit {
-				t.Errorf("%s, %s: %d calls of %d were let through, the limit is %d; %v", server, way, got, calls, limit, err)
+				t.Errorf("%s, %s: %d calls of %d were let through, the limit is %d; %v", server,
+					way, got, calls, limit, err)
 			}
 		}
 	}
-	two, err := clients[0].Eval(ctx, `local a, b = redis.call('TIME'), redis.call('TIME') return a[1] == b[1] and a[2] == b[2] and 1 or 0`, nil).Int()
+	two, err := clients[0].Eval(ctx,
+		`local a, b = redis.call('TIME'), redis.call('TIME') return a[1] == b[1] and a[2] == b[2] and 1 or 0`, nil).Int()
 	if err != nil || two != 1 {
 		t.Errorf("within a script time does not stand still: %v", err)
 	}
@@ -145,7 +153,8 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 				default:
 				}
 				a := admission{asked: time.Now()}
-				n, err := c.Eval(context.Background(), slidingWindow, []string{"w"}, window.Microseconds(), limit).Int()
+				n, err := c.Eval(context.Background(), slidingWindow, []string{"w"},
+					window.Microseconds(), limit).Int()
 				a.heard = time.Now()
 				if calls.Add(1); err == nil && n == 1 {
 					mu.Lock()
@@ -160,9 +169,12 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 		defer mu.Unlock()
 		return len(let)
 	}
-	for i, d := range []time.Duration{time.Minute, -time.Minute, -time.Minute, time.Minute, 2 * time.Minute, -3 * time.Minute} {
+	for i, d := range []time.Duration{time.Minute, -time.Minute, -time.Minute, time.Minute,
+		2 * time.Minute, -3 * time.Minute} {
 		had := admitted()
-		waitFor(t, 20*time.Second, "windows to be filled", func() bool { return admitted() >= had+2*limit })
+		waitFor(t, 20*time.Second, "windows to be filled", func() bool {
+			return admitted() >= had+2*limit
+		})
 		for k, n := range nodes {
 			if n.cluster.Status().Role == cluster.RoleLeader {
 				clocks[k].jump(d)
@@ -180,7 +192,8 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 		some := let[i : i+limit+1]
 		last := slices.MaxFunc(some, func(a, b admission) int { return a.heard.Compare(b.heard) })
 		if span := last.heard.Sub(some[0].asked); span < window {
-			t.Fatalf("%d calls were let through within %v, the limit is %d in %v", limit+1, span, limit, window)
+			t.Fatalf("%d calls were let through within %v, the limit is %d in %v", limit+1, span,
+				limit, window)
 		}
 	}
 	t.Logf("%d of %d calls were let through", len(let), calls.Load())
@@ -192,14 +205,16 @@ func TestWindowByScriptOpensAgain(t *testing.T) {
 	_, _, clients := startThree(t)
 	for _, c := range clients {
 		let := func() bool {
-			n, err := c.Eval(t.Context(), slidingWindow, []string{"w"}, (200 * time.Millisecond).Microseconds(), 1).Int()
+			n, err := c.Eval(t.Context(), slidingWindow, []string{"w"},
+				(200 * time.Millisecond).Microseconds(), 1).Int()
 			if err != nil {
 				t.Fatal(err)
 			}
 			return n == 1
 		}
 		for range 3 {
-			waitFor(t, 4*time.Second, "the window to open", let) // in which it is asked less than 1000 times
+			// in which it is asked less than 1000 times
+			waitFor(t, 4*time.Second, "the window to open", let)
 		}
 	}
 }
@@ -236,13 +251,16 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 					t.Fatalf("%v: %d, want %d; %v", r.Args(), got, untilMs, err)
 				}
 			}
-			if got, err := c.HPExpireTime(ctx, "h:"+key, "f").Result(); err != nil || got[0] != untilMs {
+			if got, err := c.HPExpireTime(ctx, "h:"+key, "f").Result(); err != nil ||
+				got[0] != untilMs {
 				t.Fatalf("HPEXPIRETIME: %v, want %d; %v", got, untilMs, err)
 			}
 		}
 		for _, n := range nodes {
 			if n.cluster.Status().Role == cluster.RoleLeader {
-				waitFor(t, 20*time.Second, "another leader", func() bool { return n.cluster.TransferLeadership() == nil })
+				waitFor(t, 20*time.Second, "another leader", func() bool {
+					return n.cluster.TransferLeadership() == nil
+				})
 				break
 			}
 		}
@@ -281,11 +299,14 @@ func TestWallClockJump(t *testing.T) {
 		for i, clock := range clocks {
 			clock.jump(d)
 			if ok, err := c.SetNX(ctx, "lock", "thief", life).Result(); err != nil || ok {
-				t.Fatalf("after node %d's wall clock moved by %v the lock was given away: %v %v", i, d, ok, err)
+				t.Fatalf("after node %d's wall clock moved by %v the lock was given away: %v %v", i,
+					d, ok, err)
 			}
 			left, err := c.PTTL(ctx, "lock").Result()
-			if spent := time.Since(start); err != nil || left < life-spent-time.Second || left > life {
-				t.Fatalf("after node %d's wall clock moved by %v and %v spent, %v are left, %v", i, d, spent, left, err)
+			if spent := time.Since(start); err != nil || left < life-spent-time.Second ||
+				left > life {
+				t.Fatalf("after node %d's wall clock moved by %v and %v spent, %v are left, %v", i,
+					d, spent, left, err)
 			}
 		}
 	}

@@ -52,7 +52,8 @@ func (r *Reader) head() (h Head, line []byte, err error) {
 		return Head{}, nil, err
 	}
 	if len(line) < 2 || line[len(line)-2] != '\r' {
-		return Head{}, nil, fmt.Errorf("%w: line %q does not end in CR LF", ErrMalformed, clip(line))
+		return Head{}, nil, fmt.Errorf("%w: line %q does not end in CR LF", ErrMalformed,
+			clip(line))
 	}
 	h, ok := parseHead(line[:len(line)-2])
 	switch {

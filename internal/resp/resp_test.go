@@ -26,7 +26,8 @@ var values = []struct {
 	{"$3\r\na\r\n\r\n", Value{Kind: '$', Text: "a\r\n"}, `"a\r\n"`, ""},
 	{"*0\r\n", Value{Kind: '*'}, "[]", ""},
 	{"*2\r\n:1\r\n*1\r\n$1\r\na\r\n", Value{Kind: '*', Elems: []Value{
-		{Kind: ':', Text: "1"}, {Kind: '*', Elems: []Value{{Kind: '$', Text: "a"}}}}}, `[:1 ["a"]]`, ""},
+		{Kind: ':', Text: "1"}, {Kind: '*', Elems: []Value{{Kind: '$', Text: "a"}}}}}, `[:1 ["a"]]`,
+		""},
 	{"_\r\n", Value{Kind: '_'}, "nil", "$-1\r\n"},
 	{",1.5\r\n", Value{Kind: ',', Text: "1.5"}, ",1.5", "$3\r\n1.5\r\n"},
 	{"#t\r\n", Value{Kind: '#', Text: "t"}, "#t", ":1\r\n"},
@@ -42,7 +43,8 @@ var values = []struct {
 	{">1\r\n:1\r\n",
 		Value{Kind: '>', Elems: []Value{{Kind: ':', Text: "1"}}}, ">[:1]", "*1\r\n:1\r\n"},
 	{"|1\r\n+k\r\n:1\r\n:2\r\n", Value{Kind: '|', Elems: []Value{
-		{Kind: '+', Text: "k"}, {Kind: ':', Text: "1"}, {Kind: ':', Text: "2"}}}, "|[+k :1 :2]", ""},
+		{Kind: '+', Text: "k"}, {Kind: ':', Text: "1"}, {Kind: ':', Text: "2"}}}, "|[+k :1 :2]",
+		""},
 }
 
 // nulls of RESP2, which RESP3 writes in one way.
@@ -78,7 +80,8 @@ func TestValues(t *testing.T) {
 	}
 	for _, c := range nulls {
 		v, err := NewReader(strings.NewReader(c.raw)).Value()
-		if err != nil || !reflect.DeepEqual(v, Value{Kind: c.kind, Null: true}) || v.String() != c.text {
+		if err != nil || !reflect.DeepEqual(v, Value{Kind: c.kind, Null: true}) ||
+			v.String() != c.text {
 			t.Errorf("%q reads as %s, %v", c.raw, v, err)
 		}
 		resp2, resp3 := string(v.Append(nil, 2)), string(v.Append(nil, 3))
@@ -108,7 +111,8 @@ func TestStream(t *testing.T) {
 			t.Fatalf("AppendRaw is %q, %v, want %q", got, err, c.raw)
 		}
 		h, err := skipping.Skip()
-		if line, _, _ := strings.Cut(c.raw, "\r"); err != nil || string(h.Kind)+string(h.Text) != line {
+		if line, _, _ := strings.Cut(c.raw, "\r"); err != nil ||
+			string(h.Kind)+string(h.Text) != line {
 			t.Fatalf("Skip is %+v, %v for %q", h, err, c.raw)
 		}
 		if v, err := trees.Value(); err != nil || string(v.Append(nil, 3)) != c.raw {
@@ -207,7 +211,8 @@ func TestLen(t *testing.T) {
 		want int
 	}{
 		{"+OK\r\n:1\r\n", 5}, {"$3\r\nabc\r\nx", 9}, {"$-1\r\n", 5}, {"*-1\r\n", 5}, {"_\r\n", 3},
-		{"*0\r\n", 4}, {"*2\r\n*1\r\n:1\r\n$1\r\na\r\n+x\r\n", 19}, {"%1\r\n+a\r\n~1\r\n,1.5\r\n!", 18},
+		{"*0\r\n", 4}, {"*2\r\n*1\r\n:1\r\n$1\r\na\r\n+x\r\n", 19},
+		{"%1\r\n+a\r\n~1\r\n,1.5\r\n!", 18},
 		{"=7\r\ntxt:abc\r\n", 13}, {">1\r\n#t\r\n", 8}, {"|1\r\n+a\r\n+b\r\n:5\r\n+c\r\n", 16},
 		{"!3\r\nERR\r\n", 9}, {"(123\r\n", 6},
 		{"", 0}, {"+OK\r", 0}, {"\n", 0}, {"x\r\n", 0}, {"$3\r\nab", 0}, {"*2\r\n:1\r\n", 0},
@@ -224,7 +229,8 @@ func TestElements(t *testing.T) {
 	if n != 2 || string(rest) != ":1\r\n:2\r\n" || !ok {
 		t.Errorf("%d, %q, %v", n, rest, ok)
 	}
-	for _, raw := range []string{"", "*", "*-1\r\n", "_\r\n", "-ERR\r\n", "~1\r\n:1\r\n", "*x\r\n"} {
+	for _, raw := range []string{"", "*", "*-1\r\n", "_\r\n", "-ERR\r\n", "~1\r\n:1\r\n",
+		"*x\r\n"} {
 		if _, _, ok := Elements([]byte(raw)); ok {
 			t.Errorf("%q has elements", raw)
 		}
@@ -257,7 +263,8 @@ func TestAppend(t *testing.T) {
 	if got := string(AppendLine(nil, Error, "a\r\nb")); got != "-a  b\r\n" {
 		t.Errorf("a line break in an error gives %q", got)
 	}
-	if got := string(AppendBulk(AppendHead(nil, Int, -5), []byte("x"))); got != ":-5\r\n$1\r\nx\r\n" {
+	if got := string(AppendBulk(AppendHead(nil, Int, -5),
+		[]byte("x"))); got != ":-5\r\n$1\r\nx\r\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -103,7 +103,8 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: the value is not zero", test.name)
 		}
 		if !c.Failed() || c.Done() || c.Len() != 0 || len(c.Rest()) != 0 {
-			t.Errorf("%s: failed %v, done %v, %d bytes left", test.name, c.Failed(), c.Done(), c.Len())
+			t.Errorf("%s: failed %v, done %v, %d bytes left", test.name, c.Failed(), c.Done(),
+				c.Len())
 		}
 		if c.Byte() != 0 || c.Bytes() != nil || c.Uvarint() != 0 || !c.Failed() {
 			t.Errorf("%s: the cursor goes on after the failure", test.name)
@@ -149,7 +150,8 @@ func FuzzCursor(f *testing.F) {
 				continue
 			}
 			if after < before || after-before < least {
-				t.Fatalf("operation %d moves from %d to %d, want %d bytes", op, before, after, least)
+				t.Fatalf("operation %d moves from %d to %d, want %d bytes", op, before, after,
+					least)
 			}
 			part := input[before:after]
 			for _, b := range fields {

@@ -34,44 +34,71 @@ const (
 
 var heavyLoads = []heavyLoad{
 	{"KEYS *", keys(manyKeys), always("KEYS", "*")},
-	{"LRANGE of 1,000,000", filled("RPUSH", "l", manyMembers, one), always("LRANGE", "l", "0", "-1")},
+	{"LRANGE of 1,000,000", filled("RPUSH", "l", manyMembers, one),
+		always("LRANGE", "l", "0", "-1")},
 	{"LPOS of 1,000,000", filled("RPUSH", "l", manyMembers, one), always("LPOS", "l", "nowhere")},
 	{"LINSERT amid 200,000", filled("RPUSH", "l", 200_000, one),
 		always("LINSERT", "l", "BEFORE", "m100000", "x")},
-	{"SUNION of 1,000 sets", sets(1000, 200), func(int) request { return command(append([]string{"SUNION"}, names("s", 1000)...)...) }},
+	{"SUNION of 1,000 sets", sets(1000, 200), func(int) request {
+		return command(append([]string{"SUNION"}, names("s", 1000)...)...)
+	}},
 	{"SINTER of 500,000", twoSets(manyKeys), always("SINTER", "a", "b")},
-	{"SDIFFSTORE of 200,000", twoSets(200_000), func(i int) request { return command("SDIFFSTORE", "d"+strconv.Itoa(i), "a", "c") }},
-	{"SORT of 200,000 BY", filled("RPUSH", "l", 200_000, one), always("SORT", "l", "BY", "w_*", "ALPHA", "LIMIT", "0", "10")},
-	{"ZUNIONSTORE of 200,000", filled("ZADD", "z", 200_000, scored), func(i int) request { return command("ZUNIONSTORE", "d"+strconv.Itoa(i), "2", "z", "z") }},
-	{"HSCAN COUNT 1,000,000", filled("HSET", "h", manyKeys, pair), always("HSCAN", "h", "0", "COUNT", "1000000")},
+	{"SDIFFSTORE of 200,000", twoSets(200_000), func(i int) request {
+		return command("SDIFFSTORE", "d"+strconv.Itoa(i), "a", "c")
+	}},
+	{"SORT of 200,000 BY", filled("RPUSH", "l", 200_000, one),
+		always("SORT", "l", "BY", "w_*", "ALPHA", "LIMIT", "0", "10")},
+	{"ZUNIONSTORE of 200,000", filled("ZADD", "z", 200_000, scored), func(i int) request {
+		return command("ZUNIONSTORE", "d"+strconv.Itoa(i), "2", "z", "z")
+	}},
+	{"HSCAN COUNT 1,000,000", filled("HSET", "h", manyKeys, pair),
+		always("HSCAN", "h", "0", "COUNT", "1000000")},
 	{"HGETALL of 500,000", filled("HSET", "h", manyKeys, pair), always("HGETALL", "h")},
-	{"ZSCAN COUNT 1,000,000", filled("ZADD", "z", manyKeys, scored), always("ZSCAN", "z", "0", "COUNT", "1000000")},
+	{"ZSCAN COUNT 1,000,000", filled("ZADD", "z", manyKeys, scored),
+		always("ZSCAN", "z", "0", "COUNT", "1000000")},
 	{"BITCOUNT of 30 MB", big("b", 30<<20), always("BITCOUNT", "b")},
-	{"BITOP NOT of 30 MB", big("b", 30<<20), func(i int) request { return command("BITOP", "NOT", "d"+strconv.Itoa(i%4), "b") }},
+	{"BITOP NOT of 30 MB", big("b", 30<<20), func(i int) request {
+		return command("BITOP", "NOT", "d"+strconv.Itoa(i%4), "b")
+	}},
 	{"GET of 30 MB", big("b", 30<<20), always("GET", "b")},
-	{"SET of 8 MB", nil, func(i int) request { return command("SET", "v"+strconv.Itoa(i), strings.Repeat("v", 8<<20)) }},
-	{"SET of 30 MB", nil, func(i int) request { return command("SET", "v"+strconv.Itoa(i%4), strings.Repeat("v", 30<<20)) }},
+	{"SET of 8 MB", nil, func(i int) request {
+		return command("SET", "v"+strconv.Itoa(i), strings.Repeat("v", 8<<20))
+	}},
+	{"SET of 30 MB", nil, func(i int) request {
+		return command("SET", "v"+strconv.Itoa(i%4), strings.Repeat("v", 30<<20))
+	}},
 	{"MSET of 500,000 keys", nil, func(i int) request { return command(mset(i%4, manyKeys)...) }},
 	{"MSET of 100,000 keys", nil, func(i int) request { return command(mset(i%4, 100_000)...) }},
 	{"SADD of 1,000,000 members", nil, func(i int) request {
-		return command(append([]string{"SADD", "s" + strconv.Itoa(i%4)}, names("m", manyMembers)...)...)
+		return command(append([]string{"SADD", "s" + strconv.Itoa(i%4)},
+			names("m", manyMembers)...)...)
 	}},
 	{"XPENDING of 100,000", pending(100_000), always("XPENDING", "x", "g", "-", "+", "100000")},
 	{"XCLAIM of 1,000", pending(20_000), func(i int) request {
-		return command(append([]string{"XCLAIM", "x", "g", "c" + strconv.Itoa(i), "0"}, ids(1000)...)...)
+		return command(append([]string{"XCLAIM", "x", "g", "c" + strconv.Itoa(i), "0"},
+			ids(1000)...)...)
 	}},
 	{"XAUTOCLAIM COUNT 20,000", pending(20_000), func(i int) request {
 		return command("XAUTOCLAIM", "x", "g", "c"+strconv.Itoa(i), "0", "0", "COUNT", "20000")
 	}},
 	{"COMMAND DOCS", nil, always("COMMAND", "DOCS")},
-	{"COMMAND GETKEYS of 100,000", nil, func(i int) request { return command(append([]string{"COMMAND", "GETKEYS"}, mset(0, 100_000)...)...) }},
+	{"COMMAND GETKEYS of 100,000", nil, func(i int) request {
+		return command(append([]string{"COMMAND", "GETKEYS"}, mset(0, 100_000)...)...)
+	}},
 	{"CLUSTER COUNTKEYSINSLOT", keys(manyKeys), always("CLUSTER", "COUNTKEYSINSLOT", "0")},
-	{"Lua: 3,000,000 steps", nil, script("local x = 0 for i = 1, 3000000 do x = x + i end return x")},
-	{"Lua: fills tables", nil, script("local t = {} for i = 1, 200000 do t[i] = {i} end return #t")},
-	{"Lua: formats", nil, script("local t for i = 1, 100000 do t = string.format('%d %s', i, 'x') end return t")},
-	{"Lua: sorts", nil, script("local t = {} for i = 1, 30000 do t[i] = (i * 7919) % 30011 end table.sort(t) return t[1]")},
-	{"Lua: finds", nil, script("local s = string.rep('a', 1000) for i = 1, 2000 do s:find('.-b') end return 1")},
-	{"Lua: 20,000 SETs", nil, script("for i = 1, 20000 do redis.call('SET', 'k' .. i, i) end return 1")},
+	{"Lua: 3,000,000 steps", nil,
+		script("local x = 0 for i = 1, 3000000 do x = x + i end return x")},
+	{"Lua: fills tables", nil,
+		script("local t = {} for i = 1, 200000 do t[i] = {i} end return #t")},
+	{"Lua: formats", nil,
+		script("local t for i = 1, 100000 do t = string.format('%d %s', i, 'x') end return t")},
+	{"Lua: sorts", nil,
+		script("local t = {} for i = 1, 30000 do t[i] = (i * 7919) % 30011 end table.sort(t) " +
+			"return t[1]")},
+	{"Lua: finds", nil,
+		script("local s = string.rep('a', 1000) for i = 1, 2000 do s:find('.-b') end return 1")},
+	{"Lua: 20,000 SETs", nil,
+		script("for i = 1, 20000 do redis.call('SET', 'k' .. i, i) end return 1")},
 	{"MULTI of 100 HGETALL of 5,000", filled("HSET", "h", 5000, pair), func(int) request {
 		r := command("MULTI")
 		for range 100 {
@@ -82,8 +109,10 @@ var heavyLoads = []heavyLoad{
 }
 
 func heavyTable(s *servers, only string, work time.Duration) error {
-	fmt.Printf("The wait of a light client's SET NX beside %d heavy ones, %v a load: median, longest [ms]\n", heavyClients, work)
-	fmt.Printf("%-32s %9s %9s | %9s %9s | %9s %9s | %9s %9s\n", "", "redis", "", "leader", "", "follower", "", "redis", "coordd")
+	fmt.Printf("The wait of a light client's SET NX beside %d heavy ones, %v a load: median, "+
+		"longest [ms]\n", heavyClients, work)
+	fmt.Printf("%-32s %9s %9s | %9s %9s | %9s %9s | %9s %9s\n", "", "redis", "", "leader", "",
+		"follower", "", "redis", "coordd")
 	for _, l := range heavyLoads {
 		if !strings.Contains(l.name, only) {
 			continue
@@ -97,7 +126,8 @@ func heavyTable(s *servers, only string, work time.Duration) error {
 			return fmt.Errorf("%s, coordd: %w", l.name, err)
 		}
 		fmt.Printf("%-32s %9.1f %9.1f | %9.1f %9.1f | %9.1f %9.1f | %9s %9s\n", l.name,
-			ms(redis.light[0], 2), ms(redis.light[0], 1), ms(coordd.light[0], 2), ms(coordd.light[0], 1),
+			ms(redis.light[0], 2), ms(redis.light[0], 1), ms(coordd.light[0], 2),
+			ms(coordd.light[0], 1),
 			ms(coordd.light[1], 2), ms(coordd.light[1], 1), redis.heavy(), coordd.heavy())
 	}
 	return nil
@@ -123,7 +153,8 @@ func (r *heavyResult) heavy() string {
 }
 
 // measureHeavy loads the server at port, and takes locks there and at the other ports.
-func measureHeavy(l heavyLoad, port string, others []string, work time.Duration) (*heavyResult, error) {
+func measureHeavy(l heavyLoad, port string, others []string,
+	work time.Duration) (*heavyResult, error) {
 	c, err := dial(port)
 	if err != nil {
 		return nil, err
@@ -194,8 +225,8 @@ func (h *heavyResult) loadHeavily(ctx context.Context, port string, r request) e
 	return nil
 }
 
-// takeLocks takes one lock after the other, and returns how long each took, sorted. One that is under way at the end is
-// waited for.
+// takeLocks takes one lock after the other, and returns how long each took, sorted. One that is
+// under way at the end is waited for.
 func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 	c, err := dial(port)
 	if err != nil {
@@ -205,7 +236,8 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 	var waits []time.Duration
 	for i := 0; ctx.Err() == nil; i++ {
 		begin := time.Now()
-		line, err := c.do(command("SET", "light:"+port+":"+strconv.Itoa(i), "owner", "NX", "PX", "10000"))
+		line, err := c.do(command("SET", "light:"+port+":"+strconv.Itoa(i), "owner", "NX", "PX",
+			"10000"))
 		if err != nil {
 			return nil, fmt.Errorf("a light client: %w", err)
 		}
@@ -328,7 +360,8 @@ func keys(n int) func(*conn) error {
 func sets(n, members int) func(*conn) error {
 	return func(c *conn) error {
 		for i := range n {
-			args := append([]string{"SADD", "s" + strconv.Itoa(i)}, names("m"+strconv.Itoa(i%50)+":", members)...)
+			args := append([]string{"SADD", "s" + strconv.Itoa(i)},
+				names("m"+strconv.Itoa(i%50)+":", members)...)
 			if err := c.must(args...); err != nil {
 				return err
 			}
@@ -375,7 +408,8 @@ func pending(n int) func(*conn) error {
 			return err
 		}
 		for range n / chunk {
-			if err := c.must("XREADGROUP", "GROUP", "g", "c", "COUNT", strconv.Itoa(chunk), "STREAMS", "x", ">"); err != nil {
+			if err := c.must("XREADGROUP", "GROUP", "g", "c", "COUNT", strconv.Itoa(chunk),
+				"STREAMS", "x", ">"); err != nil {
 				return err
 			}
 		}

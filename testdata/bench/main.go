@@ -1,5 +1,6 @@
-// Command bench compares a three-process coordd cluster on this machine with one redis-server that fsyncs every write,
-// as a user would: redis-benchmark, lock commands, alternating servers, ratios of the same round.
+// Command bench compares a three-process coordd cluster on this machine with one redis-server that
+// fsyncs every write, as a user would: redis-benchmark, lock commands, alternating servers, ratios
+// of the same round.
 //
 //	go run ./testdata/bench [-rounds 3]
 //	go run ./testdata/bench -heavy [-time 5s]
@@ -35,7 +36,8 @@ var loads = []load{
 
 func main() {
 	rounds := flag.Int("rounds", 3, "how often each load is run on each server, alternating")
-	heavy := flag.Bool("heavy", false, "measure what a light client waits for beside 20 heavy ones instead")
+	heavy := flag.Bool("heavy", false,
+		"measure what a light client waits for beside 20 heavy ones instead")
 	work := flag.Duration("time", 5*time.Second, "with -heavy: how long each load lasts")
 	only := flag.String("only", "", "with -heavy: only the loads whose names contain this")
 	flag.Parse()
@@ -59,8 +61,10 @@ func run(rounds int, heavy bool, only string, work time.Duration) error {
 
 // table prints a line a load: the median rates and the median ratios of rounds.
 func table(rounds int, redis, leader, follower string) error {
-	fmt.Printf("SET lock:__rand_int__ owner NX PX 10000, requests a second, medians of %d rounds\n", rounds)
-	fmt.Printf("%-26s %10s %10s %10s %8s %8s %8s\n", "", "redis", "leader", "follower", "l/redis", "f/redis", "wanted")
+	fmt.Printf("SET lock:__rand_int__ owner NX PX 10000, requests a second, medians of %d rounds\n",
+		rounds)
+	fmt.Printf("%-26s %10s %10s %10s %8s %8s %8s\n", "", "redis", "leader", "follower", "l/redis",
+		"f/redis", "wanted")
 	for _, l := range loads {
 		var rates [3][]float64
 		var leaderRatios, followerRatios []float64
@@ -77,7 +81,8 @@ func table(rounds int, redis, leader, follower string) error {
 			leaderRatios = append(leaderRatios, round[1]/round[0])
 			followerRatios = append(followerRatios, round[2]/round[0])
 		}
-		fmt.Printf("%-26s %10.0f %10.0f %10.0f %8.2f %8.2f %8.2f\n", l.name, median(rates[0]), median(rates[1]), median(rates[2]),
+		fmt.Printf("%-26s %10.0f %10.0f %10.0f %8.2f %8.2f %8.2f\n", l.name, median(rates[0]),
+			median(rates[1]), median(rates[2]),
 			median(leaderRatios), median(followerRatios), l.want)
 	}
 	return nil
@@ -85,7 +90,8 @@ func table(rounds int, redis, leader, follower string) error {
 
 // benchmark runs redis-benchmark once and returns requests a second.
 func benchmark(port string, l load) (float64, error) {
-	out, err := exec.Command("redis-benchmark", "-h", "127.0.0.1", "-p", port, "-c", strconv.Itoa(l.clients),
+	out, err := exec.Command("redis-benchmark", "-h", "127.0.0.1", "-p", port, "-c",
+		strconv.Itoa(l.clients),
 		"-P", strconv.Itoa(l.pipeline), "-n", strconv.Itoa(l.requests), "-r", "1000000", "--csv",
 		"SET", "lock:__rand_int__", "owner", "NX", "PX", "10000").Output()
 	if err != nil {

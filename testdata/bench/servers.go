@@ -23,7 +23,8 @@ type servers struct {
 	started []*exec.Cmd
 }
 
-// startServers starts a redis-server that fsyncs every write and a cluster of three coordd processes.
+// startServers starts a redis-server that fsyncs every write and a cluster of three coordd
+// processes.
 func startServers() (_ *servers, err error) {
 	for _, tool := range []string{"redis-server", "redis-benchmark", "redis-cli"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -50,18 +51,23 @@ func startServers() (_ *servers, err error) {
 	if err := os.Mkdir(redisDir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, "redis-server", "--port", s.redis, "--bind", "127.0.0.1", "--dir", redisDir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning"); err != nil {
+	if err := s.start(ctx, "redis-server", "--port", s.redis, "--bind", "127.0.0.1", "--dir",
+		redisDir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--loglevel",
+		"warning"); err != nil {
 		return nil, err
 	}
 	binary := filepath.Join(s.dir, "coordd")
-	if out, err := exec.Command("go", "build", "-o", binary, "./cmd/coordd").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", binary,
+		"./cmd/coordd").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %s", out)
 	}
-	members := fmt.Sprintf("n1=127.0.0.1:%s,n2=127.0.0.1:%s,n3=127.0.0.1:%s", ports[4], ports[5], ports[6])
+	members := fmt.Sprintf("n1=127.0.0.1:%s,n2=127.0.0.1:%s,n3=127.0.0.1:%s", ports[4], ports[5],
+		ports[6])
 	for i := range 3 {
 		id := "n" + strconv.Itoa(i+1)
-		if err := s.start(ctx, binary, "--id", id, "--listen", "127.0.0.1:"+ports[1+i], "--cluster", members,
+		if err := s.start(ctx, binary, "--id", id, "--listen", "127.0.0.1:"+ports[1+i], "--cluster",
+			members,
 			"--data-dir", filepath.Join(s.dir, id), "--log-level", "warn"); err != nil {
 			return nil, err
 		}

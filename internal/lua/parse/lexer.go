@@ -24,7 +24,8 @@ func (e *Error) Error() string {
 	if pos.Line == EOF {
 		return fmt.Sprintf("%v at EOF:   %s\n", pos.Source, e.Message)
 	} else {
-		return fmt.Sprintf("%v line:%d(column:%d) near '%v':   %s\n", pos.Source, pos.Line, pos.Column, e.Token, e.Message)
+		return fmt.Sprintf("%v line:%d(column:%d) near '%v':   %s\n", pos.Source, pos.Line,
+			pos.Column, e.Token, e.Message)
 	}
 }
 
@@ -40,7 +41,8 @@ func isDigit(ch int) bool {
 	return '0' <= ch && ch <= '9' || 'a' <= ch && ch <= 'f' || 'A' <= ch && ch <= 'F'
 }
 
-// Scanner reads tokens from a source. Names, numbers and plain strings are parts of the source, not copies.
+// Scanner reads tokens from a source. Names, numbers and plain strings are parts of the source, not
+// copies.
 type Scanner struct {
 	Pos ast.Position
 	src string
@@ -55,7 +57,9 @@ func NewScanner(src, source string) *Scanner {
 
 func (sc *Scanner) Error(tok string, msg string) *Error { return &Error{sc.Pos, msg, tok} }
 
-func (sc *Scanner) TokenError(tok ast.Token, msg string) *Error { return &Error{tok.Pos, msg, tok.Str} }
+func (sc *Scanner) TokenError(tok ast.Token, msg string) *Error {
+	return &Error{tok.Pos, msg, tok.Str}
+}
 
 func (sc *Scanner) readNext() int {
 	if sc.at >= len(sc.src) {
@@ -494,7 +498,8 @@ func (lx *Lexer) TokenError(tok ast.Token, message string) {
 	panic(lx.scanner.TokenError(tok, message))
 }
 
-// numeralTokens is how many tokens a number counts for besides itself: Go reads one with many digits, or far from one, digit by digit.
+// numeralTokens is how many tokens a number counts for besides itself: Go reads one with many
+// digits, or far from one, digit by digit.
 func numeralTokens(s string) int {
 	exponent := 0
 	if i := strings.LastIndexAny(s, "eE"); i >= 0 {
@@ -506,8 +511,9 @@ func numeralTokens(s string) int {
 	return 30 + len(s)/8
 }
 
-// Parse reads a chunk of at most limit tokens, or of any length where that is 0, and says how many there are, up to the error where there is
-// one. name is what errors call it. What it does is linear in the length of source, and how deep it nests is bounded.
+// Parse reads a chunk of at most limit tokens, or of any length where that is 0, and says how many
+// there are, up to the error where there is one. name is what errors call it. What it does is
+// linear in the length of source, and how deep it nests is bounded.
 func Parse(source, name string, limit int) (chunk []ast.Stmt, tokens int, err error) {
 	lexer := &Lexer{scanner: NewScanner(source, name), PrevTokenType: TNil, limit: limit}
 	defer func() {

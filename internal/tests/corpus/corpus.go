@@ -1,4 +1,3 @@
-// Package corpus reads the scripts of testdata/scripts.
 package corpus
 
 import (
@@ -38,7 +37,8 @@ func Read(t testing.TB, path string) []Script {
 	return list
 }
 
-// Files returns the files of testdata/scripts; testdata is the way to that from the test's own folder.
+// Files returns the files of testdata/scripts; testdata is the way to that from the test's own
+// folder.
 func Files(t testing.TB, testdata string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testdata, "scripts", "*.lua"))

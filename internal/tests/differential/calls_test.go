@@ -25,17 +25,20 @@ type request struct {
 	calls  [][][]byte
 }
 
-// several says whether the request's reply has one element for each call.
+// several reports whether the request's reply has one element for each call.
 func (q *request) several() bool { return q.multi || q.script }
 
-// focus gives the commands that a round makes more of than of the others, so that they meet what they made: those of a group, the next one in each
-// round.
+// focus gives the commands that a round makes more of than of the others, so that they meet what
+// they made: those of a group, the next one in each round.
 func (d *differential) focus(seed uint64) []*commands.Spec {
 	group := d.groups[seed%uint64(len(d.groups))]
-	return slices.DeleteFunc(slices.Clone(d.g.Specs), func(s *commands.Spec) bool { return s.Group != group })
+	return slices.DeleteFunc(slices.Clone(d.g.Specs), func(s *commands.Spec) bool {
+		return s.Group != group
+	})
 }
 
-// request makes a random request: a call, a call by a script, a transaction, or a WATCH, which a later transaction ends.
+// request makes a random request: a call, a call by a script, a transaction, or a WATCH, which a
+// later transaction ends.
 func (d *differential) request(focus []*commands.Spec) request {
 	q := request{}
 	if d.g.IntN(12) == 0 {
@@ -50,7 +53,8 @@ func (d *differential) request(focus []*commands.Spec) request {
 		return q
 	case 5, 6, 7, 8, 9, 10, 11, 12:
 		q.watch = true
-		q.calls = [][][]byte{append(commandtest.Args("WATCH"), commandtest.Args(d.g.Words(watched)...)...)}
+		q.calls = [][][]byte{append(commandtest.Args("WATCH"),
+			commandtest.Args(d.g.Words(watched)...)...)}
 		return q
 	}
 	if d.g.IntN(8) > 0 {
@@ -60,14 +64,16 @@ func (d *differential) request(focus []*commands.Spec) request {
 	if d.g.IntN(3) == 0 {
 		q.script = true
 		for range 1 + d.g.IntN(6) {
-			q.calls = append(q.calls, append(commandtest.Args("EVAL", typingCaller, "0"), d.plain(focus)...))
+			q.calls = append(q.calls, append(commandtest.Args("EVAL", typingCaller, "0"),
+				d.plain(focus)...))
 		}
 		return q
 	}
 	q.multi = true
 	for range 1 + d.g.IntN(4) {
 		call := d.call(focus)
-		// A session refuses what it does not know before the transaction begins: the machine does not see that.
+		// A session refuses what it does not know before the transaction begins: the machine does
+		// not see that.
 		if spec, err := d.table.Resolve(call); err == nil && !spec.Has(commands.NoMulti) {
 			q.calls = append(q.calls, call)
 		}
@@ -87,15 +93,23 @@ func (d *differential) many() [][]byte {
 		{"list", "RPUSH", func(i int) []string { return []string{strconv.Itoa(i % 150)} }},
 		{"set", "SADD", func(i int) []string { return []string{strconv.Itoa(i)} }},
 		{"set", "SADD", func(i int) []string { return []string{"m" + strconv.Itoa(i)} }},
-		{"hash", "HSET", func(i int) []string { return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)} }},
-		{"sorted-set", "ZADD", func(i int) []string { return []string{strconv.Itoa(i / 3), strconv.Itoa(i)} }},
-		{"sorted-set", "ZADD", func(i int) []string { return []string{"1", "m" + strconv.Itoa(i)} }},
+		{"hash", "HSET", func(i int) []string {
+			return []string{strconv.Itoa(i), "m" + strconv.Itoa(i)}
+		}},
+		{"sorted-set", "ZADD", func(i int) []string {
+			return []string{strconv.Itoa(i / 3), strconv.Itoa(i)}
+		}},
+		{"sorted-set", "ZADD", func(i int) []string {
+			return []string{"1", "m" + strconv.Itoa(i)}
+		}},
 	}
 	n := 100 + d.g.IntN(500)
 	i := d.g.IntN(len(kinds) + 1)
 	if i == len(kinds) {
-		const addMany = "for i = 1, tonumber(ARGV[1]) do redis.call('xadd', KEYS[1], i .. '-1', 'f', i) end"
-		return commandtest.Args("EVAL", addMany, "1", d.g.Pick(random.OwnKeys["stream"]), strconv.Itoa(n))
+		const addMany = "for i = 1, tonumber(ARGV[1]) do redis.call('xadd', KEYS[1], i .. '-1', " +
+			"'f', i) end"
+		return commandtest.Args("EVAL", addMany, "1", d.g.Pick(random.OwnKeys["stream"]),
+			strconv.Itoa(n))
 	}
 	words := []string{kinds[i].name, d.g.Pick(random.OwnKeys[kinds[i].group])}
 	for j := range n {
@@ -104,7 +118,8 @@ func (d *differential) many() [][]byte {
 	return commandtest.Args(words...)
 }
 
-// The ways in which scripts and functions make a call of their arguments: a command and what follows it, which is no key.
+// The ways in which scripts and functions make a call of their arguments: a command and what
+// follows it, which is no key.
 var callers = [][2]string{
 	{"EVAL", "return redis.call(unpack(ARGV))"},
 	{"EVAL", "return redis.pcall(unpack(ARGV))"},
@@ -123,12 +138,16 @@ redis.register_function{function_name='look', flags={'no-writes'}, callback=func
 // mappingCaller gets replies of RESP3, typingCaller answers the Lua type of the reply as well.
 const (
 	mappingCaller = "redis.setresp(3) return redis.call(unpack(ARGV))"
-	typingCaller  = "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return {'failed', r.err} end return {type(r), r}"
+	typingCaller  = "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then " +
+		"return {'failed', r.err} end return {type(r), r}"
 )
 
-// manyCaller makes several calls, each of which has its number of arguments before it, and answers for each as typingCaller does.
-const manyCaller = "local out, i = {}, 1 while ARGV[i] do local n = tonumber(ARGV[i]) local r = redis.pcall(unpack(ARGV, i + 1, i + n)) i = i + n + 1 " +
-	"if type(r) == 'table' and r.err then out[#out + 1] = {'failed', r.err} else out[#out + 1] = {type(r), r} end end return out"
+// manyCaller makes several calls, each of which has its number of arguments before it, and answers
+// for each as typingCaller does.
+const manyCaller = "local out, i = {}, 1 while ARGV[i] do local n = tonumber(ARGV[i]) local r = " +
+	"redis.pcall(unpack(ARGV, i + 1, i + n)) i = i + n + 1 " +
+	"if type(r) == 'table' and r.err then out[#out + 1] = {'failed', r.err} else out[#out + 1] = " +
+	"{type(r), r} end end return out"
 
 // madeByScript is the one call that makes all of a request that is a script.
 func madeByScript(calls [][][]byte) [][]byte {
@@ -197,9 +216,10 @@ func inner(call [][]byte) [][]byte {
 	return call
 }
 
-// scripted says whether one of the callers makes a call.
+// scripted reports whether one of the callers makes a call.
 func scripted(call [][]byte) bool {
-	return len(call) > 3 && string(call[2]) == "0" && slices.Contains(callers, [2]string{string(call[0]), string(call[1])})
+	return len(call) > 3 && string(call[2]) == "0" &&
+		slices.Contains(callers, [2]string{string(call[0]), string(call[1])})
 }
 
 // filled puts values in the places of tokens from the pools.
@@ -236,8 +256,9 @@ func (d *differential) filled(call [][]byte) [][]byte {
 	return call
 }
 
-// life is a life of 11 days to 300 years, or one that comes near to the end of time. Each is another, so that no two are so near that GT and LT could be
-// answered by which server ran a call first.
+// life is a life of 11 days to 300 years, or one that comes near to the end of time. Each is
+// another, so that no two are so near that GT and LT could be answered by which server ran a call
+// first.
 func (d *differential) life(call [][]byte, far bool) int64 {
 	if !givesLife(call) {
 		return 1000
@@ -261,10 +282,12 @@ func (d *differential) when(ms bool) int64 {
 	return seconds
 }
 
-// givesLife says whether a call sets a life.
+// givesLife reports whether a call sets a life.
 func givesLife(call [][]byte) bool {
 	return isCommand(call, "expire", "pexpire", "expireat", "pexpireat", "setex", "psetex") ||
-		slices.ContainsFunc(words("ex px exat pxat"), func(word string) bool { return hasWord(call, word) })
+		slices.ContainsFunc(words("ex px exat pxat"), func(word string) bool {
+			return hasWord(call, word)
+		})
 }
 
 // integer is small, or near a power of two, or any.

@@ -1,5 +1,5 @@
-// What lives here: how TestDifferential compares two replies, and which calls it changes, or does not make, because a test could not tell what their
-// replies are to be.
+// What lives here: how TestDifferential compares two replies, and which calls it changes, or does
+// not make, because a test could not tell what their replies are to be.
 
 package differential
 
@@ -14,9 +14,11 @@ import (
 
 // How replies are compared, by command; bytes have to be equal where nothing is said.
 var comparisons = map[string]commandtest.Compare{
-	"keys": sortedReply, "smembers": sortedReply, "sinter": sortedReply, "sunion": sortedReply, "sdiff": sortedReply,
+	"keys": sortedReply, "smembers": sortedReply, "sinter": sortedReply, "sunion": sortedReply,
+	"sdiff":  sortedReply,
 	"config": {Pairs: true}, "hkeys": sortedReply, "hvals": sortedReply, "hgetall": {Pairs: true},
-	"randomkey": chanceReply, "srandmember": chanceReply, "hrandfield": chanceReply, "zrandmember": chanceReply, "time": chanceReply,
+	"randomkey": chanceReply, "srandmember": chanceReply, "hrandfield": chanceReply,
+	"zrandmember": chanceReply, "time": chanceReply,
 	"ttl": {Rounded: true, Tolerance: 2}, "expiretime": {Rounded: true, Tolerance: 2},
 	"pttl": {Rounded: true, Tolerance: delayMs}, "pexpiretime": {Rounded: true, Tolerance: delayMs},
 }
@@ -29,14 +31,18 @@ var (
 // delayMs is how much later than ours the real server may run a call.
 const delayMs = 2000
 
-// isCommand says whether a call is of a command.
+// isCommand reports whether a call is of a command.
 func isCommand(call [][]byte, names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(string(call[0]), name) })
+	return slices.ContainsFunc(names, func(name string) bool {
+		return strings.EqualFold(string(call[0]), name)
+	})
 }
 
-// hasWord says whether a call has an argument, in any case.
+// hasWord reports whether a call has an argument, in any case.
 func hasWord(call [][]byte, word string) bool {
-	return slices.ContainsFunc(call[1:], func(arg []byte) bool { return strings.EqualFold(string(arg), word) })
+	return slices.ContainsFunc(call[1:], func(arg []byte) bool {
+		return strings.EqualFold(string(arg), word)
+	})
 }
 
 // equalReplies compares two replies to a call.
@@ -50,8 +56,10 @@ func equalReplies(call [][]byte, got, want []byte) (bool, error) {
 	}
 	typeA, a := unwrapped(call, a)
 	typeB, b := unwrapped(call, b)
-	if scripted(call) && string(call[1]) == mappingCaller && isCommand(inner(call), "xinfo", "xread", "xreadgroup") {
-		a, b = deepSorted(timeless(a)), deepSorted(timeless(b)) // a map goes through a table of Lua, see mapLine
+	if scripted(call) && string(call[1]) == mappingCaller &&
+		isCommand(inner(call), "xinfo", "xread", "xreadgroup") {
+		// a map goes through a table of Lua, see mapLine
+		a, b = deepSorted(timeless(a)), deepSorted(timeless(b))
 	}
 	return typeA == typeB && equalValues(inner(call), a, b), nil
 }
@@ -84,7 +92,8 @@ func equalValues(call [][]byte, a, b commandtest.Value) bool {
 		forgiveTimes(name, &a, &b, 0)
 	case isCommand(call, "function"):
 		a, b = deepSorted(a), deepSorted(b)
-	case isCommand(call, "pubsub") && len(call) > 1 && strings.HasSuffix(strings.ToLower(string(call[1])), "channels"):
+	case isCommand(call, "pubsub") && len(call) > 1 &&
+		strings.HasSuffix(strings.ToLower(string(call[1])), "channels"):
 		return equal(sortedReply, a, b)
 	case isCommand(call, "sort", "sort_ro"):
 		return equal(commandtest.Compare{}, a, b) || equalSorts(call, a, b)
@@ -98,8 +107,8 @@ func equal(c commandtest.Compare, a, b commandtest.Value) bool {
 	return err == nil && same
 }
 
-// isScan says whether a call walks in an order of its own. With a COUNT that is large enough it comes to its end in one step, and the elements can be
-// compared.
+// isScan reports whether a call walks in an order of its own. With a COUNT that is large enough it
+// comes to its end in one step, and the elements can be compared.
 func isScan(call [][]byte) bool { return isCommand(call, "scan", "sscan", "hscan", "zscan") }
 
 // wholeScan makes a call that scans go to its end at once.
@@ -116,11 +125,12 @@ func equalScans(name string, a, b commandtest.Value) bool {
 		return equal(commandtest.Compare{}, a, b)
 	}
 	pairs := name == "hscan" || name == "zscan"
-	return a.Elems[0].Text == b.Elems[0].Text && equal(commandtest.Compare{Sorted: !pairs, Pairs: pairs}, a.Elems[1], b.Elems[1])
+	return a.Elems[0].Text == b.Elems[0].Text &&
+		equal(commandtest.Compare{Sorted: !pairs, Pairs: pairs}, a.Elems[1], b.Elems[1])
 }
 
-// equalSorts compares what SORT gives where the order is not all told by the call: elements that strcoll cannot tell apart, elements of equal weights, and
-// those of a set in its own order.
+// equalSorts compares what SORT gives where the order is not all told by the call: elements that
+// strcoll cannot tell apart, elements of equal weights, and those of a set in its own order.
 func equalSorts(call [][]byte, a, b commandtest.Value) bool {
 	by := false
 	for i, arg := range call {
@@ -142,13 +152,16 @@ func equalSorts(call [][]byte, a, b commandtest.Value) bool {
 	return true
 }
 
-// deepSorted sorts the elements on all levels. Redis lists libraries and functions in the order of a table.
+// deepSorted sorts the elements on all levels. Redis lists libraries and functions in the order of
+// a table.
 func deepSorted(v commandtest.Value) commandtest.Value {
 	elems := make([]commandtest.Value, len(v.Elems))
 	for i, e := range v.Elems {
 		elems[i] = deepSorted(e)
 	}
-	slices.SortStableFunc(elems, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(elems, func(a, b commandtest.Value) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	v.Elems = elems
 	return v
 }
@@ -158,7 +171,8 @@ func forgiveTimes(name string, a, b *commandtest.Value, depth int) {
 	for i := range min(len(a.Elems), len(b.Elems)) {
 		x, y := &a.Elems[i], &b.Elems[i]
 		time := name == "xpending" && depth == 1 && len(a.Elems) == 4 && i == 2
-		if name == "xinfo" { // pending entries of a group and of a consumer have a time among their numbers
+		if name == "xinfo" {
+			// pending entries of a group and of a consumer have a time among their numbers
 			pending := (len(a.Elems) == 4 && i == 2) || (len(a.Elems) == 3 && i == 1)
 			time = isTime(x) || pending || (i > 0 && a.Elems[i-1].Text == "idle")
 		}
@@ -182,14 +196,15 @@ func timeless(v commandtest.Value) commandtest.Value {
 	return v
 }
 
-// isTime says whether a number looks like milliseconds since 1970.
+// isTime reports whether a number looks like milliseconds since 1970.
 func isTime(v *commandtest.Value) bool {
 	const year2020 = 1_577_000_000_000
 	ms, err := strconv.ParseInt(v.Text, 10, 64)
 	return v.Kind == ':' && err == nil && ms > year2020
 }
 
-// replacement is the call for the real server where ours took something by chance or from the wall clock: the other takes the same.
+// replacement is the call for the real server where ours took something by chance or from the wall
+// clock: the other takes the same.
 func replacement(call [][]byte, got []byte) (replaced [][]byte, ok bool) {
 	asked := inner(call)
 	if !isCommand(asked, "spop", "xadd") || got == nil {
@@ -208,7 +223,8 @@ func replacement(call [][]byte, got []byte) (replaced [][]byte, ok bool) {
 		if len(members) == 0 {
 			return nil, false
 		}
-		return append(slices.Clone(call[:len(call)-len(asked)]), append([][]byte{[]byte("SREM"), asked[1]}, members...)...), true
+		return append(slices.Clone(call[:len(call)-len(asked)]),
+			append([][]byte{[]byte("SREM"), asked[1]}, members...)...), true
 	}
 	i := entryID(asked)
 	if i == 0 || v.Kind != '$' || v.Null {
@@ -271,8 +287,8 @@ func translated(call [][]byte, got []byte) [][]byte {
 	return call
 }
 
-// watchBlurred says whether, at the beginning of a transaction, a key was watched that was absent and is absent again, and forgets it: see
-// absentLine.
+// watchBlurred reports whether, at the beginning of a transaction, a key was watched that was
+// absent and is absent again, and forgets it: see absentLine.
 func (d *differential) watchBlurred() bool {
 	for _, w := range d.watch {
 		if w.Changed == 0 && d.node.lastChange(w.DB, w.Key) == 0 {
@@ -283,8 +299,9 @@ func (d *differential) watchBlurred() bool {
 	return false
 }
 
-// mixedScores says whether a key of a call is a sorted set of several scores, where Redis promises no order by name: the small form and the large
-// one differ there, and SORT makes Redis change from one to the other.
+// mixedScores reports whether a key of a call is a sorted set of several scores, where Redis
+// promises no order by name: the small form and the large one differ there, and SORT makes Redis
+// change from one to the other.
 func (d *differential) mixedScores(db int, call [][]byte) bool {
 	return slices.ContainsFunc(call[1:min(3, len(call))], func(key []byte) bool {
 		scored := d.node.read(db, commandtest.Args("ZRANGE", string(key), "0", "-1", "WITHSCORES"))
@@ -299,8 +316,8 @@ func (d *differential) mixedScores(db int, call [][]byte) bool {
 // longestWait bounds the time that the test gives to what expires, ms.
 const longestWait = 20
 
-// shortLife is how long a key that a call may give a short life needs until it is gone on both servers; 0 for calls that give none. ok is false for a
-// life that ends while the test goes on.
+// shortLife is how long a key that a call may give a short life needs until it is gone on both
+// servers; 0 for calls that give none. ok is false for a life that ends while the test goes on.
 func shortLife(call [][]byte) (wait time.Duration, ok bool) {
 	unit := int64(0)
 	at := 2

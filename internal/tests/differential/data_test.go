@@ -6,7 +6,8 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// compareData compares all that both servers hold: every key with its type, life and content, functions and scripts.
+// compareData compares all that both servers hold: every key with its type, life and content,
+// functions and scripts.
 func (d *differential) compareData() {
 	for db := range databasesUsed {
 		for _, key := range d.both(db, "KEYS", "*").Elems {

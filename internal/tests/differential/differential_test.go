@@ -1,5 +1,6 @@
-// What lives here: random calls to a machine and to a real redis-server side by side. Replies are compared one by one, and in the end of each round
-// all data. What may differ is in known_test.go alone.
+// What lives here: random calls to a machine and to a real redis-server side by side. Replies are
+// compared one by one, and in the end of each round all data. What may differ is in known_test.go
+// alone.
 
 package differential
 
@@ -35,8 +36,9 @@ const (
 	databasesUsed  = 8 // by their numbers in pools
 )
 
-// TestDifferential makes random calls, valid and wrong ones, alone, in transactions and in scripts, on a machine and on a
-// real redis-server. It fails at the first reply, or piece of data, that differs for no known reason.
+// TestDifferential makes random calls, valid and wrong ones, alone, in transactions and in scripts,
+// on a machine and on a real redis-server. It fails at the first reply, or piece of data, that
+// differs for no known reason.
 func TestDifferential(t *testing.T) {
 	d := newDifferential(t)
 	for _, spec := range random.NewCalls(d.table, 0).Specs {
@@ -76,7 +78,8 @@ func newDifferential(t *testing.T) *differential {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = real.Close() })
-	d := &differential{T: t, table: testTable(), socket: socket, real: real, server: commandtest.Redis(socket), seen: map[string]int{}, excused: map[string]int{}}
+	d := &differential{T: t, table: testTable(), socket: socket, real: real,
+		server: commandtest.Redis(socket), seen: map[string]int{}, excused: map[string]int{}}
 	d.listCommands()
 	return d
 }
@@ -100,14 +103,16 @@ type differential struct {
 	entries int // of streams were given ids
 	watch   []commands.WatchedKey
 	pending []sent
-	given   map[int64]*[]byte // absolute times, ms: the first word of the first call of the round that gave each
-	failure string            // of the round: where the servers came apart
+	// absolute times, ms: the first word of the first call of the round that gave each
+	given   map[int64]*[]byte
+	failure string // of the round: where the servers came apart
 
 	differences int
 	calls       int
 	unrun       int            // transactions that WATCH stopped
 	seen        map[string]int // calls that were answered without an error, by command
-	excused     map[string]int // differences, by the line of docs/compatibility.md that tells of them
+	// differences, by the line of docs/compatibility.md that tells of them
+	excused map[string]int
 }
 
 // sent is a request whose reply the real server owes.
@@ -150,7 +155,8 @@ func (d *differential) theirCommands() map[string]bool {
 	return names
 }
 
-// nextSeed is the seed of the next round. It tells the group that comes next, too, so that a round's seed alone repeats it.
+// nextSeed is the seed of the next round. It tells the group that comes next, too, so that a
+// round's seed alone repeats it.
 func (d *differential) nextSeed(seed uint64) uint64 {
 	n := uint64(len(d.groups))
 	random := rand.New(rand.NewPCG(seed, 1)).Uint64() >> 1
@@ -171,7 +177,10 @@ func (d *differential) round(seed uint64) {
 	d.g, d.lives, d.entries = random.NewCalls(d.table, seed), 0, 0
 	d.g.Specs, d.g.Pools = d.specs, asRandom(differentialPools)
 	if d.g.IntN(4) == 0 {
-		d.g.Specs, d.g.Pools = slices.DeleteFunc(slices.Clone(d.specs), func(s *commands.Spec) bool { return strings.HasPrefix(s.Name, "sort") }), asRandom(widePools)
+		d.g.Specs, d.g.Pools = slices.DeleteFunc(slices.Clone(d.specs),
+			func(s *commands.Spec) bool {
+				return strings.HasPrefix(s.Name, "sort")
+			}), asRandom(widePools)
 	}
 	if d.g.IntN(4) > 0 {
 		d.g.Shunned = seldomRight
@@ -207,7 +216,8 @@ func (d *differential) round(seed uint64) {
 	d.tellFailure(seed, proto, failure, few)
 }
 
-// play runs requests on servers that are empty, compares replies and all that they left behind, and tells of the first difference.
+// play runs requests on servers that are empty, compares replies and all that they left behind, and
+// tells of the first difference.
 func (d *differential) play(proto int, requests iter.Seq[request]) (failure string) {
 	d.restart(proto)
 	for q := range requests {
@@ -246,7 +256,8 @@ func (d *differential) tick() {
 	d.node.clockMs = max(d.node.clockMs, time.Since(d.began).Milliseconds()+1)
 }
 
-// sweep makes the real server look at all its keys, so that those past their deadline are gone on both sides.
+// sweep makes the real server look at all its keys, so that those past their deadline are gone on
+// both sides.
 func (d *differential) sweep() {
 	d.tick()
 	if _, err := d.node.apply(nil); err != nil {
@@ -259,8 +270,8 @@ func (d *differential) sweep() {
 	d.realDB = databasesUsed - 1
 }
 
-// send runs a request here and hands it to the real server. wait is how long things of it need to expire on both. Requests that cannot be compared are
-// not sent.
+// send runs a request here and hands it to the real server. wait is how long things of it need to
+// expire on both. Requests that cannot be compared are not sent.
 func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	for _, call := range q.calls {
 		ms, ok := shortLife(inner(call))
@@ -269,7 +280,9 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 		}
 		wait = max(wait, ms)
 	}
-	if wait > 0 && q.several() && slices.ContainsFunc(q.calls, func(call [][]byte) bool { return isCommand(inner(call), "dbsize", "memory") }) {
+	if wait > 0 && q.several() && slices.ContainsFunc(q.calls, func(call [][]byte) bool {
+		return isCommand(inner(call), "dbsize", "memory")
+	}) {
 		return 0, false // they see keys that are past their deadline on the real server
 	}
 	d.tick()
@@ -297,7 +310,8 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	theirs := make([][][]byte, len(q.calls))
 	for i, call := range q.calls {
 		theirs[i] = translated(call, d.ownReply(s, i))
-		if isCommand(inner(call), "select") && !q.script { // what a script selects is forgotten behind it
+		if isCommand(inner(call), "select") && !q.script {
+			// what a script selects is forgotten behind it
 			d.realDB = -1
 		}
 	}
@@ -325,7 +339,8 @@ func (d *differential) run(q request) []byte {
 	if q.watch {
 		out := &commands.RESP{Proto: d.proto}
 		for _, key := range q.calls[0][1:] {
-			d.watch = append(d.watch, commands.WatchedKey{DB: q.db, Key: key, Changed: d.node.lastChange(q.db, key)})
+			d.watch = append(d.watch, commands.WatchedKey{DB: q.db, Key: key,
+				Changed: d.node.lastChange(q.db, key)})
 		}
 		out.Status("OK")
 		return out.Buf
@@ -401,13 +416,15 @@ func (d *differential) compare(s sent, want []byte) {
 		d.unrun++
 		return
 	}
-	if got.Kind != '*' || theirs.Kind != '*' || len(got.Elems) != len(s.calls) || len(theirs.Elems) != len(s.calls) {
+	if got.Kind != '*' || theirs.Kind != '*' || len(got.Elems) != len(s.calls) ||
+		len(theirs.Elems) != len(s.calls) {
 		d.differs("the transaction's shape", s.calls[0], s.got, want)
 		return
 	}
 	for i, call := range s.calls {
 		if d.failure == "" {
-			d.compareReply(call, got.Elems[i].Append(nil, d.proto), theirs.Elems[i].Append(nil, d.proto))
+			d.compareReply(call, got.Elems[i].Append(nil, d.proto),
+				theirs.Elems[i].Append(nil, d.proto))
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// What lives here: what TestDifferential knows of differences between coordd and Redis, each by a line of docs/compatibility.md.
+// What lives here: what TestDifferential knows of differences between coordd and Redis, each by a
+// line of docs/compatibility.md.
 
 package differential
 
@@ -19,8 +20,8 @@ import (
 // known is one deliberate difference.
 type known struct {
 	line string // a part of its line in docs/compatibility.md
-	// excuses says whether the replies to a command, which are not equal, are the difference. The name is the full one, a script's own additions are taken
-	// off the replies.
+	// excuses reports whether the replies to a command, which are not equal, are the difference.
+	// The name is the full one, a script's own additions are taken off the replies.
 	excuses func(name string, got, want commandtest.Value) bool
 }
 
@@ -30,17 +31,23 @@ var knownDifferences = []known{
 		return a != "" && a == b
 	}},
 	{"| `OBJECT ENCODING` |", func(name string, got, want commandtest.Value) bool {
-		inString := (want.Text == "raw" || want.Text == "embstr") && (got.Text == "embstr" || got.Text == "int")
-		return name == "object|encoding" && (inString || (got.Text == "listpack" && want.Text == "skiplist"))
+		inString := (want.Text == "raw" || want.Text == "embstr") &&
+			(got.Text == "embstr" || got.Text == "int")
+		return name == "object|encoding" && (inString ||
+			(got.Text == "listpack" && want.Text == "skiplist"))
 	}},
-	{"| `XAUTOCLAIM` with a `COUNT` of 2^40 and more |", func(name string, got, want commandtest.Value) bool {
-		return name == "xautoclaim" && len(got.Elems) == 3 && isText(want, "ERR Insufficient memory, failed allocating transient memory, COUNT too high.")
-	}},
+	{"| `XAUTOCLAIM` with a `COUNT` of 2^40 and more |",
+		func(name string, got, want commandtest.Value) bool {
+			return name == "xautoclaim" && len(got.Elems) == 3 &&
+				isText(want,
+					"ERR Insufficient memory, failed allocating transient memory, COUNT too high.")
+		}},
 	{"| `ZSCAN` of a sorted set", func(name string, got, want commandtest.Value) bool {
 		return name == "zscan" && equalScans(name, plainNumbers(got), plainNumbers(want))
 	}},
 	{"| `OBJECT IDLETIME` |", func(name string, got, want commandtest.Value) bool {
-		return name == "object|idletime" && isText(got, string(commands.ErrNoIdleTime)) && want.Kind == ':'
+		return name == "object|idletime" && isText(got, string(commands.ErrNoIdleTime)) &&
+			want.Kind == ':'
 	}},
 	{"| `OBJECT REFCOUNT` |", func(name string, got, want commandtest.Value) bool {
 		return name == "object|refcount" && got.Kind == ':' && want.Kind == ':'
@@ -60,7 +67,8 @@ var knownDifferences = []known{
 }
 
 // compileError is the part of an error that does not depend on the parser.
-var compileError = regexp.MustCompile(`^ERR Error compiling (script \(new function\)|function): user_(script|function):\d+: `)
+var compileError = regexp.MustCompile(
+	`^ERR Error compiling (script \(new function\)|function): user_(script|function):\d+: `)
 
 // plainNumbers is a reply whose numbers are all written in one way.
 func plainNumbers(v commandtest.Value) commandtest.Value {
@@ -74,7 +82,7 @@ func plainNumbers(v commandtest.Value) commandtest.Value {
 	return v
 }
 
-// isText says whether a reply is an error, or a script's text of one.
+// isText reports whether a reply is an error, or a script's text of one.
 func isText(v commandtest.Value, text string) bool {
 	return strings.HasPrefix(v.Text, text) && (v.IsError() || v.Kind == '$')
 }
@@ -108,67 +116,88 @@ type avoidance struct {
 
 var avoidances = []avoidance{
 	// They concern the connection, or the real server's configuration refuses them.
-	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""}, {"", "cluster|countkeysinslot", ""}, {"", "cluster|getkeysinslot", ""},
+	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""},
+	{"", "cluster|countkeysinslot", ""}, {"", "cluster|getkeysinslot", ""},
 	{"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
 	{"the id `+` of `XREAD`", "xread", "+"},
-	{"`HSCAN` with `NOVALUES`", "hscan", "novalues"}, {"`ZSCAN` with `NOSCORES`", "zscan", "noscores"},
+	{"`HSCAN` with `NOVALUES`", "hscan", "novalues"},
+	{"`ZSCAN` with `NOSCORES`", "zscan", "noscores"},
 }
 
-// avoided says whether no call of a command is made.
+// avoided reports whether no call of a command is made.
 func avoided(spec *commands.Spec) bool {
-	return slices.ContainsFunc(avoidances, func(a avoidance) bool { return a.name == spec.FullName() && a.word == "" })
+	return slices.ContainsFunc(avoidances, func(a avoidance) bool {
+		return a.name == spec.FullName() && a.word == ""
+	})
 }
 
-// omission is a kind of calls that are not made, because they would make the two servers' data differ, or their replies in a way that no rule can tell.
+// omission is a kind of calls that are not made, because they would make the two servers' data
+// differ, or their replies in a way that no rule can tell.
 type omission struct {
 	line  string // as in known; "" where nothing differs but that a test cannot see it
 	omits func(d *differential, q request, call [][]byte) bool
 }
 
 var omissions = []omission{
-	{"| Cursors |", func(_ *differential, _ request, call [][]byte) bool { return isScan(call) && !zeroCursor(call) }},
+	{"| Cursors |", func(_ *differential, _ request, call [][]byte) bool {
+		return isScan(call) && !zeroCursor(call)
+	}},
 	{"| `ZRANGEBYLEX` and kin", func(d *differential, q request, call [][]byte) bool {
-		byName := isCommand(call, "zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex") || hasWord(call, "bylex")
-		return byName && (len(q.calls) > 1 || d.mixedScores(q.db, call)) // what calls of the same transaction make of the scores is not known
+		byName := isCommand(call, "zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex") ||
+			hasWord(call, "bylex")
+		// what calls of the same transaction make of the scores is not known
+		return byName && (len(q.calls) > 1 || d.mixedScores(q.db, call))
 	}},
 	{"| `SORT` with `ALPHA` |", func(_ *differential, _ request, call [][]byte) bool {
-		return isCommand(call, "sort") && hasWord(call, "store") && hasWord(call, "alpha") && hasWord(call, "by")
+		return isCommand(call, "sort") && hasWord(call, "store") && hasWord(call, "alpha") &&
+			hasWord(call, "by")
 	}},
-	{"| `BITFIELD` of which every number fails", func(d *differential, _ request, call [][]byte) bool {
-		return d.watch != nil && isCommand(call, "bitfield") && hasWord(call, "fail")
-	}},
+	{"| `BITFIELD` of which every number fails",
+		func(d *differential, _ request, call [][]byte) bool {
+			return d.watch != nil && isCommand(call, "bitfield") && hasWord(call, "fail")
+		}},
 	{"| `EVAL_RO` |", func(_ *differential, _ request, call [][]byte) bool { // see scriptsToRead
 		return isCommand(call, "eval_ro") && slices.Contains(scripts, string(argument(call, 1)))
 	}},
-	{"`SRANDMEMBER`, `ZRANDMEMBER` with a negative count |", func(_ *differential, _ request, call [][]byte) bool {
-		n, ok := commands.ParseInt(argument(call, 2))
-		return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 && n != math.MinInt64
-	}},
+	{"`SRANDMEMBER`, `ZRANDMEMBER` with a negative count |",
+		func(_ *differential, _ request, call [][]byte) bool {
+			n, ok := commands.ParseInt(argument(call, 2))
+			return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 &&
+				n != math.MinInt64
+		}},
 	{"| `EXPIRETIME`, `PEXPIRETIME`, and", (*differential).givenTwice},
-	{"", func(_ *differential, _ request, call [][]byte) bool { // an idle time that may be over on one server only
+	{"", func(_ *differential, _ request, call [][]byte) bool {
+		// an idle time that may be over on one server only
 		at := 4
 		if isCommand(call, "xpending") {
-			at = 1 + slices.IndexFunc(call, func(arg []byte) bool { return strings.EqualFold(string(arg), "idle") })
+			at = 1 + slices.IndexFunc(call, func(arg []byte) bool {
+				return strings.EqualFold(string(arg), "idle")
+			})
 		}
 		n, ok := commands.ParseInt(argument(call, at))
 		return isCommand(call, "xclaim", "xautoclaim", "xpending") && ok && n > 0 && n < 100_000_000
 	}},
-	{"", func(_ *differential, _ request, call [][]byte) bool { // strings of many megabytes take too long
-		return isCommand(call, "setbit", "setrange", "bitfield") && slices.ContainsFunc(call, func(arg []byte) bool {
-			n, ok := commands.ParseInt(bytes.TrimPrefix(arg, []byte("#")))
-			return ok && n > 100_000 && n < 1<<33
-		})
+	{"", func(_ *differential, _ request, call [][]byte) bool {
+		// strings of many megabytes take too long
+		return isCommand(call, "setbit", "setrange", "bitfield") &&
+			slices.ContainsFunc(call, func(arg []byte) bool {
+				n, ok := commands.ParseInt(bytes.TrimPrefix(arg, []byte("#")))
+				return ok && n > 100_000 && n < 1<<33
+			})
 	}},
 }
 
-// givenTwice says whether a call compares a time (GT, LT) with those of a key, one of which may be the same: a call of the round has given it before.
+// givenTwice reports whether a call compares a time (GT, LT) with those of a key, one of which may
+// be the same: a call of the round has given it before.
 func (d *differential) givenTwice(_ request, call [][]byte) bool {
 	for i, arg := range call {
 		unit := int64(0)
 		switch {
-		case i == 2 && isCommand(call, "expireat"), i > 0 && strings.EqualFold(string(call[i-1]), "exat"):
+		case i == 2 && isCommand(call, "expireat"), i > 0 &&
+			strings.EqualFold(string(call[i-1]), "exat"):
 			unit = 1000
-		case i == 2 && isCommand(call, "pexpireat"), i > 0 && strings.EqualFold(string(call[i-1]), "pxat"):
+		case i == 2 && isCommand(call, "pexpireat"), i > 0 &&
+			strings.EqualFold(string(call[i-1]), "pxat"):
 			unit = 1
 		}
 		n, ok := commands.ParseInt(arg)
@@ -178,22 +207,24 @@ func (d *differential) givenTwice(_ request, call [][]byte) bool {
 		if d.given[n*unit] == nil {
 			d.given[n*unit] = &call[0]
 		}
-		if d.given[n*unit] != &call[0] && isCommand(call, "expireat", "pexpireat") && (hasWord(call, "gt") || hasWord(call, "lt")) {
+		if d.given[n*unit] != &call[0] && isCommand(call, "expireat", "pexpireat") &&
+			(hasWord(call, "gt") || hasWord(call, "lt")) {
 			return true
 		}
 	}
 	return false
 }
 
-// uncomparable says whether a call of a request is not to be made.
+// uncomparable reports whether a call of a request is not to be made.
 func (d *differential) uncomparable(q request, call [][]byte) bool {
 	if newer(inner(call)) && modelled(call) == nil {
 		return true
 	}
 	call = inner(call)
-	if spec, err := d.table.Resolve(call); err == nil && slices.ContainsFunc(avoidances, func(a avoidance) bool {
-		return a.name == spec.FullName() && (a.word == "" || hasWord(call, a.word))
-	}) {
+	if spec, err := d.table.Resolve(call); err == nil &&
+		slices.ContainsFunc(avoidances, func(a avoidance) bool {
+			return a.name == spec.FullName() && (a.word == "" || hasWord(call, a.word))
+		}) {
 		return true
 	}
 	return slices.ContainsFunc(omissions, func(o omission) bool { return o.omits(d, q, call) })
@@ -207,7 +238,7 @@ func argument(call [][]byte, at int) []byte {
 	return call[at]
 }
 
-// zeroCursor says whether a scan begins at the beginning, or its cursor is none.
+// zeroCursor reports whether a scan begins at the beginning, or its cursor is none.
 func zeroCursor(call [][]byte) bool {
 	at := 2
 	if isCommand(call, "scan") {
@@ -229,7 +260,8 @@ func TestKnownDifferencesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := []string{absentLine, mapLine, errnoLine, publishLine, cleanLine, pushLine, orderLine, pushedLine, streamsLine, severalLine, stoppedLine, behindLine}
+	lines := []string{absentLine, mapLine, errnoLine, publishLine, cleanLine, pushLine, orderLine,
+		pushedLine, streamsLine, severalLine, stoppedLine, behindLine}
 	for _, o := range sessionOmissions {
 		lines = append(lines, o.line)
 	}

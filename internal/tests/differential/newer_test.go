@@ -1,5 +1,6 @@
-// What lives here: calls of commands that are newer than Redis 7.0. In their place TestDifferential gives the real server a script that does what their
-// documentation says, as long as no field of a hash is given a life.
+// What lives here: calls of commands that are newer than Redis 7.0. In their place TestDifferential
+// gives the real server a script that does what their documentation says, as long as no field of a
+// hash is given a life.
 
 package differential
 
@@ -13,20 +14,30 @@ import (
 
 // A script does what a newer command does for the key KEYS[1]. ARGV is what its model gives.
 const (
-	hgetdelScript = "local out = {} for i, f in ipairs(ARGV) do local v = redis.pcall('hget', KEYS[1], f) if type(v) == 'table' then return v end " +
+	hgetdelScript = "local out = {} for i, f in ipairs(ARGV) do local v = redis.pcall('hget', " +
+		"KEYS[1], f) if type(v) == 'table' then return v end " +
 		"redis.call('hdel', KEYS[1], f) out[i] = v end return out"
-	hgetexScript = "local out = {} for i, f in ipairs(ARGV) do local v = redis.pcall('hget', KEYS[1], f) if type(v) == 'table' then return v end out[i] = v end return out"
-	httlScript   = "local out = {} for i, f in ipairs(ARGV) do local n = redis.pcall('hexists', KEYS[1], f) if type(n) == 'table' then return n end out[i] = n - 2 end return out"
-	hsetexScript = "local found, n = 0, 0 for i = 2, #ARGV, 2 do local e = redis.pcall('hexists', KEYS[1], ARGV[i]) if type(e) == 'table' then return e end " +
-		"found, n = found + e, n + 1 end if ARGV[1] == 'fnx' and found > 0 or ARGV[1] == 'fxx' and found < n then return 0 end " +
+	hgetexScript = "local out = {} for i, f in ipairs(ARGV) do local v = redis.pcall('hget', " +
+		"KEYS[1], f) if type(v) == 'table' then return v end out[i] = v end return out"
+	httlScript = "local out = {} for i, f in ipairs(ARGV) do local n = redis.pcall('hexists', " +
+		"KEYS[1], f) if type(n) == 'table' then return n end out[i] = n - 2 end return out"
+	hsetexScript = "local found, n = 0, 0 for i = 2, #ARGV, 2 do local e = " +
+		"redis.pcall('hexists', KEYS[1], ARGV[i]) if type(e) == 'table' then return e end " +
+		"found, n = found + e, n + 1 end if ARGV[1] == 'fnx' and found > 0 or ARGV[1] == 'fxx' " +
+		"and found < n then return 0 end " +
 		"redis.call('hset', KEYS[1], unpack(ARGV, 2)) return 1"
-	delexScript = "if not ARGV[1] then return redis.call('del', KEYS[1]) end local v = redis.pcall('get', KEYS[1]) if type(v) == 'table' then return ARGV[3] and {err = ARGV[3]} or v end " +
-		"if v and (v == ARGV[2]) == (ARGV[1] == 'ifeq') then return redis.call('del', KEYS[1]) end return 0"
+	delexScript = "if not ARGV[1] then return redis.call('del', KEYS[1]) end local v = " +
+		"redis.pcall('get', KEYS[1]) if type(v) == 'table' then return ARGV[3] and {err = " +
+		"ARGV[3]} or v end " +
+		"if v and (v == ARGV[2]) == (ARGV[1] == 'ifeq') then return redis.call('del', KEYS[1]) " +
+		"end return 0"
 	setScript = "local v = redis.pcall('get', KEYS[1]) if type(v) == 'table' then return v end " +
-		"if (v == ARGV[3]) ~= (ARGV[2] == 'ifeq') then return ARGV[4] == 'get' and v end return redis.pcall('set', KEYS[1], ARGV[1], unpack(ARGV, 5))"
+		"if (v == ARGV[3]) ~= (ARGV[2] == 'ifeq') then return ARGV[4] == 'get' and v end return " +
+		"redis.pcall('set', KEYS[1], ARGV[1], unpack(ARGV, 5))"
 )
 
-// model makes the arguments of a script from those of a call behind the key; ok is false where it does not know what the call is to do.
+// model makes the arguments of a script from those of a call behind the key; ok is false where it
+// does not know what the call is to do.
 type model struct {
 	script string
 	args   func(rest []string) (args []string, ok bool)
@@ -34,12 +45,16 @@ type model struct {
 
 // newerModels are the models by command. Of SET, they are for calls that compare.
 var newerModels = map[string]model{
-	"hgetdel": {hgetdelScript, fieldsModel}, "hgetex": {hgetexScript, fieldsModel}, "hsetex": {hsetexScript, hsetexModel},
-	"httl": {httlScript, fieldsModel}, "hpttl": {httlScript, fieldsModel}, "hexpiretime": {httlScript, fieldsModel}, "hpexpiretime": {httlScript, fieldsModel},
+	"hgetdel": {hgetdelScript, fieldsModel}, "hgetex": {hgetexScript, fieldsModel},
+	"hsetex": {hsetexScript, hsetexModel},
+	"httl":   {httlScript, fieldsModel}, "hpttl": {httlScript, fieldsModel},
+	"hexpiretime": {httlScript, fieldsModel}, "hpexpiretime": {httlScript, fieldsModel},
 	"hpersist": {httlScript, fieldsModel},
 	"delex":    {delexScript, delexModel},
-	"delifeq":  {delexScript, func(rest []string) ([]string, bool) { return append([]string{"ifeq"}, rest...), len(rest) == 1 }},
-	"set":      {setScript, setModel},
+	"delifeq": {delexScript, func(rest []string) ([]string, bool) {
+		return append([]string{"ifeq"}, rest...), len(rest) == 1
+	}},
+	"set": {setScript, setModel},
 }
 
 // fieldsModel is for FIELDS, their number, and so many names.
@@ -70,7 +85,9 @@ func delexModel(rest []string) (args []string, ok bool) {
 		return nil, true
 	}
 	word := strings.ToLower(rest[0])
-	return append(append([]string{word}, rest[1:]...), "ERR Key should be of string type if conditions are specified"), len(rest) == 2 && (word == "ifeq" || word == "ifne")
+	return append(append([]string{word}, rest[1:]...),
+			"ERR Key should be of string type if conditions are specified"), len(rest) == 2 &&
+			(word == "ifeq" || word == "ifne")
 }
 
 // setModel is for a value, IFEQ or IFNE once, GET, and one of KEEPTTL, EX and PX with a long life.
@@ -105,12 +122,12 @@ func setModel(rest []string) (args []string, ok bool) {
 	return append([]string{value, condition, operand, get}, options...), condition != ""
 }
 
-// comparing says whether a call is of SET with a comparison.
+// comparing reports whether a call is of SET with a comparison.
 func comparing(call [][]byte) bool {
 	return isCommand(call, "set") && (hasWord(call, "ifeq") || hasWord(call, "ifne"))
 }
 
-// newer says whether the real server lacks a call's command, or its option.
+// newer reports whether the real server lacks a call's command, or its option.
 func newer(call [][]byte) bool {
 	_, known := newerModels[strings.ToLower(string(call[0]))]
 	return known && (!isCommand(call, "set") || comparing(call))
@@ -130,5 +147,6 @@ func modelled(call [][]byte) [][]byte {
 	if !ok {
 		return nil
 	}
-	return slices.Concat(commandtest.Args("EVAL", m.script, "1"), call[1:2], commandtest.Args(args...))
+	return slices.Concat(commandtest.Args("EVAL", m.script, "1"), call[1:2],
+		commandtest.Args(args...))
 }

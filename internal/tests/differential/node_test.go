@@ -23,13 +23,15 @@ type node struct {
 	machine *fsm.Machine
 	index   uint64
 	clockMs int64
-	beganMs int64 // the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+	// the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+	beganMs int64
 }
 
 // newNode returns an empty node of the newest feature level.
 func newNode(table *commands.Table) *node {
 	n := &node{table: table, machine: fsm.NewMachine(table), index: 1, clockMs: 1}
-	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: fsm.FeatureLevel}, false); err != nil {
+	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: fsm.FeatureLevel},
+		false); err != nil {
 		panic(err)
 	}
 	return n
@@ -73,14 +75,16 @@ func (n *node) read(db int, args [][]byte) commandtest.Value {
 
 // lastChange is the revision that last changed a key, as WATCH asks for it.
 func (n *node) lastChange(db int, key []byte) keyspace.Revision {
-	changed, err := strconv.ParseInt(n.read(db, [][]byte{[]byte("WATCH"), key}).Elems[0].Text, 10, 64)
+	changed, err := strconv.ParseInt(n.read(db, [][]byte{[]byte("WATCH"), key}).Elems[0].Text, 10,
+		64)
 	if err != nil {
 		panic(err)
 	}
 	return keyspace.Revision(changed)
 }
 
-// soleNode is a cluster of one node without a log on disk. What TestDifferentialSessions leaves out (admin commands) has no method here.
+// soleNode is a cluster of one node without a log on disk. What TestDifferentialSessions leaves out
+// (admin commands) has no method here.
 type soleNode struct {
 	server.Backend
 	server *server.Server
@@ -134,7 +138,8 @@ func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) (
 	n.node.index++
 	n.node.machine.Observe(n.wants)
 	n.node.machine.Watch(n.watched)
-	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(), Batches: [][]byte{run}}
+	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(),
+		Batches: [][]byte{run}}
 	result, err := n.node.machine.Apply(n.node.index, entry, true)
 	if err != nil {
 		return nil, err
@@ -152,7 +157,8 @@ func (n *soleNode) Read(_ context.Context, by server.Asker, run []byte, count in
 	return n.ReadLocal(by, run, count)
 }
 
-func (n *soleNode) DryRun(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+func (n *soleNode) DryRun(_ context.Context, by server.Asker, run []byte,
+	count int) ([]byte, error) {
 	return n.ReadLocal(by, run, count)
 }
 

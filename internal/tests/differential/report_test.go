@@ -1,4 +1,5 @@
-// What lives here: what TestDifferential says of a difference, in as few requests as suffice, and in the end of its calls.
+// What lives here: what TestDifferential says of a difference, in as few requests as suffice, and
+// in the end of its calls.
 
 package differential
 
@@ -21,7 +22,8 @@ func (d *differential) tellFailure(seed uint64, proto int, failure string, few [
 		texts = append(texts, callText(q))
 	}
 	d.Errorf("after %d calls, RESP%d (%s=%d %s=1 repeats the round alone), %s\nafter:\n%s",
-		d.calls, proto, random.SeedVariable, seed, callsVariable, failure, strings.Join(texts[max(0, len(texts)-20):], "\n"))
+		d.calls, proto, random.SeedVariable, seed, callsVariable, failure,
+		strings.Join(texts[max(0, len(texts)-20):], "\n"))
 }
 
 // shrinkTime bounds the search for the few requests of a failure.
@@ -77,7 +79,8 @@ func callText(q request) string {
 // callsPerSuccess is in how many calls at most a command has to succeed once.
 const callsPerSuccess = 20_000
 
-// report says what was compared, and fails for commands that seldom succeeded: their comparison would be worth little.
+// report says what was compared, and fails for commands that seldom succeeded: their comparison
+// would be worth little.
 func (d *differential) report() {
 	for line, n := range d.excused {
 		d.Logf("%6d replies differ as docs/compatibility.md says: %s", n, line)
@@ -86,7 +89,9 @@ func (d *differential) report() {
 	if d.calls >= 10*defaultCalls { // in fewer it may be by chance
 		least = d.calls / callsPerSuccess
 	}
-	slices.SortStableFunc(d.specs, func(a, b *commands.Spec) int { return d.seen[a.FullName()] - d.seen[b.FullName()] })
+	slices.SortStableFunc(d.specs, func(a, b *commands.Spec) int {
+		return d.seen[a.FullName()] - d.seen[b.FullName()]
+	})
 	for i, spec := range d.specs {
 		n := d.seen[spec.FullName()]
 		if i < 10 {
@@ -101,5 +106,6 @@ func (d *differential) report() {
 
 // differs notes a difference, which ends the round.
 func (d *differential) differs(what string, call [][]byte, got, want []byte) {
-	d.failure = fmt.Sprintf("%s differs\n   call %s\n   got  %.600q\n   want %.600q", what, callText(request{calls: [][][]byte{call}}), got, want)
+	d.failure = fmt.Sprintf("%s differs\n   call %s\n   got  %.600q\n   want %.600q", what,
+		callText(request{calls: [][][]byte{call}}), got, want)
 }

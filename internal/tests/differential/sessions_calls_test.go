@@ -12,9 +12,11 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// sessionSettings give both servers the same parameters; nothing may be slow or idle for too long here.
+// sessionSettings give both servers the same parameters; nothing may be slow or idle for too long
+// here.
 var sessionSettings = [][]string{
-	{"CONFIG", "SET", "notify-keyspace-events", "", "maxclients", "1000", "timeout", "0", "slowlog-max-len", "128", "tracking-table-max-keys", "1000000"},
+	{"CONFIG", "SET", "notify-keyspace-events", "", "maxclients", "1000", "timeout", "0",
+		"slowlog-max-len", "128", "tracking-table-max-keys", "1000000"},
 	{"CONFIG", "SET", "slowlog-log-slower-than", "-1", "latency-monitor-threshold", "0"},
 	{"SLOWLOG", "RESET"},
 	{"ACL", "LOG", "RESET"},
@@ -24,37 +26,57 @@ var sessionSettings = [][]string{
 const idPrefix = "<id "
 
 var (
-	clientIDs  = words("99999999 0 -1 x", "", idPrefix+"1>", idPrefix+"2>", idPrefix+"3>", idPrefix+"4>", idPrefix+"1>", idPrefix+"2>")
-	channels   = words("c1 c2 c1 news.1 __redis__:invalidate __keyspace@0__:l1 __keyevent@0__:set", "", "\xff\x00")
+	clientIDs = words("99999999 0 -1 x", "", idPrefix+"1>", idPrefix+"2>", idPrefix+"3>",
+		idPrefix+"4>", idPrefix+"1>", idPrefix+"2>")
+	channels = words("c1 c2 c1 news.1 __redis__:invalidate __keyspace@0__:l1 __keyevent@0__:set",
+		"", "\xff\x00")
 	blockTimes = words("0 0 0 0 10000000 -1 x")
 	// sessionPools are the pools of TestDifferentialSessions.
 	sessionPools = slices.Concat([]pool{
-		{"client-id", clientIDs}, {"ip:port", words("1.2.3.4:5 x")}, {"username", words("default default default nobody")}, {"password", words("secret x", "")},
-		{"connection-name", words("app me", "", "a b", "a\nb")}, {"clientname", words("app me", "a b")}, {"protover", words("2 3 3 2 3 1 4 x")},
-		{"psubscribe pattern", words("c* *1 news.? c1 * __key*__:* __keyevent@*__:*", "")}, {"punsubscribe pattern", words("c* *1 news.? c1 * __key*__:*")},
-		{"pubsub|channels pattern", words("* c* c1 none", "")}, {"pubsub|shardchannels pattern", words("* c* c1 none")},
-		{"prefix", words("k h l x1 s z", "")}, {"channel", channels}, {"message", values}, {"ping message", values},
-		{"parameter", words("notify-keyspace-events notify-keyspace-events notify-keyspace-events notify* slowlog-max-len slowlog-log-slower-than " +
-			"latency-monitor-threshold tracking-table-max-keys databases maxclients timeout none")},
-		{"config|set value", words("KEA KEA KEA AKE KE$lshztxgdn K Ex A 0 -1 10000000 99999999999999999999 abc", "")},
-		{"category", words("x")}, {"event", words("command x")}, {"numreplicas", words("0 0 -1 x")}, {"wait timeout", words("0 1 -1 x")},
-		{"client|pause timeout", words("0 -1 x 1.5", "")}, {"command", words("get set mset none config")}, {"slowlog|get count", counts},
-		{"timeout", words("0 0 0 0 0 1000 -1 x", "")}, {"xread milliseconds", blockTimes}, {"xreadgroup milliseconds", blockTimes}, {"bits", words("1 5 256 0 4097 x")},
+		{"client-id", clientIDs}, {"ip:port", words("1.2.3.4:5 x")},
+		{"username", words("default default default nobody")}, {"password", words("secret x", "")},
+		{"connection-name", words("app me", "", "a b", "a\nb")},
+		{"clientname", words("app me", "a b")}, {"protover", words("2 3 3 2 3 1 4 x")},
+		{"psubscribe pattern", words("c* *1 news.? c1 * __key*__:* __keyevent@*__:*", "")},
+		{"punsubscribe pattern", words("c* *1 news.? c1 * __key*__:*")},
+		{"pubsub|channels pattern", words("* c* c1 none", "")},
+		{"pubsub|shardchannels pattern", words("* c* c1 none")},
+		{"prefix", words("k h l x1 s z", "")}, {"channel", channels}, {"message", values},
+		{"ping message", values},
+		{"parameter",
+			words("notify-keyspace-events notify-keyspace-events notify-keyspace-events notify* " +
+				"slowlog-max-len slowlog-log-slower-than " +
+				"latency-monitor-threshold tracking-table-max-keys databases maxclients timeout " +
+				"none")},
+		{"config|set value",
+			words("KEA KEA KEA AKE KE$lshztxgdn K Ex A 0 -1 10000000 99999999999999999999 abc",
+				"")},
+		{"category", words("x")}, {"event", words("command x")}, {"numreplicas", words("0 0 -1 x")},
+		{"wait timeout", words("0 1 -1 x")},
+		{"client|pause timeout", words("0 -1 x 1.5", "")},
+		{"command", words("get set mset none config")}, {"slowlog|get count", counts},
+		{"timeout", words("0 0 0 0 0 1000 -1 x", "")}, {"xread milliseconds", blockTimes},
+		{"xreadgroup milliseconds", blockTimes}, {"bits", words("1 5 256 0 4097 x")},
 	}, differentialPools)
 )
 
-// sessionAvoided are commands of connections that TestDifferentialSessions does not call, by full name or by its first word; docs/compatibility.md and testdata/sessions
-// tell of them.
-var sessionAvoided = words("acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help cluster command command|count command|list command|info " +
-	"command|docs command|help config|help config|rewrite debug failover info lastsave latency|graph latency|doctor latency|histogram latency|help latency|latest " +
-	"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help")
+// sessionAvoided are commands of connections that TestDifferentialSessions does not call, by full
+// name or by its first word; docs/compatibility.md and testdata/sessions tell of them.
+var sessionAvoided = words(
+	"acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help " +
+		"cluster command command|count command|list command|info " +
+		"command|docs command|help config|help config|rewrite debug failover info lastsave " +
+		"latency|graph latency|doctor latency|histogram latency|help latency|latest " +
+		"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help")
 
 // listSessionCommands finds the commands of connections that both servers have.
 func (s *sessions) listSessionCommands() {
 	v := s.theirCommands()
 	add := func(spec *commands.Spec) {
 		container, _, _ := strings.Cut(spec.FullName(), "|")
-		if spec.Local != nil && v[spec.FullName()] && !slices.Contains(sessionAvoided, spec.FullName()) && !slices.Contains(sessionAvoided, container) {
+		if spec.Local != nil && v[spec.FullName()] &&
+			!slices.Contains(sessionAvoided, spec.FullName()) &&
+			!slices.Contains(sessionAvoided, container) {
 			s.local = append(s.local, spec)
 		}
 	}
@@ -77,7 +99,9 @@ func (s *sessions) request(focus []*commands.Spec) request {
 	q := request{conn: d.g.IntN(sessionsPerRound)}
 	var call [][]byte
 	messages := func(spec *commands.Spec) bool { return spec.Group == "pubsub" }
-	tracking := func(spec *commands.Spec) bool { return spec.Name == "tracking" || spec.Name == "caching" }
+	tracking := func(spec *commands.Spec) bool {
+		return spec.Name == "tracking" || spec.Name == "caching"
+	}
 	blocking := func(spec *commands.Spec) bool { return spec.Has(commands.Blocking) }
 	switch n := d.g.IntN(100); {
 	case n < 4:
@@ -115,7 +139,9 @@ func (s *sessions) request(focus []*commands.Spec) request {
 
 // selected are those of specs that have something.
 func selected(specs []*commands.Spec, has func(*commands.Spec) bool) []*commands.Spec {
-	return slices.DeleteFunc(slices.Clone(specs), func(spec *commands.Spec) bool { return !has(spec) })
+	return slices.DeleteFunc(slices.Clone(specs), func(spec *commands.Spec) bool {
+		return !has(spec)
+	})
 }
 
 // named puts a server's ids of connections in their places.
@@ -133,7 +159,7 @@ func (s *sessions) named(side int, call [][]byte) [][]byte {
 	return out
 }
 
-// mayWait says whether a call can come to wait.
+// mayWait reports whether a call can come to wait.
 func (s *sessions) mayWait(p *pair, call [][]byte) bool {
 	spec, err := s.table.Resolve(call)
 	return err == nil && !p.multi && spec.Has(commands.Blocking)
@@ -152,12 +178,15 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 		s.watch = append(s.watch, p.watch...)
 	}
 	for db := range databasesUsed {
-		if !isCommand(call, "watch") && s.uncomparable(request{db: db, calls: [][][]byte{call}}, call) {
+		if !isCommand(call, "watch") && s.uncomparable(request{db: db, calls: [][][]byte{call}},
+			call) {
 			return nil
 		}
 	}
 	omitted := func(call [][]byte) bool {
-		return slices.ContainsFunc(sessionOmissions, func(o sessionOmission) bool { return o.omits(s, p, call) })
+		return slices.ContainsFunc(sessionOmissions, func(o sessionOmission) bool {
+			return o.omits(s, p, call)
+		})
 	}
 	if omitted(asked) || omitted(call) {
 		return nil
@@ -178,49 +207,72 @@ type sessionOmission struct {
 var sessionOmissions = []sessionOmission{
 	// In a transaction the other server cannot be told what ours took.
 	{"", func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.multi && (isCommand(call, "spop") || (isCommand(call, "xadd") && entryID(call) > 0))
+		return p.multi && (isCommand(call, "spop") ||
+			(isCommand(call, "xadd") && entryID(call) > 0))
 	}},
 	// Redis puts messages inside of EXEC's reply.
 	{pushLine, func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.subscribed && (isCommand(call, "multi") || isCommand(call, "xreadgroup") || strings.Contains(strings.ToLower(string(call[0])), "pop"))
+		return p.subscribed && (isCommand(call, "multi") || isCommand(call, "xreadgroup") ||
+			strings.Contains(strings.ToLower(string(call[0])), "pop"))
 	}},
-	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING` inside `MULTI` |", func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.multi && (isCommand(call, "hello") || (isCommand(call, "client") && (hasWord(call, "tracking") || hasWord(call, "caching"))))
-	}},
+	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING` inside `MULTI` |",
+		func(_ *sessions, p *pair, call [][]byte) bool {
+			return p.multi && (isCommand(call, "hello") ||
+				(isCommand(call, "client") &&
+					(hasWord(call, "tracking") || hasWord(call, "caching"))))
+		}},
 	{"| `CLIENT TRACKING … NOLOOP`", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "noloop")
 	}},
-	{"| `CLIENT TRACKING … PREFIX` of which the second", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && laterOverlap(call)
-	}},
-	{"| Which keys a script has read (`CLIENT TRACKING`) |", func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
-	}},
+	{"| `CLIENT TRACKING … PREFIX` of which the second",
+		func(_ *sessions, _ *pair, call [][]byte) bool {
+			return isCommand(call, "client") && laterOverlap(call)
+		}},
+	{"| Which keys a script has read (`CLIENT TRACKING`) |",
+		func(_ *sessions, p *pair, call [][]byte) bool {
+			return p.tracking && isCommand(call, "eval", "eval_ro", "evalsha", "evalsha_ro",
+				"fcall",
+				"fcall_ro")
+		}},
 	{stoppedLine, func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.stopped && isCommand(call, "client") && hasWord(call, "tracking") && hasWord(call, "on")
+		return p.stopped && isCommand(call, "client") && hasWord(call, "tracking") &&
+			hasWord(call, "on")
 	}},
-	{severalLine, func(s *sessions, _ *pair, call [][]byte) bool { return isCommand(call, "swapdb") && s.severalWaited() }},
+	{severalLine, func(s *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "swapdb") && s.severalWaited()
+	}},
 	{pushLine, func(s *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call), func(p *pair) bool { return p.multi })
+		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call),
+			func(p *pair) bool {
+				return p.multi
+			})
 	}},
-	{"| `SWAPDB` for clients that track |", func(s *sessions, p *pair, call [][]byte) bool { return s.willTrack(p) && isCommand(call, "swapdb") }},
-	{"| `FLUSHALL`, `FLUSHDB` of databases without keys", func(s *sessions, p *pair, call [][]byte) bool {
-		return s.willTrack(p) && isCommand(call, "flushall", "flushdb")
+	{"| `SWAPDB` for clients that track |", func(s *sessions, p *pair, call [][]byte) bool {
+		return s.willTrack(p) && isCommand(call, "swapdb")
 	}},
+	{"| `FLUSHALL`, `FLUSHDB` of databases without keys",
+		func(s *sessions, p *pair, call [][]byte) bool {
+			return s.willTrack(p) && isCommand(call, "flushall", "flushdb")
+		}},
 	{"| `XGROUP DESTROY` |", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.willTrack(p) && isCommand(call, "xgroup") && hasWord(call, "destroy")
 	}},
 	// What a transaction pushes may be taken before its CLIENT LIST is answered.
 	{pushedLine, func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.multi && isCommand(call, "client") && (hasWord(call, "list") || hasWord(call, "unblock"))
+		return p.multi && isCommand(call, "client") &&
+			(hasWord(call, "list") || hasWord(call, "unblock"))
 	}},
 	// The real server is told to remove what ours took, and so it tells of another event.
 	{"", func(s *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "spop") && slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.subscribed })
+		return isCommand(call, "spop") && slices.ContainsFunc(s.pairs, func(p *pair) bool {
+			return p.subscribed
+		})
 	}},
-	{"| `CLIENT PAUSE` with a time that overflows the clock |", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && hasWord(call, "pause") && hasWord(call, "9223372036854775807")
-	}},
+	{"| `CLIENT PAUSE` with a time that overflows the clock |",
+		func(_ *sessions, _ *pair, call [][]byte) bool {
+			return isCommand(call, "client") && hasWord(call, "pause") &&
+				hasWord(call, "9223372036854775807")
+		}},
 	// It would hold up the test's own connection.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
 		n, ok := commands.ParseInt(argument(call, 2))
@@ -228,12 +280,15 @@ var sessionOmissions = []sessionOmission{
 	}},
 	// Redis answers with more elements than it announces.
 	{"", func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.multi && isCommand(call, "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe")
+		return p.multi && isCommand(call, "subscribe", "psubscribe", "ssubscribe", "unsubscribe",
+			"punsubscribe", "sunsubscribe")
 	}},
 	{"(Redis 8.4)", func(_ *sessions, _ *pair, call [][]byte) bool { return newer(call) }},
-	{"| `XREAD`, `XREADGROUP` that waits and names a stream twice |", func(s *sessions, p *pair, call [][]byte) bool {
-		return s.mayWait(p, call) && isCommand(call, "xread", "xreadgroup") && s.namesTwice(call)
-	}},
+	{"| `XREAD`, `XREADGROUP` that waits and names a stream twice |",
+		func(s *sessions, p *pair, call [][]byte) bool {
+			return s.mayWait(p, call) && isCommand(call, "xread", "xreadgroup") &&
+				s.namesTwice(call)
+		}},
 	{"| Who is served first", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.mayWait(p, call) && s.meetsOthers(call)
 	}},
@@ -247,30 +302,37 @@ var sessionOmissions = []sessionOmission{
 		case isCommand(call, "blmpop", "bzmpop"):
 			place = 1
 		case isCommand(call, "xread", "xreadgroup"):
-			place, unit = 1+slices.IndexFunc(call, func(arg []byte) bool { return strings.EqualFold(string(arg), "block") }), 1
+			place, unit = 1+slices.IndexFunc(call, func(arg []byte) bool {
+				return strings.EqualFold(string(arg), "block")
+			}), 1
 		}
 		seconds, err := strconv.ParseFloat(string(argument(call, place)), 64)
 		return err == nil && seconds > 0 && seconds*float64(unit) < 1_000_000
 	}},
 	// Who says nothing cannot be compared.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && hasWord(call, "reply") && (hasWord(call, "off") || hasWord(call, "skip"))
+		return isCommand(call, "client") && hasWord(call, "reply") &&
+			(hasWord(call, "off") || hasWord(call, "skip"))
 	}},
 	// It would close the test's own connection, too.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") && !hasWord(call, "pubsub") && !hasWord(call, "addr") && !hasWord(call, "laddr")
+		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") &&
+			!hasWord(call, "pubsub") && !hasWord(call, "addr") && !hasWord(call, "laddr")
 	}},
 	{"`CLIENT KILL` with `MAXAGE` (7.4)", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "maxage")
 	}},
 	// Limits that calls of the test would meet.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "config") && hasWord(call, "set") && slices.ContainsFunc(words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
-			func(name string) bool { return hasWord(call, name) })
+		return isCommand(call, "config") && hasWord(call, "set") &&
+			slices.ContainsFunc(
+				words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
+				func(name string) bool { return hasWord(call, name) })
 	}},
 }
 
-// laterOverlap says whether one of a call's prefixes, but not the first, begins another or with another.
+// laterOverlap reports whether one of a call's prefixes, but not the first, begins another or with
+// another.
 func laterOverlap(call [][]byte) bool {
 	var prefixes []string
 	for i, arg := range call {
@@ -279,7 +341,9 @@ func laterOverlap(call [][]byte) bool {
 		}
 	}
 	for i, p := range prefixes {
-		if slices.ContainsFunc(prefixes[i+1:], func(other string) bool { return strings.HasPrefix(p, other) || strings.HasPrefix(other, p) }) {
+		if slices.ContainsFunc(prefixes[i+1:], func(other string) bool {
+			return strings.HasPrefix(p, other) || strings.HasPrefix(other, p)
+		}) {
 			return i > 0
 		}
 	}
@@ -296,22 +360,29 @@ func (s *sessions) redirects(call [][]byte) (targets []*pair) {
 	return targets
 }
 
-// willTrack says whether a connection may be told of changes of keys when a call of p's runs, which is later in a transaction.
+// willTrack reports whether a connection may be told of changes of keys when a call of p's runs,
+// which is later in a transaction.
 func (s *sessions) willTrack(p *pair) bool {
 	return p.multi || slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
 }
 
-// meetsOthers says whether a call waits for several keys while others wait, or others wait for several.
+// meetsOthers reports whether a call waits for several keys while others wait, or others wait for
+// several.
 func (s *sessions) meetsOthers(call [][]byte) bool {
-	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && (s.hasSeveral(call) || s.hasSeveral(p.waits)) })
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool {
+		return p.waits != nil && (s.hasSeveral(call) || s.hasSeveral(p.waits))
+	})
 }
 
-// severalWaited says whether a connection waits for several keys: a transaction could push to more than one of them, see severalLine.
+// severalWaited reports whether a connection waits for several keys: a transaction could push to
+// more than one of them, see severalLine.
 func (s *sessions) severalWaited() bool {
-	return slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil && s.hasSeveral(p.waits) })
+	return slices.ContainsFunc(s.pairs, func(p *pair) bool {
+		return p.waits != nil && s.hasSeveral(p.waits)
+	})
 }
 
-// hasSeveral says whether a call has several keys.
+// hasSeveral reports whether a call has several keys.
 func (s *sessions) hasSeveral(call [][]byte) bool {
 	spec, err := s.table.Resolve(call)
 	if err != nil {
@@ -321,7 +392,7 @@ func (s *sessions) hasSeveral(call [][]byte) bool {
 	return len(places) > 1
 }
 
-// namesTwice says whether a call has one key twice.
+// namesTwice reports whether a call has one key twice.
 func (s *sessions) namesTwice(call [][]byte) bool {
 	spec, err := s.table.Resolve(call)
 	if err != nil {
@@ -355,9 +426,11 @@ func (s *sessions) reportSessions(calls int) {
 			never = append(never, spec.FullName())
 		}
 	}
-	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d changes of keys were told, %d connections were closed",
+	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d changes "+
+		"of keys were told, %d connections were closed",
 		s.calls, len(s.local), s.waited, s.told, s.changed, s.closed)
-	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.told < 100 || s.changed < 50 || s.closed < 50) {
+	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.told < 100 || s.changed < 50 ||
+		s.closed < 50) {
 		s.Errorf("too little was compared; these commands never succeeded: %v", never)
 	}
 }

@@ -16,15 +16,24 @@ import (
 
 // More lines that TestDifferentialSessions goes by.
 const (
-	pushedLine  = "| A push to a key that is waited for |"                                 // see compareStep
-	streamsLine = "| `XREAD`, `XREADGROUP` that waited for several streams, more than one" // see compareTold
-	stoppedLine = "| Tracked keys of a client that has gone, or"                           // see noteState
-	behindLine  = "| Order of published messages, notifications and messages"              // see invalidated
-	severalLine = "| A command that waits for several keys, more than one of which"        // see severalWaited
-	publishLine = "| `PUBLISH`, `SPUBLISH` |"                                              // see compareAnswer
-	pushLine    = "| Messages that a client's own command brings (RESP3"                   // see compareStep
-	orderLine   = "| Order of `SCAN`, `KEYS`"                                              // see sortedNames
-	cleanLine   = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"                           // see withoutIDs
+	// see compareStep
+	pushedLine = "| A push to a key that is waited for |"
+	// see compareTold
+	streamsLine = "| `XREAD`, `XREADGROUP` that waited for several streams, more than one"
+	// see noteState
+	stoppedLine = "| Tracked keys of a client that has gone, or"
+	// see invalidated
+	behindLine = "| Order of published messages, notifications and messages"
+	// see severalWaited
+	severalLine = "| A command that waits for several keys, more than one of which"
+	// see compareAnswer
+	publishLine = "| `PUBLISH`, `SPUBLISH` |"
+	// see compareStep
+	pushLine = "| Messages that a client's own command brings (RESP3"
+	// see sortedNames
+	orderLine = "| Order of `SCAN`, `KEYS`"
+	// see withoutIDs
+	cleanLine = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"
 )
 
 // compareStep compares what both servers have told.
@@ -53,10 +62,12 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 			staleA, staleB = slices.Compact(staleA), slices.Compact(staleB)
 		}
 		if s.changed += len(staleB); !slices.Equal(staleA, staleB) {
-			s.differs(fmt.Sprintf("connection %d: which keys have changed", p.number), call, []byte(fmt.Sprint(staleA)), []byte(fmt.Sprint(staleB)))
+			s.differs(fmt.Sprintf("connection %d: which keys have changed", p.number), call,
+				[]byte(fmt.Sprint(staleA)), []byte(fmt.Sprint(staleB)))
 			continue
 		}
-		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)), sortedPatterns(slices.Concat(parted(b)...)))
+		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)),
+			sortedPatterns(slices.Concat(parted(b)...)))
 		if p.closed[theirs] {
 			s.closed++
 			s.close(p)
@@ -65,7 +76,8 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 	}
 }
 
-// streamAmong says whether one reply of XREAD tells of one stream, which is among those of the other.
+// streamAmong reports whether one reply of XREAD tells of one stream, which is among those of the
+// other.
 func streamAmong(one, all commandtest.Value) bool {
 	size := 1 // of a stream's elements: a pair in RESP2, two in RESP3
 	if one.Kind == '%' {
@@ -85,10 +97,12 @@ func streamAmong(one, all commandtest.Value) bool {
 // changedKeys are the keys of a message that tells of changed keys: "all" where all may have.
 func changedKeys(v commandtest.Value) (keys []string, ok bool) {
 	switch {
-	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "tracking-redir-broken": // a connection's number follows
+	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "tracking-redir-broken":
+		// a connection's number follows
 		return []string{"nobody to tell"}, true
 	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "invalidate":
-	case len(v.Elems) == 3 && v.Elems[0].Text == "message" && v.Elems[1].Text == "__redis__:invalidate" && (v.Elems[2].Kind == '*' || v.Elems[2].Null):
+	case len(v.Elems) == 3 && v.Elems[0].Text == "message" &&
+		v.Elems[1].Text == "__redis__:invalidate" && (v.Elems[2].Kind == '*' || v.Elems[2].Null):
 	default:
 		return nil, false
 	}
@@ -102,7 +116,8 @@ func changedKeys(v commandtest.Value) (keys []string, ok bool) {
 	return keys, true
 }
 
-// invalidated takes the messages that tell of changed keys out of what was told, and gives the keys in order: see behindLine.
+// invalidated takes the messages that tell of changed keys out of what was told, and gives the keys
+// in order: see behindLine.
 func invalidated(told *[]commandtest.Value) (keys []string) {
 	var rest []commandtest.Value
 	for _, v := range *told {
@@ -143,11 +158,13 @@ func parted(told []commandtest.Value) [][]commandtest.Value {
 	return parts
 }
 
-// sortedPatterns puts the messages that several patterns of a connection let through in order of the patterns: see orderLine.
+// sortedPatterns puts the messages that several patterns of a connection let through in order of
+// the patterns: see orderLine.
 func sortedPatterns(told []commandtest.Value) []commandtest.Value {
 	told = slices.Clone(told)
 	same := func(a, b commandtest.Value) bool {
-		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" && a.Elems[0].Text == b.Elems[0].Text &&
+		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" &&
+			a.Elems[0].Text == b.Elems[0].Text &&
 			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
 	}
 	for from := 0; from < len(told); {
@@ -155,13 +172,16 @@ func sortedPatterns(told []commandtest.Value) []commandtest.Value {
 		for to < len(told) && same(told[from], told[to]) {
 			to++
 		}
-		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int { return strings.Compare(a.Elems[1].Text, b.Elems[1].Text) })
+		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int {
+			return strings.Compare(a.Elems[1].Text, b.Elems[1].Text)
+		})
 		from = to
 	}
 	return told
 }
 
-// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes through a table: see orderLine.
+// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes
+// through a table: see orderLine.
 func sortedNames(told []commandtest.Value) []commandtest.Value {
 	var places []int
 	var names []commandtest.Value
@@ -170,7 +190,9 @@ func sortedNames(told []commandtest.Value) []commandtest.Value {
 			places, names = append(places, i), append(names, v.Elems[1])
 		}
 	}
-	slices.SortFunc(names, func(a, b commandtest.Value) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(names, func(a, b commandtest.Value) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	told = slices.Clone(told)
 	for i, at := range places {
 		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
@@ -178,16 +200,19 @@ func sortedNames(told []commandtest.Value) []commandtest.Value {
 	return told
 }
 
-// answered says whether there is a reply among what a waiting connection was told: while it waits, messages alone come.
+// answered reports whether there is a reply among what a waiting connection was told: while it
+// waits, messages alone come.
 func answered(told []commandtest.Value) bool {
 	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
 }
 
-// compareTold compares what a connection was told: messages and, where it has made a call, the reply.
+// compareTold compares what a connection was told: messages and, where it has made a call, the
+// reply.
 func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
 	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
 	if len(a) != len(b) {
-		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a), text(b))
+		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a),
+			text(b))
 		return
 	}
 	for i := range a {
@@ -202,7 +227,8 @@ func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value)
 			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
 		case p.woken && isCommand(call, "xread", "xreadgroup") && streamAmong(b[i], a[i]):
 			s.excused[streamsLine]++
-		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) && len(b[i].Elems) == len(p.queue):
+		case isCommand(call, "exec") && len(a[i].Elems) == len(p.queue) &&
+			len(b[i].Elems) == len(p.queue):
 			for j := range p.queue {
 				s.compareAnswer(p, p.queue[j], a[i].Elems[j], b[i].Elems[j], true)
 			}
@@ -230,7 +256,8 @@ func orNone(call [][]byte) [][]byte {
 
 // compareAnswer compares replies to a call, in a transaction or alone.
 func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value, queued bool) {
-	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) && strings.Contains(a.String(), ":0") && countsReceivers(b) {
+	if isCommand(inner(call), "publish", "spublish") && (queued || scripted(call)) &&
+		strings.Contains(a.String(), ":0") && countsReceivers(b) {
 		s.excused[publishLine]++
 		return
 	}
@@ -240,13 +267,14 @@ func (s *sessions) compareAnswer(p *pair, call [][]byte, a, b commandtest.Value,
 		a, b = s.withoutIDs(ours, a, named, alone), s.withoutIDs(theirs, b, named, alone)
 	}
 	if a.Null && b.Null && a.Kind != b.Kind {
-		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call, []byte(a.String()), []byte(b.String()))
+		s.differs(fmt.Sprintf("connection %d: the kind of null", p.number), call,
+			[]byte(a.String()), []byte(b.String()))
 		return
 	}
 	s.compareReply(call, a.Append(nil, 3), b.Append(nil, 3))
 }
 
-// countsReceivers says whether a reply is a number, or a script's table of one.
+// countsReceivers reports whether a reply is a number, or a script's table of one.
 func countsReceivers(v commandtest.Value) bool {
 	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
 }
@@ -264,11 +292,12 @@ func clientFields(line string) map[string]string {
 	return fields
 }
 
-// comparedFields are those that do not depend on the server's own numbers, times, sizes and addresses.
+// comparedFields are those that do not depend on the server's own numbers, times, sizes and
+// addresses.
 var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
 
-// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's ids.
-// named says that the call has asked for them one by one, alone that the reply is an id.
+// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's
+// ids. named says that the call has asked for them one by one, alone that the reply is an id.
 func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) commandtest.Value {
 	numbers := map[string]string{s.control.sides[side].id: "control"}
 	nameOf := func(id string) string {
@@ -292,8 +321,10 @@ func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) 
 			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
 				continue // it compares the data
 			}
-			// The real server's connections are on a unix socket (U); that what they watch has changed (d) is told by cleanLine.
-			if fields["flags"] = strings.NewReplacer("U", "", "d", "").Replace(fields["flags"]); fields["flags"] == "" {
+			// The real server's connections are on a unix socket (U); that what they watch has
+			// changed (d) is told by cleanLine.
+			if fields["flags"] = strings.NewReplacer("U", "", "d",
+				"").Replace(fields["flags"]); fields["flags"] == "" {
 				fields["flags"] = "N"
 			}
 			fields["redir"] = nameOf(fields["redir"])

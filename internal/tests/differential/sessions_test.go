@@ -1,5 +1,7 @@
-// What lives here: random calls of several connections to a server of our own and to a real redis-server side by side: what TestDifferential, which has
-// a machine without connections, cannot make: transactions step by step, messages and notifications, commands that wait, what connections know.
+// What lives here: random calls of several connections to a server of our own and to a real
+// redis-server side by side: what TestDifferential, which has a machine without connections, cannot
+// make: transactions step by step, messages and notifications, commands that wait, what connections
+// know.
 
 package differential
 
@@ -17,7 +19,8 @@ import (
 )
 
 const (
-	// sessionShare is how many calls of TestDifferential there are for each of TestDifferentialSessions, which waits for each reply.
+	// sessionShare is how many calls of TestDifferential there are for each of
+	// TestDifferentialSessions, which waits for each reply.
 	sessionShare     = 15
 	sessionsPerRound = 4
 	callsPerSessions = 600 // a round
@@ -25,7 +28,8 @@ const (
 	patience = 20 * time.Second
 )
 
-// TestDifferentialSessions compares replies and messages, all data at the end of each round, and what CLIENT LIST tells.
+// TestDifferentialSessions compares replies and messages, all data at the end of each round, and
+// what CLIENT LIST tells.
 func TestDifferentialSessions(t *testing.T) {
 	d := newDifferential(t)
 	s := &sessions{differential: d, own: startNode(t, d.table)}
@@ -193,7 +197,8 @@ func (s *sessions) ask(p *pair, call [][]byte) (replies [2]commandtest.Value) {
 	return replies
 }
 
-// step makes a call on both servers and compares all that comes of it on all connections. A call that cannot be compared is not made.
+// step makes a call on both servers and compares all that comes of it on all connections. A call
+// that cannot be compared is not made.
 func (s *sessions) step(p *pair, call [][]byte) {
 	if call == nil {
 		return
@@ -243,7 +248,8 @@ func (s *sessions) receive(p *pair, side int) (v commandtest.Value, open bool) {
 	ready, open := p.sides[side].Ready(patience)
 	if !ready {
 		if open {
-			s.failure = fmt.Sprintf("connection %d of %s is not answered; after %s", p.number, sideNames[side], callText(request{calls: [][][]byte{s.made}}))
+			s.failure = fmt.Sprintf("connection %d of %s is not answered; after %s", p.number,
+				sideNames[side], callText(request{calls: [][][]byte{s.made}}))
 		}
 		return v, false
 	}
@@ -263,7 +269,8 @@ var sideNames = [...]string{ours: "our server", theirs: "the real server"}
 // awaitReplyOrWait returns when a call was answered, or waits in its server.
 func (s *sessions) awaitReplyOrWait(p *pair, side int) {
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if ready, _ := p.sides[side].Ready(100 * time.Microsecond); ready || s.waiting(side)[p.sides[side].id] {
+		if ready, _ := p.sides[side].Ready(100 * time.Microsecond); ready ||
+			s.waiting(side)[p.sides[side].id] {
 			return
 		}
 	}
@@ -290,8 +297,9 @@ func (s *sessions) waiting(side int) map[string]bool {
 	return ids
 }
 
-// gather reads all that a call on a connection has brought to any connection: first what the real server has to tell, which has told all of it when it
-// answers anything else; then as much of ours, and what it has too much.
+// gather reads all that a call on a connection has brought to any connection: first what the real
+// server has to tell, which has told all of it when it answers anything else; then as much of ours,
+// and what it has too much.
 func (s *sessions) gather(asker *pair, call [][]byte) {
 	waits := s.waiting(theirs)
 	if asker.waits == nil && waits[asker.sides[theirs].id] {
@@ -313,8 +321,10 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 			s.readToMark(p, ours)
 		}
 		if s.failure == "" && p.closed[ours] != p.closed[theirs] {
-			s.failure = fmt.Sprintf("connection %d was closed: by our server %v, by the real one %v; after %s",
-				p.number, p.closed[ours], p.closed[theirs], callText(request{calls: [][][]byte{call}}))
+			s.failure = fmt.Sprintf(
+				"connection %d was closed: by our server %v, by the real one %v; after %s",
+				p.number, p.closed[ours], p.closed[theirs],
+				callText(request{calls: [][][]byte{call}}))
 		}
 		if s.failure != "" {
 			return
@@ -323,7 +333,8 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 	s.compareWaiting(call, waits)
 }
 
-// compareWaiting waits until the connections that wait in the real server are those that wait in ours.
+// compareWaiting waits until the connections that wait in the real server are those that wait in
+// ours.
 func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
 	end := time.Now().Add(patience)
 	for {
@@ -331,8 +342,10 @@ func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
 		waiting := s.waiting(ours)
 		for _, p := range s.pairs {
 			if !p.closed[theirs] && waiting[p.sides[ours].id] != waits[p.sides[theirs].id] {
-				differ = fmt.Sprintf("connection %d waits in the real server: %v, in ours: %v; after %s",
-					p.number, waits[p.sides[theirs].id], waiting[p.sides[ours].id], callText(request{calls: [][][]byte{call}}))
+				differ = fmt.Sprintf(
+					"connection %d waits in the real server: %v, in ours: %v; after %s",
+					p.number, waits[p.sides[theirs].id], waiting[p.sides[ours].id],
+					callText(request{calls: [][][]byte{call}}))
 			}
 		}
 		if differ == "" || time.Now().After(end) {
@@ -342,7 +355,8 @@ func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
 	}
 }
 
-// readTold reads what the real server has told a connection that waits: it was told before the control connection had its last answer.
+// readTold reads what the real server has told a connection that waits: it was told before the
+// control connection had its last answer.
 func (s *sessions) readTold(p *pair) {
 	for {
 		if ready, _ := p.sides[theirs].Ready(100 * time.Microsecond); !ready {
@@ -355,7 +369,8 @@ func (s *sessions) readTold(p *pair) {
 // readAsMuch reads as much of our server as the real one has told.
 func (s *sessions) readAsMuch(p *pair) {
 	end := time.Now().Add(patience)
-	for (units(p.sides[ours].got) < units(p.sides[theirs].got) || p.closed[theirs]) && time.Now().Before(end) {
+	for (units(p.sides[ours].got) < units(p.sides[theirs].got) || p.closed[theirs]) &&
+		time.Now().Before(end) {
 		ready, open := p.sides[ours].Ready(time.Until(end))
 		if !open {
 			p.closed[ours] = true
@@ -377,7 +392,8 @@ func (s *sessions) readToMark(p *pair, side int) {
 	if p.multi { // is answered at once and changes nothing
 		question, answer = commandtest.Args("WATCH", mark), "ERR WATCH inside MULTI is not allowed"
 	}
-	_ = c.Send(question) // where it fails the connection was closed, and what it was told before can still be read
+	// where it fails the connection was closed, and what it was told before can still be read
+	_ = c.Send(question)
 	for {
 		v, open := s.receive(p, side)
 		if !open {
@@ -395,7 +411,8 @@ func (s *sessions) readToMark(p *pair, side int) {
 // noteState keeps what a call changed of the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
-	p.stopped = p.stopped || (p.tracking && (name == "reset" || (name == "client" && hasWord(call, "off"))))
+	p.stopped = p.stopped ||
+		(p.tracking && (name == "reset" || (name == "client" && hasWord(call, "off"))))
 	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
 	if name == "client" {
 		for _, target := range s.redirects(call) {
@@ -414,7 +431,8 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	case !open:
 	case name == "reset" && v.Text == "RESET":
 		p.multi, p.queue, p.watch, p.db, p.subscribed, p.tracking = false, nil, nil, 0, false, false
-	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) || name == "discard" && !v.IsError()):
+	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) ||
+		name == "discard" && !v.IsError()):
 		s.noteSelects(p, v)
 		p.multi, p.watch = false, nil // the queue is still needed
 	case v.IsError():
@@ -425,7 +443,8 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	case name == "watch":
 		unlock := s.own.lock()
 		for _, key := range call[1:] {
-			p.watch = append(p.watch, commands.WatchedKey{DB: p.db, Key: key, Changed: s.node.lastChange(p.db, key)})
+			p.watch = append(p.watch, commands.WatchedKey{DB: p.db, Key: key,
+				Changed: s.node.lastChange(p.db, key)})
 		}
 		unlock()
 	case name == "unwatch":
@@ -452,14 +471,17 @@ func (s *sessions) release() {
 		}
 		replies := [2]commandtest.Value{}
 		for i := range p.sides {
-			raw, err := s.control.sides[i].Do(commandtest.Args("CLIENT", "UNBLOCK", p.sides[i].id, "ERROR"))
+			raw, err := s.control.sides[i].Do(commandtest.Args("CLIENT", "UNBLOCK", p.sides[i].id,
+				"ERROR"))
 			if err != nil {
 				s.Fatal(err)
 			}
 			replies[i], _ = commandtest.Parse(raw)
 		}
 		if replies[ours].Text != "1" || replies[theirs].Text != "1" {
-			s.failure = fmt.Sprintf("connection %d waits, but UNBLOCK says %v, on the real server %v", p.number, replies[ours], replies[theirs])
+			s.failure = fmt.Sprintf(
+				"connection %d waits, but UNBLOCK says %v, on the real server %v", p.number,
+				replies[ours], replies[theirs])
 			return
 		}
 		s.gather(p, p.waits)

@@ -1,14 +1,17 @@
-// What lives here: what TestDifferential puts into the servers, at the beginning of half of its rounds and now and then, so that random calls find
-// something to work on.
+// What lives here: what TestDifferential puts into the servers, at the beginning of half of its
+// rounds and now and then, so that random calls find something to work on.
 
 package differential
 
 import "github.com/coordd/coordd/commands/commandtest"
 
-// stock are calls that make a thing of each kind; values in angle brackets are filled in as in other calls.
+// stock are calls that make a thing of each kind; values in angle brackets are filled in as in
+// other calls.
 var stock = [][]string{
 	{"FUNCTION", "LOAD", "REPLACE", callingLibrary},
-	{"FUNCTION", "LOAD", "REPLACE", "#!lua name=five\nredis.register_function{function_name='f6', flags={'no-writes'}, callback=function(keys, args) return {keys, args} end}"},
+	{"FUNCTION", "LOAD", "REPLACE",
+		"#!lua name=five\nredis.register_function{function_name='f6', flags={'no-writes'}, " +
+			"callback=function(keys, args) return {keys, args} end}"},
 	{"RPUSH", "l1", "a", "b", "c", "1", "m1", "m2", "a"},
 	{"RPUSH", "l2", "3", "1", "2", "17", "-5"},
 	{"SADD", "s1", "m1", "m2", "m3", "a", "b"},

@@ -23,15 +23,18 @@ const commandsDocHead = `# Commands
 Derived from the command table: change the Spec, then run ` + "`go test ./internal/tests/docs -update`" + `.
 Where a command differs from Redis 7.0.15, [compatibility.md](compatibility.md) says how.
 
-- **Arity** counts the arguments, with the name of the command and of the subcommand. A negative number is a minimum.
-- **Kind** says who answers. *Read*: the leader, after a quorum has confirmed its leadership, without a log entry.
-  *Write*: the leader, through the log. *Session*: the node that the client is connected to, from the connection's state.
-  *Admin*: the node that the client is connected to.
-- **Since** is the version of Redis that introduced the command, of Valkey for DELIFEQ, of coordd for FENCE and RAFT.
+- **Arity** counts the arguments, with the name of the command and of the subcommand. A negative
+  number is a minimum.
+- **Kind** says who answers. *Read*: the leader, after a quorum has confirmed its leadership,
+  without a log entry. *Write*: the leader, through the log. *Session*: the node that the client is
+  connected to, from the connection's state. *Admin*: the node that the client is connected to.
+- **Since** is the version of Redis that introduced the command, of Valkey for DELIFEQ, of coordd
+  for FENCE and RAFT.
 `
 
 var kindNames = map[commands.Kind]string{
-	commands.Session: "session", commands.Read: "read", commands.Write: "write", commands.Admin: "admin",
+	commands.Session: "session", commands.Read: "read", commands.Write: "write",
+	commands.Admin: "admin",
 }
 
 // commandsDoc returns the text of docs/commands.md and the number of rows of its table.
@@ -40,10 +43,12 @@ func commandsDoc(t *commands.Table) (text string, rows int) {
 	row := func(s *commands.Spec) {
 		rows++
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n",
-			cell(s.Usage()), s.Arity, kindNames[s.Kind], cell(s.Group), cell(s.Since), cell(s.Summary))
+			cell(s.Usage()), s.Arity, kindNames[s.Kind], cell(s.Group), cell(s.Since),
+			cell(s.Summary))
 	}
 	b.WriteString(commandsDocHead)
-	b.WriteString("\n| Command | Arity | Kind | Group | Since | Summary |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"\n| Command | Arity | Kind | Group | Since | Summary |\n|---|---|---|---|---|---|\n")
 	for _, s := range t.All() {
 		// A container that cannot be called by itself is there by its subcommands alone.
 		if s.Subcommands == nil || s.Handler != nil || s.Local != nil {
@@ -62,7 +67,8 @@ func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 func TestCommandsDoc(t *testing.T) {
 	want, rows := commandsDoc(commands.NewTable(commands.Specs(), server.Specs()))
 	for _, line := range strings.Split(want, "\n") {
-		if strings.HasPrefix(line, "| `") && (strings.Contains(line, "|  |") || strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 7) {
+		if strings.HasPrefix(line, "| `") && (strings.Contains(line, "|  |") ||
+			strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 7) {
 			t.Errorf("a cell is empty or the row is broken: %s", line)
 		}
 	}
@@ -91,7 +97,8 @@ func TestCommandsDoc(t *testing.T) {
 			h = haveLines[i]
 		}
 		if w != h {
-			t.Fatalf("docs/commands.md is stale: run `go test ./internal/tests/docs -update`\nline %d is       %s\nand has to be  %s", i+1, h, w)
+			t.Fatalf("docs/commands.md is stale: run `go test ./internal/tests/docs "+
+				"-update`\nline %d is       %s\nand has to be  %s", i+1, h, w)
 		}
 	}
 }

@@ -1,6 +1,7 @@
-// Package docs_test keeps the documents true where a program can tell: what they link to, the files,
-// functions, tests, flags, variables and make targets that they name, and the walk and the import
-// graph in docs/architecture.md.
+// Package docs_test keeps the documents true where a program can tell: what they link to, the
+// files, functions, tests, flags, variables and make targets that they name, and the walk and the
+// import graph in docs/architecture.md.
+
 package docs_test
 
 import (
@@ -87,7 +88,8 @@ func load(t *testing.T) *repository {
 		t.Fatal(err)
 	}
 	if len(r.docs) == 0 || len(r.declared) == 0 {
-		t.Fatalf("found %d documents and %d declarations under %s", len(r.docs), len(r.declared), root)
+		t.Fatalf("found %d documents and %d declarations under %s", len(r.docs), len(r.declared),
+			root)
 	}
 	return r
 }
@@ -326,7 +328,8 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestWalk follows "SET NX PX" in docs/architecture.md: each stop names a file and a function in it.
+// TestWalk follows "SET NX PX" in docs/architecture.md: each stop names a file and a function in
+// it.
 func TestWalk(t *testing.T) {
 	const name = "docs/architecture.md"
 	text, err := os.ReadFile(filepath.Join(root, name))

@@ -12,28 +12,38 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// TestFailoverAndShutdown hands leadership to a node that is named and then to any other, and stops nodes one after the other, while
-// a client that may use any node writes on.
+// TestFailoverAndShutdown hands leadership to a node that is named and then to any other, and stops
+// nodes one after the other, while a client that may use any node writes on.
 func TestFailoverAndShutdown(t *testing.T) {
 	ctx := context.Background()
 	ps := startProcesses(t, 3)
 	first, others := leader(t, ps)
-	if err := others[0].client().Do(ctx, "FAILOVER").Err(); err == nil || !strings.Contains(err.Error(), "replica") {
+	if err := others[0].client().Do(ctx, "FAILOVER").Err(); err == nil ||
+		!strings.Contains(err.Error(), "replica") {
 		t.Errorf("FAILOVER on a follower: %v", err)
 	}
 	host, port, _ := net.SplitHostPort(others[1].addr)
 	if err := first.client().Do(ctx, "FAILOVER", "TO", host, "1").Err(); err == nil {
 		t.Error("FAILOVER to an address of no node is taken")
 	}
-	if err := first.client().Do(ctx, "FAILOVER", "TO", host, port, "TIMEOUT", 5000).Err(); err != nil {
+	if err := first.client().Do(ctx, "FAILOVER", "TO", host, port, "TIMEOUT",
+		5000).Err(); err != nil {
 		t.Fatalf("FAILOVER TO: %v", err)
 	}
-	waitFor(t, 10*time.Second, "the named node leads", func() bool { return others[1].role() == "master" })
-	waitFor(t, 10*time.Second, "FAILOVER", func() bool { return others[1].client().Do(ctx, "FAILOVER").Err() == nil })
-	waitFor(t, 10*time.Second, "another node leads", func() bool { return others[1].role() == "slave" })
+	waitFor(t, 10*time.Second, "the named node leads", func() bool {
+		return others[1].role() == "master"
+	})
+	waitFor(t, 10*time.Second, "FAILOVER", func() bool {
+		return others[1].client().Do(ctx, "FAILOVER").Err() == nil
+	})
+	waitFor(t, 10*time.Second, "another node leads", func() bool {
+		return others[1].role() == "slave"
+	})
 
 	now, rest := leader(t, ps)
-	waitFor(t, 10*time.Second, "a write", func() bool { return rest[0].client().Set(ctx, "before", "x", 0).Err() == nil })
+	waitFor(t, 10*time.Second, "a write", func() bool {
+		return rest[0].client().Set(ctx, "before", "x", 0).Err() == nil
+	})
 	if err := now.client().Do(ctx, "SHUTDOWN", "NOSAVE").Err(); err == nil {
 		t.Error("SHUTDOWN was answered")
 	}
@@ -45,7 +55,9 @@ func TestFailoverAndShutdown(t *testing.T) {
 	if code := now.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
-	waitFor(t, 10*time.Second, "the others go on", func() bool { return rest[1].client().Get(ctx, "before").Val() == "x" })
+	waitFor(t, 10*time.Second, "the others go on", func() bool {
+		return rest[1].client().Get(ctx, "before").Val() == "x"
+	})
 	now.start()
 	now.waitReady()
 	if got := now.client().Get(ctx, "before").Val(); got != "x" {
@@ -84,7 +96,8 @@ func TestSnapshotCommands(t *testing.T) {
 	}
 }
 
-// TestMonitorShowsScriptsOfItsNode watches the leader and a follower: each shows what its own clients' scripts call, once.
+// TestMonitorShowsScriptsOfItsNode watches the leader and a follower: each shows what its own
+// clients' scripts call, once.
 func TestMonitorShowsScriptsOfItsNode(t *testing.T) {
 	ctx := context.Background()
 	ps := startProcesses(t, 3)
@@ -113,7 +126,8 @@ func TestMonitorShowsScriptsOfItsNode(t *testing.T) {
 		}
 		shown += string(line)
 	}
-	if strings.Count(shown, " lua] ") != 2 || !strings.Contains(shown, ` lua] "SET" "k" "`+p.id+`"`) {
+	if strings.Count(shown, " lua] ") != 2 ||
+		!strings.Contains(shown, ` lua] "SET" "k" "`+p.id+`"`) {
 		t.Errorf("it showed\n%s", shown)
 	}
 }

@@ -110,12 +110,14 @@ func TestBackupUnderLoad(t *testing.T) {
 		said := succeed(t, "backup", "--from", ps[(i+1)%3].addr, file)
 		m := readMachine(t, file)
 		if got, want := askMachine(m, "GET", "mark"), fmt.Sprintf("$1\r\n%d\r\n", i); got != want {
-			t.Fatalf("the backup through %s is older than a write that was acknowledged: %q, want %q", ps[(i+1)%3].id, got, want)
+			t.Fatalf("the backup through %s is older than a write that was acknowledged: %q, "+
+				"want %q", ps[(i+1)%3].id, got, want)
 		}
 		pairs := 0
 		for node := range 3 {
 			for n := range 50 {
-				left, right := askMachine(m, "GET", fmt.Sprintf("left:%d:%d", node, n)), askMachine(m, "GET", fmt.Sprintf("right:%d:%d", node, n))
+				left, right := askMachine(m, "GET", fmt.Sprintf("left:%d:%d", node, n)),
+					askMachine(m, "GET", fmt.Sprintf("right:%d:%d", node, n))
 				if left != right {
 					t.Fatalf("two counters that are always raised together: %q and %q", left, right)
 				}
@@ -124,7 +126,8 @@ func TestBackupUnderLoad(t *testing.T) {
 				}
 			}
 		}
-		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(said, fmt.Sprintf(" %d keys,", m.Stats().Keys[0])) {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
+			!strings.Contains(said, fmt.Sprintf(" %d keys,", m.Stats().Keys[0])) {
 			t.Fatal(said, info, err)
 		}
 		t.Logf("%d pairs, %s", pairs, strings.TrimSpace(said))
@@ -134,8 +137,9 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// TestRestoreCluster backs a cluster up, lets it go on, loses it, and restores two of its nodes. The third comes with its old data at first,
-// as one that was overlooked would, and is restored after the others.
+// TestRestoreCluster backs a cluster up, lets it go on, loses it, and restores two of its nodes.
+// The third comes with its old data at first, as one that was overlooked would, and is restored
+// after the others.
 func TestRestoreCluster(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -145,7 +149,8 @@ func TestRestoreCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Do(ctx, "FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 7 end)").Err(); err != nil {
+	if err := c.Do(ctx, "FUNCTION", "LOAD",
+		"#!lua name=lib\nredis.register_function('f', function() return 7 end)").Err(); err != nil {
 		t.Fatal(err)
 	}
 	tokens := []int64{fence(t, c, "one:lock"), newFence(t, c, "before")}
@@ -177,7 +182,9 @@ func TestRestoreCluster(t *testing.T) {
 		ps[i].start()
 	}
 	ps[0].waitReady()
-	waitFor(t, 20*time.Second, "n3 is told", func() bool { return strings.Contains(ps[2].log.String(), "one of them was restored or recovered") })
+	waitFor(t, 20*time.Second, "n3 is told", func() bool {
+		return strings.Contains(ps[2].log.String(), "one of them was restored or recovered")
+	})
 	if err := ps[2].client().Get(ctx, "after:0").Err(); errorWord(err) != "CLUSTERDOWN" {
 		t.Errorf("n3 of the old cluster: %v", err)
 	}
@@ -187,7 +194,9 @@ func TestRestoreCluster(t *testing.T) {
 	for _, p := range ps {
 		p.waitReady()
 		c := p.client()
-		waitFor(t, 20*time.Second, p.id+" serving", func() bool { return c.Ping(ctx).Err() == nil && c.Exists(ctx, "one:lock").Err() == nil })
+		waitFor(t, 20*time.Second, p.id+" serving", func() bool {
+			return c.Ping(ctx).Err() == nil && c.Exists(ctx, "one:lock").Err() == nil
+		})
 		if n := c.Exists(ctx, "before", "one:lock", "one:hash", "one:zset").Val(); n != 4 {
 			t.Errorf("%s: %d of 4 keys", p.id, n)
 		}
@@ -207,20 +216,24 @@ func TestRestoreCluster(t *testing.T) {
 			t.Errorf("%s: the function: %v %v", p.id, v, err)
 		}
 		if got := newFence(t, c, "new:"+p.id); got <= slices.Max(tokens) {
-			t.Errorf("%s: a lock taken after the restore has the token %d, and one before had %d", p.id, got, slices.Max(tokens))
+			t.Errorf("%s: a lock taken after the restore has the token %d, and one before had %d",
+				p.id, got, slices.Max(tokens))
 		}
 		local := p.client()
 		waitFor(t, 20*time.Second, p.id+"'s own state", func() bool {
 			conn := local.Conn()
 			defer conn.Close()
-			return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "new:"+p.id).Val() == 1 && conn.Exists(ctx, "after:0").Val() == 0
+			return conn.Do(ctx, "READONLY").Err() == nil &&
+				conn.Exists(ctx, "new:"+p.id).Val() == 1 && conn.Exists(ctx, "after:0").Val() == 0
 		})
 	}
-	if ok, err := ps[2].client().SetNX(ctx, "one:lock", "thief", time.Second).Result(); err != nil || ok {
+	if ok, err := ps[2].client().SetNX(ctx, "one:lock", "thief",
+		time.Second).Result(); err != nil || ok {
 		t.Errorf("the lock was given away: %v %v", ok, err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	if said := succeed(t, "backup", "--from", ps[2].addr, again); !strings.Contains(said, "epoch 1") {
+	if said := succeed(t, "backup", "--from", ps[2].addr, again); !strings.Contains(said,
+		"epoch 1") {
 		t.Error(said)
 	}
 }
@@ -237,7 +250,8 @@ func fence(t *testing.T, c *redis.Client, key string) int64 {
 // newFence takes a lock and returns its token.
 func newFence(t *testing.T, c *redis.Client, key string) int64 {
 	t.Helper()
-	if ok, err := c.SetNX(context.Background(), key, "me", time.Minute).Result(); err != nil || !ok {
+	if ok, err := c.SetNX(context.Background(), key, "me", time.Minute).Result(); err != nil ||
+		!ok {
 		t.Fatal(ok, err)
 	}
 	return fence(t, c, key)
@@ -255,8 +269,10 @@ func TestRestoreAlone(t *testing.T) {
 			for i := 1; i <= 2; i++ {
 				data := filepath.Join(dir, fmt.Sprint(i))
 				succeed(t, "restore", "--data-dir", data, "--log-store", store, file)
-				p := &process{t: t, id: "n1", addr: loopback(freePorts(t, 1)[0]), http: loopback(freePorts(t, 1)[0]), log: &logBuffer{}}
-				p.args = []string{"--data-dir", data, "--log-store", store, "--listen", p.addr, "--http-listen", p.http, "--snapshot-entries", "64"}
+				p := &process{t: t, id: "n1", addr: loopback(freePorts(t, 1)[0]),
+					http: loopback(freePorts(t, 1)[0]), log: &logBuffer{}}
+				p.args = []string{"--data-dir", data, "--log-store", store, "--listen", p.addr,
+					"--http-listen", p.http, "--snapshot-entries", "64"}
 				t.Cleanup(p.kill)
 				p.start()
 				p.waitReady()
@@ -269,10 +285,12 @@ func TestRestoreAlone(t *testing.T) {
 				if err := c.Save(t.Context()).Err(); err != nil {
 					t.Error(err)
 				}
-				p.kill() // what was restored, and what came after it, has to be there after a crash too
+				// what was restored, and what came after it, has to be there after a crash too
+				p.kill()
 				p.start()
 				p.waitReady()
-				if n := p.client().Exists(t.Context(), "lock", fmt.Sprint("lock", i)).Val(); n != 2 {
+				if n := p.client().Exists(t.Context(), "lock",
+					fmt.Sprint("lock", i)).Val(); n != 2 {
 					t.Errorf("%d of 2 keys after a crash", n)
 				}
 				file = filepath.Join(dir, fmt.Sprint("backup", i))
@@ -300,10 +318,12 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 	}
 	newer := bytes.Clone(good)
 	newer[16]++ // behind the magic
-	binary.LittleEndian.PutUint32(newer[len(newer)-4:], crc32.Checksum(newer[:len(newer)-4], crc32.MakeTable(crc32.Castagnoli)))
+	binary.LittleEndian.PutUint32(newer[len(newer)-4:],
+		crc32.Checksum(newer[:len(newer)-4], crc32.MakeTable(crc32.Castagnoli)))
 	cases := map[string][]byte{
 		"empty": {}, "foreign": []byte("REDIS0010\xfa\tredis-ver\x057.0.15"), "newer": newer,
-		"trailing": append(bytes.Clone(good), 0), "text": []byte(strings.Repeat("no backup\n", 100)),
+		"trailing": append(bytes.Clone(good), 0),
+		"text":     []byte(strings.Repeat("no backup\n", 100)),
 	}
 	for at := 0; at < len(good); at += 1 + len(good)/40 {
 		flipped := bytes.Clone(good)
@@ -326,7 +346,8 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 			t.Errorf("%s: the data directory was touched: %v", name, err)
 		}
 	}
-	_, _, errs := command(t, "restore", filepath.Join(t.TempDir(), "none"), "--data-dir", filepath.Join(t.TempDir(), "x"))
+	_, _, errs := command(t, "restore", filepath.Join(t.TempDir(), "none"), "--data-dir",
+		filepath.Join(t.TempDir(), "x"))
 	if !strings.Contains(errs, "no such file") {
 		t.Error(errs)
 	}
@@ -346,10 +367,13 @@ func TestRestoreRefusals(t *testing.T) {
 	}{
 		{[]string{"--data-dir", taken}, 1, "is not empty: it holds mine"},
 		{[]string{"--data-dir", filepath.Join(taken, "mine")}, 1, "not a directory"},
-		{[]string{"--data-dir", filepath.Join(taken, "x"), "--epoch", "1024"}, 1, "it has to be from 1 to 1023"},
+		{[]string{"--data-dir", filepath.Join(taken, "x"), "--epoch", "1024"}, 1,
+			"it has to be from 1 to 1023"},
 		{[]string{"--data-dir", filepath.Join(taken, "x"), "--epoch", "-1"}, 2, "epoch"},
-		{[]string{"--data-dir", filepath.Join(taken, "x"), "--id", "n9", "--cluster", "n1=h:1,n2=h:2"}, 1, "--id n9 is not in --cluster"},
-		{[]string{"--data-dir", filepath.Join(taken, "x"), "stray"}, 2, `unexpected argument "stray"`},
+		{[]string{"--data-dir", filepath.Join(taken, "x"), "--id", "n9", "--cluster",
+			"n1=h:1,n2=h:2"}, 1, "--id n9 is not in --cluster"},
+		{[]string{"--data-dir", filepath.Join(taken, "x"), "stray"}, 2,
+			`unexpected argument "stray"`},
 	} {
 		code, _, errs := command(t, append([]string{"restore", file}, c.args...)...)
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
@@ -359,11 +383,14 @@ func TestRestoreRefusals(t *testing.T) {
 	if files, err := os.ReadDir(taken); err != nil || len(files) != 1 {
 		t.Error("a directory that was refused was touched:", files, err)
 	}
-	if code, _, errs := command(t, "restore"); code != 2 || !strings.Contains(errs, "requires FILE") {
+	if code, _, errs := command(t, "restore"); code != 2 ||
+		!strings.Contains(errs, "requires FILE") {
 		t.Error(code, errs)
 	}
-	succeed(t, "restore", file, "--data-dir", empty, "--epoch", "5") // one that is there and empty is taken
-	if code, _, errs := command(t, "restore", file, "--data-dir", empty); code != 1 || !strings.Contains(errs, "is not empty") {
+	// one that is there and empty is taken
+	succeed(t, "restore", file, "--data-dir", empty, "--epoch", "5")
+	if code, _, errs := command(t, "restore", file, "--data-dir", empty); code != 1 ||
+		!strings.Contains(errs, "is not empty") {
 		t.Error(code, errs)
 	}
 }
@@ -406,7 +433,8 @@ func TestBackupRefusals(t *testing.T) {
 // TestBackupOfAnEmptyNode has nothing in its log that the machine saw.
 func TestBackupOfAnEmptyNode(t *testing.T) {
 	var b bytes.Buffer
-	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(), server.Specs())).Snapshot().WriteTo(&b); err != nil {
+	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(),
+		server.Specs())).Snapshot().WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -422,7 +450,8 @@ func TestBackupOfAnEmptyNode(t *testing.T) {
 }
 
 // pausedNode answers RAFT BACKUP with state, of which the second half waits for a token in goOn.
-func pausedNode(t *testing.T, state []byte) (addr string, half <-chan struct{}, goOn chan<- struct{}) {
+func pausedNode(t *testing.T, state []byte) (
+	addr string, half <-chan struct{}, goOn chan<- struct{}) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -445,15 +474,16 @@ func pausedNode(t *testing.T, state []byte) (addr string, half <-chan struct{}, 
 	return ln.Addr().String(), sent, more
 }
 
-// TestOverlappingBackups has two backups to one file under way at the same time: it is one of them, whole, and the other one is refused or, with
-// --force, comes in its place.
+// TestOverlappingBackups has two backups to one file under way at the same time: it is one of them,
+// whole, and the other one is refused or, with --force, comes in its place.
 func TestOverlappingBackups(t *testing.T) {
 	small, err := os.ReadFile(smallBackup(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var empty bytes.Buffer
-	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(), server.Specs())).Snapshot().WriteTo(&empty); err != nil {
+	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(),
+		server.Specs())).Snapshot().WriteTo(&empty); err != nil {
 		t.Fatal(err)
 	}
 	for _, force := range []bool{false, true} {
@@ -462,7 +492,8 @@ func TestOverlappingBackups(t *testing.T) {
 			addr, half, goOn := pausedNode(t, state)
 			done := make(chan string, 1)
 			go func() {
-				_, _, errs := command(t, "backup", "--from", addr, file, fmt.Sprint("--force=", force))
+				_, _, errs := command(t, "backup", "--from", addr, file,
+					fmt.Sprint("--force=", force))
 				done <- errs
 			}()
 			<-half
@@ -480,7 +511,8 @@ func TestOverlappingBackups(t *testing.T) {
 			want = empty.Bytes()
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("force %v: the file holds %d bytes, want %d: %v", force, len(got), len(want), err)
+			t.Errorf("force %v: the file holds %d bytes, want %d: %v", force, len(got), len(want),
+				err)
 		}
 		if left, _ := filepath.Glob(file + "*"); len(left) != 1 {
 			t.Errorf("force %v: left over: %v", force, left)

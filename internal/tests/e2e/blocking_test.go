@@ -16,7 +16,8 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// In this file: commands that wait, notifications and invalidations on the nodes of a cluster of real processes.
+// In this file: commands that wait, notifications and invalidations on the nodes of a cluster of
+// real processes.
 
 // blocked is how many clients wait on a node.
 func (p *process) blocked(c *redis.Client) int {
@@ -45,7 +46,8 @@ type popped struct {
 	err     error
 }
 
-// startPopper starts a client of p that pops one element after another from a list into got, and waits until it waits.
+// startPopper starts a client of p that pops one element after another from a list into got, and
+// waits until it waits.
 func startPopper(p *process, look *redis.Client, list string, got chan popped) *popper {
 	p.t.Helper()
 	before := p.blocked(look)
@@ -60,7 +62,9 @@ func startPopper(p *process, look *redis.Client, list string, got chan popped) *
 			got <- popped{element: v[1]}
 		}
 	}()
-	waitFor(p.t, 10*time.Second, "a client waits on "+p.id, func() bool { return p.blocked(look) == before+1 })
+	waitFor(p.t, 10*time.Second, "a client waits on "+p.id, func() bool {
+		return p.blocked(look) == before+1
+	})
 	return o
 }
 
@@ -96,7 +100,9 @@ func TestWaitingOnAFollower(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.want(t, element)
-			waitFor(t, 10*time.Second, "it waits again", func() bool { return rest[0].blocked(look) == len(os) })
+			waitFor(t, 10*time.Second, "it waits again", func() bool {
+				return rest[0].blocked(look) == len(os)
+			})
 		}
 	}
 
@@ -104,14 +110,17 @@ func TestWaitingOnAFollower(t *testing.T) {
 	for _, o := range os[:7] {
 		_ = o.client.Close()
 	}
-	waitFor(t, 10*time.Second, "their end is seen", func() bool { return rest[0].blocked(look) == 1 })
+	waitFor(t, 10*time.Second, "their end is seen", func() bool {
+		return rest[0].blocked(look) == 1
+	})
 	if err := push.RPush(ctx, "l", "last").Err(); err != nil {
 		t.Fatal(err)
 	}
 	os[7].want(t, "last")
 }
 
-// A leader is killed while clients wait on every node: those of the two others are not disturbed, and get every element once.
+// A leader is killed while clients wait on every node: those of the two others are not disturbed,
+// and get every element once.
 func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -131,8 +140,10 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 		element := fmt.Sprint("e", i)
 		waitFor(t, 20*time.Second, "a push", func() bool {
 			err := push.RPush(context.Background(), "l", element).Err()
-			if word := errorWord(err); err != nil && word != "CLUSTERDOWN" && word != "TRYAGAIN" && word != "LOADING" {
-				t.Fatal(err) // UNKNOWN would mean that leadership was lost again: nothing could be concluded
+			if word := errorWord(err); err != nil && word != "CLUSTERDOWN" && word != "TRYAGAIN" &&
+				word != "LOADING" {
+				// UNKNOWN would mean that leadership was lost again: nothing could be concluded
+				t.Fatal(err)
 			}
 			return err == nil
 		})
@@ -160,8 +171,8 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	}
 }
 
-// The leader is killed while elements go through: nothing is popped twice, and what is missing was popped by clients that cannot
-// know: of the node that was killed, or told UNKNOWN.
+// The leader is killed while elements go through: nothing is popped twice, and what is missing was
+// popped by clients that cannot know: of the node that was killed, or told UNKNOWN.
 func TestLeaderKilledWhileElementsPass(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -179,7 +190,8 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 				switch {
 				case err == nil:
 					popped[v[1]]++
-				case errors.Is(err, redis.Nil) || word == "CLUSTERDOWN" || word == "TRYAGAIN" || word == "LOADING":
+				case errors.Is(err, redis.Nil) || word == "CLUSTERDOWN" || word == "TRYAGAIN" ||
+					word == "LOADING":
 				default:
 					unsure++
 				}
@@ -223,12 +235,14 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 		}
 	}
 	if missing > unsure {
-		t.Errorf("%d elements are missing, but only %d pops have an outcome that is not known", missing, unsure)
+		t.Errorf("%d elements are missing, but only %d pops have an outcome that is not known",
+			missing, unsure)
 	}
 	if len(acked) < 300 {
 		t.Errorf("only %d pushes were acknowledged: this test shows little", len(acked))
 	}
-	t.Logf("%d pushed, %d popped, %d missing, %d pops unknown, %d pushes unknown", len(acked), len(popped), missing, unsure, len(maybe))
+	t.Logf("%d pushed, %d popped, %d missing, %d pops unknown, %d pushes unknown", len(acked),
+		len(popped), missing, unsure, len(maybe))
 }
 
 // receive returns a subscription's next message, as channel and payload.
@@ -253,7 +267,8 @@ func TestNotificationsOnEveryNode(t *testing.T) {
 	if err := rest[0].client().ConfigSet(ctx, "notify-keyspace-events", "KEA").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := rest[0].client().ConfigGet(ctx, "notify-keyspace-events").Result(); err != nil || v["notify-keyspace-events"] != "AKE" {
+	if v, err := rest[0].client().ConfigGet(ctx, "notify-keyspace-events").Result(); err != nil ||
+		v["notify-keyspace-events"] != "AKE" {
 		t.Fatal(v, err)
 	}
 	check := func(key string) {
@@ -271,7 +286,8 @@ func TestNotificationsOnEveryNode(t *testing.T) {
 		}
 		for i, s := range subs {
 			for _, want := range []string{
-				"__keyspace@0__:" + key + " set", "__keyevent@0__:set " + key, "__keyspace@0__:" + key + " expire", "__keyevent@0__:expire " + key,
+				"__keyspace@0__:" + key + " set", "__keyevent@0__:set " + key,
+				"__keyspace@0__:" + key + " expire", "__keyevent@0__:expire " + key,
 				"__keyspace@0__:" + key + " expired", "__keyevent@0__:expired " + key,
 			} {
 				if got := receive(t, s); got != want {
@@ -294,7 +310,7 @@ func TestNotificationsOnEveryNode(t *testing.T) {
 	check("again")
 }
 
-// A client of a follower is told of what clients of other nodes change.
+// A client of a follower is notified of what clients of other nodes change.
 func TestTrackingOnAFollower(t *testing.T) {
 	ps := startProcesses(t, 3)
 	first, rest := leader(t, ps)
@@ -307,7 +323,8 @@ func TestTrackingOnAFollower(t *testing.T) {
 		if err := writers[i%3].Set(context.Background(), "k", value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		// A follower may be told of the write only now that the key is read: it is read until nothing is told of any more.
+		// A follower may be told of the write only now that the key is read: it is read until
+		// nothing is notified of any more.
 		for got := ""; got != fmt.Sprintf("$%d\r\n%s\r\n", len(value), value); {
 			got = reader.call("GET", "k")
 			for strings.HasPrefix(got, ">") {
@@ -323,7 +340,8 @@ func TestTrackingOnAFollower(t *testing.T) {
 	}
 }
 
-// A client that does not want to hear of its own changes is told of those of others, be their numbers on their nodes the same.
+// A client that does not want to hear of its own changes is notified of those of others, be their
+// numbers on their nodes the same.
 func TestNoLoopOnEveryNode(t *testing.T) {
 	ps := startProcesses(t, 3)
 	first, rest := leader(t, ps)

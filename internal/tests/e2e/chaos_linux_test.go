@@ -16,12 +16,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: make chaos. Three processes, each in a network namespace of its own, under clients whose answers are checked, meet one
-// fault after the other. COORDD_TEST_SEED repeats a schedule, COORDD_CHAOS_SECONDS says how long it lasts, COORDD_CHAOS_FAULT chooses the faults whose names have these
-// words.
+// In this file: make chaos. Three processes, each in a network namespace of its own, under clients
+// whose answers are checked, meet one fault after the other. COORDD_TEST_SEED repeats a schedule,
+// COORDD_CHAOS_SECONDS says how long it lasts, COORDD_CHAOS_FAULT chooses the faults whose names
+// have these words.
 
 const (
-	diskBytes = 1 << 30 // a node's data directory is a file system of its own; a full disk is met with 80 MiB of log, time and again
+	// a node's data directory is a file system of its own; a full disk is met with 80 MiB of log,
+	// time and again
+	diskBytes = 1 << 30
 
 	// fullDiskHold is how long a deposed leader may try to follow without room.
 	fullDiskHold = 3 * time.Second
@@ -29,10 +32,12 @@ const (
 	// maxFiles may be open in a node without clients.
 	maxFiles = 60
 
-	// serveLimit is how long a cluster whose faults are over may need until every node serves writes.
+	// serveLimit is how long a cluster whose faults are over may need until every node serves
+	// writes.
 	serveLimit = 5 * time.Second
-	// majorityLimit is how long a majority may need to serve majorityOperations while a fault lasts, or lossyOperations where a fifth of all packets
-	// is lost, and each is 50 ms on its way: all clients together get 9 to 22 of them a second there.
+	// majorityLimit is how long a majority may need to serve majorityOperations while a fault
+	// lasts, or lossyOperations where a fifth of all packets is lost, and each is 50 ms on its way:
+	// all clients together get 9 to 22 of them a second there.
 	majorityLimit      = 10 * time.Second
 	majorityOperations = 100
 	lossyOperations    = 30
@@ -68,50 +73,58 @@ func (a *arena) others(not int, f func(i int)) {
 }
 
 var faults = []fault{
-	{name: "the leader is cut off from the others", majority: true, begin: func(a *arena, lead int) func() {
-		a.others(lead, func(i int) { a.w.cut(lead, i) })
-		return a.w.heal
-	}},
-	{name: "the leader is cut off from the others for long", majority: true, long: true, begin: func(a *arena, lead int) func() {
-		a.others(lead, func(i int) { a.w.cut(lead, i) })
-		return a.w.heal
-	}},
-	{name: "the others do not hear the leader, but it hears them", majority: true, begin: func(a *arena, lead int) func() {
-		a.others(lead, func(i int) { a.w.set(lead, i, rule{lose: 1}) })
-		return a.w.heal
-	}},
-	{name: "the leader does not hear the others, but they hear it", majority: true, begin: func(a *arena, lead int) func() {
-		a.others(lead, func(i int) { a.w.set(i, lead, rule{lose: 1}) })
-		return a.w.heal
-	}},
-	{name: "the leader and one of the others are cut off from each other", majority: true, begin: func(a *arena, lead int) func() {
-		a.w.cut(lead, a.follower(lead))
-		return a.w.heal
-	}},
+	{name: "the leader is cut off from the others", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.others(lead, func(i int) { a.w.cut(lead, i) })
+			return a.w.heal
+		}},
+	{name: "the leader is cut off from the others for long", majority: true, long: true,
+		begin: func(a *arena, lead int) func() {
+			a.others(lead, func(i int) { a.w.cut(lead, i) })
+			return a.w.heal
+		}},
+	{name: "the others do not hear the leader, but it hears them", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.others(lead, func(i int) { a.w.set(lead, i, rule{lose: 1}) })
+			return a.w.heal
+		}},
+	{name: "the leader does not hear the others, but they hear it", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.others(lead, func(i int) { a.w.set(i, lead, rule{lose: 1}) })
+			return a.w.heal
+		}},
+	{name: "the leader and one of the others are cut off from each other", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.w.cut(lead, a.follower(lead))
+			return a.w.heal
+		}},
 	{name: "a follower is cut off", majority: true, begin: func(a *arena, lead int) func() {
 		f := a.follower(lead)
 		a.others(f, func(i int) { a.w.cut(f, i) })
 		return a.w.heal
 	}},
-	{name: "all are cut off from each other", majority: false, begin: func(a *arena, lead int) func() {
-		for i := range a.ps {
-			a.others(i, func(j int) { a.w.cut(i, j) })
-		}
-		return a.w.heal
-	}},
-	{name: "packets between nodes are lost and late", majority: true, lossy: true, begin: func(a *arena, lead int) func() {
-		r := rule{lose: 0.05 + 0.15*a.rnd.Float64(), delay: 50 * time.Millisecond}
-		for i := range a.ps {
-			a.others(i, func(j int) { a.w.set(i, j, r) })
-		}
-		return a.w.heal
-	}},
-	{name: "packets between nodes are late", majority: true, begin: func(a *arena, lead int) func() {
-		for i := range a.ps {
-			a.others(i, func(j int) { a.w.set(i, j, rule{delay: 50 * time.Millisecond}) })
-		}
-		return a.w.heal
-	}},
+	{name: "all are cut off from each other", majority: false,
+		begin: func(a *arena, lead int) func() {
+			for i := range a.ps {
+				a.others(i, func(j int) { a.w.cut(i, j) })
+			}
+			return a.w.heal
+		}},
+	{name: "packets between nodes are lost and late", majority: true, lossy: true,
+		begin: func(a *arena, lead int) func() {
+			r := rule{lose: 0.05 + 0.15*a.rnd.Float64(), delay: 50 * time.Millisecond}
+			for i := range a.ps {
+				a.others(i, func(j int) { a.w.set(i, j, r) })
+			}
+			return a.w.heal
+		}},
+	{name: "packets between nodes are late", majority: true,
+		begin: func(a *arena, lead int) func() {
+			for i := range a.ps {
+				a.others(i, func(j int) { a.w.set(i, j, rule{delay: 50 * time.Millisecond}) })
+			}
+			return a.w.heal
+		}},
 	{name: "the leader is killed", majority: true, begin: func(a *arena, lead int) func() {
 		a.ps[lead].kill()
 		return func() { a.revive(lead) }
@@ -130,53 +143,62 @@ var faults = []fault{
 		}
 		return func() { a.revive(0, 1, 2) }
 	}},
-	{name: "the leader is stopped and goes on", majority: true, begin: func(a *arena, lead int) func() {
-		a.ps[lead].signal(syscall.SIGSTOP)
-		return func() { a.ps[lead].signal(syscall.SIGCONT) }
-	}},
-	{name: "a follower is stopped and goes on", majority: true, begin: func(a *arena, lead int) func() {
-		f := a.follower(lead)
-		a.ps[f].signal(syscall.SIGSTOP)
-		return func() { a.ps[f].signal(syscall.SIGCONT) }
-	}},
-	{name: "the leader runs by fits and starts", majority: true, begin: func(a *arena, lead int) func() {
-		over, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			turn := time.NewTicker(100 * time.Millisecond)
-			defer turn.Stop()
-			for s := syscall.SIGSTOP; ; s = syscall.SIGSTOP + syscall.SIGCONT - s {
-				_ = a.ps[lead].cmd.Process.Signal(s)
-				select {
-				case <-turn.C:
-				case <-over:
-					_ = a.ps[lead].cmd.Process.Signal(syscall.SIGCONT)
-					return
+	{name: "the leader is stopped and goes on", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.ps[lead].signal(syscall.SIGSTOP)
+			return func() { a.ps[lead].signal(syscall.SIGCONT) }
+		}},
+	{name: "a follower is stopped and goes on", majority: true,
+		begin: func(a *arena, lead int) func() {
+			f := a.follower(lead)
+			a.ps[f].signal(syscall.SIGSTOP)
+			return func() { a.ps[f].signal(syscall.SIGCONT) }
+		}},
+	{name: "the leader runs by fits and starts", majority: true,
+		begin: func(a *arena, lead int) func() {
+			over, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				turn := time.NewTicker(100 * time.Millisecond)
+				defer turn.Stop()
+				for s := syscall.SIGSTOP; ; s = syscall.SIGSTOP + syscall.SIGCONT - s {
+					_ = a.ps[lead].cmd.Process.Signal(s)
+					select {
+					case <-turn.C:
+					case <-over:
+						_ = a.ps[lead].cmd.Process.Signal(syscall.SIGCONT)
+						return
+					}
 				}
+			}()
+			return func() { close(over); <-ended }
+		}},
+	{name: "leadership is handed over again and again", majority: true,
+		begin: func(a *arena, lead int) func() {
+			for range 5 {
+				_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be under way
 			}
-		}()
-		return func() { close(over); <-ended }
+			return func() {}
+		}},
+	{name: "the leader's disk is full", majority: true, begin: func(a *arena, lead int) func() {
+		return a.fillDisk(lead)
 	}},
-	{name: "leadership is handed over again and again", majority: true, begin: func(a *arena, lead int) func() {
-		for range 5 {
-			_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be under way
-		}
-		return func() {}
-	}},
-	{name: "the leader's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(lead) }},
-	{name: "the leader is cut off, and its disk is full when it comes back", majority: true, begin: func(a *arena, lead int) func() {
-		a.others(lead, func(i int) { a.w.cut(lead, i) }) // with entries that nobody else has
-		end := a.fillDisk(lead)
-		return func() {
-			a.w.heal()
-			select { // it has to replace them, for which it has no room
-			case <-a.ps[lead].done:
-			case <-time.After(fullDiskHold):
+	{name: "the leader is cut off, and its disk is full when it comes back", majority: true,
+		begin: func(a *arena, lead int) func() {
+			a.others(lead, func(i int) { a.w.cut(lead, i) }) // with entries that nobody else has
+			end := a.fillDisk(lead)
+			return func() {
+				a.w.heal()
+				select { // it has to replace them, for which it has no room
+				case <-a.ps[lead].done:
+				case <-time.After(fullDiskHold):
+				}
+				end()
 			}
-			end()
-		}
+		}},
+	{name: "a follower's disk is full", majority: true, begin: func(a *arena, lead int) func() {
+		return a.fillDisk(a.follower(lead))
 	}},
-	{name: "a follower's disk is full", majority: true, begin: func(a *arena, lead int) func() { return a.fillDisk(a.follower(lead)) }},
 }
 
 // revive starts killed nodes again.
@@ -186,8 +208,8 @@ func (a *arena) revive(nodes ...int) {
 	}
 }
 
-// fillDisk leaves a node no room, and has so much written that its log needs more. A node that ends because of it is started again
-// when there is room.
+// fillDisk leaves a node no room, and has so much written that its log needs more. A node that ends
+// because of it is started again when there is room.
 func (a *arena) fillDisk(i int) (end func()) {
 	p := a.ps[i]
 	filler := filepath.Join(filepath.Dir(p.dataDir()), "filler")
@@ -202,7 +224,8 @@ func (a *arena) fillDisk(i int) (end func()) {
 	c := a.ps[(i+1)%len(a.ps)].client()
 	big := strings.Repeat("x", 4<<20)
 	for range 20 {
-		_ = c.Set(context.Background(), "big", big, 0).Err() // whether it could be written is not what this is about
+		// whether it could be written is not what this is about
+		_ = c.Set(context.Background(), "big", big, 0).Err()
 	}
 	return func() {
 		if err := os.Remove(filler); err != nil {
@@ -214,7 +237,9 @@ func (a *arena) fillDisk(i int) (end func()) {
 			p.start()
 		default:
 		}
-		waitFor(a.t, serveLimit, "the big key to be deleted", func() bool { return c.Del(context.Background(), "big").Err() == nil })
+		waitFor(a.t, serveLimit, "the big key to be deleted", func() bool {
+			return c.Del(context.Background(), "big").Err() == nil
+		})
 	}
 }
 
@@ -233,12 +258,15 @@ func startArena(t *testing.T, seed uint64) *arena {
 	}
 	for _, h := range a.w.hosts[:3] {
 		disk := t.TempDir()
-		if err := syscall.Mount("coordd-chaos", disk, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
+		if err := syscall.Mount("coordd-chaos", disk, "tmpfs", 0,
+			fmt.Sprintf("size=%d", diskBytes)); err != nil {
 			t.Fatal(err)
 		}
-		p := &process{t: t, id: h.name, in: h.namespace, addr: h.addr + ":6379", http: h.addr + ":8080", log: &logBuffer{}}
+		p := &process{t: t, id: h.name, in: h.namespace, addr: h.addr + ":6379",
+			http: h.addr + ":8080", log: &logBuffer{}}
 		p.args = []string{
-			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir", filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),
+			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
+			filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),
 			"--snapshot-entries", "2000",
 		}
 		a.ps = append(a.ps, p)
@@ -277,10 +305,12 @@ func (a *arena) waitServing(limit time.Duration) time.Duration {
 	a.t.Helper()
 	start := time.Now()
 	for _, p := range a.ps {
-		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
-		waitFor(a.t, max(limit-time.Since(start), time.Millisecond), "a write through "+p.id, func() bool {
-			return c.Set(context.Background(), "serves", p.id, 0).Err() == nil
-		})
+		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Second,
+			DialTimeout: time.Second})
+		waitFor(a.t, max(limit-time.Since(start), time.Millisecond), "a write through "+p.id,
+			func() bool {
+				return c.Set(context.Background(), "serves", p.id, 0).Err() == nil
+			})
 		_ = c.Close()
 	}
 	return time.Since(start)
@@ -317,7 +347,8 @@ func (a *arena) meet(l *chaosLoad, f fault) {
 	c := a.ps[a.rnd.IntN(len(a.ps))].client()
 	defer c.Close()
 	n := l.check(t, c)
-	t.Logf("%-62s held %4.1f s, longest stall %4.2f s, all serve %4.2f s after it, %d operations linearizable", f.name, hold.Seconds(), stall.Seconds(), took.Seconds(), n)
+	t.Logf("%-62s held %4.1f s, longest stall %4.2f s, all serve %4.2f s after it, %d operations "+
+		"linearizable", f.name, hold.Seconds(), stall.Seconds(), took.Seconds(), n)
 }
 
 // end stops all nodes as an operator does.
@@ -329,8 +360,10 @@ func (a *arena) end() {
 			continue
 		default:
 		}
-		// What a fault has left behind would be there many times by now: the clients are gone, a node has some connections to each other.
-		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)); err != nil || len(open) > maxFiles {
+		// What a fault has left behind would be there many times by now: the clients are gone, a
+		// node has some connections to each other.
+		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)); err != nil ||
+			len(open) > maxFiles {
 			a.t.Errorf("%s has %d files open, %v", p.id, len(open), err)
 		}
 		p.signal(syscall.SIGTERM)
@@ -394,7 +427,8 @@ func TestChaos(t *testing.T) {
 	t.Logf("%d faults", met)
 }
 
-// TestChaosDiscovery cuts a leader off from the other nodes that its clients still reach: those that look for the leader go to the next one.
+// TestChaosDiscovery cuts a leader off from the other nodes that its clients still reach: those
+// that look for the leader go to the next one.
 func TestChaosDiscovery(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
@@ -402,9 +436,11 @@ func TestChaosDiscovery(t *testing.T) {
 	if why := noNamespaces(); why != "" {
 		t.Skip(why)
 	}
-	all := slices.DeleteFunc(append(clusterSeekers(t), sentinelSeekers(t)...), func(s *seeker) bool {
-		return s.name == "node-redis createCluster" // stays with a node as long as it can connect to it, whatever that answers
-	})
+	all := slices.DeleteFunc(append(clusterSeekers(t), sentinelSeekers(t)...),
+		func(s *seeker) bool {
+			// stays with a node as long as it can connect to it, whatever that answers
+			return s.name == "node-redis createCluster"
+		})
 	a := startArena(t, testSeed(t))
 	seekThrough(t, a.ps, all, func(old *process) {
 		for i, p := range a.ps {

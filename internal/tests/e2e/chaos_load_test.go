@@ -20,8 +20,9 @@ import (
 // In this file: the clients of make chaos, who note what they asked and what they were told.
 
 const (
-	clientsANode  = 3
-	opsAKey       = 300 // then the next key begins: the checker's work grows fast with a key's history
+	clientsANode = 3
+	// then the next key begins: the checker's work grows fast with a key's history
+	opsAKey       = 300
 	opPause       = 4 * time.Millisecond
 	clientTimeout = 8 * time.Second
 )
@@ -53,7 +54,8 @@ func startChaosLoad(ps []*process, seed uint64) *chaosLoad {
 	for i, p := range ps {
 		for j := range clientsANode {
 			id := i*clientsANode + j
-			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: clientTimeout, DialTimeout: time.Second, PoolSize: 1})
+			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
+				ReadTimeout: clientTimeout, DialTimeout: time.Second, PoolSize: 1})
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+id)))
 			l.wg.Go(func() {
 				defer c.Close()
@@ -64,7 +66,8 @@ func startChaosLoad(ps []*process, seed uint64) *chaosLoad {
 	return l
 }
 
-// run is the life of one client. One whose operation has no known outcome goes on as another: for the checker a client has one at a time.
+// run is the life of one client. One whose operation has no known outcome goes on as another: for
+// the checker a client has one at a time.
 func (l *chaosLoad) run(ctx context.Context, c *redis.Client, id int, rnd *rand.Rand) {
 	pace := time.NewTicker(opPause)
 	defer pace.Stop()
@@ -129,7 +132,8 @@ func (l *chaosLoad) note(c *redis.Client, id int, in *chaosInput) (unknown bool)
 		l.acked.Add(1)
 		l.longest = max(l.longest, now.Sub(l.lastAck))
 		l.lastAck = now
-	case word == "CLUSTERDOWN" || word == "TRYAGAIN" || word == "LOADING" || errors.As(err, &dial) && dial.Op == "dial":
+	case word == "CLUSTERDOWN" || word == "TRYAGAIN" || word == "LOADING" ||
+		errors.As(err, &dial) && dial.Op == "dial":
 		return false
 	case word != "" && word != "UNKNOWN":
 		l.odd = append(l.odd, err)
@@ -139,7 +143,8 @@ func (l *chaosLoad) note(c *redis.Client, id int, in *chaosInput) (unknown bool)
 	default:
 		out, in.ret, unknown = chaosOutput{unknown: true}, math.MaxInt64, true
 	}
-	l.history = append(l.history, porcupine.Operation{ClientId: id, Input: *in, Output: out, Call: in.call, Return: in.ret})
+	l.history = append(l.history, porcupine.Operation{ClientId: id, Input: *in, Output: out,
+		Call: in.call, Return: in.ret})
 	return unknown
 }
 
@@ -185,7 +190,8 @@ func (l *chaosLoad) stall() time.Duration {
 	return longest
 }
 
-// check is called while the clients pause. It checks what they noted since the last time, and that all that was ever acknowledged is there.
+// check is called while the clients pause. It checks what they noted since the last time, and that
+// all that was ever acknowledged is there.
 func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
 	t.Helper()
 	l.mu.Lock()
@@ -197,11 +203,14 @@ func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
 	l.history, l.odd = nil, nil
 	l.round.Add(1)
 	for chunk := range slices.Chunk(l.kept, 1000) {
-		if n, err := c.Exists(context.Background(), chunk...).Result(); err != nil || int(n) != len(chunk) {
-			t.Fatalf("%d of %d acknowledged writes are missing, %v", len(chunk)-int(n), len(chunk), err)
+		if n, err := c.Exists(context.Background(), chunk...).Result(); err != nil ||
+			int(n) != len(chunk) {
+			t.Fatalf("%d of %d acknowledged writes are missing, %v", len(chunk)-int(n), len(chunk),
+				err)
 		}
 	}
-	if result := porcupine.CheckOperationsTimeout(chaosModel(), history, 2*time.Minute); result != porcupine.Ok {
+	if result := porcupine.CheckOperationsTimeout(chaosModel(), history,
+		2*time.Minute); result != porcupine.Ok {
 		t.Fatalf("a history of %d operations is not linearizable: %v", len(history), result)
 	}
 	return len(history)

@@ -45,10 +45,12 @@ type chaosState struct {
 	n     int64
 }
 
-// stepChaos gives the states in which a key can be after an operation with this output, none if there cannot have been such an output.
+// stepChaos gives the states in which a key can be after an operation with this output, none if
+// there cannot have been such an output.
 func stepChaos(s chaosState, in chaosInput, out chaosOutput) (next []chaosState) {
 	states := []chaosState{s}
-	// A lease may have run out, never early: it began no sooner than its call, and this operation was over no later than its return.
+	// A lease may have run out, never early: it began no sooner than its call, and this operation
+	// was over no later than its return.
 	if in.op >= opLease && s.value != "" && in.ret >= s.until {
 		states = append(states, chaosState{})
 	}
@@ -113,7 +115,8 @@ func chaosModel() porcupine.Model {
 		Init: func() []any { return []any{chaosState{}} },
 		Step: func(state, input, output any) []any {
 			var all []any
-			for _, s := range stepChaos(state.(chaosState), input.(chaosInput), output.(chaosOutput)) {
+			for _, s := range stepChaos(state.(chaosState), input.(chaosInput),
+				output.(chaosOutput)) {
 				all = append(all, s)
 			}
 			return all

@@ -8,10 +8,12 @@ import (
 	"testing"
 )
 
-// TestClientPrograms runs the scenario programs of testdata/clients against a cluster of three processes: unmodified clients in
-// other processes and languages, on every node, judging by outcomes.
+// TestClientPrograms runs the scenario programs of testdata/clients against a cluster of three
+// processes: unmodified clients in other processes and languages, on every node, judging by
+// outcomes.
 func TestClientPrograms(t *testing.T) {
-	// The programs are not about failover: a machine that is busy with other tests shall not cause one.
+	// The programs are not about failover: a machine that is busy with other tests shall not cause
+	// one.
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "3s")
 	var addrs, singles []string
 	for _, p := range ps {
@@ -20,15 +22,18 @@ func TestClientPrograms(t *testing.T) {
 	for range 3 {
 		singles = append(singles, startProcesses(t, 1)[0].addr)
 	}
-	env := append(os.Environ(), "COORDD_ADDRS="+strings.Join(addrs, ","), "COORDD_SINGLES="+strings.Join(singles, ","))
+	env := append(os.Environ(), "COORDD_ADDRS="+strings.Join(addrs, ","),
+		"COORDD_SINGLES="+strings.Join(singles, ","))
 	for _, program := range []struct {
 		name  string
 		needs []string // commands on the path, or files from the top of the repository
 		args  []string
 	}{
 		{"go-redis", []string{"go"}, []string{"go", "run", "./testdata/clients/go"}},
-		{"node-redis", []string{"node", "testdata/clients/node/node_modules/redis"}, []string{"node", "testdata/clients/node/run.js", "redis"}},
-		{"ioredis", []string{"node", "testdata/clients/node/node_modules/ioredis"}, []string{"node", "testdata/clients/node/run.js", "ioredis"}},
+		{"node-redis", []string{"node", "testdata/clients/node/node_modules/redis"},
+			[]string{"node", "testdata/clients/node/run.js", "redis"}},
+		{"ioredis", []string{"node", "testdata/clients/node/node_modules/ioredis"},
+			[]string{"node", "testdata/clients/node/run.js", "ioredis"}},
 		{"redis-cli", []string{"redis-cli"}, []string{"sh", "testdata/clients/cli/run.sh"}},
 	} {
 		t.Run(program.name, func(t *testing.T) {
@@ -47,14 +52,16 @@ func TestClientPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(out.String(), "\nok ") || strings.Contains(out.String(), "SKIPPED") {
+			if !strings.Contains(out.String(), "\nok ") ||
+				strings.Contains(out.String(), "SKIPPED") {
 				t.Fatal("the program ran no scenario, or not all")
 			}
 		})
 	}
 }
 
-// missing reports whether a command is not on the path, or a file, named from the top of the repository, not there.
+// missing reports whether a command is not on the path, or a file, named from the top of the
+// repository, not there.
 func missing(need string) bool {
 	if strings.Contains(need, "/") {
 		_, err := os.Stat("../../../" + need)

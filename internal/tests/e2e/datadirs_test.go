@@ -21,13 +21,16 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// In this file: the data directories of every release, in testdata/datadirs, which every later one has to open; and how they are made.
+// In this file: the data directories of every release, in testdata/datadirs, which every later one
+// has to open; and how they are made.
 
-var makeDataDirs = flag.String("make-datadirs", "", "make testdata/datadirs/NAME of this release; files that are there stay as they are")
+var makeDataDirs = flag.String("make-datadirs", "",
+	"make testdata/datadirs/NAME of this release; files that are there stay as they are")
 
 const dataDirs = "../../../testdata/datadirs/"
 
-// The data directories of a release, each for either log store: what their node did before it was stopped.
+// The data directories of a release, each for either log store: what their node did before it was
+// stopped.
 const (
 	onlyLog      = "log"      // its log holds everything
 	onlySnapshot = "snapshot" // it was restored from a backup, and its log is empty
@@ -45,7 +48,8 @@ func dirArchive(release, store, kind string) string {
 	return filepath.Join(release, store, kind+".tar.gz")
 }
 
-// TestDataDirectoriesOfReleases opens the data directories of all releases, and reads everything that is in them.
+// TestDataDirectoriesOfReleases opens the data directories of all releases, and reads everything
+// that is in them.
 func TestDataDirectoriesOfReleases(t *testing.T) {
 	if *makeDataDirs != "" {
 		(&dirMaker{t: t, dir: dataDirs + *makeDataDirs}).run()
@@ -62,7 +66,9 @@ func TestDataDirectoriesOfReleases(t *testing.T) {
 		releases++
 		for _, store := range dirStores {
 			for _, kind := range dirKinds {
-				t.Run(release.Name()+"/"+store+"/"+kind, func(t *testing.T) { openDir(t, filepath.Join(dataDirs, release.Name()), store, kind) })
+				t.Run(release.Name()+"/"+store+"/"+kind, func(t *testing.T) {
+					openDir(t, filepath.Join(dataDirs, release.Name()), store, kind)
+				})
 			}
 		}
 	}
@@ -121,7 +127,8 @@ func (p *process) checkRevisions() {
 	}
 }
 
-// unpackDir makes a directory of an archive. Blocks of zeros, of which preallocated segments of a log consist, become holes.
+// unpackDir makes a directory of an archive. Blocks of zeros, of which preallocated segments of a
+// log consist, become holes.
 func unpackDir(t *testing.T, archive, dir string) {
 	t.Helper()
 	f, err := os.Open(archive)
@@ -233,7 +240,8 @@ func (m *dirMaker) restore(store, source, target string) {
 		m.t.Fatal(err)
 	}
 	file := filepath.Join(m.t.TempDir(), "backup")
-	for _, args := range [][]string{{"backup", "--from", p.addr, file}, {"restore", file, "--id", "n1", "--log-store", store, "--data-dir", target}} {
+	for _, args := range [][]string{{"backup", "--from", p.addr, file},
+		{"restore", file, "--id", "n1", "--log-store", store, "--data-dir", target}} {
 		if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
 			m.t.Fatalf("%v: %v %s", args, err, out)
 		}
@@ -293,7 +301,8 @@ func (m *dirMaker) fillContent(c *commandtest.Conn) {
 			replies = append(replies, m.do(c, s).String())
 		}
 		if s.Directive == "" {
-			lines[s.Line-1], changed = s.Text+" => "+strings.Join(slices.Compact(replies), " | "), true
+			lines[s.Line-1], changed = s.Text+" => "+strings.Join(slices.Compact(replies), " | "),
+				true
 		}
 	}
 	if !changed {
@@ -323,7 +332,8 @@ func (m *dirMaker) pack(dir, archive string) {
 		}
 		name, err := filepath.Rel(dir, path)
 		if err == nil {
-			err = out.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(content))})
+			err = out.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644,
+				Size: int64(len(content))})
 		}
 		if err == nil {
 			_, err = out.Write(content)

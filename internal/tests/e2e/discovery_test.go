@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// In this file: clients of every kind that looks for a leader, each in a process of its own, through the death of one. None is
-// started again or told anything.
+// In this file: clients of every kind that looks for a leader, each in a process of its own,
+// through the death of one. None is started again or told anything.
 
 // seeker is one program of testdata/clients that writes until its input ends.
 type seeker struct {
@@ -35,14 +35,17 @@ type seeker struct {
 }
 
 var (
-	needGo      = []string{"go", "rueidis"}
-	needNode    = []string{"node", "testdata/clients/node/node_modules/redis", "testdata/clients/node/node_modules/ioredis"}
+	needGo   = []string{"go", "rueidis"}
+	needNode = []string{"node", "testdata/clients/node/node_modules/redis",
+		"testdata/clients/node/node_modules/ioredis"}
 	debianPy    = "/usr/bin/python3"
 	seekerLimit = 15 * time.Second
 )
 
 // goSeeker builds the Go program of all kinds once for all tests.
-var goSeeker = sync.OnceValues(func() (string, error) { return build(".", "-C", "../../../testdata/clients/libraries/go/discover") })
+var goSeeker = sync.OnceValues(func() (string, error) {
+	return build(".", "-C", "../../../testdata/clients/libraries/go/discover")
+})
 
 // goProgram is the Go program; none where what it needs is not there.
 func goProgram(t *testing.T, kind string) []string {
@@ -68,18 +71,24 @@ func clusterSeekers(t *testing.T) []*seeker {
 		{name: "rueidis", needs: needGo, args: goProgram(t, "rueidis-cluster")},
 		{name: "ioredis Cluster", needs: needNode, args: nodeProgram("ioredis-cluster")},
 		{name: "node-redis createCluster", needs: needNode, args: nodeProgram("redis-cluster")},
-		{name: "redis-cli -c", needs: []string{"redis-cli"}, args: []string{"sh", "testdata/clients/cli/discover.sh"}},
+		{name: "redis-cli -c", needs: []string{"redis-cli"},
+			args: []string{"sh", "testdata/clients/cli/discover.sh"}},
 	}
 }
 
 // sentinelSeekers are clients that ask Sentinels.
 func sentinelSeekers(t *testing.T) []*seeker {
 	return []*seeker{
-		{name: "go-redis FailoverClient", needs: needGo, role: "master", args: goProgram(t, "go-redis-sentinel")},
-		{name: "rueidis Sentinel", needs: needGo, role: "master", args: goProgram(t, "rueidis-sentinel")},
-		{name: "ioredis sentinels", needs: needNode, role: "master", args: nodeProgram("ioredis-sentinel")},
-		{name: "node-redis createSentinel", needs: needNode, role: "master", args: nodeProgram("redis-sentinel")},
-		{name: "redis-py Sentinel", needs: []string{"redis-py"}, role: "master", args: []string{debianPy, "testdata/clients/python/discover.py", "sentinel"}},
+		{name: "go-redis FailoverClient", needs: needGo, role: "master",
+			args: goProgram(t, "go-redis-sentinel")},
+		{name: "rueidis Sentinel", needs: needGo, role: "master",
+			args: goProgram(t, "rueidis-sentinel")},
+		{name: "ioredis sentinels", needs: needNode, role: "master",
+			args: nodeProgram("ioredis-sentinel")},
+		{name: "node-redis createSentinel", needs: needNode, role: "master",
+			args: nodeProgram("redis-sentinel")},
+		{name: "redis-py Sentinel", needs: []string{"redis-py"}, role: "master",
+			args: []string{debianPy, "testdata/clients/python/discover.py", "sentinel"}},
 	}
 }
 
@@ -181,7 +190,8 @@ func (s *seeker) finish(t *testing.T, p *process) {
 	for chunk := range slices.Chunk(s.acked, 1000) {
 		n, err := c.Exists(context.Background(), chunk...).Result()
 		if err != nil || int(n) != len(chunk) {
-			t.Errorf("%d of %d acknowledged writes are missing, %v", len(chunk)-int(n), len(chunk), err)
+			t.Errorf("%d of %d acknowledged writes are missing, %v", len(chunk)-int(n), len(chunk),
+				err)
 		}
 	}
 	if s.told != s.role {
@@ -197,7 +207,8 @@ func (s *seeker) logErrors(t *testing.T) {
 	t.Logf("%d errors: %.200q", len(s.errs), s.errs[:min(3, len(s.errs))])
 }
 
-// acksWanted is how many writes of each client have to be acknowledged before the leader is killed, and after.
+// acksWanted is how many writes of each client have to be acknowledged before the leader is killed,
+// and after.
 const acksWanted = 30
 
 // seekThroughFailover runs all clients at once, kills the leader under them, and judges each.
@@ -229,14 +240,18 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 	ended := time.Now()
 	before := make([]int, len(running))
 	for i, s := range running {
-		before[i] = s.count() // replies that the dead leader had sent may still be counted later: a few
+		// replies that the dead leader had sent may still be counted later: a few
+		before[i] = s.count()
 	}
 	now, _ := leader(t, rest) // a follower might answer MOVED
 	for i, s := range running {
 		t.Run(s.name, func(t *testing.T) {
 			defer s.logErrors(t)
-			waitFor(t, seekerLimit, "writes after the leader's end", func() bool { return s.count() >= before[i]+acksWanted })
-			t.Logf("%d writes within %v of the leader's end", acksWanted, s.when(before[i]+acksWanted).Sub(ended).Round(time.Millisecond))
+			waitFor(t, seekerLimit, "writes after the leader's end", func() bool {
+				return s.count() >= before[i]+acksWanted
+			})
+			t.Logf("%d writes within %v of the leader's end", acksWanted,
+				s.when(before[i]+acksWanted).Sub(ended).Round(time.Millisecond))
 			s.finish(t, now)
 		})
 	}
@@ -250,7 +265,8 @@ func TestClusterClientsFollowMoved(t *testing.T) {
 	seekThroughFailover(t, clusterSeekers(t), "--redirect", "moved")
 }
 
-// TestClientFollowsRedirect: a client that said CLIENT CAPA redirect is given a follower, and follows the leadership as it is handed over.
+// TestClientFollowsRedirect: a client that said CLIENT CAPA redirect is given a follower, and
+// follows the leadership as it is handed over.
 func TestClientFollowsRedirect(t *testing.T) {
 	if lacks("rueidis") {
 		t.Skip("SKIPPED: rueidis not found")
@@ -267,7 +283,9 @@ func TestClientFollowsRedirect(t *testing.T) {
 	waitFor(t, seekerLimit, "another leader", func() bool { return old.role() == "slave" })
 	now, _ := leader(t, rest)
 	before := s.count()
-	waitFor(t, seekerLimit, "writes afterwards", func() bool { return s.count() >= before+acksWanted })
+	waitFor(t, seekerLimit, "writes afterwards", func() bool {
+		return s.count() >= before+acksWanted
+	})
 	s.finish(t, now)
 	s.logErrors(t)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// In this file: commands that wait and subscriptions on the nodes that survive their leader, and what becomes of the messages that are
-// published meanwhile.
+// In this file: commands that wait and subscriptions on the nodes that survive their leader, and
+// what becomes of the messages that are published meanwhile.
 
 // waiting starts a command that waits on a node, and returns when it does.
 func waiting(p *process, words ...string) *rawClient {
@@ -28,7 +28,9 @@ func waiting(p *process, words ...string) *rawClient {
 	before := p.blocked(look)
 	c := dialRaw(p.t, p.addr)
 	c.send(words...)
-	waitFor(p.t, 10*time.Second, strings.Join(words, " ")+" waits on "+p.id, func() bool { return p.blocked(look) == before+1 })
+	waitFor(p.t, 10*time.Second, strings.Join(words, " ")+" waits on "+p.id, func() bool {
+		return p.blocked(look) == before+1
+	})
 	_ = look.Close()
 	return c
 }
@@ -48,8 +50,8 @@ func (c *rawClient) still() {
 	}
 }
 
-// TestWaitersOutliveTheirLeader: each of those who wait on the survivors gets one element, each element goes to one, and readers of a stream
-// are woken once.
+// TestWaitersOutliveTheirLeader: each of those who wait on the survivors gets one element, each
+// element goes to one, and readers of a stream are woken once.
 func TestWaitersOutliveTheirLeader(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -64,7 +66,9 @@ func TestWaitersOutliveTheirLeader(t *testing.T) {
 	old.kill()
 	push := rest[1].client()
 	ctx := context.Background()
-	waitFor(t, 20*time.Second, "a leader", func() bool { return push.Set(ctx, "there", 1, 0).Err() == nil })
+	waitFor(t, 20*time.Second, "a leader", func() bool {
+		return push.Set(ctx, "there", 1, 0).Err() == nil
+	})
 	var wantLists, wantSets []string
 	for i := range lists {
 		e := fmt.Sprint("e", i)
@@ -146,16 +150,19 @@ func (o *publisher) check(t *testing.T, who string, got []string) {
 		case id != o.id:
 			continue
 		case n <= last:
-			t.Fatalf("%s got message %d of publisher %d after %d: twice, or out of order", who, n, id, last)
+			t.Fatalf("%s got message %d of publisher %d after %d: twice, or out of order", who, n,
+				id, last)
 		case len(acked) > 0 && acked[0] == n:
 			acked = acked[1:]
 		case !o.maybe[n]:
-			t.Fatalf("%s got message %d of publisher %d, which was said not to have been sent, or misses one before it", who, n, id)
+			t.Fatalf("%s got message %d of publisher %d, which was said not to have been sent, "+
+				"or misses one before it", who, n, id)
 		}
 		last = n
 	}
 	if len(acked) > 0 {
-		t.Fatalf("%s misses %d acknowledged messages of publisher %d, the first is %d", who, len(acked), o.id, acked[0])
+		t.Fatalf("%s misses %d acknowledged messages of publisher %d, the first is %d", who,
+			len(acked), o.id, acked[0])
 	}
 }
 
@@ -178,8 +185,9 @@ func collect(c *rawClient) (got []string, err error) {
 	}
 }
 
-// TestSubscribersOutliveTheirLeader: messages are published through the survivors while the leader dies. Every subscriber on a survivor gets each that was
-// acknowledged, once, in the order of its publisher, and none that was refused; and all get them in one order.
+// TestSubscribersOutliveTheirLeader: messages are published through the survivors while the leader
+// dies. Every subscriber on a survivor gets each that was acknowledged, once, in the order of its
+// publisher, and none that was refused; and all get them in one order.
 func TestSubscribersOutliveTheirLeader(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -211,7 +219,9 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 		publishing.Go(func() { o.run(ctx, rest[i%2]) })
 	}
 	all := func(n int64) func() bool {
-		return func() bool { return !slices.ContainsFunc(pubs, func(o *publisher) bool { return o.count.Load() < n }) }
+		return func() bool {
+			return !slices.ContainsFunc(pubs, func(o *publisher) bool { return o.count.Load() < n })
+		}
 	}
 	waitFor(t, 20*time.Second, "messages before the kill", all(100))
 	old.kill()
@@ -245,8 +255,9 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 	}
 }
 
-// TestSnapshotClosesSubscribers: a node whose state comes by a snapshot may have missed messages, so that those who had subscribed there before lose
-// their connections. The cluster is a restored one, whose log begins behind a snapshot.
+// TestSnapshotClosesSubscribers: a node whose state comes by a snapshot may have missed messages,
+// so that those who had subscribed there before lose their connections. The cluster is a restored
+// one, whose log begins behind a snapshot.
 func TestSnapshotClosesSubscribers(t *testing.T) {
 	f := newFleet(t)
 	n1 := f.start("n1")
@@ -265,14 +276,18 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 
 	n2 := f.prepare("n2", n1)
 	n2.start()
-	waitFor(t, 20*time.Second, "n2 to answer", func() bool { return n2.client().Ping(ctx).Err() == nil })
+	waitFor(t, 20*time.Second, "n2 to answer", func() bool {
+		return n2.client().Ping(ctx).Err() == nil
+	})
 	early := dialRaw(t, n2.addr)
 	if got := early.call("SUBSCRIBE", "c"); !strings.Contains(got, "subscribe") {
 		t.Fatal(got)
 	}
 	n1.signal(syscall.SIGCONT)
-	if raw, err := early.Receive(); err == nil || err == io.ErrUnexpectedEOF || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("a subscriber of a node that got a snapshot: %q %v, want the end of its connection", raw, err)
+	if raw, err := early.Receive(); err == nil || err == io.ErrUnexpectedEOF ||
+		errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a subscriber of a node that got a snapshot: %q %v, want the end of its "+
+			"connection", raw, err)
 	}
 	n2.waitReady()
 	if v, err := n2.client().Get(ctx, "k").Result(); err != nil || v != "v" {

@@ -28,7 +28,8 @@ func httpStatus(addr, path string) int {
 	return resp.StatusCode
 }
 
-// writers write keys of their own through every node until stopped, and remember what was acknowledged.
+// writers write keys of their own through every node until stopped, and remember what was
+// acknowledged.
 type writers struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -69,7 +70,8 @@ func (w *writers) note(key string, err error) {
 	case err == nil:
 		w.acked = append(w.acked, key)
 		w.count.Add(1)
-	case errors.As(err, &re) && !slices.Contains([]string{"CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "LOADING"}, errorWord(err)):
+	case errors.As(err, &re) &&
+		!slices.Contains([]string{"CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "LOADING"}, errorWord(err)):
 		w.other = append(w.other, err)
 	}
 }
@@ -101,7 +103,8 @@ func TestLeaderKilled(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	old, rest := leader(t, ps)
-	if ok, err := rest[0].client().SetNX(ctx, "lock", "me", 60*time.Second).Result(); err != nil || !ok {
+	if ok, err := rest[0].client().SetNX(ctx, "lock", "me", 60*time.Second).Result(); err != nil ||
+		!ok {
 		t.Fatal(ok, err)
 	}
 	before, err := rest[0].client().PTTL(ctx, "lock").Result()
@@ -115,9 +118,10 @@ func TestLeaderKilled(t *testing.T) {
 	old.kill()
 	for _, p := range rest {
 		c := p.client()
-		waitFor(t, 2*time.Second-min(time.Since(killed), time.Second), "a write through "+p.id, func() bool {
-			return c.Set(ctx, "after:"+p.id, 1, 0).Err() == nil
-		})
+		waitFor(t, 2*time.Second-min(time.Since(killed), time.Second), "a write through "+p.id,
+			func() bool {
+				return c.Set(ctx, "after:"+p.id, 1, 0).Err() == nil
+			})
 		t.Logf("%s writes again %v after the kill", p.id, time.Since(killed))
 	}
 	c := rest[1].client()
@@ -141,7 +145,8 @@ func TestLeaderKilled(t *testing.T) {
 func TestAllKilledAtOnce(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
-	if ok, err := ps[0].client().SetNX(ctx, "lock", "me", 60*time.Second).Result(); err != nil || !ok {
+	if ok, err := ps[0].client().SetNX(ctx, "lock", "me", 60*time.Second).Result(); err != nil ||
+		!ok {
 		t.Fatal(ok, err)
 	}
 	sha, err := ps[1].client().ScriptLoad(ctx, "return redis.call('get', KEYS[1])").Result()
@@ -196,7 +201,8 @@ func TestMinorityRefuses(t *testing.T) {
 		waitFor(t, 5*time.Second, "CLUSTERDOWN for a write", func() bool {
 			return errorWord(c.Set(ctx, "k", "lost?", 0).Err()) == "CLUSTERDOWN"
 		})
-		if err := last.client().Get(ctx, "k").Err(); errorWord(err) != "CLUSTERDOWN" { // on a connection of its own: the other one is being closed
+		if err := last.client().Get(ctx, "k").Err(); errorWord(err) != "CLUSTERDOWN" {
+			// on a connection of its own: the other one is being closed
 			t.Fatalf("a minority answered a linearizable read: %v", err)
 		}
 		if httpStatus(last.http, "/readyz") == 200 {
@@ -214,8 +220,8 @@ func TestMinorityRefuses(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcome pauses the followers: what the leader took into its log before it knows is answered UNKNOWN, not as
-// if it had not run, and nothing afterwards pretends to know.
+// TestUnknownOutcome pauses the followers: what the leader took into its log before it knows is
+// answered UNKNOWN, not as if it had not run, and nothing afterwards pretends to know.
 func TestUnknownOutcome(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -224,7 +230,8 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := c.Set(ctx, "k", "before", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// With an entry under way the write would wait behind it, outside of the log, and its outcome would be certain.
+	// With an entry under way the write would wait behind it, outside of the log, and its outcome
+	// would be certain.
 	still, last := 0, ""
 	waitFor(t, 10*time.Second, "the log to stand still", func() bool {
 		v, _ := lead.raft("STATUS")
@@ -248,7 +255,9 @@ func TestUnknownOutcome(t *testing.T) {
 	for _, p := range rest {
 		p.signal(syscall.SIGCONT)
 	}
-	waitFor(t, 10*time.Second, "the cluster to serve again", func() bool { return c.Get(ctx, "k").Err() == nil })
+	waitFor(t, 10*time.Second, "the cluster to serve again", func() bool {
+		return c.Get(ctx, "k").Err() == nil
+	})
 	if v := c.Get(ctx, "k").Val(); v != "before" && v != "after" {
 		t.Fatalf("the key is %q: a write that was refused for certain has run", v)
 	}

@@ -12,15 +12,20 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// In this file: one client that asks for little, among twenty that ask for much, on three real processes.
+// In this file: one client that asks for little, among twenty that ask for much, on three real
+// processes.
 
-// heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that wait. Two of them go into one turn. A light one waits for the turn that is under
-// way, in the log and at the read loop, and for what was given at the same time; some were answered shortly before, and are read now.
+// heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that
+// wait. Two of them go into one turn. A light one waits for the turn that is under way, in the log
+// and at the read loop, and for what was given at the same time; some were answered shortly before,
+// and are read now.
 const heavyAtMost = 10
 
-// A light client waits for a few slices, not for a round of all who ask for much: at the leader and through a follower, and Raft's own traffic goes on.
+// A light client waits for a few slices, not for a round of all who ask for much: at the leader and
+// through a follower, and Raft's own traffic goes on.
 func TestLightClientAmongHeavyOnes(t *testing.T) {
-	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s") // a machine that has much else to do keeps its leader
+	// a machine that has much else to do keeps its leader
+	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	first, rest := leader(t, ps)
 	b := &battle{t: t, ps: ps}
 	light := []*rawClient{dialRaw(t, first.addr), dialRaw(t, rest[0].addr)}
@@ -28,7 +33,8 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 	for i := range 100_000 {
 		members = append(members, fmt.Sprint("member", i))
 	}
-	if got := dialRaw(t, first.addr).call(members...); got[0] == '-' { // not by a light client, who would be charged
+	if got := dialRaw(t, first.addr).call(members...); got[0] == '-' {
+		// not by a light client, who would be charged
 		t.Fatal(got)
 	}
 	b.term = b.termOf(light[0])
@@ -40,22 +46,28 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 		calls [][]string // of one client each, in turn
 	}{
 		{"scripts", [][]string{script("EVAL")}},
-		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"}, {"SUNIONSTORE", "copy", "big"}}},
-		{"session commands", [][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members[2:20_000]...), {"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
+		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"},
+			{"SUNIONSTORE", "copy", "big"}}},
+		{"session commands",
+			[][]string{append([]string{"COMMAND", "GETKEYS", "MGET"}, members[2:20_000]...),
+				{"COMMAND", "DOCS"}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", "*"}}},
 	} {
 		served, stop := fight(t, load.calls, first.addr, rest[0].addr)
 		for where, c := range light {
 			most := int64(0)
 			for i := range 4 {
 				before := served.Load()
-				if got := c.call("SET", fmt.Sprintf("lock:%s:%d:%d", load.name, where, i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+				if got := c.call("SET", fmt.Sprintf("lock:%s:%d:%d", load.name, where, i), "me",
+					"NX", "PX", "60000"); got != "+OK\r\n" {
 					t.Errorf("%s: %s", load.name, got)
 				}
 				most = max(most, served.Load()-before)
 			}
-			t.Logf("%s, node %d: at most %d heavy requests were served while a light one waited", load.name, where, most)
+			t.Logf("%s, node %d: at most %d heavy requests were served while a light one waited",
+				load.name, where, most)
 			if most > heavyAtMost && load.name != "session commands" { // those run beside
-				t.Errorf("%s, node %d: %d heavy requests were served while a light one waited", load.name, where, most)
+				t.Errorf("%s, node %d: %d heavy requests were served while a light one waited",
+					load.name, where, most)
 			}
 		}
 		if stop(); t.Failed() {
@@ -67,8 +79,9 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 	}
 }
 
-// Raft's own traffic lives through what twenty clients can ask for, with the timeouts that nodes have by default: nobody stands for election, though
-// three processes share the processors of one machine with those who read the replies.
+// Raft's own traffic lives through what twenty clients can ask for, with the timeouts that nodes
+// have by default: nobody stands for election, though three processes share the processors of one
+// machine with those who read the replies.
 func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos: beside other tests the processors are not the cluster's alone")
@@ -91,7 +104,8 @@ func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 	fill(elements, 1, func(int) []string { return []string{"x"} }, "RPUSH", "list")
 	fill(keys, 2, func(i int) []string { return []string{fmt.Sprint("key:", i), "x"} }, "MSET")
 	atItsLimit := func(command string, call string) []string {
-		return []string{command, "local n = 0 for i = 1, 3000000 do n = n + i end redis.call(" + call + ") return n", "0"}
+		return []string{command, "local n = 0 for i = 1, 3000000 do n = n + i end redis.call(" +
+			call + ") return n", "0"}
 	}
 	light := dialRaw(t, rest[0].addr)
 	b := &battle{t: t, ps: ps}
@@ -101,7 +115,8 @@ func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 		{"LRANGE", "list", "0", "-1"}, {"KEYS", "*"}, atItsLimit("EVAL", "'INCR', 'runs'"),
 	}, first.addr, rest[0].addr)
 	for i := range 5 {
-		if got := light.call("SET", fmt.Sprint("lock:", i), "me", "NX", "PX", "60000"); got != "+OK\r\n" {
+		if got := light.call("SET", fmt.Sprint("lock:", i), "me", "NX", "PX",
+			"60000"); got != "+OK\r\n" {
 			t.Error(got)
 		}
 	}
@@ -112,7 +127,8 @@ func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 	}
 }
 
-// fight has twenty clients ask for much all the time, and returns once each of them was served: how often they all were, and what ends them.
+// fight has twenty clients ask for much all the time, and returns once each of them was served: how
+// often they all were, and what ends them.
 func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int64, stop func()) {
 	t.Helper()
 	const clients = 20

@@ -10,17 +10,22 @@ import (
 	"time"
 )
 
-// A node with few files keeps enough of them to append, to snapshot and to answer probes, however many connections strangers open on both ports.
+// A node with few files keeps enough of them to append, to snapshot and to answer probes, however
+// many connections strangers open on both ports.
 func TestFewFiles(t *testing.T) {
 	p := startProcessesWith(t, 1, func(p *process) { p.most = 200 })[0]
 	c := p.client()
 	ctx := context.Background()
-	const most = 200 - 80 - 2*12 // what a node and two peers that may come need, see internal/node/files.go
+	// what a node and two peers that may come need, see internal/node/files.go
+	const most = 200 - 80 - 2*12
 	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != fmt.Sprint(most) {
 		t.Errorf("maxclients is %s, not %d", got, most)
 	}
-	want := fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", most)
-	if err := c.ConfigSet(ctx, "maxclients", fmt.Sprint(most+1)).Err(); err == nil || !strings.Contains(err.Error(), want) {
+	want := fmt.Sprintf(
+		"The operating system is not able to handle the specified number of clients, try with %d",
+		most)
+	if err := c.ConfigSet(ctx, "maxclients", fmt.Sprint(most+1)).Err(); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("CONFIG SET maxclients: %v", err)
 	}
 	var idle []net.Conn
@@ -57,14 +62,17 @@ func TestFewFiles(t *testing.T) {
 	for _, conn := range idle {
 		_ = conn.Close()
 	}
-	waitFor(t, 10*time.Second, "other clients", func() bool { return p.client().Ping(ctx).Err() == nil })
+	waitFor(t, 10*time.Second, "other clients", func() bool {
+		return p.client().Ping(ctx).Err() == nil
+	})
 	if strings.Contains(p.log.String(), "too many open files") {
 		t.Error("the node ran out of files")
 	}
 }
 
 func TestTooFewFiles(t *testing.T) {
-	p := &process{t: t, id: "n1", most: 90, log: &logBuffer{}, args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
+	p := &process{t: t, id: "n1", most: 90, log: &logBuffer{},
+		args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
 	p.start()
 	p.waitRefusal("the limit of open files (ulimit -n) is 90, this node needs at least")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// In this file: requests of every kind, in pipelines of many connections of one node, each of which is checked, while leadership moves
-// under them.
+// In this file: requests of every kind, in pipelines of many connections of one node, each of which
+// is checked, while leadership moves under them.
 
 // testSeed is the seed of a random test: a new one, or COORDD_TEST_SEED's. It is printed.
 func testSeed(t *testing.T) uint64 {
@@ -31,8 +31,8 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// talker is a connection that knows what each of its requests has to be answered with. All keys are its own, but for the list that its
-// neighbour fills.
+// talker is a connection that knows what each of its requests has to be answered with. All keys are
+// its own, but for the list that its neighbour fills.
 type talker struct {
 	*rawClient
 	id, next int
@@ -77,7 +77,8 @@ var steps = []func(k *talker, v string){
 	func(k *talker, v string) {
 		k.ask("-ERR unknown command '"+v+"', with args beginning with: 'x' \r\n", v, "x")
 		k.ask("+OK\r\n", "SET", k.key("s"), v)
-		k.ask("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "LPOP", k.key("s"))
+		k.ask("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "LPOP",
+			k.key("s"))
 	},
 	func(k *talker, v string) { // a transaction
 		k.ask("+OK\r\n", "MULTI")
@@ -102,7 +103,8 @@ var steps = []func(k *talker, v string){
 	},
 	func(k *talker, v string) { // a script, which publishes too
 		k.messages = append(k.messages, ">3\r\n"+bulk("message")+bulk(k.key("c"))+bulk(v))
-		k.ask("*2\r\n"+bulk(v)+k.raise("e"), "EVAL", "redis.call('publish', KEYS[2], ARGV[1]) return {ARGV[1], redis.call('incr', KEYS[1])}",
+		k.ask("*2\r\n"+bulk(v)+k.raise("e"), "EVAL",
+			"redis.call('publish', KEYS[2], ARGV[1]) return {ARGV[1], redis.call('incr', KEYS[1])}",
 			"2", k.key("e"), k.key("c"), v)
 	},
 	func(k *talker, v string) {
@@ -116,7 +118,8 @@ var steps = []func(k *talker, v string){
 	},
 }
 
-// pipeline makes up the next round. In each the talker gives its neighbour an element and waits for one of its other neighbour.
+// pipeline makes up the next round. In each the talker gives its neighbour an element and waits for
+// one of its other neighbour.
 func (k *talker) pipeline(round int) {
 	k.out, k.replies, k.messages = k.out[:0], k.replies[:0], k.messages[:0]
 	gives, takes := k.rnd.IntN(6), 6+k.rnd.IntN(6)
@@ -154,7 +157,9 @@ func (k *talker) talk(round int) error {
 	for replies, messages := k.replies, k.messages; len(replies)+len(messages) > 0; {
 		raw, err := k.Receive()
 		if err != nil {
-			return fmt.Errorf("round %d, %d replies and %d messages are due, the first reply %.100q: %w", round, len(replies), len(messages), strings.Join(replies, ""), err)
+			return fmt.Errorf(
+				"round %d, %d replies and %d messages are due, the first reply %.100q: %w", round,
+				len(replies), len(messages), strings.Join(replies, ""), err)
 		}
 		queue := &replies
 		if raw[0] == '>' {
@@ -172,12 +177,14 @@ func (k *talker) talk(round int) error {
 	return nil
 }
 
-// TestRepliesWhileLeadershipMoves: nothing that goes through one node is lost, doubled, out of order or given to another connection, and nothing fails,
-// while leadership is handed over, to that node too.
+// TestRepliesWhileLeadershipMoves: nothing that goes through one node is lost, doubled, out of
+// order or given to another connection, and nothing fails, while leadership is handed over, to that
+// node too.
 func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	seed := testSeed(t)
 	const talkers, rounds, moves = 12, 24, 6
-	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s") // a busy machine is not to hold elections of its own
+	// a busy machine is not to hold elections of its own
+	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	_, rest := leader(t, ps)
 	through := rest[0]
 	var done atomic.Int64
@@ -205,7 +212,9 @@ func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, talkers))
 	for i := range moves {
 		after := int64((i + 1) * talkers * rounds / (moves + 1))
-		waitFor(t, 30*time.Second, "rounds", func() bool { return done.Load() >= after || t.Failed() })
+		waitFor(t, 30*time.Second, "rounds", func() bool {
+			return done.Load() >= after || t.Failed()
+		})
 		if t.Failed() {
 			break
 		}

@@ -14,13 +14,15 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// In this file: hostile input against three real processes, by raw sockets to the leader and to a follower. After each attack the same
-// connection goes on where Redis would let it, every node takes a write, the term is what it was, and no process has grown beyond a bound. The
-// attacks are in hostile_attacks_test.go.
+// In this file: hostile input against three real processes, by raw sockets to the leader and to a
+// follower. After each attack the same connection goes on where Redis would let it, every node
+// takes a write, the term is what it was, and no process has grown beyond a bound. The attacks are
+// in hostile_attacks_test.go.
 
-// maxPeakMiB bounds what a process may ever have had in memory. Requests of 32 MiB and replies of 64 MiB are there some times at once: as they
-// are built, in a frame between nodes, and on their way to the client. One script can leave 600 MiB behind by writing values that it then
-// removes, a value of 512 MiB is among the attacks, and the collector lets the heap double before it looks.
+// maxPeakMiB bounds what a process may ever have had in memory. Requests of 32 MiB and replies of
+// 64 MiB are there some times at once: as they are built, in a frame between nodes, and on their
+// way to the client. One script can leave 600 MiB behind by writing values that it then removes, a
+// value of 512 MiB is among the attacks, and the collector lets the heap double before it looks.
 const maxPeakMiB = 4 << 10
 
 // attack is what a hostile client sends and what it has to be told.
@@ -28,13 +30,14 @@ type attack struct {
 	name  string
 	calls [][]string // all sent at once, unless each waits for the reply to the one before
 	raw   string     // sent instead
-	// want are the beginnings of the replies, one a call; "" is any. A single one stands for all of them. They are as many as the replies where
-	// there are no calls.
+	// want are the beginnings of the replies, one a call; "" is any. A single one stands for all of
+	// them. They are as many as the replies where there are no calls.
 	want   []string
 	closes bool // the connection ends behind the replies
-	once   bool // it takes long, and is made on the follower alone, which brings the leader into it too
-	waits  bool
-	run    func(b *battle, c *rawClient)
+	// it takes long, and is made on the follower alone, which brings the leader into it too
+	once  bool
+	waits bool
+	run   func(b *battle, c *rawClient)
 }
 
 // battle is the cluster under attack.
@@ -51,7 +54,8 @@ func TestHostileInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes most of a minute, and -short was given")
 	}
-	ps := startProcesses(t, 3, "--heartbeat-timeout", "5s") // a machine that has much else to do keeps its leader
+	// a machine that has much else to do keeps its leader
+	ps := startProcesses(t, 3, "--heartbeat-timeout", "5s")
 	first, rest := leader(t, ps)
 	b := &battle{t: t, ps: ps}
 	for _, p := range ps {
@@ -59,7 +63,8 @@ func TestHostileInput(t *testing.T) {
 	}
 	b.prepare()
 	b.term = b.termOf(b.checks[0])
-	for _, a := range slices.Concat(protocolAttacks(), manyKeysAttacks(), scriptAttacks(), transactionAttacks(), rangeAttacks()) {
+	for _, a := range slices.Concat(protocolAttacks(), manyKeysAttacks(), scriptAttacks(),
+		transactionAttacks(), rangeAttacks()) {
 		for where, p := range []*process{first, rest[0]} {
 			if a.once && p == first {
 				continue
@@ -87,8 +92,10 @@ func (b *battle) prepare() {
 		set, zset, list = append(set, name), append(zset, strconv.Itoa(i), name), append(list, name)
 	}
 	for _, call := range [][]string{
-		set, zset, list, {"SET", "big", strings.Repeat("x", 1<<20)}, {"HSET", "hash", "f", "v"}, {"XADD", "stream", "1-1", "f", "v"}, {"SET", "n", "1"}, with(1000, "g", "RPUSH", "gs"),
-		{"EVAL", "for i = 1, 2000 do redis.call('SET', string.rep('a', 100) .. i, 1) redis.call('XADD', 'stream', '*', 'f', i) end", "0"},
+		set, zset, list, {"SET", "big", strings.Repeat("x", 1<<20)}, {"HSET", "hash", "f", "v"},
+		{"XADD", "stream", "1-1", "f", "v"}, {"SET", "n", "1"}, with(1000, "g", "RPUSH", "gs"),
+		{"EVAL", "for i = 1, 2000 do redis.call('SET', string.rep('a', 100) .. i, 1) " +
+			"redis.call('XADD', 'stream', '*', 'f', i) end", "0"},
 	} {
 		if got := c.call(call...); got[0] == '-' {
 			b.t.Fatal(got)
@@ -154,7 +161,8 @@ func (a *attack) replies(c *rawClient, where string) {
 // shown is the beginning of a call.
 func (a *attack) shown(i int) string {
 	if i < len(a.calls) {
-		return fmt.Sprintf("call %d, %.100q", i, strings.Join(a.calls[i][:min(len(a.calls[i]), 10)], " "))
+		return fmt.Sprintf("call %d, %.100q", i,
+			strings.Join(a.calls[i][:min(len(a.calls[i]), 10)], " "))
 	}
 	return fmt.Sprintf("reply %d", i)
 }
@@ -165,7 +173,8 @@ func (b *battle) check(after string) {
 	for i, c := range b.checks {
 		b.writes++
 		text := strconv.Itoa(b.writes)
-		if got, err := c.Do(commandtest.Args("SET", "alive", text)); err != nil || string(got) != "+OK\r\n" {
+		if got, err := c.Do(commandtest.Args("SET", "alive", text)); err != nil ||
+			string(got) != "+OK\r\n" {
 			b.t.Errorf("after %s: a write on %s: %.100q, %v", after, b.ps[i].id, got, err)
 			return
 		}
@@ -174,7 +183,8 @@ func (b *battle) check(after string) {
 		}
 		if peak, ok := b.ps[i].peakMiB(); ok {
 			if b.peak = max(b.peak, peak); peak > maxPeakMiB {
-				b.t.Errorf("after %s: %s has had %d MiB, the bound is %d", after, b.ps[i].id, peak, maxPeakMiB)
+				b.t.Errorf("after %s: %s has had %d MiB, the bound is %d", after, b.ps[i].id, peak,
+					maxPeakMiB)
 			}
 		}
 	}

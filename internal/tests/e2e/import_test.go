@@ -67,7 +67,8 @@ func fillSource(t *testing.T, c *redis.Client) {
 	do(t, c, "RPUSH", "l", "a", "b", "a", "")
 	do(t, c, "SADD", "ints", 3, 1, 2, -5)
 	do(t, c, "SADD", "set", "a", "b", "\xff")
-	do(t, c, "ZADD", "z", "1.5", "x", "-inf", "low", "inf", "high", "0.1", "tenth", "1e300", "far", "3", "3")
+	do(t, c, "ZADD", "z", "1.5", "x", "-inf", "low", "inf", "high", "0.1", "tenth", "1e300", "far",
+		"3", "3")
 	do(t, c, "GEOADD", "geo", 13.361389, 38.115556, "Palermo")
 	pipe := c.Pipeline()
 	ctx := context.Background()
@@ -115,7 +116,9 @@ func view(t *testing.T, c *redis.Client, key string) []any {
 	sorted := func(v any, width int) {
 		list, _ := v.([]any)
 		all := slices.Collect(slices.Chunk(list, width))
-		slices.SortFunc(all, func(a, b []any) int { return strings.Compare(fmt.Sprint(a[0]), fmt.Sprint(b[0])) })
+		slices.SortFunc(all, func(a, b []any) int {
+			return strings.Compare(fmt.Sprint(a[0]), fmt.Sprint(b[0]))
+		})
 		seen = append(seen, all)
 	}
 	switch kind {
@@ -190,7 +193,8 @@ func TestImport(t *testing.T) {
 	do(t, source(15), "HSET", "fifteen", "a", 1)
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
 	said := succeed(t, "import", "--from", url, "--to", n.addr)
-	for _, line := range []string{"3024 keys of ", "  hash     3\n", "  list     3\n", "  set      3\n", "  stream   4\n", "  string   3008\n", "  zset     3\n"} {
+	for _, line := range []string{"3024 keys of ", "  hash     3\n", "  list     3\n",
+		"  set      3\n", "  stream   4\n", "  string   3008\n", "  zset     3\n"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("without %q: %s", line, said)
 		}
@@ -202,7 +206,8 @@ func TestImport(t *testing.T) {
 	do(t, c, "SET", "s", "mine")
 	do(t, c, "DEL", "h:large", "z")
 	said = succeed(t, "import", "--from", url, "--to", n.addr)
-	if !strings.Contains(said, "2 keys of ") || !strings.Contains(said, "left as they are") || do(t, c, "GET", "s") != "mine" {
+	if !strings.Contains(said, "2 keys of ") || !strings.Contains(said, "left as they are") ||
+		do(t, c, "GET", "s") != "mine" {
 		t.Error(said)
 	}
 	// Over what is there, of other types too.
@@ -216,11 +221,14 @@ func TestImport(t *testing.T) {
 	compareDatabases(t, source(0), databaseOf(t, n, 0))
 }
 
-// TestImportFunctions copies libraries, leaves those that are there, and names those that cannot be loaded.
+// TestImportFunctions copies libraries, leaves those that are there, and names those that cannot be
+// loaded.
 func TestImportFunctions(t *testing.T) {
 	url, source := startSource(t)
 	library := func(name string, answer int) string {
-		return fmt.Sprintf("#!lua name=%s\nredis.register_function{function_name='%s_f', callback=function() return %d end, flags={'no-writes'}}", name, name, answer)
+		return fmt.Sprintf(
+			"#!lua name=%s\nredis.register_function{function_name='%s_f', callback=function() "+
+				"return %d end, flags={'no-writes'}}", name, name, answer)
 	}
 	do(t, source(0), "FUNCTION", "LOAD", library("one", 1))
 	do(t, source(0), "FUNCTION", "LOAD", library("two", 2))
@@ -228,26 +236,36 @@ func TestImportFunctions(t *testing.T) {
 	do(t, c, "FUNCTION", "LOAD", library("two", 22))
 	answers := func(one, two any) {
 		t.Helper()
-		if got, gotTwo := do(t, c, "FCALL_RO", "one_f", 0), do(t, c, "FCALL_RO", "two_f", 0); got != one || gotTwo != two {
+		if got, gotTwo := do(t, c, "FCALL_RO", "one_f", 0),
+			do(t, c, "FCALL_RO", "two_f", 0); got != one || gotTwo != two {
 			t.Errorf("the functions answer %v and %v, want %v and %v", got, gotTwo, one, two)
 		}
 	}
 	said := succeed(t, "import", "--from", url, "--to", n.addr)
-	if !strings.Contains(said, "1 function libraries copied\n1 function libraries left as they are") {
+	if !strings.Contains(said,
+		"1 function libraries copied\n1 function libraries left as they are") {
 		t.Error(said)
 	}
 	answers(int64(1), int64(22))
-	if said = succeed(t, "import", "--from", url, "--to", n.addr, "--replace"); !strings.Contains(said, "2 function libraries copied\n") {
+	if said = succeed(t, "import", "--from", url, "--to", n.addr,
+		"--replace"); !strings.Contains(said, "2 function libraries copied\n") {
 		t.Error(said)
 	}
 	answers(int64(1), int64(2))
 	do(t, c, "FUNCTION", "FLUSH")
-	if said = succeed(t, "import", "--from", url+"?db=0", "--to", n.addr) + succeed(t, "import", "--from", url, "--match", "x*", "--to", n.addr); strings.Contains(said, "function") {
+	if said = succeed(t, "import", "--from", url+"?db=0", "--to", n.addr) +
+		succeed(t, "import", "--from", url, "--match", "x*", "--to", n.addr); strings.Contains(said,
+		"function") {
 		t.Error("functions were copied with a part of the keys:", said)
 	}
-	do(t, c, "FUNCTION", "LOAD", strings.ReplaceAll(library("three", 3), "three_f", "one_f")) // the name of another's function
+	// the name of another's function
+	do(t, c, "FUNCTION", "LOAD", strings.ReplaceAll(library("three", 3), "three_f", "one_f"))
 	code, out, errs := command(t, "import", "--from", url, "--to", n.addr)
-	if code != 1 || !strings.Contains(out, "1 function libraries copied\nfunction library \"one\" not copied: ERR Function one_f already exists") || !strings.Contains(errs, "function libraries were not copied") {
+	if code != 1 ||
+		!strings.Contains(out,
+			"1 function libraries copied\nfunction library \"one\" not copied: ERR Function "+
+				"one_f already exists") || !strings.Contains(errs,
+		"function libraries were not copied") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 }
@@ -279,8 +297,8 @@ func TestImportSelection(t *testing.T) {
 
 var nameInReply = regexp.MustCompile(`\$\d+\r\n([ks]\d+)\r\n`)
 
-// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third of them when it has told their names, and a third
-// when it has told their types.
+// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third of
+// them when it has told their names, and a third when it has told their types.
 func TestImportWhileKeysGo(t *testing.T) {
 	url, source := startSource(t)
 	c := source(0)
@@ -309,24 +327,25 @@ func TestImportWhileKeysGo(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var later []string // to be changed with the next reply
-	addr := proxy(t, "unix", strings.TrimPrefix(url, "unix://"), asItIs, func(to io.Writer, b []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		now := later
-		later = nil
-		for i, name := range nameInReply.FindAllSubmatch(b, -1) {
-			switch i % 3 {
-			case 0:
-				now = append(now, string(name[1]))
-			case 1:
-				later = append(later, string(name[1]))
+	addr := proxy(t, "unix", strings.TrimPrefix(url, "unix://"), asItIs,
+		func(to io.Writer, b []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			now := later
+			later = nil
+			for i, name := range nameInReply.FindAllSubmatch(b, -1) {
+				switch i % 3 {
+				case 0:
+					now = append(now, string(name[1]))
+				case 1:
+					later = append(later, string(name[1]))
+				}
 			}
-		}
-		if len(now) > 0 {
-			change(now)
-		}
-		asItIs(to, b)
-	})
+			if len(now) > 0 {
+				change(now)
+			}
+			asItIs(to, b)
+		})
 	n, d := startSingle(t, filepath.Join(t.TempDir(), "data"))
 	said := succeed(t, "import", "--from", "redis://"+addr, "--to", n.addr)
 	t.Log(said)
@@ -338,12 +357,14 @@ func TestImportWhileKeysGo(t *testing.T) {
 		k, s := fmt.Sprint("k", i), fmt.Sprint("s", i)
 		got := view(t, d, s)
 		kinds[fmt.Sprint(got[0])]++
-		if g := fmt.Sprint(got); g != fmt.Sprintf("[set [[%d] [x]]]", i) && g != "[list [now a list]]" {
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[set [[%d] [x]]]", i) &&
+			g != "[list [now a list]]" {
 			t.Errorf("%s: %s", s, g)
 		}
 		got = view(t, d, k)
 		kinds[fmt.Sprint(got[0])]++
-		if g := fmt.Sprint(got); g != fmt.Sprintf("[string %d]", i) && (g != "[none]" || do(t, c, "EXISTS", k) != int64(0)) {
+		if g := fmt.Sprint(got); g != fmt.Sprintf("[string %d]", i) &&
+			(g != "[none]" || do(t, c, "EXISTS", k) != int64(0)) {
 			t.Errorf("%s: %s", k, g)
 		}
 	}
@@ -371,7 +392,9 @@ func TestImportNamesWhatItCannotCopy(t *testing.T) {
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
 	addr := lying(t, strings.TrimPrefix(url, "unix://"))
 	code, out, errs := command(t, "import", "--from", "redis://"+addr, "--to", n.addr)
-	for _, want := range []string{"2 keys of ", "3 keys not copied", `database 0, "z:1": coordd has no type "tree"`, `database 0, "z:2"`, `database 0, "huge:element"`} {
+	for _, want := range []string{"2 keys of ", "3 keys not copied",
+		`database 0, "z:1": coordd has no type "tree"`, `database 0, "z:2"`,
+		`database 0, "huge:element"`} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit %d without %q: %s%s", code, want, out, errs)
 		}
@@ -384,7 +407,8 @@ func TestImportNamesWhatItCannotCopy(t *testing.T) {
 	}
 }
 
-// TestImportThroughFailover kills the leader of the target in the middle, and runs the import again until it says that all is there.
+// TestImportThroughFailover kills the leader of the target in the middle, and runs the import again
+// until it says that all is there.
 func TestImportThroughFailover(t *testing.T) {
 	url, source := startSource(t)
 	fillSource(t, source(0))
@@ -419,7 +443,8 @@ func TestImportThroughFailover(t *testing.T) {
 	}
 	c := redis.NewClient(&redis.Options{Addr: rest[1].addr, Protocol: 2})
 	defer c.Close()
-	for _, k := range c.Keys(t.Context(), "coordd:import:*").Val() { // what a broken run left goes by itself
+	// what a broken run left goes by itself
+	for _, k := range c.Keys(t.Context(), "coordd:import:*").Val() {
 		if c.PTTL(t.Context(), k).Val() <= 0 {
 			t.Errorf("%s stays for ever", k)
 		}
@@ -428,7 +453,8 @@ func TestImportThroughFailover(t *testing.T) {
 	compareDatabases(t, source(0), c)
 }
 
-// TestImportFromCoordd copies what only a coordd, or a Redis later than Debian's, has: fields with a life.
+// TestImportFromCoordd copies what only a coordd, or a Redis later than Debian's, has: fields with
+// a life.
 func TestImportFromCoordd(t *testing.T) {
 	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
 	do(t, c, "HSET", "h", "a", 1, "b", 2, "c", 3)
@@ -444,10 +470,12 @@ func TestImportFromCoordd(t *testing.T) {
 		t.Error(said)
 	}
 	lives := do(t, d, "HPTTL", "h", "FIELDS", 3, "a", "b", "c").([]any)
-	if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 || c > 600_000 || lives[1] != int64(-1) {
+	if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 || c > 600_000 ||
+		lives[1] != int64(-1) {
 		t.Error(lives)
 	}
-	if v := d.HGetAll(t.Context(), "h").Val(); !maps.Equal(v, map[string]string{"a": "1", "b": "2", "c": "3"}) {
+	if v := d.HGetAll(t.Context(), "h").Val(); !maps.Equal(v,
+		map[string]string{"a": "1", "b": "2", "c": "3"}) {
 		t.Error(v)
 	}
 	if v := do(t, d, "TYPE", "x"); v != "stream" {
@@ -467,7 +495,8 @@ func TestImportRefusals(t *testing.T) {
 		{[]string{"--from", "http://x", "--to", n.addr}, 1, "must be"},
 		{[]string{"--from", "redis://" + n.addr, "--to", "x"}, 1, "--to x: must be host:port"},
 		{[]string{"--from", "redis://" + free, "--to", n.addr}, 1, "connection refused"},
-		{[]string{"--from", "redis://" + n.addr, "--to", n.addr, "stray"}, 2, "unexpected argument"},
+		{[]string{"--from", "redis://" + n.addr, "--to", n.addr, "stray"}, 2,
+			"unexpected argument"},
 	} {
 		code, _, errs := command(t, append([]string{"import"}, c.args...)...)
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {

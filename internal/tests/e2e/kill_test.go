@@ -14,12 +14,14 @@ import (
 // In this file: how long a cluster takes no writes after kill -9 of its leader.
 
 const (
-	kills       = 20
-	medianBound = 800 * time.Millisecond // of the time to the first acknowledged write through any survivor
+	kills = 20
+	// of the time to the first acknowledged write through any survivor
+	medianBound = 800 * time.Millisecond
 	worstBound  = 2 * time.Second
 )
 
-// firstWrite returns how long after began the first write through any of the processes was acknowledged.
+// firstWrite returns how long after began the first write through any of the processes was
+// acknowledged.
 func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
@@ -29,7 +31,8 @@ func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	var wg sync.WaitGroup
 	for _, p := range ps {
 		wg.Go(func() {
-			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 20 * time.Second})
+			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
+				ReadTimeout: 20 * time.Second})
 			defer c.Close()
 			for ctx.Err() == nil {
 				if c.Set(ctx, "killed:"+p.id, 1, 0).Err() == nil {
@@ -45,13 +48,16 @@ func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	return first
 }
 
-// TestKilledLeaders kills the leader 20 times, with the default timeouts, in a cluster that does nothing and in one that is written to.
+// TestKilledLeaders kills the leader 20 times, with the default timeouts, in a cluster that does
+// nothing and in one that is written to.
 func TestKilledLeaders(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
 	}
 	for _, writers := range []int{0, 4} {
-		t.Run(fmt.Sprintf("%d writers a node", writers), func(t *testing.T) { killLeaders(t, writers) })
+		t.Run(fmt.Sprintf("%d writers a node", writers), func(t *testing.T) {
+			killLeaders(t, writers)
+		})
 	}
 }
 
@@ -76,7 +82,8 @@ func killLeaders(t *testing.T, writers int) {
 	}
 	slices.Sort(took)
 	median, worst := (took[kills/2-1]+took[kills/2])/2, took[kills-1]
-	t.Logf("first write after the kill: median %v, worst %v of %d; load %s", median, worst, kills, loadAverage())
+	t.Logf("first write after the kill: median %v, worst %v of %d; load %s", median, worst, kills,
+		loadAverage())
 	if median > medianBound || worst > worstBound {
 		t.Errorf("the median may be %v, the worst %v", medianBound, worstBound)
 	}

@@ -21,8 +21,9 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// In this file: a cluster of this release and of the next, side by side: what is new is switched on when every node has it, and not
-// before; and this release meets what the next one wrote. The next release is this one, built with -tags coordd_next.
+// In this file: a cluster of this release and of the next, side by side: what is new is switched on
+// when every node has it, and not before; and this release meets what the next one wrote. The next
+// release is this one, built with -tags coordd_next.
 
 // restart stops a process and starts it as this release or as the next.
 func (p *process) restart(next bool) {
@@ -72,15 +73,19 @@ func filesOf(t *testing.T, dir string) map[string][32]byte {
 	return files
 }
 
-// refusesDir stops a process of the next release and starts it as this one, which has to refuse its data directory and to leave it as it is.
+// refusesDir stops a process of the next release and starts it as this one, which has to refuse its
+// data directory and to leave it as it is.
 func (p *process) refusesDir(level uint64) {
 	p.t.Helper()
 	p.stop()
 	before := filesOf(p.t, p.dataDir())
 	p.next = false
 	p.start()
-	p.waitRefusal(fmt.Sprintf("coordd: a later version of coordd is needed: data directory %s has feature level %d, and this one knows levels up to %d",
-		p.dataDir(), level, fsm.FeatureLevel))
+	p.waitRefusal(
+		fmt.Sprintf(
+			"coordd: a later version of coordd is needed: data directory %s has feature level "+
+				"%d, and this one knows levels up to %d",
+			p.dataDir(), level, fsm.FeatureLevel))
 	if !maps.Equal(before, filesOf(p.t, p.dataDir())) {
 		p.t.Errorf("%s refused its data directory, and changed it", p.id)
 	}
@@ -94,18 +99,24 @@ const (
 	nextLevel = thisLevel + 1
 )
 
-// unknownInScript keeps what a script is told of a command that came with the next level: it has to be the same on every node.
-const unknownInScript = "local r = redis.pcall('SETNEXT', KEYS[1], 'x') redis.call('SET', KEYS[1], r.err or 'it ran') return redis.call('GET', KEYS[1])"
+// unknownInScript keeps what a script is notified of a command that came with the next level: it
+// has to be the same on every node.
+const unknownInScript = "local r = redis.pcall('SETNEXT', KEYS[1], 'x') redis.call('SET', " +
+	"KEYS[1], r.err or 'it ran') return redis.call('GET', KEYS[1])"
 
-// steady sends a command, which may be sent again, until the cluster answers it in spite of elections on a busy machine.
+// steady sends a command, which may be sent again, until the cluster answers it in spite of
+// elections on a busy machine.
 func (p *process) steady(args ...any) (v any, err error) {
 	p.t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second})
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
+		ReadTimeout: 15 * time.Second})
 	defer c.Close()
 	waitFor(p.t, 20*time.Second, "an answer", func() bool {
 		v, err = c.Do(context.Background(), args...).Result()
 		var reply redis.Error
-		return err == nil || errors.As(err, &reply) && !slices.Contains([]string{"CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "LOADING"}, errorWord(err))
+		return err == nil || errors.As(err, &reply) &&
+			!slices.Contains([]string{"CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "LOADING"},
+				errorWord(err))
 	})
 	return v, err
 }
@@ -119,10 +130,12 @@ func checkMixed(t *testing.T, ps []*process) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := p.steady("SETNEXT", "new", "x"); err == nil || err.Error() != "ERR unknown command 'SETNEXT', with args beginning with: 'new' 'x' " {
+		if _, err := p.steady("SETNEXT", "new", "x"); err == nil ||
+			err.Error() != "ERR unknown command 'SETNEXT', with args beginning with: 'new' 'x' " {
 			t.Errorf("SETNEXT on %s: %v", p.id, err)
 		}
-		if v, err := p.steady("EVAL", unknownInScript, 1, "told:"+p.id); v != "ERR Unknown Redis command called from script" {
+		if v, err := p.steady("EVAL", unknownInScript, 1,
+			"told:"+p.id); v != "ERR Unknown Redis command called from script" {
 			t.Errorf("a script on %s: %v %v", p.id, v, err)
 		}
 		if p.level() != thisLevel {
@@ -150,12 +163,16 @@ func TestNextRelease(t *testing.T) {
 			_, _ = n1.raft("TRANSFER", p.id) // it takes more than one on a busy machine
 			return false
 		})
-		want := []string{fmt.Sprint("n1 ", thisLevel), fmt.Sprint("n2 ", thisLevel), fmt.Sprint("n3 ", nextLevel)}
-		waitFor(t, 10*time.Second, p.id+" to know the members' levels", func() bool { return slices.Equal(p.knownLevels(), want) })
+		want := []string{fmt.Sprint("n1 ", thisLevel), fmt.Sprint("n2 ", thisLevel),
+			fmt.Sprint("n3 ", nextLevel)}
+		waitFor(t, 10*time.Second, p.id+" to know the members' levels", func() bool {
+			return slices.Equal(p.knownLevels(), want)
+		})
 		checkMixed(t, ps)
 	}
 	w.finish(t, n3.client())
-	sameState(t, ps) // not before: states are compared one after the other, while nothing is written
+	// not before: states are compared one after the other, while nothing is written
+	sameState(t, ps)
 
 	n2.restart(true)
 	if n2.level() != thisLevel {
@@ -163,7 +180,9 @@ func TestNextRelease(t *testing.T) {
 	}
 	n1.restart(true)
 	for _, p := range ps {
-		waitFor(t, 20*time.Second, p.id+" has the next level", func() bool { return p.level() == nextLevel })
+		waitFor(t, 20*time.Second, p.id+" has the next level", func() bool {
+			return p.level() == nextLevel
+		})
 		if v, err := p.steady("SETNEXT", p.id, "v"); v != "OK" {
 			t.Error(v, err)
 		}
@@ -171,7 +190,8 @@ func TestNextRelease(t *testing.T) {
 			t.Errorf("%s: %q %v", p.id, v, err)
 		}
 	}
-	if info := n1.client().Info(context.Background(), "coordd").Val(); !strings.Contains(info, fmt.Sprintf("feature_level:%d\r\nknown_feature_level:%d\r\n", nextLevel, nextLevel)) {
+	if info := n1.client().Info(context.Background(), "coordd").Val(); !strings.Contains(info,
+		fmt.Sprintf("feature_level:%d\r\nknown_feature_level:%d\r\n", nextLevel, nextLevel)) {
 		t.Errorf("INFO: %s", info)
 	}
 	sameState(t, ps)
@@ -187,16 +207,20 @@ func TestNextRelease(t *testing.T) {
 // joinTooOld has nodes of this release join a cluster that has the next level.
 func joinTooOld(t *testing.T, ps []*process) {
 	f := newFleet(t)
-	sentence := fmt.Sprintf("knows feature levels up to %d, and this cluster has level %d: start a later version of coordd there", thisLevel, nextLevel)
+	sentence := fmt.Sprintf(
+		"knows feature levels up to %d, and this cluster has level %d: start a later version of "+
+			"coordd there", thisLevel, nextLevel)
 	p := f.prepare("n4", ps[0])
 	p.start()
 	p.waitRefusal("coordd: the cluster refused this node: node n4 " + sentence)
 
-	// A node that was not there when it was taken in refuses the log by itself, and keeps nothing of it.
+	// A node that was not there when it was taken in refuses the log by itself, and keeps nothing
+	// of it.
 	p = f.prepare("n5", ps[0])
 	ps[0].mustRaft("ADD", "n5", p.flag("--peer-listen"))
 	p.start()
-	p.waitRefusal(fmt.Sprintf("has feature level %d, and this one knows levels up to %d", nextLevel, thisLevel))
+	p.waitRefusal(fmt.Sprintf("has feature level %d, and this one knows levels up to %d", nextLevel,
+		thisLevel))
 	ps[0].mustRaft("REMOVE", "n5")
 	version, err := os.ReadFile(filepath.Join(p.dataDir(), "VERSION"))
 	if err != nil || bytes.Contains(version, fmt.Append(nil, "level: ", nextLevel)) {
@@ -225,15 +249,20 @@ func restoreTooNew(t *testing.T, from *process) {
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "data")
-	out, err := exec.Command(old, "restore", file, "--id", "r1", "--data-dir", target).CombinedOutput()
-	want := fmt.Sprintf("coordd: cannot restore %s: a later version of coordd is needed: the snapshot has feature level %d, and this one knows levels up to %d; nothing was written\n", file, nextLevel, thisLevel)
+	out, err := exec.Command(old, "restore", file, "--id", "r1", "--data-dir",
+		target).CombinedOutput()
+	want := fmt.Sprintf(
+		"coordd: cannot restore %s: a later version of coordd is needed: the snapshot has "+
+			"feature level %d, and this one knows levels up to %d; nothing was written\n", file,
+		nextLevel, thisLevel)
 	if err == nil || string(out) != want {
 		t.Errorf("this release restores it: %v %s, want %s", err, out, want)
 	}
 	if _, err := os.Stat(target); !os.IsNotExist(err) {
 		t.Error("something was written:", err)
 	}
-	if out, err := exec.Command(next, "restore", file, "--id", "r1", "--data-dir", target).CombinedOutput(); err != nil {
+	if out, err := exec.Command(next, "restore", file, "--id", "r1", "--data-dir",
+		target).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	// The restored state is at its level from the first entry on, and its directory says so.

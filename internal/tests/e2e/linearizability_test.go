@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: a history of lock commands by clients on all nodes, while leaders are killed, checked for
-// linearizability (Porcupine, after Wing and Gong; Lowe).
+// In this file: a history of lock commands by clients on all nodes, while leaders are killed,
+// checked for linearizability (Porcupine, after Wing and Gong; Lowe).
 
 type lockOp int
 
@@ -40,7 +40,8 @@ type lockOutput struct {
 
 const releaseScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
-// stepLock is the model of one key: what the state can be after an operation that gave this output, nothing if it cannot have.
+// stepLock is the model of one key: what the state can be after an operation that gave this output,
+// nothing if it cannot have.
 func stepLock(state string, in lockInput, out lockOutput) []string {
 	next, got := state, lockOutput{ok: true}
 	switch in.op {
@@ -94,7 +95,8 @@ func lockModel() porcupine.Model {
 	return m.ToModel()
 }
 
-// runLockOp runs one operation and says what it gave; certain is false when it cannot have run and belongs in no history.
+// runLockOp runs one operation and says what it gave; certain is false when it cannot have run and
+// belongs in no history.
 func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran bool) {
 	ctx := context.Background()
 	var err error
@@ -140,10 +142,12 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 		c := ps[client%3].client()
 		rnd := rand.New(rand.NewPCG(seed, uint64(client)))
 		wg.Go(func() {
-			// An operation whose outcome is not known may still run: its client is replaced, as one client has one operation at a time.
+			// An operation whose outcome is not known may still run: its client is replaced, as one
+			// client has one operation at a time.
 			id := client
 			for n := 0; ctx.Err() == nil; n++ {
-				in := lockInput{op: lockOp(rnd.IntN(4)), key: n / 60, owner: fmt.Sprintf("c%d-%d", client, n)}
+				in := lockInput{op: lockOp(rnd.IntN(4)), key: n / 60,
+					owner: fmt.Sprintf("c%d-%d", client, n)}
 				if in.op == opRelease {
 					in.owner = fmt.Sprintf("c%d-%d", client, n-1)
 				}
@@ -155,10 +159,14 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 				}
 				mu.Lock()
 				if out.unknown {
-					history = append(history, porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out, Return: math.MaxInt64})
+					history = append(history,
+						porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out,
+							Return: math.MaxInt64})
 					id += 1000
 				} else {
-					history = append(history, porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out, Return: end})
+					history = append(history,
+						porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out,
+							Return: end})
 				}
 				mu.Unlock()
 			}
@@ -167,11 +175,15 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 	size := func() int { mu.Lock(); defer mu.Unlock(); return len(history) }
 	for range kills {
 		before := size()
-		waitFor(t, 20*time.Second, "operations between kills", func() bool { return size() > before+600 })
+		waitFor(t, 20*time.Second, "operations between kills", func() bool {
+			return size() > before+600
+		})
 		lead, _ := leader(t, ps)
 		lead.kill()
 		before = size()
-		waitFor(t, 20*time.Second, "operations without the old leader", func() bool { return size() > before+200 })
+		waitFor(t, 20*time.Second, "operations without the old leader", func() bool {
+			return size() > before+200
+		})
 		lead.start()
 		lead.waitReady()
 	}
@@ -188,28 +200,34 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 	if result != porcupine.Ok {
 		t.Fatalf("a history of %d operations over %d leader kills: %v", len(history), kills, result)
 	}
-	t.Logf("a history of %d operations over %d leader kills is linearizable; %d writes at least were answered without an entry", len(history), kills, unlogged)
+	t.Logf("a history of %d operations over %d leader kills is linearizable; %d writes at least "+
+		"were answered without an entry", len(history), kills, unlogged)
 }
 
 // TestLinearizabilityModelBites feeds the checker a history that no linearizable server gives.
 func TestLinearizabilityModelBites(t *testing.T) {
 	history := []porcupine.Operation{
-		{ClientId: 0, Input: lockInput{op: opAcquire, owner: "a"}, Call: 0, Output: lockOutput{ok: true}, Return: 1},
-		{ClientId: 1, Input: lockInput{op: opAcquire, owner: "b"}, Call: 2, Output: lockOutput{ok: true}, Return: 3},
+		{ClientId: 0, Input: lockInput{op: opAcquire, owner: "a"}, Call: 0,
+			Output: lockOutput{ok: true}, Return: 1},
+		{ClientId: 1, Input: lockInput{op: opAcquire, owner: "b"}, Call: 2,
+			Output: lockOutput{ok: true}, Return: 3},
 	}
 	if porcupine.CheckOperations(lockModel(), history) {
 		t.Fatal("two holders of one lock pass as linearizable")
 	}
 }
 
-// TestChaosModelBites feeds the checker of make chaos histories that are right, and ones that are wrong by little.
+// TestChaosModelBites feeds the checker of make chaos histories that are right, and ones that are
+// wrong by little.
 func TestChaosModelBites(t *testing.T) {
-	op := func(client int, kind chaosOp, value string, callMs, retMs int64, out chaosOutput) porcupine.Operation {
+	op := func(client int, kind chaosOp, value string, callMs, retMs int64,
+		out chaosOutput) porcupine.Operation {
 		in := chaosInput{op: kind, key: "k", value: value, call: callMs * 1e6, ret: retMs * 1e6}
 		if out.unknown {
 			in.ret = math.MaxInt64
 		}
-		return porcupine.Operation{ClientId: client, Input: in, Output: out, Call: in.call, Return: in.ret}
+		return porcupine.Operation{ClientId: client, Input: in, Output: out, Call: in.call,
+			Return: in.ret}
 	}
 	yes, no, lost := chaosOutput{ok: true}, chaosOutput{}, chaosOutput{unknown: true}
 	for _, c := range []struct {
@@ -217,20 +235,30 @@ func TestChaosModelBites(t *testing.T) {
 		fine bool
 		ops  []porcupine.Operation
 	}{
-		{"a lease given twice before its end", false, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 259, yes)}},
-		{"a lease given again after its end", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 240, 261, yes)}},
-		{"a lease that runs late", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes), op(1, opLease, "b", 900, 910, no)}},
+		{"a lease given twice before its end", false,
+			[]porcupine.Operation{op(0, opLease, "a", 10, 20, yes),
+				op(1, opLease, "b", 240, 259, yes)}},
+		{"a lease given again after its end", true,
+			[]porcupine.Operation{op(0, opLease, "a", 10, 20, yes),
+				op(1, opLease, "b", 240, 261, yes)}},
+		{"a lease that runs late", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, yes),
+			op(1, opLease, "b", 900, 910, no)}},
 		{"a lease that comes back", false, []porcupine.Operation{
-			op(0, opLease, "a", 10, 20, yes), op(1, opHolder, "", 300, 310, yes), op(1, opFree, "a", 320, 330, yes),
+			op(0, opLease, "a", 10, 20, yes), op(1, opHolder, "", 300, 310, yes),
+			op(1, opFree, "a", 320, 330, yes),
 		}},
-		{"a lease that was taken by one who does not know", true, []porcupine.Operation{op(0, opLease, "a", 10, 20, lost), op(1, opLease, "b", 30, 40, no)}},
+		{"a lease that was taken by one who does not know", true,
+			[]porcupine.Operation{op(0, opLease, "a", 10, 20, lost),
+				op(1, opLease, "b", 30, 40, no)}},
 		{"an increment that ran twice", false, []porcupine.Operation{
-			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(1, opIncr, "", 30, 40, lost), op(2, opCount, "", 50, 60, chaosOutput{ok: true, n: 3}),
+			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(1, opIncr, "", 30, 40, lost),
+			op(2, opCount, "", 50, 60, chaosOutput{ok: true, n: 3}),
 		}},
 		{"an acknowledged increment that is lost", false, []porcupine.Operation{
 			op(0, opIncr, "", 10, 20, chaosOutput{ok: true, n: 1}), op(2, opCount, "", 50, 60, yes),
 		}},
-		{"a stale read", false, []porcupine.Operation{op(0, opWrite, "a", 10, 20, yes), op(1, opRegRead, "", 30, 40, yes)}},
+		{"a stale read", false, []porcupine.Operation{op(0, opWrite, "a", 10, 20, yes),
+			op(1, opRegRead, "", 30, 40, yes)}},
 	} {
 		if got := porcupine.CheckOperations(chaosModel(), c.ops); got != c.fine {
 			t.Errorf("%s: passes: %v", c.what, got)

@@ -14,8 +14,9 @@ import (
 
 // In this file: the members of a cluster of real processes change while clients write.
 
-// patient keeps the leader of a cluster of which no node fails from being doubted while a busy machine holds a process up: what is tested here is that
-// changes of the members, not pauses, cost no request.
+// patient keeps the leader of a cluster of which no node fails from being doubted while a busy
+// machine holds a process up: what is tested here is that changes of the members, not pauses, cost
+// no request.
 var patient = []string{"--heartbeat-timeout", "2s"}
 
 // fleet is a cluster that grows and shrinks.
@@ -51,8 +52,10 @@ func (f *fleet) start(id string, join ...*process) *process {
 func (f *fleet) prepare(id string, join ...*process) *process {
 	f.t.Helper()
 	ports := freePorts(f.t, 3)
-	p := &process{t: f.t, id: id, addr: loopback(ports[0]), http: loopback(ports[2]), log: &logBuffer{}}
-	p.args = []string{"--id", id, "--listen", p.addr, "--peer-listen", loopback(ports[1]), "--http-listen", p.http, "--data-dir", filepath.Join(f.dir, id)}
+	p := &process{t: f.t, id: id, addr: loopback(ports[0]), http: loopback(ports[2]),
+		log: &logBuffer{}}
+	p.args = []string{"--id", id, "--listen", p.addr, "--peer-listen", loopback(ports[1]),
+		"--http-listen", p.http, "--data-dir", filepath.Join(f.dir, id)}
 	p.args = append(p.args, patient...)
 	var addrs []string
 	for _, j := range join {
@@ -67,7 +70,8 @@ func (f *fleet) prepare(id string, join ...*process) *process {
 
 // raft runs a subcommand of RAFT through the node.
 func (p *process) raft(args ...any) (any, error) {
-	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 20 * time.Second, Protocol: 3})
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 20 * time.Second,
+		Protocol: 3})
 	defer c.Close()
 	return c.Do(context.Background(), append([]any{"RAFT"}, args...)...).Result()
 }
@@ -118,7 +122,9 @@ func (p *process) waitVoters(ids ...string) {
 		want = append(want, id+" voter")
 	}
 	slices.Sort(want)
-	waitFor(p.t, 20*time.Second, p.id+" sees the voters "+strings.Join(ids, " "), func() bool { return slices.Equal(p.members(), want) })
+	waitFor(p.t, 20*time.Second, p.id+" sees the voters "+strings.Join(ids, " "), func() bool {
+		return slices.Equal(p.members(), want)
+	})
 }
 
 // strictWriters are writers of whom no request may fail.
@@ -149,7 +155,10 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	other.more(t, 200)
 
 	// The leader is removed: first n2 is made to lead, asked through another node.
-	waitFor(t, 20*time.Second, "n2 to lead", func() bool { _, err := n5.raft("TRANSFER", "n2"); return err == nil || n2.role() == "master" })
+	waitFor(t, 20*time.Second, "n2 to lead", func() bool {
+		_, err := n5.raft("TRANSFER", "n2")
+		return err == nil || n2.role() == "master"
+	})
 	n4.mustRaft("REMOVE", "n2")
 	n1.mustRaft("REMOVE", "n4")
 	n5.waitVoters("n1", "n3", "n5")
@@ -159,11 +168,14 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 		c := gone.client()
 		waitFor(t, 10*time.Second, gone.id+" says that it was removed", func() bool {
 			err := c.Set(context.Background(), "x", 1, 0).Err()
-			return err != nil && err.Error() == "CLUSTERDOWN the command did not run: node "+gone.id+" was removed from the cluster; use another node"
+			return err != nil && err.Error() == "CLUSTERDOWN the command did not run: node "+
+				gone.id+" was removed from the cluster; use another node"
 		})
 	}
 	n4.refusedRaft("CLUSTERDOWN", "REMOVE", "n1")
-	n1.refusedRaft("ERR node n2 was removed from this cluster; ids are never reused, choose another", "ADD", "n2", "127.0.0.1:1")
+	n1.refusedRaft(
+		"ERR node n2 was removed from this cluster; ids are never reused, choose another", "ADD",
+		"n2", "127.0.0.1:1")
 	n3.refusedRaft("ERR node n2 was already removed", "REMOVE", "n2")
 	n1.refusedRaft("ERR there is no member n9", "REMOVE", "n9")
 	n1.refusedRaft("ERR there is no member n9", "PROMOTE", "n9")
@@ -188,15 +200,20 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	})
 }
 
-// TestMemberIsReplaced loses a node's disk under load, and gives the cluster another node for it; and moves one to another address.
+// TestMemberIsReplaced loses a node's disk under load, and gives the cluster another node for it;
+// and moves one to another address.
 func TestMemberIsReplaced(t *testing.T) {
 	ps := startProcesses(t, 3, patient...)
 	f := newFleet(t)
-	waitFor(t, 20*time.Second, "n3 to follow", func() bool { return ps[2].role() == "slave" || ps[2].handsOver("n1") })
+	waitFor(t, 20*time.Second, "n3 to follow", func() bool {
+		return ps[2].role() == "slave" || ps[2].handsOver("n1")
+	})
 	strict := startStrict(ps[0], ps[1])
 	strict.more(t, 200)
 	ps[2].kill()
-	ps[0].refusedRaft("without node n2 there would be 2 voters, of which 1 are connected: no majority", "REMOVE", "n2")
+	ps[0].refusedRaft(
+		"without node n2 there would be 2 voters, of which 1 are connected: no majority", "REMOVE",
+		"n2")
 	ps[0].mustRaft("REMOVE", "n3")
 	n4 := f.start("n4", ps[1])
 	n4.waitVoters("n1", "n2", "n4")
@@ -207,9 +224,12 @@ func TestMemberIsReplaced(t *testing.T) {
 	// An empty node under an id that has a vote is not taken in: it could vote twice.
 	ports := freePorts(t, 2)
 	imposter := &process{t: t, id: "n4", addr: loopback(ports[0]), log: &logBuffer{}}
-	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen", loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
+	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen",
+		loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()
-	imposter.waitRefusal("the cluster refused this node: node n4 is a voter of this cluster already; a node that lost its data is removed, and comes back under a new id")
+	imposter.waitRefusal(
+		"the cluster refused this node: node n4 is a voter of this cluster already; a node that " +
+			"lost its data is removed, and comes back under a new id")
 
 	// n4 is started again with another peer address, and its --join, which has no effect any more.
 	n4.stop()
@@ -224,15 +244,18 @@ func TestMemberIsReplaced(t *testing.T) {
 	strict.more(t, 200)
 	strict.finish(t, n4.client())
 	if failed := strict.failed.Load(); failed > 0 {
-		t.Errorf("%d requests failed while a member was replaced and one moved, the first: %v", failed, strict.failure)
+		t.Errorf("%d requests failed while a member was replaced and one moved, the first: %v",
+			failed, strict.failure)
 	}
-	// The founders are started again with the flags of the founding, without n3; n1 and n4 alone are a majority then.
+	// The founders are started again with the flags of the founding, without n3; n1 and n4 alone
+	// are a majority then.
 	ps[0].stop()
 	ps[0].start()
 	ps[0].waitReady()
 	ps[1].kill()
 	waitFor(t, 10*time.Second, "n1 and n4 serve alone", func() bool {
-		return n4.client().Set(context.Background(), "k", "w", 0).Err() == nil && ps[0].client().Get(context.Background(), "k").Val() == "w"
+		return n4.client().Set(context.Background(), "k", "w", 0).Err() == nil &&
+			ps[0].client().Get(context.Background(), "k").Val() == "w"
 	})
 	if n := strings.Count(fmt.Sprint(ps[0].members()), "voter"); n != 3 {
 		t.Errorf("%d voters: %v", n, ps[0].members())
@@ -257,12 +280,14 @@ func TestChangesOneAtATime(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got, want := n1.members(), []string{"n1 voter", "x0 learner", "x1 learner", "x2 learner", "x3 learner"}; !slices.Equal(got, want) {
+	if got, want := n1.members(), []string{"n1 voter", "x0 learner", "x1 learner", "x2 learner",
+		"x3 learner"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	n1.mustRaft("ADD", "x0", loopback(ports[0])) // again
 	n1.refusedRaft("node x0 has the peer address", "ADD", "x9", loopback(ports[0]))
-	n1.refusedRaft("node x0 cannot be promoted yet: it has not caught up, and is not connected", "PROMOTE", "x0")
+	n1.refusedRaft("node x0 cannot be promoted yet: it has not caught up, and is not connected",
+		"PROMOTE", "x0")
 	n1.refusedRaft("node n1 is the last voter", "REMOVE", "n1")
 	n1.refusedRaft("no other voter is connected", "TRANSFER")
 	n1.refusedRaft("could not reach this cluster", "ADD", "y", "192.0.2.1:7000")
@@ -271,7 +296,8 @@ func TestChangesOneAtATime(t *testing.T) {
 	n1.kill()
 	n1.start()
 	n1.waitReady()
-	if got, want := n1.members(), []string{"n1 voter", "x1 learner", "x2 learner", "x3 learner"}; !slices.Equal(got, want) {
+	if got, want := n1.members(), []string{"n1 voter", "x1 learner", "x2 learner",
+		"x3 learner"}; !slices.Equal(got, want) {
 		t.Errorf("after a restart: %v, want %v", got, want)
 	}
 	n1.refusedRaft("node x0 was removed from this cluster", "ADD", "x0", loopback(ports[0]))

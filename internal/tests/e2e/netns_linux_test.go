@@ -16,16 +16,19 @@ import (
 	"unsafe"
 )
 
-// In this file: a network between namespaces whose faults a test decides. Every host has a namespace of its own with a TUN device, and the test carries
-// each packet from one to the other: it can lose or delay it, in one direction or in both, without any support of the kernel for it.
+// In this file: a network between namespaces whose faults a test decides. Every host has a
+// namespace of its own with a TUN device, and the test carries each packet from one to the other:
+// it can lose or delay it, in one direction or in both, without any support of the kernel for it.
 
 const (
 	namespacePrefix = "coordd-chaos-" // the process id of the test and the host follow
 	maxPacket       = 9000            // bytes
-	linkRoom        = 4096            // packets on their way on one delayed link; more are lost, as in a router
+	// packets on their way on one delayed link; more are lost, as in a router
+	linkRoom = 4096
 )
 
-// network is hosts that reach each other. The last one is the test itself, in its own namespace: clients.
+// network is hosts that reach each other. The last one is the test itself, in its own namespace:
+// clients.
 type network struct {
 	hosts []*host
 	rnd   *rand.Rand // guarded by mu
@@ -74,14 +77,18 @@ func noNamespaces() string {
 	return ""
 }
 
-// newNetwork makes the namespaces n1, n2 … and what connects them, and removes all of it with the test.
+// newNetwork makes the namespaces n1, n2 … and what connects them, and removes all of it with the
+// test.
 func newNetwork(t *testing.T, seed uint64, hosts int) *network {
 	t.Helper()
 	removeLeftNamespaces()
-	w := &network{rnd: rand.New(rand.NewPCG(seed, 1)), rules: map[[2]int]rule{}, lines: map[[2]int]chan parcelOnWay{}, done: make(chan struct{})}
+	w := &network{rnd: rand.New(rand.NewPCG(seed, 1)), rules: map[[2]int]rule{},
+		lines: map[[2]int]chan parcelOnWay{}, done: make(chan struct{})}
 	t.Cleanup(w.close)
 	for i := range hosts + 1 {
-		h := &host{name: fmt.Sprint("n", i+1), addr: fmt.Sprintf("198.18.%d.%d", os.Getpid()%256, i+1), device: fmt.Sprintf("cc%dn%d", os.Getpid(), i+1)}
+		h := &host{name: fmt.Sprint("n", i+1),
+			addr:   fmt.Sprintf("198.18.%d.%d", os.Getpid()%256, i+1),
+			device: fmt.Sprintf("cc%dn%d", os.Getpid(), i+1)}
 		if i == hosts {
 			h.name = "clients"
 		} else {
@@ -143,7 +150,8 @@ func openTUN(name string) (*os.File, error) {
 	var request [40]byte // struct ifreq: the name, 16 bytes, then flags
 	copy(request[:15], name)
 	binary.NativeEndian.PutUint16(request[16:], syscall.IFF_TUN|syscall.IFF_NO_PI)
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETIFF, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETIFF,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		_ = syscall.Close(fd)
 		return nil, errno
 	}
@@ -170,7 +178,8 @@ func (w *network) carry(from int) {
 		case lose:
 		case delay > 0:
 			select {
-			case w.line(from, to) <- parcelOnWay{append([]byte(nil), buf[:n]...), time.Now().Add(delay)}:
+			case w.line(from, to) <- parcelOnWay{append([]byte(nil), buf[:n]...),
+				time.Now().Add(delay)}:
 			default:
 			}
 		default:
@@ -269,7 +278,8 @@ func (w *network) close() {
 	}
 }
 
-// removeLeftNamespaces removes the namespaces, and ends the processes in them, of runs of this test that were killed.
+// removeLeftNamespaces removes the namespaces, and ends the processes in them, of runs of this test
+// that were killed.
 func removeLeftNamespaces() {
 	out, _ := exec.Command("ip", "netns", "list").Output()
 	for line := range strings.Lines(string(out)) {

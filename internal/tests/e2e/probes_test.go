@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: the pages for supervisors while a node with many keys works hard, and while it loads them.
+// In this file: the pages for supervisors while a node with many keys works hard, and while it
+// loads them.
 
 const (
 	probedKeys = 2_000_000
@@ -33,7 +34,8 @@ func probe(p *process, path string) (code int, body string, took time.Duration) 
 	return resp.StatusCode, string(text), time.Since(began)
 }
 
-// TestProbesOfManyKeys asks for /healthz and /readyz while a node with 2 million keys writes, is saved, backed up and walked, and while it loads.
+// TestProbesOfManyKeys asks for /healthz and /readyz while a node with 2 million keys writes, is
+// saved, backed up and walked, and while it loads.
 func TestProbesOfManyKeys(t *testing.T) {
 	if os.Getenv("COORDD_SOAK") == "" {
 		t.Skip("run by make soak")
@@ -131,7 +133,8 @@ func TestProbesOfManyKeys(t *testing.T) {
 	if loading == 0 {
 		t.Error("it was never loading")
 	}
-	t.Logf("ready %v after the start: %d pages, %d times loading, the slowest after %v", time.Since(began).Round(time.Millisecond), 2*asked, loading, worst)
+	t.Logf("ready %v after the start: %d pages, %d times loading, the slowest after %v",
+		time.Since(began).Round(time.Millisecond), 2*asked, loading, worst)
 	if n, err := p.client().DBSize(ctx).Result(); err != nil || n != probedKeys {
 		t.Error(n, err)
 	}

@@ -23,12 +23,17 @@ import (
 // chaos reports whether the slow tests with asserted times run: make chaos.
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
-// builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what they take for the next release, see
-// commands/level_next.go; smallBinary one with small files of the log, see cluster/log_wal_segment_small.go.
+// builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what
+// they take for the next release, see commands/level_next.go; smallBinary one with small files of
+// the log, see cluster/log_wal_segment_small.go.
 var (
 	builtBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage) })
-	nextBinary  = sync.OnceValues(func() (string, error) { return build(coorddPackage, "-tags", "coordd_next") })
-	smallBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage, "-tags", "coordd_small_segments") })
+	nextBinary  = sync.OnceValues(func() (string, error) {
+		return build(coorddPackage, "-tags", "coordd_next")
+	})
+	smallBinary = sync.OnceValues(func() (string, error) {
+		return build(coorddPackage, "-tags", "coordd_small_segments")
+	})
 )
 
 // buildDirs are where binaries are, to be removed in the end.
@@ -44,7 +49,8 @@ func build(pkg string, flags ...string) (string, error) {
 	}
 	buildDirs = append(buildDirs, dir)
 	path := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path,
+		pkg)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %v\n%s", err, out)
 	}
 	return path, nil
@@ -101,7 +107,8 @@ func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name
 // dataDir is the directory that the process is started on.
 func (p *process) dataDir() string { return p.flag("--data-dir") }
 
-// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone), and ends them with the test.
+// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone),
+// and ends them with the test.
 func startProcesses(t *testing.T, n int, extra ...string) []*process {
 	t.Helper()
 	return startProcessesWith(t, n, func(*process) {}, extra...)
@@ -119,8 +126,10 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 	var ps []*process
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
-		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]), log: &logBuffer{}}
-		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir", filepath.Join(dir, id)}
+		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]),
+			log: &logBuffer{}}
+		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
+			filepath.Join(dir, id)}
 		if n > 1 {
 			p.args = append(p.args, "--cluster", strings.Join(members, ","))
 		}
@@ -148,7 +157,9 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 // startSingle starts one node alone with its data in dir.
 func startSingle(t *testing.T, dir string) (*process, *redis.Client) {
 	t.Helper()
-	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", dir) }, "--snapshot-entries", "64")[0]
+	p := startProcessesWith(t, 1, func(p *process) {
+		p.setFlag("--data-dir", dir)
+	}, "--snapshot-entries", "64")[0]
 	return p, p.client()
 }
 
@@ -164,7 +175,8 @@ func fill(t *testing.T, c *redis.Client, prefix string) {
 		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
 		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
 	} {
-		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil { // nil: the lock is held already
+		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil {
+			// nil: the lock is held already
 			t.Fatal(cmd, err)
 		}
 	}
@@ -202,10 +214,13 @@ func (p *process) start() {
 	}
 	p.cmd = exec.Command(path, p.args...)
 	if p.in != "" {
-		p.cmd = exec.Command("ip", append([]string{"netns", "exec", p.in, path}, p.args...)...) // becomes coordd, with the same process id
+		// becomes coordd, with the same process id
+		p.cmd = exec.Command("ip", append([]string{"netns", "exec", p.in, path}, p.args...)...)
 	}
 	if p.most > 0 {
-		p.cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, p.most), path}, p.args...)...)
+		p.cmd = exec.Command("sh",
+			append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, p.most), path},
+				p.args...)...)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -240,7 +255,8 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// waitRefusal waits until the process, which was started on something that it cannot read, has ended with exit code 1 and a last line that has want.
+// waitRefusal waits until the process, which was started on something that it cannot read, has
+// ended with exit code 1 and a last line that has want.
 func (p *process) waitRefusal(want string) {
 	p.t.Helper()
 	select {
@@ -250,20 +266,25 @@ func (p *process) waitRefusal(want string) {
 		p.t.Fatalf("%s goes on; it should have ended: %s", p.id, want)
 	}
 	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
-	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(last, want) {
-		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id, p.cmd.ProcessState.ExitCode(), last, want)
+	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(last, want) {
+		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id,
+			p.cmd.ProcessState.ExitCode(), last, want)
 	}
 }
 
 // waitReady waits until the node says that it serves.
 func (p *process) waitReady() {
 	p.t.Helper()
-	waitFor(p.t, 20*time.Second, p.id+" ready", func() bool { return httpStatus(p.http, "/readyz") == 200 })
+	waitFor(p.t, 20*time.Second, p.id+" ready", func() bool {
+		return httpStatus(p.http, "/readyz") == 200
+	})
 }
 
 // client returns a go-redis client of the node with its default handshake, no retries of its own.
 func (p *process) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second, DialTimeout: 5 * time.Second})
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second,
+		DialTimeout: 5 * time.Second})
 	p.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

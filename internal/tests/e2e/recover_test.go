@@ -12,7 +12,8 @@ import (
 
 // In this file: coordd recover on real processes, and nodes that lost their disks.
 
-// TestRecover kills two nodes of three for ever under load, and goes on from the third with two new ones.
+// TestRecover kills two nodes of three for ever under load, and goes on from the third with two new
+// ones.
 func TestRecover(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -25,13 +26,16 @@ func TestRecover(t *testing.T) {
 	strictWriters{w}.more(t, 300)
 	left.mustRaft("SNAPSHOT")
 	strictWriters{w}.more(t, 300)
-	if code, _, errs := command(t, "recover", "--data-dir", dir, "--accept-lost-writes"); code != 1 || !strings.Contains(errs, "is in use by another process") {
+	if code, _, errs := command(t, "recover", "--data-dir", dir,
+		"--accept-lost-writes"); code != 1 ||
+		!strings.Contains(errs, "is in use by another process") {
 		t.Errorf("a node that runs: exit %d, %s", code, errs)
 	}
 	w.stop()
 	w.wg.Wait()
 	tokens = append(tokens, newFence(t, c, "last"))
-	// What is acknowledged now is on this node too; with writes still under way that could not be known.
+	// What is acknowledged now is on this node too; with writes still under way that could not be
+	// known.
 	waitFor(t, 10*time.Second, "the survivor has it all", func() bool {
 		conn := left.client().Conn()
 		defer conn.Close()
@@ -49,18 +53,24 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := succeed(t, "recover", "--data-dir", dir)
-	for _, words := range []string{"data of node n1", "voters        n1, n2, n3", "log           term ", "snapshot      index ", "epoch 0", "newest write  2", "WARNING", "acknowledged", "a second time", "Nothing was written"} {
+	for _, words := range []string{"data of node n1", "voters        n1, n2, n3",
+		"log           term ", "snapshot      index ", "epoch 0", "newest write  2", "WARNING",
+		"acknowledged", "a second time", "Nothing was written"} {
 		if !strings.Contains(said, words) {
 			t.Errorf("recover does not say %q: %s", words, said)
 		}
 	}
 	left.start() // nothing was written: it still waits for a majority
-	waitFor(t, 20*time.Second, "no majority", func() bool { return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN" })
+	waitFor(t, 20*time.Second, "no majority", func() bool {
+		return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN"
+	})
 	left.kill()
 	said = succeed(t, "recover", "--data-dir", dir, "--accept-lost-writes")
-	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) || !strings.Contains(said, "cannot be reused: n2, n3.") {
+	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) ||
+		!strings.Contains(said, "cannot be reused: n2, n3.") {
 		t.Error(said)
-	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again, "voters        n1, n2, n3") {
+	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again,
+		"voters        n1, n2, n3") {
 		t.Error("what was there before cannot be read:", again)
 	}
 	left.start()
@@ -71,11 +81,14 @@ func TestRecover(t *testing.T) {
 	if got := newFence(t, c, "new"); got <= tokens[2] || got>>53 != 1 {
 		t.Errorf("the token %d after %v", got, tokens)
 	}
-	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > life || c.Get(ctx, "one:count").Val() != count || c.Exists(ctx, "last").Val() != 1 {
-		t.Errorf("the lock had %v and has %v; the count %s was %s", life, got, c.Get(ctx, "one:count").Val(), count)
+	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > life ||
+		c.Get(ctx, "one:count").Val() != count || c.Exists(ctx, "last").Val() != 1 {
+		t.Errorf("the lock had %v and has %v; the count %s was %s", life, got,
+			c.Get(ctx, "one:count").Val(), count)
 	}
 	w.finish(t, c)
-	left.refusedRaft("node n2 was removed from this cluster; ids are never reused", "ADD", "n2", "127.0.0.1:1")
+	left.refusedRaft("node n2 was removed from this cluster; ids are never reused", "ADD", "n2",
+		"127.0.0.1:1")
 	if code, _, errs := command(t, "recover", "--data-dir", old); code != 0 {
 		t.Error(errs)
 	}
@@ -88,12 +101,16 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps[1].start()
-	waitFor(t, 20*time.Second, "n2 is told", func() bool { return strings.Contains(ps[1].log.String(), "one of them was restored or recovered") })
+	waitFor(t, 20*time.Second, "n2 is told", func() bool {
+		return strings.Contains(ps[1].log.String(), "one of them was restored or recovered")
+	})
 	if err := ps[1].client().Set(ctx, "x", 1, 0).Err(); errorWord(err) != "CLUSTERDOWN" {
 		t.Errorf("n2 of the old cluster: %v", err)
 	}
 	left.kill()
-	waitFor(t, 20*time.Second, "n4 and n5 go on alone", func() bool { return n4.client().Set(ctx, "alone", 1, 0).Err() == nil })
+	waitFor(t, 20*time.Second, "n4 and n5 go on alone", func() bool {
+		return n4.client().Set(ctx, "alone", 1, 0).Err() == nil
+	})
 	w.finish(t, n4.client())
 }
 
@@ -110,16 +127,20 @@ func TestRecoverRefusals(t *testing.T) {
 		{nil, 2, "requires --data-dir"},
 		{[]string{"--data-dir", filepath.Join(dir, "none")}, 1, "no such file"},
 		{[]string{"--data-dir", dir}, 1, "is no data directory: it has no VERSION file"},
-		{[]string{"--data-dir", filepath.Join(dir, "alone"), "--accept-lost-writes"}, 1, "node n1 is the only voter of its cluster: no majority is lost, start it"},
+		{[]string{"--data-dir", filepath.Join(dir, "alone"), "--accept-lost-writes"}, 1,
+			"node n1 is the only voter of its cluster: no majority is lost, start it"},
 		{[]string{"--data-dir", dir, "stray"}, 2, `unexpected argument "stray"`},
 	} {
-		if code, _, errs := command(t, append([]string{"recover"}, test.args...)...); code != test.code || !strings.Contains(errs, test.says) || strings.Count(errs, "\n") != 1 {
+		if code, _, errs := command(t, append([]string{"recover"},
+			test.args...)...); code != test.code || !strings.Contains(errs, test.says) ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%v: exit %d, %s", test.args, code, errs)
 		}
 	}
 }
 
-// TestNodeThatLostItsDisk starts a founder again on an empty directory with its old flags, and two of them at once.
+// TestNodeThatLostItsDisk starts a founder again on an empty directory with its old flags, and two
+// of them at once.
 func TestNodeThatLostItsDisk(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -164,12 +185,16 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stop()
-	if code, _, errs := command(t, "recover", "--data-dir", dir, "--before-entry", "1000000"); code != 1 || !strings.Contains(errs, "ends with entry ") {
+	if code, _, errs := command(t, "recover", "--data-dir", dir, "--before-entry",
+		"1000000"); code != 1 || !strings.Contains(errs, "ends with entry ") {
 		t.Errorf("an entry behind the log: exit %d, %s", code, errs)
 	}
 	said := succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--trace-entries")
-	if !strings.Contains(said, "applying log entry ") || strings.Contains(said, "applying log entry "+bad) || !strings.Contains(said, "Log entries "+bad+" to ") ||
-		!strings.Contains(said, "1 keys") || !strings.Contains(said, "--before-entry "+bad+" --accept-lost-writes") {
+	if !strings.Contains(said, "applying log entry ") ||
+		strings.Contains(said, "applying log entry "+bad) ||
+		!strings.Contains(said, "Log entries "+bad+" to ") ||
+		!strings.Contains(said, "1 keys") || !strings.Contains(said,
+		"--before-entry "+bad+" --accept-lost-writes") {
 		t.Error(said)
 	}
 	succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--accept-lost-writes")

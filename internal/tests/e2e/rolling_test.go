@@ -14,11 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: nodes that are stopped by SIGTERM and started again under load, one after the other, and what clients notice of it.
+// In this file: nodes that are stopped by SIGTERM and started again under load, one after the
+// other, and what clients notice of it.
 
-// visitor is one client of the load: go-redis with its default retries, which dials whichever node is there, as behind a load balancer.
-// It takes a lock of its own, adds to a counter of all, and releases the lock. All of it can be checked: nobody else takes
-// the lock, so that it is refused only if the client's own request ran twice.
+// visitor is one client of the load: go-redis with its default retries, which dials whichever node
+// is there, as behind a load balancer. It takes a lock of its own, adds to a counter of all, and
+// releases the lock. All of it can be checked: nobody else takes the lock, so that it is refused
+// only if the client's own request ran twice.
 type visitor struct {
 	load    *visitors
 	number  int
@@ -41,7 +43,8 @@ type visitors struct {
 	last    time.Time     // of the newest acknowledgement
 	gap     time.Duration // the longest between two
 	longest time.Duration // of one request
-	slow    []string      // requests that took more than half of stallBound, the first of them, for the log
+	// requests that took more than half of stallBound, the first of them, for the log
+	slow []string
 }
 
 const (
@@ -58,7 +61,8 @@ func startVisitors(t *testing.T, ps []*process) *visitors {
 		v.addrs = append(v.addrs, p.addr)
 	}
 	for i := range visitorCount {
-		c := &visitor{load: v, number: i, lock: fmt.Sprintf("lock:%d", i), counter: fmt.Sprintf("counter:%d", i%counters)}
+		c := &visitor{load: v, number: i, lock: fmt.Sprintf("lock:%d", i),
+			counter: fmt.Sprintf("counter:%d", i%counters)}
 		var next atomic.Int64
 		next.Store(int64(i))
 		c.rdb = redis.NewClient(&redis.Options{
@@ -89,7 +93,9 @@ var release = redis.NewScript(releaseScript)
 // visit is one round; false ends the client, after a failure.
 func (c *visitor) visit() bool {
 	ctx := context.Background()
-	return c.step("SET NX PX", func() (any, error) { return c.rdb.SetNX(ctx, c.lock, c.number, time.Minute).Result() }, true) &&
+	return c.step("SET NX PX", func() (any, error) {
+		return c.rdb.SetNX(ctx, c.lock, c.number, time.Minute).Result()
+	}, true) &&
 		c.step("INCR", func() (any, error) {
 			_, err := c.rdb.Incr(ctx, c.counter).Result()
 			if err == nil {
@@ -97,7 +103,9 @@ func (c *visitor) visit() bool {
 			}
 			return nil, err
 		}, nil) &&
-		c.step("release", func() (any, error) { return release.Run(ctx, c.rdb, []string{c.lock}, c.number).Result() }, int64(1))
+		c.step("release", func() (any, error) {
+			return release.Run(ctx, c.rdb, []string{c.lock}, c.number).Result()
+		}, int64(1))
 }
 
 // step is one request, which has to be answered by want.
@@ -112,12 +120,14 @@ func (c *visitor) step(name string, run func() (any, error), want any) bool {
 	defer v.mu.Unlock()
 	at, took := began.Format("15:04:05.000"), now.Sub(began)
 	if err != nil {
-		v.failed = append(v.failed, fmt.Errorf("client %d, %s from %s for %v: %w", c.number, name, at, took, err))
+		v.failed = append(v.failed, fmt.Errorf("client %d, %s from %s for %v: %w", c.number, name,
+			at, took, err))
 		return false
 	}
 	v.acked.Add(1)
 	if took > stallBound/2 && len(v.slow) < 10 {
-		v.slow = append(v.slow, fmt.Sprintf("client %d: %s from %s for %v", c.number, name, at, took))
+		v.slow = append(v.slow, fmt.Sprintf("client %d: %s from %s for %v", c.number, name, at,
+			took))
 	}
 	v.gap, v.last, v.longest = max(v.gap, now.Sub(v.last)), now, max(v.longest, took)
 	return true
@@ -141,8 +151,10 @@ func (v *visitors) finish(t *testing.T, c *redis.Client) {
 		t.Errorf("a request failed: %v", err)
 	}
 	for i := range counters {
-		if n, err := c.Get(context.Background(), fmt.Sprintf("counter:%d", i)).Int64(); err != nil || n != v.added[i].Load() {
-			t.Errorf("counter %d is at %d (%v), %d additions were acknowledged", i, n, err, v.added[i].Load())
+		if n, err := c.Get(context.Background(),
+			fmt.Sprintf("counter:%d", i)).Int64(); err != nil || n != v.added[i].Load() {
+			t.Errorf("counter %d is at %d (%v), %d additions were acknowledged", i, n, err,
+				v.added[i].Load())
 		}
 	}
 	if v.acked.Load() == 0 {
@@ -181,28 +193,35 @@ func rollOver(t *testing.T, ps []*process, v *visitors) (gap, longest time.Durat
 		caughtUp(t, p, ps[(i+1)%len(ps)].client())
 		back := time.Since(began)
 		had := v.acked.Load()
-		waitFor(t, 20*time.Second, "load on all nodes", func() bool { return v.acked.Load() > had+1000 })
+		waitFor(t, 20*time.Second, "load on all nodes", func() bool {
+			return v.acked.Load() > had+1000
+		})
 		g, l, slow := v.stalls()
-		t.Logf("%s (%s) at %s: stopped after %v, caught up after %v; longest gap %v, longest request %v %s",
+		t.Logf("%s (%s) at %s: stopped after %v, caught up after %v; longest gap %v, longest "+
+			"request %v %s",
 			p.id, role, began.Format("15:04:05.000"), stopped, back, g, l, strings.Join(slow, "\n"))
 		gap, longest = max(gap, g), max(longest, l)
 	}
 	return gap, longest
 }
 
-// TestRollingRestart restarts three nodes under the load of 50 clients: no request fails, and each runs once. How long the longest
-// stall is depends on what else the machine does, so TestRollingRestartStalls asserts it, which make chaos runs. With two of three nodes
-// there, a leader that one of them does not answer for 3/4 of the heartbeat timeout steps down, and what is under way becomes UNKNOWN; on a
-// machine that runs other tests a process may not get to run for so long. To hand leadership over takes no timeout, so it may be a longer one here.
+// TestRollingRestart restarts three nodes under the load of 50 clients: no request fails, and each
+// runs once. How long the longest stall is depends on what else the machine does, so
+// TestRollingRestartStalls asserts it, which make chaos runs. With two of three nodes there, a
+// leader that one of them does not answer for 3/4 of the heartbeat timeout steps down, and what is
+// under way becomes UNKNOWN; on a machine that runs other tests a process may not get to run for so
+// long. To hand leadership over takes no timeout, so it may be a longer one here.
 func TestRollingRestart(t *testing.T) { rollRounds(t, 1, "--heartbeat-timeout", "2s") }
 
-// TestRollingRestartStalls restarts every node three times; nobody may notice it for longer than stallBound.
+// TestRollingRestartStalls restarts every node three times; nobody may notice it for longer than
+// stallBound.
 func TestRollingRestartStalls(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
 	}
 	if gap, longest := rollRounds(t, 3); max(gap, longest) > stallBound {
-		t.Errorf("the longest time without a reply was %v, the longest request %v: at most %v", gap, longest, stallBound)
+		t.Errorf("the longest time without a reply was %v, the longest request %v: at most %v", gap,
+			longest, stallBound)
 	}
 }
 

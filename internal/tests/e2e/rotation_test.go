@@ -22,8 +22,9 @@ const rotationWriters = 4
 
 var rotationValue = strings.Repeat("x", 1<<10)
 
-// TestKillsAtRotation kills a node, or all three of a cluster, shortly before, at or behind the moment at which the log gets a new file. What was
-// acknowledged is there afterwards, and the nodes take entries again.
+// TestKillsAtRotation kills a node, or all three of a cluster, shortly before, at or behind the
+// moment at which the log gets a new file. What was acknowledged is there afterwards, and the nodes
+// take entries again.
 func TestKillsAtRotation(t *testing.T) {
 	rounds := map[int]int{1: 6, 3: 2}
 	if os.Getenv("COORDD_SOAK") != "" {
@@ -44,8 +45,10 @@ func TestKillsAtRotation(t *testing.T) {
 	}
 }
 
-// killAtRotation writes, kills all processes, starts them again, and looks for what was acknowledged in this round.
-func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, round int, rnd *rand.Rand) {
+// killAtRotation writes, kills all processes, starts them again, and looks for what was
+// acknowledged in this round.
+func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, round int,
+	rnd *rand.Rand) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -56,10 +59,12 @@ func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, ro
 	var wg sync.WaitGroup
 	var count atomic.Int64
 	for w := range rotationWriters {
-		c := redis.NewClient(&redis.Options{Addr: ps[w%len(ps)].addr, MaxRetries: -1, ReadTimeout: 15 * time.Second})
+		c := redis.NewClient(&redis.Options{Addr: ps[w%len(ps)].addr, MaxRetries: -1,
+			ReadTimeout: 15 * time.Second})
 		wg.Go(func() {
 			defer c.Close()
-			for ctx.Err() == nil && c.Set(ctx, rotationKey(w, acked[w]), rotationValue, 0).Err() == nil {
+			for ctx.Err() == nil && c.Set(ctx, rotationKey(w, acked[w]), rotationValue,
+				0).Err() == nil {
 				acked[w]++
 				count.Add(1)
 			}
@@ -101,8 +106,10 @@ func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, ro
 	c := ps[round%len(ps)].client()
 	for w := range rotationWriters {
 		for i := before[w]; i < acked[w]; i++ {
-			if got, err := c.Get(t.Context(), rotationKey(w, i)).Result(); err != nil || got != rotationValue {
-				t.Fatalf("round %d: write %d of %d of writer %d is lost: %d bytes, %v", round, i, acked[w], w, len(got), err)
+			if got, err := c.Get(t.Context(), rotationKey(w, i)).Result(); err != nil ||
+				got != rotationValue {
+				t.Fatalf("round %d: write %d of %d of writer %d is lost: %d bytes, %v", round, i,
+					acked[w], w, len(got), err)
 			}
 		}
 		acked[w]++ // the one that was under way may be there

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node runs with its own timer slack, unless whoever started it chose one, and is the process that was started.
+// A node runs with its own timer slack, unless whoever started it chose one, and is the process
+// that was started.
 func TestTimerSlack(t *testing.T) {
 	for _, c := range []struct {
 		given uintptr

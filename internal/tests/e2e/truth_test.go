@@ -14,8 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which are killed or stopped; writes that change nothing and
-// leave nothing in the log; a leader that does not know yet that it was deposed.
+// In this file: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which
+// are killed or stopped; writes that change nothing and leave nothing in the log; a leader that
+// does not know yet that it was deposed.
 
 // infoField reads one field of INFO.
 func infoField(c *redis.Client, section, field string) string {
@@ -62,7 +63,8 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 		}
 		// A time of 50 ms is enough for both only once they are known to hold the write.
 		for _, line := range [][2]string{
-			{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"}, {"WAIT 3 50", "2"},
+			{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"},
+			{"WAIT 3 50", "2"},
 		} {
 			words, want := line[0], line[1]
 			var args []any
@@ -71,7 +73,8 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 			}
 			got := said(c, args...)
 			if got != want && !(want == "at least 1" && (got == "1" || got == "2")) {
-				t.Errorf("all three run: %s through %s: %s, want %s", words, c.Options().Addr, got, want)
+				t.Errorf("all three run: %s through %s: %s, want %s", words, c.Options().Addr, got,
+					want)
 			}
 		}
 		pipe := c.TxPipeline()
@@ -88,8 +91,11 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 
 	dead := rest[1]
 	dead.kill()
-	waitFor(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool { return infoField(leading, "replication", "connected_slaves") == "1" })
-	if got := said(leading, "ROLE"); strings.Contains(got, dead.addr[strings.Index(dead.addr, ":")+1:]) {
+	waitFor(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool {
+		return infoField(leading, "replication", "connected_slaves") == "1"
+	})
+	if got := said(leading, "ROLE"); strings.Contains(got,
+		dead.addr[strings.Index(dead.addr, ":")+1:]) {
 		t.Errorf("ROLE names a dead follower: %s", got)
 	}
 	for _, c := range []*redis.Client{leading, following} {
@@ -100,7 +106,8 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 			t.Errorf("two of three run: WAIT 1: %s", got)
 		}
 		began := time.Now()
-		if got := said(c, "WAIT", "2", "200"); got != "1" || time.Since(began) < 200*time.Millisecond {
+		if got := said(c, "WAIT", "2", "200"); got != "1" ||
+			time.Since(began) < 200*time.Millisecond {
 			t.Errorf("two of three run: WAIT 2 200: %s after %v", got, time.Since(began))
 		}
 		if got := said(c, "WAITAOF", "1", "2", "50"); got != "[1 1]" {
@@ -113,14 +120,19 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 			t.Errorf("the third came back: WAIT 2: %s", got)
 		}
 	}
-	waitFor(t, 10*time.Second, "the third in INFO again", func() bool { return infoField(leading, "replication", "connected_slaves") == "2" })
+	waitFor(t, 10*time.Second, "the third in INFO again", func() bool {
+		return infoField(leading, "replication", "connected_slaves") == "2"
+	})
 
 	// A follower that hangs is no replica either, though nothing closed its connection.
 	rest[0].signal(syscall.SIGSTOP)
-	waitFor(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool { return infoField(leading, "replication", "connected_slaves") == "1" })
+	waitFor(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool {
+		return infoField(leading, "replication", "connected_slaves") == "1"
+	})
 	rest[0].signal(syscall.SIGCONT)
 
-	// What was answered is held by a majority, who may be dead now: WAIT says so, and knows of no more.
+	// What was answered is held by a majority, who may be dead now: WAIT says so, and knows of no
+	// more.
 	for _, p := range rest {
 		p.kill()
 	}
@@ -129,20 +141,25 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	}
 }
 
-// checkReplication compares what the leader and a follower say of replication while all run and nothing is written.
+// checkReplication compares what the leader and a follower say of replication while all run and
+// nothing is written.
 func checkReplication(t *testing.T, leading, following *redis.Client, rest []*process) {
 	t.Helper()
 	waitFor(t, 10*time.Second, "offsets to agree", func() bool {
 		offset := infoField(leading, "replication", "master_repl_offset")
 		role := said(leading, "ROLE")
 		for i := range rest {
-			if !strings.Contains(infoField(leading, "replication", fmt.Sprintf("slave%d", i)), "state=online,offset="+offset+",lag=") {
+			if !strings.Contains(infoField(leading, "replication", fmt.Sprintf("slave%d", i)),
+				"state=online,offset="+offset+",lag=") {
 				return false
 			}
 		}
-		return infoField(leading, "replication", "connected_slaves") == "2" && strings.Count(role, " "+offset+"]") == 2 &&
-			infoField(following, "replication", "slave_repl_offset") == offset && infoField(following, "replication", "slave_read_repl_offset") == offset &&
-			infoField(following, "replication", "master_repl_offset") == offset && infoField(following, "replication", "master_link_status") == "up" &&
+		return infoField(leading, "replication", "connected_slaves") == "2" &&
+			strings.Count(role, " "+offset+"]") == 2 &&
+			infoField(following, "replication", "slave_repl_offset") == offset &&
+			infoField(following, "replication", "slave_read_repl_offset") == offset &&
+			infoField(following, "replication", "master_repl_offset") == offset &&
+			infoField(following, "replication", "master_link_status") == "up" &&
 			strings.HasSuffix(said(following, "ROLE"), " connected "+offset+"]")
 	})
 }
@@ -156,8 +173,8 @@ return redis.call("ZADD", KEYS[1], redis.call("TIME")[1], ARGV[1])`
 	onlyOld = `if redis.call("GET", KEYS[1]) == "old" then return "stale" end redis.call("SET", KEYS[1], "newest") return "fresh"`
 )
 
-// TestWritesThatChangeNothing: tries of a held lock, a full window and the like leave next to nothing in the log, through any node, and take
-// hold at once when the lock is free.
+// TestWritesThatChangeNothing: tries of a held lock, a full window and the like leave next to
+// nothing in the log, through any node, and take hold at once when the lock is free.
 func TestWritesThatChangeNothing(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -168,51 +185,62 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		if err := c.Set(ctx, name, "holder", time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, "a").Int(); err != nil || n != 1 {
+		if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, "a").Int(); err != nil ||
+			n != 1 {
 			t.Fatal(n, err)
 		}
 		const rounds = 300
-		before, answered := infoNumber(t, c, "coordd", "raft_last_log_index"), infoNumber(t, c, "coordd", "unlogged_writes")
+		before, answered := infoNumber(t, c, "coordd", "raft_last_log_index"),
+			infoNumber(t, c, "coordd", "unlogged_writes")
 		for i := range rounds {
 			if ok, err := c.SetNX(ctx, name, "thief", time.Minute).Result(); ok || err != nil {
 				t.Fatalf("a held lock: %v %v", ok, err)
 			}
-			if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, i).Int(); n != 0 || err != nil {
+			if n, err := c.Eval(ctx, windowOfOne, []string{"window:" + p.id}, i).Int(); n != 0 ||
+				err != nil {
 				t.Fatalf("a full window: %v %v", n, err)
 			}
-			if n, err := c.Eval(ctx, releaseScript, []string{name}, "thief").Int(); n != 0 || err != nil {
+			if n, err := c.Eval(ctx, releaseScript, []string{name}, "thief").Int(); n != 0 ||
+				err != nil {
 				t.Fatalf("a release by another: %v %v", n, err)
 			}
 		}
 		logged := infoNumber(t, c, "coordd", "raft_last_log_index") - before
 		unlogged := infoNumber(t, c, "coordd", "unlogged_writes") - answered
-		t.Logf("%d writes that change nothing through %s: %d entries, %d answered without one", 3*rounds, p.id, logged, unlogged)
+		t.Logf("%d writes that change nothing through %s: %d entries, %d answered without one",
+			3*rounds, p.id, logged, unlogged)
 		if logged > rounds || unlogged < 2*rounds || unlogged > 3*rounds {
 			t.Errorf("too many of them were logged")
 		}
 		// The holder goes: the next one has it, by release and by the end of its life.
-		if n, err := c.Eval(ctx, releaseScript, []string{name}, "holder").Int(); n != 1 || err != nil {
+		if n, err := c.Eval(ctx, releaseScript, []string{name}, "holder").Int(); n != 1 ||
+			err != nil {
 			t.Fatalf("the release: %v %v", n, err)
 		}
-		asked := time.Now() // its life begins later than this, and may begin long before the reply is here
+		// its life begins later than this, and may begin long before the reply is here
+		asked := time.Now()
 		if ok, err := c.SetNX(ctx, name, "next", 300*time.Millisecond).Result(); !ok || err != nil {
 			t.Fatalf("a free lock: %v %v", ok, err)
 		}
-		waitFor(t, 10*time.Second, "the end of the lock's life", func() bool { return c.SetNX(ctx, name, "third", time.Minute).Val() })
+		waitFor(t, 10*time.Second, "the end of the lock's life", func() bool {
+			return c.SetNX(ctx, name, "third", time.Minute).Val()
+		})
 		if d := time.Since(asked); d < 299*time.Millisecond { // the clock is one of whole ms
 			t.Errorf("the lock was lost %v after it was asked for, for 300ms", d)
 		}
 	}
 }
 
-// pause stops a process, all threads of it: the signal returns before they have stopped, and a write may be acknowledged meanwhile.
+// pause stops a process, all threads of it: the signal returns before they have stopped, and a
+// write may be acknowledged meanwhile.
 func (p *process) pause() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
 	waitFor(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
 }
 
-// stopped reports whether every thread of the process has stopped: a signal takes its time to reach them.
+// stopped reports whether every thread of the process has stopped: a signal takes its time to reach
+// them.
 func (p *process) stopped() bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 	for _, f := range files {
@@ -227,8 +255,9 @@ func (p *process) stopped() bool {
 	return len(files) > 0
 }
 
-// TestDeposedLeaderTellsNothingStale stops the leader, has the others go on, and asks the old one before it knows. All that is asked of it has to be
-// answered by what is true now, or with an error that says that it did not run; but READONLY asks for less.
+// TestDeposedLeaderTellsNothingStale stops the leader, has the others go on, and asks the old one
+// before it knows. All that is asked of it has to be answered by what is true now, or with an error
+// that says that it did not run; but READONLY asks for less.
 func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -243,7 +272,9 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 			got       chan string
 		}
 		kinds := map[string]asked{
-			"get": {want: "new", ask: func(c *redis.Client, k string) string { return said(c, "GET", k) }},
+			"get": {want: "new", ask: func(c *redis.Client, k string) string {
+				return said(c, "GET", k)
+			}},
 			"ro": {want: "new", ask: func(c *redis.Client, k string) string {
 				return said(c, "EVAL_RO", `return redis.call("GET", KEYS[1])`, "1", k)
 			}},
@@ -255,9 +286,15 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 				}
 				return fmt.Sprint([]string{a.Val(), b.Val()})
 			}},
-			"lock": {want: "OK", ask: func(c *redis.Client, k string) string { return said(c, "SET", k, "me", "NX") }}, // it was released
-			"try":  {want: "fresh", ask: func(c *redis.Client, k string) string { return said(c, "EVAL", onlyOld, "1", k) }},
-			"readonly": {want: "old or new", ask: func(c *redis.Client, k string) string { // stale or not, it answers
+			// it was released
+			"lock": {want: "OK", ask: func(c *redis.Client, k string) string {
+				return said(c, "SET", k, "me", "NX")
+			}},
+			"try": {want: "fresh", ask: func(c *redis.Client, k string) string {
+				return said(c, "EVAL", onlyOld, "1", k)
+			}},
+			"readonly": {want: "old or new", ask: func(c *redis.Client, k string) string {
+				// stale or not, it answers
 				pipe := c.Pipeline()
 				pipe.ReadOnly(ctx)
 				v := pipe.Get(ctx, k)
@@ -320,12 +357,15 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 			switch {
 			case got == a.want, owed && (got == "old" || got == "new"):
 				certain++
-			case word == "CLUSTERDOWN" && !owed, word == "UNKNOWN" && (strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try")):
+			case word == "CLUSTERDOWN" && !owed, word == "UNKNOWN" &&
+				(strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try")):
 			default:
-				t.Errorf("round %d, %s asked of the old leader: %q, want %q", round, a.key, got, a.want)
+				t.Errorf("round %d, %s asked of the old leader: %q, want %q", round, a.key, got,
+					a.want)
 			}
 		}
-		t.Logf("round %d: %d of %d questions were answered, the others refused", round, certain, len(all))
+		t.Logf("round %d: %d of %d questions were answered, the others refused", round, certain,
+			len(all))
 		old.waitReady()
 	}
 }

@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// In this file: how soon a client that waits on one node is woken by what happens through another, on an idle cluster.
+// In this file: how soon a client that waits on one node is woken by what happens through another,
+// on an idle cluster.
 
 // wakeLimit is what the median wait from the sending of the release to the waking may be.
 const wakeLimit = 20 * time.Millisecond
 
-// waker is a way to wait and to be woken. Each pair of nodes has a tag in its names: a follower may yet have to deliver what was published for the
-// pair before.
+// waker is a way to wait and to be woken. Each pair of nodes has a tag in its names: a follower may
+// yet have to deliver what was published for the pair before.
 type waker struct {
 	name    string
-	prepare func(wait, act *rawClient, tag string)                 // once
-	round   func(wait, act *rawClient, tag string, n int) []string // brings about one wait; the call to wake it, on act
-	ready   func(p *process) bool                                  // the wait has begun
+	prepare func(wait, act *rawClient, tag string) // once
+	// brings about one wait; the call to wake it, on act
+	round func(wait, act *rawClient, tag string, n int) []string
+	ready func(p *process) bool // the wait has begun
 }
 
 var wakers = []waker{
@@ -29,7 +31,9 @@ var wakers = []waker{
 		},
 		round: func(_, act *rawClient, tag string, n int) []string {
 			act.call("SET", "lock", fmt.Sprint(n))
-			return []string{"EVAL", "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('publish', KEYS[2], '1') return redis.call('del', KEYS[1])",
+			return []string{"EVAL",
+				"if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end " +
+					"redis.call('publish', KEYS[2], '1') return redis.call('del', KEYS[1])",
 				"2", "lock", "freed" + tag, fmt.Sprint(n)}
 		},
 	},
@@ -58,9 +62,10 @@ var wakers = []waker{
 	},
 }
 
-// measure wakes a waiter on one node through another, so many times, and returns the times from the sending and from the reply to the
-// waking, sorted.
-func (w *waker) measure(t *testing.T, on, through *process, rounds int) (sent, replied []time.Duration) {
+// measure wakes a waiter on one node through another, so many times, and returns the times from the
+// sending and from the reply to the waking, sorted.
+func (w *waker) measure(t *testing.T, on, through *process,
+	rounds int) (sent, replied []time.Duration) {
 	wait, act := dialRaw(t, on.addr), dialRaw(t, through.addr)
 	defer wait.Close()
 	defer act.Close()
@@ -93,7 +98,8 @@ func (w *waker) measure(t *testing.T, on, through *process, rounds int) (sent, r
 	return sent, replied
 }
 
-// TestWaitersAreWokenSoon measures all pairs of nodes. The times are asserted by make chaos, on a machine that is not busy.
+// TestWaitersAreWokenSoon measures all pairs of nodes. The times are asserted by make chaos, on a
+// machine that is not busy.
 func TestWaitersAreWokenSoon(t *testing.T) {
 	rounds := 5
 	if chaos() {
@@ -113,10 +119,13 @@ func TestWaitersAreWokenSoon(t *testing.T) {
 				}
 				sent, replied := w.measure(t, on.p, through.p, rounds)
 				median := sent[len(sent)/2].Round(10 * time.Microsecond)
-				t.Logf("%s, waits on %s, released through %s: woken %v after the sending (99%%: %v), %v after the reply", w.name, on.role, through.role,
-					median, sent[len(sent)*99/100].Round(10*time.Microsecond), replied[len(replied)/2].Round(10*time.Microsecond))
+				t.Logf("%s, waits on %s, released through %s: woken %v after the sending (99%%: "+
+					"%v), %v after the reply", w.name, on.role, through.role,
+					median, sent[len(sent)*99/100].Round(10*time.Microsecond),
+					replied[len(replied)/2].Round(10*time.Microsecond))
 				if chaos() && median > wakeLimit {
-					t.Errorf("%s, waits on %s, released through %s: woken after %v at the median, the limit is %v", w.name, on.role, through.role, median, wakeLimit)
+					t.Errorf("%s, waits on %s, released through %s: woken after %v at the "+
+						"median, the limit is %v", w.name, on.role, through.role, median, wakeLimit)
 				}
 			}
 		}

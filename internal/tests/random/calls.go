@@ -1,5 +1,3 @@
-// Package random makes the random calls of tests that compare machines, or a machine with a real server. Calls are made
-// from each Spec's own Syntax, so that every command of the table takes part and no second list of commands exists.
 package random
 
 import (
@@ -20,7 +18,8 @@ import (
 // SeedVariable names the environment variable that repeats a random test.
 const SeedVariable = "COORDD_TEST_SEED"
 
-// Seed is the seed of a random test: a new one each time, or that of the environment. A test that fails shows it.
+// Seed is the seed of a random test: a new one each time, or that of the environment. A test that
+// fails shows it.
 func Seed(t testing.TB) uint64 {
 	seed := rand.Uint64()
 	if s := os.Getenv(SeedVariable); s != "" {
@@ -48,7 +47,8 @@ type Calls struct {
 }
 
 func NewCalls(table *commands.Table, seed uint64) *Calls {
-	g := &Calls{Rand: rand.New(rand.NewPCG(seed, 0)), Pools: pools, clockMs: 1, wallUs: 1_700_000_000_000_000, Strays: 3,
+	g := &Calls{Rand: rand.New(rand.NewPCG(seed, 0)), Pools: pools, clockMs: 1,
+		wallUs: 1_700_000_000_000_000, Strays: 3,
 		syntax: map[*commands.Spec][]commands.Arg{}}
 	for _, s := range table.All() {
 		if s.Subcommands == nil {
@@ -61,7 +61,8 @@ func NewCalls(table *commands.Table, seed uint64) *Calls {
 	for _, s := range g.Specs {
 		args, err := commands.ParseSyntax(s.Syntax)
 		if err != nil {
-			panic(s.FullName() + ": " + err.Error()) // a mistake in the table; package server's tests tell of all
+			// a mistake in the table; package server's tests tell of all
+			panic(s.FullName() + ": " + err.Error())
 		}
 		g.syntax[s] = args
 	}
@@ -106,17 +107,21 @@ func (g *Calls) Request() *commands.Request {
 		q.Cmds = append(q.Cmds, g.Call(g.Specs))
 	}
 	if g.IntN(4) == 0 {
-		q.Watch = []commands.WatchedKey{{Key: []byte(g.Pick(KeyPool)), Changed: keyspace.Revision(g.IntN(2))}}
+		q.Watch = []commands.WatchedKey{{Key: []byte(g.Pick(KeyPool)),
+			Changed: keyspace.Revision(g.IntN(2))}}
 	}
 	return q
 }
 
 // Reads makes a run of calls that change nothing.
 func (g *Calls) Reads() []byte {
-	specs := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool { return s.Kind != commands.Read })
+	specs := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool {
+		return s.Kind != commands.Read
+	})
 	var run []byte
 	for range 1 + g.IntN(4) {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2 + g.IntN(2), Cmds: [][][]byte{g.Call(specs)}})
+		run = commands.AppendRequest(run, &commands.Request{Proto: 2 + g.IntN(2),
+			Cmds: [][][]byte{g.Call(specs)}})
 	}
 	return run
 }
@@ -142,9 +147,11 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 
 // The pools are small, so that calls meet at the same keys and fields.
 var (
-	KeyPool    = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1", "x2", "", "key\x00\xff"}
+	KeyPool = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1",
+		"x2", "", "key\x00\xff"}
 	memberPool = []string{"m1", "m2", "m3", "a", "b", "", "\xff\x00", strings.Repeat("long", 20)}
-	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807", "text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
+	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807",
+		"text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
 	floatPool  = []string{"0", "1", "-1.5", "3.25", "inf", "-inf", "1e17", "0.1", "nan", "x"}
 	lifePool   = []string{"1", "50", "400", "1000", "20000", "0", "-5", "9223372036854775807"}
@@ -155,15 +162,18 @@ var (
 		"redis.call('incr', 'k3') error('after a write')",
 		"local t = {} for i = 1, 20 do t[i] = math.random(1000) end return t",
 		"redis.call('hset', 'h1', 'f', redis.call('time')[1]) return redis.call('hgetall', 'h1')",
-		"local t = {b = 1, a = 2, c = 3} local s = '' for k, v in pairs(t) do s = s .. k .. v end return s",
+		"local t = {b = 1, a = 2, c = 3} local s = '' for k, v in pairs(t) do s = s .. k .. v " +
+			"end return s",
 		"return redis.pcall('zadd', 'z1', ARGV[1], 'm')",
 		"return tostring({})", "return 0.1 + 0.2 .. ''", "syntax error", "return nonexistent",
 	}
 )
 
-// OwnKeys are the keys that the commands of a group are mostly called with, so that they often find what they look for.
+// OwnKeys are the keys that the commands of a group are mostly called with, so that they often find
+// what they look for.
 var OwnKeys = map[string][]string{
-	"string": {"k1", "k2", "k3"}, "bitmap": {"k1", "k2"}, "hash": {"h1", "h2"}, "sorted-set": {"z1", "z2"}, "list": {"l1", "l2"},
+	"string": {"k1", "k2", "k3"}, "bitmap": {"k1", "k2"}, "hash": {"h1", "h2"},
+	"sorted-set": {"z1", "z2"}, "list": {"l1", "l2"},
 	"set": {"s1", "s2"}, "stream": {"x1", "x2"},
 }
 
@@ -176,23 +186,29 @@ var shaPool = func() []string {
 	return pool
 }()
 
-// libraryPool are libraries that meet at their names and functions, DumpPool what FUNCTION DUMP gives of one and of none.
+// libraryPool are libraries that meet at their names and functions, DumpPool what FUNCTION DUMP
+// gives of one and of none.
 var (
 	libraryPool = []string{
-		"#!lua name=one\nredis.register_function('f1', function(keys, args) return redis.call('set', keys[1] or 'k1', args[1] or 'v') end)",
-		"#!lua name=one\nredis.register_function{function_name='f1', flags={'no-writes'}, callback=function(keys) return redis.call('get', keys[1] or 'k1') end}",
-		"#!lua name=two\nredis.register_function('f2', function(keys) redis.call('incr', 'k3') error('after a write') end)",
-		"#!lua name=two\nredis.register_function('F1', redis.log)", "#!lua name=two\nredis.register_function('f3', redis.log)",
+		"#!lua name=one\nredis.register_function('f1', function(keys, args) return " +
+			"redis.call('set', keys[1] or 'k1', args[1] or 'v') end)",
+		"#!lua name=one\nredis.register_function{function_name='f1', flags={'no-writes'}, " +
+			"callback=function(keys) return redis.call('get', keys[1] or 'k1') end}",
+		"#!lua name=two\nredis.register_function('f2', function(keys) redis.call('incr', 'k3') " +
+			"error('after a write') end)",
+		"#!lua name=two\nredis.register_function('F1', redis.log)",
+		"#!lua name=two\nredis.register_function('f3', redis.log)",
 		"#!lua name=two\nx = 1", "#!lua name=two", "syntax error",
 	}
 	DumpPool = []string{
-		"\xf57#!lua name=one\nredis.register_function('f4', redis.log)\n\x00\x80\xf2\xca\x94\x18\x1e=\x80",
+		"\xf57#!lua name=one\nredis.register_function('f4', " +
+			"redis.log)\n\x00\x80\xf2\xca\x94\x18\x1e=\x80",
 		"\n\x00]\x9b\\@\x0f\x7f\xa2\xda",
 	}
 )
 
-// Pool is the values of a placeholder whose name has a part; or, where the part is the full name of a command and of a placeholder, of that
-// one alone.
+// Pool is the values of a placeholder whose name has a part; or, where the part is the full name of
+// a command and of a placeholder, of that one alone.
 type Pool struct {
 	Part   string
 	Values []string
@@ -200,13 +216,17 @@ type Pool struct {
 
 // pools are looked through in their order; the first that fits counts.
 var pools = []Pool{
-	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}}, {"function", []string{"f1", "f2", "F3", "f4"}},
+	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
+	{"function", []string{"f1", "f2", "F3", "f4"}},
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"member", memberPool},
-	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool}, {"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
+	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool},
+	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
 	{"second", lifePool}, {"unix", lifePool}, {"timestamp", lifePool}, {"ttl", lifePool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
-	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool}, {"end", rangePool},
-	{"count", numberPool}, {"offset", numberPool}, {"cursor", numberPool}, {"index", numberPool}, {"num", numberPool},
+	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool},
+	{"end", rangePool},
+	{"count", numberPool}, {"offset", numberPool}, {"cursor", numberPool}, {"index", numberPool},
+	{"num", numberPool},
 	{"pattern", []string{"*", "k*", "?1", "[a-m]*", "none"}},
 	{"type", []string{"string", "hash", "zset", "list"}},
 }
@@ -222,7 +242,8 @@ func (g *Calls) Pick(pool []string) string {
 
 // value is a value for a placeholder.
 func (g *Calls) value(name string) string {
-	if own := OwnKeys[g.group]; own != nil && strings.Contains(name, "key") && g.IntN(g.Strays) > 0 {
+	if own := OwnKeys[g.group]; own != nil && strings.Contains(name, "key") &&
+		g.IntN(g.Strays) > 0 {
 		return g.Pick(own)
 	}
 	for _, p := range g.Pools {
@@ -243,7 +264,8 @@ func (g *Calls) Words(args []commands.Arg) []string {
 		var more []string
 		n := 0
 		if !a.Optional || g.IntN(3) == 0 {
-			// The syntax cannot say that a number has to be true, and that there are as many ids or weights as keys. So that is known here.
+			// The syntax cannot say that a number has to be true, and that there are as many ids or
+			// weights as keys. So that is known here.
 			asKeys := keys > 0 && (a.Name == "id" || a.Name == "weight") && g.IntN(20) > 0
 			more, n = g.argument(a, true), 1
 			for ; a.Multiple && ((asKeys && n < keys) || (!asKeys && g.IntN(2) == 0)); n++ {

@@ -26,25 +26,30 @@ func (e *env) bucket(name, client string) bucket {
 }
 
 // setRate returns whether this call was the one that set it.
-func (b bucket) setRate(ctx context.Context, i int, rate int, interval time.Duration, perClient bool) (bool, error) {
+func (b bucket) setRate(ctx context.Context, i int, rate int, interval time.Duration,
+	perClient bool) (bool, error) {
 	kind := 0
 	if perClient {
 		kind = 1
 	}
-	n, _, err := b.e.runInt(ctx, b.e.node(i), "bucket_set_rate", b.keys[:1], rate, interval.Milliseconds(), kind)
+	n, _, err := b.e.runInt(ctx, b.e.node(i), "bucket_set_rate", b.keys[:1], rate,
+		interval.Milliseconds(), kind)
 	return n == 1, err
 }
 
 // take asks for permits at a time of the caller's; refused, it tells how long
 // to wait before asking again.
-func (b bucket) take(ctx context.Context, i int, permits int, nowMs int64) (bool, time.Duration, error) {
-	waitMs, isNil, err := b.e.runInt(ctx, b.e.node(i), "bucket_take", b.keys, permits, nowMs, token())
+func (b bucket) take(ctx context.Context, i int, permits int,
+	nowMs int64) (bool, time.Duration, error) {
+	waitMs, isNil, err := b.e.runInt(ctx, b.e.node(i), "bucket_take", b.keys, permits, nowMs,
+		token())
 	return isNil, time.Duration(waitMs) * time.Millisecond, err
 }
 
 // assertError is how Redis 7 words an assert() that fails in a script.
 func assertError(text string) *regexp.Regexp {
-	return regexp.MustCompile(`^ERR user_script:\d+: ` + text + ` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
+	return regexp.MustCompile(`^ERR user_script:\d+: ` + text +
+		` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
 }
 
 // tokenBucket: asserts reach the caller in Redis's words; callers who contend
@@ -54,14 +59,16 @@ func tokenBucket(ctx context.Context, e *env) error {
 	b := e.bucket("shared", "a")
 	nowMs := time.Now().UnixMilli()
 	_, _, err := b.take(ctx, 0, 1, nowMs)
-	if want := assertError("the bucket has no rate yet"); err == nil || !want.MatchString(err.Error()) {
+	if want := assertError("the bucket has no rate yet"); err == nil ||
+		!want.MatchString(err.Error()) {
 		return fmt.Errorf("a bucket without a rate answered %q, want %s", fmt.Sprint(err), want)
 	}
 	if err := oneSetsRate(ctx, e, b, rate, interval); err != nil {
 		return err
 	}
 	_, _, err = b.take(ctx, 1, rate+1, nowMs)
-	if want := assertError("more permits wanted than the rate allows"); err == nil || !want.MatchString(err.Error()) {
+	if want := assertError("more permits wanted than the rate allows"); err == nil ||
+		!want.MatchString(err.Error()) {
 		return fmt.Errorf("asking for too much answered %q, want %s", fmt.Sprint(err), want)
 	}
 
@@ -77,7 +84,8 @@ func tokenBucket(ctx context.Context, e *env) error {
 			if given {
 				got[i] += permits
 			} else if wait <= 0 || wait > interval {
-				return fmt.Errorf("a refused caller was told to wait %v, the interval is %v", wait, interval)
+				return fmt.Errorf("a refused caller was told to wait %v, the interval is %v", wait,
+					interval)
 			}
 		}
 		return nil
@@ -124,7 +132,8 @@ func oneSetsRate(ctx context.Context, e *env, b bucket, rate int, interval time.
 		return fmt.Errorf("%d callers set the rate, want exactly one", n)
 	}
 	settings, err := e.node(1).HGetAll(ctx, b.keys[0]).Result()
-	if err != nil || len(settings) != 3 || settings["rate"] != strconv.Itoa(rate) || settings["type"] != "0" {
+	if err != nil || len(settings) != 3 || settings["rate"] != strconv.Itoa(rate) ||
+		settings["type"] != "0" {
 		return fmt.Errorf("the bucket's settings are %v (%v)", settings, err)
 	}
 	return nil
@@ -146,12 +155,14 @@ func (e *env) bucketPerClient(ctx context.Context) error {
 	}{
 		{a, 0, true, 0}, {a, 4000, true, 0}, {a, 5000, false, 5 * time.Second},
 		{b, 5000, true, 0}, {b, 5001, true, 0}, {b, 5002, false, 9998 * time.Millisecond},
-		{a, 9999, false, time.Millisecond}, {a, 10_000, true, 0}, {a, 10_001, false, 3999 * time.Millisecond},
+		{a, 9999, false, time.Millisecond}, {a, 10_000, true, 0},
+		{a, 10_001, false, 3999 * time.Millisecond},
 	}
 	for i, step := range steps {
 		given, wait, err := step.who.take(ctx, i, 1, t+step.afterMs)
 		if err != nil || given != step.given || wait != step.wait {
-			return fmt.Errorf("request %d: given %t, wait %v (%v), want %t, %v", i, given, wait, err, step.given, step.wait)
+			return fmt.Errorf("request %d: given %t, wait %v (%v), want %t, %v", i, given, wait,
+				err, step.given, step.wait)
 		}
 	}
 	return nil

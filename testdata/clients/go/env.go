@@ -43,7 +43,8 @@ func newEnv() (*env, error) {
 		e.nodes = append(e.nodes, redis.NewClient(&redis.Options{Addr: addr}))
 	}
 	if len(e.nodes) == 0 {
-		return nil, errors.New("COORDD_ADDRS must name the nodes, as in 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381")
+		return nil, errors.New(
+			"COORDD_ADDRS must name the nodes, as in 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381")
 	}
 	for _, addr := range addrs("COORDD_SINGLES") {
 		e.singles = append(e.singles, redis.NewClient(&redis.Options{Addr: addr}))
@@ -109,12 +110,14 @@ func (e *env) close() {
 
 // run sends a shared script by EVALSHA, and by EVAL where the server does not
 // know it yet: what go-redis's Script does.
-func (e *env) run(ctx context.Context, c *redis.Client, script string, keys []string, args ...any) *redis.Cmd {
+func (e *env) run(ctx context.Context, c *redis.Client, script string, keys []string,
+	args ...any) *redis.Cmd {
 	return e.scripts[script].Run(ctx, c, keys, args...)
 }
 
 // runInt is run for scripts that answer a number; isNil tells the nil answer.
-func (e *env) runInt(ctx context.Context, c *redis.Client, script string, keys []string, args ...any) (n int64, isNil bool, err error) {
+func (e *env) runInt(ctx context.Context, c *redis.Client, script string, keys []string,
+	args ...any) (n int64, isNil bool, err error) {
 	n, err = e.run(ctx, c, script, keys, args...).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, true, nil

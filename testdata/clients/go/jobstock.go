@@ -46,11 +46,13 @@ func scheduledJob(ctx context.Context, e *env) error {
 		for i, c := range e.nodes {
 			got, err := take(ctx, c, mark, "late", time.Minute)
 			if err != nil || got {
-				return fmt.Errorf("tick %d: a late worker on node %d ran it again: %t %v", tick, i, got, err)
+				return fmt.Errorf("tick %d: a late worker on node %d ran it again: %t %v", tick, i,
+					got, err)
 			}
 			who, err := c.Get(ctx, mark).Result()
 			if err != nil || who != fmt.Sprint("worker ", winner) {
-				return fmt.Errorf("tick %d: node %d says %q ran it (%v), want worker %d", tick, i, who, err, winner)
+				return fmt.Errorf("tick %d: node %d says %q ran it (%v), want worker %d", tick, i,
+					who, err, winner)
 			}
 		}
 	}
@@ -65,7 +67,8 @@ func (e *env) claimTellsWho(ctx context.Context, mark string) error {
 	const workers = 5
 	claims := make([][]any, workers)
 	err := together(workers, func(i int) (err error) {
-		claims[i], err = e.run(ctx, e.node(i), "job_claim", []string{mark}, fmt.Sprint("worker ", i), 60_000).Slice()
+		claims[i], err = e.run(ctx, e.node(i), "job_claim", []string{mark},
+			fmt.Sprint("worker ", i), 60_000).Slice()
 		return err
 	})
 	if err != nil {
@@ -74,7 +77,8 @@ func (e *env) claimTellsWho(ctx context.Context, mark string) error {
 	winners, holder := 0, claims[0][1]
 	for i, claim := range claims {
 		if len(claim) != 2 || claim[1] != holder {
-			return fmt.Errorf("worker %d was told %v, worker 0 that %v has the run", i, claim, holder)
+			return fmt.Errorf("worker %d was told %v, worker 0 that %v has the run", i, claim,
+				holder)
 		}
 		if mine := holder == fmt.Sprint("worker ", i); mine != (claim[0] == int64(1)) {
 			return fmt.Errorf("worker %d was told %v, the holder is %v", i, claim, holder)
@@ -103,7 +107,9 @@ func stock(ctx context.Context, e *env) error {
 
 // sellOut runs six buyers, some of one piece and some of two, until each has
 // been refused, while a watcher looks at the stock.
-func (e *env) sellOut(ctx context.Context, name string, sell func(ctx context.Context, c *redis.Client, stock, sales, sale string, n int64) (bool, error)) error {
+func (e *env) sellOut(ctx context.Context, name string,
+	sell func(ctx context.Context, c *redis.Client, stock, sales, sale string, n int64) (bool,
+		error)) error {
 	const buyers, pieces = 6, 21
 	stock, sales := e.key(name+":stock"), e.key(name+":sales")
 	if err := e.node(0).Set(ctx, stock, pieces, 0).Err(); err != nil {
@@ -167,7 +173,8 @@ func (e *env) watchStock(ctx context.Context, stock string) error {
 	}
 }
 
-func (e *env) sellByScript(ctx context.Context, c *redis.Client, stock, sales, sale string, n int64) (bool, error) {
+func (e *env) sellByScript(ctx context.Context, c *redis.Client, stock, sales, sale string,
+	n int64) (bool, error) {
 	left, isNil, err := e.runInt(ctx, c, "stock_take", []string{stock, sales}, n, sale)
 	if err != nil || isNil || left < -1 {
 		return false, fmt.Errorf("the sale answered %d, nil %t (%v)", left, isNil, err)
@@ -177,7 +184,8 @@ func (e *env) sellByScript(ctx context.Context, c *redis.Client, stock, sales, s
 
 // sellByWatch tries until it has sold or there is not enough: EXEC answers nil
 // whenever another buyer was faster, on whichever node.
-func (e *env) sellByWatch(ctx context.Context, c *redis.Client, stock, sales, sale string, n int64) (bool, error) {
+func (e *env) sellByWatch(ctx context.Context, c *redis.Client, stock, sales, sale string,
+	n int64) (bool, error) {
 	for attempt := 0; ; attempt++ {
 		enough := false
 		err := c.Watch(ctx, func(tx *redis.Tx) error {

@@ -13,7 +13,8 @@ import (
 )
 
 // take tries once to take a lock.
-func take(ctx context.Context, c *redis.Client, key, owner string, lease time.Duration) (bool, error) {
+func take(ctx context.Context, c *redis.Client, key, owner string,
+	lease time.Duration) (bool, error) {
 	return c.SetNX(ctx, key, owner, lease).Result()
 }
 
@@ -24,7 +25,8 @@ func (e *env) release(ctx context.Context, c *redis.Client, key, owner string) (
 }
 
 // locked runs work while it holds the lock, which it waits for with backoff.
-func (e *env) locked(ctx context.Context, c *redis.Client, key string, lease time.Duration, work func() error) error {
+func (e *env) locked(ctx context.Context, c *redis.Client, key string, lease time.Duration,
+	work func() error) error {
 	owner := token()
 	for attempt := 0; ; attempt++ {
 		got, err := take(ctx, c, key, owner, lease)
@@ -84,7 +86,9 @@ func lockAcrossNodes(ctx context.Context, e *env) error {
 	err := together(callers, func(i int) error {
 		for range rounds {
 			c := e.node(i)
-			err := e.locked(ctx, c, key, 10*time.Second, func() error { return raise(ctx, c, counter) })
+			err := e.locked(ctx, c, key, 10*time.Second, func() error {
+				return raise(ctx, c, counter)
+			})
 			if err != nil {
 				return err
 			}
@@ -146,7 +150,8 @@ func watchdog(ctx context.Context, e *env) error {
 				return
 			}
 			lastRenewal = time.Now()
-			ok, _, err := e.runInt(ctx, e.node(i), "lock_renew", []string{key}, owner, lease.Milliseconds())
+			ok, _, err := e.runInt(ctx, e.node(i), "lock_renew", []string{key}, owner,
+				lease.Milliseconds())
 			if err != nil || ok != 1 {
 				dog <- fmt.Errorf("renewal %d was refused: %d %v", i, ok, err)
 				return

@@ -56,12 +56,15 @@ func (r redlock) everywhere(ask func(*redis.Client) (bool, error)) (int, error) 
 
 // unlock releases on every server, and counts those where it was the owner's.
 func (r redlock) unlock(ctx context.Context, owner string) (int, error) {
-	return r.everywhere(func(c *redis.Client) (bool, error) { return r.e.release(ctx, c, r.key, owner) })
+	return r.everywhere(func(c *redis.Client) (bool, error) {
+		return r.e.release(ctx, c, r.key, owner)
+	})
 }
 
 // contend has callers raise a counter under the lock, each through its own
 // view of the servers; the counter lies on server c.
-func (r redlock) contend(ctx context.Context, c *redis.Client, counter string, view func(i int) redlock) error {
+func (r redlock) contend(ctx context.Context, c *redis.Client, counter string,
+	view func(i int) redlock) error {
 	const callers, rounds = 4, 4
 	err := together(callers, func(i int) error {
 		mine := view(i)
@@ -110,7 +113,8 @@ func (r redlock) excludes(ctx context.Context, second redlock) error {
 		return fmt.Errorf("a second holder reached the quorum: %q %v", other, err)
 	}
 	if n, err := r.unlock(ctx, owner); err != nil || n != len(r.servers) {
-		return fmt.Errorf("%d of %d servers still had the first holder's lock (%v)", n, len(r.servers), err)
+		return fmt.Errorf("%d of %d servers still had the first holder's lock (%v)", n,
+			len(r.servers), err)
 	}
 	other, _, err := second.try(ctx, lease)
 	if err != nil || other == "" {
@@ -147,11 +151,13 @@ func redlockSingles(ctx context.Context, e *env) error {
 	for lost := 1; lost <= 2; lost++ {
 		c := e.singles[lost]
 		if got, err := take(ctx, c, r.key, "stranger", 20*time.Second); err != nil || !got {
-			return fmt.Errorf("single %d is not independent: its free lock was refused (%v)", lost, err)
+			return fmt.Errorf("single %d is not independent: its free lock was refused (%v)", lost,
+				err)
 		}
 		owner, _, err := r.try(ctx, 10*time.Second)
 		if err != nil || (owner != "") != (lost == 1) {
-			return fmt.Errorf("with %d of 3 servers lost the lock was given: %t (%v)", lost, owner != "", err)
+			return fmt.Errorf("with %d of 3 servers lost the lock was given: %t (%v)", lost,
+				owner != "", err)
 		}
 		if _, err := r.unlock(ctx, owner); err != nil {
 			return err
@@ -177,7 +183,8 @@ func redlockClusterRefused(ctx context.Context, e *env) error {
 	for i, c := range r.servers {
 		got, err := take(ctx, c, r.key, owner, 20*time.Second)
 		if err != nil || got != (i == 0) {
-			return fmt.Errorf("SET NX number %d was granted: %t (%v); the first alone may be", i+1, got, err)
+			return fmt.Errorf("SET NX number %d was granted: %t (%v); the first alone may be", i+1,
+				got, err)
 		}
 	}
 	if n, err := r.unlock(ctx, owner); err != nil || n != 1 {
@@ -189,7 +196,8 @@ func redlockClusterRefused(ctx context.Context, e *env) error {
 		}
 		for i, c := range r.servers {
 			if n, err := c.Exists(ctx, r.key).Result(); err != nil || n != 0 {
-				return fmt.Errorf("node %d still has the lock of an attempt that failed (%d, %v)", i, n, err)
+				return fmt.Errorf("node %d still has the lock of an attempt that failed (%d, %v)",
+					i, n, err)
 			}
 		}
 	}

@@ -27,7 +27,8 @@ func (e *env) rlock(i int, lock string) *rlock {
 
 // enter tries once; when refused it tells how long the holder's lease still is.
 func (l *rlock) enter(ctx context.Context) (bool, time.Duration, error) {
-	leftMs, isNil, err := l.e.runInt(ctx, l.c, "reentrant_lock", []string{l.lock}, reentrantLease.Milliseconds(), l.owner)
+	leftMs, isNil, err := l.e.runInt(ctx, l.c, "reentrant_lock", []string{l.lock},
+		reentrantLease.Milliseconds(), l.owner)
 	return isNil, time.Duration(leftMs) * time.Millisecond, err
 }
 
@@ -164,7 +165,8 @@ func wakesWaiter(ctx context.Context, mine, waiter *rlock) error {
 		return errors.New("the waiter on another node was not woken within 5 s of the unlock")
 	}
 	if n, isNil, err := waiter.leave(ctx, token()); err != nil || isNil || n != 1 {
-		return fmt.Errorf("the woken owner's unlock answered %d, nil %t (%v), want 1", n, isNil, err)
+		return fmt.Errorf("the woken owner's unlock answered %d, nil %t (%v), want 1", n, isNil,
+			err)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func admit(ctx context.Context, c *redis.Client, window string, limit, nowMs int
 	if err != nil || n >= limit {
 		return false, err
 	}
-	if err := c.ZAdd(ctx, window, redis.Z{Score: float64(nowMs), Member: token()}).Err(); err != nil {
+	if err := c.ZAdd(ctx, window, redis.Z{Score: float64(nowMs),
+		Member: token()}).Err(); err != nil {
 		return false, err
 	}
 	return true, c.PExpire(ctx, window, windowLen).Err()
@@ -92,7 +93,8 @@ func (e *env) windowSlides(ctx context.Context, window string) error {
 	for i, step := range steps {
 		got, err := admit(ctx, e.node(i), window, 2, step.nowMs)
 		if err != nil || got != step.want {
-			return fmt.Errorf("call %d, %d ms in: admitted %t (%v), want %t", i, step.nowMs-t, got, err, step.want)
+			return fmt.Errorf("call %d, %d ms in: admitted %t (%v), want %t", i, step.nowMs-t, got,
+				err, step.want)
 		}
 	}
 	return nil
@@ -112,7 +114,8 @@ func windowOneShot(ctx context.Context, e *env) error {
 	}
 	for i := range e.nodes {
 		if n, isNil, err := call(i, time.Now().UnixMilli()); err != nil || !isNil {
-			return fmt.Errorf("node %d counted %d while another held the lock (%v), want nil", i, n, err)
+			return fmt.Errorf("node %d counted %d while another held the lock (%v), want nil", i, n,
+				err)
 		}
 	}
 	if n, err := e.node(1).ZCard(ctx, window).Result(); err != nil || n != 0 {
@@ -139,7 +142,8 @@ func windowOneShot(ctx context.Context, e *env) error {
 	if err := e.wantWindow(ctx, lock, window, slices.Concat(counts...)); err != nil {
 		return err
 	}
-	if n, isNil, err := call(1, time.Now().Add(2*windowLen).UnixMilli()); err != nil || isNil || n != 1 {
+	if n, isNil, err := call(1, time.Now().Add(2*windowLen).UnixMilli()); err != nil || isNil ||
+		n != 1 {
 		return fmt.Errorf("two windows later the count is %d (nil %t, %v), want 1", n, isNil, err)
 	}
 	return e.scriptKnownEverywhere(ctx, lock)
@@ -164,7 +168,8 @@ func (e *env) wantWindow(ctx context.Context, lock, window string, counts []int6
 		}
 		left, err := c.PTTL(ctx, window).Result()
 		if err != nil || left <= 0 || left > windowLen {
-			return fmt.Errorf("node %d says the window of %v has %v left (%v)", i, windowLen, left, err)
+			return fmt.Errorf("node %d says the window of %v has %v left (%v)", i, windowLen, left,
+				err)
 		}
 		if n, err := c.Exists(ctx, lock).Result(); err != nil || n != 0 {
 			return fmt.Errorf("node %d still sees the lock (%d, %v)", i, n, err)
@@ -250,7 +255,8 @@ func windowMulti(ctx context.Context, e *env) error {
 
 // countByMulti counts one call; false says that the lock was another's, before
 // or meanwhile. between, if not nil, runs after the look and before the MULTI.
-func countByMulti(ctx context.Context, c *redis.Client, lock, window string, between func() error) (int64, bool, error) {
+func countByMulti(ctx context.Context, c *redis.Client, lock, window string,
+	between func() error) (int64, bool, error) {
 	owner := token()
 	if got, err := take(ctx, c, lock, owner, 10*time.Second); err != nil || !got {
 		return 0, false, err

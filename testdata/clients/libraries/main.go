@@ -1,5 +1,6 @@
-// Command libraries runs the programs of this directory against a cluster of three coordd processes and writes docs/clients.md from what
-// they report. It is run from the top of the repository: go run ./testdata/clients/libraries
+// Command libraries runs the programs of this directory against a cluster of three coordd processes
+// and writes docs/clients.md from what they report. It is run from the top of the repository: go
+// run ./testdata/clients/libraries
 package main
 
 import (
@@ -124,8 +125,10 @@ func startCluster(ctx context.Context, dir string) (addrs []string, stop func(),
 	}
 	for i, addr := range addrs {
 		// The programs are not about failover: a machine that they keep busy shall not cause one.
-		n := exec.CommandContext(ctx, binary, "--id", fmt.Sprintf("n%d", i+1), "--listen", addr, "--cluster", strings.Join(members, ","),
-			"--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--heartbeat-timeout", "3s", "--log-level", "warn")
+		n := exec.CommandContext(ctx, binary, "--id", fmt.Sprintf("n%d", i+1), "--listen", addr,
+			"--cluster", strings.Join(members, ","),
+			"--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--heartbeat-timeout", "3s",
+			"--log-level", "warn")
 		n.Stderr = os.Stderr
 		n.Cancel = func() error { return n.Process.Signal(syscall.SIGTERM) }
 		n.WaitDelay = 10 * time.Second
@@ -180,7 +183,8 @@ func waitReady(ctx context.Context, addr string) error {
 	}
 }
 
-// runLanguage runs the programs of one directory and reads what they report. What they print besides goes to the terminal.
+// runLanguage runs the programs of one directory and reads what they report. What they print
+// besides goes to the terminal.
 func runLanguage(ctx context.Context, language string, addrs []string) ([]check, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -212,12 +216,14 @@ func readChecks(r io.Reader, language string) []check {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		c := check{language: language}
-		if json.Unmarshal(lines.Bytes(), &c) != nil || c.Library == "" || c.Check == "" && c.Skipped == "" {
+		if json.Unmarshal(lines.Bytes(), &c) != nil || c.Library == "" || c.Check == "" &&
+			c.Skipped == "" {
 			fmt.Fprintln(os.Stderr, lines.Text())
 			continue
 		}
 		checks = append(checks, c)
-		fmt.Printf("%-8s %-10s %s %s: %s\n", c.result(), language, c.Library, c.Version, cmp.Or(c.Check, c.Skipped))
+		fmt.Printf("%-8s %-10s %s %s: %s\n", c.result(), language, c.Library, c.Version,
+			cmp.Or(c.Check, c.Skipped))
 		if c.Error != "" {
 			fmt.Println("         ", c.Error)
 		}
@@ -239,14 +245,19 @@ func (c *check) result() string {
 func writeReport(checks []check) error {
 	var b strings.Builder
 	b.WriteString("# Clients and libraries\n\n")
-	b.WriteString("Written by `make clients`. It installs these libraries, unmodified, from their " +
-		"registries and runs\nthem against a cluster of three coordd processes on one machine. " +
-		"The programs are in\n[testdata/clients/libraries](../testdata/clients/libraries); " +
-		"each check judges an outcome. The\nscenario programs of `make test` (go-redis, node-redis, " +
-		"ioredis, redis-cli) are beside it.\n\n")
-	fmt.Fprintf(&b, "Run on %s.\n\n| Library | Version | Check | Result |\n|---|---|---|---|\n", time.Now().Format(time.DateOnly))
+	b.WriteString(
+		"Written by `make clients`. It installs these libraries, unmodified, from their " +
+			"registries and runs\nthem against a cluster of three coordd processes on one " +
+			"machine. " +
+			"The programs are in\n[testdata/clients/libraries](../testdata/clients/libraries); " +
+			"each check judges an outcome. The\nscenario programs of `make test` (go-redis, " +
+			"node-redis, " +
+			"ioredis, redis-cli) are beside it.\n\n")
+	fmt.Fprintf(&b, "Run on %s.\n\n| Library | Version | Check | Result |\n|---|---|---|---|\n",
+		time.Now().Format(time.DateOnly))
 	slices.SortStableFunc(checks, func(a, b check) int {
-		return cmp.Or(cmp.Compare(slices.Index(languages, a.language), slices.Index(languages, b.language)), cmp.Compare(a.Library, b.Library))
+		return cmp.Or(cmp.Compare(slices.Index(languages, a.language),
+			slices.Index(languages, b.language)), cmp.Compare(a.Library, b.Library))
 	})
 	for _, c := range checks {
 		text, result := c.Check, c.result()
@@ -256,7 +267,8 @@ func writeReport(checks []check) error {
 		if c.Error != "" {
 			result += ": " + c.Error
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(c.Library), cell(c.Version), cell(text), cell(result))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(c.Library), cell(c.Version), cell(text),
+			cell(result))
 	}
 	return os.WriteFile(report, []byte(b.String()), 0o644)
 }

@@ -16,39 +16,44 @@ import (
 	"github.com/redis/rueidis"
 )
 
-func goRedisClient(i int) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr(i)}) }
+func goRedisClient(i int) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{Addr: addr(i)})
+}
 
 var goRedis = library{"github.com/redis/go-redis/v9", []check{
-	{"a counter raised under WATCH by six clients on three nodes ends exact", func(ctx context.Context) error {
-		key := unique("counter")
-		err := together(6, func(i int) error {
-			c := goRedisClient(i)
-			defer c.Close()
-			raise := func(tx *goredis.Tx) error {
-				n, err := tx.Get(ctx, key).Int()
-				if err != nil && !errors.Is(err, goredis.Nil) {
+	{"a counter raised under WATCH by six clients on three nodes ends exact",
+		func(ctx context.Context) error {
+			key := unique("counter")
+			err := together(6, func(i int) error {
+				c := goRedisClient(i)
+				defer c.Close()
+				raise := func(tx *goredis.Tx) error {
+					n, err := tx.Get(ctx, key).Int()
+					if err != nil && !errors.Is(err, goredis.Nil) {
+						return err
+					}
+					_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+						return p.Set(ctx, key, n+1, 0).Err()
+					})
 					return err
 				}
-				_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error { return p.Set(ctx, key, n+1, 0).Err() })
+				for done := 0; done < 10; {
+					switch err := c.Watch(ctx, raise, key); {
+					case err == nil:
+						done++
+					case !errors.Is(err, goredis.TxFailedErr):
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
 				return err
 			}
-			for done := 0; done < 10; {
-				switch err := c.Watch(ctx, raise, key); {
-				case err == nil:
-					done++
-				case !errors.Is(err, goredis.TxFailedErr):
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		c := goRedisClient(0)
-		defer c.Close()
-		return want(c.Get(ctx, key).Val(), "60", "the counter")
-	}},
+			c := goRedisClient(0)
+			defer c.Close()
+			return want(c.Get(ctx, key).Val(), "60", "the counter")
+		}},
 	{"a stream is shared by a consumer group on three nodes", func(ctx context.Context) error {
 		key, group := unique("stream"), "workers"
 		c := goRedisClient(0)
@@ -57,7 +62,8 @@ var goRedis = library{"github.com/redis/go-redis/v9", []check{
 			return err
 		}
 		for i := range 30 {
-			if err := c.XAdd(ctx, &goredis.XAddArgs{Stream: key, Values: []any{"job", i}}).Err(); err != nil {
+			if err := c.XAdd(ctx, &goredis.XAddArgs{Stream: key,
+				Values: []any{"job", i}}).Err(); err != nil {
 				return err
 			}
 		}
@@ -67,7 +73,10 @@ var goRedis = library{"github.com/redis/go-redis/v9", []check{
 			c := goRedisClient(i)
 			defer c.Close()
 			for {
-				streams, err := c.XReadGroup(ctx, &goredis.XReadGroupArgs{Group: group, Consumer: strconv.Itoa(i), Streams: []string{key, ">"}, Count: 2, Block: 200 * time.Millisecond}).Result()
+				streams, err := c.XReadGroup(ctx,
+					&goredis.XReadGroupArgs{Group: group, Consumer: strconv.Itoa(i),
+						Streams: []string{key, ">"}, Count: 2,
+						Block: 200 * time.Millisecond}).Result()
 				if errors.Is(err, goredis.Nil) {
 					return nil
 				}
@@ -133,7 +142,8 @@ var goRedis = library{"github.com/redis/go-redis/v9", []check{
 
 var rueidisClient = library{"github.com/redis/rueidis", []check{
 	{"client-side caching: a change through another node is seen", func(ctx context.Context) error {
-		reader, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(0)}, ForceSingleClient: true})
+		reader, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(0)},
+			ForceSingleClient: true})
 		if err != nil {
 			return err
 		}
@@ -147,7 +157,8 @@ var rueidisClient = library{"github.com/redis/rueidis", []check{
 				return err
 			}
 			err := until(ctx, "the new value", func() bool {
-				got, err := reader.DoCache(ctx, reader.B().Get().Key(key).Cache(), time.Minute).ToString()
+				got, err := reader.DoCache(ctx, reader.B().Get().Key(key).Cache(),
+					time.Minute).ToString()
 				return err == nil && got == value
 			})
 			if err != nil {
@@ -160,73 +171,81 @@ var rueidisClient = library{"github.com/redis/rueidis", []check{
 		}
 		return nil
 	}},
-	{"pipelined commands of many goroutines come back to who asked", func(ctx context.Context) error {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(2)}, ForceSingleClient: true, DisableCache: true})
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return together(50, func(i int) error {
-			text := strconv.Itoa(i)
-			for range 20 {
-				if got, err := c.Do(ctx, c.B().Echo().Message(text).Build()).ToString(); err != nil || got != text {
-					return fmt.Errorf("got %q, %v; want %q", got, err, text)
-				}
+	{"pipelined commands of many goroutines come back to who asked",
+		func(ctx context.Context) error {
+			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(2)},
+				ForceSingleClient: true, DisableCache: true})
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-	}},
+			defer c.Close()
+			return together(50, func(i int) error {
+				text := strconv.Itoa(i)
+				for range 20 {
+					if got, err := c.Do(ctx,
+						c.B().Echo().Message(text).Build()).ToString(); err != nil || got != text {
+						return fmt.Errorf("got %q, %v; want %q", got, err, text)
+					}
+				}
+				return nil
+			})
+		}},
 }}
 
 var redigoClient = library{"github.com/gomodule/redigo", []check{
-	{"a script that compares and deletes releases only its owner's lock", func(ctx context.Context) error {
-		release := redis.NewScript(1, `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
-		key := unique("lock")
-		a, err := redis.Dial("tcp", addr(0))
-		if err != nil {
-			return err
-		}
-		defer a.Close()
-		b, err := redis.Dial("tcp", addr(1))
-		if err != nil {
-			return err
-		}
-		defer b.Close()
-		if ok, err := redis.String(a.Do("SET", key, "a", "NX", "PX", 10_000)); err != nil || ok != "OK" {
-			return fmt.Errorf("the lock is free: %q, %v", ok, err)
-		}
-		if _, err := redis.String(b.Do("SET", key, "b", "NX", "PX", 10_000)); !errors.Is(err, redis.ErrNil) {
-			return fmt.Errorf("the lock is held: %v", err)
-		}
-		if n, err := redis.Int(release.Do(b, key, "b")); err != nil || n != 0 {
-			return fmt.Errorf("another's release: %d, %v", n, err)
-		}
-		n, err := redis.Int(release.Do(a, key, "a"))
-		return errors.Join(err, want(n, 1, "the owner's release"))
-	}},
-	{"a subscription by PSUBSCRIBE gets what another node publishes", func(ctx context.Context) error {
-		sub, err := redis.Dial("tcp", addr(2))
-		if err != nil {
-			return err
-		}
-		defer sub.Close()
-		channel := unique("channel")
-		ps := redis.PubSubConn{Conn: sub}
-		if err := ps.PSubscribe(channel + "*"); err != nil {
-			return err
-		}
-		if _, ok := ps.Receive().(redis.Subscription); !ok {
-			return errors.New("the subscription is not confirmed")
-		}
-		c := goRedisClient(0)
-		defer c.Close()
-		if err := c.Publish(ctx, channel+":1", "hello").Err(); err != nil {
-			return err
-		}
-		m, ok := ps.ReceiveWithTimeout(5 * time.Second).(redis.Message)
-		if !ok {
-			return errors.New("no message")
-		}
-		return want(string(m.Data), "hello", "the message")
-	}},
+	{"a script that compares and deletes releases only its owner's lock",
+		func(ctx context.Context) error {
+			release := redis.NewScript(1,
+				`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
+			key := unique("lock")
+			a, err := redis.Dial("tcp", addr(0))
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			b, err := redis.Dial("tcp", addr(1))
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			if ok, err := redis.String(a.Do("SET", key, "a", "NX", "PX", 10_000)); err != nil ||
+				ok != "OK" {
+				return fmt.Errorf("the lock is free: %q, %v", ok, err)
+			}
+			if _, err := redis.String(b.Do("SET", key, "b", "NX", "PX", 10_000)); !errors.Is(err,
+				redis.ErrNil) {
+				return fmt.Errorf("the lock is held: %v", err)
+			}
+			if n, err := redis.Int(release.Do(b, key, "b")); err != nil || n != 0 {
+				return fmt.Errorf("another's release: %d, %v", n, err)
+			}
+			n, err := redis.Int(release.Do(a, key, "a"))
+			return errors.Join(err, want(n, 1, "the owner's release"))
+		}},
+	{"a subscription by PSUBSCRIBE gets what another node publishes",
+		func(ctx context.Context) error {
+			sub, err := redis.Dial("tcp", addr(2))
+			if err != nil {
+				return err
+			}
+			defer sub.Close()
+			channel := unique("channel")
+			ps := redis.PubSubConn{Conn: sub}
+			if err := ps.PSubscribe(channel + "*"); err != nil {
+				return err
+			}
+			if _, ok := ps.Receive().(redis.Subscription); !ok {
+				return errors.New("the subscription is not confirmed")
+			}
+			c := goRedisClient(0)
+			defer c.Close()
+			if err := c.Publish(ctx, channel+":1", "hello").Err(); err != nil {
+				return err
+			}
+			m, ok := ps.ReceiveWithTimeout(5 * time.Second).(redis.Message)
+			if !ok {
+				return errors.New("no message")
+			}
+			return want(string(m.Data), "hello", "the message")
+		}},
 }}

@@ -54,7 +54,8 @@ var redisRate = library{"github.com/go-redis/redis_rate/v10", []check{
 			}
 		}
 		r, err := l.Allow(ctx, key, redis_rate.PerSecond(5))
-		if err != nil || r.Allowed != 0 || r.RetryAfter <= 0 || r.RetryAfter > 250*time.Millisecond {
+		if err != nil || r.Allowed != 0 || r.RetryAfter <= 0 ||
+			r.RetryAfter > 250*time.Millisecond {
 			return errors.Join(errors.New("the sixth should be refused for up to 200 ms"), err)
 		}
 		time.Sleep(r.RetryAfter + 20*time.Millisecond)
@@ -73,7 +74,8 @@ var uluLimiter = library{"github.com/ulule/limiter/v3", []check{
 			if err != nil {
 				return false, err
 			}
-			r, err := limiter.New(store, limiter.Rate{Period: time.Hour, Limit: limit}).Get(ctx, "user")
+			r, err := limiter.New(store, limiter.Rate{Period: time.Hour, Limit: limit}).Get(ctx,
+				"user")
 			return err == nil && !r.Reached, err
 		})
 	}},
@@ -83,13 +85,16 @@ var throttledLimiter = library{"github.com/throttled/throttled/v2", []check{
 	{"of 40 requests at once on three nodes exactly 10 pass", func(ctx context.Context) error {
 		prefix := unique("throttled")
 		return admits(func(i int) (bool, error) {
-			pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr(i)) }}
+			pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+				return redis.Dial("tcp", addr(i))
+			}}
 			defer pool.Close()
 			store, err := redigostore.NewCtx(pool, prefix, 0)
 			if err != nil {
 				return false, err
 			}
-			l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerHour(1), MaxBurst: limit - 1})
+			l, err := throttled.NewGCRARateLimiterCtx(store,
+				throttled.RateQuota{MaxRate: throttled.PerHour(1), MaxBurst: limit - 1})
 			if err != nil {
 				return false, err
 			}

@@ -1,4 +1,5 @@
-// Command go checks lock, limiter and queue libraries of Go against the cluster that COORDD_ADDRS names. See the README beside this directory.
+// Command go checks lock, limiter and queue libraries of Go against the cluster that COORDD_ADDRS
+// names. See the README beside this directory.
 package main
 
 import (
@@ -31,7 +32,8 @@ type check struct {
 }
 
 var libraries = []library{
-	goRedis, rueidisClient, rueidisLock, redigoClient, redSync, bsmLock, redisRate, uluLimiter, throttledLimiter, asynqQueue,
+	goRedis, rueidisClient, rueidisLock, redigoClient, redSync, bsmLock, redisRate, uluLimiter,
+	throttledLimiter, asynqQueue,
 }
 
 func main() {
@@ -46,7 +48,8 @@ func main() {
 			continue
 		}
 		for _, c := range l.checks {
-			line := map[string]any{"library": name, "version": version(l.module), "check": c.name, "ok": true}
+			line := map[string]any{"library": name, "version": version(l.module), "check": c.name,
+				"ok": true}
 			if err := limited(c.run); err != nil {
 				line["ok"], line["error"] = false, err.Error()
 			}
@@ -57,7 +60,8 @@ func main() {
 
 // limited runs a check, which fails when its time is over.
 func limited(run func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), checkLimit, fmt.Errorf("not done after %v", checkLimit))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), checkLimit,
+		fmt.Errorf("not done after %v", checkLimit))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -119,7 +123,8 @@ func (r *room) visit() {
 // saw fails unless so many visits were made, with that many at a time at most.
 func (r *room) saw(most, visits int64) error {
 	if r.most.Load() != most || r.visits.Load() != visits {
-		return fmt.Errorf("%d at a time in %d visits, want %d in %d", r.most.Load(), r.visits.Load(), most, visits)
+		return fmt.Errorf("%d at a time in %d visits, want %d in %d", r.most.Load(),
+			r.visits.Load(), most, visits)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Command discover writes through a Go client that finds the leader by itself, while a test kills leaders; see ../../../README.md under
-// "Finding the leader".
+// Command discover writes through a Go client that finds the leader by itself, while a test kills
+// leaders; see ../../../README.md under "Finding the leader".
 //
 //	go run ./discover KIND PREFIX
 //
@@ -36,29 +36,35 @@ type client struct {
 
 // kinds are the clients. Those of Redis Cluster are not asked for the role: they may ask any node.
 var kinds = map[string]func(addrs []string) (client, error){
-	// By itself it looks for the master anew once a minute, unless it is told MOVED, and tries to reach a dead one until then: with Redis Cluster
-	// as here.
+	// By itself it looks for the master again once a minute, unless it is told MOVED, and tries to
+	// reach a dead one until then: with Redis Cluster as here.
 	"go-redis-cluster": func(addrs []string) (client, error) {
-		return goRedis(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ClusterStateReloadInterval: time.Second})), nil
+		return goRedis(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs,
+			ClusterStateReloadInterval: time.Second})), nil
 	},
 	"go-redis-sentinel": func(addrs []string) (client, error) {
-		return goRedis(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: addrs})), nil
+		return goRedis(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "mymaster",
+			SentinelAddrs: addrs})), nil
 	},
 	"rueidis-cluster": func(addrs []string) (client, error) {
 		return ofRueidis(rueidis.ClientOption{InitAddress: addrs})
 	},
 	"rueidis-sentinel": func(addrs []string) (client, error) {
-		return ofRueidis(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
+		return ofRueidis(rueidis.ClientOption{InitAddress: addrs,
+			Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
 	},
 	// It is given one node alone, and follows REDIRECT.
 	"rueidis-redirect": func(addrs []string) (client, error) {
-		return ofRueidis(rueidis.ClientOption{InitAddress: addrs[:1], Standalone: rueidis.StandaloneOption{EnableRedirect: true}})
+		return ofRueidis(rueidis.ClientOption{InitAddress: addrs[:1],
+			Standalone: rueidis.StandaloneOption{EnableRedirect: true}})
 	},
 }
 
 func goRedis(c redis.UniversalClient) client {
 	return client{
-		set: func(ctx context.Context, key, value string) error { return c.Set(ctx, key, value, 0).Err() },
+		set: func(ctx context.Context, key, value string) error {
+			return c.Set(ctx, key, value, 0).Err()
+		},
 		role: func(ctx context.Context) (string, error) {
 			words, err := c.Do(ctx, "ROLE").Slice()
 			if err != nil {
@@ -90,7 +96,8 @@ func ofRueidis(o rueidis.ClientOption) (client, error) {
 func main() {
 	addrs := strings.Split(os.Getenv("COORDD_ADDRS"), ",")
 	if len(os.Args) != 3 || kinds[os.Args[1]] == nil || addrs[0] == "" {
-		fmt.Fprintf(os.Stderr, "usage: COORDD_ADDRS=host:port,… discover %s PREFIX\n", strings.Join(slices.Sorted(maps.Keys(kinds)), "|"))
+		fmt.Fprintf(os.Stderr, "usage: COORDD_ADDRS=host:port,… discover %s PREFIX\n",
+			strings.Join(slices.Sorted(maps.Keys(kinds)), "|"))
 		os.Exit(2)
 	}
 	c, err := kinds[os.Args[1]](addrs)

@@ -1,0 +1,2 @@
+// Package corpus reads the scripts of testdata/scripts.
+package corpus

@@ -1,0 +1,2 @@
+// Package lint holds tests that read the sources: their form, their width and their words.
+package lint

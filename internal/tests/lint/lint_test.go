@@ -1,0 +1,213 @@
+package lint
+
+import (
+	"bytes"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	root = "../../.."
+	// maxColumns is how wide a line is at most. A tab counts for tabColumns.
+	maxColumns = 100
+	tabColumns = 4
+)
+
+// sources calls f with each file of the project whose name ends in suffix, and its slash-separated
+// path.
+func sources(t *testing.T, suffix string, f func(path string, src []byte)) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if name == "node_modules" || strings.HasPrefix(name, ".") && path != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, suffix) {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		files++
+		f(filepath.ToSlash(rel), src)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files == 0 {
+		t.Fatalf("no file ends in %s", suffix)
+	}
+}
+
+// goSources is sources for Go files that people write.
+func goSources(t *testing.T, f func(path string, src []byte)) {
+	sources(t, ".go", func(path string, src []byte) {
+		if !generated.Match(src) {
+			f(path, src)
+		}
+	})
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+func TestGofmt(t *testing.T) {
+	goSources(t, func(path string, src []byte) {
+		formatted, err := format.Source(src)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if !bytes.Equal(src, formatted) {
+			t.Errorf("%s: gofmt would change it", path)
+		}
+	})
+}
+
+func columns(line string) int {
+	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+}
+
+// Lines of Go are no wider than maxColumns, unless a string that cannot be broken is in them.
+func TestGoWidth(t *testing.T) {
+	goSources(t, func(path string, src []byte) {
+		unbroken := unbrokenLines(src)
+		for i, line := range strings.Split(string(src), "\n") {
+			if columns(line) > maxColumns && !unbroken[i+1] {
+				t.Errorf("%s:%d: %d columns", path, i+1, columns(line))
+			}
+		}
+	})
+}
+
+// unbrokenLines returns the lines with a raw string, with a string without blanks that is wide by
+// itself, or with an address.
+func unbrokenLines(src []byte) map[int]bool {
+	const wide = 60
+	lines := map[int]bool{}
+	files := token.NewFileSet()
+	file := files.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, scanner.ScanComments)
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		raw := tok == token.STRING && lit[0] == '`'
+		long := tok == token.STRING && len(lit) > wide && !strings.Contains(lit, " ")
+		if raw || long || tok == token.COMMENT && strings.Contains(lit, "://") {
+			for i := range strings.Count(lit, "\n") + 1 {
+				lines[file.Line(pos)+i] = true
+			}
+		}
+	}
+}
+
+// Prose in Markdown is wrapped at maxColumns; tables, code and single words that are wider are not.
+func TestMarkdownWidth(t *testing.T) {
+	sources(t, ".md", func(path string, src []byte) {
+		code := false
+		for i, line := range strings.Split(string(src), "\n") {
+			trimmed := strings.TrimSpace(line)
+			if strings.HasPrefix(trimmed, "```") {
+				code = !code
+			}
+			free := code || strings.HasPrefix(line, "#") || strings.HasPrefix(trimmed, "|") ||
+				strings.HasPrefix(line, "    ") ||
+				!strings.Contains(strings.TrimLeft(trimmed, "-*0123456789. "), " ")
+			if columns(line) > maxColumns && !free {
+				t.Errorf("%s:%d: %d columns", path, i+1, columns(line))
+			}
+		}
+	})
+}
+
+// A package's own comment is in doc.go alone, a program's may be in main.go, so that go doc prints
+// that and no list of files. What a file says of itself stands above an empty line.
+func TestHeaders(t *testing.T) {
+	documented := map[string]bool{}
+	packages := map[string]bool{}
+	goSources(t, func(path string, src []byte) {
+		f, err := parser.ParseFile(token.NewFileSet(), path, src,
+			parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		dir, name := filepath.Split(path)
+		if !strings.HasSuffix(name, "_test.go") {
+			packages[dir] = true
+		}
+		switch {
+		case name == "doc.go", name == "main.go" && f.Name.Name == "main":
+			documented[dir] = true
+			checkPackageDoc(t, path, f)
+		case f.Doc != nil:
+			t.Errorf("%s: a comment of the file is attached to its package clause", path)
+		}
+	})
+	for dir := range packages {
+		if !documented[dir] {
+			t.Errorf("%s: no file says what the package is", dir)
+		}
+	}
+}
+
+func checkPackageDoc(t *testing.T, path string, f *ast.File) {
+	t.Helper()
+	want := "Package " + f.Name.Name + " "
+	if f.Name.Name == "main" {
+		want = "Command " + filepath.Base(filepath.Dir(path)) + " "
+	}
+	if !strings.HasPrefix(f.Doc.Text(), want) {
+		t.Errorf("%s does not begin with %q", path, want)
+	}
+}
+
+// goWords and proseWords are some of what docs/design.md replaces by the field's own terms.
+var (
+	goWords = regexp.MustCompile(
+		`(?i)\b(anew|oftener|says whether|tells whether|(is|are) told of)\b`)
+	proseWords = regexp.MustCompile(`(?i)\b(anew|oftener)\b`)
+)
+
+func TestWords(t *testing.T) {
+	check := func(path string, src []byte, words *regexp.Regexp) {
+		for i, line := range strings.Split(string(src), "\n") {
+			if found := words.FindString(line); found != "" {
+				t.Errorf("%s:%d: %q", path, i+1, found)
+			}
+		}
+	}
+	goSources(t, func(path string, src []byte) {
+		if path != "internal/tests/lint/lint_test.go" {
+			check(path, src, goWords)
+		}
+	})
+	sources(t, ".md", func(path string, src []byte) {
+		if path != "docs/design.md" { // has the table
+			check(path, src, proseWords)
+		}
+	})
+}
