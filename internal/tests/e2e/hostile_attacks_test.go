@@ -297,10 +297,10 @@ func scriptAttacks() []attack {
 				"return assert(loadstring(string.rep('(', 100000)))()").
 			scripts("-ERR Error compiling script (new function): user_script:1: chunk has too "+
 				"many syntax levels", "return "+strings.Repeat("(", 50_000)),
-		one("building", inScript+noMemory, "local s = 'x' while true do s = s .. s end",
-			megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
-			"return ('x'):rep(1e6):gsub('', ('y'):rep(1e6))").
-			scripts(inScript+noInstructions, "return string.rep('x', 1e9)").
+		one("building", inScript+noMemory, "local s = 'x' while true do s = s .. s end").
+			scripts(inScript+noInstructions, "return string.rep('x', 1e9)",
+				megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
+				"return ('x'):rep(1e6):gsub('', ('y'):rep(1e6))").
 			scripts(inScript+noMemory,
 				"local t = {} while true do t[#t + 1] = string.rep('x', 1000) end").
 			scripts(inScript+"attempt to concatenate a table value",
@@ -331,18 +331,18 @@ func scriptAttacks() []attack {
 			"return string.match(string.rep('(', 100000), string.rep('%b()', 30))",
 			"local n = 0 while true do for w in string.gmatch(string.rep('a', 1e5), '.-') do n = "+
 				"n + 1 end end").
-			scripts(inScript+noMemory,
+			scripts(inScript+noInstructions,
 				"return string.gsub(string.rep('x', 1e6), '.', string.rep('y', 1e6))").
 			scripts(inScript+"pattern too complex",
 				"return string.find(string.rep('a', 3e5), string.rep('.-', 3e4))"),
-		one("cjson", inScript+noMemory, megabytes+
+		one("cjson", noBudget, megabytes+
 			"local t = {} for i = 1, 1000 do t[i] = s end return cjson.encode(t)").
 			scripts(inScript+"Found too many nested data structures (1001)",
 				"return cjson.decode(string.rep('[', 1000000))").
 			scripts(inScript+"Cannot serialise, excessive nesting (1001)",
 				"local t = {} for i = 1, 2000 do t = {t} end return cjson.encode(t)",
 				"local t = {} t[1] = t return cjson.encode(t)"),
-		one("cmsgpack and struct", inScript+noMemory,
+		one("cmsgpack and struct", noBudget,
 			megabytes+"local t = {} for i = 1, 1000 do t[i] = s end return cmsgpack.pack(t)").
 			scripts(inScript+"Missing bytes in input.",
 				"return cmsgpack.unpack('\\221\\255\\255\\255\\255')").
@@ -412,7 +412,8 @@ func scriptAttacks() []attack {
 			{"FUNCTION", "RESTORE", "\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda", "WHAT"},
 			{"FCALL", strings.Repeat("f", 1<<20), "0"},
 		}, want: []string{loading + noInstructions, loading + noInstructions,
-			"-ERR library is longer than", loading + noMemory, "-ERR Missing library metadata",
+			"-ERR library is longer than", loading + noInstructions,
+			"-ERR Missing library metadata",
 			"-ERR DUMP payload version or checksum are wrong",
 			"-ERR DUMP payload version or checksum are wrong", "-ERR Wrong restore policy",
 			"-ERR Function not found"}},
