@@ -13,44 +13,44 @@ import (
 type backend struct{ *Node }
 
 // Write implements server.Backend.
-func (n backend) Write(ctx context.Context, by server.Asker, run []byte,
+func (n backend) Write(ctx context.Context, by server.Asker, batch []byte,
 	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.WriteAs(ctx, cluster.Workload(by), run, count)
+	b, err := c.WriteAs(ctx, cluster.Workload(by), batch, count)
 	return b, replyError(err)
 }
 
 // Read implements server.Backend.
-func (n backend) Read(ctx context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
+func (n backend) Read(ctx context.Context, by server.Asker, batch []byte, count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadAs(ctx, cluster.Workload(by), run)
+	b, err := c.ReadAs(ctx, cluster.Workload(by), batch)
 	return b, replyError(err)
 }
 
 // DryRun implements server.Backend.
-func (n backend) DryRun(ctx context.Context, by server.Asker, run []byte,
+func (n backend) DryRun(ctx context.Context, by server.Asker, batch []byte,
 	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.DryRunAs(ctx, cluster.Workload(by), run)
+	b, err := c.DryRunAs(ctx, cluster.Workload(by), batch)
 	return b, replyError(err)
 }
 
 // ReadLocal implements server.Backend.
-func (n backend) ReadLocal(by server.Asker, run []byte, count int) ([]byte, error) {
+func (n backend) ReadLocal(by server.Asker, batch []byte, count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadLocalAs(cluster.Workload(by), run)
+	b, err := c.ReadLocalAs(cluster.Workload(by), batch)
 	return b, replyError(err)
 }
 
