@@ -57,7 +57,7 @@ func outcomeOf(err error) Outcome {
 // Backend runs requests. A batch is count requests encoded by commands.AppendRequest; the result
 // is their RESP replies, both concatenated. The reply may be partial, with at least one element:
 // the remaining requests did not run, because the replies or the work would exceed the limits of
-// one batch, and are to be sent again. An error is an *Error and answers every request of the batch.
+// one batch, and are to be sent again. An error is an *Error and answers every request of it.
 // The backend retains neither the batch nor the replies after the call.
 type Backend interface {
 	// Write logs the batch and returns when it is durable and applied.

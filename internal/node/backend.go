@@ -24,7 +24,8 @@ func (n backend) Write(ctx context.Context, by server.Asker, batch []byte,
 }
 
 // Read implements server.Backend.
-func (n backend) Read(ctx context.Context, by server.Asker, batch []byte, count int) ([]byte, error) {
+func (n backend) Read(ctx context.Context, by server.Asker, batch []byte,
+	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
