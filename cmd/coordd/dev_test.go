@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // syncBuffer is a buffer that one goroutine writes and another reads.
@@ -43,7 +45,7 @@ func TestDev(t *testing.T) {
 	var out, errs syncBuffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
-	waitFor(t, 20*time.Second, "the line to try", func() bool {
+	wait.For(t, 20*time.Second, "the line to try", func() bool {
 		return strings.Contains(out.String(), "Ctrl-C")
 	})
 
@@ -79,14 +81,14 @@ func TestDevNodesStop(t *testing.T) {
 	var out, errs syncBuffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
-	waitFor(t, 20*time.Second, "the line to try", func() bool {
+	wait.For(t, 20*time.Second, "the line to try", func() bool {
 		return strings.Contains(out.String(), "Ctrl-C")
 	})
 	for _, found := range regexp.MustCompile(`redis://(\S+)`).FindAllStringSubmatch(out.String(),
 		-1) {
 		addr := found[1]
 		c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-		waitFor(t, 10*time.Second, "SHUTDOWN of "+addr, func() bool {
+		wait.For(t, 10*time.Second, "SHUTDOWN of "+addr, func() bool {
 			_ = c.Do(ctx, "SHUTDOWN").Err()
 			conn, err := net.Dial("tcp", addr)
 			if err == nil {
@@ -103,21 +105,5 @@ func TestDevNodesStop(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on without a node")
-	}
-}
-
-// waitFor polls a condition until it holds or the limit is over.
-func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %v", what, limit)
-		case <-tick.C:
-		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
 
@@ -195,7 +196,7 @@ func TestWebLog(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}
-	waitFor(t, 5*time.Second, "a line", func() bool {
+	wait.For(t, 5*time.Second, "a line", func() bool {
 		return strings.Contains(lines.String(),
 			`"level":"WARN","msg":"HTTP request failed","error":"http: panic serving`)
 	})

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // single configures one node alone on free ports.
@@ -87,7 +87,7 @@ func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*
 		if err := n.WaitReady(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, 20*time.Second, "the feature level", func() bool {
+		wait.For(t, 20*time.Second, "the feature level", func() bool {
 			return n.cluster.Status().Level >= commands.LevelBounded
 		})
 		c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1, PoolSize: 60})
@@ -104,22 +104,6 @@ func loopback(t *testing.T) net.Listener {
 		t.Fatal(err)
 	}
 	return ln
-}
-
-// waitFor polls a condition until it holds or the limit is over.
-func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %v", what, limit)
-		case <-tick.C:
-		}
-	}
 }
 
 // syncBuffer is a buffer that one goroutine writes and another reads.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // fill writes one of everything, named by a prefix.
@@ -81,7 +83,7 @@ func TestRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			waitFor(t, 5*time.Second, "short lives to end", func() bool {
+			wait.For(t, 5*time.Second, "short lives to end", func() bool {
 				return client.DBSize(ctx).Val()%4 == 0
 			})
 			before := state(t, client, "one")

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // slidingWindow is the one of Redis's tutorial, to the microsecond: a call is a member that TIME
@@ -47,7 +48,7 @@ func stockRedis(t *testing.T) *redis.Client {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	waitFor(t, 10*time.Second, "redis-server to answer", func() bool {
+	wait.For(t, 10*time.Second, "redis-server to answer", func() bool {
 		return c.Ping(context.Background()).Err() == nil
 	})
 	return c
@@ -172,7 +173,7 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 	for i, d := range []time.Duration{time.Minute, -time.Minute, -time.Minute, time.Minute,
 		2 * time.Minute, -3 * time.Minute} {
 		had := admitted()
-		waitFor(t, 20*time.Second, "windows to be filled", func() bool {
+		wait.For(t, 20*time.Second, "windows to be filled", func() bool {
 			return admitted() >= had+2*limit
 		})
 		for k, n := range nodes {
@@ -214,7 +215,7 @@ func TestWindowByScriptOpensAgain(t *testing.T) {
 		}
 		for range 3 {
 			// in which it is asked less than 1000 times
-			waitFor(t, 4*time.Second, "the window to open", let)
+			wait.For(t, 4*time.Second, "the window to open", let)
 		}
 	}
 }
@@ -258,7 +259,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 		}
 		for _, n := range nodes {
 			if n.cluster.Status().Role == cluster.RoleLeader {
-				waitFor(t, 20*time.Second, "another leader", func() bool {
+				wait.For(t, 20*time.Second, "another leader", func() bool {
 					return n.cluster.TransferLeadership() == nil
 				})
 				break
@@ -273,7 +274,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got any
-		waitFor(t, 20*time.Second, "the node has the newest key", func() bool {
+		wait.For(t, 20*time.Second, "the node has the newest key", func() bool {
 			got = conn.Do(ctx, "PEXPIRETIME", last).Val()
 			return got != int64(-2)
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // TestFailoverAndShutdown hands leadership to a node that is named and then to any other, and stops
@@ -30,18 +31,18 @@ func TestFailoverAndShutdown(t *testing.T) {
 		5000).Err(); err != nil {
 		t.Fatalf("FAILOVER TO: %v", err)
 	}
-	waitFor(t, 10*time.Second, "the named node leads", func() bool {
+	wait.For(t, 10*time.Second, "the named node leads", func() bool {
 		return others[1].role() == "master"
 	})
-	waitFor(t, 10*time.Second, "FAILOVER", func() bool {
+	wait.For(t, 10*time.Second, "FAILOVER", func() bool {
 		return others[1].client().Do(ctx, "FAILOVER").Err() == nil
 	})
-	waitFor(t, 10*time.Second, "another node leads", func() bool {
+	wait.For(t, 10*time.Second, "another node leads", func() bool {
 		return others[1].role() == "slave"
 	})
 
 	now, rest := leader(t, ps)
-	waitFor(t, 10*time.Second, "a write", func() bool {
+	wait.For(t, 10*time.Second, "a write", func() bool {
 		return rest[0].client().Set(ctx, "before", "x", 0).Err() == nil
 	})
 	if err := now.client().Do(ctx, "SHUTDOWN", "NOSAVE").Err(); err == nil {
@@ -55,7 +56,7 @@ func TestFailoverAndShutdown(t *testing.T) {
 	if code := now.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
-	waitFor(t, 10*time.Second, "the others go on", func() bool {
+	wait.For(t, 10*time.Second, "the others go on", func() bool {
 		return rest[1].client().Get(ctx, "before").Val() == "x"
 	})
 	now.start()
@@ -85,7 +86,7 @@ func TestSnapshotCommands(t *testing.T) {
 	if err := c.BgSave(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 10*time.Second, "two snapshots", func() bool {
+	wait.For(t, 10*time.Second, "two snapshots", func() bool {
 		return strings.Contains(c.Info(ctx, "persistence").Val(), "rdb_saves:2\r\n")
 	})
 	p.kill()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
 
@@ -182,7 +183,7 @@ func TestRestoreCluster(t *testing.T) {
 		ps[i].start()
 	}
 	ps[0].waitReady()
-	waitFor(t, 20*time.Second, "n3 is told", func() bool {
+	wait.For(t, 20*time.Second, "n3 is told", func() bool {
 		return strings.Contains(ps[2].log.String(), "one of them was restored or recovered")
 	})
 	if err := ps[2].client().Get(ctx, "after:0").Err(); errorWord(err) != "CLUSTERDOWN" {
@@ -194,7 +195,7 @@ func TestRestoreCluster(t *testing.T) {
 	for _, p := range ps {
 		p.waitReady()
 		c := p.client()
-		waitFor(t, 20*time.Second, p.id+" serving", func() bool {
+		wait.For(t, 20*time.Second, p.id+" serving", func() bool {
 			return c.Ping(ctx).Err() == nil && c.Exists(ctx, "one:lock").Err() == nil
 		})
 		if n := c.Exists(ctx, "before", "one:lock", "one:hash", "one:zset").Val(); n != 4 {
@@ -220,7 +221,7 @@ func TestRestoreCluster(t *testing.T) {
 				p.id, got, slices.Max(tokens))
 		}
 		local := p.client()
-		waitFor(t, 20*time.Second, p.id+"'s own state", func() bool {
+		wait.For(t, 20*time.Second, p.id+"'s own state", func() bool {
 			conn := local.Conn()
 			defer conn.Close()
 			return conn.Do(ctx, "READONLY").Err() == nil &&

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: commands that wait, notifications and invalidations on the nodes of a cluster of
@@ -62,7 +63,7 @@ func startPopper(p *process, look *redis.Client, list string, got chan popped) *
 			got <- popped{element: v[1]}
 		}
 	}()
-	waitFor(p.t, 10*time.Second, "a client waits on "+p.id, func() bool {
+	wait.For(p.t, 10*time.Second, "a client waits on "+p.id, func() bool {
 		return p.blocked(look) == before+1
 	})
 	return o
@@ -100,7 +101,7 @@ func TestWaitingOnAFollower(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.want(t, element)
-			waitFor(t, 10*time.Second, "it waits again", func() bool {
+			wait.For(t, 10*time.Second, "it waits again", func() bool {
 				return rest[0].blocked(look) == len(os)
 			})
 		}
@@ -110,7 +111,7 @@ func TestWaitingOnAFollower(t *testing.T) {
 	for _, o := range os[:7] {
 		_ = o.client.Close()
 	}
-	waitFor(t, 10*time.Second, "their end is seen", func() bool {
+	wait.For(t, 10*time.Second, "their end is seen", func() bool {
 		return rest[0].blocked(look) == 1
 	})
 	if err := push.RPush(ctx, "l", "last").Err(); err != nil {
@@ -138,7 +139,7 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	var pushed []string
 	for i := range elements {
 		element := fmt.Sprint("e", i)
-		waitFor(t, 20*time.Second, "a push", func() bool {
+		wait.For(t, 20*time.Second, "a push", func() bool {
 			err := push.RPush(context.Background(), "l", element).Err()
 			if word := errorWord(err); err != nil && word != "CLUSTERDOWN" && word != "TRYAGAIN" &&
 				word != "LOADING" {
@@ -217,7 +218,7 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 			maybe[element] = true
 		}
 	}
-	waitFor(t, 20*time.Second, "an empty list", func() bool {
+	wait.For(t, 20*time.Second, "an empty list", func() bool {
 		n, err := push.LLen(context.Background(), "l").Result()
 		return err == nil && n == 0
 	})

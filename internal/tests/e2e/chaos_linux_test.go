@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: make chaos. Three processes, each in a network namespace of its own, under clients
@@ -237,7 +239,7 @@ func (a *arena) fillDisk(i int) (end func()) {
 			p.start()
 		default:
 		}
-		waitFor(a.t, serveLimit, "the big key to be deleted", func() bool {
+		wait.For(a.t, serveLimit, "the big key to be deleted", func() bool {
 			return c.Del(context.Background(), "big").Err() == nil
 		})
 	}
@@ -307,7 +309,7 @@ func (a *arena) waitServing(limit time.Duration) time.Duration {
 	for _, p := range a.ps {
 		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Second,
 			DialTimeout: time.Second})
-		waitFor(a.t, max(limit-time.Since(start), time.Millisecond), "a write through "+p.id,
+		wait.For(a.t, max(limit-time.Since(start), time.Millisecond), "a write through "+p.id,
 			func() bool {
 				return c.Set(context.Background(), "serves", p.id, 0).Err() == nil
 			})
@@ -369,7 +371,7 @@ func (a *arena) end() {
 		p.signal(syscall.SIGTERM)
 	}
 	for i, p := range a.ps {
-		waitFor(a.t, 20*time.Second, p.id+" to end", func() bool {
+		wait.For(a.t, 20*time.Second, p.id+" to end", func() bool {
 			select {
 			case <-p.done:
 				return true

@@ -15,6 +15,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: the clients of make chaos, who note what they asked and what they were told.
@@ -178,7 +180,7 @@ func askChaos(c *redis.Client, in *chaosInput) (out chaosOutput, err error) {
 func (l *chaosLoad) more(t *testing.T, what string, n int64, limit time.Duration) {
 	t.Helper()
 	from := l.acked.Load()
-	waitFor(t, limit, what, func() bool { return l.acked.Load() >= from+n })
+	wait.For(t, limit, what, func() bool { return l.acked.Load() >= from+n })
 }
 
 // stall gives the longest time without an acknowledgement since it was last asked.

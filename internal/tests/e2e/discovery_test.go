@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: clients of every kind that looks for a leader, each in a process of its own,
@@ -233,7 +235,7 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 		running = append(running, s)
 	}
 	for _, s := range running {
-		waitFor(t, seekerLimit, s.name+" to write", func() bool { return s.count() >= acksWanted })
+		wait.For(t, seekerLimit, s.name+" to write", func() bool { return s.count() >= acksWanted })
 	}
 	old, rest := leader(t, ps)
 	finish(old)
@@ -247,7 +249,7 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 	for i, s := range running {
 		t.Run(s.name, func(t *testing.T) {
 			defer s.logErrors(t)
-			waitFor(t, seekerLimit, "writes after the leader's end", func() bool {
+			wait.For(t, seekerLimit, "writes after the leader's end", func() bool {
 				return s.count() >= before[i]+acksWanted
 			})
 			t.Logf("%d writes within %v of the leader's end", acksWanted,
@@ -275,15 +277,15 @@ func TestClientFollowsRedirect(t *testing.T) {
 	old, rest := leader(t, ps)
 	s := &seeker{name: "rueidis redirect", role: "master", args: goProgram(t, "rueidis-redirect")}
 	s.begin(t, append(os.Environ(), "COORDD_ADDRS="+rest[0].addr))
-	waitFor(t, seekerLimit, "it to write", func() bool { return s.count() >= acksWanted })
+	wait.For(t, seekerLimit, "it to write", func() bool { return s.count() >= acksWanted })
 	ctx := context.Background()
 	if err := old.client().Do(ctx, "FAILOVER").Err(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, seekerLimit, "another leader", func() bool { return old.role() == "slave" })
+	wait.For(t, seekerLimit, "another leader", func() bool { return old.role() == "slave" })
 	now, _ := leader(t, rest)
 	before := s.count()
-	waitFor(t, seekerLimit, "writes afterwards", func() bool {
+	wait.For(t, seekerLimit, "writes afterwards", func() bool {
 		return s.count() >= before+acksWanted
 	})
 	s.finish(t, now)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: commands that wait and subscriptions on the nodes that survive their leader, and
@@ -28,7 +29,7 @@ func waiting(p *process, words ...string) *rawClient {
 	before := p.blocked(look)
 	c := dialRaw(p.t, p.addr)
 	c.send(words...)
-	waitFor(p.t, 10*time.Second, strings.Join(words, " ")+" waits on "+p.id, func() bool {
+	wait.For(p.t, 10*time.Second, strings.Join(words, " ")+" waits on "+p.id, func() bool {
 		return p.blocked(look) == before+1
 	})
 	_ = look.Close()
@@ -66,7 +67,7 @@ func TestWaitersOutliveTheirLeader(t *testing.T) {
 	old.kill()
 	push := rest[1].client()
 	ctx := context.Background()
-	waitFor(t, 20*time.Second, "a leader", func() bool {
+	wait.For(t, 20*time.Second, "a leader", func() bool {
 		return push.Set(ctx, "there", 1, 0).Err() == nil
 	})
 	var wantLists, wantSets []string
@@ -223,13 +224,13 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 			return !slices.ContainsFunc(pubs, func(o *publisher) bool { return o.count.Load() < n })
 		}
 	}
-	waitFor(t, 20*time.Second, "messages before the kill", all(100))
+	wait.For(t, 20*time.Second, "messages before the kill", all(100))
 	old.kill()
 	var before int64
 	for _, o := range pubs {
 		before = max(before, o.count.Load())
 	}
-	waitFor(t, 20*time.Second, "messages after it", all(before+100))
+	wait.For(t, 20*time.Second, "messages after it", all(before+100))
 	stop()
 	publishing.Wait()
 	if err := rest[0].client().Publish(context.Background(), "c", "end").Err(); err != nil {
@@ -276,7 +277,7 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 
 	n2 := f.prepare("n2", n1)
 	n2.start()
-	waitFor(t, 20*time.Second, "n2 to answer", func() bool {
+	wait.For(t, 20*time.Second, "n2 to answer", func() bool {
 		return n2.client().Ping(ctx).Err() == nil
 	})
 	early := dialRaw(t, n2.addr)

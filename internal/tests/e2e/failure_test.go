@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // Kill -9 of real processes, minorities, paused nodes: "Promises" and "Certainty of replies" in
@@ -112,13 +114,13 @@ func TestLeaderKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := startWriters(ps, 3)
-	waitFor(t, 10*time.Second, "some writes", func() bool { return w.count.Load() > 300 })
+	wait.For(t, 10*time.Second, "some writes", func() bool { return w.count.Load() > 300 })
 
 	killed := time.Now()
 	old.kill()
 	for _, p := range rest {
 		c := p.client()
-		waitFor(t, 2*time.Second-min(time.Since(killed), time.Second), "a write through "+p.id,
+		wait.For(t, 2*time.Second-min(time.Since(killed), time.Second), "a write through "+p.id,
 			func() bool {
 				return c.Set(ctx, "after:"+p.id, 1, 0).Err() == nil
 			})
@@ -136,7 +138,7 @@ func TestLeaderKilled(t *testing.T) {
 
 	old.start()
 	old.waitReady()
-	waitFor(t, 10*time.Second, "the old leader to catch up", func() bool {
+	wait.For(t, 10*time.Second, "the old leader to catch up", func() bool {
 		v, err := old.client().Get(ctx, "lock").Result()
 		return err == nil && v == "me"
 	})
@@ -154,7 +156,7 @@ func TestAllKilledAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := startWriters(ps, 3)
-	waitFor(t, 10*time.Second, "some writes", func() bool { return w.count.Load() > 300 })
+	wait.For(t, 10*time.Second, "some writes", func() bool { return w.count.Load() > 300 })
 	for _, p := range ps {
 		p.signal(syscall.SIGSTOP) // so that none sees another die
 	}
@@ -198,7 +200,7 @@ func TestMinorityRefuses(t *testing.T) {
 			p.kill()
 		}
 		c := last.client()
-		waitFor(t, 5*time.Second, "CLUSTERDOWN for a write", func() bool {
+		wait.For(t, 5*time.Second, "CLUSTERDOWN for a write", func() bool {
 			return errorWord(c.Set(ctx, "k", "lost?", 0).Err()) == "CLUSTERDOWN"
 		})
 		if err := last.client().Get(ctx, "k").Err(); errorWord(err) != "CLUSTERDOWN" {
@@ -233,7 +235,7 @@ func TestUnknownOutcome(t *testing.T) {
 	// With an entry under way the write would wait behind it, outside of the log, and its outcome
 	// would be certain.
 	still, last := 0, ""
-	waitFor(t, 10*time.Second, "the log to stand still", func() bool {
+	wait.For(t, 10*time.Second, "the log to stand still", func() bool {
 		v, _ := lead.raft("STATUS")
 		status, _ := v.(map[any]any)
 		if now := fmt.Sprint(status["feature-level"], status["last-log"]); now != last {
@@ -255,7 +257,7 @@ func TestUnknownOutcome(t *testing.T) {
 	for _, p := range rest {
 		p.signal(syscall.SIGCONT)
 	}
-	waitFor(t, 10*time.Second, "the cluster to serve again", func() bool {
+	wait.For(t, 10*time.Second, "the cluster to serve again", func() bool {
 		return c.Get(ctx, "k").Err() == nil
 	})
 	if v := c.Get(ctx, "k").Val(); v != "before" && v != "after" {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // A node with few files keeps enough of them to append, to snapshot and to answer probes, however
@@ -62,7 +64,7 @@ func TestFewFiles(t *testing.T) {
 	for _, conn := range idle {
 		_ = conn.Close()
 	}
-	waitFor(t, 10*time.Second, "other clients", func() bool {
+	wait.For(t, 10*time.Second, "other clients", func() bool {
 		return p.client().Ping(ctx).Err() == nil
 	})
 	if strings.Contains(p.log.String(), "too many open files") {

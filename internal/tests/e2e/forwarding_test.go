@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: requests of every kind, in pipelines of many connections of one node, each of which
@@ -212,7 +213,7 @@ func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, talkers))
 	for i := range moves {
 		after := int64((i + 1) * talkers * rounds / (moves + 1))
-		waitFor(t, 30*time.Second, "rounds", func() bool {
+		wait.For(t, 30*time.Second, "rounds", func() bool {
 			return done.Load() >= after || t.Failed()
 		})
 		if t.Failed() {

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: a cluster of this release and of the next, side by side: what is new is switched on
@@ -111,7 +112,7 @@ func (p *process) steady(args ...any) (v any, err error) {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
 		ReadTimeout: 15 * time.Second})
 	defer c.Close()
-	waitFor(p.t, 20*time.Second, "an answer", func() bool {
+	wait.For(p.t, 20*time.Second, "an answer", func() bool {
 		v, err = c.Do(context.Background(), args...).Result()
 		var reply redis.Error
 		return err == nil || errors.As(err, &reply) &&
@@ -156,7 +157,7 @@ func TestNextRelease(t *testing.T) {
 	w := startWriters([]*process{n1}, 2)
 	n3.restart(true)
 	for _, p := range []*process{n3, n2} {
-		waitFor(t, 20*time.Second, p.id+" to lead", func() bool {
+		wait.For(t, 20*time.Second, p.id+" to lead", func() bool {
 			if p.role() == "master" {
 				return true
 			}
@@ -165,7 +166,7 @@ func TestNextRelease(t *testing.T) {
 		})
 		want := []string{fmt.Sprint("n1 ", thisLevel), fmt.Sprint("n2 ", thisLevel),
 			fmt.Sprint("n3 ", nextLevel)}
-		waitFor(t, 10*time.Second, p.id+" to know the members' levels", func() bool {
+		wait.For(t, 10*time.Second, p.id+" to know the members' levels", func() bool {
 			return slices.Equal(p.knownLevels(), want)
 		})
 		checkMixed(t, ps)
@@ -180,7 +181,7 @@ func TestNextRelease(t *testing.T) {
 	}
 	n1.restart(true)
 	for _, p := range ps {
-		waitFor(t, 20*time.Second, p.id+" has the next level", func() bool {
+		wait.For(t, 20*time.Second, p.id+" has the next level", func() bool {
 			return p.level() == nextLevel
 		})
 		if v, err := p.steady("SETNEXT", p.id, "v"); v != "OK" {

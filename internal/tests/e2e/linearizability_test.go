@@ -12,6 +12,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: a history of lock commands by clients on all nodes, while leaders are killed,
@@ -175,13 +177,13 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 	size := func() int { mu.Lock(); defer mu.Unlock(); return len(history) }
 	for range kills {
 		before := size()
-		waitFor(t, 20*time.Second, "operations between kills", func() bool {
+		wait.For(t, 20*time.Second, "operations between kills", func() bool {
 			return size() > before+600
 		})
 		lead, _ := leader(t, ps)
 		lead.kill()
 		before = size()
-		waitFor(t, 20*time.Second, "operations without the old leader", func() bool {
+		wait.For(t, 20*time.Second, "operations without the old leader", func() bool {
 			return size() > before+200
 		})
 		lead.start()

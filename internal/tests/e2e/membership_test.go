@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: the members of a cluster of real processes change while clients write.
@@ -122,7 +124,7 @@ func (p *process) waitVoters(ids ...string) {
 		want = append(want, id+" voter")
 	}
 	slices.Sort(want)
-	waitFor(p.t, 20*time.Second, p.id+" sees the voters "+strings.Join(ids, " "), func() bool {
+	wait.For(p.t, 20*time.Second, p.id+" sees the voters "+strings.Join(ids, " "), func() bool {
 		return slices.Equal(p.members(), want)
 	})
 }
@@ -136,7 +138,7 @@ func startStrict(ps ...*process) strictWriters { return strictWriters{startWrite
 func (w strictWriters) more(t *testing.T, n int64) {
 	t.Helper()
 	from := w.count.Load()
-	waitFor(t, 20*time.Second, "more writes", func() bool { return w.count.Load() >= from+n })
+	wait.For(t, 20*time.Second, "more writes", func() bool { return w.count.Load() >= from+n })
 }
 
 func TestMembersChangeUnderTraffic(t *testing.T) {
@@ -155,7 +157,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	other.more(t, 200)
 
 	// The leader is removed: first n2 is made to lead, asked through another node.
-	waitFor(t, 20*time.Second, "n2 to lead", func() bool {
+	wait.For(t, 20*time.Second, "n2 to lead", func() bool {
 		_, err := n5.raft("TRANSFER", "n2")
 		return err == nil || n2.role() == "master"
 	})
@@ -166,7 +168,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	other.more(t, 200)
 	for _, gone := range []*process{n2, n4} {
 		c := gone.client()
-		waitFor(t, 10*time.Second, gone.id+" says that it was removed", func() bool {
+		wait.For(t, 10*time.Second, gone.id+" says that it was removed", func() bool {
 			err := c.Set(context.Background(), "x", 1, 0).Err()
 			return err != nil && err.Error() == "CLUSTERDOWN the command did not run: node "+
 				gone.id+" was removed from the cluster; use another node"
@@ -194,7 +196,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	n4.kill()
 	n4.start()
 	c := n4.client()
-	waitFor(t, 10*time.Second, "n4 says it again", func() bool {
+	wait.For(t, 10*time.Second, "n4 says it again", func() bool {
 		err := c.Get(context.Background(), "x").Err()
 		return err != nil && strings.Contains(err.Error(), "n4 was removed from the cluster")
 	})
@@ -205,7 +207,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 func TestMemberIsReplaced(t *testing.T) {
 	ps := startProcesses(t, 3, patient...)
 	f := newFleet(t)
-	waitFor(t, 20*time.Second, "n3 to follow", func() bool {
+	wait.For(t, 20*time.Second, "n3 to follow", func() bool {
 		return ps[2].role() == "slave" || ps[2].handsOver("n1")
 	})
 	strict := startStrict(ps[0], ps[1])
@@ -237,7 +239,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	n4.setFlag("--peer-listen", moved)
 	n4.start()
 	n4.waitReady()
-	waitFor(t, 20*time.Second, "the new address is known", func() bool {
+	wait.For(t, 20*time.Second, "the new address is known", func() bool {
 		v, _ := ps[0].raft("MEMBERS")
 		return strings.Contains(fmt.Sprint(v), "peer-address:"+moved)
 	})
@@ -253,7 +255,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	ps[0].start()
 	ps[0].waitReady()
 	ps[1].kill()
-	waitFor(t, 10*time.Second, "n1 and n4 serve alone", func() bool {
+	wait.For(t, 10*time.Second, "n1 and n4 serve alone", func() bool {
 		return n4.client().Set(context.Background(), "k", "w", 0).Err() == nil &&
 			ps[0].client().Get(context.Background(), "k").Val() == "w"
 	})

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: clusters of real processes for tests, and waiting for conditions.
@@ -276,7 +278,7 @@ func (p *process) waitRefusal(want string) {
 // waitReady waits until the node says that it serves.
 func (p *process) waitReady() {
 	p.t.Helper()
-	waitFor(p.t, 20*time.Second, p.id+" ready", func() bool {
+	wait.For(p.t, 20*time.Second, p.id+" ready", func() bool {
 		return httpStatus(p.http, "/readyz") == 200
 	})
 }
@@ -305,7 +307,7 @@ func (p *process) role() string {
 func leader(t *testing.T, ps []*process) (*process, []*process) {
 	t.Helper()
 	var found int
-	waitFor(t, 10*time.Second, "a leader", func() bool {
+	wait.For(t, 10*time.Second, "a leader", func() bool {
 		for i, p := range ps {
 			if p.role() == "master" {
 				found = i
@@ -321,7 +323,7 @@ func leader(t *testing.T, ps []*process) (*process, []*process) {
 // sameState fails unless the nodes come to hold equal bytes. Nobody writes meanwhile.
 func sameState(t *testing.T, ps []*process) {
 	t.Helper()
-	waitFor(t, 30*time.Second, "equal states", func() bool {
+	wait.For(t, 30*time.Second, "equal states", func() bool {
 		var first string
 		for i, p := range ps {
 			v, err := p.raft("BACKUP")
@@ -333,22 +335,6 @@ func sameState(t *testing.T, ps []*process) {
 		}
 		return true
 	})
-}
-
-// waitFor polls a condition until it holds or the limit is over.
-func waitFor(t *testing.T, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %v", what, limit)
-		case <-tick.C:
-		}
-	}
 }
 
 // errorWord is the code word of an error reply, or of none: "".

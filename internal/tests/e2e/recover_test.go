@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: coordd recover on real processes, and nodes that lost their disks.
@@ -36,7 +38,7 @@ func TestRecover(t *testing.T) {
 	tokens = append(tokens, newFence(t, c, "last"))
 	// What is acknowledged now is on this node too; with writes still under way that could not be
 	// known.
-	waitFor(t, 10*time.Second, "the survivor has it all", func() bool {
+	wait.For(t, 10*time.Second, "the survivor has it all", func() bool {
 		conn := left.client().Conn()
 		defer conn.Close()
 		return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "last").Val() == 1
@@ -61,7 +63,7 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	left.start() // nothing was written: it still waits for a majority
-	waitFor(t, 20*time.Second, "no majority", func() bool {
+	wait.For(t, 20*time.Second, "no majority", func() bool {
 		return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN"
 	})
 	left.kill()
@@ -101,14 +103,14 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps[1].start()
-	waitFor(t, 20*time.Second, "n2 is told", func() bool {
+	wait.For(t, 20*time.Second, "n2 is told", func() bool {
 		return strings.Contains(ps[1].log.String(), "one of them was restored or recovered")
 	})
 	if err := ps[1].client().Set(ctx, "x", 1, 0).Err(); errorWord(err) != "CLUSTERDOWN" {
 		t.Errorf("n2 of the old cluster: %v", err)
 	}
 	left.kill()
-	waitFor(t, 20*time.Second, "n4 and n5 go on alone", func() bool {
+	wait.For(t, 20*time.Second, "n4 and n5 go on alone", func() bool {
 		return n4.client().Set(ctx, "alone", 1, 0).Err() == nil
 	})
 	w.finish(t, n4.client())

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: nodes that are stopped by SIGTERM and started again under load, one after the
@@ -166,7 +168,7 @@ func (v *visitors) finish(t *testing.T, c *redis.Client) {
 func caughtUp(t *testing.T, p *process, asked *redis.Client) {
 	t.Helper()
 	p.waitReady()
-	waitFor(t, 20*time.Second, p.id+" to catch up", func() bool {
+	wait.For(t, 20*time.Second, p.id+" to catch up", func() bool {
 		members, err := asked.Do(context.Background(), "RAFT", "MEMBERS").Slice()
 		if err != nil {
 			return false
@@ -193,7 +195,7 @@ func rollOver(t *testing.T, ps []*process, v *visitors) (gap, longest time.Durat
 		caughtUp(t, p, ps[(i+1)%len(ps)].client())
 		back := time.Since(began)
 		had := v.acked.Load()
-		waitFor(t, 20*time.Second, "load on all nodes", func() bool {
+		wait.For(t, 20*time.Second, "load on all nodes", func() bool {
 			return v.acked.Load() > had+1000
 		})
 		g, l, slow := v.stalls()
@@ -230,7 +232,7 @@ func rollRounds(t *testing.T, rounds int, flags ...string) (gap, longest time.Du
 	v := startVisitors(t, ps)
 	for range rounds {
 		had := v.acked.Load()
-		waitFor(t, 20*time.Second, "load", func() bool { return v.acked.Load() > had+2000 })
+		wait.For(t, 20*time.Second, "load", func() bool { return v.acked.Load() > had+2000 })
 		g, l, _ := v.stalls()
 		t.Logf("nobody stops: longest gap %v, longest request %v", g, l)
 		g, l = rollOver(t, ps, v)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which
@@ -91,7 +93,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 
 	dead := rest[1]
 	dead.kill()
-	waitFor(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool {
+	wait.For(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "1"
 	})
 	if got := said(leading, "ROLE"); strings.Contains(got,
@@ -120,13 +122,13 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 			t.Errorf("the third came back: WAIT 2: %s", got)
 		}
 	}
-	waitFor(t, 10*time.Second, "the third in INFO again", func() bool {
+	wait.For(t, 10*time.Second, "the third in INFO again", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "2"
 	})
 
 	// A follower that hangs is no replica either, though nothing closed its connection.
 	rest[0].signal(syscall.SIGSTOP)
-	waitFor(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool {
+	wait.For(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "1"
 	})
 	rest[0].signal(syscall.SIGCONT)
@@ -145,7 +147,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 // nothing is written.
 func checkReplication(t *testing.T, leading, following *redis.Client, rest []*process) {
 	t.Helper()
-	waitFor(t, 10*time.Second, "offsets to agree", func() bool {
+	wait.For(t, 10*time.Second, "offsets to agree", func() bool {
 		offset := infoField(leading, "replication", "master_repl_offset")
 		role := said(leading, "ROLE")
 		for i := range rest {
@@ -222,7 +224,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		if ok, err := c.SetNX(ctx, name, "next", 300*time.Millisecond).Result(); !ok || err != nil {
 			t.Fatalf("a free lock: %v %v", ok, err)
 		}
-		waitFor(t, 10*time.Second, "the end of the lock's life", func() bool {
+		wait.For(t, 10*time.Second, "the end of the lock's life", func() bool {
 			return c.SetNX(ctx, name, "third", time.Minute).Val()
 		})
 		if d := time.Since(asked); d < 299*time.Millisecond { // the clock is one of whole ms
@@ -236,7 +238,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 func (p *process) pause() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
-	waitFor(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
+	wait.For(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
 }
 
 // stopped reports whether every thread of the process has stopped: a signal takes its time to reach
@@ -336,7 +338,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 		leader(t, rest)
 		now := rest[0].client()
 		for _, a := range all { // each may be tried again: it does not matter how often it ran
-			waitFor(t, 15*time.Second, "a write without the old leader", func() bool {
+			wait.For(t, 15*time.Second, "a write without the old leader", func() bool {
 				if strings.HasPrefix(a.key, "lock") {
 					return now.Del(ctx, a.key).Err() == nil
 				}

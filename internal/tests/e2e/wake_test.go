@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // In this file: how soon a client that waits on one node is woken by what happens through another,
@@ -17,17 +19,17 @@ const wakeLimit = 20 * time.Millisecond
 // yet have to deliver what was published for the pair before.
 type waker struct {
 	name    string
-	prepare func(wait, act *rawClient, tag string) // once
+	prepare func(waiter, act *rawClient, tag string) // once
 	// brings about one wait; the call to wake it, on act
-	round func(wait, act *rawClient, tag string, n int) []string
+	round func(waiter, act *rawClient, tag string, n int) []string
 	ready func(p *process) bool // the wait has begun
 }
 
 var wakers = []waker{
 	{
 		name: "lock released by a script that publishes",
-		prepare: func(wait, _ *rawClient, tag string) {
-			wait.call("SUBSCRIBE", "freed"+tag)
+		prepare: func(waiter, _ *rawClient, tag string) {
+			waiter.call("SUBSCRIBE", "freed"+tag)
 		},
 		round: func(_, act *rawClient, tag string, n int) []string {
 			act.call("SET", "lock", fmt.Sprint(n))
@@ -39,8 +41,8 @@ var wakers = []waker{
 	},
 	{
 		name: "BLPOP",
-		round: func(wait, _ *rawClient, _ string, _ int) []string {
-			wait.send("BLPOP", "list", "0")
+		round: func(waiter, _ *rawClient, _ string, _ int) []string {
+			waiter.send("BLPOP", "list", "0")
 			return []string{"RPUSH", "list", "x"}
 		},
 		ready: func(p *process) bool {
@@ -51,9 +53,9 @@ var wakers = []waker{
 	},
 	{
 		name: "notification of a key's end",
-		prepare: func(wait, act *rawClient, tag string) {
+		prepare: func(waiter, act *rawClient, tag string) {
 			act.call("CONFIG", "SET", "notify-keyspace-events", "Kg")
-			wait.call("SUBSCRIBE", "__keyspace@0__:key"+tag)
+			waiter.call("SUBSCRIBE", "__keyspace@0__:key"+tag)
 		},
 		round: func(_, act *rawClient, tag string, _ int) []string {
 			act.call("SET", "key"+tag, "x")
@@ -66,21 +68,21 @@ var wakers = []waker{
 // sending and from the reply to the waking, sorted.
 func (w *waker) measure(t *testing.T, on, through *process,
 	rounds int) (sent, replied []time.Duration) {
-	wait, act := dialRaw(t, on.addr), dialRaw(t, through.addr)
-	defer wait.Close()
+	waiter, act := dialRaw(t, on.addr), dialRaw(t, through.addr)
+	defer waiter.Close()
 	defer act.Close()
 	tag := ":" + on.id + through.id
 	if w.prepare != nil {
-		w.prepare(wait, act, tag)
+		w.prepare(waiter, act, tag)
 	}
 	woken := make(chan time.Time, 1)
 	for n := range rounds {
-		call := w.round(wait, act, tag, n)
+		call := w.round(waiter, act, tag, n)
 		if w.ready != nil {
-			waitFor(t, 10*time.Second, "the wait to begin", func() bool { return w.ready(on) })
+			wait.For(t, 10*time.Second, "the wait to begin", func() bool { return w.ready(on) })
 		}
 		go func() {
-			if _, err := wait.Receive(); err != nil {
+			if _, err := waiter.Receive(); err != nil {
 				t.Errorf("%s: %v", w.name, err)
 			}
 			woken <- time.Now()

@@ -1,0 +1,2 @@
+// Package wait has tests wait on conditions, never for a time.
+package wait
