@@ -275,40 +275,43 @@ func (n *Node) Failed() <-chan error { return n.failed }
 // checkIdentity compares a peer's identity with what this node knows. It returns why the connection
 // is refused (empty: it is not), and whether the peer lost its disk.
 func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
-	if l := n.link(h.id); l != nil {
-		l.noteClaim(h.cluster)
-	}
-	r, own := n.view().register, n.clusterID()
-	if h.cluster != "" && h.cluster == r.cluster {
-		n.registerConfirmed.Store(true)
-		own = n.clusterID()
-	}
+	r, own, foreign := n.meet(h)
 	known := r.incarnations[h.id]
-	other := h.arch != "" && h.arch != n.cfg.arch
-	if !other || own == h.cluster && known == h.incarnation || own == "" {
-		// otherwise it may be a stranger with a member's id
-		n.setForeign(h.id, other)
-	}
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
-		return fmt.Sprintf(
-			"node %s belongs to cluster %s, and node %s to cluster %s: one of them was restored "+
-				"or recovered, or founded again; "+
-				"the one that is not wanted is emptied, and joins under a new id", n.cfg.ID, own,
-			h.id,
-			h.cluster), false
+		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them "+
+			"was restored or recovered, or founded again; the one that is not wanted is emptied, "+
+			"and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
 	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation:
 		n.failLostDisk("node " + h.id)
 		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
-	case other:
-		return fmt.Sprintf(
-			"node %s runs on %s and node %s on %s: the nodes of a cluster run on one processor "+
-				"architecture, or their floating-point "+
-				"numbers could differ in the last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
+	case foreign:
+		return fmt.Sprintf("node %s runs on %s and node %s on %s: the nodes of a cluster run on "+
+			"one processor architecture, or their floating-point numbers could differ in the "+
+			"last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
 	}
 	return "", false
+}
+
+// meet notes what a peer's hello says. It returns this node's register, the cluster that it belongs
+// to for certain, and whether the peer has another processor architecture.
+func (n *Node) meet(h hello) (r register, own string, foreign bool) {
+	if l := n.link(h.id); l != nil {
+		l.noteClaim(h.cluster)
+	}
+	r, own = n.view().register, n.clusterID()
+	if h.cluster != "" && h.cluster == r.cluster {
+		n.registerConfirmed.Store(true)
+		own = n.clusterID()
+	}
+	foreign = h.arch != "" && h.arch != n.cfg.arch
+	// a foreign stranger may use a member's id
+	if !foreign || own == "" || own == h.cluster && r.incarnations[h.id] == h.incarnation {
+		n.setForeign(h.id, foreign)
+	}
+	return r, own, foreign
 }
 
 // setForeign notes whether a member has another processor architecture.

@@ -153,24 +153,35 @@ func (t fieldType) number(b []byte, at int) int64 {
 	return int64(n)
 }
 
+// bounds returns the least and the highest number that the type holds.
+func (t fieldType) bounds() (least, most int64) {
+	if t.signed {
+		most = int64(^uint64(0) >> (65 - t.bits))
+		return -most - 1, most
+	}
+	return 0, int64(uint64(1)<<t.bits - 1)
+}
+
+// overflows reports whether a sum is too high, or too low, for the type.
+func (t fieldType) overflows(n, by int64) (over, under bool) {
+	least, most := t.bounds()
+	if !t.signed {
+		// a negative number to set counts as a huge one
+		over = uint64(n) > uint64(most) || by > 0 && n > most-by
+		return over, !over && by < 0 && n+by < 0
+	}
+	// As on Redis most-n overflows where n is a very low number to set, so that it is told as too
+	// high.
+	over = n > most || by > most-n && (t.bits < 64 || n >= 0 && by > 0)
+	under = n < least || by < least-n && (t.bits < 64 || n < 0 && by < 0)
+	return over, under
+}
+
 // sum adds two numbers as the type and the overflow rule say; false if that fails. The first may be
 // one that the type cannot hold.
 func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
-	var most, least int64
-	var over, under bool
-	if t.signed {
-		most = int64(^uint64(0) >> (65 - t.bits))
-		least = -most - 1
-		// As on Redis most-n overflows where n is a very low number to set, so that it is told as
-		// too high.
-		over = n > most || by > most-n && (t.bits < 64 || n >= 0 && by > 0)
-		under = n < least || by < least-n && (t.bits < 64 || n < 0 && by < 0)
-	} else {
-		most = int64(uint64(1)<<t.bits - 1)
-		// a negative number to set counts as a huge one
-		over = uint64(n) > uint64(most) || by > 0 && n > most-by
-		under = !over && by < 0 && n+by < 0
-	}
+	least, most := t.bounds()
+	over, under := t.overflows(n, by)
 	switch {
 	case !over && !under:
 		return n + by, true
