@@ -1,0 +1,281 @@
+// This file holds the disk of the log's crash tests: what was not synced can be kept, lost or torn,
+// and each step can fail.
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+var errPowerless = errors.New("the power failed")
+
+const (
+	crashSegment = 4 << 10
+	crashSector  = 64 // bytes that reach the disk together
+)
+
+// crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails
+// from a given step on.
+type crashDisk struct {
+	mu    sync.Mutex
+	names map[string]*crashFile // as the process sees them
+	saved map[string]*crashFile // those that are on the disk
+	meta  []byte
+	steps []string
+	// steps that are taken; then the power fails. <0: all
+	last int
+	// an error for one step, and whether the step is taken
+	fail  func(step int, what string) (error, bool)
+	power func() // called before each step, if set
+}
+
+type crashFile struct {
+	d     *crashDisk
+	name  string
+	data  []byte
+	saved []byte
+	dirty []dirtyRange
+}
+
+type dirtyRange struct {
+	at   int64
+	data []byte
+}
+
+// step counts one step, and says why it is not to be taken.
+func (d *crashDisk) step(what string) (err error, torn bool) {
+	if d.power != nil {
+		d.power()
+	}
+	d.steps = append(d.steps, what)
+	n := len(d.steps)
+	if d.last >= 0 && n > d.last {
+		return errPowerless, n == d.last+1
+	}
+	if d.fail != nil {
+		if err, taken := d.fail(n, what); err != nil {
+			return err, taken
+		}
+	}
+	return nil, false
+}
+
+func (d *crashDisk) failed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last >= 0 && len(d.steps) > d.last
+}
+
+// survivor is the disk after a power failure. synced: only what was synced is there; whole:
+// everything; otherwise by chance.
+func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
+		last: -1}
+	names := maps.Clone(d.saved)
+	if mode == "whole" || mode == "torn" && rnd.IntN(2) == 0 {
+		names = maps.Clone(d.names)
+	}
+	for name, f := range names {
+		data := slices.Clone(f.saved)
+		switch mode {
+		case "whole":
+			data = slices.Clone(f.data)
+		case "torn":
+			for _, w := range f.dirty {
+				for i := 0; i < len(w.data); i += crashSector {
+					if rnd.IntN(2) == 0 {
+						data = patch(data, w.at+int64(i), w.data[i:min(i+crashSector, len(w.data))])
+					}
+				}
+			}
+		}
+		next.names[name] = &crashFile{d: next, name: name, data: data, saved: slices.Clone(data)}
+	}
+	next.saved = maps.Clone(next.names)
+	return next
+}
+
+func patch(data []byte, at int64, p []byte) []byte {
+	if grow := at + int64(len(p)) - int64(len(data)); grow > 0 {
+		data = append(data, make([]byte, grow)...)
+	}
+	copy(data[at:], p)
+	return data
+}
+
+func (d *crashDisk) ListDir(string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names)), nil
+}
+
+func (d *crashDisk) Create(_, name string, size uint64) (types.WritableFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] != nil {
+		return nil, fs.ErrExist
+	}
+	if err, _ := d.step("create " + name); err != nil {
+		return nil, err
+	}
+	f := &crashFile{d: d, name: name, data: make([]byte, size)}
+	d.names[name] = f
+	return f, nil
+}
+
+func (d *crashDisk) Delete(_, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return fs.ErrNotExist
+	}
+	if err, _ := d.step("delete " + name); err != nil {
+		return err
+	}
+	delete(d.names, name)
+	// the name comes back with a power failure, unless another sync of the directory follows
+	return nil
+}
+
+func (d *crashDisk) open(name string) (*crashFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return d.names[name], nil
+}
+
+func (d *crashDisk) OpenReader(_, name string) (types.ReadableFile, error) { return d.open(name) }
+func (d *crashDisk) OpenWriter(_, name string) (types.WritableFile, error) { return d.open(name) }
+
+func (d *crashDisk) SyncDir(string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err, _ := d.step("sync directory"); err != nil {
+		return err
+	}
+	d.saved = maps.Clone(d.names)
+	return nil
+}
+
+func (f *crashFile) Close() error { return nil }
+
+func (f *crashFile) Size() (int64, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	return int64(len(f.data)), nil
+}
+
+func (f *crashFile) ReadAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if at >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.data[at:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *crashFile) WriteAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	err, torn := f.d.step(fmt.Sprintf("write %s at %d", f.name, at))
+	if err == nil || torn {
+		f.data = patch(f.data, at, p)
+		f.dirty = append(f.dirty, dirtyRange{at, slices.Clone(p)})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *crashFile) Truncate(size int64) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err, _ := f.d.step("truncate " + f.name); err != nil {
+		return err
+	}
+	f.data = f.data[:size:size]
+	return nil
+}
+
+func (f *crashFile) Sync() error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err, taken := f.d.step("sync " + f.name); err != nil && !taken {
+		return err
+	} else if err == nil || !errors.Is(err, errPowerless) {
+		f.saved, f.dirty = slices.Clone(f.data), nil
+		return err
+	} else {
+		return err
+	}
+}
+
+func (f *crashFile) SyncData() error { return f.Sync() }
+
+// crashMeta is metadata that changes as a whole or not at all.
+type crashMeta struct{ d *crashDisk }
+
+func (m crashMeta) Load(string) (state types.PersistentState, err error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	if m.d.meta == nil {
+		return state, nil
+	}
+	return state, json.Unmarshal(m.d.meta, &state)
+}
+
+func (m crashMeta) CommitState(state types.PersistentState) error {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	err, taken := m.d.step("metadata")
+	if err == nil || taken && !errors.Is(err, errPowerless) {
+		var err error
+		if m.d.meta, err = json.Marshal(state); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (crashMeta) GetStable([]byte) ([]byte, error) { return nil, nil }
+func (crashMeta) SetStable([]byte, []byte) error   { return nil }
+func (crashMeta) Close() error                     { return nil }
+
+// killed is the disk after a kill: what was not synced is still to be written.
+func (d *crashDisk) killed() *crashDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
+		last: -1}
+	files := map[*crashFile]*crashFile{}
+	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names},
+		{d.saved, next.saved}} {
+		for name, f := range names.from {
+			if files[f] == nil {
+				files[f] = &crashFile{d: next, name: name, data: slices.Clone(f.data),
+					saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty)}
+			}
+			names.to[name] = files[f]
+		}
+	}
+	return next
+}
