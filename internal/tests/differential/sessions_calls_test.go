@@ -317,7 +317,7 @@ var sessionOmissions = []sessionOmission{
 	// It would close the test's own connection, too.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") &&
-			!hasWord(call, "pubsub") && !hasWord(call, "addr") && !hasWord(call, "laddr")
+			!hasWord(call, "addr") && !hasWord(call, "laddr") && lastType(call) != "pubsub"
 	}},
 	{"`CLIENT KILL` with `MAXAGE` (7.4)", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "maxage")
@@ -329,6 +329,16 @@ var sessionOmissions = []sessionOmission{
 				words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
 				func(name string) bool { return hasWord(call, name) })
 	}},
+}
+
+// lastType is the type of clients that a CLIENT KILL closes: of several TYPE the last counts.
+func lastType(call [][]byte) (name string) {
+	for i, arg := range call[:len(call)-1] {
+		if strings.EqualFold(string(arg), "type") {
+			name = strings.ToLower(string(call[i+1]))
+		}
+	}
+	return name
 }
 
 // laterOverlap reports whether one of a call's prefixes, but not the first, begins another or with
