@@ -43,49 +43,49 @@ func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
 	return e, nil
 }
 
-// lifeUnit says how the argument of an expire option is to be read.
-type lifeUnit uint8
+// ttlUnit says how the argument of an expire option is to be read.
+type ttlUnit uint8
 
 const (
-	lifeNone lifeUnit = iota
-	lifeEX            // seconds from now
-	lifePX            // ms from now
-	lifeEXAT          // seconds since 1970
-	lifePXAT          // ms since 1970
+	ttlNone ttlUnit = iota
+	ttlEX           // seconds from now
+	ttlPX           // ms from now
+	ttlEXAT         // seconds since 1970
+	ttlPXAT         // ms since 1970
 )
 
-// lifeWord is the unit of an expire option, or lifeNone for another word.
-func lifeWord(arg []byte) lifeUnit {
+// parseTTLUnit is the unit of an expire option, or ttlNone for another word.
+func parseTTLUnit(arg []byte) ttlUnit {
 	switch {
 	case isWord(arg, "PX"):
-		return lifePX
+		return ttlPX
 	case isWord(arg, "EX"):
-		return lifeEX
+		return ttlEX
 	case isWord(arg, "PXAT"):
-		return lifePXAT
+		return ttlPXAT
 	case isWord(arg, "EXAT"):
-		return lifeEXAT
+		return ttlEXAT
 	}
-	return lifeNone
+	return ttlNone
 }
 
-// lifeDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns
+// parseDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns
 // the deadline in ms of the cluster clock, which an absolute time may put into the past. Times must
 // be positive; what Redis's own arithmetic on wall time overflows at is refused with Redis's error.
-func (x *Call) lifeDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
+func (x *Call) parseDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err error) {
 	ms, ok := ParseInt(arg)
 	if !ok {
 		return 0, ErrNotInteger
 	}
 	unitMs := int64(1)
-	if unit == lifeEX || unit == lifeEXAT {
+	if unit == ttlEX || unit == ttlEXAT {
 		unitMs = 1000
 	}
 	if ms <= 0 || ms > math.MaxInt64/unitMs {
 		return 0, InvalidExpire(x.Spec.FullName())
 	}
 	ms *= unitMs
-	absolute := unit == lifeEXAT || unit == lifePXAT
+	absolute := unit == ttlEXAT || unit == ttlPXAT
 	if !absolute && ms > math.MaxInt64-x.WallMs() {
 		return 0, InvalidExpire(x.Spec.FullName())
 	}

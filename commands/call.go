@@ -40,10 +40,10 @@ type Env struct {
 	Called func(db int, args [][]byte)
 	// Notify takes a keyspace notification; nil where notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
-	// Trial says that a command which may write is tried on a state that must not change: the first
-	// thing it would change, or tell of, panics with keyspace.ErrClosed. Trapped says that this
-	// happened: what was answered does not count.
-	Trial, Trapped bool
+	// DryRun reports whether a command that may write runs on a state that must not change: its
+	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened;
+	// the reply is then void.
+	DryRun, Aborted bool
 
 	instantUs int64 // of the command that runs; 0: it has not asked
 }

@@ -31,9 +31,9 @@ const (
 	fieldDeleted = 2 // the time that was given is past
 )
 
-// maxFieldLifeMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits
+// maxFieldTTLMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits
 // there.
-const maxFieldLifeMs = 1<<46 - 1
+const maxFieldTTLMs = 1<<46 - 1
 
 const (
 	fieldsSyntax = " FIELDS numfields:integer field [field ...]"
@@ -41,7 +41,7 @@ const (
 	oneAField    = "O(1) a field"
 )
 
-var hashLifeSpecs = []Spec{
+var hashTTLSpecs = []Spec{
 	{Name: "hexpire", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "7.4.0",
 		Syntax:     "key seconds:integer" + expireSyntax,
@@ -129,9 +129,9 @@ func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	return args[2:], nil
 }
 
-// fieldDeadline reads the time that a field is to live, or to live until, and returns its deadline.
-// It may be past.
-func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err error) {
+// parseFieldDeadline reads the time that a field is to live, or to live until, and returns its
+// deadline. It may be past.
+func (x *Call) parseFieldDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err error) {
 	n, ok := ParseInt(arg)
 	if !ok {
 		return 0, ErrNotInteger
@@ -139,9 +139,9 @@ func (x *Call) fieldDeadline(unit lifeUnit, arg []byte) (deadlineMs int64, err e
 	if n < 0 {
 		return 0, errNegativeExpire
 	}
-	absolute := unit == lifeEXAT || unit == lifePXAT
-	most := int64(maxFieldLifeMs)
-	if unit == lifeEX || unit == lifeEXAT {
+	absolute := unit == ttlEXAT || unit == ttlPXAT
+	most := int64(maxFieldTTLMs)
+	if unit == ttlEX || unit == ttlEXAT {
 		if n > most/1000 {
 			return 0, InvalidExpire(x.Spec.FullName())
 		}
@@ -228,21 +228,21 @@ func (c *hashEdit) end(event string) {
 	}
 }
 
-func hexpireCommand(x *Call) error { return x.expireFields(lifeEX) }
+func hexpireCommand(x *Call) error { return x.expireFields(ttlEX) }
 
-func hpexpireCommand(x *Call) error { return x.expireFields(lifePX) }
+func hpexpireCommand(x *Call) error { return x.expireFields(ttlPX) }
 
-func hexpireatCommand(x *Call) error { return x.expireFields(lifeEXAT) }
+func hexpireatCommand(x *Call) error { return x.expireFields(ttlEXAT) }
 
-func hpexpireatCommand(x *Call) error { return x.expireFields(lifePXAT) }
+func hpexpireatCommand(x *Call) error { return x.expireFields(ttlPXAT) }
 
 // expireFields is HEXPIRE and its kin.
-func (x *Call) expireFields(unit lifeUnit) error {
+func (x *Call) expireFields(unit ttlUnit) error {
 	h, err := findHash(x, x.Args[1])
 	if err != nil {
 		return err
 	}
-	deadlineMs, err := x.fieldDeadline(unit, x.Args[2])
+	deadlineMs, err := x.parseFieldDeadline(unit, x.Args[2])
 	if err != nil {
 		return err
 	}
@@ -314,29 +314,29 @@ func (x *Call) hashFields() (h *keyspace.Hash, names [][]byte, err error) {
 }
 
 func httlCommand(x *Call) error {
-	return x.fieldLives(func(deadlineMs int64) int64 {
+	return x.replyFieldTTLs(func(deadlineMs int64) int64 {
 		return ceilSeconds(x.remainingMs(deadlineMs))
 	})
 }
 
-func hpttlCommand(x *Call) error { return x.fieldLives(x.remainingMs) }
+func hpttlCommand(x *Call) error { return x.replyFieldTTLs(x.remainingMs) }
 
 func hexpiretimeCommand(x *Call) error {
 	// A deadline given as wall time may be shown 1 ms later, see docs/compatibility.md: that must
 	// not make it a second.
-	return x.fieldLives(func(deadlineMs int64) int64 {
+	return x.replyFieldTTLs(func(deadlineMs int64) int64 {
 		return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0))
 	})
 }
 
-func hpexpiretimeCommand(x *Call) error { return x.fieldLives(x.expiryMs) }
+func hpexpiretimeCommand(x *Call) error { return x.replyFieldTTLs(x.expiryMs) }
 
 // ceilSeconds is a time that is not negative in seconds, rounded up, as Redis shows fields' lives
 // but not keys'.
 func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// fieldLives answers what show makes of the deadlines of fields.
-func (x *Call) fieldLives(show func(deadlineMs int64) int64) error {
+// replyFieldTTLs answers what show makes of the deadlines of fields.
+func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
 	h, names, err := x.hashFields()
 	if err != nil {
 		return err
@@ -391,11 +391,11 @@ func hgetexCommand(x *Call) error {
 		return err
 	}
 	rest := x.Args[2:]
-	unit, persist := lifeWord(rest[0]), isWord(rest[0], "PERSIST")
+	unit, persist := parseTTLUnit(rest[0]), isWord(rest[0], "PERSIST")
 	var deadlineMs int64
 	switch {
-	case unit != lifeNone:
-		if deadlineMs, err = x.fieldDeadline(unit, rest[1]); err != nil {
+	case unit != ttlNone:
+		if deadlineMs, err = x.parseFieldDeadline(unit, rest[1]); err != nil {
 			return err
 		}
 		rest = rest[2:]
@@ -413,7 +413,7 @@ func hgetexCommand(x *Call) error {
 	for _, name := range names {
 		replyField(x, edit.h, name)
 		oldMs, exists := edit.h.Deadline(name)
-		if !exists || (unit == lifeNone && (!persist || oldMs == 0)) {
+		if !exists || (unit == ttlNone && (!persist || oldMs == 0)) {
 			continue
 		}
 		if !edit.expire(name, deadlineMs) {

@@ -5,7 +5,7 @@ package commands
 // hsetexOptions are what HSETEX is told besides its key.
 type hsetexOptions struct {
 	when       setCondition // setAlways, or setNX or setXX for all of the fields
-	unit       lifeUnit
+	unit       ttlUnit
 	keepTTL    bool
 	deadlineMs int64
 	pairs      [][]byte // fields with their values
@@ -16,21 +16,21 @@ type hsetexOptions struct {
 func (o *hsetexOptions) parse(x *Call) (err error) {
 	args := x.Args
 	for i := 2; i < len(args); i++ {
-		switch unit := lifeWord(args[i]); {
+		switch unit := parseTTLUnit(args[i]); {
 		case isWord(args[i], "FIELDS"):
 			return o.parsePairs(x, args[i+1:])
-		case unit != lifeNone || isWord(args[i], "KEEPTTL"):
-			if o.unit != lifeNone || o.keepTTL {
+		case unit != ttlNone || isWord(args[i], "KEEPTTL"):
+			if o.unit != ttlNone || o.keepTTL {
 				return errOneExpire
 			}
-			if o.unit = unit; unit == lifeNone {
+			if o.unit = unit; unit == ttlNone {
 				o.keepTTL = true
 				continue
 			}
 			if i++; i == len(args) {
 				return errNoExpire
 			}
-			if o.deadlineMs, err = x.fieldDeadline(unit, args[i]); err != nil {
+			if o.deadlineMs, err = x.parseFieldDeadline(unit, args[i]); err != nil {
 				return err
 			}
 		case isWord(args[i], "FXX") || isWord(args[i], "FNX"):
@@ -83,12 +83,12 @@ func hsetexCommand(x *Call) error {
 		}
 	}
 	x.spendOld(h, o.pairs, 2)
-	if o.unit != lifeNone && x.past(o.deadlineMs) {
+	if o.unit != ttlNone && x.past(o.deadlineMs) {
 		x.setDeadFields(&o)
 		x.Out.Int(1)
 		return nil
 	}
-	if o.unit != lifeNone {
+	if o.unit != ttlNone {
 		x.spendDeadlines(h, o.pairs, 2)
 	}
 	e, h := editHash(x, x.Args[1])
@@ -100,12 +100,12 @@ func hsetexCommand(x *Call) error {
 			continue
 		}
 		h.Set(name, value)
-		if o.unit != lifeNone {
+		if o.unit != ttlNone {
 			h.SetDeadline(x.Keyspace, name, o.deadlineMs)
 		}
 	}
 	x.changed(e, NotifyHash, "hset")
-	if o.unit != lifeNone {
+	if o.unit != ttlNone {
 		x.notify(NotifyHash, "hexpire", x.Args[1])
 	}
 	x.Out.Int(1)

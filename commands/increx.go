@@ -39,9 +39,9 @@ type increxOptions struct {
 	lower, upper   []byte
 	saturate, enx  bool
 	persist        bool
-	unit           lifeUnit
-	life           []byte
-	deadlineMs     int64 // that unit and life say
+	unit           ttlUnit
+	ttl            []byte
+	deadlineMs     int64 // that unit and ttl give
 }
 
 // parse reads the options, each of which may be given once.
@@ -57,15 +57,15 @@ func (o *increxOptions) parse(x *Call, args [][]byte) error {
 		args = args[n:]
 	}
 	switch {
-	case o.byInt != nil && o.byFloat != nil, o.persist && (o.enx || o.unit != lifeNone):
+	case o.byInt != nil && o.byFloat != nil, o.persist && (o.enx || o.unit != ttlNone):
 		return ErrSyntax
-	case o.enx && o.unit == lifeNone:
+	case o.enx && o.unit == ttlNone:
 		return errENXAlone
-	case o.unit == lifeNone:
+	case o.unit == ttlNone:
 		return nil
 	}
 	var err error
-	o.deadlineMs, err = x.lifeDeadline(o.unit, o.life)
+	o.deadlineMs, err = x.parseDeadline(o.unit, o.ttl)
 	return err
 }
 
@@ -91,11 +91,11 @@ func (o *increxOptions) flag(word []byte) int {
 // pair is flag for an option with a value.
 func (o *increxOptions) pair(word, value []byte) int {
 	var set *[]byte
-	unit := lifeWord(word)
+	unit := parseTTLUnit(word)
 	switch {
-	case unit != lifeNone:
+	case unit != ttlNone:
 		o.unit = unit
-		set = &o.life // one for all units: they exclude each other
+		set = &o.ttl // one for all units: they exclude each other
 	case isWord(word, "BYINT"):
 		set = &o.byInt
 	case isWord(word, "BYFLOAT"):
@@ -303,7 +303,7 @@ func replyLongs(x *Call, value, by *big.Float) {
 func (o *increxOptions) store(x *Call, e *keyspace.Entry, sum []byte, event string) {
 	key, db := x.Args[1], x.DB()
 	volatile := e != nil && e.Deadline() != 0
-	expires := o.unit != lifeNone && !(o.enx && volatile)
+	expires := o.unit != ttlNone && !(o.enx && volatile)
 	if expires && x.past(o.deadlineMs) {
 		x.deleteKey(key)
 		return

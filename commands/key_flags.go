@@ -121,7 +121,7 @@ func (p *KeyPart) find(args [][]byte) int {
 
 // KeyUse is a key of a call.
 type KeyUse struct {
-	Place int // in the arguments
+	Index int // in the arguments
 	Flags KeyFlag
 }
 

@@ -97,28 +97,28 @@ func persistCommand(x *Call) error {
 }
 
 func ttlCommand(x *Call) error {
-	x.life(func(deadlineMs int64) int64 { return roundSeconds(x.remainingMs(deadlineMs)) })
+	x.replyTTL(func(deadlineMs int64) int64 { return roundSeconds(x.remainingMs(deadlineMs)) })
 	return nil
 }
 
 func pttlCommand(x *Call) error {
-	x.life(x.remainingMs)
+	x.replyTTL(x.remainingMs)
 	return nil
 }
 
 func expiretimeCommand(x *Call) error {
-	x.life(func(deadlineMs int64) int64 { return roundSeconds(x.expiryMs(deadlineMs)) })
+	x.replyTTL(func(deadlineMs int64) int64 { return roundSeconds(x.expiryMs(deadlineMs)) })
 	return nil
 }
 
 func pexpiretimeCommand(x *Call) error {
-	x.life(x.expiryMs)
+	x.replyTTL(x.expiryMs)
 	return nil
 }
 
-// life answers what show makes of the key's deadline, -1 where it has none, -2 where there is no
-// key.
-func (x *Call) life(show func(deadlineMs int64) int64) {
+// replyTTL answers what show makes of the key's deadline, -1 where it has none, -2 where there is
+// no key.
+func (x *Call) replyTTL(show func(deadlineMs int64) int64) {
 	e := x.DB().Find(x.Args[1])
 	switch {
 	case e == nil:

@@ -160,7 +160,7 @@ func TestRandomKeyGoesOnInOneEntry(t *testing.T) {
 
 // A read's clocks may be later than what the keyspace has seen, and the wall may have jumped
 // against the cluster clock.
-func TestLifeSeenByOtherClocks(t *testing.T) {
+func TestTTLSeenByOtherClocks(t *testing.T) {
 	b := newBench(t)
 	b.run("SET", "a", "1", "PX", "100")
 	b.run("SET", "end", "1", "PXAT", fmt.Sprint(int64(math.MaxInt64)))

@@ -127,7 +127,7 @@ func TestListsWait(t *testing.T) {
 	}
 }
 
-func TestPlacesOfSortsKeys(t *testing.T) {
+func TestKeyPositionsOfSort(t *testing.T) {
 	table := NewTable(Specs())
 	for call, want := range map[string][]int{
 		"SORT l":                             {1},

@@ -100,14 +100,14 @@ func getdelCommand(x *Call) error {
 }
 
 func getexCommand(x *Call) error {
-	unit, life, persist := lifeNone, []byte(nil), false
+	unit, ttl, persist := ttlNone, []byte(nil), false
 	for i := 2; i < len(x.Args); i++ {
-		u := lifeWord(x.Args[i])
+		u := parseTTLUnit(x.Args[i])
 		switch {
-		case u != lifeNone && !persist && (unit == lifeNone || unit == u) && i+1 < len(x.Args):
+		case u != ttlNone && !persist && (unit == ttlNone || unit == u) && i+1 < len(x.Args):
 			i++
-			unit, life = u, x.Args[i]
-		case isWord(x.Args[i], "PERSIST") && unit == lifeNone:
+			unit, ttl = u, x.Args[i]
+		case isWord(x.Args[i], "PERSIST") && unit == ttlNone:
 			persist = true
 		default:
 			return ErrSyntax
@@ -122,13 +122,13 @@ func getexCommand(x *Call) error {
 		return nil
 	}
 	var deadlineMs int64
-	if unit != lifeNone {
-		if deadlineMs, err = x.lifeDeadline(unit, life); err != nil {
+	if unit != ttlNone {
+		if deadlineMs, err = x.parseDeadline(unit, ttl); err != nil {
 			return err
 		}
 	}
 	x.Out.Bulk(e.Bytes())
-	if unit != lifeNone || (persist && e.Deadline() != 0) {
+	if unit != ttlNone || (persist && e.Deadline() != 0) {
 		x.setDeadline(x.Args[1], deadlineMs)
 	}
 	return nil

@@ -16,8 +16,8 @@ type setOptions struct {
 	operand []byte // of the IF conditions
 	get     bool
 	keepTTL bool
-	unit    lifeUnit
-	life    []byte
+	unit    ttlUnit
+	ttl     []byte
 }
 
 // setCondition says when SET sets and DELEX deletes. No two conditions go together.
@@ -54,12 +54,12 @@ func (o *setOptions) parse(args [][]byte) error {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		more := i+1 < len(args)
-		if unit := lifeWord(arg); unit != lifeNone {
-			if !more || o.keepTTL || (o.unit != lifeNone && o.unit != unit) {
+		if unit := parseTTLUnit(arg); unit != ttlNone {
+			if !more || o.keepTTL || (o.unit != ttlNone && o.unit != unit) {
 				return ErrSyntax
 			}
 			i++
-			o.unit, o.life = unit, args[i]
+			o.unit, o.ttl = unit, args[i]
 			continue
 		}
 		when := setAlways
@@ -71,7 +71,7 @@ func (o *setOptions) parse(args [][]byte) error {
 		case isWord(arg, "GET"):
 			o.get = true
 			continue
-		case isWord(arg, "KEEPTTL") && o.unit == lifeNone:
+		case isWord(arg, "KEEPTTL") && o.unit == ttlNone:
 			o.keepTTL = true
 			continue
 		default:
@@ -97,9 +97,9 @@ func setCommand(x *Call) error {
 		}
 	}
 	var deadlineMs int64
-	if o.unit != lifeNone {
+	if o.unit != ttlNone {
 		var err error
-		if deadlineMs, err = x.lifeDeadline(o.unit, o.life); err != nil {
+		if deadlineMs, err = x.parseDeadline(o.unit, o.ttl); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	db := x.DB()
 	if deadlineMs != 0 && x.past(deadlineMs) {
-		x.tellDead(key, !db.Delete(key))
+		x.notifyExpired(key, !db.Delete(key))
 		return
 	}
 	e := db.SetString(key, value)
@@ -179,7 +179,7 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 // create is set for a key that does not exist.
 func (x *Call) create(key, value []byte, deadlineMs int64) {
 	if deadlineMs != 0 && x.past(deadlineMs) {
-		x.tellDead(key, true)
+		x.notifyExpired(key, true)
 		return
 	}
 	db := x.DB()
@@ -191,9 +191,9 @@ func (x *Call) create(key, value []byte, deadlineMs int64) {
 	}
 }
 
-// tellDead tells of a key that was set to a life that is over: it was never there, but Redis tells
-// of its whole life.
-func (x *Call) tellDead(key []byte, fresh bool) {
+// notifyExpired tells of a key that was set to a life that is over: it was never there, but Redis
+// tells of its whole life.
+func (x *Call) notifyExpired(key []byte, fresh bool) {
 	if fresh {
 		x.notify(NotifyNew, "new", key)
 	}
@@ -212,12 +212,12 @@ func setnxCommand(x *Call) error {
 	return nil
 }
 
-func setexCommand(x *Call) error { return x.setWithLife(lifeEX) }
+func setexCommand(x *Call) error { return x.setWithTTL(ttlEX) }
 
-func psetexCommand(x *Call) error { return x.setWithLife(lifePX) }
+func psetexCommand(x *Call) error { return x.setWithTTL(ttlPX) }
 
-func (x *Call) setWithLife(unit lifeUnit) error {
-	deadlineMs, err := x.lifeDeadline(unit, x.Args[2])
+func (x *Call) setWithTTL(unit ttlUnit) error {
+	deadlineMs, err := x.parseDeadline(unit, x.Args[2])
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 // Specs gives every command that touches data. Package server adds the session's own.
 func Specs() []Spec {
-	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashLifeSpecs, setSpecs,
+	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashTTLSpecs, setSpecs,
 		zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs,
 		nextSpecs)
 }

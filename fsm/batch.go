@@ -107,7 +107,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		r.env.Work += watchedWork * uint64(len(q.Watch))
 	}
 	changed := r.watchedChanged(q.Watch)
-	if r.env.Trapped {
+	if r.env.Aborted {
 		return
 	}
 	if changed {
@@ -124,7 +124,7 @@ func (r *runner) run(q *commands.Request, answer bool) {
 			continue
 		}
 		x.Args = cmd
-		if r.command(x); r.env.Trapped {
+		if r.command(x); r.env.Aborted {
 			return
 		}
 	}
@@ -134,13 +134,13 @@ func (r *runner) run(q *commands.Request, answer bool) {
 const watchedWork = 16
 
 // watchedChanged reports whether one of the keys has changed since it was watched. In a dry run a
-// key that is past its deadline and not swept yet traps.
+// key that is past its deadline and not swept yet aborts it.
 func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
 	defer func() {
 		switch p := recover(); {
 		case p == nil:
-		case r.env.Trial && p == keyspace.ErrClosed:
-			r.env.Trapped = true
+		case r.env.DryRun && p == keyspace.ErrClosed:
+			r.env.Aborted = true
 		default:
 			panic(p)
 		}
@@ -172,8 +172,8 @@ func (r *runner) command(x *commands.Call) {
 		p, full := recover(), r.resp.Full
 		r.resp.Limit, r.resp.Full = 0, false // errors always fit
 		switch {
-		case p != nil && r.env.Trial: // a bug belongs in the log too, where all nodes answer alike
-			r.env.Trapped = true
+		case p != nil && r.env.DryRun: // a bug belongs in the log too, where all nodes answer alike
+			r.env.Aborted = true
 		case p != nil:
 			r.resp.Buf = r.resp.Buf[:start]
 			x.Out.Error(fmt.Sprintf("ERR internal error: %v", p))

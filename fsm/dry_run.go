@@ -1,5 +1,5 @@
 // Dry runs: a command that may write runs on the applied state, which it cannot change. Where it
-// would, it is trapped and nothing has happened: the command belongs in the log. Otherwise its
+// would, it is aborted and nothing has happened: the command belongs in the log. Otherwise its
 // reply is that of a read (docs/adr/0009-writes-that-change-nothing.md).
 
 package fsm
@@ -9,20 +9,20 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// trap ends a dry run that would change something.
-func trap() { panic(keyspace.ErrClosed) }
+// abort ends a dry run that would change something.
+func abort() { panic(keyspace.ErrClosed) }
 
 // beginDryRun makes the environment one for a command that may write. A key that has expired by the
-// read clock but is not swept yet traps as well: the entry would sweep it first, and could find a
-// lock free that the state still holds.
+// read clock but is not swept yet aborts it as well: the entry would sweep it first, and could find
+// a lock free that the state still holds.
 func (r *runner) beginDryRun() {
 	env := r.env
-	if env.Trial {
+	if env.DryRun {
 		return
 	}
-	env.Trial, env.Emit = true, func(commands.Event) { trap() }
+	env.DryRun, env.Emit = true, func(commands.Event) { abort() }
 	if r.notifies {
-		env.Notify = func(commands.NotifyClass, string, int, []byte) { trap() }
+		env.Notify = func(commands.NotifyClass, string, int, []byte) { abort() }
 	}
 	if atMs, ok := env.Keyspace.NextDeadline(); ok && atMs < env.ClockMs {
 		if r.view == nil {

@@ -60,7 +60,7 @@ func TestDryRuns(t *testing.T) {
 	before := snapshotBytes(t, m.Snapshot())
 	for _, c := range []struct {
 		words []string
-		want  string // empty: trapped
+		want  string // empty: aborted
 	}{
 		{[]string{"SET", "lock", "b", "NX", "PX", "100"}, "$-1\r\n"},
 		{[]string{"SET", "free", "b", "NX", "PX", "100"}, ""},
@@ -213,7 +213,7 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 	seed := random.Seed(t)
 	g := random.NewCalls(table, seed)
 	m, twin := newestMachine(table), newestMachine(table)
-	trapped, answered := 0, 0
+	aborted, answered := 0, 0
 	for index := uint64(1); index <= dryRunEntries; index++ {
 		e := randomEntry(g)
 		if index%3 > 0 { // two thirds of the entries hold what is tried before
@@ -231,7 +231,7 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 			switch {
 			case !mayWrite(table, e.Batches[0]):
 			case len(reply) == 0:
-				trapped++
+				aborted++
 			default:
 				answered++
 				if !due && m.Sum().Sum != sum.Sum || messages(a) > 0 {
@@ -253,8 +253,8 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, twin.Snapshot())) {
 		t.Error("dry runs changed the state")
 	}
-	t.Logf("%d requests would write, %d were answered", trapped, answered)
-	if trapped < 100 || answered < 100 {
+	t.Logf("%d requests would write, %d were answered", aborted, answered)
+	if aborted < 100 || answered < 100 {
 		t.Errorf("too few to show anything")
 	}
 }

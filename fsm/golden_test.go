@@ -63,7 +63,7 @@ var goldenRequests = []commands.Request{
 	{
 		Proto: 3, Multi: true,
 		Watch: []commands.WatchedKey{{DB: 2, Key: []byte("w"),
-			Changed: keyspace.NewRevision(1, 1<<33, keyspace.MaxPlace)}, {Key: []byte{}}},
+			Changed: keyspace.NewRevision(1, 1<<33, keyspace.MaxPosition)}, {Key: []byte{}}},
 		Cmds: [][][]byte{commandtest.Args("INCR", "n"), commandtest.Args("PING")},
 	},
 	{Proto: 2, Multi: true},

@@ -125,10 +125,10 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				r.resp.Error("ERR " + err.Error())
 				break
 			}
-			revision := keyspace.NewRevision(m.epoch, index, min(position, keyspace.MaxPlace))
+			revision := keyspace.NewRevision(m.epoch, index, min(position, keyspace.MaxPosition))
 			m.ks.SetRevision(revision)
 			// Each request has its own seed: scripts of one entry must not draw the same numbers.
-			env.Seed = index*(keyspace.MaxPlace+1) + position
+			env.Seed = index*(keyspace.MaxPosition+1) + position
 			position++
 			m.events.client = q.Client
 			if q.Setting {

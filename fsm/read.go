@@ -42,9 +42,9 @@ func (m *Machine) ReadWork(
 			continue
 		}
 		start := len(r.resp.Buf)
-		env.Keyspace, env.Trial, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
+		env.Keyspace, env.DryRun, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
-		if *late || env.Trapped || r.full && (start > len(dst) || env.Trial) {
+		if *late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
 			return r.resp.Buf[:start], env.Work
 		}
 	}

@@ -476,7 +476,7 @@ func getKeys(flags bool) func(*session, *commands.Spec, [][]byte) {
 			if flags {
 				s.w.Array(2)
 			}
-			s.w.Bulk(args[use.Place])
+			s.w.Bulk(args[use.Index])
 			if flags {
 				s.statusSet(use.Flags.Words(), "")
 			}

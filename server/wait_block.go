@@ -31,7 +31,7 @@ func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
 		var keys [][]byte
 		for _, u := range uses {
 			if u.Flags&commands.KeyAccess != 0 {
-				keys = append(keys, args[u.Place])
+				keys = append(keys, args[u.Index])
 			}
 		}
 		return keys

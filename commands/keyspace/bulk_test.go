@@ -18,8 +18,8 @@ import (
 // now and then a long name.
 func bulkMembers(r *rand.Rand, n int) []Scored {
 	all := make([]Scored, n)
-	for i, place := range r.Perm(n) {
-		name, score := "m"+strconv.Itoa(place), float64(r.IntN(n/3+2)-n/6)
+	for i, position := range r.Perm(n) {
+		name, score := "m"+strconv.Itoa(position), float64(r.IntN(n/3+2)-n/6)
 		if n > 20 && r.IntN(300) == 0 {
 			name += strings.Repeat("x", smallBytes)
 		}
@@ -121,8 +121,8 @@ func TestSetInBulk(t *testing.T) {
 		for round := range 4 {
 			want := NewSet()
 			var members []Member
-			for _, place := range r.Perm(n) {
-				name := strconv.Itoa(place)
+			for _, position := range r.Perm(n) {
+				name := strconv.Itoa(position)
 				if round%2 == 1 {
 					name = "m" + name
 				}
@@ -138,33 +138,33 @@ func TestSetInBulk(t *testing.T) {
 					t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(),
 						got.Sum(), want.Len(), want.Sum())
 				}
-				find, place := got.Finder(), 0
+				find, position := got.Finder(), 0
 				for i, m := range got.All() {
 					if !find(m) || find(Member{Hash: m.Hash, Name: m.Name + "no"}) ||
 						want.At(i) != m.Name || hashOf(m.Name) != m.Hash {
-						t.Fatalf("%s: place %d has %v, want %q", what, i, m, want.At(i))
+						t.Fatalf("%s: position %d has %v, want %q", what, i, m, want.At(i))
 					}
 				}
 				last := Member{}
 				got.ByHash(func(m Member) bool {
-					if place++; memberCompare(last, m) > 0 {
+					if position++; memberCompare(last, m) > 0 {
 						t.Fatalf("%s: %v comes before %v", what, last, m)
 					}
 					last = m
 					return true
 				})
-				if place != want.Len() {
-					t.Fatalf("%s: %d members by hash, want %d", what, place, want.Len())
+				if position != want.Len() {
+					t.Fatalf("%s: %d members by hash, want %d", what, position, want.Len())
 				}
 			}
 			same("all", s, want)
 			frozen, before := s.Clone().(*Set), want.Clone().(*Set)
-			places := r.Perm(n)[:r.IntN(n+1)]
-			gone := make([]string, len(places))
-			for i, place := range places {
-				gone[i] = s.At(place)
+			positions := r.Perm(n)[:r.IntN(n+1)]
+			gone := make([]string, len(positions))
+			for i, position := range positions {
+				gone[i] = s.At(position)
 			}
-			s.RemoveAt(places)
+			s.RemoveAt(positions)
 			for _, name := range gone {
 				want.Remove([]byte(name))
 			}

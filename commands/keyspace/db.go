@@ -162,13 +162,13 @@ func (db *DB) Edit(key []byte) *Entry {
 	if e.coll != nil {
 		c.coll = e.coll.Clone()
 	}
-	db.place(&c)
+	db.insert(&c)
 	return &c
 }
 
-// place puts an entry under its key everywhere, over an older one with the same key and deadline if
-// there is one.
-func (db *DB) place(e *Entry) {
+// insert puts an entry under its key everywhere, over an older one with the same key and deadline
+// if there is one.
+func (db *DB) insert(e *Entry) {
 	db.keys.set(e)
 	if e.deadline != 0 {
 		db.expiry.Set(deadline{e.deadline, e.hash, e})
@@ -182,7 +182,7 @@ func (db *DB) place(e *Entry) {
 func (db *DB) add(key []byte) *Entry {
 	db.mustWrite()
 	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
-	db.place(e)
+	db.insert(e)
 	db.tell(e, Added)
 	return e
 }

@@ -48,7 +48,7 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	if e == nil {
 		return false
 	}
-	// before what the copy shares is marked as shared: a dry run, which is trapped here, runs
+	// before what the copy shares is marked as shared: a dry run, which is aborted here, runs
 	// beside reads
 	dst.mustWrite()
 	coll := e.coll

@@ -62,7 +62,7 @@ func records(t *testing.T, f *Frozen) [][]byte {
 
 func sameRecords(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
 
-func TestKeyLivesThroughItsDeadline(t *testing.T) {
+func TestKeyExistsThroughItsDeadline(t *testing.T) {
 	ks := writable(100, 1)
 	db := ks.DB(3)
 	db.SetDeadline(db.SetString(k(1), []byte("v")), 200)
@@ -277,10 +277,10 @@ func TestRevisions(t *testing.T) {
 
 func TestRevisionOrder(t *testing.T) {
 	rising := []Revision{
-		NewRevision(0, 0, 0), NewRevision(0, 0, 1), NewRevision(0, 0, MaxPlace),
-		NewRevision(0, 1, 0), NewRevision(0, 1, MaxPlace),
-		NewRevision(0, 1<<indexBits-1, MaxPlace), NewRevision(1, 0, 0),
-		NewRevision(1023, 1<<indexBits-1, MaxPlace),
+		NewRevision(0, 0, 0), NewRevision(0, 0, 1), NewRevision(0, 0, MaxPosition),
+		NewRevision(0, 1, 0), NewRevision(0, 1, MaxPosition),
+		NewRevision(0, 1<<indexBits-1, MaxPosition), NewRevision(1, 0, 0),
+		NewRevision(1023, 1<<indexBits-1, MaxPosition),
 	}
 	for i, r := range rising[1:] {
 		if r <= rising[i] {

@@ -258,9 +258,9 @@ func TestSumTellsChangesApart(t *testing.T) {
 		"written over its end": func(ks *Keyspace) {
 			ks.DB(0).WriteAt(k(1), 5, []byte("x"))
 		},
-		"field":                       func(ks *Keyspace) { setLives(ks, k(2), 0) },
-		"field with a deadline":       func(ks *Keyspace) { setLives(ks, k(2), 10) },
-		"field with a later deadline": func(ks *Keyspace) { setLives(ks, k(2), 11) },
+		"field":                       func(ks *Keyspace) { setDeadlines(ks, k(2), 0) },
+		"field with a deadline":       func(ks *Keyspace) { setDeadlines(ks, k(2), 10) },
+		"field with a later deadline": func(ks *Keyspace) { setDeadlines(ks, k(2), 11) },
 		"rename":                      func(ks *Keyspace) { ks.DB(0).Rename(k(1), k(2)) },
 		"copy":                        func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(0), k(2)) },
 		"copy to another":             func(ks *Keyspace) { ks.DB(0).Copy(k(1), ks.DB(1), k(1)) },

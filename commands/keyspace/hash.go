@@ -25,7 +25,7 @@ type Hash struct {
 	small []field
 	large *btree.BTreeG[hashField]
 	sum   uint64
-	lives *lives // nil: no field has a deadline
+	ttls  *fieldTTLs // nil: no field has a deadline
 }
 
 type field struct {
@@ -76,11 +76,11 @@ func (h *Hash) Clone() Collection {
 	if h.large != nil {
 		c.large = h.large.IsoCopy()
 	}
-	c.lives = h.lives.clone()
+	c.ttls = h.ttls.clone()
 	return &c
 }
 
-// find is the place of a field in the small form, or -1.
+// find is the position of a field in the small form, or -1.
 func (h *Hash) find(name []byte) int {
 	for i := range h.small { // slices.IndexFunc would copy each field
 		if h.small[i].name == view(name) {
@@ -105,8 +105,8 @@ func (h *Hash) get(name []byte) (field, bool) {
 	return f, true
 }
 
-// lookup returns a field, be it past its deadline or not, and its place in the small form.
-func (h *Hash) lookup(name []byte) (f field, place int, ok bool) {
+// lookup returns a field, be it past its deadline or not, and its position in the small form.
+func (h *Hash) lookup(name []byte) (f field, position int, ok bool) {
 	if h.large != nil {
 		f, ok := h.large.Get(hashField{hash: xxhash.Sum64(name), field: field{name: view(name)}})
 		return f.field, -1, ok
@@ -146,9 +146,9 @@ func (h *Hash) Update(name, value []byte) (created bool) {
 // set sets a field to a copy of value. deadline is the one that the field has, or 0: only
 // SetDeadline gives new ones.
 func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
-	old, place, exists := h.lookup(name)
+	old, position, exists := h.lookup(name)
 	if exists && h.dead(old) { // it went before this one comes, at the end of a small hash
-		h.remove(old, place)
+		h.remove(old, position)
 		exists = false
 	}
 	f := field{name: old.name, value: bytes.Clone(value), deadline: deadline}
@@ -165,16 +165,16 @@ func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 		}
 	}
 	h.sum ^= fieldSum(f)
-	h.put(f, place, exists)
+	h.put(f, position, exists)
 	return !exists
 }
 
-// put stores a field, over the one with its name, which is at that place of the small form, or as a
-// new one.
-func (h *Hash) put(f field, place int, exists bool) {
+// put stores a field, over the one with its name, which is at that position of the small form, or
+// as a new one.
+func (h *Hash) put(f field, position int, exists bool) {
 	if h.large == nil {
 		if exists && len(f.value) <= smallBytes {
-			h.small[place] = f
+			h.small[position] = f
 			return
 		}
 		if !exists && len(h.small) < smallFields && len(f.name) <= smallBytes &&
@@ -198,23 +198,23 @@ func (h *Hash) grow() {
 
 // Delete removes a field and reports whether it existed.
 func (h *Hash) Delete(name []byte) bool {
-	f, place, ok := h.lookup(name)
+	f, position, ok := h.lookup(name)
 	if !ok || h.dead(f) {
 		return false
 	}
-	h.remove(f, place)
+	h.remove(f, position)
 	return true
 }
 
-// remove takes out a field that is there, at that place of the small form.
-func (h *Hash) remove(f field, place int) {
+// remove takes out a field that is there, at that position of the small form.
+func (h *Hash) remove(f field, position int) {
 	h.sum ^= fieldSum(f)
 	h.forget(f)
 	if h.large != nil {
 		h.large.Delete(hashField{hash: hashOf(f.name), field: f})
 		return
 	}
-	h.small = slices.Delete(h.small, place, place+1)
+	h.small = slices.Delete(h.small, position, position+1)
 }
 
 // Each calls f with every field that exists until it answers false.
@@ -262,7 +262,7 @@ func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte))
 // before there were any.
 const (
 	largeRecord = 1 << iota
-	livesRecord // each field is followed by its deadline
+	ttlRecord   // each field is followed by its deadline
 )
 
 // appendTo writes every field: which of them are past their deadline is the reader's business, and
@@ -270,14 +270,14 @@ const (
 func (h *Hash) appendTo(dst []byte) []byte {
 	form := wire.BoolByte(h.large != nil) * largeRecord
 	if h.Volatile() > 0 {
-		form |= livesRecord
+		form |= ttlRecord
 	}
 	dst = append(dst, form)
 	dst = binary.AppendUvarint(dst, uint64(h.size()))
 	h.all(func(f field) bool {
 		dst = wire.AppendBytes(dst, f.name)
 		dst = wire.AppendBytes(dst, f.value)
-		if form&livesRecord != 0 {
+		if form&ttlRecord != 0 {
 			dst = binary.AppendUvarint(dst, uint64(f.deadline))
 		}
 		return true
@@ -288,7 +288,7 @@ func (h *Hash) appendTo(dst []byte) []byte {
 func readHash(r *reader) *Hash {
 	h := NewHash()
 	form := r.Byte()
-	if form > largeRecord|livesRecord {
+	if form > largeRecord|ttlRecord {
 		r.Fail()
 	}
 	if form&largeRecord != 0 {
@@ -297,7 +297,7 @@ func readHash(r *reader) *Hash {
 	for range r.Count(2) {
 		name, value := r.Bytes(), r.Bytes()
 		h.Set(name, value)
-		if form&livesRecord == 0 {
+		if form&ttlRecord == 0 {
 			continue
 		}
 		deadline := int64(r.Uvarint())
@@ -306,7 +306,7 @@ func readHash(r *reader) *Hash {
 		}
 		h.SetDeadline(r.keyspace, name, deadline)
 	}
-	if form&livesRecord != 0 && h.Volatile() == 0 {
+	if form&ttlRecord != 0 && h.Volatile() == 0 {
 		r.Fail()
 	}
 	return h

@@ -13,16 +13,16 @@ func fieldsOver(e *Entry) bool {
 
 // scheduled is where an entry lies in the order, 0 if it does not.
 func scheduled(e *Entry) int64 {
-	if h, ok := e.coll.(*Hash); ok && h.lives != nil {
-		return h.lives.due
+	if h, ok := e.coll.(*Hash); ok && h.ttls != nil {
+		return h.ttls.due
 	}
 	return 0
 }
 
 // unscheduled is a collection that is not in the order, whatever it was cloned from.
 func unscheduled(c Collection) Collection {
-	if h, ok := c.(*Hash); ok && h.lives != nil {
-		h.lives.due = 0
+	if h, ok := c.(*Hash); ok && h.ttls != nil {
+		h.ttls.due = 0
 	}
 	return c
 }
@@ -30,15 +30,15 @@ func unscheduled(c Collection) Collection {
 // schedule puts an entry into its place in the order after its fields were changed.
 func (db *DB) schedule(e *Entry) {
 	h, ok := e.coll.(*Hash)
-	if !ok || h.lives == nil {
+	if !ok || h.ttls == nil {
 		return
 	}
-	first, _ := h.lives.order.Min()
-	if first.atMs == h.lives.due {
+	first, _ := h.ttls.order.Min()
+	if first.atMs == h.ttls.due {
 		return
 	}
 	db.unschedule(e)
-	if h.lives.due = first.atMs; first.atMs != 0 {
+	if h.ttls.due = first.atMs; first.atMs != 0 {
 		db.fields.Set(deadline{first.atMs, e.hash, e})
 	}
 }
@@ -47,7 +47,7 @@ func (db *DB) schedule(e *Entry) {
 func (db *DB) unschedule(e *Entry) {
 	if due := scheduled(e); due != 0 {
 		db.fields.Delete(deadline{due, e.hash, e})
-		e.coll.(*Hash).lives.due = 0
+		e.coll.(*Hash).ttls.due = 0
 	}
 }
 

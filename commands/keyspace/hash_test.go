@@ -19,8 +19,8 @@ type hashModel struct {
 }
 
 type modelField struct {
-	value string
-	place int
+	value    string
+	position int
 }
 
 func newHashModel() *hashModel { return &hashModel{fields: map[string]modelField{}} }
@@ -31,7 +31,7 @@ func (m *hashModel) set(name, value string) (created bool) {
 	f, exists := m.fields[name]
 	if !exists {
 		m.inserted++
-		f.place = m.inserted
+		f.position = m.inserted
 	}
 	f.value = value
 	m.fields[name] = f
@@ -49,7 +49,7 @@ func (m *hashModel) names(h *Hash) []string {
 	names := slices.Collect(maps.Keys(m.fields))
 	slices.SortFunc(names, func(a, b string) int {
 		if h.Compact() {
-			return m.fields[a].place - m.fields[b].place
+			return m.fields[a].position - m.fields[b].position
 		}
 		return compareHashed(hashOf(a), a, hashOf(b), b)
 	})

@@ -10,20 +10,20 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// lives is what a hash with fields that have a deadline, or had one, knows of them.
-type lives struct {
+// fieldTTLs is what a hash with fields that have a deadline, or had one, knows of them.
+type fieldTTLs struct {
 	ks    *Keyspace // whose clock counts
-	order *btree.BTreeG[fieldLife]
-	due   int64 // the place in the database's order of such hashes; 0 means none
+	order *btree.BTreeG[fieldDeadline]
+	due   int64 // the position in the database's order of such hashes; 0 means none
 }
 
-// fieldLife is one field's place in the order of deadlines.
-type fieldLife struct {
+// fieldDeadline is one field's position in the order of deadlines.
+type fieldDeadline struct {
 	atMs int64
 	name string
 }
 
-func fieldLifeLess(a, b fieldLife) bool {
+func fieldDeadlineLess(a, b fieldDeadline) bool {
 	if a.atMs != b.atMs {
 		return a.atMs < b.atMs
 	}
@@ -31,15 +31,15 @@ func fieldLifeLess(a, b fieldLife) bool {
 }
 
 // clone returns a copy that can be changed while l is read, for the same entry.
-func (l *lives) clone() *lives {
+func (l *fieldTTLs) clone() *fieldTTLs {
 	if l == nil {
 		return nil
 	}
-	return &lives{ks: l.ks, order: l.order.IsoCopy(), due: l.due}
+	return &fieldTTLs{ks: l.ks, order: l.order.IsoCopy(), due: l.due}
 }
 
 // dead reports whether the deadline of one of the hash's fields has passed.
-func (h *Hash) dead(f field) bool { return f.deadline != 0 && f.deadline < h.lives.ks.now }
+func (h *Hash) dead(f field) bool { return f.deadline != 0 && f.deadline < h.ttls.ks.now }
 
 // Dead counts the fields that are past their deadline and not swept yet. It takes few steps,
 // however many there are.
@@ -47,7 +47,7 @@ func (h *Hash) Dead() int {
 	if h.Volatile() == 0 {
 		return 0
 	}
-	order, now := h.lives.order, h.lives.ks.now
+	order, now := h.ttls.order, h.ttls.ks.now
 	if first, _ := order.Min(); first.atMs >= now {
 		return 0
 	}
@@ -60,10 +60,10 @@ func (h *Hash) Dead() int {
 // Volatile counts the fields that have a deadline, those included that are past it and not swept
 // yet.
 func (h *Hash) Volatile() int {
-	if h.lives == nil {
+	if h.ttls == nil {
 		return 0
 	}
-	return h.lives.order.Len()
+	return h.ttls.order.Len()
 }
 
 // Deadline is when a field expires, ms of the cluster clock, 0 for never; exists is false where
@@ -76,7 +76,7 @@ func (h *Hash) Deadline(name []byte) (atMs int64, exists bool) {
 // SetDeadline sets when a field that exists expires, ms of the clock of ks, whose the hash is; 0
 // makes it stay.
 func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
-	f, place, ok := h.lookup(name)
+	f, position, ok := h.lookup(name)
 	if !ok || f.deadline == atMs {
 		return
 	}
@@ -85,13 +85,13 @@ func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 	f.deadline = atMs
 	h.sum ^= fieldSum(f)
 	if atMs != 0 {
-		if h.lives == nil {
-			h.lives = &lives{ks: ks, order: btree.NewBTreeGOptions(fieldLifeLess,
+		if h.ttls == nil {
+			h.ttls = &fieldTTLs{ks: ks, order: btree.NewBTreeGOptions(fieldDeadlineLess,
 				btree.Options{NoLocks: true})}
 		}
-		h.lives.order.Set(fieldLife{atMs, f.name})
+		h.ttls.order.Set(fieldDeadline{atMs, f.name})
 	}
-	h.put(f, place, true)
+	h.put(f, position, true)
 }
 
 // forget takes a field's deadline out of the order. The field itself is changed or removed by the
@@ -100,7 +100,7 @@ func (h *Hash) forget(f field) {
 	if f.deadline == 0 {
 		return
 	}
-	h.lives.order.Delete(fieldLife{f.deadline, f.name})
+	h.ttls.order.Delete(fieldDeadline{f.deadline, f.name})
 }
 
 // over reports whether there are fields and the deadlines of all have passed.
@@ -108,26 +108,26 @@ func (h *Hash) over() bool {
 	if h.Volatile() == 0 || h.Volatile() < h.size() {
 		return false
 	}
-	l, _ := h.lives.order.Max()
-	return l.atMs < h.lives.ks.now
+	l, _ := h.ttls.order.Max()
+	return l.atMs < h.ttls.ks.now
 }
 
 // sweep removes up to most fields whose deadline has passed, the earliest first, and counts them.
 func (h *Hash) sweep(most int) (removed int) {
 	for removed < most && h.Volatile() > 0 {
-		l, _ := h.lives.order.Min()
-		if l.atMs >= h.lives.ks.now {
+		l, _ := h.ttls.order.Min()
+		if l.atMs >= h.ttls.ks.now {
 			break
 		}
-		f, place, _ := h.lookup([]byte(l.name))
-		h.remove(f, place)
+		f, position, _ := h.lookup([]byte(l.name))
+		h.remove(f, position)
 		removed++
 	}
 	return removed
 }
 
-// Pick returns a function that gives the fields that exist by their place, 0 to Len-1, in the order
-// of Each. It is valid until the hash is changed. Work is done in proportion to the number of
+// Pick returns a function that gives the fields that exist by their position, 0 to Len-1, in the
+// order of Each. It is valid until the hash is changed. Work is done in proportion to the number of
 // fields only where some are dead.
 func (h *Hash) Pick() func(i int) (name string, value []byte) {
 	if h.Dead() == 0 && h.large != nil {

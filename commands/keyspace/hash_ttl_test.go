@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// setLives makes key a hash whose fields have these deadlines, 0 for none.
-func setLives(ks *Keyspace, key []byte, deadlines ...int64) {
+// setDeadlines makes key a hash whose fields have these deadlines, 0 for none.
+func setDeadlines(ks *Keyspace, key []byte, deadlines ...int64) {
 	h := NewHash()
 	for i, atMs := range deadlines {
 		name := strconv.AppendInt(nil, int64(i), 10)
@@ -23,26 +23,26 @@ func setLives(ks *Keyspace, key []byte, deadlines ...int64) {
 	ks.DB(0).Changed(ks.DB(0).SetCollection(key, h))
 }
 
-// lifeModel is a hash beside a map of what must exist in it.
-type lifeModel struct {
+// ttlModel is a hash beside a map of what must exist in it.
+type ttlModel struct {
 	*testing.T
 	ks     *Keyspace
 	h      *Hash
-	fields map[string]lifeField
+	fields map[string]ttlModelField
 }
 
-type lifeField struct {
+type ttlModelField struct {
 	value string
 	atMs  int64
 }
 
-func (m *lifeModel) alive(name string) (lifeField, bool) {
+func (m *ttlModel) alive(name string) (ttlModelField, bool) {
 	f, ok := m.fields[name]
 	return f, ok && (f.atMs == 0 || f.atMs >= m.ks.now)
 }
 
 // check compares everything that the hash shows with the model.
-func (m *lifeModel) check() {
+func (m *ttlModel) check() {
 	m.Helper()
 	want := map[string]string{}
 	for name := range m.fields {
@@ -94,11 +94,11 @@ func (m *lifeModel) check() {
 	}
 }
 
-func TestFieldLivesAgainstModel(t *testing.T) {
+func TestFieldTTLsAgainstModel(t *testing.T) {
 	r := dbRand(t)
 	for _, names := range []int{4, 100, 2 * smallFields} {
 		ks := New()
-		m := &lifeModel{T: t, ks: ks, h: NewHash(), fields: map[string]lifeField{}}
+		m := &ttlModel{T: t, ks: ks, h: NewHash(), fields: map[string]ttlModelField{}}
 		frozen := m.h.Clone().(*Hash)
 		before := frozen.appendTo(nil)
 		for step := range 4000 {
@@ -110,12 +110,12 @@ func TestFieldLivesAgainstModel(t *testing.T) {
 				if m.h.Set([]byte(name), []byte(value)) == ok {
 					t.Fatalf("Set of %q: new is %v", name, ok)
 				}
-				m.fields[name] = lifeField{value: value}
+				m.fields[name] = ttlModelField{value: value}
 			case 3:
 				if m.h.Update([]byte(name), []byte(value)) == ok {
 					t.Fatalf("Update of %q: new is %v", name, ok)
 				}
-				m.fields[name] = lifeField{value, map[bool]int64{true: old.atMs}[ok]}
+				m.fields[name] = ttlModelField{value, map[bool]int64{true: old.atMs}[ok]}
 			case 4:
 				if m.h.Delete([]byte(name)) != ok {
 					t.Fatalf("Delete of %q is %v", name, !ok)
@@ -165,7 +165,7 @@ func TestFieldLivesAgainstModel(t *testing.T) {
 }
 
 // A hash without deadlines is written as before there were any, also when it had some.
-func TestRecordWithoutLives(t *testing.T) {
+func TestRecordWithoutTTLs(t *testing.T) {
 	ks := New()
 	h := NewHash()
 	h.Set([]byte("f"), []byte("v"))
@@ -202,11 +202,11 @@ func TestFieldsAreSwept(t *testing.T) {
 	for i := range deadlines {
 		deadlines[i] = 200
 	}
-	setLives(ks, k(1), append(deadlines, 0)...) // one field stays
-	setLives(ks, k(2), 200, 200)
-	setLives(ks, k(3), 100_001, 0)
+	setDeadlines(ks, k(1), append(deadlines, 0)...) // one field stays
+	setDeadlines(ks, k(2), 200, 200)
+	setDeadlines(ks, k(3), 100_001, 0)
 	db.SetDeadline(db.Edit(k(3)), 100_000)
-	setLives(ks, k(4), 200, 200)
+	setDeadlines(ks, k(4), 200, 200)
 	db.SetDeadline(db.Edit(k(4)), 150)
 	if atMs, ok := ks.NextDeadline(); !ok || atMs != 150 {
 		t.Fatalf("next deadline %d, %v", atMs, ok)
@@ -249,7 +249,7 @@ func TestFieldsAreSwept(t *testing.T) {
 
 // Whatever takes the place of a hash takes it out of the order of deadlines, and what copies one
 // has its own place.
-func TestLivesFollowTheHash(t *testing.T) {
+func TestTTLsFollowTheHash(t *testing.T) {
 	for name, f := range map[string]func(ks *Keyspace, db *DB){
 		"deleted":     func(_ *Keyspace, db *DB) { db.Delete(k(1)) },
 		"set":         func(_ *Keyspace, db *DB) { db.SetString(k(1), nil) },
@@ -274,14 +274,14 @@ func TestLivesFollowTheHash(t *testing.T) {
 		"frozen, deleted": func(ks *Keyspace, db *DB) { ks.Freeze(); db.Delete(k(1)) },
 	} {
 		ks := writable(1, 1)
-		setLives(ks, k(1), 10, 0)
+		setDeadlines(ks, k(1), 10, 0)
 		f(ks, ks.DB(0))
 		if _, ok := ks.NextDeadline(); ok || ks.DB(0).VolatileHashes() != 0 {
 			t.Errorf("%s: a deadline is left", name)
 		}
 	}
 	ks := writable(1, 1)
-	setLives(ks, k(1), 10, 0)
+	setDeadlines(ks, k(1), 10, 0)
 	ks.DB(0).Copy(k(1), ks.DB(1), k(1))
 	ks.DB(0).Rename(k(1), k(2))
 	ks.Begin(11, NewRevision(0, 2, 0))

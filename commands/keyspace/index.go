@@ -24,7 +24,7 @@ import (
 // older generation is copied before it is changed.
 type index struct {
 	gen   uint64 // what was made in an older generation may be read by a frozen index
-	depth int    // the directory has 1<<depth places
+	depth int    // the directory has 1<<depth positions
 	dir   []part
 	size  int
 	used  [maxDepth + 1]int // pages by depth
@@ -35,18 +35,18 @@ const (
 	// may hold to be joined again.
 	pageSlots  = 64
 	mergeSlots = 24
-	// partBits is the binary logarithm of the places in one part of the directory.
+	// partBits is the binary logarithm of the positions in one part of the directory.
 	partBits = 8
 	maxDepth = 48
 )
 
 // part is a piece of the directory with the number of entries in the pages that begin in it.
 type part struct {
-	*places
+	*pageTable
 	count int
 }
 
-type places struct {
+type pageTable struct {
 	gen   uint64
 	pages [1 << partBits]*page
 }
@@ -83,7 +83,7 @@ func slotCompare(a, b slot) int {
 
 func newIndex(gen uint64) *index {
 	x := &index{gen: gen}
-	x.dir = []part{{places: &places{gen: gen}}}
+	x.dir = []part{{pageTable: &pageTable{gen: gen}}}
 	x.dir[0].pages[0] = x.newPage(0)
 	return x
 }
@@ -102,17 +102,19 @@ func (x *index) freeze(gen uint64) *index {
 	return &f
 }
 
-// place is where the directory leads a hash.
-func (x *index) place(hash uint64) int { return int(hash >> 1 >> (63 - x.depth)) }
+// position is where the directory leads a hash.
+func (x *index) position(hash uint64) int { return int(hash >> 1 >> (63 - x.depth)) }
 
-func (x *index) page(place int) *page { return x.dir[place>>partBits].pages[place&(1<<partBits-1)] }
+func (x *index) page(position int) *page {
+	return x.dir[position>>partBits].pages[position&(1<<partBits-1)]
+}
 
-// first is the first of the directory's places that lead to the page that a hash belongs to.
-func (x *index) first(place int, p *page) int { return place &^ (1<<(x.depth-p.depth) - 1) }
+// first is the first of the directory's positions that lead to the page that a hash belongs to.
+func (x *index) first(position int, p *page) int { return position &^ (1<<(x.depth-p.depth) - 1) }
 
 // find returns the entry of a key, or nil.
 func (x *index) find(hash uint64, key []byte) *Entry {
-	p := x.page(x.place(hash))
+	p := x.page(x.position(hash))
 	if p.tree != nil {
 		s, _ := p.tree.Get(slot{hash, &Entry{key: view(key)}})
 		return s.entry
@@ -125,8 +127,8 @@ func (x *index) find(hash uint64, key []byte) *Entry {
 	return nil
 }
 
-// seek is the place of the first slot whose hash is not below hash. Hashes are spread evenly over a
-// page: the place is guessed, and mended from there.
+// seek is the position of the first slot whose hash is not below hash. Hashes are spread evenly
+// over a page, so a guess comes close.
 func (p *page) seek(hash uint64) int {
 	i := int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
 	for i > 0 && p.slots[i-1].hash >= hash {
@@ -138,7 +140,7 @@ func (p *page) seek(hash uint64) int {
 	return i
 }
 
-// search is the place of the first slot that is not before s.
+// search is the position of the first slot that is not before s.
 func (p *page) search(s slot) int {
 	i := p.seek(s.hash)
 	for i < len(p.slots) && slotLess(p.slots[i], s) {
@@ -147,9 +149,9 @@ func (p *page) search(s slot) int {
 	return i
 }
 
-// writable returns the page at a place, a copy of it where a frozen index may see it.
-func (x *index) writable(place int) *page {
-	p := x.page(place)
+// writable returns the page at a position, a copy of it where a frozen index may see it.
+func (x *index) writable(position int) *page {
+	p := x.page(position)
 	if p.gen == x.gen {
 		return p
 	}
@@ -160,36 +162,36 @@ func (x *index) writable(place int) *page {
 		c.slots = make([]slot, len(p.slots), pageSlots)
 		copy(c.slots, p.slots)
 	}
-	x.lead(x.first(place, p), c)
+	x.lead(x.first(position, p), c)
 	return c
 }
 
-// lead makes the directory lead to p from all of its places, the first of which is given.
+// lead makes the directory lead to p from all of its positions, the first of which is given.
 func (x *index) lead(first int, p *page) {
 	for i := range 1 << (x.depth - p.depth) {
 		at := first + i
 		d := &x.dir[at>>partBits]
 		if d.gen != x.gen {
-			d.places = &places{gen: x.gen, pages: d.pages}
+			d.pageTable = &pageTable{gen: x.gen, pages: d.pages}
 		}
 		d.pages[at&(1<<partBits-1)] = p
 	}
 }
 
 // count adds n to the number of entries in a page.
-func (x *index) count(place int, p *page, n int) {
+func (x *index) count(position int, p *page, n int) {
 	x.size += n
-	x.dir[x.first(place, p)>>partBits].count += n
+	x.dir[x.first(position, p)>>partBits].count += n
 }
 
 // set puts an entry under its key, over an older one with that key if there is one.
 func (x *index) set(e *Entry) {
-	place := x.place(e.hash)
-	p := x.writable(place)
+	position := x.position(e.hash)
+	p := x.writable(position)
 	s := slot{e.hash, e}
 	if p.tree != nil {
 		if _, over := p.tree.Set(s); !over {
-			x.count(place, p, 1)
+			x.count(position, p, 1)
 		}
 		return
 	}
@@ -202,14 +204,14 @@ func (x *index) set(e *Entry) {
 		p.slots = make([]slot, 0, pageSlots)
 	}
 	p.slots = slices.Insert(p.slots, i, s)
-	x.count(place, p, 1)
+	x.count(position, p, 1)
 	if len(p.slots) >= pageSlots {
-		x.split(place, p)
+		x.split(position, p)
 	}
 }
 
 // split halves a full page, until a half has room.
-func (x *index) split(place int, p *page) {
+func (x *index) split(position int, p *page) {
 	// With hashes that are spread evenly no page needs more bits than this.
 	if p.depth >= min(bits.Len(uint(x.size)), maxDepth) {
 		p.tree = btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
@@ -221,10 +223,10 @@ func (x *index) split(place int, p *page) {
 	}
 	if p.depth == x.depth {
 		x.double()
-		place *= 2
+		position *= 2
 	}
-	first := x.first(place, p)
-	x.count(place, p, -len(p.slots))
+	first := x.first(position, p)
+	x.count(position, p, -len(p.slots))
 	x.used[p.depth]--
 	half := first + 1<<(x.depth-p.depth-1)
 	bit := uint64(1) << (63 - p.depth)
@@ -256,15 +258,15 @@ func (x *index) resize(depth int) {
 	x.depth = depth
 	x.dir = make([]part, max(1, 1<<depth>>partBits))
 	for i := range x.dir {
-		x.dir[i].places = &places{gen: x.gen}
+		x.dir[i].pageTable = &pageTable{gen: x.gen}
 	}
 	x.size = 0
 	first := 0
-	for place := 0; place < 1<<old.depth; {
-		p := old.page(place)
+	for position := 0; position < 1<<old.depth; {
+		p := old.page(position)
 		x.lead(first, p)
 		x.count(first, p, p.len())
-		place += 1 << (old.depth - p.depth)
+		position += 1 << (old.depth - p.depth)
 		first += 1 << (depth - p.depth)
 	}
 }
@@ -278,29 +280,29 @@ func (p *page) len() int {
 
 // remove takes an entry out.
 func (x *index) remove(e *Entry) {
-	place := x.place(e.hash)
+	position := x.position(e.hash)
 	s := slot{e.hash, e}
-	p := x.writable(place)
+	p := x.writable(position)
 	if p.tree != nil {
 		if _, had := p.tree.Delete(s); had {
-			x.count(place, p, -1)
+			x.count(position, p, -1)
 		}
 		if p.tree.Len() == 0 {
 			p.tree = nil
 		}
 	} else if i := p.search(s); i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
 		p.slots = slices.Delete(p.slots, i, i+1)
-		x.count(place, p, -1)
+		x.count(position, p, -1)
 	}
 	if p.depth > 0 && p.len() < mergeSlots/2 {
-		x.merge(place, p)
+		x.merge(position, p)
 	}
 }
 
 // merge joins a page with the one that it was split from, if the two have become small, and lets
 // the directory shrink.
-func (x *index) merge(place int, p *page) {
-	first := x.first(place, p)
+func (x *index) merge(position int, p *page) {
+	first := x.first(position, p)
 	width := 1 << (x.depth - p.depth)
 	low, high := first&^width, first|width
 	a, b := x.page(low), x.page(high)
@@ -323,8 +325,8 @@ func (x *index) merge(place int, p *page) {
 // from calls f with every entry that is not before a hash, in order, until f answers false.
 func (x *index) from(hash uint64, f func(slot) bool) {
 	start := slot{hash: hash}
-	for place := x.place(hash); place < 1<<x.depth; {
-		p := x.page(place)
+	for position := x.position(hash); position < 1<<x.depth; {
+		p := x.page(position)
 		if p.tree != nil {
 			more := true
 			p.tree.Ascend(start, func(s slot) bool {
@@ -341,19 +343,19 @@ func (x *index) from(hash uint64, f func(slot) bool) {
 				}
 			}
 		}
-		place = x.first(place, p) + 1<<(x.depth-p.depth)
+		position = x.first(position, p) + 1<<(x.depth-p.depth)
 		start.hash = 0
 	}
 }
 
-// at returns the entry at a place in the order, from 0 to size-1.
+// at returns the entry at a position in the order, from 0 to size-1.
 func (x *index) at(n int) slot {
 	i := 0
 	for ; n >= x.dir[i].count; i++ {
 		n -= x.dir[i].count
 	}
-	for place := x.start(i); ; {
-		p := x.page(place)
+	for position := x.start(i); ; {
+		p := x.page(position)
 		if n < p.len() {
 			if p.tree != nil {
 				s, _ := p.tree.GetAt(n)
@@ -362,19 +364,19 @@ func (x *index) at(n int) slot {
 			return p.slots[n]
 		}
 		n -= p.len()
-		place += 1 << (x.depth - p.depth)
+		position += 1 << (x.depth - p.depth)
 	}
 }
 
-// start is the first place in part i at which a page begins.
+// start is the first position in part i at which a page begins.
 func (x *index) start(i int) int {
-	place := i << partBits
-	p := x.page(place)
-	if first := x.first(place, p); first < place {
+	position := i << partBits
+	p := x.page(position)
+	if first := x.first(position, p); first < position {
 		return first + 1<<(x.depth-p.depth)
 	}
-	return place
+	return position
 }
 
-// hashKey places a key. It has to be the same on every node and in every release.
+// hashKey hashes a key. It has to be the same on every node and in every release.
 func hashKey(key []byte) uint64 { return xxhash.Sum64(key) }

@@ -60,7 +60,7 @@ func (m *indexModel) holds(x *index, want []slot) {
 			m.Fatalf("%q is not found", s.entry.key)
 		}
 		if x.at(i) != s {
-			m.Fatalf("place %d has %q, want %q", i, x.at(i).entry.key, s.entry.key)
+			m.Fatalf("position %d has %q, want %q", i, x.at(i).entry.key, s.entry.key)
 		}
 		if i%7 == 0 {
 			first := -1
@@ -69,7 +69,7 @@ func (m *indexModel) holds(x *index, want []slot) {
 				return false
 			})
 			if first > i || want[first].hash != s.hash {
-				m.Fatalf("from the hash of place %d on: begins at %d", i, first)
+				m.Fatalf("from the hash of position %d on: begins at %d", i, first)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestIndexShrinks(t *testing.T) {
 		m.set(strconv.Itoa(i))
 	}
 	if want := 2 * n / mergeSlots; 1<<m.x.depth > 4*want {
-		t.Errorf("%d places in the directory for %d entries", 1<<m.x.depth, n)
+		t.Errorf("%d positions in the directory for %d entries", 1<<m.x.depth, n)
 	}
 	for i := range n - 100 {
 		m.remove(strconv.Itoa(i))
@@ -152,7 +152,7 @@ func TestIndexShrinks(t *testing.T) {
 		pages += n
 	}
 	if pages > 100 || 1<<m.x.depth > 512 {
-		t.Errorf("%d pages and %d places in the directory for 100 entries", pages, 1<<m.x.depth)
+		t.Errorf("%d pages and %d positions in the directory for 100 entries", pages, 1<<m.x.depth)
 	}
 	m.holds(m.x, m.content())
 }
@@ -163,7 +163,7 @@ func TestIndexBearsEqualHashes(t *testing.T) {
 		m.set(strconv.Itoa(i))
 	}
 	if 1<<m.x.depth > 1<<17 {
-		t.Errorf("%d places in the directory", 1<<m.x.depth)
+		t.Errorf("%d positions in the directory", 1<<m.x.depth)
 	}
 	m.holds(m.x, m.content())
 }

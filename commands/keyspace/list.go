@@ -86,7 +86,7 @@ func (l *List) refill() {
 	}
 }
 
-// At returns the element at place i, 0 to Len()-1.
+// At returns the element at position i, 0 to Len()-1.
 func (l *List) At(i int) string {
 	if i < len(l.head) {
 		return l.head[i].value
@@ -97,7 +97,7 @@ func (l *List) At(i int) string {
 	return l.tail[i-l.between()].value
 }
 
-// Set puts a copy of value in the place of the element at i, 0 to Len()-1.
+// Set puts a copy of value in the position of the element at i, 0 to Len()-1.
 func (l *List) Set(i int, value []byte) {
 	e := newElement(value)
 	if i < len(l.head) {
@@ -125,10 +125,10 @@ func (l *List) Insert(i int, value []byte) {
 	l.spill()
 }
 
-// RemoveRange removes the elements from place first to last, both included, which must exist.
+// RemoveRange removes the elements from position first to last, both included, which must exist.
 func (l *List) RemoveRange(first, last int) {
 	head, middle := len(l.head), l.between()
-	// part is what the range has in common with n elements that begin at place base.
+	// part is what the range has in common with n elements that begin at position base.
 	part := func(base, n int) (from, to int) {
 		return min(max(first-base, 0), n), max(min(last+1-base, n), 0)
 	}
@@ -148,21 +148,21 @@ func (l *List) RemoveRange(first, last int) {
 	l.refill()
 }
 
-// Remove removes the elements at places, which must exist, each once and in rising order.
-func (l *List) Remove(places []int) {
+// Remove removes the elements at positions, which must exist, each once and in rising order.
+func (l *List) Remove(positions []int) {
 	head, middle := len(l.head), l.between()
-	inMid, _ := slices.BinarySearch(places, head)
-	inTail, _ := slices.BinarySearch(places, head+middle)
-	l.head = keepOthers(l.head, 0, places[:inMid])
+	inMid, _ := slices.BinarySearch(positions, head)
+	inTail, _ := slices.BinarySearch(positions, head+middle)
+	l.head = keepOthers(l.head, 0, positions[:inMid])
 	if l.mid != nil {
-		l.mid = l.mid.without(head, places[inMid:inTail])
+		l.mid = l.mid.without(head, positions[inMid:inTail])
 	}
-	l.tail = keepOthers(l.tail, head+middle, places[inTail:])
+	l.tail = keepOthers(l.tail, head+middle, positions[inTail:])
 	l.refill()
 }
 
-// Range calls f with the elements from place first to last, both included, until it answers false;
-// downwards when first > last. The places must exist. f must not change the list.
+// Range calls f with the elements from position first to last, both included, until it answers
+// false; downwards when first > last. The positions must exist. f must not change the list.
 func (l *List) Range(first, last int, f func(value string) bool) {
 	n := max(last-first, first-last) + 1
 	if first <= last {
@@ -186,21 +186,21 @@ func (l *List) Range(first, last int, f func(value string) bool) {
 	})
 }
 
-// Find calls found with the places of the elements equal to value, from place first to last, both
-// included, until it answers false; downwards when first > last. The places must exist.
-func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
+// Find calls found with the positions of the elements equal to value, from position first to last,
+// both included, until it answers false; downwards when first > last. The positions must exist.
+func (l *List) Find(value []byte, first, last int, found func(position int) bool) {
 	hash := xxhash.Sum64(value)
 	is := func(e *element) bool { return e.hash == hash && e.value == view(value) }
-	place, left := first, max(last-first, first-last)+1
+	position, left := first, max(last-first, first-last)+1
 	if first <= last {
 		l.ascend(first, func(piece []element) bool {
 			piece = piece[:min(left, len(piece))]
 			for i := range piece {
-				if piece[i].hash == hash && is(&piece[i]) && !found(place+i) {
+				if piece[i].hash == hash && is(&piece[i]) && !found(position+i) {
 					return false
 				}
 			}
-			place += len(piece)
+			position += len(piece)
 			left -= len(piece)
 			return left > 0
 		})
@@ -209,17 +209,17 @@ func (l *List) Find(value []byte, first, last int, found func(place int) bool) {
 	l.descend(first, func(piece []element) bool {
 		piece = piece[max(len(piece)-left, 0):]
 		for i := range piece {
-			if e := &piece[len(piece)-1-i]; e.hash == hash && is(e) && !found(place-i) {
+			if e := &piece[len(piece)-1-i]; e.hash == hash && is(e) && !found(position-i) {
 				return false
 			}
 		}
-		place -= len(piece)
+		position -= len(piece)
 		left -= len(piece)
 		return left > 0
 	})
 }
 
-// ascend calls f with the pieces of the list from place i on, in their order, until it answers
+// ascend calls f with the pieces of the list from position i on, in their order, until it answers
 // false.
 func (l *List) ascend(i int, f func([]element) bool) {
 	if i < len(l.head) && !f(l.head[i:]) {
@@ -235,7 +235,7 @@ func (l *List) ascend(i int, f func([]element) bool) {
 	}
 }
 
-// descend calls f with the pieces of the list that end with place i and before, the last first,
+// descend calls f with the pieces of the list that end with position i and before, the last first,
 // until it answers false.
 func (l *List) descend(i int, f func([]element) bool) {
 	head, middle := len(l.head), l.between()

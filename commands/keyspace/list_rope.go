@@ -1,9 +1,9 @@
 // This file contains the tree that the middle of a list lies in. Its nodes are never changed once
 // they are made, so a copy of a list shares all of them; a change makes the few nodes on its way
 // again. Leaves hold pieces of the list, and each node knows how many elements are below it, which
-// finds an element by its place. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just Join
-// for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to insert
-// at but by a key.
+// finds an element by its position. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
+// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to
+// insert at but by a key.
 
 package keyspace
 
@@ -134,7 +134,7 @@ func (t *rope) withoutLast() *rope {
 	return concat(t.left, t.right.withoutLast())
 }
 
-// at is the element at place i, 0 to count-1.
+// at is the element at position i, 0 to count-1.
 func (t *rope) at(i int) element {
 	for t.height > 0 {
 		if i < t.left.count {
@@ -147,7 +147,7 @@ func (t *rope) at(i int) element {
 	return t.piece[i]
 }
 
-// set is t with e in the place of the element at i.
+// set is t with e in the position of the element at i.
 func (t *rope) set(i int, e element) *rope {
 	switch {
 	case t.height == 0:
@@ -192,27 +192,27 @@ func (t *rope) split(i int) (before, from *rope) {
 	return concat(t.left, before), from
 }
 
-// without is t without the elements at places, which are sorted; base is the place of t's first
-// element.
-func (t *rope) without(base int, places []int) *rope {
-	if len(places) == 0 {
+// without is t without the elements at positions, which are sorted; base is the position of t's
+// first element.
+func (t *rope) without(base int, positions []int) *rope {
+	if len(positions) == 0 {
 		return t
 	}
 	if t.height == 0 {
-		return leaf(keepOthers(slices.Clone(t.piece), base, places))
+		return leaf(keepOthers(slices.Clone(t.piece), base, positions))
 	}
-	cut, _ := slices.BinarySearch(places, base+t.left.count)
-	return join(t.left.without(base, places[:cut]),
-		t.right.without(base+t.left.count, places[cut:]))
+	cut, _ := slices.BinarySearch(positions, base+t.left.count)
+	return join(t.left.without(base, positions[:cut]),
+		t.right.without(base+t.left.count, positions[cut:]))
 }
 
-// keepOthers takes the elements at places, which are sorted, out of piece, whose first element is
-// at place base.
-func keepOthers(piece []element, base int, places []int) []element {
+// keepOthers takes the elements at positions, which are sorted, out of piece, whose first element
+// is at position base.
+func keepOthers(piece []element, base int, positions []int) []element {
 	kept := piece[:0]
 	for i, e := range piece {
-		if len(places) > 0 && places[0] == base+i {
-			places = places[1:]
+		if len(positions) > 0 && positions[0] == base+i {
+			positions = positions[1:]
 			continue
 		}
 		kept = append(kept, e)
@@ -221,7 +221,7 @@ func keepOthers(piece []element, base int, places []int) []element {
 	return kept
 }
 
-// ascend calls f with the pieces from place i on until it answers false.
+// ascend calls f with the pieces from position i on until it answers false.
 func (t *rope) ascend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
 		return f(t.piece[i:])
@@ -232,7 +232,7 @@ func (t *rope) ascend(i int, f func([]element) bool) bool {
 	return t.right.ascend(i-t.left.count, f)
 }
 
-// descend calls f with the pieces that end with place i and before, the last first, until it
+// descend calls f with the pieces that end with position i and before, the last first, until it
 // answers false.
 func (t *rope) descend(i int, f func([]element) bool) bool {
 	if t.height == 0 {

@@ -91,14 +91,14 @@ func changeList(r *rand.Rand, l *List, model []string, long int) []string {
 		l.RemoveRange(first, last)
 		return slices.Delete(model, first, last+1)
 	case kind == 10: // one value of which there are many
-		var places []int
+		var positions []int
 		for i, v := range model {
 			if v == value && r.IntN(2) == 0 {
-				places = append(places, i)
+				positions = append(positions, i)
 			}
 		}
-		l.Remove(places)
-		for _, i := range slices.Backward(places) {
+		l.Remove(positions)
+		for _, i := range slices.Backward(positions) {
 			model = slices.Delete(model, i, i+1)
 		}
 		return model
@@ -159,26 +159,26 @@ func TestListRangeAndFind(t *testing.T) {
 		value := model[r.IntN(n)]
 		stop := r.IntN(2 * n)
 		var want, got []string
-		var wantPlaces, places []int
+		var wantPositions, positions []int
 		for i, step := first, 1-2*b2i(first > last); i != last+step; i += step {
 			if len(want) <= stop {
 				want = append(want, model[i])
 			}
-			if model[i] == value && len(wantPlaces) <= stop {
-				wantPlaces = append(wantPlaces, i)
+			if model[i] == value && len(wantPositions) <= stop {
+				wantPositions = append(wantPositions, i)
 			}
 		}
 		l.Range(first, last, func(value string) bool {
 			got = append(got, value)
 			return len(got) <= stop
 		})
-		l.Find([]byte(value), first, last, func(place int) bool {
-			places = append(places, place)
-			return len(places) <= stop
+		l.Find([]byte(value), first, last, func(position int) bool {
+			positions = append(positions, position)
+			return len(positions) <= stop
 		})
-		if !slices.Equal(got, want) || !slices.Equal(places, wantPlaces) {
+		if !slices.Equal(got, want) || !slices.Equal(positions, wantPositions) {
 			t.Fatalf("from %d to %d of %d, until %d: Range gives %q, want %q; Find gives %v, "+
-				"want %v", first, last, n, stop, got, want, places, wantPlaces)
+				"want %v", first, last, n, stop, got, want, positions, wantPositions)
 		}
 	}
 }

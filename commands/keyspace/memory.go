@@ -7,15 +7,15 @@ package keyspace
 // What keeping things takes besides their text, in bytes: the records themselves, their places in
 // an index, what allocating them adds.
 const (
-	entryCost   = 144 // a key with its place in the database
-	lifeCost    = 48  // its place among the deadlines
-	textCost    = 16  // a text of its own
-	fieldCost   = 64  // a field of a hash
-	scoredCost  = 72  // a member of a sorted set, by name and by score
-	memberCost  = 32  // a member of a set
-	itemCost    = 24  // an element of a list
-	messageCost = 48  // an entry of a stream
-	groupCost   = 160 // a consumer group
+	entryCost    = 144 // a key with its place in the database
+	deadlineCost = 48  // its place among the deadlines
+	textCost     = 16  // a text of its own
+	fieldCost    = 64  // a field of a hash
+	scoredCost   = 72  // a member of a sorted set, by name and by score
+	memberCost   = 32  // a member of a set
+	itemCost     = 24  // an element of a list
+	messageCost  = 48  // an entry of a stream
+	groupCost    = 160 // a consumer group
 	// an entry that a consumer has not acknowledged, for the group and for the consumer
 	pendingCost = 112
 	readerCost  = 96 // a consumer
@@ -26,7 +26,7 @@ const (
 func (e *Entry) Memory(samples int) int {
 	n := entryCost + textBytes(len(e.key))
 	if e.deadline != 0 {
-		n += lifeCost
+		n += deadlineCost
 	}
 	if e.coll == nil {
 		return n + textBytes(len(e.str))

@@ -138,7 +138,7 @@ func (s *Set) Remove(member []byte) bool {
 	return ok
 }
 
-// At returns the member at a place in the order, 0 to Len()-1.
+// At returns the member at a position in the order, 0 to Len()-1.
 func (s *Set) At(i int) string {
 	if s.names != nil {
 		return s.names.at(i).name

@@ -104,13 +104,13 @@ func memberCompare(a, b Member) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// RemoveAt removes the members at different places in the order of the set, and changes nothing
+// RemoveAt removes the members at different positions in the order of the set, and changes nothing
 // else: a set that is one of names stays that.
-func (s *Set) RemoveAt(places []int) {
-	if s.names == nil || !RebuildCheaper(len(places), s.Len()) {
-		gone := make([]string, len(places))
-		for i, place := range places {
-			gone[i] = s.At(place)
+func (s *Set) RemoveAt(positions []int) {
+	if s.names == nil || !RebuildCheaper(len(positions), s.Len()) {
+		gone := make([]string, len(positions))
+		for i, position := range positions {
+			gone[i] = s.At(position)
 		}
 		for _, member := range gone {
 			s.Remove([]byte(member))
@@ -118,13 +118,13 @@ func (s *Set) RemoveAt(places []int) {
 		return
 	}
 	gone := make([]bool, s.Len())
-	for _, place := range places {
-		gone[place] = true
+	for _, position := range positions {
+		gone[position] = true
 	}
-	place := -1
+	position := -1
 	rest := slices.DeleteFunc(s.All(), func(Member) bool {
-		place++
-		return gone[place]
+		position++
+		return gone[position]
 	})
 	*s = *SetOf(rest, true)
 }

@@ -45,8 +45,8 @@ func (s *nameSet) clone() *nameSet {
 	return c
 }
 
-// seek is the place of n in the slice, or where it would stand.
-func (s *nameSet) seek(n setName) (place int, exists bool) {
+// seek is the position of n in the slice, or where it would stand.
+func (s *nameSet) seek(n setName) (position int, exists bool) {
 	return slices.BinarySearchFunc(s.small, n, func(a, b setName) int {
 		switch {
 		case a == b:
@@ -80,8 +80,8 @@ func (s *nameSet) add(n setName) {
 		s.large.Set(n)
 		return
 	}
-	place, _ := s.seek(n)
-	s.small = slices.Insert(s.small, place, n)
+	position, _ := s.seek(n)
+	s.small = slices.Insert(s.small, position, n)
 }
 
 // remove takes a name out and reports whether it was there.
@@ -90,9 +90,9 @@ func (s *nameSet) remove(n setName) bool {
 		_, ok := s.large.Delete(n)
 		return ok
 	}
-	place, ok := s.seek(n)
+	position, ok := s.seek(n)
 	if ok {
-		s.small = slices.Delete(s.small, place, place+1)
+		s.small = slices.Delete(s.small, position, position+1)
 	}
 	return ok
 }

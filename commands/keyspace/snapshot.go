@@ -115,7 +115,7 @@ func (ks *Keyspace) Load(record []byte) error {
 	if db.keys.find(e.hash, []byte(e.key)) != nil {
 		return ErrCorrupt
 	}
-	db.place(e)
+	db.insert(e)
 	db.schedule(e)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // few is up to how many elements comparing them takes less than counting digits.
 const few = 64
 
-// keyed is an element's key with its place before sorting.
+// keyed is an element's key with its index before sorting.
 type keyed struct {
 	key uint64
 	at  int
@@ -73,9 +73,9 @@ func sortKeys(keys []keyed) []keyed {
 		if count[byte(keys[0].key>>(8*digit))] == len(keys) {
 			continue
 		}
-		place := 0
+		start := 0
 		for i, n := range count {
-			count[i], place = place, place+n
+			count[i], start = start, start+n
 		}
 		for _, k := range keys {
 			d := byte(k.key >> (8 * digit))

@@ -14,7 +14,7 @@ import (
 type element struct {
 	text  string
 	score float64
-	place int
+	index int
 }
 
 func randomText(r *rand.Rand) string {

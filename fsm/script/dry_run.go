@@ -11,17 +11,17 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// trap ends a dry run that would change something.
-func trap() { panic(keyspace.ErrClosed) }
+// abort ends a dry run that would change something.
+func abort() { panic(keyspace.ErrClosed) }
 
-// dryRun calls a handler for a script of a dry run. If it traps the script ends: no pcall brings it
-// back.
+// dryRun calls a handler for a script of a dry run. If it aborts, the script ends: no pcall brings
+// it back.
 func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
 		case keyspace.ErrClosed:
-			x.Trapped, in.trapped = true, true
+			x.Aborted, in.aborted = true, true
 			in.budget.Instructions = -1
 			in.budget.Charge(L, 1)
 		default:
@@ -38,7 +38,7 @@ func (e *Engine) DryRun() commands.Scripts { return dryRunScripts{e} }
 type dryRunScripts struct{ e *Engine }
 
 // Eval runs a script that the cache has. Running another would add it, and running one that may
-// soon be dropped would keep it longer: both trap.
+// soon be dropped would keep it longer: both abort.
 func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	c, err := t.e.choose(script)
 	if err != nil {
@@ -46,7 +46,7 @@ func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	}
 	if noted := script.Function == nil && !script.ReadOnly; noted &&
 		(c.cached == nil || t.e.fading(c.cached)) {
-		trap()
+		abort()
 	}
 	return t.e.runReader(x, c)
 }
@@ -60,36 +60,36 @@ func (e *Engine) fading(s *cachedScript) bool {
 func (t dryRunScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {
 	s := t.e.bySource[string(source)]
 	if s == nil || !s.loaded {
-		trap()
+		abort()
 	}
 	return s.sha, nil
 }
 
 func (t dryRunScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
 
-func (t dryRunScripts) Flush() { trap() }
+func (t dryRunScripts) Flush() { abort() }
 
 func (t dryRunScripts) HasFunction(name []byte) bool { return t.e.HasFunction(name) }
 
 func (t dryRunScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error) {
-	trap()
+	abort()
 	return "", nil
 }
 
 func (t dryRunScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error],
 	commands.RestorePolicy) error {
-	trap()
+	abort()
 	return nil
 }
 
 func (t dryRunScripts) DeleteLibrary(name []byte) bool {
 	if t.e.libraries.has(string(name)) {
-		trap()
+		abort()
 	}
 	return false
 }
 
-func (t dryRunScripts) FlushLibraries() { trap() }
+func (t dryRunScripts) FlushLibraries() { abort() }
 
 func (t dryRunScripts) Libraries() []*commands.Library { return t.e.Libraries() }
 

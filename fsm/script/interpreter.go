@@ -45,7 +45,7 @@ type interpreter struct {
 	loading      *registered // by the library whose code runs, or nil
 	readOnly     bool
 	measuring    bool // write counts what it would write
-	trapped      bool // the dry run ended where it would have changed something
+	aborted      bool // the dry run ended where it would have changed something
 	protected    int  // protected calls that are running, in each other
 	resp         int  // what redis.setresp chose: 2 or 3
 	budget       *lua.Budget
@@ -176,7 +176,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 
 // begin prepares the state for a program, with a budget.
 func (in *interpreter) begin(b lua.Budget) {
-	in.resp, in.protected, in.trapped, in.arenaCharged = 2, 0, false, 0
+	in.resp, in.protected, in.aborted, in.arenaCharged = 2, 0, false, 0
 	in.chunks, in.failedSource, in.failedLine = nil, "", 0
 	in.L.Begin(b)
 }
@@ -184,7 +184,7 @@ func (in *interpreter) begin(b lua.Budget) {
 // end clears the stack. The interpreter must not be used again unless reusable.
 func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 	in.L.End()
-	return (in.budget.Spent() == "" || in.trapped) && (failed == nil || !failed.Broken)
+	return (in.budget.Spent() == "" || in.aborted) && (failed == nil || !failed.Broken)
 }
 
 // setGlobals sets the globals that differ between scripts and functions, which get keys and

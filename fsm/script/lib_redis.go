@@ -150,7 +150,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	}
 	before, copied := x.Work, x.Copied
 	var failed error
-	if x.Trial {
+	if x.DryRun {
 		failed = in.dryRun(L, x, spec)
 	} else {
 		failed = x.Handle(spec)
