@@ -10,7 +10,11 @@
 
 package commands
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
 
 // refusal is the panic of a command that is refused.
 type refusal struct{ err Error }
@@ -378,6 +382,34 @@ func (m *meter) Verbatim(format, text string) {
 }
 
 var _ Reply = (*meter)(nil)
+
+// ReplySizer is a Reply that counts the bytes that RESP would write, and does nothing else.
+type ReplySizer struct{ meter }
+
+// NewReplySizer returns a sizer. Begin comes before its first reply.
+func NewReplySizer() *ReplySizer {
+	x := &Call{Env: &Env{}, Tx: &Tx{}}
+	x.meter.stop = math.MaxUint64
+	return &ReplySizer{meter{out: Discard{}, x: x, room: math.MaxInt}}
+}
+
+// Begin makes it count a reply in a version of the protocol, 2 or 3.
+func (z *ReplySizer) Begin(proto int) { z.bytes, z.x.Work, z.x.Tx.Proto = 0, 0, proto }
+
+// Size is how many bytes it has counted.
+func (z *ReplySizer) Size() int { return z.bytes }
+
+// Reserve makes room in the buffer for n bytes more of the reply, which would otherwise be copied
+// each time that the buffer grows. It does nothing where they will not fit, or no reply is built.
+func (x *Call) Reserve(n int) {
+	out := x.Out
+	if m, ok := out.(*meter); ok {
+		out = m.out
+	}
+	if r, ok := out.(*RESP); ok && (r.Limit == 0 || len(r.Buf)+n <= r.Limit) {
+		r.Buf = slices.Grow(r.Buf, n)
+	}
+}
 
 // resp is the buffer that the reply goes to, past what charges for it; nil where none is built. n
 // bytes go to it, or would.

@@ -14,47 +14,65 @@ const maxReplyDepth = 100
 
 const errReplyDepth = "ERR reached lua stack limit"
 
-// answer writes a script's result. A table is measured first, by the same way with a reply that
-// only counts: one that holds a long string, or another table, many times is small in memory and
-// endless as a reply.
-func (in *interpreter) answer(out commands.Reply, v lua.LValue) {
+// answer writes the script's result to x.Out. A table is measured first, by the same way with a
+// reply that only counts: one that holds a long string, or another table, many times is small in
+// memory and endless as a reply. What was counted is reserved: a buffer that grows takes twice as
+// much.
+func (in *interpreter) answer(x *commands.Call, v lua.LValue) {
 	if _, ok := v.(*lua.LTable); ok {
+		in.measure.Begin(x.Tx.Proto)
 		in.measuring = true
-		in.write(measure{b: in.budget}, v, 0)
+		in.write(in.measure, v, 0)
 		in.measuring = false
 		if why := in.budget.Spent(); why != "" {
-			out.Error("ERR " + why)
+			x.Out.Error("ERR " + why)
 			return
 		}
+		x.Reserve(in.measure.Size())
 	}
-	if _, nobody := out.(commands.Discard); nobody {
+	if _, nobody := x.Out.(commands.Discard); nobody {
 		return
 	}
-	in.write(out, v, 0)
+	in.write(x.Out, v, 0)
 }
 
-// measure is a reply that charges for its texts.
+// measure is a reply that counts its bytes and charges for its texts.
 type measure struct {
-	commands.Discard
+	*commands.ReplySizer
 	b *lua.Budget
 }
 
-func (m measure) take(n int) { m.b.Take(0, int64(n)) }
+func (m *measure) take(n int) { m.b.Take(0, int64(n)) }
 
 // Status charges.
-func (m measure) Status(s string) { m.take(len(s)) }
+func (m *measure) Status(s string) {
+	m.take(len(s))
+	m.ReplySizer.Status(s)
+}
 
 // Error charges.
-func (m measure) Error(msg string) { m.take(len(msg)) }
+func (m *measure) Error(msg string) {
+	m.take(len(msg))
+	m.ReplySizer.Error(msg)
+}
 
 // BulkString charges.
-func (m measure) BulkString(s string) { m.take(len(s)) }
+func (m *measure) BulkString(s string) {
+	m.take(len(s))
+	m.ReplySizer.BulkString(s)
+}
 
 // BigNumber charges.
-func (m measure) BigNumber(digits string) { m.take(len(digits)) }
+func (m *measure) BigNumber(digits string) {
+	m.take(len(digits))
+	m.ReplySizer.BigNumber(digits)
+}
 
 // Verbatim charges.
-func (m measure) Verbatim(format, text string) { m.take(len(format) + len(text)) }
+func (m *measure) Verbatim(format, text string) {
+	m.take(len(format) + len(text))
+	m.ReplySizer.Verbatim(format, text)
+}
 
 // walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once
 // the budget is spent.

@@ -45,6 +45,7 @@ type interpreter struct {
 	loading      *registered // by the library whose code runs, or nil
 	readOnly     bool
 	measuring    bool // write counts what it would write
+	measure      *measure
 	aborted      bool // the dry run ended where it would have changed something
 	protected    int  // protected calls that are running, in each other
 	resp         int  // what redis.setresp chose: 2 or 3
@@ -71,6 +72,7 @@ func newInterpreter(table *commands.Table) *interpreter {
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
 	in.leaving = in.leave
+	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
 	L.Panic = in.capture
 	in.openSandbox()
 	L.Opened()
@@ -161,7 +163,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 		failed = L.PCall(nargs, 1)
 	}
 	if failed == nil {
-		in.answer(x.Out, L.Get(-1))
+		in.answer(x, L.Get(-1))
 	} else {
 		x.Out.Error(in.failure(failed, name))
 	}
