@@ -48,7 +48,7 @@ func TestCallsToRemovedMembersSleep(t *testing.T) {
 	lead, gone := c.leader(), c.followers()[0]
 	eventually(t, "the follower is registered", func() bool { return lead.admitted(gone.cfg.ID) })
 	c.close(gone.cfg.ID)
-	if err := lead.Change(Change{Kind: RemoveMember, ID: gone.cfg.ID}); err != nil {
+	if err := lead.ChangeMembers(MemberChange{Kind: RemoveMember, ID: gone.cfg.ID}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the removal is committed, and the register without the member", func() bool {
@@ -79,7 +79,7 @@ func TestCallsToRemovedMembersSleep(t *testing.T) {
 		t.Errorf("the call to a removed member ended: %v", err)
 	default:
 	}
-	if err := lead.TransferLeadership(); err != nil {
+	if err := lead.TransferLeadership(""); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-parked; err != errGateClosed {

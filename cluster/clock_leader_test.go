@@ -272,7 +272,7 @@ func TestInstantsRise(t *testing.T) {
 		switch round % 3 {
 		case 0:
 			eventually(t, "another leads", func() bool {
-				return c.leader().TransferLeadership() == nil
+				return c.leader().TransferLeadership("") == nil
 			})
 		case 1:
 			c.clocks[c.leader().cfg.ID].shiftWall(
@@ -323,9 +323,9 @@ func (a *namings) name(n *Node, write bool, stop chan struct{}) {
 		var reply []byte
 		var err error
 		if write {
-			reply, err = n.Write(context.Background(), []byte("time"), 1)
+			reply, err = n.write(context.Background(), []byte("time"), 1)
 		} else {
-			reply, err = n.Read(context.Background(), []byte("seen"))
+			reply, err = n.read(context.Background(), []byte("seen"))
 		}
 		e.heard = time.Now()
 		if err != nil {
@@ -388,13 +388,13 @@ func TestOffsetStays(t *testing.T) {
 			eventually(t, n.cfg.ID+" has the entry", func() bool {
 				return c.toys[n.cfg.ID].Clock() > 0
 			})
-			if got, err := n.ReadLocal([]byte("wall")); err != nil || string(got) != want {
+			if got, err := n.readLocal([]byte("wall")); err != nil || string(got) != want {
 				t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID, got,
 					want, err)
 			}
 		}
 		old := c.leader()
-		eventually(t, "another leads", func() bool { return old.TransferLeadership() == nil })
+		eventually(t, "another leads", func() bool { return old.TransferLeadership("") == nil })
 		c.leader()
 	}
 }
@@ -425,7 +425,7 @@ func TestTimeOfDayAfterStop(t *testing.T) {
 	})
 	eventually(t, "it leads", func() bool {
 		if n := c.leader(); n.cfg.ID != next {
-			err := n.TransferLeadershipTo(next)
+			err := n.TransferLeadership(next)
 			return err == nil || errors.Is(err, ErrUnknown)
 		}
 		return true

@@ -198,7 +198,7 @@ func TestBarrier(t *testing.T) {
 		if err := reader.Barrier(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := reader.ReadLocal([]byte(fmt.Sprint("w", i))); err != nil ||
+		if got, err := reader.readLocal([]byte(fmt.Sprint("w", i))); err != nil ||
 			string(got) != "1" {
 			t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i,
 				writer.cfg.ID, reader.cfg.ID, got, err)

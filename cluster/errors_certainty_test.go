@@ -17,9 +17,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestGoodbyeComesBehindReplies: a drain notice says that all was answered. Would it overtake a
-// reply, then the member would send a write again that ran.
-func TestGoodbyeComesBehindReplies(t *testing.T) {
+// TestDrainNoticeFollowsReplies: a drain notice says that everything was answered. If it overtook a
+// reply, the member would send a write again that ran.
+func TestDrainNoticeFollowsReplies(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	w := newPeerConn(here, bufio.NewReader(here))
@@ -85,7 +85,7 @@ func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 		}
 	}})
 	n.Store(node)
-	if _, err := node.Write(t.Context(), []byte("w"), 1); err != nil {
+	if _, err := node.write(t.Context(), []byte("w"), 1); err != nil {
 		t.Fatal(err)
 	}
 	if made.Load() == 0 || missed.Load() > 0 {
@@ -103,13 +103,13 @@ func TestTransferThatMayStillHappen(t *testing.T) {
 	})
 	c.net.pause(next)
 	defer c.net.resume(next)
-	if err := lead.TransferLeadershipTo(next); !errors.Is(err, ErrUnknown) {
+	if err := lead.TransferLeadership(next); !errors.Is(err, ErrUnknown) {
 		t.Errorf("to a member that does not answer: %v", err)
 	}
-	if err := lead.TransferLeadershipTo("n9"); !errors.Is(err, ErrRefused) {
+	if err := lead.TransferLeadership("n9"); !errors.Is(err, ErrRefused) {
 		t.Errorf("to nobody: %v", err)
 	}
-	if err := c.nodes[next].TransferLeadership(); !errors.Is(err, ErrNotRun) {
+	if err := c.nodes[next].TransferLeadership(""); !errors.Is(err, ErrNotRun) {
 		t.Errorf("on a follower: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestRemovalHalfDone(t *testing.T) {
 	}
 	started[lead.cfg.ID].Store(&begin)
 	if err := lead.makeChange(lead.route.Load().lead,
-		Change{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
+		MemberChange{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
 		t.Errorf("it ran half, and is said not to have run: %v", err)
 	}
 	if s, ok := lead.member(gone); ok && s.Suffrage == raft.Voter {
@@ -166,8 +166,8 @@ func TestChangeBehindAnother(t *testing.T) {
 	n := alone(t, newToy())
 	n.changing <- struct{}{}
 	defer func() { <-n.changing }()
-	if err := n.Change(Change{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"}); !errors.Is(err,
-		ErrNotRun) {
+	err := n.ChangeMembers(MemberChange{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"})
+	if !errors.Is(err, ErrNotRun) {
 		t.Errorf("%v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestQuietForTwo(t *testing.T) {
 	n := alone(t, newToy())
 	first, second := n.pauseProposals(), n.pauseProposals()
 	wrote := make(chan error, 1)
-	go func() { wrote <- errorOf(n.Write(t.Context(), []byte("w"), 1)) }()
+	go func() { wrote <- errorOf(n.write(t.Context(), []byte("w"), 1)) }()
 	eventually(t, "the write waits", func() bool { return !n.writes.empty() })
 	first()
 	for range 2 { // when the second kick is taken, the proposer has looked

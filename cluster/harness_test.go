@@ -344,10 +344,26 @@ func (c *testCluster) followers() []*Node {
 	return out
 }
 
+// What most tests call: batches of no known workload.
+
+func (n *Node) write(ctx context.Context, batch []byte, count int) ([]byte, error) {
+	return n.Write(ctx, Workload{}, batch, count)
+}
+
+func (n *Node) read(ctx context.Context, batch []byte) ([]byte, error) {
+	return n.Read(ctx, Workload{}, batch)
+}
+
+func (n *Node) dryRun(ctx context.Context, batch []byte) ([]byte, error) {
+	return n.DryRun(ctx, Workload{}, batch)
+}
+
+func (n *Node) readLocal(batch []byte) ([]byte, error) { return n.ReadLocal(Workload{}, batch) }
+
 // write writes one batch and fails the test on any error.
 func (c *testCluster) write(n *Node, group string) string {
 	c.t.Helper()
-	reply, err := n.Write(context.Background(), []byte(group), 1)
+	reply, err := n.write(context.Background(), []byte(group), 1)
 	if err != nil {
 		c.t.Fatalf("write %q on %s: %v", group, n.cfg.ID, err)
 	}
@@ -356,7 +372,7 @@ func (c *testCluster) write(n *Node, group string) string {
 
 func (c *testCluster) read(n *Node, group string) string {
 	c.t.Helper()
-	reply, err := n.Read(context.Background(), []byte(group))
+	reply, err := n.read(context.Background(), []byte(group))
 	if err != nil {
 		c.t.Fatalf("read %q on %s: %v", group, n.cfg.ID, err)
 	}

@@ -201,7 +201,7 @@ func TestNoSnapshotWhileReplaying(t *testing.T) {
 	}
 	eventually(t, "it is ready", func() bool { return n.Status().Ready })
 	for range entries {
-		if _, err := n.Write(context.Background(), []byte("w"), 1); err != nil {
+		if _, err := n.write(context.Background(), []byte("w"), 1); err != nil {
 			t.Fatal(err)
 		}
 	}

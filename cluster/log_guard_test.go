@@ -244,7 +244,7 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	cuts[old.cfg.ID].Store(&errFull)
 	c.net.isolate(old.cfg.ID)
 	last := old.raft.LastIndex()
-	if _, err := old.Write(context.Background(), []byte("divergent"), 1); !errors.Is(err,
+	if _, err := old.write(context.Background(), []byte("divergent"), 1); !errors.Is(err,
 		ErrUnknown) || old.raft.LastIndex() == last {
 		t.Fatalf("no entry is in its log alone: %v", err)
 	}
@@ -303,7 +303,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 	c.net.isolate(other.cfg.ID)
 	written := make(chan error, 1)
 	go func() {
-		_, err := lead.Write(context.Background(), []byte("nobody stores it"), 1)
+		_, err := lead.write(context.Background(), []byte("nobody stores it"), 1)
 		written <- err
 	}()
 	eventually(t, "it says what is wrong", func() bool {
@@ -344,7 +344,7 @@ func TestClusterWithoutRoomGoesOn(t *testing.T) {
 	for _, refuse := range stores {
 		refuse.Store(&errFull)
 	}
-	if _, err := c.leader().Write(context.Background(), []byte("no room"), 1); err == nil {
+	if _, err := c.leader().write(context.Background(), []byte("no room"), 1); err == nil {
 		t.Error("it was written")
 	}
 	eventually(t, "all have refused", func() bool {
@@ -386,14 +386,14 @@ func TestDataDirectoryIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "data")
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		dir := dir + kind
-		for life := range 2 {
+		for start := range 2 {
 			n, err := Open(Config{ID: "n1", DataDir: dir, LogStore: kind}, newToy())
 			if err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "it is ready", func() bool { return n.Status().Ready })
-			if life == 0 { // the next one only opens what it finds
-				if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
+			if start == 0 { // the next one only opens what it finds
+				if _, err := n.write(context.Background(), []byte("a"), 1); err != nil {
 					t.Error(err)
 				}
 				if err := n.Snapshot(); err != nil {
@@ -410,10 +410,10 @@ func TestDataDirectoryIsPrivate(t *testing.T) {
 					want = dirMode
 				}
 				if err == nil && info.Mode().Perm() != want {
-					t.Errorf("life %d: %s has mode %o", life, path, info.Mode().Perm())
+					t.Errorf("start %d: %s has mode %o", start, path, info.Mode().Perm())
 				}
 				files++
-				if err == nil && life == 0 { // as the first release left it
+				if err == nil && start == 0 { // as the first release left it
 					err = os.Chmod(path, want|0o055)
 				}
 				return err

@@ -81,7 +81,7 @@ func TestReadLocalWhileLoading(t *testing.T) {
 	c.converged()
 	c.closeAll()
 	c.reopen("n1")
-	if got, err := c.nodes["n1"].ReadLocal([]byte("len")); !errors.Is(err, ErrLoading) ||
+	if got, err := c.nodes["n1"].readLocal([]byte("len")); !errors.Is(err, ErrLoading) ||
 		!errors.Is(err, ErrNotRun) {
 		t.Errorf("without a majority: %q %v", got, err)
 	}
@@ -89,10 +89,10 @@ func TestReadLocalWhileLoading(t *testing.T) {
 	c.reopen("n3")
 	for id, n := range c.nodes {
 		eventually(t, id+" has replayed its log", func() bool {
-			_, err := n.ReadLocal([]byte("len"))
+			_, err := n.readLocal([]byte("len"))
 			return err == nil
 		})
-		if got, err := n.ReadLocal([]byte("len")); err != nil || string(got) != "1" {
+		if got, err := n.readLocal([]byte("len")); err != nil || string(got) != "1" {
 			t.Errorf("%s: %q %v", id, got, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestAppliedReachesCommit(t *testing.T) {
 	for range 2 {
 		old := c.leader()
 		eventually(t, "leadership is handed over", func() bool {
-			return old.TransferLeadership() == nil
+			return old.TransferLeadership("") == nil
 		})
 	}
 	settled("after a takeover")

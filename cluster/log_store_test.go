@@ -222,7 +222,7 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is ready", func() bool { return n.Status().Ready })
-	if _, err := n.Write(context.Background(), []byte("a"), 1); err != nil {
+	if _, err := n.write(context.Background(), []byte("a"), 1); err != nil {
 		t.Error(err)
 	}
 	if err := errors.Join(n.Snapshot(), n.Close()); err != nil {

@@ -21,7 +21,7 @@ const (
 
 // adminRequest is the question, in JSON so that later versions can extend it.
 type adminRequest struct {
-	Change *Change `json:"change,omitempty"` // nil: only list the members
+	Change *MemberChange `json:"change,omitempty"` // nil: only list the members
 }
 
 // adminReply is the answer.
@@ -52,10 +52,10 @@ func (r *adminReply) err() error {
 	return unknown(r.Reason)
 }
 
-// Change has the leader, whichever node that is, change the members, and returns when the change is
-// committed. Errors: ErrRefused with the reason; ErrNotRun if no leader was found in time;
-// ErrUnknown: LeaderMembers shows the outcome. Changes run one at a time.
-func (n *Node) Change(c Change) error {
+// ChangeMembers has the leader, whichever node that is, change the members, and returns when the
+// change is committed. Errors: ErrRefused with the reason; ErrNotRun if no leader was found in
+// time; ErrUnknown: LeaderMembers shows the outcome. Changes run one at a time.
+func (n *Node) ChangeMembers(c MemberChange) error {
 	_, err := n.askLeader(adminRequest{Change: &c}, adminWait)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a Change does.
+// Kinds of a MemberChange.
 const (
 	AddMember      = "add"      // without a vote until it has caught up
 	RemoveMember   = "remove"   // for good: the id is never reused
@@ -20,8 +20,8 @@ const (
 	TransferLeader = "transfer" // transfer leadership
 )
 
-// Change is one membership change.
-type Change struct {
+// MemberChange is one membership change.
+type MemberChange struct {
 	Kind string `json:"kind"`
 	// of the member; empty with TransferLeader: the one with the longest log
 	ID       string `json:"id,omitempty"`
@@ -48,7 +48,7 @@ var errCatchingUp = errors.New("it has not caught up")
 
 // makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused,
 // ErrNotRun (ask the current leader), ErrUnknown.
-func (n *Node) makeChange(lead *leadership, c Change) error {
+func (n *Node) makeChange(lead *leadership, c MemberChange) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
@@ -69,7 +69,7 @@ func (n *Node) makeChange(lead *leadership, c Change) error {
 		if c.ID == n.cfg.ID {
 			return refused(fmt.Sprintf("%s leads already", c.ID))
 		}
-		return n.TransferLeadershipTo(c.ID)
+		return n.TransferLeadership(c.ID)
 	}
 	return refused(
 		fmt.Sprintf(
@@ -159,7 +159,7 @@ func (n *Node) removeMember(id string) error {
 			return err
 		}
 		if id == n.cfg.ID {
-			if err := n.TransferLeadership(); errors.Is(err, ErrUnknown) {
+			if err := n.TransferLeadership(""); errors.Is(err, ErrUnknown) {
 				return notRun(fmt.Sprintf("node %s leads, and the leadership transfer timed out",
 					id))
 			} else if err != nil {

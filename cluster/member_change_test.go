@@ -49,7 +49,7 @@ func TestJoinerFoundsNothing(t *testing.T) {
 	if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
 		t.Errorf("before: %+v", s)
 	}
-	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2",
+	if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
 		PeerAddr: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestJoinerFoundsNothing(t *testing.T) {
 	if s := n2.Status(); !s.Joining {
 		t.Errorf("again: %+v", s)
 	}
-	if err := c.nodes["n1"].Change(Change{Kind: AddMember, ID: "n2",
+	if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
 		PeerAddr: n2.Status().PeerAddr}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestRemovedWhileAway(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	gone := c.followers()[0].cfg.ID
 	c.close(gone)
-	if err := c.leader().Change(Change{Kind: RemoveMember, ID: gone}); err != nil {
+	if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: gone}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -99,10 +99,10 @@ func TestRemovedWhileAway(t *testing.T) {
 			t.Fatal("it was not told")
 		}
 		for what, err := range map[string]error{
-			"write":  errorOf(n.Write(t.Context(), []byte("w"), 1)),
-			"read":   errorOf(n.Read(t.Context(), []byte("r"))),
-			"local":  errorOf(n.ReadLocal([]byte("r"))),
-			"change": n.Change(Change{Kind: RemoveMember, ID: "n1"}),
+			"write":  errorOf(n.write(t.Context(), []byte("w"), 1)),
+			"read":   errorOf(n.read(t.Context(), []byte("r"))),
+			"local":  errorOf(n.readLocal([]byte("r"))),
+			"change": n.ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n1"}),
 		} {
 			if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(),
 				"node "+gone+" was removed from the cluster") {
@@ -138,8 +138,8 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 		eventually(t, n.cfg.ID+" knows the cluster", func() bool { return n.clusterID() != "" })
 	}
 	for _, to := range []struct {
-		id, birth string
-		taken     bool
+		id, incarnation string
+		taken           bool
 	}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false},
 		{"n1", "", false}, {"n1", n1.incarnation, true}} {
 		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1,
@@ -148,8 +148,8 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 		// of term 0: it has no effect
 		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
 			ProtocolVersion: raft.ProtocolVersionMax}}
-		err := transport.AppendEntries("n1", raftAddr(to.id, to.birth, n1.mux.Addr().String()),
-			&old, &answer)
+		addr := raftAddr(to.id, to.incarnation, n1.mux.Addr().String())
+		err := transport.AppendEntries("n1", addr, &old, &answer)
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout():
@@ -181,7 +181,7 @@ func TestTransferLosesNothing(t *testing.T) {
 						return
 					default:
 					}
-					if _, err := n.Write(t.Context(), []byte("w"), 1); err != nil {
+					if _, err := n.write(t.Context(), []byte("w"), 1); err != nil {
 						failures <- err
 						return
 					}
@@ -190,7 +190,7 @@ func TestTransferLosesNothing(t *testing.T) {
 		}
 	}
 	for range 6 {
-		if err := c.followers()[0].Change(Change{Kind: TransferLeader}); err != nil {
+		if err := c.followers()[0].ChangeMembers(MemberChange{Kind: TransferLeader}); err != nil {
 			t.Error(err)
 		}
 		c.leader()

@@ -51,7 +51,7 @@ func (c *testCluster) fails(id, want string) {
 	if s := c.nodes[id].Status(); s.Ready || s.Role == RoleLeader {
 		c.t.Errorf("%s serves: %+v", id, s)
 	}
-	if err := errorOf(c.nodes[id].Write(c.t.Context(), []byte("w"), 1)); err == nil ||
+	if err := errorOf(c.nodes[id].write(c.t.Context(), []byte("w"), 1)); err == nil ||
 		!strings.Contains(err.Error(), want) {
 		c.t.Errorf("%s answers a write with %v", id, err)
 	}
@@ -232,7 +232,7 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, n := range c.nodes {
-		if got, err := n.Read(ctx, []byte("a")); err != nil || string(got) != "1" {
+		if got, err := n.read(ctx, []byte("a")); err != nil || string(got) != "1" {
 			t.Errorf("a read on %s: %q %v", n.cfg.ID, got, err)
 		}
 	}
@@ -281,14 +281,14 @@ func TestRaftOfStrangers(t *testing.T) {
 	n := c.nodes["n1"]
 	eventually(t, "n1 knows the cluster", func() bool { return n.clusterID() != "" })
 	for _, test := range []struct {
-		birth, cluster string
-		taken          bool
+		incarnation, cluster string
+		taken                bool
 	}{
 		{n.incarnation, n.clusterID(), true}, {"other", n.clusterID(), false},
 		{"", n.clusterID(), false}, {n.incarnation, "other", false}, {n.incarnation, "", false},
 		{"", "", false},
 	} {
-		if err := n.admit(test.birth, test.cluster); (err == nil) != test.taken {
+		if err := n.admit(test.incarnation, test.cluster); (err == nil) != test.taken {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}

@@ -270,12 +270,7 @@ func (n *Node) start() {
 // Write runs a batch of count requests through the log, whichever node leads, and returns its
 // reply. The error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. If ctx ends the
 // call, the caller must not change batch afterwards; otherwise it is the caller's again.
-func (n *Node) Write(ctx context.Context, batch []byte, count int) ([]byte, error) {
-	return n.WriteAs(ctx, Workload{}, batch, count)
-}
-
-// WriteAs is Write for a batch of a known workload.
-func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte,
+func (n *Node) Write(ctx context.Context, load Workload, batch []byte,
 	count int) ([]byte, error) {
 	if count < 1 || count > MaxBatchRequests {
 		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count,
@@ -287,12 +282,7 @@ func (n *Node) WriteAs(ctx context.Context, load Workload, batch []byte,
 
 // Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
 // the call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is Write's.
-func (n *Node) Read(ctx context.Context, batch []byte) ([]byte, error) {
-	return n.ReadAs(ctx, Workload{}, batch)
-}
-
-// ReadAs is Read for a batch of a known workload.
-func (n *Node) ReadAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
 	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load),
 		errWithdrawn)
 }
@@ -300,12 +290,7 @@ func (n *Node) ReadAs(ctx context.Context, load Workload, batch []byte) ([]byte,
 // DryRun is Read for a batch that may write: it runs the requests before the first that would
 // change anything, and returns their replies, possibly none. The rest is for Write. It returns no
 // replies either if the leader is of a version without dry runs.
-func (n *Node) DryRun(ctx context.Context, batch []byte) ([]byte, error) {
-	return n.DryRunAs(ctx, Workload{}, batch)
-}
-
-// DryRunAs is DryRun for a batch of a known workload.
-func (n *Node) DryRunAs(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+func (n *Node) DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
 	c := newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load)
 	c.dryRun = true
 	return n.submit(ctx, n.reads, c, errWithdrawn)
@@ -346,12 +331,10 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 }
 
 // ReadLocal runs a batch of read-only requests against this node's own state, which may be old, but
-// not older than before a restart: until the log is replayed the error is ErrLoading.
-func (n *Node) ReadLocal(batch []byte) ([]byte, error) { return n.ReadLocalAs(Workload{}, batch) }
-
-// ReadLocalAs is ReadLocal for a batch of a known workload. A heavy batch waits for the gate.
-func (n *Node) ReadLocalAs(load Workload, batch []byte) (reply []byte, err error) {
-	busy := n.Schedule(load, func() uint64 {
+// not older than before a restart: until the log is replayed the error is ErrLoading. A
+// heavy batch waits for the gate.
+func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) {
+	busy := n.schedule(load, func() uint64 {
 		select {
 		case <-n.closing:
 			err = errStopping
@@ -378,10 +361,19 @@ func (n *Node) ReadLocalAs(load Workload, batch []byte) (reply []byte, err error
 	return reply, err
 }
 
-// Schedule runs f, which is work of this node alone and returns its cost in units. If f is
-// predicted to be heavy, or much exempt work ran lately, it waits until the fair queue admits it:
-// one such f at a time. The error is ErrBusy: f did not run.
-func (n *Node) Schedule(load Workload, f func() uint64) error {
+// Schedule runs f, which is work of this node alone. If f is predicted to be heavy, or much exempt
+// work ran lately, it waits until the fair queue admits it: one such f at a time. The error is
+// ErrBusy: f did not run.
+func (n *Node) Schedule(load Workload, f func()) error {
+	return n.schedule(load, func() uint64 {
+		began := time.Now()
+		f()
+		return elapsedWork(time.Since(began))
+	})
+}
+
+// schedule is Schedule for work that counts its cost in units.
+func (n *Node) schedule(load Workload, f func() uint64) error {
 	expected, _ := n.costs.estimate(load)
 	flow := flow{id: load.Source}
 	if n.gate.exempt(expected) {
@@ -398,15 +390,6 @@ func (n *Node) Schedule(load Workload, f func() uint64) error {
 	n.costs.record(load, units)
 	n.gate.release(w, units)
 	return nil
-}
-
-// ScheduleTimed is Schedule for work that is not counted in units: it takes the elapsed time.
-func (n *Node) ScheduleTimed(load Workload, f func()) error {
-	return n.Schedule(load, func() uint64 {
-		began := time.Now()
-		f()
-		return elapsedWork(time.Since(began))
-	})
 }
 
 // runRead runs one batch against the applied state and returns its cost in units. next is

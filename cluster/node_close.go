@@ -20,13 +20,11 @@ const (
 	drainCheck = 2 * time.Millisecond
 )
 
-// TransferLeadership transfers leadership to the connected voter with the longest log. It returns
-// nil once this node no longer leads. Errors: ErrRefused; ErrNotRun if it is not the leader;
-// ErrUnknown if the transfer timed out, in which case it may still complete.
-func (n *Node) TransferLeadership() error { return n.TransferLeadershipTo("") }
-
-// TransferLeadershipTo is TransferLeadership to the member with that id, a connected voter.
-func (n *Node) TransferLeadershipTo(member string) error {
+// TransferLeadership transfers leadership to a member, a connected voter, or to the one with the
+// longest log if member is empty. It returns nil once this node no longer leads. Errors:
+// ErrRefused; ErrNotRun if it is not the leader; ErrUnknown if the transfer timed out, in which
+// case it may still complete.
+func (n *Node) TransferLeadership(member string) error {
 	if n.raft.State() != raft.Leader {
 		return notRun("this node is not the leader")
 	}
@@ -106,7 +104,7 @@ func (n *Node) Close() error {
 // first, while its clients are still connected.
 func (n *Node) TransferIfLeader() {
 	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
-		err := n.TransferLeadership()
+		err := n.TransferLeadership("")
 		if err == nil {
 			return
 		}

@@ -36,7 +36,7 @@ func TestWriteAndReadOnEveryNode(t *testing.T) {
 				t.Errorf("%d batches, want %d", got, k)
 			}
 			for id, n := range c.nodes {
-				if got, err := n.ReadLocal([]byte("len")); err != nil ||
+				if got, err := n.readLocal([]byte("len")); err != nil ||
 					string(got) != fmt.Sprint(k) {
 					t.Errorf("ReadLocal on %s: %q %v", id, got, err)
 				}
@@ -56,12 +56,12 @@ func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
 				defer wg.Done()
 				for i := range each {
 					group := fmt.Sprintf("%s-%d-%d", n.cfg.ID, caller, i)
-					reply, err := n.Write(context.Background(), []byte(group), 1)
+					reply, err := n.write(context.Background(), []byte(group), 1)
 					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
 						t.Errorf("write %s: %q %v", group, reply, err)
 						return
 					}
-					if got, err := n.Read(context.Background(), []byte(group)); err != nil ||
+					if got, err := n.read(context.Background(), []byte(group)); err != nil ||
 						string(got) != "1" {
 						t.Errorf("read %s: %q %v", group, got, err)
 						return
@@ -96,7 +96,7 @@ func TestTakeoverLosesNoAcknowledgedWrite(t *testing.T) {
 					default:
 					}
 					group := fmt.Sprintf("%s-%d-%d", id, caller, i)
-					_, err := n.Write(context.Background(), []byte(group), 1)
+					_, err := n.write(context.Background(), []byte(group), 1)
 					mu.Lock()
 					switch {
 					case err == nil:
@@ -147,17 +147,17 @@ func TestMinorityRefuses(t *testing.T) {
 	}
 	eventually(t, "the leader is given up", func() bool { return rest.Status().LeaderID == "" })
 	asked := time.Now()
-	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+	if _, err := rest.write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("write: %v", err)
 	}
 	if took := time.Since(asked); took < defaultLeaderWait/2 ||
 		took > defaultLeaderWait+time.Second {
 		t.Errorf("the write was refused after %v", took)
 	}
-	if _, err := rest.Read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
+	if _, err := rest.read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
 		t.Errorf("read: %v", err)
 	}
-	if got, err := rest.ReadLocal([]byte("before")); err != nil || string(got) != "1" {
+	if got, err := rest.readLocal([]byte("before")); err != nil || string(got) != "1" {
 		t.Errorf("stale read: %q %v", got, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestNegativeLeaderWaitIsNone(t *testing.T) {
 	}
 	eventually(t, "the leader is given up", func() bool { return rest.Status().LeaderID == "" })
 	asked := time.Now()
-	if _, err := rest.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+	if _, err := rest.write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("write: %v", err)
 	}
 	if took := time.Since(asked); took > defaultLeaderWait/2 {
@@ -242,22 +242,22 @@ func TestLimits(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
 	for _, count := range []int{0, -1, MaxBatchRequests + 1} {
-		if _, err := n.Write(context.Background(), []byte("w"), count); !errors.Is(err,
+		if _, err := n.write(context.Background(), []byte("w"), count); !errors.Is(err,
 			ErrTooLarge) {
 			t.Errorf("%d requests: %v", count, err)
 		}
 	}
-	if _, err := n.Write(context.Background(), []byte("w"), MaxBatchRequests); err != nil {
+	if _, err := n.write(context.Background(), []byte("w"), MaxBatchRequests); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
 	big := make([]byte, MaxBatchBytes+1)
-	if _, err := n.Write(context.Background(), big, 1); !errors.Is(err, ErrTooLarge) {
+	if _, err := n.write(context.Background(), big, 1); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many bytes: %v", err)
 	}
-	if _, err := n.Read(context.Background(), big); !errors.Is(err, ErrTooLarge) {
+	if _, err := n.read(context.Background(), big); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many bytes to read: %v", err)
 	}
-	if _, err := n.Write(context.Background(), big[:MaxBatchBytes], 1); err != nil {
+	if _, err := n.write(context.Background(), big[:MaxBatchBytes], 1); err != nil {
 		t.Errorf("at the limit of bytes: %v", err)
 	}
 }
@@ -271,14 +271,14 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 	batch := []byte(strings.Repeat("x", most/parts))
 	for have := 0; have < parts; {
 		// Disks may be so slow that the leader changes meanwhile.
-		if _, err := c.leader().Write(context.Background(), batch, 1); err != nil &&
+		if _, err := c.leader().write(context.Background(), batch, 1); err != nil &&
 			!errors.Is(err, ErrUnknown) {
 			t.Fatal(err)
 		}
 		fmt.Sscan(c.read(c.leader(), "len"), &have)
 	}
 	follower := c.followers()[0]
-	if got, err := follower.Read(context.Background(), []byte("all")); !errors.Is(err,
+	if got, err := follower.read(context.Background(), []byte("all")); !errors.Is(err,
 		ErrTooLarge) || errors.Is(err, ErrNotRun) {
 		t.Errorf("on a follower: %d bytes, %v", len(got), err)
 	}
@@ -298,7 +298,7 @@ func TestManyLargeForwardedReads(t *testing.T) {
 	for range readers {
 		all.Go(func() {
 			for range 5 {
-				if got, err := follower.Read(context.Background(), []byte("all")); err != nil ||
+				if got, err := follower.read(context.Background(), []byte("all")); err != nil ||
 					len(got) != word {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}

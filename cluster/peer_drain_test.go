@@ -34,7 +34,7 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 					default:
 					}
 					group := fmt.Sprintf("%d-%d-%d", round, i, k)
-					if _, err := n.Write(t.Context(), []byte(group), 1); err != nil {
+					if _, err := n.write(t.Context(), []byte(group), 1); err != nil {
 						t.Errorf("round %d, a write on %s failed: %v", round, n.cfg.ID, err)
 						return
 					}
@@ -66,11 +66,11 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 	}
 }
 
-// TestGoodbye ends a link with a write under way on it, which the other end has read: after a drain
-// notice it did not run and is sent again, without one nobody knows.
-func TestGoodbye(t *testing.T) {
-	for _, goodbye := range []bool{true, false} {
-		t.Run(fmt.Sprint(goodbye), func(t *testing.T) {
+// TestDrainNotice ends a link with a write in flight that the other end has read. After a drain
+// notice the write did not run and is sent again; without one its outcome is unknown.
+func TestDrainNotice(t *testing.T) {
+	for _, drained := range []bool{true, false} {
+		t.Run(fmt.Sprint(drained), func(t *testing.T) {
 			n := newCluster(t, 1, nil).leader()
 			here, there := net.Pipe()
 			l := newLink(n, "n2")
@@ -85,14 +85,14 @@ func TestGoodbye(t *testing.T) {
 			if f, err := readFrame(bufio.NewReader(there)); err != nil || f.kind != frameWrite {
 				t.Fatal(f, err)
 			}
-			if goodbye {
+			if drained {
 				if _, err := there.Write(endFrame(beginFrame(0), frameDrained, 0, 0)); err != nil {
 					t.Fatal(err)
 				}
 			} else {
 				there.Close()
 			}
-			if err := <-received; goodbye != errors.Is(err, errMemberStops) {
+			if err := <-received; drained != errors.Is(err, errMemberStops) {
 				t.Errorf("the link ended with %v", err)
 			}
 			w.close()
@@ -100,17 +100,17 @@ func TestGoodbye(t *testing.T) {
 			there.Close()
 			l.down()
 			<-c.done
-			if reply, err := c.take(); goodbye && (err != nil || string(reply) != "1:w") ||
-				!goodbye && !errors.Is(err, ErrUnknown) {
+			if reply, err := c.take(); drained && (err != nil || string(reply) != "1:w") ||
+				!drained && !errors.Is(err, ErrUnknown) {
 				t.Errorf("the write was answered %q %v", reply, err)
 			}
 		})
 	}
 }
 
-// TestGoodbyeIsSaid closes a node that a member has sent one request and half of another: it
-// answers the first one, says drain notice, and has ended when the member ends the connection.
-func TestGoodbyeIsSaid(t *testing.T) {
+// TestCloseDrains closes a node that a member has sent one request and half of another. The node
+// answers the first one, sends a drain notice, and stops when the member closes the connection.
+func TestCloseDrains(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n := c.leader()
 	conn, err := net.Dial("tcp", n.mux.Addr().String())

@@ -288,7 +288,7 @@ var errMemberStops = errors.New("it is stopping")
 // rerouted; a write that may have left is unknown, unless the member was drained.
 func (l *link) down() {
 	l.mu.Lock()
-	frames, failure, goodbye := l.frames, l.failure, l.drained
+	frames, failure, drained := l.frames, l.failure, l.drained
 	l.wire, l.frames, l.inFlight = nil, map[uint64]*sentFrame{}, [lastKind + 1]inFlight{}
 	l.broke = time.Now()
 	l.mu.Unlock()
@@ -296,7 +296,7 @@ func (l *link) down() {
 		failure = errLinkLost
 	}
 	for _, f := range frames {
-		if f.kind == frameWrite && f.begun && !goodbye {
+		if f.kind == frameWrite && f.begun && !drained {
 			finishAll(f.calls, failure)
 		} else {
 			l.n.queueOf(f.kind).requeue(f.calls, false)

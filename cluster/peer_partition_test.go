@@ -16,7 +16,7 @@ func TestIsolatedLeader(t *testing.T) {
 	old := c.leader()
 	c.write(old, "before")
 	c.net.isolate(old.cfg.ID)
-	_, err := old.Write(context.Background(), []byte("lost"), 1)
+	_, err := old.write(context.Background(), []byte("lost"), 1)
 	if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRun) {
 		t.Errorf("write on the isolated leader: %v", err)
 	}
@@ -25,11 +25,11 @@ func TestIsolatedLeader(t *testing.T) {
 		t.Fatal("the isolated node leads")
 	}
 	c.write(lead, "after")
-	if got, err := old.Read(context.Background(), []byte("after")); err == nil ||
+	if got, err := old.read(context.Background(), []byte("after")); err == nil ||
 		!errors.Is(err, ErrNotRun) {
 		t.Errorf("read on the isolated node: %q %v", got, err)
 	}
-	if _, err := old.Write(context.Background(), []byte("refused"), 1); !errors.Is(err, ErrNotRun) {
+	if _, err := old.write(context.Background(), []byte("refused"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("write on the isolated node: %v", err)
 	}
 	c.net.heal(old.cfg.ID)
@@ -55,7 +55,7 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	last := old.raft.LastIndex()
 	done := make(chan error, 1)
 	go func() {
-		_, err := old.Write(context.Background(), []byte("in flight"), 1)
+		_, err := old.write(context.Background(), []byte("in flight"), 1)
 		done <- err
 	}()
 	eventually(t, "the entry is logged", func() bool { return old.raft.LastIndex() > last })
@@ -86,7 +86,7 @@ func TestReadsAcrossPartitions(t *testing.T) {
 				mu.Lock()
 				want := acked
 				mu.Unlock()
-				reply, err := n.Read(context.Background(), []byte("len"))
+				reply, err := n.read(context.Background(), []byte("len"))
 				if err != nil {
 					if !errors.Is(err, ErrNotRun) {
 						t.Errorf("read: %v", err)
@@ -106,7 +106,7 @@ func TestReadsAcrossPartitions(t *testing.T) {
 		}()
 	}
 	write := func() {
-		_, err := c.leader().Write(context.Background(), []byte("w"), 1)
+		_, err := c.leader().write(context.Background(), []byte("w"), 1)
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil {
@@ -124,7 +124,7 @@ func TestReadsAcrossPartitions(t *testing.T) {
 		eventually(t, "another leader", func() bool {
 			for id, n := range c.nodes {
 				if s := n.Status(); id != old && s.Role == RoleLeader && s.Ready {
-					_, err := n.Write(context.Background(), []byte("w"), 1)
+					_, err := n.write(context.Background(), []byte("w"), 1)
 					mu.Lock()
 					if err == nil {
 						acked++
@@ -167,11 +167,11 @@ func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	}
 	writes, reads := make(chan result, 1), make(chan result, 1)
 	go func() {
-		reply, err := follower.Write(context.Background(), []byte("w"), 1)
+		reply, err := follower.write(context.Background(), []byte("w"), 1)
 		writes <- result{reply, err}
 	}()
 	go func() {
-		reply, err := follower.Read(context.Background(), []byte("before"))
+		reply, err := follower.read(context.Background(), []byte("before"))
 		reads <- result{reply, err}
 	}()
 	if r := <-writes; !errors.Is(r.err, ErrUnknown) {
@@ -202,7 +202,7 @@ func TestNoClientWaitsForEver(t *testing.T) {
 		}
 		for range groups {
 			go func() {
-				_, err := follower.Write(context.Background(), []byte("lost"), 1)
+				_, err := follower.write(context.Background(), []byte("lost"), 1)
 				select {
 				case done <- err:
 				default:
@@ -218,7 +218,7 @@ func TestNoClientWaitsForEver(t *testing.T) {
 		}
 	}
 	lead.pause.mu.Unlock()
-	if _, err := follower.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
+	if _, err := follower.write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrNotRun) {
 		t.Errorf("without a frame: %v", err)
 	}
 	c.write(lead, "w")
@@ -228,7 +228,7 @@ func TestNoClientWaitsForEver(t *testing.T) {
 	follower.writes.mu.Lock()
 	follower.writes.bytes += maxQueueBytes
 	follower.writes.mu.Unlock()
-	if _, err := follower.Write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrBusy) {
+	if _, err := follower.write(context.Background(), []byte("w"), 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("with a full queue: %v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestLinkLostWithAFrame(t *testing.T) {
 	link := follower.link(lead.cfg.ID)
 	done := make(chan error, 1)
 	go func() {
-		_, err := follower.Write(context.Background(), []byte("w"), 1)
+		_, err := follower.write(context.Background(), []byte("w"), 1)
 		done <- err
 	}()
 	eventually(t, "the frame is on its way", link.begun)
@@ -283,7 +283,7 @@ func TestContext(t *testing.T) {
 	errs := make(chan error, 1)
 	last := lead.raft.LastIndex()
 	go func() {
-		_, err := lead.Write(busy, []byte("w"), 1)
+		_, err := lead.write(busy, []byte("w"), 1)
 		errs <- err
 	}()
 	eventually(t, "the entry is logged", func() bool { return lead.raft.LastIndex() > last })
@@ -291,13 +291,13 @@ func TestContext(t *testing.T) {
 	if err := <-errs; !errors.Is(err, ErrUnknown) {
 		t.Errorf("a write in flight, given up: %v", err)
 	}
-	if _, err := lead.Read(done, []byte("len")); err != nil && !errors.Is(err, ErrNotRun) {
+	if _, err := lead.read(done, []byte("len")); err != nil && !errors.Is(err, ErrNotRun) {
 		t.Errorf("a read given up: %v", err)
 	}
 	eventually(t, "the leader steps down", func() bool { return lead.Status().LeaderID == "" })
 	short, cancel2 := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel2()
-	if _, err := lead.Write(short, []byte("w"), 1); err != errWithdrawn {
+	if _, err := lead.write(short, []byte("w"), 1); err != errWithdrawn {
 		t.Errorf("a queued write, given up: %v", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestTransferUnderLoad(t *testing.T) {
 				default:
 				}
 				group := fmt.Sprintf("%s-%d", id, i)
-				_, err := n.Write(context.Background(), []byte(group), 1)
+				_, err := n.write(context.Background(), []byte(group), 1)
 				if errors.Is(err, ErrNotRun) {
 					t.Errorf("write: %v", err) // a leader was there all the time
 				}
@@ -334,7 +334,7 @@ func TestTransferUnderLoad(t *testing.T) {
 	for range 3 {
 		old := c.leader()
 		eventually(t, "leadership is handed over", func() bool {
-			return old.TransferLeadership() == nil
+			return old.TransferLeadership("") == nil
 		})
 		eventually(t, "another leader", func() bool { return c.leader() != old })
 	}

@@ -56,7 +56,7 @@ func BenchmarkWrite(b *testing.B) {
 				c := newCluster(b, 3, func(cfg *Config) { cfg.inFlight = inFlight })
 				n := c.leader()
 				runCallers(b, callers, func() error {
-					_, err := n.Write(context.Background(), batch, 1)
+					_, err := n.write(context.Background(), batch, 1)
 					return err
 				})
 				b.ReportMetric(float64(b.N)/float64(len(c.toys[n.cfg.ID].Stamps)), "writes/entry")
@@ -72,7 +72,7 @@ func BenchmarkForwardedWrite(b *testing.B) {
 			c := newCluster(b, 3, nil)
 			n := c.followers()[0]
 			runCallers(b, callers, func() error {
-				_, err := n.Write(context.Background(), batch, 1)
+				_, err := n.write(context.Background(), batch, 1)
 				return err
 			})
 		})
@@ -89,7 +89,7 @@ func BenchmarkRead(b *testing.B) {
 					n = c.followers()[0]
 				}
 				runCallers(b, callers, func() error {
-					_, err := n.Read(context.Background(), []byte("len"))
+					_, err := n.read(context.Background(), []byte("len"))
 					return err
 				})
 			})

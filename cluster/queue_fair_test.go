@@ -256,7 +256,7 @@ func TestQueueDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestTurnstile(t *testing.T) {
+func TestFairGate(t *testing.T) {
 	var s fairGate
 	never := make(chan struct{})
 	first := s.acquire(flow{id: 1}, time.Hour, never)
@@ -335,11 +335,11 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 					Shape: uint64(k+1) << 33}
 				for i := range rounds {
 					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
-					reply, err := n.WriteAs(context.Background(), load, []byte(group), 1)
+					reply, err := n.Write(context.Background(), load, []byte(group), 1)
 					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
 						t.Errorf("%s: %q %v", group, reply, err)
 					}
-					if reply, err := n.ReadAs(context.Background(), load,
+					if reply, err := n.Read(context.Background(), load,
 						[]byte(group)); err != nil || string(reply) != "1" {
 						t.Errorf("reading %s: %q %v", group, reply, err)
 					}

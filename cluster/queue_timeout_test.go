@@ -55,7 +55,7 @@ func TestLeaderThatIsNotConfirmed(t *testing.T) {
 	defer cancel()
 	// one by one: the sweep finds those that wait behind another
 	for _, n := range append([]*Node{lead}, c.followers()...) {
-		_, err := n.Read(ctx, []byte("a"))
+		_, err := n.read(ctx, []byte("a"))
 		if ctx.Err() != nil || err == nil && lead.leads() || err != nil &&
 			!errors.Is(err, ErrNotRun) {
 			t.Fatalf("%s: %v", n.cfg.ID, err)
@@ -92,7 +92,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				_, err := n.Write(context.Background(), fmt.Appendf(nil, "%s-%d", n.cfg.ID, i), 1)
+				_, err := n.write(context.Background(), fmt.Appendf(nil, "%s-%d", n.cfg.ID, i), 1)
 				if err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRun) {
 					t.Errorf("write on %s: %v", n.cfg.ID, err)
 				}
@@ -109,7 +109,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 		t.Error("no write is unknown")
 	}
 	eventually(t, "writes while the disk hangs", func() bool {
-		_, err := follower.Write(context.Background(), []byte("meanwhile"), 1)
+		_, err := follower.write(context.Background(), []byte("meanwhile"), 1)
 		return err == nil
 	})
 	if s := lead.Status(); s.Role == RoleLeader || s.Ready {
@@ -117,11 +117,11 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 	for name, f := range map[string]func() error{
 		"write": func() error {
-			_, err := lead.Write(context.Background(), []byte("elsewhere"), 1)
+			_, err := lead.write(context.Background(), []byte("elsewhere"), 1)
 			return err
 		},
 		"read": func() error {
-			_, err := lead.Read(context.Background(), []byte("before"))
+			_, err := lead.read(context.Background(), []byte("before"))
 			return err
 		},
 	} {
@@ -133,7 +133,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	release()
 	for _, n := range []*Node{lead, follower} {
 		eventually(t, "writes on "+n.cfg.ID, func() bool {
-			_, err := n.Write(context.Background(), []byte("after"), 1)
+			_, err := n.write(context.Background(), []byte("after"), 1)
 			return err == nil
 		})
 	}
@@ -165,14 +165,14 @@ func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
 		}
 	}
 	defer release()
-	if _, err := lead.Write(context.Background(), []byte("nobody"), 1); !errors.Is(err,
+	if _, err := lead.write(context.Background(), []byte("nobody"), 1); !errors.Is(err,
 		ErrUnknown) {
 		t.Fatal(err)
 	}
 	eventually(t, "it leads no more", func() bool { return lead.Status().Role != RoleLeader })
 	release()
 	eventually(t, "writes", func() bool {
-		_, err := lead.Write(context.Background(), []byte("after"), 1)
+		_, err := lead.write(context.Background(), []byte("after"), 1)
 		return err == nil
 	})
 }

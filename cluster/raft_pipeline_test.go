@@ -49,7 +49,7 @@ func TestRefusedEntriesComeLater(t *testing.T) {
 	for w := range 8 { // several messages are on their way at a time
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := lead.Write(context.Background(), []byte(fmt.Sprint(w, ":", i)),
+				if _, err := lead.write(context.Background(), []byte(fmt.Sprint(w, ":", i)),
 					1); err != nil {
 					t.Errorf("write: %v", err)
 					return

@@ -46,7 +46,7 @@ type Replication struct {
 // On the wire it is a read of an empty batch. A leader of an older version answers with the index
 // alone.
 func (n *Node) Replication(ctx context.Context) (Replication, error) {
-	reply, err := n.Read(ctx, nil)
+	reply, err := n.Read(ctx, Workload{}, nil)
 	if err != nil {
 		return Replication{}, err
 	}

@@ -16,7 +16,7 @@ func TestTryAsksWhoKnowsIt(t *testing.T) {
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(lead, "a")
 	for _, n := range []*Node{lead, follower} {
-		if got, err := n.DryRun(context.Background(), []byte("a")); err != nil ||
+		if got, err := n.dryRun(context.Background(), []byte("a")); err != nil ||
 			string(got) != "1" {
 			t.Errorf("%s: %q %v", n.cfg.ID, got, err)
 		}
@@ -25,7 +25,7 @@ func TestTryAsksWhoKnowsIt(t *testing.T) {
 	l.mu.Lock()
 	l.peer.abilities = 0
 	l.mu.Unlock()
-	if got, err := follower.DryRun(context.Background(), []byte("a")); err != nil || len(got) != 0 {
+	if got, err := follower.dryRun(context.Background(), []byte("a")); err != nil || len(got) != 0 {
 		t.Errorf("a leader of an older version was asked: %q %v", got, err)
 	}
 	if got := c.read(follower, "a"); got != "1" {

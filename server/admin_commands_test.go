@@ -213,7 +213,7 @@ func TestShutdownAndFailover(t *testing.T) {
 	c := n.dial(t)
 	n.fake.takeCalls()
 	c.call("FAILOVER", "TO", "10.0.0.2", "7001")
-	if got := n.fake.takeCalls(); got != "hand over to n2" {
+	if got := n.fake.takeCalls(); got != "transfer to n2" {
 		t.Error(got)
 	}
 	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN nobody took over in time"} })

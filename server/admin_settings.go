@@ -33,7 +33,7 @@ func (s *Server) setNotify(text string) error {
 	}
 	request := commands.Request{Proto: 2, Setting: true,
 		Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
-	reply, err := s.backend.Write(context.Background(), Asker{},
+	reply, err := s.backend.Write(context.Background(), Workload{},
 		commands.AppendRequest(nil, &request), 1)
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Asker describes who sends a batch and what it contains, so that one busy connection does not
-// delay the others.
-type Asker struct {
+// Workload says which connection sends a batch and what the batch does, so that one busy connection
+// does not delay the others.
+type Workload struct {
 	Source uint64 // the connection; 0: the server itself
 	// a hash of the command; 0: unknown. Batches with the same hash should cost alike
 	Command uint64
@@ -54,24 +54,24 @@ func outcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// Backend runs requests. A batch is count requests encoded by commands.AppendRequest; the result
-// is their RESP replies, both concatenated. The reply may be partial, with at least one element:
+// Backend runs requests. A batch is requests encoded by commands.AppendRequest; the result is their
+// RESP replies, both concatenated. The reply may be partial, with at least one element:
 // the remaining requests did not run, because the replies or the work would exceed the limits of
 // one batch, and are to be sent again. An error is an *Error and answers every request of it.
 // The backend retains neither the batch nor the replies after the call.
 type Backend interface {
-	// Write logs the batch and returns when it is durable and applied.
-	Write(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
+	// Write logs a batch of count requests and returns when it is durable and applied.
+	Write(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
-	Read(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
+	Read(ctx context.Context, load Workload, batch []byte) ([]byte, error)
 	// DryRun is like Read, but the batch may contain writes, and runs up to the first
 	// request that would change something. There may be no replies.
-	DryRun(ctx context.Context, by Asker, batch []byte, count int) ([]byte, error)
+	DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old.
-	ReadLocal(by Asker, batch []byte, count int) ([]byte, error)
-	// Share runs f, a computation for a session command that never waits. Long ones run one at a
+	ReadLocal(load Workload, batch []byte) ([]byte, error)
+	// Schedule runs f, a computation for a session command that never waits. Long ones run one at a
 	// time, fairly among connections. An *Error means that f did not run.
-	Share(by Asker, f func()) error
+	Schedule(load Workload, f func()) error
 	// Observe sets the key filter for Deliver; nil reports no changed keys. Deliver receives every
 	// change that a batch sent afterwards does not see.
 	Observe(wants func(db int, key string) bool)
@@ -94,10 +94,10 @@ type Backend interface {
 	// ChangeMembers asks the leader, on whichever node, to change the membership, and returns when
 	// that is done. It fails with an *Error.
 	ChangeMembers(c MemberChange) error
-	// MembersSeen asks the leader for its view of the members.
-	MembersSeen() ([]Member, error)
-	// Holders asks the leader, on whichever node, who holds every write acknowledged so far.
-	Holders(ctx context.Context) (Holders, error)
+	// LeaderMembers asks the leader for its view of the members.
+	LeaderMembers() ([]Member, error)
+	// Replication asks the leader, on whichever node, how far the log is replicated.
+	Replication(ctx context.Context) (Replication, error)
 	// Backup captures the current state, no older than any write acknowledged on any node before
 	// the call.
 	Backup(ctx context.Context) (Backup, error)
@@ -110,11 +110,12 @@ type Backend interface {
 	Role() string
 }
 
-// Holders says who holds the log: every write acknowledged before the question is at or below
-// Index, and the voters other than the leader are known to have it on disk, and applied, up to
-// Others.
-type Holders struct {
-	Index  uint64
+// Replication is what the leader knows of how far the log is replicated.
+type Replication struct {
+	// Index: every write acknowledged before the question is at or below it.
+	Index uint64
+	// Others are the indexes up to which the voters other than the leader are known to have stored
+	// and applied the log, in no order.
 	Others []uint64
 }
 
@@ -193,9 +194,9 @@ type Member struct {
 	Connected  bool // this node has a connection to it
 	// the newest feature level it knows, as last reported to the leader; 0: unknown
 	KnownLevel uint64
-	// Match is the index up to which the member's log is known to be durable; 0 except on the
+	// LastLog is the index up to which the member's log is known to be durable; 0 except on the
 	// leader.
-	Match uint64
+	LastLog uint64
 	// Applied is the index up to which the member is known to have applied the log; 0 except on
 	// the leader.
 	Applied uint64

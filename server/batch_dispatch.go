@@ -67,8 +67,8 @@ type batch struct {
 	// likely to change nothing, and the first eligible one.
 	writes, eligible, likely int
 	first                    hintKey
-	by                       Asker // of the first request, without the source
-	dryRan                   bool  // the newest replies come from a dry run
+	load                     Workload // of the first request, without the source
+	dryRan                   bool     // the newest replies come from a dry run
 }
 
 // dispatch handles one command. Its reply goes to s.reply, or is owed by s.batch.
@@ -183,7 +183,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	s.w.Limit = start + commands.MaxReplyBytes
 	if !l.Works {
 		l.Run(s, spec, args)
-	} else if err := s.srv.backend.Share(s.asksLocally(spec, args), func() {
+	} else if err := s.srv.backend.Schedule(s.localWorkload(spec, args), func() {
 		l.Run(s, spec, args)
 	}); err != nil {
 		s.fail(err)
@@ -275,8 +275,8 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if b.count > 0 && (b.count >= most || len(b.bytes)+size > maxBatchBytes) {
 		s.flush()
 	}
-	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.asker(), Behind: owed.behind,
-		Cmds: cmds}
+	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.requestClient(),
+		Behind: owed.behind, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
@@ -287,7 +287,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		b.consider(&s.srv.hints, s.db, cmds, &owed, s.srv.monitors.size.Load() > 0)
 	}
 	if b.count == 0 {
-		b.by = askerOf(s.db, owed.spec, cmds)
+		b.load = workloadOf(s.db, owed.spec, cmds)
 	}
 	b.bytes = commands.AppendRequest(b.bytes, &b.req)
 	b.count++
@@ -346,27 +346,27 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
-	by := s.asks(count)
-	if err := s.reserveReply(by, owed); err != nil {
+	load := s.workload(count)
+	if err := s.reserveReply(load, owed); err != nil {
 		s.quit = true
 		return nil, errNotSent
 	}
-	defer func() { s.replied(by, len(replies)) }()
+	defer func() { s.replied(load, len(replies)) }()
 	done := false
 	if dryRun {
-		replies, err, done = s.dryRun(batch, count)
+		replies, err, done = s.dryRun(load, batch)
 	}
 	switch {
 	case done:
 	case write:
-		if replies, err = s.srv.backend.Write(context.Background(), s.asks(count), batch,
-			count); err == nil {
+		replies, err = s.srv.backend.Write(context.Background(), load, batch, count)
+		if err == nil {
 			s.batch.fitRoom(count, len(replies))
 		}
 	case s.stale && !fresh:
-		replies, err = s.srv.backend.ReadLocal(s.asks(count), batch, count)
+		replies, err = s.srv.backend.ReadLocal(load, batch)
 	default:
-		replies, err = s.srv.backend.Read(context.Background(), s.asks(count), batch, count)
+		replies, err = s.srv.backend.Read(context.Background(), load, batch)
 	}
 	return replies, err
 }

@@ -54,7 +54,7 @@ func TestRuns(t *testing.T) {
 				"EXEC"},
 			[]string{"+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n:3\r\n", "+OK\r\n", ":4\r\n",
 				"+OK\r\n", "+QUEUED\r\n", "*-1\r\n"},
-			"read 1, write 3, try 1",
+			"read 1, write 3, dry run 1",
 		},
 		{"a watch is forgotten by who comes after it",
 			[]string{"WATCH a", "UNWATCH", "INCR a", "MULTI", "GET a", "EXEC"},

@@ -21,24 +21,24 @@ func TestTries(t *testing.T) {
 		{"one that was held is, until it is free",
 			[]string{"SETNX lock a", "SETNX lock b", "SETNX lock b", "SETNX lock c", "DEL lock",
 				"SETNX lock d", "SETNX lock e", "SETNX lock f"},
-			"write 1, write 1, try 1, try 1, write 1, try 1, write 1, write 1, try 1"},
+			"write 1, write 1, dry run 1, dry run 1, write 1, dry run 1, write 1, write 1, dry run 1"},
 		{"each key by itself", []string{"SETNX lock a", "SETNX lock b", "SETNX other b"},
 			"write 1, write 1, write 1"},
 		{"each database by itself", []string{"SETNX lock a", "SETNX lock b", "SELECT 1",
 			"SETNX lock b"}, "write 1, write 1, write 1"},
 		{"an answer that tells of a change", []string{"SETNX lock a", "SETNX lock b", "SET lock c",
 			"SETNX lock b", "GETDEL lock", "GETDEL lock", "GETDEL lock"},
-			"write 1, write 1, write 1, try 1, write 1, write 1, try 1"},
+			"write 1, write 1, write 1, dry run 1, write 1, write 1, dry run 1"},
 		{"what always writes is given up", []string{"HSET h f 1", "HSET h f 2", "HSET h f 3",
 			"HSET h f 4", "HSET h f 5", "HSET h f 6", "HSET h f 7", "HSET h f 8", "HSET h f 9"},
-			"write 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, try 1, write 1, " +
+			"write 1, write 1, dry run 1, write 1, dry run 1, write 1, dry run 1, write 1, dry run 1, write 1, " +
 				"write 1, write 1, write 1"},
 		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"},
 			"write 1, write 1, write 1"},
 		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001",
 			"BLPOP none 0.001"}, "write 1, write 1, write 1, write 1"},
 		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"},
-			"read 1, try 1"},
+			"read 1, dry run 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := start(t, nil)
@@ -67,16 +67,16 @@ func TestTriesOfPipelines(t *testing.T) {
 		want []string
 		runs string
 	}{
-		{held, []string{":0\r\n", "$1\r\n1\r\n", ":0\r\n"}, "try 3"},
+		{held, []string{":0\r\n", "$1\r\n1\r\n", ":0\r\n"}, "dry run 3"},
 		{calls("SETNX a x", "INCR c", "SETNX b x"), []string{":0\r\n", ":2\r\n", ":0\r\n"},
 			"write 3"},
 		{calls("SETNX a x", "PUBLISH c m", "SETNX b x"), []string{":0\r\n", ":0\r\n", ":0\r\n"},
 			"write 3"},
 		{calls("DEL b"), []string{":1\r\n"}, "write 1"},
 		{held + calls("PING", "GET b"), []string{":0\r\n", "$1\r\n1\r\n", ":1\r\n", "+PONG\r\n",
-			"$1\r\nx\r\n"}, "try 4, write 2"},
+			"$1\r\nx\r\n"}, "dry run 4, write 2"},
 		{calls("DEL a", "DEL b"), []string{":1\r\n", ":1\r\n"}, "write 2"},
-		{calls("SETNX a y"), []string{":1\r\n"}, "try 1, write 1"},
+		{calls("SETNX a y"), []string{":1\r\n"}, "dry run 1, write 1"},
 	} {
 		c.raw(step.send)
 		c.want(step.want...)
@@ -155,7 +155,7 @@ func TestTryFails(t *testing.T) {
 		"1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
 		t.Errorf("%q", got)
 	}
-	if runs := n.fake.takeCalls(); runs != "try 1" {
+	if runs := n.fake.takeCalls(); runs != "dry run 1" {
 		t.Errorf("runs %q", runs)
 	}
 }

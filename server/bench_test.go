@@ -14,7 +14,7 @@ type okBackend struct{ *fakeBackend }
 
 var manyOK = bytes.Repeat([]byte("+OK\r\n"), maxBatchRequests)
 
-func (okBackend) Write(_ context.Context, _ Asker, _ []byte, count int) ([]byte, error) {
+func (okBackend) Write(_ context.Context, _ Workload, _ []byte, count int) ([]byte, error) {
 	return manyOK[:5*count], nil
 }
 

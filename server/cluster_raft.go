@@ -60,14 +60,14 @@ func raftSub(name string, arity int, syntax, summary string,
 // answer, this node replies with what it knows.
 func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
-	members, err := s.srv.backend.MembersSeen()
+	members, err := s.srv.backend.LeaderMembers()
 	if err != nil {
 		members = st.Members
 	}
 	var last uint64
 	for _, m := range members {
 		if m.ID == st.LeaderID {
-			last = m.Match
+			last = m.LastLog
 		}
 	}
 	s.w.Array(len(members))
@@ -86,8 +86,8 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		behind := int64(-1)
 		if m.ID == st.LeaderID {
 			behind = 0
-		} else if last > 0 && m.Match > 0 {
-			behind = int64(last - min(m.Match, last))
+		} else if last > 0 && m.LastLog > 0 {
+			behind = int64(last - min(m.LastLog, last))
 		}
 		s.pairs([]pair{
 			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr},

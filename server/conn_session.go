@@ -28,8 +28,8 @@ const maxExecBytes = commands.MaxReplyBytes
 
 // How long, and for how many bytes, a connection that the server closes is still read.
 const (
-	goodbye      = 100 * time.Millisecond
-	goodbyeBytes = 1 << 20
+	drainTime  = 100 * time.Millisecond
+	drainBytes = 1 << 20
 )
 
 // lastWrites bounds the writing of queued output when a connection ends.
@@ -338,20 +338,20 @@ func (s *session) end() {
 	s.out.settle()
 	s.memory.close()
 	if !s.gone && !s.cut.Load() {
-		s.sayGoodbye()
+		s.drainInput()
 	}
 	_ = s.conn.Close()
 }
 
-// sayGoodbye lets the last replies arrive: closing a connection with unread input resets it, which
+// drainInput lets the last replies arrive: closing a connection with unread input resets it, which
 // discards replies that the client has not read.
-func (s *session) sayGoodbye() {
+func (s *session) drainInput() {
 	c, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok || c.CloseWrite() != nil {
 		return
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
-	_, _ = io.CopyN(io.Discard, s.conn, goodbyeBytes)
+	_ = s.conn.SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, s.conn, drainBytes)
 }
 
 // kill ends another session immediately. It never blocks.

@@ -269,7 +269,7 @@ func TestWaitCountsTheLeadersMembers(t *testing.T) {
 		for _, id := range []string{"n4", "n5"} {
 			n.fake.st.Members = append(n.fake.st.Members, Member{ID: id, Voter: true})
 		}
-		n.fake.holders = &Holders{Index: 100, Others: []uint64{100, 90}}
+		n.fake.replication = &Replication{Index: 100, Others: []uint64{100, 90}}
 	})
 	c := n.dial(t)
 	if got := c.call("WAIT", "2", "1"); got != ":1\r\n" {

@@ -4,7 +4,7 @@ package server
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -26,23 +26,23 @@ type fakeBackend struct {
 	table   *commands.Table
 	deliver func([]commands.Event)
 
-	mu            sync.Mutex
-	machine       *fsm.Machine
-	index         uint64
-	clockMs       int64
-	wants         fsm.Interest
-	watched       bool
-	calls         []string      // "write 3", "read 1", "local 2"
-	fail          error         // the reply to everything
-	shared        []Asker       // calls of Share
-	gate          chan struct{} // if set, Write waits for it
-	begun         chan struct{} // if set, Write signals its start
-	st            Status
-	holders       *Holders
-	leaderChanged chan struct{}
-	holdersGate   chan struct{} // if set, Holders waits for it
-	asking        atomic.Int64  // waiting calls of Holders
-	lastBatch     []byte        // of the newest Write
+	mu              sync.Mutex
+	machine         *fsm.Machine
+	index           uint64
+	clockMs         int64
+	wants           fsm.Interest
+	watched         bool
+	calls           []string      // "write 3", "read 1", "local 2"
+	fail            error         // the reply to everything
+	scheduled       []Workload    // calls of Schedule
+	gate            chan struct{} // if set, Write waits for it
+	begun           chan struct{} // if set, Write signals its start
+	st              Status
+	replication     *Replication
+	leaderChanged   chan struct{}
+	replicationGate chan struct{} // if set, Replication waits for it
+	asking          atomic.Int64  // waiting calls of Replication
+	lastBatch       []byte        // of the newest Write
 }
 
 func newFake() *fakeBackend {
@@ -55,8 +55,8 @@ func newFake() *fakeBackend {
 			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true,
 				KnownLevel: 1},
 			{ID: "n2", PeerAddr: "10.0.0.2:8001", ClientAddr: "10.0.0.2:7001", Voter: true,
-				Connected: true, Match: 100, Applied: 100, KnownLevel: 1},
-			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, Match: 90, Applied: 90},
+				Connected: true, LastLog: 100, Applied: 100, KnownLevel: 1},
+			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, LastLog: 90, Applied: 90},
 		},
 	}
 	f.reset()
@@ -89,7 +89,8 @@ func (f *fakeBackend) takeCalls() string {
 	return s
 }
 
-func (f *fakeBackend) Write(ctx context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
+func (f *fakeBackend) Write(ctx context.Context, _ Workload, batch []byte,
+	count int) ([]byte, error) {
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
 	f.lastBatch = slices.Clone(batch)
@@ -104,24 +105,27 @@ func (f *fakeBackend) Write(ctx context.Context, _ Asker, batch []byte, count in
 			return nil, &Error{Unknown, "UNKNOWN stopped"}
 		}
 	}
-	return f.run("write", batch, count, true)
+	if counted := requests(batch); counted != count {
+		return nil, fmt.Errorf("a batch of %d requests announces %d", counted, count)
+	}
+	return f.run("write", batch, true)
 }
 
-func (f *fakeBackend) Read(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
-	return f.run("read", batch, count, false)
+func (f *fakeBackend) Read(_ context.Context, _ Workload, batch []byte) ([]byte, error) {
+	return f.run("read", batch, false)
 }
 
-func (f *fakeBackend) DryRun(_ context.Context, _ Asker, batch []byte, count int) ([]byte, error) {
-	return f.run("try", batch, count, false)
+func (f *fakeBackend) DryRun(_ context.Context, _ Workload, batch []byte) ([]byte, error) {
+	return f.run("dry run", batch, false)
 }
 
-func (f *fakeBackend) ReadLocal(_ Asker, batch []byte, count int) ([]byte, error) {
-	return f.run("local", batch, count, false)
+func (f *fakeBackend) ReadLocal(_ Workload, batch []byte) ([]byte, error) {
+	return f.run("local", batch, false)
 }
 
-func (f *fakeBackend) Share(by Asker, do func()) error {
+func (f *fakeBackend) Schedule(load Workload, do func()) error {
 	f.mu.Lock()
-	f.shared = append(f.shared, by)
+	f.scheduled = append(f.scheduled, load)
 	f.mu.Unlock()
 	do()
 	return nil
@@ -163,7 +167,7 @@ func (f *fakeBackend) Watch(on bool) {
 func (f *fakeBackend) TransferLeadership(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls = append(f.calls, "hand over to "+id)
+	f.calls = append(f.calls, "transfer to "+id)
 	return f.fail
 }
 
@@ -177,10 +181,10 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 	return f.machine.Snapshot(), nil
 }
 
-// Holders reports what the members of the status hold, unless set otherwise.
-func (f *fakeBackend) Holders(context.Context) (Holders, error) {
+// Replication reports what the members of the status hold, unless set otherwise.
+func (f *fakeBackend) Replication(context.Context) (Replication, error) {
 	f.mu.Lock()
-	if gate := f.holdersGate; gate != nil {
+	if gate := f.replicationGate; gate != nil {
 		f.mu.Unlock()
 		f.asking.Add(1)
 		<-gate
@@ -188,10 +192,10 @@ func (f *fakeBackend) Holders(context.Context) (Holders, error) {
 		f.mu.Lock()
 	}
 	defer f.mu.Unlock()
-	if f.holders != nil {
-		return *f.holders, f.fail
+	if f.replication != nil {
+		return *f.replication, f.fail
 	}
-	h := Holders{Index: f.st.Commit}
+	h := Replication{Index: f.st.Commit}
 	for _, m := range f.st.Members {
 		if m.Voter && m.ID != f.st.LeaderID {
 			h.Others = append(h.Others, m.Applied)
@@ -226,7 +230,7 @@ func (f *fakeBackend) ChangeMembers(c MemberChange) error {
 	return f.fail
 }
 
-func (f *fakeBackend) MembersSeen() ([]Member, error) {
+func (f *fakeBackend) LeaderMembers() ([]Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.st.Members, f.fail
@@ -247,19 +251,23 @@ func (f *fakeBackend) Role() string {
 	return f.st.Role
 }
 
-func (f *fakeBackend) run(kind string, batch []byte, count int, write bool) ([]byte, error) {
+// requests counts the requests in a batch.
+func requests(batch []byte) (count int) {
+	var rd commands.RequestReader
+	for rd.Reset(batch); rd.More(); count++ {
+		if _, err := rd.Next(); err != nil {
+			panic(err)
+		}
+	}
+	return count
+}
+
+func (f *fakeBackend) run(kind string, batch []byte, write bool) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls = append(f.calls, kind+" "+formatInt(int64(count)))
+	f.calls = append(f.calls, kind+" "+formatInt(int64(requests(batch))))
 	if f.fail != nil {
 		return nil, f.fail
-	}
-	var rd commands.RequestReader
-	rd.Reset(batch)
-	for n := 0; n < count || rd.More(); n++ {
-		if _, err := rd.Next(); err != nil || n >= count {
-			return nil, errors.New("ERR the run's count is wrong")
-		}
 	}
 	if !write {
 		return f.machine.Read(nil, batch, f.clockMs, fakeWallUs), nil

@@ -258,17 +258,17 @@ func (r *replyRoom) closeSlow(now time.Time) {
 }
 
 // reserveReply reserves room for the replies to the next requests.
-func (s *session) reserveReply(by Asker, owed []pending) error {
+func (s *session) reserveReply(load Workload, owed []pending) error {
 	room := &s.srv.replies
 	s.inHand = 0
-	wants := func() int64 { return room.known.expect(by) }
+	wants := func() int64 { return room.known.expect(load) }
 	n := wants()
 	if most, whole := s.bound(owed, n > freeReply); whole {
 		n = most
 		wants = func() int64 { return most }
 	} else if most < n {
 		n = most
-		wants = func() int64 { return min(most, room.known.expect(by)) }
+		wants = func() int64 { return min(most, room.known.expect(load)) }
 	}
 	if n <= freeReply || room.take(s, n) {
 		return nil
@@ -343,8 +343,8 @@ func (s *session) boundOf(db int, spec *commands.Spec, args [][]byte) int64 {
 }
 
 // replied records the size of the replies that arrived.
-func (s *session) replied(by Asker, n int) {
-	s.srv.replies.known.note(by, int64(n))
+func (s *session) replied(load Workload, n int) {
+	s.srv.replies.known.note(load, int64(n))
 	s.inHand = n
 	if s.answering.held > 0 || n > freeReply {
 		s.srv.replies.hold(s, int64(n+cap(s.reply.Buf)))
@@ -353,8 +353,8 @@ func (s *session) replied(by Asker, n int) {
 
 // replySizes remembers reply sizes. Concurrent updates may be lost: they are hints.
 type replySizes struct {
-	commands [1 << 10]replySize // by Asker.Command
-	shapes   [1 << 12]replySize // by Asker.Shape, only large ones
+	commands [1 << 10]replySize // load Workload.Command
+	shapes   [1 << 12]replySize // load Workload.Shape, only large ones
 }
 
 // replySize has the upper half of the request's hash in its upper half, and bytes in its lower.
@@ -369,28 +369,28 @@ func (v *replySize) store(hash uint64, bytes int64) {
 	v.Store(hash>>32<<32 | uint64(uint32(bytes)))
 }
 
-func (z *replySizes) expect(by Asker) int64 {
-	if n, known := z.shapes[by.Shape%uint64(len(z.shapes))].load(by.Shape); known {
+func (z *replySizes) expect(load Workload) int64 {
+	if n, known := z.shapes[load.Shape%uint64(len(z.shapes))].load(load.Shape); known {
 		return n
 	}
-	if n, known := z.commands[by.Command%uint64(len(z.commands))].load(by.Command); known {
+	if n, known := z.commands[load.Command%uint64(len(z.commands))].load(load.Command); known {
 		return n
 	}
 	return unknownReply
 }
 
 // note records a reply. The estimate decays slowly.
-func (z *replySizes) note(by Asker, bytes int64) {
-	shape, command := &z.shapes[by.Shape%uint64(len(z.shapes))],
-		&z.commands[by.Command%uint64(len(z.commands))]
-	if _, known := shape.load(by.Shape); known && bytes <= freeReply {
+func (z *replySizes) note(load Workload, bytes int64) {
+	shape, command := &z.shapes[load.Shape%uint64(len(z.shapes))],
+		&z.commands[load.Command%uint64(len(z.commands))]
+	if _, known := shape.load(load.Shape); known && bytes <= freeReply {
 		shape.Store(0)
 	} else if bytes > freeReply {
-		shape.store(by.Shape, bytes)
+		shape.store(load.Shape, bytes)
 	}
-	last, known := command.load(by.Command)
+	last, known := command.load(load.Command)
 	if known && last <= freeReply && bytes <= freeReply {
 		return // the common case: write nothing
 	}
-	command.store(by.Command, max(bytes, last-last/8))
+	command.store(load.Command, max(bytes, last-last/8))
 }

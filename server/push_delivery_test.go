@@ -432,18 +432,18 @@ func TestWaitsAskTogether(t *testing.T) {
 		all = append(all, c)
 	}
 	eventually(t, "all wait", func() bool {
-		n.holders.mu.Lock()
-		defer n.holders.mu.Unlock()
-		return len(n.holders.waiting) == clients
+		n.replication.mu.Lock()
+		defer n.replication.mu.Unlock()
+		return len(n.replication.waiting) == clients
 	})
 	gate := make(chan struct{})
-	n.fake.set(func() { n.fake.holdersGate = gate })
+	n.fake.set(func() { n.fake.replicationGate = gate })
 	eventually(t, "a question", func() bool { return n.fake.asking.Load() > 0 })
 	if asking := n.fake.asking.Load(); asking != 1 {
 		t.Errorf("%d questions at a time", asking)
 	}
 	n.fake.set(func() {
-		n.fake.holdersGate = nil
+		n.fake.replicationGate = nil
 		n.fake.st.Members[2].Applied = 100
 	})
 	close(gate)
@@ -451,9 +451,9 @@ func TestWaitsAskTogether(t *testing.T) {
 		c.want(":2\r\n")
 	}
 	eventually(t, "nobody asks", func() bool {
-		n.holders.mu.Lock()
-		defer n.holders.mu.Unlock()
-		return n.holders.end == nil
+		n.replication.mu.Lock()
+		defer n.replication.mu.Unlock()
+		return n.replication.end == nil
 	})
 }
 
@@ -463,9 +463,9 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 	c := n.dial(t)
 	c.raw(calls("WAIT 2 0"))
 	waiting := func() int {
-		n.holders.mu.Lock()
-		defer n.holders.mu.Unlock()
-		return len(n.holders.waiting)
+		n.replication.mu.Lock()
+		defer n.replication.mu.Unlock()
+		return len(n.replication.waiting)
 	}
 	eventually(t, "it waits", func() bool { return waiting() == 1 })
 	_ = c.Close()

@@ -123,7 +123,7 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 
 // called shows a command that a script of this node's clients calls.
 func (s *Server) called(t *parcelDelivery, e *commands.Event) {
-	if s.monitors.size.Load() > 0 && s.session(e.Client-s.askers) != nil {
+	if s.monitors.size.Load() > 0 && s.session(e.Client-s.clientBase) != nil {
 		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args))
 	}
 }

@@ -234,7 +234,7 @@ func (tr *tracking) rememberSome(s *session, keys []string) (dropped []invalidat
 func (tr *tracking) take(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
 	tr.keys[key].each(func(s *session) {
-		if client != s.askerNumber() || !s.track.Load().quiet() {
+		if client != s.clientNumber() || !s.track.Load().quiet() {
 			v.to = append(v.to, s)
 		}
 	})
@@ -386,7 +386,7 @@ func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidati
 		case !t.noloop:
 			all.to = append(all.to, s)
 		default:
-			if keys := keysOf(p.changes, s.askerNumber()); len(keys) > 0 {
+			if keys := keysOf(p.changes, s.clientNumber()); len(keys) > 0 {
 				invalidations = append(invalidations, invalidation{keys: keys, to: []*session{s}})
 			}
 		}

@@ -321,17 +321,17 @@ func (s *session) redirect() int64 {
 	return -1
 }
 
-// asker returns the client number that requests carry: 0, unless the client has NOLOOP, or a
-// monitor shows what its scripts call.
-func (s *session) asker() uint64 {
+// requestClient returns the client number that requests carry: 0, unless the client has NOLOOP, or
+// a monitor shows what its scripts call.
+func (s *session) requestClient() uint64 {
 	if s.track.Load().quiet() || s.srv.monitors.size.Load() > 0 {
-		return s.askerNumber()
+		return s.clientNumber()
 	}
 	return 0
 }
 
-// askerNumber identifies the session in requests and events, uniquely in the cluster.
-func (s *session) askerNumber() uint64 { return s.srv.askers + s.id }
+// clientNumber identifies the session in requests and events, uniquely in the cluster.
+func (s *session) clientNumber() uint64 { return s.srv.clientBase + s.id }
 
 // remember records the keys that a command is about to read, if the client tracks them. Only the
 // machine knows which keys a script reads, so all of its keys count.

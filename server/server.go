@@ -83,24 +83,24 @@ func (c *Config) setDefaults() {
 
 // Server serves the clients of one node.
 type Server struct {
-	table      *commands.Table
-	backend    Backend
-	log        *slog.Logger
-	cfg        Config
-	started    time.Time
-	runID      string // 40 hexadecimal digits, unique per start
-	pubsub     *pubsub
-	waitQueues waitQueues
-	tracking   tracking
-	hints      hints
-	stats      stats
-	config     settings
-	monitors   monitors
-	holders    holdersWatch
-	pause      pause
-	slowlog    slowlog
-	latency    latency
-	saving     saving
+	table       *commands.Table
+	backend     Backend
+	log         *slog.Logger
+	cfg         Config
+	started     time.Time
+	runID       string // 40 hexadecimal digits, unique per start
+	pubsub      *pubsub
+	waitQueues  waitQueues
+	tracking    tracking
+	hints       hints
+	stats       stats
+	config      settings
+	monitors    monitors
+	replication replicationWatch
+	pause       pause
+	slowlog     slowlog
+	latency     latency
+	saving      saving
 
 	clientMemory clientMemory
 	intake       intake
@@ -129,10 +129,10 @@ type Server struct {
 	lastReads time.Time   // when reading ends; set before closing
 	nextID    uint64
 
-	askers    uint64 // added to session numbers in requests, to make them unique in the cluster
-	observing sync.Mutex
-	observed  bool // guarded by observing: the backend reports changed keys
-	port      int  // of the first listener, for INFO
+	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
+	observing  sync.Mutex
+	observed   bool // guarded by observing: the backend reports changed keys
+	port       int  // of the first listener, for INFO
 }
 
 // New returns a Server. Config.Table must include Specs().
@@ -156,7 +156,7 @@ func New(cfg Config) *Server {
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
-	s.askers = binary.LittleEndian.Uint64(id[:])>>1 | 1<<62 // never 0 with a number added
+	s.clientBase = binary.LittleEndian.Uint64(id[:])>>1 | 1<<62 // never 0 with a number added
 	s.stats.errors = map[string]uint64{}
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)

@@ -410,6 +410,6 @@ func infoCoordd(t *infoText) {
 	}
 	for i, m := range st.Members {
 		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID,
-			m.PeerAddr, m.ClientAddr, m.Voter, m.Match)
+			m.PeerAddr, m.ClientAddr, m.Voter, m.LastLog)
 	}
 }

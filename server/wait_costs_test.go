@@ -361,13 +361,13 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 
 // An insufficient answer does not wake waiters.
 func TestWaitIsWokenByWhatSuffices(t *testing.T) {
-	w := &holdersWait{waiter: waiter{wakeup: make(chan struct{}, 1)}, q: &holdersQuestion{},
-		want: 2}
-	w.tell(&Holders{Index: 7, Others: []uint64{7, 6}}, 7)
+	w := &replicationWaiter{waiter: waiter{wakeup: make(chan struct{}, 1)},
+		q: &replicationQuestion{}, want: 2}
+	w.receive(&Replication{Index: 7, Others: []uint64{7, 6}}, 7)
 	if len(w.wakeup) > 0 {
 		t.Error("one of two holds it")
 	}
-	w.tell(&Holders{Index: 9, Others: []uint64{9, 7}}, 9)
+	w.receive(&Replication{Index: 9, Others: []uint64{9, 7}}, 9)
 	if len(w.wakeup) == 0 {
 		t.Error("both hold it, and nobody was told")
 	}

@@ -22,7 +22,7 @@ func wait(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrNotInteger)
 		return
 	}
-	if _, others, ok := s.waitHolders(0, want, args[2]); ok {
+	if _, others, ok := s.waitReplicated(0, want, args[2]); ok {
 		s.w.Int(others)
 	}
 }
@@ -43,16 +43,16 @@ func waitAOF(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.ErrNotPositive)
 		return
 	}
-	if own, others, ok := s.waitHolders(local, want, args[3]); ok {
+	if own, others, ok := s.waitReplicated(local, want, args[3]); ok {
 		s.w.Array(2)
 		s.w.Int(own)
 		s.w.Int(others)
 	}
 }
 
-// waitHolders waits until want other voters, and this node if local is 1, hold the writes, for at
-// most timeout ms. If ok is false, nothing more is to be replied.
-func (s *session) waitHolders(local, want int64, timeout []byte) (own, others int64, ok bool) {
+// waitReplicated waits until want other voters, and this node if local is 1, hold the writes, for
+// at most timeout ms. If ok is false, nothing more is to be replied.
+func (s *session) waitReplicated(local, want int64, timeout []byte) (own, others int64, ok bool) {
 	timeoutMs, ok := commands.ParseInt(timeout)
 	switch {
 	case !ok:
@@ -64,7 +64,7 @@ func (s *session) waitHolders(local, want int64, timeout []byte) (own, others in
 	}
 	st := s.srv.backend.Status()
 	voters, _ := st.voters()
-	q := holdersQuestion{s: s, others: assured(voters)}
+	q := replicationQuestion{s: s, others: assured(voters)}
 	if timeoutMs > 0 {
 		q.until = time.Now().Add(time.Duration(min(timeoutMs, 1<<40)) * time.Millisecond)
 	}
@@ -87,15 +87,15 @@ const (
 	// earlier commands.
 	firstAsk = 50 * time.Millisecond
 	laterAsk = time.Second
-	// leastPause separates the first questions, mostPause those without progress. Followers learn
+	// minPause separates the first questions, maxPause those without progress. Followers learn
 	// of a commit within about 10 ms; until then the pause is at most busyPause.
 	minPause  = 2 * time.Millisecond
 	busyPause = 20 * time.Millisecond
 	maxPause  = 200 * time.Millisecond
 )
 
-// holdersQuestion is a WAIT in progress.
-type holdersQuestion struct {
+// replicationQuestion is a WAIT in progress.
+type replicationQuestion struct {
 	s     *session
 	until time.Time // zero: no limit
 	index uint64    // the index to be held, from the first answer; 0: no answer yet
@@ -104,10 +104,12 @@ type holdersQuestion struct {
 	others int64
 }
 
-func (q *holdersQuestion) late() bool { return !q.until.IsZero() && !time.Now().Before(q.until) }
+func (q *replicationQuestion) late() bool {
+	return !q.until.IsZero() && !time.Now().Before(q.until)
+}
 
 // left returns d, limited to the remaining time.
-func (q *holdersQuestion) left(d time.Duration) time.Duration {
+func (q *replicationQuestion) left(d time.Duration) time.Duration {
 	if q.until.IsZero() {
 		return d
 	}
@@ -115,10 +117,10 @@ func (q *holdersQuestion) left(d time.Duration) time.Duration {
 }
 
 // ask asks for the first time. If the leader does not answer, it returns the known state.
-func (q *holdersQuestion) ask() (own, others int64) {
+func (q *replicationQuestion) ask() (own, others int64) {
 	ctx, cancel := context.WithTimeout(q.s.srv.ctx, max(q.left(firstAsk), minPause))
 	defer cancel()
-	h, err := q.s.srv.backend.Holders(ctx)
+	h, err := q.s.srv.backend.Replication(ctx)
 	if err != nil {
 		return q.held(q.s.srv.backend.Status().Applied)
 	}
@@ -126,7 +128,7 @@ func (q *holdersQuestion) ask() (own, others int64) {
 }
 
 // take records an answer, given when this node had applied the log up to an index.
-func (q *holdersQuestion) take(h *Holders, applied uint64) (own, others int64) {
+func (q *replicationQuestion) take(h *Replication, applied uint64) (own, others int64) {
 	if q.index == 0 {
 		q.index, q.others = h.Index, assured(len(h.Others)+1)
 	}
@@ -140,7 +142,7 @@ func (q *holdersQuestion) take(h *Holders, applied uint64) (own, others int64) {
 	return q.held(applied)
 }
 
-func (q *holdersQuestion) held(applied uint64) (own, others int64) {
+func (q *replicationQuestion) held(applied uint64) (own, others int64) {
 	if q.index > 0 && applied >= q.index {
 		own = 1
 	}
@@ -149,12 +151,12 @@ func (q *holdersQuestion) held(applied uint64) (own, others int64) {
 
 // await waits for a sufficient answer or the timeout. ok is false if the client or the server has
 // gone away.
-func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) {
+func (q *replicationQuestion) await(local, want int64) (own, others int64, ok bool) {
 	s := q.s
-	w := &holdersWait{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q,
+	w := &replicationWaiter{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q,
 		local: local, want: want}
-	s.srv.holders.join(s.srv, w)
-	defer s.srv.holders.leave(w)
+	s.srv.replication.join(s.srv, w)
+	defer s.srv.replication.leave(w)
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
 	for {
 		if own, others, ok = w.prepareSleep(); ok {
@@ -171,16 +173,16 @@ func (q *holdersQuestion) await(local, want int64) (own, others int64, ok bool) 
 	}
 }
 
-// holdersWait is a waiter for answers. Only sufficient answers wake it.
-type holdersWait struct {
+// replicationWaiter is a waiter for answers. Only sufficient answers wake it.
+type replicationWaiter struct {
 	waiter
-	q           *holdersQuestion // guarded by waiter.mu
+	q           *replicationQuestion // guarded by waiter.mu
 	local, want int64
 }
 
 // prepareSleep returns the result if it is sufficient or the time is up; otherwise it prepares a
 // sleep.
-func (w *holdersWait) prepareSleep() (own, others int64, done bool) {
+func (w *replicationWaiter) prepareSleep() (own, others int64, done bool) {
 	applied := w.q.s.srv.backend.Status().Applied
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +194,7 @@ func (w *holdersWait) prepareSleep() (own, others int64, done bool) {
 	return own, others, done
 }
 
-func (w *holdersWait) tell(h *Holders, applied uint64) {
+func (w *replicationWaiter) receive(h *Replication, applied uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if own, others := w.q.take(h, applied); own >= w.local && others >= w.want {
@@ -200,19 +202,19 @@ func (w *holdersWait) tell(h *Holders, applied uint64) {
 	}
 }
 
-// holdersWatch asks the leader for all waiters.
-type holdersWatch struct {
+// replicationWatch asks the leader for all waiters.
+type replicationWatch struct {
 	mu      sync.Mutex
-	waiting map[*holdersWait]struct{}
+	waiting map[*replicationWaiter]struct{}
 	end     context.CancelFunc // of the asking goroutine
 	came    chan struct{}      // a waiter arrived
 }
 
-func (v *holdersWatch) join(srv *Server, w *holdersWait) {
+func (v *replicationWatch) join(srv *Server, w *replicationWaiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.waiting == nil {
-		v.waiting, v.came = map[*holdersWait]struct{}{}, make(chan struct{}, 1)
+		v.waiting, v.came = map[*replicationWaiter]struct{}{}, make(chan struct{}, 1)
 	}
 	v.waiting[w] = struct{}{}
 	select {
@@ -228,7 +230,7 @@ func (v *holdersWatch) join(srv *Server, w *holdersWait) {
 	srv.wg.Go(func() { v.ask(ctx, srv.backend, came) })
 }
 
-func (v *holdersWatch) leave(w *holdersWait) {
+func (v *replicationWatch) leave(w *replicationWaiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if delete(v.waiting, w); len(v.waiting) == 0 {
@@ -238,8 +240,8 @@ func (v *holdersWatch) leave(w *holdersWait) {
 }
 
 // ask asks until nobody waits. An answer counts for those who waited when it was requested.
-func (v *holdersWatch) ask(ctx context.Context, backend Backend, came <-chan struct{}) {
-	var last Holders
+func (v *replicationWatch) ask(ctx context.Context, backend Backend, came <-chan struct{}) {
+	var last Replication
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		select {
 		case <-time.After(pause):
@@ -264,22 +266,22 @@ func (v *holdersWatch) ask(ctx context.Context, backend Backend, came <-chan str
 	}
 }
 
-func (v *holdersWatch) askOnce(ctx context.Context, backend Backend) (Holders, error) {
+func (v *replicationWatch) askOnce(ctx context.Context, backend Backend) (Replication, error) {
 	v.mu.Lock()
-	asking := make([]*holdersWait, 0, len(v.waiting))
+	asking := make([]*replicationWaiter, 0, len(v.waiting))
 	for w := range v.waiting {
 		asking = append(asking, w)
 	}
 	v.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, laterAsk)
 	defer cancel()
-	h, err := backend.Holders(limited)
+	h, err := backend.Replication(limited)
 	if err != nil {
 		return h, err
 	}
 	applied := backend.Status().Applied
 	for _, w := range asking {
-		w.tell(&h, applied)
+		w.receive(&h, applied)
 	}
 	return h, nil
 }

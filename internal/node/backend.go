@@ -13,56 +13,54 @@ import (
 type backend struct{ *Node }
 
 // Write implements server.Backend.
-func (n backend) Write(ctx context.Context, by server.Asker, batch []byte,
+func (n backend) Write(ctx context.Context, load server.Workload, batch []byte,
 	count int) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.WriteAs(ctx, cluster.Workload(by), batch, count)
+	b, err := c.Write(ctx, cluster.Workload(load), batch, count)
 	return b, replyError(err)
 }
 
 // Read implements server.Backend.
-func (n backend) Read(ctx context.Context, by server.Asker, batch []byte,
-	count int) ([]byte, error) {
+func (n backend) Read(ctx context.Context, load server.Workload, batch []byte) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadAs(ctx, cluster.Workload(by), batch)
+	b, err := c.Read(ctx, cluster.Workload(load), batch)
 	return b, replyError(err)
 }
 
 // DryRun implements server.Backend.
-func (n backend) DryRun(ctx context.Context, by server.Asker, batch []byte,
-	count int) ([]byte, error) {
+func (n backend) DryRun(ctx context.Context, load server.Workload, batch []byte) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.DryRunAs(ctx, cluster.Workload(by), batch)
+	b, err := c.DryRun(ctx, cluster.Workload(load), batch)
 	return b, replyError(err)
 }
 
 // ReadLocal implements server.Backend.
-func (n backend) ReadLocal(by server.Asker, batch []byte, count int) ([]byte, error) {
+func (n backend) ReadLocal(load server.Workload, batch []byte) ([]byte, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return nil, errLoads
 	}
-	b, err := c.ReadLocalAs(cluster.Workload(by), batch)
+	b, err := c.ReadLocal(cluster.Workload(load), batch)
 	return b, replyError(err)
 }
 
-// Share implements server.Backend.
-func (n backend) Share(by server.Asker, f func()) error {
+// Schedule implements server.Backend.
+func (n backend) Schedule(load server.Workload, f func()) error {
 	c := n.loaded.Load()
 	if c == nil { // there is nothing to share the processor with
 		f()
 		return nil
 	}
-	return replyError(c.ScheduleTimed(cluster.Workload(by), f))
+	return replyError(c.Schedule(cluster.Workload(load), f))
 }
 
 // Observe implements server.Backend.
@@ -77,7 +75,7 @@ func (n backend) TransferLeadership(id string) error {
 	if c == nil {
 		return errLoads
 	}
-	return replyError(c.TransferLeadershipTo(id))
+	return replyError(c.TransferLeadership(id))
 }
 
 // Snapshot implements server.Backend.
@@ -103,12 +101,12 @@ func (n backend) ChangeMembers(c server.MemberChange) error {
 	if m == nil {
 		return errLoads
 	}
-	return replyError(m.Change(cluster.Change{Kind: changeKinds[c.Kind], ID: c.ID,
+	return replyError(m.ChangeMembers(cluster.MemberChange{Kind: changeKinds[c.Kind], ID: c.ID,
 		PeerAddr: c.PeerAddr}))
 }
 
-// MembersSeen implements server.Backend.
-func (n backend) MembersSeen() ([]server.Member, error) {
+// LeaderMembers implements server.Backend.
+func (n backend) LeaderMembers() ([]server.Member, error) {
 	m := n.loaded.Load()
 	if m == nil {
 		return nil, errLoads
@@ -120,24 +118,19 @@ func (n backend) MembersSeen() ([]server.Member, error) {
 func serverMembers(members []cluster.MemberStatus) []server.Member {
 	var out []server.Member
 	for _, p := range members {
-		out = append(out, server.Member{
-			ID: p.ID, PeerAddr: p.PeerAddr, ClientAddr: p.ClientAddr, Voter: p.Voter,
-			Connected: p.Connected, Match: p.LastLog, Applied: p.Applied,
-			LastContact: p.LastContact,
-			KnownLevel:  p.KnownLevel,
-		})
+		out = append(out, server.Member(p))
 	}
 	return out
 }
 
-// Holders implements server.Backend.
-func (n backend) Holders(ctx context.Context) (server.Holders, error) {
+// Replication implements server.Backend.
+func (n backend) Replication(ctx context.Context) (server.Replication, error) {
 	c := n.loaded.Load()
 	if c == nil {
-		return server.Holders{}, errLoads
+		return server.Replication{}, errLoads
 	}
-	h, err := c.Replication(ctx)
-	return server.Holders{Index: h.Index, Others: h.Others}, replyError(err)
+	r, err := c.Replication(ctx)
+	return server.Replication(r), replyError(err)
 }
 
 // Backup implements server.Backend.

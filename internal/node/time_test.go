@@ -180,7 +180,7 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 			if n.cluster.Status().Role == cluster.RoleLeader {
 				clocks[k].jump(d)
 				if i%2 == 1 {
-					_ = n.cluster.TransferLeadership()
+					_ = n.cluster.TransferLeadership("")
 				}
 				break
 			}
@@ -260,7 +260,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 		for _, n := range nodes {
 			if n.cluster.Status().Role == cluster.RoleLeader {
 				wait.For(t, 20*time.Second, "another leader", func() bool {
-					return n.cluster.TransferLeadership() == nil
+					return n.cluster.TransferLeadership("") == nil
 				})
 				break
 			}
@@ -286,26 +286,26 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 }
 
 // TestWallClockJump moves the wall clock of one node after the other by an hour, the leader's among
-// them, forwards and back: neither a lock's remaining life nor TIME notices.
+// them, forwards and back: neither a lock's TTL nor TIME notices.
 func TestWallClockJump(t *testing.T) {
 	ctx := t.Context()
 	_, clocks, clients := startThree(t)
 	c := clients[1]
-	const life = time.Minute
+	const ttl = time.Minute
 	start := time.Now()
-	if ok, err := c.SetNX(ctx, "lock", "me", life).Result(); err != nil || !ok {
+	if ok, err := c.SetNX(ctx, "lock", "me", ttl).Result(); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	for _, d := range []time.Duration{time.Hour, -2 * time.Hour} {
 		for i, clock := range clocks {
 			clock.jump(d)
-			if ok, err := c.SetNX(ctx, "lock", "thief", life).Result(); err != nil || ok {
+			if ok, err := c.SetNX(ctx, "lock", "thief", ttl).Result(); err != nil || ok {
 				t.Fatalf("after node %d's wall clock moved by %v the lock was given away: %v %v", i,
 					d, ok, err)
 			}
 			left, err := c.PTTL(ctx, "lock").Result()
-			if spent := time.Since(start); err != nil || left < life-spent-time.Second ||
-				left > life {
+			if spent := time.Since(start); err != nil || left < ttl-spent-time.Second ||
+				left > ttl {
 				t.Fatalf("after node %d's wall clock moved by %v and %v spent, %v are left, %v", i,
 					d, spent, left, err)
 			}

@@ -131,7 +131,7 @@ func (n *soleNode) lock() (unlock func()) {
 	return n.mu.Unlock
 }
 
-func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) ([]byte, error) {
+func (n *soleNode) Write(_ context.Context, _ server.Workload, run []byte, _ int) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node.clockMs = max(n.node.clockMs, n.now())
@@ -148,28 +148,27 @@ func (n *soleNode) Write(_ context.Context, _ server.Asker, run []byte, _ int) (
 	return result.Replies[0], nil
 }
 
-func (n *soleNode) Share(_ server.Asker, f func()) error {
+func (n *soleNode) Schedule(_ server.Workload, f func()) error {
 	f()
 	return nil
 }
 
-func (n *soleNode) Read(_ context.Context, by server.Asker, run []byte, count int) ([]byte, error) {
-	return n.ReadLocal(by, run, count)
+func (n *soleNode) Read(_ context.Context, load server.Workload, run []byte) ([]byte, error) {
+	return n.ReadLocal(load, run)
 }
 
-func (n *soleNode) DryRun(_ context.Context, by server.Asker, run []byte,
-	count int) ([]byte, error) {
-	return n.ReadLocal(by, run, count)
+func (n *soleNode) DryRun(_ context.Context, load server.Workload, run []byte) ([]byte, error) {
+	return n.ReadLocal(load, run)
 }
 
-// Holders implements server.Backend: there is no other node, so nobody else holds anything.
-func (n *soleNode) Holders(context.Context) (server.Holders, error) {
+// Replication implements server.Backend: there is no other node, so nobody else holds anything.
+func (n *soleNode) Replication(context.Context) (server.Replication, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return server.Holders{Index: n.node.index}, nil
+	return server.Replication{Index: n.node.index}, nil
 }
 
-func (n *soleNode) ReadLocal(_ server.Asker, run []byte, _ int) ([]byte, error) {
+func (n *soleNode) ReadLocal(_ server.Workload, run []byte) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.node.machine.Read(nil, run, n.node.clockMs, n.node.wallUs()), nil

@@ -11,9 +11,9 @@ import (
 )
 
 // Batches are distinguished by what makes their cost differ, and by nothing else.
-func TestAskersTellRunsApart(t *testing.T) {
+func TestWorkloadsDistinguishBatches(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), Specs())
-	of := func(line string) Asker {
+	of := func(line string) Workload {
 		var cmds [][][]byte
 		var spec *commands.Spec
 		for part := range strings.SplitSeq(line, "; ") {
@@ -21,7 +21,7 @@ func TestAskersTellRunsApart(t *testing.T) {
 			cmds = append(cmds, args)
 			spec = table.Get(args[0])
 		}
-		return askerOf(0, spec, cmds).sized(len(cmds))
+		return workloadOf(0, spec, cmds).sized(len(cmds))
 	}
 	for _, c := range []struct {
 		a, b           string
@@ -43,7 +43,7 @@ func TestAskersTellRunsApart(t *testing.T) {
 			t.Errorf("%q and %q: %x, %x", c.a, c.b, a, b)
 		}
 	}
-	if by := askerOf(0, nil, nil); by.Command == 0 || by.Shape == 0 {
+	if load := workloadOf(0, nil, nil); load.Command == 0 || load.Shape == 0 {
 		t.Error("an empty transaction")
 	}
 }
@@ -53,8 +53,8 @@ func TestAskersTellRunsApart(t *testing.T) {
 func TestSessionCommandsTakeTurns(t *testing.T) {
 	n := start(t, nil)
 	a, b := n.dial(t), n.dial(t)
-	shared := func() (of []Asker) {
-		n.fake.set(func() { of, n.fake.shared = n.fake.shared, nil })
+	shared := func() (of []Workload) {
+		n.fake.set(func() { of, n.fake.scheduled = n.fake.scheduled, nil })
 		return of
 	}
 	for _, call := range []string{

@@ -1,0 +1,61 @@
+// Workload describes a batch to the backend, which predicts from it how much work the batch is.
+
+package server
+
+import (
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/coordd/coordd/commands"
+)
+
+const hashStep = 0x9e3779b97f4a7c15
+
+// workloadOf describes a command, or a transaction if there are several commands or spec is EXEC's:
+// by command name or script, and by the first key.
+func workloadOf(db int, spec *commands.Spec, cmds [][][]byte) Workload {
+	h := uint64(len(cmds))
+	for _, args := range cmds[:min(len(cmds), 16)] {
+		h = h*hashStep + xxhash.Sum64(args[0])
+	}
+	if len(cmds) == 0 {
+		return Workload{Command: h | 1, Shape: h | 1}
+	}
+	args, first := cmds[0], 1
+	if spec != nil && spec.Keys.First > 0 {
+		// otherwise a pattern, or whatever stands in place of a key
+		first = spec.Keys.First
+	}
+	if spec != nil && spec.Group == "scripting" && len(args) > 1 {
+		h = h*hashStep + xxhash.Sum64(args[1]) // source, SHA1 or name
+		first = spec.Keys.Numkeys + 1
+	}
+	load := Workload{Command: h | 1, Shape: h | 1}
+	if first < len(args) {
+		load.Shape = (h*hashStep+xxhash.Sum64(args[first]))*hashStep + uint64(db) | 1
+	}
+	return load
+}
+
+// sized distinguishes batches, or calls, of different lengths.
+func (load Workload) sized(n int) Workload {
+	size := uint64(bits.Len(uint(n)))
+	load.Command, load.Shape = load.Command*hashStep+size<<1|1, load.Shape*hashStep+size<<1|1
+	return load
+}
+
+// workload describes the current batch of count requests.
+func (s *session) workload(count int) Workload {
+	load := s.batch.load.sized(count)
+	load.Source = s.id
+	return load
+}
+
+// localWorkload describes a command that the session answers itself.
+func (s *session) localWorkload(spec *commands.Spec, args [][]byte) Workload {
+	h := xxhash.Sum64String(spec.FullName()) | 1
+	load := Workload{Command: h, Shape: h}.sized(len(args))
+	load.Source = s.id
+	return load
+}
