@@ -11,8 +11,12 @@ const (
 	// charges commands by what they do; and makes the instants that TIME names strictly increase.
 	LevelBounded = 2
 
+	// LevelUsers has users: the machine holds them, a request carries its own, and a command runs
+	// only with its user's permission.
+	LevelUsers = 3
+
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.
-	releaseLevel = LevelBounded
+	releaseLevel = LevelUsers
 )
 
 // FeatureLevel is the newest level that this release knows.

@@ -27,8 +27,18 @@ type Request struct {
 	// Client tells the asker apart from all clients of the cluster, for the events that the request
 	// causes; 0: nobody wants to know.
 	Client uint64
-	Watch  []WatchedKey // only with Multi
-	Cmds   [][][]byte   // one, unless Multi
+	// User is who asks, from LevelUsers on.
+	User  UserID
+	Watch []WatchedKey // only with Multi
+	Cmds  [][][]byte   // one, unless Multi
+}
+
+// UserID names a user: by name, and by the revision that created it, since a later user of the same
+// name is another one. Without a Name nobody has authenticated: that is the default user, as long as
+// it needs no password.
+type UserID struct {
+	Name    []byte
+	Created uint64
 }
 
 // WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0
@@ -46,9 +56,10 @@ const (
 	requestSetting
 	requestClient // the asker's number follows the database
 	requestBehind
+	requestUser // the user's name and creation follow
 
 	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient |
-		requestBehind
+		requestBehind | requestUser
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -72,9 +83,16 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.Client != 0 {
 		flags |= requestClient
 	}
+	if r.User.Name != nil {
+		flags |= requestUser
+	}
 	dst = append(dst, flags, byte(r.DB))
 	if r.Client != 0 {
 		dst = binary.AppendUvarint(dst, r.Client)
+	}
+	if r.User.Name != nil {
+		dst = wire.AppendBytes(dst, r.User.Name)
+		dst = binary.AppendUvarint(dst, r.User.Created)
 	}
 	if r.Multi {
 		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
@@ -119,6 +137,10 @@ func (r *RequestReader) Next() (*Request, error) {
 	q.Client = 0
 	if flags&requestClient != 0 {
 		q.Client = r.in.Uvarint()
+	}
+	q.User = UserID{}
+	if flags&requestUser != 0 {
+		q.User = UserID{Name: r.in.Bytes(), Created: r.in.Uvarint()}
 	}
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {

@@ -97,10 +97,27 @@ var askedRequests = []commands.Request{
 		Cmds:  [][][]byte{commandtest.Args("DEL", "w")}},
 }
 
-func askedEntry() *Entry {
-	e := &Entry{Origin: 2, ClockMs: 1, WallUs: 1, Batches: [][]byte{nil}}
-	for i := range askedRequests {
-		e.Batches[0] = commands.AppendRequest(e.Batches[0], &askedRequests[i])
+// userRequests are the requests of the golden entry "users": a command, a transaction and a setting,
+// each with its user.
+var userRequests = []commands.Request{
+	{Proto: 2, User: commands.UserID{Name: []byte("default")},
+		Cmds: [][][]byte{commandtest.Args("GET", "k")}},
+	{DB: 3, Proto: 3, Client: 7, User: commands.UserID{Name: []byte("al\x00ice"), Created: 1 << 62},
+		Multi: true, Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
+		Cmds: [][][]byte{commandtest.Args("DEL", "w")}},
+	{Proto: 2, Setting: true, User: commands.UserID{Name: []byte{}, Created: 1},
+		Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
+}
+
+func askedEntry() *Entry { return entryOf(2, askedRequests) }
+
+func usersEntry() *Entry { return entryOf(4, userRequests) }
+
+// entryOf is an entry with one batch.
+func entryOf(origin uint64, requests []commands.Request) *Entry {
+	e := &Entry{Origin: origin, ClockMs: 1, WallUs: 1, Batches: [][]byte{nil}}
+	for i := range requests {
+		e.Batches[0] = commands.AppendRequest(e.Batches[0], &requests[i])
 	}
 	return e
 }
@@ -114,7 +131,7 @@ func goldenRaise() *Entry {
 
 func TestGoldenEntries(t *testing.T) {
 	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(),
-		"asked": askedEntry(), "raise": goldenRaise()} {
+		"asked": askedEntry(), "users": usersEntry(), "raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
 		for version := 1; version <= entryVersion; version++ {
@@ -138,6 +155,7 @@ func TestGoldenEntries(t *testing.T) {
 func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "entry-v1.bin", goldenRequests)
 	checkRequests(t, "asked-v1.bin", askedRequests)
+	checkRequests(t, "users-v1.bin", userRequests)
 }
 
 // checkRequests reads the requests of an entry, which its batches have in turn.
