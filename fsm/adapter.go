@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Adapter is the machine as hashicorp/raft and package cluster use it. Its lock admits either many
+// Adapter presents the machine to hashicorp/raft and package cluster. Its lock admits either many
 // readers or one entry. No other file of this package knows Raft.
 type Adapter struct {
 	origin  uint64
@@ -89,7 +89,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	return &Applied{result.Replies, result.Work}
 }
 
-// Worked is the work of the entries applied since the process started, in units of
+// Worked returns the work of the entries applied since the process started, in units of
 // commands.Env.Work.
 func (a *Adapter) Worked() uint64 { return a.worked.Load() }
 
@@ -125,7 +125,7 @@ func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byt
 	})
 }
 
-// nextCheck is the running hash for an entry to carry, none if the last was recent.
+// nextCheck returns the running hash for an entry to carry, none if the last was recent.
 func (a *Adapter) nextCheck() Check {
 	if a.applied.Load() < a.checked+checkEvery {
 		return Check{}
@@ -156,10 +156,10 @@ func (a *Adapter) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
 	return entryClock(data)
 }
 
-// Level is the machine's feature level.
+// Level returns the machine's feature level.
 func (a *Adapter) Level() uint64 { return a.level.Load() }
 
-// KnownLevel is the newest feature level that this release knows.
+// KnownLevel returns the newest feature level that this release knows.
 func (a *Adapter) KnownLevel() uint64 { return FeatureLevel }
 
 // CheckLevel fails if this release does not know the level of what.
@@ -178,10 +178,10 @@ func (a *Adapter) EntryLevel(data []byte) uint64 { return entryLevel(data) }
 // file, or from all if there are fewer; 0: unknown.
 func (a *Adapter) SnapshotLevel(head []byte) uint64 { return snapshotLevel(head) }
 
-// SnapshotHead is how many bytes SnapshotLevel needs.
+// SnapshotHead returns how many bytes SnapshotLevel needs.
 func (a *Adapter) SnapshotHead() int { return snapshotHead }
 
-// Clock is the cluster clock of the newest applied entry, ms.
+// Clock returns the cluster clock of the newest applied entry, ms.
 func (a *Adapter) Clock() int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -195,7 +195,7 @@ func (a *Adapter) NewestUs() int64 {
 	return a.m.NewestUs()
 }
 
-// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+// NextDeadline returns the earliest deadline of any key, ms of the cluster clock.
 func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -256,7 +256,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
 	a.mu.Unlock()
-	// Nobody was notified of what the entries in between changed.
+	// Clients were not notified of the changes that came with the snapshot.
 	a.deliver([]commands.Event{{Kind: commands.StateReplaced}})
 	return nil
 }

@@ -1,5 +1,4 @@
-// What a backup needs besides the snapshot that it is: a check of a file without loading it, and
-// the step into a new epoch.
+// Backups: a check of a snapshot file without loading it, and the step into a new epoch.
 
 package fsm
 
@@ -64,19 +63,19 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Epoch is the number of the current epoch: how often the state was restored from a backup.
+// Epoch returns the current epoch: how many times the state was restored from a backup.
 func (m *Machine) Epoch() uint64 { return m.epoch }
 
 // EnterEpoch makes every later revision larger than those of earlier epochs, and returns the index
-// and term of Raft's log to continue from. It fails for an epoch that is not later than the current
-// one, or that a revision cannot hold.
+// and term of Raft's log to continue from. It fails if epoch is not later than the current one, or
+// does not fit into a revision.
 //
-// Index and term are beyond what the cluster that made the backup reaches. If one of its nodes
-// still runs, or starts again with its old data, the restored nodes' log is newer and it takes
-// their state.
+// Index and term exceed what the cluster that made the backup reaches. If one of its nodes still
+// runs, or restarts with its old data, the restored nodes' log is newer and that node adopts their
+// state.
 func (m *Machine) EnterEpoch(epoch uint64) (index, term uint64, err error) {
 	if epoch <= m.epoch || epoch > keyspace.MaxEpoch {
-		return 0, 0, fmt.Errorf("it has to be from %d to %d", m.epoch+1, keyspace.MaxEpoch)
+		return 0, 0, fmt.Errorf("must be from %d to %d", m.epoch+1, keyspace.MaxEpoch)
 	}
 	m.epoch = epoch
 	m.index += epochEntries
@@ -90,7 +89,7 @@ const (
 	epochTerms   = 1 << 32
 )
 
-// Size is the length of the file that WriteTo writes. It takes as long as WriteTo.
+// Size returns the length of the file that WriteTo writes. It takes as long as WriteTo.
 func (s *Snapshot) Size() int64 {
 	n, _ := s.WriteTo(io.Discard) // never fails there
 	return n

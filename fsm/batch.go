@@ -29,16 +29,16 @@ type runner struct {
 	call     commands.Call
 }
 
-// The work, in units of commands.Env.Work, after which a batch begins no further request and an
+// Work limits, in units of commands.Env.Work: past them a batch starts no further request and an
 // entry no further batch. Work is the same on every node, so all stop at the same request. The
-// proposer proposes the rest again, after what others want: an entry holds the machine for at most
+// proposer proposes the rest again, after other batches: an entry occupies the machine for at most
 // entryWork and one request (docs/adr/0015).
 const (
 	batchWork = commands.MaxRequestWork / 8
 	entryWork = commands.MaxRequestWork / 4
 
-	// Below commands.LevelBounded: the limit of a batch, while an entry has none, and the limit of
-	// a transaction, which is a request like any other from there on.
+	// Below commands.LevelBounded, where an entry has no limit: the limit of a batch, and that of a
+	// transaction, which later counts like any other request.
 	maxFirstBatchWork  = commands.MaxRequestWork
 	maxTransactionWork = 4 * commands.MaxRequestWork
 )
@@ -64,13 +64,13 @@ func (r *runner) maxWork() uint64 {
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the " +
 	"command was not run"
 
-// begin prepares for a batch whose replies are appended to dst, with its share of work.
+// begin starts a batch whose replies are appended to dst, with its share of work.
 func (r *runner) begin(dst []byte, share uint64) {
 	r.resp.Buf, r.limit, r.before, r.share = dst, len(dst)+commands.MaxReplyBytes, r.env.Work, share
 	r.room = commands.MaxReplyBytes
 }
 
-// tired reports whether the batch has done its share of work.
+// tired reports whether the batch has used up its share of work.
 func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 
 // acknowledge replies to a change of a setting.
@@ -208,5 +208,5 @@ func tooLarge(writes bool) commands.Error {
 // any command.
 const errReplyLost commands.Error = "ERR accumulated replies exceed 64 MiB; the command ran"
 
-// headBytes is what a reply of one line counts for.
+// headBytes is the size that a one-line reply is charged.
 const headBytes = 16

@@ -71,7 +71,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], crcTable))
 }
 
-// DecodeEntry reads an entry. Its batches are parts of b.
+// DecodeEntry reads an entry. Its batches share memory with b.
 func DecodeEntry(b []byte) (*Entry, error) {
 	if len(b) <= crc32.Size {
 		return nil, ErrEntryCorrupt

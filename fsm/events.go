@@ -1,6 +1,5 @@
 // The events of an entry: messages, keyspace notifications, and changes of the keys that clients of
-// this node wait for or track. They are not part of the state, which is the same without any
-// client.
+// this node wait for or track. They are not part of the state, which does not depend on clients.
 
 package fsm
 
@@ -36,7 +35,7 @@ type changedKey struct {
 	key string
 }
 
-// keptEvents is how many events' memory later entries reuse.
+// keptEvents is the number of events whose memory later entries reuse.
 const keptEvents = 1024
 
 func newEvents() *events {
@@ -66,7 +65,8 @@ func (v *events) emit(e commands.Event) {
 	v.list = append(v.list, e)
 }
 
-// calledBytes bounds the arguments of script calls reported for one entry; later calls are not.
+// calledBytes bounds the arguments of the script calls reported for one entry; later calls are not
+// reported.
 const calledBytes = 1 << 20
 
 // call reports a command that a script calls.
@@ -85,7 +85,7 @@ func (v *events) call(db int, args [][]byte) {
 		Client: v.client})
 }
 
-// calling returns what scripts report their calls to, nil if nobody watches.
+// calling returns the function that scripts report their calls to, nil if nobody watches.
 func (v *events) calling() func(int, [][]byte) {
 	if !v.watched {
 		return nil
@@ -158,7 +158,7 @@ func (v *events) change(db int, key string, c keyspace.Change) {
 	})
 }
 
-// notifying returns what commands send notifications to, nil if none are enabled.
+// notifying returns the function that commands send notifications to, nil if none are enabled.
 func (v *events) notifying() func(commands.NotifyClass, string, int, []byte) {
 	if v.notify == 0 {
 		return nil

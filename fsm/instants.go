@@ -13,7 +13,7 @@ import "github.com/coordd/coordd/commands"
 // next entry.
 type Instants = func(lastUs, stampUs int64) (us int64, ok bool)
 
-// instants is what a machine remembers of them.
+// instants is the machine's record of the instants that were named.
 type instants struct {
 	// lastUs is the newest instant that a request named, or one less than the newest entry's
 	// WallUs. It is part of the state from commands.LevelBounded on, and 0 below.
@@ -64,5 +64,6 @@ func (m *Machine) readTime(env *commands.Env, clockMs, wallUs int64, next Instan
 	return late
 }
 
-// NewestUs is the newest instant that an entry named or slightly less, µs since 1970; 0 if unknown.
+// NewestUs returns the newest instant that an entry named or slightly less, µs since 1970; 0 if
+// unknown.
 func (m *Machine) NewestUs() int64 { return m.time.lastUs }

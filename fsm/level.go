@@ -28,7 +28,7 @@ func CheckLevel(what string, level uint64) error {
 		ErrLevel, what, level, FeatureLevel)
 }
 
-// Level is the machine's feature level, from 1.
+// Level returns the machine's feature level, from 1.
 func (m *Machine) Level() uint64 { return m.level }
 
 // raise applies the level of an entry, 0 if it has none. The level never falls.

@@ -38,16 +38,16 @@ func NewMachine(table *commands.Table) *Machine {
 	}
 }
 
-// Index is the log index of the newest applied entry.
+// Index returns the log index of the newest applied entry.
 func (m *Machine) Index() uint64 { return m.index }
 
-// ClockMs is the cluster clock of the newest applied entry.
+// ClockMs returns the cluster clock of the newest applied entry.
 func (m *Machine) ClockMs() int64 { return m.ks.Now() }
 
-// NextDeadline is the earliest deadline of any key, ms of the cluster clock.
+// NextDeadline returns the earliest deadline of any key, ms of the cluster clock.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) { return m.ks.NextDeadline() }
 
-// Sum is the running hash over all changes, with the index that it is for.
+// Sum returns the running hash over all changes, with the index that it is for.
 func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
 
 // DivergedError reports that this machine's state is not the leader's.
@@ -81,7 +81,7 @@ func (m *Machine) Observe(f Interest) { m.events.interest = f }
 // requests that name their client are reported.
 func (m *Machine) Watch(on bool) { m.events.watched = on }
 
-// Notify is the setting of keyspace notifications.
+// Notify returns the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
 // Apply applies the entry at index. With answer it builds the replies.

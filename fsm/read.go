@@ -4,10 +4,10 @@ import "github.com/coordd/coordd/commands"
 
 // Read runs a batch on the applied state and appends its replies to dst. It changes nothing.
 //
-// It stops before the first request that would change anything or notify anybody, before one whose
-// reply does not fit into commands.MaxReplyBytes together with those before it, and once batchWork
-// is done. So there may be fewer replies than requests; a batch that cannot write gets at least
-// one. clockMs and wallUs are the cluster clock and the time of day at the moment of reading.
+// It stops before the first request that would change anything or send a notification, before one
+// whose reply does not fit into commands.MaxReplyBytes together with those before it, and once
+// batchWork is done. So there may be fewer replies than requests; a batch that cannot write gets at
+// least one. clockMs and wallUs are the cluster clock and the time of day at the moment of reading.
 func (m *Machine) Read(dst, batch []byte, clockMs, wallUs int64) []byte {
 	return m.ReadAt(dst, batch, clockMs, wallUs, nil)
 }

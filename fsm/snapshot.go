@@ -198,7 +198,7 @@ func (r *snapshotReader) header() (header, error) {
 		}
 	}
 	if r.err != nil || !c.Done() {
-		return h, r.error("its header is wrong")
+		return h, r.error("its header is invalid")
 	}
 	return h, nil
 }
@@ -213,7 +213,7 @@ type snapshotReader struct {
 // begin reads what precedes the records.
 func (r *snapshotReader) begin() error {
 	if string(r.read(len(snapshotMagic))) != snapshotMagic {
-		return r.error("it does not begin as one")
+		return r.error("its magic is missing")
 	}
 	if v := r.uint32(); r.err == nil && v != snapshotVersion {
 		return fmt.Errorf("%w: version %d, this release reads %d", ErrSnapshotVersion, v,
@@ -229,7 +229,7 @@ func (r *snapshotReader) finish() error {
 		return r.error("its checksum does not match")
 	}
 	if _, err := r.r.ReadByte(); err != io.EOF {
-		return r.error("it goes on after its end")
+		return r.error("it has data after its end")
 	}
 	return nil
 }

@@ -14,10 +14,9 @@ const maxReplyDepth = 100
 
 const errReplyDepth = "ERR reached lua stack limit"
 
-// answer writes the script's result to x.Out. A table is measured first, by the same way with a
-// reply that only counts: one that holds a long string, or another table, many times is small in
-// memory and endless as a reply. What was counted is reserved: a buffer that grows takes twice as
-// much.
+// answer writes the script's result to x.Out. A table is measured first, with a reply that only
+// counts: one that holds a long string, or another table, many times is small in memory but may be
+// huge as a reply. The counted size is reserved, because a buffer that grows takes twice as much.
 func (in *interpreter) answer(x *commands.Call, v lua.LValue) {
 	if _, ok := v.(*lua.LTable); ok {
 		in.measure.Begin(x.Tx.Proto)
@@ -44,38 +43,33 @@ type measure struct {
 
 func (m *measure) take(n int) { m.b.Take(0, int64(n)) }
 
-// Status charges.
 func (m *measure) Status(s string) {
 	m.take(len(s))
 	m.ReplySizer.Status(s)
 }
 
-// Error charges.
 func (m *measure) Error(msg string) {
 	m.take(len(msg))
 	m.ReplySizer.Error(msg)
 }
 
-// BulkString charges.
 func (m *measure) BulkString(s string) {
 	m.take(len(s))
 	m.ReplySizer.BulkString(s)
 }
 
-// BigNumber charges.
 func (m *measure) BigNumber(digits string) {
 	m.take(len(digits))
 	m.ReplySizer.BigNumber(digits)
 }
 
-// Verbatim charges.
 func (m *measure) Verbatim(format, text string) {
 	m.take(len(format) + len(text))
 	m.ReplySizer.Verbatim(format, text)
 }
 
-// walks charges, when a reply is measured, for a walk over all pairs of a table. It is false once
-// the budget is spent.
+// walks charges for a walk over all pairs of a table while a reply is measured. It reports whether
+// any budget is left.
 func (in *interpreter) walks(t *lua.LTable) bool {
 	if in.measuring {
 		in.budget.Take(int64(t.Empty())/4, 0)
@@ -83,8 +77,8 @@ func (in *interpreter) walks(t *lua.LTable) bool {
 	return in.budget.Spent() == ""
 }
 
-// replyUnits is what measuring and writing a value costs, of a table without its elements: where it
-// has keys seven fields are looked up.
+// replyUnits is the cost of measuring and writing a value, a table without its elements. For a
+// table with keys, seven fields are looked up.
 func replyUnits(v lua.LValue) int64 {
 	switch v := v.(type) {
 	case lua.LString:
@@ -132,8 +126,8 @@ func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	}
 }
 
-// writeTyped writes a table whose one special field says what it is. The order of the questions is
-// Redis's.
+// writeTyped writes a table whose one special field gives its type. Redis's order of lookups
+// decides if there are several.
 func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) bool {
 	if !t.HasKeys() {
 		return false
@@ -173,7 +167,7 @@ func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) 
 	return false
 }
 
-// writePairs writes a map, or the keys of a table as a set, in the order of insertion.
+// writePairs writes a map, or the keys of a table as a set, in insertion order.
 func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, values bool) {
 	if !in.walks(t) {
 		return

@@ -1,6 +1,5 @@
-// Arguments and errors of the Lua library functions: checked and worded as C Lua 5.1 does it,
-// because gopher-lua's own checks word their errors differently, refuse numbers given as strings,
-// and write numbers in Go's way.
+// Arguments and errors of library functions, checked and worded as in C Lua 5.1. gopher-lua's own
+// checks use other words, refuse numbers given as strings, and format numbers as Go does.
 
 package script
 
@@ -11,26 +10,25 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// maxStackSlots is the number of values that C Lua lets one C function hold on its stack; it is
-// what bounds the results of unpack and string.byte and the nesting that cjson and cmsgpack accept.
+// maxStackSlots is how many values C Lua lets a C function hold on its stack. It bounds the results
+// of unpack and string.byte, and the nesting that cjson and cmsgpack accept.
 const maxStackSlots = 8000
 
-// raise raises an error message with the position of the calling Lua function before it, if that is
-// one.
+// raise raises an error message, after the position of the calling function if that is written in
+// Lua.
 func raise(L *lua.LState, msg string) {
 	where := L.Where(1)
 	L.ChargeString(len(where) + len(msg)) // msg may hold an argument
 	L.Error(lua.LString(where + msg))
 }
 
-// raiseBare raises an error message without a position, as C Lua does for errors of its core inside
-// a C function.
+// raiseBare raises an error message without a position, as C Lua's core does inside a C function.
 func raiseBare(L *lua.LState, msg string) {
 	L.Error(lua.LString(msg))
 }
 
-// argError raises "bad argument #n to 'name' (msg)". As in C Lua the name is the one that the
-// caller used, and the receiver of a method call is not counted.
+// argError raises "bad argument #n to 'name' (msg)". As in C Lua, name is the one that the caller
+// used, and the receiver of a method call is not counted.
 func argError(L *lua.LState, n int, msg string) {
 	name, method := L.CalledAs()
 	if name == "" {
@@ -44,12 +42,12 @@ func argError(L *lua.LState, n int, msg string) {
 	raise(L, "bad argument #"+strconv.Itoa(n)+" to '"+name+"' ("+msg+")")
 }
 
-// typeError raises an argError that names the expected type and the one that came.
+// typeError raises an argError with the expected type and the actual one.
 func typeError(L *lua.LState, n int, expected string) {
 	argError(L, n, expected+" expected, got "+argType(L, n))
 }
 
-// argType returns the type name of argument n, "no value" where there is none.
+// argType returns the type name of argument n, "no value" if it is absent.
 func argType(L *lua.LState, n int) string {
 	if n > L.GetTop() {
 		return "no value"
@@ -74,7 +72,7 @@ func optString(L *lua.LState, n int, absent string) string {
 	return checkString(L, n)
 }
 
-// checkNumber returns argument n, a number or a string that reads as one.
+// checkNumber returns argument n, a number or a numeric string.
 func checkNumber(L *lua.LState, n int) float64 {
 	v := L.Get(n)
 	if s, isString := v.(lua.LString); isString {
@@ -127,7 +125,7 @@ func checkFunction(L *lua.LState, n int) *lua.LFunction {
 	return f
 }
 
-// checkAny raises an error when argument n is absent; nil counts as a value.
+// checkAny returns argument n, which must be present; nil counts as a value.
 func checkAny(L *lua.LState, n int) lua.LValue {
 	if n > L.GetTop() {
 		argError(L, n, "value expected")
@@ -138,7 +136,7 @@ func checkAny(L *lua.LState, n int) lua.LValue {
 // hasStack reports whether C Lua would let the running function push n more values.
 func hasStack(L *lua.LState, n int64) bool { return int64(L.GetTop())+n <= maxStackSlots }
 
-// toString returns a string or a number as a string; ok is false for every other type.
+// toString converts a string or a number to a string; ok is false for other types.
 func toString(v lua.LValue) (s string, ok bool) {
 	switch v := v.(type) {
 	case lua.LString:
@@ -149,8 +147,7 @@ func toString(v lua.LValue) (s string, ok bool) {
 	return "", false
 }
 
-// toNumber returns a number, or a string that reads as one, as a number; ok is false for everything
-// else.
+// toNumber converts a number or a numeric string to a number; ok is false for other values.
 func toNumber(v lua.LValue) (f float64, ok bool) {
 	switch v := v.(type) {
 	case lua.LNumber:
@@ -161,9 +158,9 @@ func toNumber(v lua.LValue) (f float64, ok bool) {
 	return 0, false
 }
 
-// truncate converts as the x86-64 instruction behind C's (long long)f does: toward zero, and the
-// smallest integer for all that does not fit and for NaN. Go leaves those cases to the processor,
-// and nodes may differ in theirs.
+// truncate converts like the x86-64 instruction behind C's (long long)f: toward zero, with the
+// smallest integer for NaN and for what does not fit. Go leaves those cases to the processor, so
+// nodes could differ.
 func truncate(f float64) int64 {
 	if f >= -(1<<63) && f < 1<<63 {
 		return int64(f)
@@ -171,8 +168,8 @@ func truncate(f float64) int64 {
 	return math.MinInt64
 }
 
-// truncateUnsigned converts as gcc's x86-64 code for C's (unsigned long)f does: negative numbers
-// wrap round.
+// truncateUnsigned converts like gcc's x86-64 code for C's (unsigned long)f: negative numbers wrap
+// around.
 func truncateUnsigned(f float64) uint64 {
 	if f >= 1<<63 {
 		return uint64(truncate(f-(1<<63))) ^ 1<<63
@@ -180,7 +177,7 @@ func truncateUnsigned(f float64) uint64 {
 	return uint64(truncate(f))
 }
 
-// newLibrary returns a table with the functions under their names, in the order given.
+// newLibrary returns a table of the functions, in the order given.
 func newLibrary(L *lua.LState, functions []libraryFunction) *lua.LTable {
 	lib := L.CreateTable(0, len(functions))
 	for _, f := range functions {
@@ -189,8 +186,8 @@ func newLibrary(L *lua.LState, functions []libraryFunction) *lua.LTable {
 	return lib
 }
 
-// libraryFunction is one entry of a library. Libraries are lists, not maps, because the order of a
-// table's keys can be seen by a script and must not come from a Go map.
+// libraryFunction is one entry of a library. A library is a list, because scripts can see the order
+// of a table's keys, and that of a Go map is random.
 type libraryFunction struct {
 	name string
 	fn   lua.LGFunction

@@ -1,4 +1,4 @@
-// The replicated script cache, which EVALSHA looks scripts up in.
+// The replicated script cache that serves EVALSHA.
 
 package script
 
@@ -15,19 +15,19 @@ import (
 
 // The limits of the cache.
 const (
-	// maxCachedScripts bounds the scripts of EVAL that stay for EVALSHA, as in Redis 7.4. Programs
-	// that generate the text of each call would fill the memory otherwise.
+	// maxCachedScripts bounds the scripts of EVAL that stay for EVALSHA, as in Redis 7.4. Without
+	// it, programs that generate each script would fill the memory.
 	maxCachedScripts = 500
 	// maxCachedSize bounds their memory, by footprint. The newest one always stays.
 	maxCachedSize = 16 << 20
 	// maxLoadedBytes bounds the sources of SCRIPT LOAD, which are never dropped, below
-	// LevelBounded; maxLoadedSize bounds their memory, by footprint, from there on.
+	// LevelBounded; from that level on, maxLoadedSize bounds their memory, by footprint.
 	maxLoadedBytes = 64 << 20
 	maxLoadedSize  = 256 << 20
 )
 
-// footprint is an upper estimate of a compiled script's memory. It depends on the source's length
-// alone, so a node that has not compiled it yet counts the same.
+// footprint is an upper estimate of a compiled script's memory. It depends only on the source's
+// length, so a node that has not compiled the script yet gets the same result.
 func footprint(source int) int { return 1024 + 22*source }
 
 const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
@@ -41,7 +41,7 @@ type cachedScript struct {
 	prev, next *cachedScript
 }
 
-// scriptList is a ring of scripts in the order of use, the oldest first.
+// scriptList is a ring of scripts in the order of use, oldest first.
 type scriptList struct{ root cachedScript }
 
 func (l *scriptList) init() { l.root.prev, l.root.next = &l.root, &l.root }
@@ -60,7 +60,7 @@ func (l *scriptList) pushBack(s *cachedScript) {
 
 func (s *cachedScript) unlink() { s.prev.next, s.next.prev = s.next, s.prev }
 
-// Len is the number of scripts that EVALSHA can call.
+// Len returns the number of scripts that EVALSHA can call.
 func (e *Engine) Len() int { return len(e.bySHA) }
 
 // Exists reports whether EVALSHA can call the script with this SHA1 (40 hexadecimal digits in any
@@ -98,7 +98,7 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	return s.sha, nil
 }
 
-// loadedFull reports whether another source of n bytes is one too many for SCRIPT LOAD.
+// loadedFull reports whether SCRIPT LOAD has no room for another source of n bytes.
 func (e *Engine) loadedFull(level uint64, n int) bool {
 	if level >= commands.LevelBounded {
 		return footprint(0)*(e.loadedCount+1)+
@@ -178,7 +178,7 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// errScriptRecord reports that the script cache in a snapshot cannot be read.
+// errScriptRecord reports a corrupt script cache in a snapshot.
 var errScriptRecord = errors.New("its script cache is corrupt")
 
 // AppendTo appends the engine's record of a snapshot to dst: the sources of SCRIPT LOAD and those

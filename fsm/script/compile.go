@@ -1,4 +1,4 @@
-// Compiling scripts: the first line's flags, and the words of a compile error.
+// Compiling scripts: the flags of the first line, and the wording of compile errors.
 
 package script
 
@@ -32,18 +32,18 @@ type program struct {
 	work     int  // what compiling it cost, in units of Env.Work
 }
 
-// What compiling costs, in units of Env.Work, and the most that a request may have compiled: about
-// as much as a request may do.
+// The cost of compiling, in units of Env.Work, and the most that a request may compile: about as
+// much as it may do.
 const (
 	tokenWork    = 20
 	bytesPerWork = 4
 	maxTokens    = commands.MaxRequestWork / tokenWork * 4 / 5
 )
 
-// compileWork is what compiling a source of so many tokens costs.
+// compileWork is the cost of compiling a source.
 func compileWork(tokens, bytes int) int { return 100 + tokens*tokenWork + bytes/bytesPerWork }
 
-// tokenLimit is how many tokens a source that a request brings may have; 0: any number.
+// tokenLimit returns how many tokens a source in a request may have; 0: any number.
 func tokenLimit(level uint64) int {
 	if level >= commands.LevelBounded {
 		return maxTokens
@@ -51,14 +51,14 @@ func tokenLimit(level uint64) int {
 	return 0
 }
 
-// compileScript compiles a script as EVAL gets it. The error is a reply.
+// compileScript compiles the script of an EVAL. The error is a reply.
 func compileScript(source []byte) (*program, error) {
 	p, _, err := compileScriptWithin(source, 0)
 	return p, err
 }
 
-// compileScriptWithin is compileScript of a source of at most limit tokens. work is what it cost,
-// also where it failed.
+// compileScriptWithin is compileScript for a source of at most limit tokens. work is the cost, also
+// after a failure.
 func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, 0, commands.Errorf("ERR script is longer than %d bytes",
@@ -83,8 +83,8 @@ const (
 	errBadEngine  commands.Error = "ERR Invalid engine in script shebang"
 )
 
-// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without that
-// line's text.
+// readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without the
+// text of that line.
 func (p *program) readShebang(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return source, nil
@@ -111,9 +111,9 @@ func (p *program) readShebang(source []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// splitFirstLine splits a first line that begins with #! into words and returns what follows. The
-// line break stays, so that errors count lines as the author does. noLine is for a line without an
-// end or with a zero byte, noWords for unbalanced quotes.
+// splitFirstLine splits a first line that begins with #! into words and returns the rest. The rest
+// starts with the line break, so that errors have the author's line numbers. noLine is the error
+// for a line that does not end or contains a zero byte, noWords the one for unbalanced quotes.
 func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body []byte, err error) {
 	end := bytes.IndexByte(source, '\n')
 	if end < 0 || bytes.IndexByte(source[:end], 0) >= 0 {
@@ -137,8 +137,7 @@ func (p *program) readFlags(list []byte) error {
 	return nil
 }
 
-// compileChunk compiles a source of at most limit tokens, or of any number where that is 0. chunk
-// is how errors name it, without a line.
+// compileChunk compiles a source of at most limit tokens; 0: any number. Errors call it chunk.
 func compileChunk(source []byte, chunk string,
 	limit int) (proto *lua.FunctionProto, tokens int, err error) {
 	if bytes.HasPrefix(source, []byte("\x1b")) {
@@ -152,8 +151,7 @@ func compileChunk(source []byte, chunk string,
 	return proto, tokens, err
 }
 
-// wordParseError gives the parser's error the form that C Lua's have: chunk:line: what near
-// 'token'.
+// wordParseError gives a parser error the form of C Lua's: chunk:line: what near 'token'.
 func wordParseError(e *parse.Error, source []byte, chunk string) error {
 	line, token := e.Pos.Line, e.Token
 	if e.Message == parse.TooDeep || e.Message == parse.TooLong {

@@ -1,5 +1,4 @@
-// Dry runs: a script on the applied state, which it cannot change, ends where it would
-// (fsm/dry_run.go).
+// Dry runs: a script runs on the applied state and ends where it would change it (fsm/dry_run.go).
 
 package script
 
@@ -14,8 +13,8 @@ import (
 // abort ends a dry run that would change something.
 func abort() { panic(keyspace.ErrClosed) }
 
-// dryRun calls a handler for a script of a dry run. If it aborts, the script ends: no pcall brings
-// it back.
+// dryRun calls a handler for a script in a dry run. If the handler aborts, the script ends: no pcall
+// catches that.
 func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {
@@ -31,14 +30,14 @@ func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Sp
 	return x.Handle(spec)
 }
 
-// DryRun is the engine for reads and dry runs: nothing changes it, and several may run at a time.
+// DryRun returns the engine for reads and dry runs: they never change it and may run concurrently.
 func (e *Engine) DryRun() commands.Scripts { return dryRunScripts{e} }
 
 // dryRunScripts implements commands.Scripts on an engine that must not change.
 type dryRunScripts struct{ e *Engine }
 
-// Eval runs a script that the cache has. Running another would add it, and running one that may
-// soon be dropped would keep it longer: both abort.
+// Eval runs a cached script. It aborts for any other, which the cache would have to add, and for one
+// that the cache may soon drop, because using it would keep it longer.
 func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	c, err := t.e.choose(script)
 	if err != nil {

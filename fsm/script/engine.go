@@ -1,4 +1,4 @@
-// The engine: finding, compiling and running what a script command calls.
+// The engine finds, compiles and runs what a script command calls.
 
 package script
 
@@ -11,11 +11,11 @@ import (
 // The limits of scripts. All are counts, so that every node stops at the same place.
 const (
 	// scriptInstructions bounds the work of one script with the commands that it calls, in units of
-	// Env.Work. Meanwhile the machine does nothing else: for a tenth of a second in plain Lua, for
-	// about a quarter in the worst case that we found.
+	// Env.Work. It occupies the machine for 100 ms in plain Lua, and for about 250 ms in the worst
+	// case found.
 	scriptInstructions = commands.MaxRequestWork
 	// scriptBytes bounds what one script allocates: strings, tables, functions and coroutines.
-	// Dropping a value returns nothing.
+	// Garbage counts too.
 	scriptBytes = 64 << 20
 	// maxDerivedPrograms and maxDerivedSize bound the compiled scripts of reads, which are not part
 	// of the state.
@@ -25,7 +25,7 @@ const (
 
 // Engine implements commands.Scripts for entries. The script cache and the libraries are replicated
 // state: only entries change them (EVAL, EVALSHA, SCRIPT LOAD, FUNCTION LOAD …). EVAL_RO,
-// EVALSHA_RO and FCALL_RO, which may run in several reads at a time, do not.
+// EVALSHA_RO and FCALL_RO, which reads may run concurrently, do not.
 type Engine struct {
 	table *commands.Table
 
@@ -42,7 +42,7 @@ type Engine struct {
 
 	writer *interpreter // of the scripts that entries run
 
-	mu      sync.Mutex // guards what follows: reads run at the same time
+	mu      sync.Mutex // guards what follows: reads run concurrently
 	readers []*interpreter
 	derived map[string]*program // by source
 	order   []string            // of the keys of derived, oldest first
@@ -57,7 +57,7 @@ func NewEngine(table *commands.Table) *Engine {
 	return e
 }
 
-// compile compiles a script that a request brings, and charges the request.
+// compile compiles a script from a request, and charges the request.
 func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 	p, work, err := compileScriptWithin(source, tokenLimit(x.Level))
 	if x.Level >= commands.LevelBounded {
@@ -68,14 +68,14 @@ func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 
 // chosen is what a call runs.
 type chosen struct {
-	script  commands.Script // as it is run: ReadOnly also where a function promises that
+	script  commands.Script // ReadOnly is also set if a function declares that
 	source  string          // of a script
 	cached  *cachedScript   // nil: a function, or a script that EVALSHA cannot call
 	name    string          // the SHA1 of a script that is cached, or the name of a function
-	program *program        // nil: it is not compiled yet
+	program *program        // nil: not compiled yet
 }
 
-// choose finds what is called and changes nothing. It fails if EVALSHA does not know the script, or
+// choose finds what is called, without any change. It fails if EVALSHA does not know the script, or
 // if FCALL_RO calls a function that may write.
 func (e *Engine) choose(script commands.Script) (chosen, error) {
 	if script.Function != nil {
@@ -108,7 +108,7 @@ func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
 	return e.runWriter(x, c)
 }
 
-// runWriter runs a script or function of an entry, and notes the use of a script.
+// runWriter runs a script or function of an entry, and records the use of a script.
 func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
@@ -148,7 +148,7 @@ func (e *Engine) entryInterpreter() *interpreter {
 	return e.writer
 }
 
-// runReader runs what leaves the engine as it is: scripts of reads, which run at the same time, dry
+// runReader runs what does not change the engine: scripts of reads, which run concurrently, dry
 // runs, and read-only calls of entries.
 func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	switch {
@@ -194,7 +194,7 @@ func (e *Engine) takeReader() *interpreter {
 	return newInterpreter(e.table)
 }
 
-// derive returns the compiled form of a source, from a small cache beside the state, and the cost
+// derive returns the compiled form of a source, from a small cache outside the state, and the cost
 // of compiling it. It compiles outside the lock.
 func (e *Engine) derive(source string, limit int) (p *program, work int, err error) {
 	if p = e.known(source); p != nil && (limit == 0 || p.tokens <= limit) {
@@ -206,7 +206,7 @@ func (e *Engine) derive(source string, limit int) (p *program, work int, err err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.derived[source] != nil { // another read has compiled it as well
+	if e.derived[source] != nil { // another read compiled it meanwhile
 		return p, work, nil
 	}
 	e.derived[source] = p
@@ -220,7 +220,7 @@ func (e *Engine) derive(source string, limit int) (p *program, work int, err err
 	return p, work, nil
 }
 
-// known is what derive has cached, or nil.
+// known returns what derive has cached, or nil.
 func (e *Engine) known(source string) *program {
 	e.mu.Lock()
 	defer e.mu.Unlock()

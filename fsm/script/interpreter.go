@@ -1,6 +1,6 @@
-// The interpreter: a Lua state set up as Redis's sandbox, which runs scripts one after the other.
-// No script sees what an earlier one did: tables that outlive a run are read-only (readonly.go),
-// and what the libraries remember ends with the run.
+// The interpreter: a Lua state set up as Redis's sandbox, which runs scripts one after another. No
+// script sees what an earlier one did: tables that outlive a run are read-only (readonly.go), and
+// what the libraries remember ends with the run.
 
 package script
 
@@ -17,8 +17,8 @@ const (
 	scriptCallFrames  = 2000
 	scriptRegisters   = 2048
 	scriptRegistersTo = 1 << 17
-	// threadCallFrames and threadRegisters are those of a coroutine at most, which the script's
-	// memory budget pays for.
+	// threadCallFrames and threadRegisters are the most that a coroutine gets; the script's memory
+	// budget pays for them.
 	threadCallFrames = 200
 	threadRegisters  = 1 << 16
 )
@@ -34,9 +34,9 @@ type interpreter struct {
 
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
-	libraryGlobals *lua.LTable // of libraries: it is empty, librarySwitch is its metatable
-	// its __index is loadGlobals while a library's code runs, and globals when one of its functions
-	// does
+	libraryGlobals *lua.LTable // of libraries: empty, with librarySwitch as metatable
+	// its __index is loadGlobals while a library's code runs, and globals while one of its
+	// functions runs
 	librarySwitch *lua.LTable
 	loadGlobals   *lua.LTable
 
@@ -47,7 +47,7 @@ type interpreter struct {
 	measuring    bool // write counts what it would write
 	measure      *measure
 	aborted      bool // the dry run ended where it would have changed something
-	protected    int  // protected calls that are running, in each other
+	protected    int  // depth of nested protected calls
 	resp         int  // what redis.setresp chose: 2 or 3
 	budget       *lua.Budget
 	random       luaRandom
@@ -56,11 +56,11 @@ type interpreter struct {
 	reply        luaReply
 	args         [][]byte
 	arena        []byte
-	arenaCharged int // the most bytes of arguments that one command of this run had
-	// the name that load was given, by the one that errors show; looked up only
+	arenaCharged int // the most bytes of arguments of one command in this run
+	// the name given to load, by the one that errors show; looked up only
 	chunks map[string]string
 
-	failedSource string // where the error was raised that ends the script
+	failedSource string // where the error that ends the script was raised
 	failedLine   int
 }
 
@@ -80,7 +80,7 @@ func newInterpreter(table *commands.Table) *interpreter {
 }
 
 // capture handles an error that leaves the script's function, with its value on top of the stack.
-// It notes where the error was raised: in the function on top, or in its caller if that is a Go
+// It records where the error was raised: in the function on top, or in its caller if that is a Go
 // function.
 func (in *interpreter) capture(L *lua.LState) {
 	in.failedSource, in.failedLine = "", 0
@@ -104,14 +104,14 @@ func (in *interpreter) capture(L *lua.LState) {
 const goSource = "=[C]"
 
 // leave handles an error that leaves a protected call. It charges for unwinding: Go visits every
-// frame of its stack up to the recover, and recursion through metamethods has four of them for each
-// of Lua's.
+// stack frame up to the recover, and recursion through metamethods has four Go frames per Lua
+// frame.
 func (in *interpreter) leave(L *lua.LState) {
 	in.budget.Take(caughtError+frameInstructions*int64(L.Depth()), 0)
 	panic(&lua.ApiError{Object: L.Get(-1)})
 }
 
-// What an error charges, and for each call frame that is in use besides.
+// What an error costs, and what each call frame in use adds.
 const (
 	caughtError       = 50
 	frameInstructions = 8
@@ -129,8 +129,8 @@ func (in *interpreter) run(x *commands.Call, p *program, name string,
 // earlier commands left.
 func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), scriptInstructions)) }
 
-// account is run, and adds the larger share that the script took of its budgets, instructions or
-// memory, to the work of the call. That includes the work of the commands that it called.
+// account is run, and adds to the work of the call the larger share that the script used of its
+// budgets, instructions or memory. That includes the work of the commands that it called.
 func (in *interpreter) account(x *commands.Call, p *program, name string,
 	script commands.Script) (reusable bool) {
 	before, instructions := x.Work, instructionsFor(x)
@@ -189,7 +189,7 @@ func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 	return (in.budget.Spent() == "" || in.aborted) && (failed == nil || !failed.Broken)
 }
 
-// setGlobals sets the globals that differ between scripts and functions, which get keys and
+// setGlobals sets the globals that differ between scripts and functions. Functions get keys and
 // arguments as parameters.
 func (in *interpreter) setGlobals(script commands.Script) {
 	if script.Function != nil {
@@ -203,7 +203,7 @@ func (in *interpreter) setGlobals(script commands.Script) {
 	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
 }
 
-// maxKeptArena is how many bytes of arguments an interpreter keeps room for between scripts.
+// maxKeptArena is how many bytes for arguments an interpreter keeps between scripts.
 const maxKeptArena = 1 << 20
 
 // stringTable makes a Lua array of strings.
@@ -224,11 +224,11 @@ func (in *interpreter) errorText(e *lua.ApiError) string {
 	if text, ok := toString(t.RawGetString("err")); ok {
 		return in.affordable(text, "ERR "+errScriptMemory)
 	}
-	return "ERR the script raised a table without a field err" // at this Redis 7.0 dies
+	return "ERR the script raised a table without a field err" // Redis 7.0 crashes here
 }
 
-// affordable returns text, or instead if the script cannot pay for text: it is copied twice more on
-// its way to the reply.
+// affordable returns text, or instead if the script cannot pay for text, which is copied twice more
+// on its way to the reply.
 func (in *interpreter) affordable(text, instead string) string {
 	if n := int64(len(text)); n > longPiece {
 		if in.budget.Take(n/8, 2*n); in.budget.Bytes < 0 {

@@ -1,6 +1,5 @@
-// The base library as Redis 7.0 leaves it to scripts: functions of gopher-lua's own that write
-// errors in its own words, cost what no budget sees, or reach out of the sandbox are rewritten
-// here.
+// The base library as Redis 7.0 exposes it to scripts. Functions of gopher-lua are rewritten here
+// if they use other error texts, do work that no budget sees, or reach out of the sandbox.
 
 package script
 
@@ -43,7 +42,7 @@ func rawEqual(L *lua.LState) int {
 	return 1
 }
 
-// What looking up a key costs above one instruction.
+// chargeKey charges what looking up a key costs beyond one instruction.
 func chargeKey(L *lua.LState, key lua.LValue) {
 	if s, ok := key.(lua.LString); ok {
 		L.G.Budget.Charge(L, int64(len(s))/keyBytes)
@@ -118,7 +117,7 @@ func setMetatable(L *lua.LState) int {
 	return 1
 }
 
-// luaNext walks over a table in the order of insertion.
+// luaNext walks over a table in insertion order.
 func luaNext(L *lua.LState) int {
 	t, key := checkTable(L, 1), L.Get(2)
 	chargeKey(L, key)
@@ -167,7 +166,7 @@ func (in *interpreter) ipairs() lua.LGFunction {
 	}
 }
 
-// collectGarbage collects nothing: what it tells is counted from the script's own budget.
+// collectGarbage collects nothing. Its count comes from the script's own budget.
 func (in *interpreter) collectGarbage(L *lua.LState) int {
 	option := optString(L, 1, "collect")
 	switch option {
@@ -190,16 +189,16 @@ func (in *interpreter) gcInfo(L *lua.LState) int {
 	return 1
 }
 
-// usedKB is what the script has built so far, with something for the interpreter: never zero.
+// usedKB is what the script has built so far, plus a base for the interpreter: never zero.
 func (in *interpreter) usedKB() int64 { return 64 + (scriptBytes-in.budget.Bytes)/1024 }
 
-// Compiling costs more than reading: what loadstring charges per byte of source.
+// What loadstring charges per byte of source: compiling costs more than reading.
 const (
 	compileInstructions = 16
 	compileBytes        = 16
 )
 
-// compileChunkFor pushes the function that source compiles to, or nil and the error.
+// compileFor pushes the function that source compiles to, or nil and the error.
 func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	in.budget.Charge(L, 250+compileInstructions*int64(len(source)))
 	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
@@ -227,7 +226,7 @@ func (in *interpreter) loadString(L *lua.LState) int {
 	return in.compileFor(L, source, optString(L, 2, source))
 }
 
-// load compiles what a function gives piece by piece, until nil or an empty string.
+// load compiles the pieces that a function returns, until nil or an empty string.
 func (in *interpreter) load(L *lua.LState) int {
 	f := checkFunction(L, 1)
 	name := optString(L, 2, "=(load)")
@@ -251,8 +250,8 @@ func (in *interpreter) load(L *lua.LState) int {
 	}
 }
 
-// chunkID is how C Lua shows a chunk's name in errors: `=name` and `@name` as they are, source text
-// in its first line.
+// chunkID is how C Lua shows a chunk's name in errors: `=name` and `@name` as they are, a source by
+// its first line.
 func chunkID(name string) string {
 	const room, text = 59, 43
 	switch {

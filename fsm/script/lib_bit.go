@@ -1,5 +1,5 @@
-// The bit library of Redis's Lua (BitOp 1.0.2): operations on 32-bit integers, given and answered
-// as signed numbers.
+// The bit library of Redis's Lua (BitOp 1.0.2): operations on 32-bit integers, which it takes and
+// returns as signed numbers.
 
 package script
 
@@ -28,17 +28,17 @@ func openBit(L *lua.LState) *lua.LTable {
 	})
 }
 
-// roundToInteger is 2^52+2^51. Added to a float64 below 2^51 in size it leaves the number, rounded
-// to the nearest integer (halves to even), in the low bits of the mantissa. It is BitOp's way, kept
-// because beyond that range its results are what they are. Of a NaN all bits are 0.
+// roundToInteger is 2^52+2^51. Added to a float64 below 2^51 in size, it leaves the number, rounded
+// to the nearest integer (halves to even), in the low bits of the mantissa. BitOp converts like
+// this, and results beyond that range depend on it. Of a NaN all bits are 0.
 const roundToInteger = 6755399441055744.0
 
-// bitArg returns argument n as the 32 bits that BitOp makes of it.
+// bitArg returns argument n as 32 bits, converted as in BitOp.
 func bitArg(L *lua.LState, n int) uint32 {
 	return uint32(math.Float64bits(canonical(checkNumber(L, n)) + roundToInteger))
 }
 
-// pushBits pushes x as a signed number, and is the one result.
+// pushBits pushes x as a signed number, the only result.
 func pushBits(L *lua.LState, x uint32) int {
 	L.Push(lua.LNumber(int32(x)))
 	return 1
@@ -49,8 +49,8 @@ func bitUnary(f func(uint32) uint32) lua.LGFunction {
 	return func(L *lua.LState) int { return pushBits(L, f(bitArg(L, 1))) }
 }
 
-// bitFold makes a library function of one or more arguments. After the first they are taken from
-// the last one back, as BitOp does: it decides which bad argument the error names.
+// bitFold makes a library function of one or more arguments. Like BitOp it takes those after the
+// first from last to first, which decides which bad argument the error names.
 func bitFold(f func(x, y uint32) uint32) lua.LGFunction {
 	return func(L *lua.LState) int {
 		x := bitArg(L, 1)

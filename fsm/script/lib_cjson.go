@@ -1,6 +1,5 @@
-// The cjson library of Redis's Lua (lua-cjson 2.1.0 as Redis sets it up): its table, its settings,
-// and encoding. Decoding is in lib_cjson_decode.go. Keys are encoded in the order in which the
-// table got them.
+// The cjson library of Redis's Lua (lua-cjson 2.1.0 with Redis's settings): its table, its
+// settings, and encoding, which writes keys in insertion order. Decoding is in lib_cjson_decode.go.
 
 package script
 
@@ -11,14 +10,14 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// What encode does with NaN and infinities.
+// How encode writes NaN and infinities.
 const (
 	invalidNumbersOff  = iota // refuse
 	invalidNumbersOn          // write nan, inf
 	invalidNumbersNull        // write null
 )
 
-// cjsonConfig holds what scripts can set. The zero value is not the default: see defaultCJSON.
+// cjsonConfig holds what scripts can set. Its default is defaultCJSON, not the zero value.
 type cjsonConfig struct {
 	sparseConvert        bool
 	sparseRatio          int32
@@ -27,25 +26,24 @@ type cjsonConfig struct {
 	decodeMaxDepth       int
 	encodeInvalidNumbers int
 	decodeInvalidNumbers bool
-	keepBuffer           bool // without effect: there is no buffer to keep
+	keepBuffer           bool // without effect: there is no buffer
 	numberPrecision      int  // significant digits
 }
 
-// defaultCJSON is how Redis sets cjson up.
+// defaultCJSON is Redis's configuration of cjson.
 var defaultCJSON = cjsonConfig{
 	sparseRatio: 2, sparseSafe: 10, encodeMaxDepth: 1000, decodeMaxDepth: 1000,
 	decodeInvalidNumbers: true, keepBuffer: true, numberPrecision: 14,
 }
 
-// cjsonLibrary is one instance of the library: the global cjson, or what cjson.new made. Its
-// settings last for one run of a script and then are the default again, unlike Redis's, which stay
-// until the restart of a server: a node that was restored from a snapshot must not differ from one
-// that ran the scripts.
+// cjsonLibrary is one instance of the library: the global cjson, or a result of cjson.new. Its
+// settings end with the run of a script. In Redis they last until a restart, but a node that was
+// restored from a snapshot must not differ from one that ran the scripts.
 type cjsonLibrary struct {
-	_ byte // libraries are told apart by their addresses
+	_ byte // instances need distinct addresses
 }
 
-// config returns the settings that hold in L's run, to read or to change.
+// config returns the settings of L's run, to read or to change.
 func (lib *cjsonLibrary) config(L *lua.LState) *cjsonConfig {
 	run := runOf(L)
 	if cfg, ok := run.notes[lib].(*cjsonConfig); ok {
@@ -95,11 +93,10 @@ func openCJSON(L *lua.LState) *lua.LTable {
 	return t
 }
 
-// null marks the userdata that stands for C Lua's NULL light userdata: cjson.null.
+// null marks the userdata cjson.null, which stands for C Lua's NULL light userdata.
 type null struct{}
 
-// nullKey is where the registry of a Lua state keeps it, so that there is one for all libraries of
-// the state.
+// nullKey is its key in the registry of a Lua state: all libraries of the state share one.
 const nullKey = "coordd.null"
 
 // nullOf returns the one null of L's state.
@@ -118,15 +115,15 @@ func isNull(v lua.LValue) bool {
 	return ok && ud.Value == null{}
 }
 
-// atMost raises an error when the function was called with more than n arguments.
+// atMost raises an error if the function was called with more than n arguments.
 func atMost(L *lua.LState, n int) {
 	if L.GetTop() > n {
 		argError(L, n+1, "found too many arguments")
 	}
 }
 
-// setInteger sets *setting from argument n where there is one, within bounds. The error always
-// names argument 1, as the original's does.
+// setInteger sets *setting to argument n, if that is present and within bounds. Like the
+// original's, its error names argument 1.
 func setInteger(L *lua.LState, n int, setting *int, low, high int) {
 	if L.Get(n) == lua.LNil {
 		return
@@ -138,7 +135,7 @@ func setInteger(L *lua.LState, n int, setting *int, low, high int) {
 	*setting = v
 }
 
-// setBoolean sets *setting from argument n where there is one: a boolean, "on" or "off".
+// setBoolean sets *setting to argument n, if that is present: a boolean, "on" or "off".
 func setBoolean(L *lua.LState, n int, setting *bool) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:
@@ -149,7 +146,7 @@ func setBoolean(L *lua.LState, n int, setting *bool) {
 	}
 }
 
-// checkOption returns which of the options the string argument n is.
+// checkOption returns the index of the option that argument n names.
 func checkOption(L *lua.LState, n int, options ...string) int {
 	s := checkString(L, n)
 	for i, o := range options {
@@ -161,7 +158,7 @@ func checkOption(L *lua.LState, n int, options ...string) int {
 	return 0
 }
 
-// integerSetting makes the function that sets and answers one integer from 1 to high.
+// integerSetting makes a function that sets and returns an integer from 1 to high.
 func (lib *cjsonLibrary) integerSetting(field func(*cjsonConfig) *int, high int) lua.LGFunction {
 	return func(L *lua.LState) int {
 		atMost(L, 1)
@@ -172,7 +169,7 @@ func (lib *cjsonLibrary) integerSetting(field func(*cjsonConfig) *int, high int)
 	}
 }
 
-// booleanSetting makes the function that sets and answers one boolean.
+// booleanSetting makes a function that sets and returns a boolean.
 func (lib *cjsonLibrary) booleanSetting(field func(*cjsonConfig) *bool) lua.LGFunction {
 	return func(L *lua.LState) int {
 		atMost(L, 1)
@@ -226,7 +223,7 @@ type jsonEncoder struct {
 	b       *lua.Budget
 	cfg     *cjsonConfig
 	out     text
-	charged int // bytes of out whose work is charged for
+	charged int // bytes of out that are paid for
 	numeral [32]byte
 }
 
@@ -248,13 +245,13 @@ func (e *jsonEncoder) settle() {
 	chargeWork(e.L, n)
 }
 
-// fail raises the error that says why v cannot be encoded.
+// fail raises the error that v cannot be encoded.
 func (e *jsonEncoder) fail(v lua.LValue, reason string) {
 	raise(e.L, "Cannot serialise "+v.Type().String()+": "+reason)
 }
 
-// value writes v. depth is the number of tables round it; slots is how full C Lua's stack would be
-// here: it is what bounds the nesting when a script has set the depth limit higher.
+// value writes v. depth is the number of enclosing tables. slots is how full C Lua's stack would
+// be, which bounds the nesting if a script has raised the depth limit.
 func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	e.settle()
 	switch v := v.(type) {
@@ -284,8 +281,8 @@ func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	}
 }
 
-// arrayLength returns the largest key when all keys are positive integers, -1 when they are not, 0
-// for an empty table.
+// arrayLength returns the largest key of a table that is encoded as an array, 0 for an empty table,
+// and -1 for an object.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int32 {
 	var largest, items int32 // a C int, overflow included
 	chargeWalk(e.L, t)
@@ -354,7 +351,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 	e.out.addByte('}')
 }
 
-// number writes n with the precision that is set.
+// number writes n with the configured precision.
 func (e *jsonEncoder) number(n lua.LNumber) {
 	f := float64(n)
 	e.b.Charge(e.L, numeralInstructions)
@@ -374,8 +371,7 @@ func (e *jsonEncoder) number(n lua.LNumber) {
 	e.out.addBytes(lua.AppendNumber(e.numeral[:0], f, e.cfg.numberPrecision))
 }
 
-// jsonEscapes are the bytes that are written in a short form; the other control bytes are written
-// as \u00XX.
+// jsonEscapes are the short escapes. The other control bytes are written as \u00XX.
 var jsonEscapes = [256]string{
 	'"': `\"`, '\\': `\\`, '/': `\/`, '\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`,
 }

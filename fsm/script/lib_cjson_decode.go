@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// jsonToken is the type of a token, by the name that error texts give it.
+// jsonToken is the type of a token, named as in error texts.
 type jsonToken string
 
 const (
@@ -26,7 +26,7 @@ const (
 	tokenColon       jsonToken = "T_COLON"
 	tokenComma       jsonToken = "T_COMMA"
 	tokenEnd         jsonToken = "T_END"
-	// Errors stand in the place of a token, and their text in that of its name.
+	// An error takes the place of a token, and its text that of the name.
 	tokenInvalid      jsonToken = "invalid token"
 	tokenBadNumber    jsonToken = "invalid number"
 	tokenUnterminated jsonToken = "unexpected end of string"
@@ -70,14 +70,14 @@ func (lib *cjsonLibrary) decode(L *lua.LState) int {
 	return 1
 }
 
-// unexpected raises the error that something else than the token was expected.
+// unexpected raises the error for a token other than the expected one.
 func (d *jsonDecoder) unexpected(expected string) {
 	raise(d.L, "Expected "+expected+" but found "+string(d.token)+" at character "+
 		strconv.Itoa(d.at+1))
 }
 
 // parse returns the value that begins with the newest token. slots is how full C Lua's stack would
-// be here.
+// be.
 func (d *jsonDecoder) parse(slots int) lua.LValue {
 	switch d.token {
 	case tokenString, tokenNumber, tokenBoolean, tokenNull:
@@ -106,7 +106,7 @@ func (d *jsonDecoder) descend(slots int) {
 	}
 }
 
-// object reads what follows a brace.
+// object reads an object after its opening brace.
 func (d *jsonDecoder) object(slots int) *lua.LTable {
 	t := d.L.NewTable(0, 4)
 	if d.scan(); d.token == tokenObjectEnd {
@@ -134,7 +134,7 @@ func (d *jsonDecoder) object(slots int) *lua.LTable {
 	}
 }
 
-// array reads what follows a bracket.
+// array reads an array after its opening bracket.
 func (d *jsonDecoder) array(slots int) *lua.LTable {
 	t := d.L.NewTable(4, 0)
 	if d.scan(); d.token == tokenArrayEnd {
@@ -185,14 +185,14 @@ func (d *jsonDecoder) scan() {
 	}
 }
 
-// accept takes the next n bytes as a token with a value.
+// accept consumes the next n bytes as a token with a value.
 func (d *jsonDecoder) accept(token jsonToken, value lua.LValue, n int) {
 	d.token, d.value = token, value
 	d.next += n
 }
 
-// scanWord reads a number or one of the three names. Numbers that JSON does not know (hexadecimal
-// ones, inf, nan, a leading plus or zero) are read too while the settings allow them.
+// scanWord reads a number or one of the three names. If the settings allow it, numbers may be in
+// forms that JSON lacks: hexadecimal, inf, nan, a leading plus or zero.
 func (d *jsonDecoder) scanWord(c byte) {
 	rest := d.text[d.next:]
 	switch {
@@ -216,7 +216,7 @@ func (d *jsonDecoder) scanWord(c byte) {
 	}
 }
 
-// invalidJSONNumber reports whether s begins with a number that C can read and JSON does not know.
+// invalidJSONNumber reports whether s begins with a number that is valid in C but not in JSON.
 func invalidJSONNumber(s string) bool {
 	if s[0] == '+' {
 		return true
@@ -228,8 +228,8 @@ func invalidJSONNumber(s string) bool {
 	return hasFold(s, "inf") || hasFold(s, "nan")
 }
 
-// jsonNumber is what reading a number costs above other tokens, and escapesRead how many escapes in
-// a string one unit pays for.
+// jsonNumber is what a number costs beyond other tokens, and escapesRead how many escapes in a
+// string one unit pays for.
 const (
 	jsonNumber  = 6
 	escapesRead = 3
@@ -241,7 +241,7 @@ func (d *jsonDecoder) scanNumber(rest string) {
 		d.token = tokenBadNumber
 		return
 	}
-	if n > 17 || strings.ContainsAny(rest[:n], "eEpP") { // others are read at once
+	if n > 17 || strings.ContainsAny(rest[:n], "eEpP") { // others are cheap to read
 		d.L.ChargeNumeral(rest[:n])
 	}
 	d.b.Charge(d.L, jsonNumber)
@@ -251,7 +251,7 @@ func (d *jsonDecoder) scanNumber(rest string) {
 // fail makes the token an error at the next byte.
 func (d *jsonDecoder) fail(token jsonToken) { d.token, d.at = token, d.next }
 
-// scanString reads a string token from its opening quote on.
+// scanString reads a string token, from its opening quote.
 func (d *jsonDecoder) scanString() {
 	d.next++
 	var out []byte
@@ -284,14 +284,13 @@ func (d *jsonDecoder) scanString() {
 		d.b.Charge(d.L, int64(escapes/escapesRead))
 		s = string(append(out, s...))
 	}
-	// An unescaped string shares its bytes with the text and keeps the whole of it alive: copying
-	// costs less.
+	// A substring would keep the whole text alive: copying costs less.
 	d.b.ChargeBytes(d.L, int64(len(s)))
 	d.accept(tokenString, lua.LString(strings.Clone(s)), 1)
 }
 
-// unescape reads the escape at the next byte and appends what it stands for; bad is the error, ""
-// for none.
+// unescape reads the escape at the next byte and appends the character; bad is the error, "" for
+// none.
 func (d *jsonDecoder) unescape(out []byte) (_ []byte, bad jsonToken) {
 	c := byte(0)
 	if d.next+1 < len(d.text) {
@@ -318,7 +317,7 @@ func (d *jsonDecoder) unescape(out []byte) (_ []byte, bad jsonToken) {
 	return append(out, c), ""
 }
 
-// unescapeUnicode reads a \uXXXX, or two of them that make a surrogate pair, and appends it in
+// unescapeUnicode reads one \uXXXX, or two that form a surrogate pair, and appends the character in
 // UTF-8.
 func (d *jsonDecoder) unescapeUnicode(out []byte) (_ []byte, bad jsonToken) {
 	r, ok := hex4(d.text[d.next+2:])

@@ -1,5 +1,5 @@
-// The cmsgpack library of Redis's Lua (lua-cmsgpack 0.4.0): packing. Unpacking is in
-// lib_cmsgpack_unpack.go. Map keys are packed in the order in which the table got them.
+// The cmsgpack library of Redis's Lua (lua-cmsgpack 0.4.0): packing, which writes map keys in
+// insertion order. Unpacking is in lib_cmsgpack_unpack.go.
 
 package script
 
@@ -34,11 +34,11 @@ type msgpackEncoder struct {
 	L       *lua.LState
 	b       *lua.Budget
 	out     text
-	charged int // bytes of out whose work is charged for
+	charged int // bytes of out that are paid for
 	head    [9]byte
 }
 
-// msgpackPack is cmsgpack.pack(...): the arguments, one after the other.
+// msgpackPack is cmsgpack.pack(...): the arguments, one after another.
 func msgpackPack(L *lua.LState) int {
 	n := L.GetTop()
 	if n == 0 {
@@ -62,7 +62,7 @@ func (e *msgpackEncoder) settle() {
 	chargeWork(e.L, n)
 }
 
-// value appends v; level is the number of tables round it. What has no form in MessagePack is nil.
+// value appends v; level is the number of enclosing tables. What MessagePack lacks becomes nil.
 func (e *msgpackEncoder) value(v lua.LValue, level int) {
 	e.settle()
 	switch v := v.(type) {
@@ -154,7 +154,7 @@ func (e *msgpackEncoder) collection(short, medium, long byte, n int) {
 	}
 }
 
-// isArray decides as the original does: every key is a number above 0 that an int holds exactly,
+// isArray applies the original's rule: every key is a positive number that an int holds exactly,
 // and the largest is the number of keys.
 func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	count, largest := 0, int32(0)
@@ -171,7 +171,7 @@ func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 	return int(largest) == count
 }
 
-// array appends t[1] to t[#t], metamethods and all.
+// array appends t[1] to t[#t], and honors metamethods.
 func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 	n := t.Len()
 	e.collection(0x90, 0xdc, 0xdd, n)
@@ -188,14 +188,14 @@ func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 	n := 0
 	chargeWalk(e.L, t)
-	chargeWalk(e.L, t) // there are two walks
+	chargeWalk(e.L, t) // once more, for the second walk
 	for range t.Pairs() {
 		e.b.Charge(e.L, 1)
 		n++
 	}
 	e.collection(0x80, 0xde, 0xdf, n)
 	key, value := t.Next(lua.LNil)
-	// the __index of a table inside may change t: never more pairs than announced
+	// An __index of an inner table may change t: never write more pairs than announced.
 	for ; n > 0; n-- {
 		e.value(key, level+1)
 		e.value(value, level+1)

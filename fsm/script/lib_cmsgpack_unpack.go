@@ -1,5 +1,5 @@
-// cmsgpack.unpack, unpack_one and unpack_limit. Announced lengths are never believed: a table grows
-// by the elements that are there, and a string is taken from the input.
+// cmsgpack.unpack, unpack_one and unpack_limit. Announced lengths are not trusted: a table grows
+// with the elements that are present, and a string is copied from the input.
 
 package script
 
@@ -26,7 +26,7 @@ const (
 type msgpackDecoder struct {
 	L    *lua.LState
 	b    *lua.Budget
-	data string // what is not read yet
+	data string // unread
 }
 
 func msgpackUnpack(L *lua.LState) int { return unpackMessages(L, 0, 0) }
@@ -40,14 +40,14 @@ func msgpackUnpackLimit(L *lua.LState) int {
 	return unpackMessages(L, limit, optInteger(L, 3, 0))
 }
 
-// unpackMessages pushes at most limit values of argument 1 from the offset on, after the offset of
-// what follows them (-1 at the end). Limit and offset 0 mean all values and no offset among the
-// results.
+// unpackMessages pushes at most limit values of argument 1, read from offset, and before them the
+// offset of what follows (-1 at the end). If limit and offset are 0, it pushes all values and no
+// offset.
 func unpackMessages(L *lua.LState, limit, offset int64) int {
 	data := checkString(L, 1)
 	length := int64(len(data))
 	if offset < 0 || limit < 0 {
-		// The original fills in the length of the input where its text speaks of the limit.
+		// The original prints the length of the input as the limit.
 		raise(L, "Invalid request to unpack with offset of "+int32Text(offset)+" and limit of "+
 			int32Text(length)+".")
 	}
@@ -81,10 +81,10 @@ func unpackMessages(L *lua.LState, limit, offset int64) int {
 	return L.GetTop() - 1
 }
 
-// int32Text writes n as the original's "%d" does: of a 64-bit number the low half.
+// int32Text formats n as the original's "%d" does: only the low half of a 64-bit number.
 func int32Text(n int64) string { return strconv.Itoa(int(int32(n))) }
 
-// need raises an error where fewer than n bytes are left.
+// need raises an error if fewer than n bytes are left.
 func (d *msgpackDecoder) need(n uint64) {
 	if uint64(len(d.data)) < n {
 		raise(d.L, errMsgpackShort)
@@ -106,8 +106,7 @@ func (d *msgpackDecoder) uint(size uint64) uint64 {
 	return binary.BigEndian.Uint64(room[:])
 }
 
-// value takes one value. slots is how full C Lua's stack would be here: it is what bounds the
-// nesting.
+// value takes one value. slots is how full C Lua's stack would be, which bounds the nesting.
 func (d *msgpackDecoder) value(slots int) lua.LValue {
 	d.need(1)
 	if slots+1 > maxStackSlots {
@@ -138,7 +137,7 @@ func (d *msgpackDecoder) value(slots int) lua.LValue {
 	case 0xcc, 0xcd, 0xce:
 		return lua.LNumber(d.uint(1 << (c - 0xcc)))
 	case 0xcf:
-		return lua.LNumber(int64(d.uint(8))) // negative from 2^63 up, as in the original
+		return lua.LNumber(int64(d.uint(8))) // negative from 2^63 on, as in the original
 	case 0xd0:
 		return lua.LNumber(int8(d.uint(1)))
 	case 0xd1:

@@ -1,12 +1,12 @@
-// The coroutine library of Lua 5.1. Coroutines count on the budget of the script that makes them,
-// and how deep they may resume each other is bounded.
+// The coroutine library of Lua 5.1. A coroutine uses the budget of its script, and the depth of
+// nested resumes is bounded.
 
 package script
 
 import "github.com/coordd/coordd/internal/lua"
 
-// maxResumeDepth bounds coroutines that resume coroutines, as C Lua bounds its C calls: each level
-// is a level of Go's stack, and past the end of that the process dies.
+// maxResumeDepth bounds coroutines that resume coroutines, as C Lua bounds its C calls. Each level
+// takes Go stack, and overflowing that kills the process.
 const maxResumeDepth = 190
 
 // openCoroutine returns the table of the coroutine library. The caller makes it the global
@@ -32,7 +32,7 @@ func newCoroutine(L *lua.LState) *lua.LState {
 	return L.NewCoroutine(f)
 }
 
-// coroutineInstructions is what making a coroutine costs.
+// coroutineInstructions is the cost of creating a coroutine.
 const coroutineInstructions = 20
 
 func luaCreate(L *lua.LState) int {
@@ -54,8 +54,8 @@ func luaResume(L *lua.LState) int {
 	return n + 1
 }
 
-// resumeThread resumes th with the nargs values on top, and pushes what it yields or returns, or
-// gives its error.
+// resumeThread resumes th with the top nargs values. It pushes what th yields or returns, or
+// returns its error.
 func resumeThread(L *lua.LState, th *lua.LState, nargs int) (n int, err lua.LValue) {
 	if s := L.Status(th); s != "suspended" {
 		return 0, lua.LString("cannot resume " + s + " coroutine")
@@ -105,8 +105,8 @@ func luaWrap(L *lua.LState) int {
 	return 1
 }
 
-// luaYield is coroutine.yield(...). A function of a library cannot be left and entered again, so it
-// cannot be yielded across; C Lua has the same limit.
+// luaYield is coroutine.yield(...). It cannot yield across a library function, which cannot be
+// re-entered; C Lua has the same limit.
 func luaYield(L *lua.LState) int {
 	if !L.CanYield() {
 		raiseBare(L, "attempt to yield across metamethod/C-call boundary")

@@ -1,18 +1,18 @@
-// error and assert: they differ from gopher-lua's in where they say an error happened.
+// error and assert, which differ from gopher-lua's in the positions that they report.
 
 package script
 
 import "github.com/coordd/coordd/internal/lua"
 
-// failed makes false and the error's value the results.
+// failed pushes false and the error's value.
 func failed(L *lua.LState, value lua.LValue) int {
 	L.Push(lua.LFalse)
 	L.Push(value)
 	return 2
 }
 
-// luaError is the global error(value [, level]): a string or number gets the position of the
-// function that the level names before it.
+// luaError is the global error(value [, level]). A string or number gets the position of the
+// function at that level as a prefix.
 func luaError(L *lua.LState) int {
 	level := optInt(L, 2, 1)
 	value := L.Get(1)

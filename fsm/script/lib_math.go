@@ -1,4 +1,4 @@
-// The math library, with a generator of its own, and os.clock.
+// The math library, with its own generator, and os.clock.
 
 package script
 
@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// luaRandom makes the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable
+// luaRandom generates the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable
 // Pseudorandom Number Generators, 2014).
 type luaRandom struct{ state uint64 }
 
@@ -20,7 +20,7 @@ func (g *luaRandom) next() uint64 {
 	return z ^ z>>31
 }
 
-// float is a number from 0 up to but not including 1.
+// float returns a number from 0 up to but not including 1.
 func (g *luaRandom) float() float64 { return float64(g.next()>>11) / (1 << 53) }
 
 func (in *interpreter) openMath() *lua.LTable {
@@ -54,7 +54,7 @@ func pushNumber(L *lua.LState, f float64) int {
 	return 1
 }
 
-// mathInstructions is what a function of one or two numbers costs.
+// mathInstructions is the cost of a function of one or two numbers.
 const mathInstructions = 3
 
 func mathOf(f func(float64) float64) lua.LGFunction {
@@ -80,7 +80,7 @@ func mathFmod(L *lua.LState) int {
 	return pushNumber(L, math.Mod(a, b))
 }
 
-// log10 is exact for powers of ten, as C's is: Go's is not (its log10(1000) is a bit below 3).
+// log10 is exact for powers of ten, as in C. Go's is not: its log10(1000) is slightly below 3.
 func log10(f float64) float64 {
 	r := math.Log10(f)
 	if n := math.Round(r); math.Abs(r-n) < 1e-9 && math.Abs(n) < 300 && math.Pow10(int(n)) == f {
@@ -132,7 +132,7 @@ func mathMin(L *lua.LState) int {
 	return pushNumber(L, best)
 }
 
-// mathRandom gives a float below 1, or an integer from 1 to n, or from m to n.
+// mathRandom returns a float below 1, or an integer from 1 to n, or from m to n.
 func (in *interpreter) mathRandom(L *lua.LState) int {
 	r := in.random.float()
 	low, high := 1, 0
@@ -161,11 +161,11 @@ func (in *interpreter) mathRandomSeed(L *lua.LState) int {
 	return 0
 }
 
-// instructionsPerSecond turns instructions into the seconds that os.clock tells.
+// instructionsPerSecond converts instructions into the seconds of os.clock.
 const instructionsPerSecond = 20_000_000
 
-// osClock tells the processor time of the script as a count of instructions would have it: a clock
-// would differ from node to node.
+// osClock derives the script's processor time from its instruction count: clocks differ between
+// nodes.
 func (in *interpreter) osClock(L *lua.LState) int {
 	return pushNumber(L, float64(scriptInstructions-in.budget.Instructions)/instructionsPerSecond)
 }

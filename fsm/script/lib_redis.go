@@ -1,4 +1,4 @@
-// The table redis: what a script can ask of the server that runs it.
+// The global table redis: the server's API for scripts.
 
 package script
 
@@ -19,7 +19,7 @@ const (
 	errReadOnlyScript = "ERR Write commands are not allowed from read-only scripts."
 )
 
-// openRedis makes the table, read-only, as scripts see it or as functions do.
+// openRedis makes the read-only table, in the form for scripts or the one for functions.
 func (in *interpreter) openRedis(ofScripts bool) *lua.LTable {
 	list := []libraryFunction{
 		{"call", in.redisCall},
@@ -59,7 +59,7 @@ var (
 		{"REPL_REPLICA", 2}, {"REPL_ALL", 3}}
 )
 
-// addConstants adds the constants that library code sees too while it is loaded.
+// addConstants adds the constants that library code sees while it loads, too.
 func addConstants(lib *lua.LTable) {
 	for _, c := range logConstants {
 		lib.RawSetString(c.name, c.value)
@@ -81,7 +81,7 @@ func errorTable(L *lua.LState, msg string) *lua.LTable {
 	return t
 }
 
-// raiseReply raises an error that reads as an error reply.
+// raiseReply raises an error in the form of an error reply.
 func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg)) }
 
 // redisCall runs a command and raises its error.
@@ -93,7 +93,7 @@ func (in *interpreter) redisCall(L *lua.LState) int {
 	return 1
 }
 
-// redisPcall runs a command and gives its error as a table.
+// redisPcall runs a command and returns its error as a table.
 func (in *interpreter) redisPcall(L *lua.LState) int {
 	if err := in.command(L); err != "" {
 		L.Push(commandError(L, err))
@@ -103,7 +103,7 @@ func (in *interpreter) redisPcall(L *lua.LState) int {
 	return 1
 }
 
-// commandError is the error of a command, with the mark that Redis 7.0 puts in.
+// commandError is the error of a command, with the mark that Redis 7.0 adds.
 func commandError(L *lua.LState, msg string) *lua.LTable {
 	budgetOf(L).Charge(L, errorInstructions)
 	L.ChargeString(len(msg))
@@ -113,7 +113,7 @@ func commandError(L *lua.LState, msg string) *lua.LTable {
 	return t
 }
 
-// errorInstructions is what a command that fails costs besides.
+// errorInstructions is the additional cost of a command that fails.
 const errorInstructions = 25
 
 // The cost of a command besides its own work (Env.Work): for the call, and for each argument.
@@ -122,8 +122,8 @@ const (
 	argumentInstructions = 5
 )
 
-// command runs the command that the arguments on L's stack name. Its reply is in.reply.result, or
-// the error that comes back.
+// command runs the command that the arguments on L's stack name. Its reply is in in.reply.result,
+// unless it fails with err.
 func (in *interpreter) command(L *lua.LState) (err string) {
 	if err := in.readArgs(L); err != "" {
 		return err
@@ -155,7 +155,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	} else {
 		failed = x.Handle(spec)
 	}
-	// stops the script here also when the reply was more than it may build
+	// also stops a script whose reply exceeded its budget
 	in.budget.Charge(L, int64(x.Work-before)+1)
 	copied = x.Copied - copied
 	in.budget.Charge(L, int64(copied)/16) // fresh memory, besides the work of copying
@@ -166,7 +166,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	return in.reply.err
 }
 
-// readArgs takes the arguments from L's stack into in.args.
+// readArgs copies the arguments from L's stack into in.args.
 func (in *interpreter) readArgs(L *lua.LState) (err string) {
 	n := L.GetTop()
 	if n == 0 {
@@ -190,7 +190,7 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 }
 
 // chargeArgs charges for the n arguments of a command before they are copied: each may be the same
-// long string. It makes room for them, and is false where one is neither a string nor a number.
+// long string. It makes room for them, and returns false if one is neither a string nor a number.
 func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 	const numeral = 24 // at most
 	total := 0
@@ -206,7 +206,7 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 	}
 	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(total/16))
 	if more := total - max(in.arenaCharged, freeArena); more > 0 {
-		// of one command at a time, the next one takes its place
+		// the next command reuses the memory
 		in.budget.ChargeBytes(L, int64(more))
 		in.arenaCharged = total
 	}
@@ -216,10 +216,10 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 	return true
 }
 
-// freeArena is how many bytes of arguments are free of charge.
+// freeArena is how many bytes of arguments cost no memory budget.
 const freeArena = 64 << 10
 
-// redisLog checks its arguments and logs nothing: the script runs on every node.
+// redisLog checks its arguments and logs nothing, because the script runs on every node.
 func redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		raiseReply(L, "ERR redis.log() requires two arguments or more.")
@@ -256,7 +256,7 @@ func (in *interpreter) redisSHA1Hex(L *lua.LState) int {
 	return push(L, shaOf(s))
 }
 
-// redisErrorReply makes an error table. As Redis 7.0 does, it puts ERR before a text of one word.
+// redisErrorReply makes an error table. Like Redis 7.0, it prefixes a text of one word with ERR.
 func redisErrorReply(L *lua.LState) int {
 	s, ok := L.Get(1).(lua.LString)
 	if !ok || L.GetTop() != 1 {
@@ -284,8 +284,8 @@ func redisStatusReply(L *lua.LState) int {
 	return 1
 }
 
-// redisSetRepl checks its argument. What scripts change is replicated in any case: each node runs
-// them.
+// redisSetRepl only checks its argument. Every node runs the script, so its changes are always
+// replicated.
 func redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		raiseReply(L, "ERR redis.set_repl() requires two arguments.")
@@ -298,7 +298,7 @@ func redisSetRepl(L *lua.LState) int {
 	return 0
 }
 
-// redisACLCheck reports whether the script's user may call a command: every user may call all that
+// redisACLCheck reports whether the script's user may call a command. Every user may call all that
 // a script can.
 func (in *interpreter) redisACLCheck(L *lua.LState) int {
 	if err := in.readArgs(L); err != "" {

@@ -1,6 +1,6 @@
-// The string library of Lua 5.1, tostring and tonumber: each charges the script's budget before it
-// builds, and each writes a number as C Lua does. Patterns are in lib_string_pattern.go,
-// string.format in lib_string_format.go.
+// The string library of Lua 5.1, tostring and tonumber. Each charges the script's budget before it
+// allocates, and formats numbers as C Lua does. Patterns are in lib_string_pattern.go,
+// string.format is in lib_string_format.go.
 
 package script
 
@@ -33,8 +33,8 @@ func openString(L *lua.LState) *lua.LTable {
 	})
 }
 
-// fromEnd turns a string position that may count from the end into one from the start; 0 for one
-// before the start.
+// fromEnd converts a position that may count from the end into one that counts from the start; 0 if
+// it is before the start.
 func fromEnd(pos int64, length int) int64 {
 	if pos < 0 {
 		pos += int64(length) + 1
@@ -42,7 +42,7 @@ func fromEnd(pos int64, length int) int64 {
 	return max(pos, 0)
 }
 
-// push pushes a string that was built, and is the one result.
+// push pushes s as the only result.
 func push(L *lua.LState, s string) int {
 	budgetOf(L).Charge(L, 1)
 	budgetOf(L).ChargeBytes(L, stringOverhead)
@@ -62,8 +62,7 @@ func stringSub(L *lua.LState) int {
 	if first > last {
 		return push(L, "")
 	}
-	// The slice shares its bytes with s, and keeps them alive: no bytes are charged, those of s
-	// have been.
+	// The slice shares the bytes of s, which are already charged.
 	return push(L, s[first-1:last])
 }
 
@@ -71,7 +70,7 @@ func stringReverse(L *lua.LState) int {
 	s := checkString(L, 1)
 	chargeWork(L, len(s))
 	L.ChargeString(len(s))
-	var out strings.Builder // written block by block: a buffer as long as s would be copied
+	var out strings.Builder // written in blocks: a buffer as long as s would be copied
 	out.Grow(len(s))
 	var room [512]byte
 	for end := len(s); end > 0; end -= len(room) {
@@ -84,7 +83,7 @@ func stringReverse(L *lua.LState) int {
 	return push(L, out.String())
 }
 
-// mapBytes pushes argument 1 with each byte replaced by what the table has for it.
+// mapBytes pushes argument 1 with each byte mapped by the table.
 func mapBytes(L *lua.LState, table *[256]byte) int {
 	s := checkString(L, 1)
 	chargeWork(L, len(s))
@@ -102,7 +101,7 @@ func mapBytes(L *lua.LState, table *[256]byte) int {
 	return push(L, out.String())
 }
 
-// lowered and raised are all bytes as string.lower and string.upper write them.
+// lowered and raised map the bytes for string.lower and string.upper.
 var lowered, raised = func() (lower, upper [256]byte) {
 	for i := range 256 {
 		c := byte(i)
@@ -168,15 +167,15 @@ func stringChar(L *lua.LState) int {
 	return push(L, string(out))
 }
 
-// stringDump refuses: there is no bytecode of C Lua to give.
+// stringDump fails: there is no bytecode of C Lua to return.
 func stringDump(L *lua.LState) int {
 	checkFunction(L, 1)
 	raise(L, "unable to dump given function")
 	return 0
 }
 
-// luaToString is the global tostring. What C Lua shows as an address is a number given out in order
-// of asking, so it is the same on every node and still tells two objects of one run apart.
+// luaToString is the global tostring. In place of C Lua's addresses it shows numbers, assigned in
+// the order of the calls, so they are the same on every node and differ for two objects of one run.
 func luaToString(L *lua.LState) int {
 	v := checkAny(L, 1)
 	if meta := L.GetMetaField(v, "__tostring"); meta != lua.LNil {
@@ -193,7 +192,7 @@ func luaToString(L *lua.LState) int {
 	return push(L, s)
 }
 
-// describe returns v as tostring shows it, metamethods aside.
+// describe returns v as tostring shows it without metamethods.
 func describe(L *lua.LState, v lua.LValue) string {
 	switch v := v.(type) {
 	case lua.LString:
@@ -215,7 +214,7 @@ func describe(L *lua.LState, v lua.LValue) string {
 	return fmt.Sprintf("%s: 0x%012x", v.Type().String(), label(L, v))
 }
 
-// labelInstructions is what giving out a number costs.
+// labelInstructions is the cost of assigning a number.
 const labelInstructions = 16
 
 // label returns the number that stands for v's address in this run; 0 outside a run.
@@ -262,8 +261,8 @@ func luaToNumber(L *lua.LState) int {
 	return 1
 }
 
-// parseUnsigned reads all of s as C's strtoul does: white space, a sign (a minus wraps round), 0x
-// in base 16, digits of the base up to the largest unsigned 64-bit number, white space.
+// parseUnsigned reads all of s as C's strtoul does: white space, a sign (minus wraps around), 0x in
+// base 16, digits of the base up to the largest unsigned 64-bit number, white space.
 func parseUnsigned(s string, base uint64) (n uint64, ok bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	negative := strings.HasPrefix(s, "-")

@@ -1,4 +1,4 @@
-// string.format: the conversions of C's printf as far as Lua 5.1 lets them through, and %q.
+// string.format: the conversions of C's printf that Lua 5.1 allows, and %q.
 
 package script
 
@@ -10,8 +10,7 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// formatFlags are the flags that a conversion may have; Lua refuses more flag characters than there
-// are flags.
+// formatFlags are the flags of a conversion; Lua refuses more flag characters than there are flags.
 const formatFlags = "-+ #0"
 
 // formatSpec is one conversion of a format: %[flags][width][.precision]verb.
@@ -102,8 +101,8 @@ func scanSpec(L *lua.LState, format string, i int) (formatSpec, int) {
 	return spec, i
 }
 
-// scanTwoDigits reads at most two digits at s[i:], and returns their value (0 when there is none)
-// and the index after.
+// scanTwoDigits reads at most two digits at s[i:], and returns their value (0 if there is none) and
+// the index after them.
 func scanTwoDigits(s string, i int) (value, end int) {
 	for end = i; end < len(s) && end < i+2 && isDigit(s[end]); end++ {
 		value = value*10 + int(s[end]-'0')
@@ -111,12 +110,12 @@ func scanTwoDigits(s string, i int) (value, end int) {
 	return value, end
 }
 
-// formatOne returns argument arg in the form that the conversion asks for.
+// formatOne formats argument arg by one conversion.
 func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	switch verb {
 	case 'c':
-		// C Lua takes what sprintf wrote up to the first zero byte: the padding alone, for
-		// character 0.
+		// C Lua reads sprintf's result up to the first zero byte. For character 0, that is the
+		// padding.
 		return cString(spec.pad(string([]byte{byte(truncate(checkNumber(L, arg)))}), false))
 	case 'd', 'i':
 		return spec.signed(truncate(checkNumber(L, arg)))
@@ -127,7 +126,7 @@ func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	case 's':
 		s := checkString(L, arg)
 		if spec.precision < 0 && len(s) >= 100 {
-			return s // too long to be padded, so C Lua takes it as it is, zero bytes included
+			return s // too long to be padded, so C Lua returns it unchanged, zero bytes included
 		}
 		s = cString(s)
 		if spec.precision >= 0 && len(s) > spec.precision {
@@ -147,8 +146,8 @@ func cString(s string) string {
 	return s
 }
 
-// pad brings s to the width, with zeros after the sign or the 0x prefix when zeros are asked for
-// and allowed.
+// pad extends s to the width, with zeros after the sign or the 0x prefix if zeros are requested and
+// allowed.
 func (spec formatSpec) pad(s string, zeros bool) string {
 	n := spec.width - len(s)
 	if n <= 0 {
@@ -170,7 +169,7 @@ func (spec formatSpec) pad(s string, zeros bool) string {
 	return s[:digits] + strings.Repeat("0", n) + s[digits:]
 }
 
-// sign returns what stands before a number that is not negative.
+// sign returns the prefix of a number that is not negative.
 func (spec formatSpec) sign() string {
 	switch {
 	case spec.plus:
@@ -181,8 +180,7 @@ func (spec formatSpec) sign() string {
 	return ""
 }
 
-// precise brings digits to the least number that the precision asks for; 0 with precision 0 is no
-// digit at all.
+// precise adds leading zeros up to the precision; 0 with precision 0 has no digit at all.
 func (spec formatSpec) precise(digits string) string {
 	if spec.precision == 0 && digits == "0" {
 		return ""
@@ -227,8 +225,8 @@ func (spec formatSpec) unsigned(n uint64, verb byte) string {
 	return spec.pad(digits, spec.precision < 0)
 }
 
-// floatCost is what writing a float costs above other numbers. One with all its digits is made of a
-// number as long as its exponent.
+// floatCost is what formatting a float costs beyond other numbers. All digits of one are derived
+// from an integer as long as its exponent.
 func (spec formatSpec) floatCost(verb byte, v lua.LValue) int64 {
 	switch verb | 0x20 {
 	case 'e', 'g':
@@ -266,7 +264,7 @@ func (spec formatSpec) float(f float64, verb byte) string {
 	return spec.pad(sign+s, finite)
 }
 
-// digits writes a finite f >= 0 by verb 'e', 'f' or 'g'.
+// digits formats a finite f >= 0 with verb 'e', 'f' or 'g'.
 func (spec formatSpec) digits(f float64, verb byte) string {
 	precision := spec.precision
 	if precision < 0 {
@@ -299,7 +297,7 @@ func (spec formatSpec) digits(f float64, verb byte) string {
 	return mantissa + tail
 }
 
-// withPoint puts a decimal point after the integer digits of s, which has no fraction.
+// withPoint adds a decimal point after the integer digits of s, which has no fraction.
 func withPoint(s string) string {
 	if mark := strings.IndexByte(s, 'e'); mark >= 0 {
 		return s[:mark] + "." + s[mark:]

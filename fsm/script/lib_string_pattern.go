@@ -1,6 +1,6 @@
-// Lua 5.1 patterns (manual, section 5.4.1): a backtracking matcher of our own that charges the
-// script's budget for every step, so that a pattern that explodes stops at the same step on every
-// node. Its users are in lib_string_search.go.
+// Lua 5.1 patterns (manual, section 5.4.1): a backtracking matcher that charges the script's budget
+// for every step, so that every node stops an exploding pattern at the same step. Its users are in
+// lib_string_search.go.
 
 package script
 
@@ -14,16 +14,16 @@ const (
 	maxCaptures = 32 // of one pattern, as in C Lua
 	// of nested match calls: bounds the stack; C Lua 5.1 has no such bound and can crash
 	maxPatternDepth = 10000
-	stepsPerCharge  = 64 // how many steps are gathered before the budget is asked
+	stepsPerCharge  = 64 // steps between two charges
 )
 
-// What a capture's length can be besides a number of bytes.
+// Special values of a capture's length.
 const (
-	captureOpen     = -1 // its closing parenthesis has not been met
-	capturePosition = -2 // it is `()`: a position
+	captureOpen     = -1 // its closing parenthesis was not reached
+	capturePosition = -2 // `()` captures a position
 )
 
-// noMatch is the end that a failed match has.
+// noMatch is the end of a failed match.
 const noMatch = -1
 
 // matcher matches one pattern against one subject.
@@ -42,8 +42,8 @@ func newMatcher(L *lua.LState, subject, pattern string) *matcher {
 	return &matcher{L: L, b: budgetOf(L), subject: subject, pattern: pattern}
 }
 
-// checkPattern returns argument n as a pattern, up to its first zero byte: there a pattern of C Lua
-// 5.1 ends. Reading it is charged for.
+// checkPattern returns argument n as a pattern. As in C Lua 5.1 it ends at its first zero byte.
+// Reading it is charged.
 func checkPattern(L *lua.LState, n int) string {
 	pattern := checkString(L, n)
 	chargeWork(L, len(pattern))
@@ -57,14 +57,14 @@ func (m *matcher) step() {
 	}
 }
 
-// settle charges for the steps that are not charged yet.
+// settle charges for the steps since the last charge.
 func (m *matcher) settle() {
 	n := m.steps
 	m.steps = 0
 	m.b.Charge(m.L, n)
 }
 
-// start tries to match the pattern from index p at subject index s alone; the captures are reset.
+// start matches the pattern from index p at exactly index s of the subject, with no captures yet.
 func (m *matcher) start(s, p int) int {
 	m.level, m.depth = 0, 0
 	return m.match(s, p)
@@ -80,8 +80,8 @@ func (m *matcher) match(s, p int) int {
 	return e
 }
 
-// matchItems is match without the count of its depth: it loops over the items of the pattern, and
-// calls match for the rest of it where that may have to be tried again.
+// matchItems is match without counting the depth. It loops over the items of the pattern, and calls
+// match for the rest of it where it may have to backtrack.
 func (m *matcher) matchItems(s, p int) int {
 	for p < len(m.pattern) {
 		m.step()
@@ -133,12 +133,11 @@ func (m *matcher) matchItems(s, p int) int {
 	return s
 }
 
-// special reports whether %c is more than one character's class: a balanced pair, a frontier, a
-// back reference.
+// special reports whether %c is not a class but a balanced pair, a frontier or a back reference.
 func (m *matcher) special(c byte) bool { return c == 'b' || c == 'f' || isDigit(c) }
 
-// matchSpecial matches the %b, %f or %1 at pattern[p:], and returns where subject and pattern go
-// on.
+// matchSpecial matches the %b, %f or %1 at pattern[p:], and returns where subject and pattern
+// continue.
 func (m *matcher) matchSpecial(s, p int) (nextS, nextP int) {
 	switch c := m.pattern[p+1]; c {
 	case 'b':
@@ -152,7 +151,7 @@ func (m *matcher) matchSpecial(s, p int) (nextS, nextP int) {
 			raise(m.L, "missing '[' after '%f' in pattern")
 		}
 		end := m.itemEnd(p)
-		var before, after byte // the subject counts as standing between two zero bytes
+		var before, after byte // a zero byte precedes and follows the subject
 		if s > 0 {
 			before = m.subject[s-1]
 		}
@@ -168,8 +167,7 @@ func (m *matcher) matchSpecial(s, p int) (nextS, nextP int) {
 	}
 }
 
-// again matches the text of the closed capture that the digit c names once more, and returns the
-// end, or noMatch.
+// again matches the text of the closed capture c (a digit) again, and returns the end, or noMatch.
 func (m *matcher) again(s int, c byte) int {
 	i := int(c) - '1'
 	if i < 0 || i >= m.level || m.captures[i].length == captureOpen {
@@ -177,7 +175,7 @@ func (m *matcher) again(s int, c byte) int {
 	}
 	length := m.captures[i].length
 	if length == capturePosition {
-		return noMatch // C Lua takes the mark as a length that is longer than any subject
+		return noMatch // C Lua reads the mark as a length beyond any subject
 	}
 	chargeWork(m.L, length)
 	if !strings.HasPrefix(m.subject[s:], m.subject[m.captures[i].start:m.captures[i].start+
@@ -187,7 +185,7 @@ func (m *matcher) again(s int, c byte) int {
 	return s + length
 }
 
-// balanced matches from the byte open to its own close, and returns the end, or noMatch.
+// balanced matches from the byte open to the matching shut, and returns the end, or noMatch.
 func (m *matcher) balanced(s int, open, shut byte) int {
 	if s >= len(m.subject) || m.subject[s] != open {
 		return noMatch
@@ -207,8 +205,8 @@ func (m *matcher) balanced(s int, open, shut byte) int {
 	return noMatch
 }
 
-// itemEnd returns the index after the single-character item at pattern[p:], its repetition suffix
-// not counted.
+// itemEnd returns the index after the single-character item at pattern[p:], without its repetition
+// suffix.
 func (m *matcher) itemEnd(p int) int {
 	c := m.pattern[p]
 	p++
@@ -230,14 +228,14 @@ func (m *matcher) itemEnd(p int) int {
 		}
 		m.step()
 		if m.pattern[p] == '%' && p+1 < len(m.pattern) {
-			p++ // what is escaped does not end the set
+			p++ // an escaped byte does not end the set
 		}
 		p++
 	}
 	return p + 1
 }
 
-// one reports whether the subject has at s a byte that the item pattern[p:end] matches.
+// one reports whether the item pattern[p:end] matches the byte at s.
 func (m *matcher) one(s, p, end int) bool {
 	if s >= len(m.subject) {
 		return false
@@ -281,8 +279,8 @@ func (m *matcher) inSet(c byte, p, end int) bool {
 	return !wanted
 }
 
-// inClass reports whether c is in the class that the letter names; an upper-case letter names the
-// complement, and what is no class names itself.
+// inClass reports whether c is in the class of a letter. An upper-case letter is the complement. A
+// character without a class matches itself.
 func inClass(c, class byte) bool {
 	var in bool
 	switch class | 0x20 {
@@ -312,8 +310,8 @@ func inClass(c, class byte) bool {
 	return in != isUpper(class)
 }
 
-// longest matches the item pattern[p:end] as often as it can, at least least times, and gives back
-// one at a time until the rest of the pattern (after the suffix) matches.
+// longest matches the item pattern[p:end] as often as possible, at least least times, and then
+// backs off one at a time until the rest of the pattern (after the suffix) matches.
 func (m *matcher) longest(s, p, end, least int) int {
 	n := 0
 	for m.one(s+n, p, end) {
@@ -329,7 +327,7 @@ func (m *matcher) longest(s, p, end, least int) int {
 	return noMatch
 }
 
-// shortest matches the item pattern[p:end] as seldom as it can before the rest of the pattern.
+// shortest matches the item pattern[p:end] as few times as the rest of the pattern allows.
 func (m *matcher) shortest(s, p, end int) int {
 	for {
 		m.step()
@@ -343,8 +341,8 @@ func (m *matcher) shortest(s, p, end int) int {
 	}
 }
 
-// openCapture begins a capture at s and matches the rest of the pattern from p; when that fails the
-// capture is gone.
+// openCapture begins a capture at s and matches the rest of the pattern from p; if that fails, it
+// drops the capture.
 func (m *matcher) openCapture(s, p, mark int) int {
 	if m.level >= maxCaptures {
 		raise(m.L, "too many captures")
@@ -358,8 +356,8 @@ func (m *matcher) openCapture(s, p, mark int) int {
 	return e
 }
 
-// closeCapture ends the newest open capture at s and matches the rest from p; when that fails the
-// capture is open again.
+// closeCapture ends the newest open capture at s and matches the rest from p; if that fails, it
+// opens the capture again.
 func (m *matcher) closeCapture(s, p int) int {
 	i := m.level - 1
 	for i >= 0 && m.captures[i].length != captureOpen {
@@ -376,8 +374,8 @@ func (m *matcher) closeCapture(s, p int) int {
 	return e
 }
 
-// capture returns capture i (from 0) of the match subject[s:e]; without captures, capture 0 is the
-// whole match.
+// capture returns capture i (from 0) of the match subject[s:e]. If there are no captures, capture 0
+// is the whole match.
 func (m *matcher) capture(i, s, e int) lua.LValue {
 	m.b.ChargeBytes(m.L, slotOverhead)
 	if i >= m.level {
@@ -396,8 +394,8 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	return lua.LString(m.subject[c.start : c.start+c.length])
 }
 
-// pushCaptures pushes all captures of the match subject[s:e], the whole match where whole is set
-// and there is none, and returns how many.
+// pushCaptures pushes all captures of the match subject[s:e] and returns their number. If there are
+// none and whole is set, it pushes the whole match.
 func (m *matcher) pushCaptures(s, e int, whole bool) int {
 	n := m.level
 	if n == 0 && whole {

@@ -1,5 +1,5 @@
-// The functions that search a string by a pattern: string.find, match, gmatch and gsub, over the
-// matcher of lib_string_pattern.go.
+// The functions that search by a pattern: string.find, match, gmatch and gsub. The matcher is in
+// lib_string_pattern.go.
 
 package script
 
@@ -9,8 +9,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// patternMagic are the characters that mean something in a pattern; without any of them find
-// searches plainly.
+// patternMagic are the special characters of patterns; without any of them find searches for plain
+// text.
 const patternMagic = "^$*+?.([%-"
 
 func stringFind(L *lua.LState) int  { return findOrMatch(L, true) }
@@ -64,14 +64,13 @@ func (m *matcher) anchor() (p int, anchored bool) {
 	return 0, false
 }
 
-// stringGmatch returns an iterator over the matches; an anchor has no meaning there and stands for
-// itself.
+// stringGmatch returns an iterator over the matches. ^ is not an anchor there but a character.
 func stringGmatch(L *lua.LState) int {
 	subject, pattern := checkString(L, 1), checkPattern(L, 2)
 	from := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
 		m := newMatcher(L, subject, pattern)
-		m.b.Charge(L, 5) // for what it takes
+		m.b.Charge(L, 5) // for setting up the match
 		for s := from; s <= len(subject); s++ {
 			m.step()
 			e := m.start(s, 0)
@@ -80,7 +79,7 @@ func stringGmatch(L *lua.LState) int {
 			}
 			m.settle()
 			if from = e; e == s {
-				from++ // an empty match: go on after the next byte
+				from++ // an empty match: continue after the next byte
 			}
 			return m.pushCaptures(s, e, true)
 		}
@@ -103,7 +102,7 @@ func stringGsub(L *lua.LState) int {
 	m := newMatcher(L, subject, pattern)
 	p, anchored := m.anchor()
 	out := text{L: L}
-	s, count, copied := 0, 0, 0 // subject[copied:s] is yet to be copied to out
+	s, count, copied := 0, 0, 0 // subject[copied:s] is not in out yet
 	for count < limit {
 		m.step()
 		e := m.start(s, p)
@@ -133,7 +132,7 @@ func stringGsub(L *lua.LState) int {
 	return 2
 }
 
-// replace appends what gsub's replacement (argument 3) makes of the match subject[s:e].
+// replace appends gsub's replacement (argument 3) for the match subject[s:e].
 func (m *matcher) replace(out *text, s, e int) {
 	L := m.L
 	var value lua.LValue
@@ -171,7 +170,7 @@ func (m *matcher) expand(out *text, repl string, s, e int) {
 			return
 		}
 		out.write(repl[:i])
-		c := byte(0) // a replacement that ends with % gets the zero byte that C strings end with
+		c := byte(0) // C finds the terminating zero byte after a final %
 		if i+1 < len(repl) {
 			c = repl[i+1]
 		}

@@ -1,5 +1,4 @@
-// The struct library of Redis's Lua (struct 0.2): C values in strings, by a format of one letter a
-// value.
+// The struct library of Redis's Lua (struct 0.2): C values in strings, one format letter per value.
 
 package script
 
@@ -25,7 +24,7 @@ func openStruct(L *lua.LState) *lua.LTable {
 	})
 }
 
-// structFormat walks over a format. Byte order and alignment last until they are set again.
+// structFormat walks over a format. Byte order and alignment hold until they are set again.
 type structFormat struct {
 	L         *lua.LState
 	text      string // up to the first zero byte
@@ -41,8 +40,7 @@ func newStructFormat(L *lua.LState) *structFormat {
 	return &structFormat{L: L, text: text, alignment: 1}
 }
 
-// option returns the next option letter and the size in bytes that it stands for. ok is false at
-// the end.
+// option returns the next option letter and the size of its value in bytes. ok is false at the end.
 func (f *structFormat) option() (letter byte, size int64, ok bool) {
 	if f.next >= len(f.text) {
 		return 0, 0, false
@@ -70,7 +68,7 @@ func (f *structFormat) option() (letter byte, size int64, ok bool) {
 	return letter, size, true
 }
 
-// number reads the digits that follow an option, or answers the default when there are none.
+// number returns the number that follows an option, or absent if there is none.
 func (f *structFormat) number(absent int64) int64 {
 	if f.next >= len(f.text) || !isDigit(f.text[f.next]) {
 		return absent
@@ -86,7 +84,7 @@ func (f *structFormat) number(absent int64) int64 {
 	return n
 }
 
-// padding returns how many bytes stand before a value of the size that would begin at position.
+// padding returns how many bytes precede a value of the given size at position.
 func (f *structFormat) padding(position int64, letter byte, size int64) int64 {
 	if size == 0 || letter == 'c' {
 		return 0
@@ -95,7 +93,7 @@ func (f *structFormat) padding(position int64, letter byte, size int64) int64 {
 	return (a - position&(a-1)) & (a - 1)
 }
 
-// control obeys an option that is no value: byte order, alignment, a space.
+// control handles an option that is not a value: byte order, alignment, a space.
 func (f *structFormat) control(letter byte) {
 	switch letter {
 	case ' ':
@@ -119,7 +117,7 @@ func structPack(L *lua.LState) int {
 	f := newStructFormat(L)
 	out := text{L: L}
 	arg := 2
-	// the original keeps a nil there: an argument too few reads as nil, not as "no value"
+	// the original keeps a nil there: a missing argument reads as nil, not as "no value"
 	L.Push(lua.LNil)
 	for {
 		letter, size, ok := f.option()
@@ -145,7 +143,7 @@ func structPack(L *lua.LState) int {
 				size = int64(len(s))
 			}
 			if int64(len(s)) < size {
-				argError(L, arg+1, "string too short") // the original counts on before it checks
+				argError(L, arg+1, "string too short") // the original increments before it checks
 			}
 			out.write(s[:size])
 			if letter == 's' {
@@ -159,7 +157,7 @@ func structPack(L *lua.LState) int {
 	}
 }
 
-// float32bits returns the bits of f as a 32-bit float, the one NaN for all of them.
+// float32bits returns the bits of f as a 32-bit float, the same for every NaN.
 func float32bits(f float64) uint32 {
 	if f != f {
 		return nanBits >> 32 & 0xFFC00000
@@ -177,7 +175,7 @@ func (f *structFormat) appendInteger(out *text, n float64, size int) {
 	f.appendUint(out, value, size)
 }
 
-// appendUint appends the low size bytes of value in the byte order that is set.
+// appendUint appends the low size bytes of value in the current byte order.
 func (f *structFormat) appendUint(out *text, value uint64, size int) {
 	var room [maxIntegerSize]byte
 	bytes := room[:size]
@@ -197,7 +195,7 @@ func (f *structFormat) appendUint(out *text, value uint64, size int) {
 func structUnpack(L *lua.LState) int {
 	f := newStructFormat(L)
 	data := checkString(L, 2)
-	// unsigned, as in the original: what is below 0 is past every end
+	// unsigned, as in the original: positions below 0 are past any end
 	position := uint64(optInteger(L, 3, 1))
 	if position == 0 {
 		argError(L, 3, "offset must be 1 or greater")
@@ -230,15 +228,14 @@ func structUnpack(L *lua.LState) int {
 	}
 }
 
-// checkData raises an error where data has no size bytes at position.
+// checkData raises an error if data has fewer than size bytes at position.
 func (f *structFormat) checkData(data string, position, size uint64) {
 	if length := uint64(len(data)); size > length || position > length-size {
 		argError(f.L, 2, "data string too short")
 	}
 }
 
-// previousSize takes the last result off the stack: it is the size of a "c0". results is how many
-// there are.
+// previousSize pops the last of the results: it is the size of a "c0".
 func (f *structFormat) previousSize(results int) uint64 {
 	if results > 0 {
 		if n, ok := toNumber(f.L.Get(-1)); ok {
@@ -250,8 +247,8 @@ func (f *structFormat) previousSize(results int) uint64 {
 	return 0
 }
 
-// read returns the value of size bytes that the option letter finds at the start of data, and its
-// size; a nil value where the option stands for none.
+// read returns the value of the option letter at the start of data, and its size; a nil value if
+// the option has none.
 func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, int64) {
 	switch letter {
 	case 'b', 'B', 'h', 'H', 'l', 'L', 'T', 'i', 'I':
@@ -276,8 +273,8 @@ func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, i
 	return nil, size
 }
 
-// uint reads data as one unsigned integer in the byte order that is set; of more than eight bytes
-// the low eight count.
+// uint reads data as an unsigned integer in the current byte order; of more than eight bytes the
+// low eight count.
 func (f *structFormat) uint(data string) uint64 {
 	var value uint64
 	for i := range len(data) {
@@ -291,7 +288,8 @@ func (f *structFormat) uint(data string) uint64 {
 }
 
 // integer reads data as a signed or unsigned integer of its length. Past eight bytes the sign is
-// taken where the original's shift by too many bits puts it on x86-64: that shift counts modulo 64.
+// where x86-64 puts it: the original shifts by more than 64 bits, and that count is taken modulo
+// 64.
 func (f *structFormat) integer(data string, signed bool) float64 {
 	value := f.uint(data)
 	if !signed {
@@ -303,8 +301,7 @@ func (f *structFormat) integer(data string, signed bool) float64 {
 	return float64(int64(value))
 }
 
-// structSize is struct.size(format): the length of what pack would make, for formats where that is
-// fixed.
+// structSize is struct.size(format): the length of pack's result, if the format fixes it.
 func structSize(L *lua.LState) int {
 	f := newStructFormat(L)
 	position := int64(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// slotsMoved is how many values of an array one instruction pays for that moves them.
+// slotsMoved is how many moved values of an array one instruction pays for.
 const slotsMoved = 10
 
 // openTable returns the table of the table library. The caller makes it the global `table`.
@@ -32,14 +32,14 @@ func tableGetn(L *lua.LState) int {
 	return 1
 }
 
-// tableSetn says what Lua 5.1 says about a function of Lua 5.0.
+// tableSetn raises Lua 5.1's error for a function of Lua 5.0.
 func tableSetn(L *lua.LState) int {
 	checkTable(L, 1)
 	raise(L, "'setn' is obsolete")
 	return 0
 }
 
-// tableMaxn returns the largest numeric key, 0 where none is positive.
+// tableMaxn returns the largest numeric key, 0 if none is positive.
 func tableMaxn(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
@@ -70,7 +70,7 @@ func tableInsert(L *lua.LState) int {
 			insertBefore(L, b, t, length, position)
 		} else if position <= length {
 			b.Charge(L, int64(length-position)/slotsMoved)
-			L.RawSetInt(t, length+1, lua.LTrue) // charges for the place
+			L.RawSetInt(t, length+1, lua.LTrue) // charges for the slot
 			t.Remove(length + 1)
 			t.Insert(position, L.Get(3))
 		} else {
@@ -82,8 +82,7 @@ func tableInsert(L *lua.LState) int {
 	return 0
 }
 
-// insertBefore inserts argument 3 at a position below 1: all elements from there to the end of the
-// array move up.
+// insertBefore inserts argument 3 at a position below 1: all elements from there on move up.
 func insertBefore(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
 	for i := length + 1; i > position; i-- {
 		b.Charge(L, 1)
@@ -119,7 +118,7 @@ func tableConcat(L *lua.LState) int {
 	} else {
 		last = checkInt(L, 4)
 	}
-	// The text is measured first: one that grows leaves others behind.
+	// Measured first: a growing buffer leaves copies behind.
 	total := int64(0)
 	var numeral [32]byte
 	for i := first; i <= last; i++ {
@@ -157,8 +156,7 @@ func tableConcat(L *lua.LState) int {
 	return push(L, out.String())
 }
 
-// tableForeach is table.foreach(t, f): f(key, value) for all pairs until one call returns
-// something.
+// tableForeach is table.foreach(t, f): f(key, value) for all pairs until a call returns something.
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
@@ -173,7 +171,7 @@ func tableForeach(L *lua.LState) int {
 	return 0
 }
 
-// tableForeachi is table.foreachi(t, f): f(i, t[i]) from 1 to #t until one call returns something.
+// tableForeachi is table.foreachi(t, f): f(i, t[i]) from 1 to #t until a call returns something.
 func tableForeachi(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)

@@ -1,6 +1,6 @@
-// table.sort. It makes the same comparisons in the same order as Lua 5.1's quicksort (ltablib.c,
-// after R. Sedgewick), because a script can see that order: in where equal elements end, and in
-// what a comparison function is called with.
+// table.sort, with the comparisons of Lua 5.1's quicksort in the same order (ltablib.c, after R.
+// Sedgewick). A script can see that order in the calls of its comparison function and in the order
+// of equal elements.
 
 package script
 
@@ -33,8 +33,8 @@ func tableSort(L *lua.LState) int {
 	return 0
 }
 
-// sort puts the elements from index lo to hi in order. The smaller part is sorted by recursion and
-// the larger one by the loop, so the depth is at most the logarithm of the length.
+// sort sorts the elements from index lo to hi. It recurses into the smaller part and loops over the
+// larger one, so the depth is at most the logarithm of the length.
 func (s *sorter) sort(lo, hi int) {
 	for lo < hi {
 		s.order(lo, hi)
@@ -61,7 +61,7 @@ func (s *sorter) sort(lo, hi int) {
 	}
 }
 
-// order swaps the elements at i < j when the one at j is less, and reports whether it did.
+// order swaps the elements at i < j if the one at j is less, and reports whether it did.
 func (s *sorter) order(i, j int) bool {
 	if !s.isLess(s.t.RawGetInt(j), s.t.RawGetInt(i)) {
 		return false
@@ -70,10 +70,9 @@ func (s *sorter) order(i, j int) bool {
 	return true
 }
 
-// partition moves what is less than the pivot (which stands at hi-1) before what is greater, and
-// returns the index where the pivot comes to stand. The elements at lo and hi are on their sides
-// already and stop the two scans; when a scan runs past them the comparison function contradicts
-// itself.
+// partition moves what is less than the pivot (at hi-1) before what is greater, and returns the
+// final index of the pivot. The elements at lo and hi are already on their sides and stop the two
+// scans. A scan that runs past them has met an inconsistent comparison function.
 func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 	i, j := lo, hi-1
 	for {
@@ -117,7 +116,7 @@ func (s *sorter) isLess(a, b lua.LValue) bool {
 	return result
 }
 
-// lessThan is the operator < with the errors that C Lua gives inside a library function.
+// lessThan is the operator < with the errors of C Lua inside a library function.
 func lessThan(L *lua.LState, b *lua.Budget, x, y lua.LValue) bool {
 	if x.Type() != y.Type() {
 		raiseBare(L, "attempt to compare "+x.Type().String()+" with "+y.Type().String())

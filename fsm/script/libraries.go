@@ -1,5 +1,5 @@
-// The function libraries, which are replicated state, and how a library is read from its source.
-// libraries_load.go runs its code.
+// The function libraries, which are replicated state, and how they are read from source.
+// libraries_load.go runs their code.
 
 package script
 
@@ -18,7 +18,7 @@ import (
 const (
 	// libraryChunk is the chunk name that Redis gives its libraries. Errors show it.
 	libraryChunk = "user_function"
-	// loadInstructions and loadBytes are what a library may execute and build when it is loaded.
+	// loadInstructions and loadBytes bound what a library may execute and allocate while it loads.
 	loadInstructions = 1_000_000
 	loadBytes        = 16 << 20
 	// maxLoadCost bounds the instructions of all libraries together: FUNCTION RESTORE and a node
@@ -59,7 +59,7 @@ func (l *library) size() int {
 	return n
 }
 
-// librarySet is a set of libraries whose functions have different names.
+// librarySet is a set of libraries whose functions have distinct names.
 type librarySet struct {
 	list       []*library          // in order of name
 	byFunction map[string]*library // by the name in lower case
@@ -78,8 +78,8 @@ func (s *librarySet) has(name string) bool {
 	return found
 }
 
-// add puts a library in whose name is free. It fails, and has then changed nothing, where another
-// library has one of its functions.
+// add adds a library whose name is free. If another library has one of its functions, it fails and
+// changes nothing.
 func (s *librarySet) add(l *library) error {
 	for i := range l.Functions {
 		if s.byFunction[strings.ToLower(l.Functions[i].Name)] != nil {
@@ -117,16 +117,16 @@ func (s *librarySet) share() {
 	}
 }
 
-// clone is a set with the same libraries.
+// clone returns a set of the same libraries.
 func (s *librarySet) clone() *librarySet {
 	c := newLibrarySet()
 	for _, l := range s.list {
-		_ = c.add(l) // they are in one set already
+		_ = c.add(l) // cannot fail: they come from one set
 	}
 	return c
 }
 
-// check is an error where the set is beyond the limits.
+// check fails if the set exceeds the limits.
 func (s *librarySet) check() error {
 	size, cost := 0, int64(0)
 	for _, l := range s.list {
@@ -143,12 +143,12 @@ func (s *librarySet) check() error {
 // HasFunction reports whether FCALL can call a function.
 func (e *Engine) HasFunction(name []byte) bool { return e.libraryOf(name) != nil }
 
-// libraryOf is the library of a function, or nil.
+// libraryOf returns the library of a function, or nil.
 func (e *Engine) libraryOf(function []byte) *library {
 	return e.libraries.byFunction[strings.ToLower(string(function))]
 }
 
-// LoadLibrary loads a library into the state. Errors are replies, and nothing was changed.
+// LoadLibrary loads a library. An error is a reply, and nothing changed.
 func (e *Engine) LoadLibrary(x *commands.Call, source []byte,
 	replace bool) (name string, err error) {
 	l, err := e.readLibrary(x, source, func(name string) bool {
@@ -160,7 +160,7 @@ func (e *Engine) LoadLibrary(x *commands.Call, source []byte,
 	return l.Name, e.join([]*library{l}, commands.RestoreReplace)
 }
 
-// RestoreLibraries loads libraries into the state, all or none. x pays for that; nil: nobody does.
+// RestoreLibraries loads libraries, all or none. It charges x, if that is not nil.
 func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error],
 	policy commands.RestorePolicy) error {
 	restored := newLibrarySet()
@@ -176,11 +176,11 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 			return err
 		}
 		if err := restored.check(); err != nil && x != nil {
-			// now, so that what is over the limits is not loaded
+			// at once, so that no more is loaded than the limits allow
 			return err
 		}
 	}
-	if x == nil { // what a snapshot holds was within the limits when it came
+	if x == nil { // a snapshot's libraries were within the limits when they were loaded
 		restored.share()
 		e.libraries = restored
 		return nil
@@ -188,7 +188,7 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 	return e.join(restored.list, policy)
 }
 
-// join makes libraries part of the state, or fails and changes nothing.
+// join adds libraries to the state, or fails and changes nothing.
 func (e *Engine) join(list []*library, policy commands.RestorePolicy) error {
 	joined := newLibrarySet()
 	if policy != commands.RestoreFlush {
@@ -213,16 +213,16 @@ func (e *Engine) join(list []*library, policy commands.RestorePolicy) error {
 	return nil
 }
 
-// DeleteLibrary takes a library out of the state; it is false where there is none of that name.
+// DeleteLibrary removes a library and reports whether it existed.
 func (e *Engine) DeleteLibrary(name []byte) bool {
 	defer e.libraries.share()
 	return e.libraries.remove(string(name))
 }
 
-// FlushLibraries takes all libraries out of the state.
+// FlushLibraries removes all libraries.
 func (e *Engine) FlushLibraries() { e.libraries = newLibrarySet() }
 
-// Libraries are those of the state, in order of name.
+// Libraries returns all libraries in order of name.
 func (e *Engine) Libraries() []*commands.Library {
 	all := make([]*commands.Library, len(e.libraries.list))
 	for i, l := range e.libraries.list {
@@ -254,7 +254,7 @@ func (l *library) function(name []byte) *commands.Function {
 	return nil
 }
 
-// readLibrary makes a library of its source and runs that, which registers its functions. taken
+// readLibrary makes a library of its source and runs the code, which registers its functions. taken
 // reports whether a name is in use. x, if not nil, is charged for the instructions.
 func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	taken func(name string) bool) (*library, error) {
@@ -292,7 +292,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	return l, nil
 }
 
-// compile compiles the code of a library and charges the request that brings it.
+// compile compiles the code of a library and charges the request for it.
 func (l *library) compile(x *commands.Call, body []byte) error {
 	limit := 0
 	if x != nil {
@@ -309,7 +309,8 @@ func (l *library) compile(x *commands.Call, body []byte) error {
 	return nil
 }
 
-// readMetadata reads a first line `#!lua name=x` and returns the code without that line's text.
+// readMetadata reads a first line `#!lua name=x` and returns the code without the text of that
+// line.
 func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return nil, errNoMetadata
@@ -340,7 +341,7 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// isFunctionName reports whether a library or a function may have the name.
+// isFunctionName reports whether name is valid for a library or a function.
 func isFunctionName(name string) bool {
 	for i := range len(name) {
 		if !isAlnum(name[i]) && name[i] != '_' {
@@ -362,8 +363,8 @@ func (s *librarySet) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// loadLibraries replaces the libraries by what appendTo wrote, which is all that c has left. After
-// an error the engine must not be used.
+// loadLibraries replaces the libraries with what appendTo wrote, the rest of c. After an error the
+// engine must not be used.
 func (e *Engine) loadLibraries(c *wire.Cursor) error {
 	e.FlushLibraries()
 	if c.Len() == 0 {

@@ -1,7 +1,7 @@
 // Running a library's code. While it loads it sees only redis.register_function, redis.log and
 // constants, as on Redis; its functions then see what scripts see. Redis runs the code once per
-// node and keeps what functions remember in local variables. Here each call finds the library as
-// its code left it, so nothing can differ between nodes.
+// node, and functions keep what they store in local variables. Here each call finds the library as
+// its code left it, so nodes cannot differ.
 
 package script
 
@@ -40,21 +40,21 @@ const (
 	errRegisterTwice      = "ERR Function already exists in the library"
 )
 
-// What registering a function charges besides the bytes of its name and description.
+// What registering a function costs besides the bytes of its name and description.
 const (
 	registerInstructions = 50
 	functionBytes        = 256
 )
 
-// registered is what the code of a library registers while it runs.
+// registered is what the code of a library has registered.
 type registered struct {
 	functions []commands.Function
 	callbacks []*lua.LFunction
 	names     map[string]bool
 }
 
-// openLibraries makes the globals of libraries: an empty table that looks names up in what is to be
-// seen at the time.
+// openLibraries makes the globals of libraries: an empty table that looks names up in the globals
+// of the current phase.
 func (in *interpreter) openLibraries(missing *lua.LTable) {
 	L := in.L
 	api := newLibrary(L, []libraryFunction{{"register_function", in.registerFunction},
@@ -99,28 +99,27 @@ func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
 }
 
 // loadedLibrary is a library whose code has run: the functions that it registered, with what they
-// can reach. A call that changes any of it is the last to use it: the next call runs the code
+// can reach. A call that changes any of that is the last to use it: the next call runs the code
 // again.
 type loadedLibrary struct {
 	program   *program
 	functions []commands.Function
 	callbacks []*lua.LFunction
-	// what running the code took, in instructions or memory, whichever is the larger part
+	// cost of running the code: the larger of its instructions and its memory
 	work  int64
-	bytes int64 // and in memory
-	kept  bool  // changes are noted
+	bytes int64 // memory of that
+	kept  bool  // changes are recorded
 }
 
-// The libraries that an interpreter keeps, by what running their code took in memory. Which those
-// are goes by the set of libraries (librarySet.share), so that work does not depend on what was
-// called before.
+// The limits of the libraries that an interpreter keeps, and of the memory that running their code
+// took. librarySet.share selects them, so work does not depend on what was called before.
 const (
 	maxKeptLibraries    = 64
 	maxKeptLibraryBytes = 16 << 20
 )
 
-// loaded returns a library whose code has run. A call is charged for that only if every call must
-// run it (settle), so that it does not matter which interpreter ran it before.
+// loaded returns a library whose code has run. A call pays for that only if every call must run it
+// (settle), so it does not matter which interpreter ran it before.
 func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	for _, l := range in.libraries {
 		if l.program == p {
@@ -148,7 +147,7 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 }
 
 // keepLibrary keeps a library for later calls. If there are too many, because the set of libraries
-// has changed, it drops the others.
+// changed, it drops the others.
 func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	bytes := l.bytes
 	for _, other := range in.libraries {
@@ -161,7 +160,7 @@ func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	in.libraries = append(in.libraries, l)
 }
 
-// settle ends a call of a function, and charges it if the library must run again for the next one.
+// settle ends a call of a function, and charges it if the next call must run the library again.
 func (in *interpreter) settle(l *loadedLibrary) {
 	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return
@@ -191,7 +190,8 @@ func (in *interpreter) pushFunction(p *program, name string,
 		"the library does not register this function any more")}
 }
 
-// registerFunction is redis.register_function(name, callback), or of a table with named arguments.
+// registerFunction is redis.register_function(name, callback), or with one table of named
+// arguments.
 func (in *interpreter) registerFunction(L *lua.LState) int {
 	if in.loading == nil {
 		raiseReply(L, errRegisterOutside)
@@ -220,7 +220,7 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 	case in.loading.names[f.Name]:
 		raiseReply(L, errRegisterTwice)
 	}
-	// they may be parts of something long
+	// they may be substrings of a long text
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
 	in.loading.names[f.Name] = true
 	in.loading.functions = append(in.loading.functions, f)
@@ -228,7 +228,7 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 	return 0
 }
 
-// namedArguments reads the table that is the one argument of redis.register_function.
+// namedArguments reads the table that is the only argument of redis.register_function.
 func (in *interpreter) namedArguments(L *lua.LState) (
 	f commands.Function, callback *lua.LFunction) {
 	t, ok := L.Get(1).(*lua.LTable)

@@ -1,4 +1,4 @@
-// Numbers as bytes, and the character classes.
+// Numbers as bytes, and character classes.
 
 package script
 
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// nanBits is the NaN that leaves the machine as bytes, whatever sign and payload the processor gave
-// it: x86's 0/0.
+// nanBits is the NaN that is written as bytes, whatever sign and payload the processor gave it:
+// x86's 0/0.
 const nanBits = 0xFFF8000000000000
 
-// canonical returns f with every NaN made the same one.
+// canonical returns f, with the same NaN for all.
 func canonical(f float64) float64 {
 	if f != f {
 		return math.Float64frombits(nanBits)
@@ -19,10 +19,10 @@ func canonical(f float64) float64 {
 	return f
 }
 
-// numeralInstructions is what writing a number costs a library function that writes many.
+// numeralInstructions is the cost of a number for a library function that writes many.
 const numeralInstructions = 6
 
-// hasFold reports whether s begins with prefix (lower case), ASCII case ignored.
+// hasFold reports whether s begins with prefix (lower case), ignoring ASCII case.
 func hasFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }

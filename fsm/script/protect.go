@@ -4,11 +4,11 @@ package script
 
 import "github.com/coordd/coordd/internal/lua"
 
-// maxProtected bounds protected calls in each other, as C Lua bounds calls of C functions.
+// maxProtected bounds nested protected calls, as C Lua bounds nested C calls.
 const maxProtected = 190
 
-// protect calls the function that stands below nargs arguments on L's stack. It is nil with all
-// results on the stack from that place, or the value of the error.
+// protect calls the function below nargs arguments on L's stack. It leaves the results in its place
+// and returns nil, or returns the value of the error.
 func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	if in.protected >= maxProtected {
 		raise(L, "C stack overflow")
@@ -20,7 +20,7 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	}
 	in.protected++
 	old := L.Panic
-	L.Panic = in.leaving // PCall puts it back
+	L.Panic = in.leaving // PCall restores it
 	err := L.PCall(nargs, lua.MultRet)
 	L.Panic = old
 	in.protected--
@@ -30,15 +30,15 @@ func (in *interpreter) protect(L *lua.LState, nargs int) lua.LValue {
 	if err.Broken {
 		panic(err)
 	}
-	in.budget.Charge(L, 1) // a script that is over its budget does not go on
+	in.budget.Charge(L, 1) // a script over its budget does not continue
 	return err.Object
 }
 
-// pcall calls a function and catches its error. As Redis 7.0 does, it turns an error table into the
-// text in its field err.
+// pcall calls a function and catches its error. As in Redis 7.0, an error table becomes the text of
+// its field err.
 func (in *interpreter) pcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
-		L.Push(lua.LTrue) // what Redis's own pcall calls when it gets nothing
+		L.Push(lua.LTrue) // what Redis's pcall calls without arguments
 	}
 	value := in.protect(L, L.GetTop()-1)
 	if value == nil {
@@ -56,8 +56,8 @@ func (in *interpreter) pcall(L *lua.LState) int {
 	return 2
 }
 
-// xpcall calls a function and gives its error to a handler. The handler runs after the function was
-// left: without a debug library it could not tell.
+// xpcall calls a function and passes its error to a handler, after unwinding: without a debug
+// library the handler cannot tell.
 func (in *interpreter) xpcall(L *lua.LState) int {
 	handler := checkAny(L, 2)
 	f := L.Get(1)

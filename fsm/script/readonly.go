@@ -1,5 +1,4 @@
-// The globals that a script sees. Tables that outlive a run are read-only, so nothing that one
-// script does can be seen by the next.
+// The globals of a script. Tables that outlive a run are read-only, so no script affects the next.
 
 package script
 
@@ -7,8 +6,8 @@ import "github.com/coordd/coordd/internal/lua"
 
 const errReadonly = "Attempt to modify a readonly table"
 
-// checkWritable raises when argument n is a read-only table, and notes that the function changes
-// it.
+// checkWritable raises an error if argument n is a read-only table, and otherwise records that the
+// function changes it.
 func checkWritable(L *lua.LState, n int) {
 	if t, ok := L.Get(n).(*lua.LTable); ok {
 		if t.ReadOnly() {
@@ -18,7 +17,7 @@ func checkWritable(L *lua.LState, n int) {
 	}
 }
 
-// writing wraps a library function that writes to the table that is its first argument.
+// writing wraps a library function that changes its first argument, a table.
 func writing(f lua.LGFunction) lua.LGFunction {
 	return func(L *lua.LState) int {
 		checkWritable(L, 1)
@@ -51,7 +50,7 @@ func (in *interpreter) openSandbox() {
 	in.library("bit", openBit(L))
 	in.redisOfScripts, in.redisOfFunctions = in.openRedis(true), in.openRedis(false)
 	in.globals.RawSetString("redis", in.redisOfScripts)
-	in.globals.RawSetString("KEYS", lua.LFalse) // their places in the order of the globals
+	in.globals.RawSetString("KEYS", lua.LFalse) // fix their order among the globals
 	in.globals.RawSetString("ARGV", lua.LFalse)
 	in.globals.RawSetString("_G", in.globals)
 	missing := L.CreateTable(0, 1)

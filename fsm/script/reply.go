@@ -1,5 +1,4 @@
-// Values between commands and scripts: a command's reply as Lua values, and a script's result as a
-// reply.
+// A command's reply as Lua values. answer.go does the reverse.
 
 package script
 
@@ -8,32 +7,32 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// luaReply is the commands.Reply that builds Lua values, as redis.call gives them to scripts.
+// luaReply is the commands.Reply that builds Lua values, as redis.call returns them.
 type luaReply struct {
 	L      *lua.LState
 	resp   int // 2 or 3
 	result lua.LValue
-	err    string // the reply is this error, when it is not empty
+	err    string // not empty: the reply is this error
 	stack  []openReply
 }
 
-// openReply is an array, a map or a set whose elements are still to come.
+// openReply is an array, a map or a set that awaits more elements.
 type openReply struct {
 	table *lua.LTable
 	kind  byte // *, % or ~
-	left  int  // elements, or keys and values
-	at    int  // how many came
+	left  int  // elements, or keys and values, to come
+	at    int  // elements, or keys and values, received
 	key   lua.LValue
 }
 
-// start makes the reply ready for a command.
+// start prepares for the reply of a command.
 func (r *luaReply) start(L *lua.LState, resp int) {
 	r.L, r.resp = L, resp
 	r.result, r.err, r.stack = lua.LNil, "", r.stack[:0]
 }
 
-// put adds a value at the place that is next. Once the budget is spent, what comes is dropped: the
-// script will be stopped when the command has ended, not in its middle.
+// put adds a value at the next position. Once the budget is spent, values are dropped: the script
+// stops after the command, not during it.
 func (r *luaReply) put(v lua.LValue) {
 	r.L.G.Budget.Instructions--
 	n := len(r.stack)
@@ -60,14 +59,14 @@ func (r *luaReply) put(v lua.LValue) {
 	r.stack = r.stack[:n]
 }
 
-// take charges for n bytes and is false when they must not be built.
+// take charges for n bytes and reports whether they may be built.
 func (r *luaReply) take(n int) bool {
 	b := &r.L.G.Budget
 	b.Take(int64(n/64), int64(n))
 	return b.Spent() == ""
 }
 
-// What a string, and a table, takes besides its bytes and elements.
+// What a string and a table take besides bytes and elements.
 const (
 	stringOverhead = 32
 	tableOverhead  = 128
@@ -91,7 +90,7 @@ func (r *luaReply) field(name string, v lua.LValue) *lua.LTable {
 	return t
 }
 
-// open puts a table and takes what follows as its elements.
+// open puts a table that takes the following values as its elements.
 func (r *luaReply) open(kind byte, elements int, wrap string) {
 	room := elements
 	if kind != '*' {
@@ -111,7 +110,7 @@ func (r *luaReply) open(kind byte, elements int, wrap string) {
 	}
 }
 
-// Status gives a table with the field ok.
+// Status builds a table with the field ok.
 func (r *luaReply) Status(s string) { r.field("ok", r.text(s)) }
 
 // Error at the top makes the command fail; inside an array it is a table with the field err.
@@ -124,10 +123,10 @@ func (r *luaReply) Error(msg string) {
 	r.field("err", r.text(msg))
 }
 
-// Int gives a number.
+// Int builds a number.
 func (r *luaReply) Int(n int64) { r.put(lua.LNumber(n)) }
 
-// Bulk gives a string.
+// Bulk builds a string.
 func (r *luaReply) Bulk(b []byte) {
 	if !r.take(len(b)) {
 		r.put(lua.LFalse)
@@ -136,10 +135,10 @@ func (r *luaReply) Bulk(b []byte) {
 	r.put(lua.LString(b))
 }
 
-// BulkString gives a string.
+// BulkString builds a string.
 func (r *luaReply) BulkString(s string) { r.put(r.text(s)) }
 
-// Null gives false, nil after redis.setresp(3).
+// Null builds false, or nil after redis.setresp(3).
 func (r *luaReply) Null() {
 	if r.resp == 3 {
 		r.put(lua.LNil)
@@ -148,13 +147,13 @@ func (r *luaReply) Null() {
 	r.put(lua.LFalse)
 }
 
-// NullArray is as Null.
+// NullArray is like Null.
 func (r *luaReply) NullArray() { r.Null() }
 
-// Array gives an array.
+// Array builds an array.
 func (r *luaReply) Array(n int) { r.open('*', n, "") }
 
-// Map gives a table in the field map; with RESP2 an array of keys and values.
+// Map builds a table in the field map; with RESP2 an array of keys and values.
 func (r *luaReply) Map(pairs int) {
 	if r.resp == 3 {
 		r.open('%', 2*pairs, "map")
@@ -163,7 +162,7 @@ func (r *luaReply) Map(pairs int) {
 	r.open('*', 2*pairs, "")
 }
 
-// Set gives a table with the elements as keys in the field set; with RESP2 an array.
+// Set builds a table with the elements as keys in the field set; with RESP2 an array.
 func (r *luaReply) Set(n int) {
 	if r.resp == 3 {
 		r.open('~', n, "set")
@@ -172,10 +171,10 @@ func (r *luaReply) Set(n int) {
 	r.open('*', n, "")
 }
 
-// Push gives an array.
+// Push builds an array.
 func (r *luaReply) Push(n int) { r.open('*', n, "") }
 
-// Double gives a table with the field double; with RESP2 a string.
+// Double builds a table with the field double; with RESP2 a string.
 func (r *luaReply) Double(f float64) {
 	if r.resp == 3 {
 		r.field("double", lua.LNumber(f))
@@ -184,7 +183,7 @@ func (r *luaReply) Double(f float64) {
 	r.BulkString(commands.FormatFloat(f))
 }
 
-// Bool gives a boolean; with RESP2 1 or 0.
+// Bool builds a boolean; with RESP2 1 or 0.
 func (r *luaReply) Bool(b bool) {
 	switch {
 	case r.resp == 3:
@@ -196,7 +195,7 @@ func (r *luaReply) Bool(b bool) {
 	}
 }
 
-// BigNumber gives a table with the field big_number; with RESP2 a string.
+// BigNumber builds a table with the field big_number; with RESP2 a string.
 func (r *luaReply) BigNumber(digits string) {
 	if r.resp == 3 {
 		r.field("big_number", r.text(digits))
@@ -205,7 +204,7 @@ func (r *luaReply) BigNumber(digits string) {
 	r.BulkString(digits)
 }
 
-// Verbatim gives a table with format and string in the field verbatim_string; with RESP2 a string.
+// Verbatim builds a table with format and string in the field verbatim_string; with RESP2 a string.
 func (r *luaReply) Verbatim(format, text string) {
 	if r.resp == 3 {
 		r.take(tableOverhead + 2*entryOverhead + stringOverhead)

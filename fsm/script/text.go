@@ -6,28 +6,28 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// text builds a string whose length is not known before. A buffer that grows leaves copies of
-// itself behind, so a text is kept in pieces, which are joined once. It charges for the memory
-// that it takes, before it takes it; write charges for the work as well.
+// text builds a string of unknown length. A growing buffer would leave copies of itself behind, so
+// a text consists of pieces that are joined once. It charges for memory before allocating it; write
+// charges for the work as well.
 type text struct {
 	L      *lua.LState
 	pieces []string
 	chunk  strings.Builder // short texts are copied into it; it never grows
-	room   int             // bytes that the chunk has
-	joined int             // bytes of the chunk that are pieces already
+	room   int             // capacity of the chunk
+	joined int             // bytes of the chunk that are already pieces
 	size   int
 }
 
 const (
 	firstChunk  = 64
-	chunkRatio  = 4 // how much larger the next chunk is
+	chunkRatio  = 4 // growth from one chunk to the next
 	lastChunk   = 64 << 10
-	longPiece   = 256 // a string that long is a piece of its own, and is not copied
+	longPiece   = 256 // a string this long becomes a piece without being copied
 	chunkBytes  = 32  // bytes of a chunk, or of what is joined, that one unit pays for
-	firstPieces = 8   // that the list has room for at first
+	firstPieces = 8   // initial capacity of the list
 )
 
-// add appends s, which is kept until the text is done.
+// add appends s, which is retained until done.
 func (t *text) add(s string) {
 	t.size += len(s)
 	if len(s) >= longPiece {
@@ -44,7 +44,7 @@ func (t *text) add(s string) {
 	t.chunk.WriteString(s)
 }
 
-// write appends s after charging for the work of it.
+// write charges for the work and appends s.
 func (t *text) write(s string) {
 	chargeWork(t.L, len(s))
 	t.add(s)
@@ -59,7 +59,7 @@ func (t *text) addByte(c byte) {
 	t.chunk.WriteByte(c)
 }
 
-// addBytes appends few bytes, which are copied.
+// addBytes appends a few bytes, which are copied.
 func (t *text) addBytes(b []byte) {
 	t.size += len(b)
 	for len(b) > t.room-t.chunk.Len() {
@@ -71,7 +71,7 @@ func (t *text) addBytes(b []byte) {
 	t.chunk.Write(b)
 }
 
-// grow takes the next chunk.
+// grow starts the next chunk.
 func (t *text) grow() {
 	t.cut()
 	t.room = min(max(t.room*chunkRatio, firstChunk), lastChunk)
@@ -82,7 +82,7 @@ func (t *text) grow() {
 	t.chunk.Grow(t.room)
 }
 
-// cut makes a piece of what the chunk has got since the last one.
+// cut makes a piece of what the chunk received since the last cut.
 func (t *text) cut() {
 	if t.chunk.Len() > t.joined {
 		t.piece(t.chunk.String()[t.joined:])

@@ -369,7 +369,7 @@ func TestRestoreRefusals(t *testing.T) {
 		{[]string{"--data-dir", taken}, 1, "is not empty: it holds mine"},
 		{[]string{"--data-dir", filepath.Join(taken, "mine")}, 1, "not a directory"},
 		{[]string{"--data-dir", filepath.Join(taken, "x"), "--epoch", "1024"}, 1,
-			"it has to be from 1 to 1023"},
+			"must be from 1 to 1023"},
 		{[]string{"--data-dir", filepath.Join(taken, "x"), "--epoch", "-1"}, 2, "epoch"},
 		{[]string{"--data-dir", filepath.Join(taken, "x"), "--id", "n9", "--cluster",
 			"n1=h:1,n2=h:2"}, 1, "--id n9 is not in --cluster"},
