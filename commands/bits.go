@@ -6,8 +6,6 @@ package commands
 import (
 	"encoding/binary"
 	"math/bits"
-
-	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // Error replies of the bit commands.
@@ -78,14 +76,6 @@ func bitAt(b []byte, at int) byte {
 		return 0
 	}
 	return b[at>>3] >> (7 - at&7) & 1
-}
-
-// stringBytes is what the string e holds, nothing where e is nil.
-func stringBytes(e *keyspace.Entry) []byte {
-	if e == nil {
-		return nil
-	}
-	return e.Bytes()
 }
 
 func setbitCommand(x *Call) error {

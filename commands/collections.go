@@ -1,13 +1,9 @@
-// This file contains what the commands of hashes, sets and sorted sets share: the typed lookups,
-// and the steps of HSCAN, SSCAN and ZSCAN.
+// What the commands of hashes, sets and sorted sets share: typed lookups, and the change of a
+// collection.
 
 package commands
 
-import (
-	"strconv"
-
-	"github.com/coordd/coordd/commands/keyspace"
-)
+import "github.com/coordd/coordd/commands/keyspace"
 
 // ErrNotPositive is the error of a count that is no number or below zero.
 const ErrNotPositive Error = "ERR value is out of range, must be positive"
@@ -101,82 +97,4 @@ func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyCla
 	e := x.DB().SetCollection(key, c)
 	x.DB().SetDeadline(e, 0)
 	x.changed(e, class, event)
-}
-
-// elementScan is one step of HSCAN, SSCAN or ZSCAN.
-type elementScan struct {
-	scanOptions
-	call  *Call
-	found []scanned
-}
-
-type scanned struct {
-	name  string
-	value []byte // not a copy, which would take what is not replied
-}
-
-// keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
-const keptWork = 6
-
-// take reports whether the pattern takes an element.
-func (s *elementScan) take(name string) bool {
-	s.call.Spend(s.work(len(name)))
-	if s.call.Level >= LevelBounded {
-		s.call.Spend(walkedWork + keptWork)
-	}
-	return s.wants([]byte(name))
-}
-
-// keep adds an element to the reply.
-func (s *elementScan) keep(name string, value []byte) {
-	s.found = append(s.found, scanned{name, value})
-}
-
-// reply writes the cursor to go on from and the elements.
-func (s *elementScan) reply(out Reply, next uint64) {
-	out.Array(2)
-	out.BulkString(strconv.FormatUint(next, 10))
-	if s.noValues {
-		out.Array(len(s.found))
-	} else {
-		out.Array(2 * len(s.found))
-	}
-	for _, f := range s.found {
-		out.BulkString(f.name)
-		if !s.noValues {
-			out.Bulk(f.value)
-		}
-	}
-}
-
-// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are
-// read after the lookup: Redis answers for a key that does not exist without looking at them.
-func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error),
-	walk func(T, *elementScan, uint64) uint64) error {
-	cursor, err := parseCursor(x.Args[2])
-	if err != nil {
-		return err
-	}
-	c, err := find(x, x.Args[1])
-	if err != nil {
-		return err
-	}
-	s := elementScan{call: x}
-	if c.Len() == 0 {
-		s.reply(x.Out, 0)
-		return nil
-	}
-	var words scanWords
-	switch c.Kind() {
-	case keyspace.KindHash:
-		words = scanNoValues
-	case keyspace.KindZSet:
-		words = scanNoScores
-	}
-	if s.scanOptions, err = parseScanOptions(x.Args[3:], words); err != nil {
-		return err
-	}
-	next := walk(c, &s, cursor)
-	s.reply(x.Out, next)
-	return nil
 }

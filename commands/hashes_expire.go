@@ -1,6 +1,5 @@
-// This file contains the lives of a hash's fields: the commands of Redis 7.4 that set, show and
-// remove their deadlines, and those of 8.0 that do it while they read, set or delete. As with keys,
-// deadlines are compared and kept in ms of the cluster clock.
+// TTLs of hash fields: HEXPIRE, HTTL, HPERSIST and their kin, of Redis 7.4. As with keys, deadlines
+// are compared and kept in ms of the cluster clock.
 
 package commands
 
@@ -365,64 +364,4 @@ func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
 	x.spendOld(h, names, 1)
 	x.spendLookups(h.Len())
 	x.Expect(len(names), valueBytes(h, names, 1))
-}
-
-func hgetdelCommand(x *Call) error {
-	h, names, err := x.hashFields()
-	if err != nil {
-		return err
-	}
-	x.expectFields(h, names)
-	edit := hashEdit{x: x, h: h}
-	x.Out.Array(len(names))
-	for _, name := range names {
-		replyField(x, edit.h, name)
-		if _, exists := edit.h.Get(name); exists {
-			edit.remove(name)
-		}
-	}
-	edit.end("hdel")
-	return nil
-}
-
-func hgetexCommand(x *Call) error {
-	h, err := findHash(x, x.Args[1])
-	if err != nil {
-		return err
-	}
-	rest := x.Args[2:]
-	unit, persist := parseTTLUnit(rest[0]), isWord(rest[0], "PERSIST")
-	var deadlineMs int64
-	switch {
-	case unit != ttlNone:
-		if deadlineMs, err = x.parseFieldDeadline(unit, rest[1]); err != nil {
-			return err
-		}
-		rest = rest[2:]
-	case persist:
-		rest = rest[1:]
-	}
-	names, err := parseFields(rest, errFieldsCount)
-	if err != nil {
-		return err
-	}
-	x.expectFields(h, names)
-	edit := hashEdit{x: x, h: h}
-	event := "hdel" // unless a field stays
-	x.Out.Array(len(names))
-	for _, name := range names {
-		replyField(x, edit.h, name)
-		oldMs, exists := edit.h.Deadline(name)
-		if !exists || (unit == ttlNone && (!persist || oldMs == 0)) {
-			continue
-		}
-		if !edit.expire(name, deadlineMs) {
-			event = "hexpire"
-		}
-	}
-	if persist {
-		event = "hpersist"
-	}
-	edit.end(event)
-	return nil
 }

@@ -1,5 +1,5 @@
-// Commands on keys' lives: the EXPIRE and TTL families and PERSIST. Deadlines are compared and kept
-// in ms of the cluster clock; wall time comes in where a client gives or asks for an absolute time.
+// The EXPIRE and TTL families and PERSIST. Deadlines are compared and kept in ms of the cluster
+// clock; wall time comes in where a client gives or asks for an absolute time.
 
 package commands
 
@@ -128,13 +128,4 @@ func (x *Call) replyTTL(show func(deadlineMs int64) int64) {
 	default:
 		x.Out.Int(show(e.Deadline()))
 	}
-}
-
-// remainingMs is the time until a deadline, at least 0: a read's clock may be past the deadline of
-// a key that exists until the next entry.
-func (x *Call) remainingMs(deadlineMs int64) int64 { return max(deadlineMs-x.ClockMs, 0) }
-
-// expiryMs is the wall time of a deadline, ms since 1970, at least 0.
-func (x *Call) expiryMs(deadlineMs int64) int64 {
-	return max(addMs(deadlineMs-x.ClockMs, x.WallMs()), 0)
 }

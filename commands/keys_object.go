@@ -1,5 +1,5 @@
-// This file contains OBJECT: what is true of it here. Redis's encodings are answered by the forms
-// that coordd has itself; uses of a key are not tracked, since reads leave no trace in the log.
+// OBJECT. Encodings are Redis's names for the forms that values have here. Uses of a key are not
+// tracked, since reads leave no trace in the log.
 
 package commands
 
@@ -29,7 +29,7 @@ func (x *Call) object(show func(e *keyspace.Entry) error) error {
 
 func objectEncodingCommand(x *Call) error {
 	return x.object(func(e *keyspace.Entry) error {
-		x.Out.BulkString(encoding(e))
+		x.Out.BulkString(Encoding(e))
 		return nil
 	})
 }
@@ -37,9 +37,9 @@ func objectEncodingCommand(x *Call) error {
 // embeddedLen is the length up to which Redis keeps a string in one piece with its header.
 const embeddedLen = 44
 
-// encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string
+// Encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string
 // is set.
-func encoding(e *keyspace.Entry) string {
+func Encoding(e *keyspace.Entry) string {
 	switch v := e.Collection().(type) {
 	case *keyspace.Hash:
 		if v.Compact() {

@@ -1,5 +1,4 @@
-// Commands on a database as a whole: listing, counting, picking and deleting its keys, exchanging
-// it with another.
+// KEYS and SCAN, DBSIZE and RANDOMKEY: commands on all keys of a database.
 
 package commands
 
@@ -91,61 +90,5 @@ func randomkeyCommand(x *Call) error {
 		return nil
 	}
 	x.Out.BulkString(e.Key())
-	return nil
-}
-
-// Error replies of SWAPDB for what is no number.
-const (
-	errFirstDB  Error = "ERR invalid first DB index"
-	errSecondDB Error = "ERR invalid second DB index"
-)
-
-func swapdbCommand(x *Call) error {
-	a, okA := parseInt32(x.Args[1])
-	b, okB := parseInt32(x.Args[2])
-	switch {
-	case !okA:
-		return errFirstDB
-	case !okB:
-		return errSecondDB
-	case min(a, b) < 0 || max(a, b) >= keyspace.Databases:
-		return ErrDBIndex
-	}
-	x.Keyspace.Swap(a, b)
-	x.Out.Status("OK")
-	return nil
-}
-
-// parseInt32 reads an integer of 32 bits.
-func parseInt32(arg []byte) (int, bool) {
-	n, ok := ParseInt(arg)
-	return int(n), ok && n == int64(int32(n))
-}
-
-// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is
-// emptied at once.
-func (x *Call) flushMode() error {
-	if len(x.Args) == 1 || (len(x.Args) == 2 &&
-		(isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
-		return nil
-	}
-	return ErrSyntax
-}
-
-func flushdbCommand(x *Call) error {
-	if err := x.flushMode(); err != nil {
-		return err
-	}
-	x.DB().Flush()
-	x.Out.Status("OK")
-	return nil
-}
-
-func flushallCommand(x *Call) error {
-	if err := x.flushMode(); err != nil {
-		return err
-	}
-	x.Keyspace.FlushAll()
-	x.Out.Status("OK")
 	return nil
 }

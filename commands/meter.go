@@ -422,3 +422,37 @@ func (x *Call) resp(n int) *RESP {
 	r, _ := out.(*RESP)
 	return r
 }
+
+// MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of
+// Env.Work: a quarter of a second. Every node replays an entry after each restart, and nobody else
+// is served meanwhile.
+const MaxRequestWork = 10_000_000
+
+// maxCommandWork stands in its place for one command below LevelBounded.
+const maxCommandWork = 1 << 26
+
+const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
+
+// overworked reports whether the command has done all that it may. The handler stops, and answers
+// errCommandWork. From LevelBounded on Spend stops it, unless it has changed something.
+func (x *Call) overworked() bool {
+	if x.Level >= LevelBounded {
+		return x.Work > x.meter.stop
+	}
+	return x.Work-x.began > maxCommandWork
+}
+
+// bytesSpent is how many bytes of a value a unit of work hashes or copies.
+const bytesSpent = 64
+
+// spendBytes adds the work of hashing or copying n bytes of a value.
+func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
+
+// spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How
+// many there are takes as long to find out, so where there is one, all of the database that have a
+// deadline may be.
+func (x *Call) spendDead() {
+	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
+		x.Spend((x.DB().Volatile() + x.DB().VolatileHashes()) / 8)
+	}
+}

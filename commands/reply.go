@@ -273,3 +273,11 @@ func appendFloat(dst []byte, f float64) []byte {
 	}
 	return strconv.AppendFloat(dst, f, 'g', 17, 64)
 }
+
+// replyHelp writes the lines of a HELP subcommand.
+func replyHelp(out Reply, lines ...string) {
+	out.Array(len(lines))
+	for _, l := range lines {
+		out.Status(l)
+	}
+}

@@ -211,11 +211,3 @@ func scriptHelp(x *Call) error {
 	)
 	return nil
 }
-
-// replyHelp writes the lines of a HELP subcommand.
-func replyHelp(out Reply, lines ...string) {
-	out.Array(len(lines))
-	for _, l := range lines {
-		out.Status(l)
-	}
-}

@@ -1,5 +1,5 @@
-// This file declares the commands of sets and holds those on single members. What picks at random
-// lies in sets_pick.go, what combines sets in sets_combine.go.
+// The Specs of the commands on sets, and the commands on single members. Random picks are in
+// sets_random.go, set operations in sets_combine.go.
 
 package commands
 

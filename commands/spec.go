@@ -1,8 +1,6 @@
 package commands
 
-import (
-	"strings"
-)
+import "strings"
 
 // Kind says which part of the server runs a command.
 type Kind uint8
@@ -65,24 +63,6 @@ const (
 	// WaitsOnBlock is a command that may wait when BLOCK is among its options.
 	WaitsOnBlock
 )
-
-// KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from
-// the end), or, if Numkeys is not 0, behind the argument at Numkeys, which counts them. A
-// command without keys has First and Numkeys 0.
-type KeySpec struct {
-	First, Last, Step int
-	Numkeys           int
-	// Find returns the positions of the keys where the fields above cannot express them, or nil
-	// if args are wrong. The number of args fits the arity. First, Last and Step are then only
-	// what COMMAND INFO shows.
-	Find func(args [][]byte) []int
-	// Paired is set if as many arguments as keys follow the keys, one for each: the ids of XREAD.
-	Paired bool
-	// Flags say what the command does to the keys. If it does not do the same to all, Parts says
-	// it for each.
-	Flags KeyFlag
-	Parts []KeyPart
-}
 
 // Handler runs a data command. If it returns an error, it has changed nothing and written
 // nothing to the reply.
@@ -177,39 +157,4 @@ func (s *Spec) Usage() string {
 // ArityError is the error for a wrong number of arguments.
 func (s *Spec) ArityError() error {
 	return Errorf("ERR wrong number of arguments for '%s' command", s.FullName())
-}
-
-const errInvalidArguments Error = "ERR Invalid arguments specified for command"
-
-// KeyIndexes returns the positions of the keys in args, or an error if args contradict the KeySpec.
-func (s *Spec) KeyIndexes(args [][]byte) ([]int, error) {
-	k := s.Keys
-	first, last, step := k.First, k.Last, max(k.Step, 1)
-	if k.Find != nil {
-		positions := k.Find(args)
-		if positions == nil {
-			return nil, errInvalidArguments
-		}
-		return positions, nil
-	}
-	if k.Numkeys > 0 {
-		if k.Numkeys >= len(args) {
-			return nil, errInvalidArguments
-		}
-		n, ok := ParseInt(args[k.Numkeys])
-		if !ok || n < 0 || n > int64(len(args)-k.Numkeys-1) {
-			return nil, errInvalidArguments
-		}
-		first, last = k.Numkeys+1, k.Numkeys+int(n)
-	} else if first == 0 {
-		return nil, nil
-	}
-	if last < 0 {
-		last += len(args)
-	}
-	var positions []int
-	for i := first; i <= last && i < len(args); i += step {
-		positions = append(positions, i)
-	}
-	return positions, nil
 }

@@ -1,5 +1,4 @@
-// Commands that add, read and remove a stream's entries by their ids: XADD, XLEN, XRANGE,
-// XREVRANGE, XDEL, XTRIM, XSETID.
+// XADD, XLEN, XRANGE, XREVRANGE, XDEL, XTRIM and XSETID.
 
 package commands
 

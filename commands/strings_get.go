@@ -1,4 +1,4 @@
-// Commands that read strings, and those that change a key or its life while they read.
+// GET, MGET, STRLEN and GETRANGE; GETDEL and GETEX, which also change the key.
 
 package commands
 

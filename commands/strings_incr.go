@@ -1,4 +1,4 @@
-// Commands that change a string by what it holds: counters, APPEND and SETRANGE. They keep the ttl.
+// The INCR family and INCRBYFLOAT. They keep the TTL.
 
 package commands
 
@@ -6,12 +6,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
-
-	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// maxString bounds the length of a string, Redis's proto-max-bulk-len.
-const maxString = 512 << 20
 
 // ErrDecrement is DECRBY's own error for the one number that has no negative.
 const ErrDecrement Error = "ERR decrement would overflow"
@@ -99,106 +94,4 @@ func incrbyfloatCommand(x *Call) error {
 	x.replace(e != nil, text, "incrbyfloat")
 	x.Out.BulkString(s)
 	return nil
-}
-
-func appendCommand(x *Call) error {
-	e, err := x.findString(x.Args[1])
-	if err != nil {
-		return err
-	}
-	n := len(x.Args[2])
-	if e != nil {
-		n += len(e.Bytes())
-	}
-	if n > maxString {
-		return ErrTooLong
-	}
-	if len(x.Args[2]) > 0 {
-		// The string may move to a larger buffer. Whether it does differs between nodes: one that
-		// was restored has other room left.
-		x.spendBytes(n)
-	}
-	// an empty tail too is a change, as on Redis: WATCH and notifications show it
-	x.DB().AppendString(x.Args[1], x.Args[2])
-	x.notify(NotifyString, "append", x.Args[1])
-	x.Out.Int(int64(n))
-	return nil
-}
-
-// errOffset is SETRANGE's error for an offset before the string.
-const errOffset Error = "ERR offset is out of range"
-
-func setrangeCommand(x *Call) error {
-	offset, ok := ParseInt(x.Args[2])
-	if !ok {
-		return ErrNotInteger
-	}
-	if offset < 0 {
-		return errOffset
-	}
-	e, err := x.findString(x.Args[1])
-	if err != nil {
-		return err
-	}
-	size := len(stringBytes(e))
-	if len(x.Args[3]) > 0 { // else nothing is changed, nor made
-		if offset > maxString-int64(len(x.Args[3])) {
-			return ErrTooLong
-		}
-		if err := x.checkGap(e, int(offset)); err != nil {
-			return err
-		}
-		x.writeAt(e, int(offset), x.Args[3], "setrange")
-		size = max(size, int(offset)+len(x.Args[3]))
-	}
-	x.Out.Int(int64(size))
-	return nil
-}
-
-// maxGap is how many bytes of zeros a command may put behind a string: an offset of ten digits must
-// not take half a gigabyte on every node.
-const maxGap = 16 << 20
-
-const errGap Error = "ERR the offset lies more than 16777216 bytes behind the end of the string"
-
-// checkGap refuses a write into the string e, or none, that lies too far behind its end.
-func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
-	if x.Level >= LevelBounded && offset-len(stringBytes(e)) > maxGap {
-		return errGap
-	}
-	return nil
-}
-
-// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil,
-// and notifies event.
-func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
-	x.spendWrite(e, offset+len(part))
-	x.DB().WriteAt(x.Args[1], offset, part)
-	x.notify(NotifyString, event, x.Args[1])
-}
-
-// spendWrite adds the work of writing into a string, e or none, which then is size bytes long at
-// least. It may have to be copied: the first time that a request writes into it, and when it grows
-// out of its room: once in one write, and once in keyspace.RoomAhead bytes that are added little by
-// little. Whether it is differs between nodes.
-func (x *Call) spendWrite(e *keyspace.Entry, size int) {
-	n := len(stringBytes(e))
-	bytes := 0
-	if e != nil && !x.DB().Rewritten(e) {
-		bytes = n
-	}
-	switch grown := size - n; {
-	case grown <= 0:
-	case x.Level < LevelBounded:
-		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
-	default:
-		bytes += grown + min(n, grown*(n/keyspace.RoomAhead))
-	}
-	x.spendBytes(bytes)
-	if x.Level >= LevelBounded && x.Tx.Script {
-		x.Copied += uint64(bytes)
-		if bytes > x.RoomLeft() {
-			x.refuse(errCommandWork)
-		}
-	}
 }

@@ -1,64 +1,15 @@
-// Commands on single keys whatever they hold: deleting, counting, renaming, moving, copying,
-// fencing.
+// RENAME, COPY and MOVE, and SWAPDB, which exchanges two databases.
 
 package commands
 
 import (
 	"bytes"
-	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // ErrSameObject is COPY's error for a key that is to be copied to itself.
 const ErrSameObject Error = "ERR source and destination objects are the same"
-
-// deletedWork is what deleting a key costs beside looking it up, in units of Env.Work.
-const deletedWork = 10
-
-func delCommand(x *Call) error {
-	if x.Level >= LevelBounded {
-		x.Spend((deletedWork + 2*deep(x.DB().Volatile())) * (len(x.Args) - 1))
-	}
-	n := int64(0)
-	for _, key := range x.Args[1:] {
-		if x.DB().Delete(key) {
-			x.notify(NotifyGeneric, "del", key)
-			n++
-		}
-	}
-	x.Out.Int(n)
-	return nil
-}
-
-func existsCommand(x *Call) error {
-	n := int64(0)
-	for _, key := range x.Args[1:] {
-		if x.DB().Find(key) != nil {
-			n++
-		}
-	}
-	x.Out.Int(n)
-	return nil
-}
-
-func typeCommand(x *Call) error {
-	kind := keyspace.Kind(0)
-	if e := x.DB().Find(x.Args[1]); e != nil {
-		kind = e.Kind()
-	}
-	x.Out.Status(kind.String())
-	return nil
-}
-
-func fenceCommand(x *Call) error {
-	if created := x.DB().Creation(x.Args[1]); created != 0 {
-		x.Out.Int(int64(created))
-		return nil
-	}
-	x.Out.Null()
-	return nil
-}
 
 func renameCommand(x *Call) error {
 	if x.DB().Find(x.Args[1]) == nil {
@@ -169,16 +120,30 @@ func copyCommand(x *Call) error {
 	return nil
 }
 
-// ParseDB reads the number of a database, as SELECT, COPY and MOVE take it.
-func ParseDB(arg []byte) (int, error) {
-	n, ok := ParseInt(arg)
+// Error replies of SWAPDB for what is no number.
+const (
+	errFirstDB  Error = "ERR invalid first DB index"
+	errSecondDB Error = "ERR invalid second DB index"
+)
+
+func swapdbCommand(x *Call) error {
+	a, okA := parseInt32(x.Args[1])
+	b, okB := parseInt32(x.Args[2])
 	switch {
-	case !ok:
-		return 0, ErrNotInteger
-	case n < math.MinInt32 || n > math.MaxInt32:
-		return 0, outOfRange(math.MinInt32, math.MaxInt32)
-	case n < 0 || n >= keyspace.Databases:
-		return 0, ErrDBIndex
+	case !okA:
+		return errFirstDB
+	case !okB:
+		return errSecondDB
+	case min(a, b) < 0 || max(a, b) >= keyspace.Databases:
+		return ErrDBIndex
 	}
-	return int(n), nil
+	x.Keyspace.Swap(a, b)
+	x.Out.Status("OK")
+	return nil
+}
+
+// parseInt32 reads an integer of 32 bits.
+func parseInt32(arg []byte) (int, bool) {
+	n, ok := ParseInt(arg)
+	return int(n), ok && n == int64(int32(n))
 }

@@ -1,5 +1,5 @@
-// Commands that compare what a key holds before they act: the release of a lock without a script,
-// by Redis 8.4's DELEX and Valkey 9's DELIFEQ, and the digest that DELEX and SET can compare by.
+// DELEX and DELIFEQ, which delete a key if its value meets a condition, and DIGEST, which DELEX and
+// SET can compare by. They release a lock without a script.
 
 package commands
 

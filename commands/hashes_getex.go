@@ -1,0 +1,63 @@
+// HGETEX and HGETDEL, which return fields of a hash and change or delete them.
+
+package commands
+
+func hgetdelCommand(x *Call) error {
+	h, names, err := x.hashFields()
+	if err != nil {
+		return err
+	}
+	x.expectFields(h, names)
+	edit := hashEdit{x: x, h: h}
+	x.Out.Array(len(names))
+	for _, name := range names {
+		replyField(x, edit.h, name)
+		if _, exists := edit.h.Get(name); exists {
+			edit.remove(name)
+		}
+	}
+	edit.end("hdel")
+	return nil
+}
+
+func hgetexCommand(x *Call) error {
+	h, err := findHash(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	rest := x.Args[2:]
+	unit, persist := parseTTLUnit(rest[0]), isWord(rest[0], "PERSIST")
+	var deadlineMs int64
+	switch {
+	case unit != ttlNone:
+		if deadlineMs, err = x.parseFieldDeadline(unit, rest[1]); err != nil {
+			return err
+		}
+		rest = rest[2:]
+	case persist:
+		rest = rest[1:]
+	}
+	names, err := parseFields(rest, errFieldsCount)
+	if err != nil {
+		return err
+	}
+	x.expectFields(h, names)
+	edit := hashEdit{x: x, h: h}
+	event := "hdel" // unless a field stays
+	x.Out.Array(len(names))
+	for _, name := range names {
+		replyField(x, edit.h, name)
+		oldMs, exists := edit.h.Deadline(name)
+		if !exists || (unit == ttlNone && (!persist || oldMs == 0)) {
+			continue
+		}
+		if !edit.expire(name, deadlineMs) {
+			event = "hexpire"
+		}
+	}
+	if persist {
+		event = "hpersist"
+	}
+	edit.end(event)
+	return nil
+}

@@ -1,0 +1,49 @@
+// DEL and UNLINK, FLUSHDB and FLUSHALL.
+
+package commands
+
+// deletedWork is what deleting a key costs beside looking it up, in units of Env.Work.
+const deletedWork = 10
+
+func delCommand(x *Call) error {
+	if x.Level >= LevelBounded {
+		x.Spend((deletedWork + 2*deep(x.DB().Volatile())) * (len(x.Args) - 1))
+	}
+	n := int64(0)
+	for _, key := range x.Args[1:] {
+		if x.DB().Delete(key) {
+			x.notify(NotifyGeneric, "del", key)
+			n++
+		}
+	}
+	x.Out.Int(n)
+	return nil
+}
+
+// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is
+// emptied at once.
+func (x *Call) flushMode() error {
+	if len(x.Args) == 1 || (len(x.Args) == 2 &&
+		(isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
+		return nil
+	}
+	return ErrSyntax
+}
+
+func flushdbCommand(x *Call) error {
+	if err := x.flushMode(); err != nil {
+		return err
+	}
+	x.DB().Flush()
+	x.Out.Status("OK")
+	return nil
+}
+
+func flushallCommand(x *Call) error {
+	if err := x.flushMode(); err != nil {
+		return err
+	}
+	x.Keyspace.FlushAll()
+	x.Out.Status("OK")
+	return nil
+}

@@ -1,0 +1,234 @@
+// LPOS, LINSERT and LREM, which search lists by value.
+
+package commands
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of LPOS's options.
+const (
+	errPosRank Error = "ERR RANK can't be zero: use 1 to start from the first match, 2 from " +
+		"the second ... or use negative to start from the end of the list"
+	errPosCount  Error = "ERR COUNT can't be negative"
+	errPosMaxlen Error = "ERR MAXLEN can't be negative"
+)
+
+// searchList calls found with the positions of the elements of l that equal value, as seen from the
+// end, in the first limit of them, until it answers false.
+func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
+	found func(position int) bool) {
+	if limit == 0 {
+		return
+	}
+	first, last := end.span(l, limit)
+	reached := last // or where found answered false
+	compare := func(position int) bool {
+		x.spendBytes(len(value)) // equal bytes are compared to their end
+		if !found(position) {
+			reached = position
+			return false
+		}
+		return true
+	}
+	if x.Level < LevelBounded {
+		l.Find(value, first, last, compare)
+		x.Spend((max(reached-first, first-reached) + 1) / searched)
+		return
+	}
+	const parcel = 1 << 12 // so that a search that takes too long ends while it looks
+	step := 1
+	if first > last {
+		step = -1
+	}
+	for from, left := first, limit; left > 0 && reached == last; {
+		n := min(left, parcel)
+		to := from + step*(n-1)
+		x.Spend(bits.Len(uint(l.Len())) + n/8)
+		l.Find(value, from, to, compare)
+		from, left = to+step, left-n
+	}
+}
+
+func linsert(x *Call) error {
+	behind := isWord(x.Args[2], "AFTER")
+	if !behind && !isWord(x.Args[2], "BEFORE") {
+		return ErrSyntax
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	if l.Len() == 0 {
+		x.Out.Int(0)
+		return nil
+	}
+	at := -1
+	searchList(x, l, x.Args[3], leftEnd, l.Len(), func(position int) bool {
+		at = position
+		return false
+	})
+	if at < 0 {
+		x.Out.Int(-1)
+		return nil
+	}
+	if behind {
+		at++
+	}
+	x.spendDepth(l, copiedNode)
+	e, l := editList(x, x.Args[1])
+	l.Insert(at, x.Args[4])
+	x.changed(e, NotifyList, "linsert")
+	x.Out.Int(int64(l.Len()))
+	return nil
+}
+
+// What taking elements out of the middle of a long list costs, in units of Env.Work.
+const (
+	removedElement  = 8   // one, below LevelBounded
+	gatheredElement = 4   // one
+	piece           = 64  // elements that lie together in a list
+	removedPiece    = 160 // of those together one or more
+)
+
+// spendPositions adds the work of removing the elements at positions, which are in order.
+func (x *Call) spendPositions(l *keyspace.List, positions []int) {
+	if x.Level < LevelBounded {
+		x.Spend(len(positions) * removedElement)
+		return
+	}
+	pieces, last := 0, -1
+	for _, position := range positions {
+		if position/piece != last {
+			pieces, last = pieces+1, position/piece
+		}
+	}
+	x.Spend(len(positions)*gatheredElement + pieces*min(removedPiece, 3*l.Len()))
+}
+
+func lrem(x *Call) error {
+	count, ok := ParseInt(x.Args[2])
+	if !ok {
+		return ErrNotInteger
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	end := leftEnd
+	if count < 0 {
+		// the lowest number stays what it is, and is never reached: all are removed
+		end, count = rightEnd, -count
+	}
+	var positions []int
+	searchList(x, l, x.Args[3], end, l.Len(), func(position int) bool {
+		positions = append(positions, position)
+		return int64(len(positions)) != count
+	})
+	if len(positions) > 0 {
+		if end == rightEnd {
+			slices.Reverse(positions)
+		}
+		x.spendPositions(l, positions)
+		e, l := editList(x, x.Args[1])
+		l.Remove(positions)
+		x.changed(e, NotifyList, "lrem")
+	}
+	x.Out.Int(int64(len(positions)))
+	return nil
+}
+
+// listSearch are LPOS's options.
+type listSearch struct {
+	end    listEnd
+	skip   int64 // matches to pass over
+	count  int64 // matches to give, 0 for all
+	listed bool  // COUNT was given: the reply is an array
+	maxlen int64 // elements to look at, 0 for all
+	// overflow is that RANK was the lowest number, which Redis cannot make positive: it gives all
+	// matches, whatever the count.
+	overflow bool
+}
+
+func (s *listSearch) parse(args [][]byte) error {
+	s.count = 1
+	for ; len(args) > 0; args = args[2:] {
+		if len(args) == 1 {
+			return ErrSyntax
+		}
+		n, ok := ParseInt(args[1])
+		switch {
+		case isWord(args[0], "RANK"):
+			if !ok {
+				return ErrNotInteger
+			}
+			if n == 0 {
+				return errPosRank
+			}
+			s.end, s.skip = leftEnd, n-1
+			if n < 0 {
+				s.end, s.skip = rightEnd, -(n + 1)
+			}
+			if s.overflow = n == math.MinInt64; s.overflow {
+				s.skip = 0
+			}
+		case isWord(args[0], "COUNT"):
+			if !ok || n < 0 {
+				return errPosCount
+			}
+			s.count, s.listed = n, true
+		case isWord(args[0], "MAXLEN"):
+			if !ok || n < 0 {
+				return errPosMaxlen
+			}
+			s.maxlen = n
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+func lpos(x *Call) error {
+	var s listSearch
+	if err := s.parse(x.Args[3:]); err != nil {
+		return err
+	}
+	l, err := findList(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	limit := int64(l.Len())
+	if s.maxlen > 0 {
+		limit = min(limit, s.maxlen)
+	}
+	wanted := s.count
+	if wanted == 0 || s.overflow {
+		wanted = math.MaxInt64
+	}
+	var positions []int
+	searchList(x, l, x.Args[2], s.end, int(limit), func(position int) bool {
+		if s.skip > 0 {
+			s.skip--
+			return true
+		}
+		positions = append(positions, position)
+		return int64(len(positions)) < wanted
+	})
+	switch {
+	case s.listed:
+		x.Out.Array(len(positions))
+		for _, position := range positions {
+			x.Out.Int(int64(position))
+		}
+	case len(positions) > 0:
+		x.Out.Int(int64(positions[0]))
+	default:
+		x.Out.Null()
+	}
+	return nil
+}

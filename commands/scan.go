@@ -1,0 +1,184 @@
+// What SCAN, HSCAN, SSCAN and ZSCAN share: cursors, options, and the steps through a collection.
+
+package commands
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes of the text up
+// to a zero byte.
+func parseCursor(arg []byte) (uint64, error) {
+	arg = cText(arg)
+	digits, negative := arg, false
+	if len(arg) > 1 && (arg[0] == '-' || arg[0] == '+') {
+		digits, negative = arg[1:], arg[0] == '-'
+	}
+	var n uint64
+	for _, c := range digits {
+		d := uint64(c - '0')
+		if c < '0' || c > '9' || n > (math.MaxUint64-d)/10 {
+			return 0, ErrInvalidCursor
+		}
+		n = n*10 + d
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
+
+// scanOptions are the options of SCAN and its kin.
+type scanOptions struct {
+	count    int
+	filter   bool // by match
+	match    []byte
+	matcher  matcher // of match
+	oneType  bool    // of SCAN alone: by typeName
+	typeName []byte
+	noValues bool // of HSCAN and ZSCAN: names alone
+}
+
+// scanWords are the options that not all commands of the SCAN family have.
+type scanWords uint8
+
+const (
+	scanType     scanWords = 1 << iota // TYPE
+	scanNoValues                       // NOVALUES
+	scanNoScores                       // NOSCORES
+)
+
+// wants reports whether the pattern takes name.
+func (o *scanOptions) wants(name []byte) bool {
+	return !o.filter || o.matcher.match(o.match, name, 0)
+}
+
+// work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy,
+// and what its match may take.
+func (o *scanOptions) work(n int) int {
+	units := 1 + n/bytesSpent
+	if o.filter {
+		units += len(o.match) * n / 32
+	}
+	return units
+}
+
+// parseScanOptions reads MATCH and COUNT, and the words that the command has more.
+func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
+	o := scanOptions{count: 10}
+	for i := 0; i < len(args); i += 2 {
+		if (words&scanNoValues != 0 && isWord(args[i], "NOVALUES")) ||
+			(words&scanNoScores != 0 && isWord(args[i], "NOSCORES")) {
+			o.noValues = true
+			i-- // no value follows
+			continue
+		}
+		if i+1 == len(args) {
+			return o, ErrSyntax
+		}
+		value := args[i+1]
+		switch {
+		case isWord(args[i], "COUNT"):
+			n, ok := ParseInt(value)
+			if !ok {
+				return o, ErrNotInteger
+			}
+			if n < 1 {
+				return o, ErrSyntax
+			}
+			o.count = int(n)
+		case isWord(args[i], "MATCH"):
+			if err := CheckPattern(value); err != nil {
+				return o, err
+			}
+			// a star alone takes the empty name too, which Glob's does not
+			o.match, o.filter = value, string(value) != "*"
+		case words&scanType != 0 && isWord(args[i], "TYPE"):
+			o.typeName, o.oneType = value, true
+		default:
+			return o, ErrSyntax
+		}
+	}
+	return o, nil
+}
+
+// elementScan is one step of HSCAN, SSCAN or ZSCAN.
+type elementScan struct {
+	scanOptions
+	call  *Call
+	found []scanned
+}
+
+type scanned struct {
+	name  string
+	value []byte // not a copy, which would take what is not replied
+}
+
+// keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
+const keptWork = 6
+
+// take reports whether the pattern takes an element.
+func (s *elementScan) take(name string) bool {
+	s.call.Spend(s.work(len(name)))
+	if s.call.Level >= LevelBounded {
+		s.call.Spend(walkedWork + keptWork)
+	}
+	return s.wants([]byte(name))
+}
+
+// keep adds an element to the reply.
+func (s *elementScan) keep(name string, value []byte) {
+	s.found = append(s.found, scanned{name, value})
+}
+
+// reply writes the cursor to go on from and the elements.
+func (s *elementScan) reply(out Reply, next uint64) {
+	out.Array(2)
+	out.BulkString(strconv.FormatUint(next, 10))
+	if s.noValues {
+		out.Array(len(s.found))
+	} else {
+		out.Array(2 * len(s.found))
+	}
+	for _, f := range s.found {
+		out.BulkString(f.name)
+		if !s.noValues {
+			out.Bulk(f.value)
+		}
+	}
+}
+
+// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are
+// read after the lookup: Redis answers for a key that does not exist without looking at them.
+func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error),
+	walk func(T, *elementScan, uint64) uint64) error {
+	cursor, err := parseCursor(x.Args[2])
+	if err != nil {
+		return err
+	}
+	c, err := find(x, x.Args[1])
+	if err != nil {
+		return err
+	}
+	s := elementScan{call: x}
+	if c.Len() == 0 {
+		s.reply(x.Out, 0)
+		return nil
+	}
+	var words scanWords
+	switch c.Kind() {
+	case keyspace.KindHash:
+		words = scanNoValues
+	case keyspace.KindZSet:
+		words = scanNoScores
+	}
+	if s.scanOptions, err = parseScanOptions(x.Args[3:], words); err != nil {
+		return err
+	}
+	next := walk(c, &s, cursor)
+	s.reply(x.Out, next)
+	return nil
+}

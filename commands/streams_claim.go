@@ -1,0 +1,323 @@
+// XCLAIM and XAUTOCLAIM: pending entries change their consumer.
+
+package commands
+
+import (
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Errors of XCLAIM and XAUTOCLAIM.
+const (
+	errClaimIdle       Error = "ERR Invalid min-idle-time argument for XCLAIM"
+	errClaimIdleOption Error = "ERR Invalid IDLE option argument for XCLAIM"
+	errClaimTime       Error = "ERR Invalid TIME option argument for XCLAIM"
+	errClaimRetry      Error = "ERR Invalid RETRYCOUNT option argument for XCLAIM"
+	errAutoClaimIdle   Error = "ERR Invalid min-idle-time argument for XAUTOCLAIM"
+	errAutoClaimCount  Error = "ERR COUNT must be > 0"
+)
+
+// claimArgs are the arguments of XCLAIM from the shortest idle time on.
+type claimArgs struct {
+	minIdleMs     int64
+	ids           []keyspace.StreamID
+	deliveredMs   int64 // ms of the cluster clock
+	retries       int64 // below 0: not given
+	force, justID bool
+	last          keyspace.StreamID
+}
+
+// parse reads the arguments. The ids end where one cannot be read as such.
+func (a *claimArgs) parse(x *Call) error {
+	args := x.Args[4:]
+	var ok bool
+	if a.minIdleMs, ok = ParseInt(args[0]); !ok {
+		return errClaimIdle
+	}
+	for args = args[1:]; len(args) > 0; args = args[1:] {
+		id, err := parseStreamID(args[0], 0)
+		if err != nil {
+			break
+		}
+		a.ids = append(a.ids, id)
+	}
+	nowMs := x.WallMs()
+	deliveredMs := int64(-1)
+	a.retries = -1
+	for ; len(args) > 0; args = args[1:] {
+		word, more := args[0], len(args) > 1
+		switch {
+		case isWord(word, "FORCE"):
+			a.force = true
+		case isWord(word, "JUSTID"):
+			a.justID = true
+		case more && isWord(word, "IDLE"):
+			args = args[1:]
+			idle, ok := ParseInt(args[0])
+			if !ok {
+				return errClaimIdleOption
+			}
+			deliveredMs = nowMs - idle
+		case more && isWord(word, "TIME"):
+			args = args[1:]
+			if deliveredMs, ok = ParseInt(args[0]); !ok {
+				return errClaimTime
+			}
+		case more && isWord(word, "RETRYCOUNT"):
+			args = args[1:]
+			if a.retries, ok = ParseInt(args[0]); !ok {
+				return errClaimRetry
+			}
+		case more && isWord(word, "LASTID"):
+			args = args[1:]
+			var err error
+			if a.last, err = parseStreamID(args[0], 0); err != nil {
+				return err
+			}
+		default:
+			return Errorf("ERR Unrecognized XCLAIM option '%s'", cText(word))
+		}
+	}
+	if deliveredMs < 0 || deliveredMs > nowMs { // not given, or by a clock that goes wrong
+		deliveredMs = nowMs
+	}
+	a.deliveredMs = x.DeadlineAt(deliveredMs)
+	return nil
+}
+
+// claiming is the giving of pending entries to a consumer, with what was changed so far.
+type claiming struct {
+	x        *Call
+	consumer []byte
+	justID   bool
+	s        *keyspace.Stream
+	g        *keyspace.Group
+	e        *keyspace.Entry // nil: nothing was changed yet
+	seen     bool            // the consumer was
+	claimed  []keyspace.StreamEntry
+}
+
+// expect adds the work of so many entries, and refuses the command if a reply of so many with so
+// many texts and bytes in them would not fit or be too much.
+func (c *claiming) expect(entries, texts, bytes int) {
+	if c.x.Level < LevelBounded {
+		return
+	}
+	if c.x.Spend((pendingWork + deep(c.g.Pending())) * entries); c.justID {
+		texts, bytes = 0, 0
+	}
+	c.x.Expect(entryElements*entries+texts, entryID*entries+bytes)
+}
+
+// spend adds the work of changing an entry where it was not expected.
+func (c *claiming) spend() {
+	if c.x.Level < LevelBounded {
+		c.x.Spend(pendingWork)
+	}
+}
+
+// edit makes stream and group ready to be changed.
+func (c *claiming) edit() {
+	if c.e == nil {
+		c.e, c.s = editStream(c.x, c.x.Args[1])
+		c.g = c.s.EditGroup(c.x.Args[2])
+	}
+}
+
+// drop forgets a pending entry that was deleted from the stream.
+func (c *claiming) drop(id keyspace.StreamID) {
+	c.edit()
+	c.spend()
+	c.g.Acknowledge(id)
+}
+
+// take gives a pending entry to the consumer.
+func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
+	c.edit()
+	c.spend()
+	if !c.seen {
+		see(c.x, c.x.Args[1], c.g, c.consumer)
+		c.seen = true
+	}
+	p.Consumer = string(c.consumer)
+	c.g.SetPending(p)
+	c.claimed = append(c.claimed, e)
+}
+
+// end records the change.
+func (c *claiming) end() {
+	if c.e != nil {
+		c.x.DB().Noted(c.e, false)
+	}
+}
+
+// reply answers what was claimed.
+func (c *claiming) reply() {
+	if !c.justID {
+		replyEntries(c.x.Out, c.claimed)
+		return
+	}
+	c.x.Out.Array(len(c.claimed))
+	for _, e := range c.claimed {
+		c.x.Out.BulkString(e.ID.String())
+	}
+}
+
+func xclaim(x *Call) error {
+	s, g, err := mustFindGroup(x, x.Args[1], x.Args[2])
+	if err != nil {
+		return err
+	}
+	var a claimArgs
+	if err := a.parse(x); err != nil {
+		return err
+	}
+	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	texts, size := 0, 0
+	for _, id := range a.ids {
+		e, _ := s.Get(id)
+		texts, size = texts+e.Fields(), size+e.Size()
+	}
+	if x.Level >= LevelBounded {
+		x.Spend(claimedWork * deep(g.Pending()) * len(a.ids))
+	}
+	c.expect(len(a.ids), texts, size)
+	if g.Last().Less(a.last) {
+		c.edit()
+		c.g.SetPosition(a.last, c.g.Reads())
+	}
+	for _, id := range a.ids {
+		p, pending := c.g.FindPending(id)
+		e, exists := c.s.Get(id)
+		switch {
+		case !exists && pending:
+			c.drop(id)
+		case !exists || (!pending && !a.force):
+		case pending && a.minIdleMs > 0 && x.idleMs(p.DeliveredMs) < a.minIdleMs:
+		default:
+			if !pending {
+				p = keyspace.Pending{ID: id, Deliveries: 1}
+			}
+			p.DeliveredMs = a.deliveredMs
+			if a.retries >= 0 {
+				p.Deliveries = a.retries
+			} else if !a.justID {
+				p.Deliveries++
+			}
+			c.take(e, p)
+		}
+	}
+	c.end()
+	c.reply()
+	return nil
+}
+
+// autoClaimArgs are the arguments of XAUTOCLAIM from the shortest idle time on.
+type autoClaimArgs struct {
+	minIdleMs int64
+	start     keyspace.StreamID
+	count     int64
+	justID    bool
+}
+
+// attemptsFactor is how many entries XAUTOCLAIM looks at for each that it may answer, as on Redis.
+const attemptsFactor = 10
+
+func (a *autoClaimArgs) parse(args [][]byte) (err error) {
+	var ok bool
+	if a.minIdleMs, ok = ParseInt(args[0]); !ok {
+		return errAutoClaimIdle
+	}
+	if a.start, err = parseRangeStart(args[1]); err != nil {
+		return err
+	}
+	a.count = 100
+	for args = args[2:]; len(args) > 0; args = args[1:] {
+		switch {
+		case isWord(args[0], "COUNT") && len(args) > 1:
+			args = args[1:]
+			const most = math.MaxInt64 / 16 // an id has 16 bytes
+			if a.count, ok = ParseInt(args[0]); !ok || a.count < 1 || a.count > most {
+				return errAutoClaimCount
+			}
+		case isWord(args[0], "JUSTID"):
+			a.justID = true
+		default:
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+// claim is a pending entry that XAUTOCLAIM gives to its consumer, or forgets because it was deleted
+// from the stream.
+type claim struct {
+	entry   keyspace.StreamEntry
+	pending keyspace.Pending
+	deleted bool
+}
+
+// look gathers what is to be claimed, and the id to go on from.
+func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream,
+	g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
+	attempts := a.count * attemptsFactor
+	const usual = 100
+	claims = make([]claim, 0, min(int(min(a.count, usual)), g.Pending()))
+	find := s.Finder()
+	g.EachPending(a.start, func(p keyspace.Pending) bool {
+		if attempts == 0 || int64(len(claims)) == a.count {
+			next = p.ID
+			return false
+		}
+		attempts--
+		x.Spend(lookWork)
+		e, exists := find(p.ID)
+		if !exists || a.minIdleMs <= 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
+			claims = append(claims, claim{e, p, !exists})
+		}
+		return true
+	})
+	return claims, next
+}
+
+func xautoclaim(x *Call) error {
+	var a autoClaimArgs
+	if err := a.parse(x.Args[4:]); err != nil {
+		return err
+	}
+	s, g, err := mustFindGroup(x, x.Args[1], x.Args[2])
+	if err != nil {
+		return err
+	}
+	claims, next := a.look(x, s, g)
+	c := claiming{x: x, consumer: x.Args[3], justID: a.justID, s: s, g: g}
+	texts, size := 0, 0
+	for _, claim := range claims {
+		texts, size = texts+claim.entry.Fields(), size+claim.entry.Size()
+	}
+	c.expect(len(claims), texts, size)
+	var deleted []keyspace.StreamID
+	for _, claim := range claims {
+		p := claim.pending
+		if claim.deleted {
+			c.drop(p.ID)
+			deleted = append(deleted, p.ID)
+			continue
+		}
+		p.DeliveredMs = x.ClockMs
+		if !a.justID {
+			p.Deliveries++
+		}
+		c.take(claim.entry, p)
+	}
+	c.end()
+	x.Out.Array(3)
+	x.Out.BulkString(next.String())
+	c.reply()
+	x.Out.Array(len(deleted))
+	for _, id := range deleted {
+		x.Out.BulkString(id.String())
+	}
+	return nil
+}
