@@ -1,6 +1,5 @@
 // The Redis commands that coordd does not support: each is rejected with the reason and the
-// alternative. A test keeps the table in docs/compatibility.md equal to this one. COMMAND does not
-// show them.
+// alternative. docs/compatibility.md derives its list from this one. COMMAND does not show them.
 
 package server
 
@@ -10,13 +9,14 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// refusal is the reason for a set of commands. A subcommand is named container|subcommand.
-type refusal struct {
-	names string // separated by spaces
-	why   string
+// Refusal is the reason why some commands are not supported. docs/compatibility.md lists them all.
+type Refusal struct {
+	Names string // separated by spaces; a subcommand is container|subcommand
+	Why   string
 }
 
-var refusals = []refusal{
+// Refusals are the Redis commands that coordd does not support.
+var Refusals = []Refusal{
 	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember " +
 		"georadiusbymember_ro geosearch geosearchstore",
 		"out of scope: geographic indexes are not coordination; use a database"},
@@ -57,9 +57,9 @@ var refusals = []refusal{
 // refused maps command names, or container|subcommand, to reasons.
 var refused = func() map[string]string {
 	byName := map[string]string{}
-	for _, r := range refusals {
-		for name := range strings.FieldsSeq(r.names) {
-			byName[name] = r.why
+	for _, r := range Refusals {
+		for name := range strings.FieldsSeq(r.Names) {
+			byName[name] = r.Why
 		}
 	}
 	return byName

@@ -119,9 +119,9 @@ var avoidances = []avoidance{
 	{"", "watch", ""}, {"", "script|debug", ""}, {"", "debug", ""},
 	{"", "cluster|countkeysinslot", ""}, {"", "cluster|getkeysinslot", ""},
 	{"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
-	{"the id `+` of `XREAD`", "xread", "+"},
-	{"`HSCAN` with `NOVALUES`", "hscan", "novalues"},
-	{"`ZSCAN` with `NOSCORES`", "zscan", "noscores"},
+	{"`XREAD` takes the last entry with the id `+`", "xread", "+"},
+	{"| `HSCAN` | `NOVALUES` |", "hscan", "novalues"},
+	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 }
 
 // avoided reports whether no call of a command is made.

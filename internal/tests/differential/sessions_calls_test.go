@@ -319,7 +319,7 @@ var sessionOmissions = []sessionOmission{
 		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") &&
 			!hasWord(call, "addr") && !hasWord(call, "laddr") && lastType(call) != "pubsub"
 	}},
-	{"`CLIENT KILL` with `MAXAGE` (7.4)", func(_ *sessions, _ *pair, call [][]byte) bool {
+	{"| `CLIENT KILL` | `MAXAGE` |", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "maxage")
 	}},
 	// Limits that calls of the test would meet.

@@ -1,4 +1,5 @@
-// docs/commands.md derives from the command table. To regenerate it:
+// docs/commands.md derives from the command table, and so do the marked parts of
+// docs/compatibility.md. To regenerate both:
 //
 //	go test ./internal/tests/docs -update
 
@@ -16,7 +17,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/commands.md")
+var update = flag.Bool("update", false, "rewrite what derives from the command table")
 
 const commandsDocHead = `# Commands
 
@@ -28,8 +29,8 @@ Where a command differs from Redis 7.0.15, [compatibility.md](compatibility.md) 
 - **Kind** says who answers. *Read*: the leader, after a quorum has confirmed its leadership,
   without a log entry. *Write*: the leader, through the log. *Session*: the node that the client is
   connected to, from the connection's state. *Admin*: the node that the client is connected to.
-- **Since** is the version of Redis that introduced the command, of Valkey for DELIFEQ, of coordd
-  for FENCE and RAFT.
+- **Since** is the version of Redis that introduced the command, of Valkey for CLIENT CAPA and
+  DELIFEQ. 0.x is the version of coordd that introduced a command that Redis lacks.
 `
 
 var kindNames = map[commands.Kind]string{
@@ -72,12 +73,18 @@ func TestCommandsDoc(t *testing.T) {
 			t.Errorf("a cell is empty or the row is broken: %s", line)
 		}
 	}
-	path := filepath.Join("..", "..", "..", "docs", "commands.md")
+	keep(t, "docs/commands.md", want)
+	t.Logf("%d commands", rows)
+}
+
+// keep compares a document with what it has to be, or writes it.
+func keep(t *testing.T, name, want string) {
+	t.Helper()
+	path := filepath.Join(root, name)
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s rewritten: %d commands", path, rows)
 		return
 	}
 	have, err := os.ReadFile(path)
@@ -97,8 +104,8 @@ func TestCommandsDoc(t *testing.T) {
 			h = haveLines[i]
 		}
 		if w != h {
-			t.Fatalf("docs/commands.md is stale: run `go test ./internal/tests/docs "+
-				"-update`\nline %d is       %s\nand has to be  %s", i+1, h, w)
+			t.Fatalf("%s is stale: run `go test ./internal/tests/docs -update`\n"+
+				"line %d is    %s\nand should be %s", name, i+1, h, w)
 		}
 	}
 }

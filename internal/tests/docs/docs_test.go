@@ -1,8 +1,8 @@
-// Package docs_test keeps the documents true where a program can tell: what they link to, the
-// files, functions, tests, flags, variables and make targets that they name, and the walk and the
-// import graph in docs/architecture.md.
+// Keeps the documents true where a program can tell: what they link to, the files, functions,
+// tests, flags, variables and make targets that they name, and the walk and the import graph in
+// docs/architecture.md.
 
-package docs_test
+package docs
 
 import (
 	"go/ast"
