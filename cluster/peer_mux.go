@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -23,6 +24,8 @@ const (
 	handshakeTimeout = 2 * time.Second
 	dialTimeout      = time.Second
 	acceptPause      = 50 * time.Millisecond
+	// maxUnidentified bounds the connections that have not identified themselves as a member's.
+	maxUnidentified = 256
 )
 
 // maxUnacked is how long data to a peer may stay unacknowledged before the connection is given up.
@@ -69,7 +72,7 @@ type mux struct {
 	ctx          context.Context
 	cancel       context.CancelFunc
 	raftConns    chan net.Conn
-	unidentified unidentified
+	unidentified *halfopen.Set
 	wg           sync.WaitGroup
 
 	mu    sync.Mutex
@@ -90,7 +93,7 @@ func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
 		raftConns: make(chan net.Conn), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{},
-		warnings: logging.NewLimited(logger),
+		warnings: logging.NewLimited(logger), unidentified: halfopen.New(maxUnidentified),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.resolver = newResolver()
@@ -123,7 +126,7 @@ func (m *mux) acceptLoop() {
 		if !m.track(conn) {
 			return
 		}
-		if evicted := m.unidentified.add(conn); evicted != nil {
+		if evicted := m.unidentified.Add(conn); evicted != nil {
 			evicted.Close() // its greet goroutine cleans up
 		}
 		m.wg.Add(1)
@@ -134,7 +137,7 @@ func (m *mux) acceptLoop() {
 // greet reads the first byte of a connection and dispatches it.
 func (m *mux) greet(conn net.Conn) {
 	defer m.wg.Done()
-	known := func() { m.unidentified.remove(conn) }
+	known := func() { m.unidentified.Remove(conn) }
 	defer known()
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later

@@ -78,9 +78,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 			t.Errorf("stranger %d was answered", i)
 		}
 	}
-	m.unidentified.mu.Lock()
-	defer m.unidentified.mu.Unlock()
-	if n := len(m.unidentified.conns); n > maxUnidentified {
+	if n := m.unidentified.Len(); n > maxUnidentified {
 		t.Errorf("%d strangers", n)
 	}
 }

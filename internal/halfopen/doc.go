@@ -1,0 +1,2 @@
+// Package halfopen bounds the connections that have not identified themselves yet.
+package halfopen
