@@ -1,0 +1,252 @@
+package tlsconf
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Files are the paths of a certificate with its chain, its key, and the authorities that the other
+// end is verified by, all in PEM.
+type Files struct{ Cert, Key, CA string }
+
+// Config configures Open.
+type Config struct {
+	Files
+	Name   string // of the certificate, for the log
+	Logger *slog.Logger
+	// Check returns why loaded files are not to be used; nil: they are always
+	Check func(*Loaded) error
+}
+
+// Store holds what the files said when they could last be used. Its methods may be called from any
+// goroutine.
+type Store struct {
+	cfg     Config
+	now     atomic.Pointer[Loaded]
+	trouble atomic.Pointer[error] // of the newest reload; nil: none
+
+	mu       sync.Mutex // reloads come one at a time
+	onChange []func()   // guarded by mu
+	warned   time.Time  // of the expiry
+}
+
+// Loaded is the content of the files at one time.
+type Loaded struct {
+	Pair tls.Certificate // with its Leaf
+	CAs  *x509.CertPool  // nil: no file was named
+	text [3][]byte
+}
+
+// Open loads the files for the first time.
+func Open(cfg Config) (*Store, error) {
+	s := &Store{cfg: cfg}
+	l, err := s.load()
+	if err != nil {
+		return nil, fmt.Errorf("%s certificate: %w", cfg.Name, err)
+	}
+	s.now.Store(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warn(time.Now())
+	return s, nil
+}
+
+// Current returns what is in use.
+func (s *Store) Current() *Loaded { return s.now.Load() }
+
+// OnChange has f called after each change, from the goroutine that reloads.
+func (s *Store) OnChange(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onChange = append(s.onChange, f)
+}
+
+// Reload loads the files again. If they cannot be used, what is in use stays.
+func (s *Store) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, err := s.load()
+	old := s.now.Load()
+	if err == nil && !l.same(old) && time.Now().After(l.Expires()) {
+		err = fmt.Errorf("%s: expired at %s", s.cfg.Cert, stamp(l.Expires()))
+	}
+	if err != nil {
+		// the same trouble is logged once: the files are read every minute
+		if before := s.trouble.Swap(&err); before == nil || (*before).Error() != err.Error() {
+			s.cfg.Logger.Error("certificate files not usable, the previous ones stay in use",
+				"certificate", s.cfg.Name, "error", err)
+		}
+		return err
+	}
+	s.trouble.Store(nil)
+	if l.same(old) {
+		return nil
+	}
+	s.now.Store(l)
+	s.cfg.Logger.Info("certificate reloaded", "certificate", s.cfg.Name, "expires",
+		stamp(l.Expires()))
+	s.warned = time.Time{}
+	s.warn(time.Now())
+	for _, f := range s.onChange {
+		f()
+	}
+	return nil
+}
+
+// Status describes a certificate for operators.
+type Status struct {
+	Name    string
+	Expires time.Time
+	Trouble string // why the newest files are not in use; empty: they are
+}
+
+// Status returns the state of the certificate in use.
+func (s *Store) Status() Status {
+	st := Status{Name: s.cfg.Name, Expires: s.Current().Expires()}
+	if err := s.trouble.Load(); err != nil {
+		st.Trouble = (*err).Error()
+	}
+	return st
+}
+
+// load reads and checks the files.
+func (s *Store) load() (*Loaded, error) {
+	l := &Loaded{}
+	for i, path := range []string{s.cfg.Cert, s.cfg.Key, s.cfg.CA} {
+		if path == "" {
+			continue
+		}
+		var err error
+		if l.text[i], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if l.Pair, err = tls.X509KeyPair(l.text[0], l.text[1]); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", s.cfg.Cert, s.cfg.Key, err)
+	}
+	if s.cfg.CA != "" {
+		l.CAs = x509.NewCertPool()
+		if !l.CAs.AppendCertsFromPEM(l.text[2]) {
+			return nil, fmt.Errorf("%s: %w", s.cfg.CA, errors.New("no certificate in PEM"))
+		}
+	}
+	if s.cfg.Check != nil {
+		if err := s.cfg.Check(l); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.cfg.Cert, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *Loaded) same(o *Loaded) bool {
+	for i := range l.text {
+		if !bytes.Equal(l.text[i], o.text[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Expires returns when the certificate, or one of its chain, expires.
+func (l *Loaded) Expires() time.Time {
+	end := l.Pair.Leaf.NotAfter
+	for _, der := range l.Pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil && c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
+}
+
+// Verify checks a chain, leaf first, for a use by the authorities.
+func (l *Loaded) Verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
+	if len(chain) == 0 {
+		return errors.New("no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: l.CAs, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{use}})
+	return err
+}
+
+// Chain returns the certificate with its chain, leaf first.
+func (l *Loaded) Chain() []*x509.Certificate {
+	chain := []*x509.Certificate{l.Pair.Leaf}
+	for _, der := range l.Pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			chain = append(chain, c)
+		}
+	}
+	return chain
+}
+
+// base is what every handshake has in common. There is no session resumption: a resumed session
+// would outlive the authority that its certificate was verified by.
+func (l *Loaded) base() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+		Certificates: []tls.Certificate{l.Pair}}
+}
+
+// Server returns a configuration that serves with the certificate in use at each handshake. auth is
+// whether clients need a certificate of the authorities.
+func (s *Store) Server(auth tls.ClientAuthType) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			l := s.Current()
+			c := l.base()
+			c.ClientAuth, c.ClientCAs = auth, l.CAs
+			return c, nil
+		}}
+}
+
+// Client returns a configuration for one handshake as a client. Instead of a host name, verify
+// checks the server's certificate, after the authorities have.
+func (s *Store) Client(verify func(*x509.Certificate) error) *tls.Config {
+	l := s.Current()
+	c := l.base()
+	c.InsecureSkipVerify = true // VerifyConnection does it
+	c.VerifyConnection = func(st tls.ConnectionState) error {
+		if err := l.Verify(st.PeerCertificates, x509.ExtKeyUsageServerAuth); err != nil {
+			return err
+		}
+		return verify(st.PeerCertificates[0])
+	}
+	return c
+}
+
+// A certificate that expires within warnAhead is logged, every warnEvery.
+const (
+	warnAhead = 30 * 24 * time.Hour
+	warnEvery = 24 * time.Hour
+)
+
+// warn logs that the certificate expires soon. The caller holds mu.
+func (s *Store) warn(now time.Time) {
+	l := s.Current()
+	left := l.Expires().Sub(now)
+	if left > warnAhead || !s.warned.IsZero() && now.Sub(s.warned) < warnEvery {
+		return
+	}
+	s.warned = now
+	if left <= 0 {
+		s.cfg.Logger.Error("certificate expired", "certificate", s.cfg.Name, "file", s.cfg.Cert,
+			"expired", stamp(l.Expires()))
+		return
+	}
+	s.cfg.Logger.Warn("certificate expires soon", "certificate", s.cfg.Name, "file", s.cfg.Cert,
+		"expires", stamp(l.Expires()), "days", int(left/(24*time.Hour)))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,363 @@
+// This file holds tests with real files and real handshakes over the loopback.
+
+package tlsconf_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/logging"
+	"github.com/coordd/coordd/internal/tests/wait"
+	"github.com/coordd/coordd/internal/tlsconf"
+)
+
+func newAuthority(t *testing.T) *certs.Authority {
+	t.Helper()
+	a, err := certs.NewAuthority("a test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func issue(t *testing.T, a *certs.Authority, r certs.Request) certs.Pair {
+	t.Helper()
+	r.Server, r.Client, r.Hosts = true, true, []string{"127.0.0.1"}
+	p, err := a.Issue(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// in returns the files of a directory.
+func in(dir string) tlsconf.Files {
+	return tlsconf.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		CA: filepath.Join(dir, "ca.crt")}
+}
+
+func writePair(t *testing.T, f tlsconf.Files, a *certs.Authority, p certs.Pair) {
+	t.Helper()
+	write(t, f.CA, a.Cert)
+	write(t, f.Cert, p.Cert)
+	write(t, f.Key, p.Key)
+}
+
+// logged collects what a logger is given.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func open(t *testing.T, f tlsconf.Files) (*tlsconf.Store, *logged) {
+	t.Helper()
+	l := &logged{}
+	s, err := tlsconf.Open(tlsconf.Config{Files: f, Name: "test",
+		Logger: slog.New(slog.NewTextHandler(l, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
+}
+
+func name(s *tlsconf.Store) string { return s.Current().Pair.Leaf.Subject.CommonName }
+
+// TestOldPairStays replaces files by what cannot be used, one after the other.
+func TestOldPairStays(t *testing.T) {
+	a, f := newAuthority(t), in(t.TempDir())
+	first, second := issue(t, a, certs.Request{CommonName: "first"}), issue(t, a,
+		certs.Request{CommonName: "second"})
+	expired := issue(t, a, certs.Request{CommonName: "expired",
+		From: time.Now().Add(-2 * time.Hour), To: time.Now().Add(-time.Hour)})
+	writePair(t, f, a, first)
+	s, log := open(t, f)
+	for what, break_ := range map[string]func(){
+		"another key":     func() { write(t, f.Key, second.Key) },
+		"no certificate":  func() { write(t, f.Cert, []byte("garbage")) },
+		"an expired one":  func() { writePair(t, f, a, expired) },
+		"no authority":    func() { write(t, f.CA, nil) },
+		"a missing file":  func() { _ = os.Remove(f.Key) },
+		"a missing chain": func() { _ = os.Remove(f.Cert) },
+	} {
+		break_()
+		for range 2 {
+			if err := s.Reload(); err == nil || name(s) != "first" || s.Status().Trouble == "" {
+				t.Errorf("%s: %v, %s is in use", what, err, name(s))
+			}
+		}
+		writePair(t, f, a, first)
+		if err := s.Reload(); err != nil || s.Status().Trouble != "" {
+			t.Errorf("after %s: %v", what, err)
+		}
+	}
+	if n := log.count("not usable"); n != 6 {
+		t.Errorf("%d errors were logged for 6 reasons", n)
+	}
+	changes := 0
+	s.OnChange(func() { changes++ })
+	writePair(t, f, a, second)
+	if err := s.Reload(); err != nil || name(s) != "second" || changes != 1 {
+		t.Errorf("%v, %s, %d changes", err, name(s), changes)
+	}
+	if _, err := tlsconf.Open(tlsconf.Config{Files: in(t.TempDir()), Name: "client"}); err == nil ||
+		!strings.HasPrefix(err.Error(), "client certificate: ") {
+		t.Errorf("no files: %v", err)
+	}
+}
+
+// TestExpiryIsKnown opens certificates that expire sooner or later.
+func TestExpiryIsKnown(t *testing.T) {
+	a, now := newAuthority(t), time.Now()
+	for _, c := range []struct {
+		to         time.Time
+		soon, gone int
+	}{{now.Add(31 * 24 * time.Hour), 0, 0}, {now.Add(29 * 24 * time.Hour), 1, 0},
+		{now.Add(-time.Second), 0, 1}} {
+		f := in(t.TempDir())
+		writePair(t, f, a, issue(t, a, certs.Request{From: now.Add(-time.Hour), To: c.to}))
+		s, log := open(t, f)
+		if got := s.Status().Expires; got.Unix() != c.to.Unix() {
+			t.Errorf("expires %v, want %v", got, c.to)
+		}
+		if soon, gone := log.count("expires soon"), log.count("certificate expired"); soon !=
+			c.soon || gone != c.gone {
+			t.Errorf("%v: %d and %d warnings", c.to, soon, gone)
+		}
+	}
+}
+
+// TestWatchFollowsLinks replaces files as editors, certbot and Kubernetes do.
+func TestWatchFollowsLinks(t *testing.T) {
+	a := newAuthority(t)
+	version := func(name string) string {
+		dir := t.TempDir()
+		writePair(t, in(dir), a, issue(t, a, certs.Request{CommonName: name}))
+		return dir
+	}
+	link := func(to, path string) {
+		t.Helper()
+		if err := errors.Join(os.Symlink(to, path+".new"), os.Rename(path+".new",
+			path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// as Kubernetes mounts a secret: the files are links through ..data, which is replaced
+	dir := t.TempDir()
+	link(version("v1"), filepath.Join(dir, "..data"))
+	for _, path := range []string{"tls.crt", "tls.key", "ca.crt"} {
+		link(filepath.Join("..data", path), filepath.Join(dir, path))
+	}
+	s, _ := open(t, in(dir))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() { s.Watch(ctx); close(ended) }()
+	uses := func(want string) {
+		t.Helper()
+		wait.For(t, 10*time.Second, want+" in use", func() bool { return name(s) == want })
+	}
+	uses("v1")
+	link(version("v2"), filepath.Join(dir, "..data"))
+	uses("v2")
+	last := version("v3")
+	link(last, filepath.Join(dir, "..data"))
+	uses("v3")
+	// written in place, in the directory that the links lead to
+	writePair(t, in(last), a, issue(t, a, certs.Request{CommonName: "v4"}))
+	uses("v4")
+	cancel()
+	<-ended
+}
+
+// listen returns a listener whose connections echo.
+func listen(t *testing.T, s *tlsconf.Store, auth tls.ClientAuthType) *tlsconf.Listener {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := tlsconf.NewListener(inner, s.Server(auth), logging.NewLimited(slog.New(
+		slog.DiscardHandler)))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	return ln
+}
+
+// echo dials, and reports whether a byte comes back.
+func echo(addr string, cfg *tls.Config) error {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, cfg)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Write([]byte("x")); err != nil {
+		return err
+	}
+	var b [1]byte
+	_, err = io.ReadFull(conn, b[:])
+	return err
+}
+
+func clientOf(t *testing.T, a *certs.Authority, p *certs.Pair) *tls.Config {
+	t.Helper()
+	c := &tls.Config{RootCAs: x509.NewCertPool()}
+	c.RootCAs.AppendCertsFromPEM(a.Cert)
+	if p != nil {
+		pair, err := tls.X509KeyPair(p.Cert, p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}
+
+// TestHandshakes tries clients with and without a certificate, old versions of TLS, and a change of
+// the authority.
+func TestHandshakes(t *testing.T) {
+	a, b, f := newAuthority(t), newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{}))
+	s, _ := open(t, f)
+	none := listen(t, s, tls.NoClientCert).Addr().String()
+	required := listen(t, s, tls.RequireAndVerifyClientCert).Addr().String()
+	own, foreign := issue(t, a, certs.Request{}), issue(t, b, certs.Request{})
+	expired := issue(t, a, certs.Request{From: time.Now().Add(-time.Hour),
+		To: time.Now().Add(-time.Minute)})
+	try := func(what, addr string, cfg *tls.Config, good bool) {
+		t.Helper()
+		if err := echo(addr, cfg); (err == nil) != good {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	try("no certificate", none, clientOf(t, a, nil), true)
+	try("no certificate where one is required", required, clientOf(t, a, nil), false)
+	try("a certificate", required, clientOf(t, a, &own), true)
+	try("a stranger's certificate", required, clientOf(t, a, &foreign), false)
+	try("an expired certificate", required, clientOf(t, a, &expired), false)
+	try("a client of another authority", none, clientOf(t, b, nil), false)
+	old := clientOf(t, a, nil)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	try("TLS 1.1", none, old, false)
+	old.MaxVersion = tls.VersionTLS12
+	try("TLS 1.2", none, old, true)
+
+	// with a cache, a client resumes sessions if the server lets it
+	resuming := clientOf(t, a, &own)
+	resuming.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+	try("a client that resumes", required, resuming, true)
+	writePair(t, f, b, issue(t, b, certs.Request{}))
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	resuming.RootCAs.AppendCertsFromPEM(b.Cert)
+	try("a client of the old authority", required, resuming, false)
+	try("a client of the new authority", required, clientOf(t, b, &foreign), true)
+}
+
+// TestSilentConnections opens more connections than may be in a handshake: some say nothing, some
+// half a record. Another address still gets in, and none of them stays.
+func TestSilentConnections(t *testing.T) {
+	a, f := newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{}))
+	s, _ := open(t, f)
+	ln := listen(t, s, tls.NoClientCert)
+	var silent []net.Conn
+	for i := range tlsconf.MaxHandshakes + 20 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
+		conn, err := d.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%2 == 1 {
+			_, _ = conn.Write([]byte{22, 3, 1, 2, 0, 1})
+		}
+		silent = append(silent, conn)
+	}
+	if err := echo(ln.Addr().String(), clientOf(t, a, nil)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for _, conn := range []net.Conn{silent[0], silent[19], silent[len(silent)-1]} {
+		_ = conn.SetReadDeadline(began.Add(3 * tlsconf.HandshakeTimeout))
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a silent connection stays open")
+		}
+	}
+}
+
+// TestDeadlineLetsHandshakesEnd stops accepting while a handshake is under way.
+func TestDeadlineLetsHandshakesEnd(t *testing.T) {
+	a, f := newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{}))
+	s, _ := open(t, f)
+	ln := listen(t, s, tls.NoClientCert)
+	raw, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	// whoever was accepted before is served, so this one is accepted by then
+	if err := echo(ln.Addr().String(), clientOf(t, a, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ln.SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := clientOf(t, a, nil)
+	cfg.ServerName = "127.0.0.1"
+	conn := tls.Client(raw, cfg)
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, err = conn.Write([]byte("x"))
+	var b [1]byte
+	if err == nil {
+		_, err = io.ReadFull(conn, b[:])
+	}
+	if err != nil || b[0] != 'x' {
+		t.Errorf("the handshake was cut off: %v", err)
+	}
+}
