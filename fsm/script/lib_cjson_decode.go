@@ -232,7 +232,7 @@ func invalidJSONNumber(s string) bool {
 // string one unit pays for.
 const (
 	jsonNumber  = 6
-	escapesRead = 3
+	escapesRead = 2
 )
 
 func (d *jsonDecoder) scanNumber(rest string) {
@@ -251,12 +251,12 @@ func (d *jsonDecoder) scanNumber(rest string) {
 // fail makes the token an error at the next byte.
 func (d *jsonDecoder) fail(token jsonToken) { d.token, d.at = token, d.next }
 
-// scanString reads a string token, from its opening quote.
+// scanString reads a string token, from its opening quote. It measures the string before it
+// builds it, so that nothing is left of a buffer that grew.
 func (d *jsonDecoder) scanString() {
 	d.next++
-	var out []byte
-	escapes := 0
-	start := d.next
+	start, size, escapes := d.next, 0, 0
+	var buf [utf8.UTFMax]byte
 	for {
 		if d.next == len(d.text) || d.text[d.next] == 0 {
 			d.fail(tokenUnterminated)
@@ -268,25 +268,45 @@ func (d *jsonDecoder) scanString() {
 		}
 		if c != '\\' {
 			d.next++
+			size++
 			continue
 		}
-		out = append(out, d.text[start:d.next]...)
 		escapes++
-		var bad jsonToken
-		if out, bad = d.unescape(out); bad != "" {
+		one, bad := d.unescape(buf[:0])
+		if bad != "" {
 			d.fail(bad)
 			return
 		}
-		start = d.next
+		size += len(one)
 	}
-	s := d.text[start:d.next]
+	d.b.Charge(d.L, int64(escapes/escapesRead))
+	d.b.ChargeBytes(d.L, int64(size))
+	s := ""
 	if escapes > 0 {
-		d.b.Charge(d.L, int64(escapes/escapesRead))
-		s = string(append(out, s...))
+		s = d.unescaped(start, d.next, size)
+	} else { // a substring would keep the whole text alive: copying costs less
+		s = strings.Clone(d.text[start:d.next])
 	}
-	// A substring would keep the whole text alive: copying costs less.
-	d.b.ChargeBytes(d.L, int64(len(s)))
-	d.accept(tokenString, lua.LString(strings.Clone(s)), 1)
+	d.accept(tokenString, lua.LString(s), 1)
+}
+
+// unescaped returns the string between start and end, which has size bytes without its escapes.
+func (d *jsonDecoder) unescaped(start, end, size int) string {
+	var out strings.Builder
+	var buf [utf8.UTFMax]byte
+	out.Grow(size)
+	for d.next = start; d.next < end; {
+		n := strings.IndexByte(d.text[d.next:end], '\\')
+		if n < 0 {
+			n = end - d.next
+		}
+		out.WriteString(d.text[d.next : d.next+n])
+		if d.next += n; d.next < end {
+			one, _ := d.unescape(buf[:0]) // it was measured, so it is good
+			out.Write(one)
+		}
+	}
+	return out.String()
 }
 
 // unescape reads the escape at the next byte and appends the character; bad is the error, "" for
