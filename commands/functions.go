@@ -3,7 +3,11 @@
 
 package commands
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/commands/glob"
+)
 
 // Errors of the function commands.
 const (
@@ -184,9 +188,9 @@ func functionList(x *Call) error {
 		return err
 	}
 	var chosen []*Library
-	var m matcher
+	var m glob.Matcher
 	for _, l := range x.Scripts.Libraries() {
-		if !filter || m.match(pattern, bytes.ToLower([]byte(l.Name)), 0) {
+		if !filter || m.Match(pattern, bytes.ToLower([]byte(l.Name))) {
 			chosen = append(chosen, l)
 		}
 	}

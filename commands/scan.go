@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
@@ -36,8 +37,8 @@ type scanOptions struct {
 	count    int
 	filter   bool // by match
 	match    []byte
-	matcher  matcher // of match
-	oneType  bool    // of SCAN alone: by typeName
+	matcher  glob.Matcher // of match
+	oneType  bool         // of SCAN alone: by typeName
 	typeName []byte
 	noValues bool // of HSCAN and ZSCAN: names alone
 }
@@ -53,7 +54,7 @@ const (
 
 // wants reports whether the pattern takes name.
 func (o *scanOptions) wants(name []byte) bool {
-	return !o.filter || o.matcher.match(o.match, name, 0)
+	return !o.filter || o.matcher.Match(o.match, name)
 }
 
 // work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy,

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/glob"
 )
 
 // settings holds the values that CONFIG SET changes.
@@ -56,7 +57,7 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		pattern := bytes.ToLower(a)
 		for i := range params {
-			if p := &params[i]; names[p] == "" && commands.Glob(pattern, []byte(p.name)) {
+			if p := &params[i]; names[p] == "" && glob.Match(pattern, []byte(p.name)) {
 				names[p] = p.name
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	radix "github.com/hashicorp/go-immutable-radix"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/glob"
 )
 
 const (
@@ -67,7 +68,7 @@ func (t *patternTable) add(text string, s *session, after uint64) {
 	p := t.all[text]
 	if p == nil {
 		p = &pattern{text: []byte(text), to: subscribers{}}
-		p.prefix = commands.GlobPrefix(p.text)
+		p.prefix = glob.Prefix(p.text)
 		p.open = bytes.HasSuffix(p.text, []byte("*")) &&
 			bytes.Equal(p.prefix, p.text[:len(p.text)-1])
 		p.cost.Store(uint32(len(text)))
@@ -189,7 +190,7 @@ func (t *patternTable) match(found []*pattern,
 				continue
 			}
 			t.tried.Add(1)
-			ok, took := commands.GlobWork(p.text, channel)
+			ok, took := glob.MatchWork(p.text, channel)
 			p.cost.Store(uint32(min(took, maxMatchWork)))
 			if ok {
 				matched = append(matched, p)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/glob"
 )
 
 // subKind is a kind of subscription.
@@ -223,7 +224,7 @@ func (ps *pubsub) names(kind subKind, pattern []byte) []string {
 	ps.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
 	if pattern != nil {
 		names = slices.DeleteFunc(names, func(name string) bool {
-			return !commands.Glob(pattern, []byte(name))
+			return !glob.Match(pattern, []byte(name))
 		})
 	}
 	slices.Sort(names)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/glob"
 )
 
 var introspectSpecs = []commands.Spec{{
@@ -312,7 +313,7 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 		pattern := []byte(strings.ToLower(string(args[4])))
-		keep = func(c *commands.Spec) bool { return commands.Glob(pattern, []byte(c.FullName())) }
+		keep = func(c *commands.Spec) bool { return glob.Match(pattern, []byte(c.FullName())) }
 	default:
 		s.fail(commands.ErrSyntax)
 		return

@@ -1,34 +1,7 @@
-// This file contains the matching of Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB and
-// CONFIG GET share.
+package glob
 
-package commands
-
-// maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64
-// steps a byte.
-const maxPattern = 1 << 10
-
-// CheckPattern refuses a pattern that is too long to be matched in bounded time.
-func CheckPattern(pattern []byte) error {
-	if len(pattern) > maxPattern {
-		return Errorf("ERR pattern is longer than %d bytes", maxPattern)
-	}
-	return nil
-}
-
-// maxChannel is the longest name of a channel that is taken, in bytes: every message is matched
-// with the patterns of all subscribers.
-const maxChannel = 4 << 10
-
-// CheckChannel refuses a channel whose name is too long.
-func CheckChannel(name []byte) error {
-	if len(name) > maxChannel {
-		return Errorf("ERR channel name is longer than %d bytes", maxChannel)
-	}
-	return nil
-}
-
-// GlobPrefix returns the literal bytes that all strings begin with that pattern matches.
-func GlobPrefix(pattern []byte) []byte {
+// Prefix returns the literal bytes that all strings begin with that pattern matches.
+func Prefix(pattern []byte) []byte {
 	var prefix []byte
 	for p := 0; p < len(pattern); p++ {
 		switch pattern[p] {
@@ -44,60 +17,64 @@ func GlobPrefix(pattern []byte) []byte {
 	return prefix
 }
 
-// GlobWork is Glob, and tells what it took, in units of 25 ns.
-func GlobWork(pattern, s []byte) (ok bool, units int) {
-	var m matcher
+// MatchWork is Match, and tells what it took, in units of 25 ns.
+func MatchWork(pattern, s []byte) (ok bool, units int) {
+	var m Matcher
 	ok = m.match(pattern, s, 512*len(pattern))
-	return ok, m.work
+	return ok, m.Work
 }
 
-// Glob reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a
+// Match reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a
 // byte of a class, \ before a byte that stands for itself. What is malformed is read as Redis reads
 // it: a class without its end closes with the pattern, a backslash at the end is a backslash.
-func Glob(pattern, s []byte) bool {
-	var m matcher
+func Match(pattern, s []byte) bool {
+	var m Matcher
 	return m.match(pattern, s, 512*len(pattern)) // about what the table costs
 }
 
-// matcher matches many strings with one pattern. The plain way looks at some bytes of the string
-// again and again, and at each byte of a class; where that takes too many steps the table, which is
-// built when it is first needed, takes over.
-type matcher struct {
+// Matcher matches many strings with one pattern; its zero value is ready. The plain way looks at
+// some bytes of the string again and again, and at each byte of a class; where that takes too many
+// steps the table, which is built when it is first needed, takes over.
+type Matcher struct {
+	Work int // units of 25 ns that matching has taken
+
 	words int // for one bit an element of the pattern and one for its end
 	// stars has a bit for each star, masks one for each element that takes a byte; words for every
 	// byte.
 	stars, masks []uint64
 	last         int // the bit of the end
-	work         int // units of 25 ns that matching has taken
 	now, next    []uint64
 }
 
-// match is Glob. extra steps, besides some for each byte, are given to the plain way.
-func (m *matcher) match(pattern, s []byte, extra int) bool {
+// Match reports whether the whole of s matches pattern, which is the same each time.
+func (m *Matcher) Match(pattern, s []byte) bool { return m.match(pattern, s, 0) }
+
+// match is Match. extra steps, besides some for each byte, are given to the plain way.
+func (m *Matcher) match(pattern, s []byte, extra int) bool {
 	if len(s) == 0 {
 		return len(pattern) == 0 // as Redis: even a star wants a byte when there is none at all
 	}
 	steps := extra + 8*len(s) + 64
-	ok, done, left := globPlain(pattern, s, steps)
-	m.work += (steps-left)/stepsInUnit + 1
+	ok, done, left := plain(pattern, s, steps)
+	m.Work += (steps-left)/stepsInUnit + 1
 	if done {
 		return ok
 	}
 	if m.masks == nil {
 		m.build(pattern)
-		m.work += 256 * len(pattern) / stepsInUnit
+		m.Work += 256 * len(pattern) / stepsInUnit
 	}
-	m.work += m.words * len(s) / stepsInUnit
+	m.Work += m.words * len(s) / stepsInUnit
 	return m.run(s)
 }
 
 // stepsInUnit is how many steps of a match take 25 ns at most.
 const stepsInUnit = 4
 
-// globPlain matches without a table; done is false where that takes more than about so many steps,
+// plain matches without a table; done is false where that takes more than about so many steps,
 // of which some are left. A failure goes back to the last star alone: an earlier one could not do
 // better.
-func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
+func plain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	p, i := 0, 0
 	star, resume := -1, 0 // the position after the last star; where in s its rest was last tried
 	for i < len(s) {
@@ -115,7 +92,7 @@ func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 			continue
 		}
 		if p < len(pattern) {
-			ok, next := globByte(pattern, p, s[i])
+			ok, next := matchByte(pattern, p, s[i])
 			steps -= next - p
 			if ok {
 				p = next
@@ -136,7 +113,7 @@ func globPlain(pattern, s []byte, steps int) (ok, done bool, left int) {
 }
 
 // build makes the table: which elements of the pattern take which byte.
-func (m *matcher) build(pattern []byte) {
+func (m *Matcher) build(pattern []byte) {
 	m.words = len(pattern)/64 + 1
 	m.masks = make([]uint64, 256*m.words)
 	m.stars, m.now, m.next = make([]uint64, m.words), make([]uint64, m.words),
@@ -154,7 +131,7 @@ func (m *matcher) build(pattern []byte) {
 		after := p
 		for c := range 256 {
 			var ok bool
-			if ok, after = globByte(pattern, p, byte(c)); ok {
+			if ok, after = matchByte(pattern, p, byte(c)); ok {
 				m.masks[c*m.words+word] |= mask
 			}
 		}
@@ -164,7 +141,7 @@ func (m *matcher) build(pattern []byte) {
 }
 
 // run keeps one bit for each element that may come next, and moves all of them at each byte.
-func (m *matcher) run(s []byte) bool {
+func (m *Matcher) run(s []byte) bool {
 	now, next := m.now, m.next
 	clear(now)
 	now[0] = 1
@@ -184,7 +161,7 @@ func (m *matcher) run(s []byte) bool {
 }
 
 // skipStars adds the elements behind stars, which may take nothing. No two stars are neighbours.
-func (m *matcher) skipStars(set []uint64) {
+func (m *Matcher) skipStars(set []uint64) {
 	carry := uint64(0)
 	for w := range set {
 		at := set[w] & m.stars[w]
@@ -193,14 +170,14 @@ func (m *matcher) skipStars(set []uint64) {
 	}
 }
 
-// globByte matches c with the element of the pattern that begins at p, and says where the next
+// matchByte matches c with the element of the pattern that begins at p, and says where the next
 // element begins.
-func globByte(pattern []byte, p int, c byte) (ok bool, next int) {
+func matchByte(pattern []byte, p int, c byte) (ok bool, next int) {
 	switch pattern[p] {
 	case '?':
 		return true, p + 1
 	case '[':
-		return globClass(pattern, p+1, c)
+		return matchClass(pattern, p+1, c)
 	case '\\':
 		if p+1 < len(pattern) {
 			p++
@@ -209,8 +186,8 @@ func globByte(pattern []byte, p int, c byte) (ok bool, next int) {
 	return pattern[p] == c, p + 1
 }
 
-// globClass matches c with the class whose first byte after the bracket is at p.
-func globClass(pattern []byte, p int, c byte) (ok bool, next int) {
+// matchClass matches c with the class whose first byte after the bracket is at p.
+func matchClass(pattern []byte, p int, c byte) (ok bool, next int) {
 	negated := p < len(pattern) && pattern[p] == '^'
 	if negated {
 		p++
