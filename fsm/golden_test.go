@@ -97,8 +97,8 @@ var askedRequests = []commands.Request{
 		Cmds:  [][][]byte{commandtest.Args("DEL", "w")}},
 }
 
-// userRequests are the requests of the golden entry "users": a command, a transaction and a setting,
-// each with its user.
+// userRequests are the requests of the golden entry "users": a command, a transaction and a
+// setting, each with its user.
 var userRequests = []commands.Request{
 	{Proto: 2, User: commands.UserID{Name: []byte("default")},
 		Cmds: [][][]byte{commandtest.Args("GET", "k")}},

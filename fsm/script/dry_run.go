@@ -13,8 +13,8 @@ import (
 // abort ends a dry run that would change something.
 func abort() { panic(keyspace.ErrClosed) }
 
-// dryRun calls a handler for a script in a dry run. If the handler aborts, the script ends: no pcall
-// catches that.
+// dryRun calls a handler for a script in a dry run. If the handler aborts, the script ends: no
+// pcall catches that.
 func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {
@@ -36,8 +36,8 @@ func (e *Engine) DryRun() commands.Scripts { return dryRunScripts{e} }
 // dryRunScripts implements commands.Scripts on an engine that must not change.
 type dryRunScripts struct{ e *Engine }
 
-// Eval runs a cached script. It aborts for any other, which the cache would have to add, and for one
-// that the cache may soon drop, because using it would keep it longer.
+// Eval runs a cached script. It aborts for any other, which the cache would have to add, and for
+// one that the cache may soon drop, because using it would keep it longer.
 func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 	c, err := t.e.choose(script)
 	if err != nil {

@@ -2,23 +2,22 @@ package lua
 
 import "math"
 
-// The texts of the errors that end a script which is over its budget.
+// The error texts of a script that exceeds its budget.
 const (
 	ErrInstructions = "script stopped: it used up its instruction budget"
 	ErrMemory       = "script stopped: it used up its memory budget"
 )
 
 // Budget is what a script may still use. Below zero it is spent, and stays so: each later charge
-// raises again, so that a script cannot outlive its budget under pcall.
+// raises again, so no pcall outlives it.
 type Budget struct {
 	Instructions int64 // units of work left, 25 ns each at most
-	// bytes left to build; what is dropped is not given back, because collectors differ from node
-	// to node
+	// bytes left to allocate; garbage is not credited, because collectors differ between nodes
 	Bytes int64
 }
 
-// Charge takes units of work off and raises ErrInstructions in L when there are not as many left.
-// Amounts below one are ignored.
+// Charge deducts units of work, and raises ErrInstructions in L if fewer were left. Amounts below
+// one are ignored.
 func (b *Budget) Charge(L *LState, units int64) {
 	if units <= 0 {
 		return
@@ -28,11 +27,11 @@ func (b *Budget) Charge(L *LState, units int64) {
 	}
 }
 
-// raiseSpent ends a script that is over its budget.
+// raiseSpent ends a script whose budget is spent.
 func (L *LState) raiseSpent() { L.RaiseError(L.G.Budget.Spent()) }
 
-// ChargeBytes takes n bytes off and raises ErrMemory in L when there are not as many left. It is
-// called before they are allocated.
+// ChargeBytes deducts n bytes, and raises ErrMemory in L if fewer were left. It is called before
+// the allocation.
 func (b *Budget) ChargeBytes(L *LState, n int64) {
 	if n <= 0 {
 		return
@@ -43,7 +42,7 @@ func (b *Budget) ChargeBytes(L *LState, n int64) {
 	}
 }
 
-// Take takes units and bytes off and raises nothing: the next charge does.
+// Take deducts units and bytes without raising: the next charge does.
 func (b *Budget) Take(units, bytes int64) {
 	b.Instructions = subtract(b.Instructions, max(units, 0))
 	if b.Bytes = subtract(b.Bytes, max(bytes, 0)); b.Bytes < 0 {
@@ -51,7 +50,7 @@ func (b *Budget) Take(units, bytes int64) {
 	}
 }
 
-// Spent is the text of the error that stops the script, or "" while there is budget left.
+// Spent returns the text of the error that stops the script, "" while there is budget left.
 func (b *Budget) Spent() string {
 	switch {
 	case b.Bytes < 0:
@@ -62,7 +61,7 @@ func (b *Budget) Spent() string {
 	return ""
 }
 
-// subtract is left-n (n >= 0) without wrapping round at the smallest integer.
+// subtract returns left-n (n >= 0) without wrapping around at the smallest integer.
 func subtract(left, n int64) int64 {
 	if left < math.MinInt64+n {
 		return math.MinInt64
@@ -70,13 +69,13 @@ func subtract(left, n int64) int64 {
 	return left - n
 }
 
-// What things take, in bytes. Each is what Go allocates, with what the heap's size classes waste.
+// What things take, in bytes. Each is what Go allocates, including the waste of size classes.
 const (
 	tableBytes    = 128 // an empty table
 	slotBytes     = 16  // one value of an array
 	entryBytes    = 32  // one key with its value
 	indexBytes    = 64  // an entry of the index over keys
-	numberBytes   = 16  // a number that is kept
+	numberBytes   = 16  // a number that is stored
 	closureBytes  = 80
 	upvalueBytes  = 48
 	stringBytes   = 32 // a string besides its bytes
@@ -85,13 +84,13 @@ const (
 	threadBytes   = 512
 )
 
-// How many bytes of a string one unit pays for.
+// How many bytes of a string one unit pays for, or how many slots.
 const (
-	bytesBuilt  = 16   // copied into a new string: most of it is the price of fresh memory
+	bytesBuilt  = 16   // copied into a new string: mostly the price of fresh memory
 	bytesEqual  = 1024 // compared by ==
 	bytesLess   = 256  // compared by <
-	bytesHashed = 32   // looked up as a key: it may be compared with several
+	bytesHashed = 32   // looked up as a key, which may be compared with several
 	slotsSet    = 32   // registers that one instruction sets to nil
-	// slots of an array that are set to nil or walked over, values that are copied
+	// array slots that are set to nil or walked over, values that are copied
 	slotsCleared = 16
 )

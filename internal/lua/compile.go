@@ -7,18 +7,18 @@ import (
 	"github.com/coordd/coordd/internal/lua/parse"
 )
 
-// The bounds of a function, and of how deep statements and expressions may stand in each other: the
-// compiler recurses over them.
+// The bounds of a function, and of nested statements and expressions: the compiler recurses over
+// those.
 const (
 	maxRegisters = 200
 	maxUpvalues  = 255
 	maxDepth     = 1000
-	// maxConcat is how many operands of `..` one chain may have: as many as C Lua takes, and each
-	// needs a register.
+	// maxConcat is how many operands of `..` one chain may have: as many as in C Lua. Each needs a
+	// register.
 	maxConcat = 200
 )
 
-// CompileError is why a source does not compile.
+// CompileError is the reason why a source does not compile.
 type CompileError struct {
 	Source  string
 	Line    int
@@ -34,9 +34,9 @@ func raiseCompileError(context *funcContext, line int, format string, args ...an
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// Compile compiles a source of at most limit tokens, or of any number where that is 0. name is what
-// errors call it. Errors are *parse.Error and *CompileError. It returns how many tokens it read:
-// the time and the memory that it takes are linear in them and in the length of the source.
+// Compile compiles a source of at most limit tokens; 0: any number. Errors call it name, and are
+// *parse.Error and *CompileError. Compile also returns the number of tokens: time and memory are
+// linear in that and in the length of the source.
 func Compile(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
 	chunk, tokens, err := parse.Parse(source, name, limit)
 	if err != nil {
@@ -60,7 +60,7 @@ func Compile(source, name string, limit int) (proto *FunctionProto, tokens int, 
 	return context.proto, tokens, nil
 }
 
-// The destinations of an expression's value.
+// The destinations of a value.
 type expContextType int
 
 const (
@@ -135,7 +135,8 @@ func isVarArgReturnExpr(expr ast.Expr) bool {
 	return false
 }
 
-// codeStore is the code of a function while it is made. A jump holds no distance yet but a label.
+// codeStore is the code of a function under construction. A jump holds a label in place of its
+// distance.
 type codeStore struct {
 	codes  []uint32
 	lines  []int32
@@ -218,15 +219,15 @@ func (cd *codeStore) jumpsTo(label int) bool {
 	return n >= 0 && cd.labels[n] == int32(label)
 }
 
-// variable is one that can be seen: a register of a function.
+// variable is a local variable in scope: a register of a function.
 type variable struct {
 	owner *funcContext
 	block *codeBlock
 	reg   int
 }
 
-// scopes are the variables that can be seen, by name, the innermost last: finding one does not walk
-// over the functions and blocks in between.
+// scopes are the variables in scope by name, the innermost last. Lookup does not walk over the
+// functions and blocks in between.
 type scopes map[string][]variable
 
 type codeBlock struct {
@@ -238,10 +239,10 @@ type codeBlock struct {
 	lastLine   int
 }
 
-// lastIndex is the register after the block's variables.
+// lastIndex returns the register after the block's variables.
 func (b *codeBlock) lastIndex() int { return b.offset + len(b.names) }
 
-// funcContext is a function that is compiled.
+// funcContext is a function that is being compiled.
 type funcContext struct {
 	proto    *FunctionProto
 	code     codeStore
@@ -252,8 +253,8 @@ type funcContext struct {
 	regTop   int
 	labelPc  []int32
 	constant map[LValue]int
-	visible  scopes // of all functions round this one
-	depth    int    // of what is compiled, counted over them too
+	visible  scopes // of all enclosing functions, too
+	depth    int    // of nesting, enclosing functions included
 }
 
 func newFuncContext(source string, parent *funcContext) *funcContext {
@@ -269,7 +270,7 @@ func newFuncContext(source string, parent *funcContext) *funcContext {
 	return fc
 }
 
-// enter counts one level.
+// enter counts one level of nesting.
 func (fc *funcContext) enter(at ast.PositionHolder) {
 	if fc.depth++; fc.depth > maxDepth {
 		raiseCompileError(fc, at.Line(), "chunk has too many syntax levels")
@@ -285,7 +286,7 @@ func (fc *funcContext) NewLabel() int {
 
 func (fc *funcContext) SetLabelPc(label int, pc int) { fc.labelPc[label] = int32(pc) }
 
-// ConstIndex is the index of a constant.
+// ConstIndex returns the index of a constant.
 func (fc *funcContext) ConstIndex(value LValue) int {
 	if i, ok := fc.constant[value]; ok {
 		return i
@@ -302,7 +303,7 @@ func (fc *funcContext) ConstIndex(value LValue) int {
 	return i
 }
 
-// RegisterLocalVar makes a variable visible, in the next register.
+// RegisterLocalVar brings a variable into scope, in the next register.
 func (fc *funcContext) RegisterLocalVar(name string) int {
 	reg := fc.block.lastIndex()
 	fc.block.names = append(fc.block.names, name)
@@ -311,7 +312,7 @@ func (fc *funcContext) RegisterLocalVar(name string) int {
 	return reg
 }
 
-// find is the variable that a name means, if it is no global.
+// find returns the variable that a name means; ok is false for a global.
 func (fc *funcContext) find(name string) (v variable, ok bool) {
 	list := fc.visible[name]
 	if len(list) == 0 {
@@ -327,7 +328,7 @@ func (fc *funcContext) FindLocalVar(name string) int {
 	return -1
 }
 
-// UpvalueIndex is the index of an upvalue.
+// UpvalueIndex returns the index of an upvalue.
 func (fc *funcContext) UpvalueIndex(name string, line int) int {
 	if i, ok := fc.upvalue[name]; ok {
 		return i
@@ -369,7 +370,7 @@ func (fc *funcContext) LeaveBlock() int {
 	return closed
 }
 
-// EndScope hides the block's variables.
+// EndScope ends the scope of the block's variables.
 func (fc *funcContext) EndScope() {
 	for _, name := range fc.block.names {
 		list := fc.visible[name]
@@ -401,7 +402,7 @@ func getIdentRefType(context *funcContext, expr *ast.IdentExpr) expContextType {
 	return ecUpvalue
 }
 
-// patchCode gives jumps their distances, finds how many registers the function needs, and joins
+// patchCode sets the distances of jumps, finds how many registers the function needs, and joins
 // moves.
 func patchCode(context *funcContext) {
 	code := context.code.codes
@@ -445,9 +446,9 @@ func patchCode(context *funcContext) {
 			moven = 0
 		}
 		switch {
-		case curop == OP_CLOSURE: // what follows says where the upvalues are
+		case curop == OP_CLOSURE: // the instructions after it name the upvalues
 			pc += int(context.proto.FunctionPrototypes[opGetArgBx(inst)].NumUpvalues)
-		case curop == OP_SETLIST && opGetArgC(inst) == 0: // what follows is a number
+		case curop == OP_SETLIST && opGetArgC(inst) == 0: // the next word is a number
 			pc++
 		}
 	}
@@ -459,7 +460,7 @@ func patchCode(context *funcContext) {
 	context.proto.NumUsedRegisters = uint8(maxreg)
 }
 
-// joinMoves makes the moves that end before pc one instruction.
+// joinMoves makes one instruction of the moves that end before pc.
 func joinMoves(code *codeStore, pc, moves int) {
 	if moves > 1 {
 		code.SetOp(pc-moves, OP_MOVEN)
@@ -467,7 +468,7 @@ func joinMoves(code *codeStore, pc, moves int) {
 	}
 }
 
-// jumpTargets are the positions that jumps lead to, by the position of the jump; 0 where none is.
+// jumpTargets returns where jumps lead, by the position of the jump; 0 for other instructions.
 func jumpTargets(context *funcContext) []int32 {
 	targets := make([]int32, len(context.code.codes))
 	for pc, label := range context.code.labels {
@@ -478,11 +479,11 @@ func jumpTargets(context *funcContext) []int32 {
 	return targets
 }
 
-// setJump sets the distance of a jump. One to another jump leads to where that does.
+// setJump sets the distance of a jump. A jump to another jump leads to the target of that.
 func setJump(context *funcContext, targets []int32, pc int) {
 	labels := context.code.labels
 	if labels[pc] < 0 {
-		return // a loop's own
+		return // a loop's own jump
 	}
 	to := int(targets[pc])
 	for range 5 {
@@ -495,7 +496,7 @@ func setJump(context *funcContext, targets []int32, pc int) {
 	if distance == 0 {
 		context.code.SetOp(pc, OP_NOP)
 	}
-	setDistance(context, pc, distance) // also of none: OP_TFORLOOP reads the one that follows it
+	setDistance(context, pc, distance) // also if 0: OP_TFORLOOP reads the one that follows it
 }
 
 func setDistance(context *funcContext, pc, distance int) {

@@ -7,7 +7,7 @@ import (
 )
 
 // compileExpr evaluates an expression into the register reg, or into the variable that ec names,
-// and returns how many registers from reg on it took.
+// and returns how many registers it used, from reg.
 func compileExpr(context *funcContext, reg int, expr ast.Expr, ec *expcontext) int {
 	context.enter(expr)
 	n := compileExprHere(context, reg, expr, ec)
@@ -100,7 +100,7 @@ func compileExprHere(context *funcContext, reg int, expr ast.Expr, ec *expcontex
 	panic("lua: an unknown expression")
 }
 
-// numeral is the value of a number in the source.
+// numeral returns the value of a number in the source.
 func numeral(context *funcContext, e *ast.NumberExpr) LNumber {
 	f, ok := ParseNumber(e.Value)
 	if !ok {
@@ -181,7 +181,8 @@ func compileFunctionExpr(context *funcContext, funcexpr *ast.FunctionExpr, ec *e
 	proto.NumUpvalues = uint8(len(context.upvalues))
 }
 
-// compileArithmeticOpExpr compiles an operator. One of two numbers is computed now.
+// compileArithmeticOpExpr compiles an operator. If both operands are constant it computes the
+// value.
 func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.ArithmeticOpExpr,
 	ec *expcontext) {
 	if n, ok := constant(context, expr); ok {
@@ -199,8 +200,8 @@ func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.Arithmetic
 var operators = map[string]int{"+": OP_ADD, "-": OP_SUB, "*": OP_MUL, "/": OP_DIV, "%": OP_MOD,
 	"^": OP_POW}
 
-// constant is the value of an expression of nothing but numbers. An expression is looked at once:
-// what is found is kept in its node.
+// constant returns the value of an expression that consists of numbers. Each expression is
+// evaluated once: its node keeps the result.
 func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
 	switch e := e.(type) {
 	case *ast.NumberExpr:
@@ -230,7 +231,8 @@ func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
 	return n, ok
 }
 
-// compileStringConcatOpExpr makes a chain of `..`, which groups from the right, one instruction.
+// compileStringConcatOpExpr compiles a chain of `..`, which groups from the right, to one
+// instruction.
 func compileStringConcatOpExpr(context *funcContext, reg int, expr *ast.StringConcatOpExpr,
 	ec *expcontext) {
 	a := savereg(ec, reg)
@@ -252,8 +254,8 @@ func compileStringConcatOpExpr(context *funcContext, reg int, expr *ast.StringCo
 	context.code.AddABC(OP_CONCAT, a, first, reg, sline(expr))
 }
 
-// compileTableExpr compiles a constructor. Values without a key wait in registers, and are stored
-// some at a time.
+// compileTableExpr compiles a constructor. Values without a key are collected in registers and
+// stored in blocks.
 func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expcontext) {
 	code := &context.code
 	tablereg := reg
@@ -266,7 +268,7 @@ func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expc
 		block := stored/fieldsPerFlush + 1
 		if block > opMaxArgsC {
 			code.AddABC(OP_SETLIST, tablereg, n, 0, line)
-			// no instruction that later code could take back
+			// not as an instruction, which later code could remove
 			code.Add(opCreateABx(OP_NOP, 0, 0)|uint32(block), line)
 		} else {
 			code.AddABC(OP_SETLIST, tablereg, n, block, line)
@@ -303,7 +305,7 @@ func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expc
 	}
 }
 
-// compileField compiles a value of a constructor that has a key.
+// compileField compiles a constructor's value that has a key.
 func compileField(context *funcContext, tablereg, reg int, field *ast.Field, line int) {
 	b := reg
 	compileExprWithKMVPropagation(context, field.Key, &reg, &b)

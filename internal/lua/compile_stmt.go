@@ -58,8 +58,7 @@ func compileStmt(context *funcContext, stmt ast.Stmt) {
 }
 
 // compileAssignStmt compiles an assignment. As in C Lua the tables and keys of the targets are
-// evaluated first, then the values, then the targets are assigned to from the last one to the
-// first.
+// evaluated first, then the values, then the targets are assigned from last to first.
 func compileAssignStmt(context *funcContext, stmt *ast.AssignStmt) {
 	if len(stmt.Lhs) == 1 && len(stmt.Rhs) == 1 {
 		compileSingleAssign(context, stmt.Lhs[0], stmt.Rhs[0])
@@ -94,7 +93,7 @@ type target struct {
 	string bool
 }
 
-// compileTarget keeps the table and the key of a target in hidden variables.
+// compileTarget stores the table and the key of a target in hidden variables.
 func compileTarget(context *funcContext, expr ast.Expr) target {
 	switch e := expr.(type) {
 	case *ast.IdentExpr:
@@ -134,7 +133,7 @@ func keepHidden(context *funcContext, e ast.Expr) int {
 	return context.RegisterLocalVar(hiddenName)
 }
 
-// store assigns a register, or a constant where the target is a field.
+// store assigns a register, or a constant if the target is a field.
 func (t *target) store(context *funcContext, value int) {
 	code, line := &context.code, sline(t.expr)
 	switch t.kind {
@@ -153,7 +152,7 @@ func (t *target) store(context *funcContext, value int) {
 	}
 }
 
-// compileSingleAssign compiles an assignment of one value to one target, which needs no hidden
+// compileSingleAssign compiles an assignment of one value to one target. It needs no hidden
 // variables.
 func compileSingleAssign(context *funcContext, lhs, rhs ast.Expr) {
 	reg := context.RegTop()
@@ -161,7 +160,7 @@ func compileSingleAssign(context *funcContext, lhs, rhs ast.Expr) {
 	if isField {
 		t := target{expr: lhs, kind: ecTable}
 		compileExprWithKMVPropagation(context, e.Object, &reg, &t.index)
-		if opIsK(t.index) { // a constant has no register to be indexed in
+		if opIsK(t.index) { // a constant has no register to index
 			t.index = reg
 			reg += compileExpr(context, reg, e.Object, ecnone(0))
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fill repeats what line makes until the source has n bytes.
+// fill concatenates lines until the source has n bytes.
 func fill(n int, line func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -16,7 +16,7 @@ func fill(n int, line func(i int) string) string {
 	return b.String()
 }
 
-// largeSources are sources of about n bytes, each of which is hard for some part of a compiler.
+// largeSources returns sources of about n bytes, each of which is hard for some part of a compiler.
 func largeSources(n int) map[string]string {
 	same := func(s string) func(int) string { return func(int) string { return s } }
 	nested := strings.Repeat("do local a = 1 ", 300)
@@ -61,8 +61,8 @@ func largeSources(n int) map[string]string {
 	}
 }
 
-// What compiling allocates is in proportion to the source, whatever that is made of, and nothing
-// makes it panic or overflow Go's stack.
+// Allocation is proportional to the source, whatever it contains, and nothing makes the compiler
+// panic or overflow Go's stack.
 func TestCompileIsLinear(t *testing.T) {
 	allocated := func(source string) (bytes uint64, err error) {
 		var before, after runtime.MemStats
@@ -90,7 +90,7 @@ func TestCompileIsLinear(t *testing.T) {
 	}
 }
 
-// A number that takes long to read counts for more than a token.
+// A number that is slow to read counts for more than one token.
 func TestNumeralsCount(t *testing.T) {
 	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3,
 		"1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
@@ -101,7 +101,7 @@ func TestNumeralsCount(t *testing.T) {
 	}
 }
 
-// A limit stops a source at its tokens.
+// A limit stops the compiler at that token.
 func TestTokenLimit(t *testing.T) {
 	for tokens, ok := range map[int]bool{4: false, 5: true, 6: true} {
 		_, got, err := Compile("return 1 + a", "x", tokens)

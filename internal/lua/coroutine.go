@@ -2,7 +2,7 @@ package lua
 
 import "fmt"
 
-// Status is what th is, seen from the running thread L.
+// Status returns the status of th, as the running thread L sees it.
 func (L *LState) Status(th *LState) string {
 	switch {
 	case th == L:
@@ -15,16 +15,16 @@ func (L *LState) Status(th *LState) string {
 	return "suspended"
 }
 
-// CanYield reports whether the running function of Go may suspend its thread: it was called by one
-// of Lua, and no other function of Go or metamethod waits for a result.
+// CanYield reports whether the running Go function may suspend its thread: a Lua function called
+// it, and no other Go function or metamethod waits for a result.
 func (L *LState) CanYield() bool { return L.Parent != nil && L.nested == 0 }
 
-// Yield is what a function of Go returns to suspend its thread. The values on its stack go to the
-// thread that resumed it.
+// Yield returns what a Go function must return to suspend its thread. The values on its stack go to
+// the thread that resumed it.
 func (L *LState) Yield() int { return yielding }
 
-// Resume runs a suspended thread with the nargs values on top of L's stack, which it takes. It
-// pushes what the thread yields or returns and says how many values that are.
+// Resume runs a suspended thread with the nargs values on top of L's stack, which it pops. It
+// pushes what the thread yields or returns, and returns the number of those values.
 func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
 	b := &L.G.Budget
 	b.Charge(L, resumeUnits+int64(nargs)/slotsCleared)
@@ -55,10 +55,10 @@ func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
 	return L.take(th, int(th.frames[th.depth-1].localBase), false), nil
 }
 
-// resumeUnits is what resuming costs.
+// resumeUnits is the cost of resuming.
 const resumeUnits = 4
 
-// start gives a thread the values that it is resumed with.
+// start passes a thread the values that it is resumed with.
 func (L *LState) start(args []LValue) int {
 	if !L.started {
 		L.started = true
@@ -67,7 +67,7 @@ func (L *LState) start(args []LValue) int {
 		}
 		return L.precall(0, len(args), MultRet, 0)
 	}
-	cf := &L.frames[L.depth-1] // of the function that yielded
+	cf := &L.frames[L.depth-1] // the function that yielded
 	L.top = int(cf.localBase)
 	for _, v := range args {
 		L.Push(v)
@@ -81,7 +81,7 @@ func (L *LState) start(args []LValue) int {
 	return callLua
 }
 
-// take moves a thread's values from a register on to L.
+// take moves a thread's values, from a register on, to L.
 func (L *LState) take(th *LState, from int, ended bool) int {
 	values := th.reg[from:th.top]
 	L.G.Budget.Instructions -= int64(len(values)) / slotsCleared

@@ -9,14 +9,14 @@ const (
 	varArgNeedsArg // it has the table arg of Lua 5.0
 )
 
-// DbgCall is the name that a call in the code goes by.
+// DbgCall is the name under which code calls a function.
 type DbgCall struct {
 	Name   string
 	Pc     int32
-	Method bool // it is object:name()
+	Method bool // as object:name()
 }
 
-// FunctionProto is a compiled function. It does not change, so that states share it.
+// FunctionProto is a compiled function. It never changes, so states share it.
 type FunctionProto struct {
 	SourceName         string
 	LineDefined        int
@@ -28,11 +28,11 @@ type FunctionProto struct {
 	Constants          []LValue
 	FunctionPrototypes []*FunctionProto
 
-	lines []int32   // of the instructions
+	lines []int32   // by instruction
 	calls []DbgCall // by position in the code
 }
 
-// Size is about how many bytes of memory the function takes.
+// Size estimates the memory of the function, in bytes.
 func (p *FunctionProto) Size() int {
 	n := 256 + 8*len(p.Code) + 32*len(p.Constants) + 24*len(p.calls)
 	for _, c := range p.Constants {
@@ -46,7 +46,7 @@ func (p *FunctionProto) Size() int {
 	return n
 }
 
-// callAt is the call at a position in the code; without a name if there is none.
+// callAt returns the call at a position in the code; it has no name if there is none.
 func (p *FunctionProto) callAt(pc int) DbgCall {
 	i := sort.Search(len(p.calls), func(i int) bool { return int(p.calls[i].Pc) >= pc })
 	if i < len(p.calls) && int(p.calls[i].Pc) == pc {
@@ -55,13 +55,13 @@ func (p *FunctionProto) callAt(pc int) DbgCall {
 	return DbgCall{}
 }
 
-// Upvalue is a variable of an outer function. While that runs it is a register of its, afterwards
-// the upvalue has a value of its own.
+// Upvalue is a variable of an outer function: one of its registers while that function runs,
+// afterwards a value of the upvalue's own.
 type Upvalue struct {
 	v       *LValue
 	value   LValue
 	index   int32 // of the register
-	watched bool  // an assignment is noted: it outlives the run
+	watched bool  // assignments are recorded: the variable outlives the run
 }
 
 func (uv *Upvalue) close() {

@@ -1,4 +1,4 @@
-// What the fork changed.
+// Tests of what the fork changed.
 
 package lua
 
@@ -189,7 +189,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// A function may have as many constants as an instruction can name, and says so where it has more.
+// A function may have as many constants as an instruction can name; more are an error.
 func TestManyConstants(t *testing.T) {
 	many := func(n int) string {
 		var b strings.Builder
@@ -207,7 +207,7 @@ func TestManyConstants(t *testing.T) {
 	}
 }
 
-// More labels than a jump could name, and a loop longer than a jump.
+// There may be more labels than a jump could name; a loop longer than a jump is an error.
 func TestManyJumps(t *testing.T) {
 	if got := run(newTestState(plenty()), "local n, a = 0, true "+
 		strings.Repeat("if a then n = n + 1 end ", 20_000)+"return n"); got != "20000" {
@@ -247,7 +247,7 @@ func TestUpvaluesHaveALimit(t *testing.T) {
 	}
 }
 
-// A script that is over its budget does not go on, whatever it catches.
+// No pcall outlives a spent budget.
 func TestBudgetEndsAll(t *testing.T) {
 	for _, c := range []struct {
 		b    Budget
@@ -263,7 +263,7 @@ func TestBudgetEndsAll(t *testing.T) {
 	}
 }
 
-// Compiled functions are shared by states that run at the same time.
+// States that run concurrently share compiled functions.
 func TestPrototypesAreShared(t *testing.T) {
 	p, err := compile(
 		"local t = {} for i = 1, 1000 do t[i] = function() return i .. 'x' end end return "+

@@ -2,10 +2,10 @@ package lua
 
 import "strings"
 
-// errReadOnly is raised by an assignment to a table that is read-only, and by one to a global.
+// errReadOnly is the error of an assignment to a read-only table, or to a global.
 const errReadOnly = "Attempt to modify a readonly table"
 
-// callMeta calls a metamethod with two values, and returns its first result.
+// callMeta calls a metamethod with two values and returns its first result.
 func (L *LState) callMeta(f, a, b LValue) LValue {
 	L.Push(f)
 	L.Push(a)
@@ -15,7 +15,7 @@ func (L *LState) callMeta(f, a, b LValue) LValue {
 	return L.reg[L.top]
 }
 
-// getField is t[key] with metamethods.
+// getField returns t[key], with metamethods.
 func (L *LState) getField(object, key LValue) LValue {
 	b := &L.G.Budget
 	cost := int64(1)
@@ -56,10 +56,10 @@ func (L *LState) getField(object, key LValue) LValue {
 	return nil
 }
 
-// GetField is t[key] with metamethods.
+// GetField returns t[key], with metamethods.
 func (L *LState) GetField(object, key LValue) LValue { return L.getField(object, key) }
 
-// setField is t[key] = value with metamethods.
+// setField sets t[key], with metamethods.
 func (L *LState) setField(object, key, value LValue) {
 	for range maxIndexChain {
 		tb, isTable := object.(*LTable)
@@ -94,7 +94,7 @@ func (L *LState) setField(object, key, value LValue) {
 	L.RaiseError("loop in settable")
 }
 
-// rawSet is t[key] = value without metamethods, as a script does it.
+// rawSet sets t[key] for a script, without metamethods.
 func (L *LState) rawSet(tb *LTable, key, value LValue) {
 	if tb.marks != 0 {
 		if tb.ReadOnly() {
@@ -137,7 +137,7 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 	tb.RawSet(key, value)
 }
 
-// RawGet is t[key] without metamethods, charged for.
+// RawGet returns t[key] without metamethods, and charges for it.
 func (L *LState) RawGet(tb *LTable, key LValue) LValue {
 	b := &L.G.Budget
 	b.Instructions -= tb.reach()
@@ -147,7 +147,7 @@ func (L *LState) RawGet(tb *LTable, key LValue) LValue {
 	return tb.RawGet(key)
 }
 
-// RawSet is t[key] = value without metamethods, charged for, by a function of a library. The key is
+// RawSet sets t[key] for a library function, without metamethods, and charges for it. The key is
 // neither nil nor NaN.
 func (L *LState) RawSet(tb *LTable, key, value LValue) {
 	if tb.marks&watched != 0 {
@@ -178,7 +178,7 @@ func (L *LState) RawSetInt(tb *LTable, key int, value LValue) {
 	L.RawSet(tb, LNumber(key), value)
 }
 
-// Put is RawSet that raises nothing: it is false, and has set nothing, once the budget is spent.
+// Put is RawSet without raising: once the budget is spent it sets nothing and returns false.
 func (L *LState) Put(tb *LTable, key, value LValue) bool {
 	units, bytes := tb.growth(key, value)
 	if s, ok := key.(LString); ok {
@@ -192,7 +192,7 @@ func (L *LState) Put(tb *LTable, key, value LValue) bool {
 	return true
 }
 
-// TouchTable notes that a function of a library changes a table: it calls this before it does.
+// TouchTable records that a library function is about to change a table.
 func (L *LState) TouchTable(tb *LTable) {
 	if tb.marks&watched != 0 {
 		L.G.Touched = true
@@ -267,7 +267,7 @@ func (L *LState) compare(x, y LValue, orEqual bool) bool {
 	return LVAsBool(L.callMeta(meta, x, y)) != orEqual
 }
 
-// comparison is the metamethod that both values have, or LNil.
+// comparison returns the metamethod that both values have, or LNil.
 func (L *LState) comparison(x, y LValue, event string) LValue {
 	meta := L.GetMetaField(x, event)
 	if meta.Type() == LTFunction && meta == L.GetMetaField(y, event) {
@@ -282,9 +282,9 @@ func joinable(v LValue) bool {
 	return t == LTString || t == LTNumber
 }
 
-// concat joins the registers from first to last. As in Lua 5.1 it works from the right: a run of
-// strings and numbers is joined at once, any other pair goes to the __concat of its left or right
-// one.
+// concat joins the registers from first to last. As in Lua 5.1 it works from the right: it joins a
+// sequence of strings and numbers at once, and passes any other pair to the __concat of one of
+// them.
 func (L *LState) concat(first, last int) LValue {
 	v := L.reg[last]
 	for i := last - 1; i >= first; {
@@ -318,7 +318,7 @@ func (L *LState) concatMeta(left, right LValue) LValue {
 	return L.callMeta(meta, left, right)
 }
 
-// text is a string or a number as a string.
+// text returns a string or a number as a string.
 func (L *LState) text(v LValue) string {
 	if s, ok := v.(LString); ok {
 		return string(s)
@@ -327,7 +327,7 @@ func (L *LState) text(v LValue) string {
 	return FormatNumber(float64(v.(LNumber)))
 }
 
-// join is strings and numbers, and one more after them, as one string.
+// join joins strings and numbers, and one more after them.
 func (L *LState) join(values []LValue, last LValue) LValue {
 	if len(values) == 1 {
 		x, y := L.text(values[0]), L.text(last)
@@ -348,8 +348,7 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 	return LString(strings.Join(parts, ""))
 }
 
-// ChargeString charges for a new string of n bytes: the work of writing it and the memory that it
-// takes.
+// ChargeString charges for a new string of n bytes: the work of writing it and its memory.
 func (L *LState) ChargeString(n int) {
 	L.G.Budget.Charge(L, 1+int64(n)/bytesBuilt)
 	L.G.Budget.ChargeBytes(L, stringBytes+int64(n))

@@ -1,7 +1,7 @@
 package lua
 
-// Numbers as text and back, as C Lua 5.1 does it on Linux: "%.14g" when a number becomes a string,
-// strtod when a string becomes a number.
+// Numbers as text and back, as in C Lua 5.1 on Linux: "%.14g" for a number as a string, strtod for
+// a string as a number.
 
 import (
 	"math"
@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// nanText is how every NaN is written. C Lua on x86 writes "-nan" for what 0/0 gives and "nan" once
-// the sign is turned by a unary minus; which sign arithmetic gives a NaN is the processor's choice,
-// not IEEE's, so text that showed it could differ between nodes of two makes. We write what Redis
-// shows in nearly every case.
+// nanText is how every NaN is written. C Lua on x86 writes "-nan" for 0/0 and "nan" after a unary
+// minus. IEEE leaves a NaN's sign to the processor, so text that showed it could differ between
+// nodes. Redis shows this text in nearly every case.
 const nanText = "-nan"
 
 // FormatNumber writes f as C's "%.14g" does ("inf", "-inf", "-nan", "-0" among them).
@@ -37,8 +36,8 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 	return strconv.AppendFloat(buf, f, 'g', precision, 64)
 }
 
-// ParseNumber reads a whole string as a number, as C Lua does: strtod's syntax with white space
-// round it. A zero byte ends the text.
+// ParseNumber reads a whole string as a number, as C Lua does: in strtod's syntax, surrounded by
+// optional white space. A zero byte ends the text.
 func ParseNumber(s string) (f float64, ok bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -57,8 +56,7 @@ func ParseNumber(s string) (f float64, ok bool) {
 
 // ScanNumber reads the number at the start of s as C's strtod does: white space, a sign, then
 // digits with a fraction and an exponent, hexadecimal digits after 0x with a binary exponent,
-// "inf", "infinity" or "nan", in any case. n is the number of bytes read, 0 when there is no
-// number.
+// "inf", "infinity" or "nan", in any case. n is the number of bytes read, 0 if there is no number.
 func ScanNumber(s string) (f float64, n int) {
 	i := 0
 	for i < len(s) && isSpace(s[i]) {
@@ -91,7 +89,7 @@ func ScanNumber(s string) (f float64, n int) {
 	return f, i
 }
 
-// scanWord reads "infinity", "inf", "nan" or "nan(chars)" at s[i:]; end is 0 when there is none.
+// scanWord reads "infinity", "inf", "nan" or "nan(chars)" at s[i:]; end is 0 if there is none.
 func scanWord(s string, i int) (end int, value float64) {
 	switch {
 	case hasFold(s[i:], "infinity"):
@@ -114,7 +112,7 @@ func scanWord(s string, i int) (end int, value float64) {
 	return 0, 0
 }
 
-// hasFold reports whether s begins with prefix (lower case), ASCII case ignored.
+// hasFold reports whether s begins with prefix (lower case), ignoring ASCII case.
 func hasFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
@@ -127,7 +125,7 @@ func startsMantissa(s string, digit func(byte) bool) bool {
 	return s != "" && digit(s[0])
 }
 
-// scanMantissa returns the end of digits[.digits] at s[i:], -1 when there is no digit.
+// scanMantissa returns the end of digits[.digits] at s[i:], -1 if there is no digit.
 func scanMantissa(s string, i int, digit func(byte) bool) int {
 	if !startsMantissa(s[i:], digit) {
 		return -1
@@ -143,7 +141,7 @@ func scanMantissa(s string, i int, digit func(byte) bool) int {
 	return i
 }
 
-// scanExponent returns the end of the exponent at s[i:], i when there is none that is complete.
+// scanExponent returns the end of the exponent at s[i:], i if there is no complete one.
 func scanExponent(s string, i int, mark byte) int {
 	if i >= len(s) || s[i]|0x20 != mark {
 		return i

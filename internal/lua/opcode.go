@@ -162,7 +162,7 @@ func opRkAsk(value int) int {
 	return value | opBitRk
 }
 
-// int2fb writes a size in nine bits, rounded up: eeeeeexxx is (1xxx) << (eeeeee-1).
+// int2fb encodes a size in nine bits, rounded up: eeeeeexxx is (1xxx) << (eeeeee-1).
 func int2fb(x int) int {
 	e := 0
 	for x >= 16 {
@@ -175,7 +175,7 @@ func int2fb(x int) int {
 	return (e+1)<<3 | (x - 8)
 }
 
-// fb2int reads what int2fb wrote.
+// fb2int decodes what int2fb returned.
 func fb2int(x int) int {
 	e := x >> 3
 	if e == 0 {

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// ApiError is how an error leaves a protected call.
+// ApiError is the error with which a protected call ends.
 type ApiError struct {
 	Object LValue // the error's value
-	Broken bool   // it was a panic of Go: the state must not be used again
+	Broken bool   // it was a Go panic: the state must not be used again
 }
 
 func (e *ApiError) Error() string {
@@ -24,11 +24,11 @@ func (e *ApiError) Error() string {
 
 // Options are the sizes of a state.
 type Options struct {
-	CallFrames      int // calls in each other
-	Registers       int // at first
+	CallFrames      int // nested calls
+	Registers       int // initially
 	MaxRegisters    int
-	ThreadFrames    int // calls in each other, of a coroutine
-	ThreadRegisters int // at most, of a coroutine
+	ThreadFrames    int // nested calls of a coroutine
+	ThreadRegisters int // maximum of a coroutine
 }
 
 // Global is what the threads of a state share.
@@ -38,13 +38,13 @@ type Global struct {
 	Registry      *LTable
 	Global        *LTable
 	Budget        Budget
-	// Run is what functions of Go keep for a run.
+	// Run is what Go functions remember during a run.
 	Run any
-	// Touched reports that a script changed what Watch watches.
+	// Touched reports that a script changed something that Watch marked.
 	Touched bool
 
 	options Options
-	opened  bool // functions of Go that are made now belong to a run
+	opened  bool // Go functions created from now on belong to a run
 	strings *LTable
 }
 
@@ -57,13 +57,13 @@ type callFrame struct {
 	returnBase int32
 	nargs      int32
 	nret       int32
-	fresh      bool // the main loop ends with it
+	fresh      bool // the main loop ends when it returns
 }
 
 // LState is a thread: a stack of calls and one of registers.
 type LState struct {
 	G      *Global
-	Parent *LState // the one that resumed it
+	Parent *LState // that resumed it
 	Env    *LTable
 	Panic  func(*LState) // called with an error's value on top; it does not return
 	Dead   bool
@@ -77,7 +77,7 @@ type LState struct {
 	used   int // registers that may hold a value
 	maxReg int
 
-	open    []*Upvalue // that are still registers, by register
+	open    []*Upvalue // still registers, in that order
 	nested  int        // calls from Go, or from an instruction, that wait for a result
 	started bool
 }
@@ -95,7 +95,7 @@ func NewState(o Options) *LState {
 	return L
 }
 
-// Opened says that the state is complete: from now on functions of Go are a script's own.
+// Opened marks the state as complete: Go functions created from now on belong to scripts.
 func (L *LState) Opened() { L.G.opened = true }
 
 // Begin gives the state a budget for a run.
@@ -104,7 +104,7 @@ func (L *LState) Begin(b Budget) {
 	L.SetTop(0)
 }
 
-// End forgets what the run left in the registers.
+// End clears what the run left in the registers.
 func (L *LState) End() {
 	L.depth, L.top, L.nested, L.open = 0, 0, 0, L.open[:0]
 	clear(L.reg[:L.used])
@@ -116,7 +116,7 @@ func (L *LState) End() {
 	clear(L.frames[:min(len(L.frames), 64)])
 }
 
-// NewCoroutine returns a thread that runs fn when it is resumed.
+// NewCoroutine returns a thread that runs fn when resumed.
 func (L *LState) NewCoroutine(fn *LFunction) *LState {
 	const frames, registers = 4, 32
 	L.G.Budget.ChargeBytes(L, threadBytes+frames*frameBytes+registers*registerBytes)
@@ -161,7 +161,7 @@ func (L *LState) growRegisters(n int) {
 	}
 }
 
-// raiseOverflow raises an error where there is no register left for its text.
+// raiseOverflow raises an error when no register is left for its text.
 func (L *LState) raiseOverflow() {
 	L.top = min(L.top, len(L.reg)-1)
 	L.RaiseError("stack overflow")
@@ -174,10 +174,10 @@ func (L *LState) localBase() int {
 	return int(L.frames[L.depth-1].localBase)
 }
 
-// GetTop is how many values the running function has on its stack.
+// GetTop returns how many values the running function has on its stack.
 func (L *LState) GetTop() int { return L.top - L.localBase() }
 
-// SetTop makes that n; new ones are nil. A negative n counts from the top.
+// SetTop sets that number to n; new values are nil. A negative n counts from the top.
 func (L *LState) SetTop(n int) {
 	base := L.localBase()
 	top := base + n
@@ -191,7 +191,8 @@ func (L *LState) SetTop(n int) {
 	L.top = top
 }
 
-// Get is the value at an index, counted from 1, or from the top with -1; LNil where there is none.
+// Get returns the value at an index, which counts from 1, or from the top with -1; LNil if there is
+// none.
 func (L *LState) Get(index int) LValue {
 	base := L.localBase()
 	at := base + index - 1
@@ -204,7 +205,7 @@ func (L *LState) Get(index int) LValue {
 	return L.reg[at]
 }
 
-// Push puts a value on top.
+// Push pushes a value.
 func (L *LState) Push(v LValue) {
 	if L.top >= len(L.reg) {
 		L.growRegisters(L.top + 1)
@@ -216,13 +217,13 @@ func (L *LState) Push(v LValue) {
 	}
 }
 
-// PushNumber puts a number on top.
+// PushNumber pushes a number.
 func (L *LState) PushNumber(n float64) { L.Push(signed(LNumber(n))) }
 
-// Pop takes n values from the top.
+// Pop removes the n values on top.
 func (L *LState) Pop(n int) { L.top = max(L.localBase(), L.top-n) }
 
-// Insert puts a value at an index from 1 and moves those from there on.
+// Insert inserts a value at an index from 1.
 func (L *LState) Insert(v LValue, index int) {
 	at := L.localBase() + index - 1
 	L.Push(v)
@@ -230,10 +231,10 @@ func (L *LState) Insert(v LValue, index int) {
 	L.reg[at] = v
 }
 
-// CreateTable returns a table with room; nothing is charged.
+// CreateTable returns a table of the given capacity, without a charge.
 func (L *LState) CreateTable(slots, keys int) *LTable { return newTable(slots, keys) }
 
-// NewTable returns a table with room, and charges for it.
+// NewTable returns a table of the given capacity, and charges for it.
 func (L *LState) NewTable(slots, keys int) *LTable {
 	b := &L.G.Budget
 	b.Take(3+int64(slots+2*keys)/slotsCleared,
@@ -244,7 +245,7 @@ func (L *LState) NewTable(slots, keys int) *LTable {
 	return newTable(slots, keys)
 }
 
-// NewFunction returns a function of Go.
+// NewFunction returns a Go function.
 func (L *LState) NewFunction(f LGFunction) *LFunction {
 	if L.G.opened {
 		L.G.Budget.ChargeBytes(L, closureBytes+64)
@@ -259,7 +260,7 @@ func (L *LState) NewFunctionFromProto(proto *FunctionProto) *LFunction {
 
 // Upvalues.
 
-// findUpvalue returns the upvalue that is a register.
+// findUpvalue returns the upvalue of a register.
 func (L *LState) findUpvalue(index int) *Upvalue {
 	at := sort.Search(len(L.open), func(i int) bool { return int(L.open[i].index) >= index })
 	if at < len(L.open) && int(L.open[at].index) == index {
@@ -273,7 +274,7 @@ func (L *LState) findUpvalue(index int) *Upvalue {
 	return uv
 }
 
-// closeUpvalues gives the upvalues that are registers from index on values of their own.
+// closeUpvalues detaches the upvalues of the registers from index on.
 func (L *LState) closeUpvalues(index int) {
 	n := len(L.open)
 	for n > 0 && int(L.open[n-1].index) >= index {
@@ -287,7 +288,7 @@ func (L *LState) closeUpvalues(index int) {
 
 // Errors.
 
-// RaiseError raises a text after the position of the running function, if that is a Lua function.
+// RaiseError raises a text, after the position of the running function if that is a Lua function.
 func (L *LState) RaiseError(text string) {
 	for d := L.depth - 1; d >= 0; d-- {
 		if f := &L.frames[d]; !f.fn.IsG {
@@ -301,7 +302,7 @@ func (L *LState) RaiseError(text string) {
 // Error raises a value.
 func (L *LState) Error(v LValue) {
 	if L.top >= len(L.reg) {
-		L.top = len(L.reg) - 1 // an error always finds room
+		L.top = len(L.reg) - 1 // an error always has room
 	}
 	L.Push(v)
 	L.Panic(L)
@@ -319,14 +320,14 @@ func (f *callFrame) where() string {
 	return f.fn.Proto.SourceName + ":" + strconv.Itoa(f.line()) + ": "
 }
 
-// Frame is one call, for error positions.
+// Frame is a call, for the positions of errors.
 type Frame struct {
-	Source string // "" for a function of Go
+	Source string // "" for a Go function
 	Line   int
 	IsG    bool
 }
 
-// Frame returns the call at a level: 0 is the running one, 1 the one that called it.
+// Frame returns the call at a level: 0 is the running one, 1 its caller.
 func (L *LState) Frame(level int) (f Frame, ok bool) {
 	d := L.depth - 1 - level
 	if d < 0 || level < 0 {
@@ -339,7 +340,7 @@ func (L *LState) Frame(level int) (f Frame, ok bool) {
 	return Frame{Source: c.fn.Proto.SourceName, Line: c.line()}, true
 }
 
-// Where is "chunk:line: " of the call at a level, "" if that is no Lua function.
+// Where returns "chunk:line: " of the call at a level, "" if that is not a Lua function.
 func (L *LState) Where(level int) string {
 	if d := L.depth - 1 - level; d >= 0 && !L.frames[d].fn.IsG {
 		return L.frames[d].where()
@@ -347,10 +348,10 @@ func (L *LState) Where(level int) string {
 	return ""
 }
 
-// Depth is how many calls are in each other.
+// Depth returns the number of nested calls.
 func (L *LState) Depth() int { return L.depth }
 
-// CalledAs is the name by which the running function was called, "" where there is none, and
+// CalledAs returns the name by which the running function was called, "" if it has none, and
 // whether as object:name().
 func (L *LState) CalledAs() (name string, method bool) {
 	if L.depth < 2 || L.frames[L.depth-2].fn.IsG {
@@ -363,7 +364,7 @@ func (L *LState) CalledAs() (name string, method bool) {
 
 // Calls.
 
-// Call calls the function below nargs values on top of the stack, and leaves nret results, or all
+// Call calls the function below the nargs values on top of the stack. It leaves nret results, all
 // with MultRet.
 func (L *LState) Call(nargs, nret int) {
 	base := L.top - nargs - 1
@@ -378,7 +379,7 @@ func (L *LState) Call(nargs, nret int) {
 	}
 }
 
-// PCall is Call that returns an error where one is raised. The stack is then as before, without the
+// PCall is Call, but returns an error that is raised. The stack is then as before, without the
 // function and its arguments.
 func (L *LState) PCall(nargs, nret int) (err *ApiError) {
 	depth, base, old, nested := L.depth, L.top-nargs-1, L.Panic, L.nested
@@ -403,7 +404,7 @@ func (L *LState) PCall(nargs, nret int) (err *ApiError) {
 
 // Metatables.
 
-// Metatable is the metatable of a value, or nil.
+// Metatable returns the metatable of a value, or nil.
 func (L *LState) Metatable(v LValue) *LTable {
 	switch v := v.(type) {
 	case *LTable:
@@ -417,7 +418,7 @@ func (L *LState) Metatable(v LValue) *LTable {
 // SetStringMetatable sets the metatable of strings.
 func (L *LState) SetStringMetatable(t *LTable) { L.G.strings = t }
 
-// GetMetaField is a field of a value's metatable, or LNil.
+// GetMetaField returns a field of a value's metatable, or LNil.
 func (L *LState) GetMetaField(v LValue, event string) LValue {
 	if mt := L.Metatable(v); mt != nil {
 		return mt.RawGetString(event)

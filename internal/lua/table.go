@@ -2,24 +2,24 @@ package lua
 
 import "iter"
 
-// entry is a key that is not in the array. Its value is LNil once it was set to nil: the key keeps
-// its position.
+// entry is a key that is not in the array. After the key is set to nil, its value is LNil and the
+// key keeps its position.
 type entry struct{ key, value LValue }
 
-// smallTable is how many keys a table has without an index over them.
+// smallTable is how many keys a table may have without an index.
 const smallTable = 8
 
 // LTable is a table. Positive integers are keys of an array, which is filled with nil up to the
-// highest one; it never ends with nil. All other keys are in the order in which they first came,
-// and stay there: a walk meets them in that order on every node.
+// highest one and never ends with nil. All other keys keep the order in which they first came: a
+// walk meets them in that order on every node.
 type LTable struct {
 	Metatable *LTable // nil: none
 	array     []LValue
 	entries   []entry
-	// indexes in entries, once there are more than smallTable; looked up only
+	// index in entries, if there are more than smallTable; looked up only
 	strings map[string]int32
 	others  map[LValue]int32
-	length  int32 // of the longest array that the table has had
+	length  int32 // of the longest array that the table had
 	dead    int32 // entries without a value
 	marks   uint8
 }
@@ -27,13 +27,13 @@ type LTable struct {
 // The marks of a table.
 const (
 	readOnly = 1 << iota // scripts may not change it
-	watched              // a change is noted: it outlives the run
+	watched              // changes are recorded: the table outlives the run
 )
 
 // ReadOnly reports whether scripts may not change the table.
 func (tb *LTable) ReadOnly() bool { return tb.marks&readOnly != 0 }
 
-// SetReadOnly makes the table one that scripts may not change. Functions of Go still can.
+// SetReadOnly makes the table read-only for scripts. Go functions can still change it.
 func (tb *LTable) SetReadOnly() { tb.marks |= readOnly }
 
 func newTable(slots, keys int) *LTable {
@@ -47,10 +47,10 @@ func newTable(slots, keys int) *LTable {
 	return tb
 }
 
-// Len is the highest positive integer key, 0 without one.
+// Len returns the highest positive integer key, 0 if there is none.
 func (tb *LTable) Len() int { return len(tb.array) }
 
-// index finds a key among the entries; -1 if there is none.
+// index finds a key among the entries; -1 if it is not there.
 func (tb *LTable) index(key LValue) int {
 	if s, ok := key.(LString); ok {
 		return tb.placeString(string(s))
@@ -162,7 +162,7 @@ func (tb *LTable) setArray(index int, value LValue) {
 	}
 }
 
-// nextSlots is the size of the array when it has to grow for an index, nextEntries of the entries.
+// nextSlots returns the array's size after growing for an index, nextEntries that of the entries.
 func (tb *LTable) nextSlots(index int) int {
 	return max(4, min(2*cap(tb.array), cap(tb.array)+maxGrowth), index)
 }
@@ -171,11 +171,11 @@ func (tb *LTable) nextEntries() int {
 	return max(4, min(2*cap(tb.entries), cap(tb.entries)+maxGrowth/2))
 }
 
-// maxGrowth bounds by how many slots an array grows at once, so that a large table takes little
-// more than it holds.
+// maxGrowth bounds by how many slots an array grows at once, so that a large table wastes little
+// memory.
 const maxGrowth = 1 << 19
 
-// growth is what t[key] = value allocates and moves.
+// growth returns what t[key] = value allocates and moves.
 func (tb *LTable) growth(key, value LValue) (units, bytes int64) {
 	if n, ok := key.(LNumber); ok {
 		if i, ok := isArrayKey(n); ok {
@@ -221,12 +221,12 @@ func (tb *LTable) arrayGrowth(index int, value LValue) (units, bytes int64) {
 		units = int64(n) / slotsCleared
 	}
 	if index > n+1 {
-		units += int64(index-n) / (slotsCleared / 4) // filled now, dropped or walked over later
+		units += int64(index-n) / (slotsCleared / 4) // filled now, removed or walked over later
 	}
 	return units, bytes + valueBytes(value)
 }
 
-// valueBytes is what keeping a value takes besides its slot.
+// valueBytes returns what storing a value takes besides its slot.
 func valueBytes(v LValue) int64 {
 	if n, ok := v.(LNumber); ok && !(n >= 0 && n < LNumber(len(smallNumbers))) {
 		return numberBytes
@@ -234,14 +234,14 @@ func valueBytes(v LValue) int64 {
 	return 0
 }
 
-// reserve makes room for an array of n values.
+// reserve allocates an array of n values.
 func (tb *LTable) reserve(n int) {
 	grown := make([]LValue, len(tb.array), n)
 	copy(grown, tb.array)
 	tb.array = grown
 }
 
-// trim drops the nils at the end of the array.
+// trim removes the nils at the end of the array.
 func (tb *LTable) trim() {
 	n := len(tb.array)
 	for n > 0 && tb.array[n-1] == LNil {
@@ -251,7 +251,7 @@ func (tb *LTable) trim() {
 	tb.array = tb.array[:n]
 }
 
-// Append adds a value that is not nil at the end of the array.
+// Append appends a value that is not nil to the array.
 func (tb *LTable) Append(value LValue) { tb.setArray(len(tb.array)+1, value) }
 
 // RawSet sets t[key] without metamethods. The key is neither nil nor NaN.
@@ -283,7 +283,7 @@ func (tb *LTable) RawSetString(key string, value LValue) {
 	}
 }
 
-// RawGet is t[key] without metamethods.
+// RawGet returns t[key] without metamethods.
 func (tb *LTable) RawGet(key LValue) LValue {
 	if n, ok := key.(LNumber); ok {
 		if i, ok := isArrayKey(n); ok {
@@ -299,7 +299,7 @@ func (tb *LTable) RawGet(key LValue) LValue {
 	return LNil
 }
 
-// RawGetInt is t[key] without metamethods.
+// RawGetInt returns t[key] without metamethods.
 func (tb *LTable) RawGetInt(key int) LValue {
 	if key >= 1 && key < MaxArrayIndex {
 		if key <= len(tb.array) {
@@ -310,7 +310,7 @@ func (tb *LTable) RawGetInt(key int) LValue {
 	return tb.RawGet(LNumber(key))
 }
 
-// RawGetString is t[key] without metamethods.
+// RawGetString returns t[key] without metamethods.
 func (tb *LTable) RawGetString(key string) LValue {
 	if i := tb.placeString(key); i >= 0 {
 		return tb.entries[i].value
@@ -318,8 +318,7 @@ func (tb *LTable) RawGetString(key string) LValue {
 	return LNil
 }
 
-// Insert puts a value at a position of the array, from 1 to its length, and moves those from there
-// on.
+// Insert inserts a value at a position of the array, from 1 to its length.
 func (tb *LTable) Insert(position int, value LValue) {
 	tb.array = append(tb.array, LNil)
 	copy(tb.array[position:], tb.array[position-1:])
@@ -328,8 +327,7 @@ func (tb *LTable) Insert(position int, value LValue) {
 	tb.trim()
 }
 
-// Remove takes a value out of the array, at a position from 1 to its length, and moves those after
-// it.
+// Remove removes and returns the value at a position of the array, from 1 to its length.
 func (tb *LTable) Remove(position int) LValue {
 	value := tb.array[position-1]
 	copy(tb.array[position-1:], tb.array[position:])
@@ -338,8 +336,7 @@ func (tb *LTable) Remove(position int) LValue {
 	return value
 }
 
-// reach is what finding a key costs where the keys are so many that the processor has to fetch them
-// from far away.
+// reach is the additional cost of finding a key in a table that exceeds the processor's caches.
 func (tb *LTable) reach() int64 {
 	if len(tb.entries) > 4096 {
 		return 3
@@ -350,7 +347,7 @@ func (tb *LTable) reach() int64 {
 // HasKeys reports whether the table has, or had, keys that are not in its array.
 func (tb *LTable) HasKeys() bool { return len(tb.entries) > 0 }
 
-// Pairs walks over the table as Next does, without looking keys up.
+// Pairs walks over the table like Next, without looking keys up.
 func (tb *LTable) Pairs() iter.Seq2[LValue, LValue] {
 	return func(yield func(key, value LValue) bool) {
 		for i := 0; i < len(tb.array); i++ {
@@ -366,15 +363,15 @@ func (tb *LTable) Pairs() iter.Seq2[LValue, LValue] {
 	}
 }
 
-// Next is the pair after a key in a walk over the table, which begins after LNil and ends with the
-// key LNil.
+// Next returns the pair after a key in a walk over the table. The walk begins after LNil and ends
+// with the key LNil.
 func (tb *LTable) Next(key LValue) (next, value LValue) {
 	next, value, _, _ = tb.Step(key)
 	return next, value
 }
 
-// Step is Next with what it took: stepped is how many places
-// without a value were stepped over. It is false where the key is and was none of the table's.
+// Step is Next with its cost: stepped is how many empty positions it skipped. ok is false if the
+// key never was in the table.
 func (tb *LTable) Step(key LValue) (next, value LValue, stepped int, ok bool) {
 	from, entryFrom := 0, 0
 	if key != LNil {
@@ -407,5 +404,5 @@ array:
 	return LNil, LNil, 0, true
 }
 
-// Empty is how many places without a value a walk over the whole table steps over at most.
+// Empty returns at most how many empty positions a walk over the whole table skips.
 func (tb *LTable) Empty() int { return int(tb.dead) + len(tb.array)/32 }

@@ -83,11 +83,11 @@ func (LNumber) Type() LValueType { return LTNumber }
 // Type is LTTable.
 func (*LTable) Type() LValueType { return LTTable }
 
-// LFunction is a closure of Lua or a function of Go.
+// LFunction is a Lua closure or a Go function.
 type LFunction struct {
 	IsG bool
-	// Lasts says of a function of Go that it keeps nothing between calls and was made before the
-	// first script ran.
+	// Lasts reports that a Go function keeps nothing between calls and was created before the first
+	// script ran.
 	Lasts     bool
 	Env       *LTable
 	Proto     *FunctionProto
@@ -95,8 +95,8 @@ type LFunction struct {
 	Upvalues  []*Upvalue
 }
 
-// LGFunction is a function of Go. It finds its arguments on the stack, pushes its results and
-// returns how many they are.
+// LGFunction is a Go function. It finds its arguments on the stack, pushes its results and returns
+// their number.
 type LGFunction func(*LState) int
 
 // Type is LTFunction.
@@ -105,13 +105,13 @@ func (*LFunction) Type() LValueType { return LTFunction }
 // Type is LTThread.
 func (*LState) Type() LValueType { return LTThread }
 
-// LUserData is a value of Go.
+// LUserData is a Go value.
 type LUserData struct{ Value any }
 
 // Type is LTUserData.
 func (*LUserData) Type() LValueType { return LTUserData }
 
-// smallNumbers are integers whose values need no allocation.
+// smallNumbers are the integers whose values need no allocation.
 var smallNumbers = func() (list [1024]LValue) {
 	for i := range list {
 		list[i] = LNumber(i)
@@ -119,9 +119,8 @@ var smallNumbers = func() (list [1024]LValue) {
 	return list
 }()
 
-// number returns a number as a value. A negative zero becomes zero, as it always has in
-// gopher-lua's arithmetic on numbers: scripts store what they compute, and a node of an older
-// release computes the same.
+// number returns a number as a value. A negative zero becomes zero, as in gopher-lua's arithmetic:
+// scripts store results, and nodes of older releases compute the same.
 func number(n LNumber) LValue {
 	if n >= 0 && n < LNumber(len(smallNumbers)) {
 		if i := int(n); LNumber(i) == n {
@@ -131,7 +130,7 @@ func number(n LNumber) LValue {
 	return n
 }
 
-// signed is number that keeps a negative zero.
+// signed is number, but keeps a negative zero.
 func signed(n LNumber) LValue {
 	if n == 0 && math.Signbit(float64(n)) {
 		return n
@@ -139,7 +138,7 @@ func signed(n LNumber) LValue {
 	return number(n)
 }
 
-// isArrayKey reports whether a number can be a key in a table's array.
+// isArrayKey reports whether a number can be a key of a table's array.
 func isArrayKey(n LNumber) (index int, ok bool) {
 	if !(n >= 1 && n < MaxArrayIndex) {
 		return 0, false
@@ -148,5 +147,5 @@ func isArrayKey(n LNumber) (index int, ok bool) {
 	return index, LNumber(index) == n
 }
 
-// Modulo is the operator % as C Lua 5.1 has it.
+// Modulo is the operator % of C Lua 5.1.
 func Modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }

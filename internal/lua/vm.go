@@ -7,12 +7,12 @@ import (
 
 // How a call began.
 const (
-	callDone  = iota // a function of Go has run
-	callLua          // a frame of Lua is on top
+	callDone  = iota // a Go function has run
+	callLua          // a Lua frame is on top
 	callYield        // the thread is suspended
 )
 
-// run executes the frame on top, until the one that is fresh returns or the thread is suspended.
+// run executes the frame on top until the fresh one returns or the thread is suspended.
 //
 //nolint:gocyclo // one case an instruction
 func (L *LState) run() (suspended bool) {
@@ -321,7 +321,7 @@ frame:
 	}
 }
 
-// operand is a register or a constant.
+// operand returns a register or a constant.
 func (L *LState) operand(p *FunctionProto, r []LValue, o uint32) LValue {
 	if o&opBitRk != 0 {
 		return p.Constants[o&^opBitRk]
@@ -330,7 +330,7 @@ func (L *LState) operand(p *FunctionProto, r []LValue, o uint32) LValue {
 }
 
 // precall begins a call of the value in a register with the nargs values after it, which are the
-// last ones on the stack. Results go to the registers from ret on.
+// last on the stack. Results go to the registers from ret on.
 func (L *LState) precall(at, nargs, nret, ret int) int {
 	fn, ok := L.reg[at].(*LFunction)
 	if !ok {
@@ -363,10 +363,10 @@ func (L *LState) precall(at, nargs, nret, ret int) int {
 	return callDone
 }
 
-// goCall is what calling a function of Go costs besides the instruction.
+// goCall is the cost of calling a Go function besides the instruction.
 const goCall = 1
 
-// yielding is what a function of Go returns to suspend its thread.
+// yielding is what a Go function returns to suspend its thread.
 const yielding = -1
 
 func (L *LState) growFrames() {
@@ -380,7 +380,7 @@ func (L *LState) growFrames() {
 	L.frames = grown
 }
 
-// enter makes the registers of a function of Lua ready.
+// enter prepares the registers of a Lua function.
 func (L *LState) enter(cf *callFrame, at, nargs int) {
 	proto := cf.fn.Proto
 	params, used := int(proto.NumParameters), int(proto.NumUsedRegisters)
@@ -418,7 +418,7 @@ func (L *LState) enter(cf *callFrame, at, nargs int) {
 	}
 }
 
-// finish ends the call on top: its results are the n registers from first on.
+// finish ends the call on top. Its results are the n registers from first on.
 func (L *LState) finish(cf *callFrame, first, n int) {
 	ret, want := int(cf.returnBase), int(cf.nret)
 	L.depth--
@@ -434,7 +434,7 @@ func (L *LState) finish(cf *callFrame, first, n int) {
 	L.top = ret + want
 }
 
-// setList stores the values of a constructor after the first offset ones.
+// setList stores values of a constructor after the first offset ones.
 func (L *LState) setList(tb *LTable, offset int, values []LValue) {
 	need := offset + len(values)
 	bytes := int64(0)
@@ -455,7 +455,7 @@ func (L *LState) setList(tb *LTable, offset int, values []LValue) {
 	}
 }
 
-// prepareLoop makes numbers of what a loop begins with, and takes one step back.
+// prepareLoop converts the initial values of a loop to numbers and takes one step back.
 func (L *LState) prepareLoop(r []LValue) {
 	for i, name := range [...]string{"initial value", "limit", "step"} {
 		f, ok := L.ToNumber(r[i])
@@ -469,7 +469,7 @@ func (L *LState) prepareLoop(r []LValue) {
 	r[0] = number(r[0].(LNumber) - r[2].(LNumber))
 }
 
-// ToNumber is a number, or a string that reads as one; reading is charged for.
+// ToNumber returns a number, or a numeric string as one, and charges for reading that.
 func (L *LState) ToNumber(v LValue) (f float64, ok bool) {
 	switch v := v.(type) {
 	case LNumber:
@@ -482,7 +482,7 @@ func (L *LState) ToNumber(v LValue) (f float64, ok bool) {
 }
 
 // ChargeNumeral charges for reading a string as a number. Go reads some numbers digit by digit:
-// with many digits, or far from one.
+// long ones, and those with a large exponent.
 func (L *LState) ChargeNumeral(s string) {
 	units := numeralUnits + int64(len(s))/4
 	if len(s) > 20 {
@@ -500,7 +500,7 @@ func (L *LState) ChargeNumeral(s string) {
 	L.G.Budget.Charge(L, units)
 }
 
-// What reading or writing a number costs, and a power or a remainder.
+// The cost of reading or writing a number, and of a power or a remainder.
 const (
 	numeralUnits = 6
 	powerUnits   = 4
@@ -525,8 +525,8 @@ func arithmetic(op int, a, b float64) float64 {
 	return math.Pow(a, b)
 }
 
-// arith is an operator one operand of which is no number: strings that read as numbers come first,
-// then metamethods.
+// arith is an operator with an operand that is not a number: it tries numeric strings, then
+// metamethods.
 func (L *LState) arith(op int, x, y LValue) LValue {
 	f, ok := L.ToNumber(x)
 	if ok {

@@ -1,8 +1,8 @@
 package lua
 
-// Watch marks what functions can reach in their upvalues, so that a change of it is noted in
-// Global.Touched. It is false where they reach something whose changes would not be noted: a
-// coroutine, or a function of Go that keeps something between calls.
+// Watch marks what functions can reach through their upvalues, so that changes of it set
+// Global.Touched. It returns false if they reach something whose changes cannot be recorded: a
+// coroutine, or a Go function that keeps something between calls.
 func (L *LState) Watch(functions []*LFunction) bool {
 	w := watcher{seen: map[*LFunction]bool{}}
 	for _, f := range functions {
@@ -23,14 +23,14 @@ func (L *LState) Watch(functions []*LFunction) bool {
 	return !w.opaque
 }
 
-// watcher walks over what can be reached.
+// watcher walks over what is reachable.
 type watcher struct {
 	next   []LValue
 	seen   map[*LFunction]bool
 	opaque bool
 }
 
-// add takes a value that is still to be looked at.
+// add queues a value to visit.
 func (w *watcher) add(v LValue) {
 	switch v := v.(type) {
 	case *LFunction:

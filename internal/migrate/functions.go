@@ -1,3 +1,5 @@
+// Copies function libraries. Scripts cannot be copied: servers do not list them.
+
 package migrate
 
 import (
@@ -6,8 +8,6 @@ import (
 	"strings"
 	"time"
 )
-
-// This file copies function libraries. Scripts cannot be copied: servers do not list them.
 
 // functions copies the libraries. They belong to the server, not to a database.
 func (r *run) functions(ctx context.Context) error {
@@ -42,7 +42,7 @@ func (r *run) library(ctx context.Context, name, code string) error {
 	if r.cfg.Replace {
 		words = []any{"FUNCTION", "LOAD", "REPLACE", code}
 	}
-	asked := false // it may be there from the try before
+	asked := false // an earlier attempt may have loaded it
 	for start := time.Now(); ; {
 		err := r.to.Do(ctx, words...).Err()
 		switch {

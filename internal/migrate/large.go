@@ -1,6 +1,6 @@
-package migrate
+// Copies keys in pieces: large ones, and those that one command cannot read.
 
-// This file copies keys in pieces: large ones, and those that one command cannot read.
+package migrate
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tempLife is the TTL of temporary keys, renewed with each piece: what a killed import leaves
+// tempTTL is the TTL of temporary keys, renewed with each piece: what a killed import leaves
 // expires.
-const tempLife = time.Hour
+const tempTTL = time.Hour
 
-// Attempts at a key that changes while it is read, or whose pieces may or may not have been taken.
+// Attempts at a key that changes while it is read, or whose pieces may or may not have been
+// written.
 const maxAttempts = 3
 
 var (
@@ -45,14 +46,14 @@ func (r *run) copyLarge(ctx context.Context, it *item) error {
 		case ctx.Err() != nil:
 			return err
 		case notNow(err), !isReply(err) && !errors.Is(err, errChanged) && !errors.Is(err, errLost):
-			return err // the next key will fare no better
+			return err // other keys would fail, too
 		case attempt == maxAttempts, !errors.Is(err, errChanged) && !unknown(err) &&
 			word(replyOf(err)) != "WRONGTYPE":
 			r.fail(r.db, it.key, err.Error())
 			return nil
 		}
 		items, err := r.describe(ctx, []string{it.key})
-		if err != nil || len(items) == 0 { // describe has counted it
+		if err != nil || len(items) == 0 { // describe counted it
 			return err
 		}
 		it = items[0]
@@ -84,7 +85,7 @@ func (r *run) copyOnce(ctx context.Context, it *item) error {
 		err = t.appear(ctx, it)
 	}
 	if err != nil && t.begun {
-		_ = r.to.Del(context.WithoutCancel(ctx), t.name).Err() // else it goes by itself
+		_ = r.to.Del(context.WithoutCancel(ctx), t.name).Err() // otherwise it expires
 	}
 	return err
 }
@@ -103,15 +104,15 @@ func (r *run) unchanged(ctx context.Context, it *item) error {
 	return nil
 }
 
-// stillLong is errChanged unless the source counts as many bytes or elements as were read, one
-// after the other.
+// stillLong returns errChanged unless the source counts as many bytes or elements as were read in
+// sequence.
 func (r *run) stillLong(ctx context.Context, command, key string, read int64) error {
 	n, err := r.ask(ctx, command, key).Int64()
 	if err != nil {
 		return r.sourceError(err)
 	}
 	if n != read {
-		return errChanged // or gone, which the next attempt sees
+		return errChanged // or vanished, which the next attempt notices
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func (r *run) pieces(ctx context.Context, it *item, t *temp) error {
 	if n == 0 {
 		return errVanished
 	}
-	count := int64(pieceElements / 8) // where the source does not tell sizes
+	count := int64(pieceElements / 8) // if the source does not report sizes
 	if it.usage > 0 {
 		count = min(max(pieceBytes/max(it.usage/n, 1), 1), pieceElements)
 	}
@@ -216,7 +217,7 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 		if len(list) > 0 {
 			cmds := types[it.kind].load(list)
 			if it.kind == "hash" && r.fieldTTL {
-				lives, err := r.fieldLives(ctx, it.key, list)
+				lives, err := r.fieldTTLs(ctx, it.key, list)
 				if err != nil {
 					return err
 				}
@@ -232,19 +233,19 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 	}
 }
 
-// fieldLives returns the commands that set the TTLs of fields. list alternates names and values.
-func (r *run) fieldLives(ctx context.Context, key string, list []any) ([][]any, error) {
+// fieldTTLs returns the commands that set the TTLs of fields. list alternates names and values.
+func (r *run) fieldTTLs(ctx context.Context, key string, list []any) ([][]any, error) {
 	ask := []any{"HPTTL", key, "FIELDS", len(list) / 2}
 	for i := 0; i < len(list); i += 2 {
 		ask = append(ask, list[i])
 	}
-	lives, err := r.askList(ctx, ask...)
+	ttls, err := r.askList(ctx, ask...)
 	if err != nil {
 		return nil, err
 	}
 	var cmds [][]any
-	for i, life := range lives {
-		if ms, _ := life.(int64); ms >= 0 {
+	for i, ttl := range ttls {
+		if ms, _ := ttl.(int64); ms >= 0 {
 			cmds = append(cmds, []any{"HPEXPIRE", theKey, ms, "FIELDS", 1, list[2*i]})
 		}
 	}
@@ -259,7 +260,7 @@ func (t *temp) put(ctx context.Context, cmds ...[]any) error {
 
 // putAll is put, and returns the replies.
 func (t *temp) putAll(ctx context.Context, cmds ...[]any) ([]any, error) {
-	all := [][]any{{"PEXPIRE", t.name, tempLife.Milliseconds()}}
+	all := [][]any{{"PEXPIRE", t.name, tempTTL.Milliseconds()}}
 	for _, c := range cmds {
 		all = append(all, named(c, t.name))
 	}
@@ -304,7 +305,8 @@ func (t *temp) appear(ctx context.Context, it *item) error {
 	return nil
 }
 
-// exec runs a transaction in the target. It retries as long as the target certainly did not run it.
+// exec runs a transaction in the target. It retries while it is certain that the target did not run
+// it.
 func (r *run) exec(ctx context.Context, cmds ...[]any) ([]any, error) {
 	for start := time.Now(); ; {
 		pipe := r.to.TxPipeline()

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says what Run copies. Each database is copied to the one with the same number: To.DB is
-// ignored, and From.DB unless OneDB is set.
+// Config configures Run. Each database is copied to the one with the same number: To.DB is ignored,
+// and so is From.DB unless OneDB is set.
 type Config struct {
 	From, To *redis.Options
 	OneDB    bool   // only From.DB
@@ -82,8 +82,8 @@ type run struct {
 }
 
 // Run copies until it is done, ctx ends or a server cannot be reached. In each case the report is
-// right, what was copied stays, and another run continues. Keys that could not be copied are no
-// error: they are in the report.
+// correct, what was copied stays, and another run continues. A key that could not be copied is no
+// error: the report lists it.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}},
 		prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
@@ -154,7 +154,7 @@ func (r *run) databases(ctx context.Context) ([]int, error) {
 	return r.within(dbs, keys), nil
 }
 
-// within removes the databases that the target does not have.
+// within removes the databases that the target lacks.
 func (r *run) within(dbs []int, keys map[int]int64) []int {
 	return slices.DeleteFunc(dbs, func(db int) bool {
 		if db < targetDatabases {
@@ -174,7 +174,7 @@ func (r *run) fail(db int, key, reason string) {
 	}
 }
 
-func (r *run) tell() {
+func (r *run) progress() {
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.report)
 	}
@@ -202,7 +202,7 @@ func (r *run) database(ctx context.Context, db int) error {
 			if err := r.batch(ctx, part); err != nil {
 				return err
 			}
-			r.tell()
+			r.progress()
 		}
 		if cursor = next; cursor == 0 {
 			return nil
@@ -300,7 +300,7 @@ func (r *run) batch(ctx context.Context, keys []string) error {
 		if err := r.copyLarge(ctx, it); err != nil {
 			return err
 		}
-		r.tell()
+		r.progress()
 	}
 	return nil
 }

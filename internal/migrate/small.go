@@ -1,6 +1,6 @@
-package migrate
+// Copies small keys, one transaction each, many per round trip.
 
-// This file copies small keys, one transaction each, many per round trip.
+package migrate
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// readSmall reads the values of small keys and sets their load. It leaves out those that vanished,
-// and gives back those that are of another type by now.
+// readSmall reads the values of small keys and sets their load. It omits keys that vanished, and
+// returns those whose type changed as changed.
 func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*item, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
@@ -34,7 +34,7 @@ func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*i
 		case err != nil && word(err) == "WRONGTYPE":
 			changed = append(changed, it)
 		case err != nil:
-			r.fail(r.db, it.key, "the source does not give it: "+err.Error())
+			r.fail(r.db, it.key, "the source does not return it: "+err.Error())
 		case it.kind == "string":
 			it.load = [][]any{{"SET", theKey, v}}
 			ready = append(ready, it)
@@ -46,8 +46,8 @@ func (r *run) readSmall(ctx context.Context, items []*item) (ready, changed []*i
 	return ready, changed, nil
 }
 
-// writeSmall writes keys in one round trip, and again those that the target cannot take now, or
-// does not know whether it took: to write a whole key twice is to write it once.
+// writeSmall writes keys in one round trip. It retries those that the target cannot take now, and
+// those that it may or may not have taken: writing a whole key twice is harmless.
 func (r *run) writeSmall(ctx context.Context, items []*item) error {
 	for start := time.Now(); len(items) > 0; {
 		left, reason, err := r.writeOnce(ctx, items)
@@ -76,7 +76,7 @@ func rest(ctx context.Context) error {
 	}
 }
 
-// writeOnce writes keys. It returns those that the target did not take, and why.
+// writeOnce writes keys. It returns those that the target did not take, and the reason.
 func (r *run) writeOnce(ctx context.Context, items []*item) (left []*item, reason, err error) {
 	pipe := r.to.Pipeline()
 	sent := make([]*redis.Cmd, len(items))
@@ -141,7 +141,7 @@ func (r *run) transaction(ctx context.Context, pipe redis.Pipeliner, it *item,
 	return pipe.Do(ctx, "EXEC")
 }
 
-// rename returns the command that gives a key its name.
+// rename returns the command that gives a key its final name.
 func (r *run) rename() string {
 	if r.cfg.Replace {
 		return "RENAME"

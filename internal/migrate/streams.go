@@ -1,6 +1,6 @@
-package migrate
+// Copies streams: entries, counters, groups, consumers and pending entries.
 
-// This file copies streams: entries, counters, groups, consumers and pending entries.
+package migrate
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-const streamPage = 100 // entries of a stream, or of what is pending, that are read at a time
+const streamPage = 100 // entries of a stream, or pending ones, that are read at a time
 
 func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	info, err := r.askStream(ctx, "XINFO", "STREAM", it.key)
@@ -85,8 +85,7 @@ func (r *run) streamEntries(ctx context.Context, key, last string, t *temp) erro
 	}
 }
 
-// after is the next larger id, empty for the last there is. Intervals without their ends are
-// younger than some sources.
+// after returns the next larger id, "" if there is none. Not all sources have exclusive ranges.
 func after(id string) string {
 	var ms, seq uint64
 	if _, err := fmt.Sscanf(id, "%d-%d", &ms, &seq); err != nil {
@@ -142,7 +141,8 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 			}
 			for _, ids := range replies {
 				if l, ok := ids.([]any); ok && len(l) == 0 {
-					r.report.Pending++ // FORCE makes nothing pending that the stream does not have
+					// FORCE adds no pending entry for a message that the stream lacks.
+					r.report.Pending++
 				}
 			}
 		}

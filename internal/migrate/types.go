@@ -1,6 +1,6 @@
-package migrate
+// How values of each type are read, and which commands recreate them.
 
-// This file tells for each type how a value is read and which commands recreate it.
+package migrate
 
 import (
 	"fmt"
@@ -27,14 +27,14 @@ func named(cmd []any, name string) []any {
 	return cmd
 }
 
-// valueType tells how values of a type are copied.
+// valueType is how values of a type are copied.
 type valueType struct {
 	// the command that reads a small value; nil: it is always read in pieces
 	whole func(key string) []any
-	// the commands that write elements as whole, or a scan, gives them
+	// the commands that write elements as whole, or a scan, returns them
 	load   func(elements []any) [][]any
 	length string // the command that counts elements
-	// the command that reads elements by cursor; empty: another way
+	// the command that reads elements by cursor; empty: there is none
 	scan string
 }
 
@@ -59,9 +59,8 @@ var types = map[string]valueType{
 	"stream": {},
 }
 
-// loader returns the function that puts elements of so many words each behind a command, in as few
-// commands as the limits of one allow. swapped says that the command wants each pair the other way
-// round.
+// loader returns the function that appends elements of width words each to a command, in as few
+// commands as the limits allow. swapped: the command takes each pair in reverse order.
 func loader(command string, width int, swapped bool) func([]any) [][]any {
 	return func(elements []any) [][]any {
 		var cmds [][]any

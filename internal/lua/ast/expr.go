@@ -107,9 +107,9 @@ type StringConcatOpExpr struct {
 	Rhs Expr
 }
 
-// Folded is what the compiler found an expression to be.
+// Folded is what the compiler knows about the value of an expression.
 type Folded struct {
-	Known    bool // it was looked at
+	Known    bool // it was evaluated
 	Constant bool // it is the number Value
 	Value    float64
 }

@@ -41,8 +41,8 @@ func isDigit(ch int) bool {
 	return '0' <= ch && ch <= '9' || 'a' <= ch && ch <= 'f' || 'A' <= ch && ch <= 'F'
 }
 
-// Scanner reads tokens from a source. Names, numbers and plain strings are parts of the source, not
-// copies.
+// Scanner reads tokens from a source. Names, numbers and plain strings share the bytes of the
+// source.
 type Scanner struct {
 	Pos ast.Position
 	src string
@@ -50,7 +50,7 @@ type Scanner struct {
 	buf bytes.Buffer
 }
 
-// NewScanner returns a scanner of src; source is what errors call it.
+// NewScanner returns a scanner of src. Errors call it source.
 func NewScanner(src, source string) *Scanner {
 	return &Scanner{Pos: ast.Position{Source: source, Line: 1}, src: src}
 }
@@ -498,8 +498,8 @@ func (lx *Lexer) TokenError(tok ast.Token, message string) {
 	panic(lx.scanner.TokenError(tok, message))
 }
 
-// numeralTokens is how many tokens a number counts for besides itself: Go reads one with many
-// digits, or far from one, digit by digit.
+// numeralTokens returns how many tokens a number counts for besides itself. Go reads long numbers,
+// and those with a large exponent, digit by digit.
 func numeralTokens(s string) int {
 	exponent := 0
 	if i := strings.LastIndexAny(s, "eE"); i >= 0 {
@@ -511,9 +511,9 @@ func numeralTokens(s string) int {
 	return 30 + len(s)/8
 }
 
-// Parse reads a chunk of at most limit tokens, or of any length where that is 0, and says how many
-// there are, up to the error where there is one. name is what errors call it. What it does is
-// linear in the length of source, and how deep it nests is bounded.
+// Parse reads a chunk of at most limit tokens; 0: any number. It returns the number of tokens, up
+// to the error if there is one. Errors call the source name. The work is linear in the length of
+// source, and nesting is bounded.
 func Parse(source, name string, limit int) (chunk []ast.Stmt, tokens int, err error) {
 	lexer := &Lexer{scanner: NewScanner(source, name), PrevTokenType: TNil, limit: limit}
 	defer func() {
@@ -529,16 +529,16 @@ func Parse(source, name string, limit int) (chunk []ast.Stmt, tokens int, err er
 	return lexer.Stmts, lexer.tokens, nil
 }
 
-// TooDeep is the error of a source that nests too deep.
+// TooDeep is the error of a source that nests too deeply.
 const TooDeep = "chunk has too many syntax levels"
 
 // TooLong is the error of a source that has more tokens than the limit.
 const TooLong = "chunk has too many tokens"
 
-// maxStack bounds the parser's stack, and with that how deep a source may nest.
+// maxStack bounds the parser's stack, and so the nesting of a source.
 const maxStack = 32_768
 
-// characters are the tokens of one character.
+// characters are the one-character tokens.
 var characters = func() (list [256]string) {
 	for i := range list {
 		list[i] = string(rune(i))
@@ -546,7 +546,7 @@ var characters = func() (list [256]string) {
 	return list
 }()
 
-// noStatement is what is wrong with an expression that stands for a statement and is no call.
+// noStatement returns the error of an expression that is used as a statement but is no call.
 func noStatement(e ast.Expr) string {
 	switch e.(type) {
 	case *ast.IdentExpr, *ast.AttrGetExpr:
