@@ -21,7 +21,8 @@ func TestTries(t *testing.T) {
 		{"one that was held is, until it is free",
 			[]string{"SETNX lock a", "SETNX lock b", "SETNX lock b", "SETNX lock c", "DEL lock",
 				"SETNX lock d", "SETNX lock e", "SETNX lock f"},
-			"write 1, write 1, dry run 1, dry run 1, write 1, dry run 1, write 1, write 1, dry run 1"},
+			"write 1, write 1, dry run 1, dry run 1, write 1, dry run 1, write 1, write 1, " +
+				"dry run 1"},
 		{"each key by itself", []string{"SETNX lock a", "SETNX lock b", "SETNX other b"},
 			"write 1, write 1, write 1"},
 		{"each database by itself", []string{"SETNX lock a", "SETNX lock b", "SELECT 1",
@@ -31,8 +32,8 @@ func TestTries(t *testing.T) {
 			"write 1, write 1, write 1, dry run 1, write 1, write 1, dry run 1"},
 		{"what always writes is given up", []string{"HSET h f 1", "HSET h f 2", "HSET h f 3",
 			"HSET h f 4", "HSET h f 5", "HSET h f 6", "HSET h f 7", "HSET h f 8", "HSET h f 9"},
-			"write 1, write 1, dry run 1, write 1, dry run 1, write 1, dry run 1, write 1, dry run 1, write 1, " +
-				"write 1, write 1, write 1"},
+			"write 1, write 1, dry run 1, write 1, dry run 1, write 1, dry run 1, write 1, " +
+				"dry run 1, write 1, write 1, write 1, write 1"},
 		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"},
 			"write 1, write 1, write 1"},
 		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001",
