@@ -118,7 +118,7 @@ func decodeVersion(data []byte, dir string) (dirVersion, error) {
 	}
 	if v.format != dataFormat {
 		return v, fmt.Errorf(
-			"data directory %s has format %d, and this version of coordd reads format %d only", dir,
+			"data directory %s has format %d; this version of coordd reads format %d", dir,
 			v.format, dataFormat)
 	}
 	if n, err := fmt.Sscanf(rest, "format: %d\nnode: %s\nlog-store: %s\n", &v.format, &v.node,
@@ -148,7 +148,7 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 			return 0, err
 		}
 		if err := writeVersion(dir, want, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
-			return 0, fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+			return 0, fmt.Errorf("cannot create data directory %s: %w", dir, err)
 		}
 		have, err = readVersion(dir) // another process may have been first
 	}
@@ -156,11 +156,11 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 	case err != nil:
 		return 0, err
 	case have.node != node:
-		return 0, fmt.Errorf("data directory %s belongs to node %q, and this is node %q", dir,
+		return 0, fmt.Errorf("data directory %s belongs to node %q, not to %q", dir,
 			have.node, node)
 	case have.logStore != logStore:
 		return 0, fmt.Errorf(
-			"data directory %s keeps its log in %q, and the log store asked for is %q", dir,
+			"data directory %s uses log store %q, not %q", dir,
 			have.logStore, logStore)
 	}
 	return have.level, levels.CheckLevel("data directory "+dir, have.level)
@@ -182,7 +182,7 @@ func readVersion(dir string) (dirVersion, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return dirVersion{}, err
 		}
-		return dirVersion{}, fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+		return dirVersion{}, fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	}
 	defer f.Close()
 	buf := make([]byte, maxVersionIn)
@@ -198,10 +198,10 @@ func refuseForeign(dir string) error {
 	for _, name := range []string{stableName, walName, boltLogName, snapshotsName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf(
-				"data directory %s holds %s but no %s file, so it is not known whose it is", dir,
+				"data directory %s holds %s but no %s file: its node is unknown", dir,
 				name, versionName)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+			return fmt.Errorf("cannot read data directory %s: %w", dir, err)
 		}
 	}
 	return nil

@@ -47,12 +47,12 @@ type Contents struct {
 func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := finishExchange(dir); err != nil {
 		return nil, fmt.Errorf(
-			"the recovery of data directory %s that was begun before cannot be finished: %w", dir,
+			"cannot finish the interrupted recovery of data directory %s: %w", dir,
 			err)
 	}
 	v, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no data directory: it has no %s file", dir, versionName)
+		return nil, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger}
 	var ok bool
 	if o.members, ok, err = s.storedConfiguration(); err == nil && !ok {
-		err = fmt.Errorf("data directory %s belongs to no cluster yet: node %s was never taken in",
+		err = fmt.Errorf("data directory %s belongs to no cluster: node %s never joined one",
 			dir, v.node)
 	}
 	if err != nil {
@@ -146,17 +146,17 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 	}
 	if before > 0 && before < from {
 		return fmt.Errorf(
-			"entry %d is part of the snapshot of entry %d in data directory %s: it cannot be "+
-				"left out", before, from-1, o.dir)
+			"cannot leave out entry %d: the snapshot in data directory %s has all up to entry %d",
+			before, o.dir, from-1)
 	}
 	if len(snapshots) > 0 {
 		_, r, err := o.stores.snapshots.Open(snapshots[0].ID)
 		if err != nil {
-			return fmt.Errorf("the snapshot in data directory %s cannot be read: %w", o.dir, err)
+			return fmt.Errorf("cannot read the snapshot in data directory %s: %w", o.dir, err)
 		}
 		defer r.Close()
 		if err := a.Restore(r); err != nil {
-			return fmt.Errorf("the snapshot in data directory %s cannot be read: %w", o.dir, err)
+			return fmt.Errorf("cannot read the snapshot in data directory %s: %w", o.dir, err)
 		}
 	}
 	return o.entries(from, func(l *raft.Log) {
@@ -180,7 +180,7 @@ func (o *Offline) CheckAlone() error {
 	case i < 0 || isRetired(o.members.Servers[i]):
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
 	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}):
-		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost, start it",
+		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost; start it",
 			o.version.node)
 	}
 	return nil

@@ -181,7 +181,7 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 	toy := newToy()
 	o := openOffline(t, filepath.Join(c.dir, "n1"), toy)
 	if err := o.Replay(inSnapshot, nil); err == nil ||
-		!strings.Contains(err.Error(), "it cannot be left out") {
+		!strings.Contains(err.Error(), "cannot leave out entry") {
 		t.Errorf("an entry that the snapshot holds: %v", err)
 	}
 	var applied []uint64

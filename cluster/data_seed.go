@@ -52,11 +52,11 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 		return err
 	}
 	if err := errors.Join(s.seed(&cfg, from, write), s.close()); err != nil {
-		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
+		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
 	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID,
 		logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
-		return fmt.Errorf("data directory %s cannot be made: %w", cfg.DataDir, err)
+		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
 	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
 }
@@ -96,11 +96,11 @@ func claimEmpty(dir string) (made bool, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if err := makeDir(dir); err != nil {
-			return false, fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+			return false, fmt.Errorf("cannot create data directory %s: %w", dir, err)
 		}
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("data directory %s cannot be read: %w", dir, err)
+		return false, fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	case len(files) > 0:
 		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir,
 			files[0].Name())

@@ -115,7 +115,7 @@ func TestSeededAgain(t *testing.T) {
 	c.seed("n1", LogStoreWAL, 1<<20, 1<<32, state)
 	c.reopen("n1")
 	c.reopen("n3")
-	c.fails("n1", "node n1 has no data, and node n3 knows that it had some")
+	c.fails("n1", "node n1 has no data, but node n3 knows that it had some")
 	c.reopen("n2")
 	c.ready("n2")
 	c.ready("n3")

@@ -51,7 +51,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		}
 		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("the log in data directory %s cannot be opened: %w",
+			return nil, errors.Join(fmt.Errorf("cannot open the log in data directory %s: %w",
 				dir, err), s.close())
 		}
 		s.log, s.closers = log, append(s.closers, log)
@@ -63,7 +63,7 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
 	if err != nil {
 		return nil, errors.Join(
-			fmt.Errorf("the snapshots in data directory %s cannot be opened: %w", dir, err),
+			fmt.Errorf("cannot open the snapshots in data directory %s: %w", dir, err),
 			s.close())
 	}
 	s.snapshots = newSnapshotStore(snapshots, dir, logger)
@@ -94,7 +94,7 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	case errors.Is(err, bbolt.ErrTimeout):
 		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
 	case err != nil:
-		return nil, fmt.Errorf("%s in data directory %s cannot be opened: %w", filepath.Base(path),
+		return nil, fmt.Errorf("cannot open %s in data directory %s: %w", filepath.Base(path),
 			dir, err)
 	}
 	return store, nil
@@ -159,7 +159,7 @@ func (s stableStore) SetUint64(key []byte, value uint64) error {
 
 func (s stableStore) check(err error) error {
 	if err != nil {
-		err = fmt.Errorf("Raft's term and vote cannot be written: %w", err)
+		err = fmt.Errorf("cannot write Raft's term or vote: %w", err)
 		s.fatal(err)
 	}
 	return err

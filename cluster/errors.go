@@ -13,11 +13,11 @@ var (
 	// ErrNotRun: the request did not run and never will.
 	ErrNotRun = errors.New("the request did not run")
 	// ErrLoading: the node is still replaying its log. It is an ErrNotRun.
-	ErrLoading = notRun("LOADING the node replays its log")
+	ErrLoading = notRun("this node is replaying its log")
 	// ErrUnknown: the write may have run, or may still run.
 	ErrUnknown = errors.New("the request may or may not have run")
 	// ErrBusy: this node's queue is full. It is an ErrNotRun.
-	ErrBusy = notRun("too many bytes of requests wait for the leader; retry later")
+	ErrBusy = notRun("the queue of requests for the leader is full; retry later")
 	// ErrRefused: a membership change was refused; nothing changed.
 	ErrRefused = errors.New("the change was refused")
 	// ErrTooLarge: the request, or the reply to a read, exceeds a limit; it did not run and never

@@ -68,10 +68,10 @@ type storeFailure struct {
 // asked to.
 func (n *Node) logTrouble() string {
 	if r := n.logs.storeFailure.Load(); r != nil {
-		return "its log takes no entries: " + strings.ReplaceAll(r.err.Error(), "\n", "; ")
+		return "it cannot store log entries: " + strings.ReplaceAll(r.err.Error(), "\n", "; ")
 	}
 	if n.logs.writing.overdue(hangTime) {
-		return fmt.Sprintf("its disk hangs, a write to the log has taken %v so far",
+		return fmt.Sprintf("its disk hangs: a log write has taken %v so far",
 			n.logs.writing.running().Round(time.Second))
 	}
 	return ""

@@ -75,14 +75,14 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 		{"a cut that fails", func(s *logStore, refuse refusingLog) error {
 			refuse.cuts.Store(&errFull)
 			return s.DeleteRange(8, 10)
-		}, "entries 8 to 10 could not be cut off"},
+		}, "cannot truncate entries 8 to 10"},
 		{"an entry behind a cut", func(s *logStore, refuse refusingLog) error {
 			if err := s.DeleteRange(8, 10); err != nil {
 				return err
 			}
 			refuse.stores.Store(&errFull)
 			return next(s, 8)
-		}, "entries 8 to 8 could not be stored in the place of others"},
+		}, "cannot store entries 8 to 8 in place of an earlier leader's"},
 		{"an entry behind one behind a cut", func(s *logStore, refuse refusingLog) error {
 			if err := errors.Join(s.DeleteRange(8, 10), next(s, 8)); err != nil {
 				return nil
@@ -109,14 +109,14 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 			refuse.stores.Store(&broken)
 			s.failWait = 0
 			return errors.Join(next(s, 11), next(s, 11))
-		}, "has taken no entry for"},
+		}, "no log entry could be stored for"},
 		{"a log that a snapshot took the place of, and that cannot be dropped for long",
 			func(s *logStore, refuse refusingLog) error {
 				broken := error(syscall.EIO)
 				refuse.cuts.Store(&broken)
 				s.covered, s.failWait = func() uint64 { return 100 }, 0
 				return errors.Join(next(s, 101), next(s, 101))
-			}, "has taken no entry for"},
+			}, "no log entry could be stored for"},
 		{"a disk that is full for long", func(s *logStore, refuse refusingLog) error {
 			refuse.stores.Store(&errFull)
 			s.failWait = 0
@@ -162,9 +162,9 @@ func TestWholeLogIsReplaced(t *testing.T) {
 	}{
 		{"it is replaced", nil, nil, ""},
 		{"it cannot be cut off", &errFull, nil,
-			"entries 1 to 10 could not be cut off for those of another leader"},
+			"cannot truncate entries 1 to 10 of an earlier leader"},
 		{"nothing can be stored in its place", nil, &errFull,
-			"entries 1 to 1 could not be stored in the place of others"},
+			"cannot store entries 1 to 1 in place of an earlier leader's"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, refuse, ended := guardedLog(t)
@@ -307,7 +307,8 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		written <- err
 	}()
 	eventually(t, "it says what is wrong", func() bool {
-		return strings.Contains(full.Status().LogTrouble, "its log takes no entries: no space left")
+		return strings.Contains(full.Status().LogTrouble,
+			"it cannot store log entries: no space left")
 	})
 	if full.mayCampaign() {
 		t.Error("it would ask for votes")

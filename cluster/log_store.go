@@ -63,8 +63,7 @@ type logStore struct {
 // with a wrong idea of its log: a follower would take entries for committed that the leader has
 // never seen. The disk is right, so a restarted node continues from it.
 func (s *logStore) fail(err error) error {
-	s.failure = fmt.Errorf("%w; started again, this node goes on with the log that is on its disk",
-		err)
+	s.failure = fmt.Errorf("%w; restart this node: it continues from the log on its disk", err)
 	if s.fatal != nil {
 		s.fatal(s.failure)
 	}
@@ -163,11 +162,11 @@ func (s *logStore) store(logs []*raft.Log) error {
 		return s.failure
 	case s.cutting:
 		return s.fail(
-			fmt.Errorf("entries %d to %d could not be stored in the place of others that another "+
-				"leader had sent: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+			fmt.Errorf("cannot store entries %d to %d in place of an earlier leader's: %w",
+				logs[0].Index, logs[len(logs)-1].Index, err))
 	case since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
-		return s.fail(fmt.Errorf("the log has taken no entry for %v: %w", since.Round(time.Second),
-			err))
+		return s.fail(fmt.Errorf("no log entry could be stored for %v: %w",
+			since.Round(time.Second), err))
 	}
 	return fmt.Errorf("storing %d log entries: %w", len(logs), err)
 }
@@ -334,14 +333,13 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	switch {
 	case err != nil && conflict:
 		return s.fail(
-			fmt.Errorf("entries %d to %d could not be cut off for those of another leader: %w", low,
-				high, err))
+			fmt.Errorf("cannot truncate entries %d to %d of an earlier leader: %w", low, high, err))
 	case err != nil:
 		return err
 	case high >= last && !conflict && s.covered != nil && last > s.covered():
 		// Raft still has that as its last one
 		return s.fail(
-			fmt.Errorf("a snapshot took the place of a log that went further, to entry %d", last))
+			fmt.Errorf("a snapshot replaced a log that extended to entry %d", last))
 	}
 	if high >= last {
 		s.resetArrival()

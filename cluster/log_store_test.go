@@ -168,11 +168,11 @@ func TestDataDirectoryRefusals(t *testing.T) {
 		cfg    Config
 		want   string
 	}{
-		{"another node", nil, Config{ID: "n2"}, `belongs to node "n1", and this is node "n2"`},
+		{"another node", nil, Config{ID: "n2"}, `belongs to node "n1", not to "n2"`},
 		{"another log store", nil, Config{ID: "n1", LogStore: LogStoreBolt},
-			`keeps its log in "wal", and the log store asked for is "bolt"`},
+			`uses log store "wal", not "bolt"`},
 		{"a newer format", edit("format: 1", "format: 2"), Config{ID: "n1"},
-			"has format 2, and this version of coordd reads format 1 only"},
+			"has format 2; this version of coordd reads format 1"},
 		{"a changed id", edit("node: n1", "node: n2"), Config{ID: "n2"},
 			"has a corrupt VERSION file"},
 		{"a cut file", edit("\nchecksum", ""), Config{ID: "n1"}, "has a corrupt VERSION file"},
@@ -180,7 +180,7 @@ func TestDataDirectoryRefusals(t *testing.T) {
 			"has a corrupt VERSION file"},
 		{"no version file", func(dir string) {
 			os.Remove(filepath.Join(dir, versionName))
-		}, Config{ID: "n1"}, "but no VERSION file, so it is not known whose it is"},
+		}, Config{ID: "n1"}, "but no VERSION file: its node is unknown"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "d")
@@ -301,7 +301,7 @@ func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
 		}
 	}
 	for _, err := range ended {
-		if got := err.Error(); got != "Raft's term and vote cannot be written: input/output error" {
+		if got := err.Error(); got != "cannot write Raft's term or vote: input/output error" {
 			t.Error(got)
 		}
 	}
@@ -324,7 +324,7 @@ func TestUnreadableStore(t *testing.T) {
 		fileMode); err != nil {
 		t.Fatal(err)
 	}
-	want := stableName + " in data directory " + dir + " cannot be opened: "
+	want := "cannot open " + stableName + " in data directory " + dir + ": "
 	if n, err := Open(Config{ID: "n1", DataDir: dir}, newToy()); err == nil {
 		n.Close()
 		t.Error("it was opened")
@@ -339,18 +339,18 @@ func TestConfigRefusals(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{}, `"" is no node id`},
-		{Config{ID: "a b"}, `"a b" is no node id`},
-		{Config{ID: strings.Repeat("x", maxMemberIDLen+1)}, "is no node id"},
-		{Config{ID: "n1", LogStore: "tape"}, `log store "tape" is unknown`},
+		{Config{}, `invalid node id ""`},
+		{Config{ID: "a b"}, `invalid node id "a b"`},
+		{Config{ID: strings.Repeat("x", maxMemberIDLen+1)}, "invalid node id"},
+		{Config{ID: "n1", LogStore: "tape"}, `unknown log store "tape"`},
 		{Config{ID: "n3", Members: members}, `this node, "n3", is not among the members`},
 		{Config{ID: "n1", Members: append(members, members[1])}, `member "n2" is named twice`},
-		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "which is not host:port"},
+		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "is not host:port"},
 		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}},
 			"have the same peer address"},
 		{Config{ID: "n1", HeartbeatTimeout: 1}, "is too short"},
 		{Config{ID: "n1", ReplyWait: -1}, "is negative"},
-		{Config{ID: "n1", PeerListen: "256.0.0.1:1"}, "cannot be bound"},
+		{Config{ID: "n1", PeerListen: "256.0.0.1:1"}, "cannot listen on the peer port"},
 	} {
 		test.cfg.DataDir = t.TempDir()
 		if n, err := Open(test.cfg, newToy()); err == nil {

@@ -195,7 +195,7 @@ func (m *walMeta) endOf(dir string, tail types.SegmentInfo) (segmentEnd, error) 
 	f := w.(*walFile)
 	end, err := scanSegment(f, f.size, tail, m.keep)
 	if err == nil {
-		err = clearBehind(f.segmentFile, end.at, f.size)
+		err = clearAfter(f.segmentFile, end.at, f.size)
 	}
 	return end, errors.Join(err, f.Close())
 }

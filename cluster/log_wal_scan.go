@@ -150,8 +150,8 @@ func (s *segmentReader) skip(n int64) error {
 // padded is the length of a payload in the file.
 func padded(n int64) int64 { return (n + segmentFrameLen - 1) &^ (segmentFrameLen - 1) }
 
-// clearBehind zeroes a segment from at on.
-func clearBehind(f types.WritableFile, at, size int64) error {
+// clearAfter zeroes a segment from at on.
+func clearAfter(f types.WritableFile, at, size int64) error {
 	buf := make([]byte, min(max(size-at, 0), scanChunk))
 	wrote := false
 	for at < size {
@@ -193,7 +193,7 @@ func endOfSealed(f io.ReaderAt, index uint64) (int64, error) {
 		return 0, err
 	}
 	if head[0] != frameOfCommit {
-		return 0, fmt.Errorf("%w: no commit is behind the index at byte %d", types.ErrCorrupt,
+		return 0, fmt.Errorf("%w: no commit after the index at byte %d", types.ErrCorrupt,
 			index)
 	}
 	return end, nil

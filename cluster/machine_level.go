@@ -90,7 +90,7 @@ func (g *levelGuard) pass(what string, level uint64) error {
 		return nil
 	}
 	if err := noteLevel(g.dir, level); err != nil {
-		return fmt.Errorf("the feature level %d cannot be noted in data directory %s: %w", level,
+		return fmt.Errorf("cannot record feature level %d in data directory %s: %w", level,
 			g.dir, err)
 	}
 	g.noted = level
@@ -173,8 +173,7 @@ func (n *Node) checkLevelOf(id, addr string) error {
 	if err != nil || h.id != id || h.level >= n.levels.Level() {
 		return nil
 	}
-	return refused(
-		fmt.Sprintf(
-			"node %s knows feature levels up to %d, and this cluster has level %d: start a later "+
-				"version of coordd there", id, h.level, n.levels.Level()))
+	return refused(fmt.Sprintf(
+		"node %s knows feature levels up to %d, this cluster has level %d: upgrade coordd there",
+		id, h.level, n.levels.Level()))
 }

@@ -100,7 +100,7 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 	reply, err := n.exchange(r.leaderID, addr, q)
 	if err != nil {
 		return adminReply{Outcome: outcomeUnknown,
-			Reason: fmt.Sprintf("the leader, %s, did not answer: %v", r.leaderID, err)}
+			Reason: fmt.Sprintf("leader %s did not answer: %v", r.leaderID, err)}
 	}
 	return reply
 }
@@ -109,7 +109,7 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err error) {
 	missed := func(err error) adminReply {
 		return adminReply{Outcome: outcomeNotRun,
-			Reason: fmt.Sprintf("the leader, %s, cannot be asked: %v", id, err)}
+			Reason: fmt.Sprintf("cannot ask leader %s: %v", id, err)}
 	}
 	conn, reader, h, err := n.greet(addr, streamAdmin)
 	if err != nil {
@@ -176,7 +176,7 @@ func readAdmin(r *bufio.Reader, message any) error {
 		return err
 	}
 	if f.kind != frameAdmin {
-		return fmt.Errorf("a frame of kind %d where a change of the members was due", f.kind)
+		return fmt.Errorf("a frame of kind %d in place of a membership change", f.kind)
 	}
 	return json.Unmarshal(f.payload, message)
 }

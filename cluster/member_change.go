@@ -73,7 +73,7 @@ func (n *Node) makeChange(lead *leadership, c MemberChange) error {
 	}
 	return refused(
 		fmt.Sprintf(
-			"a change of kind %q is not known to the leader, which may be of another version",
+			"unknown membership change %q: the leader may run another version",
 			c.Kind))
 }
 
@@ -96,7 +96,7 @@ func (n *Node) addMember(id, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || IsWildcard(host) {
 		return refused(
-			fmt.Sprintf("%q is no peer address that other nodes could reach: use host:port", addr))
+			fmt.Sprintf("other nodes cannot reach the peer address %q: use host:port", addr))
 	}
 	if n.retired(id) {
 		return refused(
@@ -107,21 +107,20 @@ func (n *Node) addMember(id, addr string) error {
 		!isLoopback(host) {
 		return refused(
 			fmt.Sprintf(
-				"%s could not reach this cluster: the leader's own peer address is %s; start it "+
-					"with --peer-listen or --peer-advertise",
-				addr, n.mux.Addr()))
+				"%s cannot reach the leader's peer address %s: set --peer-listen or "+
+					"--peer-advertise on the leader", addr, n.mux.Addr()))
 	}
 	for _, s := range n.configuration().Servers {
 		switch {
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
 			return refused(
 				fmt.Sprintf(
-					"node %s is a voter of this cluster already; a node that lost its data is "+
-						"removed, and comes back under a new id", id))
+					"node %s is already a voter; if it lost its data, remove it and add it under "+
+						"a new id", id))
 		case string(s.ID) == id && string(s.Address) == addr:
 			return nil // a new node asks until it is added
 		case string(s.ID) != id && string(s.Address) == addr:
-			return refused(fmt.Sprintf("node %s has the peer address %s already", s.ID, addr))
+			return refused(fmt.Sprintf("node %s already has the peer address %s", s.ID, addr))
 		}
 	}
 	if err := n.checkLevelOf(id, addr); err != nil {
@@ -174,7 +173,7 @@ func (n *Node) removeMember(id string) error {
 	}
 	err := configured(n.raft.AddNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id), 0, changeWait))
 	if s.Suffrage == raft.Voter && errors.Is(err, ErrNotRun) {
-		return unknown(fmt.Sprintf("node %s has lost its vote, and is still a member: %v", id, err))
+		return unknown(fmt.Sprintf("node %s lost its vote but is still a member: %v", id, err))
 	}
 	return err
 }
@@ -197,8 +196,8 @@ func (n *Node) checkRest(without string) error {
 	case connected < rest/2+1:
 		return refused(
 			fmt.Sprintf(
-				"without node %s there would be %d voters, of which %d are connected: no majority",
-				without, rest, connected))
+				"without node %s there is no majority: only %d of %d voters are connected",
+				without, connected, rest))
 	}
 	return nil
 }
@@ -236,7 +235,7 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 func (n *Node) caughtUp(lead *leadership, id string) error {
 	l := n.link(id)
 	if l == nil || !n.hears(id) {
-		return fmt.Errorf("%w, and is not connected", errCatchingUp)
+		return fmt.Errorf("%w and is not connected", errCatchingUp)
 	}
 	l.mu.Lock()
 	report := l.report
@@ -244,7 +243,7 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 	last, least := n.raft.LastIndex(), max(lead.since, n.machine.members.Load().index)
 	behind := last - min(report.applied, last)
 	if behind > promoteLag || report.applied < least {
-		return fmt.Errorf("%w, and lags by %d entries", errCatchingUp, behind)
+		return fmt.Errorf("%w: it lags by %d entries", errCatchingUp, behind)
 	}
 	return nil
 }

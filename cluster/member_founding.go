@@ -69,7 +69,7 @@ func (s *stores) get(key []byte) (string, error) {
 func (n *Node) checkFounding(existing bool) error {
 	founding, err := n.stores.founding()
 	if err != nil {
-		return fmt.Errorf("data directory %s cannot be read: %w", n.cfg.DataDir, err)
+		return fmt.Errorf("cannot read data directory %s: %w", n.cfg.DataDir, err)
 	}
 	given := voters(n.firstConfiguration())
 	wanted := "1 " + strings.Join(given, ",")
@@ -83,7 +83,7 @@ func (n *Node) checkFounding(existing bool) error {
 	}
 	stored, ok, err := n.stores.storedConfiguration()
 	if err != nil {
-		return fmt.Errorf("the configuration in data directory %s cannot be read: %w",
+		return fmt.Errorf("cannot read the configuration in data directory %s: %w",
 			n.cfg.DataDir, err)
 	}
 	have := voters(stored)
@@ -102,8 +102,7 @@ func (n *Node) checkFounding(existing bool) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"data directory %s belongs to a cluster of the nodes %s, and this node is started with "+
-			"the nodes %s",
+		"data directory %s belongs to a cluster of the nodes %s, not of the configured nodes %s",
 		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(given, ", "))
 }
 

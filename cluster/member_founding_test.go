@@ -29,8 +29,7 @@ func TestOtherMembersAreRefused(t *testing.T) {
 					{"n3", "127.0.0.1:3"}}}
 			n, err := Open(cfg, newToy())
 			want := "data directory " + dir +
-				" belongs to a cluster of the nodes n1, and this node is started with the nodes " +
-				"n1, n2, n3"
+				" belongs to a cluster of the nodes n1, not of the configured nodes n1, n2, n3"
 			if err == nil || err.Error() != want {
 				if err == nil {
 					n.Close()

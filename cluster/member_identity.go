@@ -216,13 +216,13 @@ func (n *Node) admit(incarnation, cluster string) error {
 		return n.lost
 	case incarnation != "" && incarnation != n.incarnation && !seeded:
 		n.failLostDisk("another member")
-		return fmt.Errorf("it is meant for the data that node %s had before", n.cfg.ID)
+		return fmt.Errorf("it is for an earlier incarnation of node %s", n.cfg.ID)
 	case own != "" && (cluster != own || incarnation == ""):
 		return fmt.Errorf(
-			"it comes from a node of cluster %q that knows this one as %q, and this one belongs "+
-				"to cluster %s", cluster, incarnation, own)
+			"it comes from cluster %q and is for incarnation %q; this node belongs to cluster %s",
+			cluster, incarnation, own)
 	case own == "" && incarnation == "" && (cluster != "" || n.knowsCluster()):
-		return fmt.Errorf("a cluster is there, and node %s waits to be taken into it", n.cfg.ID)
+		return fmt.Errorf("node %s has not joined the existing cluster yet", n.cfg.ID)
 	}
 	return nil
 }
@@ -250,10 +250,8 @@ func (n *Node) failLostDisk(who string) {
 
 func lostDiskError(id, who string) error {
 	return fmt.Errorf(
-		"node %s has no data, and %s knows that it had some: it lost its disk, and as an empty "+
-			"node it could undo what the cluster has acknowledged; "+
-			"take it out with RAFT REMOVE %s, and let an empty node under a new id --join", id, who,
-		id)
+		"node %s has no data, but %s knows that it had some: it lost its disk; RAFT REMOVE %s, "+
+			"then --join an empty node under a new id", id, who, id)
 }
 
 // fail ends the node's participation for a reason that needs an operator.
@@ -279,18 +277,18 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	known := r.incarnations[h.id]
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
-		return fmt.Sprintf("node %s belongs to cluster %s, and node %s to cluster %s: one of them "+
-			"was restored or recovered, or founded again; the one that is not wanted is emptied, "+
-			"and joins under a new id", n.cfg.ID, own, h.id, h.cluster), false
+		return fmt.Sprintf("node %s belongs to cluster %s, node %s to cluster %s: one was "+
+			"restored, recovered or founded again; empty the unwanted one and --join it under a "+
+			"new id", n.cfg.ID, own, h.id, h.cluster), false
 	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation:
 		n.failLostDisk("node " + h.id)
 		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
 	case foreign:
-		return fmt.Sprintf("node %s runs on %s and node %s on %s: the nodes of a cluster run on "+
-			"one processor architecture, or their floating-point numbers could differ in the "+
-			"last bit", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
+		// otherwise their floating-point numbers could differ in the last bit
+		return fmt.Sprintf("node %s runs on %s, node %s on %s: all nodes of a cluster need the "+
+			"same processor architecture", n.cfg.ID, n.cfg.arch, h.id, h.arch), false
 	}
 	return "", false
 }

@@ -125,7 +125,7 @@ func TestLostDisk(t *testing.T) {
 	for _, m := range c.members {
 		eventually(t, "everyone is registered", func() bool { return c.leader().admitted(m.ID) })
 	}
-	const want = "has no data, and "
+	const want = "has no data, but "
 	for _, m := range c.members {
 		saved := filepath.Join(c.dir, "saved")
 		c.converged()
@@ -163,8 +163,8 @@ func TestEmptyMajority(t *testing.T) {
 	id := c.nodes["n1"].clusterID()
 	c.reopen("n2")
 	c.reopen("n3")
-	c.fails("n2", "node n2 has no data, and ")
-	c.fails("n3", "node n3 has no data, and ")
+	c.fails("n2", "node n2 has no data, but ")
+	c.fails("n3", "node n3 has no data, but ")
 	eventually(t, "n1 sees that it is alone", func() bool { return !c.nodes["n1"].Status().Ready })
 	if c.nodes["n1"].clusterID() != id || !slices.Contains(c.toys["n1"].groups(), "a") {
 		t.Errorf("n1: cluster %s, %q", c.nodes["n1"].clusterID(), c.toys["n1"].groups())

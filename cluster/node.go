@@ -111,7 +111,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	}
 	if ln == nil {
 		if ln, err = net.Listen("tcp", cfg.PeerListen); err != nil {
-			return nil, fmt.Errorf("the peer port %s cannot be bound: %w", cfg.PeerListen, err)
+			return nil, fmt.Errorf("cannot listen on the peer port %s: %w", cfg.PeerListen, err)
 		}
 	}
 	n := newNode(cfg, m)
@@ -122,7 +122,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		return nil, err
 	}
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
-		return nil, errors.Join(fmt.Errorf("data directory %s cannot be written: %w", cfg.DataDir,
+		return nil, errors.Join(fmt.Errorf("cannot write data directory %s: %w", cfg.DataDir,
 			err), n.stores.close())
 	}
 	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
@@ -194,7 +194,7 @@ func (n *Node) startRaft() error {
 	}
 	if err != nil {
 		transport.Close()
-		return fmt.Errorf("raft cannot start on data directory %s: %w", n.cfg.DataDir, err)
+		return fmt.Errorf("cannot start Raft on data directory %s: %w", n.cfg.DataDir, err)
 	}
 	return nil
 }
@@ -331,8 +331,8 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 }
 
 // ReadLocal runs a batch of read-only requests against this node's own state, which may be old, but
-// not older than before a restart: until the log is replayed the error is ErrLoading. A
-// heavy batch waits for the gate.
+// not older than before a restart: until the log is replayed the error is ErrLoading. A heavy batch
+// waits for the gate.
 func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) {
 	busy := n.schedule(load, func() uint64 {
 		select {

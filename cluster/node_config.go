@@ -95,7 +95,7 @@ func (c *Config) applyDefaults() error {
 		c.LogStore = LogStoreWAL
 	case LogStoreWAL, LogStoreBolt:
 	default:
-		return fmt.Errorf("the log store %q is unknown: it is %q or %q", c.LogStore, LogStoreWAL,
+		return fmt.Errorf("unknown log store %q: use %q or %q", c.LogStore, LogStoreWAL,
 			LogStoreBolt)
 	}
 	setDefault(&c.PeerListen, "127.0.0.1:0")
@@ -148,7 +148,7 @@ func (c *Config) checkMembers() error {
 		}
 		ids[m.ID] = true
 		if _, _, err := net.SplitHostPort(m.PeerAddr); err != nil {
-			return fmt.Errorf("member %q has the peer address %q, which is not host:port", m.ID,
+			return fmt.Errorf("the peer address of member %q is not host:port: %q", m.ID,
 				m.PeerAddr)
 		}
 		if other, ok := addrs[m.PeerAddr]; ok {
@@ -183,7 +183,7 @@ func CheckID(id string) error {
 			!strings.ContainsRune("._-", r)
 	})
 	if !ok {
-		return fmt.Errorf("%q is no node id: 1 to %d letters, digits, '.', '_', '-'", id,
+		return fmt.Errorf("invalid node id %q: use 1 to %d letters, digits, '.', '_' or '-'", id,
 			maxMemberIDLen)
 	}
 	return nil

@@ -180,21 +180,20 @@ func TestHandshakeRefusals(t *testing.T) {
 		want string
 	}{
 		{hello{version: protocolVersion + 1, id: "n2"},
-			"node n1 speaks version 1 of the peer protocol, and node n2 version 2"},
-		{hello{version: protocolVersion, id: "n1"}, `node id "n1" is used by both ends`},
+			"node n1 speaks version 1 of the peer protocol, node n2 version 2"},
+		{hello{version: protocolVersion, id: "n1"}, `both nodes have the id "n1"`},
 		{hello{version: protocolVersion}, "the node id is empty"},
 		{hello{version: protocolVersion, id: "n9"},
-			`node "n9" is no member of the cluster that node n1 knows`},
+			`node "n9" is not a member of the cluster of node n1`},
 		{hello{version: protocolVersion, id: "n2", incarnation: "another"},
 			lostDiskError("n2", "node n1").Error()},
 		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
 			cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
-			", and node n2 to cluster x: one of them was restored or recovered, or founded " +
-			"again; the one that is not wanted is emptied, and joins under a new id"},
+			", node n2 to cluster x: one was restored, recovered or founded again; empty the " +
+			"unwanted one and --join it under a new id"},
 		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
 			arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
-			" and node n2 on abacus: the nodes of a cluster run on one processor architecture, " +
-			"or their floating-point numbers could differ in the last bit"},
+			", node n2 on abacus: all nodes of a cluster need the same processor architecture"},
 		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation}, ""},
 	} {
 		conn := open(appendHello([]byte{streamForward}, test.h))

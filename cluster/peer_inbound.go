@@ -70,10 +70,10 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	switch {
 	case h.version != protocolVersion:
 		refusal = fmt.Sprintf(
-			"node %s speaks version %d of the peer protocol, and node %s version %d", n.cfg.ID,
+			"node %s speaks version %d of the peer protocol, node %s version %d", n.cfg.ID,
 			protocolVersion, h.id, h.version)
 	case h.id == n.cfg.ID:
-		refusal = fmt.Sprintf("node id %q is used by both ends", h.id)
+		refusal = fmt.Sprintf("both nodes have the id %q", h.id)
 	case h.id == "":
 		refusal = "the node id is empty"
 	case n.removal.removed.Load():
@@ -86,7 +86,7 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
 	case !n.isMember(h.id) && !n.awaitsJoin():
-		refusal = fmt.Sprintf("node %q is no member of the cluster that node %s knows", h.id,
+		refusal = fmt.Sprintf("node %q is not a member of the cluster of node %s", h.id,
 			n.cfg.ID)
 	}
 	lost := false
@@ -144,7 +144,7 @@ func (in *inbound) serve() error {
 				c.finish(nil, err)
 			}
 		default:
-			return fmt.Errorf("a frame of kind %d where a request was due", f.kind)
+			return fmt.Errorf("a frame of kind %d in place of a request", f.kind)
 		}
 	}
 }

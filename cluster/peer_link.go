@@ -217,7 +217,7 @@ func (l *link) session(up *bool) error {
 		return fmt.Errorf("its peer protocol is version %d, this node's is %d", h.version,
 			protocolVersion)
 	case h.id != l.id:
-		return fmt.Errorf("the node at %s says that it is %q", addr, h.id)
+		return fmt.Errorf("the node at %s is %q", addr, h.id)
 	}
 	if refusal, _ := l.n.checkIdentity(h); refusal != "" {
 		return errors.New(refusal)
@@ -271,7 +271,7 @@ func (l *link) receive(w *peerConn) error {
 			l.mu.Unlock()
 			return errMemberStops
 		default:
-			err = fmt.Errorf("a frame of kind %d where an answer was due", f.kind)
+			err = fmt.Errorf("a frame of kind %d in place of a reply", f.kind)
 		}
 		if err != nil {
 			l.n.logger.Warn("invalid frame from member, connection closed", "member", l.id, "error",
@@ -453,7 +453,7 @@ func (l *link) reply(f frame) error {
 	fl := l.frames[f.id]
 	if fl == nil {
 		l.mu.Unlock()
-		return fmt.Errorf("a reply to frame %d, which is not under way", f.id)
+		return fmt.Errorf("a reply to frame %d, which is not in flight", f.id)
 	}
 	var got answers
 	var err error

@@ -40,10 +40,10 @@ func (n *Node) noProgressError() error {
 	case storing > hangTime && leads:
 		return notRun(
 			fmt.Sprintf(
-				"the leader makes no progress: its disk hangs, a write to the log has taken %v "+
-					"so far", storing.Round(time.Second)))
+				"the leader makes no progress: its disk hangs: a log write has taken %v so far",
+				storing.Round(time.Second)))
 	case !leads:
-		return notRun("the leader makes no progress, or does not answer")
+		return notRun("the leader makes no progress or does not answer")
 	case n.applied() < commit:
 		return notRun(fmt.Sprintf("the leader makes no progress: it has yet to apply %d entries",
 			commit-n.applied()))

@@ -24,7 +24,7 @@ func TestNoProgressSaysWhatIsSo(t *testing.T) {
 	n.logs.writing.begin(nil)
 	says("no majority answers") // for a moment only
 	n.logs.writing.since.Add(-int64(time.Minute))
-	says("its disk hangs, a write to the log has taken 1m0s so far")
+	says("its disk hangs: a log write has taken 1m0s so far")
 	n.noteLate(leaderTick+lateTime, leaderTick)
 	says("its disk hangs")
 	n.noteLate(leaderTick+lateTime+1, leaderTick)

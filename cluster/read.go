@@ -54,7 +54,7 @@ func (n *Node) Replication(ctx context.Context) (Replication, error) {
 	h := Replication{Index: c.Uvarint()}
 	if c.Failed() {
 		return h, notRun(
-			"the leader does not tell how far it has applied: it may run an older version")
+			"the leader does not report what it has applied: it may run an older version")
 	}
 	for c.Len() > 0 {
 		h.Others = append(h.Others, c.Uvarint())

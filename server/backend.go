@@ -35,8 +35,8 @@ const (
 	Refused
 )
 
-// Error is how a Backend fails. Outcome says what became of the requests, Reply says it to the
-// client.
+// Error is how a Backend fails. Outcome tells the server what became of the requests, Reply tells
+// the client.
 type Error struct {
 	Outcome Outcome
 	Reply   string // the error reply, code word first
@@ -45,7 +45,7 @@ type Error struct {
 // Error returns the error reply.
 func (e *Error) Error() string { return e.Reply }
 
-// outcomeOf returns what err says about requests: nothing is known of them if it is no Error.
+// outcomeOf returns the outcome of err, Unknown if it is not an *Error.
 func outcomeOf(err error) Outcome {
 	var e *Error
 	if errors.As(err, &e) {
@@ -55,17 +55,17 @@ func outcomeOf(err error) Outcome {
 }
 
 // Backend runs requests. A batch is requests encoded by commands.AppendRequest; the result is their
-// RESP replies, both concatenated. The reply may be partial, with at least one element:
-// the remaining requests did not run, because the replies or the work would exceed the limits of
-// one batch, and are to be sent again. An error is an *Error and answers every request of it.
+// RESP replies, both concatenated. The reply may be partial, with at least one element: the
+// remaining requests did not run, because the replies or the work would exceed the limits of one
+// batch, and are to be sent again. An error is an *Error and answers every request of the batch.
 // The backend retains neither the batch nor the replies after the call.
 type Backend interface {
 	// Write logs a batch of count requests and returns when it is durable and applied.
 	Write(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error)
 	// Read runs requests that change nothing, linearizably.
 	Read(ctx context.Context, load Workload, batch []byte) ([]byte, error)
-	// DryRun is like Read, but the batch may contain writes, and runs up to the first
-	// request that would change something. There may be no replies.
+	// DryRun is Read for a batch that may write: it runs the requests before the first that would
+	// change something, possibly none.
 	DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old.
 	ReadLocal(load Workload, batch []byte) ([]byte, error)
@@ -135,8 +135,8 @@ type Status struct {
 	LeaderAddr string // client address of the leader, host:port
 	Ready      bool   // accepts commands
 	NotReady   string // why not
-	// why it cannot store entries; it still accepts commands, which the others store. Empty: it
-	// can
+	// why it cannot store entries, empty: it can. Without, it still accepts commands, which the
+	// others store
 	LogTrouble string
 	Removed    bool // the node was removed from the cluster
 	Joining    bool // waiting to be added to a cluster

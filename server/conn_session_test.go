@@ -352,8 +352,8 @@ func TestHealth(t *testing.T) {
 			st.Loading = true
 		}, "loading", "LOADING: the node applies what is in its log"},
 		{func(st *Status) {
-			st.LogTrouble = "its log takes no entries: full"
-		}, "ok", "its log takes no entries: full"},
+			st.LogTrouble = "it cannot store log entries: full"
+		}, "ok", "it cannot store log entries: full"},
 	} {
 		n.fake.set(func() {
 			n.fake.st.Ready, n.fake.st.NotReady, n.fake.st.Loading, n.fake.st.Behind,

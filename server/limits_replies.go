@@ -353,8 +353,8 @@ func (s *session) replied(load Workload, n int) {
 
 // replySizes remembers reply sizes. Concurrent updates may be lost: they are hints.
 type replySizes struct {
-	commands [1 << 10]replySize // load Workload.Command
-	shapes   [1 << 12]replySize // load Workload.Shape, only large ones
+	commands [1 << 10]replySize // by Workload.Command
+	shapes   [1 << 12]replySize // by Workload.Shape, only large ones
 }
 
 // replySize has the upper half of the request's hash in its upper half, and bytes in its lower.

@@ -12,8 +12,7 @@ var errLoads = &server.Error{
 	Outcome: server.NotRun, Reply: "LOADING the command did not run: this node is loading its data",
 }
 
-// replyError turns an error of the cluster into what the server needs to know and the client is
-// told.
+// replyError turns an error of the cluster into a server.Error.
 func replyError(err error) error {
 	switch {
 	case err == nil:

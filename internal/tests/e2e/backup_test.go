@@ -184,7 +184,7 @@ func TestRestoreCluster(t *testing.T) {
 	}
 	ps[0].waitReady()
 	wait.For(t, 20*time.Second, "n3 is told", func() bool {
-		return strings.Contains(ps[2].log.String(), "one of them was restored or recovered")
+		return strings.Contains(ps[2].log.String(), "one was restored, recovered or founded again")
 	})
 	if err := ps[2].client().Get(ctx, "after:0").Err(); errorWord(err) != "CLUSTERDOWN" {
 		t.Errorf("n3 of the old cluster: %v", err)

@@ -209,8 +209,8 @@ func TestNextRelease(t *testing.T) {
 func joinTooOld(t *testing.T, ps []*process) {
 	f := newFleet(t)
 	sentence := fmt.Sprintf(
-		"knows feature levels up to %d, and this cluster has level %d: start a later version of "+
-			"coordd there", thisLevel, nextLevel)
+		"knows feature levels up to %d, this cluster has level %d: upgrade coordd there",
+		thisLevel, nextLevel)
 	p := f.prepare("n4", ps[0])
 	p.start()
 	p.waitRefusal("coordd: the cluster refused this node: node n4 " + sentence)

@@ -182,7 +182,8 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	n1.refusedRaft("ERR there is no member n9", "REMOVE", "n9")
 	n1.refusedRaft("ERR there is no member n9", "PROMOTE", "n9")
 	n1.refusedRaft("ERR node n3 is already a voter", "PROMOTE", "n3")
-	n1.refusedRaft("ERR node n3 is a voter of this cluster already", "ADD", "n3", "127.0.0.1:1")
+	n1.refusedRaft("ERR node n3 is already a voter; if it lost its data", "ADD", "n3",
+		"127.0.0.1:1")
 	n1.refusedRaft("use host:port", "ADD", "n7", "0.0.0.0:1")
 
 	for _, s := range []strictWriters{strict, other} {
@@ -214,8 +215,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	strict.more(t, 200)
 	ps[2].kill()
 	ps[0].refusedRaft(
-		"without node n2 there would be 2 voters, of which 1 are connected: no majority", "REMOVE",
-		"n2")
+		"without node n2 there is no majority: only 1 of 2 voters are connected", "REMOVE", "n2")
 	ps[0].mustRaft("REMOVE", "n3")
 	n4 := f.start("n4", ps[1])
 	n4.waitVoters("n1", "n2", "n4")
@@ -230,8 +230,8 @@ func TestMemberIsReplaced(t *testing.T) {
 		loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()
 	imposter.waitRefusal(
-		"the cluster refused this node: node n4 is a voter of this cluster already; a node that " +
-			"lost its data is removed, and comes back under a new id")
+		"the cluster refused this node: node n4 is already a voter; if it lost its data, remove " +
+			"it and add it under a new id")
 
 	// n4 is started again with another peer address, and its --join, which has no effect any more.
 	n4.stop()
@@ -287,12 +287,12 @@ func TestChangesOneAtATime(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	n1.mustRaft("ADD", "x0", loopback(ports[0])) // again
-	n1.refusedRaft("node x0 has the peer address", "ADD", "x9", loopback(ports[0]))
-	n1.refusedRaft("node x0 cannot be promoted yet: it has not caught up, and is not connected",
+	n1.refusedRaft("node x0 already has the peer address", "ADD", "x9", loopback(ports[0]))
+	n1.refusedRaft("node x0 cannot be promoted yet: it has not caught up and is not connected",
 		"PROMOTE", "x0")
 	n1.refusedRaft("node n1 is the last voter", "REMOVE", "n1")
 	n1.refusedRaft("no other voter is connected", "TRANSFER")
-	n1.refusedRaft("could not reach this cluster", "ADD", "y", "192.0.2.1:7000")
+	n1.refusedRaft("cannot reach the leader's peer address", "ADD", "y", "192.0.2.1:7000")
 	n1.mustRaft("REMOVE", "x0")
 	n1.mustRaft("SNAPSHOT")
 	n1.kill()

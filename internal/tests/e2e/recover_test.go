@@ -104,7 +104,7 @@ func TestRecover(t *testing.T) {
 	}
 	ps[1].start()
 	wait.For(t, 20*time.Second, "n2 is told", func() bool {
-		return strings.Contains(ps[1].log.String(), "one of them was restored or recovered")
+		return strings.Contains(ps[1].log.String(), "one was restored, recovered or founded again")
 	})
 	if err := ps[1].client().Set(ctx, "x", 1, 0).Err(); errorWord(err) != "CLUSTERDOWN" {
 		t.Errorf("n2 of the old cluster: %v", err)
@@ -128,9 +128,9 @@ func TestRecoverRefusals(t *testing.T) {
 	}{
 		{nil, 2, "requires --data-dir"},
 		{[]string{"--data-dir", filepath.Join(dir, "none")}, 1, "no such file"},
-		{[]string{"--data-dir", dir}, 1, "is no data directory: it has no VERSION file"},
+		{[]string{"--data-dir", dir}, 1, "is not a data directory: it has no VERSION file"},
 		{[]string{"--data-dir", filepath.Join(dir, "alone"), "--accept-lost-writes"}, 1,
-			"node n1 is the only voter of its cluster: no majority is lost, start it"},
+			"node n1 is the only voter of its cluster: no majority is lost; start it"},
 		{[]string{"--data-dir", dir, "stray"}, 2, `unexpected argument "stray"`},
 	} {
 		if code, _, errs := command(t, append([]string{"recover"},
@@ -160,8 +160,8 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 			p.start()
 		}
 		for _, p := range lost {
-			p.waitRefusal("node " + p.id + " has no data, and ")
-			p.waitRefusal("take it out with RAFT REMOVE " + p.id)
+			p.waitRefusal("node " + p.id + " has no data, but ")
+			p.waitRefusal("it lost its disk; RAFT REMOVE " + p.id)
 		}
 	}
 	lose(ps[2])
