@@ -26,9 +26,8 @@ func calls(lines ...string) []byte {
 
 func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// A batch that cannot be read is answered, and costs neither the machine nor the other batches of
-// its entry.
-func TestCorruptGroupIsAnswered(t *testing.T) {
+// A malformed batch gets an error reply. The machine and the other batches of its entry go on.
+func TestCorruptBatchIsAnswered(t *testing.T) {
 	m := newestMachine(wholeTable())
 	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
 	result, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{broken, calls("GET a")}}, true)
@@ -62,8 +61,8 @@ func TestDivergenceIsFound(t *testing.T) {
 	}
 }
 
-// Messages of entries that a node finds in its own log at the start were sent before: they are not
-// sent again.
+// A restarting node finds entries in its own log whose messages were sent before: it does not send
+// them again.
 func TestReplaySendsNoMessages(t *testing.T) {
 	var sent []string
 	a := NewAdapter(wholeTable(), 7, func(evs []commands.Event) {

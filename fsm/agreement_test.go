@@ -1,5 +1,5 @@
-// Machines that are fed the same entries stay equal, whether they were restored from a snapshot
-// half-way, asked for replies, or read from in between ("Determinism" in docs/design.md).
+// Machines that apply the same entries stay equal, whether they were restored from a snapshot
+// half-way, built replies, or served reads in between ("Determinism" in docs/design.md).
 
 package fsm
 
@@ -17,7 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// agreementEntries is the length of a log, half-way one machine is restored; agreementLogs is the
+// agreementEntries is the length of a log; one machine is restored half-way. agreementLogs is the
 // number of logs.
 const (
 	agreementEntries = 600
@@ -36,7 +36,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 	g := random.NewCalls(table, seed)
 	answering, silent, restored := newestMachine(table), newestMachine(table), (*Machine)(nil)
 	replies := newReplyCount(table)
-	events, keys := 0, 0 // keys: the most at a time, since a log may end behind a FLUSHALL
+	events, keys := 0, 0 // keys: the maximum, since a log may end with a FLUSHALL
 	var half *Snapshot
 	var halfBytes []byte
 	for index := uint64(1); index <= agreementEntries; index++ {
@@ -56,7 +56,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 		a := mustApply(t, answering, index, decoded, true)
 		b := mustApply(t, silent, index, decoded, false)
 		if len(b.Replies) != 0 {
-			t.Fatalf("entry %d: replies that nobody asked for", index)
+			t.Fatalf("entry %d: unwanted replies", index)
 		}
 		sameEvents(t, index, a, b)
 		events += len(a.Events)
@@ -117,7 +117,7 @@ func mustApply(t testing.TB, m *Machine, index uint64, e *Entry, answer bool) Re
 	if err != nil {
 		t.Fatalf("entry %d: %v", index, err)
 	}
-	// the machine's own are overwritten by the next entry
+	// later entries overwrite the machine's own
 	r.Events = append([]commands.Event(nil), r.Events...)
 	return r
 }
@@ -127,7 +127,7 @@ func snapshotBytes(t testing.TB, s *Snapshot) []byte {
 	var b bytes.Buffer
 	n, err := s.WriteTo(&b)
 	if err != nil || n != int64(b.Len()) {
-		t.Fatalf("snapshot: %d bytes told, %d written, %v", n, b.Len(), err)
+		t.Fatalf("snapshot: %d bytes announced, %d written, %v", n, b.Len(), err)
 	}
 	return b.Bytes()
 }
@@ -175,8 +175,8 @@ func entryText(e *Entry) string {
 	return s.String()
 }
 
-// replyCount counts how the random single calls ended: random calls that all fail would prove
-// nothing.
+// replyCount counts how the random calls outside of transactions ended: calls that all fail would
+// prove nothing.
 type replyCount struct {
 	table       *commands.Table
 	calls, good map[string]int
@@ -186,8 +186,7 @@ func newReplyCount(table *commands.Table) *replyCount {
 	return &replyCount{table: table, calls: map[string]int{}, good: map[string]int{}}
 }
 
-// add counts the replies of an entry. An internal error is a mistake of a handler, whatever called
-// it.
+// add counts the replies of an entry. An internal error is a bug in a handler, whatever the call.
 func (c *replyCount) add(t *testing.T, e *Entry, result Result) {
 	t.Helper()
 	var r commands.RequestReader
@@ -219,7 +218,7 @@ func (c *replyCount) add(t *testing.T, e *Entry, result Result) {
 	}
 }
 
-// firstCall is the call of a request that is no transaction.
+// firstCall returns the call of a request that is not a transaction.
 func firstCall(q *commands.Request) [][]byte {
 	if q.Multi {
 		return commandtest.Args("")
@@ -227,7 +226,7 @@ func firstCall(q *commands.Request) [][]byte {
 	return q.Cmds[0]
 }
 
-// judge fails when too few calls did something.
+// judge fails if too few calls succeeded.
 func (c *replyCount) judge(t *testing.T) {
 	t.Helper()
 	calls, good := 0, 0

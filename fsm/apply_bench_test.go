@@ -9,8 +9,7 @@ import (
 )
 
 // BenchmarkApplyLocks applies entries of 100 SET key owner NX PX 10000 with random keys, at 50,000
-// commands a second of cluster clock, so that as many keys expire as are set once the first ten
-// seconds are over.
+// commands per second of cluster clock. After ten seconds, as many keys expire as are set.
 func BenchmarkApplyLocks(b *testing.B) {
 	const perEntry = 100
 	m := newestMachine(commands.NewTable(commands.Specs()))

@@ -1,4 +1,4 @@
-// Tests of backups' epochs, and what a snapshot file says of itself.
+// Tests of epochs, and of the description of a snapshot file.
 
 package fsm
 
@@ -22,7 +22,7 @@ func TestEpochs(t *testing.T) {
 	for _, epoch := range []uint64{1, 2, 7, keyspace.MaxEpoch} {
 		for _, wrong := range []uint64{0, m.Epoch(), keyspace.MaxEpoch + 1} {
 			if _, _, err := m.EnterEpoch(wrong); err == nil {
-				t.Errorf("epoch %d after %d is taken", wrong, m.Epoch())
+				t.Errorf("epoch %d after %d is accepted", wrong, m.Epoch())
 			}
 		}
 		before := m.Index()

@@ -1,4 +1,4 @@
-// Tests of what bounds the replies and the work of one run of requests.
+// Tests of the bounds on the replies and the work of a batch.
 
 package fsm
 
@@ -13,14 +13,14 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// requestsOf encodes calls as a run of requests.
+// requestsOf encodes calls as a batch.
 func requestsOf(calls ...[]string) []byte {
-	var run []byte
+	var batch []byte
 	for _, c := range calls {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2,
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2,
 			Cmds: [][][]byte{commandtest.Args(c...)}})
 	}
-	return run
+	return batch
 }
 
 // transactionOf encodes calls as one transaction.
@@ -32,11 +32,11 @@ func transactionOf(calls ...[]string) []byte {
 	return commands.AppendRequest(nil, &q)
 }
 
-// answers applies a run as an entry of its own, and shows each reply: an error as it is, of others
-// the length.
-func answers(t *testing.T, m *Machine, run []byte) string {
+// answers applies a batch as an entry and shows each reply: an error in full, others by their
+// length.
+func answers(t *testing.T, m *Machine, batch []byte) string {
 	t.Helper()
-	result, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{run}}, true)
+	result, err := m.Apply(m.Index()+1, &Entry{ClockMs: 1000, Batches: [][]byte{batch}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func shape(t *testing.T, replies []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-// bigMachine has values at keys that are named by their size in MiB.
+// bigMachine has values at keys named by their size in MiB.
 func bigMachine(t *testing.T) *Machine {
 	m := newestMachine(testTable())
 	for _, mib := range []int{1, 20, 40} {
@@ -86,8 +86,8 @@ func bigMachine(t *testing.T) *Machine {
 	return m
 }
 
-// A reply that does not fit is an error that reports whether the command ran; what comes behind it
-// is answered if it fits.
+// A reply that does not fit becomes an error that reports whether the command ran. Later replies
+// are sent if they fit.
 func TestReplyBound(t *testing.T) {
 	m := bigMachine(t)
 	get := func(key string) []string { return []string{"GET", key} }
@@ -95,15 +95,15 @@ func TestReplyBound(t *testing.T) {
 		commands.MaxReplyBytes-len("$67108852\r\n\r\n"))}
 	over := []string{"SET", "over", fits[2] + "x"}
 	for _, c := range []struct {
-		run  []byte
-		want string
+		batch []byte
+		want  string
 	}{
-		// the OK takes some of it
+		// the OK takes part of it
 		{requestsOf(fits, get("exact")), "OK " + string(commands.ErrReplySize)},
 		{requestsOf(get("exact")), "67108851"},
 		{requestsOf(over), "OK"},
 		{requestsOf(get("over")), string(commands.ErrReplySize)},
-		// so long a reply is as much as is done at once
+		// one reply of this size uses up the work of a batch
 		{requestsOf(get("40"), get("20"), get("20"), get("1"), get("none")), "41943040"},
 		{transactionOf(get("40"), get("20"), get("20"), get("1"), get("none")),
 			"[ 41943040 20971520 " + string(commands.ErrReplySize) + " 1048576  ]"},
@@ -124,20 +124,20 @@ func TestReplyBound(t *testing.T) {
 			string(errReplyLost)},
 		{requestsOf(get("n")), "2"},
 	} {
-		if got := answers(t, m, c.run); got != strings.TrimSpace(c.want) {
-			t.Errorf("%.60q: %.300s, want %s", c.run, got, c.want)
+		if got := answers(t, m, c.batch); got != strings.TrimSpace(c.want) {
+			t.Errorf("%.60q: %.300s, want %s", c.batch, got, c.want)
 		}
 	}
 }
 
-// Reads stop before the reply that does not fit, and whoever asks for the rest gets it.
+// Reads stop before the reply that does not fit, and a request for the rest gets it.
 func TestReadsStopBeforeTheBound(t *testing.T) {
 	m := bigMachine(t)
-	read := func(run []byte) string { return shape(t, m.Read(nil, run, 1000, 0)) }
+	read := func(batch []byte) string { return shape(t, m.Read(nil, batch, 1000, 0)) }
 	get := func(key string) []string { return []string{"GET", key} }
 	for _, c := range []struct {
-		run  []byte
-		want string
+		batch []byte
+		want  string
 	}{
 		{requestsOf(get("40"), get("20"), get("20"), get("1")), "41943040"},
 		{requestsOf(get("1"), []string{"MGET", "20", "40", "20"}), "1048576"},
@@ -146,8 +146,8 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 		{append(transactionOf(get("40"), get("40"), get("1")), requestsOf(get("1"))...),
 			"[ 41943040 " + string(commands.ErrReplySize) + " 1048576 ]"},
 	} {
-		if got := read(c.run); got != c.want {
-			t.Errorf("%.60q: %.300s, want %s", c.run, got, c.want)
+		if got := read(c.batch); got != c.want {
+			t.Errorf("%.60q: %.300s, want %s", c.batch, got, c.want)
 		}
 	}
 	prefix := []byte("+before\r\n")
@@ -157,9 +157,9 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 	}
 }
 
-// A run that has done much work is not gone on with: on every node, in the same place, whoever
-// wants the replies. What is left did not run.
-func TestWorkOfARunIsBounded(t *testing.T) {
+// A batch stops after much work, at the same place on every node, whether or not it builds replies.
+// The rest did not run.
+func TestBatchWorkIsBounded(t *testing.T) {
 	const half = "redis.call('INCR', 'n') for i = 1, 5000000 do end return 'half'"
 	eval := []string{"EVAL", half, "0"}
 	m, other := newestMachine(testTable()), newestMachine(testTable())
@@ -177,7 +177,7 @@ func TestWorkOfARunIsBounded(t *testing.T) {
 		t.Errorf("%s, %d batches ran", got, result.Ran)
 	}
 	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, other.Snapshot())) {
-		t.Error("the node that was not asked has another state")
+		t.Error("a node that builds no replies has another state")
 	}
 	runaway := []string{"EVAL_RO", "while true do end", "0"}
 	if got := shape(t, m.Read(nil, requestsOf(runaway, runaway, runaway), 1000,

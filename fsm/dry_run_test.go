@@ -1,4 +1,4 @@
-// Dry runs, which run commands that may write on a state that they leave as it is.
+// Dry runs: commands that may write run on a state that they do not change.
 
 package fsm
 
@@ -22,12 +22,12 @@ func dryRunMachine(t *testing.T, lines ...string) *Machine {
 		Batches: [][]byte{calls(lines...)}}, true)
 	if text := string(r.Replies[0]); strings.Contains(text, "\r\n-") ||
 		strings.HasPrefix(text, "-") {
-		t.Fatalf("the state cannot be made: %q", text)
+		t.Fatalf("the state cannot be created: %q", text)
 	}
 	return m
 }
 
-// windowScript takes a place in a sliding window of 1000 ms for two.
+// windowScript takes one of two slots in a sliding window of 1000 ms.
 const windowScript = `local t = redis.call('time'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('zremrangebyscore', KEYS[1], 0, now - 1000)
 if redis.call('zcard', KEYS[1]) >= 2 then return 0 end
@@ -90,7 +90,7 @@ func TestDryRuns(t *testing.T) {
 			"local c = coroutine.wrap(function() return redis.call('set', 'lock', 'thief') end) " +
 				"return pcall(c)", "0"}, ""},
 		{[]string{"EVAL", "return redis.pcall('publish', 'c', 'm')", "0"}, ""},
-		{[]string{"EVAL", "return 'new'", "0"}, ""}, // it would be kept for EVALSHA
+		{[]string{"EVAL", "return 'new'", "0"}, ""}, // the cache would keep it for EVALSHA
 		{[]string{"EVALSHA", strings.Repeat("0", 40), "0"},
 			"-NOSCRIPT No matching script. Please use EVAL.\r\n"},
 		{[]string{"SCRIPT", "LOAD", "return 1"},
@@ -110,31 +110,31 @@ func TestDryRuns(t *testing.T) {
 	if !bytes.Equal(before, snapshotBytes(t, m.Snapshot())) {
 		t.Error("a dry run changed the state")
 	}
-	// The life of the lock is over by the clock: who asks now may get it.
+	// The lock has expired by the read clock: a new owner may get it.
 	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6001, 5_500_000); len(got) != 0 {
-		t.Errorf("a lock whose life is over is taken as held: %q", got)
+		t.Errorf("an expired lock counts as held: %q", got)
 	}
 	if got := m.Read(nil, script("DEL", "nothing"), 6001, 5_500_000); string(got) != ":0\r\n" {
-		t.Errorf("another key while a life is over: %q", got)
+		t.Errorf("another key beside an expired one: %q", got)
 	}
 	for _, words := range [][]string{{"EVAL", "return redis.call('dbsize')", "0"},
 		{"EVAL", "return redis.call('keys', '*')", "0"}} {
 		mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1000, WallUs: 5_000_000,
 			Batches: [][]byte{script(words...)}}, true)
 		if got := m.Read(nil, script(words...), 6000, 5_500_000); len(got) == 0 || got[0] == '-' {
-			t.Errorf("%q at the last moment of a life: %q", words, got)
+			t.Errorf("%q in the last ms of a TTL: %q", words, got)
 		}
 		if got := m.Read(nil, script(words...), 6001, 5_500_000); len(got) != 0 {
-			t.Errorf("%q while a life is over: %q", words, got)
+			t.Errorf("%q beside an expired key: %q", words, got)
 		}
 	}
 	if got := m.Read(nil, script("SET", "lock", "b", "NX"), 6000,
 		5_500_000); string(got) != "$-1\r\n" {
-		t.Errorf("a lock at the last moment of its life: %q", got)
+		t.Errorf("a lock in the last ms of its TTL: %q", got)
 	}
 }
 
-// A transaction is tried whole; a run up to the first request that would write.
+// A dry run covers a whole transaction, and a batch up to the first request that would write.
 func TestDryRunOfBatches(t *testing.T) {
 	m := dryRunMachine(t, "SET lock a")
 	multi := func(watched uint64, lines ...string) []byte {
@@ -153,7 +153,7 @@ func TestDryRunOfBatches(t *testing.T) {
 	}{
 		{multi(0, "GET lock", "SETNX lock b"), "*2\r\n$1\r\na\r\n:0\r\n"},
 		{multi(0, "GET lock", "SETNX lock b", "SETNX free b", "GET free"), ""},
-		{multi(1, "SET lock b"), "*-1\r\n"}, // lock changed since revision 1
+		{multi(1, "SET lock b"), "*-1\r\n"}, // lock changed after revision 1
 		{append(calls("SETNX lock b", "GET lock", "SETNX free b", "GET free"),
 			multi(0, "SETNX lock b")...), ":0\r\n$1\r\na\r\n"},
 	} {
@@ -163,13 +163,13 @@ func TestDryRunOfBatches(t *testing.T) {
 	}
 }
 
-// A command that changes nothing but has to tell of something is no read: an entry tells everybody.
+// A command that changes nothing but sends a notification is no read: an entry sends it everywhere.
 func TestDryRunNotifiesNobody(t *testing.T) {
 	m := dryRunMachine(t, "SET other a")
-	// over before it begins: set, expire and expired are told, and nothing is changed
+	// already expired: it sends set, expire and expired, and changes nothing
 	past := calls("SET dead v PXAT 1")
 	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "+OK\r\n" {
-		t.Fatalf("nobody is to be told: %q", got)
+		t.Fatalf("without notifications: %q", got)
 	}
 	m.events.notify, _ = commands.ParseNotifyFlags("KEA")
 	if got := string(m.Read(nil, past, 1000, 5_000_000)); got != "" {
@@ -177,8 +177,8 @@ func TestDryRunNotifiesNobody(t *testing.T) {
 	}
 }
 
-// TestDryRunsOfFadingScripts: what is tried is not noted as used, so once scripts may come to be
-// forgotten, one is tried only while it was the last.
+// TestDryRunsOfFadingScripts: a dry run does not count as a use. So once the cache may drop
+// scripts, only the one used last runs dry.
 func TestDryRunsOfFadingScripts(t *testing.T) {
 	m := newestMachine(testTable())
 	eval := func(i int) []byte {
@@ -195,19 +195,18 @@ func TestDryRunsOfFadingScripts(t *testing.T) {
 	last := half
 	mustApply(t, m, uint64(last+1), &Entry{Batches: [][]byte{eval(last)}}, false)
 	if got := string(m.Read(nil, eval(0), 0, 0)); got != "" {
-		t.Errorf("a script is used and not noted so: %q", got)
+		t.Errorf("a script ran without counting as used: %q", got)
 	}
 	if got := string(m.Read(nil, eval(last), 0, 0)); got != fmt.Sprintf(":%d\r\n", last) {
 		t.Errorf("the script that was used last: %q", got)
 	}
 }
 
-// dryRunEntries is the length of the log in which requests are tried before they are applied.
+// dryRunEntries is the length of the log whose requests run dry before they are applied.
 const dryRunEntries = 6000
 
-// TestDryRunsAgreeWithEntries tries random requests before they are applied: where there was a
-// reply, the entry gives the same and changes nothing. A machine that nothing was tried on stays
-// equal.
+// TestDryRunsAgreeWithEntries runs random requests dry before it applies them. If there was a
+// reply, the entry gives the same one and changes nothing. A machine without dry runs stays equal.
 func TestDryRunsAgreeWithEntries(t *testing.T) {
 	table := testTable()
 	seed := random.Seed(t)
@@ -216,12 +215,12 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 	aborted, answered := 0, 0
 	for index := uint64(1); index <= dryRunEntries; index++ {
 		e := randomEntry(g)
-		if index%3 > 0 { // two thirds of the entries hold what is tried before
+		if index%3 > 0 { // two thirds of the entries run dry first
 			e.Batches = [][]byte{commands.AppendRequest(nil, g.Request())}
 			sum := m.Sum()
 			reply := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs)
 			deadlineMs, some := m.NextDeadline()
-			// the entry sweeps something, though not what the request saw
+			// the entry sweeps something, but nothing that the request saw
 			due := some && deadlineMs < e.ClockMs
 			again := m.Read(nil, e.Batches[0], e.ClockMs, e.WallUs+1)
 			if m.Sum() != sum {
@@ -235,13 +234,13 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 			default:
 				answered++
 				if !due && m.Sum().Sum != sum.Sum || messages(a) > 0 {
-					t.Fatalf("entry %d: answered as one that changes nothing, and does: %s", index,
+					t.Fatalf("entry %d: the dry run replied, and the entry changes something: %s", index,
 						entryText(e))
 				}
 				random := !bytes.Equal(reply, again) ||
 					strings.Contains(strings.ToLower(entryText(e)), "rand")
 				if !random && !bytes.Equal(reply, a.Replies[0]) {
-					t.Fatalf("entry %d: tried %q, applied %q: %s", index, reply, a.Replies[0],
+					t.Fatalf("entry %d: dry run %q, applied %q: %s", index, reply, a.Replies[0],
 						entryText(e))
 				}
 			}
@@ -255,7 +254,7 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 	}
 	t.Logf("%d requests would write, %d were answered", aborted, answered)
 	if aborted < 100 || answered < 100 {
-		t.Errorf("too few to show anything")
+		t.Errorf("too few to prove anything")
 	}
 }
 
@@ -284,8 +283,8 @@ func messages(r Result) int {
 	return n
 }
 
-// TestDryRunsBesideEntries tries scripts from several goroutines while entries are applied; the
-// race detector looks on.
+// TestDryRunsBesideEntries runs scripts dry in several goroutines while entries are applied, for
+// the race detector.
 func TestDryRunsBesideEntries(t *testing.T) {
 	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(err error) { t.Error(err) })
 	apply := func(index uint64, lines ...string) {
@@ -294,7 +293,7 @@ func TestDryRunsBesideEntries(t *testing.T) {
 		mustApply(t, a.m, index, &Entry{ClockMs: int64(index), Batches: [][]byte{calls(lines...)}},
 			false)
 	}
-	// Each is one word to calls, which splits at spaces.
+	// Each is one word, because calls splits at spaces.
 	const held, taken = "return(redis.call('setnx',KEYS[1],'x'))",
 		"return(redis.call('append',KEYS[1],'x'))"
 	apply(1, "SET lock a", "EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log")
@@ -316,20 +315,20 @@ func TestDryRunsBesideEntries(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDryRunOfTransactionSeesOneState tries a transaction that reads a key past its deadline, which
-// is not swept yet, before its first command that may write. It goes into the log, whose entry
-// sweeps first.
+// TestDryRunOfTransactionSeesOneState runs a transaction dry that reads a key past its deadline,
+// not swept yet, before its first command that may write. It goes into the log, whose entry sweeps
+// first.
 func TestDryRunOfTransactionSeesOneState(t *testing.T) {
 	m := newestMachine(testTable())
 	mustApply(t, m, 1, &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET k v PX 10")}}, false)
 	if got := m.Read(nil, transactionOf([]string{"GET", "k"}, []string{"DEL", "none"}), 2000,
 		0); len(got) > 0 {
-		t.Errorf("answered without the log: %q", got)
+		t.Errorf("replied without the log: %q", got)
 	}
 	watching := commands.Request{Proto: 2, Multi: true,
 		Watch: []commands.WatchedKey{{Key: []byte("k"), Changed: 1}},
 		Cmds:  [][][]byte{commandtest.Args("DEL", "none")}}
 	if got := m.Read(nil, commands.AppendRequest(nil, &watching), 2000, 0); len(got) > 0 {
-		t.Errorf("a watched key: answered without the log: %q", got)
+		t.Errorf("a watched key: replied without the log: %q", got)
 	}
 }

@@ -1,5 +1,4 @@
-// Tests of what bounds the work of one entry. Whichever node applies it, and whenever, the same
-// batches run.
+// Tests of the work limit of an entry: the same batches run on every node and at every replay.
 
 package fsm
 
@@ -11,7 +10,7 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// burn returns a script that counts in n and does about so many units of work.
+// burn returns a script that increments n and does about the given work.
 func burn(units int) []string {
 	return []string{"EVAL",
 		fmt.Sprintf("redis.call('INCR', 'n') for i = 1, %d do end return 'burnt'", units), "0"}
@@ -28,7 +27,7 @@ func TestEntryWorkIsBounded(t *testing.T) {
 		want    []string // the replies to each batch that ran
 	}{
 		{"light batches all run", [][]byte{small, small, small}, 3, []string{"1", "2", "3"}},
-		{"behind the budget nothing runs", [][]byte{small, most, small, most}, 2,
+		{"nothing runs past the budget", [][]byte{small, most, small, most}, 2,
 			[]string{"1", "burnt"}},
 		{"the first always runs", [][]byte{most, most}, 1, []string{"burnt"}},
 		{"batches stop between requests", [][]byte{requestsOf(burn(batchWork), incr), small}, 2,
@@ -64,8 +63,7 @@ func TestEntryWorkIsBounded(t *testing.T) {
 	}
 }
 
-// A machine that is restored half-way, and one that replays, run the same batches as the one that
-// first applied them.
+// A machine that is restored half-way and one that replays run the same batches as the first one.
 func TestEntryWorkAtReplay(t *testing.T) {
 	var entries []*Entry
 	for i := range 6 {
@@ -95,14 +93,14 @@ func TestEntryWorkAtReplay(t *testing.T) {
 		}
 	}
 	if !cut {
-		t.Error("no entry came to its bound")
+		t.Error("no entry reached its limit")
 	}
 	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, restored.Snapshot())) {
 		t.Error("the machines differ")
 	}
 }
 
-// Below LevelBounded an entry runs whole: nodes of the release before do not know the bound.
+// Below LevelBounded an entry runs whole: nodes of the previous release do not know the limit.
 func TestEntryWorkBelowItsLevel(t *testing.T) {
 	m := NewMachine(testTable())
 	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf(burn(entryWork), []string{"INCR", "a"}),

@@ -1,4 +1,4 @@
-// Tests of what applying an entry tells of: changes of keys, notifications, and their setting.
+// Tests of the events of an entry: changes of keys, notifications, and their setting.
 
 package fsm
 
@@ -21,7 +21,7 @@ func setting(name, value string) []byte {
 		Cmds: [][][]byte{commandtest.Args(name, value)}})
 }
 
-// eventText writes events so that they can be compared.
+// eventText formats events for comparison.
 func eventText(events []commands.Event) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -46,7 +46,7 @@ func eventText(events []commands.Event) string {
 	return strings.TrimSpace(b.String())
 }
 
-func TestChangedKeysAreTold(t *testing.T) {
+func TestChangedKeysAreReported(t *testing.T) {
 	m := newestMachine(wholeTable())
 	index := uint64(0)
 	apply := func(batches ...[]byte) string {
@@ -56,7 +56,7 @@ func TestChangedKeysAreTold(t *testing.T) {
 			&Entry{ClockMs: int64(index), WallUs: 1e12, Batches: batches}, true).Events)
 	}
 	if got := apply(calls("SET k 1", "DEL k")); got != "" {
-		t.Errorf("told although nobody wants to know: %s", got)
+		t.Errorf("reported without interest: %s", got)
 	}
 	m.Observe(func(db int, key string) bool { return !strings.HasPrefix(key, "not") })
 	by := func(client uint64, words ...string) []byte {
@@ -75,7 +75,7 @@ func TestChangedKeysAreTold(t *testing.T) {
 		{[][]byte{calls("RENAME k k2")}, "0:k-gone 0:k2"},
 		{[][]byte{by(7, "SET", "k", "1"), by(8, "SET", "k", "1"), by(7, "DEL", "k")},
 			"0:k-by7 0:k-by8 0:k-gone-by7"},
-		// the newest word is true
+		// the newest event is true
 		{[][]byte{by(7, "RPUSH", "k", "1"), by(8, "DEL", "k"), by(7, "RPUSH", "k", "1", "2")},
 			"0:k-by7 0:k-gone-by8 0:k-by7"},
 		{[][]byte{calls("DEL k")}, "0:k-gone"},
@@ -91,16 +91,16 @@ func TestChangedKeysAreTold(t *testing.T) {
 			"__keyspace@0__:not=set"},
 	} {
 		if got := apply(c.batches...); got != c.want {
-			t.Errorf("entry %d: told %q, want %q", index, got, c.want)
+			t.Errorf("entry %d: reported %q, want %q", index, got, c.want)
 		}
 	}
 	m.Observe(nil)
 	if got := apply(calls("SET k 1")); got != "" {
-		t.Errorf("told after nobody wants to know any more: %s", got)
+		t.Errorf("reported after the interest ended: %s", got)
 	}
 }
 
-// The setting of notifications is part of the state, and refuses what it does not know.
+// The setting of notifications is part of the state, and unknown flags are refused.
 func TestNotifySettingIsState(t *testing.T) {
 	table := wholeTable()
 	m := newestMachine(table)
@@ -127,12 +127,11 @@ func TestNotifySettingIsState(t *testing.T) {
 	}
 }
 
-// Changes are told by live entries alone, and a snapshot that takes the place of everything is
-// notified of.
-func TestAdapterTellsChanges(t *testing.T) {
-	var told []string
+// Only live entries report changes, and a snapshot that replaces everything is reported.
+func TestAdapterReportsChanges(t *testing.T) {
+	var reported []string
 	a := NewAdapter(wholeTable(), 7, func(events []commands.Event) {
-		told = append(told, eventText(events))
+		reported = append(reported, eventText(events))
 	}, func(err error) { t.Fatal(err) })
 	index := uint64(0)
 	apply := func(line string) {
@@ -152,13 +151,13 @@ func TestAdapterTellsChanges(t *testing.T) {
 	apply("SET newer 1")
 	a.SetInterest(nil)
 	apply("SET newest 1")
-	if got := strings.Join(told, ", "); got != "0:new, all, 0:newer" {
-		t.Errorf("told %q", got)
+	if got := strings.Join(reported, ", "); got != "0:new, all, 0:newer" {
+		t.Errorf("reported %q", got)
 	}
 }
 
-// Who stands behind others that wait takes nothing.
-func TestBehindTakesNothing(t *testing.T) {
+// A client behind others in the wait queue gets nothing.
+func TestBehindGetsNothing(t *testing.T) {
 	m := newestMachine(wholeTable())
 	behind := func(words ...string) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true,
@@ -201,8 +200,8 @@ func TestBehindTakesNothing(t *testing.T) {
 	}
 }
 
-// An entry with many events leaves nothing of them in memory for later ones.
-func TestEventsOfALargeEntryAreLetGo(t *testing.T) {
+// Later entries do not keep the events of a large entry in memory.
+func TestEventsOfALargeEntryAreReleased(t *testing.T) {
 	m := newestMachine(wholeTable())
 	m.Observe(func(int, string) bool { return true })
 	args := []string{"MSET"}

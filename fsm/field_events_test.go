@@ -1,5 +1,4 @@
-// What is notified of the lives of a hash's fields, which no Redis of the scenarios' version can be
-// asked about.
+// Notifications about the TTLs of hash fields, which the scenarios' redis-server does not have.
 
 package fsm
 
@@ -55,13 +54,13 @@ func TestNotificationsOfFields(t *testing.T) {
 		if len(result.Replies[0]) == 0 || result.Replies[0][0] == '-' {
 			t.Fatalf("%s: %q", c.call, result.Replies[0])
 		}
-		var told []string
+		var notified []string
 		for _, e := range result.Events {
-			told = append(told, strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")+" "+
+			notified = append(notified, strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")+" "+
 				string(e.Payload))
 		}
-		if got := strings.Join(told, ","); got != c.want {
-			t.Errorf("%s after %d ms told of %q, want %q", c.call, c.afterMs, got, c.want)
+		if got := strings.Join(notified, ","); got != c.want {
+			t.Errorf("%s after %d ms: notified of %q, want %q", c.call, c.afterMs, got, c.want)
 		}
 	}
 }

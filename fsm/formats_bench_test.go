@@ -23,7 +23,7 @@ func benchEntry() []byte {
 	return AppendEntry(nil, e)
 }
 
-// BenchmarkDecodeEntry reads an entry and the requests in it, without running them.
+// BenchmarkDecodeEntry reads an entry and its requests without running them.
 func BenchmarkDecodeEntry(b *testing.B) {
 	entry := benchEntry()
 	b.SetBytes(int64(len(entry)))

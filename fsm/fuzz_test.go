@@ -1,4 +1,4 @@
-// The fuzz targets of the formats and of apply. What they find is kept as a seed in testdata/fuzz.
+// The fuzz targets of the formats and of apply. testdata/fuzz keeps what they found as seeds.
 
 package fsm
 
@@ -19,16 +19,16 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// fuzzSeed makes the generated seeds the same in every run, as a fuzzer's corpus has to be.
+// fuzzSeed makes the generated seeds the same in every run, as a fuzzer requires.
 const fuzzSeed = 1
 
-// withChecksum ends b as entries and snapshots end: no fuzzer finds a checksum.
+// withChecksum appends the checksum of entries and snapshots, which no fuzzer finds.
 func withChecksum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, crcTable))
 }
 
-// Any bytes give an entry or an error, and an entry survives being written again. What is announced
-// costs nothing.
+// Any bytes give an entry or an error, and an entry survives being encoded again. Announced lengths
+// cost nothing.
 func FuzzDecodeEntry(f *testing.F) {
 	g := random.NewCalls(testTable(), fuzzSeed)
 	for range 20 {
@@ -48,7 +48,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		e, err := DecodeEntry(b)
 		if err != nil {
 			if !errors.Is(err, ErrEntryCorrupt) && !errors.Is(err, ErrEntryVersion) {
-				t.Errorf("an error of another kind: %v", err)
+				t.Errorf("an unexpected error: %v", err)
 			}
 			return
 		}
@@ -60,7 +60,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			t.Fatal(err)
 		}
 		if e.Check.Index == 0 {
-			e.Check.Sum = 0 // the sum of no check is not written
+			e.Check.Sum = 0 // without a check its sum is not written
 		}
 		if len(e.Batches) == 0 {
 			e.Batches, again.Batches = nil, nil
@@ -71,8 +71,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// Any run of requests is applied or refused, without a panic, and equally by a machine that was
-// restored in between.
+// Any batch is applied or refused without a panic, and a machine that was restored in between does
+// the same.
 func FuzzApply(f *testing.F) {
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
@@ -90,8 +90,8 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, run []byte) { applyTwice(t, table, run) })
 }
 
-// The same for calls as text, one a line, in the notation of scenario files: a fuzzer changes them
-// with more success than bytes whose lengths have to stay right.
+// The same for calls as text, one per line, in the notation of scenario files: a fuzzer mutates
+// them better than bytes with lengths.
 func FuzzCalls(f *testing.F) {
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
@@ -114,8 +114,8 @@ func FuzzCalls(f *testing.F) {
 	})
 }
 
-// scenarioCalls are the calls of each scenario file, in pieces of a few lines: what comes later
-// needs what came before.
+// scenarioCalls are the calls of each scenario file, in pieces of a few lines: later lines need
+// earlier ones.
 func scenarioCalls(f *testing.F) (pieces [][][][]byte) {
 	files, err := commandtest.Load(scenarioFiles)
 	if err != nil {
@@ -144,8 +144,8 @@ func callsText(calls [][][]byte) string {
 	return text.String()
 }
 
-// applyTwice applies a run, and applies it again some time later, on two machines, one of which is
-// restored in between.
+// applyTwice applies a batch, and applies it again some time later, on two machines, one of which
+// is restored in between.
 func applyTwice(t *testing.T, table *commands.Table, run []byte) {
 	e := &Entry{ClockMs: 1000, WallUs: 1_700_000_000_000_000, Batches: [][]byte{run}}
 	a, b := newestMachine(table), newestMachine(table)
@@ -158,7 +158,7 @@ func applyTwice(t *testing.T, table *commands.Table, run []byte) {
 	}
 }
 
-// applyBoth applies an entry to two machines, which have to agree. A run that cannot be read ends
+// applyBoth applies an entry to two machines, which must agree. A batch that cannot be read ends
 // the test.
 func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 	t.Helper()
@@ -183,7 +183,7 @@ func applyBoth(t *testing.T, a, b *Machine, index uint64, e *Entry) {
 	}
 }
 
-// Any bytes give a machine or an error, and a machine's snapshot is one.
+// Any bytes give a machine or an error, and a machine's snapshot gives the same machine.
 func FuzzReadSnapshot(f *testing.F) {
 	table := testTable()
 	m := newestMachine(table)
@@ -206,7 +206,7 @@ func FuzzReadSnapshot(f *testing.F) {
 		m, err := ReadSnapshot(bytes.NewReader(withChecksum(body)), table)
 		if err != nil {
 			if !errors.Is(err, ErrSnapshotCorrupt) && !errors.Is(err, ErrSnapshotVersion) {
-				t.Errorf("an error of another kind: %v", err)
+				t.Errorf("an unexpected error: %v", err)
 			}
 			return
 		}

@@ -1,10 +1,10 @@
-// The files that this and every later release has to read. testdata/golden holds entries and
-// snapshots of each format version, made once by
+// The files that this and every later release must read. testdata/golden holds entries and
+// snapshots of each format version, created once by
 //
 //	go test ./fsm -run Golden -update
 //
-// which never writes over a file that is there. After a change of a format raise its version, keep
-// reading the old one, and make the new files.
+// which never overwrites a file. After changing a format, raise its version, keep reading the old
+// one, and create the new files.
 
 package fsm
 
@@ -37,7 +37,7 @@ func readGolden(t testing.TB, path string) []byte {
 	return b
 }
 
-// makeGolden writes a file when -update asks for it and it does not exist.
+// makeGolden writes a file if -update is set and it does not exist.
 func makeGolden(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if !*update {
@@ -55,8 +55,8 @@ func makeGolden(t *testing.T, path string, content []byte) {
 	t.Logf("made %s", path)
 }
 
-// goldenRequests are the requests of the golden entry: a call, a call of another database with any
-// bytes, and a transaction.
+// goldenRequests are the requests of the golden entry: a call, a call of another database with
+// arbitrary bytes, and a transaction.
 var goldenRequests = []commands.Request{
 	{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "lock", "owner", "NX", "PX", "30000")}},
 	{DB: 15, Proto: 3, Cmds: [][][]byte{commandtest.Args("SET", "bin\x00\xff", "")}},
@@ -83,8 +83,8 @@ func goldenEntry() *Entry {
 // goldenTick is an entry without requests, from before 1970.
 func goldenTick() *Entry { return &Entry{Origin: 1, ClockMs: 5, WallUs: -1, Batches: [][]byte{}} }
 
-// askedRequests are the requests of the golden entry "asked": each thing that a request can say
-// besides what it calls, and all that go together.
+// askedRequests are the requests of the golden entry "asked": each property of a request besides
+// its call, alone and with all that can be combined.
 var askedRequests = []commands.Request{
 	{Proto: 2, Client: 1, Cmds: [][][]byte{commandtest.Args("SET", "k", "v")}},
 	{Proto: 2, Woken: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
@@ -113,7 +113,7 @@ func askedEntry() *Entry { return entryOf(2, askedRequests) }
 
 func usersEntry() *Entry { return entryOf(4, userRequests) }
 
-// entryOf is an entry with one batch.
+// entryOf returns an entry with one batch.
 func entryOf(origin uint64, requests []commands.Request) *Entry {
 	e := &Entry{Origin: origin, ClockMs: 1, WallUs: 1, Batches: [][]byte{nil}}
 	for i := range requests {
@@ -122,8 +122,7 @@ func entryOf(origin uint64, requests []commands.Request) *Entry {
 	return e
 }
 
-// goldenRaise is an entry that raises the feature level, with a check, which the form of an entry
-// allows.
+// goldenRaise is an entry that raises the feature level and has a check, as the format allows.
 func goldenRaise() *Entry {
 	return &Entry{Origin: 3, ClockMs: 300, WallUs: 7, Check: Check{Index: 200, Sum: 1 << 63},
 		Level: 300, Batches: [][]byte{}}
@@ -158,7 +157,8 @@ func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "users-v1.bin", userRequests)
 }
 
-// checkRequests reads the requests of an entry, which its batches have in turn.
+// checkRequests reads the requests of an entry, and compares those of each batch with the next
+// list.
 func checkRequests(t *testing.T, file string, requests []commands.Request) {
 	e, err := DecodeEntry(readGolden(t, goldenFiles+file))
 	if err != nil {
@@ -184,9 +184,9 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 	}
 }
 
-// goldenCalls make the state of the golden snapshot: each kind of value in its small and in its
-// large form, with and without a deadline, in several databases, a script that was loaded and one
-// that was run, a key that was changed after it was made.
+// goldenCalls create the state of the golden snapshot: each kind of value, small and large, with
+// and without a deadline, in several databases, a loaded script and one that was run, and a key
+// that was changed after its creation.
 func goldenCalls() []commands.Request {
 	var all []commands.Request
 	add := func(db int, words ...string) {
@@ -218,8 +218,8 @@ func goldenCalls() []commands.Request {
 	return all
 }
 
-// valueCalls make the state of the golden snapshot "values": what the data directories of the first
-// release hold.
+// valueCalls create the state of the golden snapshot "values": the content of the first release's
+// data directories.
 func valueCalls(t *testing.T) []commands.Request {
 	files, err := commandtest.Load(firstRelease + "calls.txt")
 	if err != nil {
@@ -243,8 +243,8 @@ func valueCalls(t *testing.T) []commands.Request {
 
 const firstRelease = "../testdata/datadirs/v0.1/"
 
-// TestGoldenSnapshots reads the snapshots of all versions. What they hold is said by a scenario,
-// whose every line carries its reply.
+// TestGoldenSnapshots reads the snapshots of all versions. A scenario with a reply on each line
+// describes their content.
 func TestGoldenSnapshots(t *testing.T) {
 	checkSnapshots(t, "snapshot", goldenCalls(), goldenFiles+"snapshot-v1.txt")
 	m := checkSnapshots(t, "values", valueCalls(t), firstRelease+"content.txt")
@@ -253,8 +253,8 @@ func TestGoldenSnapshots(t *testing.T) {
 	}
 }
 
-// checkSnapshots reads all versions of one snapshot and holds them against the scenario; calls make
-// it. It gives what the newest holds.
+// checkSnapshots reads all versions of one snapshot, which calls create, and compares them with the
+// scenario. It returns the machine of the newest.
 func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenario string) *Machine {
 	table := testTable()
 	m := NewMachine(table)
@@ -291,7 +291,7 @@ func checkSnapshots(t *testing.T, name string, calls []commands.Request, scenari
 	return restored
 }
 
-// A file that is cut, changed in any place, or of a later version is refused.
+// A file that is truncated, changed anywhere, or of a later version is refused.
 func TestGoldenDamaged(t *testing.T) {
 	table := testTable()
 	entry, snapshot := readGolden(t, goldenFiles+"entry-v1.bin"),
@@ -306,16 +306,16 @@ func TestGoldenDamaged(t *testing.T) {
 			t.Errorf("an entry of %d bytes: %v", i, err)
 		}
 	}
-	// All of the header, and what follows by steps.
+	// All of the header, and the rest in steps.
 	for i := 0; i < len(snapshot); i += 1 + i/100 {
 		damaged := bytes.Clone(snapshot)
 		damaged[i] ^= 0x40
 		if _, err := ReadSnapshot(bytes.NewReader(damaged), table); err == nil {
-			t.Errorf("a snapshot with byte %d changed is taken", i)
+			t.Errorf("a snapshot with byte %d changed is accepted", i)
 		}
 		for _, file := range [][]byte{damaged, snapshot[:i]} {
 			if _, err := CheckSnapshot(bytes.NewReader(file)); err == nil {
-				t.Errorf("a snapshot that is changed at, or ends at, byte %d is called whole", i)
+				t.Errorf("CheckSnapshot accepts a snapshot changed or truncated at byte %d", i)
 			}
 		}
 		if _, err := ReadSnapshot(bytes.NewReader(snapshot[:i]), table); !errors.Is(err,
@@ -325,7 +325,7 @@ func TestGoldenDamaged(t *testing.T) {
 	}
 	if _, err := ReadSnapshot(bytes.NewReader(append(bytes.Clone(snapshot), 0)),
 		table); !errors.Is(err, ErrSnapshotCorrupt) {
-		t.Errorf("a snapshot that goes on: %v", err)
+		t.Errorf("a snapshot with trailing data: %v", err)
 	}
 	later := bytes.Clone(entry[:len(entry)-4])
 	later[0] = entryVersion + 1

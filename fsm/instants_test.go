@@ -1,4 +1,4 @@
-// This file holds the tests of the instants that requests name.
+// Tests of the instants that requests name.
 
 package fsm
 
@@ -14,8 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// instantsOf are the instants in replies, which hold TIME's pairs and nothing else that looks like
-// one, in order.
+// instantsOf returns the instants in replies, in order. The replies hold TIME's pairs and nothing
+// that looks like one.
 func instantsOf(t *testing.T, raw []byte) (us []int64) {
 	t.Helper()
 	var words []string
@@ -61,8 +61,9 @@ func timeScript(n int) (run []byte) {
 	return run
 }
 
-// TestInstantsRiseFromRequestToRequest feeds entries whose stamps go back and forth, of runs,
-// transactions and scripts, to a machine and one that is restored from a snapshot now and then.
+// TestInstantsRiseFromRequestToRequest applies entries whose stamps go back and forth, with
+// batches, transactions and scripts, to a machine and to one that is sometimes restored from a
+// snapshot.
 func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 	seed := random.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -83,7 +84,7 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 				var each []int64
 				for k := 0; k < len(us); k += 2 {
 					if us[k] != us[k+1] {
-						t.Fatalf("entry %d: in a script time goes on: %v", index, us)
+						t.Fatalf("entry %d: time advances within a script: %v", index, us)
 					}
 					each = append(each, us[k])
 				}
@@ -105,7 +106,7 @@ func TestInstantsRiseFromRequestToRequest(t *testing.T) {
 		t.Errorf("the newest instant is %d, and %d after snapshots; want %d", got, twin.NewestUs(),
 			last)
 	}
-	// What stood still at the first level stays so.
+	// At the first level it stays put.
 	first := NewMachine(table)
 	r := mustApply(t, first, 1, &Entry{ClockMs: 1, WallUs: 7_000_000,
 		Batches: [][]byte{timeRun(2)}}, true)
@@ -124,8 +125,8 @@ func restored(t *testing.T, m *Machine) *Machine {
 	return again
 }
 
-// TestInstantsOfReads: what reads and dry runs name comes from the leader's clock, one a request,
-// and a request without one is not answered.
+// TestInstantsOfReads: reads and dry runs name instants of the leader's clock, one per request. A
+// request without one gets no reply.
 func TestInstantsOfReads(t *testing.T) {
 	table := testTable()
 	m := newestMachine(table)
@@ -158,14 +159,14 @@ func TestInstantsOfReads(t *testing.T) {
 	}
 	if us := instantsOf(t, m.Read(nil, timeRun(2), 5,
 		3_000_000)); fmt.Sprint(us) != "[3000000 3000001]" {
-		t.Errorf("a read that nobody else needs to know of named %v", us)
+		t.Errorf("a read without a clock named %v", us)
 	}
 	if m.NewestUs() != 1_000_002 {
 		t.Error("a read changed the machine")
 	}
 }
 
-// TestIdsFollowTime: an id that XADD makes is the instant of its request, as TIME answers it in the
+// TestIdsFollowTime: an id made by XADD is the instant of its request, which TIME returns in the
 // same script.
 func TestIdsFollowTime(t *testing.T) {
 	m := newestMachine(testTable())
@@ -181,7 +182,7 @@ func TestIdsFollowTime(t *testing.T) {
 	}
 }
 
-// TestAbsoluteTimesComeBack: what is set to expire at a time shows that time, at any fraction of a
+// TestAbsoluteTimesComeBack: a key's expiry time reads back as it was set, at any fraction of a
 // millisecond, in entries and in reads.
 func TestAbsoluteTimesComeBack(t *testing.T) {
 	seed := random.Seed(t)
@@ -208,7 +209,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 				fmt.Sprintf("HPEXPIREAT h %d FIELDS 1 f", int64(untilMs+3)),
 				fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)))}
 		} else {
-			// whose instants go ahead of the stamp
+			// whose instants are ahead of the stamp
 			e.Batches = [][]byte{timeRun(random.IntN(2000)), show}
 		}
 		replies := mustApply(t, m, index, e, true).Replies
@@ -226,8 +227,8 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	}
 }
 
-// TestGoldenInstants: a snapshot from LevelBounded on holds the newest instant. One of the first
-// level is as it was (TestGoldenSnapshots).
+// TestGoldenInstants: from LevelBounded on, a snapshot holds the newest instant. One of the first
+// level is unchanged (TestGoldenSnapshots).
 func TestGoldenInstants(t *testing.T) {
 	const file = goldenFiles + "time-v1.bin"
 	m := NewMachine(testTable())

@@ -1,5 +1,4 @@
-// The feature level of a machine, in entries, in snapshots, and before commands that came with a
-// later one.
+// The feature level of a machine in entries, in snapshots, and for commands of a later level.
 
 package fsm
 
@@ -44,7 +43,7 @@ func TestLevelNeverFalls(t *testing.T) {
 	}
 }
 
-// What peeks at entries sees what decoding them gives.
+// Reading only the level of an entry agrees with decoding it.
 func TestEntryLevel(t *testing.T) {
 	for _, check := range []Check{{}, {Index: 1 << 40, Sum: 5}} {
 		for _, level := range []uint64{0, 1, 2, 1 << 40} {
@@ -63,7 +62,7 @@ func TestEntryLevel(t *testing.T) {
 		}
 	}
 	later := AppendEntry(nil, &Entry{Level: unknownLevel})
-	// what a later level may have besides does not hide which one is needed
+	// other additions of a later level do not hide the level
 	later[1] |= entryFlags + 1
 	if level := entryLevel(later); level != unknownLevel {
 		t.Errorf("an entry with something unknown has level %d", level)
@@ -104,8 +103,8 @@ func TestSnapshotHeader(t *testing.T) {
 	}
 }
 
-// A snapshot of a later level is told from a damaged one, by all that read one, whatever else that
-// level has in the header.
+// All readers tell a snapshot of a later level from a damaged one, whatever else that level adds to
+// the header.
 func TestUnknownLevelOfSnapshot(t *testing.T) {
 	m := NewMachine(testTable())
 	mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}}, true)
@@ -126,16 +125,15 @@ func TestUnknownLevelOfSnapshot(t *testing.T) {
 		}
 		if level := snapshotLevel(content[:min(len(content),
 			snapshotHead)]); level != unknownLevel {
-			t.Errorf("the beginning tells level %d", level)
+			t.Errorf("the head has level %d", level)
 		}
 		if level := snapshotLevel(content[:20]); level != 0 {
-			t.Errorf("a part of the beginning tells level %d", level)
+			t.Errorf("a part of the head has level %d", level)
 		}
 	}
 }
 
-// A command, and a subcommand, that came with a level is not there below it, for clients and for
-// scripts, and not for reads.
+// Commands and subcommands do not exist below their level, for clients, scripts and reads.
 func TestCommandsOfALevel(t *testing.T) {
 	answer := func(x *commands.Call) error { x.Out.Status("RAN"); return nil }
 	read := commands.Spec{Name: "later", Kind: commands.Read, Arity: 2, Handler: answer, Level: 2}

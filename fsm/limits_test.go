@@ -1,5 +1,5 @@
-// The test that callers of a limit at many nodes never get more than it, whatever the stamps of
-// their entries are and though the machine is restored from a snapshot in between.
+// Callers of a limit at many nodes never get more than it allows, whatever the stamps of their
+// entries, even if the machine is restored from a snapshot in between.
 
 package fsm
 
@@ -15,11 +15,11 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// limitedCall is a call that takes one token of a limit.
+// limitedCall is a call that takes one token from a limit.
 type limitedCall struct {
 	args   []string
 	passed func(reply []int64) bool
-	grants []int64 // clock of each call that was let through, ms
+	grants []int64 // clock of each granted call, ms
 }
 
 func TestConcurrentCallersStayWithinLimits(t *testing.T) {
@@ -53,8 +53,8 @@ func TestConcurrentCallersStayWithinLimits(t *testing.T) {
 	}
 }
 
-// compete applies entries with the calls of many clients of three nodes. A leader's stamps may lie
-// behind those of the one before it.
+// compete applies entries with the calls of many clients of three nodes. A new leader's stamps may
+// be behind those of the previous one.
 func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 	t.Helper()
 	const entries = 400
@@ -95,7 +95,7 @@ func compete(t *testing.T, g *rand.Rand, calls []*limitedCall) {
 	}
 }
 
-// numbers takes a reply that is an array of integers off the lines.
+// numbers reads a reply that is an array of integers from the lines.
 func numbers(t *testing.T, lines *[]string) (reply []int64) {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimPrefix((*lines)[0], "*"))
@@ -113,7 +113,7 @@ func numbers(t *testing.T, lines *[]string) (reply []int64) {
 	return reply
 }
 
-// fixedWindows checks windows that begin with the first call let through after the one before.
+// fixedWindows checks windows that begin with the first call granted after the previous window.
 func fixedWindows(t *testing.T, grants []int64, limit, windowMs int64) {
 	t.Helper()
 	startMs, n := int64(-1), int64(0)
@@ -128,7 +128,7 @@ func fixedWindows(t *testing.T, grants []int64, limit, windowMs int64) {
 	}
 }
 
-// everyWindow checks windows of any length: no more than the limit and the tokens that came back
+// everyWindow checks windows of any length: at most the limit, plus the tokens that came back
 // meanwhile.
 func everyWindow(t *testing.T, grants []int64, limit, count, periodMs int64) {
 	t.Helper()

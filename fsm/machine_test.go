@@ -2,8 +2,8 @@ package fsm
 
 import "github.com/coordd/coordd/commands"
 
-// newestMachine returns an empty machine of the newest feature level: what a cluster has once all
-// its members run this release.
+// newestMachine returns an empty machine of the newest feature level, as in a cluster whose members
+// all run this release.
 func newestMachine(table *commands.Table) *Machine {
 	m := NewMachine(table)
 	m.level = FeatureLevel

@@ -1,6 +1,6 @@
-// The checker behind purity_test.go. It reads one package's syntax and types and finds what would
-// make two nodes that apply the same log differ: clocks, randomness, concurrency, I/O, orders and
-// addresses that Go leaves open.
+// The checker of purity_test.go. It reads a package's syntax and types and finds what would make
+// two nodes that apply the same log differ: clocks, randomness, concurrency, I/O, and orders and
+// addresses that Go leaves undefined.
 
 package fsm
 
@@ -27,8 +27,8 @@ const (
 	ruleFusedSum  = "fused sum"
 )
 
-// freeImports are the packages that every pure file may use. What a pure package may use besides is
-// an exception with a reason.
+// freeImports are the packages that every pure file may use. Any other is an exception with a
+// reason.
 var freeImports = map[string]bool{
 	"bufio": true, "bytes": true, "cmp": true, "errors": true, "fmt": true, "io": true,
 	"iter": true, "slices": true, "sort": true,
@@ -45,16 +45,16 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/fsm/script": true,
 }
 
-// luaImports are free in fsm/script and in themselves alone.
+// luaImports are allowed only in fsm/script and in themselves.
 var luaImports = map[string]bool{
 	"github.com/coordd/coordd/internal/lua":       true,
 	"github.com/coordd/coordd/internal/lua/ast":   true,
 	"github.com/coordd/coordd/internal/lua/parse": true,
 }
 
-// insteadOf says for a package that is not free what to use.
+// insteadOf names the alternative to a forbidden package.
 var insteadOf = map[string]string{
-	"time": "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now; an " +
+	"time": "a handler gets the time from Call.ClockMs, Call.WallUs, Keyspace.Now; an " +
 		"entry carries it",
 	"math/rand":    "take randomness from Env.Seed, which is the same on every node",
 	"math/rand/v2": "take randomness from Env.Seed, which is the same on every node",
@@ -71,22 +71,22 @@ var insteadOf = map[string]string{
 	"sync":          "one Apply at a time owns the machine, and the adapter has the lock",
 	"sync/atomic":   "one Apply at a time owns the machine, and the adapter has the lock",
 	"reflect":       "it shows addresses and map orders: write the cases out",
-	"runtime":       "what it tells differs from node to node",
+	"runtime":       "its results differ between nodes",
 	"context":       "nothing here waits or is cancelled",
 	"encoding/json": "write the encoding out: its order and its limits are part of a reply",
 	"unsafe":        "only keyspace's views of bytes have a reason to",
 }
 
-// badCalls are functions of packages that are allowed otherwise, with what to use instead. A key
-// that ends in a star is a prefix.
+// badCalls are forbidden functions of allowed packages, with the alternative. A key that ends in a
+// star is a prefix.
 var badCalls = map[string]string{
 	"fmt.Print*":  "the machine does no I/O: return an error or an event",
 	"fmt.Scan*":   "the machine does no I/O",
 	"println":     "the machine does no I/O: return an error or an event",
 	"print":       "the machine does no I/O: return an error or an event",
-	"time.Now":    "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
-	"time.Since":  "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
-	"time.Until":  "a handler is told the time: Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.Now":    "a handler gets the time from Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.Since":  "a handler gets the time from Call.ClockMs, Call.WallUs, Keyspace.Now",
+	"time.Until":  "a handler gets the time from Call.ClockMs, Call.WallUs, Keyspace.Now",
 	"time.After*": "nothing here waits",
 	"time.Sleep":  "nothing here waits",
 	"time.Tick":   "nothing here waits",
@@ -114,7 +114,7 @@ type checker struct {
 	fset     *token.FileSet
 	info     *types.Info
 	findings []finding
-	rounded  map[ast.Expr]bool // what an explicit conversion rounds
+	rounded  map[ast.Expr]bool // operands of explicit conversions, which round
 }
 
 func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
@@ -122,9 +122,9 @@ func (c *checker) report(pos token.Pos, rule, format string, args ...any) {
 		fmt.Sprintf(format, args...)})
 }
 
-// check finds what the files of a package do that is not pure. A line is excused by a comment
-// "//purity: reason" on it or alone on the line before; one that excuses nothing is a finding too.
-// Imports cannot be excused by a comment.
+// check finds the impure code of a package. A comment "//purity: reason" on a line, or alone on the
+// line before, excuses it; one that excuses nothing is a finding. Imports cannot be excused by a
+// comment.
 func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
 	excuses := map[string]token.Pos{}
@@ -163,8 +163,8 @@ func check(fset *token.FileSet, files []*ast.File, info *types.Info) []finding {
 	return left
 }
 
-// checkHandlers checks the functions that are commands.Handlers, and those of the same package that
-// they use, in a package that need not be pure itself. It also counts the handlers.
+// checkHandlers checks the functions of an impure package that are commands.Handlers, and the
+// functions of that package that they use. It also counts the handlers.
 func checkHandlers(fset *token.FileSet, files []*ast.File,
 	info *types.Info) (found []finding, handlers int) {
 	c := &checker{fset: fset, info: info, rounded: map[ast.Expr]bool{}}
@@ -305,8 +305,7 @@ func (c *checker) rangeOver(n *ast.RangeStmt) {
 	}
 }
 
-// kindOf is "map" or "chan" where a value of type t, or of one of the types of a constraint, is
-// one.
+// kindOf returns "map" or "chan" if t, or a type of its constraint, is one.
 func kindOf(t types.Type) string {
 	switch u := t.Underlying().(type) {
 	case *types.Map:
@@ -329,7 +328,7 @@ func kindOf(t types.Type) string {
 	return ""
 }
 
-// use holds the function or variable that is named against badCalls, called or not.
+// use checks a function or variable against badCalls, called or not.
 func (c *checker) use(id *ast.Ident) {
 	obj := c.info.Uses[id]
 	name := ""
@@ -387,8 +386,8 @@ func isBasic(t types.Type, kind types.BasicKind) bool {
 	return ok && b.Kind() == kind
 }
 
-// printsAddress reports whether fmt writes a value of type t as an address: functions, channels,
-// and pointers without a text of their own to what is not a struct, array, slice or map.
+// printsAddress reports whether fmt writes a value of type t as an address: a function, a channel,
+// or a pointer without a text form to something other than a struct, array, slice or map.
 func printsAddress(t types.Type) bool {
 	for _, name := range []string{"Error", "String", "Format", "GoString", "Write"} {
 		if m, _, _ := types.LookupFieldOrMethod(t, false, nil, name); m != nil {
@@ -422,7 +421,7 @@ func (c *checker) assign(n *ast.AssignStmt) {
 	}
 }
 
-// global finds a change of a variable of a package, or of what it holds.
+// global finds a change of a package's variable or of its content.
 func (c *checker) global(e ast.Expr) {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -467,10 +466,9 @@ func (c *checker) globalVar(id *ast.Ident) {
 const fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: " +
 	"write float64(x*y)"
 
-// fused finds a product of floats that is not rounded by a conversion. What is added to it may be
-// computed with it: some processors do both with one rounding, others with two, and nodes of
-// different make would differ. The Go specification: that holds across statements, and an explicit
-// conversion prevents it.
+// fused finds a product of floats that no conversion rounds. Some processors compute it together
+// with an addition in one rounding, others in two, so nodes could differ. The Go specification
+// allows that across statements; an explicit conversion prevents it.
 func (c *checker) fused(product *ast.BinaryExpr) {
 	if product.Op == token.MUL && c.isFloat(product) && c.info.Types[product].Value == nil &&
 		!c.rounded[product] {

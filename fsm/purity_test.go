@@ -21,10 +21,10 @@ import (
 	"testing"
 )
 
-// exception lets one file break one rule. What holds for imports: what names the package.
+// exception lets one file break one rule. For imports, what names the package.
 type exception struct{ file, rule, what, reason string }
 
-// exceptions are the places that have a reason. One that is not needed fails the test.
+// exceptions are the places with a reason. An unused one fails the test.
 var exceptions = []exception{
 	{"keyspace/db.go", ruleImport, "unsafe",
 		"reads a key's bytes as a string without a copy, for the time of one lookup"},
@@ -35,7 +35,7 @@ var exceptions = []exception{
 		"a read may leave the compiled form of a script, which is no part of the state"},
 }
 
-// notPure are the files and folders that the rule is not for.
+// notPure are the files and folders that the rules do not cover.
 var notPure = []string{"commands/commandtest", "fsm/adapter.go"}
 
 // TestPurity reads every source of commands/ and fsm/.
@@ -77,7 +77,7 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// serverHandlers checks those handlers of package server that run in the machine (TIME, PUBLISH …)
+// serverHandlers checks the handlers of package server that run in the machine (TIME, PUBLISH …)
 // and the functions that they use.
 func serverHandlers(t *testing.T, exports map[string]string) []finding {
 	fset := token.NewFileSet()
@@ -147,7 +147,7 @@ func parseDir(t *testing.T, fset *token.FileSet, dir string) (inspect, all []*as
 	return inspect, all
 }
 
-// exportData gives the compiled declarations of packages and of all that they import, by import
+// exportData returns the compiled declarations of packages and of all their imports, by import
 // path.
 func exportData(t *testing.T, packages ...string) map[string]string {
 	cmd := exec.Command("go",
@@ -269,7 +269,7 @@ func f(x, y, z float64, a, b int) (float64, int, float64) { return float64(x*y) 
 func f(t *lua.LTable) { t.Next(lua.LNil) }`},
 }
 
-// dir is where a snippet is said to be: Lua is for fsm/script alone.
+// dir is where a snippet pretends to be: only fsm/script may import Lua.
 func (s snippet) dir() string {
 	if strings.Contains(s.code, "internal/lua") && s.rule != ruleImport {
 		return "script"

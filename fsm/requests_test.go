@@ -1,4 +1,4 @@
-// Tests of the bound on what a request may do, as the machine holds to it.
+// Tests of the work limit of a request, in the machine.
 
 package fsm
 
@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// filledMachine applies calls, each made of words and a word for each of n elements.
+// filledMachine applies calls, each with its words and one word for each of n elements.
 func filledMachine(t *testing.T, n int, calls ...[]string) *Machine {
 	m := newestMachine(testTable())
 	for _, words := range calls {
@@ -33,8 +33,8 @@ func filledMachine(t *testing.T, n int, calls ...[]string) *Machine {
 	return m
 }
 
-// twins applies the same entry to a machine and to its twin, of which the first is asked. It
-// returns the shape of the replies.
+// twins applies the same entry to two machines, of which only the first builds replies. It returns
+// the shape of the replies.
 func twins(t *testing.T, m, twin *Machine, run []byte) string {
 	t.Helper()
 	e := &Entry{ClockMs: 1000, Batches: [][]byte{run}}
@@ -46,12 +46,12 @@ func twins(t *testing.T, m, twin *Machine, run []byte) string {
 		t.Fatal(err)
 	}
 	if m.Sum() != twin.Sum() {
-		t.Fatal("the node that was not asked has another state")
+		t.Fatal("a node that builds no replies has another state")
 	}
 	return shape(t, a.Replies[0])
 }
 
-// A transaction may do what one request may: replies are work in it, whether they are built or not.
+// A transaction has the limit of one request: replies count as work, whether they are built or not.
 func TestTransactionOfReplies(t *testing.T) {
 	const fields = 60_000
 	hash := []string{"HSET", "h", "field:# value:#"}
@@ -63,7 +63,7 @@ func TestTransactionOfReplies(t *testing.T) {
 	got := twins(t, m, twin, transactionOf(calls...))
 	if ran := 200 - strings.Count(got, string(errTransactionWork))/2; ran < 3 ||
 		ran > commands.MaxRequestWork/fields {
-		t.Errorf("%d of the HGETALL were tried: %.200s", ran, got)
+		t.Errorf("%d of the HGETALL ran: %.200s", ran, got)
 	}
 	counted := twins(t, m, twin, requestsOf([]string{"GET", "n"}))
 	if last := strings.Fields(got[:strings.Index(got,
@@ -88,8 +88,9 @@ func slicesRepeat(call []string, n int) (calls [][]string) {
 	return calls
 }
 
-// What destroys keeps what it cannot answer, also behind other replies.
-func TestWhatIsNotAnsweredIsNotTaken(t *testing.T) {
+// A command that returns and removes data keeps what does not fit into the reply, also after other
+// replies.
+func TestUnreturnedDataIsKept(t *testing.T) {
 	big := strings.Repeat("x", 20<<20)
 	m, twin := newestMachine(testTable()), newestMachine(testTable())
 	for _, call := range [][]string{{"RPUSH", "l", big, "b"}, {"HSET", "h", "f", big},
@@ -123,7 +124,7 @@ func TestWhatIsNotAnsweredIsNotTaken(t *testing.T) {
 	}
 }
 
-// XREADGROUP delivers what fits into the work and the reply of one request, and no more becomes
+// XREADGROUP delivers what fits into the work and the reply of one request; only that becomes
 // pending.
 func TestBacklogIsDeliveredInParts(t *testing.T) {
 	const entries = 160_000
@@ -162,8 +163,7 @@ func TestBacklogIsDeliveredInParts(t *testing.T) {
 	}
 }
 
-// A few bytes do not make half a gigabyte: an offset reaches no farther behind the end of a string
-// than a bound.
+// A few bytes cannot create half a gigabyte: the offset past the end of a string is bounded.
 func TestOffsetsAreBounded(t *testing.T) {
 	m := newestMachine(testTable())
 	far := strconv.Itoa(16<<20 + 2)
@@ -178,11 +178,11 @@ func TestOffsetsAreBounded(t *testing.T) {
 		}
 	}
 	if got := answers(t, m, requestsOf([]string{"EXISTS", "k"})); got != "0" {
-		t.Error("a refused command made the key")
+		t.Error("a refused command created the key")
 	}
 }
 
-// Looking at watched keys is work of the transaction.
+// Checking watched keys is work of the transaction.
 func TestWatchedKeysAreWork(t *testing.T) {
 	m := newestMachine(testTable())
 	q := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{commandtest.Args("DBSIZE")}}

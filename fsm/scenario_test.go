@@ -1,5 +1,4 @@
-// The scenario files run against one machine, and the test that every command of the table has a
-// scenario.
+// The scenario files run against one machine. Every command of the table must have a scenario.
 
 package fsm
 
@@ -18,11 +17,11 @@ import (
 
 const scenarioFiles = "../testdata/commands/*.txt"
 
-// testTable is the table of a node: scripts and transactions in the machine run some of the
-// session's commands too (TIME, PUBLISH).
+// testTable is the table of a node: scripts and transactions also run some of the session's
+// commands in the machine (TIME, PUBLISH).
 func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// TestScenarios runs every line on the way of a real request: encoded, put in an entry, encoded
+// TestScenarios runs every line on the path of a real request: encoded, put into an entry, encoded
 // again, applied.
 func TestScenarios(t *testing.T) {
 	node := &scenarioNode{table: testTable()}
@@ -38,8 +37,8 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// TestEveryCommandHasAScenario fails for a command of the table that no scenario file calls.
-// Commands that package server answers by itself have theirs in testdata/sessions.
+// TestEveryCommandHasAScenario fails for a command of the table that no scenario file calls. The
+// scenarios of commands that package server runs by itself are in testdata/sessions.
 func TestEveryCommandHasAScenario(t *testing.T) {
 	table := testTable()
 	if len(table.All()) == 0 {
@@ -73,7 +72,7 @@ func TestMissingScenarioIsSeen(t *testing.T) {
 	}
 }
 
-// calledCommands are the full names of the commands that the files call.
+// calledCommands returns the full names of the commands that the files call.
 func calledCommands(table *commands.Table, pattern string) (map[string]bool, error) {
 	files, err := commandtest.Load(pattern)
 	if err != nil {
@@ -104,8 +103,8 @@ func addCalled(table *commands.Table, called map[string]bool, args [][]byte) {
 	called[spec.FullName()] = true
 }
 
-// withoutScenario are the names of the machine's commands that are not in called, in the table's
-// order.
+// withoutScenario returns the names of the machine's commands that are not in called, in the
+// table's order.
 func withoutScenario(table *commands.Table, called map[string]bool) []string {
 	var names []string
 	add := func(s *commands.Spec) {
@@ -125,7 +124,7 @@ func withoutScenario(table *commands.Table, called map[string]bool) []string {
 	return names
 }
 
-// scenarioNode is a machine with a log of its own.
+// scenarioNode is a machine with its own log.
 type scenarioNode struct {
 	table   *commands.Table
 	machine *Machine
@@ -142,7 +141,7 @@ func (n *scenarioNode) advance(ms int64) error {
 	return err
 }
 
-// wallUs is the time of day, which keeps step with the cluster clock as a leader's does.
+// wallUs returns the time of day, which advances with the cluster clock as a leader's does.
 func (n *scenarioNode) wallUs() int64 {
 	if n.beganMs == 0 {
 		n.beganMs = time.Now().UnixMilli() - n.clockMs
@@ -150,41 +149,41 @@ func (n *scenarioNode) wallUs() int64 {
 	return (n.beganMs + n.clockMs) * 1000
 }
 
-// apply puts requests through a log entry and returns their replies.
-func (n *scenarioNode) apply(run []byte) ([]byte, error) {
+// apply sends requests through a log entry and returns their replies.
+func (n *scenarioNode) apply(batch []byte) ([]byte, error) {
 	n.index++
 	entry := Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
-	if run != nil {
-		entry.Batches = [][]byte{run}
+	if batch != nil {
+		entry.Batches = [][]byte{batch}
 	}
 	decoded, err := DecodeEntry(AppendEntry(nil, &entry))
 	if err != nil {
 		return nil, err
 	}
 	result, err := n.machine.Apply(n.index, decoded, true)
-	if err != nil || run == nil {
+	if err != nil || batch == nil {
 		return nil, err
 	}
 	return result.Replies[0], nil
 }
 
-// read runs requests beside the log; the machine must be the same afterwards.
-func (n *scenarioNode) read(run []byte) ([]byte, error) {
+// read runs requests without the log; the machine must not change.
+func (n *scenarioNode) read(batch []byte) ([]byte, error) {
 	before := n.machine.Sum()
-	raw := n.machine.Read(nil, run, n.clockMs, n.wallUs())
+	raw := n.machine.Read(nil, batch, n.clockMs, n.wallUs())
 	if n.machine.Sum() != before {
 		return nil, fmt.Errorf("a read changed the machine")
 	}
 	return raw, nil
 }
 
-// scenarioSession is as much of a session as scenarios of data commands need: it knows HELLO,
-// SELECT, and transactions, and hands all else to the machine.
+// scenarioSession has what scenarios of data commands need of a session: HELLO, SELECT and
+// transactions. It passes everything else to the machine.
 type scenarioSession struct {
 	node  *scenarioNode
 	db    int
 	proto int
-	reads int // counts read commands: every second one goes beside the log
+	reads int // counts read commands: every second one bypasses the log
 
 	multi, broken bool
 	queue         [][][]byte
@@ -198,7 +197,7 @@ func (s *scenarioSession) Do(args [][]byte) ([]byte, error) {
 	switch {
 	case name == "hello" && len(args) == 2:
 		s.proto, _ = strconv.Atoi(string(args[1]))
-		s.reads++ // so that what goes through the log in one protocol goes beside it in the other
+		s.reads++ // so that what uses the log in one protocol bypasses it in the other
 		out.Status("OK")
 	case name == "select" && len(args) == 2 && !s.multi:
 		s.db, _ = strconv.Atoi(string(args[1]))
@@ -229,19 +228,19 @@ func (s *scenarioSession) Do(args [][]byte) ([]byte, error) {
 }
 
 func (s *scenarioSession) request(args [][]byte) ([]byte, error) {
-	run := commands.AppendRequest(nil, &commands.Request{DB: s.db, Proto: s.proto,
+	batch := commands.AppendRequest(nil, &commands.Request{DB: s.db, Proto: s.proto,
 		Cmds: [][][]byte{args}})
 	if spec, err := s.node.table.Resolve(args); err == nil && spec.Kind == commands.Read {
 		if s.reads++; s.reads%2 == 0 {
-			return s.timeOver(s.node.read(run))
+			return s.timedOut(s.node.read(batch))
 		}
 	}
-	return s.timeOver(s.node.apply(run))
+	return s.timedOut(s.node.apply(batch))
 }
 
-// timeOver answers for a command that waits as the session does when its time is over: at once
+// timedOut replies for a command that waits as a session does after the timeout, which is at once
 // here.
-func (s *scenarioSession) timeOver(raw []byte, err error) ([]byte, error) {
+func (s *scenarioSession) timedOut(raw []byte, err error) ([]byte, error) {
 	if _, _, waits := commands.CutBlock(raw); !waits || err != nil {
 		return raw, err
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/coordd/coordd/internal/tests/corpus"
 )
 
-// newScriptNode is a machine to run scripts on, over log entries.
+// newScriptNode returns a machine that runs scripts through log entries.
 func newScriptNode() *scenarioSession {
 	table := testTable()
 	node := &scenarioNode{table: table, machine: newestMachine(table), clockMs: 1}
 	return &scenarioSession{node: node, proto: 2}
 }
 
-// ask runs a call whose reply may not be an error, and gives the reply.
+// ask runs a call whose reply must not be an error, and returns the reply.
 func ask(t testing.TB, target commandtest.Target, words ...string) commandtest.Value {
 	t.Helper()
 	raw, err := target.Do(commandtest.Args(words...))
@@ -34,7 +34,7 @@ func ask(t testing.TB, target commandtest.Target, words ...string) commandtest.V
 	return v
 }
 
-// oneFunction is the source of a library with a function of the same name.
+// oneFunction returns a library with a function of the same name.
 func oneFunction(name, body string) string {
 	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)",
 		name, name, body)
@@ -61,7 +61,7 @@ func TestLibrariesAreInTheSnapshot(t *testing.T) {
 		t.Errorf("a restored function: %s", got)
 	}
 
-	// The order in which libraries came cannot be seen, and what is gone leaves nothing.
+	// The order in which libraries were loaded is invisible, and a deleted one leaves no trace.
 	other := newScriptNode()
 	ask(t, other, "FUNCTION", "LOAD",
 		"#!lua name=a\n redis.register_function{function_name='A', callback=redis.log, "+
@@ -81,9 +81,8 @@ func TestLibrariesAreInTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts that came in one batch, in transactions or
-// not, must not be given the same numbers, and a node that applies the entry again must be given
-// the same.
+// TestRequestsOfOneEntryDrawTheirOwnNumbers: scripts of one batch, in transactions or not, draw
+// different numbers, and a node that applies the entry again draws the same ones.
 func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 	const requests = 20
 	var batch []byte
@@ -116,7 +115,7 @@ func TestRequestsOfOneEntryDrawTheirOwnNumbers(t *testing.T) {
 		t.Errorf("nodes differ:\n%q\n%q", replies[0], replies[1])
 	}
 	if want := 2 * 2 * 3 * requests; len(drawn) < want-1 {
-		// 14 digits of a float: two may be equal, not more
+		// 14 digits of a float: at most two may be equal
 		t.Errorf("%d scripts drew %d numbers: %q", want, len(drawn), replies[0])
 	}
 }
