@@ -234,8 +234,8 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 			default:
 				answered++
 				if !due && m.Sum().Sum != sum.Sum || messages(a) > 0 {
-					t.Fatalf("entry %d: the dry run replied, and the entry changes something: %s", index,
-						entryText(e))
+					t.Fatalf("entry %d: the dry run replied, but the entry changes something: %s",
+						index, entryText(e))
 				}
 				random := !bytes.Equal(reply, again) ||
 					strings.Contains(strings.ToLower(entryText(e)), "rand")

@@ -56,8 +56,8 @@ func TestNotificationsOfFields(t *testing.T) {
 		}
 		var notified []string
 		for _, e := range result.Events {
-			notified = append(notified, strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")+" "+
-				string(e.Payload))
+			event := strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")
+			notified = append(notified, event+" "+string(e.Payload))
 		}
 		if got := strings.Join(notified, ","); got != c.want {
 			t.Errorf("%s after %d ms: notified of %q, want %q", c.call, c.afterMs, got, c.want)

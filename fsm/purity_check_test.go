@@ -40,8 +40,8 @@ var freeImports = map[string]bool{
 	"github.com/cespare/xxhash/v2": true, "github.com/zeebo/xxh3": true,
 	"github.com/tidwall/btree":          true,
 	"github.com/coordd/coordd/commands": true, "github.com/coordd/coordd/commands/keyspace": true,
-	"github.com/coordd/coordd/commands/radix": true,
-	"github.com/coordd/coordd/internal/resp":  true, "github.com/coordd/coordd/internal/wire": true,
+	"github.com/coordd/coordd/commands/glob": true, "github.com/coordd/coordd/commands/radix": true,
+	"github.com/coordd/coordd/internal/resp": true, "github.com/coordd/coordd/internal/wire": true,
 	"github.com/coordd/coordd/fsm/script": true,
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// The reply to a table is built in one buffer of its size. One that grows takes three times as
-// much at its largest, and allocates five times as much.
+// The reply to a table is built in one buffer of its size. A growing buffer peaks at three times
+// that and allocates five times as much.
 func TestRepliesOfTablesAreBuiltOnce(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	for source, own := range map[string]int{ // what the script allocates, about; 0: unknown
+	for source, own := range map[string]int{ // what the script allocates, approximately; 0: unknown
 		`local t = {} for i = 1, 60 do t[i] = ARGV[1] end return t`:                              2 << 20,
 		`local t = {} for i = 1, 3e5 do t[i] = 1e15 + i end return t`:                            0,
 		`local t = {} for i = 1, 3e4 do t[i] = {tostring(i), {ok = "fine"}, false} end return t`: 0,
@@ -46,7 +46,7 @@ func TestRepliesOfTablesAreBuiltOnce(t *testing.T) {
 	}
 }
 
-// A reply that does not fit takes no room first.
+// A reply that does not fit is refused before memory is reserved for it.
 func TestRepliesThatDoNotFitAreNotReserved(t *testing.T) {
 	x := &commands.Call{Out: &commands.RESP{Limit: 1000}}
 	x.Reserve(1001)

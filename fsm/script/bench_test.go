@@ -1,4 +1,4 @@
-// What a small script costs.
+// The cost of a small script.
 
 package script
 
@@ -13,8 +13,7 @@ import (
 // The release of a lock as most libraries send it.
 const releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
-// BenchmarkRelease runs the release of a lock that another one holds: the script looks and changes
-// nothing.
+// BenchmarkRelease releases a lock that another client holds: the script reads and changes nothing.
 func BenchmarkRelease(b *testing.B) {
 	table := commands.NewTable(commands.Specs())
 	ks := keyspace.New()

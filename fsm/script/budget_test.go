@@ -1,5 +1,4 @@
-// Tests of the script budget: the stop comes at the same count in each run, and nothing a script
-// does escapes it.
+// The script budget: it stops a script at the same count in each run, and nothing escapes it.
 
 package script
 
@@ -10,8 +9,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// countingState returns a Lua state with a budget of the given instructions and bytes.
-// tick() in a script adds one to *ticks; spawn(f) runs f in a coroutine until it yields or ends.
+// countingState returns a Lua state with a budget of the given instructions and bytes. In scripts
+// tick() adds one to *ticks, and spawn(f) runs f in a coroutine until it yields or ends.
 func countingState(t *testing.T, instructions, bytes int64) (L *lua.LState, ticks *int) {
 	t.Helper()
 	L = libraryState(t)
@@ -58,7 +57,7 @@ func TestBudgetStopsAtTheSameCount(t *testing.T) {
 }
 
 func TestBudgetCountsExactly(t *testing.T) {
-	// One more instruction than the budget stops the script; exactly the budget does not.
+	// Exactly the budget is enough; one more instruction stops the script.
 	const src = `local a = 0 for i = 1, 100 do a = a + i end return a`
 	L, _ := countingState(t, 1_000_000, 0)
 	if err := doString(L, src); err != nil {
@@ -103,7 +102,7 @@ func TestBudgetCharges(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), errScriptMemory) {
 		t.Fatalf("error %v, want %q even after pcall", err, errScriptMemory)
 	}
-	for range 3 { // the smallest integer does not wrap round
+	for range 3 { // the smallest integer does not wrap around
 		L.G.Budget.Bytes = 1
 		err = doString(L, `pcall(work, 2^62) pcall(work, 2^62) pcall(work, 2^62) work(2^62)`)
 		if err == nil || !strings.Contains(err.Error(), errScriptInstructions) ||

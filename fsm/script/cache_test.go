@@ -1,4 +1,4 @@
-// The cache of scripts: its bounds, its records, and reads that use it at the same time.
+// The script cache: its bounds, its records, and concurrent reads.
 
 package script
 
@@ -94,8 +94,8 @@ func TestLoadedScriptsHaveALimit(t *testing.T) {
 	}
 }
 
-// The cache of EVAL is bounded by bytes too, from LevelBounded on. The newest script stays, however
-// long it is.
+// From LevelBounded on, bytes bound the cache of EVAL, too. The newest script stays, whatever its
+// length.
 func TestScriptCacheHasABoundInBytes(t *testing.T) {
 	long := func(i, n int) string {
 		return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n))
@@ -142,7 +142,7 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 	}
 }
 
-// What footprint says is not less than what a compiled script takes.
+// footprint is at least the memory of a compiled script.
 func TestFootprint(t *testing.T) {
 	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()",
 		`x"y"`, "local a ", "f{1,2}"} {
@@ -165,8 +165,8 @@ func TestFootprint(t *testing.T) {
 	}
 }
 
-// A request pays for compiling what it brings, and not for what the cache has, whether that is
-// compiled already or not.
+// A request pays for compiling its source, but not for a cached script, whether or not that is
+// already compiled.
 func TestCompilingIsPaidFor(t *testing.T) {
 	var source bytes.Buffer
 	for i := range 5000 {
@@ -198,11 +198,11 @@ func TestCompilingIsPaidFor(t *testing.T) {
 	}
 	if again := work(restored, commands.LevelBounded, eval...); again != cached ||
 		cached > least/2 {
-		t.Errorf("work %d for a script that is cached, %d on a node that was restored", cached,
+		t.Errorf("work %d for a cached script, %d on a restored node", cached,
 			again)
 	}
 	if first := work(NewEngine(e.table), commands.LevelFirst, eval...); first > cached {
-		t.Errorf("work %d below level %d, %d for a script that is cached", first,
+		t.Errorf("work %d below level %d, %d for a cached script", first,
 			commands.LevelBounded, cached)
 	}
 	e = NewEngine(testTable())
@@ -216,8 +216,7 @@ func TestCompilingIsPaidFor(t *testing.T) {
 	}
 }
 
-// A source of more tokens than a request may have compiled is refused, as everywhere from
-// LevelBounded on.
+// From LevelBounded on, a source with more tokens than a request may compile is refused everywhere.
 func TestSourcesOfManyTokensAreRefused(t *testing.T) {
 	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")
 	for level, want := range map[uint64]string{commands.LevelFirst: "",
@@ -259,7 +258,7 @@ func TestCorruptScriptRecords(t *testing.T) {
 	}
 }
 
-// Reads may run scripts at the same time.
+// Reads may run scripts concurrently.
 func TestConcurrentReads(t *testing.T) {
 	n := newNode()
 	n.eval(t, `redis.call("set", "a", "1") return 1`)
@@ -281,12 +280,11 @@ func TestConcurrentReads(t *testing.T) {
 	wg.Wait()
 }
 
-// A node that starts from a snapshot compiles each script once, also for reads, which may come at
-// the same time: what is loaded may be more than what reads keep besides. The limit of tokens is
-// for new sources.
+// A node that starts from a snapshot compiles each script once, also for concurrent reads: the
+// cache may hold more scripts than reads keep besides. The limit of tokens applies to new sources.
 func TestReadsCompileCachedScriptsOnce(t *testing.T) {
 	e := NewEngine(testTable())
-	source := "return {" + strings.Repeat("1,", maxTokens/2) + "}" // a release before brought it
+	source := "return {" + strings.Repeat("1,", maxTokens/2) + "}" // an earlier release accepted it
 	old := newestCall()
 	old.Level = commands.LevelFirst
 	sha, err := e.Load(old, []byte(source))

@@ -1,6 +1,5 @@
-// The comparison of the Lua libraries with a real redis-server: each snippet runs on both sides,
-// and what it returns or raises must be the same. Where no redis-server is installed the tests say
-// so and are skipped.
+// The comparison of the Lua libraries with a real redis-server: each snippet runs on both sides and
+// must return or raise the same. Without an installed redis-server the tests are skipped.
 
 package script
 
@@ -13,9 +12,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// harness is put before each snippet, on both sides, on one line. show writes a value so that the
-// bytes of strings, all digits of numbers and the contents of tables are seen; snippets return what
-// they want to compare.
+// harness precedes each snippet, on both sides, on one line. show writes a value with all bytes of
+// strings, all digits of numbers and the content of tables. A snippet returns what it compares.
 const harness = `local show show = function(v, deep) ` +
 	`if type(v) == 'string' then return '"' .. v:gsub('[^%w%p ]', function(c) return '\\' .. c:byte() end) .. '"' end ` +
 	`if type(v) == 'number' then return (string.format('%.17g', v):gsub('^-nan', 'nan')) end ` +
@@ -38,7 +36,7 @@ func runHere(t testing.TB, snippet string) string {
 	return runIn(t, libraryState(t), snippet)
 }
 
-// runIn is runHere in a state that is used again; settings and budgets are reset.
+// runIn is runHere in an existing state; it resets settings and budgets.
 func runIn(t testing.TB, L *lua.LState, snippet string) string {
 	t.Helper()
 	L.Begin(lua.Budget{Instructions: 50_000_000, Bytes: 1 << 30})
@@ -69,7 +67,7 @@ func doString(L *lua.LState, source string) error {
 	return err
 }
 
-// showValue is a string as it is, and the type of any other value.
+// showValue returns a string as it is, and the type of any other value.
 func showValue(v lua.LValue) string {
 	if s, ok := toString(v); ok {
 		return s
@@ -83,14 +81,14 @@ func libraryState(t testing.TB) *lua.LState {
 	return newInterpreter(testTable()).L
 }
 
-// realRedis is a redis-server that this test process started, and one connection to it.
-type realRedis struct {
+// redisServer is a redis-server that this test process started, and one connection to it.
+type redisServer struct {
 	conn *commandtest.Conn
 	here *lua.LState // what it is compared with
 }
 
 // startRedis starts a redis-server that ends with the test, or skips the test.
-func startRedis(t testing.TB) *realRedis {
+func startRedis(t testing.TB) *redisServer {
 	t.Helper()
 	socket := commandtest.StartRedis(t)
 	if socket == "" {
@@ -101,11 +99,11 @@ func startRedis(t testing.TB) *realRedis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return &realRedis{conn: conn, here: libraryState(t)}
+	return &redisServer{conn: conn, here: libraryState(t)}
 }
 
 // eval runs a script and returns its reply, a bulk string or an error.
-func (r *realRedis) eval(t testing.TB, script string) string {
+func (r *redisServer) eval(t testing.TB, script string) string {
 	t.Helper()
 	raw, err := r.conn.Do(commandtest.Args("EVAL", script, "0"))
 	if err != nil {
@@ -130,8 +128,8 @@ func compare(t *testing.T, snippets []string) {
 	}
 }
 
-// compare runs one snippet on both sides; of long results it shows the place where they part.
-func (r *realRedis) compare(t *testing.T, snippet string) {
+// compare runs one snippet on both sides; long results are shown from their first difference.
+func (r *redisServer) compare(t *testing.T, snippet string) {
 	t.Helper()
 	want, got := r.eval(t, harness+snippet+ending), runIn(t, r.here, snippet)
 	if got == want {

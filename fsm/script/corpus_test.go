@@ -1,4 +1,5 @@
-// The scripts of testdata/scripts, run here and on a real redis-server, and their replies compared.
+// The scripts of testdata/scripts run here and on a real redis-server, and the replies are
+// compared.
 
 package script
 
@@ -11,7 +12,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/corpus"
 )
 
-// testdata is the way to the repository's testdata.
+// testdata is the path of the repository's testdata.
 const testdata = "../../testdata"
 
 func TestScriptsLikeRedis(t *testing.T) {

@@ -1,5 +1,4 @@
-// The bounds of scripts, what one script can leave to the next (nothing), and agreement between
-// nodes.
+// The limits of scripts, their isolation from each other, and agreement between nodes.
 
 package script
 
@@ -14,7 +13,7 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// runaways are scripts that do not end, or build without end, each in its own way. None may stop
+// runaways are scripts that do not end, or allocate without end, each in its own way. None may stop
 // the machine for long, kill the process, or escape by catching the error.
 var runaways = []string{
 	`while true do end`,
@@ -86,9 +85,9 @@ var runaways = []string{
 	`local s = ("x"):rep(10000) while true do s:gsub(".", function(c) return coroutine.wrap(function() return c end)() end) end`,
 }
 
-// Work that one instruction does is charged for: with two strings of 3 MB, a tenth of the budget
-// must not last for a thousand of these. (A full budget of the first took 2 s for each 25,000
-// rounds before, and takes 0.8 s now.)
+// Instructions with long operands are charged for their work: with two strings of 3 MB, a tenth of
+// the budget must not last for a thousand rounds. (Without charges the first took 2 s for 25,000
+// rounds; it takes 0.8 s for a full budget now.)
 func TestLongOperandsArePaidFor(t *testing.T) {
 	const size = 3 << 20
 	long := bytes.Repeat([]byte("1"), size)
@@ -145,7 +144,7 @@ func TestRunawaysAreStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes some seconds, and -short was given")
 	}
-	// A tenth of what scripts have is enough to see that each of these is stopped.
+	// A tenth of the usual budget is enough to stop each of these.
 	limit := lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes / 10}
 	interpreters := []*interpreter{newInterpreter(testTable()), newInterpreter(testTable())}
 	run := func(i int, source string) string {
@@ -176,7 +175,7 @@ func TestRunawaysAreStopped(t *testing.T) {
 	}
 }
 
-// What a script wrote before it was stopped stays, and is the same on every node.
+// What a script wrote before the stop stays, and is the same on every node.
 func TestStopIsAtTheSameWrite(t *testing.T) {
 	a, b := newNode(), newNode()
 	const source = `while true do redis.call("incr", "n") end`
@@ -190,8 +189,8 @@ func TestStopIsAtTheSameWrite(t *testing.T) {
 	}
 }
 
-// What differs from Redis on purpose.
-func TestOwnAnswers(t *testing.T) {
+// Intended differences from Redis.
+func TestOwnReplies(t *testing.T) {
 	deep := func(open, shut string, n int) string {
 		return "return " + strings.Repeat(open, n) + "1" + strings.Repeat(shut, n)
 	}
@@ -253,7 +252,7 @@ func TestOwnAnswers(t *testing.T) {
 	}
 }
 
-// leavers are scripts that try to leave something behind; each is followed by every probe.
+// leavers are scripts that try to leave something behind; every probe follows each of them.
 var leavers = []string{
 	`x = 1`, `rawset(_G, "x", 1)`, `_G.x = 1`, `string.x = 1`, `redis.call = 1`,
 	`table.insert(string, 1)`, `table.insert(_G, 1)`,
@@ -298,7 +297,7 @@ func TestNothingIsLeftToTheNextScript(t *testing.T) {
 	for _, leaver := range leavers {
 		used := newNode()
 		for i, p := range probes {
-			used.index = 0 // the entry's place is the seed of math.random
+			used.index = 0 // the entry's index is the seed of math.random
 			used.eval(t, leaver)
 			used.index = 0
 			if got := used.eval(t, p); got != fresh[i] {

@@ -1,4 +1,4 @@
-// Scripts out of nothing.
+// The fuzz target of scripts.
 
 package script
 
@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzScript runs any source twice, with a small budget, on two interpreters that have run other
-// scripts: the replies are equal, and nothing panics.
+// scripts. The replies are equal, and nothing panics.
 func FuzzScript(f *testing.F) {
 	for _, path := range corpus.Files(f, testdata) {
 		for _, s := range corpus.Read(f, path) {

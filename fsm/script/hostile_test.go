@@ -1,5 +1,5 @@
-// Scripts that are after a node's time or memory: each of them ends at its budget, at the same
-// charged work on every node, and within the memory that the budget says.
+// Scripts that attack a node's time or memory: each ends at its budget, at the same charged work on
+// every node, and within the memory that its budget allows.
 
 package script
 
@@ -15,18 +15,17 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// hostile are scripts that never end by themselves, and what stops each within a tenth of a
-// script's budget.
+// hostile are scripts that never end by themselves, and the error that stops each within a tenth of
+// the usual budget.
 var hostile = []struct{ stop, source string }{
-	// Open upvalues of calls in each other: depth 500 took a millisecond an instruction, hours in
-	// all.
+	// Open upvalues of nested calls: at depth 500 each instruction took a millisecond.
 	{errScriptMemory,
 		`local function f(n) local a, b = n, n local g = function() return a + b end if n > 0 then f(n - 1) end while true do local x = n local h = function() return x end end end f(500)`},
 	{errScriptInstructions,
 		`local function f(n) local a = n local g = function() return a end if n > 0 then f(n - 1) end while true do g() end end f(500)`},
 	{errScriptMemory,
 		`local function f(n) local a = n local g = function() a = a + 1 return a end if n > 0 then f(n - 1) end while true do (function() return g() end)() end end f(500)`},
-	// Coroutines: yielding from a deep one, making them, passing values.
+	// Coroutines: yielding from a deep one, creating them, passing values.
 	{errScriptInstructions,
 		`local co = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else while true do coroutine.yield() end end end f(150) end) while true do co() end`},
 	{errScriptMemory, `while true do coroutine.wrap(function() end)() end`},
@@ -34,7 +33,7 @@ var hostile = []struct{ stop, source string }{
 		`local t = {} for i = 1, 1e9 do t[i] = coroutine.wrap(function() local function f(n) if n > 0 then f(n - 1) else coroutine.yield() end end f(150) end) t[i]() end`},
 	{errScriptInstructions,
 		`local t = {} for i = 1, 7000 do t[i] = i end local f = coroutine.wrap(function(...) while true do coroutine.yield(...) end end) while true do f(unpack(t)) end`},
-	// What memory is made of.
+	// Allocations.
 	{errScriptMemory,
 		`local keep = {} for i = 1, 1e9 do local a, b, c, d, e, f = i, i, i, i, i, i keep[#keep + 1] = function() return a, b, c, d, e, f end end`},
 	{errScriptMemory,
@@ -87,8 +86,7 @@ var hostile = []struct{ stop, source string }{
 	{errScriptMemory, `while true do redis.error_reply("no such") redis.status_reply("OK") end`},
 }
 
-// runHostile runs a script with a tenth of the budget, and says what it replied and the charges
-// that it left.
+// runHostile runs a script with a tenth of the budget, and returns the reply and the budget left.
 func runHostile(t *testing.T, in *interpreter, source string) (reply string, left lua.Budget) {
 	t.Helper()
 	return runHostileWithin(t, in, source, lua.Budget{Instructions: scriptInstructions / 10,
@@ -133,8 +131,8 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 	}
 }
 
-// What a library function does with a long argument, or an instruction with many registers, is
-// charged where it is done: at least a unit for 64 bytes, and each byte that it makes.
+// A library function with a long argument, or an instruction with many registers, is charged for
+// its work: at least one unit per 64 bytes, and each byte that it allocates.
 func TestLongArgumentsAreCharged(t *testing.T) {
 	names := make([]string, 190)
 	for i := range names {
@@ -184,8 +182,7 @@ func TestLongArgumentsAreCharged(t *testing.T) {
 	}
 }
 
-// A text that is much longer than what it is made of is charged before it is there.
-func TestLongTextsAreChargedBeforeTheyAreMade(t *testing.T) {
+func TestLongTextsAreChargedFirst(t *testing.T) {
 	for _, source := range []string{
 		`return cjson.encode(("\1"):rep(1e6))`,
 		`return cjson.encode({[("\1"):rep(1e6)] = 1})`,
@@ -202,14 +199,14 @@ func TestLongTextsAreChargedBeforeTheyAreMade(t *testing.T) {
 			t.Errorf("%s: %.80q", source, reply)
 		}
 		if made := after.TotalAlloc - before.TotalAlloc; made > 4*3e6 {
-			// a buffer that grows leaves others behind
+			// a growing buffer leaves others behind
 			t.Errorf("%s: %d bytes were allocated", source, made)
 		}
 	}
 }
 
-// What a script keeps takes at most about what it is charged for: the worst five that were found
-// before took 2 to 13 times the promised bound.
+// A script's memory is about what it is charged for, at most. The worst five cases found before
+// took 2 to 13 times the promised bound.
 func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 	for _, source := range []string{
 		`local keep = {} for i = 1, N do local a, b, c, d, e, f = i + .5, i + .5, i + .5, i + .5, i + .5, i + .5 keep[i] = function() return a, b, c, d, e, f end end return function() return keep end`,
@@ -258,7 +255,7 @@ func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 	}
 }
 
-// heapInUse is how many bytes are reachable.
+// heapInUse returns how many bytes are reachable.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -266,8 +263,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// table.concat makes its text once.
-func TestConcatMakesItsTextOnce(t *testing.T) {
+// table.concat builds its text once.
+func TestConcatBuildsItsTextOnce(t *testing.T) {
 	var before, after runtime.MemStats
 	in := newInterpreter(testTable())
 	runtime.ReadMemStats(&before)

@@ -1,5 +1,5 @@
-// The libraries that make bytes and bits (struct, cmsgpack, bit) compared with Redis's, and given
-// hostile input.
+// The libraries for bytes and bits (struct, cmsgpack, bit) compared with Redis's, and with hostile
+// input.
 
 package script
 

@@ -1,4 +1,4 @@
-// cjson compared with Redis's, and given hostile input.
+// cjson compared with Redis's, and with hostile input.
 
 package script
 
@@ -91,7 +91,7 @@ func TestCJSONDecodeLikeRedis(t *testing.T) {
 	compare(t, cases)
 }
 
-// luaBytes writes s so that a Lua literal holds exactly its bytes.
+// luaBytes writes s as a Lua literal with exactly its bytes.
 func luaBytes(s string) string {
 	var out strings.Builder
 	for i := range len(s) {
@@ -154,7 +154,7 @@ func randomJSON(rnd *rand.Rand, depth int) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-func TestCJSONKeysInOrderOfInsertion(t *testing.T) {
+func TestCJSONKeysInInsertionOrder(t *testing.T) {
 	const snippet = `local t = {z = 1, y = 2} t.x = 3 t[5] = 4 t.a = 5 t.y = nil t.b = 6 t.y = 7 ` +
 		`return cjson.encode(t):gsub('"', ''), cjson.encode(cjson.decode('{"q":1,"c":2,"m":3}')):gsub('"', '')`
 	got := runHere(t, snippet)

@@ -1,5 +1,5 @@
-// Patterns compared with Redis's: known cases, errors, and random ones; and the budget that stops a
-// pattern bomb.
+// Patterns compared with Redis's: known cases, errors, and random ones. The budget stops a pattern
+// bomb.
 
 package script
 
@@ -135,7 +135,7 @@ func TestPatternBombStops(t *testing.T) {
 func TestPatternTooComplex(t *testing.T) {
 	got := runHere(t, `return string.match('', string.rep('a?', 20000))`)
 	if !strings.Contains(got, "pattern too complex") {
-		// Optional items match nothing here: each of them is one more level only where it matches.
+		// An optional item adds a level only where it matches, and these match nothing.
 		got = runHere(t, `return string.match(string.rep('a', 20000), string.rep('a?', 20000))`)
 	}
 	if !strings.Contains(got, "pattern too complex") {

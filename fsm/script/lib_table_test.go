@@ -82,9 +82,8 @@ func TestSortLikeRedis(t *testing.T) {
 		for i := range rnd.IntN(60) {
 			fmt.Fprintf(&list, "{k = %d, n = %d},", rnd.IntN(10), i)
 		}
-		// The order of the calls is part of what must agree, and so are the errors of an order that
-		// contradicts itself. After such an error there can be a nil among the elements, so none is
-		// asked for by #t.
+		// The order of the calls must agree too, and so must the errors of inconsistent
+		// comparisons. After such an error an element may be nil, so #t is not compared.
 		snippet := fmt.Sprintf(
 			`local t, calls, order = {%s}, {}, {} local n = #t local ok, err = pcall(table.sort, t, function(a, b) `+
 				`a, b = a or {k = 5, n = 98}, b or {k = 5, n = 99} calls[#calls + 1] = a.n * 100 + b.n return %s end) `+

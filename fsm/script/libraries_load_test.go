@@ -1,4 +1,4 @@
-// A library's code runs once, and no call of its functions can tell.
+// A library's code runs once, and no call of its functions can notice that.
 
 package script
 
@@ -13,12 +13,12 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// libraryEngine is an engine with a library that took some work to load.
+// libraryEngine returns an engine with a library that is costly to load.
 func libraryEngine(t *testing.T, code string) *Engine {
 	t.Helper()
 	e := NewEngine(testTable())
 	x := newestCall()
-	x.Level = commands.LevelFirst // what loading costs is not of interest here
+	x.Level = commands.LevelFirst // the cost of loading is irrelevant here
 	source := "#!lua name=lib\nfor i = 1, 10000 do local x = i end\n" + code
 	if _, err := e.LoadLibrary(x, []byte(source), false); err != nil {
 		t.Fatal(err)
@@ -91,13 +91,13 @@ func TestLibrariesRunOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if other, w := callFunction(t, restored); other != first || w != work {
-			t.Errorf("%s: %q with work %d, on a node that was restored %q with work %d", c.code,
+			t.Errorf("%s: %q with work %d, on a restored node %q with work %d", c.code,
 				first, work, other, w)
 		}
 	}
 }
 
-// A library that is replaced goes, and so do libraries past the limit.
+// An interpreter drops replaced libraries and those past the limit.
 func TestKeptLibrariesAreBounded(t *testing.T) {
 	e := NewEngine(testTable())
 	x := newestCall()
@@ -143,9 +143,9 @@ func TestKeptLibrariesAreBounded(t *testing.T) {
 	}
 }
 
-// Of more libraries than are kept the calls of those past the limit pay for running their code, and
-// the others stay: whoever calls them in turn does not have them loaded again and again for
-// nothing.
+// If there are more libraries than are kept, calls of those past the limit pay for running their
+// code, and the others stay: calling all in turn does not reload them each time without being
+// charged.
 func TestLibrariesPastTheLimitPay(t *testing.T) {
 	const past = maxKeptLibraries
 	e := NewEngine(testTable())

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// ask runs a call whose reply may not be an error, and gives the reply.
+// ask runs a call whose reply must not be an error, and returns the reply.
 func ask(t testing.TB, target commandtest.Target, words ...string) commandtest.Value {
 	t.Helper()
 	raw, err := target.Do(commandtest.Args(words...))
@@ -25,7 +25,7 @@ func ask(t testing.TB, target commandtest.Target, words ...string) commandtest.V
 	return v
 }
 
-// refused runs a call whose reply has to be an error with the text.
+// refused runs a call whose reply must be an error with the text.
 func refused(t testing.TB, target commandtest.Target, text string, words ...string) {
 	t.Helper()
 	raw, err := target.Do(commandtest.Args(words...))
@@ -34,7 +34,7 @@ func refused(t testing.TB, target commandtest.Target, text string, words ...stri
 	}
 }
 
-// oneFunction is the source of a library with a function of the same name.
+// oneFunction returns a library with a function of the same name.
 func oneFunction(name, body string) string {
 	return fmt.Sprintf("#!lua name=%s\n redis.register_function('%s', function(keys, args) %s end)",
 		name, name, body)
@@ -53,11 +53,11 @@ func TestDamagedLibraryRecords(t *testing.T) {
 	withoutLibraries := 0
 	for i := range whole {
 		if NewEngine(table).Restore(whole[:i]) == nil {
-			withoutLibraries++ // it ends where the libraries begin
+			withoutLibraries++ // truncated where the libraries begin
 		}
 	}
 	if withoutLibraries != 1 {
-		t.Errorf("%d cut records were read, want 1", withoutLibraries)
+		t.Errorf("%d truncated records were read, want 1", withoutLibraries)
 	}
 	for _, damaged := range [][]byte{append(whole[:len(whole):len(whole)], 0),
 		append(whole[:len(whole):len(whole)], whole[len(whole)-40:]...)} {
@@ -130,8 +130,8 @@ func TestLibraryLimits(t *testing.T) {
 	})
 }
 
-// A function begins with what is left of its call's budget after its library was loaded, and stops
-// as a script does.
+// A function starts with what loading its library left of the call's budget, and stops as a script
+// does.
 func TestFunctionsStop(t *testing.T) {
 	here := newNode()
 	for name, body := range map[string]string{
@@ -147,8 +147,8 @@ func TestFunctionsStop(t *testing.T) {
 	ask(t, here, "FCALL", "fine", "0")
 }
 
-// What a function remembers in its library's local variables is gone at its next call, on whichever
-// interpreter that runs.
+// What a function stores in its library's local variables does not last until its next call, on any
+// interpreter.
 func TestFunctionsRememberNothing(t *testing.T) {
 	here := newNode()
 	ask(t, here, "FUNCTION", "LOAD", `#!lua name=m
@@ -168,7 +168,7 @@ end}`)
 	}
 }
 
-// Redis takes what coordd dumps.
+// Redis accepts coordd's dumps.
 func TestRedisReadsDumps(t *testing.T) {
 	socket := commandtest.StartRedis(t)
 	if socket == "" {
@@ -196,7 +196,7 @@ func TestRedisReadsDumps(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	// And what Redis makes of them, compressed.
+	// And Redis's dumps of them, compressed.
 	ask(t, here, "FUNCTION", "RESTORE", ask(t, real, "FUNCTION", "DUMP").Text, "FLUSH")
 	if got := ask(t, here, "FCALL", "f6", "0").String(); got != ":6" {
 		t.Error(got)

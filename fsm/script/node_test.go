@@ -11,7 +11,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// testTable is the table of a node: scripts run some of the session's commands too (TIME, PUBLISH).
+// testTable is the table of a node: scripts also run some of the session's commands (TIME,
+// PUBLISH).
 func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
 // newestCall returns a call of a request on a machine of the newest feature level.
@@ -20,8 +21,7 @@ func newestCall() *commands.Call {
 		Out: commands.Discard{}}
 }
 
-// node is as much of a machine as scripts need: an engine and a keyspace, on which each call is an
-// entry of its own.
+// node is what scripts need of a machine: an engine and a keyspace, on which each call is an entry.
 type node struct {
 	table  *commands.Table
 	engine *Engine
@@ -47,7 +47,7 @@ func (n *node) Do(args [][]byte) ([]byte, error) {
 	return n.run(n.engine, args), nil
 }
 
-// run runs a call with the scripts of the engine, or its dry runs.
+// run runs a call with the scripts of the engine, or with its dry runs.
 func (n *node) run(scripts commands.Scripts, args [][]byte) []byte {
 	out := &commands.RESP{Proto: n.proto}
 	env := &commands.Env{
@@ -63,7 +63,7 @@ func (n *node) run(scripts commands.Scripts, args [][]byte) []byte {
 	return out.Buf
 }
 
-// eval runs a script as EVAL and returns the raw reply.
+// eval runs a script with EVAL and returns the raw reply.
 func (n *node) eval(t testing.TB, source string, args ...string) string {
 	t.Helper()
 	raw, err := n.Do(commandtest.Args(append([]string{"EVAL", source, "0"}, args...)...))
@@ -83,5 +83,5 @@ func evalOn(e *Engine, source string, readOnly bool) string {
 	return string(out.Buf)
 }
 
-// runCall runs a command without a machine around it.
+// runCall runs a command without a machine.
 func runCall(table *commands.Table, x *commands.Call) { x.Run(table.ResolveAt(x.Level, x.Args)) }

@@ -1,4 +1,4 @@
-// error, assert and coroutines compared with Redis's; what caught errors and coroutines cost.
+// error, assert and coroutines compared with Redis's, and the cost of caught errors and coroutines.
 
 package script
 
@@ -28,7 +28,7 @@ func TestErrorsAndCoroutinesLikeRedis(t *testing.T) {
 	})
 }
 
-// TestCaughtErrorsAreCheap holds a script to its budget that does nothing but fail, deep down.
+// TestCaughtErrorsAreCheap runs a script that only fails, deep in calls, within its budget.
 func TestCaughtErrorsAreCheap(t *testing.T) {
 	L := boundedState(t, 300_000, 1<<30)
 	err := doString(L,
@@ -73,8 +73,8 @@ func TestLibrariesHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestTraversalOfAShrinkingTable clears a table while it walks over it, and shortens its array on
-// the way.
+// TestTraversalOfAShrinkingTable clears a table while it walks over it, and shortens its array
+// meanwhile.
 func TestTraversalOfAShrinkingTable(t *testing.T) {
 	for _, code := range []string{
 		`local t, r = {1, 2, 3, x = 1, y = 2}, {} table.foreach(t, function(k) r[#r + 1] = tostring(k) t[k] = nil table.getn(t) end) return table.concat(r, ' ')`,

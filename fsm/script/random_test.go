@@ -1,6 +1,6 @@
-// Random Lua programs, run here and on a real redis-server, and what they note of their values
-// compared. They are there for the compiler and the virtual machine: which variable has which value
-// after which statement.
+// Random Lua programs run here and on a real redis-server, and the values that they record are
+// compared. They test the compiler and the virtual machine: which variable has which value after
+// which statement.
 
 package script
 
@@ -15,7 +15,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// randomPrograms is how many programs a run makes.
+// randomPrograms is the number of programs per run.
 const randomPrograms = 500
 
 func TestRandomProgramsLikeRedis(t *testing.T) {
@@ -31,7 +31,7 @@ func TestRandomProgramsLikeRedis(t *testing.T) {
 	here := newNode()
 	g := &programMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
 	for i := range randomPrograms {
-		// small ones first, so that what fails can be read
+		// small ones first, so that a failure is readable
 		source := g.program(1 + i*12/randomPrograms)
 		args := commandtest.Args("EVAL", source, "0")
 		want, err := real.Do(args)
@@ -48,8 +48,7 @@ func TestRandomProgramsLikeRedis(t *testing.T) {
 	}
 }
 
-// programMaker makes programs. They end: loops have bounds, and functions call only those that were
-// there before.
+// programMaker makes programs. They end: loops have bounds, and functions call only earlier ones.
 type programMaker struct {
 	*rand.Rand
 	out    strings.Builder
@@ -60,7 +59,8 @@ type programMaker struct {
 	names  int
 }
 
-// frame is the program around what is random. An error ends it, and what was noted before counts.
+// frame is the program around the random part. An error ends it, and what was recorded before
+// counts.
 const programFrame = `local log, plain = {}, tostring
 local function tostring(v) -- the signs of NaN and of zero are not to be compared
   if v ~= v then return "nan" elseif v == 0 then return "0" elseif v == -1/0 then return "inf" end
@@ -113,7 +113,7 @@ func (g *programMaker) variable() string {
 	return g.pick(g.locals...)
 }
 
-// small is an expression for an index.
+// small returns an expression for an index.
 func (g *programMaker) small() string { return g.pick("1", "2", "1 + 1", "(3)") }
 
 func (g *programMaker) expr(depth int) string {
@@ -155,13 +155,13 @@ func (g *programMaker) expr(depth int) string {
 	return g.pick(g.constant(), g.variable())
 }
 
-// number is an expression that mostly is a number.
+// number returns an expression that is usually a number.
 func (g *programMaker) number(depth int) string {
 	if depth <= 0 {
 		return g.pick("1", "2.5", "-3", "(tonumber("+g.variable()+") or 4)", "#t")
 	}
 	left := g.number(depth - 1)
-	if g.IntN(5) == 0 { // by no zero: its sign may be lost here
+	if g.IntN(5) == 0 { // not by zero: its sign may be lost here
 		return "(" + left + " / " + g.pick("2", "-4", "2.5") + ")"
 	}
 	return "(" + left + g.pick(" + ", " - ", " * ", " % ") + g.number(depth-1) + ")"
@@ -182,7 +182,7 @@ func (g *programMaker) call(depth int) string {
 	return g.pick(g.funcs...) + "(" + g.list(depth) + ")"
 }
 
-// closure is a small function that reads and changes what is around it.
+// closure returns a small function that reads and changes its surroundings.
 func (g *programMaker) closure(depth int) string {
 	vararg := g.vararg
 	g.vararg = g.IntN(3) == 0
@@ -198,8 +198,8 @@ func (g *programMaker) closure(depth int) string {
 	return "function(" + parameters + ") " + body + " end"
 }
 
-// targets is the left side of an assignment, each variable once: what C Lua does with one that is
-// there twice is open.
+// targets returns the left side of an assignment, with each variable once: C Lua does not define
+// the order of assignments.
 func (g *programMaker) targets() string {
 	var list []string
 	for range 1 + g.IntN(3) {
@@ -250,7 +250,7 @@ func (g *programMaker) simple() {
 	case 3:
 		v, value := g.variable(), g.expr(3)
 		if strings.Contains(v, "[") {
-			value = "(" + value + ") or 0" // no holes: their border is open
+			value = "(" + value + ") or 0" // no holes: the border of such a table is undefined
 		}
 		w("%s = %s", v, value)
 	case 4:

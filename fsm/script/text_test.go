@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// longTexts build long texts out of short ones, long ones, or both, to the end of the budget or
-// close to it. With buffers that grow they took up to seven times the bytes that they paid for.
+// longTexts build long texts of short pieces, long pieces, or both, up to the end of the budget or
+// close to it. With growing buffers they took up to seven times the bytes that they paid for.
 var longTexts = []string{
 	`cjson.encode(("x"):rep(3e7))`,
 	`local s, t = ("x"):rep(1e6), {} for i = 1, 30 do t[i] = s end cjson.encode(t)`,
@@ -57,7 +57,6 @@ var longTexts = []string{
 	`local s = ("x"):rep(1e7) for i = 0, 100 do redis.call("setrange", "k", i * 1e7, s) end`,
 }
 
-// A script that builds long texts allocates what it is charged for, and pays for the work of it.
 func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 	for _, source := range longTexts {
 		limit := lua.Budget{Instructions: scriptInstructions, Bytes: scriptBytes}
@@ -72,8 +71,8 @@ func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 		}
 		made := int64(after.TotalAlloc - before.TotalAlloc)
 		charged := scriptBytes - max(left.Bytes, 0)
-		// A buffer that grows by copies makes twice what it charges, and more. The race detector's
-		// own allocations are a third in the worst row.
+		// A growing buffer allocates at least twice what it charges. The race detector's own
+		// allocations are a third in the worst row.
 		if most := charged + charged/2 + 1<<20; made > most {
 			t.Errorf("%s: %d bytes were allocated, charged %d", source, made, charged)
 		}
@@ -86,7 +85,7 @@ func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 	}
 }
 
-// Texts are what they were, however they are cut into pieces.
+// Texts are the same, however they are split into pieces.
 func TestTextJoinsItsPieces(t *testing.T) {
 	in := newInterpreter(testTable())
 	for _, size := range []int{0, 1, 63, 64, 65, 320, 321, 1023, 1024, 1025, 5000, 70_000,
@@ -108,7 +107,7 @@ func TestTextJoinsItsPieces(t *testing.T) {
 		}
 		length := out.size
 		if got := out.done(); got != want.String() || length != want.Len() {
-			t.Errorf("%d bytes: %d, want %d, or other ones", size, len(got), want.Len())
+			t.Errorf("%d bytes: %d, want %d, or different ones", size, len(got), want.Len())
 		}
 	}
 }

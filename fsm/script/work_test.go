@@ -1,4 +1,4 @@
-// Scripts pay for what their commands do, be the reply ever so small.
+// Scripts pay for the work of their commands, however small the replies.
 
 package script
 
@@ -14,14 +14,14 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 )
 
-// workKeys is how many keys, fields and members the data of these tests have, workBytes the length
-// of the long string.
+// workKeys is the number of keys, fields and members in the data of these tests, workBytes the
+// length of the long string.
 const (
 	workKeys  = 2_000
 	workBytes = 3_200_000
 )
 
-// workEnv returns the data that the scripts work on.
+// workEnv returns the data that the scripts use.
 func workEnv(t testing.TB) (*commands.Env, func(args ...string) string) {
 	ks := keyspace.New()
 	ks.Begin(1, keyspace.NewRevision(0, 1, 0))
@@ -53,8 +53,8 @@ func workEnv(t testing.TB) (*commands.Env, func(args ...string) string) {
 	return env, do
 }
 
-// Each of these took a full budget from 30 seconds to many minutes when commands cost by their
-// arguments and replies alone.
+// When commands cost only by their arguments and replies, each of these took from 30 seconds to
+// many minutes for a full budget.
 var hardWork = []struct {
 	body string
 	most int // rounds that a fiftieth of the budget may last for
@@ -116,7 +116,7 @@ func TestCommandsInScriptsPayForTheirWork(t *testing.T) {
 	}
 }
 
-// What common scripts do is paid for by their arguments and replies.
+// The arguments and replies of common scripts pay for their work.
 func TestCommonScriptsPayLittle(t *testing.T) {
 	env, _ := workEnv(t)
 	for source, most := range map[string]uint64{
@@ -141,7 +141,7 @@ func TestCommonScriptsPayLittle(t *testing.T) {
 	}
 }
 
-// Keys that are past their deadline and not swept yet are stepped over, which is paid for.
+// Skipping keys that are past their deadline and not swept yet is paid for.
 func TestStepsOverDeadKeysArePaidFor(t *testing.T) {
 	ks := keyspace.New()
 	ks.Begin(1, keyspace.NewRevision(0, 1, 0))
@@ -158,7 +158,7 @@ func TestStepsOverDeadKeysArePaidFor(t *testing.T) {
 		work("SET", strconv.Itoa(i), "v", "PX", "1")
 	}
 	if n := work("DBSIZE"); n != 0 {
-		t.Errorf("work %d where no key is dead", n)
+		t.Errorf("work %d without dead keys", n)
 	}
 	ks.Begin(100, keyspace.NewRevision(0, 2, 0))
 	if ks.DB(0).Volatile() == 0 {
