@@ -9,8 +9,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// isWord reports whether arg is the option word, which is given in upper case, in any case of
-// letters.
+// isWord reports whether arg is the option word, in any case. word is in upper case.
 func isWord(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false
@@ -26,13 +25,13 @@ func isWord(arg []byte, word string) bool {
 	return true
 }
 
-// cText is arg up to its first zero byte: what Redis shows of an argument in an error.
+// cText cuts arg at its first zero byte. That much of an argument Redis shows in an error.
 func cText(arg []byte) []byte {
 	before, _, _ := bytes.Cut(arg, []byte{0})
 	return before
 }
 
-// findString returns the entry of a key that holds a string, nil where there is no key, or
+// findString returns the entry of a key that holds a string, nil if the key does not exist, or
 // ErrWrongType.
 func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
 	e := x.DB().Find(key)
@@ -42,7 +41,7 @@ func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
 	return e, nil
 }
 
-// ParseDB reads the number of a database, as SELECT, COPY and MOVE take it.
+// ParseDB parses a database number as SELECT, COPY and MOVE take it.
 func ParseDB(arg []byte) (int, error) {
 	n, ok := ParseInt(arg)
 	switch {

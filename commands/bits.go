@@ -1,5 +1,5 @@
-// Commands that see a string as a row of bits, the first one being the highest of the first byte.
-// BITFIELD lies in bits_field.go.
+// Commands on the bits of strings. Bit 0 is the highest bit of the first byte. BITFIELD is in
+// bits_field.go.
 
 package commands
 
@@ -61,7 +61,7 @@ var bitSpecs = []Spec{
 		Complexity: "O(1) an operation", Handler: bitfieldROCommand},
 }
 
-// bitOffset reads the position of a bit, which lies in a string of at most maxString bytes.
+// bitOffset parses the position of a bit in a string of at most maxString bytes.
 func bitOffset(arg []byte) (int, error) {
 	n, ok := ParseInt(arg)
 	if !ok || n < 0 || n>>3 >= maxString {
@@ -70,7 +70,7 @@ func bitOffset(arg []byte) (int, error) {
 	return int(n), nil
 }
 
-// bitAt is a bit of b, 0 behind its end.
+// bitAt returns a bit of b, 0 past its end.
 func bitAt(b []byte, at int) byte {
 	if at>>3 >= len(b) {
 		return 0
@@ -120,7 +120,7 @@ func getbitCommand(x *Call) error {
 	return nil
 }
 
-// bitUnit reads BYTE or BIT and returns how many bits the indexes of a range count in.
+// bitUnit parses BYTE or BIT and returns how many bits the indexes of a range count in.
 func bitUnit(arg []byte) (int64, error) {
 	switch {
 	case isWord(arg, "BYTE"):
@@ -131,8 +131,8 @@ func bitUnit(arg []byte) (int64, error) {
 	return 0, ErrSyntax
 }
 
-// bitcountCommand looks at its options after the lookup: Redis answers for a key that does not
-// exist without looking at them.
+// bitcountCommand parses its options after the lookup: for a missing key Redis replies without
+// looking at them.
 func bitcountCommand(x *Call) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {
@@ -152,7 +152,7 @@ func bitcountCommand(x *Call) error {
 		if !ok || !ok2 {
 			return ErrNotInteger
 		}
-		if from < 0 && to < 0 && from > to { // seen before a wrong unit, as on Redis
+		if from < 0 && to < 0 && from > to { // before the unit is checked, as on Redis
 			x.Out.Int(0)
 			return nil
 		}
@@ -175,7 +175,7 @@ func bitcountCommand(x *Call) error {
 	return nil
 }
 
-// countBits counts the bits that are set in b from one to another, both included.
+// countBits counts the set bits of b from bit from to bit to, inclusive.
 func countBits(b []byte, from, to int) (n int) {
 	b, cut := b[from>>3:to>>3+1], to|7-to
 	n -= bits.OnesCount8(b[0] &^ (0xff >> (from & 7)))
@@ -233,16 +233,16 @@ func bitposCommand(x *Call) error {
 	x.spendBytes(int(to-from) / 8)
 	at := findBit(b, byte(bit), int(from), int(to))
 	if at < 0 && bit == 0 && len(x.Args) < 5 {
-		at = len(b) * 8 // with no end given, zeros follow the string
+		at = len(b) * 8 // without an end, zeros follow the string
 	}
 	x.Out.Int(int64(at))
 	return nil
 }
 
-// findBit is the position of the first bit in b, from one to another, both included, that is as
-// wanted, or -1.
+// findBit returns the position of the first bit that is wanted, from bit from to bit to of b,
+// inclusive, or -1.
 func findBit(b []byte, wanted byte, from, to int) int {
-	flip := wanted - 1 // so that ones are looked for
+	flip := wanted - 1 // search for ones
 	first := (b[from>>3] ^ flip) & (0xff >> (from & 7))
 	i := from >> 3
 	for first == 0 {
@@ -280,8 +280,8 @@ func bitopCommand(x *Call) error {
 		sources = append(sources, b)
 		size, sum = max(size, len(b)), sum+len(b)
 	}
-	if x.spendBytes(sum + 2*size); x.Level >= LevelBounded { // read, made, kept
-		x.spendBytes(size) // what is new in memory costs twice
+	if x.spendBytes(sum + 2*size); x.Level >= LevelBounded { // read, built, stored
+		x.spendBytes(size) // new memory costs twice
 	}
 	if x.overworked() {
 		return errCommandWork
@@ -291,8 +291,8 @@ func bitopCommand(x *Call) error {
 	return nil
 }
 
-// bitJoin is the operation of BITOP that a word names, on 8 bytes; NOT, which has one operand, is
-// nil.
+// bitJoin returns the operation of BITOP that a word names, on 8 bytes at a time. For NOT, which
+// has one operand, it is nil.
 func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
 	switch {
 	case isWord(arg, "AND"):
@@ -305,7 +305,7 @@ func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
 	return nil, isWord(arg, "NOT")
 }
 
-// joinBits joins strings, which count as if zeros followed them, to one of size bytes.
+// joinBits joins strings, padded with zeros, to one of size bytes.
 func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte {
 	result := make([]byte, size)
 	copy(result, sources[0])
@@ -332,7 +332,7 @@ func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte 
 	return result
 }
 
-// storeBits makes the key x.Args[2] hold a result of BITOP. Nothing is stored as no key.
+// storeBits sets the key x.Args[2] to a result of BITOP. An empty result removes the key.
 func (x *Call) storeBits(result []byte) {
 	if len(result) > 0 {
 		x.set(x.Args[2], result, false, 0)

@@ -1,5 +1,4 @@
-// This file contains BITFIELD: integers of 1 to 64 bits inside a string, which is seen as a row of
-// bits.
+// BITFIELD: integers of 1 to 64 bits at any bit offset of a string.
 
 package commands
 
@@ -36,16 +35,16 @@ const (
 	fieldIncrBy
 )
 
-// overflowRule says what becomes of a number that its type cannot hold.
+// overflowRule says what happens to a number that its type cannot hold.
 type overflowRule uint8
 
 const (
-	overflowWrap     overflowRule = iota // its lowest bits are taken
-	overflowSaturate                     // the nearest number that the type can hold is taken
-	overflowFail                         // the operation is not done
+	overflowWrap     overflowRule = iota // keep the lowest bits
+	overflowSaturate                     // take the nearest number of the type
+	overflowFail                         // skip the operation
 )
 
-// parseFieldType reads i8, u16 …
+// parseFieldType parses i8, u16 …
 func parseFieldType(arg []byte) (t fieldType, err error) {
 	if len(arg) == 0 || (arg[0] != 'i' && arg[0] != 'u') {
 		return t, ErrBitfieldType
@@ -63,7 +62,7 @@ func parseFieldType(arg []byte) (t fieldType, err error) {
 	return t, nil
 }
 
-// offset reads the position of an integer, in bits or, behind a #, in integers of its type.
+// offset parses the position of an integer, in bits or, after a #, in integers of its type.
 func (t fieldType) offset(arg []byte) (int, error) {
 	if len(arg) == 0 || arg[0] != '#' {
 		return bitOffset(arg)
@@ -75,7 +74,7 @@ func (t fieldType) offset(arg []byte) (int, error) {
 	return int(n), nil
 }
 
-// parseOverflow reads OVERFLOW's argument.
+// parseOverflow parses the argument of OVERFLOW.
 func parseOverflow(arg []byte) (overflowRule, error) {
 	switch {
 	case isWord(arg, "WRAP"):
@@ -88,7 +87,7 @@ func parseOverflow(arg []byte) (overflowRule, error) {
 	return 0, ErrBitfieldOverflow
 }
 
-// parseFieldOps reads the operations of BITFIELD.
+// parseFieldOps parses the operations of BITFIELD.
 func parseFieldOps(args [][]byte) (ops []fieldOp, err error) {
 	overflow := overflowWrap
 	for len(args) > 0 {
@@ -130,7 +129,7 @@ func parseFieldOps(args [][]byte) (ops []fieldOp, err error) {
 	return ops, nil
 }
 
-// readBits is the number in bits of b from a position on. Zeros follow b.
+// readBits returns the number in size bits of b from at on. Zeros follow b.
 func readBits(b []byte, at, size int) (n uint64) {
 	for end := at + size; at < end; {
 		var c byte
@@ -144,7 +143,7 @@ func readBits(b []byte, at, size int) (n uint64) {
 	return n
 }
 
-// number reads an integer of the type out of b: what it is, in 64 bits.
+// number returns the integer at bit at of b, sign-extended to 64 bits.
 func (t fieldType) number(b []byte, at int) int64 {
 	n := readBits(b, at, t.bits)
 	if t.signed {
@@ -153,7 +152,7 @@ func (t fieldType) number(b []byte, at int) int64 {
 	return int64(n)
 }
 
-// bounds returns the least and the highest number that the type holds.
+// bounds returns the lowest and the highest number of the type.
 func (t fieldType) bounds() (least, most int64) {
 	if t.signed {
 		most = int64(^uint64(0) >> (65 - t.bits))
@@ -170,15 +169,15 @@ func (t fieldType) overflows(n, by int64) (over, under bool) {
 		over = uint64(n) > uint64(most) || by > 0 && n > most-by
 		return over, !over && by < 0 && n+by < 0
 	}
-	// As on Redis most-n overflows where n is a very low number to set, so that it is told as too
+	// As on Redis, most-n overflows if n is a very low number to set, which then counts as too
 	// high.
 	over = n > most || by > most-n && (t.bits < 64 || n >= 0 && by > 0)
 	under = n < least || by < least-n && (t.bits < 64 || n < 0 && by < 0)
 	return over, under
 }
 
-// sum adds two numbers as the type and the overflow rule say; false if that fails. The first may be
-// one that the type cannot hold.
+// sum adds two numbers by the type and the overflow rule. It returns false if the rule is FAIL and
+// they overflow. n may be outside the type.
 func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
 	least, most := t.bounds()
 	over, under := t.overflows(n, by)
@@ -197,7 +196,7 @@ func (t fieldType) sum(n, by int64, rule overflowRule) (int64, bool) {
 	return (n + by) & most, true
 }
 
-// put writes a number of the type into b, which reaches far enough.
+// put writes a number of the type into b, which must be long enough.
 func (t fieldType) put(b []byte, at int, n int64) {
 	for i := range t.bits {
 		mask := byte(1) << (7 - (at+i)&7)
@@ -228,8 +227,8 @@ func bitfieldROCommand(x *Call) error {
 	return x.bitfield(ops)
 }
 
-// bitfield runs the operations. As on Redis the string is made as long as they reach before the
-// first of them, whatever becomes of them.
+// bitfield runs the operations. As on Redis the string first grows to the end of the last of them,
+// even if that one fails.
 func (x *Call) bitfield(ops []fieldOp) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {
@@ -242,7 +241,7 @@ func (x *Call) bitfield(ops []fieldOp) error {
 		}
 	}
 	x.Expect(len(ops), 20*len(ops))
-	grown := size > len(stringBytes(e)) // then each number that is set counts as a change
+	grown := size > len(stringBytes(e)) // then every SET counts as a change
 	if grown {
 		if err := x.checkGap(e, size); err != nil {
 			return err
@@ -283,7 +282,7 @@ func (x *Call) bitfield(ops []fieldOp) error {
 	return nil
 }
 
-// putNumber writes a number into the string at x.Args[1], which reaches far enough.
+// putNumber writes a number into the string at x.Args[1], which must be long enough.
 func (x *Call) putNumber(op fieldOp, n int64) {
 	e := x.DB().Find(x.Args[1])
 	first, end := op.at>>3, (op.at+op.bits-1)>>3+1

@@ -1,7 +1,7 @@
-// This file contains what commands that wait share. The machine never waits: a handler that finds
-// nothing says so by Block, the node that the client is connected to lets it wait, and tries the
-// command again, with Tx.Woken set, when one of its keys was changed. A command that comes when
-// others wait for the same keys only looks, and waits: Tx.Behind.
+// What blocking commands share. The machine never waits: a handler that finds nothing calls Block.
+// The node that the client is connected to then runs the command again, with Tx.Woken set, when one
+// of its keys has changed. A command that arrives while others wait for the same keys takes nothing
+// and waits too: Tx.Behind.
 
 package commands
 
@@ -11,19 +11,18 @@ import (
 	"strconv"
 )
 
-// mayBlock reports whether the command may wait: not inside a transaction, nor in a script.
+// mayBlock reports whether the command may wait: not in a transaction or a script.
 func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 
-// Block answers, in place of a reply, that the command is to wait up to timeoutMs (0: without end)
-// for one of its keys to change, and then to be tried again, with other arguments if again is not
-// nil. Where nothing may wait the handler does not call it, but replies as Redis does after the
-// time is over.
+// Block makes the command wait, in place of a reply: for up to timeoutMs (0: without limit) until
+// one of its keys changes. Then it runs again, with the arguments again if they are not nil. A
+// handler that may not block replies instead as Redis does on a timeout.
 func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	size := 16
 	for _, a := range again {
 		size += len(a) + 16
 	}
-	if r := x.resp(size); r != nil { // else nobody asked
+	if r := x.resp(size); r != nil { // nil: no reply is built
 		r.head(blockMark, timeoutMs)
 		r.Array(len(again))
 		for _, a := range again {
@@ -32,12 +31,12 @@ func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	}
 }
 
-// blockMark begins what stands for a reply that does not come yet. It is no type of the Redis
-// protocol and never reaches a client: a line with the time to wait in ms, then an array of the
-// arguments to try again with, empty for the same.
+// blockMark starts the form that Block writes: a line with the timeout in ms, then an array of the
+// arguments to run again with, empty for the same. It is no type of the Redis protocol and never
+// reaches a client.
 const blockMark = '?'
 
-// CutBlock takes apart what a handler answered by Block. ok is false for a reply.
+// CutBlock parses what Block wrote. ok is false for a reply.
 func CutBlock(reply []byte) (timeoutMs int64, again []byte, ok bool) {
 	if len(reply) == 0 || reply[0] != blockMark {
 		return 0, nil, false
@@ -58,7 +57,7 @@ const (
 	errTimeoutNegative Error = "ERR timeout is negative"
 )
 
-// timeoutSeconds reads a timeout in seconds, with decimals, and returns ms, rounded up.
+// timeoutSeconds parses a timeout in seconds, with decimals, and returns ms, rounded up.
 func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	x.Spend(digitsWork(arg))
 	f, ok := ParseExtended(arg)
@@ -68,7 +67,7 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	if f.IsInf() {
 		return 0, errTimeoutNegative
 	}
-	// with 64 bits of mantissa, as Redis does: -0.001 gives a little more than -1, which becomes 0
+	// 64 bits of mantissa, as Redis has: -0.001 gives a little more than -1, which becomes 0
 	f.Mul(f, big.NewFloat(1000))
 	ms, rounded := f.Int64()
 	switch {
@@ -80,7 +79,7 @@ func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
 	return notNegative(ms)
 }
 
-// timeoutMilliseconds reads a timeout in ms.
+// timeoutMilliseconds parses a timeout in ms.
 func (x *Call) timeoutMilliseconds(arg []byte) (timeoutMs int64, err error) {
 	ms, ok := ParseInt(arg)
 	if !ok {

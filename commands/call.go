@@ -6,69 +6,66 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// Env is what the machine tells a command about the moment it runs in, and takes from it.
+// Env is what a command knows of the machine and of the entry or read that it is part of.
 type Env struct {
 	Keyspace *keyspace.Keyspace
-	// ClockMs is the cluster clock to count remaining lives by, ms. In an entry it is the entry's
-	// stamp, in a read the leader's reading, which may be later than Keyspace.Now. Whether a key
-	// exists is the keyspace's own business.
+	// ClockMs is the cluster clock for remaining TTLs, ms. In an entry it is the entry's stamp, in
+	// a read the leader's reading, which may be later than Keyspace.Now. Whether a key exists is
+	// the keyspace's own business.
 	ClockMs int64
-	// Level is the machine's feature level: what a later one than the first brought is done only
-	// where this says so.
+	// Level is the machine's feature level. Behavior of a later level than the first depends on it.
 	Level uint64
-	// WallUs is the time of day that belongs to ClockMs, µs since 1970, as the leader keeps it:
-	// absolute times are converted by the two together. The entry's own, or the leader's in a read.
+	// WallUs is the time of day that belongs to ClockMs, µs since 1970, from the entry or, in a
+	// read, from the leader. Absolute times are converted by the two together.
 	WallUs int64
-	// NextUs gives the next instant, µs since 1970, to Call.TimeUs: no earlier than WallUs, later
-	// than any given before. nil: it is WallUs.
+	// NextUs returns the next instant for Call.TimeUs, µs since 1970: not before WallUs, and after
+	// every earlier one. If nil, the instant is WallUs.
 	NextUs func() int64
-	// Seed is the same on every node and differs from one command to the next: the source of
-	// anything random.
+	// Seed is the source of randomness: the same on every node, different for each command.
 	Seed    uint64
 	Scripts Scripts
 	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script.
-	// It only grows, by Spend; the difference is a command's own share.
+	// It only grows, by Spend; a command's own share is the difference.
 	Work uint64
-	// Copied is how many bytes commands of scripts may have copied to write into strings. It only
-	// grows; a script pays for its share as for memory.
+	// Copied counts the bytes that commands of scripts may have copied to write into strings. It
+	// only grows. A script pays for its share as for memory.
 	Copied uint64
-	// Emit takes an event; in a read nothing emits. It copies the bytes, which may be arguments
-	// that the caller or a script uses again.
+	// Emit receives an event; reads emit none. It copies the bytes, since a caller or a script may
+	// reuse its arguments.
 	Emit func(Event)
-	// Called takes each command that a script calls, before it runs; nil where nobody watches. It
+	// Called receives each command that a script calls, before it runs; nil if nobody watches. It
 	// copies the arguments.
 	Called func(db int, args [][]byte)
-	// Notify takes a keyspace notification; nil where notifications are off. It copies the key.
+	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// DryRun reports whether a command that may write runs on a state that must not change: its
 	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened;
 	// the reply is then void.
 	DryRun, Aborted bool
 
-	instantUs int64 // of the command that runs; 0: it has not asked
+	instantUs int64 // of the running command; 0: not asked for yet
 }
 
-// BeginCommand begins a command, which names an instant of its own. What a script calls is part of
-// the script: its time stands still.
+// BeginCommand starts a command, which gets its own instant. What a script calls is part of the
+// script, whose time stands still.
 func (e *Env) BeginCommand() { e.instantUs = 0 }
 
-// EventKind tells events apart.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
 const (
 	// for the subscribers of a channel; keyspace notifications are messages too
 	Message    EventKind = iota
-	KeyChanged           // a key was made, changed or removed
+	KeyChanged           // a key was created, changed or removed
 	// any key of a database may have changed: it was flushed, or swapped with another
 	DBChanged
-	// a snapshot took the place of everything: any key may have changed
+	// a snapshot replaced everything: any key may have changed
 	StateReplaced
-	ScriptCall // a script calls a command, for those who watch
+	ScriptCall // a script calls a command, for MONITOR
 )
 
-// Event is something that other connections, or what waits on a node, are told after the entry was
-// applied.
+// Event is what other connections and waiters on a node receive after an entry was applied.
 type Event struct {
 	Kind             EventKind
 	Channel, Payload []byte   // of a Message
@@ -77,8 +74,7 @@ type Event struct {
 	DB               int      // of KeyChanged, DBChanged and ScriptCall
 	Args             [][]byte // of ScriptCall
 	Key              string   // of KeyChanged
-	// of KeyChanged and ScriptCall: the Request.Client of the request that did it, 0 where it gave
-	// none or no request did it
+	// of KeyChanged and ScriptCall: the Request.Client of the request that caused it, or 0
 	Client uint64
 }
 
@@ -86,53 +82,53 @@ type Event struct {
 type Scripts interface {
 	// Eval runs a script.
 	Eval(x *Call, script Script) error
-	// Load compiles and keeps a script and returns its SHA1 in hexadecimal.
+	// Load compiles and caches a script and returns its SHA1 in hexadecimal.
 	Load(x *Call, source []byte) (sha string, err error)
 	Exists(sha []byte) bool
 	Flush()
 
-	// HasFunction reports whether a library has a function of that name, in any case of letters.
+	// HasFunction reports whether a library has a function of that name, in any case.
 	HasFunction(name []byte) bool
-	// LoadLibrary runs the source of a library, which registers its functions, and keeps it.
-	// replace says that a library of the same name is to go for it.
+	// LoadLibrary runs the source of a library, which registers its functions, and stores it.
+	// replace allows it to replace a library of the same name.
 	LoadLibrary(x *Call, source []byte, replace bool) (name string, err error)
-	// RestoreLibraries loads libraries from their sources, all of them or none. An error in their
-	// sequence is returned.
+	// RestoreLibraries loads libraries from their sources, all or none. It returns the first error
+	// in the sequence.
 	RestoreLibraries(x *Call, sources iter.Seq2[[]byte, error], policy RestorePolicy) error
 	DeleteLibrary(name []byte) bool
 	FlushLibraries()
-	// Libraries gives all libraries in order of name.
+	// Libraries returns all libraries, ordered by name.
 	Libraries() []*Library
 }
 
-// Script is one call of EVAL, EVALSHA or FCALL: by the source, the SHA1 in hexadecimal, or the name
-// of a function that there is. The others are nil.
+// Script is one call of EVAL, EVALSHA or FCALL: by source, by SHA1 in hexadecimal, or by the name
+// of an existing function. The other two are nil.
 type Script struct {
 	Source, SHA, Function []byte
 	Keys, Args            [][]byte
 	ReadOnly              bool
 }
 
-// Tx is the state that the commands of one request share: a transaction, or a script with what it
-// calls.
+// Tx is the state that the commands of one request share: those of a transaction, or a script and
+// what it calls.
 type Tx struct {
 	DB     int  // selected database
-	Proto  int  // the asker's protocol, 2 or 3
+	Proto  int  // the client's protocol, 2 or 3
 	Multi  bool // inside EXEC
-	Woken  bool // a blocking command that waited and is tried again
+	Woken  bool // a blocking command that was woken and runs again
 	Script bool // called by a script
-	Behind bool // a blocking command that has come behind others that wait: it takes nothing
+	Behind bool // a blocking command with other waiters before it: it takes nothing
 }
 
-// Call is one command being run.
+// Call is one run of a command.
 type Call struct {
 	*Env
 	Tx   *Tx
 	Spec *Spec
-	Args [][]byte // with the name first; valid until the handler returns
+	Args [][]byte // name first; valid until the handler returns
 	Out  Reply
-	// Stop is the value of Env.Work past which the command is refused, and Room how many bytes it
-	// may reply, both from LevelBounded on. 0: as much as a request may.
+	// Stop is the value of Env.Work past which the command is refused, Room how many bytes it may
+	// reply, both from LevelBounded on. 0: as much as a request may.
 	Stop uint64
 	Room int
 
@@ -140,11 +136,11 @@ type Call struct {
 	meter meter
 }
 
-// DB is the database that the command works on.
+// DB returns the selected database.
 func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 
-// Run runs the command of x.Args, for which ResolveAt gave spec and err, and writes its reply,
-// errors included, to x.Out.
+// Run runs the command x.Args, for which ResolveAt returned spec and err, and writes its reply or
+// error to x.Out.
 func (x *Call) Run(spec *Spec, err error) {
 	x.meter = meter{}
 	if err == nil && spec.Handler == nil {
@@ -160,12 +156,12 @@ func (x *Call) Run(spec *Spec, err error) {
 	}
 }
 
-// instantWork is what naming an instant costs: there are as many as microseconds, so who takes them
-// faster than they pass puts TIME ahead of the clock.
+// instantWork is the cost of an instant. There are only as many as microseconds: taking them faster
+// than time passes would put TIME ahead of the clock.
 const instantWork = 40
 
-// TimeUs is the instant of the running command, µs since 1970: what TIME answers, and what is named
-// after it. It is the same within a command or script, and rises strictly from one to the next.
+// TimeUs returns the instant of the running command, µs since 1970, for TIME and generated ids. It
+// is the same within a command or script, and rises strictly from one to the next.
 func (x *Call) TimeUs() int64 {
 	if x.NextUs == nil {
 		return x.WallUs
@@ -177,13 +173,13 @@ func (x *Call) TimeUs() int64 {
 	return x.instantUs
 }
 
-// WallMs is the time of day that belongs to ClockMs, ms since 1970.
+// WallMs returns the time of day that belongs to ClockMs, ms since 1970.
 func (x *Call) WallMs() int64 { return x.WallUs / 1000 }
 
 // DeadlineAt converts an absolute wall time (ms since 1970) into a deadline on the cluster clock,
-// by the distance from now. A time that is past gives a deadline that is past.
+// by its distance from now. A past time gives a past deadline.
 func (x *Call) DeadlineAt(wallMs int64) int64 { return x.ClockMs + (wallMs - x.WallMs()) }
 
-// WallAt converts a deadline into the wall time (ms since 1970) at which the key will expire as far
-// as is known now.
+// WallAt converts a deadline into the wall time (ms since 1970) at which the key will expire, as
+// far as is known now.
 func (x *Call) WallAt(deadlineMs int64) int64 { return x.WallMs() + (deadlineMs - x.ClockMs) }

@@ -5,43 +5,41 @@ package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// ErrNotPositive is the error of a count that is no number or below zero.
+// ErrNotPositive is the error for a count that is not a number or is negative.
 const ErrNotPositive Error = "ERR value is out of range, must be positive"
 
-// collectionKey says that a command has one key, its first argument.
+// collectionKey is the KeySpec of a command with one key, its first argument.
 var collectionKey = KeySpec{First: 1, Last: 1, Step: 1}
 
-// What a lookup answers for a key that does not exist: a value with nothing in it, for reading
-// only.
+// What a lookup returns for a missing key: empty, and for reading only.
 var (
 	noHash = keyspace.NewHash()
 	noZSet = keyspace.NewZSet()
 )
 
-// findHash returns the hash at key for reading, an empty one where there is no key, or
+// findHash returns the hash at key for reading, an empty one if the key does not exist, or
 // ErrWrongType.
 func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	h, err := findCollection(x, key, noHash)
 	if err == nil {
-		x.Spend(h.Dead() / 8) // each may be stepped over
+		x.Spend(h.Dead() / 8) // each may have to be skipped
 	}
 	return h, err
 }
 
-// findZSet returns the sorted set at key for reading, an empty one where there is no key, or
-// ErrWrongType.
+// findZSet is findHash for sorted sets.
 func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
 
-// compactable is a collection that has a small form, which is searched from its beginning.
+// compactable is a collection with a small form, which is searched linearly.
 type compactable interface {
 	keyspace.Collection
 	Compact() bool
 }
 
-// searched is how many elements of a small form a unit of work goes over.
+// searched is how many elements of a small form are compared in a unit of work.
 const searched = 16
 
-// findCollection returns the collection at key for reading, none where there is no key, or
+// findCollection returns the collection at key for reading, none if the key does not exist, or
 // ErrWrongType.
 func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
 	e := x.DB().Find(key)
@@ -57,7 +55,7 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 	}
 	if small, ok := any(c).(compactable); ok && small.Compact() &&
 		(x.Level < LevelBounded || x.oneKey()) {
-		// each argument behind the key may be a name to look up
+		// each argument after the key may be a name to look up
 		x.Spend((len(x.Args) - 2) * c.Len() / searched)
 	}
 	if c.Kind() != keyspace.KindList {
@@ -66,9 +64,9 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 	return c, nil
 }
 
-// editHash returns the hash at key with its entry, both ready to be changed, making them where
-// there is no key. findHash has to have found no wrong type. Lookup and edit are two steps so that
-// a command that changes nothing writes nothing.
+// editHash returns the hash at key and its entry, both ready to change. It creates them if missing.
+// findHash has checked the type. Lookup and edit are two steps, so that a command that changes
+// nothing writes nothing.
 func editHash(x *Call, key []byte) (*keyspace.Entry, *keyspace.Hash) {
 	return editCollection(x, key, keyspace.NewHash)
 }
@@ -87,8 +85,8 @@ func editCollection[T keyspace.Collection](x *Call, key []byte,
 	return x.DB().SetCollection(key, c), c
 }
 
-// storeCollection makes key hold c in place of whatever it held, without a deadline, and notifies
-// event. An empty c removes the key.
+// storeCollection sets key to c, without a deadline, whatever it held, and notifies event. An empty
+// c removes the key.
 func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyClass, event string) {
 	if c.Len() == 0 {
 		x.deleteKey(key)

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Error is an error reply: its text is API, the code word first, byte-equal with Redis.
+// Error is an error reply. Its text is API: the code word first, byte-equal with Redis.
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// Errorf makes an error reply from a format.
+// Errorf formats an error reply.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
-// ErrorLine is an error's text as Redis writes it: without line breaks at its end, with spaces for
-// all others.
+// ErrorLine formats an error's text as Redis does: no line breaks at its end, spaces for all
+// others.
 func ErrorLine(text string) string { return spaceForBreak.Replace(strings.TrimRight(text, "\r\n")) }
 
 var spaceForBreak = strings.NewReplacer("\r", " ", "\n", " ")
 
-// Error replies that several commands give.
+// Error replies of several commands.
 const (
 	ErrWrongType      Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrSyntax         Error = "ERR syntax error"
@@ -39,18 +39,17 @@ const (
 	ErrDBNotInteger   Error = "ERR invalid DB index"
 )
 
-// InvalidExpire is the error of a command whose expire time is zero, negative or too large.
+// InvalidExpire is the error for an expire time that is zero, negative or too large.
 func InvalidExpire(command string) error {
 	return Errorf("ERR invalid expire time in '%s' command", command)
 }
 
-// outOfRange is the error of an integer that is not between two others.
+// outOfRange is the error for an integer that is not from least to most.
 func outOfRange(least, most int64) error {
 	return Errorf("ERR value is out of range, value must between %d and %d", least, most)
 }
 
-// SubcommandSyntax is the error of a subcommand with more arguments than it takes, where its arity
-// does not say how many those are.
+// SubcommandSyntax is the error for too many arguments of a subcommand whose arity has no maximum.
 func SubcommandSyntax(args [][]byte) error {
 	return Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.",
 		args[1], strings.ToUpper(string(args[0])))

@@ -1,5 +1,4 @@
-// Commands of function libraries. What compiles and runs them is the engine behind Env.Scripts, see
-// scripts.go.
+// FUNCTION and FCALL. The engine behind Env.Scripts compiles and runs functions (scripts.go).
 
 package commands
 
@@ -113,8 +112,8 @@ var functionSubcommands = []Spec{
 	},
 }
 
-// callFunction runs FCALL and FCALL_RO. That there is no such function is told before anything
-// else, as Redis does.
+// callFunction runs FCALL and FCALL_RO. As on Redis, an unknown function is reported before any
+// other error.
 func callFunction(x *Call, readOnly bool) error {
 	s := Script{Function: x.Args[1], ReadOnly: readOnly}
 	if !x.Scripts.HasFunction(s.Function) {
@@ -240,7 +239,7 @@ func (f *Function) reply(out Reply) {
 	}
 }
 
-// functionStats tells that nothing runs: while a function does, no other command is answered.
+// functionStats reports that nothing runs: while a function runs, no other command does.
 func functionStats(x *Call) error {
 	libraries, functions := x.Scripts.Libraries(), 0
 	for _, l := range libraries {

@@ -1,8 +1,8 @@
-// The value of FUNCTION DUMP and FUNCTION RESTORE, in the format of Redis's RDB files, version 10,
-// so that libraries move between coordd and Redis in both directions: for each library a byte that
-// says so, its source as a string, and at the end the format's version (2 bytes, little-endian) and
-// a CRC-64 of all that (8 bytes). Strings are written as they are, and read in all ways that Redis
-// writes them: integers, and compressed ones (LibLZF's format), among them.
+// The value of FUNCTION DUMP and FUNCTION RESTORE, in the RDB format of Redis, version 10, so
+// libraries move between coordd and Redis in both directions. Each library is a type byte and its
+// source as a string. The version (2 bytes, little-endian) and a CRC-64 of everything before it (8
+// bytes) follow. Strings are written plain, and read in all forms that Redis writes, integers and
+// LZF-compressed strings among them.
 
 package commands
 
@@ -17,12 +17,12 @@ import (
 const (
 	dumpVersion = 10
 	dumpFooter  = 2 + 8  // bytes of version and checksum
-	dumpLibrary = 0xf5   // begins a library
-	dumpRC      = 0xf6   // began one in the release candidates of Redis 7.0
-	lengthWide  = 1 << 7 // begins a length of 4 bytes, with 1 added of 8
+	dumpLibrary = 0xf5   // starts a library
+	dumpRC      = 0xf6   // started one in the release candidates of Redis 7.0
+	lengthWide  = 1 << 7 // starts a length of 4 bytes; plus 1: of 8
 )
 
-// Errors of FUNCTION RESTORE about its value.
+// Errors of FUNCTION RESTORE on its value.
 const (
 	errDump        Error = "ERR DUMP payload version or checksum are wrong"
 	errDumpType    Error = "ERR given type is not a function"
@@ -30,13 +30,13 @@ const (
 	errDumpLibrary Error = "ERR Failed loading library payload"
 )
 
-// dumpTable is for the polynomial that Redis uses (W. Jones), bits reversed.
+// dumpTable is for the CRC-64 polynomial of Redis (W. Jones), bits reversed.
 var dumpTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-// dumpSum is the checksum of b, which unlike Go's begins and ends without inverting.
+// dumpSum returns the checksum of b. Unlike Go's, it does not invert at start and end.
 func dumpSum(b []byte) uint64 { return ^crc64.Update(^uint64(0), dumpTable, b) }
 
-// dumpLibraries is the value of FUNCTION DUMP.
+// dumpLibraries encodes the value of FUNCTION DUMP.
 func dumpLibraries(libraries []*Library) []byte {
 	var b []byte
 	for _, l := range libraries {
@@ -55,8 +55,8 @@ func dumpLibraries(libraries []*Library) []byte {
 	return binary.LittleEndian.AppendUint64(b, dumpSum(b))
 }
 
-// dumpedSources gives the sources in a value of FUNCTION DUMP, and last an error where what follows
-// is none. It fails at once where version or checksum are wrong.
+// dumpedSources iterates over the sources in a value of FUNCTION DUMP. An error comes last. It
+// fails at once if the version or the checksum is wrong.
 func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 	body := len(value) - dumpFooter
 	if body < 0 || binary.LittleEndian.Uint16(value[body:]) > dumpVersion ||
@@ -64,7 +64,7 @@ func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 		return nil, errDump
 	}
 	return func(yield func([]byte, error) bool) {
-		r := dumpReader{wire.NewCursor(value)} // as Redis does: what is cut goes on in the footer
+		r := dumpReader{wire.NewCursor(value)} // with the footer, as on Redis
 		for r.Len() > dumpFooter {
 			source, err := r.library()
 			if !yield(source, err) || err != nil {
@@ -74,7 +74,7 @@ func dumpedSources(value []byte) (iter.Seq2[[]byte, error], error) {
 	}, nil
 }
 
-// dumpReader reads the value of FUNCTION DUMP.
+// dumpReader decodes the value of FUNCTION DUMP.
 type dumpReader struct{ wire.Cursor }
 
 // bigEndian reads a number of n bytes.
@@ -99,8 +99,7 @@ func (r *dumpReader) library() (source []byte, err error) {
 	return source, nil
 }
 
-// text reads a string. One that was written as an integer is no library's source, whichever integer
-// it is: it is read as empty.
+// text reads a string. One that was encoded as an integer is no source, so it reads as empty.
 func (r *dumpReader) text() []byte {
 	const encoded = 3 << 6
 	first := r.Byte()
@@ -121,7 +120,7 @@ func (r *dumpReader) text() []byte {
 	return r.Take(r.length(first))
 }
 
-// length reads a length that begins with the byte first.
+// length reads a length whose first byte is first.
 func (r *dumpReader) length(first byte) uint64 {
 	switch {
 	case first < 1<<6:
@@ -137,9 +136,9 @@ func (r *dumpReader) length(first byte) uint64 {
 	return 0
 }
 
-// unpack undoes LZF's compression: a byte below 32 is followed by that many bytes and one more; any
-// other one repeats what came before, its upper three bits with 2 added are how many bytes (all
-// set: the next byte is added), its lower ones and the next byte how far back.
+// unpack decompresses LZF. A byte below 32 is followed by that many literal bytes plus one. Any
+// other byte is a copy of earlier output: its upper three bits plus 2 are the length (all set: add
+// the next byte), its lower bits and the next byte the distance.
 func (r *dumpReader) unpack(packed []byte, length int) []byte {
 	if r.Failed() {
 		return nil

@@ -1,48 +1,47 @@
-// This file contains what a library of functions is: what FUNCTION LIST tells of it, and its
-// limits.
+// Function libraries: what FUNCTION LIST shows of them, and their limits.
 
 package commands
 
-// The limits of sources.
+// Limits of sources.
 const (
-	// MaxScriptBytes bounds the source of a script or a library: compiling is not counted, and its
-	// work grows with the length.
+	// MaxScriptBytes bounds the source of a script or a library: compiling is not charged, and
+	// takes longer for a longer source.
 	MaxScriptBytes = 1 << 20
-	// MaxLibraries and MaxLibraryBytes bound the libraries and what their sources, names and
-	// descriptions have together: FUNCTION RESTORE and a node that starts from a snapshot compile
-	// and run them all.
+	// MaxLibraries and MaxLibraryBytes bound the libraries together, and their sources, names and
+	// descriptions together: FUNCTION RESTORE, and a node that starts from a snapshot, compile and
+	// run them all.
 	MaxLibraries    = 1000
 	MaxLibraryBytes = 4 << 20
 )
 
-// ErrLibrariesFull says that libraries are beyond their limits.
+// ErrLibrariesFull is the error past the limits of libraries.
 const ErrLibrariesFull Error = "OOM too many libraries are loaded: FUNCTION DELETE and FUNCTION " +
 	"FLUSH forget them"
 
-// engineName is the one engine that runs functions.
+// engineName is the only engine of functions.
 const engineName = "LUA"
 
 // Library is a library of functions.
 type Library struct {
 	Name      string
-	Source    string     // with its first line
-	Functions []Function // in the order in which they were registered
+	Source    string     // with the shebang line
+	Functions []Function // in order of registration
 }
 
 // Function is one function of a library.
 type Function struct {
 	Name        string
 	Description string
-	Described   bool // it has a description, which may be empty
+	Described   bool // has a description, which may be empty
 	Flags       FunctionFlags
 }
 
-// FunctionFlags are what a function or a script says of itself.
+// FunctionFlags are the flags that a function or a script declares.
 type FunctionFlags uint8
 
-// The flags in Redis's order. Only NoWrites means anything here: coordd has no slots, reads after
-// READONLY may be old in any script, and writes are refused for lack of memory before they come to
-// the log.
+// The flags in Redis's order. Only NoWrites has an effect here: coordd has no slots, any script may
+// read stale data after READONLY, and writes are refused for lack of memory before they reach the
+// log.
 const (
 	NoWrites FunctionFlags = 1 << iota
 	AllowOOM
@@ -54,7 +53,7 @@ const (
 var functionFlagNames = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster",
 	"allow-cross-slot-keys"}
 
-// ParseFunctionFlag is the flag of a name, which is in lower case, or 0.
+// ParseFunctionFlag returns the flag of a name in lower case, or 0.
 func ParseFunctionFlag(name []byte) FunctionFlags {
 	for i, n := range functionFlagNames {
 		if string(name) == n {
@@ -74,11 +73,11 @@ func (f FunctionFlags) names() []string {
 	return names
 }
 
-// RestorePolicy says what FUNCTION RESTORE does with the libraries that are there.
+// RestorePolicy says what FUNCTION RESTORE does with existing libraries.
 type RestorePolicy uint8
 
 const (
-	RestoreAppend  RestorePolicy = iota // none may have the name of a restored one
-	RestoreReplace                      // those with the name of a restored one go
-	RestoreFlush                        // all go
+	RestoreAppend  RestorePolicy = iota // fail if one has the name of a restored one
+	RestoreReplace                      // replace those with the name of a restored one
+	RestoreFlush                        // remove all first
 )

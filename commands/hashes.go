@@ -1,4 +1,4 @@
-// Commands of hashes.
+// The Specs of the commands on hashes, and the commands of Redis 7.2 and before.
 
 package commands
 
@@ -96,8 +96,7 @@ var hashSpecs = []Spec{
 		Complexity: "O(count) a step, O(n) for all the fields", Handler: hscan},
 }
 
-// setFields sets the fields that the arguments after the key name in pairs, and counts those that
-// are new.
+// setFields sets the fields and values that follow the key and returns the number of new fields.
 func setFields(x *Call) (created int64, err error) {
 	if len(x.Args)%2 != 0 {
 		return 0, x.Spec.ArityError()
@@ -121,7 +120,7 @@ func setFields(x *Call) (created int64, err error) {
 // spendOld adds the work of hashing the value that a field loses.
 func spendOld(x *Call, h *keyspace.Hash, name []byte) {
 	if x.Tx.Script && x.Level < LevelBounded {
-		// from there on Call.spendOld did, for all fields and before
+		// from there on Call.spendOld did so, for all fields and earlier
 		old, _ := h.Get(name)
 		x.spendBytes(len(old))
 	}
@@ -158,8 +157,8 @@ func hsetnx(x *Call) error {
 	return nil
 }
 
-// updateField sets the field named by the second argument to value and tells of event. A deadline
-// of the field stays. The key's type was checked.
+// updateField sets the field x.Args[2], keeps its deadline, and notifies event. The key's type was
+// checked.
 func updateField(x *Call, value []byte, event string) {
 	e, h := editHash(x, x.Args[1])
 	h.Update(x.Args[2], value)
@@ -243,7 +242,7 @@ func hdel(x *Call) error {
 	if err != nil {
 		return err
 	}
-	x.spendLookups(h.Len()) // found, and taken out
+	x.spendLookups(h.Len()) // found, and removed
 	x.spendOld(h, x.Args[2:], 1)
 	edit := hashEdit{x: x, h: h}
 	var removed int64
@@ -346,8 +345,8 @@ func hincrbyfloat(x *Call) error {
 	return nil
 }
 
-// hrandfield gives one field at random, or with a count some of them: different ones, or with
-// repetition where it is negative.
+// hrandfield returns one random field, or count of them: distinct ones, or with repetition if count
+// is negative.
 func hrandfield(x *Call) error {
 	o, err := x.parseRandom("WITHVALUES")
 	if err != nil {
@@ -358,7 +357,7 @@ func hrandfield(x *Call) error {
 		return err
 	}
 	if dead := h.Dead(); dead > 0 {
-		x.Spend(h.Len() + dead) // Pick steps over them
+		x.Spend(h.Len() + dead) // Pick skips them
 	}
 	if !o.counted {
 		if h.Len() == 0 {
@@ -374,7 +373,7 @@ func hrandfield(x *Call) error {
 		return err
 	}
 	if x.Level >= LevelBounded && h.Len() > 0 {
-		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is looked for by its position
+		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is searched by its position
 	}
 	positions, err := pickFields(x, h.Len(), o, at)
 	if err != nil {
@@ -398,8 +397,8 @@ func hrandfield(x *Call) error {
 	return nil
 }
 
-// pickFields picks positions of n fields at random as HRANDFIELD counts them. All fields come in
-// their order.
+// pickFields picks positions of n fields at random as HRANDFIELD counts them. Asked for all fields,
+// it keeps their order.
 func pickFields(x *Call, n int, o randomOptions,
 	at func(i int) (name string, value []byte)) ([]int, error) {
 	switch {

@@ -5,15 +5,15 @@ package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// Error replies of the commands on fields' lives.
+// Errors of the commands on field TTLs.
 const (
 	errFieldsWord Error = "ERR Mandatory argument FIELDS is missing or not at the right " +
 		"position"
 	errFieldsCount Error = "ERR Number of fields must be a positive integer"
-	// HEXPIRE's and its kin's own
+	// of the HEXPIRE family alone
 	errFieldsNumber   Error = "ERR Parameter `numFields` should be greater than 0"
 	errFieldsMatch    Error = "ERR The `numfields` parameter must match the number of arguments"
-	errFieldsInvalid  Error = "ERR invalid number of fields" // HSETEX's own
+	errFieldsInvalid  Error = "ERR invalid number of fields" // of HSETEX alone
 	errNegativeExpire Error = "ERR invalid expire time, must be >= 0"
 	errNoExpire       Error = "ERR missing expire time"
 	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be " +
@@ -21,17 +21,16 @@ const (
 	errOneCondition Error = "ERR Only one of FXX or FNX arguments can be specified"
 )
 
-// What the commands on fields' lives answer for a field.
+// Replies of the commands on field TTLs.
 const (
-	fieldMissing = -2 // there is no such field or key
-	fieldStays   = -1 // it has no deadline
-	fieldRefused = 0  // the condition is not met
+	fieldMissing = -2 // no such field or key
+	fieldStays   = -1 // no deadline
+	fieldRefused = 0  // condition not met
 	fieldDone    = 1
-	fieldDeleted = 2 // the time that was given is past
+	fieldDeleted = 2 // the given time is past
 )
 
-// maxFieldTTLMs is Redis's bound of fields' lives and deadlines, ms: they are kept in 46 bits
-// there.
+// maxFieldTTLMs is Redis's bound on TTLs and deadlines of fields, ms: Redis keeps them in 46 bits.
 const maxFieldTTLMs = 1<<46 - 1
 
 const (
@@ -109,8 +108,8 @@ var hashTTLSpecs = []Spec{
 		Complexity: oneAField, Handler: hgetdelCommand},
 }
 
-// parseFields reads FIELDS, a number, and as many names. notNumber is the command's error for a
-// number that is none.
+// parseFields parses FIELDS, a number, and as many names. notNumber is the command's error for an
+// invalid number.
 func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	if !isWord(args[0], "FIELDS") {
 		return nil, errFieldsWord
@@ -128,8 +127,7 @@ func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	return args[2:], nil
 }
 
-// parseFieldDeadline reads the time that a field is to live, or to live until, and returns its
-// deadline. It may be past.
+// parseFieldDeadline parses the expire time of a field and returns its deadline, which may be past.
 func (x *Call) parseFieldDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err error) {
 	n, ok := ParseInt(arg)
 	if !ok {
@@ -155,29 +153,29 @@ func (x *Call) parseFieldDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, e
 	return x.deadline(n, absolute), nil
 }
 
-// deadlineWork is what giving a field of a large hash another deadline, or taking it out, costs
-// beside looking it up, in units of Env.Work.
+// deadlineWork is the cost of changing the deadline of a field of a large hash, or of removing the
+// field, besides the lookup, in units of Env.Work.
 const deadlineWork = 36
 
-// spendDeadlines adds the work of changing the deadlines of fields of h: every step'th of names is
-// one.
+// spendDeadlines adds the work of changing the deadlines of fields of h, whose names are every
+// step'th of names.
 func (x *Call) spendDeadlines(h *keyspace.Hash, names [][]byte, step int) {
 	if x.Level >= LevelBounded && !h.Compact() {
 		x.Spend((deadlineWork + 3*deep(h.Len())) * (len(names) / step))
-		// hashed once more than that of a field which is taken out
+		// hashed once more than the value of a removed field
 		x.spendBytes(valueBytes(h, names, step))
 	}
 }
 
-// spendOld adds the work of hashing the values that fields of h lose or keep with another deadline:
-// every step'th of names is one.
+// spendOld adds the work of hashing the values of fields that h loses or that get another deadline.
+// Their names are every step'th of names.
 func (x *Call) spendOld(h *keyspace.Hash, names [][]byte, step int) {
 	if x.Level >= LevelBounded && !h.Compact() {
 		x.spendBytes(valueBytes(h, names, step))
 	}
 }
 
-// valueBytes is how many bytes the values of fields of h have: every step'th of names is one.
+// valueBytes returns the size of the values of fields of h, whose names are every step'th of names.
 func valueBytes(h *keyspace.Hash, names [][]byte, step int) (size int) {
 	for i := 0; i < len(names); i += step {
 		value, _ := h.Get(names[i])
@@ -186,30 +184,30 @@ func valueBytes(h *keyspace.Hash, names [][]byte, step int) (size int) {
 	return size
 }
 
-// hashEdit is the change of a hash's fields by a command that may turn out to change none: nothing
-// is written before it does.
+// hashEdit is a change of fields by a command that may turn out to change none. It opens the hash
+// at the first real change.
 type hashEdit struct {
 	x *Call
 	h *keyspace.Hash
-	e *keyspace.Entry // nil until something is changed
+	e *keyspace.Entry // nil: nothing has changed
 }
 
-// begin makes the hash ready to be changed.
+// begin opens the hash for changes.
 func (c *hashEdit) begin() {
 	if c.e == nil {
 		c.e, c.h = editHash(c.x, c.x.Args[1])
 	}
 }
 
-// remove deletes a field that exists.
+// remove deletes an existing field.
 func (c *hashEdit) remove(name []byte) {
 	spendOld(c.x, c.h, name)
 	c.begin()
 	c.h.Delete(name)
 }
 
-// expire gives a field that exists a deadline, 0 for none, or deletes it when that is past, and
-// says which.
+// expire sets the deadline of an existing field, 0 for none. If the deadline is past it deletes the
+// field and returns true.
 func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
 	if deadlineMs != 0 && c.x.past(deadlineMs) {
 		c.remove(name)
@@ -220,7 +218,7 @@ func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
 	return false
 }
 
-// end closes the change, if there was one, and notifies event.
+// end ends the change, if there was one, and notifies event.
 func (c *hashEdit) end(event string) {
 	if c.e != nil {
 		c.x.changed(c.e, NotifyHash, event)
@@ -235,7 +233,7 @@ func hexpireatCommand(x *Call) error { return x.expireFields(ttlEXAT) }
 
 func hpexpireatCommand(x *Call) error { return x.expireFields(ttlPXAT) }
 
-// expireFields is HEXPIRE and its kin.
+// expireFields runs the HEXPIRE family.
 func (x *Call) expireFields(unit ttlUnit) error {
 	h, err := findHash(x, x.Args[1])
 	if err != nil {
@@ -303,7 +301,7 @@ func hpersistCommand(x *Call) error {
 	return nil
 }
 
-// hashFields reads the arguments of a command that has no others than a key and fields.
+// hashFields parses the arguments of a command that takes only a key and fields.
 func (x *Call) hashFields() (h *keyspace.Hash, names [][]byte, err error) {
 	if h, err = findHash(x, x.Args[1]); err != nil {
 		return nil, nil, err
@@ -321,8 +319,8 @@ func httlCommand(x *Call) error {
 func hpttlCommand(x *Call) error { return x.replyFieldTTLs(x.remainingMs) }
 
 func hexpiretimeCommand(x *Call) error {
-	// A deadline given as wall time may be shown 1 ms later, see docs/compatibility.md: that must
-	// not make it a second.
+	// A deadline given as wall time may be shown 1 ms late (docs/compatibility.md). That must not
+	// become a second.
 	return x.replyFieldTTLs(func(deadlineMs int64) int64 {
 		return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0))
 	})
@@ -330,11 +328,11 @@ func hexpiretimeCommand(x *Call) error {
 
 func hpexpiretimeCommand(x *Call) error { return x.replyFieldTTLs(x.expiryMs) }
 
-// ceilSeconds is a time that is not negative in seconds, rounded up, as Redis shows fields' lives
-// but not keys'.
+// ceilSeconds converts a time that is not negative to seconds, rounded up. Redis rounds the TTLs of
+// fields so, but not those of keys.
 func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// replyFieldTTLs answers what show makes of the deadlines of fields.
+// replyFieldTTLs replies with show of each field's deadline.
 func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
 	h, names, err := x.hashFields()
 	if err != nil {
@@ -354,8 +352,8 @@ func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
 	return nil
 }
 
-// expectFields refuses a command that takes the fields out of h, or changes them, if their values
-// do not fit into its reply.
+// expectFields refuses a command that removes or changes fields of h if their values do not fit
+// into its reply.
 func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
 	if x.Level < LevelBounded {
 		return

@@ -43,7 +43,7 @@ func hgetexCommand(x *Call) error {
 	}
 	x.expectFields(h, names)
 	edit := hashEdit{x: x, h: h}
-	event := "hdel" // unless a field stays
+	event := "hdel" // if no field stays
 	x.Out.Array(len(names))
 	for _, name := range names {
 		replyField(x, edit.h, name)

@@ -1,18 +1,17 @@
-// This file contains HSETEX, which sets fields of a hash together with their deadline.
+// HSETEX, which sets fields of a hash together with their deadline.
 
 package commands
 
-// hsetexOptions are what HSETEX is told besides its key.
+// hsetexOptions are the options and fields of HSETEX.
 type hsetexOptions struct {
-	when       setCondition // setAlways, or setNX or setXX for all of the fields
+	when       setCondition // setAlways; setNX or setXX for all fields
 	unit       ttlUnit
 	keepTTL    bool
 	deadlineMs int64
-	pairs      [][]byte // fields with their values
+	pairs      [][]byte // field, value, field, value …
 }
 
-// parse reads the options in the order in which Redis looks at them: the time as it comes, and
-// nothing behind FIELDS.
+// parse checks the options in Redis's order: the time where it stands, and nothing after FIELDS.
 func (o *hsetexOptions) parse(x *Call) (err error) {
 	args := x.Args
 	for i := 2; i < len(args); i++ {
@@ -48,7 +47,7 @@ func (o *hsetexOptions) parse(x *Call) (err error) {
 	return x.Spec.ArityError()
 }
 
-// parsePairs reads what follows FIELDS: a number, and as many fields with their values.
+// parsePairs parses what follows FIELDS: a number, and as many fields with their values.
 func (o *hsetexOptions) parsePairs(x *Call, args [][]byte) error {
 	if len(args) < 3 {
 		return x.Spec.ArityError()
@@ -64,7 +63,7 @@ func (o *hsetexOptions) parsePairs(x *Call, args [][]byte) error {
 	return nil
 }
 
-// maxFields is the largest number of fields that HSETEX reads as one.
+// maxFields is the largest number of fields that HSETEX parses as a count.
 const maxFields = 1<<31 - 1
 
 func hsetexCommand(x *Call) error {
@@ -112,8 +111,8 @@ func hsetexCommand(x *Call) error {
 	return nil
 }
 
-// setDeadFields is what HSETEX does with a time that is past: the fields are not there any more.
-// Redis tells of their whole life.
+// setDeadFields runs HSETEX with a time that is past: the fields are deleted. As Redis does, it
+// notifies that they were set, then deleted.
 func (x *Call) setDeadFields(o *hsetexOptions) {
 	key := x.Args[1]
 	h, _ := findHash(x, key)

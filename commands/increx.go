@@ -1,5 +1,5 @@
-// This file contains INCREX, the counter with bounds and a life of its own: a fixed window of
-// requests in one command. The rate limits are in rate_limits.go.
+// INCREX, a counter with bounds and a TTL: a fixed window of requests in one command. Other rate
+// limits are in rate_limits.go.
 
 package commands
 
@@ -20,7 +20,7 @@ var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | F
 	Summary:    "Increments the number of a key within bounds and sets its time to live.",
 	Complexity: "O(1)", Handler: increx}
 
-// limitSpecs are the commands that count against limits.
+// limitSpecs are the commands for limits.
 var limitSpecs = append([]Spec{increxSpec}, rateSpecs...)
 
 // Errors of INCREX.
@@ -33,7 +33,7 @@ const (
 	errAppliedFloat   Error = "ERR applied increment would be Infinity"
 )
 
-// increxOptions are INCREX's arguments. What was not given is nil.
+// increxOptions are the arguments of INCREX. Those not given are nil.
 type increxOptions struct {
 	byInt, byFloat []byte
 	lower, upper   []byte
@@ -44,7 +44,7 @@ type increxOptions struct {
 	deadlineMs     int64 // that unit and ttl give
 }
 
-// parse reads the options, each of which may be given once.
+// parse parses the options, each of which may be given once.
 func (o *increxOptions) parse(x *Call, args [][]byte) error {
 	for len(args) > 0 {
 		n := 0
@@ -69,8 +69,8 @@ func (o *increxOptions) parse(x *Call, args [][]byte) error {
 	return err
 }
 
-// flag takes an option without a value and returns how many arguments it takes, 0 for another one
-// or one that was given before.
+// flag parses an option without a value and returns its number of arguments, or 0 if it is another
+// one or was given before.
 func (o *increxOptions) flag(word []byte) int {
 	var set *bool
 	switch {
@@ -95,7 +95,7 @@ func (o *increxOptions) pair(word, value []byte) int {
 	switch {
 	case unit != ttlNone:
 		o.unit = unit
-		set = &o.ttl // one for all units: they exclude each other
+		set = &o.ttl // shared by the units, which exclude each other
 	case isWord(word, "BYINT"):
 		set = &o.byInt
 	case isWord(word, "BYFLOAT"):
@@ -123,8 +123,7 @@ func increx(x *Call) error {
 	return o.addInteger(x)
 }
 
-// parseInteger reads an option's integer, which is otherwise where it was not given; name is how an
-// error calls it.
+// parseInteger parses the integer of an option, otherwise if arg is nil. Errors call it name.
 func parseInteger(arg []byte, otherwise int64, name string) (int64, error) {
 	if arg == nil {
 		return otherwise, nil
@@ -163,7 +162,7 @@ func (o *increxOptions) addInteger(x *Call) error {
 			return ErrNotInteger
 		}
 	}
-	sum := addMs(old, by) // which stays at the end of the range
+	sum := addMs(old, by) // saturates
 	beyond := sum != old+by
 	switch {
 	case sum > upper || (beyond && by > 0):
@@ -191,7 +190,7 @@ func replyInts(x *Call, value, by int64) {
 	x.Out.Int(by)
 }
 
-// parseLong reads an option's number with x87's precision. It may be infinite.
+// parseLong parses the number of an option with x87's precision. It may be infinite.
 func parseLong(x *Call, arg []byte, name string) (*big.Float, error) {
 	x.Spend(digitsWork(arg))
 	f, ok := ParseExtended(arg)
@@ -201,7 +200,7 @@ func parseLong(x *Call, arg []byte, name string) (*big.Float, error) {
 	return f, nil
 }
 
-// longest is the largest number that x87's long double holds, or the smallest when negative.
+// longest returns the largest number of x87's long double, or the lowest if negative.
 func longest(negative bool) *big.Float {
 	f := new(big.Float).SetPrec(extended).SetUint64(math.MaxUint64)
 	f.SetMantExp(f, maxExponent-extended)
@@ -211,8 +210,7 @@ func longest(negative bool) *big.Float {
 	return f
 }
 
-// parseLongBound is parseLong for a bound, which is the end of the range of long doubles where it
-// was not given.
+// parseLongBound is parseLong for a bound, by default the end of the range of long doubles.
 func parseLongBound(x *Call, arg []byte, name string, lower bool) (*big.Float, error) {
 	if arg == nil {
 		return longest(lower), nil
@@ -278,8 +276,8 @@ func (o *increxOptions) addFloat(x *Call) error {
 	return nil
 }
 
-// replyLongs replies two numbers: RESP3 has doubles, RESP2 bulk strings. A double is written with
-// the digits of the stored text.
+// replyLongs replies with two numbers: doubles in RESP3, bulk strings in RESP2. A double has the
+// digits of the stored text.
 func replyLongs(x *Call, value, by *big.Float) {
 	x.Out.Array(2)
 	for _, f := range [2]*big.Float{value, by} {
@@ -298,8 +296,8 @@ func replyLongs(x *Call, value, by *big.Float) {
 	}
 }
 
-// store sets the key, whose entry is e or nil, to the sum and sees to its life. As on Redis a time
-// that is past removes the key, and only that is told.
+// store sets the key, whose entry is e or nil, to the sum, and its TTL. As on Redis a time that is
+// past removes the key, and only the removal is notified.
 func (o *increxOptions) store(x *Call, e *keyspace.Entry, sum []byte, event string) {
 	key, db := x.Args[1], x.DB()
 	volatile := e != nil && e.Deadline() != 0

@@ -2,10 +2,10 @@
 
 package commands
 
-// KeyFlag is a set of what a command does to a key, by Redis's words.
+// KeyFlag says what a command does to a key, in Redis's terms.
 type KeyFlag uint16
 
-// One of the first four says how the key's value is touched, the others what its content is for.
+// One of the first four says how the value is accessed, the others what its content is used for.
 const (
 	KeyRO       KeyFlag = 1 << iota // read only
 	KeyRW                           // read and changed
@@ -29,7 +29,7 @@ var keyWords = []struct {
 	{KeyDelete, "delete"}, {KeyNone, "not_key"}, {KeyVariable, "variable_flags"},
 }
 
-// Words gives Redis's words of the flags, in its order.
+// Words returns Redis's words for the flags, in its order.
 func (f KeyFlag) Words() []string {
 	var words []string
 	for _, w := range keyWords {
@@ -40,22 +40,22 @@ func (f KeyFlag) Words() []string {
 	return words
 }
 
-// KeyPart says where some of a command's keys are, and what happens to them. They begin at argument
-// First, or behind the argument that is Keyword, looked for from First on. They go to Last, counted
-// from their begin (negative: from the end of the arguments), in steps of Step; Limit, when above
-// 1, ends them after that share of the arguments from their begin on. Numkeys: the argument at the
-// begin counts the keys, which follow it. Unknown: only KeySpec.Find can say where they are.
+// KeyPart says where some of a command's keys are, and what happens to them. They start at argument
+// First, or after the argument Keyword, searched from First on. They end at Last, relative to their
+// start (negative: to the end of the arguments), in steps of Step. A Limit above 1 ends them after
+// that share of the arguments. With Numkeys the argument at the start counts the keys that follow
+// it. Unknown means that only KeySpec.Find can find them.
 type KeyPart struct {
 	First, Last, Step int
 	Limit             int
 	Keyword           string
 	Numkeys, Unknown  bool
 	Flags             KeyFlag
-	// Vary gives the flags that a call has, where Flags has KeyVariable.
+	// Vary returns the flags of a call, if Flags has KeyVariable.
 	Vary func(args [][]byte) KeyFlag
 }
 
-// KeyParts gives what is known of the command's keys, part by part.
+// KeyParts returns what is known of the command's keys, part by part.
 func (s *Spec) KeyParts() []KeyPart {
 	k := s.Keys
 	switch {
@@ -73,7 +73,7 @@ func (s *Spec) KeyParts() []KeyPart {
 	return []KeyPart{{First: k.First, Last: last, Step: max(k.Step, 1), Flags: k.Flags}}
 }
 
-// positions gives the positions of the part's keys in args.
+// positions returns the positions of the part's keys in args.
 func (p *KeyPart) positions(args [][]byte) []int {
 	if p.Unknown {
 		return nil
@@ -108,7 +108,7 @@ func (p *KeyPart) positions(args [][]byte) []int {
 	return positions
 }
 
-// find gives the position behind the keyword, or -1.
+// find returns the position after the keyword, or -1.
 func (p *KeyPart) find(args [][]byte) int {
 	for i := p.First; i < len(args)-1; i++ {
 		if isWord(args[i], p.Keyword) {
@@ -118,20 +118,20 @@ func (p *KeyPart) find(args [][]byte) int {
 	return -1
 }
 
-// KeyUse is a key of a call.
+// KeyUse is a key of a call and what happens to it.
 type KeyUse struct {
 	Index int // in the arguments
 	Flags KeyFlag
 }
 
-// KeyUses gives the keys of a call with what happens to them, in the order of KeyIndexes.
+// KeyUses returns the keys of a call and what happens to them, in the order of KeyIndexes.
 func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 	positions, err := s.KeyIndexes(args)
 	if err != nil {
 		return nil, err
 	}
 	parts := s.KeyParts()
-	// of each position: a call may have a million, and the first part that has it tells
+	// The first part that has a position decides. A call may have a million.
 	flags := make(map[int]KeyFlag, len(positions))
 	for j := range parts {
 		p := &parts[j]
@@ -150,14 +150,14 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 	for i, position := range positions {
 		of, known := flags[position]
 		if !known {
-			of = parts[len(parts)-1].Flags // of an unknown part, which stands last
+			of = parts[len(parts)-1].Flags // an unknown part comes last
 		}
 		uses[i] = KeyUse{position, of}
 	}
 	return uses, nil
 }
 
-// varies says what a call does to its keys, which are all of one part.
+// varies sets the function that decides what a call does to its keys, all of one part.
 func (k KeySpec) varies(vary func(args [][]byte) KeyFlag) KeySpec {
 	parts := (&Spec{Keys: k}).KeyParts()
 	parts[0].Vary = vary
@@ -165,7 +165,7 @@ func (k KeySpec) varies(vary func(args [][]byte) KeyFlag) KeySpec {
 	return k
 }
 
-// setUses is what SET does to its key.
+// setUses returns what SET does to its key.
 func setUses(args [][]byte) KeyFlag {
 	for _, a := range args[3:] {
 		if isWord(a, "GET") {
@@ -175,7 +175,7 @@ func setUses(args [][]byte) KeyFlag {
 	return KeyOW | KeyUpdate
 }
 
-// bitfieldUses is what BITFIELD does to its key: with GET alone it reads.
+// bitfieldUses returns what BITFIELD does to its key: with GET alone it only reads.
 func bitfieldUses(args [][]byte) KeyFlag {
 	for i := 2; i < len(args); i += 3 {
 		if !isWord(args[i], "GET") || i+2 >= len(args) {
@@ -185,8 +185,8 @@ func bitfieldUses(args [][]byte) KeyFlag {
 	return KeyRO | KeyAccess
 }
 
-// does says what the command does to its keys: the same to all, or one thing to the first and
-// another to those behind it, which an argument counts where First is Last.
+// does sets what the command does to its keys: the same to all, or first to the first key and rest
+// to the others, which an argument counts if First is Last.
 func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {
 	k.Flags = first
 	if len(rest) == 0 {
@@ -203,20 +203,20 @@ func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {
 	return k
 }
 
-// KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from
-// the end), or, if Numkeys is not 0, behind the argument at Numkeys, which counts them. A
-// command without keys has First and Numkeys 0.
+// KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the
+// end) or, if Numkeys is not 0, after the argument at Numkeys, which counts them. A command without
+// keys has First and Numkeys 0.
 type KeySpec struct {
 	First, Last, Step int
 	Numkeys           int
-	// Find returns the positions of the keys where the fields above cannot express them, or nil
-	// if args are wrong. The number of args fits the arity. First, Last and Step are then only
-	// what COMMAND INFO shows.
+	// Find returns the positions of the keys if the fields above cannot express them, or nil if
+	// args are invalid. The number of args fits the arity. First, Last and Step are then only what
+	// COMMAND INFO shows.
 	Find func(args [][]byte) []int
-	// Paired is set if as many arguments as keys follow the keys, one for each: the ids of XREAD.
+	// Paired is set if an argument for each key follows the keys: the ids of XREAD.
 	Paired bool
-	// Flags say what the command does to the keys. If it does not do the same to all, Parts says
-	// it for each.
+	// Flags say what the command does to all its keys. If it differs between keys, Parts has the
+	// flags.
 	Flags KeyFlag
 	Parts []KeyPart
 }

@@ -1,4 +1,4 @@
-// This file declares the commands on keys of any type. Their handlers lie in keys_*.go.
+// The Specs of the commands on keys of any type. The handlers are in keys_*.go.
 
 package commands
 

@@ -2,7 +2,7 @@
 
 package commands
 
-// deletedWork is what deleting a key costs beside looking it up, in units of Env.Work.
+// deletedWork is the cost of deleting a key, besides the lookup, in units of Env.Work.
 const deletedWork = 10
 
 func delCommand(x *Call) error {
@@ -20,8 +20,8 @@ func delCommand(x *Call) error {
 	return nil
 }
 
-// flushMode checks the argument of FLUSHDB and FLUSHALL. The two modes are one here: a database is
-// emptied at once.
+// flushMode checks the argument of FLUSHDB and FLUSHALL. Both modes are synchronous here: Flush
+// takes constant time.
 func (x *Call) flushMode() error {
 	if len(x.Args) == 1 || (len(x.Args) == 2 &&
 		(isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {

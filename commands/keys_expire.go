@@ -5,7 +5,7 @@ package commands
 
 import "math"
 
-// Error replies of the EXPIRE family for options that exclude each other.
+// Errors of the EXPIRE family for options that exclude each other.
 const (
 	ErrExpireNX   Error = "ERR NX and XX, GT or LT options at the same time are not compatible"
 	ErrExpireGTLT Error = "ERR GT and LT options at the same time are not compatible"
@@ -38,8 +38,8 @@ func (o *expireOptions) parse(args [][]byte) error {
 	return nil
 }
 
-// allow reports whether a key's deadline, 0 for none, may become another one. No deadline counts as
-// the latest of all.
+// allow reports whether the conditions allow a deadline to change; 0 is none. No deadline counts as
+// the latest.
 func (o *expireOptions) allow(oldMs, newMs int64) bool {
 	switch {
 	case o.nx && oldMs != 0, o.xx && oldMs == 0:
@@ -60,7 +60,7 @@ func expireatCommand(x *Call) error { return x.expire(1000, true) }
 
 func pexpireatCommand(x *Call) error { return x.expire(1, true) }
 
-// expire is the EXPIRE family: the time is in units of unitMs, since 1970 or from now, and may be
+// expire runs the EXPIRE family. The time is in units of unitMs, since 1970 or from now, and may be
 // negative.
 func (x *Call) expire(unitMs int64, absolute bool) error {
 	var o expireOptions
@@ -116,8 +116,7 @@ func pexpiretimeCommand(x *Call) error {
 	return nil
 }
 
-// replyTTL answers what show makes of the key's deadline, -1 where it has none, -2 where there is
-// no key.
+// replyTTL replies with show of the key's deadline, -1 if it has none, -2 if there is no key.
 func (x *Call) replyTTL(show func(deadlineMs int64) int64) {
 	e := x.DB().Find(x.Args[1])
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// ErrSameObject is COPY's error for a key that is to be copied to itself.
+// ErrSameObject is the error for a copy or move of a key to itself.
 const ErrSameObject Error = "ERR source and destination objects are the same"
 
 func renameCommand(x *Call) error {
@@ -35,7 +35,7 @@ func renamenxCommand(x *Call) error {
 	return nil
 }
 
-// rename gives the key x.Args[1], which exists, the name x.Args[2].
+// rename renames x.Args[1], which exists, to x.Args[2].
 func (x *Call) rename() {
 	from, to := x.Args[1], x.Args[2]
 	x.spendCopy(from)
@@ -44,20 +44,20 @@ func (x *Call) rename() {
 	x.notify(NotifyGeneric, "rename_to", to)
 }
 
-// smallForm is up to how many elements a collection may be copied one by one.
+// smallForm is the largest number of elements that are copied one by one.
 const smallForm = 512
 
-// spendCopy adds the work of giving another key the value of one that exists: a string is hashed, a
-// small collection copied.
+// spendCopy adds the work of copying the value of an existing key: a string is hashed, a small
+// collection copied.
 func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
 	if x.Level >= LevelBounded {
-		// the next write into it copies it, or into what it was copied from
+		// the next write to either of the two copies the string
 		x.spendBytes(2 * len(e.Bytes()))
 	}
 	if c := e.Collection(); c != nil {
-		copied := 8 // elements in a unit of work
+		copied := 8 // elements per unit of work
 		if x.Level >= LevelBounded {
 			copied = 3
 		}
@@ -65,7 +65,7 @@ func (x *Call) spendCopy(key []byte) {
 	}
 }
 
-// moveCommand is MOVE. Redis looks at the database before it looks for the key.
+// moveCommand checks the database before it looks up the key, as Redis does.
 func moveCommand(x *Call) error {
 	index, err := ParseDB(x.Args[2])
 	if err != nil {
@@ -120,7 +120,7 @@ func copyCommand(x *Call) error {
 	return nil
 }
 
-// Error replies of SWAPDB for what is no number.
+// Errors of SWAPDB for arguments that are not numbers.
 const (
 	errFirstDB  Error = "ERR invalid first DB index"
 	errSecondDB Error = "ERR invalid second DB index"
@@ -142,7 +142,7 @@ func swapdbCommand(x *Call) error {
 	return nil
 }
 
-// parseInt32 reads an integer of 32 bits.
+// parseInt32 parses a 32-bit integer.
 func parseInt32(arg []byte) (int, bool) {
 	n, ok := ParseInt(arg)
 	return int(n), ok && n == int64(int32(n))

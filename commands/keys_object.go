@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// Error replies of OBJECT.
+// Errors of OBJECT.
 const (
 	ErrNoFreq Error = "ERR An LFU maxmemory policy is not selected, access frequency not " +
 		"tracked. Please note that when " +
@@ -17,7 +17,7 @@ const (
 	ErrNoIdleTime Error = "ERR idle time is not tracked"
 )
 
-// object runs show on the entry of the subcommand's key, or answers null where there is none.
+// object runs show on the entry of the subcommand's key, or replies null if there is none.
 func (x *Call) object(show func(e *keyspace.Entry) error) error {
 	e := x.DB().Find(x.Args[2])
 	if e == nil {
@@ -34,11 +34,11 @@ func objectEncodingCommand(x *Call) error {
 	})
 }
 
-// embeddedLen is the length up to which Redis keeps a string in one piece with its header.
+// embeddedLen is the length up to which Redis stores a string together with its header.
 const embeddedLen = 44
 
-// Encoding is Redis's name for the form of a value. A string's is what Redis chooses when a string
-// is set.
+// Encoding returns Redis's name for the form of a value. For a string it is the one that Redis
+// chooses when a string is set.
 func Encoding(e *keyspace.Entry) string {
 	switch v := e.Collection().(type) {
 	case *keyspace.Hash:
@@ -77,15 +77,15 @@ func objectRefcountCommand(x *Call) error {
 	})
 }
 
-// Redis keeps the integers below sharedIntegers once for all keys, and counts no references to them
-// but says sharedCount.
+// Redis shares the integers below sharedIntegers between all keys, and reports sharedCount as their
+// number of references.
 const (
 	sharedIntegers = 10000
 	sharedCount    = math.MaxInt32
 )
 
-// references is how often Redis would say that the value of a key is referred to. As the encoding,
-// it is told by the value alone.
+// references returns the reference count that Redis would report. Like the encoding it depends on
+// the value alone.
 func references(e *keyspace.Entry) int64 {
 	if n, ok := ParseInt(e.Bytes()); ok && n >= 0 && n < sharedIntegers {
 		return sharedCount

@@ -31,7 +31,7 @@ func keysCommand(x *Call) error {
 	return nil
 }
 
-// spendKey adds the work of looking at one key of all.
+// spendKey adds the work of looking at one of all keys.
 func (x *Call) spendKey(o *scanOptions, e *keyspace.Entry) {
 	x.Spend(o.work(len(e.Key())))
 	if x.Level >= LevelBounded {
@@ -67,7 +67,7 @@ func scanCommand(x *Call) error {
 	return nil
 }
 
-// wantsKind reports whether TYPE takes values of kind. A name that no type has takes none.
+// wantsKind reports whether TYPE accepts values of kind. An unknown type accepts none.
 func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 	if !o.oneType {
 		return true

@@ -1,8 +1,8 @@
 package commands
 
-// The feature levels. A release that makes an entry do something else than before adds a level, and
-// does it only on a machine of that level. The machine's level is replicated: an entry raises it
-// once every member of the cluster knows the new one, and it never falls (docs/adr/0008).
+// The feature levels. A release that changes what an entry does adds a level, and does so only on a
+// machine of that level. The machine's level is replicated: an entry raises it once every member of
+// the cluster knows the new one, and it never falls (docs/adr/0008).
 const (
 	// LevelFirst is the behavior of release 0.1. Every machine starts with it.
 	LevelFirst = 1

@@ -1,7 +1,7 @@
 //go:build coordd_next
 
-// This file contains what tests take for the next release, built with -tags coordd_next: a level
-// more than this one's, and a command that came with it. No release has any of it.
+// The next release as tests see it, built with -tags coordd_next: one more level, and a command
+// that it introduces. No release contains this file.
 
 package commands
 

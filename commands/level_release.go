@@ -1,6 +1,6 @@
 //go:build !coordd_next
 
-// This file contains what parts a release from the build that tests take for the next one.
+// What separates a release from the build that tests use as the next one.
 
 package commands
 

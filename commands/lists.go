@@ -1,10 +1,10 @@
-// This file contains the table of the commands of lists, and what they share.
+// The Specs of the commands on lists, and what their handlers share.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// twoKeys says that a command has two keys, its first arguments.
+// twoKeys is the KeySpec of a command whose first two arguments are keys.
 var twoKeys = KeySpec{First: 1, Last: 2, Step: 1}
 
 var listSpecs = []Spec{
@@ -141,11 +141,10 @@ var listSpecs = []Spec{
 		Handler:    multipopHandler(true, endWords, lmultipop)},
 }
 
-// noList is what a lookup answers for a key that does not exist: for reading only.
+// noList is what a lookup returns for a missing key, for reading only.
 var noList = keyspace.NewList()
 
-// findList returns the list at key for reading, an empty one where there is no key, or
-// ErrWrongType.
+// findList is findHash for lists.
 func findList(x *Call, key []byte) (*keyspace.List, error) { return findCollection(x, key, noList) }
 
 // editList is editHash for lists.
@@ -153,7 +152,7 @@ func editList(x *Call, key []byte) (*keyspace.Entry, *keyspace.List) {
 	return editCollection(x, key, keyspace.NewList)
 }
 
-// listEnd is an end of a list. A list seen from an end begins there.
+// listEnd is an end of a list. Seen from an end, a list starts there.
 type listEnd uint8
 
 const (
@@ -164,7 +163,7 @@ const (
 // endWords are the words for the ends.
 var endWords = [...]string{leftEnd: "LEFT", rightEnd: "RIGHT"}
 
-// parseEnd reads the word for an end.
+// parseEnd parses the word for an end.
 func parseEnd(arg []byte) (listEnd, error) {
 	for end, word := range endWords {
 		if isWord(arg, word) {
@@ -174,7 +173,7 @@ func parseEnd(arg []byte) (listEnd, error) {
 	return 0, ErrSyntax
 }
 
-// span gives the positions of the first n elements as seen from the end, the nearest first.
+// span returns the positions of the first n elements as seen from the end, the nearest first.
 func (end listEnd) span(l *keyspace.List, n int) (first, last int) {
 	if end == leftEnd {
 		return 0, n - 1
@@ -182,7 +181,7 @@ func (end listEnd) span(l *keyspace.List, n int) (first, last int) {
 	return l.Len() - 1, l.Len() - n
 }
 
-// push puts an element at the end of a list that is open for change.
+// push adds an element at the end of a list that is open for changes.
 func (end listEnd) push(l *keyspace.List, value []byte) {
 	if end == leftEnd {
 		l.PushFront(value)
@@ -191,13 +190,14 @@ func (end listEnd) push(l *keyspace.List, value []byte) {
 	}
 }
 
-// pushed is the notification of an element put at the end.
+// pushed is the event of an element added at the end.
 func (end listEnd) pushed() string { return [...]string{leftEnd: "lpush", rightEnd: "rpush"}[end] }
 
-// popped is the notification of an element taken from the end.
+// popped is the event of an element removed from the end.
 func (end listEnd) popped() string { return [...]string{leftEnd: "lpop", rightEnd: "rpop"}[end] }
 
-// cutEnd removes the first n elements, as seen from the end, of the list at key, which has as many.
+// cutEnd removes the first n elements, as seen from the end, of the list at key, which has at least
+// n.
 func cutEnd(x *Call, key []byte, end listEnd, n int) {
 	e, l := editList(x, key)
 	first, last := end.span(l, n)
@@ -205,8 +205,8 @@ func cutEnd(x *Call, key []byte, end listEnd, n int) {
 	x.changed(e, NotifyList, end.popped())
 }
 
-// takeEnd replies with the first elements of l, the list at key, as seen from the end, up to count
-// of them, and removes them.
+// takeEnd replies with the first elements of l, the list at key, as seen from the end, at most
+// count, and removes them.
 func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
 	n := int(min(count, int64(l.Len())))
 	x.Out.Array(n)
@@ -215,8 +215,8 @@ func takeEnd(x *Call, key []byte, l *keyspace.List, end listEnd, count int64) {
 	cutEnd(x, key, end, n)
 }
 
-// replyElements writes the elements from position first to last, both included, which exist;
-// downwards when first > last.
+// replyElements replies with the elements from position first to last, inclusive, which exist; in
+// reverse if first > last.
 func replyElements(x *Call, l *keyspace.List, first, last int) {
 	l.Range(first, last, func(value string) bool {
 		x.Out.BulkString(value)
@@ -224,8 +224,8 @@ func replyElements(x *Call, l *keyspace.List, first, last int) {
 	})
 }
 
-// listSpan reads two positions, of which negative ones count from the end, and gives the part of l
-// that lies between them: last is lower than first where there is none.
+// listSpan converts a range of indexes, where negative ones count from the end, into positions in
+// l. If it is empty, last is less than first.
 func listSpan(l *keyspace.List, start, stop int64) (first, last int) {
 	n := int64(l.Len())
 	if start < 0 {

@@ -17,8 +17,8 @@ func llen(x *Call) error {
 	return nil
 }
 
-// listIndex reads a position in l, counted from the end when it is negative. ok is false where l
-// has none like it.
+// listIndex parses an index in l, counted from the end if negative. ok is false if l has no such
+// element.
 func listIndex(l *keyspace.List, arg []byte) (position int, ok bool, err error) {
 	i, ok := ParseInt(arg)
 	if !ok {
@@ -35,7 +35,7 @@ func lindex(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if l.Len() == 0 { // Redis does not look at the index then
+	if l.Len() == 0 { // Redis does not check the index then
 		x.Out.Null()
 		return nil
 	}
@@ -52,14 +52,14 @@ func lindex(x *Call) error {
 	return nil
 }
 
-// spendDepth adds the work of going down a long list's tree, of each node as many units.
+// spendDepth adds the work of descending a long list's tree, units per node.
 func (x *Call) spendDepth(l *keyspace.List, units int) {
 	if x.Level >= LevelBounded {
 		x.Spend(units * bits.Len(uint(l.Len())))
 	}
 }
 
-// copiedNode is what making a node of a list's tree again costs, in units of Env.Work.
+// copiedNode is the cost of copying a node of a list's tree, in units of Env.Work.
 const copiedNode = 4
 
 func lset(x *Call) error {
@@ -85,8 +85,8 @@ func lset(x *Call) error {
 	return nil
 }
 
-// findSpan looks up the list at the first argument and gives the part of it between the positions
-// that the next two name.
+// findSpan returns the list at the first argument and its range between the indexes in the next
+// two.
 func findSpan(x *Call) (l *keyspace.List, first, last int, err error) {
 	start, ok := ParseInt(x.Args[2])
 	if !ok {
@@ -121,7 +121,7 @@ func ltrim(x *Call) error {
 		return err
 	}
 	if n := l.Len(); n > 0 {
-		// a list of which nothing is trimmed is changed too, as on Redis: WATCH and notifications
+		// as on Redis, a list that loses nothing counts as changed too: WATCH and notifications
 		// show it
 		x.spendDepth(l, 4*copiedNode)
 		e, l := editList(x, x.Args[1])

@@ -5,7 +5,7 @@ package commands
 // listMove moves an element from an end of one list to an end of another.
 type listMove struct{ from, to listEnd }
 
-// parseMove reads the words for the two ends.
+// parseMove parses the words for the two ends.
 func parseMove(from, to []byte) (m listMove, err error) {
 	if m.from, err = parseEnd(from); err != nil {
 		return m, err
@@ -15,7 +15,7 @@ func parseMove(from, to []byte) (m listMove, err error) {
 }
 
 // run moves an element from the list at the first key to the list at the second and replies with
-// it. moved is false where there is no list to take from.
+// it. moved is false if there is no list to take from.
 func (m listMove) run(x *Call) (moved bool, err error) {
 	source, destination := x.Args[1], x.Args[2]
 	_, l, err := findFilled(x, x.Args[1:2], findList)
@@ -27,9 +27,9 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	}
 	position, _ := m.from.span(l, 1)
 	value := l.At(position)
-	x.Out.BulkString(value) // first: what cannot be answered is not moved
-	// Both changes come before either notification: the two may be one list, which then must not be
-	// gone in between.
+	x.Out.BulkString(value) // first: a refused reply must move nothing
+	// Both changes come before both notifications: the two keys may be one list, which must not
+	// disappear in between.
 	src, from := editList(x, source)
 	from.RemoveRange(position, position)
 	dst, to := editList(x, destination)
@@ -39,7 +39,7 @@ func (m listMove) run(x *Call) (moved bool, err error) {
 	return true, nil
 }
 
-// runOrNull is run that replies null where there is nothing to move.
+// runOrNull is run that replies null if there is nothing to move.
 func (m listMove) runOrNull(x *Call) error {
 	moved, err := m.run(x)
 	if err == nil && !moved {
@@ -48,7 +48,7 @@ func (m listMove) runOrNull(x *Call) error {
 	return err
 }
 
-// runOrBlock is run that waits where there is nothing to move.
+// runOrBlock is run that waits if there is nothing to move.
 func (m listMove) runOrBlock(x *Call, timeout []byte) error {
 	timeoutMs, err := x.timeoutSeconds(timeout)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package commands
 
-// push is the handler of LPUSH and RPUSH, and, when the list has to exist, of LPUSHX and RPUSHX.
+// push is the handler of LPUSH and RPUSH and, for existing lists only, of LPUSHX and RPUSHX.
 func push(end listEnd, existing bool) Handler {
 	return func(x *Call) error {
 		l, err := findList(x, x.Args[1])
@@ -79,7 +79,7 @@ func bpop(end listEnd) Handler {
 	}
 }
 
-// lmultipop takes elements from an end of the first list that is there.
+// lmultipop pops elements from an end of the first list that exists.
 func lmultipop(x *Call, p *multipop) (found bool, err error) {
 	key, l, err := findFilled(x, p.keys, findList)
 	if err != nil || l == nil {

@@ -18,15 +18,15 @@ const (
 	errPosMaxlen Error = "ERR MAXLEN can't be negative"
 )
 
-// searchList calls found with the positions of the elements of l that equal value, as seen from the
-// end, in the first limit of them, until it answers false.
+// searchList calls found with the positions of the elements of l that equal value, among the first
+// limit as seen from the end, until found returns false.
 func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 	found func(position int) bool) {
 	if limit == 0 {
 		return
 	}
 	first, last := end.span(l, limit)
-	reached := last // or where found answered false
+	reached := last // or where found returned false
 	compare := func(position int) bool {
 		x.spendBytes(len(value)) // equal bytes are compared to their end
 		if !found(position) {
@@ -40,7 +40,7 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 		x.Spend((max(reached-first, first-reached) + 1) / searched)
 		return
 	}
-	const parcel = 1 << 12 // so that a search that takes too long ends while it looks
+	const parcel = 1 << 12 // a search that takes too long ends between parcels
 	step := 1
 	if first > last {
 		step = -1
@@ -87,15 +87,15 @@ func linsert(x *Call) error {
 	return nil
 }
 
-// What taking elements out of the middle of a long list costs, in units of Env.Work.
+// Costs of removing elements from the middle of a long list, in units of Env.Work.
 const (
-	removedElement  = 8   // one, below LevelBounded
-	gatheredElement = 4   // one
-	piece           = 64  // elements that lie together in a list
-	removedPiece    = 160 // of those together one or more
+	removedElement  = 8   // per element, below LevelBounded
+	gatheredElement = 4   // per element
+	piece           = 64  // elements of a leaf
+	removedPiece    = 160 // per leaf with removed elements
 )
 
-// spendPositions adds the work of removing the elements at positions, which are in order.
+// spendPositions adds the work of removing the elements at sorted positions.
 func (x *Call) spendPositions(l *keyspace.List, positions []int) {
 	if x.Level < LevelBounded {
 		x.Spend(len(positions) * removedElement)
@@ -121,7 +121,7 @@ func lrem(x *Call) error {
 	}
 	end := leftEnd
 	if count < 0 {
-		// the lowest number stays what it is, and is never reached: all are removed
+		// -count overflows, and n never reaches it: all are removed
 		end, count = rightEnd, -count
 	}
 	var positions []int
@@ -142,14 +142,14 @@ func lrem(x *Call) error {
 	return nil
 }
 
-// listSearch are LPOS's options.
+// listSearch are the options of LPOS.
 type listSearch struct {
 	end    listEnd
-	skip   int64 // matches to pass over
-	count  int64 // matches to give, 0 for all
+	skip   int64 // matches to skip
+	count  int64 // matches to return, 0 for all
 	listed bool  // COUNT was given: the reply is an array
-	maxlen int64 // elements to look at, 0 for all
-	// overflow is that RANK was the lowest number, which Redis cannot make positive: it gives all
+	maxlen int64 // elements to compare, 0 for all
+	// overflow is set if RANK is the lowest number, which Redis cannot negate: it then returns all
 	// matches, whatever the count.
 	overflow bool
 }

@@ -1,12 +1,11 @@
-// This file contains the bound on what a request may do (docs/adr/0017-bounded-requests.md). Every
-// command is charged for its arguments, for each element that it replies, and for what its handler
-// spends besides; one that goes over the bound is refused. It is refused at the moment of the
-// charge, by a panic that Handle turns into an error, so no loop has to ask; and only while it has
-// changed nothing. So a handler spends before it changes: what it knows up front at once, the rest
-// while it looks.
+// The bound on the work of a request (docs/adr/0017-bounded-requests.md). A command is charged for
+// its arguments, for each element that it replies, and for what its handler spends. If it exceeds
+// the bound, it is refused: a panic at the charge, which Handle turns into an error, so no loop has
+// to check. A command is refused only while it has changed nothing. So a handler spends before it
+// changes: at once what it knows up front, the rest while it walks.
 //
-// Every node charges alike, whether it builds the reply or not: the reply's size is computed, not
-// measured.
+// Every node charges the same, whether it builds the reply or not: the size of the reply is
+// computed, not measured.
 
 package commands
 
@@ -16,24 +15,23 @@ import (
 	"slices"
 )
 
-// refusal is the panic of a command that is refused.
+// refusal is the panic of a refused command.
 type refusal struct{ err Error }
 
-// What is charged, in units of Env.Work. The benchmarks in commands and fsm hold these numbers
-// against the time that things take.
+// Charges in units of Env.Work. Benchmarks in commands and fsm check them against real time.
 const (
-	commandWork = 8  // a command: resolving it, its call, its reply's frame
+	commandWork = 8  // a command: lookup, call, frame of the reply
 	readArg     = 8  // an argument of a command that reads: parsed, hashed, looked up
-	writeArg    = 14 // of one that writes: also copied, stored, put into trees
-	cheapArg    = 4  // of one that does no more than keep it, or hand it on: Spec.ArgWork
+	writeArg    = 14 // … that writes: also copied, stored, put into trees
+	cheapArg    = 4  // … that only keeps it or passes it on: Spec.ArgWork
 	replyWork   = 5  // an element of a reply: found, written
-	replyBytes  = 16 // how many bytes of a reply are one unit
+	replyBytes  = 16 // bytes of a reply per unit
 	walkedWork  = 3  // an element of a tree that is walked
-	doubleWork  = 6  // a floating-point number written as text
+	doubleWork  = 6  // a floating-point number formatted
 )
 
-// Handle calls the handler of spec, which there is, for x.Args. From LevelBounded on it charges and
-// bounds it.
+// Handle calls the handler of spec, which must have one, with x.Args. From LevelBounded on it
+// charges and bounds the command.
 func (x *Call) Handle(spec *Spec) (err error) {
 	x.Spec, x.began = spec, x.Work
 	if x.Level < LevelBounded {
@@ -68,24 +66,24 @@ func (x *Call) spendArgs() {
 	}
 	args := len(x.Args) - 1
 	if k := x.Spec.Keys; k.First == 1 && k.Last != 1 {
-		// all of them are keys, or have keys between them
+		// all are keys, or keys with arguments in between
 		each += 2 * deep(x.DB().Size()) / max(k.Step, 1)
 	}
 	x.Spend(commandWork + args*each + size/bytesSpent)
 }
 
-// deep is how many units more it takes to look up one of n elements, at random, than one of few:
-// those that n make too many for the processor's caches.
+// deep returns the extra units of a random lookup among n elements, when they do not fit into the
+// processor's caches.
 func deep(n int) int {
 	const cached = 12
 	return max(bits.Len(uint(n))-cached, 0)
 }
 
-// Spend adds to Env.Work. Handlers whose time is not in proportion to their arguments and their
-// reply call it, before they change anything, with a number that is the same on every node: it
-// decides where requests are refused and scripts are stopped. So nothing may go in that depends on
-// how a value came about, such as the capacity of a slice. From LevelBounded on it does not return
-// where the command is refused.
+// Spend adds to Env.Work. A handler whose time is not proportional to its arguments and reply calls
+// it before it changes anything. units must be the same on every node, since it decides where
+// requests are refused and scripts are stopped. So it must not depend on how a value came about,
+// such as the capacity of a slice. From LevelBounded on Spend does not return if the command is
+// refused.
 func (x *Call) Spend(units int) {
 	x.Work += uint64(max(units, 0))
 	if x.Work > x.meter.stop {
@@ -93,9 +91,9 @@ func (x *Call) Spend(units int) {
 	}
 }
 
-// spendLookups adds the work of looking up, and of changing if the command writes, as many elements
-// as there are arguments behind the key in a collection of n, beyond what any argument costs. A
-// small one is searched from its beginning, a large one is a tree.
+// spendLookups adds the work of looking up each argument after the key in a collection of n
+// elements, and of changing it if the command writes, beyond the charge for any argument. A small
+// collection is searched linearly, a large one is a tree.
 func (x *Call) spendLookups(n int) {
 	args := len(x.Args) - 2
 	if x.Level < LevelBounded || args <= 0 || !x.oneKey() {
@@ -109,18 +107,18 @@ func (x *Call) spendLookups(n int) {
 	}
 }
 
-// oneKey reports whether the command has a single key, so that what follows may name its elements.
+// oneKey reports whether the command has a single key, so that the other arguments may name its
+// elements.
 func (x *Call) oneKey() bool { return x.Spec.Keys.First == 1 && x.Spec.Keys.Last == 1 }
 
-// walked adds the work of a step from one element of a tree to the next.
+// walked adds the work of a step to the next element of a tree.
 func (x *Call) walked() {
 	if x.Level >= LevelBounded {
 		x.Spend(walkedWork)
 	}
 }
 
-// spendNumber adds the work of reading a floating-point number from a text of n bytes, if it is a
-// long one.
+// spendNumber adds the work of parsing a floating-point number of n bytes, if it is a long one.
 func (x *Call) spendNumber(n int) {
 	const short = 40
 	if x.Level >= LevelBounded && n > short {
@@ -128,10 +126,10 @@ func (x *Call) spendNumber(n int) {
 	}
 }
 
-// smallDepth is the depth of a tree whose nodes stay in the processor's cache.
+// smallDepth is the depth of a tree that stays in the processor's cache.
 const smallDepth = 8
 
-// Left is how many units the command may still spend.
+// Left returns how many units the command may still spend.
 func (x *Call) Left() int {
 	if x.Level < LevelBounded {
 		return MaxRequestWork
@@ -139,32 +137,32 @@ func (x *Call) Left() int {
 	return int(x.meter.stop - min(x.meter.stop, x.Work))
 }
 
-// Expect refuses the command if a reply of so many elements, with so many bytes in them, would not
-// fit or be too much work. A handler that changes something before it answers calls it first.
+// Expect refuses the command if a reply of that many elements, with that many bytes in them, would
+// not fit or be too much work. A handler that changes something before it replies calls it first.
 func (x *Call) Expect(elements, bytes int) {
 	m := &x.meter
 	if m.out == nil {
 		return
 	}
-	const head = scriptElement // bytes of an element beside its own, at most
+	const head = scriptElement // overhead of an element in bytes, at most
 	if m.bytes+bytes+head*elements > m.room {
 		x.refuse(ErrReplySize)
 	}
 	x.Ahead(replyWork*elements + bytes/replyBytes)
 }
 
-// Ahead refuses the command if it may not spend so many units more.
+// Ahead refuses the command if it may not spend that many units more.
 func (x *Call) Ahead(units int) {
 	if x.Work+uint64(units) > x.meter.stop {
 		x.refuse(errCommandWork)
 	}
 }
 
-// RoomLeft is how many bytes the command may still reply.
+// RoomLeft returns how many bytes the command may still reply.
 func (x *Call) RoomLeft() int { return x.meter.room - x.meter.bytes }
 
-// Commit says that the command changes something now that is not in the keyspace: it is not refused
-// any more. A change of the keyspace says so itself.
+// Commit marks a change outside the keyspace: the command is not refused any more. Changes of the
+// keyspace need no Commit.
 func (x *Call) Commit() { x.meter.committed = true }
 
 // refuse ends the command with err if it has changed nothing.
@@ -180,21 +178,20 @@ func (x *Call) refuse(err Error) {
 	panic(refusal{err})
 }
 
-// meter is the Reply that a bounded command writes to: it charges for what passes and counts the
-// bytes.
+// meter is the Reply of a bounded command: it charges for what passes and counts the bytes.
 type meter struct {
-	out       Reply // nil: the command is not bounded
+	out       Reply // nil: not bounded
 	x         *Call
 	stop      uint64 // Env.Work past which the command is refused
-	room      int    // bytes that the reply may have
-	bytes     int    // that it has
-	start     int    // where it starts in the buffer
-	edits     uint64 // the keyspace's when the command began
+	room      int    // for the reply, bytes
+	bytes     int    // of the reply so far
+	start     int    // start of the reply in the buffer
+	edits     uint64 // Keyspace.Edits when the command began
 	committed bool
 	refused   Error
 }
 
-// begin makes the meter what x writes to and returns what that was.
+// begin makes the meter the Reply of x and returns the previous one.
 func (m *meter) begin(x *Call) Reply {
 	out := x.Out
 	*m = meter{out: out, x: x, stop: x.Stop, room: x.Room}
@@ -214,14 +211,14 @@ func (m *meter) begin(x *Call) Reply {
 	return out
 }
 
-// ReplySize is how many bytes the command's reply had, on a node that builds none as well. refused
-// says that the command was refused, and so changed nothing, because its reply had more than
-// Call.Room; the error that Run wrote in its place is counted.
+// ReplySize returns the size of the command's reply in bytes, also on a node that builds none.
+// refused reports whether the command was refused, and so changed nothing, because its reply
+// exceeded Call.Room; then n counts the error that Run wrote.
 func (x *Call) ReplySize() (n int, refused bool) {
 	return x.meter.bytes, x.meter.refused == ErrReplySize
 }
 
-// take charges for an element of so many bytes.
+// take charges for an element of that many bytes.
 func (m *meter) take(units, bytes int) {
 	if m.bytes += bytes; m.bytes > m.room {
 		m.x.refuse(ErrReplySize)
@@ -229,13 +226,14 @@ func (m *meter) take(units, bytes int) {
 	m.x.Spend(units + bytes/replyBytes)
 }
 
-// Bytes that an element takes. What a script is given is counted as its budget counts it.
+// Overhead of an element in bytes. What scripts receive is counted as their memory budget counts
+// it.
 const (
 	scriptElement = 16
-	lineBytes     = 3 // a type and the line's end
+	lineBytes     = 3 // type byte and line end
 )
 
-// digits is the length of n in decimal.
+// digits returns the length of n in decimal.
 func digits(n int64) int {
 	size := 1
 	if n < 0 {
@@ -247,7 +245,7 @@ func digits(n int64) int {
 	return size
 }
 
-// text charges for an element that is one line, or a bulk string.
+// text charges for an element that is a line or a bulk string.
 func (m *meter) text(n int, bulk bool) {
 	switch {
 	case m.x.Tx.Script:
@@ -259,7 +257,7 @@ func (m *meter) text(n int, bulk bool) {
 	}
 }
 
-// open charges for the head of an array, a set or a map of so many elements.
+// open charges for the head of an array, set or map.
 func (m *meter) open(n, elements int) {
 	if m.x.Tx.Script {
 		m.take(replyWork, scriptElement*elements)
@@ -301,7 +299,7 @@ func (m *meter) BulkString(s string) {
 	m.out.BulkString(s)
 }
 
-// null charges for the absence of something.
+// null charges for a null.
 func (m *meter) null() {
 	if m.x.Tx.Proto == 3 {
 		m.text(0, false)
@@ -340,7 +338,7 @@ func (m *meter) Set(n int) {
 	m.out.Set(n)
 }
 
-// Push opens a message out of turn.
+// Push opens a push message.
 func (m *meter) Push(n int) {
 	m.open(n, n)
 	m.out.Push(n)
@@ -365,7 +363,7 @@ func (m *meter) Bool(b bool) {
 	m.out.Bool(b)
 }
 
-// BigNumber writes a number of any size.
+// BigNumber writes an integer of any size.
 func (m *meter) BigNumber(digits string) {
 	m.text(len(digits), m.x.Tx.Proto != 3)
 	m.out.BigNumber(digits)
@@ -383,24 +381,24 @@ func (m *meter) Verbatim(format, text string) {
 
 var _ Reply = (*meter)(nil)
 
-// ReplySizer is a Reply that counts the bytes that RESP would write, and does nothing else.
+// ReplySizer is a Reply that only counts the bytes that RESP would write.
 type ReplySizer struct{ meter }
 
-// NewReplySizer returns a sizer. Begin comes before its first reply.
+// NewReplySizer returns a sizer. Call Begin before its first reply.
 func NewReplySizer() *ReplySizer {
 	x := &Call{Env: &Env{}, Tx: &Tx{}}
 	x.meter.stop = math.MaxUint64
 	return &ReplySizer{meter{out: Discard{}, x: x, room: math.MaxInt}}
 }
 
-// Begin makes it count a reply in a version of the protocol, 2 or 3.
+// Begin starts a reply in protocol version proto, 2 or 3.
 func (z *ReplySizer) Begin(proto int) { z.bytes, z.x.Work, z.x.Tx.Proto = 0, 0, proto }
 
-// Size is how many bytes it has counted.
+// Size returns the number of bytes counted.
 func (z *ReplySizer) Size() int { return z.bytes }
 
-// Reserve makes room in the buffer for n bytes more of the reply, which would otherwise be copied
-// each time that the buffer grows. It does nothing where they will not fit, or no reply is built.
+// Reserve grows the buffer for n more bytes of the reply at once, instead of step by step. It does
+// nothing if they will not fit or no reply is built.
 func (x *Call) Reserve(n int) {
 	out := x.Out
 	if m, ok := out.(*meter); ok {
@@ -411,8 +409,8 @@ func (x *Call) Reserve(n int) {
 	}
 }
 
-// resp is the buffer that the reply goes to, past what charges for it; nil where none is built. n
-// bytes go to it, or would.
+// resp returns the buffer of the reply, past the meter, or nil if none is built. n bytes go to it,
+// or would.
 func (x *Call) resp(n int) *RESP {
 	out := x.Out
 	if m, ok := out.(*meter); ok {
@@ -423,17 +421,17 @@ func (x *Call) resp(n int) *RESP {
 	return r
 }
 
-// MaxRequestWork bounds what one request may do, a command, a script or a transaction, in units of
-// Env.Work: a quarter of a second. Every node replays an entry after each restart, and nobody else
-// is served meanwhile.
+// MaxRequestWork bounds the work of a request, that is a command, a script or a transaction, in
+// units of Env.Work: a quarter of a second. Every node replays entries after a restart, and serves
+// nobody meanwhile.
 const MaxRequestWork = 10_000_000
 
-// maxCommandWork stands in its place for one command below LevelBounded.
+// maxCommandWork is the bound for one command below LevelBounded.
 const maxCommandWork = 1 << 26
 
 const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
 
-// overworked reports whether the command has done all that it may. The handler stops, and answers
+// overworked reports whether the command has exceeded its work. The handler then stops and returns
 // errCommandWork. From LevelBounded on Spend stops it, unless it has changed something.
 func (x *Call) overworked() bool {
 	if x.Level >= LevelBounded {
@@ -448,9 +446,8 @@ const bytesSpent = 64
 // spendBytes adds the work of hashing or copying n bytes of a value.
 func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
 
-// spendDead adds the work of stepping over keys that are past their deadline and not swept yet. How
-// many there are takes as long to find out, so where there is one, all of the database that have a
-// deadline may be.
+// spendDead adds the work of skipping expired keys that are not swept yet. Counting them would take
+// as long, so one expired key charges for all keys with a deadline.
 func (x *Call) spendDead() {
 	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
 		x.Spend((x.DB().Volatile() + x.DB().VolatileHashes()) / 8)

@@ -1,20 +1,19 @@
-// This file contains what the commands share that take elements out of the first of several keys
-// that has some: ZMPOP, LMPOP and the commands that wait.
+// What ZMPOP, LMPOP and blocking pops share: they take elements from the first of several keys that
+// has some.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// Errors of the arguments of LMPOP, ZMPOP and their blocking forms.
+// Errors of LMPOP, ZMPOP and their blocking forms.
 const (
 	errNumkeysPositive Error = "ERR numkeys should be greater than 0"
 	errCountPositive   Error = "ERR count should be greater than 0"
 )
 
-// findFilled returns the first of keys that holds what find looks up, nil where there is none. A
-// key of another type before it is an error, but not for a command that waited: Redis wakes that
-// one for the key alone that got something. For a command that stands behind others that wait there
-// is nothing.
+// findFilled returns the first of keys that has elements, nil if there is none. A key of another
+// type before it is an error, unless the command was woken: Redis wakes it only for the key that
+// received something. A command behind other waiters finds nothing.
 func findFilled[T keyspace.Collection](x *Call, keys [][]byte,
 	find func(*Call, []byte) (T, error)) (key []byte, c T, err error) {
 	var none T
@@ -24,7 +23,7 @@ func findFilled[T keyspace.Collection](x *Call, keys [][]byte,
 		case err != nil && !x.Tx.Woken:
 			return nil, none, err
 		case err == nil && c.Len() > 0 && x.Tx.Behind:
-			return nil, none, nil // it is for those who came before
+			return nil, none, nil // they are for earlier waiters
 		case err == nil && c.Len() > 0:
 			return key, c, nil
 		}
@@ -32,7 +31,7 @@ func findFilled[T keyspace.Collection](x *Call, keys [][]byte,
 	return nil, none, nil
 }
 
-// blockOrNull waits, or where nothing may wait answers as when the time is over.
+// blockOrNull waits, or replies as on a timeout if the command may not block.
 func (x *Call) blockOrNull(timeoutMs int64) {
 	if x.mayBlock() {
 		x.Block(timeoutMs, nil)
@@ -41,8 +40,7 @@ func (x *Call) blockOrNull(timeoutMs int64) {
 	x.Out.NullArray()
 }
 
-// popCount reads the argument that says how many elements to take out, where it is given: 0 or
-// more, else 1.
+// popCount parses the optional count, 0 or more; the default is 1.
 func (x *Call) popCount() (count int64, given bool, err error) {
 	if len(x.Args) < 3 {
 		return 1, false, nil
@@ -57,11 +55,11 @@ func (x *Call) popCount() (count int64, given bool, err error) {
 // multipop are the arguments of LMPOP, ZMPOP and their blocking forms.
 type multipop struct {
 	keys   [][]byte
-	second bool // the second of the two words that say from which end
+	second bool // the second of the two words for the ends
 	count  int64
 }
 
-// parse reads numkeys key [key ...] word [COUNT count].
+// parse parses numkeys key [key ...] word [COUNT count].
 func (p *multipop) parse(args [][]byte, words [2]string) error {
 	n, ok := ParseInt(args[0])
 	if !ok || n < 1 {
@@ -87,9 +85,9 @@ func (p *multipop) parse(args [][]byte, words [2]string) error {
 	return nil
 }
 
-// multipopHandler makes the handler of LMPOP or ZMPOP, which is not to wait, or of its blocking
-// form, whose first argument is the time to wait. pop replies with the key and what it took out of
-// it, and reports whether there was anything.
+// multipopHandler returns the handler of LMPOP or ZMPOP, or of the blocking form, whose first
+// argument is the timeout. pop replies with the key and what it popped, and reports whether there
+// was anything.
 func multipopHandler(blocking bool, words [2]string,
 	pop func(x *Call, p *multipop) (found bool, err error)) Handler {
 	return func(x *Call) error {

@@ -1,5 +1,4 @@
-// This file contains keyspace notifications as handlers send them: who receives them is not their
-// business.
+// Keyspace notifications as handlers send them, whoever receives them.
 
 package commands
 
@@ -9,12 +8,12 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// NotifyClass is a class of keyspace notifications, one of the letters of notify-keyspace-events.
+// NotifyClass is a class of keyspace notifications: a letter of notify-keyspace-events.
 type NotifyClass byte
 
-// The classes of notifications that commands cause, by Redis's letters.
+// The classes of notifications that commands send.
 const (
-	NotifyGeneric NotifyClass = 'g' // commands that are not of one type: del, expire, rename_from …
+	NotifyGeneric NotifyClass = 'g' // commands on any type: del, expire, rename_from …
 	NotifyString  NotifyClass = '$'
 	NotifyList    NotifyClass = 'l'
 	NotifySet     NotifyClass = 's'
@@ -22,12 +21,12 @@ const (
 	NotifyZSet    NotifyClass = 'z'
 	NotifyStream  NotifyClass = 't'
 	NotifyExpired NotifyClass = 'x'
-	// a key was made: the machine tells of it when the keyspace does
+	// a key was created: the machine notifies it when the keyspace does
 	NotifyNew  NotifyClass = 'n'
-	NotifyMiss NotifyClass = 'm' // a key that a read asked for is not there
+	NotifyMiss NotifyClass = 'm' // a read found no key
 )
 
-// notify tells of something that was done to a key of the selected database, after it was done.
+// notify notifies event on a key of the selected database, after the change.
 func (x *Call) notify(class NotifyClass, event string, key []byte) {
 	x.notifyIn(x.Tx.DB, class, event, key)
 }
@@ -39,8 +38,8 @@ func (x *Call) notifyIn(db int, class NotifyClass, event string, key []byte) {
 	}
 }
 
-// changed ends the change of a collection that came from Edit or SetCollection: it gets its
-// revision, or goes when nothing is left in it. event is notified of, and its removal as del.
+// changed ends the change of a collection that came from Edit or SetCollection: the key gets its
+// revision, or is removed if the collection is empty. It notifies event and a removal.
 func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 	x.DB().Changed(e)
 	if x.Notify == nil {
@@ -56,15 +55,15 @@ func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
 // NotifyFlags is a value of notify-keyspace-events.
 type NotifyFlags uint16
 
-// notifyLetters are the letters of notify-keyspace-events in the order in which CONFIG GET writes
-// them; A stands for the classes of notifyAll. e and d are of what coordd has not, evicted keys and
-// modules, and m of what it does not tell: see docs/compatibility.md.
+// notifyLetters are the letters of notify-keyspace-events in the order of CONFIG GET; A stands for
+// the classes of notifyAll. e and d are for what coordd does not have, evicted keys and modules; m
+// is accepted and never sent (docs/compatibility.md).
 const (
 	notifyLetters = "g$lshzxetdnKEm"
 	notifyAll     = "g$lshzxetd"
 )
 
-// ErrNotifyFlags is the error for a letter that is no class.
+// ErrNotifyFlags is the error for an unknown letter.
 const ErrNotifyFlags Error = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 
 func notifyFlag(letter byte) NotifyFlags {
@@ -74,7 +73,7 @@ func notifyFlag(letter byte) NotifyFlags {
 	return 0
 }
 
-// ParseNotifyFlags reads the letters of notify-keyspace-events.
+// ParseNotifyFlags parses the letters of notify-keyspace-events.
 func ParseNotifyFlags(text string) (NotifyFlags, error) {
 	var f NotifyFlags
 	for i := range len(text) {
@@ -93,7 +92,7 @@ func ParseNotifyFlags(text string) (NotifyFlags, error) {
 	return f, nil
 }
 
-// String writes the letters as Redis does, which leaves out n behind A.
+// String returns the letters as Redis does, which omits n after A.
 func (f NotifyFlags) String() string {
 	var b []byte
 	all, _ := ParseNotifyFlags(notifyAll)
@@ -109,12 +108,10 @@ func (f NotifyFlags) String() string {
 	return string(b)
 }
 
-// Keyspace reports whether notifications of a class are sent to the channels that are named after
-// keys.
+// Keyspace reports whether notifications of a class go to the channels named after keys.
 func (f NotifyFlags) Keyspace(class NotifyClass) bool { return f.wants(class, 'K') }
 
-// Keyevent reports whether notifications of a class are sent to the channels that are named after
-// events.
+// Keyevent reports whether notifications of a class go to the channels named after events.
 func (f NotifyFlags) Keyevent(class NotifyClass) bool { return f.wants(class, 'E') }
 
 func (f NotifyFlags) wants(class NotifyClass, channel byte) bool {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ParseInt reads a signed 64-bit integer as strictly as Redis: no spaces, no plus sign, no leading
+// ParseInt parses a signed 64-bit integer as strictly as Redis: no spaces, no plus sign, no leading
 // zeros.
 func ParseInt(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 20 {
@@ -41,8 +41,8 @@ func ParseInt(b []byte) (int64, bool) {
 	return -int64(n), n <= math.MaxInt64
 }
 
-// ParseFloat reads a double as Redis does: what strtod takes, without spaces around it, not NaN,
-// and neither too large nor too small for a double.
+// ParseFloat parses a double as Redis does: as strtod, but without surrounding spaces, NaN,
+// overflow or underflow.
 func ParseFloat(b []byte) (float64, bool) {
 	s, ok := floatText(b)
 	if !ok {
@@ -55,8 +55,7 @@ func ParseFloat(b []byte) (float64, bool) {
 	return f, true
 }
 
-// zeroText reports whether the number written in b, which is valid, has no digit but 0 before its
-// exponent.
+// zeroText reports whether the valid number in b has only zero digits before its exponent.
 func zeroText(b []byte) bool {
 	digits, exponent := "123456789", "eE"
 	if strings.ContainsAny(string(b), "xX") {
@@ -69,10 +68,10 @@ func zeroText(b []byte) bool {
 	return !strings.ContainsAny(mantissa, digits)
 }
 
-// maxFloatText is the longest text that is read as a float, as on Redis.
+// maxFloatText is the longest text that is parsed as a float, as on Redis.
 const maxFloatText = 5 * 1024
 
-// floatText is b as Go's parsers take it, or false for texts that Go takes and C does not.
+// floatText returns b as Go's parsers accept it, or false for texts that Go accepts and C does not.
 func floatText(b []byte) (string, bool) {
 	if len(b) == 0 || len(b) > maxFloatText || strings.ContainsAny(string(b), "_ \t\n\v\f\r") {
 		return "", false
@@ -80,22 +79,22 @@ func floatText(b []byte) (string, bool) {
 	s := string(b)
 	low := strings.ToLower(strings.TrimLeft(s, "+-"))
 	if strings.HasPrefix(low, "0x") && !strings.Contains(low, "p") {
-		s += "p0" // C takes a hexadecimal float without an exponent
+		s += "p0" // C allows a hexadecimal float without an exponent
 	}
 	return s, true
 }
 
-// extended is the precision that Redis adds increments with: the 64-bit mantissa of x87.
+// extended is the precision of Redis's increments: the 64-bit mantissa of x87.
 const extended = 64
 
-// The powers of two between which x87's numbers lie, as big.Float counts them: beyond is infinite,
-// below is refused.
+// The range of x87's exponents, as big.Float counts them: larger numbers are infinite, smaller ones
+// are refused.
 const (
 	maxExponent = 16384
 	minExponent = -16444
 )
 
-// ParseExtended reads a float with 64 bits of mantissa, as INCRBYFLOAT does. It may be infinite.
+// ParseExtended parses a float with 64 bits of mantissa, as INCRBYFLOAT does. It may be infinite.
 func ParseExtended(b []byte) (*big.Float, bool) {
 	s, ok := floatText(b)
 	if !ok {
@@ -105,7 +104,7 @@ func ParseExtended(b []byte) (*big.Float, bool) {
 	if math.IsNaN(f) || (err != nil && !errors.Is(err, strconv.ErrRange)) {
 		return nil, false
 	}
-	if math.IsInf(f, 0) && err == nil { // written as such
+	if math.IsInf(f, 0) && err == nil { // spelled as infinity
 		return new(big.Float).SetPrec(extended).SetInf(f < 0), true
 	}
 	x, _, err := big.ParseFloat(s, 0, extended, big.ToNearestEven)
@@ -118,7 +117,7 @@ func ParseExtended(b []byte) (*big.Float, bool) {
 	return x, true
 }
 
-// AddExtended adds with 64 bits of mantissa; false when the sum is infinite.
+// AddExtended adds with 64 bits of mantissa. It returns false if the sum is infinite.
 func AddExtended(a, b *big.Float) (*big.Float, bool) {
 	if a.IsInf() || b.IsInf() {
 		return nil, false
@@ -131,14 +130,14 @@ func AddExtended(a, b *big.Float) (*big.Float, bool) {
 // than half of 10^-17.
 const noDecimals = -60
 
-// digitsWork is what reading or writing a number with 64 bits of mantissa costs, in units of
+// digitsWork is the cost of parsing or formatting a number with 64 bits of mantissa, in units of
 // Env.Work: its text may have some 5,000 digits.
 func digitsWork(text []byte) int { return min(len(text), maxFloatText) / 2 }
 
-// FormatExtended writes the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.
+// FormatExtended formats the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.
 func FormatExtended(x *big.Float) string {
 	if x.Sign() != 0 && x.MantExp(nil) < noDecimals {
-		// big.Float would write down all of its thousands of digits first, which takes milliseconds
+		// big.Float would first format all of its thousands of digits, which takes milliseconds
 		return "0"
 	}
 	s := x.Text('f', 17)

@@ -1,5 +1,4 @@
-// This file contains the random choices of commands. They come from Env.Seed, so every node makes
-// the same.
+// Random choices. They derive from Env.Seed, so every node makes the same.
 
 package commands
 
@@ -11,14 +10,14 @@ import (
 // draws is a sequence of random numbers.
 type draws struct{ state uint64 }
 
-// draws starts the sequence of this command. The seed goes on by one step, so that a script that
-// asks twice is not answered alike.
+// draws starts the sequence of this command. The seed moves on by one step, so a script that asks
+// twice gets different numbers.
 func (x *Call) draws() *draws {
 	x.Seed += 0x9e3779b97f4a7c15
 	return &draws{state: scramble(x.Seed)}
 }
 
-// next is a number of 64 random bits.
+// next returns 64 random bits.
 func (d *draws) next() uint64 {
 	d.state += 0x9e3779b97f4a7c15
 	return scramble(d.state)
@@ -32,14 +31,14 @@ func scramble(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// below is a number from 0 to n-1; n is 1 or more.
+// below returns a number from 0 to n-1; n is at least 1.
 func (d *draws) below(n int) int {
-	hi, _ := bits.Mul64(d.next(), uint64(n)) // uneven by less than n in 2^64
+	hi, _ := bits.Mul64(d.next(), uint64(n)) // the bias is less than n in 2^64
 	return int(hi)
 }
 
-// distinct gives count different numbers from 0 to n-1 in random order, count being n at most, in
-// time proportional to count.
+// distinct returns count different numbers from 0 to n-1 in random order, in time proportional to
+// count, which is at most n.
 func (d *draws) distinct(n, count int) []int {
 	if manyOf(count, n) && n < math.MaxInt32 {
 		return d.shuffled(n, count)
@@ -47,13 +46,13 @@ func (d *draws) distinct(n, count int) []int {
 	return d.chosen(n, count)
 }
 
-// manyOf reports whether to go over all n elements rather than to look for some one by one.
+// manyOf reports whether walking all n elements is cheaper than finding some of them one by one.
 func manyOf(some, n int) bool { return some > n/16 }
 
 // chosen is distinct for a count that is much less than n.
 func (d *draws) chosen(n, count int) []int {
 	picked := make([]int, count)
-	moved := make(map[int]int, count) // a shuffle of 0 … n-1 of which only what was moved is kept
+	moved := make(map[int]int, count) // a sparse shuffle of 0 … n-1: only what moved
 	at := func(i int) int {
 		if j, ok := moved[i]; ok {
 			return j
@@ -71,7 +70,7 @@ func (d *draws) chosen(n, count int) []int {
 // shuffled is distinct, with the same result, for a count that is not much less than n.
 func (d *draws) shuffled(n, count int) []int {
 	picked := make([]int, count)
-	// the number in each position, and one more: 0 is one that was not moved
+	// the number at each position, plus one: 0 is one that has not moved
 	moved := make([]int32, n)
 	at := func(i int) int {
 		if j := moved[i]; j != 0 {
@@ -87,18 +86,18 @@ func (d *draws) shuffled(n, count int) []int {
 	return picked
 }
 
-// What may be picked with repetition in one call, which Redis does not bound: all clients share a
-// machine that runs one command at a time.
+// Bounds on picks with repetition, which Redis does not limit: all clients share a machine that
+// runs one command at a time.
 const (
 	maxPicked      = 1 << 20
 	maxPickedBytes = 64 << 20
 )
 
-// ErrPickRange is the error of a count of random elements that is out of range.
+// ErrPickRange is the error for a count of random elements that is out of range.
 const ErrPickRange Error = "ERR value is out of range"
 
-// picks is how many of n elements a count asks for: all that there are at most, or with repetition
-// where it is negative.
+// picks returns how many of n elements a count asks for: at most all, or any number with repetition
+// if it is negative.
 func picks(count int64, n int) int {
 	if count < 0 {
 		return int(min(-count, maxPicked))
@@ -106,8 +105,7 @@ func picks(count int64, n int) int {
 	return int(min(count, int64(n)))
 }
 
-// chargePicks charges for picking from n elements as a count says, and refuses a count that is out
-// of range before.
+// chargePicks charges for picking from n elements, and first refuses a count that is out of range.
 func (x *Call) chargePicks(count int64, n int) error {
 	if n > 0 && count < -maxPicked {
 		return ErrPickRange
@@ -118,8 +116,8 @@ func (x *Call) chargePicks(count int64, n int) error {
 	return nil
 }
 
-// repeated gives count numbers from 0 to n-1, each drawn from all of them. size is the bytes of
-// element i; the error says that the elements are too many or too large together.
+// repeated returns count numbers from 0 to n-1, each drawn from all of them. size returns the bytes
+// of element i. The error means that there are too many elements or bytes.
 func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error) {
 	if count > maxPicked {
 		return nil, ErrPickRange
@@ -135,14 +133,14 @@ func (d *draws) repeated(n int, count int64, size func(i int) int) ([]int, error
 	return picked, nil
 }
 
-// randomOptions are the arguments of HRANDFIELD and ZRANDMEMBER behind the key.
+// randomOptions are the arguments of HRANDFIELD and ZRANDMEMBER after the key.
 type randomOptions struct {
 	count   int64 // negative: with repetition
 	counted bool
-	pairs   bool // values or scores are wanted too
+	pairs   bool // with values or scores
 }
 
-// parseRandom reads a count and, behind it, the word that asks for pairs.
+// parseRandom parses a count and the word that asks for pairs.
 func (x *Call) parseRandom(word string) (o randomOptions, err error) {
 	if len(x.Args) == 2 {
 		return o, nil

@@ -1,13 +1,13 @@
-// This file contains the rate limits CL.THROTTLE and GCRA, which count by the cluster clock:
-// neither a client's clock nor a node's has a say.
+// The rate limits CL.THROTTLE and GCRA. They use the cluster clock; the clocks of clients and nodes
+// do not matter.
 //
-// Both are the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A;
-// see redis-cell's README for its use as a limit). A key holds one time, the theoretical arrival
-// time: when the bucket will be full of tokens again. Each token that is taken moves it on by
-// period/count; a request is let through as long as it then lies at most limit tokens ahead.
+// Both are the generic cell rate algorithm in its virtual scheduling form (ITU-T I.371, annex A;
+// redis-cell's README describes its use as a limit). A key holds one time, the theoretical arrival
+// time, at which the bucket will be full of tokens again. Each token taken moves it on by
+// period/count. A request passes if it then lies at most limit tokens ahead.
 //
 // The arithmetic is exact. period/count need not be a whole number of nanoseconds, so times carry a
-// fraction whose denominator is count: 7 tokens a minute are 7 in every minute, not 7 in a minute
+// fraction with the denominator count: 7 tokens a minute are 7 in every minute, not 7 in a minute
 // and 4 ns, nor 8 in some minute of a long run.
 
 package commands
@@ -45,22 +45,22 @@ var rateSpecs = []Spec{
 		Complexity: "O(1)", Handler: gcra},
 }
 
-// rateLimit is one call: up to limit tokens at once, count more in each period.
+// rateLimit is one call: a burst of up to limit tokens, and count tokens per period.
 type rateLimit struct {
 	limit    int64
 	count    int64
 	periodNs int64
-	quantity int64 // tokens to take; 0 only looks
+	quantity int64 // tokens to take; 0 only inspects
 }
 
-// rateSpan is a length of time, or a time of the cluster clock: ns + part/count, where 0 <= part <
-// count, the count of the call.
+// rateSpan is a duration, or a time of the cluster clock: ns + part/count, where 0 <= part < count,
+// the count of the call.
 type rateSpan struct {
 	ns, part int64
 }
 
-// tokens is the time that n tokens take to come back; false where it is beyond what can be counted,
-// some 292 years.
+// tokens returns the time in which n tokens come back. It returns false past the range, some 292
+// years.
 func (l *rateLimit) tokens(n int64) (rateSpan, bool) {
 	hi, lo := bits.Mul64(uint64(n), uint64(l.periodNs))
 	if hi >= uint64(l.count) {
@@ -70,7 +70,7 @@ func (l *rateLimit) tokens(n int64) (rateSpan, bool) {
 	return rateSpan{int64(ns), int64(part)}, ns <= math.MaxInt64
 }
 
-// whole is how many tokens come in a time, which is at most that of limit tokens.
+// whole returns how many tokens come back in a time, which is at most that of limit tokens.
 func (l *rateLimit) whole(s rateSpan) int64 {
 	hi, lo := bits.Mul64(uint64(s.ns), uint64(l.count))
 	lo, carry := bits.Add64(lo, uint64(s.part), 0)
@@ -78,7 +78,7 @@ func (l *rateLimit) whole(s rateSpan) int64 {
 	return int64(n)
 }
 
-// add is a+b for times that are not negative; false on overflow.
+// add returns a+b for times that are not negative, false on overflow.
 func (l *rateLimit) add(a, b rateSpan) (rateSpan, bool) {
 	sum := rateSpan{a.ns + b.ns, a.part}
 	if b.part >= l.count-a.part {
@@ -89,7 +89,7 @@ func (l *rateLimit) add(a, b rateSpan) (rateSpan, bool) {
 	return sum, sum.ns >= 0
 }
 
-// sub is a-b, which is not negative: a is not before b.
+// sub returns a-b, where a is not before b.
 func (l *rateLimit) sub(a, b rateSpan) rateSpan {
 	if a.part < b.part {
 		return rateSpan{a.ns - b.ns - 1, a.part - b.part + l.count}
@@ -101,7 +101,7 @@ func (s rateSpan) before(t rateSpan) bool {
 	return s.ns < t.ns || (s.ns == t.ns && s.part < t.part)
 }
 
-// roundUp is the time in a unit of unitNs, rounded up.
+// roundUp returns the time in units of unitNs, rounded up.
 func (s rateSpan) roundUp(unitNs int64) int64 {
 	units, rest := s.ns/unitNs, s.ns%unitNs
 	if rest > 0 || s.part > 0 {
@@ -110,7 +110,7 @@ func (s rateSpan) roundUp(unitNs int64) int64 {
 	return units
 }
 
-// appendState writes a theoretical arrival time as the key holds it: ns, or ns+part/count.
+// appendState encodes a theoretical arrival time as the key holds it: ns, or ns+part/count.
 func (l *rateLimit) appendState(dst []byte, at rateSpan) []byte {
 	dst = strconv.AppendInt(dst, at.ns, 10)
 	if at.part == 0 {
@@ -122,8 +122,8 @@ func (l *rateLimit) appendState(dst []byte, at rateSpan) []byte {
 	return strconv.AppendInt(dst, l.count, 10)
 }
 
-// readState is the reverse of appendState. A fraction of another count, from a call with another
-// rate, is rounded up to a nanosecond.
+// readState decodes it. A fraction of another count, from a call with another rate, is rounded up
+// to a nanosecond.
 func (l *rateLimit) readState(state []byte) (at rateSpan, err error) {
 	whole, fraction, fractional := bytes.Cut(state, []byte{'+'})
 	ns, ok := ParseInt(whole)
@@ -148,8 +148,8 @@ func (l *rateLimit) readState(state []byte) (at rateSpan, err error) {
 	return rateSpan{ns, part}, nil
 }
 
-// overflow is the error of numbers whose times are too long to be counted in nanoseconds; what
-// names the last of them.
+// overflow is the error for numbers whose times do not fit into nanoseconds; what names the last of
+// them.
 func (l *rateLimit) overflow(x *Call, what string) error {
 	name := "GCRA"
 	if x.Spec.Name != "gcra" {
@@ -160,16 +160,16 @@ func (l *rateLimit) overflow(x *Call, what string) error {
 			"and %s would cause an overflow", name, what)
 }
 
-// run takes the tokens if they are there, and replies: limited or not, the limit, the tokens left,
-// the seconds until as many may be taken (-1 if they just were, or never will be there), the
-// seconds until all are. Where nothing is taken nothing is written.
+// run takes the tokens if they are available, and replies: limited or not, the limit, the tokens
+// left, the seconds until as many are available (-1 if they just were, or never will be), the
+// seconds until all are. If it takes nothing, it writes nothing.
 func (l *rateLimit) run(x *Call) error {
 	e, err := x.findString(x.Args[1])
 	if err != nil {
 		return err
 	}
 	now := rateSpan{ns: x.ClockMs * nsPerMs}
-	ahead := rateSpan{} // how far the theoretical arrival time lies ahead of now
+	ahead := rateSpan{} // of the theoretical arrival time, from now
 	if e != nil {
 		at, err := l.readState(e.Bytes())
 		if err != nil {
@@ -215,8 +215,8 @@ func (l *rateLimit) run(x *Call) error {
 	return nil
 }
 
-// storeRate sets the state of a limit. The key goes when the bucket is full again: no state says
-// the same.
+// storeRate stores the state of a limit. The key expires when the bucket is full again, which no
+// state means too.
 func (x *Call) storeRate(exists bool, state []byte, deadlineMs int64) {
 	key := x.Args[1]
 	db := x.DB()
@@ -229,7 +229,7 @@ func (x *Call) storeRate(exists bool, state []byte, deadlineMs int64) {
 	x.notify(NotifyGeneric, "expire", key)
 }
 
-// setBurst reads max_burst: the limit is one more, so that something passes without a burst.
+// setBurst parses max_burst. The limit is one more, so that a burst of 0 lets single requests pass.
 func (l *rateLimit) setBurst(arg []byte) error {
 	burst, ok := ParseInt(arg)
 	if !ok || burst < 0 {
@@ -242,7 +242,7 @@ func (l *rateLimit) setBurst(arg []byte) error {
 	return nil
 }
 
-// parsePositive reads an integer from 1 up.
+// parsePositive parses an integer of at least 1.
 func parsePositive(arg []byte) (int64, error) {
 	n, ok := ParseInt(arg)
 	switch {
@@ -254,7 +254,7 @@ func parsePositive(arg []byte) (int64, error) {
 	return n, nil
 }
 
-// clThrottle is redis-cell's command: all numbers are integers, the period is in seconds.
+// clThrottle is the command of redis-cell: all numbers are integers, the period is in seconds.
 func clThrottle(x *Call) error {
 	if len(x.Args) > 6 {
 		return x.Spec.ArityError()
@@ -284,8 +284,8 @@ func clThrottle(x *Call) error {
 	return l.run(x)
 }
 
-// gcra is the command proposed for Redis 8.8 and not released with it: the period is in seconds
-// with decimals, TOKENS is a later name of NUM_REQUESTS.
+// gcra is the command that was proposed for Redis 8.8 and not released: the period is in seconds
+// with decimals, TOKENS is a later name for NUM_REQUESTS.
 func gcra(x *Call) error {
 	if len(x.Args) > 7 {
 		return x.Spec.ArityError()
@@ -316,7 +316,7 @@ func gcra(x *Call) error {
 			return err
 		}
 	}
-	// one multiplication, rounded as IEEE 754 says: the same on every processor
+	// one multiplication, rounded as IEEE 754 prescribes: the same on every processor
 	ns := math.Round(float64(seconds * nsPerSecond))
 	if ns >= math.MaxInt64 {
 		return l.overflow(x, "max_burst")

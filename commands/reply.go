@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// Reply takes a command's reply piece by piece. RESP writes it for the asker, the script engine
-// makes Lua values of it, Discard is for nodes that were not asked.
+// Reply receives a command's reply piece by piece. RESP encodes it for the client, the script
+// engine makes Lua values of it, Discard is for nodes that need no reply.
 type Reply interface {
 	Status(s string)
 	Error(msg string) // code word first; line breaks become spaces
@@ -17,7 +17,7 @@ type Reply interface {
 	Bulk(b []byte)
 	BulkString(s string)
 	Null()      // no value
-	NullArray() // no value where an array was to be expected: RESP2 tells the two apart
+	NullArray() // no value in place of an array, which RESP2 distinguishes
 	Array(n int)
 	Map(pairs int)
 	Set(n int)
@@ -28,26 +28,26 @@ type Reply interface {
 	Verbatim(format, text string) // format has three letters: txt, mkd
 }
 
-// MaxReplyBytes bounds what one run of requests is answered: RESP.Limit of whoever answers one.
+// MaxReplyBytes bounds the replies of one batch: RESP.Limit.
 const MaxReplyBytes = 64 << 20
 
-// ErrReplySize stands in place of a reply that does not fit.
+// ErrReplySize replaces a reply that does not fit.
 const ErrReplySize Error = "ERR the reply, with those that go before it, is larger than 67108864 " +
 	"bytes; nothing was changed"
 
-// RESP writes replies in the Redis protocol, version Proto (2 or 3). It decides which type a reply
-// has in that version and what still fits; the bytes are internal/resp's. It stays here because
-// both decisions are part of applying the log: every node must refuse the same reply for its size.
+// RESP encodes replies in the Redis protocol, version Proto (2 or 3). It decides which type a reply
+// has in that version and what still fits; internal/resp writes the bytes. Both decisions are part
+// of applying the log: every node must refuse the same reply for its size.
 type RESP struct {
 	Buf   []byte
 	Proto int
-	Limit int // bytes that Buf does not grow beyond; 0: it grows without end
-	// something did not fit: it was left out, and so is all that comes until who writes cuts Buf
-	// and makes this false
+	Limit int // maximum size of Buf in bytes; 0: no limit
+	// something did not fit: it was left out, as is everything that follows, until the caller
+	// truncates Buf and resets this
 	Full bool
 }
 
-// fits reports whether n bytes more may be written.
+// fits reports whether n more bytes may be written.
 func (r *RESP) fits(n int) bool {
 	if r.Limit > 0 && len(r.Buf)+n > r.Limit {
 		r.Full = true
@@ -60,10 +60,10 @@ func (r *RESP) head(kind byte, n int64) {
 		return
 	}
 	r.Buf = resp.AppendHead(r.Buf, kind, n)
-	r.fits(0) // where it does not, it is cut with the rest
+	r.fits(0) // if not, the caller truncates all of it
 }
 
-// Encoded writes what a RESP of the same Proto wrote before.
+// Encoded appends what a RESP of the same Proto encoded before.
 func (r *RESP) Encoded(b []byte) {
 	if r.fits(len(b)) {
 		r.Buf = append(r.Buf, b...)
@@ -82,7 +82,7 @@ func (r *RESP) Status(s string) { r.line(resp.Status, s) }
 // Error writes an error.
 func (r *RESP) Error(msg string) { r.line(resp.Error, trimmed(msg)) }
 
-// trimmed is an error as it is written but for the line breaks in it.
+// trimmed returns an error without trailing line breaks.
 func trimmed(msg string) string { return strings.TrimRight(msg, "\r\n") }
 
 // Int writes an integer.
@@ -143,7 +143,7 @@ func (r *RESP) Set(n int) {
 	r.head(resp.Array, int64(n))
 }
 
-// Push opens a message out of turn; RESP2 has an array.
+// Push opens a push message; RESP2 has an array.
 func (r *RESP) Push(n int) {
 	if r.Proto == 3 {
 		r.head(resp.Push, int64(n))
@@ -158,7 +158,7 @@ func (r *RESP) Double(f float64) {
 	r.double(appendFloat(buf[:0], f))
 }
 
-// double writes a double of which the text is known.
+// double writes a double from its text.
 func (r *RESP) double(text []byte) {
 	if r.Proto == 3 {
 		r.line(resp.Double, string(text))
@@ -181,7 +181,7 @@ func (r *RESP) Bool(b bool) {
 	}
 }
 
-// BigNumber writes a number of any size; RESP2 has a bulk string.
+// BigNumber writes an integer of any size; RESP2 has a bulk string.
 func (r *RESP) BigNumber(digits string) {
 	if r.Proto == 3 {
 		r.line(resp.BigNumber, digits)
@@ -204,7 +204,7 @@ func (r *RESP) Verbatim(format, text string) {
 	r.BulkString(text)
 }
 
-// Discard is a Reply that nobody asked for: its methods do nothing.
+// Discard is a Reply that does nothing, for replies that nobody needs.
 type Discard struct{}
 
 // Status does nothing.
@@ -252,13 +252,13 @@ func (Discard) BigNumber(string) {}
 // Verbatim does nothing.
 func (Discard) Verbatim(string, string) {}
 
-// FormatFloat writes a double as Redis 7.0 writes scores: 17 significant digits in C's %g, integers
-// without an exponent up to that, inf, -inf, nan.
+// FormatFloat formats a double as Redis 7.0 formats scores: 17 significant digits in C's %g,
+// integers without an exponent up to that, inf, -inf, nan.
 func FormatFloat(f float64) string { return string(appendFloat(nil, f)) }
 
 // appendFloat appends what FormatFloat returns.
 func appendFloat(dst []byte, f float64) []byte {
-	const exact = 1e17 // below it integers have 17 digits at most
+	const exact = 1e17 // integers below it have at most 17 digits
 	switch {
 	case math.IsInf(f, 1):
 		return append(dst, "inf"...)

@@ -8,41 +8,41 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// ErrCorruptRequest says that an encoded request cannot be read.
+// ErrCorruptRequest means that an encoded request cannot be decoded.
 var ErrCorruptRequest = errors.New("commands: corrupt request")
 
-// Request is what a connection hands to the machine at once: a command, or a transaction. Its
-// encoding is part of the log-entry format, whose version the entry carries.
+// Request is what a connection hands to the machine: a command or a transaction. Its encoding is
+// part of the log-entry format, whose version the entry carries.
 type Request struct {
 	DB    int
-	Proto int // protocol of the asker: 2 or 3
+	Proto int // the client's protocol: 2 or 3
 	Multi bool
-	Woken bool // a blocking command that waited and is tried again
-	// Behind: others wait for the same keys before a blocking command that has just come. It only
-	// looks: errors are told, but nothing is taken.
+	Woken bool // a blocking command that was woken and runs again
+	// Behind is set for a new blocking command if others wait for the same keys. It reports errors,
+	// but takes nothing.
 	Behind bool
-	// Setting makes it no command: Cmds[0] is the name of a setting that all nodes share, and its
-	// new value. The reply is OK or an error.
+	// Setting means that Cmds[0] is no command but the name of a setting that all nodes share, and
+	// its new value. The reply is OK or an error.
 	Setting bool
-	// Client tells the asker apart from all clients of the cluster, for the events that the request
-	// causes; 0: nobody wants to know.
+	// Client identifies the client in the whole cluster, for the events that the request causes; 0
+	// if no event needs it.
 	Client uint64
-	// User is who asks, from LevelUsers on.
+	// User is the client's user, from LevelUsers on.
 	User  UserID
 	Watch []WatchedKey // only with Multi
 	Cmds  [][][]byte   // one, unless Multi
 }
 
-// UserID names a user: by name, and by the revision that created it, since a later user of the same
-// name is another one. Without a Name nobody has authenticated: that is the default user, as long as
-// it needs no password.
+// UserID names a user by name and by the revision that created it, since a later user of the same
+// name is another one. An empty Name means that nobody has authenticated: the default user, as long
+// as it needs no password.
 type UserID struct {
 	Name    []byte
 	Created uint64
 }
 
-// WatchedKey is a key that must not have changed since WATCH, when it had this change revision; 0
-// if it did not exist.
+// WatchedKey is a key that must not have changed since WATCH. Changed was its change revision then,
+// 0 if it did not exist.
 type WatchedKey struct {
 	DB      int
 	Key     []byte
@@ -54,7 +54,7 @@ const (
 	requestRESP3
 	requestWoken
 	requestSetting
-	requestClient // the asker's number follows the database
+	requestClient // the client's number follows the database
 	requestBehind
 	requestUser // the user's name and creation follow
 
@@ -109,24 +109,24 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	return dst
 }
 
-// RequestReader takes a run of encoded requests apart. It keeps its memory from one request to the
-// next: what Next gave is valid until it is called again.
+// RequestReader decodes a batch of requests. It reuses its memory: what Next returns is valid until
+// the next call.
 type RequestReader struct {
 	in   wire.Cursor
 	req  Request
 	args [][]byte
 }
 
-// Reset makes the reader start on run.
-func (r *RequestReader) Reset(run []byte) { r.in = wire.NewCursor(run) }
+// Reset makes the reader start on batch.
+func (r *RequestReader) Reset(batch []byte) { r.in = wire.NewCursor(batch) }
 
 // More reports whether another request follows.
 func (r *RequestReader) More() bool { return r.in.Len() > 0 }
 
-// Rest is what follows the requests that Next gave.
+// Rest returns what follows the requests that were read.
 func (r *RequestReader) Rest() []byte { return r.in.Rest() }
 
-// Next returns the next request. Its arguments are parts of the run.
+// Next returns the next request. Its arguments are parts of the batch.
 func (r *RequestReader) Next() (*Request, error) {
 	q := &r.req
 	flags := r.in.Byte()

@@ -1,4 +1,4 @@
-// What SCAN, HSCAN, SSCAN and ZSCAN share: cursors, options, and the steps through a collection.
+// What SCAN, HSCAN, SSCAN and ZSCAN share: cursors, options, and one step through a collection.
 
 package commands
 
@@ -10,8 +10,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// parseCursor reads a cursor of SCAN, HSCAN or ZSCAN, taking what C's strtoul takes of the text up
-// to a zero byte.
+// parseCursor parses a cursor: what C's strtoul accepts, up to a zero byte.
 func parseCursor(arg []byte) (uint64, error) {
 	arg = cText(arg)
 	digits, negative := arg, false
@@ -32,7 +31,7 @@ func parseCursor(arg []byte) (uint64, error) {
 	return n, nil
 }
 
-// scanOptions are the options of SCAN and its kin.
+// scanOptions are the options of the SCAN family.
 type scanOptions struct {
 	count    int
 	filter   bool // by match
@@ -43,7 +42,7 @@ type scanOptions struct {
 	noValues bool // of HSCAN and ZSCAN: names alone
 }
 
-// scanWords are the options that not all commands of the SCAN family have.
+// scanWords are the options that only some commands of the SCAN family have.
 type scanWords uint8
 
 const (
@@ -52,13 +51,13 @@ const (
 	scanNoScores                       // NOSCORES
 )
 
-// wants reports whether the pattern takes name.
+// wants reports whether the pattern matches name.
 func (o *scanOptions) wants(name []byte) bool {
 	return !o.filter || o.matcher.Match(o.match, name)
 }
 
-// work is what looking at one element with a name of n bytes costs, in units of Env.Work: its copy,
-// and what its match may take.
+// work returns the cost of looking at an element with a name of n bytes, in units of Env.Work:
+// copying it and matching it.
 func (o *scanOptions) work(n int) int {
 	units := 1 + n/bytesSpent
 	if o.filter {
@@ -67,7 +66,7 @@ func (o *scanOptions) work(n int) int {
 	return units
 }
 
-// parseScanOptions reads MATCH and COUNT, and the words that the command has more.
+// parseScanOptions parses MATCH and COUNT, and the options in words.
 func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 	o := scanOptions{count: 10}
 	for i := 0; i < len(args); i += 2 {
@@ -95,7 +94,7 @@ func parseScanOptions(args [][]byte, words scanWords) (scanOptions, error) {
 			if err := CheckPattern(value); err != nil {
 				return o, err
 			}
-			// a star alone takes the empty name too, which Glob's does not
+			// * alone also matches the empty name, unlike in Glob
 			o.match, o.filter = value, string(value) != "*"
 		case words&scanType != 0 && isWord(args[i], "TYPE"):
 			o.typeName, o.oneType = value, true
@@ -115,13 +114,13 @@ type elementScan struct {
 
 type scanned struct {
 	name  string
-	value []byte // not a copy, which would take what is not replied
+	value []byte // shared, not copied
 }
 
-// keptWork is what keeping an element until the reply is written costs, in units of Env.Work.
+// keptWork is the cost of keeping an element until the reply is written, in units of Env.Work.
 const keptWork = 6
 
-// take reports whether the pattern takes an element.
+// take reports whether the pattern matches an element.
 func (s *elementScan) take(name string) bool {
 	s.call.Spend(s.work(len(name)))
 	if s.call.Level >= LevelBounded {
@@ -135,7 +134,7 @@ func (s *elementScan) keep(name string, value []byte) {
 	s.found = append(s.found, scanned{name, value})
 }
 
-// reply writes the cursor to go on from and the elements.
+// reply writes the next cursor and the elements.
 func (s *elementScan) reply(out Reply, next uint64) {
 	out.Array(2)
 	out.BulkString(strconv.FormatUint(next, 10))
@@ -152,8 +151,8 @@ func (s *elementScan) reply(out Reply, next uint64) {
 	}
 }
 
-// scanElements runs HSCAN, SSCAN or ZSCAN on what find looks up; walk makes the step. Options are
-// read after the lookup: Redis answers for a key that does not exist without looking at them.
+// scanElements runs HSCAN, SSCAN or ZSCAN on what find returns; walk makes the step. Options are
+// parsed after the lookup: Redis replies for a missing key without checking them.
 func scanElements[T keyspace.Collection](x *Call, find func(*Call, []byte) (T, error),
 	walk func(T, *elementScan, uint64) uint64) error {
 	cursor, err := parseCursor(x.Args[2])

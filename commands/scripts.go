@@ -1,5 +1,5 @@
-// The script commands. What runs scripts is the engine behind Env.Scripts; these parse its
-// arguments and reply.
+// EVAL and SCRIPT. The engine behind Env.Scripts runs scripts; these commands parse its arguments
+// and reply.
 
 package commands
 
@@ -109,7 +109,7 @@ var scriptSubcommands = []Spec{
 func eval(x *Call, readOnly bool) error {
 	s := Script{Source: x.Args[1], ReadOnly: readOnly}
 	if s.Source == nil {
-		s.Source = []byte{} // nil means that the SHA1 counts
+		s.Source = []byte{} // nil would mean a call by SHA1
 	}
 	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
@@ -118,8 +118,8 @@ func eval(x *Call, readOnly bool) error {
 	return x.Scripts.Eval(x, s)
 }
 
-// evalSHA runs EVALSHA and EVALSHA_RO. What cannot be a SHA1 is told before anything else, as Redis
-// does.
+// evalSHA runs EVALSHA and EVALSHA_RO. As on Redis, an argument that cannot be a SHA1 is reported
+// before any other error.
 func evalSHA(x *Call, readOnly bool) error {
 	s := Script{SHA: x.Args[1], ReadOnly: readOnly}
 	if len(s.SHA) != 40 {
@@ -132,7 +132,7 @@ func evalSHA(x *Call, readOnly bool) error {
 	return x.Scripts.Eval(x, s)
 }
 
-// readKeys reads numkeys and what follows. notNumber is the error where numkeys is none.
+// readKeys parses numkeys and what follows. notNumber is the error if numkeys is not a number.
 func (s *Script) readKeys(args [][]byte, notNumber error) error {
 	n, ok := ParseInt(args[2])
 	switch {

@@ -103,13 +103,13 @@ var setSpecs = []Spec{
 		Handler:    scombineStore(difference, "sdiffstore")},
 }
 
-// allKeys says that all arguments of a command are keys.
+// allKeys is the KeySpec of a command whose arguments are all keys.
 var allKeys = KeySpec{First: 1, Last: -1, Step: 1}
 
-// noSet is the set of a key that does not exist, for reading only.
+// noSet is what a lookup returns for a missing key, for reading only.
 var noSet = keyspace.NewSet()
 
-// findSet returns the set at key for reading, an empty one where there is no key, or ErrWrongType.
+// findSet is findHash for sets.
 func findSet(x *Call, key []byte) (*keyspace.Set, error) { return findCollection(x, key, noSet) }
 
 // editSet is editHash for sets.
@@ -168,7 +168,7 @@ func srem(x *Call) error {
 }
 
 func smove(x *Call) error {
-	if x.DB().Find(x.Args[1]) == nil { // then Redis does not look at the destination
+	if x.DB().Find(x.Args[1]) == nil { // then Redis does not check the destination
 		x.Out.Int(0)
 		return nil
 	}
@@ -209,7 +209,7 @@ func smembers(x *Call) error {
 	return nil
 }
 
-// membership is 1 for a member of s, else 0.
+// membership returns 1 for a member of s, else 0.
 func membership(s *keyspace.Set, member []byte) int64 {
 	if s.Has(member) {
 		return 1

@@ -1,5 +1,5 @@
-// This file contains the intersections, unions and differences of sets. Results are built as sets,
-// which gives them Redis's order where it has one: integers, while they are few, are sorted.
+// Intersections, unions and differences of sets. The results are sets, which gives them Redis's
+// order where it has one: a small set of integers is sorted.
 
 package commands
 
@@ -10,12 +10,11 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// setCombiner makes the result of an operation on one or more sets, a part of it where the call is
+// setCombiner computes an operation on one or more sets, or a part of the result if the call is
 // overworked.
 type setCombiner func(x *Call, sets []*keyspace.Set) *keyspace.Set
 
-// findSets returns the sets at the keys for reading, empty ones where there is no key, or
-// ErrWrongType.
+// findSets returns the sets at the keys for reading, empty ones for missing keys, or ErrWrongType.
 func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	sets := make([]*keyspace.Set, len(keys))
 	for i, key := range keys {
@@ -27,8 +26,8 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	return sets, nil
 }
 
-// intersect calls f with every member that all of the sets have until it answers false, or the call
-// is overworked.
+// intersect calls f with every member of all the sets until f returns false or the call is
+// overworked.
 func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int {
 		return cmp.Compare(a.Len(), b.Len())
@@ -51,7 +50,7 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 		sets[0].ByHash(look)
 		return
 	}
-	// the order decides how much is looked at where f has enough, and so the work
+	// the order decides how much is compared before f has enough, and so the work
 	for _, m := range sets[0].All() {
 		if !look(m) {
 			return
@@ -99,9 +98,9 @@ func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
 	}), false)
 }
 
-// difference looks for the members of the first set in the others, or takes the others' members out
-// of a copy of the first, whichever is less work as Redis reckons it. The choice can be seen: a
-// copy that had to hold a name is not of integers, though none but those are left.
+// difference looks up the members of the first set in the others, or removes the others' members
+// from a copy of the first, whichever is cheaper by Redis's estimate. The choice is visible: a copy
+// that once held a name is not encoded as integers.
 func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 	looks, removals := 0, 0
 	for _, s := range sets {
@@ -112,7 +111,7 @@ func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 	if looks/2 > removals && !slices.Contains(sets[1:], sets[0]) {
 		return subtract(x, sets)
 	}
-	// The largest first: a member that is to go is likelier to be in it.
+	// The largest first: it is likelier to have the member.
 	find := finders(slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
 		return cmp.Compare(b.Len(), a.Len())
 	}))
@@ -164,7 +163,7 @@ func replySet(x *Call, s *keyspace.Set) {
 	replyMembers(x, s)
 }
 
-// replyMembers writes the members in the order of the set.
+// replyMembers replies with the members in the order of the set.
 func replyMembers(x *Call, s *keyspace.Set) {
 	s.Each(func(member string) bool {
 		x.walked()

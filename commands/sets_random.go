@@ -1,4 +1,4 @@
-// Commands that pick members of a set at random.
+// SPOP and SRANDMEMBER, which pick members at random.
 
 package commands
 
@@ -64,11 +64,11 @@ func spopMany(x *Call) error {
 	return nil
 }
 
-// What picking members at random costs, in units of Env.Work.
+// Costs of random picks, in units of Env.Work.
 const (
-	pickedSingle = 28 // one of few, looked for by its position
+	pickedSingle = 28 // one of few, searched by its position
 	pickedMember = 8  // one of many
-	passedMember = 2  // each member, where many are picked
+	passedMember = 2  // each member passed, if many are picked
 )
 
 // spendPicks adds the work of picking some of n members.
@@ -89,11 +89,11 @@ func (x *Call) expectNames(names []string) {
 	x.Expect(len(names), size)
 }
 
-// rebuildShare says when SPOP makes the set again: when this many times what stays is not more than
-// what goes. Redis does so, and the set is one of integers again where what stays is.
+// rebuildShare says when SPOP rebuilds the set: when this many times what stays is not more than
+// what goes. Redis does so, and a rebuilt set can be encoded as integers again.
 const rebuildShare = 5
 
-// popMembers takes n members out of s, the set at x.Args[1], and returns them.
+// popMembers removes n members from s, the set at x.Args[1], and returns them.
 func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	stay := s.Len() - n
 	if stay*rebuildShare > n {
@@ -122,7 +122,7 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	return popped
 }
 
-// namesAt gives the members of s at positions.
+// namesAt returns the members of s at positions.
 func namesAt(s *keyspace.Set, positions []int) []string {
 	names, at := make([]string, len(positions)), nameAt(s, len(positions))
 	for i, position := range positions {
@@ -131,7 +131,7 @@ func namesAt(s *keyspace.Set, positions []int) []string {
 	return names
 }
 
-// nameAt returns a function that gives the members of s by their positions, for so many calls.
+// nameAt returns a function that returns members of s by position, efficient for that many calls.
 func nameAt(s *keyspace.Set, calls int) func(position int) string {
 	if !manyOf(calls, s.Len()) {
 		return s.At
@@ -175,8 +175,8 @@ func srandmember(x *Call) error {
 	return replyPicked(x, s, count)
 }
 
-// replyPicked replies count members of s picked at random, different ones; with a negative count
-// each is picked from all.
+// replyPicked replies with count different random members of s or, if count is negative, with
+// repetition.
 func replyPicked(x *Call, s *keyspace.Set, count int64) error {
 	n := s.Len()
 	if n == 0 || count >= int64(n) {

@@ -1,5 +1,5 @@
-// This file contains what Redis Cluster calls slots: the number that a key hashes to. Here one
-// shard holds all of them, so a slot is nothing but a way in which cluster clients sort keys.
+// Hash slots as Redis Cluster defines them. Here one shard holds all slots, so they only matter to
+// cluster clients that group keys by slot.
 
 package commands
 
@@ -17,8 +17,8 @@ const (
 	errSlotCount Error = "ERR Invalid slot or number of keys"
 )
 
-// crcTable is of the CRC-16 that the specification of Redis Cluster names (XMODEM: polynomial
-// 0x1021, high bit first, from zero).
+// crcTable is for the CRC-16 that the specification of Redis Cluster names (XMODEM: polynomial
+// 0x1021, high bit first, initial value 0).
 var crcTable = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8
@@ -34,8 +34,8 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// Slot is the slot of a key, from 0 to Slots-1. Where the key has a hash tag, something between its
-// first { and the next }, that alone counts
+// Slot returns the slot of a key, from 0 to Slots-1. If the key has a hash tag, something between
+// its first { and the next }, only that is hashed
 // (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/, "Hash tags").
 func Slot(key []byte) int {
 	if _, rest, found := bytes.Cut(key, []byte{'{'}); found {
@@ -65,8 +65,7 @@ func CountKeysInSlot(x *Call) error {
 	return nil
 }
 
-// GetKeysInSlot is the handler of CLUSTER GETKEYSINSLOT slot count. The keys come in the order in
-// which SCAN finds them.
+// GetKeysInSlot is the handler of CLUSTER GETKEYSINSLOT slot count. The keys come in SCAN's order.
 func GetKeysInSlot(x *Call) error {
 	slot, ok := ParseInt(x.Args[2])
 	limit, counted := ParseInt(x.Args[3])
@@ -90,8 +89,8 @@ func GetKeysInSlot(x *Call) error {
 	return nil
 }
 
-// eachInSlot goes over the database's keys of a slot until f returns false. Keys are not kept by
-// slot, so it looks at all of them.
+// eachInSlot calls f with the database's keys in a slot until it returns false. There is no index
+// by slot, so it looks at all keys.
 func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
 	var name []byte
 	x.spendDead()

@@ -1,4 +1,4 @@
-// This file contains SORT and SORT_RO.
+// SORT and SORT_RO.
 
 package commands
 
@@ -18,9 +18,9 @@ const (
 	errSortSize   Error = "ERR BY and GET go over more than 67108864 bytes"
 )
 
-// maxSorted is how many bytes of keys and of values BY and GET go over in one call, which Redis
-// does not bound: a value that is looked up for each element would make work and a reply of any
-// size from little data. resultSize is what each counts at least.
+// maxSorted bounds the bytes of keys and values that BY and GET look up in one call, which Redis
+// does not limit: one value looked up for each element would make work and a reply of any size from
+// little data. Each lookup counts as at least resultSize.
 const (
 	maxSorted  = 64 << 20
 	resultSize = 32
@@ -50,8 +50,8 @@ var sortSpecs = []Spec{
 
 const sortCategories = "set sortedset list dangerous"
 
-// sortParts says where SORT's keys are: the one that is sorted, those that patterns name, which
-// only the elements tell, and the destination.
+// sortParts returns where SORT's keys are: the sorted one, those that patterns name, which depend
+// on the elements, and the destination.
 func sortParts(store bool) []KeyPart {
 	parts := []KeyPart{{First: 1, Step: 1, Flags: KeyRO | KeyAccess},
 		{Unknown: true, Flags: KeyRO | KeyAccess}}
@@ -63,7 +63,7 @@ func sortParts(store bool) []KeyPart {
 
 // sorting is one call of SORT.
 type sorting struct {
-	unsorted    bool         // BY a pattern without a star: the elements stay in their own order
+	unsorted    bool         // BY a pattern without a star: keep the elements' order
 	by          *sortPattern // nil: elements are their own weights
 	desc, alpha bool
 	offset      int64
@@ -71,10 +71,10 @@ type sorting struct {
 	gets        []sortPattern
 	store       []byte
 	storing     bool
-	size        int // bytes that lookups went over
+	size        int // bytes looked up
 }
 
-// parse reads the options. store is whether STORE is one of them.
+// parse parses the options. store reports whether STORE is one of them.
 func (s *sorting) parse(args [][]byte, store bool) error {
 	s.count = -1
 	for ; len(args) > 0; args = args[1:] {
@@ -113,18 +113,18 @@ func (s *sorting) parse(args [][]byte, store bool) error {
 	return nil
 }
 
-// sortPattern names a key for each element, and maybe a field of the hash there.
+// sortPattern names a key for each element, and optionally a field of the hash there.
 type sortPattern struct {
 	self   bool   // "#": the element itself
-	text   []byte // of the key, with a star in the element's position
-	star   int    // its position, -1: none, and the pattern names nothing
+	text   []byte // of the key, with a star for the element
+	star   int    // its position; -1: the pattern names nothing
 	field  []byte
 	ofHash bool
 	key    []byte // of the last lookup
 }
 
-// parseSortPattern takes a pattern apart. Like Redis it looks for the star and for the arrow before
-// a field's name up to the first zero byte.
+// parseSortPattern parses a pattern. Like Redis it searches for the star and for the arrow before a
+// field's name up to the first zero byte.
 func parseSortPattern(arg []byte) sortPattern {
 	text := cText(arg)
 	p := sortPattern{self: string(text) == "#", text: arg, star: bytes.IndexByte(text, '*')}
@@ -137,15 +137,15 @@ func parseSortPattern(arg []byte) sortPattern {
 	return p
 }
 
-// What looking up what a pattern names costs beside its bytes, in units of Env.Work: below
-// LevelBounded, and from there on.
+// Costs of looking up a pattern, besides its bytes, in units of Env.Work: below LevelBounded, and
+// from there on.
 const (
 	lookupFirst = 3
 	lookupWork  = 10
 )
 
-// lookup returns what a pattern names for an element, for reading only. The error says that it is
-// too much with what was looked up before.
+// lookup returns what a pattern names for an element, for reading only. The error means that the
+// lookups of the call are too much.
 func (s *sorting) lookup(x *Call, p *sortPattern,
 	element string) (value []byte, ok bool, err error) {
 	switch {
@@ -188,8 +188,8 @@ func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
 	return h.Get(p.field)
 }
 
-// source looks up what is to be sorted: the number of elements, and a function that goes through
-// those from first to last, which exist, in their own order.
+// source looks up what is sorted. It returns the number of elements, and a function that walks an
+// existing range of them in their own order.
 func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(value string) bool),
 	err error) {
 	e := x.DB().Find(x.Args[1])
@@ -209,12 +209,12 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 		}, nil
 	case *keyspace.Set:
 		if s.unsorted && (s.storing || x.Tx.Script) {
-			// as on Redis, where the order of a set is not one to rely on
+			// as on Redis, where a set has no reliable order
 			s.unsorted, s.alpha, s.by = false, true, nil
 		}
 		return c.Len(), func(first, last int, f func(string) bool) {
 			if x.Level >= LevelBounded {
-				x.Spend(first) // stepped over
+				x.Spend(first) // skipped
 			}
 			i := 0
 			c.Each(func(member string) bool {
@@ -226,8 +226,8 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 	return 0, nil, ErrWrongType
 }
 
-// turn counts the positions of c from its end where DESC stands: elements that stay in their own
-// order are given backwards then.
+// turn counts positions from the end of c if DESC is given: elements that keep their own order are
+// then reversed.
 func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
 	if s.unsorted && s.desc {
 		return c.Len() - 1 - first, c.Len() - 1 - last
@@ -235,8 +235,8 @@ func (s *sorting) turn(c keyspace.Collection, first, last int) (from, to int) {
 	return first, last
 }
 
-// limits are the first and the last of n elements that LIMIT leaves, last being lower where it
-// leaves none.
+// limits returns the first and the last of n elements within LIMIT; last is less than first if
+// there are none.
 func (s *sorting) limits(n int) (first, last int) {
 	all := int64(n)
 	offset := min(max(s.offset, 0), all)
@@ -246,15 +246,15 @@ func (s *sorting) limits(n int) (first, last int) {
 	return int(offset), int(min(offset+min(s.count, all), all)) - 1
 }
 
-// weighed is an element with what it is ordered by.
+// weighed is an element with its sort key.
 type weighed struct {
 	value  string
 	score  float64 // unless ALPHA
-	weight string  // of ALPHA, unless elements that are stored are their own
-	found  bool    // BY names something
+	weight string  // of ALPHA, unless stored elements are their own
+	found  bool    // BY names a value
 }
 
-// run gives the elements in order, as LIMIT says.
+// run returns the elements in order, within LIMIT.
 func (s *sorting) run(x *Call) ([]weighed, error) {
 	n, walk, err := s.source(x)
 	if err != nil {
@@ -301,7 +301,7 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		size += len(all[i].value)
 	}
 	if x.Level >= LevelBounded {
-		// texts are gone over for each eight bytes that some share
+		// texts are read again for each eight bytes that some share
 		x.Spend(len(all)*sortedElement + (size+s.size)/16)
 	} else {
 		x.Spend(bits.Len(uint(len(all))) * (len(all)/2 + (size+s.size)/bytesSpent))
@@ -318,7 +318,7 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		radix.Texts(all, value, s.desc, x.spendTexts)
 	case s.by == nil:
 		radix.Texts(all, weight, s.desc, x.spendTexts)
-	default: // those for which BY names nothing are less than all others
+	default: // elements without a weight come first
 		radix.Keys(all, s.foundKey)
 		radix.Ties(all, s.foundKey, func(same []weighed) {
 			radix.Texts(same, weight, s.desc, x.spendTexts)
@@ -327,24 +327,23 @@ func (s *sorting) order(x *Call, all []weighed) error {
 	return nil
 }
 
-// walkedElement is what an element costs that is looked at, in units of Env.Work.
+// walkedElement is the cost of walking past an element, in units of Env.Work.
 const walkedElement = 2
 
-// What an element costs that is put in order, and each time that some bytes of its text are gone
-// over, in units of Env.Work.
+// Costs of ordering an element, and of each pass over some bytes of its text, in units of Env.Work.
 const (
 	sortedElement = 6
 	sortedPiece   = 2
 )
 
-// spendTexts adds the work of going over some bytes of so many texts, to put them in order.
+// spendTexts adds the work of one pass over that many texts.
 func (x *Call) spendTexts(n int) {
 	if x.Level >= LevelBounded {
 		x.Spend(sortedPiece * n)
 	}
 }
 
-// scoreKey is a key that sorts by score.
+// scoreKey returns a key that sorts by score.
 func (s *sorting) scoreKey(e *weighed) uint64 {
 	if s.desc {
 		return ^radix.Float(e.score)
@@ -352,7 +351,7 @@ func (s *sorting) scoreKey(e *weighed) uint64 {
 	return radix.Float(e.score)
 }
 
-// foundKey is a key that sorts by whether BY names something.
+// foundKey returns a key that sorts by whether BY names a value.
 func (s *sorting) foundKey(e *weighed) uint64 {
 	if e.found != s.desc {
 		return 1
@@ -367,7 +366,7 @@ func upToZero(text string) string {
 	return text
 }
 
-// weigh sets what an element is ordered by.
+// weigh sets the sort key of an element.
 func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	var weight []byte
 	if s.by != nil {
@@ -378,9 +377,9 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	ok := true
 	switch {
 	case s.alpha && !s.storing && s.by == nil:
-		e.weight = upToZero(e.value) // here, as it is looked at more than once
+		e.weight = upToZero(e.value) // cut once, compared often
 	case s.alpha && !s.storing:
-		// what Redis does not store it compares by strcoll, which stops at a zero byte
+		// without STORE Redis compares by strcoll, which stops at a zero byte
 		e.weight = string(cText(weight))
 	case s.alpha:
 		e.weight = string(weight)
@@ -397,8 +396,8 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 	return nil
 }
 
-// sortNumber reads a weight as Redis does: what C's strtod takes to the end of the text or to a
-// zero byte, nothing at all being 0, but neither NaN nor a number that a double cannot hold.
+// sortNumber parses a weight as Redis does: what C's strtod accepts, to the end of the text or to a
+// zero byte. An empty text is 0; NaN and numbers that a double cannot hold are errors.
 func sortNumber(number string) (float64, bool) {
 	if n, ok := shortInteger(number); ok {
 		return float64(n), true
@@ -411,14 +410,13 @@ func sortNumber(number string) (float64, bool) {
 	f, ok := ParseFloat(text)
 	const smallestNormal = 0x1p-1022
 	if ok && f != 0 && math.Abs(f) < smallestNormal && !bytes.ContainsAny(text, "xX") {
-		// not exact, which strtod tells as out of range; only hexadecimal digits write such a
-		// number exactly
+		// inexact, which strtod reports as out of range; only hexadecimal digits are exact here
 		return 0, false
 	}
 	return f, ok
 }
 
-// shortInteger reads an integer that any double can hold, without spaces and signs but a minus.
+// shortInteger parses an integer that any double can hold, with no spaces and no sign but a minus.
 func shortInteger(text string) (n int64, ok bool) {
 	digits := strings.TrimPrefix(text, "-")
 	if len(digits) == 0 || len(digits) > 15 {
@@ -439,11 +437,11 @@ func shortInteger(text string) (n int64, ok bool) {
 // sorted is one element of the reply.
 type sorted struct {
 	text string
-	ok   bool // the pattern names something
+	ok   bool // the pattern names a value
 }
 
-// results makes what is replied or stored of the elements: themselves, or what each GET names for
-// each of them.
+// results returns what is replied or stored: the elements, or for each of them what every GET
+// names.
 func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
 	if len(s.gets) == 0 {
 		all := make([]sorted, len(elements))
@@ -496,11 +494,11 @@ func sortCommand(store bool) Handler {
 	}
 }
 
-// pushedElement is what an element costs that STORE puts into a list, in units of Env.Work.
+// pushedElement is the cost of an element that STORE adds to a list, in units of Env.Work.
 const pushedElement = 6
 
-// storeSorted makes key a list of the results, in which what is not there is an empty element, and
-// replies with their number.
+// storeSorted sets key to a list of the results, empty elements for missing ones, and replies with
+// their number.
 func storeSorted(x *Call, key []byte, results []sorted) {
 	l, pushed := keyspace.NewList(), 1
 	if x.Level >= LevelBounded {

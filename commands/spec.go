@@ -6,18 +6,18 @@ import "strings"
 type Kind uint8
 
 const (
-	// Session commands are answered from the connection's own state, by Spec.Local.
+	// Session commands use only the connection's own state and are run by Spec.Local.
 	Session Kind = iota
 	// Read commands see data and change nothing. They run behind a read barrier, without a log
 	// entry.
 	Read
 	// Write commands may change data or send messages. They go into the log.
 	Write
-	// Admin commands concern the node or the cluster, and are answered by Spec.Local.
+	// Admin commands concern the node or the cluster and are run by Spec.Local.
 	Admin
 )
 
-// Flag is a property of a command, by Redis's names where Redis has one.
+// Flag is a property of a command, with Redis's name if Redis has one.
 type Flag uint32
 
 // The flags that COMMAND shows. Those that Redis derives from the kind (write, readonly, admin)
@@ -38,15 +38,15 @@ const (
 	SubscribeMode                    // allowed in RESP2 while subscribed
 	AnyDB                            // does not depend on the selected database
 	NoMandatoryKeys                  // may be called without keys, though it can have some
-	AllowBusy                        // allowed during a long script, which only Redis has
-	NoAsyncLoading                   // refused while Redis replaces its data in the background
+	AllowBusy                        // allowed during a long script; no effect here
+	NoAsyncLoading                   // refused during an async load; no effect here
 	SkipSlowlog                      // not kept in the slow log
 
 	// The flags below are for dispatch alone; COMMAND does not show them.
 
 	WholeValues  // the reply is about as large as the values of the keys
 	NotQueued    // runs at once inside a transaction
-	RunsQueue    // runs the transaction that is queued: EXEC
+	RunsQueue    // runs the queued transaction: EXEC
 	SelectsDB    // changes the selected database
 	KeepsCaching // leaves CLIENT CACHING in force for the next command
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
@@ -58,9 +58,9 @@ type Waits uint8
 const (
 	// NeverWaits is a command whose handler never blocks.
 	NeverWaits Waits = iota
-	// AlwaysWaits is a command every call of which may wait.
+	// AlwaysWaits is a command that may wait in every call.
 	AlwaysWaits
-	// WaitsOnBlock is a command that may wait when BLOCK is among its options.
+	// WaitsOnBlock is a command that may wait if BLOCK is among its arguments.
 	WaitsOnBlock
 )
 
@@ -71,16 +71,15 @@ type Handler func(x *Call) error
 // Client is the connection that a Local runs for: package server's session.
 type Client interface{ IsClient() }
 
-// Local says how the node that a client is connected to answers a command, without the log.
+// Local says how a node answers a command itself, without the log.
 type Local struct {
 	Run func(c Client, spec *Spec, args [][]byte)
-	// Early commands see and change nothing that the requests before them could change, and do
+	// Early commands neither see nor change anything that requests before them could change, and do
 	// not wait for these.
 	Early bool
-	// Works marks commands that may compute for long and wait for nobody. They share the
-	// processor fairly.
+	// Works marks commands that may compute for long. They share the processor fairly.
 	Works bool
-	// Raw commands order their answers themselves.
+	// Raw commands order their own replies.
 	Raw bool
 }
 
@@ -100,13 +99,13 @@ type Spec struct {
 	Handler    Handler
 	// Waits says when a call may wait, by Call.Block.
 	Waits Waits
-	// Level is the feature level that introduced the command. A machine of a lower level does
-	// not know it. 0: it was there in the first release.
+	// Level is the feature level that introduced the command. A machine of a lower level does not
+	// know it. 0: the first release had it.
 	Level uint64
-	// ArgWork is what an argument costs in units of Env.Work. 0: the default of the kind.
+	// ArgWork is the cost of an argument in units of Env.Work. 0: the default of the kind.
 	ArgWork int
-	// Categories are the ACL categories that neither kind nor flags imply, in place of the
-	// group's own.
+	// Categories are the ACL categories that follow neither from kind nor from flags. They replace
+	// the group's own.
 	Categories string
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
@@ -118,7 +117,7 @@ type Spec struct {
 	parent string
 }
 
-// FullName is the name that errors and COMMAND show: "get", "script|load".
+// FullName returns the name that errors and COMMAND show: "get", "script|load".
 func (s *Spec) FullName() string {
 	if s.parent != "" {
 		return s.parent + "|" + s.Name
@@ -144,8 +143,7 @@ func (s *Spec) MayWait(args [][]byte) bool {
 	return false
 }
 
-// Usage returns the call as the documentation writes it: the name and the arguments, without
-// their types.
+// Usage returns the call as the documentation writes it: name and arguments, without types.
 func (s *Spec) Usage() string {
 	call := strings.ToUpper(strings.ReplaceAll(s.FullName(), "|", " "))
 	if s.Syntax == "" {
@@ -154,7 +152,7 @@ func (s *Spec) Usage() string {
 	return call + " " + untyped(s.Syntax)
 }
 
-// ArityError is the error for a wrong number of arguments.
+// ArityError returns the error for a wrong number of arguments.
 func (s *Spec) ArityError() error {
 	return Errorf("ERR wrong number of arguments for '%s' command", s.FullName())
 }

@@ -1,10 +1,10 @@
-// This file contains how a line of text is split into words.
+// Splitting a line of text into words.
 
 package commands
 
-// SplitLine splits a line into words as redis-cli, inline commands and the first line of a library
-// are: "…" with the escapes \n \r \t \b \a \xHH, '…' with \', and quotes that must end where the
-// word ends. A zero byte ends the line. Words are copies.
+// SplitLine splits a line into words as redis-cli does: "…" with the escapes \n \r \t \b \a \xHH,
+// '…' with \', and quotes that must end where the word ends. Inline commands and the first line of
+// a library use it too. A zero byte ends the line. Words are copies.
 func SplitLine(line []byte) (words [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
@@ -54,7 +54,7 @@ func splitWord(line []byte, i int) (word []byte, next int, ok bool) {
 	return word, i, true
 }
 
-// quotedByte reads one byte inside quotes and says where the next begins.
+// quotedByte reads one byte inside quotes and returns the position of the next.
 func quotedByte(line []byte, i int, quote byte) (c byte, next int) {
 	if line[i] != '\\' || i+1 >= len(line) {
 		return line[i], i + 1

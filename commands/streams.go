@@ -1,4 +1,4 @@
-// This file declares the commands of streams and holds what they share: lookups, their errors, the
+// The Specs of the commands on streams, and what their handlers share: lookups, their errors, the
 // form of entries in replies.
 
 package commands
@@ -45,14 +45,14 @@ var streamSpecs = []Spec{
 		Summary:    "Sets the last id of a stream.",
 		Complexity: "O(1)", Handler: xsetid},
 	{Name: "xread", Kind: Read, Waits: WaitsOnBlock, Arity: -4, Flags: Blocking | MovableKeys,
-		Keys: behindStreams(1), Group: "stream", Since: "5.0.0",
+		Keys: afterStreams(1), Group: "stream", Since: "5.0.0",
 		Syntax: "[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS key [key ...] id " +
 			"[id ...]",
 		Summary: "Returns the entries of streams after given ids. Blocks until one is " +
 			"available, if BLOCK is given.",
 		Complexity: "O(log n) a stream, and O(m) in the entries that are answered", Handler: xread},
 	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys,
-		Keys: behindStreams(4), Group: "stream", Since: "5.0.0",
+		Keys: afterStreams(4), Group: "stream", Since: "5.0.0",
 		Syntax: "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] " +
 			"[NOACK] STREAMS key [key ...] id [id ...]",
 		Summary: "Returns new or pending entries of streams for a consumer of a group. Blocks " +
@@ -92,15 +92,15 @@ var streamSpecs = []Spec{
 		Subcommands: xinfoSubcommands},
 }
 
-// behindStreams says that a command has its keys behind the word STREAMS, which stands at the
-// argument first or later.
-func behindStreams(first int) KeySpec {
+// afterStreams is the KeySpec of a command whose keys follow the word STREAMS, which is argument
+// first or later.
+func afterStreams(first int) KeySpec {
 	part := KeyPart{First: first, Keyword: "STREAMS", Last: -1, Step: 1, Limit: 2,
 		Flags: KeyRO | KeyAccess}
 	return KeySpec{Find: streamPositions, Paired: true, Parts: []KeyPart{part}}
 }
 
-// subcommandKey says that a subcommand has one key, its first argument.
+// subcommandKey is the KeySpec of a subcommand with one key, its first argument.
 var subcommandKey = KeySpec{First: 2, Last: 2, Step: 1}
 
 var xgroupSubcommands = []Spec{
@@ -157,7 +157,7 @@ var xinfoSubcommands = []Spec{
 		Complexity: "O(1)", Handler: xinfoHelp},
 }
 
-// findStream returns the stream at key for reading, nil where there is no key, or ErrWrongType.
+// findStream returns the stream at key for reading, nil if the key does not exist, or ErrWrongType.
 func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
 	e := x.DB().Find(key)
 	if e == nil {
@@ -170,14 +170,13 @@ func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
 	return s, nil
 }
 
-// editStream returns the stream at key with its entry, both ready to be changed, making them where
-// there is no key. findStream has to have found no wrong type.
+// editStream is editHash for streams.
 func editStream(x *Call, key []byte) (*keyspace.Entry, *keyspace.Stream) {
 	return editCollection(x, key, keyspace.NewStream)
 }
 
-// findGroup returns a group of the stream at key for reading, nil where there is no key or no such
-// group, or ErrWrongType.
+// findGroup returns a group of the stream at key for reading, nil if there is no such key or group,
+// or ErrWrongType.
 func findGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, error) {
 	s, err := findStream(x, key)
 	if s == nil {
@@ -195,20 +194,19 @@ func mustFindGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group
 	return s, g, err
 }
 
-// errNoGroupOf is the error of a subcommand for a stream that has no such group.
+// errNoGroupOf is the error for a subcommand on a stream without that group.
 func errNoGroupOf(key, name []byte) error {
 	return Errorf("NOGROUP No such consumer group '%s' for key name '%s'", cText(name), cText(key))
 }
 
-// see notes that a consumer took something, making it if needed, and tells of one that is new.
+// see records that a consumer took something. It creates the consumer if missing and notifies that.
 func see(x *Call, key []byte, g *keyspace.Group, consumer []byte) {
 	if g.See(consumer, x.ClockMs) {
 		x.notify(NotifyStream, "xgroup-createconsumer", key)
 	}
 }
 
-// replyEntry writes an entry: its id, and its names and values, or null where it has none because
-// it was deleted.
+// replyEntry writes an entry: its id, and its names and values, or null if it was deleted.
 func replyEntry(out Reply, e keyspace.StreamEntry) {
 	out.Array(2)
 	out.BulkString(e.ID.String())
@@ -228,9 +226,8 @@ func replyEntries(out Reply, entries []keyspace.StreamEntry) {
 	}
 }
 
-// streamRange gathers the entries from first to last, at most count where that is above 0, in
-// descending order if back. A command that cannot answer so many is refused while they are
-// gathered.
+// streamRange returns the entries from first to last, at most count if that is above 0, in
+// descending order if back. If they cannot fit into the reply, the command is refused early.
 func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, count int64,
 	back bool) (found []keyspace.StreamEntry) {
 	units, bytes, most, room := 0, 0, x.Left(), x.RoomLeft()

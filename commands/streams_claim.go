@@ -1,4 +1,4 @@
-// XCLAIM and XAUTOCLAIM: pending entries change their consumer.
+// XCLAIM and XAUTOCLAIM, which give pending entries to another consumer.
 
 package commands
 
@@ -18,17 +18,17 @@ const (
 	errAutoClaimCount  Error = "ERR COUNT must be > 0"
 )
 
-// claimArgs are the arguments of XCLAIM from the shortest idle time on.
+// claimArgs are the arguments of XCLAIM after the consumer.
 type claimArgs struct {
 	minIdleMs     int64
 	ids           []keyspace.StreamID
 	deliveredMs   int64 // ms of the cluster clock
-	retries       int64 // below 0: not given
+	retries       int64 // negative: not given
 	force, justID bool
 	last          keyspace.StreamID
 }
 
-// parse reads the arguments. The ids end where one cannot be read as such.
+// parse parses the arguments. The ids end at the first argument that is not an id.
 func (a *claimArgs) parse(x *Call) error {
 	args := x.Args[4:]
 	var ok bool
@@ -79,27 +79,27 @@ func (a *claimArgs) parse(x *Call) error {
 			return Errorf("ERR Unrecognized XCLAIM option '%s'", cText(word))
 		}
 	}
-	if deliveredMs < 0 || deliveredMs > nowMs { // not given, or by a clock that goes wrong
+	if deliveredMs < 0 || deliveredMs > nowMs { // not given, or from a wrong clock
 		deliveredMs = nowMs
 	}
 	a.deliveredMs = x.DeadlineAt(deliveredMs)
 	return nil
 }
 
-// claiming is the giving of pending entries to a consumer, with what was changed so far.
+// claiming gives pending entries to a consumer and records what has changed.
 type claiming struct {
 	x        *Call
 	consumer []byte
 	justID   bool
 	s        *keyspace.Stream
 	g        *keyspace.Group
-	e        *keyspace.Entry // nil: nothing was changed yet
-	seen     bool            // the consumer was
+	e        *keyspace.Entry // nil: nothing has changed
+	seen     bool            // of the consumer
 	claimed  []keyspace.StreamEntry
 }
 
-// expect adds the work of so many entries, and refuses the command if a reply of so many with so
-// many texts and bytes in them would not fit or be too much.
+// expect adds the work of that many entries, and refuses the command if a reply of them, with that
+// many texts and bytes, would not fit or be too much.
 func (c *claiming) expect(entries, texts, bytes int) {
 	if c.x.Level < LevelBounded {
 		return
@@ -110,14 +110,14 @@ func (c *claiming) expect(entries, texts, bytes int) {
 	c.x.Expect(entryElements*entries+texts, entryID*entries+bytes)
 }
 
-// spend adds the work of changing an entry where it was not expected.
+// spend adds the work of an unexpected change of an entry.
 func (c *claiming) spend() {
 	if c.x.Level < LevelBounded {
 		c.x.Spend(pendingWork)
 	}
 }
 
-// edit makes stream and group ready to be changed.
+// edit opens the stream and the group for changes.
 func (c *claiming) edit() {
 	if c.e == nil {
 		c.e, c.s = editStream(c.x, c.x.Args[1])
@@ -125,7 +125,7 @@ func (c *claiming) edit() {
 	}
 }
 
-// drop forgets a pending entry that was deleted from the stream.
+// drop removes a pending entry that was deleted from the stream.
 func (c *claiming) drop(id keyspace.StreamID) {
 	c.edit()
 	c.spend()
@@ -152,7 +152,7 @@ func (c *claiming) end() {
 	}
 }
 
-// reply answers what was claimed.
+// reply writes what was claimed.
 func (c *claiming) reply() {
 	if !c.justID {
 		replyEntries(c.x.Out, c.claimed)
@@ -213,7 +213,7 @@ func xclaim(x *Call) error {
 	return nil
 }
 
-// autoClaimArgs are the arguments of XAUTOCLAIM from the shortest idle time on.
+// autoClaimArgs are the arguments of XAUTOCLAIM after the consumer.
 type autoClaimArgs struct {
 	minIdleMs int64
 	start     keyspace.StreamID
@@ -221,7 +221,7 @@ type autoClaimArgs struct {
 	justID    bool
 }
 
-// attemptsFactor is how many entries XAUTOCLAIM looks at for each that it may answer, as on Redis.
+// attemptsFactor is how many entries XAUTOCLAIM checks for each that it may return, as on Redis.
 const attemptsFactor = 10
 
 func (a *autoClaimArgs) parse(args [][]byte) (err error) {
@@ -250,7 +250,7 @@ func (a *autoClaimArgs) parse(args [][]byte) (err error) {
 	return nil
 }
 
-// claim is a pending entry that XAUTOCLAIM gives to its consumer, or forgets because it was deleted
+// claim is a pending entry that XAUTOCLAIM gives to its consumer, or removes because it was deleted
 // from the stream.
 type claim struct {
 	entry   keyspace.StreamEntry
@@ -258,7 +258,7 @@ type claim struct {
 	deleted bool
 }
 
-// look gathers what is to be claimed, and the id to go on from.
+// look finds what to claim, and the id to continue from.
 func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream,
 	g *keyspace.Group) (claims []claim, next keyspace.StreamID) {
 	attempts := a.count * attemptsFactor

@@ -1,12 +1,12 @@
-// This file contains how much XREADGROUP delivers: what fits into the reply and into the work of
-// one request. What does not fit stays undelivered, for the next call, so that no entry becomes
-// pending that nobody was sent.
+// Limits on what one XREADGROUP delivers: what fits into the reply and into the work of one
+// request. What does not fit stays undelivered, so that no entry becomes pending without being
+// sent.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// parcel counts what is delivered.
+// parcel tracks what remains of the limits.
 type parcel struct {
 	bounded     bool
 	units, room int  // left
@@ -18,19 +18,19 @@ func newParcel(x *Call) *parcel {
 		room: x.RoomLeft() - scriptElement}
 }
 
-// What an entry takes in a reply beside its texts: elements, and bytes of its id.
+// The share of an entry in a reply, besides its texts: elements, and bytes of its id.
 const (
 	entryElements = 3
 	entryID       = 41
 	streamWork    = 100 // of a stream in the reply, and of looking it up
 )
 
-// open takes room for a stream.
+// open reserves room for a stream.
 func (p *parcel) open(key []byte) {
 	p.charge(streamWork+len(key)/replyBytes, 3*scriptElement+len(key))
 }
 
-// charge takes from what is left.
+// charge subtracts from what is left.
 func (p *parcel) charge(units, bytes int) {
 	if p.bounded {
 		p.units -= units
@@ -39,7 +39,7 @@ func (p *parcel) charge(units, bytes int) {
 	}
 }
 
-// take reports whether there is room for an entry.
+// take reserves room for an entry and reports whether there is enough.
 func (p *parcel) take(e keyspace.StreamEntry) bool {
 	elements := entryElements + e.Fields()
 	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
@@ -47,7 +47,7 @@ func (p *parcel) take(e keyspace.StreamEntry) bool {
 	return !p.full
 }
 
-// refusal is the error where there is no room for a single entry.
+// refusal returns the error for a lack of room for a single entry.
 func (p *parcel) refusal(x *Call) error {
 	err := errCommandWork
 	if p.room < 0 {

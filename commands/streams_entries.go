@@ -19,7 +19,7 @@ const (
 		"stream top item"
 	errAddExhausted Error = "ERR The stream has exhausted the last possible ID, unable to add " +
 		"more items"
-	// what Redis says where the time has no number left
+	// Redis's text if the time has no sequence number left
 	errAddNoNumber   Error = "ERR Elements are too large to be stored"
 	errAddedNegative Error = "ERR entries_added must be positive"
 	errSetIDDeleted  Error = "ERR The ID specified in XSETID is smaller than the provided " +
@@ -30,8 +30,8 @@ const (
 		"target stream length"
 )
 
-// approxLimit is how many entries a trim with ~ removes at most where LIMIT is not given: those of
-// 100 nodes.
+// approxLimit is the maximum number of entries that a trim with ~ removes if LIMIT is not given:
+// those of 100 nodes.
 const approxLimit = 10000
 
 // addArgs are the arguments of XADD before the fields, or those of XTRIM.
@@ -40,13 +40,13 @@ type addArgs struct {
 	trims    bool
 	trim     keyspace.StreamTrim
 	limited  bool
-	whole    bool // the id was given, with its number
-	partly   bool // the id was given, its number is *
+	whole    bool // the whole id is given
+	partly   bool // the id is given but for its number, *
 	id       keyspace.StreamID
 	fields   int // position of the first field
 }
 
-// parse reads the arguments from the third on. Without an id at the end, XADD's fields lie behind
+// parse parses the arguments from the third on. Without an id at the end, XADD's fields start past
 // all arguments.
 func (a *addArgs) parse(args [][]byte, add bool) error {
 	i := 2
@@ -92,7 +92,8 @@ func (a *addArgs) parse(args [][]byte, add bool) error {
 	return a.check(add)
 }
 
-// parseTrim reads MAXLEN or MINID with what follows, and says how many arguments follow.
+// parseTrim parses MAXLEN or MINID and what belongs to it, and returns how many arguments that
+// took.
 func (a *addArgs) parseTrim(args [][]byte) (taken int, err error) {
 	a.trims = true
 	a.trim.ByLength = isWord(args[0], "MAXLEN")
@@ -131,7 +132,7 @@ func (a *addArgs) check(add bool) error {
 	return nil
 }
 
-// newID is the id of the entry to be added to a stream whose last one is last.
+// newID returns the id of a new entry in a stream whose last id is last.
 func (a *addArgs) newID(x *Call, last keyspace.StreamID) (id keyspace.StreamID, err error) {
 	next, ok := last.Next()
 	if !ok {
@@ -195,7 +196,7 @@ func xadd(x *Call) error {
 	return nil
 }
 
-// spendRemoved adds the work of removing entries of some size in all: their positions in the trees,
+// spendRemoved adds the work of removing entries of that size in all: their positions in the trees,
 // and a hash of each.
 func (x *Call) spendRemoved(entries, size int) {
 	each := 4
@@ -206,7 +207,7 @@ func (x *Call) spendRemoved(entries, size int) {
 	x.spendBytes(size)
 }
 
-// trimStream trims a stream that is being changed, and counts what is removed.
+// trimStream trims a stream that is open for changes, and returns the number of removed entries.
 func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 	removed, size := s.Trim(t)
 	if x.Level < LevelBounded {
@@ -215,8 +216,7 @@ func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 	return removed
 }
 
-// expectTrim adds the work of trimming a stream that is going to have more entries than now, before
-// it is done.
+// expectTrim adds the work of trimming a stream that will have more entries than now, in advance.
 func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
 	if x.Level >= LevelBounded {
 		nodes, entries, size := s.TrimSize(t, more)
@@ -262,7 +262,7 @@ func xlen(x *Call) error {
 	return nil
 }
 
-// xrange is the handler of XRANGE, and of XREVRANGE if back.
+// xrange is the handler of XRANGE or, if back, of XREVRANGE.
 func xrange(back bool) Handler {
 	return func(x *Call) error {
 		low, high := x.Args[2], x.Args[3]

@@ -1,4 +1,4 @@
-// Commands that keep groups of consumers: XGROUP, XACK.
+// XGROUP and XACK.
 
 package commands
 
@@ -19,7 +19,7 @@ type groupArgs struct {
 	reads      int64
 }
 
-// parse reads the options, which only CREATE has all of.
+// parse parses the options; SETID lacks some of them.
 func (a *groupArgs) parse(args [][]byte, create bool) error {
 	a.reads = keyspace.UnknownReads
 	for i := 5; i < len(args); i++ {
@@ -43,8 +43,8 @@ func (a *groupArgs) parse(args [][]byte, create bool) error {
 	return nil
 }
 
-// xgroup looks up the stream and the group of a subcommand. There has to be a stream; there may be
-// no group.
+// xgroup returns the stream and the group of a subcommand. A missing stream is an error, a missing
+// group is nil.
 func xgroup(x *Call) (*keyspace.Stream, *keyspace.Group, error) {
 	s, g, err := findGroup(x, x.Args[2], x.Args[3])
 	if err == nil && s == nil {
@@ -129,7 +129,7 @@ func xgroupDestroy(x *Call) error {
 	}
 	e, s := editStream(x, x.Args[2])
 	s.DestroyGroup(x.Args[3])
-	x.DB().Noted(e, true) // who waits in the group is told
+	x.DB().Noted(e, true) // wakes the waiters of the group
 	x.notify(NotifyStream, "xgroup-destroy", x.Args[2])
 	x.Out.Int(1)
 	return nil
@@ -209,7 +209,7 @@ func xack(x *Call) error {
 		return err
 	}
 	if x.Level >= LevelBounded {
-		x.Spend((pendingWork + 6*deep(g.Pending())) * min(len(ids), g.Pending())) // in any order
+		x.Spend((pendingWork + 6*deep(g.Pending())) * min(len(ids), g.Pending())) // at random
 	}
 	var e *keyspace.Entry
 	var acknowledged int64

@@ -1,5 +1,5 @@
-// This file contains the reading of stream ids: 1526919030474-55, a time alone, - and + for the
-// ends, ( for an end that is not included.
+// Parsing of stream ids: 1526919030474-55, a time alone, - and + for the ends, ( for an exclusive
+// end.
 
 package commands
 
@@ -16,10 +16,10 @@ const (
 	errIntervalEnd   Error = "ERR invalid end ID for the interval"
 )
 
-// maxStreamIDText is the longest text that is read as an id, as on Redis.
+// maxStreamIDText is the longest text that is parsed as an id, as on Redis.
 const maxStreamIDText = 127
 
-// parseStreamID reads an id without - and +. A time alone has the number seq.
+// parseStreamID parses an id other than - and +. A time alone gets the number seq.
 func parseStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	id, auto, ok := readStreamID(arg, seq)
 	if !ok || auto {
@@ -28,7 +28,7 @@ func parseStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	return id, nil
 }
 
-// readStreamID reads an id of which the number may be * (auto).
+// readStreamID parses an id whose number may be * (auto).
 func readStreamID(arg []byte, seq uint64) (id keyspace.StreamID, auto, ok bool) {
 	if len(arg) > maxStreamIDText {
 		return id, false, false
@@ -58,8 +58,8 @@ func cutByte(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// parseUnsigned reads what Redis takes as an unsigned number: not one that reads as a negative
-// integer, else all that C's strtoull does, space and sign before it included.
+// parseUnsigned parses an unsigned number as Redis does: not a negative integer, but else all that
+// C's strtoull accepts, with leading spaces and a sign.
 func parseUnsigned(s string) (n uint64, ok bool) {
 	if v, ok := ParseInt([]byte(s)); ok {
 		return uint64(v), v >= 0
@@ -87,8 +87,7 @@ func parseUnsigned(s string) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseOpenStreamID is parseStreamID for positions where - and + stand for the lowest and the
-// highest id.
+// parseOpenStreamID is parseStreamID that also accepts - and + for the lowest and the highest id.
 func parseOpenStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	if len(arg) > maxStreamIDText {
 		return keyspace.StreamID{}, errStreamID
@@ -102,7 +101,7 @@ func parseOpenStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	return parseStreamID(arg, seq)
 }
 
-// parseRangeStart reads the lower end of a range.
+// parseRangeStart parses the lower end of a range.
 func parseRangeStart(arg []byte) (keyspace.StreamID, error) {
 	if len(arg) < 2 || arg[0] != '(' {
 		return parseOpenStreamID(arg, 0)
@@ -118,7 +117,7 @@ func parseRangeStart(arg []byte) (keyspace.StreamID, error) {
 	return id, nil
 }
 
-// parseRangeEnd reads the upper end of a range.
+// parseRangeEnd parses the upper end of a range.
 func parseRangeEnd(arg []byte) (keyspace.StreamID, error) {
 	if len(arg) < 2 || arg[0] != '(' {
 		return parseOpenStreamID(arg, math.MaxUint64)
@@ -134,7 +133,7 @@ func parseRangeEnd(arg []byte) (keyspace.StreamID, error) {
 	return id, nil
 }
 
-// parseStreamIDs reads ids that have to be whole.
+// parseStreamIDs parses ids that must be complete.
 func parseStreamIDs(args [][]byte) ([]keyspace.StreamID, error) {
 	ids := make([]keyspace.StreamID, len(args))
 	for i, arg := range args {
@@ -146,8 +145,8 @@ func parseStreamIDs(args [][]byte) ([]keyspace.StreamID, error) {
 	return ids, nil
 }
 
-// parseLastID reads an id, or $ for the last one of a stream, which may be nil. open says that -
-// and + are taken.
+// parseLastID parses an id, or $ for the last one of a stream, which may be nil. open allows - and
+// +.
 func parseLastID(arg []byte, s *keyspace.Stream, open bool) (keyspace.StreamID, error) {
 	switch {
 	case string(cText(arg)) == "$":
@@ -158,7 +157,7 @@ func parseLastID(arg []byte, s *keyspace.Stream, open bool) (keyspace.StreamID, 
 	return parseStreamID(arg, 0)
 }
 
-// lastID is the last id of a stream, which may be nil.
+// lastID returns the last id of a stream, which may be nil.
 func lastID(s *keyspace.Stream) keyspace.StreamID {
 	if s == nil {
 		return keyspace.StreamID{}

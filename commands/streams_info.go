@@ -1,10 +1,10 @@
-// This file contains XINFO.
+// XINFO.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// xinfo looks up the stream of a subcommand.
+// xinfo returns the stream of a subcommand.
 func xinfo(x *Call) (*keyspace.Stream, error) {
 	s, err := findStream(x, x.Args[2])
 	if err == nil && s == nil {
@@ -16,7 +16,7 @@ func xinfo(x *Call) (*keyspace.Stream, error) {
 // fullArgs are the options of XINFO STREAM.
 type fullArgs struct {
 	full  bool
-	count int64 // entries to answer of each list; 0: all
+	count int64 // elements to reply of each list; 0: all
 }
 
 func (a *fullArgs) parse(args [][]byte) error {
@@ -41,7 +41,7 @@ func (a *fullArgs) parse(args [][]byte) error {
 	return nil
 }
 
-// length is how many of n elements are answered.
+// length returns how many of n elements are replied.
 func (a *fullArgs) length(n int) int {
 	if a.count > 0 {
 		return int(min(int64(n), a.count))
@@ -49,7 +49,7 @@ func (a *fullArgs) length(n int) int {
 	return n
 }
 
-// xinfoStream looks at the arguments behind the key after the lookup, as Redis does.
+// xinfoStream parses the arguments after the key after the lookup, as Redis does.
 func xinfoStream(x *Call) error {
 	s, err := xinfo(x)
 	if err != nil {
@@ -107,7 +107,7 @@ func replyEntryOrNull(out Reply, get func() (keyspace.StreamEntry, bool)) {
 	out.Null()
 }
 
-// replyKnown writes a count, or null for one that is not known.
+// replyKnown writes a count, or null if it is unknown.
 func replyKnown(out Reply, n int64) {
 	if n == keyspace.UnknownReads {
 		out.Null()
@@ -149,7 +149,7 @@ func replyFullGroup(x *Call, s *keyspace.Stream, g *keyspace.Group, a *fullArgs)
 	})
 }
 
-// replyPending writes the first n of pending entries, with their consumers if named.
+// replyPending writes the first n pending entries, with their consumers if named.
 func replyPending(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool), n int,
 	named bool) {
 	x.Out.Array(n)

@@ -1,4 +1,4 @@
-// XPENDING, and what looking up pending entries costs.
+// XPENDING, and the costs of pending entries.
 
 package commands
 
@@ -8,19 +8,19 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// What looking up one pending entry costs, and changing one, in units of Env.Work.
+// Costs of looking up a pending entry, and of changing one, in units of Env.Work.
 const (
 	lookWork    = 6
 	pendingWork = 25
-	// changing one at random, for each doubling of a group that the processor's caches do not hold
+	// changing one at random, per doubling of a group that exceeds the processor's caches
 	claimedWork = 20
-	keptPending = 3 // each that is pending in a group, where many go at once
+	keptPending = 3 // each entry of a group that loses many at once
 )
 
-// idleMs is for how long an entry has been pending, or a consumer has taken nothing.
+// idleMs returns how long ago, in ms, sinceMs was.
 func (x *Call) idleMs(sinceMs int64) int64 { return x.ClockMs - sinceMs }
 
-// pendingArgs are the arguments of XPENDING behind the group.
+// pendingArgs are the arguments of XPENDING after the group.
 type pendingArgs struct {
 	minIdleMs   int64
 	first, last keyspace.StreamID
@@ -86,7 +86,7 @@ func xpending(x *Call) error {
 	return nil
 }
 
-// walk gathers the pending entries that are wanted.
+// walk returns the pending entries that are wanted.
 func (a *pendingArgs) walk(x *Call, g *keyspace.Group) (found []keyspace.Pending) {
 	if a.count == 0 {
 		return nil

@@ -1,4 +1,4 @@
-// This file contains XREAD and XREADGROUP.
+// XREAD and XREADGROUP.
 
 package commands
 
@@ -110,7 +110,7 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 	return nil
 }
 
-// limit is how many of n entries are read of one stream.
+// limit returns how many of n entries of one stream are read.
 func (a *readArgs) limit(n int) int {
 	if a.count == 0 {
 		return n
@@ -124,7 +124,7 @@ type streamRead struct {
 	entries []keyspace.StreamEntry
 }
 
-// reply answers what was read.
+// reply writes what was read.
 func (a *readArgs) reply(x *Call, read []streamRead) {
 	if x.Tx.Proto == 3 {
 		x.Out.Map(len(read))
@@ -140,8 +140,8 @@ func (a *readArgs) reply(x *Call, read []streamRead) {
 	}
 }
 
-// nothing answers that there is nothing to read, or waits for it. again are the ids to read behind
-// then, nil for the same.
+// nothing replies that there is nothing to read, or waits for it. again are the ids to wait with,
+// nil for the same.
 func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
 	if !a.blocks || !x.mayBlock() {
 		x.Out.NullArray()
@@ -157,7 +157,8 @@ func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
 	x.Block(a.timeoutMs, args)
 }
 
-// readWork is what reading one entry costs, in units of Env.Work. A stream may be named many times.
+// readWork is the cost of reading one entry, in units of Env.Work. A stream may be named many
+// times.
 const readWork = 16
 
 func xread(x *Call) error {
@@ -169,7 +170,7 @@ func xread(x *Call) error {
 	after := make([]keyspace.StreamID, len(a.keys))
 	for i, key := range a.keys {
 		s, err := findStream(x, key)
-		if err != nil && !x.Tx.Woken { // Redis leaves one waiting whose key became something else
+		if err != nil && !x.Tx.Woken { // Redis keeps a waiter whose key changed its type
 			return err
 		}
 		streams[i] = s
@@ -199,7 +200,7 @@ func xread(x *Call) error {
 	return nil
 }
 
-// readAfter reads an id of XREAD for a stream, which may be nil: what lies behind it is read.
+// readAfter parses an id of XREAD for a stream, which may be nil. The entries after it are read.
 func readAfter(arg []byte, s *keyspace.Stream) (keyspace.StreamID, error) {
 	switch string(cText(arg)) {
 	case ">":
@@ -220,14 +221,14 @@ func readAfter(arg []byte, s *keyspace.Stream) (keyspace.StreamID, error) {
 type groupRead struct {
 	stream  *keyspace.Stream
 	after   keyspace.StreamID
-	history bool // entries that are pending for the consumer, not new ones
+	history bool // pending entries of the consumer, not new ones
 }
 
-// find looks up what is to be read of the stream at key, which has to have the group.
+// find looks up what to read of the stream at key, which must have the group.
 func (a *readArgs) find(x *Call, key, id []byte) (r groupRead, err error) {
 	s, g, err := findGroup(x, key, a.group)
 	switch {
-	case x.Tx.Woken && s == nil: // or something else now
+	case x.Tx.Woken && s == nil: // or a key of another type
 		return r, errReadKeyGone
 	case err != nil:
 		return r, err
@@ -246,7 +247,7 @@ func (a *readArgs) find(x *Call, key, id []byte) (r groupRead, err error) {
 		return r, nil
 	}
 	r.after, err = parseStreamID(id, 0)
-	r.history = r.after != keyspace.MaxStreamID // which is what Redis takes > for
+	r.history = r.after != keyspace.MaxStreamID // as Redis represents >
 	return r, err
 }
 
@@ -256,7 +257,7 @@ func xreadgroup(x *Call) error {
 		return err
 	}
 	reads := make([]groupRead, len(a.keys))
-	again := 0 // entries, at most: a stream may be named many times
+	again := 0 // upper bound: a stream may be named many times
 	for i, key := range a.keys {
 		var err error
 		if reads[i], err = a.find(x, key, a.ids[i]); err != nil {
@@ -275,7 +276,7 @@ func xreadgroup(x *Call) error {
 	var read []streamRead
 	for i, r := range reads {
 		key := a.keys[i]
-		s, _ := findStream(x, key) // not r.stream: the key may be among the arguments twice
+		s, _ := findStream(x, key) // not r.stream: the key may occur twice
 		g := s.Group(a.group)
 		if !r.history {
 			if top, ok := s.Top(); x.Tx.Behind || !ok || !g.Last().Less(top.ID) {
@@ -311,7 +312,7 @@ func xreadgroup(x *Call) error {
 	return nil
 }
 
-// next gathers the entries that no consumer of the group was given yet.
+// next returns the entries that the group has not delivered yet.
 func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group,
 	p *parcel) (entries []keyspace.StreamEntry) {
 	first, _ := g.Last().Next()
@@ -325,8 +326,7 @@ func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group,
 	return entries
 }
 
-// again gathers the entries that are pending for the consumer. Of those that were deleted since
-// only the id is left.
+// again returns the pending entries of the consumer. Of deleted ones only the id is left.
 func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.StreamID,
 	p *parcel) (entries []keyspace.StreamEntry) {
 	for start, ok := after.Next(); ok && (a.count == 0 || int64(len(entries)) < a.count); {
@@ -344,7 +344,7 @@ func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.S
 	return entries
 }
 
-// deliver notes that the consumer was given the entries, of its history or new ones.
+// deliver records that the consumer received the entries, of its history or new ones.
 func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
 	entries []keyspace.StreamEntry, history bool) {
 	for _, e := range entries {

@@ -1,4 +1,4 @@
-// This file declares the commands on strings. Their handlers lie in strings_*.go.
+// The Specs of the commands on strings. The handlers are in strings_*.go.
 
 package commands
 

@@ -14,14 +14,14 @@ import (
 // digestLen is the length of a digest in hexadecimal digits.
 const digestLen = 16
 
-// Error replies of Redis 8.4's comparisons.
+// Errors of the comparisons of Redis 8.4.
 const (
 	ErrDigest         Error = "ERR must be exactly 16 hexadecimal characters"
 	ErrDelexType      Error = "ERR Key should be of string type if conditions are specified"
 	ErrDelexCondition Error = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
 )
 
-// digest writes the XXH3 hash (64 bits, seed 0) of b in hexadecimal with its leading zeros.
+// digest returns the XXH3 hash (64 bits, seed 0) of b in hexadecimal with leading zeros.
 func digest(b []byte) (hex [digestLen]byte) {
 	sum := xxh3.Hash(b)
 	for i := range hex {
@@ -30,8 +30,8 @@ func digest(b []byte) (hex [digestLen]byte) {
 	return hex
 }
 
-// sameDigest reports whether b has the digest hex, written in upper or lower case. What is not
-// hexadecimal is the digest of nothing.
+// sameDigest reports whether b has the digest hex, in upper or lower case. Nothing has a digest
+// that is not hexadecimal.
 func sameDigest(b, hex []byte) bool {
 	own := digest(b)
 	return bytes.EqualFold(own[:], hex)
@@ -61,7 +61,7 @@ func delexCommand(x *Call) error {
 	}
 	e := x.DB().Find(x.Args[1])
 	if e == nil {
-		x.Out.Int(0) // even if there is no such condition
+		x.Out.Int(0) // even if the condition is unknown
 		return nil
 	}
 	if e.Kind() != keyspace.KindString {
@@ -88,8 +88,8 @@ func delifeqCommand(x *Call) error {
 	return nil
 }
 
-// deleteIf deletes the key x.Args[1], which exists, on the condition, and answers how many keys it
-// deleted.
+// deleteIf deletes the key x.Args[1], which exists, if the condition holds, and replies with the
+// number of deleted keys.
 func (x *Call) deleteIf(holds bool) {
 	if !holds {
 		x.Out.Int(0)

@@ -21,7 +21,7 @@ func mgetCommand(x *Call) error {
 		if e, err := x.findString(key); e != nil && err == nil {
 			x.Out.Bulk(e.Bytes())
 		} else {
-			x.Out.Null() // another type reads as no value
+			x.Out.Null() // as on Redis, also for another type
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ func getrangeCommand(x *Call) error {
 	return nil
 }
 
-// part is b from start to end, both included and counted from the end of b where negative.
+// part returns b from start to end, inclusive and counted from the end of b if negative.
 func part(b []byte, start, end int64) []byte {
 	if start < 0 && end < 0 && start > end {
 		return nil
@@ -70,9 +70,9 @@ func part(b []byte, start, end int64) []byte {
 	return b[start : end+1]
 }
 
-// clip turns a range of n elements, both ends included and counted from the end where negative,
-// into positions from 0 to n-1; false if nothing lies in it. One that lies before the elements is
-// the first of them, unless the caller sees to that, as Redis has it.
+// clip converts a range of n elements, ends inclusive and counted from the end if negative, into
+// positions from 0 to n-1. It returns false if the range is empty. As on Redis, a range before the
+// elements is the first of them, unless the caller checks.
 func clip(n, start, end int64) (from, to int64, ok bool) {
 	if start < 0 {
 		start = max(start+n, 0)
@@ -93,7 +93,7 @@ func getdelCommand(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
-	x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not taken
+	x.Out.Bulk(e.Bytes()) // first: a refused reply must take nothing
 	x.DB().Delete(x.Args[1])
 	x.notify(NotifyGeneric, "del", x.Args[1])
 	return nil
@@ -134,7 +134,7 @@ func getexCommand(x *Call) error {
 	return nil
 }
 
-// deleteKey deletes a key if it exists, and tells of it.
+// deleteKey deletes a key if it exists, and notifies.
 func (x *Call) deleteKey(key []byte) {
 	if x.DB().Find(key) != nil {
 		x.DB().Delete(key)
@@ -142,8 +142,8 @@ func (x *Call) deleteKey(key []byte) {
 	}
 }
 
-// setDeadline gives a key that exists a deadline, 0 for none, or deletes it when the deadline is
-// past, and tells of it.
+// setDeadline sets the deadline of an existing key, 0 for none, or deletes the key if the deadline
+// is past, and notifies.
 func (x *Call) setDeadline(key []byte, deadlineMs int64) {
 	db := x.DB()
 	switch {

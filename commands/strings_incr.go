@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// ErrDecrement is DECRBY's own error for the one number that has no negative.
+// ErrDecrement is DECRBY's error for the one number without a negative.
 const ErrDecrement Error = "ERR decrement would overflow"
 
 func incrCommand(x *Call) error { return x.increment(1) }
@@ -56,7 +56,7 @@ func (x *Call) increment(by int64) error {
 	return nil
 }
 
-// replace sets the string of the key x.Args[1], keeps its ttl, and notifies event.
+// replace sets the string of the key x.Args[1], keeps its TTL, and notifies event.
 func (x *Call) replace(exists bool, value []byte, event string) {
 	if exists {
 		x.DB().SetString(x.Args[1], value)

@@ -1,6 +1,5 @@
-// This file contains SET with its options and the commands that are SET under another name. SET NX
-// PX takes every lock there is: parsing allocates nothing, and a key is looked up no more often
-// than needed.
+// SET, and the commands that are SET by another name. SET NX PX takes every lock, so parsing
+// allocates nothing, and a key is looked up no more often than needed.
 
 package commands
 
@@ -20,7 +19,7 @@ type setOptions struct {
 	ttl     []byte
 }
 
-// setCondition says when SET sets and DELEX deletes. No two conditions go together.
+// setCondition says when SET sets and DELEX deletes. Conditions exclude each other.
 type setCondition uint8
 
 const (
@@ -33,8 +32,8 @@ const (
 	setIFDNE               // the key does not exist or holds a string of another digest
 )
 
-// ifWord is the condition that a word names, setAlways if none. NX and XX take no operand and are
-// not among them.
+// ifWord returns the condition that a word names, or setAlways. NX and XX, which take no operand,
+// are not among them.
 func ifWord(arg []byte) setCondition {
 	switch {
 	case isWord(arg, "IFEQ"):
@@ -49,7 +48,7 @@ func ifWord(arg []byte) setCondition {
 	return setAlways
 }
 
-// parse reads SET's options. As on Redis an option may be repeated, and the last one counts.
+// parse parses SET's options. As on Redis an option may be repeated; the last one counts.
 func (o *setOptions) parse(args [][]byte) error {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -133,8 +132,8 @@ func setCommand(x *Call) error {
 	return nil
 }
 
-// holds reports whether the condition is met by e, a string or nil. The error is about an operand
-// that is no digest: as on Redis it is looked at where there is something to compare it with.
+// holds reports whether e, a string or nil, meets the condition. The error is for an operand that
+// is not a digest; as on Redis it is checked only if there is something to compare.
 func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, error) {
 	switch c {
 	case setNX:
@@ -158,8 +157,7 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 	return true, nil
 }
 
-// set makes key a string. Its life is over at deadlineMs, without end if that is 0, or as before
-// with keepTTL.
+// set sets key to a string that expires at deadlineMs, never if 0, or as before with keepTTL.
 func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	db := x.DB()
 	if deadlineMs != 0 && x.past(deadlineMs) {
@@ -191,8 +189,8 @@ func (x *Call) create(key, value []byte, deadlineMs int64) {
 	}
 }
 
-// notifyExpired tells of a key that was set to a life that is over: it was never there, but Redis
-// tells of its whole life.
+// notifyExpired sends the notifications of a key set with an expire time that is past: it never
+// exists, but Redis notifies its whole life.
 func (x *Call) notifyExpired(key []byte, fresh bool) {
 	if fresh {
 		x.notify(NotifyNew, "new", key)

@@ -20,11 +20,11 @@ func appendCommand(x *Call) error {
 		return ErrTooLong
 	}
 	if len(x.Args[2]) > 0 {
-		// The string may move to a larger buffer. Whether it does differs between nodes: one that
-		// was restored has other room left.
+		// The string may move to a larger buffer. Whether it does differs between nodes: a restored
+		// one has other spare room.
 		x.spendBytes(n)
 	}
-	// an empty tail too is a change, as on Redis: WATCH and notifications show it
+	// an empty tail is a change too, as on Redis: WATCH and notifications show it
 	x.DB().AppendString(x.Args[1], x.Args[2])
 	x.notify(NotifyString, "append", x.Args[1])
 	x.Out.Int(int64(n))
@@ -47,7 +47,7 @@ func setrangeCommand(x *Call) error {
 		return err
 	}
 	size := len(stringBytes(e))
-	if len(x.Args[3]) > 0 { // else nothing is changed, nor made
+	if len(x.Args[3]) > 0 { // else nothing changes, and no key is created
 		if offset > maxString-int64(len(x.Args[3])) {
 			return ErrTooLong
 		}
@@ -61,13 +61,13 @@ func setrangeCommand(x *Call) error {
 	return nil
 }
 
-// maxGap is how many bytes of zeros a command may put behind a string: an offset of ten digits must
-// not take half a gigabyte on every node.
+// maxGap is how many zero bytes a command may add to a string: an offset of ten digits must not
+// take half a gigabyte on every node.
 const maxGap = 16 << 20
 
 const errGap Error = "ERR the offset lies more than 16777216 bytes behind the end of the string"
 
-// checkGap refuses a write into the string e, or none, that lies too far behind its end.
+// checkGap refuses a write into the string e, or nil, that starts too far past its end.
 func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
 	if x.Level >= LevelBounded && offset-len(stringBytes(e)) > maxGap {
 		return errGap
@@ -75,7 +75,7 @@ func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
 	return nil
 }
 
-// writeAt writes part into the string of the key x.Args[1], which is e, or is made if that is nil,
+// writeAt writes part into the string of the key x.Args[1], which is e, or creates it if e is nil,
 // and notifies event.
 func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string) {
 	x.spendWrite(e, offset+len(part))
@@ -83,10 +83,10 @@ func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string)
 	x.notify(NotifyString, event, x.Args[1])
 }
 
-// spendWrite adds the work of writing into a string, e or none, which then is size bytes long at
-// least. It may have to be copied: the first time that a request writes into it, and when it grows
-// out of its room: once in one write, and once in keyspace.RoomAhead bytes that are added little by
-// little. Whether it is differs between nodes.
+// spendWrite adds the work of writing into a string, e or nil, that will have at least size bytes.
+// The string may be copied: at the first write of a request, and when it outgrows its room, which
+// happens once in one write, and once in keyspace.RoomAhead bytes that are added in small steps.
+// Whether it is copied differs between nodes.
 func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	n := len(stringBytes(e))
 	bytes := 0
@@ -109,7 +109,7 @@ func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	}
 }
 
-// stringBytes is what the string e holds, nothing where e is nil.
+// stringBytes returns the string of e, nil if e is nil.
 func stringBytes(e *keyspace.Entry) []byte {
 	if e == nil {
 		return nil

@@ -1,5 +1,5 @@
-// This file parses Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make
-// calls from it. The notation is that of Redis's documentation, with the types of values added:
+// Parsing of Spec.Syntax into a tree. COMMAND DOCS shows the tree, and random tests make calls from
+// it. The notation is that of Redis's documentation, with the types of values added:
 //
 //	WORD          itself; a word without lower-case letters, in double quotes if it has some
 //	name          a string
@@ -20,7 +20,7 @@ import (
 	"unicode"
 )
 
-// ArgType is what stands for an argument, by the words of COMMAND DOCS.
+// ArgType is the type of an argument, in the terms of COMMAND DOCS.
 type ArgType string
 
 // The types of arguments.
@@ -40,14 +40,14 @@ const (
 type Arg struct {
 	Name          string
 	Type          ArgType
-	Token         string // the word that stands before it, or is it
+	Token         string // the word before it, or the word that it is
 	Optional      bool
 	Multiple      bool // may be repeated
 	MultipleToken bool // each time with its token
 	Args          []Arg
 }
 
-// sameArgs reports whether two lists of arguments are equal, all the way down.
+// sameArgs reports whether two lists of arguments are equal, recursively.
 func sameArgs(a, b []Arg) bool {
 	return slices.EqualFunc(a, b, func(a, b Arg) bool {
 		return a.Name == b.Name && a.Type == b.Type && a.Token == b.Token &&
@@ -57,7 +57,7 @@ func sameArgs(a, b []Arg) bool {
 	})
 }
 
-// ParseSyntax reads a Spec's Syntax.
+// ParseSyntax parses the Syntax of a Spec.
 func ParseSyntax(syntax string) ([]Arg, error) {
 	r := syntaxReader{words: splitSyntax(syntax)}
 	group, err := r.alternatives("")
@@ -70,7 +70,7 @@ func ParseSyntax(syntax string) ([]Arg, error) {
 	return joinTokens(group.alts[0]), nil
 }
 
-// splitSyntax takes the notation apart into brackets, bars, dots and words.
+// splitSyntax splits the notation into brackets, bars, dots and words.
 func splitSyntax(s string) []string {
 	var words []string
 	for s != "" {
@@ -98,16 +98,16 @@ func splitSyntax(s string) []string {
 
 type syntaxReader struct{ words []string }
 
-// argGroup is what stands between brackets.
+// argGroup is the content of brackets.
 type argGroup struct {
-	alts     [][]Arg // parted by bars
-	repeated bool    // ended by dots: it says that what stands before it may come again
+	alts     [][]Arg // separated by bars
+	repeated bool    // ends in dots: what precedes it may be repeated
 }
 
 var errSyntaxEnd = errors.New("a bracket is not closed")
 
-// alternatives reads up to a closing bracket, which is taken, or the end where there is none to
-// come.
+// alternatives parses up to and including the closing bracket end, or to the end of the text if end
+// is empty.
 func (r *syntaxReader) alternatives(end string) (argGroup, error) {
 	g := argGroup{alts: [][]Arg{nil}}
 	for {
@@ -155,8 +155,7 @@ func (g *argGroup) check() error {
 	return nil
 }
 
-// option adds what stands between square brackets, or takes it as the repetition of what stands
-// before it.
+// option adds the content of square brackets, or marks what precedes it as repeated.
 func (g *argGroup) option(inner argGroup) {
 	last := &g.alts[len(g.alts)-1]
 	if inner.repeated {
@@ -181,7 +180,7 @@ func (g *argGroup) option(inner argGroup) {
 	*last = append(*last, a)
 }
 
-// arg makes one argument of a group.
+// arg converts a group into one argument.
 func (g *argGroup) arg() Arg {
 	var options []Arg
 	for _, alt := range g.alts {
@@ -198,7 +197,7 @@ func (g *argGroup) arg() Arg {
 	return a
 }
 
-// oneArg makes a block of several arguments.
+// oneArg joins several arguments into a block.
 func oneArg(args []Arg) Arg {
 	if len(args) == 1 {
 		return args[0]
@@ -206,7 +205,7 @@ func oneArg(args []Arg) Arg {
 	return Arg{Type: ArgBlock, Args: args, Name: nameOf(args)}
 }
 
-// joinTokens gives words the values that follow them.
+// joinTokens attaches values to the words before them.
 func joinTokens(args []Arg) []Arg {
 	var joined []Arg
 	for i := 0; i < len(args); i++ {
@@ -257,7 +256,7 @@ func wordArg(word string) Arg {
 // valueTypes are the types that a value can have.
 var valueTypes = []ArgType{ArgInteger, ArgDouble, ArgKey, ArgPattern, ArgUnixTime}
 
-// typedName splits a value's word into its name and its type.
+// typedName splits the word of a value into name and type.
 func typedName(word string) (name string, kind ArgType) {
 	for _, t := range valueTypes {
 		if word == string(t) {

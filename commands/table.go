@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Specs gives every command that touches data. Package server adds the session's own.
+// Specs returns every command on data. Package server adds its own.
 func Specs() []Spec {
 	return slices.Concat(stringSpecs, bitSpecs, keySpecs, hashSpecs, hashTTLSpecs, setSpecs,
 		zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs, functionSpecs,
@@ -20,8 +20,8 @@ type Table struct {
 	names  []string // sorted
 }
 
-// NewTable makes a table of all the given specs. It panics on a name declared twice: that is a
-// mistake in the program.
+// NewTable returns a table of the given specs. It panics if a name is declared twice, which is a
+// bug.
 func NewTable(groups ...[]Spec) *Table {
 	t := &Table{byName: map[string]*Spec{}, subs: map[*Spec]map[string]*Spec{}}
 	for _, group := range groups {
@@ -53,7 +53,7 @@ func (t *Table) addSubcommands(s *Spec) {
 	t.subs[s] = m
 }
 
-// All gives every top-level command in order of name.
+// All returns every top-level command, ordered by name.
 func (t *Table) All() []*Spec {
 	all := make([]*Spec, len(t.names))
 	for i, n := range t.names {
@@ -80,13 +80,11 @@ func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
 	return t.subs[s][string(lower(buf[:0], word))]
 }
 
-// Resolve finds the command or subcommand that args call and checks its arity. The errors are
-// Redis's. There is a Spec with the error where the arity is what is wrong, and none where there is
-// no such command.
+// Resolve returns the command or subcommand that args call, and checks its arity. The errors are
+// Redis's. With an arity error it also returns the Spec; for an unknown command the Spec is nil.
 func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(FeatureLevel, args) }
 
-// ResolveAt is Resolve for a machine of a feature level: it does as a release does whose newest
-// level that is.
+// ResolveAt is Resolve as a release does it whose newest feature level is level.
 func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	s := t.Get(args[0])
 	if s == nil || s.Level > level {
@@ -106,8 +104,7 @@ func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
 	return s, nil
 }
 
-// unknownCommand is Redis's error for a command that does not exist, with the beginning of its
-// arguments.
+// unknownCommand returns Redis's error for an unknown command, with the start of its arguments.
 func unknownCommand(args [][]byte) error {
 	var b strings.Builder
 	for _, a := range args[1:] {

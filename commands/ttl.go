@@ -4,7 +4,7 @@ package commands
 
 import "math"
 
-// ttlUnit says how the argument of an expire option is to be read.
+// ttlUnit says what the argument of an expire option means.
 type ttlUnit uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	ttlPXAT         // ms since 1970
 )
 
-// parseTTLUnit is the unit of an expire option, or ttlNone for another word.
+// parseTTLUnit returns the unit of an expire option, or ttlNone for another word.
 func parseTTLUnit(arg []byte) ttlUnit {
 	switch {
 	case isWord(arg, "PX"):
@@ -30,9 +30,9 @@ func parseTTLUnit(arg []byte) ttlUnit {
 	return ttlNone
 }
 
-// parseDeadline reads the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns
-// the deadline in ms of the cluster clock, which an absolute time may put into the past. Times must
-// be positive; what Redis's own arithmetic on wall time overflows at is refused with Redis's error.
+// parseDeadline parses the argument of an expire option of SET, GETEX, SETEX or PSETEX and returns
+// the deadline in ms of the cluster clock, which may be past if the time is absolute. Times must be
+// positive. What overflows in Redis's arithmetic on wall time is refused with Redis's error.
 func (x *Call) parseDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err error) {
 	ms, ok := ParseInt(arg)
 	if !ok {
@@ -53,8 +53,8 @@ func (x *Call) parseDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err er
 	return x.deadline(ms, absolute), nil
 }
 
-// deadline turns a time in ms, since 1970 or from now, into a deadline in ms of the cluster clock.
-// A time beyond what can be counted becomes the last one that can.
+// deadline converts a time in ms, since 1970 or from now, into a deadline in ms of the cluster
+// clock. It saturates.
 func (x *Call) deadline(ms int64, absolute bool) int64 {
 	if absolute {
 		ms = addMs(ms, -x.WallMs())
@@ -65,11 +65,11 @@ func (x *Call) deadline(ms int64, absolute bool) int64 {
 	return -1 // 0 means none
 }
 
-// past reports whether a key with this deadline is to be deleted at once. A key lives through the
-// millisecond of its deadline, but one that is given it then is gone, as on Redis.
+// past reports whether a key that gets this deadline is deleted at once. A key exists through the
+// millisecond of its deadline, but one that gets it in that millisecond is gone, as on Redis.
 func (x *Call) past(deadlineMs int64) bool { return deadlineMs <= x.ClockMs }
 
-// addMs adds two times or durations and stays at the end of the range where the sum lies outside.
+// addMs adds two times or durations and saturates.
 func addMs(a, b int64) int64 {
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:
@@ -81,7 +81,7 @@ func addMs(a, b int64) int64 {
 	}
 }
 
-// roundSeconds is a time that is not negative in seconds, as Redis rounds the ms.
+// roundSeconds converts a time that is not negative to seconds, rounded as Redis does.
 func roundSeconds(ms int64) int64 {
 	if ms%1000 >= 500 {
 		return ms/1000 + 1
@@ -89,11 +89,11 @@ func roundSeconds(ms int64) int64 {
 	return ms / 1000
 }
 
-// remainingMs is the time until a deadline, at least 0: a read's clock may be past the deadline of
-// a key that exists until the next entry.
+// remainingMs returns the time until a deadline, at least 0: a read's clock may be past the
+// deadline of a key that exists until the next entry.
 func (x *Call) remainingMs(deadlineMs int64) int64 { return max(deadlineMs-x.ClockMs, 0) }
 
-// expiryMs is the wall time of a deadline, ms since 1970, at least 0.
+// expiryMs returns the wall time of a deadline, ms since 1970, at least 0.
 func (x *Call) expiryMs(deadlineMs int64) int64 {
 	return max(addMs(deadlineMs-x.ClockMs, x.WallMs()), 0)
 }

@@ -1,10 +1,9 @@
-// This file declares the commands of sorted sets. Their handlers lie in zsets_write.go,
-// zsets_pop.go, zsets_read.go, zsets_range.go and zsets_combine.go, what a range is in
+// The Specs of the commands on sorted sets. The handlers are in zsets_*.go, ranges in
 // zsets_bounds.go.
 
 package commands
 
-// The keys of commands that have a destination, which they overwrite, before what they read.
+// The keys of commands that overwrite a destination, followed by their sources.
 var (
 	destinationPart      = KeyPart{First: 1, Step: 1, Flags: KeyOW | KeyUpdate}
 	destinationAndSource = KeySpec{First: 1, Last: 2, Step: 1,

@@ -1,5 +1,4 @@
-// This file contains what a range of a sorted set is: bounds by rank, by score and by name, and the
-// ranks they span.
+// Ranges of a sorted set: bounds by rank, by score and by name, and the ranks between them.
 
 package commands
 
@@ -28,7 +27,7 @@ const (
 	byLex
 )
 
-// zbounds are the two ends of a range, of the kind that by says.
+// zbounds are the two ends of a range, of the kind by.
 type zbounds struct {
 	by          rangeBy
 	start, stop int64 // ranks; negative ones are counted from the end
@@ -36,7 +35,7 @@ type zbounds struct {
 	lex         lexBounds
 }
 
-// parse reads the two ends in the order lowest, highest.
+// parse parses the two ends in the order lowest, highest.
 func (b *zbounds) parse(lowest, highest []byte) error {
 	var ok [2]bool
 	switch b.by {
@@ -63,16 +62,15 @@ func (b *zbounds) parse(lowest, highest []byte) error {
 	return nil
 }
 
-// span gives the ranks of the first and the last member within the bounds, without the skip members
-// (0 or more) at the side that a reply starts at: the highest scores with reverse, else the lowest.
-// first > last where none is left. With reverse, ranks given as bounds are counted from the highest
-// score.
+// span returns the ranks of the first and the last member within the bounds, without skip members
+// (at least 0) at the side where a reply starts: the highest scores with reverse, else the lowest.
+// If there are none, first > last. With reverse, rank bounds count from the highest score.
 func (b *zbounds) span(z *keyspace.ZSet, reverse bool, skip int) (first, last int) {
 	switch {
 	case b.by == byLex && z.Compact():
 		return b.lex.walk(z, reverse, skip)
 	case b.by == byLex:
-		// names are in order where all scores are equal; where they are not, Redis promises nothing
+		// names are sorted if all scores are equal; otherwise Redis promises nothing
 		first, last = z.Seek(b.lex.overMin), z.Seek(b.lex.overMax)-1
 	case b.by == byScore:
 		first, last = b.score.span(z)
@@ -88,7 +86,7 @@ func (b *zbounds) span(z *keyspace.ZSet, reverse bool, skip int) (first, last in
 	return first + skip, last
 }
 
-// spend adds the work of span: going over a small set, or a search whose steps are searches.
+// spend adds the work of span: a walk over a small set, or a search whose steps are searches.
 func (b *zbounds) spend(x *Call, z *keyspace.ZSet) {
 	for _, n := range b.score.text {
 		x.spendNumber(n)
@@ -102,8 +100,8 @@ func (b *zbounds) spend(x *Call, z *keyspace.ZSet) {
 	}
 }
 
-// rankSpan brings two ranks, of which negative ones are counted from the end, into the bounds of a
-// set of n members.
+// rankSpan converts two ranks, negative ones counted from the end, into ranks of a set of n
+// members.
 func rankSpan(start, stop, n int64) (first, last int) {
 	if start < 0 {
 		start = max(start+n, 0)
@@ -117,7 +115,7 @@ func rankSpan(start, stop, n int64) (first, last int) {
 	return int(start), int(min(stop, n-1))
 }
 
-// scoreBounds are two scores; an open end does not belong to the range.
+// scoreBounds are two scores; an open end is exclusive.
 type scoreBounds struct {
 	min, max         float64
 	openMin, openMax bool
@@ -137,9 +135,9 @@ func (b *scoreBounds) span(z *keyspace.ZSet) (first, last int) {
 	return first, last
 }
 
-// parseScoreBound reads a score, behind "(" where the end is open, as C's strtod does for Redis:
-// spaces may stand before it, a zero byte ends it, nothing at all is 0, and what is out of range is
-// infinite or zero.
+// parseScoreBound parses a score, after "(" if it is exclusive, as C's strtod does for Redis:
+// leading spaces are skipped, a zero byte ends it, an empty text is 0, and overflow or underflow
+// gives infinity or zero.
 func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 	if len(arg) > 0 && arg[0] == '(' {
 		open = true
@@ -166,14 +164,14 @@ func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 // lexBounds are two names.
 type lexBounds struct{ min, max lexBound }
 
-// lexBound is one end of a range of names: before all names, after all names, or at a name.
+// lexBound is one end of a range of names: before all, after all, or at a name.
 type lexBound struct {
 	side int // -1 before all, 1 after all, 0 at the name
 	name string
 	open bool
 }
 
-// parseLexBound reads - or + or a name behind [ or, where the end is open, (.
+// parseLexBound parses - or + or a name after [ or, if it is exclusive, (.
 func parseLexBound(arg []byte) (b lexBound, ok bool) {
 	if len(arg) == 0 {
 		return b, false
@@ -189,7 +187,7 @@ func parseLexBound(arg []byte) (b lexBound, ok bool) {
 	return b, false
 }
 
-// compare says where a name stands: -1 before the bound, 0 at it, 1 after it.
+// compare returns -1 for a name before the bound, 0 at it, 1 after it.
 func (b *lexBound) compare(name string) int {
 	if b.side != 0 {
 		return -b.side
@@ -215,8 +213,8 @@ func (b *lexBounds) overMax(s keyspace.Scored) bool {
 	return c > 0 || (c == 0 && b.max.open)
 }
 
-// walk is zbounds.span for a small set: it goes from member to member as Redis does in its own
-// small form, so that the answers are equal even where scores differ.
+// walk is zbounds.span for a small set. It walks as Redis does in its small form, so replies are
+// equal even if scores differ.
 func (b *lexBounds) walk(z *keyspace.ZSet, reverse bool, skip int) (first, last int) {
 	n := z.Len()
 	if n == 0 || b.empty() || !b.overMin(z.At(n-1)) || b.overMax(z.At(0)) {

@@ -1,5 +1,5 @@
-// This file contains the unions, intersections and differences of sorted sets. Sets may be among
-// their inputs: their members have the score 1.
+// Unions, intersections and differences of sorted sets. Inputs may also be sets, whose members have
+// the score 1.
 
 package commands
 
@@ -17,11 +17,11 @@ const (
 	errLimitNegative Error = "ERR LIMIT can't be negative"
 )
 
-// zcombineForm is what a command's name settles. run gives a part of the result where the call is
-// overworked.
+// zcombineForm is what the command's name determines. run returns a part of the result if the call
+// is overworked.
 type zcombineForm struct {
 	run   func(*Call, *zcombination) []keyspace.Member
-	diff  bool   // without weights and aggregate
+	diff  bool   // no WEIGHTS and AGGREGATE
 	event string // of a STORE form; empty for one that replies
 	count bool   // ZINTERCARD
 }
@@ -34,7 +34,7 @@ type zcombination struct {
 	limit      int // members at which to stop; 0 means never
 }
 
-// zinput is a sorted set or a set with the weight of its scores.
+// zinput is a sorted set or a set, with the weight of its scores.
 type zinput struct {
 	scores scoredNames
 	weight float64
@@ -44,11 +44,11 @@ type zinput struct {
 type scoredNames interface {
 	Len() int
 	Score(name []byte) (score float64, ok bool)
-	// Finder is Score for many members, with less work where they come in the order of ByHash.
+	// Finder is Score for many members, faster in the order of ByHash.
 	Finder() func(keyspace.Member) (score float64, ok bool)
-	// ByHash calls f with every member, in the order of (hash, name), until it answers false.
+	// ByHash calls f with every member, in the order of (hash, name), until it returns false.
 	ByHash(f func(keyspace.Member) bool)
-	// byScore calls f with every member, in the order of scores, until it answers false.
+	// byScore calls f with every member, in the order of scores, until it returns false.
 	byScore(f func(keyspace.Scored) bool)
 }
 
@@ -85,7 +85,7 @@ func (s setNames) byScore(f func(keyspace.Scored) bool) {
 	s.Each(func(name string) bool { return f(keyspace.Scored{Score: setScore, Member: name}) })
 }
 
-// parse reads numkeys key [key ...] [options], in Redis's order of checks: the types of the keys
+// parse parses numkeys key [key ...] [options], in Redis's order of checks: the types of the keys
 // come before the options.
 func (c *zcombination) parse(x *Call, form *zcombineForm, args [][]byte) error {
 	n, ok := ParseInt(args[0])
@@ -109,7 +109,7 @@ func (c *zcombination) parse(x *Call, form *zcombineForm, args [][]byte) error {
 	return c.parseOptions(x, form, args[1+n:])
 }
 
-// findNames returns the input at key, an empty one where there is no key, or ErrWrongType.
+// findNames returns the input at key, an empty one if the key does not exist, or ErrWrongType.
 func findNames(x *Call, key []byte) (scoredNames, error) {
 	e := x.DB().Find(key)
 	if e == nil {
@@ -159,14 +159,14 @@ func (c *zcombination) parseOptions(x *Call, form *zcombineForm, args [][]byte) 
 	return nil
 }
 
-// aggregateWord is the function that a word of AGGREGATE names, or nil.
+// aggregateWord returns the function that a word of AGGREGATE names, or nil.
 func aggregateWord(arg []byte) func(a, b float64) float64 {
 	switch {
 	case isWord(arg, "SUM"):
 		return addScores
 	case isWord(arg, "MIN"):
 		return func(a, b float64) float64 {
-			if b < a { // not min, which would let a NaN through
+			if b < a { // not min, which propagates NaN
 				return b
 			}
 			return a
@@ -182,7 +182,7 @@ func aggregateWord(arg []byte) func(a, b float64) float64 {
 	return nil
 }
 
-// addScores is the sum of two scores, 0 where the two infinities cancel each other.
+// addScores returns the sum of two scores, 0 if two infinities cancel.
 func addScores(a, b float64) float64 { return numberOr0(a + b) }
 
 func numberOr0(f float64) float64 {
@@ -192,23 +192,23 @@ func numberOr0(f float64) float64 {
 	return f
 }
 
-// weighed is a score of this input times its weight, 0 where that is no number.
+// weighed returns a score of this input times its weight, 0 if that is NaN.
 func (in *zinput) weighed(score float64) float64 { return numberOr0(float64(in.weight * score)) }
 
-// What combining costs, in units of Env.Work.
+// Costs of combining, in units of Env.Work.
 const (
 	joinedMember = 16 // a member that goes into a union, or into a result
 	lookedUp     = 8  // a member looked up in an input
 )
 
-// What a union costs from LevelBounded on.
+// Costs of a union from LevelBounded on.
 const (
 	gathered   = 10 // a member of the only input
 	interlaced = 15 // a member of one of several
-	placed     = 10 // a member of any result, in the order of scores
+	placed     = 10 // a member of any result, sorted by score
 )
 
-// spendGathered adds the work of putting the members of inputs together, of which there are size.
+// spendGathered adds the work of merging inputs of size members in all.
 func (x *Call) spendGathered(inputs, size int) {
 	if x.Level < LevelBounded {
 		return
@@ -220,9 +220,8 @@ func (x *Call) spendGathered(inputs, size int) {
 	}
 }
 
-// spendPlaced adds the work of putting members in the order of their scores, in which names are
-// compared.
-func (x *Call) spendPlaced(all []keyspace.Member) {
+// spendSorted adds the work of sorting members by score, which compares names.
+func (x *Call) spendSorted(all []keyspace.Member) {
 	size := 0
 	for i := range all {
 		size += len(all[i].Name)
@@ -230,7 +229,7 @@ func (x *Call) spendPlaced(all []keyspace.Member) {
 	x.Spend(len(all)*placed + size/32)
 }
 
-// spendJoined adds the work of one member that is put together with others.
+// spendJoined adds the work of merging one member.
 func (x *Call) spendJoined(name string) {
 	if x.Level < LevelBounded {
 		x.Spend(joinedMember + len(name)/bytesSpent)
@@ -239,7 +238,7 @@ func (x *Call) spendJoined(name string) {
 	}
 }
 
-// smallestFirst puts the inputs in the order in which Redis goes through them, which decides how
+// smallestFirst sorts the inputs into the order in which Redis combines them, which decides how
 // sums are rounded.
 func (c *zcombination) smallestFirst() {
 	slices.SortStableFunc(c.inputs, func(a, b zinput) int {
@@ -247,8 +246,8 @@ func (c *zcombination) smallestFirst() {
 	})
 }
 
-// zunite puts the members of all inputs, one input after the other, in the order of (hash, name),
-// where those of a name follow each other.
+// zunite merges the members of all inputs, in the order of (hash, name), where equal names are
+// adjacent.
 func zunite(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
 	size := 0
@@ -298,7 +297,7 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 			if !ok || x.overworked() {
 				return !x.overworked()
 			}
-			// a NaN makes a sum 0, and is neither least nor greatest
+			// NaN makes a sum 0, and is neither minimum nor maximum
 			m.Score = c.aggregate(m.Score, float64(c.inputs[i].weight*other))
 		}
 		all = append(all, m)
@@ -309,7 +308,7 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 		return all
 	}
 	c.inputs[0].scores.byScore(func(s keyspace.Scored) bool {
-		// the order decides how much is looked at, and so the work
+		// the order decides how much is compared, and so the work
 		return look(keyspace.MemberOf(s))
 	})
 	return all
@@ -337,8 +336,8 @@ func zsubtract(x *Call, c *zcombination) []keyspace.Member {
 	return all
 }
 
-// zcombine is the handler of ZUNION, ZINTER, ZDIFF and ZINTERCARD, and of the STORE forms, which
-// have the destination before them.
+// zcombine is the handler of ZUNION, ZINTER, ZDIFF and ZINTERCARD, and of the STORE forms, whose
+// first argument is the destination.
 func zcombine(form zcombineForm) Handler {
 	first := 1
 	if form.event != "" {
@@ -358,7 +357,7 @@ func zcombine(form zcombineForm) Handler {
 			return nil
 		}
 		if x.Level >= LevelBounded {
-			x.spendPlaced(all)
+			x.spendSorted(all)
 		} else {
 			x.Spend(len(all) * joinedMember)
 		}
@@ -381,8 +380,8 @@ func zcombine(form zcombineForm) Handler {
 	}
 }
 
-// destinationAndCounted finds the keys of a command that has a destination, the number of its
-// inputs, and the inputs.
+// destinationAndCounted finds the keys of a command with a destination, a number of inputs, and the
+// inputs.
 func destinationAndCounted(args [][]byte) []int {
 	n, ok := ParseInt(args[2])
 	if !ok || n < 1 || n > int64(len(args)-3) {

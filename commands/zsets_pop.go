@@ -1,10 +1,10 @@
-// Commands that take out the members of the lowest or the highest scores, waiting or not.
+// ZPOPMIN, ZPOPMAX and ZMPOP, with the forms that block.
 
 package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// popEvent is the notification of members taken out.
+// popEvent returns the event of popped members.
 func popEvent(highest bool) string {
 	if highest {
 		return "zpopmax"
@@ -12,8 +12,8 @@ func popEvent(highest bool) string {
 	return "zpopmin"
 }
 
-// popScored takes up to count members out of z, the set at key, in the order in which a reply lists
-// them: from the lowest score on, or from the highest.
+// popScored removes up to count members from z, the set at key, and returns them in the order of a
+// reply: from the lowest score on, or from the highest.
 func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64) []keyspace.Scored {
 	n := int(min(count, int64(z.Len())))
 	if n == 0 {
@@ -33,7 +33,7 @@ func popScored(x *Call, key []byte, z *keyspace.ZSet, highest bool, count int64)
 // expectScored refuses the command if a reply of members with their scores would not fit or be too
 // much work.
 func (x *Call) expectScored(all []keyspace.Scored) {
-	const longest = 15 // bytes of a score beside what counts for any element
+	const longest = 15 // bytes of a score, besides the overhead of an element
 	size := 0
 	for i := range all {
 		size += len(all[i].Member) + longest
@@ -42,7 +42,7 @@ func (x *Call) expectScored(all []keyspace.Scored) {
 	x.Ahead(len(all)*(doubleWork+3*replyWork) + size/bytesSpent)
 }
 
-// replyAllScored writes members with their scores, each pair in an array of its own when nested.
+// replyAllScored writes members with their scores, as nested pairs if nested.
 func replyAllScored(x *Call, all []keyspace.Scored, nested bool) {
 	if nested {
 		x.Out.Array(len(all))
@@ -54,7 +54,7 @@ func replyAllScored(x *Call, all []keyspace.Scored, nested bool) {
 	}
 }
 
-// replyScored writes a member and its score, in an array of their own when nested.
+// replyScored writes a member and its score, in an array if nested.
 func replyScored(x *Call, s keyspace.Scored, nested bool) {
 	if nested {
 		x.Out.Array(2)
@@ -107,10 +107,10 @@ func bzpop(highest bool) Handler {
 	}
 }
 
-// scoreWords say from which end ZMPOP and BZMPOP take.
+// scoreWords are the words for the ends that ZMPOP and BZMPOP pop from.
 var scoreWords = [2]string{"MIN", "MAX"}
 
-// zmultipop takes members out of the first set that has some.
+// zmultipop pops members from the first set that exists.
 func zmultipop(x *Call, p *multipop) (found bool, err error) {
 	key, z, err := findFilled(x, p.keys, findZSet)
 	if err != nil || z == nil {

@@ -1,5 +1,4 @@
-// This file contains ZRANGE in all its forms, the older commands that are forms of it, and
-// ZRANGESTORE.
+// ZRANGE in all its forms, the older commands that are forms of it, and ZRANGESTORE.
 
 package commands
 
@@ -17,11 +16,11 @@ const (
 		"BYLEX"
 )
 
-// zrangeForm is what a command's name settles. ZRANGE and ZRANGESTORE settle nothing: BYSCORE,
-// BYLEX and REV are theirs alone.
+// zrangeForm is what the command's name determines. For ZRANGE and ZRANGESTORE that is nothing:
+// only they have BYSCORE, BYLEX and REV.
 type zrangeForm struct {
 	by      rangeBy
-	fixed   bool // by and reverse are settled
+	fixed   bool // by and reverse are given
 	reverse bool
 	store   bool // ZRANGESTORE, which has no WITHSCORES
 }
@@ -31,11 +30,11 @@ type zselection struct {
 	bounds     zbounds
 	reverse    bool
 	withScores bool
-	offset     int64 // members to leave out; negative leaves out all
-	count      int64 // members to give after that; negative means all
+	offset     int64 // members to skip; negative: all
+	count      int64 // members to return after that; negative: all
 }
 
-// parse reads the arguments from the lower bound on: start stop [options].
+// parse parses the arguments from the lower bound on: start stop [options].
 func (s *zselection) parse(form zrangeForm, args [][]byte) error {
 	s.bounds.by, s.reverse, s.count = form.by, form.reverse, -1
 	if err := s.parseOptions(form, args[2:]); err != nil {
@@ -81,8 +80,8 @@ func (s *zselection) parseOptions(form zrangeForm, args [][]byte) error {
 	return nil
 }
 
-// ranks gives the rank of the first member to give, that of the last, which is lower in a reverse
-// range, and their number. Where the number is 0 there are none.
+// ranks returns the rank of the first member of the result, that of the last, which is lower in a
+// reverse range, and their number. If the number is 0, the ranks mean nothing.
 func (s *zselection) ranks(x *Call, z *keyspace.ZSet) (from, to, n int) {
 	skip := 0
 	if s.bounds.by != byRank {
@@ -103,7 +102,7 @@ func (s *zselection) ranks(x *Call, z *keyspace.ZSet) (from, to, n int) {
 	return first, first + n - 1, n
 }
 
-// zrange is the handler of ZRANGE and of the older commands that form settles.
+// zrange is the handler of ZRANGE and of the older commands, as form says.
 func zrange(form zrangeForm) Handler {
 	return func(x *Call) error {
 		var s zselection
@@ -136,10 +135,10 @@ func zrange(form zrangeForm) Handler {
 	}
 }
 
-// storedMember is what one member that ZRANGESTORE puts costs, in units of Env.Work.
+// storedMember is the cost of a member that ZRANGESTORE stores, in units of Env.Work.
 const storedMember = 16
 
-// zrangestore replaces whatever the destination holds; a range without members removes it.
+// zrangestore overwrites the destination. An empty range removes it.
 func zrangestore(x *Call) error {
 	var s zselection
 	if err := s.parse(zrangeForm{store: true}, x.Args[3:]); err != nil {
@@ -151,16 +150,16 @@ func zrangestore(x *Call) error {
 		return err
 	}
 	from, to, n := s.ranks(x, src)
-	// The source may be the destination: the new set is complete before anything is replaced.
+	// The source may be the destination: the new set is complete before the old one is replaced.
 	z := s.result(x, src, from, to, n)
 	storeCollection(x, dst, z, NotifyZSet, "zrangestore")
 	x.Out.Int(int64(n))
 	return nil
 }
 
-// result makes the set of the n members of src with the ranks from to to. Members come to it one by
-// one, and only by rank Redis knows how many: until it has the large form, it keeps 0 in place of
-// -0.
+// result returns a set of the n members of src with the ranks from to to. Redis adds the members
+// one by one and knows their number in advance only by rank. So until the result has the large
+// form, it stores 0 for -0.
 func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keyspace.ZSet {
 	if n == 0 {
 		return keyspace.NewZSet()

@@ -1,4 +1,5 @@
-// Commands that read members, scores, ranks and counts of sorted sets.
+// Commands that read members, scores, ranks and counts: ZCARD, ZSCORE, ZRANK, ZCOUNT, ZSCAN,
+// ZRANDMEMBER.
 
 package commands
 
@@ -48,7 +49,7 @@ func replyScore(x *Call, z *keyspace.ZSet, name []byte) {
 	x.Out.Null()
 }
 
-// zrank is the handler of ZRANK, or with reverse of ZREVRANK.
+// zrank is the handler of ZRANK or, if reverse, of ZREVRANK.
 func zrank(reverse bool) Handler {
 	return func(x *Call) error {
 		z, err := findZSet(x, x.Args[1])
@@ -98,8 +99,8 @@ func zscan(x *Call) error {
 	})
 }
 
-// scannedScore writes a score as ZSCAN does. Redis keeps the integral scores of a small set as
-// integers, and here alone writes them as it keeps them: 1000000000000000000 in place of 1e+18.
+// scannedScore formats a score as ZSCAN does. Redis stores the integral scores of a small set as
+// integers, and only ZSCAN shows them so: 1000000000000000000 instead of 1e+18.
 func scannedScore(score float64, compact bool) string {
 	if compact && math.Abs(score) <= math.MaxInt64/2 && score == math.Trunc(score) {
 		return strconv.FormatInt(int64(score), 10)
@@ -107,8 +108,8 @@ func scannedScore(score float64, compact bool) string {
 	return FormatFloat(score)
 }
 
-// zrandmember gives one member at random, or with a count some of them: different ones, or with
-// repetition where it is negative.
+// zrandmember returns one random member, or count of them: different ones, or with repetition if
+// count is negative.
 func zrandmember(x *Call) error {
 	o, err := x.parseRandom("WITHSCORES")
 	if err != nil {
@@ -141,8 +142,8 @@ func zrandmember(x *Call) error {
 	return nil
 }
 
-// pickScored picks members at random as ZRANDMEMBER counts them. As on Redis the whole set comes in
-// order, the highest score first.
+// pickScored picks members at random as ZRANDMEMBER counts them. As on Redis, the whole set comes
+// in order, the highest score first.
 func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, error) {
 	n := z.Len()
 	if n == 0 {
@@ -179,7 +180,7 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	return picked, nil
 }
 
-// scoredSpan gives the members of ranks first to last, which exist, downwards when first > last.
+// scoredSpan returns the members of ranks first to last, which exist, in reverse if first > last.
 func scoredSpan(z *keyspace.ZSet, first, last int) []keyspace.Scored {
 	all := make([]keyspace.Scored, 0, max(first-last, last-first)+1)
 	z.Range(first, last, func(s keyspace.Scored) bool {
@@ -189,8 +190,8 @@ func scoredSpan(z *keyspace.ZSet, first, last int) []keyspace.Scored {
 	return all
 }
 
-// scoredAt returns a function that gives the members of z, which has some, by their ranks, for so
-// many calls.
+// scoredAt returns a function that returns members of z, which is not empty, by rank, efficient for
+// that many calls.
 func scoredAt(z *keyspace.ZSet, calls int) func(rank int) keyspace.Scored {
 	if !manyOf(calls, z.Len()) {
 		return z.At

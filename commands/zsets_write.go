@@ -1,4 +1,4 @@
-// Commands that add, change and remove members of sorted sets.
+// ZADD, ZINCRBY, ZREM and the ZREMRANGE family.
 
 package commands
 
@@ -22,10 +22,10 @@ type zaddition struct {
 	ch, incr       bool
 	pairs          [][]byte // score, member, score, member …
 	scores         []float64
-	scoreBuf       [8]float64 // where scores lie when they are few
+	scoreBuf       [8]float64 // backs scores while there are few
 }
 
-// parse reads the options and the scores, in Redis's order of checks.
+// parse parses the options and the scores, in Redis's order of checks.
 func (a *zaddition) parse(args [][]byte) error {
 	for ; len(args) > 0; args = args[1:] {
 		switch {
@@ -71,8 +71,8 @@ func (a *zaddition) parsePairs(pairs [][]byte) error {
 	return nil
 }
 
-// decide says which score a member gets that has the score old, if it exists, and is given score;
-// ok is false where the options leave it as it is. The error is that of a sum that is no number.
+// decide returns the new score of a member that has the score old, if it exists, and is given
+// score. ok is false if the options keep it as it is. The error is for a sum that is NaN.
 func (a *zaddition) decide(old float64, exists bool,
 	score float64) (result float64, ok bool, err error) {
 	if !exists {
@@ -93,8 +93,8 @@ func (a *zaddition) decide(old float64, exists bool,
 	return score, true, nil
 }
 
-// spend adds the work of reading long scores, and of looking for members of a large set at random
-// in the order of scores.
+// spend adds the work of parsing long scores, and of placing members of a large set in the order of
+// scores.
 func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
 	if x.Level < LevelBounded {
 		return
@@ -105,12 +105,11 @@ func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
 	x.Spend(scoredWork * deep(z.Len()) * len(a.scores))
 }
 
-// scoredWork is what a position in the order of scores costs, in units of Env.Work, for each
-// doubling of a set that the processor's caches do not hold.
+// scoredWork is the cost of a position in the order of scores, in units of Env.Work, per doubling
+// of a set that exceeds the processor's caches.
 const scoredWork = 8
 
-// run changes the sorted set and replies. The set is opened for change at the first member that
-// really changes.
+// run changes the sorted set and replies. It opens the set at the first member that really changes.
 func (a *zaddition) run(x *Call) error {
 	z, err := findZSet(x, x.Args[1])
 	if err != nil {
@@ -126,7 +125,7 @@ func (a *zaddition) run(x *Call) error {
 		old, exists := z.Score(name)
 		score, ok, err := a.decide(old, exists, score)
 		if err != nil {
-			return err // INCR has a single member: nothing was changed yet
+			return err // INCR has a single member: nothing has changed
 		}
 		if !ok {
 			continue
@@ -209,14 +208,14 @@ func zrem(x *Call) error {
 	return nil
 }
 
-// What taking members out of a large sorted set or a set costs, in units of Env.Work.
+// Costs of removing members from a large sorted set or set, in units of Env.Work.
 const (
 	removedMember = 8  // one member, below LevelBounded
-	removedSingle = 30 // one of few members
-	keptMember    = 3  // each member, those that stay too, where many go
+	removedSingle = 30 // one of few
+	keptMember    = 3  // each member, also those that stay, if many go
 )
 
-// spendRemoval adds the work of taking some of n members out.
+// spendRemoval adds the work of removing some of n members.
 func (x *Call) spendRemoval(some, n int) {
 	if keyspace.RebuildCheaper(some, n) {
 		x.Spend(n * keptMember)
@@ -225,7 +224,7 @@ func (x *Call) spendRemoval(some, n int) {
 	}
 }
 
-// spendSpan adds the work of removing the members of the ranks first to last of z.
+// spendSpan adds the work of removing the members of ranks first to last of z.
 func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	switch {
 	case z.Compact():
@@ -245,16 +244,16 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	}
 }
 
-// removeSpan removes the members of the ranks first to last, which exist, from the sorted set at
-// key, and notifies event.
+// removeSpan removes the members of ranks first to last, which exist, from the sorted set at key,
+// and notifies event.
 func removeSpan(x *Call, key []byte, first, last int, event string) {
 	e, z := editZSet(x, key)
 	z.RemoveRange(first, last)
 	x.changed(e, NotifyZSet, event)
 }
 
-// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX, whose own names
-// are the events.
+// zremrange is the handler of ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX, whose names are
+// the events.
 func zremrange(by rangeBy) Handler {
 	return func(x *Call) error {
 		b := zbounds{by: by}
