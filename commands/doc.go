@@ -14,6 +14,6 @@
 // Commands on a connection or a node, such as CLIENT, are declared by package server, with
 // Spec.Local set.
 //
-// Files are named after the group of commands in them (strings_…, keys_…, lists_…) or after a
-// concept that handlers share (args.go, blocking.go, meter.go, multipop.go, reply.go).
+// Files are named after the commands in them (keys_…, lists_…, strings_…, zsets_…) or after what
+// handlers share (args.go, blocking.go, meter.go, multipop.go, reply.go, scan.go, ttl.go).
 package commands

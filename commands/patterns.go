@@ -1,12 +1,12 @@
-// This file contains the limits of patterns and of the names of channels.
+// Limits of patterns and of channel names.
 
 package commands
 
-// maxPattern is the longest pattern that is taken, in bytes. Matching costs up to len(pattern)/64
-// steps a byte.
+// maxPattern is the longest accepted pattern, in bytes. Matching costs up to len(pattern)/64 steps
+// per byte.
 const maxPattern = 1 << 10
 
-// CheckPattern refuses a pattern that is too long to be matched in bounded time.
+// CheckPattern refuses a pattern that is too long to match in bounded time.
 func CheckPattern(pattern []byte) error {
 	if len(pattern) > maxPattern {
 		return Errorf("ERR pattern is longer than %d bytes", maxPattern)
@@ -14,8 +14,8 @@ func CheckPattern(pattern []byte) error {
 	return nil
 }
 
-// maxChannel is the longest name of a channel that is taken, in bytes: every message is matched
-// with the patterns of all subscribers.
+// maxChannel is the longest accepted channel name, in bytes: every message is matched against the
+// patterns of all subscribers.
 const maxChannel = 4 << 10
 
 // CheckChannel refuses a channel whose name is too long.

@@ -65,7 +65,7 @@ func setrangeCommand(x *Call) error {
 // take half a gigabyte on every node.
 const maxGap = 16 << 20
 
-const errGap Error = "ERR the offset lies more than 16777216 bytes behind the end of the string"
+const errGap Error = "ERR offset is more than 16777216 bytes past the end of the string"
 
 // checkGap refuses a write into the string e, or nil, that starts too far past its end.
 func (x *Call) checkGap(e *keyspace.Entry, offset int) error {

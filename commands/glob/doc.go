@@ -1,3 +1,3 @@
-// Package glob matches Redis's patterns, which KEYS, SCAN, PSUBSCRIBE, PUBSUB, CONFIG GET and the
-// rules of users share.
+// Package glob matches Redis's glob patterns, for KEYS, SCAN, PSUBSCRIBE, PUBSUB, CONFIG GET and
+// the rules of users.
 package glob

@@ -1,6 +1,6 @@
 package glob
 
-// Prefix returns the literal bytes that all strings begin with that pattern matches.
+// Prefix returns the literal bytes that every matching string starts with.
 func Prefix(pattern []byte) []byte {
 	var prefix []byte
 	for p := 0; p < len(pattern); p++ {
@@ -17,30 +17,30 @@ func Prefix(pattern []byte) []byte {
 	return prefix
 }
 
-// MatchWork is Match, and tells what it took, in units of 25 ns.
+// MatchWork is Match that also returns its cost, in units of 25 ns.
 func MatchWork(pattern, s []byte) (ok bool, units int) {
 	var m Matcher
 	ok = m.match(pattern, s, 512*len(pattern))
 	return ok, m.Work
 }
 
-// Match reports whether the whole of s matches pattern: * any bytes, ? one byte, [a-z] and [^a-z] a
-// byte of a class, \ before a byte that stands for itself. What is malformed is read as Redis reads
-// it: a class without its end closes with the pattern, a backslash at the end is a backslash.
+// Match reports whether the whole of s matches pattern: * matches any bytes, ? one byte, [a-z] and
+// [^a-z] a byte of a class, \ escapes the next byte. Malformed patterns are read as on Redis: an
+// unclosed class ends with the pattern, a trailing backslash is a backslash.
 func Match(pattern, s []byte) bool {
 	var m Matcher
-	return m.match(pattern, s, 512*len(pattern)) // about what the table costs
+	return m.match(pattern, s, 512*len(pattern)) // about the cost of the table
 }
 
-// Matcher matches many strings with one pattern; its zero value is ready. The plain way looks at
-// some bytes of the string again and again, and at each byte of a class; where that takes too many
-// steps the table, which is built when it is first needed, takes over.
+// Matcher matches many strings with one pattern; its zero value is ready. The plain algorithm can
+// look at a byte again and again, and scans a class at each byte. If that takes too many steps, a
+// table takes over, built on first use.
 type Matcher struct {
 	Work int // units of 25 ns that matching has taken
 
-	words int // for one bit an element of the pattern and one for its end
-	// stars has a bit for each star, masks one for each element that takes a byte; words for every
-	// byte.
+	words int // one bit for each element of the pattern, and one for its end
+	// stars has a bit for each star, masks for each byte a bit for each element that matches it,
+	// words at a time.
 	stars, masks []uint64
 	last         int // the bit of the end
 	now, next    []uint64
@@ -49,10 +49,10 @@ type Matcher struct {
 // Match reports whether the whole of s matches pattern, which is the same each time.
 func (m *Matcher) Match(pattern, s []byte) bool { return m.match(pattern, s, 0) }
 
-// match is Match. extra steps, besides some for each byte, are given to the plain way.
+// match is Match. The plain algorithm gets extra steps, besides some per byte.
 func (m *Matcher) match(pattern, s []byte, extra int) bool {
 	if len(s) == 0 {
-		return len(pattern) == 0 // as Redis: even a star wants a byte when there is none at all
+		return len(pattern) == 0 // as on Redis, where even * does not match an empty string
 	}
 	steps := extra + 8*len(s) + 64
 	ok, done, left := plain(pattern, s, steps)
@@ -71,12 +71,12 @@ func (m *Matcher) match(pattern, s []byte, extra int) bool {
 // stepsInUnit is how many steps of a match take 25 ns at most.
 const stepsInUnit = 4
 
-// plain matches without a table; done is false where that takes more than about so many steps,
-// of which some are left. A failure goes back to the last star alone: an earlier one could not do
+// plain matches without a table. done is false if that takes more than about steps; left is what
+// remains of them. After a mismatch it returns to the last star alone: an earlier one could do no
 // better.
 func plain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	p, i := 0, 0
-	star, resume := -1, 0 // the position after the last star; where in s its rest was last tried
+	star, resume := -1, 0 // after the last star, in the pattern and in s
 	for i < len(s) {
 		if steps < 0 {
 			return false, false, steps
@@ -112,7 +112,7 @@ func plain(pattern, s []byte, steps int) (ok, done bool, left int) {
 	return p == len(pattern), true, steps
 }
 
-// build makes the table: which elements of the pattern take which byte.
+// build fills the table: which elements of the pattern match which byte.
 func (m *Matcher) build(pattern []byte) {
 	m.words = len(pattern)/64 + 1
 	m.masks = make([]uint64, 256*m.words)
@@ -140,7 +140,7 @@ func (m *Matcher) build(pattern []byte) {
 	m.last = bit
 }
 
-// run keeps one bit for each element that may come next, and moves all of them at each byte.
+// run simulates an NFA: one bit for each element that may come next, all moved at each byte.
 func (m *Matcher) run(s []byte) bool {
 	now, next := m.now, m.next
 	clear(now)
@@ -160,7 +160,7 @@ func (m *Matcher) run(s []byte) bool {
 	return now[m.last/64]>>(m.last%64)&1 == 1
 }
 
-// skipStars adds the elements behind stars, which may take nothing. No two stars are neighbours.
+// skipStars adds the elements after stars, which may match nothing. No two stars are adjacent.
 func (m *Matcher) skipStars(set []uint64) {
 	carry := uint64(0)
 	for w := range set {
@@ -170,8 +170,7 @@ func (m *Matcher) skipStars(set []uint64) {
 	}
 }
 
-// matchByte matches c with the element of the pattern that begins at p, and says where the next
-// element begins.
+// matchByte matches c with the pattern element at p, and returns the position of the next element.
 func matchByte(pattern []byte, p int, c byte) (ok bool, next int) {
 	switch pattern[p] {
 	case '?':
@@ -198,7 +197,7 @@ func matchClass(pattern []byte, p int, c byte) (ok bool, next int) {
 			p++
 			ok = ok || pattern[p] == c
 		case left >= 3 && pattern[p+1] == '-':
-			// signed, as characters are in C on the processors that Redis mostly runs on
+			// signed, as chars are in C where Redis mostly runs
 			low, high := int8(pattern[p]), int8(pattern[p+2])
 			if low > high {
 				low, high = high, low

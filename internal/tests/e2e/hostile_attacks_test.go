@@ -384,7 +384,7 @@ func scriptAttacks() []attack {
 			"for i = 1, 1e9 do redis.call('SET', 'b' .. i % 1000, 'x') end").
 			scripts("-ERR the reply, with those that go before it, is larger than 67108864 bytes",
 				"while true do redis.call('GET', 'big') end").
-			scripts("-ERR the offset lies more than 16777216 bytes behind the end",
+			scripts("-ERR offset is more than 16777216 bytes past the end",
 				"while true do redis.call('SETRANGE', 'far', 99999999, 'x') end"),
 		{name: "the bombs are cleared away", once: true,
 			calls: [][]string{keys(0, "DEL", "bomb0", "bomb1", "bomb2", "bomb3", "bomb4", "bomb5",
@@ -504,7 +504,7 @@ func rangeAttacks() []attack {
 	put := func(want string, call ...string) {
 		far.calls, far.want = append(far.calls, call), append(far.want, want)
 	}
-	put("-ERR the offset lies more than 16777216 bytes behind the end", "SETBIT", "far",
+	put("-ERR offset is more than 16777216 bytes past the end", "SETBIT", "far",
 		"4294967295", "1")
 	for i := range 5 {
 		at := fmt.Sprint((i+1)<<24 - 1)
