@@ -28,10 +28,12 @@ import (
 // it sends any of it.
 const backupPatience = 5 * time.Minute
 
-func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runBackup(ctx context.Context, args []string, getenv func(string) string, stdout,
+	stderr io.Writer) error {
 	flags := newFlagSet("coordd backup")
 	from := flags.String("from", "", "")
 	force := flags.Bool("force", false, "")
+	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	names, err := parseArgs(flags, args, "FILE, the backup to write")
 	if err != nil {
 		return err
@@ -42,6 +44,9 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	source, err := parseServer(*from)
 	if err != nil {
 		return fmt.Errorf("--from %s: %w", shown(*from), err)
+	}
+	if err := as.complete(source, getenv); err != nil {
+		return err
 	}
 	file := names[0]
 	if _, err := os.Lstat(file); err == nil && !*force {
@@ -62,7 +67,7 @@ func parseServer(text string) (*redis.Options, error) {
 	if strings.Contains(text, "://") {
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return nil, errors.New("must be host:port or redis://[user:password@]host:port")
+			return nil, errors.New("must be host:port or redis://[user@]host:port")
 		}
 		return o, nil
 	}

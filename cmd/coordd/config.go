@@ -21,6 +21,7 @@ import (
 type config struct {
 	node.Config
 	logLevel, logFormat string
+	joinPasswordFile    string
 }
 
 // option is one flag with its environment variable. set parses and checks a value.
@@ -78,6 +79,16 @@ var options = []option{
 		"host:port,… of members, for clients, of a cluster to join; ignored once --data-dir " +
 			"belongs to a cluster",
 		setJoin,
+	},
+	{
+		"join-user", "",
+		"user with which to ask the members of --join; default: the default user",
+		setAny(func(c *config) *string { return &c.JoinUser }),
+	},
+	{
+		"join-password-file", "",
+		"file with that user's password; COORDD_JOIN_PASSWORD may hold the password instead",
+		setAny(func(c *config) *string { return &c.joinPasswordFile }),
 	},
 	{
 		"http-listen", "",
@@ -173,6 +184,13 @@ func setString(field func(*config) *string) func(*config, string) error {
 		if v == "" {
 			return errors.New("must not be empty")
 		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func setAny(field func(*config) *string) func(*config, string) error {
+	return func(c *config, v string) error {
 		*field(c) = v
 		return nil
 	}
@@ -425,6 +443,14 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 			return nil, fmt.Errorf("%s %q: %w", from, shown(value), err)
 		}
 	}
+	if len(c.Join) > 0 {
+		var err error
+		as := credentials{file: c.joinPasswordFile, fileFlag: "join-password-file",
+			env: "COORDD_JOIN_PASSWORD"}
+		if c.JoinPassword, err = as.password(getenv); err != nil {
+			return nil, err
+		}
+	}
 	return c, c.complete()
 }
 
@@ -520,14 +546,15 @@ func printHelp(w io.Writer) {
 
   coordd [flags]                run a node
   coordd dev [--port 6379]      run a throwaway cluster of three nodes in one process
-  coordd backup --from ADDR FILE [--force]
+  coordd backup --from ADDR FILE [--force] [--user NAME] [--password-file FILE]
                                 write the state of a running cluster to FILE; ADDR is any node's client address
   coordd restore FILE [--epoch N] [flags]
                                 create a node's data directory from FILE; run it on every node, with that node's flags
   coordd recover --data-dir DIR [--before-entry INDEX] [--trace-entries] [--accept-lost-writes]
                                 after a majority is lost, or if a log entry cannot be applied: show what DIR holds,
                                 without the entries from INDEX on, and make its node the only member of a new cluster
-  coordd import --from redis://[user:password@]HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace]
+  coordd import --from redis://HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME]
+                [--from-password-file FILE] [--to-user NAME] [--to-password-file FILE]
                                 copy keys and functions from a running Redis or Valkey into a running cluster
   coordd --version              print the version
 

@@ -18,10 +18,13 @@ import (
 // This file holds coordd import: it copies a running Redis or Valkey into a running cluster and
 // reports what it copied.
 
-func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runImport(ctx context.Context, args []string, getenv func(string) string, stdout,
+	stderr io.Writer) error {
 	fs := newFlagSet("coordd import")
 	from := fs.String("from", "", "")
 	to := fs.String("to", "", "")
+	fromAs := addCredentials(fs, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
+	toAs := addCredentials(fs, "to-user", "to-password-file", "COORDD_TO_PASSWORD")
 	var cfg migrate.Config
 	fs.StringVar(&cfg.Match, "match", "", "")
 	fs.BoolVar(&cfg.Replace, "replace", false, "")
@@ -36,9 +39,15 @@ func runImport(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if cfg.From, err = parseServer(*from); err != nil {
 		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
+	if err := fromAs.complete(cfg.From, getenv); err != nil {
+		return err
+	}
 	cfg.OneDB = namesDatabase(*from)
 	if cfg.To, err = parseServer(*to); err != nil {
 		return fmt.Errorf("--to %s: %w", shown(*to), err)
+	}
+	if err := toAs.complete(cfg.To, getenv); err != nil {
+		return err
 	}
 	redis.SetLogger(silent{}) // its lines would repeat the errors returned here
 	p := newProgress(stderr, "import", 0)

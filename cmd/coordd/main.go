@@ -35,13 +35,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case len(args) > 0 && args[0] == "dev":
 		err = runDev(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "backup":
-		err = runBackup(ctx, args[1:], stdout, stderr)
+		err = runBackup(ctx, args[1:], getenv, stdout, stderr)
 	case len(args) > 0 && args[0] == "restore":
 		err = runRestore(args[1:], getenv, stdout, stderr)
 	case len(args) > 0 && args[0] == "recover":
 		err = runRecover(args[1:], getenv, stdout)
 	case len(args) > 0 && args[0] == "import":
-		err = runImport(ctx, args[1:], stdout, stderr)
+		err = runImport(ctx, args[1:], getenv, stdout, stderr)
 	case len(args) == 1 && (args[0] == "--version" || args[0] == "-version"):
 		fmt.Fprintln(stdout, "coordd", versionText())
 	default:

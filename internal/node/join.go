@@ -71,7 +71,7 @@ func (n *Node) join(ctx context.Context) {
 // askToJoin asks the member with the client address addr.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
-		DisableIdentity: true})
+		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true})
 	defer client.Close()
 	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
 }

@@ -37,6 +37,8 @@ type Config struct {
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
 	Members       []cluster.Member
 	Join          []string // client addresses of members of the cluster to join
+	JoinUser      string   // empty: the default user
+	JoinPassword  string   // empty: the user needs none
 
 	DataDir           string
 	LogStore          string // cluster.LogStoreWAL (default) or cluster.LogStoreBolt

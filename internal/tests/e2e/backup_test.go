@@ -400,7 +400,10 @@ func TestBackupRefusals(t *testing.T) {
 	file := smallBackup(t)
 	before, _ := os.ReadFile(file)
 	n, _ := startSingle(t, filepath.Join(t.TempDir(), "other"))
-	fresh := filepath.Join(t.TempDir(), "fresh")
+	fresh, password := filepath.Join(t.TempDir(), "fresh"), filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("pass\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -412,7 +415,9 @@ func TestBackupRefusals(t *testing.T) {
 		{[]string{"--from", n.addr, file}, 1, "exists; --force overwrites it"},
 		{[]string{"--from", loopback(freePorts(t, 1)[0]), fresh}, 1, "connection refused"},
 		{[]string{"--from", n.addr, filepath.Join(fresh, "x")}, 1, "no such file or directory"},
-		{[]string{"--from", "redis://user:pass@" + n.addr, fresh}, 1, "WRONGPASS"},
+		{[]string{"--from", "redis://user:pass@" + n.addr, fresh}, 1, "is visible to others"},
+		{[]string{"--from", n.addr, "--user", "user", "--password-file", password, fresh}, 1,
+			"WRONGPASS"},
 	} {
 		code, _, errs := command(t, append([]string{"backup"}, c.args...)...)
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {

@@ -1,0 +1,76 @@
+// How a subcommand, or a node that joins, authenticates. A password is in a file or in the
+// environment: everybody on the machine sees the command line.
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// credentials are a user and a password, as flags and the environment name them.
+type credentials struct {
+	user, file         string
+	userFlag, fileFlag string
+	env                string // the variable that may hold the password
+}
+
+// addCredentials declares the flags for a user and for a file with the password.
+func addCredentials(fs *flag.FlagSet, userFlag, fileFlag, env string) *credentials {
+	c := &credentials{userFlag: userFlag, fileFlag: fileFlag, env: env}
+	fs.StringVar(&c.user, userFlag, "", "")
+	fs.StringVar(&c.file, fileFlag, "", "")
+	return c
+}
+
+// complete adds the credentials to the address of a server, which may name a user.
+func (c *credentials) complete(o *redis.Options, getenv func(string) string) error {
+	if o.Password != "" {
+		return fmt.Errorf("a password on the command line is visible to others: use --%s or %s",
+			c.fileFlag, c.env)
+	}
+	if c.user != "" {
+		o.Username = c.user
+	}
+	var err error
+	if o.Password, err = c.password(getenv); err != nil {
+		return err
+	}
+	if o.Username != "" && o.Password == "" {
+		return fmt.Errorf("a user needs a password: --%s or %s", c.fileFlag, c.env)
+	}
+	return nil
+}
+
+// password returns the password in the file, or else in the environment.
+func (c *credentials) password(getenv func(string) string) (string, error) {
+	if c.file == "" {
+		return getenv(c.env), nil
+	}
+	password, err := passwordIn(c.file)
+	if err != nil {
+		return "", fmt.Errorf("--%s: %w", c.fileFlag, err)
+	}
+	return password, nil
+}
+
+// passwordIn returns the only line of a file.
+func passwordIn(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	switch {
+	case password == "":
+		return "", fmt.Errorf("%s is empty", file)
+	case strings.ContainsAny(password, "\r\n"):
+		return "", errors.New(file + " has more than one line")
+	}
+	return password, nil
+}
