@@ -59,15 +59,7 @@ func (r *testRun) do(args [][]byte) (reply []byte, changed bool) {
 }
 
 func TestRandomCallsAgainstRedis(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer real.Close()
+	real := commandtest.DialRedis(t)
 	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 1))}
 	for _, proto := range []int{2, 3} {
 		for _, g.mode = range []callMode{small, largeByScore, largeByName} {
@@ -105,15 +97,7 @@ func compareCalls(t *testing.T, own *testRun, real *commandtest.Conn, calls [][]
 // The form of a collection, which OBJECT ENCODING tells, changes at the same number of elements and
 // bytes as on Redis.
 func TestFormsChangeWhereRedisDoes(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer real.Close()
+	real := commandtest.DialRedis(t)
 	var calls [][]string
 	for i := range 514 {
 		name := strconv.Itoa(i)

@@ -21,10 +21,7 @@ type notifiedRedis struct {
 }
 
 func startNotifiedRedis(t *testing.T) *notifiedRedis {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
+	socket := commandtest.NeedRedis(t)
 	r := &notifiedRedis{t: t}
 	for _, c := range []**commandtest.Conn{&r.caller, &r.hears} {
 		var err error

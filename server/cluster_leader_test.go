@@ -258,11 +258,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		_, ports[i] = hostPort(ln.Addr().String())
 		_ = ln.Close()
 	}
-	socket := commandtest.StartRedis(t, "--cluster-enabled", "yes", "--port", ports[0],
+	socket := commandtest.NeedRedis(t, "--cluster-enabled", "yes", "--port", ports[0],
 		"--cluster-port", ports[1], "--bind", "127.0.0.1")
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
 	conn, err := commandtest.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)

@@ -109,10 +109,7 @@ func converse(t *testing.T, network, addr, input string, rnd *rand.Rand) string 
 }
 
 func TestStreamAsRedis(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
+	socket := commandtest.NeedRedis(t)
 	n := start(t, nil)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -18,15 +18,7 @@ type described map[string]string
 // bothServers connects to a real redis-server and to our own, with RESP3.
 func bothServers(t *testing.T) (redis, own commandtest.Target) {
 	t.Helper()
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = real.Close() })
+	real := commandtest.DialRedis(t)
 	mine := start(t, nil).dial(t)
 	ask(t, real, "HELLO 3")
 	ask(t, mine, "HELLO 3")

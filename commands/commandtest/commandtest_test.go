@@ -327,10 +327,7 @@ HGETALL h => {"a" "1"}
 	}
 	var left *Conn // stays open beyond the server's test
 	t.Run("run", func(t *testing.T) {
-		socket := StartRedis(t)
-		if socket == "" {
-			t.Skip(RedisMissing)
-		}
+		socket := NeedRedis(t)
 		Run(t, filepath.Join(dir, "*.txt"), *Redis(socket))
 		c, err := Dial("unix", socket)
 		if err != nil {

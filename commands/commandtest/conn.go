@@ -88,16 +88,16 @@ func Args(words ...string) [][]byte {
 	return args
 }
 
-// RedisMissing is what a test says that could not compare with a real server.
+// RedisMissing is the log message of a test that needs a real server for its comparisons.
 const RedisMissing = "SKIPPED: redis-server not found"
 
 // guardian runs redis-server and kills it when its own input ends, which it does even when the test
 // process dies. Only the server holds the pipe of its log, which thus ends with it.
 const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
 
-// StartRedis starts a redis-server without persistence on a unix socket of its own and ends it with
-// the test. It returns the socket's path, or "" where no redis-server is installed. More arguments
-// are the server's.
+// StartRedis starts a redis-server without persistence on a unix socket, and stops it with the test.
+// It returns the socket's path, or "" if no redis-server is installed. more are arguments of the
+// server.
 func StartRedis(t testing.TB, more ...string) (socket string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -113,7 +113,7 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	args := []string{"-c", guardian, "sh", "--port", "0", "--unixsocket", socket, "--dir", dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no"}
 	cmd := exec.Command("sh", append(args, more...)...)
-	life, err := cmd.StdinPipe()
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	}
 	drained := make(chan struct{})
 	t.Cleanup(func() {
-		life.Close()
+		stdin.Close()
 		<-drained
 		_ = cmd.Wait() // its status is that of a killed server
 	})
@@ -141,8 +141,29 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	return socket
 }
 
-// watchStart reads the server's log to its end and tells once whether it got ready: "" or, where it
-// ended before, its log.
+// NeedRedis is StartRedis, but skips the test if no redis-server is installed.
+func NeedRedis(t testing.TB, more ...string) (socket string) {
+	t.Helper()
+	if socket = StartRedis(t, more...); socket == "" {
+		t.Skip(RedisMissing)
+	}
+	return socket
+}
+
+// DialRedis returns a connection to a redis-server of its own, or skips the test. Both end with the
+// test.
+func DialRedis(t testing.TB) *Conn {
+	t.Helper()
+	c, err := Dial("unix", NeedRedis(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// watchStart reads the server's log to its end. It reports once: "" when the server is ready, or the
+// log if that ended before.
 func watchStart(out io.Reader, ready chan<- string) {
 	var log strings.Builder
 	started := false

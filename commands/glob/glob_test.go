@@ -101,15 +101,7 @@ func TestTable(t *testing.T) {
 // TestAsRedis asks a real server for KEYS with random patterns over random keys made of the
 // bytes that matter.
 func TestAsRedis(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	conn, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := commandtest.DialRedis(t)
 	call := func(words ...string) commandtest.Value {
 		raw, err := conn.Do(commandtest.Args(words...))
 		if err != nil {

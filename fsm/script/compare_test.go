@@ -90,15 +90,7 @@ type redisServer struct {
 // startRedis starts a redis-server that ends with the test, or skips the test.
 func startRedis(t testing.TB) *redisServer {
 	t.Helper()
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	conn, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
+	conn := commandtest.DialRedis(t)
 	return &redisServer{conn: conn, here: libraryState(t)}
 }
 

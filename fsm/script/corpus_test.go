@@ -16,10 +16,7 @@ import (
 const testdata = "../../testdata"
 
 func TestScriptsLikeRedis(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
+	socket := commandtest.NeedRedis(t)
 	for _, path := range corpus.Files(t, testdata) {
 		scripts := corpus.Read(t, path)
 		for _, proto := range []string{"2", "3"} {

@@ -170,15 +170,7 @@ end}`)
 
 // Redis accepts coordd's dumps.
 func TestRedisReadsDumps(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer real.Close()
+	real := commandtest.DialRedis(t)
 	here := newNode()
 	for i, padding := range []int{0, 10, 60, 200, 16_000, 17_000, 500_000} {
 		ask(t, here, "FUNCTION", "LOAD", oneFunction(fmt.Sprint("f", i), "return "+fmt.Sprint(i))+

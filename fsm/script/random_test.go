@@ -19,15 +19,7 @@ import (
 const randomPrograms = 500
 
 func TestRandomProgramsLikeRedis(t *testing.T) {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
-	real, err := commandtest.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer real.Close()
+	real := commandtest.DialRedis(t)
 	here := newNode()
 	g := &programMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
 	for i := range randomPrograms {

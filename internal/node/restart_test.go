@@ -9,29 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// fill writes one of everything, named by a prefix.
-func fill(t *testing.T, c *redis.Client, prefix string) {
-	t.Helper()
-	ctx := context.Background()
-	for _, cmd := range [][]any{
-		{"SET", prefix + ":lock", "me", "NX", "PX", "600000"},
-		{"SET", prefix + ":gone", "x", "PX", "1"},
-		{"INCRBY", prefix + ":count", 41},
-		{"HSET", prefix + ":hash", "b", 1, "a", 2},
-		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
-		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
-	} {
-		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil {
-			// nil: the lock is held already
-			t.Fatal(cmd, err)
-		}
-	}
-}
-
-// state is what a client can see of what fill wrote, the fencing token of the lock included.
+// state is what a client can see of what sample.Fill wrote, the fencing token of the lock included.
 func state(t *testing.T, c *redis.Client, prefix string) []any {
 	t.Helper()
 	ctx := context.Background()
@@ -55,8 +37,8 @@ const script = "return redis.call('get', KEYS[1])"
 
 var sha = redis.NewScript(script).Hash()
 
-// TestRestart ends a node and starts it again from its log, from a snapshot, and from a snapshot
-// with a log behind it.
+// TestRestart stops a node and starts it again from its log, from a snapshot, and from a snapshot
+// with a later log.
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -69,21 +51,21 @@ func TestRestart(t *testing.T) {
 			if err := client.ScriptLoad(ctx, script).Err(); err != nil {
 				t.Fatal(err)
 			}
-			fill(t, client, "one")
+			sample.Fill(t, client, "one")
 			if c.snapshot {
 				if err := n.cluster.Snapshot(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if c.after {
-				fill(t, client, "two")
+				sample.Fill(t, client, "two")
 			} else {
-				fill(t, client, "one") // the lock is held, the rest changes, and a snapshot follows
+				sample.Fill(t, client, "one") // the lock is held, the rest changes, and a snapshot follows
 				if err := n.cluster.Snapshot(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			wait.For(t, 5*time.Second, "short lives to end", func() bool {
+			wait.For(t, 5*time.Second, "short TTLs to end", func() bool {
 				return client.DBSize(ctx).Val()%4 == 0
 			})
 			before := state(t, client, "one")

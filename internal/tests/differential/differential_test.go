@@ -69,10 +69,7 @@ func callsWanted(t *testing.T) int {
 
 // newDifferential starts a real server, and skips the test where there is none.
 func newDifferential(t *testing.T) *differential {
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
+	socket := commandtest.NeedRedis(t)
 	real, err := commandtest.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -145,7 +146,7 @@ func TestRestoreCluster(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	c := ps[0].client()
-	fill(t, c, "one")
+	sample.Fill(t, c, "one")
 	sha, err := c.ScriptLoad(ctx, "return redis.call('get', KEYS[1])").Result()
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestRestoreAlone(t *testing.T) {
 func smallBackup(t *testing.T) string {
 	t.Helper()
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "source"))
-	fill(t, c, "one")
+	sample.Fill(t, c, "one")
 	file := filepath.Join(t.TempDir(), "backup")
 	succeed(t, "backup", "--from", n.addr, file)
 	return file

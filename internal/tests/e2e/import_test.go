@@ -26,10 +26,7 @@ import (
 // startSource starts a redis-server and returns its URL and a client of one of its databases.
 func startSource(t *testing.T) (url string, db func(int) *redis.Client) {
 	t.Helper()
-	socket := commandtest.StartRedis(t)
-	if socket == "" {
-		t.Skip(commandtest.RedisMissing)
-	}
+	socket := commandtest.NeedRedis(t)
 	return "unix://" + socket, func(n int) *redis.Client {
 		c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DB: n, Protocol: 2})
 		t.Cleanup(func() { _ = c.Close() })

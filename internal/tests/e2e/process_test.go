@@ -165,25 +165,6 @@ func startSingle(t *testing.T, dir string) (*process, *redis.Client) {
 	return p, p.client()
 }
 
-// fill writes one of everything, named by a prefix.
-func fill(t *testing.T, c *redis.Client, prefix string) {
-	t.Helper()
-	ctx := context.Background()
-	for _, cmd := range [][]any{
-		{"SET", prefix + ":lock", "me", "NX", "PX", "600000"},
-		{"SET", prefix + ":gone", "x", "PX", "1"},
-		{"INCRBY", prefix + ":count", 41},
-		{"HSET", prefix + ":hash", "b", 1, "a", 2},
-		{"ZADD", prefix + ":zset", 1.5, "x", 2, "y"},
-		{"EVAL", "return redis.call('incr', KEYS[1])", 1, prefix + ":count"},
-	} {
-		if err := c.Do(ctx, cmd...).Err(); err != nil && err != redis.Nil {
-			// nil: the lock is held already
-			t.Fatal(cmd, err)
-		}
-	}
-}
-
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // freePorts finds ports that nobody listens on.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -22,7 +23,7 @@ func TestRecover(t *testing.T) {
 	left := ps[0]
 	dir := left.dataDir()
 	c := left.client()
-	fill(t, c, "one")
+	sample.Fill(t, c, "one")
 	tokens := []int64{fence(t, c, "one:lock"), newFence(t, c, "before")}
 	w := startWriters(ps, 2)
 	strictWriters{w}.more(t, 300)
@@ -119,7 +120,7 @@ func TestRecover(t *testing.T) {
 func TestRecoverRefusals(t *testing.T) {
 	dir := t.TempDir()
 	n, c := startSingle(t, filepath.Join(dir, "alone"))
-	fill(t, c, "one")
+	sample.Fill(t, c, "one")
 	n.stop()
 	for _, test := range []struct {
 		args []string
