@@ -439,7 +439,8 @@ func (n *Node) queueOf(kind frameKind) *queue {
 // hello is how this node introduces itself to the node with id to.
 func (n *Node) hello(to, refusal string) hello {
 	return hello{
-		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr, refusal: refusal,
+		version: protocolVersion, id: n.cfg.ID, clientAddr: n.cfg.ClientAddr,
+		tlsAddr: n.cfg.TLSAddr, refusal: refusal,
 		peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
 		incarnation: n.incarnation, cluster: n.clusterID(),
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,

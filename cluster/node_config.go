@@ -27,6 +27,7 @@ type Config struct {
 	PeerAdvertise string
 	// host:port at which clients reach this node; announced to the other members
 	ClientAddr string
+	TLSAddr    string // likewise, over TLS
 	DataDir    string
 	// the first configuration, equal on every node; empty or only this node: a single node
 	Members []Member

@@ -55,7 +55,8 @@ type Status struct {
 type MemberStatus struct {
 	ID         string
 	PeerAddr   string
-	ClientAddr string // empty: never connected
+	ClientAddr string // empty: none, or never connected
+	TLSAddr    string // for clients over TLS, likewise
 	Voter      bool
 	Connected  bool   // to this node
 	KnownLevel uint64 // the newest feature level that it knows; 0: unknown
@@ -128,8 +129,8 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address),
 		Voter: server.Suffrage == raft.Voter, LastContact: -1}
 	if m.ID == n.cfg.ID {
-		m.ClientAddr, m.Connected, m.LastContact, m.KnownLevel = n.cfg.ClientAddr, true, 0,
-			n.levels.KnownLevel()
+		m.ClientAddr, m.TLSAddr = n.cfg.ClientAddr, n.cfg.TLSAddr
+		m.Connected, m.LastContact, m.KnownLevel = true, 0, n.levels.KnownLevel()
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
@@ -138,8 +139,8 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	}
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()
-		m.ClientAddr, m.Connected, m.LastLog, m.Applied = l.peer.clientAddr, l.wire != nil,
-			l.report.lastIndex, l.report.applied
+		m.ClientAddr, m.TLSAddr, m.Connected = l.peer.clientAddr, l.peer.tlsAddr, l.wire != nil
+		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
 		m.KnownLevel = l.peer.level
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)

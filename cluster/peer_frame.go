@@ -43,6 +43,7 @@ type hello struct {
 	lostDisk    bool   // refused because the dialer has another incarnation than expected
 	abilities   uint64 // what the node understands beyond the version; 0: an older version
 	arch        string // processor architecture; empty: an older version
+	tlsAddr     string // where clients reach the node over TLS; empty: nowhere
 }
 
 // abilityDryRun: the node accepts batches that may write among reads, and runs them up to the first
@@ -71,6 +72,7 @@ func appendHello(dst []byte, h hello) []byte {
 	}
 	dst = wire.AppendBool(dst, h.lostDisk)
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.abilities), h.arch)
+	dst = wire.AppendBytes(dst, h.tlsAddr)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -106,6 +108,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if c.Len() > 0 {
 		h.arch = c.Text()
+	}
+	if c.Len() > 0 {
+		h.tlsAddr = c.Text()
 	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")

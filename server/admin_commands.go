@@ -196,12 +196,12 @@ func (st *Status) successor(c *failoverCall) (id string, err error) {
 	}
 	to := net.JoinHostPort(c.host, c.port)
 	for _, m := range online {
-		if m.ClientAddr == to || m.PeerAddr == to {
+		if m.isAt(to) {
 			return m.ID, nil
 		}
 	}
 	for _, m := range st.Members {
-		if m.ID != st.NodeID && (m.ClientAddr == to || m.PeerAddr == to) {
+		if m.ID != st.NodeID && m.isAt(to) {
 			return "", errNotOnline
 		}
 	}

@@ -160,8 +160,9 @@ func configRewrite(s *session, _ *commands.Spec, _ [][]byte) {
 	s.fail(commands.Error("ERR The server is running without a config file"))
 }
 
-func (s *Server) tcpPort() int {
+// ports returns the ports without and with TLS, 0 for none.
+func (s *Server) ports() (plain, tls int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.port
+	return s.port, s.tlsPort
 }

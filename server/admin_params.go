@@ -4,6 +4,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +89,26 @@ var params = []param{
 		return percentileText(*s.config.percentiles.Load())
 	}, choose: choosePercentiles},
 	{name: settingNotify, get: notifyText, share: (*Server).setNotify, check: checkNotify},
-	{name: "port", frozen: true, get: func(s *Server) string { return strconv.Itoa(s.tcpPort()) }},
+	{name: "port", frozen: true, get: func(s *Server) string {
+		plain, _ := s.ports()
+		return strconv.Itoa(plain)
+	}},
+	{name: "tls-port", frozen: true, get: func(s *Server) string {
+		_, tls := s.ports()
+		return strconv.Itoa(tls)
+	}},
+	{name: "tls-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Cert }},
+	{name: "tls-key-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Key }},
+	{name: "tls-ca-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.CA }},
+	{name: "tls-auth-clients", frozen: true, get: func(s *Server) string {
+		switch s.cfg.TLSClientAuth {
+		case tls.NoClientCert:
+			return "no"
+		case tls.VerifyClientCertIfGiven:
+			return "optional"
+		}
+		return "yes"
+	}},
 	frozen("databases", strconv.Itoa(databases)),
 	{name: "cluster-enabled", frozen: true, get: func(s *Server) string {
 		return yesNo(s.showsCluster())
@@ -123,7 +143,7 @@ var params = []param{
 	fixed("protected-mode", "no"),
 	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"),
 	fixed("slave-read-only", "no"),
-	fixed("replica-priority", "100"), fixed("slave-priority", "100"), fixed("tls-port", "0"),
+	fixed("replica-priority", "100"), fixed("slave-priority", "100"),
 	// The sizes at which OBJECT ENCODING changes.
 	fixed("hash-max-listpack-entries", "512"), fixed("hash-max-ziplist-entries", "512"),
 	fixed("hash-max-listpack-value", "64"), fixed("hash-max-ziplist-value", "64"),

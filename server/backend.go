@@ -190,6 +190,7 @@ type Member struct {
 	ID         string
 	PeerAddr   string
 	ClientAddr string // empty: unknown
+	TLSAddr    string // for clients over TLS; empty: unknown
 	Voter      bool
 	Connected  bool // this node has a connection to it
 	// the newest feature level it knows, as last reported to the leader; 0: unknown

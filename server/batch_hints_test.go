@@ -101,7 +101,7 @@ func TestTriesOfScripts(t *testing.T) {
 		for range times {
 			c.call("EVAL", script, "1", key)
 		}
-		return strings.Count(n.fake.takeCalls(), "try")
+		return strings.Count(n.fake.takeCalls(), "dry run")
 	}
 	if got := tried(look, "a", 200); got < 180 {
 		t.Errorf("a script that only looks was tried %d times of 200", got)
@@ -126,7 +126,7 @@ func TestTriesBesideMonitor(t *testing.T) {
 	for range 100 {
 		c.call("EVAL", "return redis.call('get', KEYS[1])", "1", "a")
 	}
-	if !strings.Contains(n.fake.takeCalls(), "try") {
+	if !strings.Contains(n.fake.takeCalls(), "dry run") {
 		t.Fatal("the script is not tried: the test shows nothing")
 	}
 	m.call("MONITOR")

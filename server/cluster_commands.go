@@ -222,7 +222,11 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 		s.w.Map(7)
 		s.w.BulkString("id")
 		s.w.BulkString(clusterID(m.ID))
-		s.w.BulkString("port")
+		if s.seesTLS {
+			s.w.BulkString("tls-port")
+		} else {
+			s.w.BulkString("port")
+		}
 		s.w.Int(portNumber(port))
 		s.w.BulkString("ip")
 		s.w.BulkString(host)

@@ -41,11 +41,21 @@ const leaderMissed = 2 * time.Second
 
 // leaderView is the leader as clients see it. It is immutable.
 type leaderView struct {
-	self       bool
-	host, port string
+	self        bool
+	addr, onTLS string // host:port for clients, without and with TLS; empty: none
 }
 
-func (v *leaderView) sameAddress(o *leaderView) bool { return v.host == o.host && v.port == o.port }
+func (v *leaderView) sameAddress(o *leaderView) bool {
+	return v.addr == o.addr && v.onTLS == o.onTLS
+}
+
+// seenBy returns the address that a client can use, empty if there is none.
+func (v *leaderView) seenBy(s *session) string {
+	if s.seesTLS {
+		return v.onTLS
+	}
+	return v.addr
+}
 
 // member returns the member with an id, or nil.
 func (st *Status) member(id string) *Member {
@@ -71,12 +81,11 @@ func (st *Status) up(m *Member) bool { return m.Connected || m.ID == st.NodeID }
 // settled returns the leader that clients can be sent to. Followers of a killed leader take a
 // while to miss it, but their connections to it break immediately.
 func (st *Status) settled() *leaderView {
-	m := st.leader()
-	if m == nil || !st.up(m) {
+	m := st.member(st.LeaderID)
+	if m == nil || m.ClientAddr == "" && m.TLSAddr == "" || !st.up(m) {
 		return nil
 	}
-	host, port := hostPort(m.ClientAddr)
-	return &leaderView{self: m.ID == st.NodeID, host: host, port: port}
+	return &leaderView{self: m.ID == st.NodeID, addr: m.ClientAddr, onTLS: m.TLSAddr}
 }
 
 // cutOff reports whether this node has no reachable leader. A client that waited for one in vain
@@ -88,17 +97,17 @@ func (s *Server) cutOff() bool {
 	return st.settled() == nil
 }
 
-// settledStatus returns the status once there is a leader to send clients to, or after
-// leaderPatience. During an election it is better to wait for the new leader than to name the old
-// one.
+// settledStatus returns the status, as the client sees it, once there is a leader to send clients
+// to, or after leaderPatience. During an election it is better to wait for the new leader than to
+// name the old one.
 func (s *session) settledStatus() Status {
 	st := s.srv.backend.Status()
 	if st.settled() != nil || s.inExec {
-		return st
+		return st.seenBy(s)
 	}
 	if s.send() != nil { // the client sees earlier replies while it waits
 		s.quit = true
-		return st
+		return st.seenBy(s)
 	}
 	for deadline := time.Now().Add(leaderPatience); st.settled() == nil &&
 		time.Now().Before(deadline); {
@@ -108,7 +117,7 @@ func (s *session) settledStatus() Status {
 		}
 		st = s.srv.backend.Status()
 	}
-	return st
+	return st.seenBy(s)
 }
 
 // startFollowing starts following the leader, once. The caller holds mu.
@@ -176,15 +185,25 @@ func (s *Server) sendSeekersAway() {
 }
 
 // announceSwitch sends this node's subscribers the message by which Sentinel announces a new
-// master.
+// master, with the addresses that each can use.
 func (s *Server) announceSwitch(old, now *leaderView) {
-	s.log.Debug("notified clients of a new leader", "address", now.host+":"+now.port)
+	s.log.Debug("notified clients of a new leader", "address", now.addr, "tls", now.onTLS)
 	if s.pubsub.size.Load() == 0 {
 		return
 	}
-	text := s.cfg.SentinelName + " " + old.host + " " + old.port + " " + now.host + " " + now.port
-	s.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte(switchChannel),
-		Payload: []byte(text)}})
+	for _, to := range []struct {
+		old, now string
+		audience audience
+	}{{old.addr, now.addr, withoutTLS}, {old.onTLS, now.onTLS, withTLS}} {
+		if to.now == "" {
+			continue
+		}
+		from, fromPort := hostPort(to.old)
+		host, port := hostPort(to.now)
+		text := s.cfg.SentinelName + " " + from + " " + fromPort + " " + host + " " + port
+		s.pubsub.delivery.put(parcel{audience: to.audience, event: &commands.Event{
+			Channel: []byte(switchChannel), Payload: []byte(text)}})
+	}
 }
 
 // elsewhere returns the error that redirects a client to the leader, or nil if this node takes the
@@ -198,17 +217,22 @@ func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 	if v == nil || v.self || s.stale && spec.Kind == commands.Read || spec.Has(commands.PubSub) {
 		return nil
 	}
+	addr := v.seenBy(s)
+	if addr == "" {
+		return nil
+	}
+	host, port := hostPort(addr)
 	if moved {
 		indexes, err := spec.KeyIndexes(args)
 		if err != nil || len(indexes) == 0 {
 			return nil
 		}
-		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[indexes[0]]), v.host, v.port)
+		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[indexes[0]]), host, port)
 	}
 	if !writes(spec) && !reads(spec) && len(spec.KeyParts()) == 0 {
 		return nil
 	}
-	return commands.Errorf("REDIRECT %s:%s", v.host, v.port)
+	return commands.Errorf("REDIRECT %s:%s", host, port)
 }
 
 // queueElsewhere is elsewhere for the commands queued in a transaction.

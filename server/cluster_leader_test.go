@@ -36,7 +36,7 @@ func (n *node) follow(t *testing.T) {
 	n.lead("n2")
 	eventually(t, "the server follows n2", func() bool {
 		v := n.leader.Load()
-		return v != nil && v.host == "10.0.0.2"
+		return v != nil && v.addr == "10.0.0.2:7001"
 	})
 }
 

@@ -91,7 +91,7 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		}
 		s.pairs([]pair{
 			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr},
-			{"client-address", m.ClientAddr},
+			{"client-address", m.ClientAddr}, {"tls-address", m.TLSAddr},
 			{"entries-behind", behind}, {"last-contact-ms", contact},
 			{"known-feature-level", int64(m.KnownLevel)},
 		})
@@ -99,7 +99,7 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
-	st := s.srv.backend.Status()
+	st := s.status()
 	voters, _ := st.voters()
 	role := st.Role
 	switch {

@@ -90,6 +90,11 @@ func (st *Status) online() []Member {
 	return members
 }
 
+// isAt reports whether an address is one of the member's.
+func (m *Member) isAt(addr string) bool {
+	return addr == m.ClientAddr || addr == m.TLSAddr || addr == m.PeerAddr
+}
+
 // clientHostPort returns the member's client address if known, otherwise its peer address.
 func (m *Member) clientHostPort() (host, port string) {
 	addr := m.ClientAddr
@@ -108,7 +113,7 @@ func hostPort(addr string) (host, port string) {
 }
 
 func role(s *session, _ *commands.Spec, _ [][]byte) {
-	st := s.srv.backend.Status()
+	st := s.status()
 	if st.Role == "leader" {
 		online := st.online()
 		s.w.Array(3)

@@ -8,15 +8,22 @@ import (
 )
 
 // clientConnected reports whether the client still has the connection open, as far as the system
-// knows. Unread input hides a disconnect.
+// knows. Unread input hides a disconnect. Over TLS it does not: a client says goodbye before it
+// closes, so there is always some.
 func clientConnected(conn net.Conn) bool {
-	n, err, ok := peek(conn)
+	under := socket(conn)
+	if under != conn {
+		if ended, known := endedByPeer(under); known {
+			return !ended
+		}
+	}
+	n, err, ok := peek(under)
 	return !ok || n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
 }
 
-// inputPending reports whether there is unread input; false if that is unknown.
+// inputPending reports whether the system holds unread input; false if that is unknown.
 func inputPending(conn net.Conn) bool {
-	n, _, ok := peek(conn)
+	n, _, ok := peek(socket(conn))
 	return ok && n > 0
 }
 

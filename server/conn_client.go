@@ -300,7 +300,7 @@ func (s *session) describe(now time.Time) string {
 // fd returns the connection's file descriptor, -1 if it has none.
 func (s *session) fd() int {
 	fd := -1
-	if c, ok := s.conn.(syscall.Conn); ok {
+	if c, ok := socket(s.conn).(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			_ = raw.Control(func(p uintptr) { fd = int(p) })
 		}

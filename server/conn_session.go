@@ -42,6 +42,7 @@ type session struct {
 	id      uint64
 	conn    net.Conn
 	unix    bool   // on a Unix socket
+	seesTLS bool   // its client is given the TLS addresses of members
 	addr    string // of the client, host:port
 	laddr   string // of the server
 	created time.Time
@@ -136,6 +137,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 		addr:    conn.RemoteAddr().String(),
 		laddr:   conn.LocalAddr().String(),
 		created: time.Now(),
+		seesTLS: srv.seesTLS(conn),
 	}
 	if path, ok := conn.LocalAddr().(*net.UnixAddr); ok { // the client's end has no name
 		s.unix = true
@@ -238,6 +240,7 @@ func (s *session) readOn() bool {
 		_ = s.conn.SetReadDeadline(time.Time{})
 	}
 	if s.srv.closing.Load() { // checked after setting the deadline: Close sets a later one
+		s.takeDecrypted()
 		_ = s.conn.SetReadDeadline(s.srv.lastReads)
 		if !time.Now().Before(s.srv.lastReads) || !s.midway() && !inputPending(s.conn) {
 			return false
@@ -340,18 +343,18 @@ func (s *session) end() {
 	if !s.gone && !s.cut.Load() {
 		s.drainInput()
 	}
-	_ = s.conn.Close()
+	_ = socket(s.conn).Close() // TLS would wait until the client has read its goodbye
 }
 
 // drainInput lets the last replies arrive: closing a connection with unread input resets it, which
 // discards replies that the client has not read.
 func (s *session) drainInput() {
-	c, ok := s.conn.(interface{ CloseWrite() error })
-	if !ok || c.CloseWrite() != nil {
+	if closeWrite(s.conn) != nil {
 		return
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, s.conn, drainBytes)
+	conn := socket(s.conn)
+	_ = conn.SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, conn, drainBytes)
 }
 
 // kill ends another session immediately. It never blocks.

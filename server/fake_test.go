@@ -307,6 +307,7 @@ type node struct {
 	*Server
 	fake *fakeBackend
 	addr string
+	tls  nodeTLS
 }
 
 // start runs a server until the test ends.
@@ -324,8 +325,10 @@ func start(t testing.TB, change func(*Config)) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan error, 1)
+	served := make(chan error, 2)
 	go func() { served <- s.Serve(ln) }()
+	n := &node{Server: s, fake: f, addr: ln.Addr().String()}
+	n.startTLS(t, served)
 	t.Cleanup(func() {
 		f.set(func() {
 			if f.gate != nil {
@@ -334,11 +337,13 @@ func start(t testing.TB, change func(*Config)) *node {
 			}
 		})
 		s.Close()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+		for range 2 {
+			if err := <-served; err != nil {
+				t.Errorf("Serve: %v", err)
+			}
 		}
 	})
-	return &node{Server: s, fake: f, addr: ln.Addr().String()}
+	return n
 }
 
 // client is a connection of a test.
@@ -349,6 +354,9 @@ type client struct {
 
 func (n *node) dial(t testing.TB) *client {
 	t.Helper()
+	if *overTLS {
+		return n.dialTLS(t)
+	}
 	c, err := commandtest.Dial("tcp", n.addr)
 	if err != nil {
 		t.Fatal(err)

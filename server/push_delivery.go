@@ -24,9 +24,23 @@ const (
 	keptParcels = 1024
 )
 
+// audience limits the receivers of a message.
+type audience uint8
+
+const (
+	everyone audience = iota
+	withTLS
+	withoutTLS
+)
+
+func (a audience) includes(s *session) bool {
+	return a == everyone || (a == withTLS) == s.seesTLS
+}
+
 // parcel is one item to deliver. Exactly one of its parts is set.
 type parcel struct {
-	number  uint64          // in log order
+	number uint64 // in log order
+	audience
 	event   *commands.Event // a Message, ScriptCall or StateReplaced
 	changes []keyChange     // of one entry, for tracking
 	evicted invalidation    // keys that the tracking table had no room for

@@ -319,7 +319,7 @@ func (s *Server) observe() {
 // deliverParcel gives a parcel to all receivers that were there when it was queued. The delivery
 // goroutine calls it.
 func (s *Server) deliverParcel(p *parcel) {
-	t := &parcelDelivery{srv: s, number: p.number}
+	t := &parcelDelivery{srv: s, number: p.number, audience: p.audience}
 	switch {
 	case p.lost:
 		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes",
@@ -346,6 +346,7 @@ func (s *Server) deliverParcel(p *parcel) {
 type parcelDelivery struct {
 	srv    *Server
 	number uint64
+	audience
 	slow   []*session // closed because they do not read
 	missed map[*session]struct{}
 }
@@ -375,7 +376,7 @@ func (t *parcelDelivery) publish(e *commands.Event) {
 // fanOut queues one message for several sessions.
 func (t *parcelDelivery) fanOut(to subscribers, m *message) {
 	for c, after := range to {
-		if t.number > after {
+		if t.number > after && t.includes(c) {
 			t.push(c, m)
 		}
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/logging"
+	"github.com/coordd/coordd/internal/tlsconf"
 )
 
 // Config configures a Server. The defaults given apply to zero values.
@@ -42,6 +44,10 @@ type Config struct {
 	// of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
 
+	TLS           tlsconf.Files           // for CONFIG GET
+	TLSClientAuth tls.ClientAuthType      // likewise
+	Certificates  func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
+
 	cronPeriod, trimAfter time.Duration // shorter in tests
 }
 
@@ -51,6 +57,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Redirect == "" {
 		c.Redirect = RedirectForward
+	}
+	if c.Certificates == nil {
+		c.Certificates = func() []tlsconf.Status { return nil }
 	}
 	if c.SentinelName == "" {
 		c.SentinelName = "mymaster"
@@ -132,7 +141,8 @@ type Server struct {
 	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
 	observing  sync.Mutex
 	observed   bool // guarded by observing: the backend reports changed keys
-	port       int  // of the first listener, for INFO
+	// of the first listener without TLS, and of the first with it; 0: there is none
+	port, tlsPort int
 }
 
 // New returns a Server. Config.Table must include Specs().
@@ -172,6 +182,15 @@ func New(cfg Config) *Server {
 // errors. It may be called for several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.port == 0 {
+		s.port = a.Port
+	}
+	s.mu.Unlock()
+	return s.serve(ln)
+}
+
+func (s *Server) serve(ln net.Listener) error {
+	s.mu.Lock()
 	if s.retired.Load() {
 		s.mu.Unlock()
 		_ = ln.Close()
@@ -183,9 +202,6 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	s.listeners[ln] = struct{}{}
 	s.startFollowing()
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.port == 0 {
-		s.port = a.Port
-	}
 	s.mu.Unlock()
 	defer func() { _ = ln.Close() }()
 	pause := time.Duration(0)
@@ -225,7 +241,7 @@ func (s *Server) accept(conn net.Conn) {
 		s.stats.rejected.Add(1)
 		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		_, _ = conn.Write([]byte("-ERR max number of clients reached\r\n"))
-		_ = conn.Close()
+		_ = socket(conn).Close()
 		return
 	}
 	s.nextID++
@@ -289,7 +305,7 @@ func (s *Server) Close() {
 		s.mu.Lock()
 		for _, c := range s.sessions {
 			c.kill()
-			_ = c.conn.Close()
+			_ = socket(c.conn).Close()
 		}
 		s.mu.Unlock()
 	}

@@ -26,7 +26,11 @@ func (s *Server) HealthHandler() http.Handler {
 		if s.backend.Status().Loading {
 			status = "loading"
 		}
-		writeJSON(w, http.StatusOK, map[string]any{"status": status})
+		body := map[string]any{"status": status}
+		if certificates := s.cfg.Certificates(); len(certificates) > 0 {
+			body["certificates"] = certificates
+		}
+		writeJSON(w, http.StatusOK, body)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		st := s.backend.Status()

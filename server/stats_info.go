@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"fmt"
 	"os"
@@ -20,10 +21,11 @@ import (
 // infoText collects sections.
 type infoText struct {
 	strings.Builder
-	srv *Server
-	st  Status
-	has Stats
-	now time.Time
+	srv   *Server
+	asker *session
+	st    Status
+	has   Stats
+	now   time.Time
 }
 
 func (t *infoText) head(name string) {
@@ -73,7 +75,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 		}
 	}
 	s.flushTally()
-	t := &infoText{srv: s.srv, st: s.srv.backend.Status(), has: s.srv.backend.Stats(),
+	t := &infoText{srv: s.srv, asker: s, st: s.srv.backend.Status(), has: s.srv.backend.Stats(),
 		now: time.Now()}
 	for _, section := range infoSections {
 		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
@@ -96,7 +98,7 @@ func infoServer(t *infoText) {
 	t.field("go_version", runtime.Version())
 	t.field("process_id", os.Getpid())
 	t.field("run_id", t.srv.runID)
-	t.field("tcp_port", t.srv.tcpPort())
+	t.field("tcp_port", cmp.Or(t.srv.ports()))
 	t.field("server_time_usec", t.now.UnixMicro())
 	t.field("uptime_in_seconds", uptime)
 	t.field("uptime_in_days", uptime/86400)
@@ -282,7 +284,7 @@ func infoStats(t *infoText) {
 }
 
 func infoReplication(t *infoText) {
-	st := &t.st
+	st := t.st.seenBy(t.asker)
 	if st.Role == "leader" {
 		online := st.online()
 		t.field("role", "master")
@@ -395,7 +397,7 @@ func infoCoordd(t *infoText) {
 	t.field("feature_level", st.Level)
 	t.field("known_feature_level", st.KnownLevel)
 	t.field("leader_id", st.LeaderID)
-	t.field("leader_addr", st.LeaderAddr)
+	t.field("leader_addr", st.seenBy(t.asker).LeaderAddr)
 	t.field("leader_contact_ms", st.LeaderContact.Milliseconds())
 	t.field("cluster_clock_ms", st.ClockMs)
 	t.field("unlogged_writes", t.srv.stats.dryRunHits.Load())
@@ -408,8 +410,12 @@ func infoCoordd(t *infoText) {
 	if st.LogTrouble != "" {
 		t.field("log_trouble", st.LogTrouble)
 	}
+	for i, c := range t.srv.cfg.Certificates() {
+		fmt.Fprintf(t, "certificate%d:name=%s,expires=%d,days_left=%d,last_reload=%s\r\n", i, c.Name,
+			c.Expires.Unix(), int(c.Expires.Sub(t.now)/(24*time.Hour)), c.LastReload())
+	}
 	for i, m := range st.Members {
-		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,voter=%t,match=%d\r\n", i, m.ID,
-			m.PeerAddr, m.ClientAddr, m.Voter, m.LastLog)
+		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,tls=%s,voter=%t,match=%d\r\n", i, m.ID,
+			m.PeerAddr, m.ClientAddr, m.TLSAddr, m.Voter, m.LastLog)
 	}
 }

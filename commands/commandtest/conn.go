@@ -34,8 +34,11 @@ func Dial(network, address string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{nc: nc, br: bufio.NewReader(nc)}, nil
+	return NewConn(nc), nil
 }
+
+// NewConn uses an open connection.
+func NewConn(nc net.Conn) *Conn { return &Conn{nc: nc, br: bufio.NewReader(nc)} }
 
 // Close ends the connection.
 func (c *Conn) Close() error { return c.nc.Close() }

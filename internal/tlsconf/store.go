@@ -103,9 +103,17 @@ func (s *Store) Reload() error {
 
 // Status describes a certificate for operators.
 type Status struct {
-	Name    string
-	Expires time.Time
-	Trouble string // why the newest files are not in use; empty: they are
+	Name    string    `json:"name"`
+	Expires time.Time `json:"expires"`
+	Trouble string    `json:"trouble,omitempty"` // why the newest files are not in use
+}
+
+// LastReload returns the outcome of the newest reload in one word.
+func (s Status) LastReload() string {
+	if s.Trouble != "" {
+		return "failed"
+	}
+	return "ok"
 }
 
 // Status returns the state of the certificate in use.

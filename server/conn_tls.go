@@ -1,0 +1,112 @@
+// Connections over TLS: what a session needs of the socket below, and which addresses of members
+// its client is given.
+
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/coordd/coordd/internal/tlsconf"
+)
+
+// ServeTLS is Serve with TLS. Handshakes are completed under limits before there is a session.
+func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error {
+	s.mu.Lock()
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.tlsPort == 0 {
+		s.tlsPort = a.Port
+	}
+	s.mu.Unlock()
+	return s.serve(tlsconf.NewListener(ln, cfg, s.warnings))
+}
+
+// CloseUnverified closes the connections of clients whose certificate is no longer valid.
+func (s *Server) CloseUnverified(verify func(chain []*x509.Certificate) error) {
+	for _, c := range s.all() {
+		chain := c.certificates()
+		if len(chain) == 0 {
+			continue
+		}
+		if err := verify(chain); err != nil {
+			s.warnings.Warn("closed a client: its certificate is no longer valid", "client", c.addr,
+				"error", err)
+			c.dismiss()
+		}
+	}
+}
+
+// certificates returns the client's verified certificate with its chain, leaf first; empty: it
+// showed none.
+func (s *session) certificates() []*x509.Certificate {
+	if t, ok := s.conn.(*tls.Conn); ok {
+		if st := t.ConnectionState(); len(st.VerifiedChains) > 0 {
+			return st.PeerCertificates
+		}
+	}
+	return nil
+}
+
+// socket returns the connection below TLS, or the connection itself.
+func socket(conn net.Conn) net.Conn {
+	if t, ok := conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return conn
+}
+
+// takeDecrypted takes over input that TLS has read ahead, so that it counts as received. It waits
+// for nothing.
+func (s *session) takeDecrypted() {
+	if _, ok := s.conn.(*tls.Conn); ok && len(s.in.ahead) == 0 {
+		_ = s.conn.SetReadDeadline(past)
+		_ = s.in.peek() // an error recurs
+	}
+}
+
+// closeWrite says that nothing more is sent. Without TLS the system does so by itself.
+func closeWrite(conn net.Conn) error {
+	under := socket(conn)
+	if t, ok := conn.(*tls.Conn); ok {
+		limit := time.AfterFunc(lastWrites, func() { _ = under.Close() }) // its own limit is longer
+		err := t.CloseWrite()
+		limit.Stop()
+		if err != nil {
+			return err
+		}
+	}
+	c, ok := under.(interface{ CloseWrite() error })
+	if !ok {
+		return net.ErrClosed
+	}
+	return c.CloseWrite()
+}
+
+// seesTLS reports whether a client reaches members at their TLS addresses: it uses TLS itself, or
+// it is local and this node has no other address. The caller holds mu.
+func (s *Server) seesTLS(conn net.Conn) bool {
+	_, is := conn.(*tls.Conn)
+	return is || s.port == 0 && s.tlsPort != 0
+}
+
+// seenBy returns the status with the addresses that a client can use: over TLS those for TLS.
+func (st Status) seenBy(s *session) Status {
+	if !s.seesTLS {
+		return st
+	}
+	st.Members = slices.Clone(st.Members)
+	for i := range st.Members {
+		m := &st.Members[i]
+		m.ClientAddr = m.TLSAddr
+	}
+	st.LeaderAddr = ""
+	if leader := st.member(st.LeaderID); leader != nil {
+		st.LeaderAddr = leader.ClientAddr
+	}
+	return st
+}
+
+// status returns the status as the session's client sees it.
+func (s *session) status() Status { return s.srv.backend.Status().seenBy(s) }
