@@ -1,4 +1,4 @@
-// the ways in which a scenario line compares two replies.
+// How a scenario line compares two replies.
 
 package commandtest
 
@@ -12,19 +12,18 @@ import (
 
 // Compare says how two replies are compared. The zero value compares their bytes.
 type Compare struct {
-	Sorted    bool  // the order of the top-level elements does not count
-	Pairs     bool  // the order of the top-level pairs does not count
+	Sorted    bool  // ignore the order of the top-level elements
+	Pairs     bool  // ignore the order of the top-level pairs
 	Rounded   bool  // integers, and bulk strings that are integers, may differ by Tolerance
 	Tolerance int64 //
-	Error     bool  // of errors, only the first word counts
-	Shape     bool  // only types and numbers of elements count
-	// Behind, where it is not empty, is a mark: of a text that has it, only what follows its first
-	// place counts.
+	Error     bool  // compare only the first word of errors
+	Shape     bool  // compare only types and numbers of elements
+	// Behind, if not empty, is a mark: of texts that have it, only what follows it is compared.
 	Behind string
 }
 
-// parseCompare reads the words between brackets at the beginning of a line: "sorted, rounded 20".
-// silent is told apart: it says that no reply comes.
+// parseCompare parses the words in brackets at the start of a line: "sorted, rounded 20". silent
+// means that no reply comes.
 func parseCompare(s string) (c Compare, silent bool, err error) {
 	for word := range strings.SplitSeq(s, ",") {
 		name, arg, _ := strings.Cut(strings.TrimSpace(word), " ")
@@ -59,7 +58,7 @@ func parseCompare(s string) (c Compare, silent bool, err error) {
 	return c, silent, nil
 }
 
-// Equal reports whether two replies, as bytes, are equal under c. What is no whole reply equals
+// Equal reports whether two replies, as bytes, are equal under c. An incomplete reply equals
 // nothing.
 func (c Compare) Equal(a, b []byte) (bool, error) {
 	va, err := Parse(a)
@@ -79,7 +78,7 @@ func (c Compare) Equal(a, b []byte) (bool, error) {
 	return c.same(va, vb), nil
 }
 
-// sort orders the top-level elements, or pairs, by their text.
+// sort sorts the top-level elements, or pairs, by their text.
 func (c Compare) sort(v Value) Value {
 	size := 1
 	if c.Pairs || v.Kind == '%' {
@@ -121,7 +120,7 @@ func (c Compare) same(a, b Value) bool {
 	if c.Rounded && (a.Kind == ':' || a.Kind == '$') {
 		x, errX := strconv.ParseInt(a.Text, 10, 64)
 		y, errY := strconv.ParseInt(b.Text, 10, 64)
-		// -1 and -2 are answers of their own (no expiry, no key), never a rounding of 0.
+		// -1 and -2 have their own meaning (no expiry, no key); they are no rounding of 0.
 		return errX == nil && errY == nil && x >= 0 && y >= 0 && max(x, y)-min(x, y) <= c.Tolerance
 	}
 	return false

@@ -1,4 +1,4 @@
-// a RESP connection that gives replies as the bytes that came, and a redis-server to compare with.
+// A RESP connection that returns replies as raw bytes, and a redis-server to compare with.
 
 package commandtest
 
@@ -18,8 +18,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// replyTimeout bounds the wait for one reply: a test that hangs says so. It is far more than the
-// longest piece of work takes with -race on a busy machine, which was 22 s.
+// replyTimeout bounds the wait for one reply, so that a test that hangs fails. It is far more than
+// the longest work takes with -race on a busy machine, which was 22 s.
 const replyTimeout = 90 * time.Second
 
 // Conn is a connection to a server that speaks the Redis protocol. It is a Target and a Messenger.
@@ -28,7 +28,7 @@ type Conn struct {
 	br *bufio.Reader
 }
 
-// Dial connects to a server: network is "unix" or "tcp".
+// Dial connects to a server; network is "unix" or "tcp".
 func Dial(network, address string) (*Conn, error) {
 	nc, err := net.Dial(network, address)
 	if err != nil {
@@ -63,8 +63,8 @@ func (c *Conn) SendRaw(b []byte) error {
 	return err
 }
 
-// Receive reads the bytes of one whole reply or push message. At the end of the stream the error is
-// io.EOF; inside of a reply it is io.ErrUnexpectedEOF.
+// Receive reads one whole reply or push message. At the end of the stream the error is io.EOF,
+// inside a reply io.ErrUnexpectedEOF.
 func (c *Conn) Receive() ([]byte, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (c *Conn) Receive() ([]byte, error) {
 	return resp.NewReader(c.br).AppendRaw(nil)
 }
 
-// Ready reports whether something to receive came within a time, and whether the stream goes on: at
-// its end, what is there has been received.
+// Ready reports whether something arrived within wait, and whether the stream is still open: if
+// not, everything has been received.
 func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 	if err := c.nc.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false, false
@@ -82,7 +82,7 @@ func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 	return err == nil, err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Args makes the arguments of a call from strings.
+// Args converts strings to the arguments of a call.
 func Args(words ...string) [][]byte {
 	args := make([][]byte, len(words))
 	for i, w := range words {
@@ -94,8 +94,8 @@ func Args(words ...string) [][]byte {
 // RedisMissing is the log message of a test that needs a real server for its comparisons.
 const RedisMissing = "SKIPPED: redis-server not found"
 
-// guardian runs redis-server and kills it when its own input ends, which it does even when the test
-// process dies. Only the server holds the pipe of its log, which thus ends with it.
+// guardian runs redis-server and kills it when its own input ends, even if the test process dies.
+// Only the server holds the pipe of its log, so the log ends with it.
 const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
 
 // StartRedis starts a redis-server without persistence on a unix socket, and stops it with the test.
@@ -106,7 +106,7 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return ""
 	}
-	// t.TempDir would put the test's name in the path, which a socket has only 107 bytes for.
+	// t.TempDir would put the test's name in the path, and a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "commandtest")
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func StartRedis(t testing.TB, more ...string) (socket string) {
 	t.Cleanup(func() {
 		stdin.Close()
 		<-drained
-		_ = cmd.Wait() // its status is that of a killed server
+		_ = cmd.Wait() // the status of a killed server
 	})
 	ready := make(chan string, 1)
 	go func() {

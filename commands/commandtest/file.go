@@ -1,4 +1,4 @@
-// scenario files and how they are read.
+// Scenario files and their parser.
 
 package commandtest
 
@@ -17,7 +17,7 @@ type File struct {
 	Steps []Step
 }
 
-// Step is a line of a scenario file: a call, unless Directive names another thing to do.
+// Step is a line of a scenario file: a call, unless Directive names something else.
 type Step struct {
 	Line int    // in the file, from 1
 	Text string // the line itself
@@ -25,14 +25,14 @@ type Step struct {
 	Args    [][]byte
 	Compare Compare
 	Silent  bool      // no reply comes
-	Want    *[2]Value // the reply in RESP2 and in RESP3, for what the real server is not asked
+	Want    *[2]Value // the expected replies in RESP2 and RESP3, if not the real server's
 
 	Directive string // "resp", "db", "advance", "fresh", "conn", "receive", "blocked"
 	Number    int64  // of resp (2, 3), db, advance (ms), blocked (clients)
 	Name      string // of conn
 }
 
-// Load reads the files that match pattern. It is an error that there are none.
+// Load reads the files that match pattern. No match is an error.
 func Load(pattern string) ([]*File, error) {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {

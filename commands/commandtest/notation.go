@@ -1,4 +1,4 @@
-// the reader of expected replies, and redis-cli's way to split a line into arguments.
+// The parser of expected replies, and of call arguments as redis-cli splits them.
 
 package commandtest
 
@@ -11,10 +11,10 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// notation reads expected replies from s.
+// notation parses expected replies from s.
 type notation struct{ s string }
 
-// parseWant reads what stands behind "=>": one reply for both protocols, or two parted by "|", the
+// parseWant parses what follows "=>": one reply for both protocols, or two separated by "|", the
 // first for RESP2.
 func parseWant(s string) (want [2]Value, err error) {
 	n := &notation{s: s}
@@ -98,7 +98,7 @@ func checkText(kind byte, text string) error {
 	return nil
 }
 
-// elements reads values up to the bracket end. The opening one comes first in n.s.
+// elements parses values up to the bracket end. n.s starts with the opening one.
 func (n *notation) elements(kind, end byte) (Value, error) {
 	v := Value{Kind: kind}
 	n.s = n.s[1:]
@@ -119,7 +119,7 @@ func (n *notation) elements(kind, end byte) (Value, error) {
 	}
 }
 
-// text reads a quoted text or a bare word.
+// text parses a quoted text or a bare word.
 func (n *notation) text() (string, error) {
 	if strings.HasPrefix(n.s, `"`) {
 		text, rest, err := unquote(n.s)
@@ -138,8 +138,8 @@ func (n *notation) text() (string, error) {
 	return text, nil
 }
 
-// SplitArgs parts a line into arguments, as redis-cli reads them: see splitCall. "=>" is an
-// argument like any other.
+// SplitArgs splits a line into arguments as redis-cli does: see splitCall. Here "=>" is an argument
+// like any other.
 func SplitArgs(line string) (args [][]byte, err error) {
 	line = strings.TrimRight(line, "\r\n")
 	for {
@@ -155,9 +155,9 @@ func SplitArgs(line string) (args [][]byte, err error) {
 	}
 }
 
-// splitCall parts a line into the arguments of a call and what follows "=>", as redis-cli reads
-// arguments: bare words, words in double quotes with \n \r \t \b \a \xHH, words in single quotes
-// with \'.
+// splitCall splits a line into the arguments of a call, as redis-cli does, and what follows "=>".
+// Arguments are bare words, words in double quotes with \n \r \t \b \a \xHH, and words in single
+// quotes with \'.
 func splitCall(line string) (args [][]byte, want string, found bool, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t")
@@ -176,7 +176,7 @@ func splitCall(line string) (args [][]byte, want string, found bool, err error) 
 	}
 }
 
-// splitArg takes the first argument off a line that does not begin with a space.
+// splitArg splits off the first argument of a line that does not start with a space.
 func splitArg(line string) (arg []byte, rest string, err error) {
 	arg = []byte{}
 	for line != "" && line[0] != ' ' && line[0] != '\t' {
@@ -200,7 +200,7 @@ func splitArg(line string) (arg []byte, rest string, err error) {
 
 var escapes = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'a': '\a'}
 
-// unquote reads the text in quotes that s begins with and returns what follows it.
+// unquote parses the quoted text at the start of s and returns what follows it.
 func unquote(s string) (text []byte, rest string, err error) {
 	mark := s[0]
 	text = []byte{}

@@ -1,4 +1,4 @@
-// running scenario files against a server and, beside it, against a real redis-server.
+// Running scenario files against a server and a real redis-server.
 
 package commandtest
 
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Target is one session: RESP2 and database 0 to begin with. Do answers a call with the bytes of
-// its whole reply; an error means that there is no reply. The runner switches protocol and database
-// with the calls HELLO and SELECT.
+// Target is one session, which starts in RESP2 and database 0. Do returns the bytes of the whole
+// reply to a call; an error means that there is none. The runner switches protocol and database by
+// HELLO and SELECT.
 type Target interface {
 	Do(args [][]byte) (raw []byte, err error)
 }
 
-// Messenger is a Target that can also do the halves of Do: what @receive and [silent] need.
+// Messenger is a Target that can also send and receive separately, for @receive and [silent].
 type Messenger interface {
 	Send(args [][]byte) error
 	Receive() (raw []byte, err error)
@@ -29,16 +29,15 @@ type Messenger interface {
 type Server struct {
 	// Reset empties the server: no key, no script, no function.
 	Reset func() error
-	// Open starts a session. Where a Target has a Close method, it is called in the end.
+	// Open starts a session. If the Target has a Close method, the runner calls it at the end.
 	Open func() (Target, error)
 	// Advance moves the cluster clock by ms. nil: files with @advance fail.
 	Advance func(ms int64) error
 }
 
 // Run runs every file that matches pattern as a subtest, once in RESP2 and once in RESP3, and
-// compares each reply with the one that its line carries or else with that of a real redis-server.
-// Where none is installed the test "redis" is skipped, saying so, and only replies that lines carry
-// are compared.
+// compares each reply with the one on its line or else with that of a real redis-server. If none is
+// installed, the test "redis" is skipped with a message, and only replies on lines are compared.
 func Run(t *testing.T, pattern string, server Server) {
 	files, err := Load(pattern)
 	if err != nil {
@@ -67,7 +66,7 @@ func Run(t *testing.T, pattern string, server Server) {
 	}
 }
 
-// Redis is the server behind a unix socket, see StartRedis.
+// Redis returns the server behind a unix socket (see StartRedis).
 func Redis(socket string) *Server {
 	open := func() (Target, error) { return Dial("unix", socket) }
 	return &Server{Open: open, Reset: func() error {
@@ -86,7 +85,7 @@ func Redis(socket string) *Server {
 	}}
 }
 
-// must runs a call whose reply may not be an error.
+// must runs a call whose reply must not be an error.
 func must(target Target, args [][]byte) error {
 	raw, err := target.Do(args)
 	if err != nil {
@@ -99,7 +98,7 @@ func must(target Target, args [][]byte) error {
 	return err
 }
 
-// run is one file in one protocol.
+// run is the run of one file in one protocol.
 type run struct {
 	t     testing.TB
 	file  *File
@@ -108,14 +107,14 @@ type run struct {
 	real  *side // what it is compared with, or nil
 }
 
-// side is one of the two servers with the sessions that a file has opened on it.
+// side is one of the two servers, with the sessions that a file has opened on it.
 type side struct {
 	server   *Server
 	sessions map[string]*session
 	current  *session
 }
 
-// firstSession is what @conn calls the session that a file begins with.
+// firstSession is the name for @conn of the session that a file starts with.
 const firstSession = "main"
 
 type session struct {
@@ -157,8 +156,8 @@ func (r *run) fresh() {
 	}
 }
 
-// step does what a line says. Differences are reported to the test; an error means that the file
-// cannot go on.
+// step executes a line. It reports differences to the test; an error means that the file cannot
+// continue.
 func (r *run) step(s *Step) error {
 	switch s.Directive {
 	case "fresh":
@@ -186,7 +185,7 @@ func (r *run) step(s *Step) error {
 	return nil
 }
 
-// direct does a directive on one side. The reply is that of "receive".
+// direct executes a directive on one side. raw is the reply for "receive".
 func (d *side) direct(s *Step, first int) (raw []byte, err error) {
 	switch s.Directive {
 	case "conn":
@@ -205,8 +204,7 @@ func (d *side) direct(s *Step, first int) (raw []byte, err error) {
 	return m.Receive()
 }
 
-// waitBlocked waits until the server says that so many clients wait, looking through a session of
-// its own.
+// waitBlocked waits until the server reports n blocked clients, in a session of its own.
 func (d *side) waitBlocked(n int64) error {
 	target, err := d.server.Open()
 	if err != nil {
@@ -227,7 +225,7 @@ func (d *side) waitBlocked(n int64) error {
 	}
 }
 
-// use makes the session of a name current, and opens it where there is none.
+// use makes the named session current, and opens it if missing.
 func (d *side) use(name string, proto int) error {
 	if d.current = d.sessions[name]; d.current != nil {
 		return nil
@@ -255,14 +253,14 @@ func (s *session) hello(proto int) error {
 func (d *side) close() {
 	for _, s := range d.sessions {
 		if c, ok := s.Target.(interface{ Close() error }); ok {
-			_ = c.Close() // the session has done its work
+			_ = c.Close() // best effort: the session is done
 		}
 	}
 	d.sessions, d.current = nil, nil
 }
 
-// call runs a call on both sides and compares, or on the tested one alone when the line carries the
-// reply.
+// call runs a call on both sides and compares the replies. If the line carries the reply, it runs
+// on the tested side alone.
 func (r *run) call(s *Step) error {
 	if s.Silent {
 		return r.silent(s)
@@ -310,7 +308,7 @@ func (r *run) compare(s *Step, got, want []byte) error {
 	return nil
 }
 
-// show writes a reply in the notation of the files, so that a line can be copied from a failure.
+// show formats a reply in the notation of the files, so that a line can be copied from a failure.
 func show(raw []byte) string {
 	v, err := Parse(raw)
 	if err != nil {

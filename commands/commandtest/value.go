@@ -13,11 +13,11 @@ import (
 // Value is a reply as a tree. Its String is the notation of scenario files.
 type Value = resp.Value
 
-// waits is the Kind of what the machine answers in place of a reply when a command waits: see
-// commands.Block. It is no type of the protocol; the value that follows is its one element.
+// waits is the Kind of what the machine returns in place of a reply if a command waits: see
+// commands.Block. It is no type of the protocol. Its one element is the value that follows.
 const waits = '?'
 
-// Parse reads one reply. Bytes that follow it are an error.
+// Parse parses one reply. Bytes after it are an error.
 func Parse(raw []byte) (Value, error) {
 	all, err := ParseAll(raw)
 	switch {
@@ -29,7 +29,7 @@ func Parse(raw []byte) (Value, error) {
 	return all[0], nil
 }
 
-// ParseAll reads the replies of a run of calls.
+// ParseAll parses the replies of several calls.
 func ParseAll(raw []byte) (all []Value, err error) {
 	in := bufio.NewReader(bytes.NewReader(raw))
 	for {
@@ -44,7 +44,7 @@ func ParseAll(raw []byte) (all []Value, err error) {
 	}
 }
 
-// parse reads the next reply. At the end the error is io.EOF.
+// parse parses the next reply. At the end the error is io.EOF.
 func parse(in *bufio.Reader) (Value, error) {
 	if kind, err := in.Peek(1); err != nil || kind[0] != waits {
 		return resp.NewReader(in).Value()

@@ -25,10 +25,10 @@ func newDB(ks *Keyspace, number int) *DB {
 		fields: newExpiry()}
 }
 
-// view reads b as a string without a copy; it must not outlive b or be stored.
+// view returns b as a string without a copy. It must not be stored or outlive b.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// Find returns the entry of a key that exists, else nil. The entry is for reading only.
+// Find returns the entry of an existing key, else nil. The entry is for reading only.
 func (db *DB) Find(key []byte) *Entry {
 	e := db.keys.find(hashKey(key), key)
 	if e == nil || db.dead(e) {
@@ -38,7 +38,7 @@ func (db *DB) Find(key []byte) *Entry {
 }
 
 // dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does
-// not exist any more, though it was not swept yet.
+// not exist any more, though it is not swept yet.
 func (db *DB) dead(e *Entry) bool {
 	if e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e) {
 		return true
@@ -50,8 +50,8 @@ func (db *DB) dead(e *Entry) bool {
 	return false
 }
 
-// Edit returns the entry of a key that exists, ready to be changed, else nil. Whoever changed it
-// calls Changed.
+// Edit returns the entry of an existing key, ready to change, else nil. Call Changed after the
+// change.
 func (db *DB) Edit(key []byte) *Entry {
 	e := db.keys.find(hashKey(key), key)
 	if e == nil {
@@ -74,8 +74,7 @@ func (db *DB) Edit(key []byte) *Entry {
 	return &c
 }
 
-// insert puts an entry under its key everywhere, over an older one with the same key and deadline
-// if there is one.
+// insert stores an entry in all indexes. It replaces an older one with the same key and deadline.
 func (db *DB) insert(e *Entry) {
 	db.keys.set(e)
 	if e.deadline != 0 {
@@ -86,16 +85,16 @@ func (db *DB) insert(e *Entry) {
 	}
 }
 
-// add makes an entry of a key that is not in the database.
+// add creates an entry for a key that is not in the database.
 func (db *DB) add(key []byte) *Entry {
 	db.mustWrite()
 	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
 	db.insert(e)
-	db.tell(e, Added)
+	db.notify(e, Added)
 	return e
 }
 
-// edit returns the entry of key, ready to be changed, making one where there is none.
+// edit returns the entry of key, ready to change, and creates it if missing.
 func (db *DB) edit(key []byte) *Entry {
 	if e := db.Edit(key); e != nil {
 		return e
@@ -103,8 +102,7 @@ func (db *DB) edit(key []byte) *Entry {
 	return db.add(key)
 }
 
-// SetString makes key a string with a copy of value, whatever it held. Its deadline stays: see
-// SetDeadline.
+// SetString sets key to a copy of value, whatever it held. It keeps the deadline: see SetDeadline.
 func (db *DB) SetString(key, value []byte) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
@@ -114,21 +112,20 @@ func (db *DB) SetString(key, value []byte) *Entry {
 	return e
 }
 
-// AppendString appends to a string, making it where there is none. The key must not hold another
-// type.
+// AppendString appends to a string, and creates it if missing. The key must not hold another type.
 func (db *DB) AppendString(key, tail []byte) *Entry {
 	e := db.edit(key)
-	// Appending in place is safe under a running snapshot: its own header of the slice ends before
-	// the new bytes.
+	// Appending in place is safe under a running snapshot: its slice header ends before the new
+	// bytes.
 	e.str = append(e.str, tail...)
 	e.changed = db.ks.rev
-	db.tell(e, Modified)
+	db.notify(e, Modified)
 	// not the whole string: it may be long
 	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str)))
 	return e
 }
 
-// SetCollection makes key hold c, whatever it held. Its deadline stays. The caller fills c and
+// SetCollection sets key to c, whatever it held. It keeps the deadline. The caller fills c and
 // calls Changed.
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	e := db.edit(key)
@@ -137,8 +134,8 @@ func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	return e
 }
 
-// Changed records that e, which came from Edit or a setter, was changed: it gets the current
-// revision, and a collection that is now empty removes its key, as on Redis.
+// Changed records a change of e, which came from Edit or a setter: e gets the current revision. An
+// empty collection removes its key, as on Redis.
 func (db *DB) Changed(e *Entry) {
 	if e.Emptied() {
 		db.remove(e)
@@ -146,7 +143,7 @@ func (db *DB) Changed(e *Entry) {
 	}
 	db.schedule(e)
 	e.changed = db.ks.rev
-	db.tell(e, Modified)
+	db.notify(e, Modified)
 	if e.coll != nil {
 		db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 	} else {
@@ -154,18 +151,17 @@ func (db *DB) Changed(e *Entry) {
 	}
 }
 
-// Noted records that e, which came from Edit and holds a collection, was changed in a way that
-// WATCH does not count and that brings those who wait for the key nothing: who read what of a
-// stream. With wake they look again all the same.
+// Noted records a change of e, which came from Edit and holds a collection, that WATCH does not
+// count and that wakes no waiters: who has read what of a stream. With wake it wakes them.
 func (db *DB) Noted(e *Entry, wake bool) {
 	if wake {
-		db.tell(e, Modified)
+		db.notify(e, Modified)
 	}
 	db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
 }
 
-// SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock); 0
-// makes it stay.
+// SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock), 0
+// for never.
 func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	if e.deadline == atMs {
 		return
@@ -178,7 +174,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	}
 	e.deadline = atMs
 	e.changed = db.ks.rev
-	db.tell(e, Modified)
+	db.notify(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
 }
 
@@ -197,24 +193,24 @@ func (db *DB) Delete(key []byte) bool {
 	return true
 }
 
-// expire removes an entry whose deadline has passed, or those of all of its fields.
+// expire removes an entry whose deadline, or those of all its fields, has passed.
 func (db *DB) expire(e *Entry) {
 	if e.deadline != 0 && e.deadline < db.ks.now {
-		db.tell(e, Expired)
+		db.notify(e, Expired)
 		db.ks.expired++
 	} else {
-		db.tell(e, FieldsExpired)
+		db.notify(e, FieldsExpired)
 	}
 	db.drop(e)
 }
 
-// remove takes out an entry that exists.
+// remove removes an existing entry.
 func (db *DB) remove(e *Entry) {
-	db.tell(e, Removed)
+	db.notify(e, Removed)
 	db.drop(e)
 }
 
-// drop takes an entry out everywhere.
+// drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
 	db.keys.remove(e)
 	if e.deadline != 0 {
@@ -228,20 +224,20 @@ func (db *DB) drop(e *Entry) {
 func (db *DB) Flush() {
 	db.mustWrite()
 	if db.keys.size > 0 {
-		db.tell(nil, Flushed)
+		db.notify(nil, Flushed)
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
 		db.keys, db.expiry, db.fields = newIndex(db.ks.gen), newExpiry(), newExpiry()
 	}
 }
 
-// tell tells the observer of a change to an entry, or to all of them where e is nil.
-func (db *DB) tell(e *Entry, c Change) {
+// notify notifies the observer of a change to e, or to all entries if e is nil.
+func (db *DB) notify(e *Entry, c Change) {
 	if db.ks.observe != nil {
 		db.ks.observe(db.index, e, c)
 	}
 }
 
-// Len counts the keys that exist.
+// Len returns the number of existing keys.
 func (db *DB) Len() int {
 	n := db.keys.size
 	db.expiry.Scan(func(d deadline) bool {
@@ -255,22 +251,22 @@ func (db *DB) Len() int {
 	return n - db.deadByFields()
 }
 
-// Size counts the keys, those included that are past their deadline and not swept yet.
+// Size returns the number of keys, including expired ones that are not swept yet.
 func (db *DB) Size() int { return db.keys.size }
 
-// Volatile counts the keys that have a deadline, those included that are past it and not swept yet.
+// Volatile returns the number of keys with a deadline, including expired ones that are not swept
+// yet.
 func (db *DB) Volatile() int { return db.expiry.Len() }
 
-// Each calls f with every key that exists, in the order of (hash, key), until f answers false. f
-// must not change the keyspace.
+// Each calls f with every existing key, in the order of (hash, key), until f returns false. f must
+// not change the keyspace.
 func (db *DB) Each(f func(*Entry) bool) {
 	db.keys.from(0, func(s slot) bool { return db.dead(s.entry) || f(s.entry) })
 }
 
-// Scan calls f with the keys from a cursor on, at least count of them where there are as many, and
-// returns the cursor to go on from, 0 at the end. A key that exists during the whole of an
-// iteration is seen once: the order does not depend on other keys, and keys whose cursors are equal
-// come in one step.
+// Scan calls f with the keys from cursor on, at least count of them if there are as many, and
+// returns the next cursor, 0 at the end. An iteration visits a key that exists throughout exactly
+// once: the order does not depend on other keys, and keys with equal cursors come in one step.
 func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	s := scan{count: count}
 	db.keys.from(cursorStart(cursor), func(sl slot) bool {
@@ -285,8 +281,8 @@ func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	return s.next
 }
 
-// ErrClosed is what a change panics with that no entry makes: a handler that only reads is wrong,
-// or a command is tried that would write.
+// ErrClosed is the panic of a change outside of an entry: in a dry run, or by a handler that should
+// only read.
 var ErrClosed = errors.New("keyspace: a change outside of an entry")
 
 func (db *DB) mustWrite() {
@@ -296,8 +292,8 @@ func (db *DB) mustWrite() {
 	db.ks.edits++
 }
 
-// Create makes a string of a key that does not exist: Find has just said so. One whose deadline has
-// passed and that was not swept yet makes room.
+// Create creates a string for a key that does not exist, as Find has just reported. It removes an
+// expired key that is not swept yet.
 func (db *DB) Create(key, value []byte) *Entry {
 	db.mustWrite()
 	if e := db.keys.find(hashKey(key), key); e != nil {
@@ -309,8 +305,8 @@ func (db *DB) Create(key, value []byte) *Entry {
 	return e
 }
 
-// put makes key hold a value with a deadline, in the place of whatever it held. The key is a new
-// one: it gets the current revision as its creation.
+// put sets key to a value with a deadline, whatever it held. The key counts as new: its creation is
+// the current revision.
 func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
 	e := db.add(key)
@@ -319,7 +315,7 @@ func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.SetDeadline(e, deadlineMs)
 }
 
-// Random returns a key that exists, chosen by seed with about equal chances, or nil where there is
+// Random returns an existing key, chosen by seed with nearly equal chances, or nil if there is
 // none.
 func (db *DB) Random(seed uint64) *Entry {
 	n := db.keys.size

@@ -2,8 +2,8 @@
 
 package keyspace
 
-// Rename moves the value of a key with its deadline to another key, in the place of what that held,
-// and reports whether from existed. To rename a key to itself does nothing.
+// Rename moves the value of a key and its deadline to another key, whatever that held, and reports
+// whether from existed. Renaming a key to itself does nothing.
 func (db *DB) Rename(from, to []byte) bool { return db.Move(from, db, to) }
 
 // Move is Rename to a key of the database dst.
@@ -17,22 +17,21 @@ func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	return true
 }
 
-// Copy makes to, in the database dst, hold what from holds, deadline included, in the place of what
-// it held, and reports whether from existed. A key must not be copied to itself.
+// Copy sets to, in the database dst, to the value and deadline of from, and reports whether from
+// existed. A key must not be copied to itself.
 func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	e := db.Find(from)
 	if e == nil {
 		return false
 	}
-	// before what the copy shares is marked as shared: a dry run, which is aborted here, runs
-	// beside reads
+	// first: a dry run, which aborts here, runs beside reads and must not mark values as shared
 	dst.mustWrite()
 	coll := e.coll
 	if coll != nil {
 		coll = coll.Clone()
 	}
-	// Clipped: the two strings share memory, and appending to the copy must not write behind the
-	// original's end.
+	// Clipped: the two strings share memory, and appending to the copy must not write past the end
+	// of the original.
 	e.own = false
 	dst.put(to, e.str[:len(e.str):len(e.str)], coll, e.deadline)
 	return true

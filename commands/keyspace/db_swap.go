@@ -1,9 +1,8 @@
-// This file contains the exchange of two databases, and the revisions that it gives to all their
-// keys at once.
+// Swapping databases, and the revisions that this gives to all their keys at once.
 
 package keyspace
 
-// Swap exchanges what databases a and b hold, in constant time. To exchange a database with itself
+// Swap swaps the contents of databases a and b, in constant time. Swapping a database with itself
 // does nothing.
 func (ks *Keyspace) Swap(a, b int) {
 	x, y := ks.dbs[a], ks.dbs[b]
@@ -14,13 +13,13 @@ func (ks *Keyspace) Swap(a, b int) {
 	ks.dbs[a], ks.dbs[b] = y, x
 	x.index, y.index = b, a
 	x.swapped, y.swapped = ks.rev, ks.rev
-	x.tell(nil, Flushed)
-	y.tell(nil, Flushed)
+	x.notify(nil, Flushed)
+	y.notify(nil, Flushed)
 	ks.mix(uint64(a)<<8|uint64(b), uint64(x.keys.size)<<32^uint64(y.keys.size))
 }
 
-// LastChange is the revision that last changed a key, or the one that swapped its database where
-// that is newer: what WATCH compares. It is 0 for a key that does not exist.
+// LastChange returns the revision that last changed a key, or the one that swapped its database if
+// that is newer: what WATCH compares. It is 0 for a missing key.
 func (db *DB) LastChange(key []byte) Revision {
 	if e := db.Find(key); e != nil {
 		return max(e.changed, db.swapped)
@@ -28,8 +27,8 @@ func (db *DB) LastChange(key []byte) Revision {
 	return 0
 }
 
-// Creation is the revision since which a key is that of one holder: the one that created it, or the
-// one that swapped its database where that is newer. It is 0 for a key that does not exist.
+// Creation returns the revision that created a key, or the one that swapped its database if that is
+// newer: the key has had one holder since. It is 0 for a missing key.
 func (db *DB) Creation(key []byte) Revision {
 	if e := db.Find(key); e != nil {
 		return max(e.created, db.swapped)

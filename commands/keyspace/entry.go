@@ -1,8 +1,8 @@
-// Entries: what the index holds for a key.
+// Entries: a key with its value and what is known of it.
 
 package keyspace
 
-// Entry is a key with its value. Strings lie in the entry itself, other types in a Collection.
+// Entry is a key with its value: a string in the entry itself, or a Collection.
 type Entry struct {
 	hash     uint64
 	key      string
@@ -12,17 +12,17 @@ type Entry struct {
 	changed  Revision
 	deadline int64 // ms of the cluster clock; 0 means none
 	gen      uint32
-	own      bool // no other entry has a part in str, so that WriteAt may change it in place
+	own      bool // str is not shared, so WriteAt may change it in place
 }
 
-// Collection is a value that has elements: a hash, a list.
+// Collection is a value with elements, such as a hash or a list.
 type Collection interface {
 	Kind() Kind
 	Len() int
-	// Sum is a hash over the content, kept up to date by every change.
+	// Sum is a hash over the content. Every change updates it.
 	Sum() uint64
-	// Clone returns a copy that can be changed while this one is read, in constant time or for a
-	// small value.
+	// Clone returns a copy that can change while this one is read, in constant time or for a small
+	// value.
 	Clone() Collection
 	// appendTo appends the content as snapshot record fields.
 	appendTo(dst []byte) []byte
@@ -41,7 +41,7 @@ const (
 	KindStream Kind = 6
 )
 
-// kinds is what each kind is called by TYPE, and how the content of its snapshot record is read.
+// kinds has the name of each kind for TYPE, and the decoder of its snapshot record.
 var kinds = [...]struct {
 	name string
 	read func(*reader) Collection // nil for strings, which are no collections
@@ -54,7 +54,7 @@ var kinds = [...]struct {
 	KindStream: {"stream", func(r *reader) Collection { return readStream(r) }},
 }
 
-// String is the name that TYPE answers.
+// String returns the name of the kind for TYPE.
 func (k Kind) String() string {
 	if int(k) < len(kinds) && kinds[k].name != "" {
 		return kinds[k].name
@@ -62,10 +62,10 @@ func (k Kind) String() string {
 	return "none"
 }
 
-// Key is the entry's key.
+// Key returns the key.
 func (e *Entry) Key() string { return e.key }
 
-// Kind is the type of the entry's value.
+// Kind returns the type of the value.
 func (e *Entry) Kind() Kind {
 	if e.coll == nil {
 		return KindString
@@ -73,23 +73,23 @@ func (e *Entry) Kind() Kind {
 	return e.coll.Kind()
 }
 
-// Bytes is the value of a string entry. The caller must not change it.
+// Bytes returns the value of a string. The caller must not change it.
 func (e *Entry) Bytes() []byte { return e.str }
 
-// Collection is the value of an entry that is not a string, else nil.
+// Collection returns the value of an entry that is not a string, else nil.
 func (e *Entry) Collection() Collection { return e.coll }
 
-// Emptied reports whether nothing is left in the entry's collection, so that its key goes: all but
-// streams go.
+// Emptied reports whether the entry's collection is empty, so that its key is removed. Empty
+// streams stay.
 func (e *Entry) Emptied() bool {
 	return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0
 }
 
-// Deadline is when the key expires, ms of the cluster clock; 0 means never.
+// Deadline returns when the key expires, ms of the cluster clock; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
 
-// Created is the revision that created the key.
+// Created returns the revision that created the key.
 func (e *Entry) Created() Revision { return e.created }
 
-// Changed is the revision that last changed the key.
+// Changed returns the revision that last changed the key.
 func (e *Entry) Changed() Revision { return e.changed }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// A small hash or sorted set is a slice; past these bounds it becomes a tree and stays one, at
-// Redis's own limits (hash-max-listpack-entries, zset-max-listpack-entries, …-value), since the
+// A small hash or sorted set is a slice. Past these bounds it becomes a tree and stays one. The
+// bounds are Redis's (hash-max-listpack-entries, zset-max-listpack-entries, …-value), since the
 // form decides the order of HGETALL.
 const (
 	smallFields  = 512
@@ -19,8 +19,8 @@ const (
 	smallBytes   = 64
 )
 
-// Hash is a map of fields to values. While small it keeps the order of insertion, as Redis does;
-// when large its order is that of the fields' hashes.
+// Hash is a map from fields to values. A small one keeps the order of insertion, as Redis does; a
+// large one is ordered by the fields' hashes.
 type Hash struct {
 	small []field
 	large *btree.BTreeG[hashField]
@@ -49,13 +49,13 @@ func hashFieldLess(a, b hashField) bool {
 // NewHash returns an empty hash.
 func NewHash() *Hash { return &Hash{} }
 
-// Kind is KindHash.
+// Kind returns KindHash.
 func (h *Hash) Kind() Kind { return KindHash }
 
-// Len counts the fields that exist.
+// Len returns the number of existing fields.
 func (h *Hash) Len() int { return h.size() - h.Dead() }
 
-// size counts the fields, those included that are past their deadline and not swept yet.
+// size returns the number of fields, including expired ones that are not swept yet.
 func (h *Hash) size() int {
 	if h.large != nil {
 		return h.large.Len()
@@ -63,13 +63,13 @@ func (h *Hash) size() int {
 	return len(h.small)
 }
 
-// Sum is a hash over the content.
+// Sum returns a hash over the content.
 func (h *Hash) Sum() uint64 { return h.sum }
 
 // Compact reports whether the hash still has its small form, which OBJECT ENCODING calls listpack.
 func (h *Hash) Compact() bool { return h.large == nil }
 
-// Clone returns a copy that can be changed while h is read.
+// Clone returns a copy that can change while h is read.
 func (h *Hash) Clone() Collection {
 	c := *h
 	c.small = slices.Clone(h.small)
@@ -80,7 +80,7 @@ func (h *Hash) Clone() Collection {
 	return &c
 }
 
-// find is the position of a field in the small form, or -1.
+// find returns the position of a field in the small form, or -1.
 func (h *Hash) find(name []byte) int {
 	for i := range h.small { // slices.IndexFunc would copy each field
 		if h.small[i].name == view(name) {
@@ -90,13 +90,13 @@ func (h *Hash) find(name []byte) int {
 	return -1
 }
 
-// Get returns the value of a field that exists, for reading only.
+// Get returns the value of an existing field, for reading only.
 func (h *Hash) Get(name []byte) (value []byte, ok bool) {
 	f, ok := h.get(name)
 	return f.value, ok
 }
 
-// get returns a field that exists.
+// get returns an existing field.
 func (h *Hash) get(name []byte) (field, bool) {
 	f, _, ok := h.lookup(name)
 	if !ok || h.dead(f) {
@@ -105,7 +105,7 @@ func (h *Hash) get(name []byte) (field, bool) {
 	return f, true
 }
 
-// lookup returns a field, be it past its deadline or not, and its position in the small form.
+// lookup returns a field, expired or not, and its position in the small form.
 func (h *Hash) lookup(name []byte) (f field, position int, ok bool) {
 	if h.large != nil {
 		f, ok := h.large.Get(hashField{hash: xxhash.Sum64(name), field: field{name: view(name)}})
@@ -117,7 +117,7 @@ func (h *Hash) lookup(name []byte) (f field, position int, ok bool) {
 	return field{}, -1, false
 }
 
-// fieldSum is a field's part in Sum.
+// fieldSum returns a field's part in Sum.
 func fieldSum(f field) uint64 {
 	hash := hashOf(f.name)
 	sum := pairSum(hash, xxhash.Sum64(f.value))
@@ -127,14 +127,14 @@ func fieldSum(f field) uint64 {
 	return sum
 }
 
-// pairSum joins the hashes of an element's two halves so that swapping or cancelling them shows.
+// pairSum combines the hashes of an element's two halves, so that swapping or cancelling them
+// shows.
 func pairSum(a, b uint64) uint64 {
 	x := (a ^ 0x9e3779b97f4a7c15) * (b | 1)
 	return x ^ x>>29 ^ b
 }
 
-// Set sets a field to a copy of value and reports whether the field is new. A deadline that it had
-// goes.
+// Set sets a field to a copy of value, removes its deadline, and reports whether the field is new.
 func (h *Hash) Set(name, value []byte) (created bool) { return h.set(name, value, 0) }
 
 // Update is Set for a field that keeps its deadline.
@@ -143,11 +143,11 @@ func (h *Hash) Update(name, value []byte) (created bool) {
 	return h.set(name, value, f.deadline)
 }
 
-// set sets a field to a copy of value. deadline is the one that the field has, or 0: only
-// SetDeadline gives new ones.
+// set sets a field to a copy of value. deadline is the current one or 0: only SetDeadline sets new
+// ones.
 func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 	old, position, exists := h.lookup(name)
-	if exists && h.dead(old) { // it went before this one comes, at the end of a small hash
+	if exists && h.dead(old) { // it expired first: the new one comes at the end
 		h.remove(old, position)
 		exists = false
 	}
@@ -169,8 +169,8 @@ func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 	return !exists
 }
 
-// put stores a field, over the one with its name, which is at that position of the small form, or
-// as a new one.
+// put stores a field in place of the existing one, at that position of the small form, or as a new
+// one.
 func (h *Hash) put(f field, position int, exists bool) {
 	if h.large == nil {
 		if exists && len(f.value) <= smallBytes {
@@ -206,7 +206,7 @@ func (h *Hash) Delete(name []byte) bool {
 	return true
 }
 
-// remove takes out a field that is there, at that position of the small form.
+// remove removes an existing field, at that position of the small form.
 func (h *Hash) remove(f field, position int) {
 	h.sum ^= fieldSum(f)
 	h.forget(f)
@@ -217,13 +217,12 @@ func (h *Hash) remove(f field, position int) {
 	h.small = slices.Delete(h.small, position, position+1)
 }
 
-// Each calls f with every field that exists until it answers false.
+// Each calls f with every existing field until it returns false.
 func (h *Hash) Each(f func(name string, value []byte) bool) {
 	h.all(func(sf field) bool { return h.dead(sf) || f(sf.name, sf.value) })
 }
 
-// all calls f with every field, those included that are past their deadline, until it answers
-// false.
+// all calls f with every field, including expired ones, until it returns false.
 func (h *Hash) all(f func(field) bool) {
 	if h.large != nil {
 		h.large.Scan(func(hf hashField) bool { return f(hf.field) })
@@ -236,7 +235,7 @@ func (h *Hash) all(f func(field) bool) {
 	}
 }
 
-// Scan is one step of HSCAN: see DB.Scan. A small hash is given whole.
+// Scan is one step of HSCAN: see DB.Scan. A small hash comes whole.
 func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte)) (next uint64) {
 	if h.large == nil {
 		h.Each(func(name string, value []byte) bool {
@@ -258,15 +257,15 @@ func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte))
 	return s.next
 }
 
-// The forms of a hash in a snapshot record, added up. A hash without deadlines is written as it was
+// Bits of the form of a hash in a snapshot record. A hash without deadlines is encoded as it was
 // before there were any.
 const (
 	largeRecord = 1 << iota
 	ttlRecord   // each field is followed by its deadline
 )
 
-// appendTo writes every field: which of them are past their deadline is the reader's business, and
-// no clock may be asked here.
+// appendTo encodes every field. Whether one is expired is for the reader to decide, whose clock may
+// differ.
 func (h *Hash) appendTo(dst []byte) []byte {
 	form := wire.BoolByte(h.large != nil) * largeRecord
 	if h.Volatile() > 0 {

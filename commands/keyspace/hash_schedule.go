@@ -1,17 +1,17 @@
-// This file contains how a database knows of its hashes' fields that have a deadline: an order of
-// those hashes by the earliest one. It is brought up to date by Changed; where in it a hash lies is
-// kept beside the deadlines, so that other entries pay nothing.
+// A database's order of the hashes whose fields have deadlines, by the earliest one. Changed
+// updates it. A hash's position in the order is stored beside its deadlines, so other entries pay
+// nothing.
 
 package keyspace
 
-// fieldsOver reports whether an entry is a hash whose fields' deadlines have all passed: then there
-// is no such key any more.
+// fieldsOver reports whether an entry is a hash whose fields have all expired: then the key does
+// not exist.
 func fieldsOver(e *Entry) bool {
 	h, ok := e.coll.(*Hash)
 	return ok && h.over()
 }
 
-// scheduled is where an entry lies in the order, 0 if it does not.
+// scheduled returns an entry's position in the order, 0 if it has none.
 func scheduled(e *Entry) int64 {
 	if h, ok := e.coll.(*Hash); ok && h.ttls != nil {
 		return h.ttls.due
@@ -19,7 +19,7 @@ func scheduled(e *Entry) int64 {
 	return 0
 }
 
-// unscheduled is a collection that is not in the order, whatever it was cloned from.
+// unscheduled returns c without a position in the order, whatever it was cloned from.
 func unscheduled(c Collection) Collection {
 	if h, ok := c.(*Hash); ok && h.ttls != nil {
 		h.ttls.due = 0
@@ -27,7 +27,7 @@ func unscheduled(c Collection) Collection {
 	return c
 }
 
-// schedule puts an entry into its place in the order after its fields were changed.
+// schedule updates an entry's position in the order after a change of its fields.
 func (db *DB) schedule(e *Entry) {
 	h, ok := e.coll.(*Hash)
 	if !ok || h.ttls == nil {
@@ -43,7 +43,7 @@ func (db *DB) schedule(e *Entry) {
 	}
 }
 
-// unschedule takes an entry out of the order.
+// unschedule removes an entry from the order.
 func (db *DB) unschedule(e *Entry) {
 	if due := scheduled(e); due != 0 {
 		db.fields.Delete(deadline{due, e.hash, e})
@@ -51,8 +51,8 @@ func (db *DB) unschedule(e *Entry) {
 	}
 }
 
-// sweepFields removes up to most fields whose deadline has passed, those of the hash with the
-// earliest first, and counts them. A hash of which nothing is left goes at once.
+// sweepFields removes up to most expired fields, the hash with the earliest first, and returns how
+// many. It removes a hash that becomes empty.
 func (db *DB) sweepFields(most int) (removed int) {
 	for removed < most {
 		d, ok := earliest(db.fields)
@@ -66,14 +66,14 @@ func (db *DB) sweepFields(most int) (removed int) {
 		}
 		e := db.Edit([]byte(d.entry.key))
 		removed += e.coll.(*Hash).sweep(most - removed)
-		db.tell(e, FieldsExpired)
+		db.notify(e, FieldsExpired)
 		db.Changed(e)
 	}
 	return removed
 }
 
-// deadByFields counts the hashes that do not exist because the deadlines of all their fields have
-// passed.
+// deadByFields returns the number of hashes that do not exist because all their fields have
+// expired.
 func (db *DB) deadByFields() (n int) {
 	db.fields.Scan(func(d deadline) bool {
 		if d.atMs >= db.ks.now {
@@ -88,5 +88,5 @@ func (db *DB) deadByFields() (n int) {
 	return n
 }
 
-// VolatileHashes counts the hashes with fields that have a deadline.
+// VolatileHashes returns the number of hashes with fields that have a deadline.
 func (db *DB) VolatileHashes() int { return db.fields.Len() }

@@ -1,6 +1,6 @@
-// This file contains the deadlines of a hash's fields. A field whose deadline has passed does not
-// exist, on the same terms as a key: from the first entry on whose stamp is past it, whether it was
-// swept or not. So what a Hash shows depends on the keyspace's clock.
+// Deadlines of hash fields. A field expires as a key does: from the first entry whose stamp is past
+// its deadline it does not exist, swept or not. So what a Hash shows depends on the keyspace's
+// clock.
 
 package keyspace
 
@@ -10,14 +10,14 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// fieldTTLs is what a hash with fields that have a deadline, or had one, knows of them.
+// fieldTTLs has the deadlines of a hash's fields. A hash has it from the first deadline on.
 type fieldTTLs struct {
-	ks    *Keyspace // whose clock counts
+	ks    *Keyspace // has the clock
 	order *btree.BTreeG[fieldDeadline]
-	due   int64 // the position in the database's order of such hashes; 0 means none
+	due   int64 // position in the database's order of such hashes; 0: none
 }
 
-// fieldDeadline is one field's position in the order of deadlines.
+// fieldDeadline is a field's position in the order of deadlines.
 type fieldDeadline struct {
 	atMs int64
 	name string
@@ -30,7 +30,7 @@ func fieldDeadlineLess(a, b fieldDeadline) bool {
 	return a.name < b.name
 }
 
-// clone returns a copy that can be changed while l is read, for the same entry.
+// clone returns a copy that can change while l is read, for the same entry.
 func (l *fieldTTLs) clone() *fieldTTLs {
 	if l == nil {
 		return nil
@@ -38,11 +38,10 @@ func (l *fieldTTLs) clone() *fieldTTLs {
 	return &fieldTTLs{ks: l.ks, order: l.order.IsoCopy(), due: l.due}
 }
 
-// dead reports whether the deadline of one of the hash's fields has passed.
+// dead reports whether a field has expired.
 func (h *Hash) dead(f field) bool { return f.deadline != 0 && f.deadline < h.ttls.ks.now }
 
-// Dead counts the fields that are past their deadline and not swept yet. It takes few steps,
-// however many there are.
+// Dead returns the number of expired fields that are not swept yet, in few steps.
 func (h *Hash) Dead() int {
 	if h.Volatile() == 0 {
 		return 0
@@ -57,7 +56,7 @@ func (h *Hash) Dead() int {
 	})
 }
 
-// Volatile counts the fields that have a deadline, those included that are past it and not swept
+// Volatile returns the number of fields with a deadline, including expired ones that are not swept
 // yet.
 func (h *Hash) Volatile() int {
 	if h.ttls == nil {
@@ -66,15 +65,15 @@ func (h *Hash) Volatile() int {
 	return h.ttls.order.Len()
 }
 
-// Deadline is when a field expires, ms of the cluster clock, 0 for never; exists is false where
-// there is no such field.
+// Deadline returns when a field expires, ms of the cluster clock, 0 for never, and whether it
+// exists.
 func (h *Hash) Deadline(name []byte) (atMs int64, exists bool) {
 	f, ok := h.get(name)
 	return f.deadline, ok
 }
 
-// SetDeadline sets when a field that exists expires, ms of the clock of ks, whose the hash is; 0
-// makes it stay.
+// SetDeadline sets when an existing field expires, ms of the clock of ks, to which the hash
+// belongs; 0 for never.
 func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 	f, position, ok := h.lookup(name)
 	if !ok || f.deadline == atMs {
@@ -94,8 +93,7 @@ func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 	h.put(f, position, true)
 }
 
-// forget takes a field's deadline out of the order. The field itself is changed or removed by the
-// caller.
+// forget removes a field's deadline from the order. The caller changes or removes the field.
 func (h *Hash) forget(f field) {
 	if f.deadline == 0 {
 		return
@@ -103,7 +101,7 @@ func (h *Hash) forget(f field) {
 	h.ttls.order.Delete(fieldDeadline{f.deadline, f.name})
 }
 
-// over reports whether there are fields and the deadlines of all have passed.
+// over reports whether there are fields and all have expired.
 func (h *Hash) over() bool {
 	if h.Volatile() == 0 || h.Volatile() < h.size() {
 		return false
@@ -112,7 +110,7 @@ func (h *Hash) over() bool {
 	return l.atMs < h.ttls.ks.now
 }
 
-// sweep removes up to most fields whose deadline has passed, the earliest first, and counts them.
+// sweep removes up to most expired fields, the earliest first, and returns how many.
 func (h *Hash) sweep(most int) (removed int) {
 	for removed < most && h.Volatile() > 0 {
 		l, _ := h.ttls.order.Min()
@@ -126,9 +124,9 @@ func (h *Hash) sweep(most int) (removed int) {
 	return removed
 }
 
-// Pick returns a function that gives the fields that exist by their position, 0 to Len-1, in the
-// order of Each. It is valid until the hash is changed. Work is done in proportion to the number of
-// fields only where some are dead.
+// Pick returns a function that returns existing fields by position, 0 to Len-1, in the order of
+// Each. It is valid until the hash changes. It does work proportional to the number of fields only
+// if some have expired.
 func (h *Hash) Pick() func(i int) (name string, value []byte) {
 	if h.Dead() == 0 && h.large != nil {
 		return func(i int) (string, []byte) {

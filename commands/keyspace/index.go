@@ -10,20 +10,19 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// index finds the entries of a database by key, and gives them in the order of (hash, key), which
-// is that of SCAN's cursors, of snapshots and of everything else that shows: it looks random as on
-// Redis yet is the same on every node.
+// index finds the entries of a database by key, and orders them by (hash, key). SCAN's cursors,
+// snapshots and everything else that shows an order use this one: it looks random, as on Redis, yet
+// is the same on every node.
 //
 // It is extendible hashing (Fagin, Nievergelt, Pippenger, Strong: ACM TODS 4(3), 1979) by the
-// leading bits of the hash, which keeps the order: a directory leads to pages of up to pageSlots
-// sorted slots, a full page is split in two, and the directory doubles when a page needs more bits
-// than it has. A lookup is one step into the directory and one into a page, however many keys there
-// are.
+// leading bits of the hash, which keeps the order. A directory leads to pages of up to pageSlots
+// sorted slots. A full page is split in two, and the directory doubles when a page needs more bits
+// than it has. A lookup is one step into the directory and one into a page, for any number of keys.
 //
-// It is copy-on-write: freeze is a copy of the directory's outer level, and what belongs to an
-// older generation is copied before it is changed.
+// It is copy-on-write: freeze copies the directory's outer level, and what belongs to an older
+// generation is copied before it changes.
 type index struct {
-	gen   uint64 // what was made in an older generation may be read by a frozen index
+	gen   uint64 // a frozen index may read what has an older generation
 	depth int    // the directory has 1<<depth positions
 	dir   []part
 	size  int
@@ -31,16 +30,16 @@ type index struct {
 }
 
 const (
-	// pageSlots is how many entries a page holds before it is split, mergeSlots how many two halves
-	// may hold to be joined again.
+	// pageSlots is the maximum number of entries in a page, mergeSlots that of two halves that are
+	// merged again.
 	pageSlots  = 64
 	mergeSlots = 24
-	// partBits is the binary logarithm of the positions in one part of the directory.
+	// partBits is the binary logarithm of the positions in a part of the directory.
 	partBits = 8
 	maxDepth = 48
 )
 
-// part is a piece of the directory with the number of entries in the pages that begin in it.
+// part is a piece of the directory, with the number of entries in the pages that start in it.
 type part struct {
 	*pageTable
 	count int
@@ -51,8 +50,8 @@ type pageTable struct {
 	pages [1 << partBits]*page
 }
 
-// page holds the entries whose hashes share their leading bits. Too many hashes that share more
-// bits than a directory should have, which takes an attacker, make it a tree.
+// page holds the entries whose hashes share their leading bits. If too many hashes share more bits
+// than a directory should have, which takes an attacker, it becomes a tree.
 type page struct {
 	gen   uint64
 	depth int // how many leading bits are shared
@@ -93,8 +92,7 @@ func (x *index) newPage(depth int) *page {
 	return &page{gen: x.gen, depth: depth}
 }
 
-// freeze returns the index as it is now, for reading. What x changes from now on has generation
-// gen.
+// freeze returns the index as it is now, for reading. Later changes of x have generation gen.
 func (x *index) freeze(gen uint64) *index {
 	f := *x
 	f.dir = slices.Clone(x.dir)
@@ -102,14 +100,14 @@ func (x *index) freeze(gen uint64) *index {
 	return &f
 }
 
-// position is where the directory leads a hash.
+// position returns the directory position of a hash.
 func (x *index) position(hash uint64) int { return int(hash >> 1 >> (63 - x.depth)) }
 
 func (x *index) page(position int) *page {
 	return x.dir[position>>partBits].pages[position&(1<<partBits-1)]
 }
 
-// first is the first of the directory's positions that lead to the page that a hash belongs to.
+// first returns the first of the positions that lead to page p, to which position leads.
 func (x *index) first(position int, p *page) int { return position &^ (1<<(x.depth-p.depth) - 1) }
 
 // find returns the entry of a key, or nil.
@@ -127,8 +125,8 @@ func (x *index) find(hash uint64, key []byte) *Entry {
 	return nil
 }
 
-// seek is the position of the first slot whose hash is not below hash. Hashes are spread evenly
-// over a page, so a guess comes close.
+// seek returns the position of the first slot whose hash is not below hash. Hashes are spread
+// evenly over a page, so a guess comes close.
 func (p *page) seek(hash uint64) int {
 	i := int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
 	for i > 0 && p.slots[i-1].hash >= hash {
@@ -140,7 +138,7 @@ func (p *page) seek(hash uint64) int {
 	return i
 }
 
-// search is the position of the first slot that is not before s.
+// search returns the position of the first slot that is not before s.
 func (p *page) search(s slot) int {
 	i := p.seek(s.hash)
 	for i < len(p.slots) && slotLess(p.slots[i], s) {
@@ -149,7 +147,7 @@ func (p *page) search(s slot) int {
 	return i
 }
 
-// writable returns the page at a position, a copy of it where a frozen index may see it.
+// writable returns the page at a position, or a copy of it if a frozen index may see it.
 func (x *index) writable(position int) *page {
 	p := x.page(position)
 	if p.gen == x.gen {
@@ -166,7 +164,7 @@ func (x *index) writable(position int) *page {
 	return c
 }
 
-// lead makes the directory lead to p from all of its positions, the first of which is given.
+// lead makes all positions of p, from first on, lead to it.
 func (x *index) lead(first int, p *page) {
 	for i := range 1 << (x.depth - p.depth) {
 		at := first + i
@@ -184,7 +182,7 @@ func (x *index) count(position int, p *page, n int) {
 	x.dir[x.first(position, p)>>partBits].count += n
 }
 
-// set puts an entry under its key, over an older one with that key if there is one.
+// set stores an entry under its key, in place of an older one with that key.
 func (x *index) set(e *Entry) {
 	position := x.position(e.hash)
 	p := x.writable(position)
@@ -210,9 +208,9 @@ func (x *index) set(e *Entry) {
 	}
 }
 
-// split halves a full page, until a half has room.
+// split halves a full page until a half has room.
 func (x *index) split(position int, p *page) {
-	// With hashes that are spread evenly no page needs more bits than this.
+	// With evenly spread hashes no page needs more bits than this.
 	if p.depth >= min(bits.Len(uint(x.size)), maxDepth) {
 		p.tree = btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
 		for _, s := range p.slots {
@@ -252,7 +250,7 @@ func (x *index) split(position int, p *page) {
 // double gives the directory one more bit.
 func (x *index) double() { x.resize(x.depth + 1) }
 
-// resize makes the directory again with so many bits, none of which a page lacks.
+// resize rebuilds the directory with depth bits, at least as many as any page has.
 func (x *index) resize(depth int) {
 	old := *x
 	x.depth = depth
@@ -278,7 +276,7 @@ func (p *page) len() int {
 	return len(p.slots)
 }
 
-// remove takes an entry out.
+// remove removes an entry.
 func (x *index) remove(e *Entry) {
 	position := x.position(e.hash)
 	s := slot{e.hash, e}
@@ -299,8 +297,8 @@ func (x *index) remove(e *Entry) {
 	}
 }
 
-// merge joins a page with the one that it was split from, if the two have become small, and lets
-// the directory shrink.
+// merge merges a page with the one that it was split from, if both have become small, and shrinks
+// the directory if possible.
 func (x *index) merge(position int, p *page) {
 	first := x.first(position, p)
 	width := 1 << (x.depth - p.depth)
@@ -322,7 +320,7 @@ func (x *index) merge(position int, p *page) {
 	}
 }
 
-// from calls f with every entry that is not before a hash, in order, until f answers false.
+// from calls f with every entry that is not before a hash, in order, until f returns false.
 func (x *index) from(hash uint64, f func(slot) bool) {
 	start := slot{hash: hash}
 	for position := x.position(hash); position < 1<<x.depth; {
@@ -368,7 +366,7 @@ func (x *index) at(n int) slot {
 	}
 }
 
-// start is the first position in part i at which a page begins.
+// start returns the first position in part i at which a page starts.
 func (x *index) start(i int) int {
 	position := i << partBits
 	p := x.page(position)
@@ -378,5 +376,5 @@ func (x *index) start(i int) int {
 	return position
 }
 
-// hashKey hashes a key. It has to be the same on every node and in every release.
+// hashKey hashes a key. It must be the same on every node and in every release.
 func hashKey(key []byte) uint64 { return xxhash.Sum64(key) }

@@ -7,11 +7,11 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Databases is the number of databases, SELECT's range, as Redis has by default.
+// Databases is the number of databases, Redis's default.
 const Databases = 16
 
-// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry cannot hold up
-// one entry for long. Keys past their deadline do not exist whether they were swept or not.
+// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry does not delay
+// it for long. Expired keys do not exist, swept or not.
 const sweepLimit = 4096
 
 // Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits
@@ -22,46 +22,46 @@ type Keyspace struct {
 	rev      Revision // revision of the command being applied
 	gen      uint64   // rises with every Freeze
 	sum      uint64   // running hash over all changes
-	edits    uint64   // rises with every step that changes something, or is about to
+	edits    uint64   // rises before or with every change
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes
-	observe  Observer // nil: nobody wants to know
-	until    int64    // of a view, see At; 0: it is none
+	observe  Observer // nil: none
+	until    int64    // of a view (see At); 0: not a view
 }
 
 // Change says what happened to a key.
 type Change uint8
 
-// What can happen to a key.
+// The kinds of changes.
 const (
-	Modified Change = iota // it was made, or its value or its deadline changed
-	Removed                // it was there and is not any more, or is about to be made again
-	Expired                // the same, because its deadline had passed
-	// every key of the database is gone, or another database's keys are in their place
+	Modified Change = iota // created, or its value or deadline changed
+	Removed                // no longer exists, or is about to be created again
+	Expired                // removed because its deadline has passed
+	// every key of the database was removed, or replaced by those of another database
 	Flushed
-	// FieldsExpired: fields of a hash were removed because their deadlines had passed; the hash
+	// FieldsExpired: fields of a hash were removed because their deadlines have passed. The hash
 	// goes with the last.
 	FieldsExpired
-	// Added: a key that was not there comes to be. Its value is not there yet: Modified follows.
+	// Added: a key is being created. It has no value yet: Modified follows.
 	Added
 )
 
-// Observer is notified of changes as they happen, of one change more often than once now and then.
-// It sees the entry as it is at that moment (nil when Flushed), must not keep it, and must not
-// change anything that the machine's state depends on.
+// Observer is notified of changes as they happen, possibly more than once per change. It sees the
+// entry as it is at that moment (nil for Flushed), must not keep it, and must not change anything
+// that the machine's state depends on.
 type Observer func(db int, e *Entry, c Change)
 
-// Observe makes f be told of all changes from now on, or nobody if it is nil.
+// Observe sets the observer, or removes it if f is nil.
 func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
 
-// deadline is one key's place in its database's expiry index.
+// deadline is a key's element of its database's expiry index.
 type deadline struct {
 	atMs  int64
 	hash  uint64
 	entry *Entry
 }
 
-// deadlineLess orders by time, then by what is the same on every node.
+// deadlineLess orders by time, then by hash and key, which are the same on every node.
 func deadlineLess(a, b deadline) bool {
 	switch {
 	case a.atMs != b.atMs:
@@ -88,8 +88,8 @@ func newExpiry() *btree.BTreeG[deadline] {
 // DB returns database i, 0 to Databases-1.
 func (ks *Keyspace) DB(i int) *DB { return ks.dbs[i] }
 
-// Begin opens the keyspace for the changes of one entry at the cluster clock nowMs (which never
-// falls) and removes keys whose deadline has passed.
+// Begin opens the keyspace for the changes of one entry at the cluster clock nowMs, which never
+// falls, and removes expired keys.
 func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.now = max(ks.now, nowMs)
 	ks.rev = rev
@@ -97,34 +97,34 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.sweep()
 }
 
-// SetRevision says which revision the following changes get.
+// SetRevision sets the revision of the following changes.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
 
-// Edits rises whenever something is changed or handed out to be changed: while it stays, nothing
-// was.
+// Edits returns a count that rises with every change and everything handed out for changes. While
+// it stays the same, nothing has changed.
 func (ks *Keyspace) Edits() uint64 { return ks.edits }
 
 // End closes the keyspace for changes until the next Begin.
 func (ks *Keyspace) End() { ks.writable = false }
 
-// Now is the cluster clock of the newest entry, ms. A key exists while its deadline is not before
-// it.
+// Now returns the cluster clock of the newest entry, ms. A key exists while its deadline is not
+// before it.
 func (ks *Keyspace) Now() int64 { return ks.now }
 
-// RestoreClock sets the clock of a keyspace that is being restored from a snapshot.
+// RestoreClock sets the clock while the keyspace is restored from a snapshot.
 func (ks *Keyspace) RestoreClock(nowMs int64) { ks.now = nowMs }
 
-// Sum is the running hash over every change applied so far: machines that applied the same entries
-// have the same.
+// Sum returns the running hash over every change: machines that applied the same entries have the
+// same.
 func (ks *Keyspace) Sum() uint64 { return ks.sum }
 
-// RestoreSum sets the running hash of a keyspace that is being restored from a snapshot.
+// RestoreSum sets the running hash while the keyspace is restored from a snapshot.
 func (ks *Keyspace) RestoreSum(sum uint64) { ks.sum = sum }
 
-// Expired counts the keys removed because their deadline passed, since this machine started.
+// Expired returns the number of keys that expired since this machine started.
 func (ks *Keyspace) Expired() uint64 { return ks.expired }
 
-// NextDeadline is the earliest deadline of any key or field, ms of the cluster clock.
+// NextDeadline returns the earliest deadline of any key or field, ms of the cluster clock.
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	for _, db := range ks.dbs {
 		for _, order := range [...]*btree.BTreeG[deadline]{db.expiry, db.fields} {
@@ -136,8 +136,8 @@ func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	return atMs, ok
 }
 
-// earliest is the first of an order of deadlines. Most databases have none, which is seen at once:
-// every entry asks all of them.
+// earliest returns the first of an order of deadlines. Every entry asks all databases, most of
+// which have none, so that case is fast.
 func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
 	if order.Len() == 0 {
 		return d, false
@@ -145,8 +145,7 @@ func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
 	return order.Min()
 }
 
-// sweep removes up to sweepLimit keys and fields whose deadline has passed, of one database after
-// the other, the earliest first.
+// sweep removes up to sweepLimit expired keys and fields, database by database, the earliest first.
 func (ks *Keyspace) sweep() {
 	left := sweepLimit
 	for _, db := range ks.dbs {
@@ -174,7 +173,7 @@ func (ks *Keyspace) FlushAll() {
 	}
 }
 
-// Len counts the keys of all databases.
+// Len returns the number of keys in all databases.
 func (ks *Keyspace) Len() int {
 	n := 0
 	for _, db := range ks.dbs {
@@ -183,6 +182,6 @@ func (ks *Keyspace) Len() int {
 	return n
 }
 
-// hashOf places keys, fields and members in trees and in scan cursors. It has to be the same on
-// every node and in every release.
+// hashOf orders keys, fields and members in trees and in scan cursors. It must be the same on every
+// node and in every release.
 func hashOf(s string) uint64 { return xxhash.Sum64String(s) }

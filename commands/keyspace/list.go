@@ -8,12 +8,12 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// List is a sequence of elements. Its two ends lie in short slices of its own, so that pushing and
-// popping costs little, and what is between them in a rope. A list that is not longer than an end
-// is a slice alone. How a list came about decides where its parts meet; nothing shows that.
+// List is a sequence of elements. Its two ends are short slices, so that pushing and popping are
+// cheap; what is between them is a rope. A list no longer than an end is one slice. Where the parts
+// meet depends on the list's history, and is not visible.
 type List struct {
 	head []element
-	mid  *rope // nil: nothing
+	mid  *rope // nil: empty
 	tail []element
 }
 
@@ -22,13 +22,13 @@ func NewList() *List { return &List{} }
 
 func newElement(value []byte) element { return element{xxhash.Sum64(value), string(value)} }
 
-// Kind is KindList.
+// Kind returns KindList.
 func (l *List) Kind() Kind { return KindList }
 
-// Len counts the elements.
+// Len returns the number of elements.
 func (l *List) Len() int { return len(l.head) + l.between() + len(l.tail) }
 
-// between counts the elements in the rope.
+// between returns the number of elements in the rope.
 func (l *List) between() int {
 	if l.mid == nil {
 		return 0
@@ -36,7 +36,7 @@ func (l *List) between() int {
 	return l.mid.count
 }
 
-// Sum is a hash over the content, and over its order.
+// Sum returns a hash over the content and its order.
 func (l *List) Sum() uint64 {
 	d := digestOf(l.head)
 	if l.mid != nil {
@@ -46,25 +46,25 @@ func (l *List) Sum() uint64 {
 	return pairSum(d.sum, d.power)
 }
 
-// Clone returns a copy that can be changed while l is read.
+// Clone returns a copy that can change while l is read.
 func (l *List) Clone() Collection {
 	return &List{slices.Clone(l.head), l.mid, slices.Clone(l.tail)}
 }
 
-// PushFront puts a copy of value before all others.
+// PushFront inserts a copy of value at the front.
 func (l *List) PushFront(value []byte) {
 	l.head = slices.Insert(l.head, 0, newElement(value))
 	l.spill()
 }
 
-// PushBack puts a copy of value behind all others.
+// PushBack appends a copy of value.
 func (l *List) PushBack(value []byte) {
 	l.tail = append(l.tail, newElement(value))
 	l.spill()
 }
 
-// spill moves half of an end that has become too long to the rope. A half stays, so that pushing
-// and popping in turn does not move elements each time.
+// spill moves half of an end that has become too long to the rope. Half stays, so that alternating
+// pushes and pops do not move elements each time.
 func (l *List) spill() {
 	if n := len(l.head) / 2; len(l.head) > pieceMax {
 		l.mid = concat(leaf(slices.Clone(l.head[n:])), l.mid)
@@ -76,7 +76,7 @@ func (l *List) spill() {
 	}
 }
 
-// refill gives an end that has become empty the rope's outermost leaf.
+// refill moves the rope's outermost leaf to an end that has become empty.
 func (l *List) refill() {
 	if len(l.head) == 0 && l.mid != nil {
 		l.head, l.mid = append(l.head, l.mid.first()...), l.mid.withoutFirst()
@@ -97,7 +97,7 @@ func (l *List) At(i int) string {
 	return l.tail[i-l.between()].value
 }
 
-// Set puts a copy of value in the position of the element at i, 0 to Len()-1.
+// Set replaces the element at position i, 0 to Len()-1, by a copy of value.
 func (l *List) Set(i int, value []byte) {
 	e := newElement(value)
 	if i < len(l.head) {
@@ -111,7 +111,7 @@ func (l *List) Set(i int, value []byte) {
 	l.tail[i-l.between()] = e
 }
 
-// Insert puts a copy of value before the element at i, or behind all when i is Len().
+// Insert inserts a copy of value before the element at position i, or at the end if i is Len().
 func (l *List) Insert(i int, value []byte) {
 	e, middle := newElement(value), l.between()
 	switch at := i - len(l.head); {
@@ -125,10 +125,10 @@ func (l *List) Insert(i int, value []byte) {
 	l.spill()
 }
 
-// RemoveRange removes the elements from position first to last, both included, which must exist.
+// RemoveRange removes the elements from position first to last, inclusive, which must exist.
 func (l *List) RemoveRange(first, last int) {
 	head, middle := len(l.head), l.between()
-	// part is what the range has in common with n elements that begin at position base.
+	// part returns the intersection of the range with n elements that start at position base.
 	part := func(base, n int) (from, to int) {
 		return min(max(first-base, 0), n), max(min(last+1-base, n), 0)
 	}
@@ -148,7 +148,7 @@ func (l *List) RemoveRange(first, last int) {
 	l.refill()
 }
 
-// Remove removes the elements at positions, which must exist, each once and in rising order.
+// Remove removes the elements at positions, which must exist and rise strictly.
 func (l *List) Remove(positions []int) {
 	head, middle := len(l.head), l.between()
 	inMid, _ := slices.BinarySearch(positions, head)
@@ -161,8 +161,8 @@ func (l *List) Remove(positions []int) {
 	l.refill()
 }
 
-// Range calls f with the elements from position first to last, both included, until it answers
-// false; downwards when first > last. The positions must exist. f must not change the list.
+// Range calls f with the elements from position first to last, inclusive, until it returns false;
+// in reverse if first > last. The positions must exist. f must not change the list.
 func (l *List) Range(first, last int, f func(value string) bool) {
 	n := max(last-first, first-last) + 1
 	if first <= last {
@@ -187,7 +187,7 @@ func (l *List) Range(first, last int, f func(value string) bool) {
 }
 
 // Find calls found with the positions of the elements equal to value, from position first to last,
-// both included, until it answers false; downwards when first > last. The positions must exist.
+// inclusive, until it returns false; in reverse if first > last. The positions must exist.
 func (l *List) Find(value []byte, first, last int, found func(position int) bool) {
 	hash := xxhash.Sum64(value)
 	is := func(e *element) bool { return e.hash == hash && e.value == view(value) }
@@ -219,8 +219,7 @@ func (l *List) Find(value []byte, first, last int, found func(position int) bool
 	})
 }
 
-// ascend calls f with the pieces of the list from position i on, in their order, until it answers
-// false.
+// ascend calls f with the pieces of the list from position i on, in order, until it returns false.
 func (l *List) ascend(i int, f func([]element) bool) {
 	if i < len(l.head) && !f(l.head[i:]) {
 		return
@@ -235,8 +234,8 @@ func (l *List) ascend(i int, f func([]element) bool) {
 	}
 }
 
-// descend calls f with the pieces of the list that end with position i and before, the last first,
-// until it answers false.
+// descend calls f with the pieces of the list up to position i, the last first, until it returns
+// false.
 func (l *List) descend(i int, f func([]element) bool) {
 	head, middle := len(l.head), l.between()
 	if i >= head+middle && !f(l.tail[:i-head-middle+1]) {

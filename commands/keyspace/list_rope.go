@@ -1,31 +1,30 @@
-// This file contains the tree that the middle of a list lies in. Its nodes are never changed once
-// they are made, so a copy of a list shares all of them; a change makes the few nodes on its way
-// again. Leaves hold pieces of the list, and each node knows how many elements are below it, which
-// finds an element by its position. Balance is that of AVL trees: Blelloch, Ferizovic, Sun: Just
-// Join for Parallel Ordered Sets, 2016. btree, which the other collections use, has no place to
-// insert at but by a key.
+// The tree for the middle of a list. Its nodes are immutable, so copies of a list share them; a
+// change copies the few nodes on its path. Leaves hold pieces of the list, and each node knows the
+// number of elements below it, which finds an element by position. It is balanced as AVL trees are:
+// Blelloch, Ferizovic, Sun: Just Join for Parallel Ordered Sets, 2016. btree, which the other
+// collections use, inserts by key only.
 
 package keyspace
 
 import "slices"
 
-// pieceMax is how many elements a leaf holds at most.
+// pieceMax is the maximum number of elements in a leaf.
 const pieceMax = 64
 
-// element is an element of a list with its hash, which saves reading it again when the list's Sum
-// changes or is searched.
+// element is an element of a list with its hash, which saves reading it again for the list's Sum
+// and in searches.
 type element struct {
 	hash  uint64
 	value string
 }
 
-// digest is a hash of a sequence of elements that tells their order: sum is the polynomial of their
-// hashes at digestBase, and power is digestBase to the number of elements.
+// digest is a hash of a sequence of elements that depends on their order: sum is the polynomial of
+// their hashes at digestBase, and power is digestBase to the number of elements.
 type digest struct{ sum, power uint64 }
 
 const digestBase = 0x9e3779b97f4a7c15
 
-// then is the digest of d's elements followed by e's.
+// then returns the digest of d's elements followed by e's.
 func (d digest) then(e digest) digest { return digest{d.sum + d.power*e.sum, d.power * e.power} }
 
 func digestOf(piece []element) digest {
@@ -37,17 +36,17 @@ func digestOf(piece []element) digest {
 	return d
 }
 
-// rope is a node: a leaf, which has a piece, or an inner node, which has two children. No rope is
-// nil.
+// rope is a node: a leaf, which has a piece, or an inner node, which has two children. An empty
+// rope is nil, and never a child.
 type rope struct {
 	left, right *rope
 	piece       []element
 	count       int
-	height      int // 0 of a leaf
+	height      int // 0 for a leaf
 	digest      digest
 }
 
-// leaf is a rope of one piece, which it keeps; nil of none.
+// leaf returns a rope of one piece, which it keeps, or nil if the piece is empty.
 func leaf(piece []element) *rope {
 	if len(piece) == 0 {
 		return nil
@@ -55,13 +54,13 @@ func leaf(piece []element) *rope {
 	return &rope{piece: piece, count: len(piece), digest: digestOf(piece)}
 }
 
-// link makes a node of two children whose heights differ by one at most.
+// link returns a node of two children whose heights differ by at most one.
 func link(l, r *rope) *rope {
 	return &rope{left: l, right: r, count: l.count + r.count, height: max(l.height, r.height) + 1,
 		digest: l.digest.then(r.digest)}
 }
 
-// balance is link for heights that differ by two at most.
+// balance is link for heights that differ by at most two.
 func balance(l, r *rope) *rope {
 	switch {
 	case l.height > r.height+1 && l.left.height >= l.right.height:
@@ -76,7 +75,7 @@ func balance(l, r *rope) *rope {
 	return link(l, r)
 }
 
-// concat puts two ropes of any height one behind the other.
+// concat concatenates two ropes of any height.
 func concat(l, r *rope) *rope {
 	switch {
 	case l == nil:
@@ -91,8 +90,8 @@ func concat(l, r *rope) *rope {
 	return link(l, r)
 }
 
-// join is concat that makes one leaf of the two that meet, if they fit, so that what was cut into
-// bits grows together again.
+// join is concat that merges the two leaves that meet, if they fit, so that small pieces grow
+// together again.
 func join(l, r *rope) *rope {
 	if l == nil || r == nil {
 		return concat(l, r)
@@ -118,7 +117,7 @@ func (t *rope) last() []element {
 	return t.piece
 }
 
-// withoutFirst is t without its first leaf.
+// withoutFirst returns t without its first leaf.
 func (t *rope) withoutFirst() *rope {
 	if t.height == 0 {
 		return nil
@@ -126,7 +125,7 @@ func (t *rope) withoutFirst() *rope {
 	return concat(t.left.withoutFirst(), t.right)
 }
 
-// withoutLast is t without its last leaf.
+// withoutLast returns t without its last leaf.
 func (t *rope) withoutLast() *rope {
 	if t.height == 0 {
 		return nil
@@ -134,7 +133,7 @@ func (t *rope) withoutLast() *rope {
 	return concat(t.left, t.right.withoutLast())
 }
 
-// at is the element at position i, 0 to count-1.
+// at returns the element at position i, 0 to count-1.
 func (t *rope) at(i int) element {
 	for t.height > 0 {
 		if i < t.left.count {
@@ -147,7 +146,7 @@ func (t *rope) at(i int) element {
 	return t.piece[i]
 }
 
-// set is t with e in the position of the element at i.
+// set returns t with e in place of the element at i.
 func (t *rope) set(i int, e element) *rope {
 	switch {
 	case t.height == 0:
@@ -160,7 +159,7 @@ func (t *rope) set(i int, e element) *rope {
 	return link(t.left, t.right.set(i-t.left.count, e))
 }
 
-// insert is t with e before the element at i.
+// insert returns t with e before the element at i.
 func (t *rope) insert(i int, e element) *rope {
 	switch {
 	case t.height == 0:
@@ -175,14 +174,14 @@ func (t *rope) insert(i int, e element) *rope {
 	return balance(t.left, t.right.insert(i-t.left.count, e))
 }
 
-// split cuts t before the element at i, 0 to count; a side with nothing in it is nil.
+// split splits t before the element at i, 0 to count; an empty side is nil.
 func (t *rope) split(i int) (before, from *rope) {
 	switch {
 	case i == 0:
 		return nil, t
 	case i == t.count:
 		return t, nil
-	case t.height == 0: // clones: a part of the piece would keep all of it in memory
+	case t.height == 0: // clone: a subslice would keep the whole piece in memory
 		return leaf(slices.Clone(t.piece[:i])), leaf(slices.Clone(t.piece[i:]))
 	case i <= t.left.count:
 		before, from = t.left.split(i)
@@ -192,8 +191,8 @@ func (t *rope) split(i int) (before, from *rope) {
 	return concat(t.left, before), from
 }
 
-// without is t without the elements at positions, which are sorted; base is the position of t's
-// first element.
+// without returns t without the elements at sorted positions; base is the position of t's first
+// element.
 func (t *rope) without(base int, positions []int) *rope {
 	if len(positions) == 0 {
 		return t
@@ -206,8 +205,8 @@ func (t *rope) without(base int, positions []int) *rope {
 		t.right.without(base+t.left.count, positions[cut:]))
 }
 
-// keepOthers takes the elements at positions, which are sorted, out of piece, whose first element
-// is at position base.
+// keepOthers removes the elements at sorted positions from piece, whose first element is at
+// position base.
 func keepOthers(piece []element, base int, positions []int) []element {
 	kept := piece[:0]
 	for i, e := range piece {
@@ -217,11 +216,11 @@ func keepOthers(piece []element, base int, positions []int) []element {
 		}
 		kept = append(kept, e)
 	}
-	clear(piece[len(kept):]) // so that what is gone does not stay in memory
+	clear(piece[len(kept):]) // release what was removed
 	return kept
 }
 
-// ascend calls f with the pieces from position i on until it answers false.
+// ascend calls f with the pieces from position i on until it returns false.
 func (t *rope) ascend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
 		return f(t.piece[i:])
@@ -232,8 +231,7 @@ func (t *rope) ascend(i int, f func([]element) bool) bool {
 	return t.right.ascend(i-t.left.count, f)
 }
 
-// descend calls f with the pieces that end with position i and before, the last first, until it
-// answers false.
+// descend calls f with the pieces up to position i, the last first, until it returns false.
 func (t *rope) descend(i int, f func([]element) bool) bool {
 	if t.height == 0 {
 		return f(t.piece[:i+1])

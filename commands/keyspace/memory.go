@@ -1,15 +1,14 @@
-// This file contains the estimate behind MEMORY USAGE. It is made of the contents alone, never of
-// the room that slices happen to have: how a value came about differs between a node that ran all
-// writes and one that was restored, and a script may look at the number.
+// The estimate for MEMORY USAGE. It depends on the contents alone, never on the capacity of slices:
+// capacities differ between a node that ran all writes and one that was restored, and a script may
+// see the number.
 
 package keyspace
 
-// What keeping things takes besides their text, in bytes: the records themselves, their places in
-// an index, what allocating them adds.
+// Overhead besides the text, in bytes: records, positions in indexes, allocation.
 const (
-	entryCost    = 144 // a key with its place in the database
-	deadlineCost = 48  // its place among the deadlines
-	textCost     = 16  // a text of its own
+	entryCost    = 144 // a key and its index positions
+	deadlineCost = 48  // its deadline
+	textCost     = 16  // a separate text
 	fieldCost    = 64  // a field of a hash
 	scoredCost   = 72  // a member of a sorted set, by name and by score
 	memberCost   = 32  // a member of a set
@@ -21,8 +20,8 @@ const (
 	readerCost  = 96 // a consumer
 )
 
-// Memory estimates what a key and its value take, in bytes. Of a collection samples elements are
-// looked at, all if it is 0.
+// Memory estimates the size of a key and its value, in bytes. It looks at samples elements of a
+// collection, at all if samples is 0.
 func (e *Entry) Memory(samples int) int {
 	n := entryCost + textBytes(len(e.key))
 	if e.deadline != 0 {
@@ -61,7 +60,7 @@ func (e *Entry) Memory(samples int) int {
 
 func textBytes(n int) int { return textCost + (n+7)&^7 }
 
-// sizes adds up the sizes of the elements that were looked at.
+// sizes sums the sizes of the elements that were looked at.
 type sizes struct{ limit, seen, bytes int }
 
 func (s *sizes) add(n int) bool {
@@ -70,7 +69,7 @@ func (s *sizes) add(n int) bool {
 	return s.seen != s.limit
 }
 
-// of is the size of so many elements, by those that were seen.
+// of estimates the size of that many elements from those that were seen.
 func (s *sizes) of(elements int) int {
 	if s.seen == 0 || s.seen == elements {
 		return s.bytes

@@ -1,15 +1,15 @@
 package keyspace
 
 // Revision says when a change was made: epoch (10 bits), index of the log entry (41 bits), position
-// of the command in its batch (12 bits). Later changes have larger revisions, across failovers and
-// restarts; a restored backup raises the epoch. It fits a signed 64-bit integer, and in the first
-// epoch a double, which is what a script or a JavaScript client holds it in.
+// of the command in the entry (12 bits). Later changes have larger revisions, across failovers and
+// restarts; a restore raises the epoch. It fits a signed 64-bit integer and, in epoch 0, a double,
+// which scripts and JavaScript clients store it in.
 type Revision uint64
 
-// MaxPosition is the last position of a batch: an entry carries at most MaxPosition+1 commands.
+// MaxPosition is the last position in an entry, which carries at most MaxPosition+1 commands.
 const MaxPosition = 1<<positionBits - 1
 
-// MaxEpoch is the last epoch that a revision has room for.
+// MaxEpoch is the last epoch.
 const MaxEpoch = 1<<epochBits - 1
 
 const (
@@ -18,8 +18,8 @@ const (
 	indexBits    = 41
 )
 
-// NewRevision composes a revision. index is the position of the entry in the log, position that of
-// the command in the entry.
+// NewRevision composes a revision of epoch, index of the log entry, and position of the command in
+// it.
 func NewRevision(epoch, index, position uint64) Revision {
 	return Revision(epoch<<(indexBits+positionBits) | index<<positionBits | position)
 }

@@ -1,10 +1,9 @@
 package keyspace
 
-// cursorBits is how much of a hash a SCAN cursor shows: it has to survive clients that keep it in a
-// double.
+// cursorBits is how many bits of a hash a SCAN cursor has: clients may store it in a double.
 const cursorBits = 48
 
-// cursorStart is the smallest hash that a cursor stands for.
+// cursorStart returns the smallest hash of a cursor.
 func cursorStart(cursor uint64) uint64 { return cursor << (64 - cursorBits) }
 
 // scan decides where one step of an iteration by hash ends.
@@ -15,8 +14,8 @@ type scan struct {
 	next  uint64 // where the next step starts; 0 means the end was reached
 }
 
-// take reports whether the element with this hash belongs to the step. Elements that share a cursor
-// are never parted.
+// take reports whether the element with this hash belongs to the step. Elements with equal cursors
+// stay together.
 func (s *scan) take(hash uint64) bool {
 	at := hash >> (64 - cursorBits)
 	if s.seen >= s.count && at != s.last {

@@ -9,12 +9,12 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// smallIntegers is up to how many integers a set keeps the form of sorted integers: Redis's
-// set-max-intset-entries. The form decides the order of SMEMBERS and what OBJECT ENCODING answers.
+// smallIntegers is the maximum size of a set of sorted integers, Redis's set-max-intset-entries.
+// The form decides the order of SMEMBERS and the reply of OBJECT ENCODING.
 const smallIntegers = 512
 
-// Set is a set of strings. While all are integers and few it is a sorted slice of numbers; else
-// they have the order of their hashes, and stay in it.
+// Set is a set of strings. A small one of integers is a sorted slice of numbers. Any other is
+// ordered by hash, and stays so.
 type Set struct {
 	integers []int64  // sorted
 	names    *nameSet // nil: the members are integers
@@ -24,10 +24,10 @@ type Set struct {
 // NewSet returns an empty set.
 func NewSet() *Set { return &Set{} }
 
-// Kind is KindSet.
+// Kind returns KindSet.
 func (s *Set) Kind() Kind { return KindSet }
 
-// Len counts the members.
+// Len returns the number of members.
 func (s *Set) Len() int {
 	if s.names != nil {
 		return s.names.len()
@@ -35,14 +35,14 @@ func (s *Set) Len() int {
 	return len(s.integers)
 }
 
-// Sum is a hash over the content.
+// Sum returns a hash over the content.
 func (s *Set) Sum() uint64 { return s.sum }
 
-// Integers reports whether the set has the form of sorted integers, which OBJECT ENCODING calls
+// Integers reports whether the set is a slice of sorted integers, which OBJECT ENCODING calls
 // intset.
 func (s *Set) Integers() bool { return s.names == nil }
 
-// Clone returns a copy that can be changed while s is read.
+// Clone returns a copy that can change while s is read.
 func (s *Set) Clone() Collection {
 	c := *s
 	c.integers = slices.Clone(s.integers)
@@ -52,7 +52,7 @@ func (s *Set) Clone() Collection {
 	return &c
 }
 
-// integer reads a member that is written exactly as the number that it is.
+// integer parses a member that is the canonical text of a number.
 func integer(member []byte) (n int64, ok bool) {
 	if len(member) == 0 || len(member) > 20 || member[len(member)-1] > '9' {
 		return 0, false
@@ -65,10 +65,10 @@ func integer(member []byte) (n int64, ok bool) {
 	return n, view(strconv.AppendInt(buf[:0], n, 10)) == view(member)
 }
 
-// setSum is a member's part in Sum.
+// setSum returns a member's part in Sum.
 func setSum(hash uint64) uint64 { return pairSum(hash, uint64(KindSet)) }
 
-// Has reports whether a member is there.
+// Has reports whether the set has a member.
 func (s *Set) Has(member []byte) bool {
 	if s.names != nil {
 		return s.names.has(setName{xxhash.Sum64(member), view(member)})
@@ -80,7 +80,7 @@ func (s *Set) Has(member []byte) bool {
 	return ok
 }
 
-// Add puts a member in and reports whether it is new.
+// Add adds a member and reports whether it is new.
 func (s *Set) Add(member []byte) bool {
 	hash := xxhash.Sum64(member)
 	if s.names == nil {
@@ -106,7 +106,7 @@ func (s *Set) Add(member []byte) bool {
 	return true
 }
 
-// grow gives the set the form of any strings.
+// grow converts the set to the form for any strings.
 func (s *Set) grow() {
 	s.names = &nameSet{}
 	for _, n := range s.integers {
@@ -116,7 +116,7 @@ func (s *Set) grow() {
 	s.integers = nil
 }
 
-// Remove takes a member out and reports whether it was there.
+// Remove removes a member and reports whether it existed.
 func (s *Set) Remove(member []byte) bool {
 	hash := xxhash.Sum64(member)
 	if s.names != nil {
@@ -146,7 +146,7 @@ func (s *Set) At(i int) string {
 	return strconv.FormatInt(s.integers[i], 10)
 }
 
-// Each calls f with every member until it answers false.
+// Each calls f with every member until it returns false.
 func (s *Set) Each(f func(member string) bool) {
 	if s.names != nil {
 		s.names.from(0, func(n setName) bool { return f(n.name) })
@@ -159,7 +159,7 @@ func (s *Set) Each(f func(member string) bool) {
 	}
 }
 
-// Scan is one step of SSCAN: see DB.Scan. Integers are given all at once.
+// Scan is one step of SSCAN: see DB.Scan. Integers come all at once.
 func (s *Set) Scan(cursor uint64, count int, f func(member string)) (next uint64) {
 	if s.names == nil {
 		s.Each(func(member string) bool {
@@ -197,7 +197,7 @@ func readSet(r *reader) *Set {
 	}
 	for range r.Count(1) {
 		if !s.Add(r.Bytes()) {
-			r.Fail() // twice the same
+			r.Fail() // a duplicate
 		}
 	}
 	if form != wire.BoolByte(s.names != nil) {

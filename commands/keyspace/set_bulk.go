@@ -1,4 +1,4 @@
-// This file contains what works on many members of a set at once.
+// Operations on many members of a set at once.
 
 package keyspace
 
@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// All lists the members in the order of the set, each with its hash and the score 0.
+// All returns the members in the order of the set, each with its hash and the score 0.
 func (s *Set) All() []Member {
 	all := make([]Member, 0, s.Len())
 	if s.names != nil {
@@ -25,8 +25,8 @@ func (s *Set) All() []Member {
 	return all
 }
 
-// ByHash calls f with every member, which has the score 0, in the order of (hash, name), until it
-// answers false.
+// ByHash calls f with every member, with the score 0, in the order of (hash, name), until it
+// returns false.
 func (s *Set) ByHash(f func(Member) bool) {
 	if s.names != nil {
 		s.names.from(0, func(n setName) bool { return f(Member{Hash: n.hash, Name: n.name}) })
@@ -41,8 +41,8 @@ func (s *Set) ByHash(f func(Member) bool) {
 	}
 }
 
-// Finder returns a function that reports whether a member is there, with less work where they come
-// in the order of (hash, name). It is valid until the set is changed.
+// Finder returns a function that reports whether the set has a member, faster in the order of
+// (hash, name). It is valid until the set changes.
 func (s *Set) Finder() func(Member) bool {
 	switch {
 	case s.names == nil:
@@ -57,8 +57,8 @@ func (s *Set) Finder() func(Member) bool {
 	}
 }
 
-// IntegersOnly reports whether a set that these members are added to, one by one, has the form of
-// integers. They are different.
+// IntegersOnly reports whether a set to which these members are added one by one has the form of
+// integers. The members are distinct.
 func IntegersOnly(members []Member) bool {
 	return len(members) <= smallIntegers && !slices.ContainsFunc(members, func(m Member) bool {
 		_, ok := integer([]byte(m.Name))
@@ -66,8 +66,8 @@ func IntegersOnly(members []Member) bool {
 	})
 }
 
-// SetOf makes a set of members that are different. It has the form of integers where it can, unless
-// names is given.
+// SetOf returns a set of distinct members. It has the form of integers if possible, unless names is
+// set.
 func SetOf(members []Member, names bool) *Set {
 	s := NewSet()
 	if !names && IntegersOnly(members) {
@@ -104,8 +104,8 @@ func memberCompare(a, b Member) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// RemoveAt removes the members at different positions in the order of the set, and changes nothing
-// else: a set that is one of names stays that.
+// RemoveAt removes the members at distinct positions in the order of the set. The set keeps its
+// form.
 func (s *Set) RemoveAt(positions []int) {
 	if s.names == nil || !RebuildCheaper(len(positions), s.Len()) {
 		gone := make([]string, len(positions))

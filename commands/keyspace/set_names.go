@@ -1,4 +1,4 @@
-// This file contains the form of a set whose members are any strings.
+// The form of a set whose members are any strings.
 
 package keyspace
 
@@ -8,8 +8,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// smallNames is up to how many members a set is a slice before it becomes a tree. Nothing shows
-// which of the two it is.
+// smallNames is the maximum size of the slice; a larger set is a tree. The difference is not
+// visible.
 const smallNames = 128
 
 // nameSet is a set of strings in the order of (hash, name).
@@ -45,7 +45,7 @@ func (s *nameSet) clone() *nameSet {
 	return c
 }
 
-// seek is the position of n in the slice, or where it would stand.
+// seek returns the position of n in the slice, or where to insert it.
 func (s *nameSet) seek(n setName) (position int, exists bool) {
 	return slices.BinarySearchFunc(s.small, n, func(a, b setName) int {
 		switch {
@@ -67,7 +67,7 @@ func (s *nameSet) has(n setName) bool {
 	return ok
 }
 
-// add puts in a name that is not there.
+// add adds a name that is not in the set.
 func (s *nameSet) add(n setName) {
 	if s.large == nil && len(s.small) == smallNames {
 		s.large = btree.NewBTreeGOptions(setNameLess, btree.Options{NoLocks: true})
@@ -84,7 +84,7 @@ func (s *nameSet) add(n setName) {
 	s.small = slices.Insert(s.small, position, n)
 }
 
-// remove takes a name out and reports whether it was there.
+// remove removes a name and reports whether it existed.
 func (s *nameSet) remove(n setName) bool {
 	if s.large != nil {
 		_, ok := s.large.Delete(n)
@@ -105,7 +105,7 @@ func (s *nameSet) at(i int) setName {
 	return s.small[i]
 }
 
-// from calls f with every name that is not before a hash, in order, until f answers false.
+// from calls f with every name that is not before a hash, in order, until f returns false.
 func (s *nameSet) from(hash uint64, f func(setName) bool) {
 	if s.large != nil {
 		s.large.Ascend(setName{hash: hash}, f)

@@ -7,7 +7,7 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// ErrCorrupt says that a snapshot record cannot be read.
+// ErrCorrupt means that a snapshot record cannot be decoded.
 var ErrCorrupt = errors.New("keyspace: corrupt snapshot record")
 
 // Frozen is the content of a keyspace at one moment. It may be read while the keyspace changes.
@@ -16,7 +16,7 @@ type Frozen struct {
 	swapped [Databases]Revision
 }
 
-// Freeze takes the content as it is now, in constant time.
+// Freeze captures the current content, in constant time.
 func (ks *Keyspace) Freeze() *Frozen {
 	f := &Frozen{}
 	ks.gen++
@@ -26,7 +26,7 @@ func (ks *Keyspace) Freeze() *Frozen {
 	return f
 }
 
-// Len counts the records.
+// Len returns the number of records.
 func (f *Frozen) Len() int {
 	n := 0
 	for i, keys := range f.dbs {
@@ -38,9 +38,9 @@ func (f *Frozen) Len() int {
 	return n
 }
 
-// Records calls yield with one record a key, in the order of databases and of (hash, key), until it
-// fails; before the keys of a database that was swapped comes a record of that. The record is
-// yield's until it returns. Equal contents give equal records.
+// Records calls yield with one record per key, in the order of databases and of (hash, key), until
+// it fails. A record of the swap precedes the keys of a swapped database. A record is valid until
+// yield returns. Equal contents give equal records.
 func (f *Frozen) Records(yield func(record []byte) error) error {
 	var buf []byte
 	var err error
@@ -76,13 +76,13 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 	return e.coll.appendTo(dst)
 }
 
-// kindSwap stands in the place of a key's kind in the record of a database that was swapped.
+// kindSwap replaces a key's kind in the record of a swapped database.
 const kindSwap Kind = 0
 
 // IsKey reports whether a record is a key's.
 func IsKey(record []byte) bool { return len(record) > 1 && Kind(record[1]) != kindSwap }
 
-// Load puts the key of one record into a keyspace that is being restored.
+// Load loads a record into a keyspace that is being restored.
 func (ks *Keyspace) Load(record []byte) error {
 	r := newReader(record, ks)
 	index, kind := int(r.Byte()), Kind(r.Byte())
@@ -120,10 +120,10 @@ func (ks *Keyspace) Load(record []byte) error {
 	return nil
 }
 
-// reader reads a record.
+// reader decodes a record.
 type reader struct {
 	wire.Cursor
-	keyspace *Keyspace // that is being restored
+	keyspace *Keyspace // being restored
 }
 
 func newReader(record []byte, ks *Keyspace) *reader { return &reader{wire.NewCursor(record), ks} }

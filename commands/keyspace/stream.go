@@ -6,24 +6,24 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Stream is a log of entries in the order of their ids, with groups of consumers that read it.
-// Unlike other collections it stays when it is empty: its last id and its groups are worth keeping.
+// Stream is a log of entries in the order of their ids, with consumer groups that read it. Unlike
+// other collections it stays when it is empty: its last id and its groups matter.
 type Stream struct {
 	entries *btree.BTreeG[StreamEntry]
 	nodes   *btree.BTreeG[streamNode]
 	groups  *btree.BTreeG[*Group] // by name
-	// owner is what the groups that may be changed in place carry. A clone and its original both
-	// get a new one, so that the first change of a group in either copies that group: Clone need
-	// not copy them all.
+	// owner marks the groups that may be changed in place. A clone and its original both get a new
+	// one, so the first change of a group in either copies that group, and Clone need not copy them
+	// all.
 	owner *owner
-	last  StreamID // the highest id ever given, or what XSETID said
-	// tombstone is the highest id that was deleted alone; trimming does not count.
+	last  StreamID // the highest id ever, or the one set by XSETID
+	// tombstone is the highest id deleted by XDEL; trimming does not count.
 	tombstone StreamID
 	added     uint64 // entries ever added
 	sum       uint64 // of entries and groups
 }
 
-type owner struct{ _ byte } // not empty, so that each has an address of its own
+type owner struct{ _ byte } // not empty: each needs its own address
 
 // StreamEntry is one entry of a stream.
 type StreamEntry struct {
@@ -31,16 +31,16 @@ type StreamEntry struct {
 	packed []byte // see pack
 }
 
-// Fields counts the entry's names and values together.
+// Fields returns the number of names and values together.
 func (e StreamEntry) Fields() int {
 	c := wire.NewCursor(e.packed)
 	return int(c.Uvarint())
 }
 
-// Size is about how many bytes the entry's names and values take.
+// Size returns about how many bytes the names and values take.
 func (e StreamEntry) Size() int { return len(e.packed) }
 
-// Each calls f with the entry's names and values in turn, for reading only.
+// Each calls f with the names and values in turn, for reading only.
 func (e StreamEntry) Each(f func(text []byte)) {
 	c := wire.NewCursor(e.packed)
 	for range c.Uvarint() {
@@ -48,7 +48,7 @@ func (e StreamEntry) Each(f func(text []byte)) {
 	}
 }
 
-// pack copies texts into one piece: how many, then each with its length before it.
+// pack encodes texts: their number, then each after its length.
 func pack(texts [][]byte) []byte {
 	size := wire.UvarintLen(uint64(len(texts)))
 	for _, t := range texts {
@@ -69,20 +69,20 @@ func NewStream() *Stream {
 	}
 }
 
-// Kind is KindStream.
+// Kind returns KindStream.
 func (s *Stream) Kind() Kind { return KindStream }
 
-// Len counts the entries.
+// Len returns the number of entries.
 func (s *Stream) Len() int { return s.entries.Len() }
 
-// Sum is a hash over the content.
+// Sum returns a hash over the content.
 func (s *Stream) Sum() uint64 {
 	last, tombstone := s.last.bigEndian(), s.tombstone.bigEndian()
 	ids := pairSum(xxhash.Sum64(last[:]), xxhash.Sum64(tombstone[:]))
 	return pairSum(s.sum, ids) ^ s.added
 }
 
-// Clone returns a copy that can be changed while s is read, in constant time.
+// Clone returns a copy that can change while s is read, in constant time.
 func (s *Stream) Clone() Collection {
 	c := *s
 	c.entries, c.nodes = s.entries.IsoCopy(), s.nodes.IsoCopy()
@@ -91,19 +91,19 @@ func (s *Stream) Clone() Collection {
 	return &c
 }
 
-// Last is the highest id that was ever given to an entry, or what SetLast said.
+// Last returns the highest id ever given to an entry, or the one set by SetLast.
 func (s *Stream) Last() StreamID { return s.last }
 
-// Tombstone is the highest id of an entry that was deleted, not trimmed; zero if none was.
+// Tombstone returns the highest id of an entry that was deleted, not trimmed; zero if none was.
 func (s *Stream) Tombstone() StreamID { return s.tombstone }
 
-// Added counts the entries that were ever added.
+// Added returns the number of entries ever added.
 func (s *Stream) Added() uint64 { return s.added }
 
-// First is the entry with the lowest id.
+// First returns the entry with the lowest id.
 func (s *Stream) First() (e StreamEntry, ok bool) { return s.entries.Min() }
 
-// Top is the entry with the highest id.
+// Top returns the entry with the highest id.
 func (s *Stream) Top() (e StreamEntry, ok bool) { return s.entries.Max() }
 
 // Get returns the entry of an id.
@@ -111,15 +111,15 @@ func (s *Stream) Get(id StreamID) (e StreamEntry, ok bool) {
 	return s.entries.Get(StreamEntry{ID: id})
 }
 
-// Finder returns a function that is Get, with less work where ids come in order. It is valid until
-// the stream is changed.
+// Finder returns a function that is Get, faster for ids in order. It is valid until the stream
+// changes.
 func (s *Stream) Finder() func(id StreamID) (e StreamEntry, ok bool) {
 	find := finder(s.entries)
 	return func(id StreamID) (StreamEntry, bool) { return find(StreamEntry{ID: id}) }
 }
 
-// Range calls f with the entries from start to end, both included, until it answers false. f may
-// change groups, not entries.
+// Range calls f with the entries from start to end, inclusive, until it returns false. f may change
+// groups, but not entries.
 func (s *Stream) Range(start, end StreamID, f func(StreamEntry) bool) {
 	s.entries.Ascend(StreamEntry{ID: start}, func(e StreamEntry) bool {
 		return !end.Less(e.ID) && f(e)
@@ -133,14 +133,14 @@ func (s *Stream) RangeBack(start, end StreamID, f func(StreamEntry) bool) {
 	})
 }
 
-// entrySum is an entry's part in sum.
+// entrySum returns an entry's part in sum.
 func entrySum(e StreamEntry) uint64 {
 	id := e.ID.bigEndian()
 	return pairSum(xxhash.Sum64(id[:]), xxhash.Sum64(e.packed))
 }
 
-// Add appends an entry of names and values in turn, of which it keeps copies. id must be higher
-// than Last.
+// Add appends an entry with copies of names and values, which come in turn. id must be higher than
+// Last.
 func (s *Stream) Add(id StreamID, texts [][]byte) {
 	e := StreamEntry{ID: id, packed: pack(texts)}
 	s.entries.Set(e)
@@ -150,7 +150,7 @@ func (s *Stream) Add(id StreamID, texts [][]byte) {
 	s.added++
 }
 
-// Delete takes one entry out and reports whether it was there.
+// Delete deletes an entry and reports whether it existed.
 func (s *Stream) Delete(id StreamID) bool {
 	e, ok := s.entries.Delete(StreamEntry{ID: id})
 	if !ok {
@@ -171,10 +171,10 @@ func (s *Stream) Delete(id StreamID) bool {
 	return true
 }
 
-// SetLast sets the id that the next entry has to be higher than. No entry's may be higher than it.
+// SetLast sets the id that the next entry must exceed. No entry may have a higher one.
 func (s *Stream) SetLast(id StreamID) { s.last = id }
 
-// SetAdded sets how many entries were ever added.
+// SetAdded sets the number of entries ever added.
 func (s *Stream) SetAdded(n uint64) { s.added = n }
 
 // SetTombstone sets the highest id that was deleted.
@@ -189,8 +189,8 @@ func (s *Stream) tombstonesFrom(start StreamID) bool {
 	return !s.tombstone.Less(start)
 }
 
-// reads is how many entries, of all that were ever added, one has read who has come to id; unknown
-// where entries between were deleted. The cases are those of Redis, since XINFO shows the result.
+// reads returns how many of all entries ever added are up to id, UnknownReads if entries in between
+// were deleted. The cases are those of Redis, since XINFO shows the result.
 func (s *Stream) reads(id StreamID) int64 {
 	first, ok := s.First()
 	switch {

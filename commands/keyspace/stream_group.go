@@ -1,5 +1,4 @@
-// This file contains a stream's groups of consumers, and the entries that were delivered and not
-// acknowledged: the pending ones.
+// Consumer groups of a stream, and their pending entries: those delivered and not acknowledged.
 
 package keyspace
 
@@ -10,14 +9,13 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// UnknownReads stands for a count of entries that cannot be known.
+// UnknownReads is a count of entries that cannot be known.
 const UnknownReads = -1
 
-// Group is a group of consumers, each of which gets entries that no other gets. What comes from
-// Stream.Group is for reading only, what comes from EditGroup or CreateGroup may be changed until
-// the stream is cloned.
+// Group is a consumer group. It delivers each entry to one consumer. Groups from Stream.Group are
+// for reading only; those from EditGroup or CreateGroup may change until the stream is cloned.
 type Group struct {
-	stream *Stream // whose sum is kept up to date; valid in a group that may be changed
+	stream *Stream // has the sum to update; valid in a group that may change
 	owner  *owner
 	name   string
 	hash   uint64 // of the name
@@ -26,26 +24,26 @@ type Group struct {
 
 	consumers *btree.BTreeG[Consumer] // by name
 	pending   *btree.BTreeG[Pending]  // by id
-	owned     *btree.BTreeG[ownedID]  // the same by consumer and id
+	owned     *btree.BTreeG[ownedID]  // also by consumer and id
 	sum       uint64                  // the group's part in the stream's sum
 
-	// Where changes went to last: those of one command mostly go to places one behind the other.
+	// Hints to the last changes: those of one command are mostly adjacent.
 	pendingHint, comeHint, goneHint btree.PathHint
 }
 
 // Consumer is one member of a group.
 type Consumer struct {
 	Name    string
-	SeenMs  int64 // when it last took something, ms of the cluster clock
+	SeenMs  int64 // when it last read, ms of the cluster clock
 	Pending int   // entries delivered to it and not acknowledged
 }
 
-// Pending is an entry that was delivered to a consumer and not acknowledged. The entry itself may
-// have been deleted since.
+// Pending is an entry that was delivered to a consumer and not acknowledged. It may have been
+// deleted from the stream since.
 type Pending struct {
 	ID       StreamID
 	Consumer string
-	// when it was delivered last, ms of the cluster clock; before 0 if XCLAIM says so
+	// when it was last delivered, ms of the cluster clock; XCLAIM can make it negative
 	DeliveredMs int64
 	Deliveries  int64
 }
@@ -67,10 +65,10 @@ func ownedLess(a, b ownedID) bool {
 
 func groupLess(a, b *Group) bool { return a.name < b.name }
 
-// Groups counts the groups.
+// Groups returns the number of groups.
 func (s *Stream) Groups() int { return s.groups.Len() }
 
-// EachGroup calls f with every group in order of name, for reading.
+// EachGroup calls f with every group, ordered by name, for reading.
 func (s *Stream) EachGroup(f func(*Group)) {
 	s.groups.Scan(func(g *Group) bool {
 		f(g)
@@ -78,13 +76,13 @@ func (s *Stream) EachGroup(f func(*Group)) {
 	})
 }
 
-// Group returns a group for reading, nil if there is none of that name.
+// Group returns a group for reading, or nil.
 func (s *Stream) Group(name []byte) *Group {
 	g, _ := s.groups.Get(&Group{name: view(name)})
 	return g
 }
 
-// EditGroup returns a group that may be changed, nil if there is none of that name.
+// EditGroup returns a group that may be changed, or nil.
 func (s *Stream) EditGroup(name []byte) *Group {
 	g := s.Group(name)
 	if g != nil && g.owner != s.owner {
@@ -98,8 +96,8 @@ func (s *Stream) EditGroup(name []byte) *Group {
 	return g
 }
 
-// CreateGroup makes a group that has read entries up to last, or returns nil if there is one of
-// that name. reads is how many these are, or UnknownReads.
+// CreateGroup creates a group that has read entries up to last, or returns nil if the name is
+// taken. reads is the number of these entries, or UnknownReads.
 func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	if s.Group(name) != nil {
 		return nil
@@ -114,8 +112,7 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	return g
 }
 
-// DestroyGroup removes a group with all that it knows, and reports whether there was one of that
-// name.
+// DestroyGroup removes a group and reports whether it existed.
 func (s *Stream) DestroyGroup(name []byte) bool {
 	g, ok := s.groups.Delete(&Group{name: view(name)})
 	if ok {
@@ -124,8 +121,8 @@ func (s *Stream) DestroyGroup(name []byte) bool {
 	return ok
 }
 
-// Lag is how many entries the group has not read yet, which is not always known: what XINFO shows.
-// It is below 0 where ENTRIESREAD said so.
+// Lag returns how many entries the group has not read yet, if that is known: what XINFO shows. It
+// is negative if ENTRIESREAD was set too high.
 func (s *Stream) Lag(g *Group) (lag int64, known bool) {
 	if s.added == 0 {
 		return 0, true
@@ -139,29 +136,29 @@ func (s *Stream) Lag(g *Group) (lag int64, known bool) {
 	return int64(s.added) - reads, true
 }
 
-// Name is the group's name.
+// Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
-// Last is the id up to which entries were delivered.
+// Last returns the id up to which entries were delivered.
 func (g *Group) Last() StreamID { return g.last }
 
-// Reads is how many entries were delivered, as far as known, else UnknownReads.
+// Reads returns how many entries were delivered, or UnknownReads.
 func (g *Group) Reads() int64 { return g.reads }
 
-// Consumers counts the consumers.
+// Consumers returns the number of consumers.
 func (g *Group) Consumers() int { return g.consumers.Len() }
 
-// Pending counts the pending entries.
+// Pending returns the number of pending entries.
 func (g *Group) Pending() int { return g.pending.Len() }
 
-// mix folds a part that came or went into the sums.
+// mix folds a part that was added or removed into the sums.
 func (g *Group) mix(part uint64) {
 	g.sum ^= part
 	g.stream.sum ^= part
 }
 
-// The parts of a group in the sum: its position, each consumer, each pending entry. A number before
-// each tells them apart.
+// The parts of a group in the sum: its position, each consumer, each pending entry. A leading
+// number distinguishes them.
 
 func (g *Group) positionSum() uint64 {
 	var buf [64]byte
@@ -183,14 +180,14 @@ func (g *Group) pendingSum(p Pending) uint64 {
 	return pairSum(g.hash, xxhash.Sum64(append(b, p.Consumer...)))
 }
 
-// SetPosition says up to which id entries were delivered, and how many these are.
+// SetPosition sets the id up to which entries were delivered, and the number of these.
 func (g *Group) SetPosition(last StreamID, reads int64) {
 	g.mix(g.positionSum())
 	g.last, g.reads = last, reads
 	g.mix(g.positionSum())
 }
 
-// Advance moves the position to an entry that is being delivered, if it lies behind it.
+// Advance moves the position to an entry that is being delivered, unless it is already past it.
 func (g *Group) Advance(id StreamID) {
 	if !g.last.Less(id) {
 		return
@@ -209,7 +206,7 @@ func (g *Group) Consumer(name []byte) (c Consumer, ok bool) {
 	return g.consumers.Get(Consumer{Name: view(name)})
 }
 
-// EachConsumer calls f with every consumer in order of name.
+// EachConsumer calls f with every consumer, ordered by name.
 func (g *Group) EachConsumer(f func(Consumer)) {
 	g.consumers.Scan(func(c Consumer) bool {
 		f(c)
@@ -217,8 +214,7 @@ func (g *Group) EachConsumer(f func(Consumer)) {
 	})
 }
 
-// See notes that a consumer took something at a time, making it if needed, and reports whether it
-// is new.
+// See records that a consumer read at nowMs, creates it if missing, and reports whether it is new.
 func (g *Group) See(name []byte, nowMs int64) (created bool) {
 	c, exists := g.Consumer(name)
 	if exists {
@@ -232,7 +228,7 @@ func (g *Group) See(name []byte, nowMs int64) (created bool) {
 	return !exists
 }
 
-// RemoveConsumer removes a consumer and the entries that are pending for it.
+// RemoveConsumer removes a consumer and its pending entries.
 func (g *Group) RemoveConsumer(name []byte) {
 	c, ok := g.consumers.Delete(Consumer{Name: view(name)})
 	if !ok {
@@ -262,18 +258,18 @@ func (g *Group) RemoveConsumer(name []byte) {
 	}
 }
 
-// FindPending returns the pending entry of an id.
+// FindPending returns the pending entry with an id.
 func (g *Group) FindPending(id StreamID) (p Pending, ok bool) {
 	return g.pending.Get(Pending{ID: id})
 }
 
-// EachPending calls f with the pending entries from an id on, in the order of ids, until it answers
+// EachPending calls f with the pending entries from start on, ordered by id, until it returns
 // false. f must not change the group.
 func (g *Group) EachPending(start StreamID, f func(Pending) bool) {
 	g.pending.Ascend(Pending{ID: start}, f)
 }
 
-// EachPendingOf is EachPending for the entries that are pending for a consumer.
+// EachPendingOf is EachPending for the pending entries of one consumer.
 func (g *Group) EachPendingOf(consumer []byte, start StreamID, f func(Pending) bool) {
 	find := finder(g.pending)
 	g.owned.Ascend(ownedID{view(consumer), start}, func(o ownedID) bool {
@@ -314,10 +310,11 @@ func (g *Group) nextOwned(consumer string, start StreamID) (o ownedID, ok bool) 
 	return o, ok
 }
 
-// SetPending makes an entry pending, or changes how it is. The consumer must be one of the group's.
+// SetPending makes an entry pending or changes a pending one. The consumer must belong to the
+// group.
 func (g *Group) SetPending(p Pending) {
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
-	p.Consumer = c.Name // not the caller's bytes, and one copy for all
+	p.Consumer = c.Name // share one copy, not the caller's bytes
 	old, exists := g.pending.SetHint(p, &g.pendingHint)
 	if exists {
 		g.mix(g.pendingSum(old))
@@ -334,7 +331,7 @@ func (g *Group) SetPending(p Pending) {
 	g.owned.SetHint(ownedID{p.Consumer, p.ID}, &g.comeHint)
 }
 
-// disown takes a pending entry from its consumer.
+// disown removes a pending entry from its consumer.
 func (g *Group) disown(p Pending) {
 	g.owned.DeleteHint(ownedID{p.Consumer, p.ID}, &g.goneHint)
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
@@ -342,7 +339,7 @@ func (g *Group) disown(p Pending) {
 	g.consumers.Set(c)
 }
 
-// Acknowledge ends that an entry is pending and reports whether it was.
+// Acknowledge removes a pending entry and reports whether it existed.
 func (g *Group) Acknowledge(id StreamID) bool {
 	p, ok := g.pending.DeleteHint(Pending{ID: id}, &g.pendingHint)
 	if ok {

@@ -1,4 +1,4 @@
-// This file contains the ids of a stream's entries.
+// Ids of stream entries.
 
 package keyspace
 
@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// StreamID is the id of an entry of a stream: a time and a number that tells entries of the same
-// time apart. Ids of a stream only rise.
+// StreamID is the id of a stream entry: a time, and a number that distinguishes entries of the same
+// time. Ids in a stream rise.
 type StreamID struct{ Ms, Seq uint64 }
 
-// MaxStreamID is the last id that there can be.
+// MaxStreamID is the highest possible id.
 var MaxStreamID = StreamID{math.MaxUint64, math.MaxUint64}
 
 // Less reports whether id comes before other.
@@ -26,7 +26,7 @@ func (id StreamID) Less(other StreamID) bool {
 // IsZero reports whether id is 0-0, which no entry has.
 func (id StreamID) IsZero() bool { return id == StreamID{} }
 
-// Next is the id right after id; false where there is none.
+// Next returns the id right after id, false if there is none.
 func (id StreamID) Next() (next StreamID, ok bool) {
 	switch {
 	case id.Seq < math.MaxUint64:
@@ -37,7 +37,7 @@ func (id StreamID) Next() (next StreamID, ok bool) {
 	return StreamID{}, false
 }
 
-// Prev is the id right before id; false where there is none.
+// Prev returns the id right before id, false if there is none.
 func (id StreamID) Prev() (prev StreamID, ok bool) {
 	switch {
 	case id.Seq > 0:
@@ -48,7 +48,7 @@ func (id StreamID) Prev() (prev StreamID, ok bool) {
 	return MaxStreamID, false
 }
 
-// String writes the id as commands do: 1526919030474-55.
+// String formats the id as commands do: 1526919030474-55.
 func (id StreamID) String() string {
 	var buf [41]byte
 	dst := strconv.AppendUint(buf[:0], id.Ms, 10)
@@ -56,7 +56,7 @@ func (id StreamID) String() string {
 	return string(strconv.AppendUint(dst, id.Seq, 10))
 }
 
-// bigEndian gives bytes that sort like ids.
+// bigEndian returns bytes that sort like ids.
 func (id StreamID) bigEndian() (b [16]byte) {
 	binary.BigEndian.PutUint64(b[:8], id.Ms)
 	binary.BigEndian.PutUint64(b[8:], id.Seq)

@@ -1,8 +1,7 @@
-// This file contains the layout of a stream's entries in nodes. Redis keeps up to 100 entries
-// together, in up to about 4096 bytes, and XADD and XTRIM with ~ remove whole nodes: which entries
-// remain tells where nodes begin. Here entries lie in a tree and need no nodes, so only what
-// decides where one ends is kept: how many entries it got and how many bytes Redis's listpack of
-// them takes.
+// The layout of stream entries in nodes. Redis groups up to 100 entries, of up to about 4096 bytes,
+// into a node, and XADD and XTRIM with ~ remove whole nodes. So which entries remain depends on
+// where nodes start. Here entries are in a tree and need no nodes, so only what decides where a
+// node ends is stored: its number of entries, and the size of Redis's listpack of them.
 //
 // The sizes are those of Redis's listpack format (https://github.com/antirez/listpack, listpack.md)
 // with stream-node-max-bytes and stream-node-max-entries at their defaults.
@@ -19,18 +18,18 @@ const (
 	nodeEntries = 100
 )
 
-// streamNode is a run of entries.
+// streamNode is a range of entries that Redis would store in one node.
 type streamNode struct {
-	// ids of the first and the last entry that it got, be they there still or not
+	// ids of its first and last entry, deleted or not
 	first, last StreamID
-	live, dead  int    // entries that are there, and that were
+	live, dead  int    // existing and deleted entries
 	size        int    // bytes of Redis's listpack
-	names       []byte // packed: of its first entry; an entry with the same ones takes less room
+	names       []byte // packed names of its first entry; entries with the same names are smaller
 }
 
 func streamNodeLess(a, b streamNode) bool { return a.first.Less(b.first) }
 
-// nodeOf is the node that an entry which exists, or was just deleted, belongs to.
+// nodeOf returns the node of an entry that exists or was just deleted.
 func (s *Stream) nodeOf(id StreamID) (n streamNode) {
 	s.nodes.Descend(streamNode{first: id}, func(found streamNode) bool {
 		n = found
@@ -39,7 +38,7 @@ func (s *Stream) nodeOf(id StreamID) (n streamNode) {
 	return n
 }
 
-// layOut puts a new entry into the last node, or into a new one where that is full.
+// layOut adds a new entry to the last node, or to a new one if that is full.
 func (s *Stream) layOut(id StreamID, texts [][]byte) {
 	n, ok := s.nodes.Max()
 	length := 0
@@ -53,10 +52,10 @@ func (s *Stream) layOut(id StreamID, texts [][]byte) {
 	s.nodes.Set(n)
 }
 
-// listpackFrame is what an empty listpack takes.
+// listpackFrame is the size of an empty listpack.
 const listpackFrame = 7
 
-// newStreamNode is a node with a head, made for the entry that comes first, and no entries.
+// newStreamNode returns an empty node with the head that the first entry, given here, decides.
 func newStreamNode(id StreamID, texts [][]byte) streamNode {
 	n := streamNode{first: id}
 	names := make([][]byte, 0, len(texts)/2)
@@ -69,10 +68,10 @@ func newStreamNode(id StreamID, texts [][]byte) streamNode {
 	return n
 }
 
-// add counts an entry in.
+// add adds the size of an entry.
 func (n *streamNode) add(id StreamID, texts [][]byte) {
 	const flags = 0
-	pieces := 3 + len(texts)/2 // that Redis counts: flags, two parts of the id, values
+	pieces := 3 + len(texts)/2 // Redis's elements: flags, two parts of the id, values
 	n.size += numberSize(flags) + numberSize(int64(id.Ms-n.first.Ms)) +
 		numberSize(int64(id.Seq-n.first.Seq))
 	same := n.sameNames(texts)
@@ -103,7 +102,7 @@ func (n *streamNode) sameNames(texts [][]byte) bool {
 	return same
 }
 
-// numberSize is what a number takes in a listpack.
+// numberSize returns the size of a number in a listpack.
 func numberSize(n int64) int {
 	switch {
 	case 0 <= n && n < 1<<7:
@@ -120,7 +119,8 @@ func numberSize(n int64) int {
 	return 10
 }
 
-// textSize is what a text takes in a listpack, which keeps one that reads as a number as such.
+// textSize returns the size of a text in a listpack, which stores a text that is a number as a
+// number.
 func textSize(t []byte) int {
 	if len(t) <= 20 {
 		if n, err := strconv.ParseInt(view(t), 10, 64); err == nil &&
@@ -137,7 +137,7 @@ func textSize(t []byte) int {
 	default:
 		size += 5
 	}
-	switch { // behind the text stands its size again, in 7 bits a byte
+	switch { // its size follows again, 7 bits per byte
 	case size <= 127:
 		return size + 1
 	case size < 1<<14-1:
@@ -150,11 +150,11 @@ func textSize(t []byte) int {
 	return size + 5
 }
 
-// Nodes counts the nodes.
+// Nodes returns the number of nodes.
 func (s *Stream) Nodes() int { return s.nodes.Len() }
 
-// RadixNodes counts the nodes of the radix tree in which Redis keeps a stream's nodes, by the ids
-// that they begin with. It takes as many steps as Nodes, some times over.
+// RadixNodes returns the number of nodes of the radix tree in which Redis stores a stream's nodes,
+// by their first ids. It takes a multiple of Nodes steps.
 func (s *Stream) RadixNodes() int {
 	ids := make([][16]byte, 0, s.nodes.Len())
 	s.nodes.Scan(func(n streamNode) bool {
@@ -167,13 +167,14 @@ func (s *Stream) RadixNodes() int {
 	return radixNodes(ids, 0)
 }
 
-// radixNodes counts the nodes of a radix tree of sorted ids that are equal up to the byte depth.
+// radixNodes returns the number of nodes of a radix tree of sorted ids that share their first depth
+// bytes.
 func radixNodes(ids [][16]byte, depth int) int {
 	if len(ids) == 1 {
 		if depth == len(ids[0]) {
 			return 1 // a leaf
 		}
-		return 2 // a chain of bytes, and its leaf
+		return 2 // a chain of bytes and its leaf
 	}
 	count, fork := 1, depth
 	first, last := ids[0], ids[len(ids)-1]

@@ -1,5 +1,4 @@
-// This file contains the record of a stream in a snapshot: its ids, its nodes with their entries,
-// its groups.
+// The snapshot record of a stream: its ids, its nodes with their entries, its groups.
 
 package keyspace
 
@@ -76,7 +75,7 @@ func readStream(r *reader) *Stream {
 	return s
 }
 
-// readNode reads a node whose ids have to be higher than those read before.
+// readNode reads a node, whose ids must be higher than those before.
 func (s *Stream) readNode(r *reader) {
 	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
 		size: readSmall(r), names: readPacked(r)}
@@ -99,10 +98,10 @@ func (s *Stream) readNode(r *reader) {
 	s.last = n.last
 }
 
-// readSmall reads a number of things that are not in the record.
+// readSmall reads a number that is not a count of what follows in the record.
 func readSmall(r *reader) int { return int(min(r.Uvarint(), math.MaxInt32)) }
 
-// readPacked reads what pack made.
+// readPacked reads the encoding of pack.
 func readPacked(r *reader) []byte {
 	b := r.Bytes()
 	texts := wire.NewCursor(b)

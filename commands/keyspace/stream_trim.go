@@ -1,4 +1,4 @@
-// XTRIM and the trimming of XADD: entries leave a stream by whole nodes or one by one.
+// Trimming by XTRIM and XADD: of whole nodes or of single entries.
 
 package keyspace
 
@@ -11,7 +11,7 @@ type StreamTrim struct {
 	Limit    int64    // entries to remove at most; 0: no limit
 }
 
-// Trim removes the entries with the lowest ids. It says how many, and about how many bytes they
+// Trim removes the entries with the lowest ids, and returns how many, and about how many bytes they
 // took.
 func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 	for {
@@ -37,13 +37,13 @@ func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 			n.dead++
 			removed++
 		}
-		// even with no entry left, as in Redis, until entries behind it are removed too
+		// as in Redis, even with no entry left, until entries after it are removed too
 		s.nodes.Set(n)
 		return removed, size
 	}
 }
 
-// Trims reports whether Trim would do anything, if only away with a node in which nothing is left.
+// Trims reports whether Trim would do anything, even if only remove an empty node.
 func (s *Stream) Trims(t StreamTrim) bool {
 	n, whole, ok := s.trimStep(t, 0)
 	if !ok || whole {
@@ -53,8 +53,8 @@ func (s *Stream) Trims(t StreamTrim) bool {
 	return some && n.live > 0 && !t.keeps(s.Len(), first.ID)
 }
 
-// TrimSize is about what Trim would do on the stream with more entries than it has: how many nodes
-// it looks at, and how many entries of how many bytes it removes, or more.
+// TrimSize estimates Trim on the stream with more additional entries: how many nodes it looks at,
+// and at most how many entries of how many bytes it removes.
 func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
 	s.nodes.Scan(func(n streamNode) bool {
 		nodes++
@@ -76,8 +76,8 @@ func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
 	return nodes, entries, size
 }
 
-// trimStep says what Trim does next: to remove its first node n whole, or entries of it, or to
-// stop.
+// trimStep returns the next step of Trim: to remove its first node n whole, or to remove entries of
+// it; ok is false at the end.
 func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bool) {
 	n, ok = s.nodes.Min()
 	if !ok || (t.ByLength && int64(s.Len()) <= t.MaxLen) ||
@@ -92,7 +92,7 @@ func (s *Stream) trimStep(t StreamTrim, removed int) (n streamNode, whole, ok bo
 	return n, whole, whole || !t.Approx
 }
 
-// keeps reports whether to stop before an entry that is the first of length.
+// keeps reports whether trimming ends at an entry with id first, when length entries are left.
 func (t *StreamTrim) keeps(length int, first StreamID) bool {
 	if t.ByLength {
 		return int64(length) <= t.MaxLen
@@ -100,7 +100,7 @@ func (t *StreamTrim) keeps(length int, first StreamID) bool {
 	return !first.Less(t.MinID)
 }
 
-// popEntry removes the first entry and gives its size.
+// popEntry removes the first entry and returns its size.
 func (s *Stream) popEntry() int {
 	e, _ := s.entries.PopMin()
 	s.sum ^= entrySum(e)

@@ -1,5 +1,4 @@
-// This file contains the change of some bytes in the middle of a string, for SETRANGE and the bit
-// commands.
+// Writing into the middle of a string, for SETRANGE and the bit commands.
 
 package keyspace
 
@@ -9,15 +8,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// RoomAhead bounds the room that a string which grows gets for growing on, bytes.
+// RoomAhead bounds the spare capacity of a growing string, bytes.
 const RoomAhead = 1 << 20
 
-// WriteAt writes part into a string from offset on, making the key where there is none. The string
-// gets zeros at its end until it is long enough. The key must not hold another type.
+// WriteAt writes part into a string at offset, and creates the key if missing. It first pads the
+// string with zeros. The key must not hold another type.
 func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	e := db.edit(key)
 	if size := offset + len(part); size > len(e.str) {
-		if size > cap(e.str) || !e.own { // what lies behind the end may be another's
+		if size > cap(e.str) || !e.own { // another entry may own the bytes past the end
 			grown := make([]byte, len(e.str), size+min(size, RoomAhead))
 			copy(grown, e.str)
 			e.str = grown
@@ -31,13 +30,13 @@ func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	e.own = true
 	copy(e.str[offset:], part)
 	e.changed = db.ks.rev
-	db.tell(e, Modified)
+	db.notify(e, Modified)
 	// not the whole string: it may be long
 	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(part)^pairSum(uint64(offset),
 		uint64(len(e.str))))
 	return e
 }
 
-// Rewritten reports whether e was changed already by what is being applied, at this revision. A
-// writer that goes over the whole value at most once a revision can tell by it what it did already.
+// Rewritten reports whether the revision being applied has already changed e. A writer that copies
+// the whole value at most once per revision uses it to know whether it has.
 func (db *DB) Rewritten(e *Entry) bool { return e.changed == db.ks.rev }

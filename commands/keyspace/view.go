@@ -1,11 +1,10 @@
-// This file contains the keyspace as dry runs see it: as it is, but for what the next entry may
-// find gone.
+// The keyspace as dry runs see it.
 
 package keyspace
 
-// At gives a view of a keyspace that is not written to, for as long as it is not. It shows the
-// same, but panics with ErrClosed where an entry stamped with nowMs would find a key or a field
-// gone not expired at Now: only the entry can say so.
+// At returns a view of a keyspace, valid while that is not written to. It shows the same content,
+// but panics with ErrClosed at a key or a field that has not expired at Now and that an entry
+// stamped nowMs would find expired: only that entry can decide.
 func (ks *Keyspace) At(nowMs int64) *Keyspace {
 	view := *ks
 	view.until, view.writable = nowMs, false
@@ -17,7 +16,7 @@ func (ks *Keyspace) At(nowMs int64) *Keyspace {
 	return &view
 }
 
-// mustLast panics in a view if a deadline that was not over at Now is over.
+// mustLast panics in a view if a deadline passes between Now and the time of the view.
 func (db *DB) mustLast(atMs int64) {
 	if atMs != 0 && atMs >= db.ks.now && atMs < db.ks.until {
 		panic(ErrClosed)

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// ZSet is a sorted set: members ordered by (score, member). While small it is one sorted slice;
-// when large two trees, by member and by score.
+// ZSet is a sorted set: members ordered by (score, member). A small one is a sorted slice; a large
+// one has two trees, by member and by score.
 type ZSet struct {
 	small   []Scored
 	members *btree.BTreeG[Member]
@@ -26,8 +26,8 @@ type Scored struct {
 	Member string
 }
 
-// Member is a member with its score and the hash of its name, by which scans go and results are put
-// together.
+// Member is a member with its score and the hash of its name. Scans and combinations order members
+// by that hash.
 type Member struct {
 	Hash  uint64
 	Name  string
@@ -51,10 +51,10 @@ func scoredLess(a, b Scored) bool {
 // NewZSet returns an empty sorted set.
 func NewZSet() *ZSet { return &ZSet{} }
 
-// Kind is KindZSet.
+// Kind returns KindZSet.
 func (z *ZSet) Kind() Kind { return KindZSet }
 
-// Len counts the members.
+// Len returns the number of members.
 func (z *ZSet) Len() int {
 	if z.scores != nil {
 		return z.scores.Len()
@@ -62,13 +62,13 @@ func (z *ZSet) Len() int {
 	return len(z.small)
 }
 
-// Sum is a hash over the content.
+// Sum returns a hash over the content.
 func (z *ZSet) Sum() uint64 { return z.sum }
 
 // Compact reports whether the set still has its small form, which OBJECT ENCODING calls listpack.
 func (z *ZSet) Compact() bool { return z.scores == nil }
 
-// Clone returns a copy that can be changed while z is read.
+// Clone returns a copy that can change while z is read.
 func (z *ZSet) Clone() Collection {
 	c := *z
 	c.small = slices.Clone(z.small)
@@ -96,8 +96,8 @@ func memberSum(name []byte, score float64) uint64 {
 	return pairSum(xxhash.Sum64(name), math.Float64bits(score))
 }
 
-// Add gives a member a score, which must not be NaN, and reports whether the member is new. As on
-// Redis, 0 and -0 are the same score, and the small form keeps 0 for either.
+// Add sets the score of a member, which must not be NaN, and reports whether the member is new. As
+// on Redis, 0 and -0 are the same score, and the small form stores 0 for either.
 func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	old, exists := z.Score(name)
 	if exists && old == score {
@@ -140,7 +140,7 @@ func (z *ZSet) grow() {
 	z.small = nil
 }
 
-// Remove takes a member out and reports whether it was there.
+// Remove removes a member and reports whether it existed.
 func (z *ZSet) Remove(name []byte) bool {
 	score, ok := z.Score(name)
 	if !ok {
@@ -158,7 +158,7 @@ func (z *ZSet) Remove(name []byte) bool {
 	return true
 }
 
-// At returns the member of a rank, 0 to Len()-1, counted from the lowest score.
+// At returns the member of a rank, 0 to Len()-1, from the lowest score.
 func (z *ZSet) At(rank int) Scored {
 	if z.scores != nil {
 		s, _ := z.scores.GetAt(rank)
@@ -167,18 +167,18 @@ func (z *ZSet) At(rank int) Scored {
 	return z.small[rank]
 }
 
-// Seek returns the rank of the first element for which atOrAfter holds, Len() where there is none.
-// atOrAfter must hold for every element after one for which it holds.
+// Seek returns the rank of the first element for which atOrAfter holds, Len() if there is none.
+// atOrAfter must hold for all elements after that one.
 func (z *ZSet) Seek(atOrAfter func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return atOrAfter(z.At(i)) })
 }
 
-// seek is the rank of s, or where it would stand.
+// seek returns the rank of s, or where to insert it.
 func (z *ZSet) seek(s Scored) int {
 	return z.Seek(func(o Scored) bool { return !scoredLess(o, s) })
 }
 
-// Rank returns a member's rank counted from the lowest score.
+// Rank returns a member's rank from the lowest score.
 func (z *ZSet) Rank(name []byte) (rank int, ok bool) {
 	score, ok := z.Score(name)
 	if !ok {
@@ -187,8 +187,8 @@ func (z *ZSet) Rank(name []byte) (rank int, ok bool) {
 	return z.seek(Scored{score, view(name)}), true
 }
 
-// Range calls f with the members of ranks first to last, both included, until it answers false;
-// downwards when first > last. The ranks must exist. f must not change the set.
+// Range calls f with the members of ranks first to last, inclusive, until it returns false; in
+// reverse if first > last. The ranks must exist. f must not change the set.
 func (z *ZSet) Range(first, last int, f func(Scored) bool) {
 	step, n := 1, last-first+1
 	if first > last {
@@ -212,7 +212,7 @@ func (z *ZSet) Range(first, last int, f func(Scored) bool) {
 	})
 }
 
-// Scan is one step of ZSCAN: see DB.Scan. A small set is given whole, in order of score.
+// Scan is one step of ZSCAN: see DB.Scan. A small set comes whole, in order of score.
 func (z *ZSet) Scan(cursor uint64, count int, f func(Scored)) (next uint64) {
 	if z.members == nil {
 		for _, s := range z.small {

@@ -1,5 +1,5 @@
-// This file contains what works on many members of a sorted set at once: it makes both trees again
-// from members in order, which takes a tenth of what a search in them for each member does.
+// Operations on many members of a sorted set at once. They rebuild both trees from sorted members,
+// in a tenth of the time of a search for each member.
 
 package keyspace
 
@@ -10,7 +10,7 @@ import (
 	"github.com/coordd/coordd/commands/radix"
 )
 
-// ByHash calls f with every member in the order of (hash, name), until it answers false.
+// ByHash calls f with every member in the order of (hash, name), until it returns false.
 func (z *ZSet) ByHash(f func(Member) bool) {
 	if z.members != nil {
 		z.members.Scan(f)
@@ -23,12 +23,12 @@ func (z *ZSet) ByHash(f func(Member) bool) {
 	}
 }
 
-// MemberOf is a member with its hash.
+// MemberOf returns a member with its hash.
 func MemberOf(s Scored) Member {
 	return Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score}
 }
 
-// hashed gives members in the order of (hash, name).
+// hashed returns members in the order of (hash, name).
 func hashed(all []Scored) []Member {
 	members := make([]Member, len(all))
 	for i, s := range all {
@@ -38,8 +38,8 @@ func hashed(all []Scored) []Member {
 	return members
 }
 
-// SortByHash sorts members by (hash, name). Those that are equal keep their order. looked is that
-// of radix.Texts, for names whose hashes are equal.
+// SortByHash sorts members by (hash, name), stably. looked is passed to radix.Texts, for names with
+// equal hashes.
 func SortByHash(all []Member, looked func(names int)) {
 	hash := func(m *Member) uint64 { return m.Hash }
 	radix.Keys(all, hash)
@@ -48,8 +48,8 @@ func SortByHash(all []Member, looked func(names int)) {
 	})
 }
 
-// sortByScore sorts members by (score, name). looked is that of radix.Texts, for names whose scores
-// are equal.
+// sortByScore sorts members by (score, name). looked is passed to radix.Texts, for names with equal
+// scores.
 func sortByScore(all []Scored, looked func(names int)) {
 	if slices.IsSortedFunc(all, scoredCompare) {
 		return
@@ -71,8 +71,8 @@ func scoredCompare(a, b Scored) int {
 	return 0
 }
 
-// Finder returns a function that looks up members, with less work where they come in the order of
-// (hash, name). It is valid until the set is changed.
+// Finder returns a function that looks up members, faster in the order of (hash, name). It is valid
+// until the set changes.
 func (z *ZSet) Finder() func(Member) (score float64, ok bool) {
 	if z.members == nil {
 		return func(m Member) (float64, bool) { return z.Score([]byte(m.Name)) }
@@ -84,7 +84,7 @@ func (z *ZSet) Finder() func(Member) (score float64, ok bool) {
 	}
 }
 
-// Part is ZSetOf for all, which are the members of ranks first to last with their scores.
+// Part is ZSetOf(all) for the members of ranks first to last.
 func (z *ZSet) Part(first, last int, all []Scored) *ZSet {
 	switch {
 	case z.scores == nil || compact(all) || len(all) < z.Len()/4:
@@ -103,7 +103,7 @@ func (z *ZSet) Part(first, last int, all []Scored) *ZSet {
 	return largeZSet(all, members)
 }
 
-// RemoveRange removes the members of ranks first to last, both included, which must exist.
+// RemoveRange removes the members of ranks first to last, inclusive, which must exist.
 func (z *ZSet) RemoveRange(first, last int) {
 	if z.scores == nil {
 		for _, s := range z.small[first : last+1] {
@@ -124,7 +124,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 	}
 }
 
-// keepOthers is RemoveRange that makes the large form again from the members that stay.
+// keepOthers is RemoveRange that rebuilds the large form from the members that stay.
 func (z *ZSet) keepOthers(first, last int) {
 	scores, members := newTree(scoredLess), newTree(memberLess)
 	low, high := z.At(first), z.At(last)
@@ -152,8 +152,8 @@ func (z *ZSet) keepOthers(first, last int) {
 	z.scores, z.members = scores, members
 }
 
-// ZSetOf makes a sorted set of members that are different and in the set's order. It keeps all, of
-// which the memory is its own from then on. The form is the one that Redis gives a result.
+// ZSetOf returns a sorted set of distinct members in the set's order. It takes ownership of all.
+// The form is the one that Redis gives a result.
 func ZSetOf(all []Scored) *ZSet {
 	if compact(all) {
 		return smallZSet(all)
@@ -161,8 +161,8 @@ func ZSetOf(all []Scored) *ZSet {
 	return largeZSet(all, hashed(all))
 }
 
-// ByScore gives members in the order of (score, name). looked is that of radix.Texts, for names
-// whose scores are equal.
+// ByScore returns members in the order of (score, name). looked is passed to radix.Texts, for names
+// with equal scores.
 func ByScore(members []Member, looked func(names int)) []Scored {
 	all := make([]Scored, len(members))
 	for i, m := range members {
@@ -187,8 +187,8 @@ func compact(all []Scored) bool {
 	})
 }
 
-// FitsSmall reports whether n members, of which one has a name of so many bytes, may have the small
-// form.
+// FitsSmall reports whether n members, one of which has a name of that many bytes, may have the
+// small form.
 func FitsSmall(n, bytes int) bool { return n <= smallMembers && bytes <= smallBytes }
 
 func smallZSet(all []Scored) *ZSet {
@@ -202,7 +202,7 @@ func smallZSet(all []Scored) *ZSet {
 	return z
 }
 
-// largeZSet makes a set of its members in both orders.
+// largeZSet returns a set of its members in both orders.
 func largeZSet(all []Scored, members []Member) *ZSet {
 	z := NewZSet()
 	z.grow()

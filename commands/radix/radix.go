@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// few is up to how many elements comparing them takes less than counting digits.
+// few is the number of elements up to which comparing is faster than counting digits.
 const few = 64
 
 // keyed is an element's key with its index before sorting.
@@ -28,10 +28,10 @@ func Float(f float64) uint64 {
 	return ^b
 }
 
-// Keys sorts all by key. Elements with the same key keep their order.
+// Keys sorts all by key. The sort is stable.
 func Keys[T any](all []T, key func(*T) uint64) { byKeys(all, key) }
 
-// byKeys is Keys, and returns the sorted keys, nil of few elements.
+// byKeys is Keys that returns the sorted keys, nil for few elements.
 func byKeys[T any](all []T, key func(*T) uint64) []keyed {
 	keys := make([]keyed, len(all))
 	sorted := true
@@ -50,7 +50,7 @@ func byKeys[T any](all []T, key func(*T) uint64) []keyed {
 	return keys
 }
 
-// sortKeys returns the sorted keys, in the same memory or in other.
+// sortKeys returns the sorted keys, in the same memory or not.
 func sortKeys(keys []keyed) []keyed {
 	if len(keys) <= few {
 		slices.SortStableFunc(keys, func(a, b keyed) int {
@@ -87,8 +87,7 @@ func sortKeys(keys []keyed) []keyed {
 	return keys
 }
 
-// Ties calls f with each run of two or more elements of all, which are sorted by key, that have the
-// same key.
+// Ties calls f with each run of two or more elements that have the same key. all is sorted by key.
 func Ties[T any](all []T, key func(*T) uint64, f func(same []T)) {
 	for i := 0; i < len(all); {
 		end, k := i+1, key(&all[i])
@@ -102,9 +101,8 @@ func Ties[T any](all []T, key func(*T) uint64, f func(same []T)) {
 	}
 }
 
-// Texts sorts all by their texts, byte by byte, downwards if down. Elements with the same text keep
-// their order. It calls looked, unless that is nil, with a number of elements each time before it
-// goes over so many, some bytes of each.
+// Texts sorts all by text, bytewise, in descending order if down. The sort is stable. Before each
+// pass over some bytes of elements it calls looked, unless nil, with their number.
 func Texts[T any](all []T, text func(*T) string, down bool, looked func(elements int)) {
 	if looked == nil {
 		looked = func(int) {}
@@ -112,7 +110,7 @@ func Texts[T any](all []T, text func(*T) string, down bool, looked func(elements
 	texts(all, text, down, 0, looked)
 }
 
-// texts is Texts for elements whose texts have the same first bytes, as many as shared says.
+// texts is Texts for elements whose texts share their first shared bytes.
 func texts[T any](all []T, text func(*T) string, down bool, shared int, looked func(int)) {
 	if len(all) <= few {
 		looked(len(all))
@@ -140,9 +138,8 @@ func texts[T any](all []T, text func(*T) string, down bool, shared int, looked f
 	}
 }
 
-// common returns how many first bytes all texts have in common, given that they have as many as
-// shared says. It compares short pieces first: texts that differ soon may be alike for long in
-// pairs.
+// common returns the length of the common prefix of all texts, which share at least shared bytes.
+// It compares short pieces first: texts that soon differ may share long prefixes in pairs.
 func common[T any](all []T, text func(*T) string, shared int, looked func(int)) int {
 	for piece := 32; ; piece *= 2 {
 		looked(len(all) * (piece + 127) / 128)
@@ -157,10 +154,9 @@ func common[T any](all []T, text func(*T) string, shared int, looked func(int)) 
 	}
 }
 
-// alike is texts where the next eight bytes are the same too, or are zeros in the place of what a
-// shorter text does not have.
+// alike is texts for texts whose next eight bytes, padded with zeros, are the same too.
 func alike[T any](all []T, text func(*T) string, down bool, shared int, looked func(int)) {
-	// Of those that end here the shorter comes first, and those of a length are the same.
+	// Of the texts that end here the shorter come first; those of one length are equal.
 	ends := func(e *T) uint64 { return min(uint64(len(text(e))-shared), 8) }
 	Keys(all, func(e *T) uint64 {
 		if down {
@@ -175,7 +171,7 @@ func alike[T any](all []T, text func(*T) string, down bool, shared int, looked f
 	})
 }
 
-// compared is texts by comparing the texts as they are.
+// compared is texts by comparison of whole texts.
 func compared[T any](all []T, text func(*T) string, down bool, shared int) {
 	slices.SortStableFunc(all, func(a, b T) int {
 		c := strings.Compare(text(&a)[shared:], text(&b)[shared:])
@@ -186,7 +182,7 @@ func compared[T any](all []T, text func(*T) string, down bool, shared int) {
 	})
 }
 
-// prefix is how many bytes two texts have in common at their beginning.
+// prefix returns the length of the common prefix of two texts.
 func prefix(a, b string) int {
 	n := min(len(a), len(b))
 	if a[:n] == b[:n] {
@@ -200,8 +196,8 @@ func prefix(a, b string) int {
 	return n
 }
 
-// next8 is the first eight bytes of a text as a number that sorts like them, with zeros behind a
-// shorter one.
+// next8 returns the first eight bytes of a text, padded with zeros, as a number that sorts like
+// them.
 func next8(text string) uint64 {
 	var b [8]byte
 	copy(b[:], text)
