@@ -1,3 +1,5 @@
+// coordd backup: asks a node for its state and writes a file that appears complete or not at all.
+
 package main
 
 import (
@@ -21,9 +23,6 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// This file holds coordd backup: it asks a node for its state and writes a file that appears
-// complete or not at all.
-
 // backupPatience is how long the node may send nothing. It computes the size of the backup before
 // it sends any of it.
 const backupPatience = 5 * time.Minute
@@ -31,8 +30,8 @@ const backupPatience = 5 * time.Minute
 func runBackup(ctx context.Context, args []string, getenv func(string) string, stdout,
 	stderr io.Writer) error {
 	flags := newFlagSet("coordd backup")
-	from := flags.String("from", "", "")
-	force := flags.Bool("force", false, "")
+	from := flags.String("from", "", "any node of the cluster: host:port or redis://host:port")
+	force := flags.Bool("force", false, "overwrite FILE")
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	names, err := parseArgs(flags, args, "FILE, the backup to write")
 	if err != nil {

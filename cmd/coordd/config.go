@@ -1,3 +1,5 @@
+// The command line of a node: flags and environment variables, their checks and defaults.
+
 package main
 
 import (
@@ -377,7 +379,7 @@ func shown(arg string) string {
 // usageError is an invalid command line; the process exits with 2.
 type usageError struct{ error }
 
-// parseConfig reads flags and, for those not given, environment variables. It returns flag.ErrHelp
+// parseConfig reads flags and, for those not given, environment variables. It returns a helpRequest
 // for --help.
 func parseConfig(args []string, getenv func(string) string) (*config, error) {
 	fs := newFlagSet("coordd")
@@ -411,7 +413,7 @@ func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, erro
 	for {
 		if err := fs.Parse(args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
+				return nil, helpRequest{fs}
 			}
 			return nil, usageError{err}
 		}
@@ -538,34 +540,5 @@ func (c *config) adviseClients(host string) {
 	c.Advertise = c.Listen
 	if h, port, _ := net.SplitHostPort(c.Listen); cluster.IsWildcard(h) {
 		c.Advertise = net.JoinHostPort(host, port)
-	}
-}
-
-func printHelp(w io.Writer) {
-	fmt.Fprint(w, `coordd is a coordination server that speaks the Redis protocol.
-
-  coordd [flags]                run a node
-  coordd dev [--port 6379]      run a throwaway cluster of three nodes in one process
-  coordd backup --from ADDR FILE [--force] [--user NAME] [--password-file FILE]
-                                write the state of a running cluster to FILE; ADDR is any node's client address
-  coordd restore FILE [--epoch N] [flags]
-                                create a node's data directory from FILE; run it on every node, with that node's flags
-  coordd recover --data-dir DIR [--before-entry INDEX] [--trace-entries] [--accept-lost-writes]
-                                after a majority is lost, or if a log entry cannot be applied: show what DIR holds,
-                                without the entries from INDEX on, and make its node the only member of a new cluster
-  coordd import --from redis://HOST:PORT[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME]
-                [--from-password-file FILE] [--to-user NAME] [--to-password-file FILE]
-                                copy keys and functions from a running Redis or Valkey into a running cluster
-  coordd --version              print the version
-
-Flags, each with its environment variable:
-
-`)
-	for _, o := range options {
-		usage := o.usage
-		if o.value != "" {
-			usage += " (default " + o.value + ")"
-		}
-		fmt.Fprintf(w, "  --%-20s %s [%s]\n", o.name, usage, o.env())
 	}
 }

@@ -117,6 +117,27 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	}
 }
 
+// Every subcommand describes the flags that its overview shows, each with a sentence.
+func TestHelpOfSubcommands(t *testing.T) {
+	for _, c := range subcommands {
+		var out, errs bytes.Buffer
+		if code := run(context.Background(), []string{c.name, "--help"}, noEnv, &out,
+			&errs); code != 0 || errs.Len() > 0 {
+			t.Fatal(code, errs.String())
+		}
+		_, flags, _ := strings.Cut(out.String(), "\nFlags:\n\n")
+		for _, word := range strings.Fields(strings.Trim(c.args, "[]")) {
+			if name := strings.Trim(word, "[]"); strings.HasPrefix(name, "--") &&
+				!strings.Contains(flags, "  "+name+"\n        ") {
+				t.Errorf("coordd %s --help does not describe %s", c.name, name)
+			}
+		}
+		if strings.Contains(flags, "\n        \n") || strings.Contains(flags, "        \n  --") {
+			t.Errorf("coordd %s --help describes a flag with nothing: %s", c.name, flags)
+		}
+	}
+}
+
 // runOnce runs coordd with its context already over: it starts, and stops at once.
 func runOnce(args ...string) (code int, stderr string) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,8 +23,9 @@ type credentials struct {
 // addCredentials declares the flags for a user and for a file with the password.
 func addCredentials(fs *flag.FlagSet, userFlag, fileFlag, env string) *credentials {
 	c := &credentials{userFlag: userFlag, fileFlag: fileFlag, env: env}
-	fs.StringVar(&c.user, userFlag, "", "")
-	fs.StringVar(&c.file, fileFlag, "", "")
+	fs.StringVar(&c.user, userFlag, "", "user to authenticate as; default: the default user")
+	fs.StringVar(&c.file, fileFlag, "",
+		"file with the password; "+env+" may hold the password instead")
 	return c
 }
 

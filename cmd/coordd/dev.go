@@ -1,3 +1,5 @@
+// coordd dev: a throwaway cluster in one process.
+
 package main
 
 import (
@@ -21,7 +23,8 @@ const devNodes = 3
 // loopback and real files in a temporary directory that it removes.
 func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlagSet("coordd dev")
-	portText := fs.String("port", "6379", "")
+	portText := fs.String("port", "6379",
+		"port of the first node, the others take the next two; 0: any free ports (default 6379)")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
 	}

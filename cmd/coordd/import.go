@@ -1,3 +1,5 @@
+// coordd import: copies a running Redis or Valkey into a running cluster.
+
 package main
 
 import (
@@ -15,19 +17,17 @@ import (
 	"github.com/coordd/coordd/internal/migrate"
 )
 
-// This file holds coordd import: it copies a running Redis or Valkey into a running cluster and
-// reports what it copied.
-
 func runImport(ctx context.Context, args []string, getenv func(string) string, stdout,
 	stderr io.Writer) error {
 	fs := newFlagSet("coordd import")
-	from := fs.String("from", "", "")
-	to := fs.String("to", "", "")
+	from := fs.String("from", "",
+		"the source: host:port, or redis://host:port[/DB] for one database")
+	to := fs.String("to", "", "any node of the cluster: host:port or redis://host:port")
 	fromAs := addCredentials(fs, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
 	toAs := addCredentials(fs, "to-user", "to-password-file", "COORDD_TO_PASSWORD")
 	var cfg migrate.Config
-	fs.StringVar(&cfg.Match, "match", "", "")
-	fs.BoolVar(&cfg.Replace, "replace", false, "")
+	fs.StringVar(&cfg.Match, "match", "", "copy only keys that match the pattern, and no functions")
+	fs.BoolVar(&cfg.Replace, "replace", false, "overwrite keys and function libraries that exist")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
 	}

@@ -1,3 +1,5 @@
+// The process's log.
+
 package main
 
 import (

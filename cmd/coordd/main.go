@@ -1,10 +1,20 @@
-// Command coordd is the server: flags and configuration, wiring, signals.
+// Command coordd is a coordination server that speaks the Redis protocol, replicated by Raft.
+//
+// Without a subcommand it runs a node:
+//
+//	coordd --id n1 --data-dir DIR --cluster n1=host:port,n2=host:port,n3=host:port
+//
+// Its subcommands work on clusters and data directories: dev runs a throwaway cluster, backup and
+// restore copy the state of a cluster to a file and back, recover continues from one node after a
+// majority is lost, and import copies the data of a Redis. coordd --help describes them, and every
+// flag with its environment variable. docs/operations.md is the guide for operators.
+//
+// This package holds flags, subcommands and signals; internal/node puts a node together.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -47,15 +57,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	default:
 		err = runNode(ctx, args, getenv, stderr)
 	}
+	var help helpRequest
 	var usage usageError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, flag.ErrHelp):
-		printHelp(stdout)
+	case errors.As(err, &help):
+		help.print(stdout)
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "coordd: %v; see coordd --help\n", err)
+		fmt.Fprintf(stderr, "coordd: %v; see %s\n", err, helpFor(args))
 		return 2
 	}
 	fmt.Fprintf(stderr, "coordd: %v\n", err)

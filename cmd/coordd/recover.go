@@ -1,3 +1,6 @@
+// coordd recover: turns the data directory of a surviving node into a new cluster after a majority
+// is lost.
+
 package main
 
 import (
@@ -16,15 +19,14 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// This file holds coordd recover: it turns the data directory of a surviving node into a new
-// cluster after a majority is lost.
-
 func runRecover(args []string, getenv func(string) string, stdout io.Writer) (err error) {
 	fs := newFlagSet("coordd recover")
-	dir := fs.String("data-dir", getenv("COORDD_DATA_DIR"), "")
-	accept := fs.Bool("accept-lost-writes", false, "")
-	before := fs.Uint64("before-entry", 0, "")
-	trace := fs.Bool("trace-entries", false, "")
+	dir := fs.String("data-dir", getenv("COORDD_DATA_DIR"),
+		"data directory of a surviving node [COORDD_DATA_DIR]")
+	accept := fs.Bool("accept-lost-writes", false,
+		"make the node the only member of a new cluster; without it nothing is written")
+	before := fs.Uint64("before-entry", 0, "leave out the log entries from this index on")
+	trace := fs.Bool("trace-entries", false, "print the index of each log entry before applying it")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
 	}

@@ -1,3 +1,5 @@
+// coordd restore: creates the data directory of a node from a backup, in a new epoch.
+
 package main
 
 import (
@@ -14,13 +16,11 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// This file holds coordd restore: it creates the data directory of a node from a backup, in a new
-// epoch.
-
 func runRestore(args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	fs := newFlagSet("coordd restore")
 	given := nodeFlags(fs)
-	epoch := fs.Uint64("epoch", 0, "")
+	epoch := fs.Uint64("epoch", 0,
+		"epoch of the restored cluster, the same on every node; default: the backup's, plus 1")
 	names, err := parseArgs(fs, args, "FILE, the backup to read")
 	if err != nil {
 		return err
