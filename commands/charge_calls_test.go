@@ -61,6 +61,26 @@ func shuffled(format string) func(int) []string {
 	}
 }
 
+// every is listed for one number in so many.
+func every(step int, format string) func(int) []string {
+	return func(n int) (words []string) {
+		for i := 0; i < n; i += step {
+			words = append(words, strings.ReplaceAll(format, "#", strconv.Itoa(i)))
+		}
+		return words
+	}
+}
+
+// scored puts a score before each word.
+func scored(words func(int) []string) func(int) []string {
+	return func(n int) (all []string) {
+		for i, w := range words(n) {
+			all = append(all, strconv.Itoa(i), w)
+		}
+		return all
+	}
+}
+
 // ended is listed with what comes behind.
 func ended(behind string, formats ...string) func(int) []string {
 	return func(n int) []string { return append(listed(formats...)(n), behind) }
@@ -77,16 +97,23 @@ var bigKeys = map[string][]bigCall{
 	"h": {{"HSET h", listed("field:#", "value:#")}},
 	"hv": {{"HSET hv", listed("field:#", "value:#")},
 		{"HPEXPIRE hv 100000 FIELDS", counted("", "field:#")}},
-	"l":    {{"RPUSH l", listed("element:#")}},
-	"same": {{"RPUSH same", listed("x")}},
-	"s":    {{"SADD s", listed("member:#")}},
-	"s2":   {{"SADD s2", listed("member:1#")}},
-	"ints": {{"SADD ints", listed("#")}},
-	"z":    {{"ZADD z", listed("#.5", "member:#")}},
-	"z2":   {{"ZADD z2", listed("#", "member:1#")}},
-	"lex":  {{"ZADD lex", listed("0", "member:#")}},
-	"nums": {{"RPUSH nums", listed("#7919")}},
-	"k:0":  {{"MSET", listed("k:#", "#")}},
+	"l":     {{"RPUSH l", listed("element:#")}},
+	"same":  {{"RPUSH same", listed("x")}},
+	"s":     {{"SADD s", listed("member:#")}},
+	"s2":    {{"SADD s2", listed("member:1#")}},
+	"s3":    {{"SADD s3", shuffled("member:#")}},
+	"sfew":  {{"SADD sfew", every(100, "member:#")}},
+	"long":  {{"SADD long", listed(strings.Repeat("x", 200) + "#")}},
+	"long2": {{"SADD long2", shuffled(strings.Repeat("x", 200) + "#")}},
+	"ints":  {{"SADD ints", listed("#")}},
+	"z":     {{"ZADD z", listed("#.5", "member:#")}},
+	"z2":    {{"ZADD z2", listed("#", "member:1#")}},
+	"z3":    {{"ZADD z3", scored(shuffled("member:#"))}},
+	"zfew":  {{"ZADD zfew", scored(every(100, "member:#"))}},
+	"lex":   {{"ZADD lex", listed("0", "member:#")}},
+	"zlong": {{"ZADD zlong", scored(shuffled(strings.Repeat("x", 200) + "#"))}},
+	"nums":  {{"RPUSH nums", listed("#7919")}},
+	"k:0":   {{"MSET", listed("k:#", "#")}},
 	"x": {{"BULKXADD x", listed("1-#1")}, {"XGROUP CREATE x fresh 0", nil},
 		{"XGROUP CREATE x g 0", nil}, {"XREADGROUP GROUP g c STREAMS x >", nil}},
 	"xnew":  {{"BULKXADD xnew", listed("1-#1")}, {"XGROUP CREATE xnew fresh 0", nil}},
@@ -168,7 +195,12 @@ var bigCalls = []bigCall{
 	{"RENAME h x", nil}, {"SWAPDB 0 1", nil},
 	{"SADD new", listed("member:#")}, {"SADD s", listed("member:#")}, {"SADD new", listed("#")},
 	{"SCARD s", nil}, {"SDIFF s s2", nil}, {"SDIFF s tall", nil}, {"SDIFFSTORE dst s s2", nil},
-	{"SINTER s s2", nil},
+	{"SINTER s s2", nil}, {"SINTER s s3", nil}, {"SINTER long long2", nil},
+	{"SINTER sfew s", nil}, {"SINTER s s2 s3", nil}, {"SINTERSTORE dst s s3", nil},
+	{"SINTERCARD 2 s s3", nil}, {"SINTERCARD 2 sfew s", nil}, {"SDIFF s s3", nil},
+	{"SINTER s ints", nil},
+	{"ZINTER 2 z z3", nil}, {"ZINTERSTORE dst 2 z z3", nil}, {"ZINTERCARD 2 z z3", nil},
+	{"ZINTERCARD 2 zfew z", nil}, {"ZINTERCARD 2 z z3 LIMIT $n", nil}, {"ZDIFF 2 z z3", nil},
 	{"SINTERCARD 2 s s2", nil}, {"SINTERSTORE dst s s2", nil}, {"SISMEMBER s x", nil},
 	{"SMEMBERS s", nil}, {"SMISMEMBER s", listed("member:#")}, {"SMOVE s dst member:1", nil},
 	{"SPOP s $n", nil}, {"SPOP s", nil}, {"SPOP s 100", nil}, {"SRANDMEMBER s $n", nil},
@@ -202,6 +234,10 @@ var bigCalls = []bigCall{
 	{"ZRANGE z 0 -1 WITHSCORES", nil}, {"ZRANGE z 0 -1", nil},
 	{"ZRANGEBYLEX lex - +", nil}, {"ZRANGEBYSCORE z -inf +inf WITHSCORES", nil},
 	{"ZRANGEBYSCORE z -inf +inf LIMIT 500 1", nil}, {"ZRANGESTORE dst z 0 -1", nil},
+	{"ZRANGESTORE dst z 1 -1", nil}, {"ZRANGESTORE dst z 1 -1 REV", nil},
+	{"ZRANGESTORE dst z $n 1 BYSCORE REV", nil}, {"ZRANGESTORE dst zlong 1 -1", nil},
+	{"ZRANGESTORE dst z3 -inf +inf BYSCORE LIMIT 5 $n", nil},
+	{"ZRANGESTORE dst lex - + BYLEX LIMIT 1 $n", nil}, {"ZRANGESTORE dst zlong 0 -1", nil},
 	{"ZRANK z member:77", nil}, {"ZREM z", listed("member:#")},
 	{"ZREMRANGEBYLEX lex - +", nil}, {"ZREMRANGEBYRANK z 0 -1", nil},
 	{"ZREMRANGEBYRANK z 5 -5", nil}, {"ZREMRANGEBYSCORE z 10 +inf", nil}, {"ZREVRANGE z 0 -1", nil},
@@ -288,7 +324,7 @@ type bigMay struct {
 // run runs a call on a node that builds the reply or on one that does not.
 func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResult {
 	resp := &RESP{Proto: proto}
-	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: LevelBounded},
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: FeatureLevel},
 		Tx: &Tx{Proto: proto}, Args: args, Out: Discard{}, Stop: may.work, Room: may.bytes}
 	if answer {
 		x.Out = resp

@@ -124,6 +124,38 @@ func TestChargesOfTheFirstRelease(t *testing.T) {
 	}
 }
 
+// What is charged at a feature level stays as it is.
+func TestChargesOfLevels(t *testing.T) {
+	const n = 2000
+	r := newTestRun()
+	name := func(i int) string { return "member:" + strconv.Itoa(i) }
+	set := func(i int) []string { return []string{name(i)} }
+	zset := func(i int) []string { return []string{strconv.Itoa(i), name(i)} }
+	r.add("SADD a", n, set)
+	r.add("SADD b", n, set)
+	r.add("ZADD z", n, zset)
+	r.add("ZADD y", n, zset)
+	for _, c := range []struct {
+		call            string
+		bounded, newest uint64
+	}{
+		{"SINTER a b", 65_929, 35_929}, {"SINTERSTORE d a b", 48_055, 36_055},
+		{"SINTERCARD 2 a b", 48_037, 24_037}, {"SDIFF a none", 65_929, 27_929},
+		{"SDIFFSTORE d a b", 48_055, 24_055}, {"ZINTER 2 z y", 80_589, 56_589},
+		{"ZINTERCARD 2 z y LIMIT 9", 269, 269}, {"ZINTERSTORE d 2 z y", 68_721, 44_721},
+		{"ZDIFF 2 z y", 48_037, 24_037}, {"SUNION a b", 85_929, 79_929},
+		{"ZRANGESTORE d z 0 -1", 32_069, 4069}, {"ZRANGESTORE d z 1 -1", 32_053, 20_059},
+	} {
+		words := strings.Fields(c.call)
+		if got := r.charged(LevelBounded, words...); got != c.bounded {
+			t.Errorf("%s at LevelBounded: %d units, want %d", c.call, got, c.bounded)
+		}
+		if got := r.charged(FeatureLevel, words...); got != c.newest {
+			t.Errorf("%s: %d units, want %d", c.call, got, c.newest)
+		}
+	}
+}
+
 // allocated is how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats

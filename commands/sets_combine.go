@@ -11,8 +11,9 @@ import (
 )
 
 // setCombiner computes an operation on one or more sets, or a part of the result if the call is
-// overworked.
-type setCombiner func(x *Call, sets []*keyspace.Set) *keyspace.Set
+// overworked: members in the order of (hash, name). names says that a set of them is not encoded
+// as integers, whatever they are.
+type setCombiner func(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool)
 
 // findSets returns the sets at the keys for reading, empty ones for missing keys, or ErrWrongType.
 func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
@@ -32,15 +33,15 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int {
 		return cmp.Compare(a.Len(), b.Len())
 	})
-	find := finders(sets[1:])
+	inputs := finders(sets[0], sets[1:])
 	look := func(m keyspace.Member) bool {
-		x.Spend(joinedMember)
-		for _, found := range find {
-			x.Spend(lookedUp + len(m.Name)/bytesSpent)
+		x.spendScanned()
+		for i := range inputs {
+			found := inputs[i].has(x, m)
 			if x.overworked() {
 				return false
 			}
-			if !found(m) {
+			if !found {
 				return true
 			}
 		}
@@ -58,30 +59,46 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	}
 }
 
-func finders(sets []*keyspace.Set) []func(keyspace.Member) bool {
-	find := make([]func(keyspace.Member) bool, len(sets))
-	for i, s := range sets {
-		find[i] = s.Finder()
-	}
-	return find
+// setFinder looks up members in one of the inputs.
+type setFinder struct {
+	find func(keyspace.Member) bool
+	far  int
 }
 
-func intersection(x *Call, sets []*keyspace.Set) *keyspace.Set {
-	var all []keyspace.Member
+// finders returns what looks up the members of first in the order of (hash, name).
+func finders(first *keyspace.Set, others []*keyspace.Set) []setFinder {
+	inputs := make([]setFinder, len(others))
+	for i, s := range others {
+		inputs[i] = setFinder{s.Finder(), stride(first.Len(), s.Len())}
+	}
+	return inputs
+}
+
+// has reports whether the input has a member, and charges for the lookup.
+func (f *setFinder) has(x *Call, m keyspace.Member) bool {
+	x.spendSought(m.Name, f.far)
+	found := f.find(m)
+	if found {
+		x.spendMet(m.Name)
+	}
+	return found
+}
+
+func intersection(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
 	intersect(x, sets, func(m keyspace.Member) bool {
 		all = append(all, m)
 		return true
 	})
-	return keyspace.SetOf(all, false)
+	return all, false
 }
 
-func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
+func union(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
 	size := 0
 	for _, s := range sets {
 		size += s.Len()
 	}
 	x.spendGathered(len(sets), size)
-	all := make([]keyspace.Member, 0, min(size, maxCommandWork/joinedMember))
+	all = make([]keyspace.Member, 0, min(size, maxCommandWork/joinedMember))
 	for _, s := range sets {
 		s.ByHash(func(m keyspace.Member) bool {
 			x.spendJoined(m.Name)
@@ -89,19 +106,19 @@ func union(x *Call, sets []*keyspace.Set) *keyspace.Set {
 			return !x.overworked()
 		})
 		if x.overworked() {
-			return keyspace.NewSet()
+			return nil, false
 		}
 	}
 	keyspace.SortByHash(all, x.spendTexts)
-	return keyspace.SetOf(slices.CompactFunc(all, func(a, b keyspace.Member) bool {
+	return slices.CompactFunc(all, func(a, b keyspace.Member) bool {
 		return a.Hash == b.Hash && a.Name == b.Name
-	}), false)
+	}), false
 }
 
 // difference looks up the members of the first set in the others, or removes the others' members
 // from a copy of the first, whichever is cheaper by Redis's estimate. The choice is visible: a copy
 // that once held a name is not encoded as integers.
-func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
+func difference(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
 	looks, removals := 0, 0
 	for _, s := range sets {
 		if s.Len() > 0 {
@@ -112,26 +129,26 @@ func difference(x *Call, sets []*keyspace.Set) *keyspace.Set {
 		return subtract(x, sets)
 	}
 	// The largest first: it is likelier to have the member.
-	find := finders(slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
-		return cmp.Compare(b.Len(), a.Len())
-	}))
-	var all []keyspace.Member
+	inputs := finders(sets[0],
+		slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
+			return cmp.Compare(b.Len(), a.Len())
+		}))
 	sets[0].ByHash(func(m keyspace.Member) bool {
-		x.Spend(joinedMember)
-		for _, found := range find {
-			x.Spend(lookedUp + len(m.Name)/bytesSpent)
-			if found(m) || x.overworked() {
+		x.spendScanned()
+		for i := range inputs {
+			if inputs[i].has(x, m) || x.overworked() {
 				return !x.overworked()
 			}
 		}
+		x.spendMissed()
 		all = append(all, m)
 		return !x.overworked()
 	})
-	return keyspace.SetOf(all, false)
+	return all, false
 }
 
-func subtract(x *Call, sets []*keyspace.Set) *keyspace.Set {
-	result := union(x, sets[:1])
+func subtract(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
+	result := keyspace.SetOf(union(x, sets[:1]))
 	for _, s := range sets[1:] {
 		s.Each(func(member string) bool {
 			x.Spend(joinedMember + len(member)/bytesSpent)
@@ -139,7 +156,7 @@ func subtract(x *Call, sets []*keyspace.Set) *keyspace.Set {
 			return result.Len() > 0 && !x.overworked()
 		})
 	}
-	return result
+	return result.All(), !result.Integers()
 }
 
 // scombine is the handler of SINTER, SUNION and SDIFF.
@@ -149,14 +166,37 @@ func scombine(combine setCombiner) Handler {
 		if err != nil {
 			return err
 		}
-		result := combine(x, sets)
-		if x.overworked() {
+		all, names := combine(x, sets)
+		switch {
+		case x.overworked():
 			return errCommandWork
+		case !names && keyspace.IntegersOnly(all):
+			replySet(x, keyspace.SetOf(all, false))
+		default:
+			replyCombined(x, all)
 		}
-		replySet(x, result)
 		return nil
 	}
 }
+
+// replyCombined writes the members in their order.
+func replyCombined(x *Call, all []keyspace.Member) {
+	size := 0
+	for i := range all {
+		size += len(all[i].Name) + memberFrame
+	}
+	x.Reserve(size)
+	x.Out.Set(len(all))
+	for i := range all {
+		if x.Level < LevelUsers {
+			x.walked()
+		}
+		x.Out.BulkString(all[i].Name)
+	}
+}
+
+// memberFrame is how many bytes a short member takes in a reply besides its own.
+const memberFrame = 7
 
 func replySet(x *Call, s *keyspace.Set) {
 	x.Out.Set(s.Len())
@@ -179,10 +219,14 @@ func scombineStore(combine setCombiner, event string) Handler {
 		if err != nil {
 			return err
 		}
-		result := combine(x, sets)
+		all, names := combine(x, sets)
 		if x.overworked() {
 			return errCommandWork
 		}
+		if x.Level >= LevelUsers {
+			x.Spend(len(all) * kept)
+		}
+		result := keyspace.SetOf(all, names)
 		storeCollection(x, x.Args[1], result, NotifySet, event)
 		x.Out.Int(int64(result.Len()))
 		return nil

@@ -6,6 +6,7 @@ package commands
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -208,6 +209,52 @@ const (
 	placed     = 10 // a member of any result, sorted by score
 )
 
+// What intersections and differences cost from LevelUsers on.
+const (
+	passed = 3 // a member of the first input
+	sought = 2 // one looked up in another input
+	nearer = 2 // … for each doubling of the distance between two that are looked up
+	met    = 5 // one that is there: names are compared
+	missed = 3 // one that is in no other input, and in the result
+	kept   = 6 // one that is stored
+)
+
+// stride is how far two of n members, that are looked up in order, lie apart in an input of size,
+// as a binary logarithm.
+func stride(n, size int) int { return bits.Len(uint(size / max(n, 1))) }
+
+// spendScanned adds the work of one member of the first input.
+func (x *Call) spendScanned() {
+	if x.Level < LevelUsers {
+		x.Spend(joinedMember)
+	} else {
+		x.Spend(passed)
+	}
+}
+
+// spendSought adds the work of looking up one member in another input, far from the last one.
+func (x *Call) spendSought(name string, far int) {
+	if x.Level < LevelUsers {
+		x.Spend(lookedUp + len(name)/bytesSpent)
+	} else {
+		x.Spend(sought + nearer*far)
+	}
+}
+
+// spendMet adds the work of finding one that is there.
+func (x *Call) spendMet(name string) {
+	if x.Level >= LevelUsers {
+		x.Spend(met + len(name)/16)
+	}
+}
+
+// spendMissed adds the work of keeping one that is in no other input.
+func (x *Call) spendMissed() {
+	if x.Level >= LevelUsers {
+		x.Spend(missed)
+	}
+}
+
 // spendGathered adds the work of merging inputs of size members in all.
 func (x *Call) spendGathered(inputs, size int) {
 	if x.Level < LevelBounded {
@@ -281,24 +328,50 @@ func zunite(x *Call, c *zcombination) []keyspace.Member {
 	return united
 }
 
+// zfinder looks up members in one of the inputs.
+type zfinder struct {
+	find func(keyspace.Member) (score float64, ok bool)
+	far  int
+}
+
+// finders returns what looks up the members of the first input in others, in the order of (hash,
+// name).
+func (c *zcombination) finders(others []zinput) []zfinder {
+	inputs := make([]zfinder, len(others))
+	for i, in := range others {
+		inputs[i] = zfinder{in.scores.Finder(), stride(c.inputs[0].scores.Len(), in.scores.Len())}
+	}
+	return inputs
+}
+
+// score returns the score of a member in the input, and charges for the lookup.
+func (f *zfinder) score(x *Call, m keyspace.Member) (score float64, ok bool) {
+	x.spendSought(m.Name, f.far)
+	if score, ok = f.find(m); ok {
+		x.spendMet(m.Name)
+	}
+	return score, ok
+}
+
 func zintersect(x *Call, c *zcombination) []keyspace.Member {
 	c.smallestFirst()
-	find := make([]func(keyspace.Member) (float64, bool), len(c.inputs))
-	for i := range find {
-		find[i] = c.inputs[i].scores.Finder()
+	inputs := c.finders(c.inputs[1:])
+	if c.limit > 0 { // looked up in the order of scores, which is none
+		for i := range inputs {
+			inputs[i].far = bits.Len(uint(c.inputs[1+i].scores.Len())) * 2 / 3
+		}
 	}
 	var all []keyspace.Member
 	look := func(m keyspace.Member) bool {
-		x.Spend(joinedMember)
+		x.spendScanned()
 		m.Score = c.inputs[0].weighed(m.Score)
-		for i := 1; i < len(c.inputs); i++ {
-			x.Spend(lookedUp + len(m.Name)/bytesSpent)
-			other, ok := find[i](m)
+		for i := range inputs {
+			other, ok := inputs[i].score(x, m)
 			if !ok || x.overworked() {
 				return !x.overworked()
 			}
 			// NaN makes a sum 0, and is neither minimum nor maximum
-			m.Score = c.aggregate(m.Score, float64(c.inputs[i].weight*other))
+			m.Score = c.aggregate(m.Score, float64(c.inputs[1+i].weight*other))
 		}
 		all = append(all, m)
 		return len(all) != c.limit && !x.overworked()
@@ -315,21 +388,18 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 }
 
 func zsubtract(x *Call, c *zcombination) []keyspace.Member {
-	var find []func(keyspace.Member) (float64, bool)
-	for i := range c.inputs[1:] {
-		if in := &c.inputs[1+i]; in.scores.Len() > 0 {
-			find = append(find, in.scores.Finder())
-		}
-	}
+	inputs := c.finders(slices.DeleteFunc(slices.Clone(c.inputs[1:]), func(in zinput) bool {
+		return in.scores.Len() == 0
+	}))
 	var all []keyspace.Member
 	c.inputs[0].scores.ByHash(func(m keyspace.Member) bool {
-		x.Spend(joinedMember)
-		for i := range find {
-			x.Spend(lookedUp + len(m.Name)/bytesSpent)
-			if _, ok := find[i](m); ok || x.overworked() {
+		x.spendScanned()
+		for i := range inputs {
+			if _, ok := inputs[i].score(x, m); ok || x.overworked() {
 				return !x.overworked()
 			}
 		}
+		x.spendMissed()
 		all = append(all, m)
 		return !x.overworked()
 	})

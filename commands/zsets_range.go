@@ -135,8 +135,12 @@ func zrange(form zrangeForm) Handler {
 	}
 }
 
-// storedMember is the cost of a member that ZRANGESTORE stores, in units of Env.Work.
-const storedMember = 16
+// What one member that ZRANGESTORE puts costs, in units of Env.Work.
+const (
+	storedMember = 16 // below LevelUsers
+	copiedMember = 10 // of a part of the source
+	sharedMember = 2  // of the whole source: the copy shares its trees until one is changed
+)
 
 // zrangestore overwrites the destination. An empty range removes it.
 func zrangestore(x *Call) error {
@@ -167,7 +171,14 @@ func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keysp
 	all := make([]keyspace.Scored, 0, n)
 	small, zeros := s.bounds.by != byRank || keyspace.FitsSmall(n, 0), false
 	src.Range(from, to, func(m keyspace.Scored) bool {
-		x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
+		switch {
+		case x.Level < LevelUsers:
+			x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
+		case n == src.Len():
+			x.Spend(sharedMember)
+		default:
+			x.Spend(copiedMember + len(m.Member)/32)
+		}
 		if small = small && keyspace.FitsSmall(len(all)+1, len(m.Member)); small && m.Score == 0 {
 			m.Score, zeros = 0, true // not -0
 		}

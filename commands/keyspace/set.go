@@ -52,17 +52,19 @@ func (s *Set) Clone() Collection {
 	return &c
 }
 
-// integer parses a member that is the canonical text of a number.
-func integer(member []byte) (n int64, ok bool) {
-	if len(member) == 0 || len(member) > 20 || member[len(member)-1] > '9' {
+// integer parses a member that is the canonical text of a number. The error of a failed parse takes
+// longer than the rest of a lookup, so most other members are recognized by their ends.
+func integer(member string) (n int64, ok bool) {
+	if len(member) == 0 || len(member) > 20 || member[len(member)-1] > '9' ||
+		member[0] > '9' || member[0] < '-' {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(view(member), 10, 64)
+	n, err := strconv.ParseInt(member, 10, 64)
 	if err != nil {
 		return 0, false
 	}
 	var buf [20]byte
-	return n, view(strconv.AppendInt(buf[:0], n, 10)) == view(member)
+	return n, view(strconv.AppendInt(buf[:0], n, 10)) == member
 }
 
 // setSum returns a member's part in Sum.
@@ -73,6 +75,11 @@ func (s *Set) Has(member []byte) bool {
 	if s.names != nil {
 		return s.names.has(setName{xxhash.Sum64(member), view(member)})
 	}
+	return s.hasInteger(view(member))
+}
+
+// hasInteger is Has for a set of integers.
+func (s *Set) hasInteger(member string) bool {
 	n, ok := integer(member)
 	if ok {
 		_, ok = slices.BinarySearch(s.integers, n)
@@ -84,7 +91,7 @@ func (s *Set) Has(member []byte) bool {
 func (s *Set) Add(member []byte) bool {
 	hash := xxhash.Sum64(member)
 	if s.names == nil {
-		n, ok := integer(member)
+		n, ok := integer(view(member))
 		if ok {
 			i, exists := slices.BinarySearch(s.integers, n)
 			if exists {
@@ -126,7 +133,7 @@ func (s *Set) Remove(member []byte) bool {
 		s.sum ^= setSum(hash)
 		return true
 	}
-	n, ok := integer(member)
+	n, ok := integer(view(member))
 	if !ok {
 		return false
 	}

@@ -46,7 +46,7 @@ func (s *Set) ByHash(f func(Member) bool) {
 func (s *Set) Finder() func(Member) bool {
 	switch {
 	case s.names == nil:
-		return func(m Member) bool { return s.Has([]byte(m.Name)) }
+		return func(m Member) bool { return s.hasInteger(m.Name) }
 	case s.names.large == nil:
 		return func(m Member) bool { return s.names.has(setName{m.Hash, m.Name}) }
 	}
@@ -61,7 +61,7 @@ func (s *Set) Finder() func(Member) bool {
 // integers. The members are distinct.
 func IntegersOnly(members []Member) bool {
 	return len(members) <= smallIntegers && !slices.ContainsFunc(members, func(m Member) bool {
-		_, ok := integer([]byte(m.Name))
+		_, ok := integer(m.Name)
 		return !ok
 	})
 }
@@ -72,7 +72,7 @@ func SetOf(members []Member, names bool) *Set {
 	s := NewSet()
 	if !names && IntegersOnly(members) {
 		for _, m := range members {
-			n, _ := integer([]byte(m.Name))
+			n, _ := integer(m.Name)
 			s.integers = append(s.integers, n)
 			s.sum ^= setSum(m.Hash)
 		}
