@@ -96,7 +96,7 @@ var keySpecs = []Spec{
 		Handler: persistCommand,
 	},
 	{
-		Name: "keys", Kind: Read, Arity: 2, Group: "generic", Categories: "keyspace dangerous",
+		Name: "keys", Kind: Read, Arity: 2, Group: "generic", OwnCategories: "keyspace dangerous",
 		Since:  "1.0.0",
 		Syntax: "pattern", Summary: "Returns all keys that match a pattern.",
 		Complexity: "O(N) where N is the number of keys in the database", Handler: keysCommand,
@@ -109,8 +109,8 @@ var keySpecs = []Spec{
 		Handler:    scanCommand,
 	},
 	{
-		Name: "dbsize", Kind: Read, Arity: 1, Flags: Fast, Group: "server", Categories: "keyspace",
-		Since:   "1.0.0",
+		Name: "dbsize", Kind: Read, Arity: 1, Flags: Fast, Group: "server",
+		OwnCategories: "keyspace", Since: "1.0.0",
 		Summary: "Returns the number of keys in the database.", Complexity: "O(1)",
 		Handler: dbsizeCommand,
 	},
@@ -121,14 +121,14 @@ var keySpecs = []Spec{
 		Handler:    randomkeyCommand,
 	},
 	{
-		Name: "flushdb", Kind: Write, Arity: -1, Group: "server", Categories: "keyspace dangerous",
-		Since:  "1.0.0",
+		Name: "flushdb", Kind: Write, Arity: -1, Group: "server",
+		OwnCategories: "keyspace dangerous", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of the database.",
 		Complexity: "O(1)", Handler: flushdbCommand,
 	},
 	{
 		Name: "flushall", Kind: Write, Arity: -1, Flags: AnyDB, Group: "server",
-		Categories: "keyspace dangerous", Since: "1.0.0",
+		OwnCategories: "keyspace dangerous", Since: "1.0.0",
 		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of all databases.",
 		Complexity: "O(1)", Handler: flushallCommand,
 	},
@@ -164,7 +164,7 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server",
-		Categories: "keyspace dangerous", Since: "4.0.0",
+		OwnCategories: "keyspace dangerous", Since: "4.0.0",
 		Syntax:     "index1:integer index2:integer",
 		Summary:    "Swaps two databases; connections see the other's keys at once.",
 		Complexity: "O(1)", Handler: swapdbCommand,

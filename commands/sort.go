@@ -30,7 +30,7 @@ var sortSpecs = []Spec{
 	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)},
 		Group: "generic", Since: "1.0.0",
-		Categories: sortCategories,
+		OwnCategories: sortCategories,
 		Syntax: "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET " +
 			"pattern ...]] [ASC|DESC] [ALPHA] [STORE destination:key]",
 		Summary: "Sorts the elements of a list, a set or a sorted set, and returns or stores " +
@@ -39,8 +39,8 @@ var sortSpecs = []Spec{
 		Handler:    sortCommand(true)},
 	{Name: "sort_ro", Kind: Read, Arity: -2, Flags: MovableKeys,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1, Parts: sortParts(false)}, Group: "generic",
-		Since:      "7.0.0",
-		Categories: sortCategories,
+		Since:         "7.0.0",
+		OwnCategories: sortCategories,
 		Syntax: "key [BY pattern] [LIMIT offset:integer count:integer] [GET pattern [GET " +
 			"pattern ...]] [ASC|DESC] [ALPHA]",
 		Summary:    "Returns the sorted elements of a list, a set or a sorted set.",

@@ -50,6 +50,10 @@ const (
 	SelectsDB    // changes the selected database
 	KeepsCaching // leaves CLIENT CACHING in force for the next command
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
+
+	// Administrative commands are those of administrators, like Admin commands, but run in the
+	// machine. COMMAND shows both as admin.
+	Administrative
 )
 
 // Waits says which calls of a command may wait.
@@ -104,9 +108,11 @@ type Spec struct {
 	Level uint64
 	// ArgWork is the cost of an argument in units of Env.Work. 0: the default of the kind.
 	ArgWork int
-	// Categories are the ACL categories that follow neither from kind nor from flags. They replace
-	// the group's own.
-	Categories string
+	// OwnCategories are the ACL categories that follow neither from kind nor from flags. They
+	// replace the group's own.
+	OwnCategories string
+	// Channels says which arguments are channels.
+	Channels Channels
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
 	// Local answers Session and Admin commands.
@@ -115,12 +121,21 @@ type Spec struct {
 	Subcommands []Spec
 
 	parent string
+	place  int // in the catalogs of the table
 }
 
 // FullName returns the name that errors and COMMAND show: "get", "script|load".
 func (s *Spec) FullName() string {
 	if s.parent != "" {
 		return s.parent + "|" + s.Name
+	}
+	return s.Name
+}
+
+// container is the name of the command that the table knows: that of the container.
+func (s *Spec) container() string {
+	if s.parent != "" {
+		return s.parent
 	}
 	return s.Name
 }

@@ -18,6 +18,8 @@ type Table struct {
 	byName map[string]*Spec
 	subs   map[*Spec]map[string]*Spec
 	names  []string // sorted
+	// catalog has all commands and subcommands in the order of their numbers in catalogs.
+	catalog []*Spec
 }
 
 // NewTable returns a table of the given specs. It panics if a name is declared twice, which is a
@@ -36,6 +38,7 @@ func NewTable(groups ...[]Spec) *Table {
 		}
 	}
 	slices.Sort(t.names)
+	t.number()
 	return t
 }
 

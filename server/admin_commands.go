@@ -47,7 +47,7 @@ var adminSpecs = []commands.Spec{
 	},
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
-		Flags: commands.Loading | commands.Stale | commands.Fast, Categories: "admin dangerous",
+		Flags: commands.Loading | commands.Stale | commands.Fast, OwnCategories: "admin dangerous",
 		Summary: "Returns the time at which the newest snapshot of this node started, or 0 if " +
 			"there is none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
 	},

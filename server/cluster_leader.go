@@ -229,7 +229,7 @@ func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 		}
 		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[indexes[0]]), host, port)
 	}
-	if !writes(spec) && !reads(spec) && len(spec.KeyParts()) == 0 {
+	if !spec.Writes() && !spec.Reads() && len(spec.KeyParts()) == 0 {
 		return nil
 	}
 	return commands.Errorf("REDIRECT %s:%s", host, port)

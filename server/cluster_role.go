@@ -19,22 +19,22 @@ const onlineContact = 3 * time.Second
 var serverSpecs = []commands.Spec{
 	{
 		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0",
-		Flags:      commands.Loading | commands.Stale,
-		Categories: "dangerous", Syntax: "[section [section ...]]",
+		Flags:         commands.Loading | commands.Stale,
+		OwnCategories: "dangerous", Syntax: "[section [section ...]]",
 		Summary:    "Returns information and statistics about the node and its cluster.",
 		Complexity: "O(1)",
 		Local:      &commands.Local{Run: serve(info)},
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",
-		Flags:      commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
-		Categories: "admin dangerous",
-		Summary:    "Returns the replication role of the node.", Complexity: "O(1)",
+		Flags:         commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		OwnCategories: "admin dangerous",
+		Summary:       "Returns the replication role of the node.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(role)},
 	},
 	{
 		Name: "wait", Kind: commands.Session, Arity: 3, Group: "generic", Since: "3.0.0",
-		Flags: commands.NoScript, Categories: "connection",
+		Flags: commands.NoScript, OwnCategories: "connection",
 		Syntax: "numreplicas:integer timeout:integer",
 		Summary: "Waits until a number of other voters hold the connection's writes. A quorum " +
 			"always does.",
@@ -42,7 +42,7 @@ var serverSpecs = []commands.Spec{
 	},
 	{
 		Name: "waitaof", Kind: commands.Session, Arity: 4, Group: "generic", Since: "7.2.0",
-		Flags: commands.NoScript, Categories: "connection",
+		Flags: commands.NoScript, OwnCategories: "connection",
 		Syntax: "numlocal:integer numreplicas:integer timeout:integer",
 		Summary: "Waits until this node and a number of other voters hold the connection's " +
 			"writes on disk.",

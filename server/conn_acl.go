@@ -6,10 +6,9 @@ package server
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
-	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 )
 
 const errNoACLFile commands.Error = "ERR This Redis instance is not configured to use an ACL " +
@@ -90,19 +89,14 @@ func aclSub(kind commands.Kind, name string, arity int, syntax, summary string,
 func aclCat(s *session, _ *commands.Spec, args [][]byte) {
 	switch len(args) {
 	case 2:
-		s.w.Array(len(categoryOrder))
-		for _, c := range categoryOrder {
-			s.w.BulkString(c)
-		}
+		s.bulks(acl.AllCategories.Names())
 	case 3:
-		category := strings.ToLower(string(args[2]))
-		if !slices.Contains(categoryOrder, category) {
+		category := acl.ParseCategory(string(args[2]))
+		if category == 0 {
 			s.fail(commands.Errorf("ERR Unknown category '%s'", args[2]))
 			return
 		}
-		s.bulks(s.namesOf(func(c *commands.Spec) bool {
-			return slices.Contains(categories(c), category)
-		}))
+		s.bulks(s.namesOf(func(c *commands.Spec) bool { return c.Categories()&category != 0 }))
 	default:
 		s.fail(subcommandSyntax(args))
 	}

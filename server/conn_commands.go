@@ -64,10 +64,10 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
-		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection",
-		Summary:    "Allows reads from this node's own state, which may be stale.",
-		Complexity: "O(1)",
+		Flags:         commands.Loading | commands.Stale | commands.Fast,
+		OwnCategories: "connection",
+		Summary:       "Allows reads from this node's own state, which may be stale.",
+		Complexity:    "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = true
 			s.w.Status("OK")
@@ -75,8 +75,8 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
-		Flags:      commands.Loading | commands.Stale | commands.Fast,
-		Categories: "connection", Summary: "Makes reads linearizable again, as is the default.",
+		Flags:         commands.Loading | commands.Stale | commands.Fast,
+		OwnCategories: "connection", Summary: "Makes reads linearizable again, as is the default.",
 		Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.stale = false
@@ -85,10 +85,10 @@ var connectionSpecs = []commands.Spec{
 	},
 	{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
-		Flags:      commands.Fast,
-		Categories: "connection",
-		Summary:    "Accepts the command without effect, since slots never migrate.",
-		Complexity: "O(1)",
+		Flags:         commands.Fast,
+		OwnCategories: "connection",
+		Summary:       "Accepts the command without effect, since slots never migrate.",
+		Complexity:    "O(1)",
 		Local: &commands.Local{Early: true,
 			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 				if !s.srv.showsCluster() {

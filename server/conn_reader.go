@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -316,7 +317,7 @@ func (s *stream) inline() ([][]byte, error) {
 		}
 		return nil, errIncomplete
 	}
-	args, ok := commands.SplitLine(bytes.TrimSuffix(b[:i], []byte{'\r'}))
+	args, ok := resp.SplitLine(bytes.TrimSuffix(b[:i], []byte{'\r'}))
 	if !ok {
 		return nil, errQuotes
 	}

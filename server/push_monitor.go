@@ -104,7 +104,7 @@ func (s *session) endMonitor() {
 // keptFromMonitor reports whether a monitoring session may not call a command: those that touch
 // data.
 func keptFromMonitor(spec *commands.Spec) bool {
-	return writes(spec) || reads(spec) || spec.Has(commands.MayReplicate) || spec.Keys.Numkeys > 0
+	return spec.Writes() || spec.Reads() || spec.Has(commands.MayReplicate) || spec.Keys.Numkeys > 0
 }
 
 // showMonitors shows a command to the monitors.

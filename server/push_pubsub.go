@@ -24,19 +24,19 @@ const subscribeFlags = commands.PubSub | commands.NoScript | commands.Loading | 
 var pubsubSpecs = []commands.Spec{
 	{
 		Name: "subscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0",
-		Flags:  subscribeFlags,
+		Flags: subscribeFlags, Channels: commands.AllChannels,
 		Syntax: "channel [channel ...]", Summary: "Subscribes to channels.",
 		Complexity: "O(N) where N is the number of channels", Local: subscribing(subChannel),
 	},
 	{
 		Name: "psubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.0.0",
-		Flags:  subscribeFlags,
+		Flags: subscribeFlags, Channels: commands.AllPatterns,
 		Syntax: "pattern [pattern ...]", Summary: "Subscribes to the channels that match patterns.",
 		Complexity: "O(N) where N is the number of patterns", Local: subscribing(subPattern),
 	},
 	{
 		Name: "ssubscribe", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "7.0.0",
-		Flags:  subscribeFlags,
+		Flags: subscribeFlags, Channels: commands.AllChannels,
 		Keys:   commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyNone},
 		Syntax: "shardchannel [shardchannel ...]", Summary: "Subscribes to shard channels.",
 		Complexity: "O(N) where N is the number of channels", Local: subscribing(subShard),
@@ -67,8 +67,9 @@ var pubsubSpecs = []commands.Spec{
 		Name: "publish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "2.0.0",
 		Flags: commands.PubSub | commands.Loading | commands.Stale | commands.Fast |
 			commands.MayReplicate | commands.AnyDB,
-		Syntax:  "channel message",
-		Summary: "Sends a message to the subscribers of a channel on every node.",
+		Channels: commands.OneChannel,
+		Syntax:   "channel message",
+		Summary:  "Sends a message to the subscribers of a channel on every node.",
 		Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number " +
 			"of patterns",
 		Handler: publishHandler(false), Local: publishing(false),
@@ -77,6 +78,7 @@ var pubsubSpecs = []commands.Spec{
 		Name: "spublish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "7.0.0",
 		Flags: commands.PubSub | commands.Loading | commands.Stale | commands.Fast |
 			commands.MayReplicate | commands.AnyDB,
+		Channels:   commands.OneChannel,
 		Keys:       commands.KeySpec{First: 1, Last: 1, Step: 1, Flags: commands.KeyNone},
 		Syntax:     "shardchannel message",
 		Summary:    "Sends a message to the subscribers of a shard channel on every node.",

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/glob"
 )
 
 var introspectSpecs = []commands.Spec{{
 	Name: "command", Kind: commands.Session, Arity: -1, Group: "server", Since: "2.8.13",
-	Flags: commands.Loading | commands.Stale, Categories: "connection",
+	Flags: commands.Loading | commands.Stale, OwnCategories: "connection",
 	Summary:    "Returns details about all commands.",
 	Complexity: "O(N) where N is the number of commands",
 	Local: &commands.Local{Early: true, Works: true,
@@ -55,7 +56,7 @@ var introspectSpecs = []commands.Spec{{
 
 // categorized sets the ACL categories of a command.
 func categorized(categories string, c commands.Spec) commands.Spec {
-	c.Categories = categories
+	c.OwnCategories = categories
 	return c
 }
 
@@ -63,14 +64,13 @@ func commandSub(name string, arity int, since, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "server", Since: since,
-		Flags:      commands.Loading | commands.Stale,
-		Categories: "connection",
-		Syntax:     syntax, Summary: summary, Complexity: "O(N) where N is the number of commands",
+		Flags: commands.Loading | commands.Stale, OwnCategories: "connection",
+		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands",
 		Local: &commands.Local{Early: true, Works: true, Run: serve(run)},
 	}
 }
 
-// flagWords names the flags of a Spec in Redis's order; flag 0 stands for the kind's own word.
+// flagWords names the flags of a Spec in Redis's order; flag 0 stands for admin.
 var flagWords = []struct {
 	flag commands.Flag
 	word string
@@ -85,71 +85,20 @@ var flagWords = []struct {
 	{commands.MovableKeys, "movablekeys"}, {commands.AllowBusy, "allow_busy"},
 }
 
-// writes and reads report what Redis would flag: session, pub/sub and script commands are neither.
-func writes(c *commands.Spec) bool {
-	return c.Kind == commands.Write && !c.Has(commands.MayReplicate) && !c.Has(commands.Unflagged)
-}
-
-func reads(c *commands.Spec) bool {
-	if c.Kind != commands.Read || c.Subcommands != nil || c.Has(commands.AnyDB) ||
-		c.Has(commands.Unflagged) {
-		return false
-	}
-	return !c.Has(commands.Loading) || !c.Has(commands.Stale)
-}
-
 func commandFlags(c *commands.Spec) []string {
 	var words []string
-	if writes(c) {
+	if c.Writes() {
 		words = append(words, "write")
 	}
-	if reads(c) {
+	if c.Reads() {
 		words = append(words, "readonly")
 	}
 	for _, f := range flagWords {
-		if f.flag == 0 && c.Kind == commands.Admin || f.flag != 0 && c.Has(f.flag) {
+		if f.flag == 0 && c.Administers() || f.flag != 0 && c.Has(f.flag) {
 			words = append(words, f.word)
 		}
 	}
 	return words
-}
-
-// groupCategories maps groups to ACL categories.
-var groupCategories = map[string]string{
-	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash",
-	"string":     "string",
-	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
-	"bitmap": "bitmap", "stream": "stream",
-}
-
-// categoryOrder is Redis's order of ACL categories.
-var categoryOrder = strings.Fields(
-	"keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub " +
-		"admin fast slow " +
-		"blocking dangerous connection transaction scripting")
-
-// categories returns the ACL categories of a command, in Redis's order.
-func categories(c *commands.Spec) []string {
-	has := map[string]bool{
-		"read": reads(c) && c.Group != "scripting", "write": writes(c),
-		"pubsub": c.Has(commands.PubSub), "blocking": c.Has(commands.Blocking),
-		"admin": c.Kind == commands.Admin, "dangerous": c.Kind == commands.Admin,
-		"fast": c.Has(commands.Fast), "slow": !c.Has(commands.Fast),
-	}
-	own := c.Categories
-	if own == "" && c.Subcommands == nil {
-		own = groupCategories[c.Group]
-	}
-	for category := range strings.FieldsSeq(own) {
-		has[category] = true
-	}
-	var found []string
-	for _, category := range categoryOrder {
-		if has[category] {
-			found = append(found, category)
-		}
-	}
-	return found
 }
 
 func (s *session) statusSet(words []string, prefix string) {
@@ -200,7 +149,7 @@ func (s *session) commandInfo(c *commands.Spec) {
 	s.w.Int(int64(k.First))
 	s.w.Int(int64(k.Last))
 	s.w.Int(int64(step))
-	s.statusSet(categories(c), "@")
+	s.statusSet(c.Categories().Names(), "@")
 	s.w.Set(0) // tips
 	s.keySpecs(c)
 	s.w.Set(len(c.Subcommands))
@@ -304,9 +253,8 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[3], "module"):
 		keep = func(*commands.Spec) bool { return false }
 	case is(args[3], "aclcat"):
-		keep = func(c *commands.Spec) bool {
-			return slices.Contains(categories(c), strings.ToLower(string(args[4])))
-		}
+		category := acl.ParseCategory(string(args[4]))
+		keep = func(c *commands.Spec) bool { return c.Categories()&category != 0 }
 	case is(args[3], "pattern"):
 		if err := commands.CheckPattern(args[4]); err != nil {
 			s.fail(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/lua/parse"
+	"github.com/coordd/coordd/internal/resp"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -119,7 +120,7 @@ func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body 
 	if end < 0 || bytes.IndexByte(source[:end], 0) >= 0 {
 		return nil, nil, noLine
 	}
-	words, ok := commands.SplitLine(source[:end])
+	words, ok := resp.SplitLine(source[:end])
 	if !ok {
 		return nil, nil, noWords
 	}

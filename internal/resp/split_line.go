@@ -1,6 +1,6 @@
 // Splitting a line of text into words.
 
-package commands
+package resp
 
 // SplitLine splits a line into words as redis-cli does: "…" with the escapes \n \r \t \b \a \xHH,
 // '…' with \', and quotes that must end where the word ends. Inline commands and the first line of

@@ -1,0 +1,175 @@
+// The grammar of rules, and Redis's errors.
+
+package acl
+
+import (
+	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// Error says why a rule is refused, in Redis's words.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+const (
+	errSyntax  Error = "Syntax error"
+	errUnknown Error = "Unknown command or category name in ACL"
+	errFirst   Error = "Allowing first-arg of a subcommand is not supported"
+	errHash    Error = "The password hash must be exactly 64 characters and contain only " +
+		"lowercase hexadecimal characters"
+	errNoPassword   Error = "The password you are trying to remove from the user does not exist"
+	errAfterAllKeys Error = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not " +
+		"valid and does not have any effect. Try 'resetkeys' to start with an empty list of " +
+		"patterns"
+	errAfterAllChannels Error = "Adding a pattern after the * pattern (or the 'allchannels' " +
+		"flag) is not valid and does not have any effect. Try 'resetchannels' to start with an " +
+		"empty list of channels"
+)
+
+// RuleError is a rule that a user cannot get.
+type RuleError struct {
+	Rule string
+	Err  error
+}
+
+func (e *RuleError) Error() string {
+	return "Error in ACL SETUSER modifier '" + e.Rule + "': " + e.Err.Error()
+}
+
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// UnmatchedError is a selector without its closing parenthesis.
+type UnmatchedError struct{ Start string }
+
+func (e *UnmatchedError) Error() string {
+	return "Unmatched parenthesis in acl selector starting at '" + e.Start + "'."
+}
+
+// joinSelectors makes one rule of the arguments that are a selector: those from one that opens a
+// parenthesis to the next that ends with a closing one.
+func joinSelectors(args [][]byte) (rules []string, err error) {
+	for i := 0; i < len(args); i++ {
+		rule, start := string(args[i]), args[i]
+		if strings.HasPrefix(rule, "(") {
+			for !strings.HasSuffix(rule, ")") {
+				if i++; i == len(args) {
+					return nil, &UnmatchedError{cText(string(start))}
+				}
+				rule += " " + string(args[i])
+			}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// parseSelector returns the selector that a rule in parentheses describes.
+func parseSelector(c *Catalog, rule string) (*selector, error) {
+	// as in Redis, text whose quotes do not end has no words
+	words, _ := resp.SplitLine([]byte(rule[1 : len(rule)-1]))
+	s := newSelector(c)
+	for _, w := range words {
+		if err := s.rule(c, string(w)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// parseKeyPattern reads "~pattern", or "%RW~pattern" with one right or both.
+func parseKeyPattern(op string) (p keyPattern, err error) {
+	pattern := op[1:]
+	p.access = Read | Write
+	if op[0] == '%' {
+		if p.access, pattern, err = parseAccess(op); err != nil {
+			return p, err
+		}
+	}
+	p.pattern = []byte(pattern)
+	return p, checkPattern(pattern)
+}
+
+// parseAccess reads the rights of a pattern that begins with a percent sign. As in Redis the text
+// may end behind the rights: the pattern is empty then.
+func parseAccess(op string) (access Access, pattern string, err error) {
+	for i := 1; i < len(op); i++ {
+		right := Access(0)
+		switch op[i] {
+		case 'R', 'r':
+			right = Read
+		case 'W', 'w':
+			right = Write
+		}
+		if op[i] == '~' && access != 0 {
+			return access, op[i+1:], nil
+		}
+		if right == 0 || access&right != 0 {
+			return 0, "", errSyntax
+		}
+		access |= right
+	}
+	if access == 0 {
+		return 0, "", errSyntax
+	}
+	return access, "", nil
+}
+
+// maxPattern is the longest pattern of keys or channels, in bytes: every key of every call may be
+// matched with it.
+const maxPattern = 1 << 10
+
+const errPattern Error = "The pattern is longer than 1024 bytes"
+
+// checkPattern refuses a pattern with spaces, which ACL LIST could not show, and a long one.
+func checkPattern(pattern string) error {
+	if hasSpace(pattern) {
+		return errSyntax
+	}
+	if len(pattern) > maxPattern {
+		return errPattern
+	}
+	return nil
+}
+
+func hasSpace(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") }
+
+// cText is what C takes of a text: up to its first zero byte.
+func cText(s string) string {
+	text, _, _ := strings.Cut(s, "\x00")
+	return text
+}
+
+// parseCommandRule reads "+command", "-command", "+command|subcommand", "+command|argument",
+// "+@category" or "-@category".
+func parseCommandRule(c *Catalog, op string) (r commandRule, err error) {
+	r.allow, r.name = op[0] == '+', op[1:]
+	if strings.HasPrefix(r.name, "@") {
+		r.category, r.name = true, strings.ToLower(r.name[1:])
+		if r.name != ruleAll && ParseCategory(r.name) == 0 {
+			return r, errUnknown
+		}
+		return r, nil
+	}
+	if c.find(r.name) >= 0 {
+		r.name = strings.ToLower(r.name)
+		return r, nil
+	}
+	bar := strings.LastIndexByte(r.name, '|')
+	if bar < 0 || !r.allow {
+		return r, errUnknown
+	}
+	r.name, r.first, r.hasFirst = strings.ToLower(r.name[:bar]), r.name[bar+1:], true
+	switch number := c.find(r.name); {
+	case number < 0:
+		return r, errUnknown
+	case strings.Contains(r.name, "|"):
+		return r, errFirst
+	case r.first == "" || hasSpace(r.first): // a file of users could not keep the latter
+		return r, errSyntax
+	case c.commands[number].Container:
+		return r, errUnknown
+	}
+	return r, nil
+}

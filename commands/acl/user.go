@@ -1,0 +1,176 @@
+// A user, and how rules change it.
+
+package acl
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// User is somebody who asks. It is immutable.
+type User struct {
+	name    string
+	created uint64
+	catalog *Catalog
+
+	on, noPass bool
+	sanitize   sanitize
+	hashes     []string // of the passwords: SHA-256, in lower-case hexadecimal
+	root       *selector
+	selectors  []*selector // besides root
+	full       bool
+}
+
+// sanitize is whether payloads that the user gives to RESTORE are checked. It is only kept and
+// shown: coordd has no RESTORE.
+type sanitize uint8
+
+const (
+	sanitizeDefault sanitize = iota
+	sanitizeAlways
+	sanitizeSkip
+)
+
+// newUser returns a user that may do nothing, as ACL SETUSER makes one.
+func newUser(c *Catalog, name string, created uint64) *User {
+	return &User{name: name, created: created, catalog: c, root: newSelector(c)}
+}
+
+// Name is the user's name.
+func (u *User) Name() string { return u.name }
+
+// Created is what With was told when the user was created, 0 of the default user. It tells users
+// apart that had the same name one after the other.
+func (u *User) Created() uint64 { return u.created }
+
+// On reports whether the user may authenticate.
+func (u *User) On() bool { return u.on }
+
+// NoPass reports whether the user authenticates with any password.
+func (u *User) NoPass() bool { return u.noPass }
+
+// Full reports whether the user may make every call, without a look at its keys and channels.
+func (u *User) Full() bool { return u.full }
+
+// Hash returns a password's hash.
+func Hash(password []byte) string {
+	sum := sha256.Sum256(password)
+	return hex.EncodeToString(sum[:])
+}
+
+// Accepts reports whether the user may authenticate with the password of a hash. It takes as long
+// for every hash.
+func (u *User) Accepts(hash []byte) bool {
+	found := 0
+	for _, h := range u.hashes {
+		found |= subtle.ConstantTimeCompare([]byte(h), hash)
+	}
+	return u.on && (u.noPass || found == 1)
+}
+
+// change returns the user as rules change it. An error changes nothing.
+func (u *User) change(rules []string) (*User, error) {
+	v := *u
+	v.hashes, v.selectors = slices.Clone(u.hashes), slices.Clone(u.selectors)
+	v.root = u.root.clone()
+	for _, r := range rules {
+		if err := v.rule(r); err != nil {
+			return nil, &RuleError{cText(r), err}
+		}
+	}
+	v.full = v.root.full(v.catalog)
+	return &v, nil
+}
+
+// derive returns the user as another catalog understands its rules.
+func (u *User) derive(c *Catalog) *User {
+	v := *u
+	v.catalog, v.root = c, u.root.derive(c)
+	v.selectors = make([]*selector, len(u.selectors))
+	for i, s := range u.selectors {
+		v.selectors[i] = s.derive(c)
+	}
+	v.full = v.root.full(c)
+	return &v
+}
+
+// rule changes the user, which nobody else sees yet.
+func (u *User) rule(op string) error {
+	switch strings.ToLower(op) {
+	case "on":
+		u.on = true
+		return nil
+	case "off":
+		u.on = false
+		return nil
+	case "nopass":
+		u.noPass, u.hashes = true, nil
+		return nil
+	case "resetpass":
+		u.noPass, u.hashes = false, nil
+		return nil
+	case "sanitize-payload":
+		u.sanitize = sanitizeAlways
+		return nil
+	case "skip-sanitize-payload":
+		u.sanitize = sanitizeSkip
+		return nil
+	case "clearselectors":
+		u.selectors = nil
+		return nil
+	case "reset":
+		fresh := newUser(u.catalog, u.name, u.created)
+		fresh.sanitize = sanitizeAlways // as in Redis, unlike that of a new user
+		*u = *fresh
+		return nil
+	case "":
+		return nil
+	}
+	switch op[0] {
+	case '>':
+		return u.addHash(Hash([]byte(op[1:])))
+	case '#':
+		return u.addHash(op[1:])
+	case '<':
+		return u.removeHash(Hash([]byte(op[1:])))
+	case '!':
+		return u.removeHash(op[1:])
+	case '(':
+		s, err := parseSelector(u.catalog, op)
+		if err == nil {
+			u.selectors = append(u.selectors, s)
+		}
+		return err
+	}
+	return u.root.rule(u.catalog, op)
+}
+
+func (u *User) addHash(hash string) error {
+	if !isHash(hash) {
+		return errHash
+	}
+	if !slices.Contains(u.hashes, hash) {
+		u.hashes = append(u.hashes, hash)
+	}
+	u.noPass = false
+	return nil
+}
+
+func (u *User) removeHash(hash string) error {
+	if !isHash(hash) {
+		return errHash
+	}
+	i := slices.Index(u.hashes, hash)
+	if i < 0 {
+		return errNoPassword
+	}
+	u.hashes = slices.Delete(u.hashes, i, i+1)
+	return nil
+}
+
+func isHash(s string) bool {
+	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,165 @@
+// The set of all users.
+
+package acl
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// DefaultUser is the name of the user of those who have not authenticated. It always exists.
+const DefaultUser = "default"
+
+const (
+	// MaxUsers bounds the users.
+	MaxUsers = 10_000
+	// maxUserBytes bounds the rules of a user, maxBytes those of all: ACL LIST shows all of them.
+	maxUserBytes = 64 << 10
+	maxBytes     = 16 << 20
+
+	minUserBytes = 6 // of an encoding: lengths and counts of nothing, and the flags
+)
+
+const (
+	errUsers     Error = "Too many users, at most 10000 are allowed"
+	errUserBytes Error = "The rules of a user exceed 65536 bytes"
+	errBytes     Error = "The rules of all users exceed 16777216 bytes"
+)
+
+// Users is an immutable set of users.
+type Users struct {
+	catalog *Catalog
+	list    []*User // by name
+	bytes   int     // of the encodings of all
+}
+
+// New returns the users of a new cluster: the default user, who may do everything.
+func New(c *Catalog) *Users {
+	u, err := newUser(c, DefaultUser, 0).change([]string{"on", "nopass", "~*", "&*", "+@all"})
+	if err != nil {
+		panic(err)
+	}
+	users := &Users{catalog: c}
+	return users.put(u)
+}
+
+// In returns the same users with another catalog.
+func (s *Users) In(c *Catalog) *Users {
+	t := &Users{catalog: c, list: make([]*User, len(s.list)), bytes: s.bytes}
+	for i, u := range s.list {
+		t.list[i] = u.derive(c)
+	}
+	return t
+}
+
+// Len is the number of users.
+func (s *Users) Len() int { return len(s.list) }
+
+// All returns all users in order of name. They must not be changed.
+func (s *Users) All() []*User { return s.list }
+
+// Get returns the user of a name, or nil.
+func (s *Users) Get(name []byte) *User {
+	if i, ok := s.find(string(name)); ok {
+		return s.list[i]
+	}
+	return nil
+}
+
+// Default returns the default user.
+func (s *Users) Default() *User { return s.Get([]byte(DefaultUser)) }
+
+func (s *Users) find(name string) (place int, ok bool) {
+	return slices.BinarySearchFunc(s.list, name, func(u *User, name string) int {
+		return strings.Compare(u.name, name)
+	})
+}
+
+// Change returns the users after ACL SETUSER with rules. The user is created if there is none of
+// that name; created is then its [User.Created]. The errors are Redis's.
+func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, error) {
+	joined, err := joinSelectors(rules)
+	if err != nil {
+		return nil, err
+	}
+	u := s.Get(name)
+	if u == nil {
+		u = newUser(s.catalog, string(name), created)
+	}
+	if u, err = u.change(joined); err != nil {
+		return nil, err
+	}
+	t := s.put(u)
+	switch {
+	case len(t.list) > MaxUsers:
+		return nil, errUsers
+	case u.bytes() > maxUserBytes:
+		return nil, errUserBytes
+	case t.bytes > maxBytes:
+		return nil, errBytes
+	}
+	return t, nil
+}
+
+// put returns the set with a user, in place of one with the same name.
+func (s *Users) put(u *User) *Users {
+	t := &Users{catalog: s.catalog, bytes: s.bytes + u.bytes()}
+	i, found := s.find(u.name)
+	if found {
+		t.list = slices.Clone(s.list)
+		t.bytes -= s.list[i].bytes()
+		t.list[i] = u
+	} else {
+		t.list = slices.Insert(slices.Clone(s.list), i, u)
+	}
+	return t
+}
+
+// Without returns the set without a user, which is not the default user.
+func (s *Users) Without(name []byte) *Users {
+	i, found := s.find(string(name))
+	if !found {
+		return s
+	}
+	return &Users{catalog: s.catalog, bytes: s.bytes - s.list[i].bytes(),
+		list: slices.Delete(slices.Clone(s.list), i, i+1)}
+}
+
+// AppendTo appends the encoding of all users to dst, for snapshots.
+func (s *Users) AppendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s.list)))
+	for _, u := range s.list {
+		dst = u.AppendTo(dst)
+	}
+	return dst
+}
+
+// ErrCorrupt says that encoded users cannot be read.
+var ErrCorrupt = errors.New("acl: corrupt users")
+
+// Restore returns the users of an encoding that AppendTo made.
+func Restore(c *Catalog, encoded []byte) (*Users, error) {
+	s := &Users{catalog: c}
+	in := wire.NewCursor(encoded)
+	last := ""
+	for i := range in.Count(minUserBytes) {
+		u, err := readUser(c, &in)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && u.name <= last {
+			return nil, ErrCorrupt
+		}
+		last = u.name
+		s.list = append(s.list, u)
+		s.bytes += u.bytes()
+	}
+	if !in.Done() || s.Default() == nil {
+		return nil, ErrCorrupt
+	}
+	return s, nil
+}

@@ -1,0 +1,151 @@
+// What the command table tells package acl: the commands and their categories, and the keys and
+// channels of a call.
+
+package commands
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands/acl"
+)
+
+// Channels says which arguments are channels that the caller must have the right to. Commands that
+// only give up or list subscriptions have none.
+type Channels uint8
+
+const (
+	NoChannels  Channels = iota
+	OneChannel           // the first argument
+	AllChannels          // all arguments
+	AllPatterns          // all arguments, which are patterns of channels
+)
+
+// Writes reports whether Redis would flag the command as one that writes. Session, message and
+// script commands are not.
+func (s *Spec) Writes() bool {
+	return s.Kind == Write && !s.Has(MayReplicate) && !s.Has(Unflagged)
+}
+
+// Reads reports whether Redis would flag the command as one that reads.
+func (s *Spec) Reads() bool {
+	if s.Kind != Read || s.Subcommands != nil || s.Has(AnyDB) || s.Has(Unflagged) {
+		return false
+	}
+	return !s.Has(Loading) || !s.Has(Stale)
+}
+
+// Administers reports whether the command is one for administrators.
+func (s *Spec) Administers() bool { return s.Kind == Admin || s.Has(Administrative) }
+
+// groupCategories maps groups to ACL categories.
+var groupCategories = map[string]string{
+	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash",
+	"string":     "string",
+	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
+	"bitmap": "bitmap", "stream": "stream",
+}
+
+// Categories returns the command's ACL categories.
+func (s *Spec) Categories() acl.Categories {
+	own := s.OwnCategories
+	if own == "" && s.Subcommands == nil {
+		own = groupCategories[s.Group]
+	}
+	words := strings.Fields(own)
+	add := func(on bool, more ...string) {
+		if on {
+			words = append(words, more...)
+		}
+	}
+	add(s.Reads() && s.Group != "scripting", "read")
+	add(s.Writes(), "write")
+	add(s.Has(PubSub), "pubsub")
+	add(s.Has(Blocking), "blocking")
+	add(s.Administers(), "admin", "dangerous")
+	add(s.Has(Fast), "fast")
+	add(!s.Has(Fast), "slow")
+	return acl.CategoriesOf(words...)
+}
+
+// number gives every command its place in catalogs: those in order of name, each container before
+// its subcommands.
+func (t *Table) number() {
+	for _, s := range t.All() {
+		s.place = len(t.catalog)
+		t.catalog = append(t.catalog, s)
+		first := len(t.catalog)
+		for i := range s.Subcommands {
+			t.catalog = append(t.catalog, &s.Subcommands[i])
+		}
+		slices.SortFunc(t.catalog[first:], func(a, b *Spec) int {
+			return strings.Compare(a.Name, b.Name)
+		})
+		for i, sub := range t.catalog[first:] {
+			sub.place = first + i
+		}
+	}
+}
+
+// Catalog returns what users can have rights to on a machine of a feature level.
+func (t *Table) Catalog(level uint64) *acl.Catalog {
+	all := make([]acl.Command, len(t.catalog))
+	for i, s := range t.catalog {
+		if max(s.Level, t.byName[s.container()].Level) > level {
+			continue
+		}
+		all[i] = acl.Command{Name: s.FullName(), Categories: s.Categories(),
+			Container: s.Subcommands != nil, Always: s.Has(NoAuth)}
+	}
+	return acl.NewCatalog(all)
+}
+
+// Check returns what a user lacks for a call whose number of arguments is right; denied is false if
+// it may make the call. units is the work that this took.
+func (s *Spec) Check(u *acl.User, args [][]byte) (d acl.Denial, denied bool, units int) {
+	if u.Full() {
+		return d, false, 0
+	}
+	call := acl.Call{Command: s.place, Keys: s.keysOf(args)}
+	if len(args) > 1 {
+		call.FirstArg = args[1]
+	}
+	switch s.Channels {
+	case OneChannel:
+		call.Channels = args[1:2]
+	case AllChannels, AllPatterns:
+		call.Channels, call.Patterns = args[1:], s.Channels == AllPatterns
+	}
+	d, denied, units = u.Check(&call)
+	return d, denied, units + keyUseWork*len(call.Keys)
+}
+
+// keyUseWork is what finding a key and its use costs, in units of Env.Work.
+const keyUseWork = 4
+
+// keysOf returns the keys of a call with what it does to them. If its arguments contradict the
+// KeySpec there are none: the command refuses such a call itself.
+func (s *Spec) keysOf(args [][]byte) []acl.Key {
+	if s.Keys.First == 0 && s.Keys.Numkeys == 0 && s.Keys.Find == nil {
+		return nil
+	}
+	uses, err := s.KeyUses(args)
+	if err != nil {
+		return nil
+	}
+	keys := make([]acl.Key, 0, len(uses))
+	for _, use := range uses {
+		if use.Flags&KeyNone != 0 {
+			continue
+		}
+		k := acl.Key{Name: args[use.Index]}
+		if use.Flags&KeyAccess != 0 {
+			k.Access |= acl.Read
+		}
+		if use.Flags&(KeyUpdate|KeyInsert|KeyDelete) != 0 {
+			k.Access |= acl.Write
+		}
+		keys = append(keys, k)
+	}
+	return keys
+}
