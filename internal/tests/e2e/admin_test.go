@@ -1,6 +1,6 @@
-package e2e
+// The commands that control a node, on real processes.
 
-// In this file: tests of the commands that steer a node, on real processes.
+package e2e
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// TestFailoverAndShutdown hands leadership to a node that is named and then to any other, and stops
-// nodes one after the other, while a client that may use any node writes on.
+// TestFailoverAndShutdown transfers leadership to a named node and then to any other, and stops the
+// nodes one after another, while a client of all nodes writes.
 func TestFailoverAndShutdown(t *testing.T) {
 	ctx := context.Background()
 	ps := startProcesses(t, 3)
@@ -66,7 +66,7 @@ func TestFailoverAndShutdown(t *testing.T) {
 	}
 }
 
-// TestSnapshotCommands has a node write snapshots, and tell of them.
+// TestSnapshotCommands makes a node write snapshots and report them.
 func TestSnapshotCommands(t *testing.T) {
 	ctx := context.Background()
 	p := startProcesses(t, 1)[0]
@@ -97,8 +97,8 @@ func TestSnapshotCommands(t *testing.T) {
 	}
 }
 
-// TestMonitorShowsScriptsOfItsNode watches the leader and a follower: each shows what its own
-// clients' scripts call, once.
+// TestMonitorShowsScriptsOfItsNode monitors the leader and a follower: each shows the calls of its
+// own clients' scripts, once.
 func TestMonitorShowsScriptsOfItsNode(t *testing.T) {
 	ctx := context.Background()
 	ps := startProcesses(t, 3)

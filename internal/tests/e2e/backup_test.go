@@ -1,3 +1,5 @@
+// Backups of real processes under load, and clusters restored from them.
+
 package e2e
 
 import (
@@ -25,9 +27,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// In this file: backups of real processes under load, and clusters that are restored from them.
-
-// command runs coordd to its end and returns its exit code and what it printed.
+// command runs coordd to its end and returns its exit code and its output.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	path, err := builtBinary()
@@ -43,7 +43,7 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// succeed is command for what has to succeed.
+// succeed is command, but must succeed.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := command(t, args...)
@@ -53,7 +53,7 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-// startPairs raises two counters of a pair together, all the time, through every node.
+// startPairs increments the two counters of each pair together, continuously, through every node.
 func startPairs(ps []*process) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func startPairs(ps []*process) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// readMachine reads a backup as a machine, whose keys can be asked for.
+// readMachine reads a backup as a machine whose keys can be read.
 func readMachine(t *testing.T, file string) *fsm.Machine {
 	t.Helper()
 	f, err := os.Open(file)
@@ -104,7 +104,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	defer stop()
 	dir := t.TempDir()
 	for i := range 6 {
-		// What was acknowledged by one node before has to be in the backup that another one gives.
+		// What one node acknowledged before must be in the backup from another one.
 		if err := ps[i%3].client().Set(ctx, "mark", i, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -140,8 +140,8 @@ func TestBackupUnderLoad(t *testing.T) {
 }
 
 // TestRestoreCluster backs a cluster up, lets it go on, loses it, and restores two of its nodes.
-// The third comes with its old data at first, as one that was overlooked would, and is restored
-// after the others.
+// The third starts with its old data first, as if it had been overlooked, and is restored after the
+// others.
 func TestRestoreCluster(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -259,7 +259,7 @@ func newFence(t *testing.T, c *redis.Client, key string) int64 {
 	return fence(t, c, key)
 }
 
-// TestRestoreAlone restores one node alone, with either log store, twice in a row.
+// TestRestoreAlone restores a single node, with either log store, twice in a row.
 func TestRestoreAlone(t *testing.T) {
 	for _, store := range []string{"wal", "bolt"} {
 		t.Run(store, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestRestoreAlone(t *testing.T) {
 				if err := c.Save(t.Context()).Err(); err != nil {
 					t.Error(err)
 				}
-				// what was restored, and what came after it, has to be there after a crash too
+				// the restored data, and what came after it, must survive a crash, too
 				p.kill()
 				p.start()
 				p.waitReady()
@@ -319,7 +319,7 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := bytes.Clone(good)
-	newer[16]++ // behind the magic
+	newer[16]++ // after the magic
 	binary.LittleEndian.PutUint32(newer[len(newer)-4:],
 		crc32.Checksum(newer[:len(newer)-4], crc32.MakeTable(crc32.Castagnoli)))
 	cases := map[string][]byte{
@@ -389,7 +389,7 @@ func TestRestoreRefusals(t *testing.T) {
 		!strings.Contains(errs, "requires FILE") {
 		t.Error(code, errs)
 	}
-	// one that is there and empty is taken
+	// an existing empty one is accepted
 	succeed(t, "restore", file, "--data-dir", empty, "--epoch", "5")
 	if code, _, errs := command(t, "restore", file, "--data-dir", empty); code != 1 ||
 		!strings.Contains(errs, "is not empty") {
@@ -437,7 +437,7 @@ func TestBackupRefusals(t *testing.T) {
 	}
 }
 
-// TestBackupOfAnEmptyNode has nothing in its log that the machine saw.
+// TestBackupOfAnEmptyNode backs up a node whose log holds nothing that the machine saw.
 func TestBackupOfAnEmptyNode(t *testing.T) {
 	var b bytes.Buffer
 	if _, err := fsm.NewMachine(commands.NewTable(commands.Specs(),
@@ -456,7 +456,7 @@ func TestBackupOfAnEmptyNode(t *testing.T) {
 	}
 }
 
-// pausedNode answers RAFT BACKUP with state, of which the second half waits for a token in goOn.
+// pausedNode replies to RAFT BACKUP with state. The second half waits for a token in goOn.
 func pausedNode(t *testing.T, state []byte) (
 	addr string, half <-chan struct{}, goOn chan<- struct{}) {
 	t.Helper()
@@ -481,8 +481,8 @@ func pausedNode(t *testing.T, state []byte) (
 	return ln.Addr().String(), sent, more
 }
 
-// TestOverlappingBackups has two backups to one file under way at the same time: it is one of them,
-// whole, and the other one is refused or, with --force, comes in its place.
+// TestOverlappingBackups makes two backups to one file at the same time. The file is one of them,
+// complete. The other is refused or, with --force, replaces it.
 func TestOverlappingBackups(t *testing.T) {
 	small, err := os.ReadFile(smallBackup(t))
 	if err != nil {

@@ -1,3 +1,5 @@
+// Blocking commands, notifications and invalidations on the nodes of a cluster of real processes.
+
 package e2e
 
 import (
@@ -17,10 +19,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: commands that wait, notifications and invalidations on the nodes of a cluster of
-// real processes.
-
-// blocked is how many clients wait on a node.
+// blocked returns how many clients wait on a node.
 func (p *process) blocked(c *redis.Client) int {
 	p.t.Helper()
 	info, err := c.Info(context.Background(), "clients").Result()
@@ -41,14 +40,14 @@ type popper struct {
 	got    chan popped
 }
 
-// popped is an element, or why a client gets no more of them.
+// popped is an element, or the reason why a client gets no more of them.
 type popped struct {
 	element string
 	err     error
 }
 
-// startPopper starts a client of p that pops one element after another from a list into got, and
-// waits until it waits.
+// startPopper starts a client of p that pops elements from a list into got, and waits until it
+// blocks.
 func startPopper(p *process, look *redis.Client, list string, got chan popped) *popper {
 	p.t.Helper()
 	before := p.blocked(look)
@@ -81,7 +80,7 @@ func (o *popper) want(t *testing.T, element string) {
 	}
 }
 
-// What is pushed on one node is popped on another, in the order in which clients came to that one.
+// What is pushed on one node is popped on another, in the order of the waiting clients.
 func TestWaitingOnAFollower(t *testing.T) {
 	ps := startProcesses(t, 3)
 	first, rest := leader(t, ps)
@@ -107,7 +106,7 @@ func TestWaitingOnAFollower(t *testing.T) {
 		}
 	}
 
-	// Those that go away take nothing.
+	// Clients that disconnected take nothing.
 	for _, o := range os[:7] {
 		_ = o.client.Close()
 	}
@@ -120,12 +119,12 @@ func TestWaitingOnAFollower(t *testing.T) {
 	os[7].want(t, "last")
 }
 
-// A leader is killed while clients wait on every node: those of the two others are not disturbed,
+// A leader is killed while clients wait on every node: those of the other two nodes do not notice,
 // and get every element once.
 func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
-	alive := make(chan popped, 100) // what clients of nodes that live pop
+	alive := make(chan popped, 100) // what clients of surviving nodes pop
 	for i := range 20 {
 		p, got := ps[i%3], alive
 		if p == old {
@@ -143,7 +142,7 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 			err := push.RPush(context.Background(), "l", element).Err()
 			if word := errorWord(err); err != nil && word != "CLUSTERDOWN" && word != "TRYAGAIN" &&
 				word != "LOADING" {
-				// UNKNOWN would mean that leadership was lost again: nothing could be concluded
+				// after UNKNOWN, if leadership was lost again, no conclusion is possible
 				t.Fatal(err)
 			}
 			return err == nil
@@ -172,8 +171,8 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 	}
 }
 
-// The leader is killed while elements go through: nothing is popped twice, and what is missing was
-// popped by clients that cannot know: of the node that was killed, or told UNKNOWN.
+// The leader is killed while elements pass: none is popped twice. What is missing was popped by
+// clients that cannot know: those of the killed node, or those that received UNKNOWN.
 func TestLeaderKilledWhileElementsPass(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -260,7 +259,7 @@ func receive(t *testing.T, s *redis.PubSub) string {
 	return message.Channel + " " + message.Payload
 }
 
-// Notifications are switched on on one node and sent once on every node, after a restart too.
+// Notifications are enabled on one node and sent once on every node, also after a restart.
 func TestNotificationsOnEveryNode(t *testing.T) {
 	ps := startProcesses(t, 3)
 	_, rest := leader(t, ps)
@@ -311,7 +310,7 @@ func TestNotificationsOnEveryNode(t *testing.T) {
 	check("again")
 }
 
-// A client of a follower is notified of what clients of other nodes change.
+// A client of a follower is notified of changes by clients of other nodes.
 func TestTrackingOnAFollower(t *testing.T) {
 	ps := startProcesses(t, 3)
 	first, rest := leader(t, ps)
@@ -324,8 +323,8 @@ func TestTrackingOnAFollower(t *testing.T) {
 		if err := writers[i%3].Set(context.Background(), "k", value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		// A follower may be told of the write only now that the key is read: it is read until
-		// nothing is notified of any more.
+		// The follower may notify of the write only now that the key is read: read until no more
+		// notifications come.
 		for got := ""; got != fmt.Sprintf("$%d\r\n%s\r\n", len(value), value); {
 			got = reader.call("GET", "k")
 			for strings.HasPrefix(got, ">") {
@@ -341,8 +340,8 @@ func TestTrackingOnAFollower(t *testing.T) {
 	}
 }
 
-// A client that does not want to hear of its own changes is notified of those of others, be their
-// numbers on their nodes the same.
+// A client with NOLOOP is notified of changes by others, even if those have the same number on
+// their nodes.
 func TestNoLoopOnEveryNode(t *testing.T) {
 	ps := startProcesses(t, 3)
 	first, rest := leader(t, ps)
@@ -367,7 +366,7 @@ func TestNoLoopOnEveryNode(t *testing.T) {
 	}
 	for i, c := range [][2]*rawClient{{a, b}, {b, a}} {
 		tracker, writer := c[0], c[1]
-		own := fmt.Sprint("own", i) // the first tracker would be told of the second one's
+		own := fmt.Sprint("own", i) // the first tracker would be notified of the second one's
 		tracker.call("GET", own)
 		if got := tracker.call("SET", own, "1"); got != "+OK\r\n" {
 			t.Fatal(got)
@@ -382,7 +381,7 @@ func TestNoLoopOnEveryNode(t *testing.T) {
 	}
 }
 
-// rawClient reads replies and messages as the bytes that came.
+// rawClient reads replies and messages as raw bytes.
 type rawClient struct {
 	t *testing.T
 	*commandtest.Conn

@@ -1,3 +1,8 @@
+// Make chaos. Three processes, each in its own network namespace, suffer one fault after another,
+// under clients whose replies are checked. COORDD_TEST_SEED repeats a schedule,
+// COORDD_CHAOS_SECONDS sets its length, COORDD_CHAOS_FAULT selects the faults whose names contain
+// these words.
+
 package e2e
 
 import (
@@ -18,28 +23,21 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: make chaos. Three processes, each in a network namespace of its own, under clients
-// whose answers are checked, meet one fault after the other. COORDD_TEST_SEED repeats a schedule,
-// COORDD_CHAOS_SECONDS says how long it lasts, COORDD_CHAOS_FAULT chooses the faults whose names
-// have these words.
-
 const (
-	// a node's data directory is a file system of its own; a full disk is met with 80 MiB of log,
-	// time and again
+	// a node's data directory is a file system of its own; 80 MiB of log fill the disk repeatedly
 	diskBytes = 1 << 30
 
-	// fullDiskHold is how long a deposed leader may try to follow without room.
+	// fullDiskHold is how long a deposed leader may try to follow on a full disk.
 	fullDiskHold = 3 * time.Second
 
-	// maxFiles may be open in a node without clients.
+	// maxFiles limits the open files of a node without clients.
 	maxFiles = 60
 
-	// serveLimit is how long a cluster whose faults are over may need until every node serves
-	// writes.
+	// serveLimit is how long a cluster may need after a fault until every node serves writes.
 	serveLimit = 5 * time.Second
-	// majorityLimit is how long a majority may need to serve majorityOperations while a fault
-	// lasts, or lossyOperations where a fifth of all packets is lost, and each is 50 ms on its way:
-	// all clients together get 9 to 22 of them a second there.
+	// majorityLimit is how long a majority may need to serve majorityOperations during a fault, or
+	// lossyOperations if a fifth of all packets is lost and each takes 50 ms: then all clients
+	// together get 9 to 22 operations per second.
 	majorityLimit      = 10 * time.Second
 	majorityOperations = 100
 	lossyOperations    = 30
@@ -53,19 +51,19 @@ type arena struct {
 	rnd *rand.Rand
 }
 
-// fault is something that happens to a cluster whose leader is given. What begin returns ends it.
+// fault happens to a cluster with the given leader. The function that begin returns ends it.
 type fault struct {
 	name     string
-	majority bool // there is one that can go on
-	lossy    bool // and it is slow, for packets are lost
-	long     bool // TCP has come to send again after long pauses when it is over
+	majority bool // there is one that can continue
+	lossy    bool // and it is slow, because packets are lost
+	long     bool // TCP retransmits after long pauses when it is over
 	begin    func(a *arena, lead int) (end func())
 }
 
-// follower is one of the others.
+// follower returns one of the others.
 func (a *arena) follower(lead int) int { return (lead + 1 + a.rnd.IntN(len(a.ps)-1)) % len(a.ps) }
 
-// others calls f for each node but one.
+// others calls f for each node except one.
 func (a *arena) others(not int, f func(i int)) {
 	for i := range a.ps {
 		if i != not {
@@ -178,7 +176,7 @@ var faults = []fault{
 	{name: "leadership is handed over again and again", majority: true,
 		begin: func(a *arena, lead int) func() {
 			for range 5 {
-				_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be under way
+				_, _ = a.ps[lead].raft("TRANSFER") // under load another change may be in progress
 			}
 			return func() {}
 		}},
@@ -187,11 +185,11 @@ var faults = []fault{
 	}},
 	{name: "the leader is cut off, and its disk is full when it comes back", majority: true,
 		begin: func(a *arena, lead int) func() {
-			a.others(lead, func(i int) { a.w.cut(lead, i) }) // with entries that nobody else has
+			a.others(lead, func(i int) { a.w.cut(lead, i) }) // with entries that only it has
 			end := a.fillDisk(lead)
 			return func() {
 				a.w.heal()
-				select { // it has to replace them, for which it has no room
+				select { // it must replace them, for which it has no room
 				case <-a.ps[lead].done:
 				case <-time.After(fullDiskHold):
 				}
@@ -210,8 +208,8 @@ func (a *arena) revive(nodes ...int) {
 	}
 }
 
-// fillDisk leaves a node no room, and has so much written that its log needs more. A node that ends
-// because of it is started again when there is room.
+// fillDisk fills a node's disk and writes until its log needs more. A node that exits because of
+// that is started again when there is room.
 func (a *arena) fillDisk(i int) (end func()) {
 	p := a.ps[i]
 	filler := filepath.Join(filepath.Dir(p.dataDir()), "filler")
@@ -226,7 +224,7 @@ func (a *arena) fillDisk(i int) (end func()) {
 	c := a.ps[(i+1)%len(a.ps)].client()
 	big := strings.Repeat("x", 4<<20)
 	for range 20 {
-		// whether it could be written is not what this is about
+		// whether that could be written does not matter here
 		_ = c.Set(context.Background(), "big", big, 0).Err()
 	}
 	return func() {
@@ -250,7 +248,7 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// startArena starts three nodes in namespaces n1, n2 and n3, each with a disk of its own.
+// startArena starts three nodes in the namespaces n1, n2 and n3, each with its own disk.
 func startArena(t *testing.T, seed uint64) *arena {
 	t.Helper()
 	a := &arena{t: t, w: newNetwork(t, seed, 3), rnd: rand.New(rand.NewPCG(seed, 2))}
@@ -291,7 +289,7 @@ func startArena(t *testing.T, seed uint64) *arena {
 	return a
 }
 
-// leader is the number of the node that leads.
+// leader returns the number of the leading node.
 func (a *arena) leader() int {
 	lead, _ := leader(a.t, a.ps)
 	for i, p := range a.ps {
@@ -302,7 +300,7 @@ func (a *arena) leader() int {
 	return -1
 }
 
-// waitServing waits until each node takes a write, and says how long the slowest needed.
+// waitServing waits until each node takes a write, and returns the time of the slowest.
 func (a *arena) waitServing(limit time.Duration) time.Duration {
 	a.t.Helper()
 	start := time.Now()
@@ -318,7 +316,7 @@ func (a *arena) waitServing(limit time.Duration) time.Duration {
 	return time.Since(start)
 }
 
-// meet has the cluster go through one fault.
+// meet puts the cluster through one fault.
 func (a *arena) meet(l *chaosLoad, f fault) {
 	t := a.t
 	l.more(t, "operations before: "+f.name, 200, serveLimit)
@@ -362,8 +360,8 @@ func (a *arena) end() {
 			continue
 		default:
 		}
-		// What a fault has left behind would be there many times by now: the clients are gone, a
-		// node has some connections to each other.
+		// Anything that a fault leaks would be there many times by now: the clients are gone, and a
+		// node has only a few connections to the others.
 		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)); err != nil ||
 			len(open) > maxFiles {
 			a.t.Errorf("%s has %d files open, %v", p.id, len(open), err)
@@ -409,7 +407,7 @@ func TestChaos(t *testing.T) {
 		lasts = time.Duration(n) * time.Second
 	}
 	seed := testSeed(t)
-	redis.SetLogger(silentLogger{}) // it would tell of every fault
+	redis.SetLogger(silentLogger{}) // it would report every fault
 	a := startArena(t, seed)
 	l := startChaosLoad(a.ps, seed)
 	t.Cleanup(func() { l.stop(); l.wg.Wait() })
@@ -429,8 +427,8 @@ func TestChaos(t *testing.T) {
 	t.Logf("%d faults", met)
 }
 
-// TestChaosDiscovery cuts a leader off from the other nodes that its clients still reach: those
-// that look for the leader go to the next one.
+// TestChaosDiscovery cuts a leader off from the other nodes but not from its clients: those that
+// look for the leader go to the next one.
 func TestChaosDiscovery(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
@@ -440,7 +438,7 @@ func TestChaosDiscovery(t *testing.T) {
 	}
 	all := slices.DeleteFunc(append(clusterSeekers(t), sentinelSeekers(t)...),
 		func(s *seeker) bool {
-			// stays with a node as long as it can connect to it, whatever that answers
+			// stays with a node while it can connect to it, whatever the replies
 			return s.name == "node-redis createCluster"
 		})
 	a := startArena(t, testSeed(t))

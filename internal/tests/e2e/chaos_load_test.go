@@ -1,3 +1,5 @@
+// The clients of make chaos, which record what they sent and received.
+
 package e2e
 
 import (
@@ -19,11 +21,9 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: the clients of make chaos, who note what they asked and what they were told.
-
 const (
 	clientsANode = 3
-	// then the next key begins: the checker's work grows fast with a key's history
+	// then the next key starts: the checker's work grows fast with a key's history
 	opsAKey       = 300
 	opPause       = 4 * time.Millisecond
 	clientTimeout = 8 * time.Second
@@ -35,7 +35,7 @@ const compareScript = `if (redis.call("get", KEYS[1]) or "") == ARGV[1] then red
 type chaosLoad struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
-	gate  sync.RWMutex // held by who wants them to pause
+	gate  sync.RWMutex // held while clients must pause
 	begin time.Time
 
 	acked atomic.Int64 // operations
@@ -68,8 +68,8 @@ func startChaosLoad(ps []*process, seed uint64) *chaosLoad {
 	return l
 }
 
-// run is the life of one client. One whose operation has no known outcome goes on as another: for
-// the checker a client has one at a time.
+// run is one client. After an operation with an unknown outcome it continues as another client: for
+// the checker a client has one operation at a time.
 func (l *chaosLoad) run(ctx context.Context, c *redis.Client, id int, rnd *rand.Rand) {
 	pace := time.NewTicker(opPause)
 	defer pace.Stop()
@@ -109,7 +109,7 @@ func (l *chaosLoad) run(ctx context.Context, c *redis.Client, id int, rnd *rand.
 	}
 }
 
-// keep writes a key that has to be there for ever once it was acknowledged.
+// keep writes a key that must exist forever after the acknowledgement.
 func (l *chaosLoad) keep(c *redis.Client, key string) {
 	err := c.Set(context.Background(), key, 1, 0).Err()
 	l.mu.Lock()
@@ -119,7 +119,7 @@ func (l *chaosLoad) keep(c *redis.Client, key string) {
 	}
 }
 
-// note runs an operation and writes it down; unknown says that nobody knows whether it ran.
+// note runs an operation and records it; unknown reports that nobody knows whether it ran.
 func (l *chaosLoad) note(c *redis.Client, id int, in *chaosInput) (unknown bool) {
 	in.call = time.Since(l.begin).Nanoseconds()
 	out, err := askChaos(c, in)
@@ -141,7 +141,7 @@ func (l *chaosLoad) note(c *redis.Client, id int, in *chaosInput) (unknown bool)
 		l.odd = append(l.odd, err)
 		return false
 	case in.op == opRegRead || in.op == opCount || in.op == opHolder:
-		return true // a read that was not answered says nothing
+		return true // an unanswered read proves nothing
 	default:
 		out, in.ret, unknown = chaosOutput{unknown: true}, math.MaxInt64, true
 	}
@@ -176,14 +176,14 @@ func askChaos(c *redis.Client, in *chaosInput) (out chaosOutput, err error) {
 	return out, err
 }
 
-// more waits until so many further operations were acknowledged.
+// more waits for so many further acknowledged operations.
 func (l *chaosLoad) more(t *testing.T, what string, n int64, limit time.Duration) {
 	t.Helper()
 	from := l.acked.Load()
 	wait.For(t, limit, what, func() bool { return l.acked.Load() >= from+n })
 }
 
-// stall gives the longest time without an acknowledgement since it was last asked.
+// stall returns the longest time without an acknowledgement since the last call.
 func (l *chaosLoad) stall() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,8 +192,8 @@ func (l *chaosLoad) stall() time.Duration {
 	return longest
 }
 
-// check is called while the clients pause. It checks what they noted since the last time, and that
-// all that was ever acknowledged is there.
+// check is called while the clients pause. It checks what they recorded since the last call, and
+// that everything ever acknowledged still exists.
 func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
 	t.Helper()
 	l.mu.Lock()

@@ -1,3 +1,5 @@
+// The replies that registers, counters and leases may give, for Porcupine.
+
 package e2e
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 )
-
-// In this file: what registers, counters and leases may answer, for Porcupine.
 
 type chaosOp int
 
@@ -28,7 +28,7 @@ type chaosInput struct {
 	op         chaosOp
 	key        string
 	value, old string
-	call, ret  int64 // ns since the start; ret is math.MaxInt64 where the outcome is not known
+	call, ret  int64 // ns since the start; ret is math.MaxInt64 if the outcome is unknown
 }
 
 type chaosOutput struct {
@@ -45,12 +45,12 @@ type chaosState struct {
 	n     int64
 }
 
-// stepChaos gives the states in which a key can be after an operation with this output, none if
-// there cannot have been such an output.
+// stepChaos returns the states in which a key can be after an operation with this output, none if
+// the output is impossible.
 func stepChaos(s chaosState, in chaosInput, out chaosOutput) (next []chaosState) {
 	states := []chaosState{s}
-	// A lease may have run out, never early: it began no sooner than its call, and this operation
-	// was over no later than its return.
+	// A lease may have expired, but never early: it began no sooner than its call, and this
+	// operation ended no later than its return.
 	if in.op >= opLease && s.value != "" && in.ret >= s.until {
 		states = append(states, chaosState{})
 	}

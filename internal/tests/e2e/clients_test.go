@@ -9,11 +9,10 @@ import (
 )
 
 // TestClientPrograms runs the scenario programs of testdata/clients against a cluster of three
-// processes: unmodified clients in other processes and languages, on every node, judging by
+// processes: unmodified clients in other processes and languages, on every node, judged by
 // outcomes.
 func TestClientPrograms(t *testing.T) {
-	// The programs are not about failover: a machine that is busy with other tests shall not cause
-	// one.
+	// The programs do not test failover: a busy machine must not cause one.
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "3s")
 	var addrs, singles []string
 	for _, p := range ps {
@@ -26,7 +25,7 @@ func TestClientPrograms(t *testing.T) {
 		"COORDD_SINGLES="+strings.Join(singles, ","))
 	for _, program := range []struct {
 		name  string
-		needs []string // commands on the path, or files from the top of the repository
+		needs []string // commands on the path, or files relative to the top of the repository
 		args  []string
 	}{
 		{"go-redis", []string{"go"}, []string{"go", "run", "./testdata/clients/go"}},
@@ -60,8 +59,8 @@ func TestClientPrograms(t *testing.T) {
 	}
 }
 
-// missing reports whether a command is not on the path, or a file, named from the top of the
-// repository, not there.
+// missing reports whether a command is not on the path, or a file, relative to the top of the
+// repository, does not exist.
 func missing(need string) bool {
 	if strings.Contains(need, "/") {
 		_, err := os.Stat("../../../" + need)

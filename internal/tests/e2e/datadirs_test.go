@@ -1,3 +1,6 @@
+// The data directories of every release, in testdata/datadirs, which every later release must open,
+// and how they are made.
+
 package e2e
 
 import (
@@ -21,15 +24,12 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// In this file: the data directories of every release, in testdata/datadirs, which every later one
-// has to open; and how they are made.
-
 var makeDataDirs = flag.String("make-datadirs", "",
 	"make testdata/datadirs/NAME of this release; files that are there stay as they are")
 
 const dataDirs = "../../../testdata/datadirs/"
 
-// The data directories of a release, each for either log store: what their node did before it was
+// The data directories of a release, each with either log store: what their node did before it
 // stopped.
 const (
 	onlyLog      = "log"      // its log holds everything
@@ -37,7 +37,7 @@ const (
 	bothOfThem   = "both"     // a snapshot was written half-way
 )
 
-// All that a release has: each kind for each log store.
+// All directories of a release: each kind with each log store.
 var (
 	dirStores = []string{"wal", "bolt"}
 	dirKinds  = []string{onlyLog, bothOfThem, onlySnapshot}
@@ -48,8 +48,8 @@ func dirArchive(release, store, kind string) string {
 	return filepath.Join(release, store, kind+".tar.gz")
 }
 
-// TestDataDirectoriesOfReleases opens the data directories of all releases, and reads everything
-// that is in them.
+// TestDataDirectoriesOfReleases opens the data directories of all releases, and reads everything in
+// them.
 func TestDataDirectoriesOfReleases(t *testing.T) {
 	if *makeDataDirs != "" {
 		(&dirMaker{t: t, dir: dataDirs + *makeDataDirs}).run()
@@ -77,7 +77,7 @@ func TestDataDirectoriesOfReleases(t *testing.T) {
 	}
 }
 
-// openDir starts a node on one data directory and reads what it has.
+// openDir starts a node on one data directory and reads its data.
 func openDir(t *testing.T, release, store, kind string) {
 	f := newFleet(t)
 	p := f.prepare("n1")
@@ -92,7 +92,7 @@ func openDir(t *testing.T, release, store, kind string) {
 	}
 }
 
-// checkContent holds what the node has against content.txt.
+// checkContent compares the node's data with content.txt.
 func (p *process) checkContent(release string) {
 	commandtest.Run(p.t, filepath.Join(release, "content.txt"), commandtest.Server{
 		Reset: func() error { return nil },
@@ -111,7 +111,7 @@ func (p *process) checkContent(release string) {
 	}
 }
 
-// checkRevisions fails unless a key that is made now has a larger revision than one that was there.
+// checkRevisions fails unless a new key has a larger revision than an existing one.
 func (p *process) checkRevisions() {
 	c := p.client()
 	ctx := context.Background()
@@ -127,8 +127,8 @@ func (p *process) checkRevisions() {
 	}
 }
 
-// unpackDir makes a directory of an archive. Blocks of zeros, of which preallocated segments of a
-// log consist, become holes.
+// unpackDir unpacks an archive. Blocks of zeros, as in preallocated segments of a log, become
+// holes.
 func unpackDir(t *testing.T, archive, dir string) {
 	t.Helper()
 	f, err := os.Open(archive)
@@ -196,7 +196,7 @@ func (m *dirMaker) run() {
 	}
 }
 
-// make gives a data directory whose node has ended.
+// make returns a data directory whose node has stopped.
 func (m *dirMaker) make(store, kind string) (dir string) {
 	f := newFleet(m.t)
 	p := f.prepare("n1")
@@ -265,7 +265,7 @@ func (m *dirMaker) dial(p *process) *commandtest.Conn {
 	return c
 }
 
-// do runs a step and gives its reply.
+// do runs a step and returns its reply.
 func (m *dirMaker) do(c *commandtest.Conn, s commandtest.Step) commandtest.Value {
 	args := s.Args
 	if s.Directive == "db" {
@@ -282,7 +282,7 @@ func (m *dirMaker) do(c *commandtest.Conn, s commandtest.Step) commandtest.Value
 	return v
 }
 
-// fillContent adds the replies that lines of content.txt lack: a person looks at them then.
+// fillContent adds the replies that lines of content.txt lack, for a person to review.
 func (m *dirMaker) fillContent(c *commandtest.Conn) {
 	path := filepath.Join(m.dir, "content.txt")
 	text, err := os.ReadFile(path)

@@ -1,3 +1,6 @@
+// Clients of every kind that looks for a leader, each in its own process, before and after the
+// leader dies. None is restarted or notified.
+
 package e2e
 
 import (
@@ -15,15 +18,12 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: clients of every kind that looks for a leader, each in a process of its own,
-// through the death of one. None is started again or told anything.
-
 // seeker is one program of testdata/clients that writes until its input ends.
 type seeker struct {
 	name  string
 	needs []string
-	args  []string // the prefix of its keys comes behind
-	role  string   // that of the server it ends at, which the program tells where this is not empty
+	args  []string // the prefix of its keys follows
+	role  string   // expected of the server it ends at, if the program prints that; empty: any
 
 	in   io.Closer
 	done chan error
@@ -49,7 +49,7 @@ var goSeeker = sync.OnceValues(func() (string, error) {
 	return build(".", "-C", "../../../testdata/clients/libraries/go/discover")
 })
 
-// goProgram is the Go program; none where what it needs is not there.
+// goProgram returns the Go program, or none if its requirements are missing.
 func goProgram(t *testing.T, kind string) []string {
 	t.Helper()
 	if slices.ContainsFunc(needGo, lacks) {
@@ -94,7 +94,7 @@ func sentinelSeekers(t *testing.T) []*seeker {
 	}
 }
 
-// lacks is missing for what is neither a command nor a file of the repository.
+// lacks is missing for requirements that are neither a command nor a file of the repository.
 func lacks(need string) bool {
 	switch need {
 	case "redis-py":
@@ -161,7 +161,7 @@ func (s *seeker) note(line string) {
 	}
 }
 
-// when is the time at which the n-th write was acknowledged.
+// when returns the time at which the n-th write was acknowledged.
 func (s *seeker) when(n int) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *seeker) count() int {
 	return len(s.acked)
 }
 
-// finish ends the program and checks that what was acknowledged is there.
+// finish ends the program and checks that the acknowledged writes exist.
 func (s *seeker) finish(t *testing.T, p *process) {
 	t.Helper()
 	_ = s.in.Close()
@@ -202,23 +202,23 @@ func (s *seeker) finish(t *testing.T, p *process) {
 	t.Logf("%d acknowledged writes are there", len(s.acked))
 }
 
-// logErrors shows what the client was told, in short.
+// logErrors logs the errors that the client received, abbreviated.
 func (s *seeker) logErrors(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Logf("%d errors: %.200q", len(s.errs), s.errs[:min(3, len(s.errs))])
 }
 
-// acksWanted is how many writes of each client have to be acknowledged before the leader is killed,
+// acksWanted is how many writes of each client must be acknowledged before the leader is killed,
 // and after.
 const acksWanted = 30
 
-// seekThroughFailover runs all clients at once, kills the leader under them, and judges each.
+// seekThroughFailover runs all clients at once, kills their leader, and judges each client.
 func seekThroughFailover(t *testing.T, all []*seeker, flags ...string) {
 	seekThrough(t, startProcesses(t, 3, flags...), all, (*process).kill)
 }
 
-// seekThrough is seekThroughFailover for the leader's end that is given.
+// seekThrough is seekThroughFailover with another way to end the leader.
 func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *process)) {
 	var addrs []string
 	for _, p := range ps {
@@ -242,7 +242,7 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 	ended := time.Now()
 	before := make([]int, len(running))
 	for i, s := range running {
-		// replies that the dead leader had sent may still be counted later: a few
+		// a few replies that the dead leader had sent may still be counted later
 		before[i] = s.count()
 	}
 	now, _ := leader(t, rest) // a follower might answer MOVED
@@ -267,8 +267,8 @@ func TestClusterClientsFollowMoved(t *testing.T) {
 	seekThroughFailover(t, clusterSeekers(t), "--redirect", "moved")
 }
 
-// TestClientFollowsRedirect: a client that said CLIENT CAPA redirect is given a follower, and
-// follows the leadership as it is handed over.
+// TestClientFollowsRedirect gives a follower to a client that sent CLIENT CAPA redirect. It follows
+// each transfer of leadership.
 func TestClientFollowsRedirect(t *testing.T) {
 	if lacks("rueidis") {
 		t.Skip("SKIPPED: rueidis not found")

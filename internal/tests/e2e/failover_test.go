@@ -1,3 +1,6 @@
+// Blocking commands and subscriptions on the nodes that survive their leader, and the messages
+// published meanwhile.
+
 package e2e
 
 import (
@@ -19,10 +22,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: commands that wait and subscriptions on the nodes that survive their leader, and
-// what becomes of the messages that are published meanwhile.
-
-// waiting starts a command that waits on a node, and returns when it does.
+// waiting starts a blocking command on a node, and returns when it waits.
 func waiting(p *process, words ...string) *rawClient {
 	p.t.Helper()
 	look := p.client()
@@ -43,7 +43,7 @@ func (c *rawClient) send(words ...string) {
 	}
 }
 
-// still fails if anything but the reply to a PING comes.
+// still fails if anything but the reply to a PING arrives.
 func (c *rawClient) still() {
 	c.t.Helper()
 	if got := c.call("PING"); got != "+PONG\r\n" {
@@ -51,8 +51,8 @@ func (c *rawClient) still() {
 	}
 }
 
-// TestWaitersOutliveTheirLeader: each of those who wait on the survivors gets one element, each
-// element goes to one, and readers of a stream are woken once.
+// TestWaitersOutliveTheirLeader: each waiter on the survivors gets one element, each element goes
+// to one waiter, and readers of a stream are woken once.
 func TestWaitersOutliveTheirLeader(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -110,7 +110,7 @@ func TestWaitersOutliveTheirLeader(t *testing.T) {
 	}
 }
 
-// publisher publishes numbered messages one after the other and knows what became of each.
+// publisher publishes numbered messages and knows the outcome of each.
 type publisher struct {
 	id     int
 	acked  []int
@@ -137,7 +137,7 @@ func (o *publisher) run(ctx context.Context, p *process) {
 	}
 }
 
-// check compares what a subscriber got with what a publisher knows.
+// check compares what a subscriber received with what a publisher knows.
 func (o *publisher) check(t *testing.T, who string, got []string) {
 	t.Helper()
 	acked := o.acked
@@ -167,7 +167,7 @@ func (o *publisher) check(t *testing.T, who string, got []string) {
 	}
 }
 
-// collect reads messages until the one that says end, and returns what they say.
+// collect reads messages until the one with the text end, and returns their texts.
 func collect(c *rawClient) (got []string, err error) {
 	for {
 		raw, err := c.Receive()
@@ -186,9 +186,9 @@ func collect(c *rawClient) (got []string, err error) {
 	}
 }
 
-// TestSubscribersOutliveTheirLeader: messages are published through the survivors while the leader
-// dies. Every subscriber on a survivor gets each that was acknowledged, once, in the order of its
-// publisher, and none that was refused; and all get them in one order.
+// TestSubscribersOutliveTheirLeader publishes messages through the survivors while the leader dies.
+// Every subscriber on a survivor receives each acknowledged message once, in the order of its
+// publisher, and no refused one. All receive them in the same order.
 func TestSubscribersOutliveTheirLeader(t *testing.T) {
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
@@ -256,9 +256,9 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 	}
 }
 
-// TestSnapshotClosesSubscribers: a node whose state comes by a snapshot may have missed messages,
-// so that those who had subscribed there before lose their connections. The cluster is a restored
-// one, whose log begins behind a snapshot.
+// TestSnapshotClosesSubscribers: a node whose state comes from a snapshot may have missed messages,
+// so its earlier subscribers lose their connections. The cluster is a restored one, whose log
+// starts after a snapshot.
 func TestSnapshotClosesSubscribers(t *testing.T) {
 	f := newFleet(t)
 	n1 := f.start("n1")
@@ -273,7 +273,7 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.dataDir())
 	n1.start()
 	n1.waitReady()
-	n1.pause() // takes nobody in until there are subscribers
+	n1.pause() // accepts no state until there are subscribers
 
 	n2 := f.prepare("n2", n1)
 	n2.start()

@@ -1,3 +1,6 @@
+// Kill -9 of real processes, minorities, paused nodes: "Promises" and "Certainty of replies" in
+// docs/design.md.
+
 package e2e
 
 import (
@@ -17,9 +20,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// Kill -9 of real processes, minorities, paused nodes: "Promises" and "Certainty of replies" in
-// docs/design.md.
-
 func httpStatus(addr, path string) int {
 	c := http.Client{Timeout: time.Second}
 	resp, err := c.Get("http://" + addr + path)
@@ -30,7 +30,7 @@ func httpStatus(addr, path string) int {
 	return resp.StatusCode
 }
 
-// writers write keys of their own through every node until stopped, and remember what was
+// writers write their own keys through every node until stopped, and remember what was
 // acknowledged.
 type writers struct {
 	stop  context.CancelFunc
@@ -78,7 +78,7 @@ func (w *writers) note(key string, err error) {
 	}
 }
 
-// finish stops the writers and checks that every acknowledged key is there.
+// finish stops the writers and checks that every acknowledged key exists.
 func (w *writers) finish(t *testing.T, c *redis.Client) {
 	t.Helper()
 	w.stop()
@@ -189,7 +189,7 @@ func TestMinorityRefuses(t *testing.T) {
 	if err := ps[0].client().Set(ctx, "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// One that leads and one that follows: both kinds of node are left over in turn.
+	// A leader and a follower: each kind of node is left alone once.
 	for _, survivor := range []string{"master", "slave"} {
 		lead, rest := leader(t, ps)
 		last, killed := lead, rest
@@ -204,7 +204,7 @@ func TestMinorityRefuses(t *testing.T) {
 			return errorWord(c.Set(ctx, "k", "lost?", 0).Err()) == "CLUSTERDOWN"
 		})
 		if err := last.client().Get(ctx, "k").Err(); errorWord(err) != "CLUSTERDOWN" {
-			// on a connection of its own: the other one is being closed
+			// on its own connection: the other one is being closed
 			t.Fatalf("a minority answered a linearizable read: %v", err)
 		}
 		if httpStatus(last.http, "/readyz") == 200 {
@@ -222,8 +222,8 @@ func TestMinorityRefuses(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcome pauses the followers: what the leader took into its log before it knows is
-// answered UNKNOWN, not as if it had not run, and nothing afterwards pretends to know.
+// TestUnknownOutcome pauses the followers. The leader replies UNKNOWN for what is in its log, and
+// not as if it had not run, and nothing contradicts that later.
 func TestUnknownOutcome(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -232,8 +232,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := c.Set(ctx, "k", "before", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// With an entry under way the write would wait behind it, outside of the log, and its outcome
-	// would be certain.
+	// If an entry is in flight the write waits outside of the log, and its outcome is certain.
 	still, last := 0, ""
 	wait.For(t, 10*time.Second, "the log to stand still", func() bool {
 		v, _ := lead.raft("STATUS")

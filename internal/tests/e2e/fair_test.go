@@ -1,3 +1,5 @@
+// A light client among twenty heavy ones, on three real processes. processes.
+
 package e2e
 
 import (
@@ -12,19 +14,16 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// In this file: one client that asks for little, among twenty that ask for much, on three real
-// processes.
-
-// heavyAtMost is how many heavy requests may be served while a light one waits, of twenty that
-// wait. Two of them go into one turn. A light one waits for the turn that is under way, in the log
-// and at the read loop, and for what was given at the same time; some were answered shortly before,
-// and are read now.
+// heavyAtMost is how many of twenty waiting heavy requests may be served while a light one waits.
+// One turn holds two of them. A light request waits for the turn in progress, in the log and at the
+// read loop, and for what was admitted at the same time. Some replies were sent shortly before and
+// are read now.
 const heavyAtMost = 10
 
-// A light client waits for a few slices, not for a round of all who ask for much: at the leader and
-// through a follower, and Raft's own traffic goes on.
+// A light client waits for a few slices, not for a round of all heavy ones, at the leader and
+// through a follower. Raft's own traffic continues.
 func TestLightClientAmongHeavyOnes(t *testing.T) {
-	// a machine that has much else to do keeps its leader
+	// a busy machine keeps its leader
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	first, rest := leader(t, ps)
 	b := &battle{t: t, ps: ps}
@@ -34,7 +33,7 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 		members = append(members, fmt.Sprint("member", i))
 	}
 	if got := dialRaw(t, first.addr).call(members...); got[0] == '-' {
-		// not by a light client, who would be charged
+		// not by a light client, which would be charged
 		t.Fatal(got)
 	}
 	b.term = b.termOf(light[0])
@@ -43,7 +42,7 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 	}
 	for _, load := range []struct {
 		name  string
-		calls [][]string // of one client each, in turn
+		calls [][]string // one per client, in turn
 	}{
 		{"scripts", [][]string{script("EVAL")}},
 		{"reads and writes", [][]string{script("EVAL_RO"), script("EVAL"), {"SMEMBERS", "big"},
@@ -79,9 +78,8 @@ func TestLightClientAmongHeavyOnes(t *testing.T) {
 	}
 }
 
-// Raft's own traffic lives through what twenty clients can ask for, with the timeouts that nodes
-// have by default: nobody stands for election, though three processes share the processors of one
-// machine with those who read the replies.
+// Raft's own traffic survives twenty heavy clients with the default timeouts: no node stands for
+// election, although three processes and the clients share the processors of one machine.
 func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos: beside other tests the processors are not the cluster's alone")
@@ -127,8 +125,8 @@ func TestLeaderKeepsLeadingAmongHeavyClients(t *testing.T) {
 	}
 }
 
-// fight has twenty clients ask for much all the time, and returns once each of them was served: how
-// often they all were, and what ends them.
+// fight runs twenty heavy clients, and returns when each was served, with the number of their
+// requests and a function that stops them.
 func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int64, stop func()) {
 	t.Helper()
 	const clients = 20

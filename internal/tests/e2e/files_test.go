@@ -12,13 +12,13 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// A node with few files keeps enough of them to append, to snapshot and to answer probes, however
-// many connections strangers open on both ports.
+// A node with few file descriptors reserves enough of them to append, to snapshot and to answer
+// probes, however many connections strangers open to both ports.
 func TestFewFiles(t *testing.T) {
 	p := startProcessesWith(t, 1, func(p *process) { p.most = 200 })[0]
 	c := p.client()
 	ctx := context.Background()
-	// what a node and two peers that may come need, see internal/node/files.go
+	// what a node and two possible peers need, see internal/node/files.go
 	const most = 200 - 80 - 2*12
 	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != fmt.Sprint(most) {
 		t.Errorf("maxclients is %s, not %d", got, most)

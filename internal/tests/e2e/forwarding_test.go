@@ -1,3 +1,6 @@
+// Requests of every kind in pipelines of many connections of one node, while leadership moves.
+// Every reply is checked.
+
 package e2e
 
 import (
@@ -16,10 +19,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: requests of every kind, in pipelines of many connections of one node, each of which
-// is checked, while leadership moves under them.
-
-// testSeed is the seed of a random test: a new one, or COORDD_TEST_SEED's. It is printed.
+// testSeed returns the seed of a random test: a new one, or COORDD_TEST_SEED's. It logs the seed.
 func testSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
@@ -32,8 +32,8 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// talker is a connection that knows what each of its requests has to be answered with. All keys are
-// its own, but for the list that its neighbour fills.
+// talker is a connection that knows the expected reply to each request. Its keys are its own,
+// except the list that its neighbour fills.
 type talker struct {
 	*rawClient
 	id, next int
@@ -56,13 +56,13 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
 func (k *talker) key(name string) string { return fmt.Sprintf("%s:%d", name, k.id) }
 
-// raise is the next value of a counter.
+// raise returns the next value of a counter.
 func (k *talker) raise(key string) string {
 	k.values[key]++
 	return fmt.Sprintf(":%d\r\n", k.values[key])
 }
 
-// steps are the kinds of requests; v is a value that was not used before.
+// steps are the kinds of requests; v is an unused value.
 var steps = []func(k *talker, v string){
 	func(k *talker, v string) { k.ask(bulk(v), "ECHO", v) },
 	func(k *talker, v string) {
@@ -88,7 +88,7 @@ var steps = []func(k *talker, v string){
 		k.ask("+QUEUED\r\n", "SET", k.key("s"), v)
 		k.ask("*3\r\n"+k.raise("n")+bulk(v)+"+OK\r\n", "EXEC")
 	},
-	func(k *talker, v string) { // one that was watched for, in vain or not
+	func(k *talker, v string) { // with watched keys, some of them changed
 		broken := k.rnd.IntN(2) == 0
 		k.ask("+OK\r\n", "WATCH", k.key("w"))
 		if broken {
@@ -112,15 +112,15 @@ var steps = []func(k *talker, v string){
 		k.messages = append(k.messages, ">3\r\n"+bulk("message")+bulk(k.key("c"))+bulk(v))
 		k.ask(":1\r\n", "PUBLISH", k.key("c"), v)
 	},
-	func(k *talker, v string) { // commands that may wait: with something there, with nothing
+	func(k *talker, v string) { // blocking commands, with an element and without
 		k.ask(":1\r\n", "RPUSH", k.key("l"), v)
 		k.ask("*2\r\n"+bulk(k.key("l"))+bulk(v), "BLPOP", k.key("none"), k.key("l"), "0")
 		k.ask("_\r\n", "BLPOP", k.key("none"), "0.001")
 	},
 }
 
-// pipeline makes up the next round. In each the talker gives its neighbour an element and waits for
-// one of its other neighbour.
+// pipeline makes the next round. In each the talker pushes an element for one neighbour and waits
+// for one from the other.
 func (k *talker) pipeline(round int) {
 	k.out, k.replies, k.messages = k.out[:0], k.replies[:0], k.messages[:0]
 	gives, takes := k.rnd.IntN(6), 6+k.rnd.IntN(6)
@@ -133,7 +133,7 @@ func (k *talker) pipeline(round int) {
 			k.ask("+OK\r\n", "MULTI")
 			k.ask("+QUEUED\r\n", "RPUSH", fmt.Sprintf("to:%d", k.next), fmt.Sprint(round))
 			k.ask("+QUEUED\r\n", "LLEN", k.key("none"))
-			k.ask("", "EXEC") // the length of the neighbour's list is not known
+			k.ask("", "EXEC") // the length of the neighbour's list is unknown
 		case takes:
 			list := fmt.Sprintf("to:%d", k.id)
 			k.ask("*2\r\n"+bulk(list)+bulk(fmt.Sprint(round)), "BLPOP", list, "0")
@@ -144,7 +144,7 @@ func (k *talker) pipeline(round int) {
 // talk runs one round and checks it.
 func (k *talker) talk(round int) error {
 	k.pipeline(round)
-	for half := range 2 { // a request may come in two pieces
+	for half := range 2 { // a request may arrive in two parts
 		cut := k.rnd.IntN(len(k.out) + 1)
 		part := k.out[:cut]
 		if half == 1 {
@@ -178,13 +178,13 @@ func (k *talker) talk(round int) error {
 	return nil
 }
 
-// TestRepliesWhileLeadershipMoves: nothing that goes through one node is lost, doubled, out of
-// order or given to another connection, and nothing fails, while leadership is handed over, to that
-// node too.
+// TestRepliesWhileLeadershipMoves: nothing that goes through one node is lost, duplicated,
+// reordered or sent to another connection, and nothing fails, while leadership is transferred, also
+// to that node.
 func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	seed := testSeed(t)
 	const talkers, rounds, moves = 12, 24, 6
-	// a busy machine is not to hold elections of its own
+	// a busy machine must not hold its own elections
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	_, rest := leader(t, ps)
 	through := rest[0]

@@ -1,3 +1,5 @@
+// The attacks of TestHostileInput.
+
 package e2e
 
 import (
@@ -11,8 +13,6 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// In this file: the attacks of TestHostileInput.
-
 const (
 	tooLarge = "-ERR the reply, with those that go before it, is larger than 67108864 bytes; " +
 		"nothing was changed"
@@ -21,7 +21,7 @@ const (
 	someKeys     = 100_000
 )
 
-// protocolAttacks are about the form of what is sent.
+// protocolAttacks are malformed or unusual input.
 func protocolAttacks() []attack {
 	noise := make([]byte, 64<<10)
 	random := rand.NewChaCha8([32]byte{1})
@@ -78,8 +78,7 @@ func protocolAttacks() []attack {
 	}
 }
 
-// noise sends bytes that mean nothing to every node, whole and in parts. What is answered, if
-// anything, is well-formed.
+// noise sends meaningless bytes to every node, whole and in parts. Any reply is well-formed.
 func (b *battle) noise(bytesOfIt []byte) {
 	for _, p := range b.ps {
 		for _, cut := range []int{len(bytesOfIt), 10_000, 100, 1} {
@@ -100,7 +99,7 @@ func (b *battle) noise(bytesOfIt []byte) {
 	}
 }
 
-// halfCommand sends a part of a write and goes away: nothing of it runs.
+// halfCommand sends a part of a write and disconnects: nothing of it runs.
 func halfCommand(b *battle, c *rawClient) {
 	whole := "*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$5\r\nvalue\r\n"
 	for cut := 1; cut < len(whole); cut++ {
@@ -116,7 +115,7 @@ func halfCommand(b *battle, c *rawClient) {
 	}
 }
 
-// halfOpen holds thousands of connections that have sent a part of a command, while another is
+// halfOpen holds thousands of connections that have sent a part of a command, while another one is
 // served.
 func halfOpen(b *battle, c *rawClient) {
 	var open []net.Conn
@@ -138,7 +137,7 @@ func halfOpen(b *battle, c *rawClient) {
 	}
 }
 
-// latePipeline reads its first reply when nothing more can be sent.
+// latePipeline reads its first reply when it can send no more.
 func latePipeline(b *battle, c *rawClient) {
 	const pings = 1_000_000
 	sent := make(chan error, 1)
@@ -147,7 +146,7 @@ func latePipeline(b *battle, c *rawClient) {
 	case <-sent:
 		sent <- nil
 	case <-time.After(300 * time.Millisecond):
-		// the sockets are full: the server waits for its client, and others do not
+		// the sockets are full: the server waits for this client, and the others do not
 	}
 	b.check("a million pipelined commands, unread")
 	for i := range pings {
@@ -161,8 +160,8 @@ func latePipeline(b *battle, c *rawClient) {
 	}
 }
 
-// deafSubscriber hears messages and watches commands without reading: it is closed, and nobody
-// waits for it.
+// deafSubscriber subscribes and monitors without reading: it is disconnected, and nobody waits for
+// it.
 func deafSubscriber(b *battle, c *rawClient) {
 	for _, p := range b.ps {
 		for _, call := range []string{"SUBSCRIBE deaf\r\n", "MONITOR\r\n"} {
@@ -184,7 +183,7 @@ func deafSubscriber(b *battle, c *rawClient) {
 	}
 }
 
-// manyKeysAttacks name many keys, or one many times.
+// manyKeysAttacks name many keys, or one key many times.
 func manyKeysAttacks() []attack {
 	pairs := []string{"MSET"}
 	for i := range someKeys {
@@ -248,23 +247,23 @@ func manyKeysAttacks() []attack {
 	}
 }
 
-// evalCall is a call of EVAL.
+// evalCall returns a call of EVAL.
 func evalCall(body string, args ...string) []string {
 	return append([]string{"EVAL", body, "0"}, args...)
 }
 
-// tooMuch refuses a command that is more work than one may be.
+// tooMuch expects the refusal of a command that exceeds the work of a request.
 const tooMuch = "-ERR the command goes over too much data, nothing was changed"
 
 const (
 	noInstructions = "script stopped: it used up its instruction budget"
 	noMemory       = "script stopped: it used up its memory budget"
 	inScript       = "-ERR user_script:1: "
-	// one of them: which depends on the data
+	// one of them, depending on the data
 	noBudget = inScript + "script stopped: it used up its "
 )
 
-// scripts adds programs that are all told the same.
+// scripts adds programs that all get the same reply.
 func (a attack) scripts(want string, bodies ...string) attack {
 	for _, body := range bodies {
 		a.calls, a.want = append(a.calls, evalCall(body)), append(a.want, want)
@@ -272,11 +271,11 @@ func (a attack) scripts(want string, bodies ...string) attack {
 	return a
 }
 
-// scriptAttacks are programs. Each is told its own error, or which budget stopped it: one that is
-// misspelt would be answered another.
+// scriptAttacks are programs. Each expects its own error, or the budget that stopped it, so that a
+// misspelt one fails.
 func scriptAttacks() []attack {
 	one := func(name, want string, bodies ...string) attack {
-		// two in one run take twice as long, on every node
+		// two in one batch take twice as long, on every node
 		return attack{name: name, once: true, waits: true}.scripts(want, bodies...)
 	}
 	const loading = "-ERR Error registering functions: ERR user_function:2: "
@@ -423,7 +422,7 @@ func scriptAttacks() []attack {
 	}
 }
 
-// transactionAttacks multiply by MULTI.
+// transactionAttacks multiply work with MULTI.
 func transactionAttacks() []attack {
 	block := func(n int, call ...string) [][]string {
 		return append(append([][]string{{"MULTI"}}, same(n, call...)...), []string{"EXEC"})

@@ -1,3 +1,8 @@
+// Hostile input to three real processes, through raw sockets to the leader and to a follower. After
+// each attack the same connection works where it would on Redis, every node takes a write, the term
+// is unchanged, and no process has grown beyond a bound. The attacks are in
+// hostile_attacks_test.go.
+
 package e2e
 
 import (
@@ -14,27 +19,22 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// In this file: hostile input against three real processes, by raw sockets to the leader and to a
-// follower. After each attack the same connection goes on where Redis would let it, every node
-// takes a write, the term is what it was, and no process has grown beyond a bound. The attacks are
-// in hostile_attacks_test.go.
-
-// maxPeakMiB bounds what a process may ever have had in memory. Requests of 32 MiB and replies of
-// 64 MiB are there some times at once: as they are built, in a frame between nodes, and on their
-// way to the client. One script can leave 600 MiB behind by writing values that it then removes, a
-// value of 512 MiB is among the attacks, and the collector lets the heap double before it looks.
+// maxPeakMiB bounds the peak memory of a process. Requests of 32 MiB and replies of 64 MiB exist
+// several times: under construction, in a frame between nodes, and on their way to the client. One
+// script can leave 600 MiB of garbage by writing values and removing them, a value of 512 MiB is
+// among the attacks, and the collector lets the heap double.
 const maxPeakMiB = 4 << 10
 
-// attack is what a hostile client sends and what it has to be told.
+// attack is what a hostile client sends and what it must receive.
 type attack struct {
 	name  string
-	calls [][]string // all sent at once, unless each waits for the reply to the one before
+	calls [][]string // all sent at once, or each after the previous reply
 	raw   string     // sent instead
-	// want are the beginnings of the replies, one a call; "" is any. A single one stands for all of
-	// them. They are as many as the replies where there are no calls.
+	// want are the beginnings of the replies, one per call; "" is any. A single one stands for all.
+	// Without calls, there are as many as replies.
 	want   []string
-	closes bool // the connection ends behind the replies
-	// it takes long, and is made on the follower alone, which brings the leader into it too
+	closes bool // the connection ends after the replies
+	// slow: runs only on the follower, which involves the leader too
 	once  bool
 	waits bool
 	run   func(b *battle, c *rawClient)
@@ -44,7 +44,7 @@ type attack struct {
 type battle struct {
 	t      *testing.T
 	ps     []*process
-	checks []*rawClient // one a node, which no attack uses
+	checks []*rawClient // one per node; attacks do not use them
 	term   string
 	writes int
 	peak   int // MiB
@@ -54,7 +54,7 @@ func TestHostileInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes most of a minute, and -short was given")
 	}
-	// a machine that has much else to do keeps its leader
+	// a busy machine keeps its leader
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "5s")
 	first, rest := leader(t, ps)
 	b := &battle{t: t, ps: ps}
@@ -82,7 +82,7 @@ func TestHostileInput(t *testing.T) {
 	t.Logf("the largest process had %d MiB", b.peak)
 }
 
-// prepare puts data in that attacks multiply.
+// prepare writes data that attacks multiply.
 func (b *battle) prepare() {
 	b.t.Helper()
 	c := b.checks[0]
@@ -118,7 +118,7 @@ func (b *battle) fight(a *attack, p *process, where string) {
 			}
 		}
 		sent := make(chan error, 1)
-		go func() { sent <- c.SendRaw(raw) }() // the replies may be more than the sockets hold
+		go func() { sent <- c.SendRaw(raw) }() // the replies may exceed what the sockets hold
 		a.replies(c, where)
 		if err := <-sent; err != nil && !a.closes {
 			b.t.Errorf("%s, %s: sending: %v", a.name, where, err)
@@ -134,7 +134,7 @@ func (b *battle) fight(a *attack, p *process, where string) {
 	b.check(a.name + ", " + where)
 }
 
-// replies holds what comes against what is wanted.
+// replies compares what arrives with what is wanted.
 func (a *attack) replies(c *rawClient, where string) {
 	c.t.Helper()
 	if n := len(a.calls); n > 0 && len(a.want) != 1 && len(a.want) != n {
@@ -167,7 +167,7 @@ func (a *attack) shown(i int) string {
 	return fmt.Sprintf("reply %d", i)
 }
 
-// check fails unless every node is well.
+// check fails unless every node is healthy.
 func (b *battle) check(after string) {
 	b.t.Helper()
 	for i, c := range b.checks {
@@ -200,7 +200,7 @@ func (b *battle) termOf(c *rawClient) string {
 	return term
 }
 
-// peakMiB is the most memory that the process has had, where the system tells.
+// peakMiB returns the peak memory of the process, if the system reports it.
 func (p *process) peakMiB() (mib int, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -212,15 +212,15 @@ func (p *process) peakMiB() (mib int, ok bool) {
 	return kib >> 10, err == nil
 }
 
-// same is a call so many times.
+// same returns n copies of a call.
 func same(n int, words ...string) [][]string { return slices.Repeat([][]string{words}, n) }
 
-// with is words and behind them another one so many times.
+// with returns words followed by n copies of another one.
 func with(n int, word string, words ...string) []string {
 	return append(slices.Clone(words), slices.Repeat([]string{word}, n)...)
 }
 
-// keys is words and behind them the names of n keys, which do not exist.
+// keys returns words followed by the names of n keys, which do not exist.
 func keys(n int, words ...string) []string {
 	for i := range n {
 		words = append(words, "none"+strconv.Itoa(i))

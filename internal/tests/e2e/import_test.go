@@ -1,3 +1,5 @@
+// Imports from a real redis-server, compared key by key.
+
 package e2e
 
 import (
@@ -21,8 +23,6 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// In this file: imports from a real redis-server, compared key by key.
-
 // startSource starts a redis-server and returns its URL and a client of one of its databases.
 func startSource(t *testing.T) (url string, db func(int) *redis.Client) {
 	t.Helper()
@@ -34,7 +34,7 @@ func startSource(t *testing.T) (url string, db func(int) *redis.Client) {
 	}
 }
 
-// databaseOf is a client of one database of a node.
+// databaseOf returns a client of one database of a node.
 func databaseOf(t *testing.T, n *process, db int) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: n.addr, DB: db, Protocol: 2})
 	t.Cleanup(func() { _ = c.Close() })
@@ -50,7 +50,7 @@ func do(t *testing.T, c *redis.Client, words ...any) any {
 	return v
 }
 
-// fillSource writes keys of every type, small and large, with and without a life.
+// fillSource writes keys of every type, small and large, with and without a TTL.
 func fillSource(t *testing.T, c *redis.Client) {
 	t.Helper()
 	do(t, c, "SET", "s", "v", "PX", 5_000_000)
@@ -58,7 +58,7 @@ func fillSource(t *testing.T, c *redis.Client) {
 	do(t, c, "SET", "binary\x00\r\n\xff", "\x00\r\n\xff")
 	do(t, c, "SET", "number", "-17")
 	do(t, c, "SET", "large", strings.Repeat("0123456789", 300_000))
-	do(t, c, "SETBIT", "exact", 8<<20-1, 1) // as many bytes as a piece has
+	do(t, c, "SETBIT", "exact", 8<<20-1, 1) // exactly as many bytes as a piece
 	do(t, c, "PFADD", "hll", "a", "b", "c")
 	do(t, c, "HSET", "h", "f", "v", "g", "", "", "no name")
 	do(t, c, "RPUSH", "l", "a", "b", "a", "")
@@ -97,7 +97,7 @@ func fillStreams(t *testing.T, c *redis.Client) {
 	do(t, c, "XREADGROUP", "GROUP", "g", "bob", "COUNT", 20, "STREAMS", "x", ">")
 	do(t, c, "XREADGROUP", "GROUP", "g", "bob", "COUNT", 3, "STREAMS", "x", "0")
 	do(t, c, "XACK", "x", "g", "1000-1", "1001-1")
-	do(t, c, "XDEL", "x", "1000-2") // pending still
+	do(t, c, "XDEL", "x", "1000-2") // still pending
 	do(t, c, "XADD", "x:emptied", "5-5", "a", "b")
 	do(t, c, "XDEL", "x:emptied", "5-5")
 	do(t, c, "XGROUP", "CREATE", "x:made", "g", "$", "MKSTREAM")
@@ -105,7 +105,7 @@ func fillStreams(t *testing.T, c *redis.Client) {
 	do(t, c, "PEXPIRE", "x:made", 3_000_000)
 }
 
-// view is all that a client sees of a key, in an order that does not depend on the server.
+// view returns all that a client sees of a key, in an order that does not depend on the server.
 func view(t *testing.T, c *redis.Client, key string) []any {
 	t.Helper()
 	kind := do(t, c, "TYPE", key)
@@ -135,7 +135,7 @@ func view(t *testing.T, c *redis.Client, key string) []any {
 	return seen
 }
 
-// streamView leaves out what is inside (radix trees) and what depends on the moment (idle times).
+// streamView omits internals (radix trees) and what depends on the moment (idle times).
 func streamView(t *testing.T, c *redis.Client, key string) []any {
 	info, err := c.XInfoStream(context.Background(), key).Result()
 	if err != nil {
@@ -160,7 +160,7 @@ func streamView(t *testing.T, c *redis.Client, key string) []any {
 	return seen
 }
 
-// compareDatabases holds every key of two databases against each other.
+// compareDatabases compares every key of two databases.
 func compareDatabases(t *testing.T, want, got *redis.Client) {
 	t.Helper()
 	ctx := context.Background()
@@ -185,7 +185,8 @@ func compareDatabases(t *testing.T, want, got *redis.Client) {
 func TestImport(t *testing.T) {
 	url, source := startSource(t)
 	fillSource(t, source(0))
-	do(t, source(0), "XACK", "x", "g", "1000-2") // else the groups differ by what cannot be copied
+	// Otherwise the groups differ by what cannot be copied.
+	do(t, source(0), "XACK", "x", "g", "1000-2")
 	do(t, source(3), "SET", "three", "3", "PX", 9_000_000)
 	do(t, source(15), "HSET", "fifteen", "a", 1)
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "data"))
@@ -199,7 +200,7 @@ func TestImport(t *testing.T) {
 	for _, db := range []int{0, 3, 15} {
 		compareDatabases(t, source(db), databaseOf(t, n, db))
 	}
-	// Again: nothing changes, and what the target has stays as it is.
+	// Again: nothing changes, and the target keeps what it has.
 	do(t, c, "SET", "s", "mine")
 	do(t, c, "DEL", "h:large", "z")
 	said = succeed(t, "import", "--from", url, "--to", n.addr)
@@ -207,7 +208,7 @@ func TestImport(t *testing.T) {
 		do(t, c, "GET", "s") != "mine" {
 		t.Error(said)
 	}
-	// Over what is there, of other types too.
+	// Now replace existing keys, also of other types.
 	do(t, c, "DEL", "x", "set:large", "h")
 	do(t, c, "SET", "set:large", "no set")
 	do(t, c, "SET", "h", "no hash")
@@ -218,7 +219,7 @@ func TestImport(t *testing.T) {
 	compareDatabases(t, source(0), databaseOf(t, n, 0))
 }
 
-// TestImportFunctions copies libraries, leaves those that are there, and names those that cannot be
+// TestImportFunctions copies libraries, keeps existing ones, and reports those that cannot be
 // loaded.
 func TestImportFunctions(t *testing.T) {
 	url, source := startSource(t)
@@ -294,8 +295,8 @@ func TestImportSelection(t *testing.T) {
 
 var nameInReply = regexp.MustCompile(`\$\d+\r\n([ks]\d+)\r\n`)
 
-// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third of
-// them when it has told their names, and a third when it has told their types.
+// TestImportWhileKeysGo reads from a source whose keys vanish and change their types: a third after
+// SCAN returned their names, and a third after it returned their types.
 func TestImportWhileKeysGo(t *testing.T) {
 	url, source := startSource(t)
 	c := source(0)
@@ -323,7 +324,7 @@ func TestImportWhileKeysGo(t *testing.T) {
 		}
 	}
 	var mu sync.Mutex
-	var later []string // to be changed with the next reply
+	var later []string // changed with the next reply
 	addr := proxy(t, "unix", strings.TrimPrefix(url, "unix://"), asItIs,
 		func(to io.Writer, b []byte) {
 			mu.Lock()
@@ -372,7 +373,8 @@ func TestImportWhileKeysGo(t *testing.T) {
 	}
 }
 
-// lying is a proxy before a redis-server that calls sorted sets by a name that nobody knows.
+// lying is a proxy in front of a redis-server. It renames the type of sorted sets to an unknown
+// one.
 func lying(t *testing.T, socket string) string {
 	return proxy(t, "unix", socket, asItIs, func(to io.Writer, b []byte) {
 		asItIs(to, bytes.ReplaceAll(b, []byte("+zset\r\n"), []byte("+tree\r\n")))
@@ -404,8 +406,8 @@ func TestImportNamesWhatItCannotCopy(t *testing.T) {
 	}
 }
 
-// TestImportThroughFailover kills the leader of the target in the middle, and runs the import again
-// until it says that all is there.
+// TestImportThroughFailover kills the target's leader during an import, and repeats the import
+// until it reports that everything is copied.
 func TestImportThroughFailover(t *testing.T) {
 	url, source := startSource(t)
 	fillSource(t, source(0))
@@ -440,7 +442,7 @@ func TestImportThroughFailover(t *testing.T) {
 	}
 	c := redis.NewClient(&redis.Options{Addr: rest[1].addr, Protocol: 2})
 	defer c.Close()
-	// what a broken run left goes by itself
+	// what a broken run left expires
 	for _, k := range c.Keys(t.Context(), "coordd:import:*").Val() {
 		if c.PTTL(t.Context(), k).Val() <= 0 {
 			t.Errorf("%s stays for ever", k)
@@ -450,8 +452,8 @@ func TestImportThroughFailover(t *testing.T) {
 	compareDatabases(t, source(0), c)
 }
 
-// TestImportFromCoordd copies what only a coordd, or a Redis later than Debian's, has: fields with
-// a life.
+// TestImportFromCoordd copies what only coordd, or a newer Redis than Debian's, has: fields with a
+// TTL.
 func TestImportFromCoordd(t *testing.T) {
 	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
 	do(t, c, "HSET", "h", "a", 1, "b", 2, "c", 3)

@@ -1,3 +1,5 @@
+// How long a cluster takes no writes after kill -9 of its leader.
+
 package e2e
 
 import (
@@ -11,8 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: how long a cluster takes no writes after kill -9 of its leader.
-
 const (
 	kills = 20
 	// of the time to the first acknowledged write through any survivor
@@ -20,8 +20,8 @@ const (
 	worstBound  = 2 * time.Second
 )
 
-// firstWrite returns how long after began the first write through any of the processes was
-// acknowledged.
+// firstWrite returns the time from began to the first acknowledged write through any of the
+// processes.
 func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
@@ -48,8 +48,8 @@ func firstWrite(t *testing.T, ps []*process, began time.Time) time.Duration {
 	return first
 }
 
-// TestKilledLeaders kills the leader 20 times, with the default timeouts, in a cluster that does
-// nothing and in one that is written to.
+// TestKilledLeaders kills the leader 20 times, with the default timeouts, in an idle cluster and in
+// one under writes.
 func TestKilledLeaders(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")

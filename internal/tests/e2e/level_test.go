@@ -1,3 +1,7 @@
+// A cluster of this release and the next. New behavior is enabled only when every node has it, and
+// this release refuses what the next one wrote. The next release is this one, built with -tags
+// coordd_next.
+
 package e2e
 
 import (
@@ -22,10 +26,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: a cluster of this release and of the next, side by side: what is new is switched on
-// when every node has it, and not before; and this release meets what the next one wrote. The next
-// release is this one, built with -tags coordd_next.
-
 // restart stops a process and starts it as this release or as the next.
 func (p *process) restart(next bool) {
 	p.t.Helper()
@@ -35,7 +35,7 @@ func (p *process) restart(next bool) {
 	p.waitReady()
 }
 
-// level gives the feature level of the node's state.
+// level returns the feature level of the node's state.
 func (p *process) level() int64 {
 	v, _ := p.raft("STATUS")
 	status, _ := v.(map[any]any)
@@ -43,7 +43,7 @@ func (p *process) level() int64 {
 	return level
 }
 
-// knownLevels gives "id level" of every member, as the node tells.
+// knownLevels returns "id level" of every member, as the node reports it.
 func (p *process) knownLevels() []string {
 	v, _ := p.raft("MEMBERS")
 	rows, _ := v.([]any)
@@ -56,7 +56,7 @@ func (p *process) knownLevels() []string {
 	return out
 }
 
-// filesOf gives a hash of every file under dir.
+// filesOf returns a hash of every file under dir.
 func filesOf(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	files := map[string][32]byte{}
@@ -74,8 +74,8 @@ func filesOf(t *testing.T, dir string) map[string][32]byte {
 	return files
 }
 
-// refusesDir stops a process of the next release and starts it as this one, which has to refuse its
-// data directory and to leave it as it is.
+// refusesDir stops a process of the next release and starts it as this one, which must refuse its
+// data directory and not change it.
 func (p *process) refusesDir(level uint64) {
 	p.t.Helper()
 	p.stop()
@@ -100,13 +100,13 @@ const (
 	nextLevel = thisLevel + 1
 )
 
-// unknownInScript keeps what a script is notified of a command that came with the next level: it
-// has to be the same on every node.
+// unknownInScript stores the error of a script that calls a command of the next level: it must be
+// the same on every node.
 const unknownInScript = "local r = redis.pcall('SETNEXT', KEYS[1], 'x') redis.call('SET', " +
 	"KEYS[1], r.err or 'it ran') return redis.call('GET', KEYS[1])"
 
-// steady sends a command, which may be sent again, until the cluster answers it in spite of
-// elections on a busy machine.
+// steady repeats an idempotent command until the cluster replies, in spite of elections on a busy
+// machine.
 func (p *process) steady(args ...any) (v any, err error) {
 	p.t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
@@ -122,7 +122,7 @@ func (p *process) steady(args ...any) (v any, err error) {
 	return v, err
 }
 
-// checkMixed uses every node of a cluster of both releases, in which what is new must not run.
+// checkMixed uses every node of a cluster of both releases, in which new behavior must not run.
 func checkMixed(t *testing.T, ps []*process) {
 	t.Helper()
 	for _, p := range ps {
@@ -161,7 +161,7 @@ func TestNextRelease(t *testing.T) {
 			if p.role() == "master" {
 				return true
 			}
-			_, _ = n1.raft("TRANSFER", p.id) // it takes more than one on a busy machine
+			_, _ = n1.raft("TRANSFER", p.id) // a busy machine needs more than one
 			return false
 		})
 		want := []string{fmt.Sprint("n1 ", thisLevel), fmt.Sprint("n2 ", thisLevel),
@@ -172,7 +172,7 @@ func TestNextRelease(t *testing.T) {
 		checkMixed(t, ps)
 	}
 	w.finish(t, n3.client())
-	// not before: states are compared one after the other, while nothing is written
+	// not earlier: states are compared one after another, while nothing is written
 	sameState(t, ps)
 
 	n2.restart(true)
@@ -197,7 +197,7 @@ func TestNextRelease(t *testing.T) {
 	}
 	sameState(t, ps)
 
-	n1.refusesDir(uint64(nextLevel)) // the log alone has it
+	n1.refusesDir(uint64(nextLevel)) // only the log has it
 	n1.mustRaft("SNAPSHOT")
 	n1.refusesDir(uint64(nextLevel))
 	sameState(t, ps)
@@ -205,7 +205,7 @@ func TestNextRelease(t *testing.T) {
 	t.Run("restore", func(t *testing.T) { restoreTooNew(t, n2) })
 }
 
-// joinTooOld has nodes of this release join a cluster that has the next level.
+// joinTooOld lets nodes of this release join a cluster at the next level.
 func joinTooOld(t *testing.T, ps []*process) {
 	f := newFleet(t)
 	sentence := fmt.Sprintf(
@@ -215,8 +215,7 @@ func joinTooOld(t *testing.T, ps []*process) {
 	p.start()
 	p.waitRefusal("coordd: the cluster refused this node: node n4 " + sentence)
 
-	// A node that was not there when it was taken in refuses the log by itself, and keeps nothing
-	// of it.
+	// A node that was down when it was added refuses the log by itself, and keeps nothing of it.
 	p = f.prepare("n5", ps[0])
 	ps[0].mustRaft("ADD", "n5", p.flag("--peer-listen"))
 	p.start()
@@ -266,7 +265,7 @@ func restoreTooNew(t *testing.T, from *process) {
 		target).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	// The restored state is at its level from the first entry on, and its directory says so.
+	// The restored state has its level from the first entry on, and so has its directory.
 	f := newFleet(t)
 	p := f.prepare("r1")
 	p.setFlag("--data-dir", target)

@@ -1,3 +1,6 @@
+// The history of lock commands by clients on all nodes, while leaders are killed, is linearizable
+// (Porcupine, after Wing and Gong; Lowe).
+
 package e2e
 
 import (
@@ -16,9 +19,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: a history of lock commands by clients on all nodes, while leaders are killed,
-// checked for linearizability (Porcupine, after Wing and Gong; Lowe).
-
 type lockOp int
 
 const (
@@ -35,15 +35,15 @@ type lockInput struct {
 }
 
 type lockOutput struct {
-	unknown bool // the outcome is not known: it may have run, once, at any later time, or not
+	unknown bool // it may have run, once, at any later time, or not
 	ok      bool
 	value   string
 }
 
 const releaseScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
-// stepLock is the model of one key: what the state can be after an operation that gave this output,
-// nothing if it cannot have.
+// stepLock is the model of one key: the state after an operation with this output, nothing if the
+// output is impossible.
 func stepLock(state string, in lockInput, out lockOutput) []string {
 	next, got := state, lockOutput{ok: true}
 	switch in.op {
@@ -97,8 +97,8 @@ func lockModel() porcupine.Model {
 	return m.ToModel()
 }
 
-// runLockOp runs one operation and says what it gave; certain is false when it cannot have run and
-// belongs in no history.
+// runLockOp runs one operation and returns its output; certain is false if it certainly did not run
+// and belongs in no history.
 func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran bool) {
 	ctx := context.Background()
 	var err error
@@ -144,8 +144,8 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 		c := ps[client%3].client()
 		rnd := rand.New(rand.NewPCG(seed, uint64(client)))
 		wg.Go(func() {
-			// An operation whose outcome is not known may still run: its client is replaced, as one
-			// client has one operation at a time.
+			// An operation with an unknown outcome may still run. A client has one operation at a
+			// time, so another client replaces it.
 			id := client
 			for n := 0; ctx.Err() == nil; n++ {
 				in := lockInput{op: lockOp(rnd.IntN(4)), key: n / 60,
@@ -206,7 +206,7 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 		"were answered without an entry", len(history), kills, unlogged)
 }
 
-// TestLinearizabilityModelBites feeds the checker a history that no linearizable server gives.
+// TestLinearizabilityModelBites checks a history that no linearizable server produces.
 func TestLinearizabilityModelBites(t *testing.T) {
 	history := []porcupine.Operation{
 		{ClientId: 0, Input: lockInput{op: opAcquire, owner: "a"}, Call: 0,
@@ -219,8 +219,8 @@ func TestLinearizabilityModelBites(t *testing.T) {
 	}
 }
 
-// TestChaosModelBites feeds the checker of make chaos histories that are right, and ones that are
-// wrong by little.
+// TestChaosModelBites checks correct histories and slightly wrong ones with the checker of make
+// chaos.
 func TestChaosModelBites(t *testing.T) {
 	op := func(client int, kind chaosOp, value string, callMs, retMs int64,
 		out chaosOutput) porcupine.Operation {

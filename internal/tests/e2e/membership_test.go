@@ -1,3 +1,5 @@
+// The members of a cluster of real processes change while clients write.
+
 package e2e
 
 import (
@@ -14,11 +16,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: the members of a cluster of real processes change while clients write.
-
-// patient keeps the leader of a cluster of which no node fails from being doubted while a busy
-// machine holds a process up: what is tested here is that changes of the members, not pauses, cost
-// no request.
+// patient keeps followers from doubting the leader while a busy machine delays a process: the tests
+// check that changes of members cost no request, not that pauses do not.
 var patient = []string{"--heartbeat-timeout", "2s"}
 
 // fleet is a cluster that grows and shrinks.
@@ -41,7 +40,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// start starts a node; with members to join it enters their cluster.
+// start starts a node; with members to join it joins their cluster.
 func (f *fleet) start(id string, join ...*process) *process {
 	f.t.Helper()
 	p := f.prepare(id, join...)
@@ -93,13 +92,13 @@ func (p *process) refusedRaft(want string, args ...any) {
 	}
 }
 
-// handsOver asks for leadership to be handed over, and reports whether it was.
+// handsOver requests a leadership transfer and reports whether it succeeded.
 func (p *process) handsOver(to string) bool {
 	_, err := p.raft("TRANSFER", to)
 	return err == nil
 }
 
-// members gives "id role" of every member as the node tells, sorted.
+// members returns "id role" of every member as the node reports it, sorted.
 func (p *process) members() []string {
 	v, _ := p.raft("MEMBERS")
 	rows, _ := v.([]any)
@@ -116,7 +115,7 @@ func (p *process) members() []string {
 	return out
 }
 
-// waitVoters waits until a node says that these are the members, all of them voters.
+// waitVoters waits until a node reports these members, all of them voters.
 func (p *process) waitVoters(ids ...string) {
 	p.t.Helper()
 	var want []string
@@ -129,12 +128,12 @@ func (p *process) waitVoters(ids ...string) {
 	})
 }
 
-// strictWriters are writers of whom no request may fail.
+// strictWriters are writers whose requests must not fail.
 type strictWriters struct{ *writers }
 
 func startStrict(ps ...*process) strictWriters { return strictWriters{startWriters(ps, 4)} }
 
-// more waits until a number of further writes were acknowledged.
+// more waits for so many further acknowledged writes.
 func (w strictWriters) more(t *testing.T, n int64) {
 	t.Helper()
 	from := w.count.Load()
@@ -148,7 +147,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	strict := strictWriters{w}
 	strict.more(t, 200)
 	n2 := f.start("n2", n1)
-	n3 := f.start("n3", n2) // a follower passes it on
+	n3 := f.start("n3", n2) // a follower forwards it
 	n3.waitVoters("n1", "n2", "n3")
 	other := startStrict(n3)
 	n4, n5 := f.start("n4", n1, n2), f.start("n5", n3)
@@ -156,7 +155,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	strict.more(t, 200)
 	other.more(t, 200)
 
-	// The leader is removed: first n2 is made to lead, asked through another node.
+	// The leader is removed: first n2 becomes leader, requested through another node.
 	wait.For(t, 20*time.Second, "n2 to lead", func() bool {
 		_, err := n5.raft("TRANSFER", "n2")
 		return err == nil || n2.role() == "master"
@@ -203,8 +202,8 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	})
 }
 
-// TestMemberIsReplaced loses a node's disk under load, and gives the cluster another node for it;
-// and moves one to another address.
+// TestMemberIsReplaced loses a node's disk under load and replaces the node; then it moves a node
+// to another address.
 func TestMemberIsReplaced(t *testing.T) {
 	ps := startProcesses(t, 3, patient...)
 	f := newFleet(t)
@@ -223,7 +222,7 @@ func TestMemberIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An empty node under an id that has a vote is not taken in: it could vote twice.
+	// An empty node with the id of a voter is refused: it could vote twice.
 	ports := freePorts(t, 2)
 	imposter := &process{t: t, id: "n4", addr: loopback(ports[0]), log: &logBuffer{}}
 	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen",
@@ -233,7 +232,7 @@ func TestMemberIsReplaced(t *testing.T) {
 		"the cluster refused this node: node n4 is already a voter; if it lost its data, remove " +
 			"it and add it under a new id")
 
-	// n4 is started again with another peer address, and its --join, which has no effect any more.
+	// n4 is started again with another peer address, and its --join, which no longer has an effect.
 	n4.stop()
 	moved := loopback(freePorts(t, 1)[0])
 	n4.setFlag("--peer-listen", moved)
@@ -249,8 +248,8 @@ func TestMemberIsReplaced(t *testing.T) {
 		t.Errorf("%d requests failed while a member was replaced and one moved, the first: %v",
 			failed, strict.failure)
 	}
-	// The founders are started again with the flags of the founding, without n3; n1 and n4 alone
-	// are a majority then.
+	// The founders are started again with their initial flags, without n3: n1 and n4 alone are a
+	// majority then.
 	ps[0].stop()
 	ps[0].start()
 	ps[0].waitReady()
@@ -264,11 +263,11 @@ func TestMemberIsReplaced(t *testing.T) {
 	}
 }
 
-// TestChangesOneAtATime asks for several changes at once, and for some that are refused.
+// TestChangesOneAtATime requests several changes at once, and some that are refused.
 func TestChangesOneAtATime(t *testing.T) {
 	f := newFleet(t)
 	n1 := f.start("n1")
-	// Nobody listens at these addresses: both stay without a vote, and n1 goes on alone.
+	// Nobody listens at these addresses: both stay without a vote, and n1 continues alone.
 	ports := freePorts(t, 4)
 	errs := make(chan error, len(ports))
 	for i, port := range ports {

@@ -1,3 +1,7 @@
+// A network between namespaces with faults on demand. Every host has its own namespace with a TUN
+// device, and the test carries each packet from one to another. It can lose or delay packets, in
+// one or both directions, without support from the kernel.
+
 package e2e
 
 import (
@@ -16,19 +20,15 @@ import (
 	"unsafe"
 )
 
-// In this file: a network between namespaces whose faults a test decides. Every host has a
-// namespace of its own with a TUN device, and the test carries each packet from one to the other:
-// it can lose or delay it, in one direction or in both, without any support of the kernel for it.
-
 const (
-	namespacePrefix = "coordd-chaos-" // the process id of the test and the host follow
+	namespacePrefix = "coordd-chaos-" // followed by the test's process id and the host
 	maxPacket       = 9000            // bytes
-	// packets on their way on one delayed link; more are lost, as in a router
+	// packets in flight on one delayed link; more are lost, as in a router
 	linkRoom = 4096
 )
 
-// network is hosts that reach each other. The last one is the test itself, in its own namespace:
-// clients.
+// network is hosts that reach each other. The last one is the test itself, in its own namespace,
+// with the clients.
 type network struct {
 	hosts []*host
 	rnd   *rand.Rand // guarded by mu
@@ -47,7 +47,7 @@ type host struct {
 	tun        *os.File
 }
 
-// rule is what happens to the packets of one direction between two hosts.
+// rule is what happens to packets in one direction between two hosts.
 type rule struct {
 	lose  float64       // this part of them, 1: all
 	delay time.Duration // each, and up to a fifth more or less
@@ -58,7 +58,7 @@ type parcelOnWay struct {
 	due    time.Time
 }
 
-// noNamespaces says why namespaces cannot be made here; "" if they can.
+// noNamespaces returns why namespaces cannot be created here; "" if they can.
 func noNamespaces() string {
 	if os.Getuid() != 0 {
 		return "SKIPPED: network namespaces are made by root alone"
@@ -77,7 +77,7 @@ func noNamespaces() string {
 	return ""
 }
 
-// newNetwork makes the namespaces n1, n2 … and what connects them, and removes all of it with the
+// newNetwork creates the namespaces n1, n2 … and their connections, and removes them after the
 // test.
 func newNetwork(t *testing.T, seed uint64, hosts int) *network {
 	t.Helper()
@@ -109,7 +109,7 @@ func newNetwork(t *testing.T, seed uint64, hosts int) *network {
 	return w
 }
 
-// connect makes the host's namespace and device.
+// connect creates the host's namespace and device.
 func (h *host) connect() error {
 	var err error
 	if h.tun, err = openTUN(h.device); err != nil {
@@ -141,7 +141,7 @@ func ip(args ...string) error {
 	return nil
 }
 
-// openTUN makes a TUN device; it is gone when the file is closed.
+// openTUN creates a TUN device, which closing the file removes.
 func openTUN(name string) (*os.File, error) {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -158,7 +158,7 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// carry takes what a host sends until the network is closed.
+// carry forwards what a host sends until the network is closed.
 func (w *network) carry(from int) {
 	buf := make([]byte, maxPacket)
 	for {
@@ -197,7 +197,7 @@ func (w *network) hostOf(addr string) int {
 	return -1
 }
 
-// fate says what becomes of the next packet.
+// fate returns what happens to the next packet.
 func (w *network) fate(from, to int) (lose bool, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,7 +208,7 @@ func (w *network) fate(from, to int) (lose bool, delay time.Duration) {
 	return w.rnd.Float64() < r.lose, time.Duration(float64(r.delay) * (0.8 + 0.4*w.rnd.Float64()))
 }
 
-// line is the queue of a delayed link; its packets keep their order.
+// line is the queue of a delayed link; it keeps the order of packets.
 func (w *network) line(from, to int) chan<- parcelOnWay {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,20 +243,20 @@ func (w *network) deliver(line <-chan parcelOnWay, to int) {
 	}
 }
 
-// set makes a rule for the packets from one host to another.
+// set sets the rule for packets from one host to another.
 func (w *network) set(from, to int, r rule) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rules[[2]int{from, to}] = r
 }
 
-// cut loses everything between two hosts.
+// cut drops everything between two hosts.
 func (w *network) cut(a, b int) {
 	w.set(a, b, rule{lose: 1})
 	w.set(b, a, rule{lose: 1})
 }
 
-// heal ends all rules.
+// heal removes all rules.
 func (w *network) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,8 +278,8 @@ func (w *network) close() {
 	}
 }
 
-// removeLeftNamespaces removes the namespaces, and ends the processes in them, of runs of this test
-// that were killed.
+// removeLeftNamespaces removes the namespaces, with their processes, of earlier runs that were
+// killed.
 func removeLeftNamespaces() {
 	out, _ := exec.Command("ip", "netns", "list").Output()
 	for line := range strings.Lines(string(out)) {

@@ -1,3 +1,5 @@
+// The pages for supervisors while a node with many keys works hard, and while it loads them.
+
 package e2e
 
 import (
@@ -13,15 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: the pages for supervisors while a node with many keys works hard, and while it
-// loads them.
-
 const (
 	probedKeys = 2_000_000
-	probeBound = time.Second // far less than supervisors wait for a page
+	probeBound = time.Second // much less than supervisors wait for a page
 )
 
-// probe asks for a page, and says how long that took.
+// probe requests a page and returns the time that took.
 func probe(p *process, path string) (code int, body string, took time.Duration) {
 	c := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	began := time.Now()
@@ -34,8 +33,8 @@ func probe(p *process, path string) (code int, body string, took time.Duration) 
 	return resp.StatusCode, string(text), time.Since(began)
 }
 
-// TestProbesOfManyKeys asks for /healthz and /readyz while a node with 2 million keys writes, is
-// saved, backed up and walked, and while it loads.
+// TestProbesOfManyKeys requests /healthz and /readyz while a node with 2 million keys writes,
+// snapshots, backs up and scans, and while it loads.
 func TestProbesOfManyKeys(t *testing.T) {
 	if os.Getenv("COORDD_SOAK") == "" {
 		t.Skip("run by make soak")
@@ -110,7 +109,7 @@ func TestProbesOfManyKeys(t *testing.T) {
 		switch {
 		case code == http.StatusOK:
 			up = true
-		case !up: // the process has just begun
+		case !up: // the process has just started
 			continue
 		}
 		if strings.Contains(body, "loading") {

@@ -1,3 +1,5 @@
+// Clusters of real processes, and waiting for conditions.
+
 package e2e
 
 import (
@@ -20,14 +22,12 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: clusters of real processes for tests, and waiting for conditions.
-
 // chaos reports whether the slow tests with asserted times run: make chaos.
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
 
-// builtBinary builds coordd once for all tests of the package and returns its path; nextBinary what
-// they take for the next release, see commands/level_next.go; smallBinary one with small files of
-// the log, see cluster/log_wal_segment_small.go.
+// builtBinary builds coordd once for all tests of the package and returns its path. nextBinary does
+// so for the simulated next release, see commands/level_next.go, and smallBinary for one with small
+// log files, see cluster/log_wal_segment_small.go.
 var (
 	builtBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage) })
 	nextBinary  = sync.OnceValues(func() (string, error) {
@@ -38,7 +38,7 @@ var (
 	})
 )
 
-// buildDirs are where binaries are, to be removed in the end.
+// buildDirs are the directories of the binaries, which are removed at the end.
 var buildDirs []string
 
 const coorddPackage = "github.com/coordd/coordd/cmd/coordd"
@@ -66,7 +66,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// process is one coordd process, which can be killed and started again with the same flags.
+// process is one coordd process, which can be killed and restarted with the same flags.
 type process struct {
 	t    *testing.T
 	args []string
@@ -74,15 +74,15 @@ type process struct {
 	id   string
 	addr string // for clients
 	http string
-	next bool // it is what tests take for the next release
-	tiny bool // the files of its log are small
-	most int  // files that it may have open; 0: what the test may
+	next bool // the simulated next release
+	tiny bool // with small log files
+	most int  // limit of open files; 0: the test's own
 	cmd  *exec.Cmd
 	log  *logBuffer
 	done chan struct{}
 }
 
-// logBuffer keeps what a process writes, for the test's own output when it fails.
+// logBuffer holds the output of a process, for the log of a failed test.
 type logBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -100,13 +100,13 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// flag is the value that the process is given for a flag.
+// flag returns the process's value of a flag.
 func (p *process) flag(name string) string { return p.args[slices.Index(p.args, name)+1] }
 
-// setFlag gives it another one, from its next start on.
+// setFlag changes it for the next start.
 func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name)+1] = value }
 
-// dataDir is the directory that the process is started on.
+// dataDir returns the process's data directory.
 func (p *process) dataDir() string { return p.flag("--data-dir") }
 
 // startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone),
@@ -116,7 +116,7 @@ func startProcesses(t *testing.T, n int, extra ...string) []*process {
 	return startProcessesWith(t, n, func(*process) {}, extra...)
 }
 
-// startProcessesWith is startProcesses with a change to each before it starts.
+// startProcessesWith is startProcesses with a change to each process before it starts.
 func startProcessesWith(t *testing.T, n int, change func(*process), extra ...string) []*process {
 	t.Helper()
 	ports := freePorts(t, 3*n)
@@ -156,7 +156,7 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 	return ps
 }
 
-// startSingle starts one node alone with its data in dir.
+// startSingle starts a single node with its data in dir.
 func startSingle(t *testing.T, dir string) (*process, *redis.Client) {
 	t.Helper()
 	p := startProcessesWith(t, 1, func(p *process) {
@@ -231,15 +231,15 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// stop ends a process as an operator does.
+// stop stops a process as an operator does.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
 	<-p.done
 }
 
-// waitRefusal waits until the process, which was started on something that it cannot read, has
-// ended with exit code 1 and a last line that has want.
+// waitRefusal waits until a process that was started on unreadable data has exited with code 1 and
+// a last line that contains want.
 func (p *process) waitRefusal(want string) {
 	p.t.Helper()
 	select {
@@ -256,7 +256,7 @@ func (p *process) waitRefusal(want string) {
 	}
 }
 
-// waitReady waits until the node says that it serves.
+// waitReady waits until the node reports that it serves.
 func (p *process) waitReady() {
 	p.t.Helper()
 	wait.For(p.t, 20*time.Second, p.id+" ready", func() bool {
@@ -264,7 +264,7 @@ func (p *process) waitReady() {
 	})
 }
 
-// client returns a go-redis client of the node with its default handshake, no retries of its own.
+// client returns a go-redis client of the node with its default handshake, but no retries.
 func (p *process) client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second,
 		DialTimeout: 5 * time.Second})
@@ -272,7 +272,7 @@ func (p *process) client() *redis.Client {
 	return c
 }
 
-// role is the first word of ROLE, empty if the node does not answer.
+// role returns the first word of ROLE, "" if the node does not reply.
 func (p *process) role() string {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 2 * time.Second})
 	defer c.Close()
@@ -301,7 +301,7 @@ func leader(t *testing.T, ps []*process) (*process, []*process) {
 	return ps[found], others
 }
 
-// sameState fails unless the nodes come to hold equal bytes. Nobody writes meanwhile.
+// sameState fails unless the nodes reach equal bytes. Nobody writes meanwhile.
 func sameState(t *testing.T, ps []*process) {
 	t.Helper()
 	wait.For(t, 30*time.Second, "equal states", func() bool {
@@ -318,7 +318,7 @@ func sameState(t *testing.T, ps []*process) {
 	})
 }
 
-// errorWord is the code word of an error reply, or of none: "".
+// errorWord returns the code word of an error reply, "" if there is none.
 func errorWord(err error) string {
 	var re redis.Error
 	if !errors.As(err, &re) {

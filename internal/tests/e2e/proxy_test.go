@@ -1,3 +1,5 @@
+// A proxy that sees the traffic, and may change it or act meanwhile.
+
 package e2e
 
 import (
@@ -6,14 +8,12 @@ import (
 	"testing"
 )
 
-// In this file: a proxy that hears what goes by, and may change it or do something meanwhile.
-
-// carry takes what a proxy has read at one end to the other end.
+// carry forwards what a proxy read at one end to the other end.
 type carry func(to io.Writer, b []byte)
 
 func asItIs(to io.Writer, b []byte) { _, _ = to.Write(b) }
 
-// proxy passes connections on to an address: what clients ask and what they are answered.
+// proxy forwards connections to an address: requests and replies.
 func proxy(t *testing.T, network, addr string, asked, answered carry) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

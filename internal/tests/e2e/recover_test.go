@@ -1,3 +1,5 @@
+// Coordd recover on real processes, and nodes that lost their disks.
+
 package e2e
 
 import (
@@ -13,10 +15,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: coordd recover on real processes, and nodes that lost their disks.
-
-// TestRecover kills two nodes of three for ever under load, and goes on from the third with two new
-// ones.
+// TestRecover kills two of three nodes for good under load, and continues from the third with two
+// new ones.
 func TestRecover(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -37,8 +37,7 @@ func TestRecover(t *testing.T) {
 	w.stop()
 	w.wg.Wait()
 	tokens = append(tokens, newFence(t, c, "last"))
-	// What is acknowledged now is on this node too; with writes still under way that could not be
-	// known.
+	// What is acknowledged now is on this node too; with writes in flight, that would be uncertain.
 	wait.For(t, 10*time.Second, "the survivor has it all", func() bool {
 		conn := left.client().Conn()
 		defer conn.Close()
@@ -99,7 +98,7 @@ func TestRecover(t *testing.T) {
 	f := newFleet(t)
 	n4, n5 := f.start("n4", left), f.start("n5", left)
 	n5.waitVoters("n1", "n4", "n5")
-	// A node of the old cluster comes back with its data: it is told, and changes nothing.
+	// A node of the old cluster returns with its data: it is refused and changes nothing.
 	if err := os.Rename(old, ps[1].dataDir()); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +141,8 @@ func TestRecoverRefusals(t *testing.T) {
 	}
 }
 
-// TestNodeThatLostItsDisk starts a founder again on an empty directory with its old flags, and two
-// of them at once.
+// TestNodeThatLostItsDisk restarts a founder on an empty directory with its old flags, and then two
+// of them.
 func TestNodeThatLostItsDisk(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -175,7 +174,7 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 	}
 }
 
-// TestRecoverBeforeAnEntry leaves the last writes of a single node out.
+// TestRecoverBeforeAnEntry omits the last writes of a single node.
 func TestRecoverBeforeAnEntry(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n, c := startSingle(t, dir)

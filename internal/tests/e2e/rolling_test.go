@@ -1,3 +1,6 @@
+// Nodes are stopped by SIGTERM and restarted under load, one after another, and what clients
+// notice.
+
 package e2e
 
 import (
@@ -16,13 +19,10 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: nodes that are stopped by SIGTERM and started again under load, one after the
-// other, and what clients notice of it.
-
-// visitor is one client of the load: go-redis with its default retries, which dials whichever node
-// is there, as behind a load balancer. It takes a lock of its own, adds to a counter of all, and
-// releases the lock. All of it can be checked: nobody else takes the lock, so that it is refused
-// only if the client's own request ran twice.
+// visitor is one client of the load: go-redis with its default retries, which dials any available
+// node, as behind a load balancer. It takes its own lock, increments a shared counter, and releases
+// the lock. All of that can be checked: nobody else takes the lock, so it is refused only if the
+// client's own request ran twice.
 type visitor struct {
 	load    *visitors
 	number  int
@@ -110,7 +110,7 @@ func (c *visitor) visit() bool {
 		}, int64(1))
 }
 
-// step is one request, which has to be answered by want.
+// step is one request, which must return want.
 func (c *visitor) step(name string, run func() (any, error), want any) bool {
 	began := time.Now()
 	got, err := run()
@@ -144,7 +144,7 @@ func (v *visitors) stalls() (gap, longest time.Duration, slow []string) {
 	return gap, longest, slow
 }
 
-// finish ends the load and checks that no request failed, and that every one ran once.
+// finish ends the load and checks that no request failed and each ran once.
 func (v *visitors) finish(t *testing.T, c *redis.Client) {
 	t.Helper()
 	v.stop()
@@ -164,7 +164,7 @@ func (v *visitors) finish(t *testing.T, c *redis.Client) {
 	}
 }
 
-// caughtUp waits until a node serves and the leader knows that it is hardly behind.
+// caughtUp waits until a node serves and the leader reports that it is almost up to date.
 func caughtUp(t *testing.T, p *process, asked *redis.Client) {
 	t.Helper()
 	p.waitReady()
@@ -208,14 +208,14 @@ func rollOver(t *testing.T, ps []*process, v *visitors) (gap, longest time.Durat
 }
 
 // TestRollingRestart restarts three nodes under the load of 50 clients: no request fails, and each
-// runs once. How long the longest stall is depends on what else the machine does, so
-// TestRollingRestartStalls asserts it, which make chaos runs. With two of three nodes there, a
-// leader that one of them does not answer for 3/4 of the heartbeat timeout steps down, and what is
-// under way becomes UNKNOWN; on a machine that runs other tests a process may not get to run for so
-// long. To hand leadership over takes no timeout, so it may be a longer one here.
+// runs once. The longest stall depends on the load of the machine, so TestRollingRestartStalls
+// asserts it, which make chaos runs. With two of three nodes up, a leader steps down if one of them
+// does not answer for 3/4 of the heartbeat timeout, and requests in flight become UNKNOWN. On a
+// machine that runs other tests a process may be delayed for so long. A leadership transfer needs
+// no timeout, so the timeout is longer here.
 func TestRollingRestart(t *testing.T) { rollRounds(t, 1, "--heartbeat-timeout", "2s") }
 
-// TestRollingRestartStalls restarts every node three times; nobody may notice it for longer than
+// TestRollingRestartStalls restarts every node three times; no client may notice for longer than
 // stallBound.
 func TestRollingRestartStalls(t *testing.T) {
 	if !chaos() {
@@ -244,7 +244,7 @@ func rollRounds(t *testing.T, rounds int, flags ...string) (gap, longest time.Du
 	return gap, longest
 }
 
-// loadAverage tells how busy the machine is, for figures that depend on it.
+// loadAverage returns how busy the machine is, for figures that depend on it.
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -1,3 +1,5 @@
+// Kill -9 while the log changes to its next file.
+
 package e2e
 
 import (
@@ -16,15 +18,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In this file: kill -9 while the log ends one of its files and begins the next.
-
 const rotationWriters = 4
 
 var rotationValue = strings.Repeat("x", 1<<10)
 
-// TestKillsAtRotation kills a node, or all three of a cluster, shortly before, at or behind the
-// moment at which the log gets a new file. What was acknowledged is there afterwards, and the nodes
-// take entries again.
+// TestKillsAtRotation kills a node, or all three of a cluster, shortly before, at or after the
+// moment when the log starts a new file. Acknowledged writes exist afterwards, and the nodes take
+// entries again.
 func TestKillsAtRotation(t *testing.T) {
 	rounds := map[int]int{1: 6, 3: 2}
 	if os.Getenv("COORDD_SOAK") != "" {
@@ -45,8 +45,8 @@ func TestKillsAtRotation(t *testing.T) {
 	}
 }
 
-// killAtRotation writes, kills all processes, starts them again, and looks for what was
-// acknowledged in this round.
+// killAtRotation writes, kills all processes, restarts them, and checks what was acknowledged in
+// this round.
 func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, round int,
 	rnd *rand.Rand) {
 	t.Helper()
@@ -70,7 +70,7 @@ func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, ro
 			}
 		})
 	}
-	if round%3 == 2 { // the beginning of the log is cut off meanwhile
+	if round%3 == 2 { // the start of the log is truncated meanwhile
 		wg.Go(func() { _, _ = ps[0].raft("SNAPSHOT") })
 	}
 	newest := files[len(files)-1]
@@ -85,7 +85,7 @@ func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, ro
 			t.Fatalf("round %d: the log gets no new files", round)
 		}
 	}
-	time.Sleep(time.Duration(rnd.IntN(6)) * time.Millisecond) // until somewhere around the next one
+	time.Sleep(time.Duration(rnd.IntN(6)) * time.Millisecond) // until about the next rotation
 	for _, p := range ps {
 		_ = p.cmd.Process.Kill()
 	}
@@ -112,7 +112,7 @@ func killAtRotation(t *testing.T, ps []*process, acked *[rotationWriters]int, ro
 					acked[w], w, len(got), err)
 			}
 		}
-		acked[w]++ // the one that was under way may be there
+		acked[w]++ // the one in flight may exist
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node runs with its own timer slack, unless whoever started it chose one, and is the process
-// that was started.
+// A node sets its own timer slack, unless its parent chose one, and keeps its process id.
 func TestTimerSlack(t *testing.T) {
 	for _, c := range []struct {
 		given uintptr

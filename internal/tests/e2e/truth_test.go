@@ -1,3 +1,7 @@
+// What WAIT, WAITAOF, INFO replication and ROLE report of real processes, some of them killed or
+// paused; writes that change nothing and leave nothing in the log; a deposed leader that does not
+// know it yet.
+
 package e2e
 
 import (
@@ -15,10 +19,6 @@ import (
 
 	"github.com/coordd/coordd/internal/tests/wait"
 )
-
-// In this file: what WAIT, WAITAOF, INFO replication and ROLE say of real processes, some of which
-// are killed or stopped; writes that change nothing and leave nothing in the log; a leader that
-// does not know yet that it was deposed.
 
 // infoField reads one field of INFO.
 func infoField(c *redis.Client, section, field string) string {
@@ -43,7 +43,7 @@ func infoNumber(t *testing.T, c *redis.Client, section, field string) int {
 	return n
 }
 
-// said is a reply as text.
+// said returns a reply as text.
 func said(c *redis.Client, words ...any) string {
 	v, err := c.Do(context.Background(), words...).Result()
 	if err != nil {
@@ -58,12 +58,12 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	lead, rest := leader(t, ps)
 	leading, following := lead.client(), rest[0].client()
 
-	// Redisson's way: a lock, then WAIT for as many as there are replicas.
+	// As Redisson does: a lock, then WAIT for the number of replicas.
 	for _, c := range []*redis.Client{leading, following} {
 		if err := c.Set(ctx, "lock", "a", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		// A time of 50 ms is enough for both only once they are known to hold the write.
+		// 50 ms suffice for both only once they are known to hold the write.
 		for _, line := range [][2]string{
 			{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"},
 			{"WAIT 3 50", "2"},
@@ -126,15 +126,14 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 		return infoField(leading, "replication", "connected_slaves") == "2"
 	})
 
-	// A follower that hangs is no replica either, though nothing closed its connection.
+	// A follower that hangs does not count as a replica, although its connection is open.
 	rest[0].signal(syscall.SIGSTOP)
 	wait.For(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "1"
 	})
 	rest[0].signal(syscall.SIGCONT)
 
-	// What was answered is held by a majority, who may be dead now: WAIT says so, and knows of no
-	// more.
+	// A majority holds what was acknowledged, but may be dead now: WAIT reports that, and no more.
 	for _, p := range rest {
 		p.kill()
 	}
@@ -143,8 +142,8 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	}
 }
 
-// checkReplication compares what the leader and a follower say of replication while all run and
-// nothing is written.
+// checkReplication compares what the leader and a follower report about replication while all run
+// and nothing is written.
 func checkReplication(t *testing.T, leading, following *redis.Client, rest []*process) {
 	t.Helper()
 	wait.For(t, 10*time.Second, "offsets to agree", func() bool {
@@ -167,16 +166,16 @@ func checkReplication(t *testing.T, leading, following *redis.Client, rest []*pr
 }
 
 const (
-	// windowOfOne takes the one place in a window of a minute.
+	// windowOfOne takes the only slot in a window of a minute.
 	windowOfOne = `redis.call("ZREMRANGEBYSCORE", KEYS[1], 0, redis.call("TIME")[1] - 60)
 if redis.call("ZCARD", KEYS[1]) >= 1 then return 0 end
 return redis.call("ZADD", KEYS[1], redis.call("TIME")[1], ARGV[1])`
-	// onlyOld writes where the key does not hold "old" any more.
+	// onlyOld writes unless the key holds "old".
 	onlyOld = `if redis.call("GET", KEYS[1]) == "old" then return "stale" end redis.call("SET", KEYS[1], "newest") return "fresh"`
 )
 
-// TestWritesThatChangeNothing: tries of a held lock, a full window and the like leave next to
-// nothing in the log, through any node, and take hold at once when the lock is free.
+// TestWritesThatChangeNothing: attempts at a held lock, a full window and the like leave almost
+// nothing in the log, through any node, and succeed at once when the lock is free.
 func TestWritesThatChangeNothing(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
@@ -214,12 +213,12 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		if logged > rounds || unlogged < 2*rounds || unlogged > 3*rounds {
 			t.Errorf("too many of them were logged")
 		}
-		// The holder goes: the next one has it, by release and by the end of its life.
+		// The next owner gets the lock at once, after a release and after the TTL.
 		if n, err := c.Eval(ctx, releaseScript, []string{name}, "holder").Int(); n != 1 ||
 			err != nil {
 			t.Fatalf("the release: %v %v", n, err)
 		}
-		// its life begins later than this, and may begin long before the reply is here
+		// its TTL starts later than this, and may start long before the reply arrives
 		asked := time.Now()
 		if ok, err := c.SetNX(ctx, name, "next", 300*time.Millisecond).Result(); !ok || err != nil {
 			t.Fatalf("a free lock: %v %v", ok, err)
@@ -227,22 +226,21 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		wait.For(t, 10*time.Second, "the end of the lock's life", func() bool {
 			return c.SetNX(ctx, name, "third", time.Minute).Val()
 		})
-		if d := time.Since(asked); d < 299*time.Millisecond { // the clock is one of whole ms
+		if d := time.Since(asked); d < 299*time.Millisecond { // the clock counts whole ms
 			t.Errorf("the lock was lost %v after it was asked for, for 300ms", d)
 		}
 	}
 }
 
-// pause stops a process, all threads of it: the signal returns before they have stopped, and a
-// write may be acknowledged meanwhile.
+// pause stops all threads of a process. The signal returns before they have stopped, and a write
+// may be acknowledged meanwhile.
 func (p *process) pause() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
 	wait.For(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
 }
 
-// stopped reports whether every thread of the process has stopped: a signal takes its time to reach
-// them.
+// stopped reports whether every thread of the process has stopped, some time after a signal.
 func (p *process) stopped() bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 	for _, f := range files {
@@ -257,10 +255,10 @@ func (p *process) stopped() bool {
 	return len(files) > 0
 }
 
-// TestDeposedLeaderTellsNothingStale stops the leader, has the others go on, and asks the old one
-// before it knows. All that is asked of it has to be answered by what is true now, or with an error
-// that says that it did not run; but READONLY asks for less.
-func TestDeposedLeaderTellsNothingStale(t *testing.T) {
+// TestDeposedLeaderReturnsNothingStale stops the leader, lets the others go on, and sends requests
+// to the old leader before it knows. Each reply must be true now, or an error that says that the
+// command did not run. READONLY requires less.
+func TestDeposedLeaderReturnsNothingStale(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	const each = 4 // clients of each kind
@@ -296,7 +294,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 				return said(c, "EVAL", onlyOld, "1", k)
 			}},
 			"readonly": {want: "old or new", ask: func(c *redis.Client, k string) string {
-				// stale or not, it answers
+				// stale or not, it replies
 				pipe := c.Pipeline()
 				pipe.ReadOnly(ctx)
 				v := pipe.Get(ctx, k)
@@ -316,7 +314,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 				all = append(all, a)
 			}
 		}
-		for range 40 { // so that the old leader takes to answering these without the log
+		for range 40 { // so that the old leader learns to answer these without the log
 			for _, a := range all {
 				if strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try") {
 					if got := a.ask(a.c, a.key); got == a.want {
@@ -329,7 +327,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 			t.Fatalf("%d writes were answered without the log: the test shows nothing of them", n)
 		}
 
-		old.pause()             // what it answered before would be true
+		old.pause()             // its earlier replies would be true
 		for _, a := range all { // the first half waits in the sockets of the stopped process
 			if a.key[len(a.key)-1]%2 == 0 {
 				go func() { a.got <- a.ask(a.c, a.key) }()
@@ -337,7 +335,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 		}
 		leader(t, rest)
 		now := rest[0].client()
-		for _, a := range all { // each may be tried again: it does not matter how often it ran
+		for _, a := range all { // each may be retried: it does not matter how often it ran
 			wait.For(t, 15*time.Second, "a write without the old leader", func() bool {
 				if strings.HasPrefix(a.key, "lock") {
 					return now.Del(ctx, a.key).Err() == nil
@@ -346,7 +344,7 @@ func TestDeposedLeaderTellsNothingStale(t *testing.T) {
 			})
 		}
 		old.signal(syscall.SIGCONT)
-		for _, a := range all { // and the second half comes while it finds out
+		for _, a := range all { // the second half arrives while it finds out
 			if a.key[len(a.key)-1]%2 == 1 {
 				go func() { a.got <- a.ask(a.c, a.key) }()
 			}

@@ -1,3 +1,5 @@
+// How soon a client that waits on one node is woken through another, in an idle cluster.
+
 package e2e
 
 import (
@@ -9,18 +11,15 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// In this file: how soon a client that waits on one node is woken by what happens through another,
-// on an idle cluster.
-
-// wakeLimit is what the median wait from the sending of the release to the waking may be.
+// wakeLimit bounds the median time from sending the release to waking.
 const wakeLimit = 20 * time.Millisecond
 
-// waker is a way to wait and to be woken. Each pair of nodes has a tag in its names: a follower may
-// yet have to deliver what was published for the pair before.
+// waker is a way to wait and to be woken. Each pair of nodes has a tag in its names, because a
+// follower may still deliver what the previous pair published.
 type waker struct {
 	name    string
 	prepare func(waiter, act *rawClient, tag string) // once
-	// brings about one wait; the call to wake it, on act
+	// starts one wait; the call to wake it, on act
 	round func(waiter, act *rawClient, tag string, n int) []string
 	ready func(p *process) bool // the wait has begun
 }
@@ -64,8 +63,8 @@ var wakers = []waker{
 	},
 }
 
-// measure wakes a waiter on one node through another, so many times, and returns the times from the
-// sending and from the reply to the waking, sorted.
+// measure wakes a waiter on one node through another, n times, and returns the sorted times to the
+// waking, from the sending and from the reply.
 func (w *waker) measure(t *testing.T, on, through *process,
 	rounds int) (sent, replied []time.Duration) {
 	waiter, act := dialRaw(t, on.addr), dialRaw(t, through.addr)
@@ -100,8 +99,8 @@ func (w *waker) measure(t *testing.T, on, through *process,
 	return sent, replied
 }
 
-// TestWaitersAreWokenSoon measures all pairs of nodes. The times are asserted by make chaos, on a
-// machine that is not busy.
+// TestWaitersAreWokenSoon measures all pairs of nodes. make chaos asserts the times, on a machine
+// that is not busy.
 func TestWaitersAreWokenSoon(t *testing.T) {
 	rounds := 5
 	if chaos() {
