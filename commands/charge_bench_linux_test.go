@@ -1,9 +1,8 @@
-// This file contains the calibration of charged work: how long a unit takes, for every call on
-// large data. Run
+// This file calibrates charged work: how long a unit takes, for every call on large data. Run
 //
 //	go test ./commands -run '^$' -bench Work -benchtime 3x
 //
-// A unit is to take 25 ns at most. SIZE=1000000 in the environment sets the number of elements.
+// A unit should take at most 25 ns. SIZE=1000000 in the environment sets the number of elements.
 
 package commands
 
@@ -17,7 +16,7 @@ import (
 	"time"
 )
 
-// processorTime is what this thread has used.
+// processorTime returns the processor time that this thread has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(1, &u) // RUSAGE_THREAD

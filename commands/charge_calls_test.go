@@ -1,5 +1,4 @@
-// This file contains calls on large data, one or more for every command on data: what tests and
-// benchmarks of charged work run.
+// Calls on large data for every command on data, for tests and benchmarks of charged work.
 
 package commands
 
@@ -18,7 +17,7 @@ import (
 // bigCall is a call on data with n elements.
 type bigCall struct {
 	words string             // the call; $n is n
-	tail  func(int) []string // what comes behind the words, given n; nil: nothing
+	tail  func(int) []string // the arguments after the words, given n; nil: none
 }
 
 func (c bigCall) args(n int) [][]byte {
@@ -29,7 +28,7 @@ func (c bigCall) args(n int) [][]byte {
 	return commandtest.Args(words...)
 }
 
-// listed gives n words by a format that takes the number, or none; several formats take turns.
+// listed returns n words by a format that takes the number, or none; several formats alternate.
 func listed(formats ...string) func(int) []string {
 	return func(n int) []string {
 		words := make([]string, 0, n*len(formats))
@@ -42,7 +41,7 @@ func listed(formats ...string) func(int) []string {
 	}
 }
 
-// counted is listed with the number of elements before it, and what comes behind.
+// counted is listed after the number of elements, with more words at the end.
 func counted(behind string, formats ...string) func(int) []string {
 	return func(n int) []string {
 		return slices.Concat([]string{strconv.Itoa(n)}, listed(formats...)(n),
@@ -50,7 +49,7 @@ func counted(behind string, formats ...string) func(int) []string {
 	}
 }
 
-// shuffled is listed with the words in another order, that of no tree.
+// shuffled is listed with the words in random order.
 func shuffled(format string) func(int) []string {
 	return func(n int) []string {
 		words := listed(format)(n)
@@ -81,12 +80,12 @@ func scored(words func(int) []string) func(int) []string {
 	}
 }
 
-// ended is listed with what comes behind.
+// ended is listed with a word at the end.
 func ended(behind string, formats ...string) func(int) []string {
 	return func(n int) []string { return append(listed(formats...)(n), behind) }
 }
 
-// bigKeys makes the data: a call of what a key needs, taking elements by the formats in parcels.
+// bigKeys has the calls that fill each key, with elements by the formats.
 var bigKeys = map[string][]bigCall{
 	"str": {{"SETRANGE str 0", func(n int) []string {
 		return []string{strings.Repeat("x", 32*n)}
@@ -260,7 +259,7 @@ type bigRun struct {
 	ks    *keyspace.Keyspace
 }
 
-// newBigRun makes the data that the call names.
+// newBigRun fills the keys that the call names.
 func newBigRun(t testing.TB, table *Table, c bigCall, n int) *bigRun {
 	r := &bigRun{table, keyspace.New()}
 	r.ks.Begin(1, keyspace.NewRevision(0, 1, 0))
@@ -281,7 +280,7 @@ func newBigRun(t testing.TB, table *Table, c bigCall, n int) *bigRun {
 	return r
 }
 
-// fill runs a call that makes data.
+// fill runs a call that creates data.
 func (r *bigRun) fill(t testing.TB, c bigCall, n int) {
 	args := c.args(n)
 	one := func(args [][]byte) {
@@ -306,7 +305,7 @@ func (r *bigRun) fill(t testing.TB, c bigCall, n int) {
 	}
 }
 
-// result is what a call came to.
+// bigResult is the outcome of a call.
 type bigResult struct {
 	reply   string
 	work    uint64
@@ -315,7 +314,7 @@ type bigResult struct {
 	refused bool
 }
 
-// bigMay is what a call may do and reply; 0: as much as any request.
+// bigMay bounds the work and the reply of a call; 0: as for any request.
 type bigMay struct {
 	work  uint64
 	bytes int
@@ -337,7 +336,7 @@ func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResul
 		changed: r.ks.Sum() != before, refused: x.meter.refused != ""}
 }
 
-// TestBigCalls: every command on data whose work grows with the data has a call in bigCalls.
+// Every command on data whose work grows with the data has a call in bigCalls.
 func TestBigCalls(t *testing.T) {
 	seen := map[string]bool{}
 	table := NewTable(Specs())
@@ -366,9 +365,9 @@ func TestBigCalls(t *testing.T) {
 	}
 }
 
-// TestCharges: a call is charged the same whether its reply is built or not, and the reply has the
-// size that was counted. One that may do less than it takes, or may reply less than it would, is
-// refused before it changes anything, soon after it has done what it may.
+// A call is charged the same whether its reply is built or not, and the reply has the size that was
+// counted. With a lower bound on work or reply it is refused before it changes anything, soon after
+// it reaches the bound.
 func TestCharges(t *testing.T) {
 	const n = 300
 	table := NewTable(Specs())
@@ -413,7 +412,7 @@ func TestCharges(t *testing.T) {
 				}
 				switch {
 				case string(args[0]) == "XREADGROUP" && (may.bytes == 0 || got.size <= may.bytes):
-					// delivers what it may
+					// delivers what fits
 				case !got.refused && got.work <= may.work*4/3+200 && may.bytes == 0:
 					// it may change something before it answers so little
 				case !got.refused:

@@ -1,5 +1,4 @@
-// This file tests that a command which names the same data over and over is stopped, and changes
-// nothing.
+// A command that names the same data over and over is stopped, and changes nothing.
 
 package commands
 
@@ -13,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// doTired is testRun.do for a command that has little left to do of what one may.
+// doTired is testRun.do for a command with little work left.
 func (r *testRun) doTired(t *testing.T, args [][]byte) (reply []byte, changed bool) {
 	t.Helper()
 	spec, err := r.table.Resolve(args)

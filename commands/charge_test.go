@@ -1,4 +1,4 @@
-// This file tests charges for what takes long though little is asked or answered.
+// Charges for work that neither arguments nor reply show.
 
 package commands
 
@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// charged is what a call is charged at a feature level.
+// charged returns what a call is charged at a feature level.
 func (r *testRun) charged(level uint64, words ...string) uint64 {
 	r.index++
 	r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
@@ -23,7 +23,7 @@ func (r *testRun) charged(level uint64, words ...string) uint64 {
 	return env.Work
 }
 
-// add runs a call with the words that element gives for each of n elements.
+// add runs a call with the words of element for each of n elements.
 func (r *testRun) add(words string, n int, element func(i int) []string) {
 	args := strings.Fields(words)
 	for i := range n {
@@ -32,7 +32,7 @@ func (r *testRun) add(words string, n int, element func(i int) []string) {
 	r.do(commandtest.Args(args...))
 }
 
-// What makes a call take long is charged, however little it asks for and answers.
+// Work that is out of proportion to arguments and reply is charged.
 func TestChargesOfHiddenWork(t *testing.T) {
 	r := newTestRun()
 	const n = 20_000
@@ -85,7 +85,7 @@ func TestChargesOfHiddenWork(t *testing.T) {
 			t.Errorf("%.40s: %d units, want %d at least", c.call, got, c.least)
 		}
 	}
-	// What lies at random in much data takes longer than what lies in the processor's caches.
+	// Random access to much data takes longer than access to the processor's caches.
 	for _, c := range []struct{ much, few string }{
 		{"ZREM z m1 m2 m3", "ZREM few m1 m2 m3"}, {"ZADD z 9 m1 9 m2", "ZADD few 9 m1 9 m2"},
 		{"ZMSCORE z m5 m6", "ZMSCORE few m5 m6"},
@@ -103,7 +103,7 @@ func TestChargesOfHiddenWork(t *testing.T) {
 	}
 }
 
-// Below LevelBounded calls are charged what they were in the first release.
+// Below LevelBounded calls are charged as in the first release.
 func TestChargesOfTheFirstRelease(t *testing.T) {
 	r := newTestRun()
 	r.do(commandtest.Args("SET", "k", strings.Repeat("x", 4<<20)))
@@ -156,7 +156,7 @@ func TestChargesOfLevels(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -165,7 +165,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// What is not answered is neither copied nor gathered before that shows.
+// What is not replied is neither copied nor collected first.
 func TestRepliesAreNotGatheredInVain(t *testing.T) {
 	r := newTestRun()
 	const size = 8 << 20

@@ -1,6 +1,5 @@
-// This file contains the test that plays random calls of the hash and sorted-set commands to
-// coordd's table and to a real redis-server, and wants the same bytes back. What has to be pinned
-// by name is in testdata/commands.
+// Random calls of the hash and sorted-set commands on coordd's table and on a real redis-server
+// must give the same bytes. Particular cases are in testdata/commands.
 
 package commands
 
@@ -32,7 +31,7 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// testRun runs calls one an entry against a keyspace of its own.
+// testRun runs calls against its own keyspace, each in an entry.
 type testRun struct {
 	table *Table
 	ks    *keyspace.Keyspace
@@ -89,12 +88,12 @@ func compareCalls(t *testing.T, own *testRun, real *commandtest.Conn, calls [][]
 			t.Fatalf("call %d: %.1000q\ncoordd %.1000q\nredis  %.1000q", n, call, got, want)
 		}
 		if changed && got[0] == '-' {
-			t.Fatalf("call %d: %.1000q changed the data and answered %q", n, call, got)
+			t.Fatalf("call %d: %.1000q changed the data and replied %q", n, call, got)
 		}
 	}
 }
 
-// The form of a collection, which OBJECT ENCODING tells, changes at the same number of elements and
+// A collection changes its form, which OBJECT ENCODING shows, at the same number of elements and
 // bytes as on Redis.
 func TestFormsChangeWhereRedisDoes(t *testing.T) {
 	real := commandtest.DialRedis(t)
@@ -122,8 +121,8 @@ func TestFormsChangeWhereRedisDoes(t *testing.T) {
 	compareCalls(t, newTestRun(), real, calls)
 }
 
-// A write command that changes nothing opens nothing for change: it runs on a keyspace that is
-// closed, which panics at a change, so that it neither breaks a WATCH nor needs a log entry.
+// A write command that changes nothing opens nothing for changes. It runs on a closed keyspace,
+// which panics at a change: so it neither breaks a WATCH nor needs a log entry.
 func TestCallsThatChangeNothing(t *testing.T) {
 	r := newTestRun()
 	for _, call := range [][]string{{"HSET", "h", "f", "v"}, {"ZADD", "z", "1", "a", "2", "b"}} {
@@ -184,7 +183,7 @@ func BenchmarkWindow(b *testing.B) {
 	}
 }
 
-// BenchmarkReentrant is what a reentrant lock does to its hash: HEXISTS, then HINCRBY.
+// BenchmarkReentrant is a reentrant lock's use of its hash: HEXISTS, then HINCRBY.
 func BenchmarkReentrant(b *testing.B) {
 	r := newTestRun()
 	calls := [][][]byte{commandtest.Args("HEXISTS", "lock", "owner:1"),
@@ -202,8 +201,8 @@ func BenchmarkReentrant(b *testing.B) {
 	}
 }
 
-// callMode says what is random in calls, because Redis promises no order of a large set's scan, nor
-// what a range by name gives where scores differ, and coordd's answers to those are its own.
+// callMode limits random calls where Redis promises no order: a scan of a large set, or a range by
+// name while scores differ.
 type callMode int
 
 const (
@@ -213,13 +212,13 @@ const (
 	largeByName // the same with bounds by name; all scores are 0
 )
 
-// callMaker makes random calls. Keys, names and numbers are few, so that calls meet.
+// callMaker makes random calls. Keys, names and numbers are few, so that calls interact.
 type callMaker struct {
 	*rand.Rand
 	mode callMode
 }
 
-// fill makes the sets large where the mode wants it.
+// fill makes the sets large if the mode asks for it.
 func (g *callMaker) fill() (calls [][]string) {
 	if g.mode == small {
 		return nil
@@ -323,7 +322,7 @@ func (g *callMaker) bounds() (lowest, highest string) {
 	return g.integer(), g.integer()
 }
 
-// options are each there or not, in random order and case; now and then one is there twice.
+// options returns a random selection of all, in random order and case, sometimes with one twice.
 func (g *callMaker) options(all ...[]string) (args []string) {
 	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, o := range all {
@@ -444,7 +443,7 @@ func (g *callMaker) zsetChange() []string {
 	return append([]string{"ZRANGESTORE", g.key("z"), key, low, high}, g.rangeOptions()...)
 }
 
-// inputs are some keys with their number before them.
+// inputs returns some keys after their number.
 func (g *callMaker) inputs() []string {
 	n := 1 + g.IntN(3)
 	inputs := []string{strconv.Itoa(n)}

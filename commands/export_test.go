@@ -1,4 +1,4 @@
-// running a command as tests do, without a machine around it.
+// Running a command without a machine.
 
 package commands
 

@@ -1,5 +1,5 @@
-// tests of hashes and strings that scenario files cannot hold: what writes nothing, what is random,
-// and work that is counted.
+// Hashes and strings where scenarios do not suffice: calls that write nothing, random replies,
+// charged work.
 
 package commands
 
@@ -51,8 +51,8 @@ func TestFieldsAndBitsThatChangeNothing(t *testing.T) {
 	})
 }
 
-// Every field may be picked, about equally often, by a small hash and a large one, with dead fields
-// among them or without; and in two picks of one script not the same again and again.
+// Every field is picked about equally often, from a small hash and a large one, with expired fields
+// or without. Two picks of one script differ.
 func TestRandomFields(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		for _, dead := range []int{0, 5} {
@@ -66,7 +66,7 @@ func TestRandomFields(t *testing.T) {
 			for i := range dead {
 				r.must(t, "HPEXPIRE", "h", "1", "FIELDS", "1", fmt.Sprintf("f%d", 10+i))
 			}
-			r.ks.RestoreClock(100) // the fields are dead and not swept
+			r.ks.RestoreClock(100) // the fields are expired and not swept
 			const times = 10_000
 			counts := map[string]int{}
 			x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 100, Seed: 7},
@@ -91,8 +91,8 @@ func TestRandomFields(t *testing.T) {
 	}
 }
 
-// A count gives different fields, as many as there are at most; a negative one as many as it says;
-// and too many are refused.
+// A count returns that many different fields, at most all; a negative one exactly as many; too many
+// are refused.
 func TestRandomFieldsCounted(t *testing.T) {
 	r := newTestRun()
 	for i := range 20 {
@@ -120,8 +120,7 @@ func TestRandomFieldsCounted(t *testing.T) {
 	}
 }
 
-// Writing into a long string costs a script what copying it costs, once; what grows far costs that
-// too.
+// Writing into a long string charges a script for one copy, and for growth.
 func TestWritesIntoStringsAreCharged(t *testing.T) {
 	r := newTestRun()
 	const size = 1 << 20

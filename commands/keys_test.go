@@ -1,5 +1,5 @@
-// This file tests what scenarios cannot say of the commands on strings and keys: fencing tokens,
-// iteration, clocks that read later than the keyspace, and what SET costs.
+// Strings and keys where scenarios do not suffice: fencing tokens, iteration, clocks ahead of the
+// keyspace, and the cost of SET.
 
 package commands
 
@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// bench is a keyspace with a table, on which a test runs commands one entry after the other.
+// bench is a keyspace with a table that runs commands, each in an entry.
 type bench struct {
 	t     testing.TB
 	table *Table
@@ -26,7 +26,7 @@ func newBench(t testing.TB) *bench {
 		env: &Env{Keyspace: keyspace.New(), ClockMs: 1000, WallUs: 1_700_000_000_000_000}}
 }
 
-// run runs a command in an entry of its own and returns its RESP2 reply.
+// run runs a command in its own entry and returns its RESP2 reply.
 func (b *bench) run(words ...string) string {
 	b.index++
 	b.env.Keyspace.Begin(b.env.ClockMs, keyspace.NewRevision(0, b.index, 0))
@@ -44,7 +44,7 @@ func (b *bench) call(words ...string) string {
 	return string(out.Buf)
 }
 
-// fence is the key's fencing token.
+// fence returns the key's fencing token.
 func (b *bench) fence(key string) (n int64) {
 	b.t.Helper()
 	if _, err := fmt.Sscanf(b.run("FENCE", key), ":%d\r\n", &n); err != nil {
@@ -53,7 +53,7 @@ func (b *bench) fence(key string) (n int64) {
 	return n
 }
 
-// A holder's token stays while the key lives, whatever is done to it, and the next holder's is
+// A holder's token stays while the key exists, whatever changes it, and the next holder's is
 // larger.
 func TestFence(t *testing.T) {
 	b := newBench(t)
@@ -142,7 +142,7 @@ func TestRandomKeyGoesOnInOneEntry(t *testing.T) {
 		b.env.Seed = seed
 		var got []string
 		for range 20 {
-			got = append(got, b.call("RANDOMKEY")) // not in an entry: it is a read
+			got = append(got, b.call("RANDOMKEY")) // a read: not in an entry
 		}
 		return got
 	}
@@ -189,7 +189,7 @@ func TestTTLSeenByOtherClocks(t *testing.T) {
 	}
 }
 
-// setNXPX is the call that takes a lock, ready to be run over and over.
+// setNXPX returns the call that takes a lock, to be run repeatedly.
 func setNXPX(b *bench, key string) *Call {
 	args := [][]byte{[]byte("SET"), []byte(key), []byte("owner"), []byte("NX"), []byte("PX"),
 		[]byte("10000")}
@@ -197,7 +197,7 @@ func setNXPX(b *bench, key string) *Call {
 	return &Call{Env: b.env, Tx: &Tx{Proto: 2}, Args: args, Out: Discard{}}
 }
 
-// A lock that is refused costs no memory, one that is taken costs its key, its entry and its value.
+// Refusing a lock allocates nothing; granting one allocates its key, entry and value.
 func TestSetAllocatesWhatItKeeps(t *testing.T) {
 	b := newBench(t)
 	x := setNXPX(b, "lock")

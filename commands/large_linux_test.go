@@ -1,5 +1,5 @@
-// This file measures commands on large values: what one element costs, how much work is charged for
-// it, and what a unit of work takes.
+// Measurements on large values: the time per element, the charged work, and the time per unit of
+// work.
 
 package commands
 
@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measured runs a call that may do so much work, and returns its reply and the work that it was
-// charged.
+// measured runs a call that may do that much work, and returns its reply and its charged work.
 func (r *testRun) measured(args [][]byte, may uint64) (reply []byte, work uint64, err error) {
 	r.index++
 	out := &RESP{Proto: r.proto}
@@ -30,7 +29,8 @@ func (r *testRun) measured(args [][]byte, may uint64) (reply []byte, work uint64
 	return out.Buf, env.Work, nil
 }
 
-// threadNs is the processor time of this thread, which the machine's other work does not count in.
+// threadNs returns the processor time of this thread, which other work on the machine does not
+// affect.
 func threadNs(tb testing.TB) int64 {
 	var at unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {

@@ -1,5 +1,4 @@
-// This file contains calls on large values, and tests that they do what they did before they were
-// made fast.
+// Calls on large values, and tests that their results have not changed since the first release.
 
 package commands
 
@@ -15,7 +14,8 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// largeValue says how the element i of a large value is written, and the command that adds some.
+// largeValues has, for each key, the format of element i of a large value, and the command that
+// adds elements.
 var largeValues = map[string]struct {
 	add     string
 	element func(r *rand.Rand, i int) []string
@@ -35,8 +35,8 @@ var largeValues = map[string]struct {
 
 func largeName(i int) string { return "member:" + strconv.Itoa(i) }
 
-// fill makes the value at a key of largeValues have n elements, or the stream x with n entries that
-// are pending for a consumer c of the group g.
+// fill gives the value at a key of largeValues n elements, or the stream x n entries that are
+// pending for a consumer c of the group g.
 func (r *testRun) fill(key string, n int) {
 	if key == "x" {
 		for i := range n {
@@ -75,8 +75,7 @@ func (r *testRun) fill(key string, n int) {
 	}
 }
 
-// largeCalls are the calls that go over all of a large value; N stands for the number of elements,
-// H for half of them.
+// largeCalls walk all of a large value; N is the number of elements, H half of it.
 var largeCalls = []struct{ keys, call string }{
 	{"z", "ZUNIONSTORE d 1 z"},
 	{"z z2", "ZUNIONSTORE d 2 z z2"},
@@ -139,8 +138,8 @@ func largeCall(call string, n int) [][]byte {
 	return commandtest.Args(args...)
 }
 
-// firstRelease is what release 0.1 charged for largeCalls on values of 2,000 elements, and a hash
-// of what they answered and left.
+// firstRelease has the work that release 0.1 charged for largeCalls on values of 2,000 elements,
+// and a hash of their replies and of the data after them.
 var firstRelease = map[string]struct{ work, sum uint64 }{
 	"ZUNIONSTORE d 1 z":                       {64000, 0x6eaebee1b9862a98},
 	"ZUNIONSTORE d 2 z z2":                    {80032, 0x65686a8641c38e65},
@@ -190,8 +189,8 @@ var firstRelease = map[string]struct{ work, sum uint64 }{
 	"XGROUP DESTROY x g":                      {0, 0x1a63d7c4b9da4400},
 }
 
-// Below LevelBounded a call on a large value answers, changes and is charged what it did in the
-// first release, whose nodes apply the same entries.
+// Below LevelBounded a call on a large value replies, changes and is charged as in the first
+// release, whose nodes apply the same entries.
 func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 	const n = 2000
 	for _, c := range largeCalls {
@@ -213,7 +212,7 @@ func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 	}
 }
 
-// Numbers drawn from few or many are the same whichever way they are drawn.
+// Few or many, drawn numbers are the same by either algorithm.
 func TestDistinctDraws(t *testing.T) {
 	r := rand.New(rand.NewPCG(testSeed(t), 1))
 	for range 200 {

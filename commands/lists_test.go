@@ -1,5 +1,5 @@
-// This file contains the tests of lists and of SORT that scenarios cannot make: what is told, what
-// waits, what changes nothing, what is bounded.
+// Lists and SORT where scenarios do not suffice: notifications, blocking, calls that change
+// nothing, bounds.
 
 package commands
 
@@ -70,7 +70,7 @@ func TestListCallsThatChangeNothing(t *testing.T) {
 	})
 }
 
-// tried runs a call that may wait, and says for how long it wants to.
+// tried runs a call that may wait, and returns its timeout.
 func (r *testRun) tried(t *testing.T, tx *Tx,
 	call ...string) (reply string, timeoutMs int64, waits bool) {
 	t.Helper()
@@ -83,7 +83,7 @@ func (r *testRun) tried(t *testing.T, tx *Tx,
 		Args: commandtest.Args(call...), Out: out})
 	timeoutMs, again, waits := CutBlock(out.Buf)
 	if waits && string(again) != "*0\r\n" {
-		t.Errorf("%q is to be tried again as %q", call, again)
+		t.Errorf("%q waits to run again as %q", call, again)
 	}
 	return string(out.Buf), timeoutMs, waits
 }
@@ -93,7 +93,7 @@ func TestListsWait(t *testing.T) {
 	for _, c := range []struct {
 		call   string
 		waitMs int64
-		atOnce string // in a transaction, where nothing waits
+		atOnce string // in a transaction, which never waits
 		woken  string // when l and dst are there, and wrong has another type
 	}{
 		{"BLPOP none l 0", 0, null, "*2\r\n$1\r\nl\r\n$1\r\na\r\n"},
@@ -156,7 +156,7 @@ func TestKeyPositionsOfSort(t *testing.T) {
 	}
 }
 
-// BY and GET cannot make a long reply, or long work, out of little data.
+// BY and GET cannot make a long reply, or much work, from little data.
 func TestSortIsBounded(t *testing.T) {
 	r := newTestRun()
 	elements := slices.Repeat([]string{"x"}, 1000)
@@ -179,7 +179,7 @@ func TestSortIsBounded(t *testing.T) {
 	}
 }
 
-// What a list's command searches and what SORT does is charged to a script that calls it.
+// Searches in lists and SORT are charged to the script that calls them.
 func TestWorkOfListsIsCharged(t *testing.T) {
 	r := newTestRun()
 	const n = 10_000

@@ -1,5 +1,4 @@
-// This file contains the comparison of notifications with those that Redis sends, and the test of
-// sorted sets'. Of keys that are made the machine tells.
+// Notifications compared with those of Redis. The machine sends those of created keys.
 
 package commands
 
@@ -14,7 +13,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// notifiedRedis is a real server with a connection that hears its notifications.
+// notifiedRedis is a real server with a connection that receives its notifications.
 type notifiedRedis struct {
 	t             *testing.T
 	caller, hears *commandtest.Conn
@@ -44,7 +43,7 @@ func (r *notifiedRedis) do(c *commandtest.Conn, call ...string) []byte {
 	return reply
 }
 
-// call runs a call and returns the reply, and what was told of it, event and key.
+// call runs a call and returns the reply and its notifications, event and key.
 func (r *notifiedRedis) call(call []string) (reply []byte, events []string) {
 	r.t.Helper()
 	reply = r.do(r.caller, call...)
@@ -69,8 +68,8 @@ func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
 	compareNotifications(t, g.zsetChange)
 }
 
-// compareNotifications makes 4,000 calls here and on a real server and compares the replies, but
-// for the order of their elements, and what is notified of the calls.
+// compareNotifications makes 4,000 calls here and on a real server and compares the replies, apart
+// from the order of their elements, and the notifications.
 func compareNotifications(t *testing.T, next func() []string) {
 	t.Helper()
 	real := startNotifiedRedis(t)
@@ -93,10 +92,10 @@ func compareNotifications(t *testing.T, next func() []string) {
 			t.Fatalf("%q\ncoordd %q\nredis  %q", call, out.Buf, reply)
 		}
 		if !slices.Equal(own, events) {
-			t.Fatalf("%q told of\ncoordd %q\nredis  %q", call, own, events)
+			t.Fatalf("%q notified\ncoordd %q\nredis  %q", call, own, events)
 		}
 		if bytes.HasPrefix(out.Buf, []byte("-")) && len(own) > 0 {
-			t.Fatalf("%q failed with %q and told of %q", call, out.Buf, own)
+			t.Fatalf("%q failed with %q and notified %q", call, out.Buf, own)
 		}
 		heard += len(own)
 	}

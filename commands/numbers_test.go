@@ -1,4 +1,4 @@
-// tests of what commands do for next to nothing.
+// Corner cases of numbers and of APPEND.
 
 package commands_test
 
@@ -10,8 +10,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// Numbers that have no 17 decimals are 0, whatever their exponent, and those that just have one are
-// not.
+// Numbers too small for 17 decimals are 0, whatever their exponent.
 func TestFormatExtendedOfSmallNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"1e-4900": "0", "-1e-4900": "0", "4.9e-18": "0", "-4.9e-18": "0", "8e-19": "0", "0": "0",
@@ -28,8 +27,8 @@ func TestFormatExtendedOfSmallNumbers(t *testing.T) {
 	}
 }
 
-// APPEND of nothing answers the length and counts as a change; where there is no key it makes an
-// empty one: all as on Redis.
+// APPEND of nothing replies with the length and counts as a change; it creates an empty string if
+// the key is missing: all as on Redis.
 func TestAppendOfNothing(t *testing.T) {
 	table := commands.NewTable(commands.Specs())
 	ks := keyspace.New()

@@ -1,5 +1,5 @@
-// This file contains property tests of the limits: random calls against simple models, and the
-// promise that with a limit of N there are never N+1 in a window.
+// Property tests of limits: random calls against simple models, and the promise that a limit of N
+// never lets N+1 through in a window.
 
 package commands
 
@@ -27,7 +27,7 @@ func newLimitRun() *limitRun {
 	return &limitRun{table: NewTable(Specs()), ks: keyspace.New(), nowMs: 1}
 }
 
-// do runs one call in an entry of its own and reports whether it changed anything.
+// do runs a call in its own entry and reports whether it changed anything.
 func (r *limitRun) do(call ...string) (reply string, changed bool) {
 	r.index++
 	r.ks.Begin(r.nowMs, keyspace.NewRevision(0, r.index, 0))
@@ -39,8 +39,8 @@ func (r *limitRun) do(call ...string) (reply string, changed bool) {
 	return string(out.Buf), r.ks.Sum() != before
 }
 
-// bucket is the model of a rate limit: a leaky bucket, filled by what is let through, which drains
-// evenly. Its level is a number of tokens.
+// bucket models a rate limit: a leaky bucket, filled by what passes, that drains evenly. Its level
+// is a number of tokens.
 type bucket struct {
 	level  *big.Rat
 	lastMs int64
@@ -53,7 +53,7 @@ func (b *bucket) drain(nowMs int64, perMs *big.Rat) {
 	}
 }
 
-// ceil is r rounded up.
+// ceil returns r rounded up.
 func ceil(r *big.Rat) int64 {
 	q, m := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))
 	if m.Sign() > 0 {
@@ -62,7 +62,7 @@ func ceil(r *big.Rat) int64 {
 	return q.Int64()
 }
 
-// take is the model's reply to a call for quantity tokens.
+// take returns the model's reply to a call for quantity tokens.
 func (b *bucket) take(nowMs, limit, count, periodMs, quantity int64) [5]int64 {
 	perMs := big.NewRat(count, periodMs)
 	perSecond := big.NewRat(count*1000, periodMs)
@@ -126,7 +126,7 @@ func TestRateLimitsAgainstABucket(t *testing.T) {
 			}
 			full, e := b.level.Sign() == 0, r.ks.DB(0).Find([]byte("k"))
 			if (e == nil && !full) || (e != nil && full && e.Deadline() != r.nowMs) {
-				// it lives through the millisecond
+				// it exists through the millisecond
 				t.Fatalf("round %d: the bucket is full: %v, and the key says otherwise", round,
 					full)
 			}
@@ -134,8 +134,8 @@ func TestRateLimitsAgainstABucket(t *testing.T) {
 	}
 }
 
-// window keeps what was let through and checks every window that ends now: of any length, it holds
-// no more than the limit and what came back meanwhile.
+// window records what passed and checks every window that ends now: of any length, it holds at most
+// the limit and what came back meanwhile.
 type window struct {
 	limit int64
 	at    []int64 // ms
@@ -155,8 +155,8 @@ func (w *window) add(t *testing.T, nowMs, n, count, periodMs int64) {
 	}
 }
 
-// The answer to "when?" is exact: after the seconds that a refused call was told, it is let
-// through, and where they are whole not a millisecond earlier.
+// The retry time is exact: after that many seconds a refused call passes and, if they are whole,
+// not a millisecond earlier.
 func TestRetryAfterIsExact(t *testing.T) {
 	g := rand.New(rand.NewPCG(testSeed(t), 2))
 	for range 300 {
@@ -188,8 +188,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// A fixed window: INCREX with UBOUND and ENX lets N through, refuses the rest without a change, and
-// opens the next when its time is over.
+// A fixed window: INCREX with UBOUND and ENX lets N pass, refuses the rest without a change, and
+// starts the next window when its time is over.
 func TestIncrexWindowAgainstACounter(t *testing.T) {
 	g := rand.New(rand.NewPCG(testSeed(t), 3))
 	for range 60 {
@@ -231,7 +231,7 @@ func TestIncrexWindowAgainstACounter(t *testing.T) {
 	}
 }
 
-// Random sums of INCREX are those of big integers, held within 64 bits and the bounds.
+// Random sums of INCREX equal those of big integers, within 64 bits and the bounds.
 func TestIncrexAgainstBigIntegers(t *testing.T) {
 	g := rand.New(rand.NewPCG(testSeed(t), 4))
 	number := func() int64 {
@@ -272,13 +272,13 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 	}
 }
 
-// What limits tell of, as Redis 8.8's INCREX and the proposal of GCRA say it.
+// Notifications of limits, as Redis 8.8's INCREX and the proposal of GCRA define them.
 func TestNotificationsOfLimits(t *testing.T) {
 	table, ks := NewTable(Specs()), keyspace.New()
-	var told []string
+	var notified []string
 	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15,
 		Notify: func(_ NotifyClass, event string, _ int, _ []byte) {
-			told = append(told, event)
+			notified = append(notified, event)
 		}}
 	for i, c := range []struct{ call, want string }{
 		{"INCREX k BYINT 5", "incrby"},
@@ -297,13 +297,13 @@ func TestNotificationsOfLimits(t *testing.T) {
 		{"GCRA t 1 1 1", ""},
 		{"CL.THROTTLE t 1 1 1 0", ""},
 	} {
-		told = nil
+		notified = nil
 		ks.Begin(1, keyspace.NewRevision(0, uint64(i+1), 0))
 		table.Run(&Call{Env: env, Tx: &Tx{Proto: 2},
 			Args: commandtest.Args(strings.Fields(c.call)...), Out: &RESP{Proto: 2}})
 		ks.End()
-		if got := strings.Join(told, " "); got != c.want {
-			t.Errorf("%s told of %q, want %q", c.call, got, c.want)
+		if got := strings.Join(notified, " "); got != c.want {
+			t.Errorf("%s notified %q, want %q", c.call, got, c.want)
 		}
 	}
 }

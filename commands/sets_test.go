@@ -1,5 +1,5 @@
-// This file tests the commands of sets: random calls with their notifications beside a real server,
-// what must not change anything, and how evenly members are picked.
+// Sets: random calls with their notifications beside a real server, calls that change nothing, and
+// the evenness of random picks.
 
 package commands
 
@@ -14,7 +14,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// setCall makes a call whose reply is not random.
+// setCall returns a call whose reply is not random.
 func (g *callMaker) setCall() []string {
 	members := func(n int) (list []string) {
 		for range 1 + g.IntN(n) {
@@ -59,7 +59,7 @@ func (g *callMaker) setCall() []string {
 	return append(call, g.options([]string{"LIMIT", g.integer()})...)
 }
 
-// sortedReply is a reply with its elements in order, where it is an array of bulk strings.
+// sortedReply returns a reply with sorted elements if it is an array of bulk strings.
 func sortedReply(reply []byte) string {
 	lines := strings.Split(string(reply), "\r\n")
 	if len(lines) < 4 || lines[0][0] != '*' || lines[1][0] != '$' {
@@ -93,8 +93,7 @@ func TestSetCallsThatChangeNothing(t *testing.T) {
 	})
 }
 
-// Every member is picked about as often as any other, by all ways of picking, from all forms of a
-// set.
+// Every member is picked about equally often, by all commands, from all forms of a set.
 func TestMembersArePickedEvenly(t *testing.T) {
 	const rounds = 3000
 	for _, prefix := range []string{"", "m"} {
@@ -126,7 +125,7 @@ func TestMembersArePickedEvenly(t *testing.T) {
 	}
 }
 
-// The moves of keys between databases make new holders: later fencing tokens.
+// Moving a key to another database makes a new holder: a later fencing token.
 func TestFenceOfMovedKeys(t *testing.T) {
 	b := newBench(t)
 	b.run("SET", "lock", "1")
@@ -144,8 +143,7 @@ func TestFenceOfMovedKeys(t *testing.T) {
 	}
 }
 
-// An absolute time that falls on the beginning of the cluster clock is past, not the absence of a
-// deadline.
+// An absolute time at the start of the cluster clock is past, not a missing deadline.
 func TestExpiryAtTheBeginningOfTheClock(t *testing.T) {
 	for _, call := range []string{"PEXPIREAT a %d", "GETEX a PXAT %d", "SET a 2 PXAT %d"} {
 		b := newBench(t)

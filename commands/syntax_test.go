@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// show writes arguments shortly: "?" optional, "+" multiple, "*" with its token each time.
+// show formats arguments briefly: "?" optional, "+" multiple, "*" with its token each time.
 func show(args []Arg) string {
 	var all []string
 	for _, a := range args {

@@ -45,8 +45,7 @@ func TestSplitArgs(t *testing.T) {
 	}
 }
 
-// Every reply that can be written in the notation reads back as itself and has the right bytes in
-// both protocols.
+// Every reply in the notation reads back as itself and has the right bytes in both protocols.
 func TestNotation(t *testing.T) {
 	for _, c := range []struct{ text, resp2, resp3 string }{
 		{`+OK`, "+OK\r\n", "+OK\r\n"},
@@ -206,7 +205,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB that keeps what would fail a test.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -221,7 +220,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
-// canned is a target that answers by the name of the call.
+// canned is a target that replies by the name of the call.
 type canned map[string]string
 
 func (c canned) Do(args [][]byte) ([]byte, error) {
@@ -296,7 +295,7 @@ func TestRunReports(t *testing.T) {
 	}
 }
 
-// A real server agrees with itself, on sessions and messages too, and ends with the test.
+// A real server equals itself, also in sessions and messages, and ends with the test.
 func TestRealServer(t *testing.T) {
 	dir := t.TempDir()
 	text := `SET k v

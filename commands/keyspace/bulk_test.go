@@ -1,5 +1,5 @@
-// This file compares what is done with many elements at once with the same done one by one, and
-// shows that the first change after a snapshot copies little of a large value.
+// Bulk operations compared with the same changes one by one, and the cost of the first change after
+// a snapshot.
 
 package keyspace
 
@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// bulkMembers makes n different members: with scores that are often equal, zeros of both signs, and
-// now and then a long name.
+// bulkMembers returns n distinct members: with scores that are often equal, zeros of both signs,
+// and some long names.
 func bulkMembers(r *rand.Rand, n int) []Scored {
 	all := make([]Scored, n)
 	for i, position := range r.Perm(n) {
@@ -42,7 +42,7 @@ func zsetOneByOne(all []Scored, large bool) *ZSet {
 	return z
 }
 
-// sameZSet compares two sets that may have come about in different ways.
+// sameZSet compares two sets with different histories.
 func sameZSet(t *testing.T, what string, got, want *ZSet) {
 	t.Helper()
 	if got.Sum() != want.Sum() || string(got.appendTo(nil)) != string(want.appendTo(nil)) ||
@@ -105,7 +105,7 @@ func TestZSetInBulk(t *testing.T) {
 			z.RemoveRange(first, last)
 			sameZSet(t, fmt.Sprintf("without %d to %d of %d", first, last, n), z,
 				zsetOneByOne(rest, large))
-			for _, s := range part { // it goes on as one that was never made again
+			for _, s := range part { // it continues as one that was never rebuilt
 				z.Add([]byte(s.Member), s.Score)
 			}
 			sameZSet(t, "made whole again", z, want)
@@ -179,7 +179,7 @@ func TestSetInBulk(t *testing.T) {
 	}
 }
 
-// A consumer goes with its entries, be they few or most of the group's.
+// A consumer goes with its entries, few or most of the group's.
 func TestRemoveConsumerInBulk(t *testing.T) {
 	r := dbRand(t)
 	for _, share := range []int{1, 2, 50, 99, 100} {
@@ -234,7 +234,7 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 	}
 }
 
-// The first change of a large value that a snapshot may see copies a small part of it.
+// The first change of a large value under a snapshot copies a small part of it.
 func TestFirstChangeAfterSnapshotCopiesLittle(t *testing.T) {
 	const n = 20_000
 	for name, c := range map[string]struct {

@@ -1,5 +1,5 @@
-// This file contains the tests of hashes and sorted sets as values of keys: snapshots taken while
-// they change, the round trip through records, and records that are damaged.
+// Hashes and sorted sets as values of keys: snapshots taken while they change, the round trip
+// through records, and damaged records.
 
 package keyspace
 
@@ -45,7 +45,7 @@ func (c *collections) change(r *rand.Rand, n int) {
 	}
 }
 
-// modelKey tells the same key of two databases apart.
+// modelKey distinguishes equal keys of different databases.
 func modelKey(db *DB, key string) string { return fmt.Sprint(db.index, key) }
 
 func (c *collections) changeHash(r *rand.Rand, db *DB, key, name string) {
@@ -137,9 +137,9 @@ func loadRecords(t *testing.T, list [][]byte) *Keyspace {
 	return ks
 }
 
-// A snapshot holds what was there when it was taken, though it is written while all of it changes;
-// what is restored from it has the content, the sums and the forms, gives the same snapshot again,
-// and goes on like the original.
+// A snapshot holds the content of its moment, though it is written while everything changes. What
+// is restored from it has the same content, sums and forms, gives the same snapshot, and continues
+// like the original.
 func TestSnapshotOfCollections(t *testing.T) {
 	r := dbRand(t)
 	c := newCollections()
@@ -196,7 +196,7 @@ func TestSnapshotKeepsForm(t *testing.T) {
 	}
 }
 
-// A record that was cut anywhere, or goes on, or has a score that is no number, is refused.
+// A record that is truncated, too long, or has a score that is NaN, is refused.
 func TestDamagedCollectionRecords(t *testing.T) {
 	c := newCollections()
 	c.change(rand.New(rand.NewPCG(1, 1)), 200)

@@ -1,4 +1,4 @@
-// This file tests creating, renaming, copying and picking keys.
+// Creating, renaming, copying and picking keys.
 
 package keyspace
 
@@ -40,7 +40,7 @@ func TestCopyIsIndependent(t *testing.T) {
 	db.AppendString(k(1), []byte("12345"))
 	db.AppendString(k(1), []byte("6"))
 	if s := db.Find(k(1)).Bytes(); len(s) == cap(s) {
-		t.Fatal("there is no room behind the string's end: the test shows nothing")
+		t.Fatal("no spare room after the string: the test shows nothing")
 	}
 	if !db.Copy(k(1), db, k(2)) || db.Copy(k(9), db, k(2)) {
 		t.Fatal("Copy does not say whether the key existed")
@@ -119,7 +119,7 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 	if len(picked) != n {
 		t.Errorf("%d consecutive seeds picked %d of %d keys", n, len(picked), n)
 	}
-	// Keys past their deadline are passed over, round the end of the tree too.
+	// Expired keys are skipped, also around the end of the tree.
 	ks = past(30)
 	var got []string
 	for seed := range uint64(31) {
@@ -134,9 +134,8 @@ func TestRandomPicksEveryKeyThatExists(t *testing.T) {
 	}
 }
 
-// A copy that is tried, where nothing may be changed, leaves what it would share as it is: dry runs
-// run beside reads.
-func TestTriedCopyChangesNothing(t *testing.T) {
+// A dry run of a copy marks nothing as shared: dry runs run beside reads.
+func TestDryRunOfCopyChangesNothing(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))
 	db := ks.DB(0)
@@ -157,6 +156,6 @@ func TestTriedCopyChangesNothing(t *testing.T) {
 		}()
 	}
 	if e := db.Find([]byte("string")); e.own != own || !own || s.owner != owner {
-		t.Error("the trial changed what the copy would share")
+		t.Error("the dry run changed what the copy would share")
 	}
 }

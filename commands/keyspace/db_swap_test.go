@@ -1,4 +1,4 @@
-// This file tests the exchange of databases.
+// Swapping databases.
 
 package keyspace
 
@@ -10,21 +10,21 @@ import (
 
 func TestSwap(t *testing.T) {
 	ks := writable(1, 1)
-	var told []int
+	var notified []int
 	ks.Observe(func(db int, _ *Entry, c Change) {
 		if c == Flushed {
-			told = append(told, db)
+			notified = append(notified, db)
 		}
 	})
 	a, b := ks.DB(0), ks.DB(5)
 	a.SetString(k(1), []byte("a"))
 	a.SetDeadline(a.Edit(k(1)), 10)
 	b.SetString(k(1), []byte("b"))
-	// the same key with the same deadline: the two must not be taken for each other
+	// the same key with the same deadline: the two must not be confused
 	b.SetDeadline(b.Edit(k(1)), 10)
 	b.SetString(k(2), nil)
 	ks.Swap(5, 5)
-	if ks.DB(5) != b || len(told) != 0 {
+	if ks.DB(5) != b || len(notified) != 0 {
 		t.Fatal("a swap with itself did something")
 	}
 	rev := NewRevision(0, 2, 0)
@@ -37,8 +37,8 @@ func TestSwap(t *testing.T) {
 		t.Fatalf("%d and %d keys, %q and %q", a.Len(), b.Len(), a.Find(k(1)).Bytes(),
 			b.Find(k(1)).Bytes())
 	}
-	if slices.Sort(told); !slices.Equal(told, []int{0, 5}) {
-		t.Errorf("flushed: %v", told)
+	if slices.Sort(notified); !slices.Equal(notified, []int{0, 5}) {
+		t.Errorf("flushed: %v", notified)
 	}
 	if ks.Sum() == sum {
 		t.Error("the running hash is what it was")
@@ -62,7 +62,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// A database that was swapped has a record of its own, which is damaged like any other.
+// A swapped database has its own record, which may be damaged too.
 func TestSwapInSnapshot(t *testing.T) {
 	ks := writable(1, 7)
 	ks.DB(1).SetString(k(1), nil)

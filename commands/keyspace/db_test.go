@@ -1,5 +1,5 @@
-// This file tests databases: existence and deadlines, revisions, the sweep, iteration, and
-// snapshots taken while keys change.
+// Databases: existence and deadlines, revisions, the sweep, iteration, and snapshots taken while
+// keys change.
 
 package keyspace
 
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// dbRand is the source of a random test. COORDD_TEST_SEED repeats one.
+// dbRand returns the source of a random test. COORDD_TEST_SEED repeats one.
 func dbRand(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()
 	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
@@ -27,7 +27,7 @@ func dbRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// writable is an empty keyspace in the middle of the entry with the given clock and index.
+// writable returns an empty keyspace within the entry of the given clock and index.
 func writable(nowMs int64, index uint64) *Keyspace {
 	ks := New()
 	ks.Begin(nowMs, NewRevision(0, index, 0))
@@ -36,7 +36,7 @@ func writable(nowMs int64, index uint64) *Keyspace {
 
 func k(i int) []byte { return fmt.Appendf(nil, "key:%d", i) }
 
-// names are the keys that Each gives, sorted.
+// names returns the keys of Each, sorted.
 func names(db *DB) []string {
 	var got []string
 	db.Each(func(e *Entry) bool {
@@ -47,7 +47,7 @@ func names(db *DB) []string {
 	return got
 }
 
-// records are copies of the records of a snapshot.
+// records returns copies of the records of a snapshot.
 func records(t *testing.T, f *Frozen) [][]byte {
 	t.Helper()
 	var all [][]byte
@@ -124,8 +124,8 @@ func TestDeadlineChanges(t *testing.T) {
 	}
 }
 
-// past is a keyspace in its second entry with n keys whose deadline has passed and that were not
-// swept, and one that lives.
+// past returns a keyspace in its second entry with n expired keys that are not swept, and one key
+// that exists.
 func past(n int) *Keyspace {
 	ks := writable(100, 1)
 	db := ks.DB(0)
@@ -167,8 +167,7 @@ func TestSweepIsBoundedAndUnseen(t *testing.T) {
 	}
 }
 
-// Every way to touch a key whose deadline has passed before it was swept: it is a key that does not
-// exist.
+// For every access, an expired key does not exist, even if it is not swept.
 func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 	last := k(0)
 	for name, f := range map[string]func(db *DB) bool{
@@ -217,7 +216,7 @@ func TestKeyPastItsDeadlineDoesNotExist(t *testing.T) {
 	}
 }
 
-// isNew reports whether e was made in the second entry, without a deadline, and is in its place.
+// isNew reports whether e was created in the second entry, without a deadline, and is found.
 func isNew(db *DB, e *Entry, want string) bool {
 	return e.Created() == NewRevision(0, 2, 0) && e.Deadline() == 0 && string(e.Bytes()) == want &&
 		db.Find([]byte(e.Key())) == e
@@ -324,8 +323,7 @@ func TestChangesOutsideOfAnEntryPanic(t *testing.T) {
 	}
 }
 
-// A key that exists during a whole iteration is given once, whatever else comes and goes between
-// the steps.
+// An iteration returns a key that exists throughout once, whatever else changes between its steps.
 func TestScanAcrossChanges(t *testing.T) {
 	r := dbRand(t)
 	for round := range 50 {
@@ -379,7 +377,7 @@ func TestScanAcrossChanges(t *testing.T) {
 	}
 }
 
-// Elements that share a cursor are never parted, and any number is a cursor.
+// Elements that share a cursor stay together, and any number is a valid cursor.
 func TestScanSteps(t *testing.T) {
 	s := scan{count: 2}
 	hashes := []uint64{0, 1, 2, 1 << 16, 1<<16 | 5, 7 << 16}

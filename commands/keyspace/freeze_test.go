@@ -1,6 +1,5 @@
-// This file tests snapshots against a model: what a frozen keyspace holds stays as it was while the
-// keyspace changes, and machines that do the same hold the same, one restored from records
-// included.
+// Snapshots against a model: a frozen keyspace stays as it was while the keyspace changes, and
+// keyspaces with the same changes are equal, also if one was restored from records.
 
 package keyspace
 
@@ -12,7 +11,7 @@ import (
 	"testing"
 )
 
-// player does random changes, the same for the same seed.
+// player makes random changes, the same for the same seed.
 type player struct {
 	*rand.Rand
 	ks    *Keyspace
@@ -24,7 +23,7 @@ func newPlayer(ks *Keyspace, seed uint64, keys int) *player {
 	return &player{Rand: rand.New(rand.NewPCG(seed, 1)), ks: ks, keys: keys}
 }
 
-// entry begins another entry and does some changes.
+// entry starts another entry and makes some changes.
 func (p *player) entry(changes int) {
 	p.index++
 	p.ks.Begin(p.ks.Now()+p.Int64N(5), NewRevision(0, p.index, 0))
@@ -143,8 +142,8 @@ func (p *player) changeCollection(db *DB, e *Entry) {
 	db.Changed(e)
 }
 
-// What Freeze took is read while the keyspace changes, and is what a keyspace held that stopped
-// there. With -race this also shows that neither touches the other's memory.
+// A frozen keyspace is read while the keyspace changes, and equals a keyspace that stopped there.
+// With -race this also shows that they do not share memory that is written.
 func TestFrozenStaysAsItWas(t *testing.T) {
 	seed := dbRand(t).Uint64()
 	const entries, keys = 60, 40
@@ -179,8 +178,8 @@ func TestFrozenStaysAsItWas(t *testing.T) {
 	}
 }
 
-// A keyspace that is restored from records goes on as the one that they were taken of.
-func TestRestoredGoesOnAlike(t *testing.T) {
+// A keyspace restored from records continues like the original.
+func TestRestoredContinuesAlike(t *testing.T) {
 	seed := dbRand(t).Uint64()
 	ks := New()
 	p := newPlayer(ks, seed, 60)
@@ -222,7 +221,7 @@ func TestRestoredGoesOnAlike(t *testing.T) {
 }
 
 // Any two different changes give different running hashes.
-func TestSumTellsChangesApart(t *testing.T) {
+func TestSumDistinguishesChanges(t *testing.T) {
 	seen := map[uint64]string{}
 	for name, f := range map[string]func(ks *Keyspace){
 		"nothing": func(*Keyspace) {},

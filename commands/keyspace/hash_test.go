@@ -1,5 +1,4 @@
-// This file contains the tests of hashes on their own: random changes against a model, over the
-// border from the small form to the large one.
+// Hashes: random changes against a model, across the change from the small form to the large one.
 
 package keyspace
 
@@ -44,7 +43,7 @@ func (m *hashModel) remove(name string) bool {
 	return exists
 }
 
-// names lists the fields in the order that h has to give them in.
+// names returns the fields in the order that h must have.
 func (m *hashModel) names(h *Hash) []string {
 	names := slices.Collect(maps.Keys(m.fields))
 	slices.SortFunc(names, func(a, b string) int {
@@ -179,7 +178,7 @@ func TestHashGet(t *testing.T) {
 	}
 }
 
-// What the caller does with its arguments after the call must not show.
+// The hash keeps copies of what its caller passes.
 func TestHashKeepsCopies(t *testing.T) {
 	for _, n := range []int{1, smallFields + 1} {
 		h := NewHash()
@@ -212,7 +211,7 @@ func TestHashBounds(t *testing.T) {
 	}
 }
 
-// A step gives at least count elements while there are as many, a whole iteration each element
+// A step returns at least count elements while there are as many, a whole iteration each element
 // once.
 func TestHashScan(t *testing.T) {
 	for _, n := range []int{0, 5, smallFields, 5 * smallFields} {

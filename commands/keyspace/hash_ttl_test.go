@@ -1,5 +1,5 @@
-// This file tests the deadlines of fields: random changes against a model, what a sweep leaves to
-// be seen, and that strings that share memory are not written into.
+// Deadlines of fields: random changes against a model, what a sweep leaves visible, and writes into
+// strings that share memory.
 
 package keyspace
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// setDeadlines makes key a hash whose fields have these deadlines, 0 for none.
+// setDeadlines sets key to a hash whose fields have these deadlines, 0 for none.
 func setDeadlines(ks *Keyspace, key []byte, deadlines ...int64) {
 	h := NewHash()
 	for i, atMs := range deadlines {
@@ -164,7 +164,7 @@ func TestFieldTTLsAgainstModel(t *testing.T) {
 	}
 }
 
-// A hash without deadlines is written as before there were any, also when it had some.
+// A hash without deadlines has the old record, even if it had some before.
 func TestRecordWithoutTTLs(t *testing.T) {
 	ks := New()
 	h := NewHash()
@@ -192,8 +192,8 @@ func TestRecordWithoutTTLs(t *testing.T) {
 	}
 }
 
-// A field past its deadline is not seen, be it swept or not, and a hash of such fields is no key;
-// one sweep does a bounded part of the work.
+// An expired field is not visible, swept or not, and a hash of such fields is no key; one sweep
+// does a bounded part of the work.
 func TestFieldsAreSwept(t *testing.T) {
 	const n = sweepLimit + 100
 	ks := writable(100, 1)
@@ -211,13 +211,13 @@ func TestFieldsAreSwept(t *testing.T) {
 	if atMs, ok := ks.NextDeadline(); !ok || atMs != 150 {
 		t.Fatalf("next deadline %d, %v", atMs, ok)
 	}
-	var told []string
+	var notified []string
 	ks.Observe(func(_ int, e *Entry, c Change) {
 		switch c {
 		case FieldsExpired:
-			told = append(told, fmt.Sprintf("%s fields, %d left", e.Key(), e.Collection().Len()))
+			notified = append(notified, fmt.Sprintf("%s fields, %d left", e.Key(), e.Collection().Len()))
 		case Expired:
-			told = append(told, e.Key()+" expired")
+			notified = append(notified, e.Key()+" expired")
 		}
 	})
 	for i := range 2 {
@@ -232,10 +232,10 @@ func TestFieldsAreSwept(t *testing.T) {
 			t.Errorf("after sweep %d: keys %v", i, names(db))
 		}
 	}
-	if slices.Sort(told); !slices.Equal(slices.Compact(told),
+	if slices.Sort(notified); !slices.Equal(slices.Compact(notified),
 		[]string{string(k(1)) + " fields, 1 left", string(k(2)) + " fields, 0 left",
 			string(k(4)) + " expired"}) {
-		t.Errorf("told: %q", told)
+		t.Errorf("notified: %q", notified)
 	}
 	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileHashes() != 1 ||
 		ks.Expired() != 1 {
@@ -247,8 +247,8 @@ func TestFieldsAreSwept(t *testing.T) {
 	}
 }
 
-// Whatever takes the place of a hash takes it out of the order of deadlines, and what copies one
-// has its own place.
+// Whatever replaces a hash removes it from the order of deadlines, and a copy of one has its own
+// position.
 func TestTTLsFollowTheHash(t *testing.T) {
 	for name, f := range map[string]func(ks *Keyspace, db *DB){
 		"deleted":     func(_ *Keyspace, db *DB) { db.Delete(k(1)) },
@@ -294,7 +294,7 @@ func TestTTLsFollowTheHash(t *testing.T) {
 	}
 }
 
-// WriteAt changes the string that it is told to, and no other that has its bytes from it.
+// WriteAt changes its string, and no other that shares the bytes.
 func TestWriteAt(t *testing.T) {
 	ks := writable(1, 1)
 	db := ks.DB(0)

@@ -1,5 +1,4 @@
-// This file contains the tests of lists: random changes against a slice, the balance of the rope,
-// copies, and snapshots.
+// Lists: random changes against a slice, the balance of the rope, copies, and snapshots.
 
 package keyspace
 
@@ -40,7 +39,7 @@ func checkList(t *testing.T, l *List, want []string) {
 	}
 }
 
-// checkRope checks what every node promises of its children.
+// checkRope checks the invariants of every node.
 func checkRope(t *testing.T, r *rope) {
 	t.Helper()
 	if r.height == 0 {
@@ -186,7 +185,7 @@ func TestListRangeAndFind(t *testing.T) {
 func b2i(b bool) int { return int(wire.BoolByte(b)) }
 
 // The same elements in another order, or another number of equal ones, have another Sum.
-func TestListSumTellsOrder(t *testing.T) {
+func TestListSumDependsOnOrder(t *testing.T) {
 	sums := map[uint64]string{}
 	for _, values := range []string{"", "a", "b", "ab", "ba", "aa", "aaa", "aba", "aab", "abaca",
 		"acaba"} {
@@ -226,9 +225,9 @@ func TestListAsQueue(t *testing.T) {
 	checkRope(t, l.mid)
 }
 
-// A snapshot of lists holds what was there when it was taken, though they are changed while it is
-// written; what is restored gives the same snapshot and goes on like the original, whatever way its
-// lists came about.
+// A snapshot of lists holds the content of its moment, though they change while it is written. What
+// is restored gives the same snapshot and continues like the original, whatever the history of its
+// lists.
 func TestSnapshotOfLists(t *testing.T) {
 	r := dbRand(t)
 	ks := New()
@@ -309,7 +308,7 @@ func TestDamagedListRecords(t *testing.T) {
 	}
 }
 
-// What the caller does with its arguments after the call must not show.
+// The list keeps copies of what its caller passes.
 func TestListKeepsCopies(t *testing.T) {
 	l := NewList()
 	value := []byte("value")

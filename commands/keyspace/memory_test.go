@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A key's estimate grows with its content, and the one by samples is near the one of all elements
-// where they are alike.
+// A key's estimate grows with its content, and the one by samples is near the full one if elements
+// are alike.
 func TestMemory(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))

@@ -1,5 +1,4 @@
-// This file contains the tests of sets: random changes against a model, over the borders of all
-// forms, copies and snapshot records.
+// Sets: random changes against a model, across all changes of form, copies and snapshot records.
 
 package keyspace
 
@@ -153,7 +152,7 @@ func TestSetIntegers(t *testing.T) {
 	}
 }
 
-// A record that was cut anywhere, goes on, holds a member twice or lies about its form is refused.
+// A record that is truncated, too long, has a duplicate or a wrong form is refused.
 func TestDamagedSetRecords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, names := range []bool{false, true} {

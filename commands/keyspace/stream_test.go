@@ -1,6 +1,6 @@
-// This file contains the tests of streams on their own: random changes against a model, clones that
-// must not see what is done to the original, records. Which entries a trim by nodes leaves is
-// compared with Redis by testdata/commands/streams_trim.txt.
+// Streams: random changes against a model, clones, which must not see changes of the original, and
+// records. testdata/commands/streams_trim.txt compares with Redis which entries a trim by nodes
+// leaves.
 
 package keyspace
 
@@ -124,7 +124,7 @@ func (m *groupModel) check(t *testing.T, g *Group) {
 			start, _ = id.Next()
 		}
 		if p, ok := next(start); ok {
-			t.Fatalf("behind the last one is %v", p)
+			t.Fatalf("after the last one is %v", p)
 		}
 	}
 	walk(g.NextPending, ids)
@@ -263,7 +263,7 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 	}
 }
 
-// checkRecord checks that a stream is what its record tells, to the last byte of the next record.
+// checkRecord checks that a stream equals what is read from its record, to the last byte.
 func checkRecord(t *testing.T, s *Stream) []byte {
 	t.Helper()
 	record := s.appendTo(nil)
@@ -409,8 +409,8 @@ func TestCopyOfStream(t *testing.T) {
 	}
 }
 
-// An empty stream stays; what Noted records changes the sum, but neither the revision nor, unless
-// it is told, what an observer sees.
+// An empty stream stays. Noted changes the sum, but not the revision; it notifies an observer only
+// with wake.
 func TestNoted(t *testing.T) {
 	ks := writable(1, 1)
 	db, key := ks.DB(0), []byte("s")
@@ -419,22 +419,22 @@ func TestNoted(t *testing.T) {
 	if e == nil {
 		t.Fatal("an empty stream is gone")
 	}
-	revision, sum, told := e.Changed(), ks.Sum(), 0
-	ks.Observe(func(int, *Entry, Change) { told++ })
+	revision, sum, notified := e.Changed(), ks.Sum(), 0
+	ks.Observe(func(int, *Entry, Change) { notified++ })
 	ks.SetRevision(NewRevision(0, 1, 1))
 	e = db.Edit(key)
 	e.Collection().(*Stream).CreateGroup([]byte("g"), StreamID{}, 0)
 	db.Noted(e, false)
-	if e.Changed() != revision || ks.Sum() == sum || told != 0 {
-		t.Errorf("after Noted: revision %v, want %v; sum %x, was %x; told %d times", e.Changed(),
-			revision, ks.Sum(), sum, told)
+	if e.Changed() != revision || ks.Sum() == sum || notified != 0 {
+		t.Errorf("after Noted: revision %v, want %v; sum %x, was %x; notified %d times",
+			e.Changed(), revision, ks.Sum(), sum, notified)
 	}
-	if db.Noted(e, true); told != 1 {
-		t.Errorf("Noted with wake told %d times", told)
+	if db.Noted(e, true); notified != 1 {
+		t.Errorf("Noted with wake notified %d times", notified)
 	}
 }
 
-// A record that was cut anywhere, or goes on, or says what cannot be, is refused.
+// A record that is truncated, too long or contradictory is refused.
 func TestDamagedStreamRecords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s, m := NewStream(), newStreamModel()
@@ -469,7 +469,7 @@ func TestDamagedStreamRecords(t *testing.T) {
 	}
 }
 
-// A snapshot holds what was there when it was taken, though it is written while all of it changes.
+// A snapshot holds the content of its moment, though it is written while everything changes.
 func TestSnapshotOfStreams(t *testing.T) {
 	r := dbRand(t)
 	ks := New()

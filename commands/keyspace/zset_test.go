@@ -1,5 +1,5 @@
-// This file contains the tests of sorted sets on their own: random changes against a model, over
-// the border from the small form to the large one.
+// Sorted sets: random changes against a model, across the change from the small form to the large
+// one.
 
 package keyspace
 

@@ -1,4 +1,4 @@
-// This file compares the sorts with those by comparison.
+// The sorts compared with comparison sorts.
 
 package radix
 
@@ -26,8 +26,7 @@ func randomText(r *rand.Rand) string {
 	return string(b)
 }
 
-// Both sorts give what a stable sort by comparison gives, for few elements and many, with many that
-// are equal.
+// Both sorts equal a stable comparison sort, for few elements and many, with many equal ones.
 func TestSortsAreStable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, few, few + 1, 300, 5000} {
@@ -84,7 +83,7 @@ func TestSortsAreStable(t *testing.T) {
 	}
 }
 
-// Texts that share long beginnings are not gone over again for each eight bytes of them.
+// Long common prefixes are not read again for each eight bytes.
 func TestTextsWithLongBeginnings(t *testing.T) {
 	all := make([]string, 2*few)
 	for i := range all {
@@ -104,21 +103,20 @@ func TestTextsWithLongBeginnings(t *testing.T) {
 	}
 }
 
-// Texts of which each begins with the one before are looked at in short pieces, and all that is
-// gone over is told.
+// Texts that are prefixes of each other are read in short pieces, and all passes are reported.
 func TestTextsThatBeginAlike(t *testing.T) {
 	const n = 3 * few
 	all := make([]string, n)
 	for i := range all {
 		all[i] = strings.Repeat("abcdefgh", (i*7)%n+1) + "x"
 	}
-	want, told := slices.Sorted(slices.Values(all)), 0
-	Texts(all, func(s *string) string { return *s }, false, func(texts int) { told += texts })
+	want, passed := slices.Sorted(slices.Values(all)), 0
+	Texts(all, func(s *string) string { return *s }, false, func(texts int) { passed += texts })
 	if !slices.Equal(all, want) {
 		t.Error("they are not sorted")
 	}
-	if least := (n - few) * (n - few) / 2; told < least || told > 10*n*n {
-		t.Errorf("%d texts were gone over, want %d at least", told, least)
+	if least := (n - few) * (n - few) / 2; passed < least || passed > 10*n*n {
+		t.Errorf("%d texts were read, want at least %d", passed, least)
 	}
 }
 
