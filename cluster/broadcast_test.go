@@ -1,5 +1,4 @@
-// This file holds tests of the bell, and of what waits for it: Raft's calls to members that nothing
-// may be sent to.
+// Tests of broadcast, and of what waits for it: Raft's calls to members that may receive nothing.
 
 package cluster
 
@@ -10,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestBell counts how often a condition is looked at: once, and once a ring.
-func TestBell(t *testing.T) {
+// TestBroadcast counts how often await checks its condition: once, and once per notify.
+func TestBroadcast(t *testing.T) {
 	var b broadcast
 	looks := make(chan int)
 	stop := make(chan struct{})
@@ -40,8 +39,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// TestCallsToRemovedMembersSleep removes a member and writes on: nothing wakes the leader's calls
-// to it, however many there are, until the leadership ends.
+// TestCallsToRemovedMembersSleep removes a member and keeps writing: nothing wakes the leader's
+// calls to it until the leadership ends.
 func TestCallsToRemovedMembersSleep(t *testing.T) {
 	checkGoroutines(t)
 	c := newCluster(t, 3, nil)

@@ -1,5 +1,4 @@
-// This file holds the tests of the leader's clock: the time of day, and the instants that requests
-// name.
+// Tests of the leader's clock: the time of day, and the instants that requests name.
 
 package cluster
 
@@ -15,8 +14,8 @@ import (
 	"time"
 )
 
-// TestTimeOfDayIsSlewed moves the wall clock of a leader: the time of day follows by its fraction,
-// never back, and not at all while they are close.
+// TestTimeOfDayIsSlewed moves the wall clock of a leader: the time of day follows at the slew rate,
+// never goes back, and does not follow small differences.
 func TestTimeOfDayIsSlewed(t *testing.T) {
 	const run = 10 * time.Minute
 	for _, c := range []struct {
@@ -59,8 +58,7 @@ func TestTimeOfDayIsSlewed(t *testing.T) {
 	}
 }
 
-// A wall clock that is set again, to the other side, is followed at the pace of that side from then
-// on.
+// A wall clock that is set again, in the other direction, is followed at that direction's rate.
 func TestSlewingTurns(t *testing.T) {
 	clock := &stubClock{mono: time.Second, wall: time.Minute}
 	lead := newLeaderClock(clock,
@@ -79,8 +77,8 @@ func TestSlewingTurns(t *testing.T) {
 	}
 }
 
-// TestTimeOfDayGoesOn: a new leader goes on from the newest stamp, whatever its own wall clock
-// says; only where the clock stood still does it follow that, and only forward.
+// TestTimeOfDayGoesOn: a new leader continues from the newest stamp, whatever its own wall clock
+// says. Only if the cluster clock stood still does it jump to its wall clock, and only forward.
 func TestTimeOfDayGoesOn(t *testing.T) {
 	clock := &stubClock{mono: 3 * time.Second}
 	wallMs := clock.Wall().UnixMilli()
@@ -113,7 +111,7 @@ func TestTimeOfDayGoesOn(t *testing.T) {
 	}
 }
 
-// TestInstantsOfReads: they lie behind what is applied and before what is under way, and rise.
+// TestInstantsOfReads: they rise, after what is applied and before what is in flight.
 func TestInstantsOfReads(t *testing.T) {
 	clock := &stubClock{mono: time.Second}
 	lead := newLeaderClock(clock, origin{})
@@ -177,9 +175,8 @@ func TestInstantsOfReads(t *testing.T) {
 	read("entries named later ones than the clock shows", false)
 }
 
-// TestIdleClusterNamesTheTime: what the first reads name after an hour without a write is the time,
-// through whichever node they come. A window by script that was full an hour ago would be full for
-// ever, else.
+// TestIdleClusterNamesTheTime: after an hour without a write, the first reads name the current
+// time, through any node. Otherwise a window by script that was full an hour ago would stay full.
 func TestIdleClusterNamesTheTime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -202,8 +199,7 @@ func TestIdleClusterNamesTheTime(t *testing.T) {
 	}
 }
 
-// TestFrameOfManyInstants: a frame of reads is answered as far as there are instants, however many
-// its batches name.
+// TestFrameOfManyInstants: a frame of reads is answered as far as instants are available.
 func TestFrameOfManyInstants(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
@@ -225,8 +221,8 @@ func TestFrameOfManyInstants(t *testing.T) {
 	}
 }
 
-// TestParkedReadFindsItsTick: a read that is parked while the proposer finds nothing to propose has
-// an entry proposed.
+// TestParkedReadFindsItsTick: a read that is parked while the proposer has nothing to propose
+// causes an entry.
 func TestParkedReadFindsItsTick(t *testing.T) {
 	// the sweep looks for parked reads as well
 	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour })
@@ -247,10 +243,10 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	}
 }
 
-// TestInstantsRise has clients on all nodes name instants by writes and by reads, while leaders
-// change, nodes restart, and wall clocks jump by a minute. What was answered before another
-// question was asked names an earlier instant, and a read that does not see an entry an earlier one
-// than that.
+// TestInstantsRise has clients on all nodes name instants by writes and reads, while leaders
+// change, nodes restart, and wall clocks jump by a minute. A reply names an earlier instant than
+// every request sent after it, and a read that does not see an entry names an earlier one than that
+// entry.
 func TestInstantsRise(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -372,8 +368,8 @@ func (a *namings) check(t *testing.T) {
 	}
 }
 
-// TestOffsetStays: as long as no wall clock jumps, the distance of the time of day from the cluster
-// clock stays the same to the millisecond, on every node, over leaders.
+// TestOffsetStays: while no wall clock jumps, the offset of the time of day from the cluster clock
+// is constant to the millisecond, on every node and across leaders.
 func TestOffsetStays(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -399,8 +395,9 @@ func TestOffsetStays(t *testing.T) {
 	}
 }
 
-// TestTimeOfDayAfterStop: when the whole cluster was down, the time of day comes forward to the
-// wall clock; when one node was, it does not follow that node's, should that lead next.
+// TestTimeOfDayAfterStop: after the whole cluster was down, the time of day moves forward to the
+// wall clock. After one node was down, it does not follow that node's wall clock if that leads
+// next.
 func TestTimeOfDayAfterStop(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "w")
@@ -445,8 +442,8 @@ func TestTimeOfDayAfterStop(t *testing.T) {
 	}
 }
 
-// TestSteadyClock: a clock of which one of two runs fast by 8 % never does, also when another takes
-// it over or it makes up for a loss.
+// TestSteadyClock: if one of the two clocks runs 8 % fast, the combined clock does not, also when
+// the fast one changes or makes up for a loss.
 func TestSteadyClock(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -494,8 +491,8 @@ func TestSteadyClock(t *testing.T) {
 	}
 }
 
-// TestSystemClockIsSafe reads the clock from several goroutines: it goes forward for each of them,
-// and about as fast as time does.
+// TestSystemClockIsSafe reads the clock from several goroutines: it advances for each of them, at
+// about the rate of real time.
 func TestSystemClockIsSafe(t *testing.T) {
 	var wg sync.WaitGroup
 	began, real := SystemClock{}.Monotonic(), time.Now()

@@ -1,4 +1,4 @@
-// This file holds the tests of the cluster clock.
+// Tests of the cluster clock.
 
 package cluster
 
@@ -23,9 +23,8 @@ func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) 
 	return clockMs, before, time.Now()
 }
 
-// TestClockAcrossLeaders gives each node another monotonic clock and checks that over changes of
-// leader and restarts the cluster clock gains at most what really went by, and loses little while
-// some node lives.
+// TestClockAcrossLeaders gives each node another monotonic clock and checks that across leaders and
+// restarts the cluster clock gains at most the real time, and loses little while a node runs.
 func TestClockAcrossLeaders(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.clocks["n1"].mono += 5 * time.Hour
@@ -238,14 +237,14 @@ func TestVoidEntryDoesNotRun(t *testing.T) {
 		Extensions: appendMark(nil, 2)}).(voided); !ok {
 		t.Error("an entry stamped in another term is not void")
 	}
-	if a.appliedIndex.Load() != 5 || len(toy.groups()) != 0 || a.clockMs.Load() != 0 {
-		t.Errorf("applied %d, %v", a.appliedIndex.Load(), toy.groups())
+	if a.appliedIndex.Load() != 5 || len(toy.batches()) != 0 || a.clockMs.Load() != 0 {
+		t.Errorf("applied %d, %v", a.appliedIndex.Load(), toy.batches())
 	}
 	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 2, Data: entry,
 		Extensions: appendMark(nil, 2)}).(voided); ok {
 		t.Error("an entry stamped in its own term does not run")
 	}
-	if len(toy.groups()) != 1 || a.clockMs.Load() != 100 {
-		t.Errorf("%v, clock %d", toy.groups(), a.clockMs.Load())
+	if len(toy.batches()) != 1 || a.clockMs.Load() != 100 {
+		t.Errorf("%v, clock %d", toy.batches(), a.clockMs.Load())
 	}
 }

@@ -1,5 +1,4 @@
-// This file holds the tests of recovery and of its interruptions; internal/tests/e2e has those on
-// real processes.
+// Tests of recovery and its interruptions; internal/tests/e2e has those on real processes.
 
 package cluster
 
@@ -25,7 +24,7 @@ func openOffline(t testing.TB, dir string, m Machine) *Offline {
 	return o
 }
 
-// recoverAlone recovers a member of c that is closed, with its state and one word more.
+// recoverAlone recovers a closed member of c, with its state and one more word.
 func (c *testCluster) recoverAlone(id string) error {
 	c.t.Helper()
 	toy := newToy()
@@ -35,7 +34,7 @@ func (c *testCluster) recoverAlone(id string) error {
 		return err
 	}
 	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(toyState{List: append(toy.groups(), "recovered"),
+		return json.NewEncoder(w).Encode(toyState{List: append(toy.batches(), "recovered"),
 			ClockMs: toy.Clock()})
 	})
 	return err
@@ -83,7 +82,7 @@ func TestRecoverAlone(t *testing.T) {
 			c.reopen("n1")
 			c.ready("n1")
 			c.write(c.nodes["n1"], "new")
-			if got := c.toys["n1"].groups(); !slices.Equal(got, append(want, "recovered", "new")) {
+			if got := c.toys["n1"].batches(); !slices.Equal(got, append(want, "recovered", "new")) {
 				t.Errorf("%q", got)
 			}
 			n := c.nodes["n1"]
@@ -100,8 +99,8 @@ func TestRecoverAlone(t *testing.T) {
 	}
 }
 
-// TestInterruptedExchange stops the exchange behind each of its steps. Open must not take what is
-// there for an empty directory, and the next recovery finishes it.
+// TestInterruptedExchange stops the exchange after each of its steps. Open must not take the result
+// for an empty directory, and the next recovery finishes the exchange.
 func TestInterruptedExchange(t *testing.T) {
 	names := []string{versionName, stableName, walName, snapshotsName}
 	for steps := range 2*len(names) + 1 {
@@ -163,8 +162,7 @@ func TestInterruptedExchange(t *testing.T) {
 	}
 }
 
-// TestRecoverBeforeAnEntry leaves the end of a single node's log out, from an entry on that it is
-// told.
+// TestRecoverBeforeAnEntry leaves out the end of a single node's log, from a given entry on.
 func TestRecoverBeforeAnEntry(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()
@@ -190,19 +188,19 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := toy.groups(); !slices.Equal(got, []string{"a", "b"}) ||
+	if got := toy.batches(); !slices.Equal(got, []string{"a", "b"}) ||
 		!slices.Equal(applied, []uint64{kept}) {
 		t.Errorf("%q, by the entries %v", got, applied)
 	}
 	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(toyState{List: toy.groups(), ClockMs: toy.Clock()})
+		return json.NewEncoder(w).Encode(toyState{List: toy.batches(), ClockMs: toy.Clock()})
 	})
 	if err = errors.Join(err, o.Close()); err != nil {
 		t.Fatal(err)
 	}
 	c.reopen("n1")
 	c.write(c.leader(), "new")
-	if got := c.toys["n1"].groups(); !slices.Equal(got, []string{"a", "b", "new"}) {
+	if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b", "new"}) {
 		t.Errorf("after the recovery: %q", got)
 	}
 }

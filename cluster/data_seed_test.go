@@ -1,4 +1,4 @@
-// This file holds the tests of data directories that are made from a state, and of the barrier.
+// Tests of data directories that are created from a state, and of the barrier.
 
 package cluster
 
@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// seed makes the directory of a member of c again.
+// seed replaces the directory of a member of c.
 func (c *testCluster) seed(id, store string, index, term uint64, state toyState) {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, id)
@@ -33,8 +33,7 @@ func (c *testCluster) seed(id, store string, index, term uint64, state toyState)
 	}
 }
 
-// TestSeededCluster seeds two members of three, of which the third comes with the log of the
-// cluster that was before.
+// TestSeededCluster seeds two members of three; the third still has the log of the old cluster.
 func TestSeededCluster(t *testing.T) {
 	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(store, func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestSeededCluster(t *testing.T) {
 				c.write(c.nodes[n], "before "+n)
 			}
 			if s := c.nodes["n3"].Status(); s.Ready || s.Term > 1<<32 ||
-				slices.Contains(c.toys["n3"].groups(), "kept") {
+				slices.Contains(c.toys["n3"].batches(), "kept") {
 				t.Errorf("n3 was taken in: %+v", s)
 			}
 			c.close("n3")
@@ -91,9 +90,8 @@ func TestSeededCluster(t *testing.T) {
 	}
 }
 
-// TestSeededAgain seeds a member a second time that lost its disk after it had acknowledged a
-// write. It is not taken for the first one, also where nobody is there but one that has not got the
-// write.
+// TestSeededAgain seeds a member again that lost its disk after it had acknowledged a write. It
+// does not pass for the first one, even if the only other member lacks the write.
 func TestSeededAgain(t *testing.T) {
 	c := lateCluster(t, 3)
 	state := toyState{List: []string{"kept"}, ClockMs: 777}
@@ -125,8 +123,8 @@ func TestSeededAgain(t *testing.T) {
 	}
 }
 
-// TestPipelineOfAnUnregistered takes a follower's incarnation from what the leader knows to be
-// committed: a pipeline that stands carries nothing more.
+// TestPipelineOfAnUnregistered removes a follower's incarnation from what the leader knows to be
+// committed: an open pipeline carries nothing more.
 func TestPipelineOfAnUnregistered(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, f := c.leader(), c.followers()[0]
@@ -143,7 +141,7 @@ func TestPipelineOfAnUnregistered(t *testing.T) {
 	for range 5 {
 		c.write(lead, "b")
 	}
-	if got := c.toys[f.cfg.ID].groups(); lead.leads() && !slices.Equal(got, []string{"a"}) {
+	if got := c.toys[f.cfg.ID].batches(); lead.leads() && !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the follower got %q", got)
 	}
 	lead.machine.members.Store(newCommitted(all.index, all.configuration))
@@ -169,7 +167,7 @@ func TestSeedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSurveyOfALogWithAGap looks at a log whose beginning is older than the snapshot that came.
+// TestSurveyOfALogWithAGap surveys a log that begins before a received snapshot.
 func TestSurveyOfALogWithAGap(t *testing.T) {
 	inner := raft.NewInmemStore()
 	for _, l := range []*raft.Log{{Index: 1, Type: raft.LogCommand},
@@ -187,7 +185,7 @@ func TestSurveyOfALogWithAGap(t *testing.T) {
 	}
 }
 
-// TestBarrier reads each node's own state behind a barrier: it has what another node acknowledged
+// TestBarrier reads each node's own state after a barrier: it has what another node acknowledged
 // before.
 func TestBarrier(t *testing.T) {
 	c := newCluster(t, 3, nil)

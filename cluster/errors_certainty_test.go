@@ -1,5 +1,4 @@
-// This file holds the tests of what is certain when a leader stops, hands leadership over, or
-// changes the members.
+// Tests of certainty when a leader stops, transfers leadership, or changes the members.
 
 package cluster
 
@@ -71,8 +70,8 @@ func alone(t *testing.T, m Machine) *Node {
 	return n
 }
 
-// TestWritesCountWhileTheirEntryIsMade: they are in no queue any more, so a node that stops would
-// else take them for answered.
+// TestWritesCountWhileTheirEntryIsMade: they are in no queue any more, so a stopping node would
+// otherwise take them for answered.
 func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 	var n atomic.Pointer[Node]
 	var made, missed atomic.Int32
@@ -94,7 +93,7 @@ func TestWritesCountWhileTheirEntryIsMade(t *testing.T) {
 	eventually(t, "nothing is in flight", func() bool { return node.inFlight.Load() == 0 })
 }
 
-// TestTransferThatMayStillHappen hands leadership to a member that hears of it later.
+// TestTransferThatMayStillHappen transfers leadership to a member that learns of it later.
 func TestTransferThatMayStillHappen(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second })
 	lead, next := c.leader(), c.followers()[0].cfg.ID
@@ -129,8 +128,8 @@ func (s startingLog) StoreLogs(logs []*raft.Log) error {
 	return s.LogStore.StoreLogs(logs)
 }
 
-// TestRemovalHalfDone removes a member, and has Raft refuse the second step: the vote is taken by
-// then, so the answer must not be that nothing ran.
+// TestRemovalHalfDone removes a member, and has Raft refuse the second step: the vote is gone by
+// then, so the error must not be ErrNotRun.
 func TestRemovalHalfDone(t *testing.T) {
 	started := map[string]*atomic.Pointer[func()]{"n1": {}, "n2": {}, "n3": {}}
 	c := newCluster(t, 3, func(cfg *Config) {
@@ -160,9 +159,9 @@ func TestRemovalHalfDone(t *testing.T) {
 	}
 }
 
-// TestChangeBehindAnother: it did not run, and is not refused, for a refusal ends a node that asks
-// to join.
-func TestChangeBehindAnother(t *testing.T) {
+// TestConcurrentChange: the second change did not run, but is not refused: a refusal ends a
+// joining node.
+func TestConcurrentChange(t *testing.T) {
 	n := alone(t, newToy())
 	n.changing <- struct{}{}
 	defer func() { <-n.changing }()
@@ -172,8 +171,8 @@ func TestChangeBehindAnother(t *testing.T) {
 	}
 }
 
-// TestQuietForTwo: nothing is proposed while one of two still hands leadership over.
-func TestQuietForTwo(t *testing.T) {
+// TestOverlappingTransfers: nothing is proposed until both transfers have ended.
+func TestOverlappingTransfers(t *testing.T) {
 	n := alone(t, newToy())
 	first, second := n.pauseProposals(), n.pauseProposals()
 	wrote := make(chan error, 1)
@@ -193,7 +192,7 @@ func TestQuietForTwo(t *testing.T) {
 	}
 }
 
-// leveledToy has levels. A raise is an entry of no batches, with the level behind it.
+// leveledToy has levels. A raise is an entry without batches, followed by the level.
 type leveledToy struct {
 	*toy
 	knows
@@ -222,15 +221,14 @@ func (l *leveledToy) Apply(e *raft.Log) any {
 	return l.toy.Apply(e)
 }
 
-// TestRaiseIsWishedForAgain: Raft refuses the entry that raises the level while leadership is being
-// handed over.
-func TestRaiseIsWishedForAgain(t *testing.T) {
+// TestRaiseIsRetried: Raft refuses the entry that raises the level during a leadership transfer.
+func TestRaiseIsRetried(t *testing.T) {
 	toy := &leveledToy{toy: newToy(), knows: 3}
 	toy.level.Store(3)
 	n := alone(t, toy)
 	end := n.pauseProposals()
 	toy.level.Store(1)
-	eventually(t, "the level is wished for", func() bool { return n.raising.Load() != nil })
+	eventually(t, "the raise is requested", func() bool { return n.raising.Load() != nil })
 	n.raising.Store(nil) // as when its entry was refused
 	end()
 	eventually(t, "the level is raised", func() bool { return toy.Level() == 3 })
@@ -246,8 +244,8 @@ func (f forwardless) Write(p []byte) (int, error) {
 	return f.Conn.Write(p)
 }
 
-// TestLeaderThatCannotFoundStops: with nothing under way, a leader of no cluster yet, which hears
-// from nobody who they are, has nothing to wait for.
+// TestLeaderThatCannotFoundStops: a leader that cannot found its cluster, because no member says
+// who it is, has nothing in flight and so nothing to wait for when it closes.
 func TestLeaderThatCannotFoundStops(t *testing.T) {
 	c := openCluster(t, 3, func(cfg *Config) {
 		dial := cfg.dial

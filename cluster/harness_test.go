@@ -1,5 +1,5 @@
-// This file holds the test cluster: nodes in one process over loopback TCP, with links that can be
-// cut and clocks that can be moved.
+// The test cluster: nodes in one process over loopback TCP, with links that can be cut and clocks
+// that can be moved.
 
 package cluster
 
@@ -361,20 +361,20 @@ func (n *Node) dryRun(ctx context.Context, batch []byte) ([]byte, error) {
 func (n *Node) readLocal(batch []byte) ([]byte, error) { return n.ReadLocal(Workload{}, batch) }
 
 // write writes one batch and fails the test on any error.
-func (c *testCluster) write(n *Node, group string) string {
+func (c *testCluster) write(n *Node, batch string) string {
 	c.t.Helper()
-	reply, err := n.write(context.Background(), []byte(group), 1)
+	reply, err := n.write(context.Background(), []byte(batch), 1)
 	if err != nil {
-		c.t.Fatalf("write %q on %s: %v", group, n.cfg.ID, err)
+		c.t.Fatalf("write %q on %s: %v", batch, n.cfg.ID, err)
 	}
 	return string(reply)
 }
 
-func (c *testCluster) read(n *Node, group string) string {
+func (c *testCluster) read(n *Node, batch string) string {
 	c.t.Helper()
-	reply, err := n.read(context.Background(), []byte(group))
+	reply, err := n.read(context.Background(), []byte(batch))
 	if err != nil {
-		c.t.Fatalf("read %q on %s: %v", group, n.cfg.ID, err)
+		c.t.Fatalf("read %q on %s: %v", batch, n.cfg.ID, err)
 	}
 	return string(reply)
 }
@@ -386,7 +386,7 @@ func (c *testCluster) converged() []string {
 	eventually(c.t, "all nodes have the same list", func() bool {
 		first := true
 		for id := range c.nodes {
-			have := c.toys[id].groups()
+			have := c.toys[id].batches()
 			if first {
 				list, first = have, false
 			} else if fmt.Sprint(have) != fmt.Sprint(list) {

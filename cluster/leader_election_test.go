@@ -1,4 +1,4 @@
-// This file holds tests of when a node stands for election.
+// Tests of when a node stands for election.
 
 package cluster
 
@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TestNodeThatReplaysDoesNotStand stops the machine of a follower that has more to apply than
-// passing load explains, and loses the leader: the follower asks for no votes, and does once it has
-// caught up.
+// TestNodeThatReplaysDoesNotStand stops the machine of a follower for longer than passing load
+// explains, and closes the leader: the follower asks for no votes until it has caught up.
 func TestNodeThatReplaysDoesNotStand(t *testing.T) {
 	// no other leader on a busy machine
 	c := newCluster(t, 3, func(cfg *Config) { cfg.HeartbeatTimeout = time.Second })

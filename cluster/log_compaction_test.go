@@ -1,4 +1,4 @@
-// This file holds the tests of the log's length on disk.
+// Tests of the log's length on disk.
 
 package cluster
 
@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Behind a snapshot the newest entries stay, bounded in number and in bytes, and the end of the log
-// is cut where Raft says.
-func TestWhatStaysBehindASnapshot(t *testing.T) {
+// After a snapshot the newest entries stay, bounded in number and bytes. The end of the log is
+// truncated where Raft says.
+func TestTrailingEntries(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		sizes       func(index int) int
@@ -57,7 +57,7 @@ func TestWhatStaysBehindASnapshot(t *testing.T) {
 	}
 }
 
-// A log of large entries is cut long before Raft, which counts entries, would do it; and so it is
+// A log of large entries is truncated long before Raft, which counts entries, would do it, also
 // after a restart.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 256 << 10, 64 << 10
@@ -90,16 +90,16 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// logIsShort reports whether a log holds no more than what comes between two snapshots, and what
-// stays behind one.
+// logIsShort reports whether a log holds no more than what comes between two snapshots and what
+// stays after one.
 func logIsShort(t *testing.T, n *Node, after, trailing int) bool {
 	return int64(logBytes(t, n.logs)) < max(int64(after), n.stores.snapshots.newest.Load().size)+
 		int64(trailing)
 }
 
-// What is in the log at a start counts: lives that each write less than comes between two snapshots
-// add up to no longer log.
-func TestLogIsBoundedOverManyLives(t *testing.T) {
+// Entries from before a restart count: processes that each write less than comes between two
+// snapshots do not add up to a longer log.
+func TestLogIsBoundedAcrossRestarts(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 64 << 10, 32 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		t.Run(kind, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestLogIsBoundedOverManyLives(t *testing.T) {
 	}
 }
 
-// logBytes is how many bytes the entries in a log have.
+// logBytes returns the size of the entries in a log.
 func logBytes(t *testing.T, s *logStore) int {
 	t.Helper()
 	first, err1 := s.FirstIndex()
@@ -139,8 +139,8 @@ func logBytes(t *testing.T, s *logStore) int {
 	return size
 }
 
-// TestReplayIsBoundedInWork writes entries that are small and take much work: a restart applies few
-// of them again.
+// TestReplayIsBoundedInWork writes small entries that take much work: a restart repeats few of
+// them.
 func TestReplayIsBoundedInWork(t *testing.T) {
 	const after = 20
 	c := newCluster(t, 1, func(cfg *Config) { cfg.replayWork = after * toyWork })
@@ -169,8 +169,8 @@ func TestReplayIsBoundedInWork(t *testing.T) {
 	}
 }
 
-// slowToy waits in the middle of what it replays, and knows how much it had applied when the first
-// snapshot was taken of it.
+// slowToy waits in the middle of its replay, and records how much it had applied at its first
+// snapshot.
 type slowToy struct {
 	*toy
 	at       int
@@ -179,19 +179,18 @@ type slowToy struct {
 }
 
 func (t *slowToy) Apply(l *raft.Log) any {
-	if len(t.groups()) == t.at {
+	if len(t.batches()) == t.at {
 		t.wait()
 	}
 	return t.toy.Apply(l)
 }
 
 func (t *slowToy) Snapshot() (raft.FSMSnapshot, error) {
-	t.snapshot.CompareAndSwap(0, int64(len(t.groups())))
+	t.snapshot.CompareAndSwap(0, int64(len(t.batches())))
 	return t.toy.Snapshot()
 }
 
-// A long log gets its snapshot when it is replayed, not in between: that would be written only to
-// be replaced.
+// A long log gets its snapshot after it is replayed, not during: that one would soon be replaced.
 func TestNoSnapshotWhileReplaying(t *testing.T) {
 	const entries, after = 150, 20
 	dir := t.TempDir()
@@ -228,7 +227,7 @@ func TestNoSnapshotWhileReplaying(t *testing.T) {
 	}
 }
 
-// No two members of a cluster write a snapshot at the same bound, and none at a later one.
+// All members have different bounds, and none a later one than configured.
 func TestStagger(t *testing.T) {
 	members := func(n int) (c raft.Configuration) {
 		for i := range n {

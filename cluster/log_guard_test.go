@@ -1,4 +1,4 @@
-// This file holds the tests of what a node does when its log refuses.
+// Tests of what a node does when its log fails.
 
 package cluster
 
@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// refusingLog is a log store whose disk refuses while there is an error.
+// refusingLog is a log store that fails while an error is set.
 type refusingLog struct {
 	raft.LogStore
 	cuts, stores *atomic.Pointer[error]
@@ -40,8 +40,8 @@ func (s refusingLog) DeleteRange(low, high uint64) error {
 
 func (s refusingLog) IsMonotonic() bool { return true }
 
-// guardedLog is a log store of ten entries that can be made to refuse, and the error that ended the
-// process.
+// guardedLog returns a log store of ten entries that can be made to fail, and the error that ended
+// the process.
 func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() error) {
 	t.Helper()
 	refuse = refusingLog{raft.NewInmemStore(), &atomic.Pointer[error]{}, &atomic.Pointer[error]{}}
@@ -61,8 +61,8 @@ func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() err
 
 var errFull error = syscall.ENOSPC
 
-// The end of the log that cannot be cut off, or replaced, ends the process, and nothing is stored
-// any more. What fails elsewhere does not.
+// If the end of the log cannot be truncated or replaced, the process ends, and nothing more is
+// stored. Other failures do not end it.
 func TestFailedCutEndsTheProcess(t *testing.T) {
 	next := func(s *logStore, index uint64) error {
 		return s.StoreLog(&raft.Log{Index: index, Term: 2, Data: []byte("y")})
@@ -152,8 +152,8 @@ func TestFailedCutEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A log that begins behind a snapshot, with an entry that another leader replaces, is replaced like
-// any other: the process goes on, unless that fails.
+// A log that begins after a snapshot, with an entry that another leader replaces, is replaced like
+// any other: the process continues unless that fails.
 func TestWholeLogIsReplaced(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -189,8 +189,8 @@ func TestWholeLogIsReplaced(t *testing.T) {
 	}
 }
 
-// A snapshot that came while the process was killed, or the log refused to be dropped, leaves a log
-// that ends before it. The next entry goes in all the same.
+// If the process is killed, or dropping the log fails, when a snapshot arrives, the log ends before
+// the snapshot. The next entry is stored all the same.
 func TestLogGoesOnBehindASnapshot(t *testing.T) {
 	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
 	log, err := openCrashDisk(d)
@@ -221,8 +221,8 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 	}
 }
 
-// A leader that was deposed with an entry that nobody else has cannot cut it off. It never applies
-// it, however often it is sent those of its successor, and it follows when it is started again.
+// A deposed leader cannot truncate an entry that no other node has. It never applies that entry,
+// however often its successor sends its own, and it follows after a restart.
 func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	cuts, stores := map[string]*atomic.Pointer[error]{}, &atomic.Pointer[error]{}
 	fatal := map[string]*atomic.Pointer[error]{}
@@ -276,7 +276,7 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 	}
 }
 
-// refusingCluster is a cluster of three of which each log can be made to refuse entries.
+// refusingCluster is a cluster of three whose logs can be made to refuse entries.
 func refusingCluster(t *testing.T) (*testCluster, map[string]*atomic.Pointer[error]) {
 	stores := map[string]*atomic.Pointer[error]{}
 	return newCluster(t, 3, func(cfg *Config) {
@@ -288,7 +288,7 @@ func refusingCluster(t *testing.T) (*testCluster, map[string]*atomic.Pointer[err
 	}), stores
 }
 
-// A member whose log refuses says so at once, and leaves it to others to lead.
+// A member whose log refuses entries reports so at once, and lets others lead.
 func TestNodeThatRefusesStandsBack(t *testing.T) {
 	c, stores := refusingCluster(t)
 	lead, other := c.leader(), c.followers()[1]
@@ -336,7 +336,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 	c.write(c.leader(), "after")
 }
 
-// Where all members refuse, one of them tries again in the end: the cluster goes on by itself when
+// If all members refuse, one of them tries again in the end: the cluster continues by itself when
 // there is room.
 func TestClusterWithoutRoomGoesOn(t *testing.T) {
 	c, stores := refusingCluster(t)
@@ -365,7 +365,7 @@ func TestClusterWithoutRoomGoesOn(t *testing.T) {
 	}
 }
 
-// A message says that no more is committed than it shows to be the leader's.
+// A message announces no commit index past its own last entry.
 func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
 	for _, test := range []struct{ prev, entries, commit, want uint64 }{
 		{10, 8, 5, 5}, {10, 8, 18, 18}, {10, 8, 19, 18}, {10, 0, 12, 10}, {0, 0, 0, 0},
@@ -381,7 +381,7 @@ func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
 	}
 }
 
-// What a node writes only its own user reads: also what was there before, and whatever the umask.
+// Only its own user can read what a node writes, including older files, whatever the umask.
 func TestDataDirectoryIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "deep", "data")

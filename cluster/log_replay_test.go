@@ -1,5 +1,4 @@
-// This file holds the tests of what a node says and does while it applies its own log again, and of
-// its positions.
+// Tests of what a node reports and does while it replays its log, and of its applied index.
 
 package cluster
 
@@ -15,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// replays returns what the machine of a node was told.
+// replays returns what the machine of a node was notified of.
 func (c *testCluster) replays(id string) string {
 	toy := c.toys[id]
 	toy.mu.Lock()
@@ -29,7 +28,7 @@ func TestMachineLearnsWhatIsReplayed(t *testing.T) {
 		c.write(c.leader(), "old")
 	}
 	if got := c.replays("n1"); got != "[]" {
-		t.Errorf("in the first life: %s", got)
+		t.Errorf("at the first start: %s", got)
 	}
 	c.close("n1")
 	c.reopen("n1")
@@ -50,8 +49,7 @@ func TestMachineLearnsWhatIsReplayed(t *testing.T) {
 	}
 }
 
-// TestCutEntriesAreNoReplay: what a new leader puts in the place of entries that were never
-// committed was not seen.
+// TestCutEntriesAreNoReplay: entries with which a new leader replaces uncommitted ones are new.
 func TestCutEntriesAreNoReplay(t *testing.T) {
 	toy := newToy()
 	a := newApplier(toy, testLogger())
@@ -98,8 +96,8 @@ func TestReadLocalWhileLoading(t *testing.T) {
 	}
 }
 
-// TestAppliedReachesCommit takes leaders away and restarts nodes without a write: what is logged
-// then is silent.
+// TestAppliedReachesCommit closes leaders and restarts nodes without a write: the machine sees
+// nothing of what is logged then.
 func TestAppliedReachesCommit(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
 	c.write(c.leader(), "w")
@@ -146,13 +144,13 @@ func TestAppliedReachesCommit(t *testing.T) {
 	}
 }
 
-// brokenMachine ends on every entry.
+// brokenMachine panics on every entry.
 type brokenMachine struct{ *toy }
 
 func (brokenMachine) Apply(*raft.Log) any { panic("broken") }
 
-// TestEntriesThatAreNotAppliedAreNamed: one that ends the process, and one that takes long, now and
-// again.
+// TestEntriesThatAreNotAppliedAreNamed: the log names an entry that ends the process, and,
+// repeatedly, one that takes long.
 func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
 	var out bytes.Buffer
 	a := newApplier(brokenMachine{newToy()}, slog.New(slog.NewTextHandler(&out, nil)))

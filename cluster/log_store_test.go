@@ -1,4 +1,4 @@
-// This file holds the tests of the log store's cache and of data directories.
+// Tests of the log store's cache and of data directories.
 
 package cluster
 
@@ -69,7 +69,7 @@ func TestLogCacheAgreesWithTheStore(t *testing.T) {
 	check("a cut prefix")
 }
 
-func TestAudible(t *testing.T) {
+func TestLastVisible(t *testing.T) {
 	s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{},
 		entryClock: newToy().EntryClock}, func() int64 {
 		return 0
@@ -84,7 +84,7 @@ func TestAudible(t *testing.T) {
 	}
 	for index, want := range []uint64{0, 1, 1, 1, 4, 4, 4} {
 		if got := s.lastVisible(uint64(index)); got != want {
-			t.Errorf("audible(%d) = %d, want %d", index, got, want)
+			t.Errorf("lastVisible(%d) = %d, want %d", index, got, want)
 		}
 	}
 	if err := s.DeleteRange(5, 6); err != nil {
@@ -94,12 +94,11 @@ func TestAudible(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.lastVisible(5); got != 5 {
-		t.Errorf("audible(5) = %d after another entry took its place", got)
+		t.Errorf("lastVisible(5) = %d after another entry took its place", got)
 	}
 }
 
-// TestBytesThatLast holds the version file and the entry mark of the first release against the
-// code.
+// TestBytesThatLast compares the version file and the entry mark with those of the first release.
 func TestBytesThatLast(t *testing.T) {
 	const version = "coordd data directory\nformat: 1\nnode: n1\nlog-store: wal\nchecksum: " +
 		"eadb4933\n"
@@ -213,8 +212,7 @@ func TestDataDirectoryRefusals(t *testing.T) {
 	}
 }
 
-// What a process that was killed had begun of a snapshot goes with the next opening; the snapshots
-// that are whole stay.
+// Opening removes snapshots that a killed process left unfinished; complete ones stay.
 func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d[1]*")
 	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
@@ -248,8 +246,8 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	}
 }
 
-// A store that is made appears under its name when it is whole: power may fail at any time, and
-// bbolt refuses a part of a file for ever.
+// A new store appears under its name when it is complete: power may fail at any time, and bbolt
+// never opens a partial file.
 func TestStoresAppearWhole(t *testing.T) {
 	for range 20 {
 		dir := t.TempDir()
@@ -279,15 +277,15 @@ func TestStoresAppearWhole(t *testing.T) {
 	}
 }
 
-// refusingStable is a stable store of which the disk refuses.
+// refusingStable is a stable store whose writes fail.
 type refusingStable struct{ raft.StableStore }
 
 func (refusingStable) Set([]byte, []byte) error         { return syscall.EIO }
 func (refusingStable) SetUint64([]byte, uint64) error   { return syscall.EIO }
 func (refusingStable) GetUint64([]byte) (uint64, error) { return 7, nil }
 
-// A term or a vote that cannot be written ends the process with a sentence; one that cannot be read
-// is Raft's to report.
+// A term or vote that cannot be written ends the process with a reason. Raft reports one that
+// cannot be read.
 func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
 	var ended []error
 	s := stableStore{refusingStable{}, func(err error) { ended = append(ended, err) }}
@@ -310,7 +308,7 @@ func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A store that cannot be read is named, with its directory.
+// The error for an unreadable store names it and its directory.
 func TestUnreadableStore(t *testing.T) {
 	dir := t.TempDir()
 	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())

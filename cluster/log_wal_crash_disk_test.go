@@ -1,5 +1,5 @@
-// This file holds the disk of the log's crash tests: what was not synced can be kept, lost or torn,
-// and each step can fail.
+// The disk of the log's crash tests: unsynced data can be kept, lost or torn, and each step can
+// fail.
 
 package cluster
 
@@ -52,7 +52,7 @@ type dirtyRange struct {
 	data []byte
 }
 
-// step counts one step, and says why it is not to be taken.
+// step counts one step, and returns why it is not taken.
 func (d *crashDisk) step(what string) (err error, torn bool) {
 	if d.power != nil {
 		d.power()
@@ -76,8 +76,8 @@ func (d *crashDisk) failed() bool {
 	return d.last >= 0 && len(d.steps) > d.last
 }
 
-// survivor is the disk after a power failure. synced: only what was synced is there; whole:
-// everything; otherwise by chance.
+// survivor is the disk after a power failure. synced: only synced data survives; whole: everything;
+// otherwise by chance.
 func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -260,7 +260,7 @@ func (crashMeta) GetStable([]byte) ([]byte, error) { return nil, nil }
 func (crashMeta) SetStable([]byte, []byte) error   { return nil }
 func (crashMeta) Close() error                     { return nil }
 
-// killed is the disk after a kill: what was not synced is still to be written.
+// killed is the disk after a kill: unsynced data is still to be written.
 func (d *crashDisk) killed() *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

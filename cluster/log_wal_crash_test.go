@@ -1,5 +1,4 @@
-// This file holds the tests of the log under power failures, kills and errors at every step of what
-// it does.
+// Tests of the log under power failures, kills and errors at every step.
 
 package cluster
 
@@ -25,7 +24,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// model is what a log has to hold.
+// model is what a log must hold.
 type model struct {
 	first, last uint64 // 0: nothing
 	data        map[uint64]string
@@ -42,7 +41,7 @@ func (m *model) append(logs []*raft.Log) {
 	}
 }
 
-// differs says in what a log is not as the model.
+// differs returns how a log differs from the model.
 func (m model) differs(log *walLog) string {
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
@@ -68,7 +67,7 @@ func entriesFrom(index uint64, word string, sizes ...int) []*raft.Log {
 	return logs
 }
 
-// crashRun is a log, and what it is to hold: now, or after the step that is under way.
+// crashRun is a log, and what it must hold: now, or after the current step.
 type crashRun struct {
 	log        *walLog
 	open       func() (*walLog, error)
@@ -121,7 +120,7 @@ func (r *crashRun) cut(low, high uint64) error {
 	}, func() error { return r.log.DeleteRange(low, high) })
 }
 
-// settle waits for the segment that is made in the background.
+// settle waits for the segment that is created in the background.
 func (r *crashRun) settle() { _ = r.log.w.Load().DeleteRange(1<<40, 1<<40) }
 
 func (r *crashRun) reopen() error {
@@ -134,7 +133,7 @@ func (r *crashRun) reopen() error {
 	})
 }
 
-// live is everything that happens to a log.
+// live does everything that can happen to a log.
 func (r *crashRun) live() error {
 	steps := []func() error{
 		r.reopen,
@@ -169,7 +168,7 @@ func (r *crashRun) live() error {
 		}
 		r.settle()
 	}
-	// A close right behind the append that fills a segment.
+	// A close right after the append that fills a segment.
 	if err := r.next("o", 4100); err != nil {
 		return err
 	}
@@ -189,8 +188,8 @@ func newCrashRun(d *crashDisk) *crashRun {
 	}, have: model{data: map[uint64]string{}}}
 }
 
-// goesOn checks that a log that was just opened holds one of two states, takes further entries, and
-// has all of them when it is opened again.
+// goesOn checks that a log that was just opened holds one of two states, stores further entries,
+// and holds all of them when it is opened again.
 func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 	var why []string
 	r := crashRun{log: log, open: open}
@@ -220,8 +219,8 @@ func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 	return nil
 }
 
-// The power fails at every step of a log's life, and again at every step of its next opening. What
-// was acknowledged is there, and the log goes on.
+// The power fails at every step of using a log, and again at every step of its next opening. What
+// was acknowledged is there, and the log works.
 func TestLogSurvivesPowerFailures(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -268,8 +267,8 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 	t.Logf("%d points, %d logs", points, opened)
 }
 
-// One step fails, taken or not, for want of a descriptor, of room or by the disk's fault. The log
-// goes on when it is asked again, and holds no entry twice, nor one that was refused.
+// One step fails, whether it took effect or not, for lack of a descriptor or room or by the disk's
+// fault. The log works when it is tried again, and holds no entry twice and no refused one.
 func TestLogSurvivesErrors(t *testing.T) {
 	for _, cause := range []error{syscall.EMFILE, syscall.EIO, syscall.ENOSPC} {
 		for _, taken := range []bool{false, true} {
@@ -305,8 +304,8 @@ func TestLogSurvivesErrors(t *testing.T) {
 	}
 }
 
-// What a log holds when it is opened after a kill, Raft counts as stored: it is there also when the
-// power fails next, before anything is written.
+// Raft counts what a log holds when it is opened after a kill as stored. So it survives a power
+// failure that follows before anything is written.
 func TestLogThatWasOpenedLasts(t *testing.T) {
 	for last := 0; ; last++ {
 		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
@@ -335,7 +334,7 @@ func TestLogThatWasOpenedLasts(t *testing.T) {
 	}
 }
 
-// A segment that could not be made is made with the next entry, which is not refused.
+// A segment that could not be created is created with the next entry, which is not refused.
 func TestSegmentIsMadeLater(t *testing.T) {
 	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
 	r := newCrashRun(d)
@@ -356,8 +355,8 @@ func TestSegmentIsMadeLater(t *testing.T) {
 	}
 }
 
-// A segment that ends early keeps no more room than it uses, and one that another version left so
-// gives it back.
+// A segment that ends early keeps no more space than it uses; opening shrinks one that another
+// version left larger.
 func TestCutsKeepNoRoom(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
@@ -403,8 +402,8 @@ func TestCutsKeepNoRoom(t *testing.T) {
 	}
 }
 
-// A segment of which bytes changed that were on the disk is not taken for one that was not written
-// whole: entries that were acknowledged are behind them.
+// A segment whose bytes changed on disk does not pass for one that was incompletely written:
+// acknowledged entries follow them.
 func TestChangedBytesAreNoEnd(t *testing.T) {
 	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
 	r := newCrashRun(d)
@@ -420,8 +419,7 @@ func TestChangedBytesAreNoEnd(t *testing.T) {
 	}
 }
 
-// tracedFiles counts the files that were made and are not collected as garbage yet, and those that
-// are open.
+// tracedFiles counts the files that were created and not garbage-collected yet, and the open ones.
 type tracedFiles struct {
 	*crashDisk
 	live, open *atomic.Int32
@@ -469,7 +467,7 @@ func orNil[T any](f *tracedFile, err error) (T, error) {
 	return any(f).(T), nil
 }
 
-// Of a segment that was cut off nothing stays: neither its file nor what was kept to write it.
+// Nothing stays of a truncated segment: neither its file nor the memory for writing it.
 func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
 	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
 		last: -1}, &atomic.Int32{}, &atomic.Int32{}}
@@ -571,7 +569,7 @@ func TestLogSurvivesKills(t *testing.T) {
 	t.Logf("%d kills", len(moments))
 }
 
-// killedFiles tells of each step before and behind it.
+// killedFiles reports each step before and after it.
 type killedFiles struct {
 	fileLayer
 	before func()

@@ -18,9 +18,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// A segment holds what was written to it, front to back, whatever zeros were written ahead, also
-// where it was opened again and written from an earlier place on, and it does not grow beyond what
-// was reserved.
+// A segment holds what was written to it, whatever zeros were written ahead, also if it was
+// reopened and written from an earlier position on. It does not grow beyond its reserved size.
 func TestZerosStayBehindEntries(t *testing.T) {
 	const size = 4 * zeroAhead
 	seed := rand.Uint64()
@@ -70,7 +69,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 	}
 }
 
-// Blocks ahead of the entries are zeros on the disk, so that a sync has no blocks to take into use.
+// Blocks ahead of the entries are zeros on the disk, so that a sync converts no blocks.
 func TestBlocksAreReadyAhead(t *testing.T) {
 	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
 	made, err := v.Create(dir, "a.wal", 1<<20)
@@ -103,8 +102,8 @@ func TestBlocksAreReadyAhead(t *testing.T) {
 	}
 }
 
-// fullDisk is a file layer that cannot reserve room: like raft-wal's own it leaves the file that it
-// has made.
+// fullDisk is a file layer that cannot reserve space: like raft-wal's own it leaves the file that
+// it created.
 type fullDisk struct {
 	osFiles
 	refused int
@@ -120,8 +119,8 @@ func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 		f.Close())
 }
 
-// A log whose disk has no room for a next segment takes entries for as long as there is room for
-// those, and has them all when it is opened again.
+// A log whose disk has no space for another segment stores entries while there is space for those,
+// and holds them all when it is opened again.
 func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
 	dir, v := t.TempDir(), &fullDisk{osFiles: osFiles{walfs.New()}}
 	open := func() *wal.WAL {

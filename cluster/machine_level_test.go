@@ -1,5 +1,5 @@
-// This file holds the tests of what stands before the stores: feature levels that are noted, and
-// those that are refused.
+// Tests of the guard before the stores: feature levels that are recorded, and those that are
+// refused.
 
 package cluster
 
@@ -41,7 +41,7 @@ func (k knows) SnapshotLevel(head []byte) uint64 {
 }
 func (k knows) SnapshotHead() int { return 4 }
 
-// guarded makes a data directory and the guard before it.
+// guarded creates a data directory and its guard.
 func guarded(t *testing.T, known knows) (g *levelGuard, fatal *[]error) {
 	dir := t.TempDir()
 	noted, err := prepareDir(dir, "n1", LogStoreWAL, known)
@@ -54,7 +54,7 @@ func guarded(t *testing.T, known knows) (g *levelGuard, fatal *[]error) {
 	}}, fatal
 }
 
-// watched is a log store that looks, when it stores, at what the version file says.
+// watched is a log store that reads the version file whenever it stores.
 type watched struct {
 	*raft.InmemStore
 	dir    string

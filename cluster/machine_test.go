@@ -1,4 +1,4 @@
-// This file holds the toy machine of the tests: a list of the batches that ran, in order.
+// The toy machine of the tests: a list of the batches that ran, in order.
 
 package cluster
 
@@ -209,7 +209,7 @@ func (t *toy) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-func (t *toy) groups() []string {
+func (t *toy) batches() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.List...)

@@ -1,5 +1,5 @@
-// This file holds tests of joining, of removal and of addresses on nodes in one process;
-// internal/tests/e2e has those on real processes.
+// Tests of joining, removal and addresses on nodes in one process; internal/tests/e2e has those on
+// real processes.
 
 package cluster
 
@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// joiner opens a node that waits for the cluster to take it in.
+// joiner opens a node that waits to be added to the cluster.
 func (c *testCluster) joiner(id string, join bool) *Node {
 	c.t.Helper()
 	if c.clocks[id] == nil {
@@ -39,9 +39,9 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	return n
 }
 
-// TestJoinerFoundsNothing starts a node to join, and again without Join and at another address
-// before it was taken in: it must not become a cluster of its own, for the first start may have
-// been heard.
+// TestJoinerFoundsNothing starts a node to join, and, before it was added, again without Join and
+// at another address: it must not found its own cluster, since its first request may have been
+// heard.
 func TestJoinerFoundsNothing(t *testing.T) {
 	checkGoroutines(t)
 	c := newCluster(t, 1, nil)
@@ -81,7 +81,7 @@ func TestJoinerFoundsNothing(t *testing.T) {
 	})
 }
 
-// TestRemovedWhileAway removes a node that is down: it learns of it when it is back, and remembers.
+// TestRemovedWhileAway removes a node that is down: it learns so when it is back, and remembers it.
 func TestRemovedWhileAway(t *testing.T) {
 	checkGoroutines(t)
 	c := newCluster(t, 3, nil)
@@ -129,8 +129,8 @@ func (d dialOnly) Accept() (net.Conn, error) { <-d.closed; return nil, net.ErrCl
 
 func (d dialOnly) Close() error { close(d.closed); return nil }
 
-// TestRaftConnectionForAnotherNode dials a node as if another one were there: its answers must not
-// count as that one's.
+// TestRaftConnectionForAnotherNode dials a node as if it were another: its answers must not count
+// as the other's.
 func TestRaftConnectionForAnotherNode(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	n1, n2 := c.nodes["n1"], c.nodes["n2"]
@@ -166,8 +166,7 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 	}
 }
 
-// TestTransferLosesNothing hands leadership round under load, through every node: no write is of
-// unknown outcome.
+// TestTransferLosesNothing transfers leadership around under load: no write has an unknown outcome.
 func TestTransferLosesNothing(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	stop, failures := make(chan struct{}), make(chan error, 9)

@@ -1,4 +1,4 @@
-// This file holds the tests of starting on a data directory that knows other members.
+// Tests of starting on a data directory of other members.
 
 package cluster
 

@@ -1,5 +1,4 @@
-// This file holds the tests of the cluster's identity: founding in any order, founders that come
-// late, and disks that are lost.
+// Tests of the cluster's identity: founding in any order, late founders, and lost disks.
 
 package cluster
 
@@ -29,7 +28,7 @@ func lateCluster(t *testing.T, size int) *testCluster {
 	return c
 }
 
-// wipe loses the disk of a node that is closed.
+// wipe empties the disk of a closed node.
 func (c *testCluster) wipe(id string) {
 	c.t.Helper()
 	if err := os.RemoveAll(filepath.Join(c.dir, id)); err != nil {
@@ -37,7 +36,7 @@ func (c *testCluster) wipe(id string) {
 	}
 }
 
-// fails waits until a node says why it cannot take part, and closes it.
+// fails waits until a node reports why it cannot take part, and closes it.
 func (c *testCluster) fails(id, want string) {
 	c.t.Helper()
 	select {
@@ -78,7 +77,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 }
 
 // TestFoundersInAnyOrder starts two founders of three, lets them work, and starts the third, which
-// has to be let in.
+// must be admitted.
 func TestFoundersInAnyOrder(t *testing.T) {
 	c := lateCluster(t, 3)
 	c.reopen("n3")
@@ -117,8 +116,8 @@ func TestFoundersInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestLostDisk empties each node of three in turn, also the leader: it must not vote, and says so;
-// the others go on.
+// TestLostDisk empties each node of three in turn, also the leader: it must not vote, and reports
+// so; the others continue.
 func TestLostDisk(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -147,8 +146,8 @@ func TestLostDisk(t *testing.T) {
 	c.converged()
 }
 
-// TestEmptyMajority empties two nodes of three: beside the one with the data they must not found a
-// cluster of their own.
+// TestEmptyMajority empties two nodes of three: while they reach the one with the data they must
+// not found their own cluster.
 func TestEmptyMajority(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
@@ -166,8 +165,8 @@ func TestEmptyMajority(t *testing.T) {
 	c.fails("n2", "node n2 has no data, but ")
 	c.fails("n3", "node n3 has no data, but ")
 	eventually(t, "n1 sees that it is alone", func() bool { return !c.nodes["n1"].Status().Ready })
-	if c.nodes["n1"].clusterID() != id || !slices.Contains(c.toys["n1"].groups(), "a") {
-		t.Errorf("n1: cluster %s, %q", c.nodes["n1"].clusterID(), c.toys["n1"].groups())
+	if c.nodes["n1"].clusterID() != id || !slices.Contains(c.toys["n1"].batches(), "a") {
+		t.Errorf("n1: cluster %s, %q", c.nodes["n1"].clusterID(), c.toys["n1"].batches())
 	}
 
 	// While n1 cannot be reached nothing can be known: they found a cluster, and n1 is no part of
@@ -198,8 +197,8 @@ func TestEmptyMajority(t *testing.T) {
 	}
 }
 
-// TestStrangersOfMembersIDs knocks at a leader with the ids of its fellows: from another cluster,
-// and from a lost disk. They are refused, and the leader goes on to ask the fellows that it has.
+// TestStrangersOfMembersIDs connects to a leader with the ids of other members: from another
+// cluster, and from a lost disk. They are refused, and the leader keeps its links to the members.
 func TestStrangersOfMembersIDs(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead := c.leader()
@@ -244,7 +243,7 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 }
 
 // TestDialWhileFounded founds the cluster while a Raft connection is being opened: it must not
-// stay, for it was not told the cluster.
+// stay, since it does not name the cluster.
 func TestDialWhileFounded(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -273,9 +272,9 @@ func TestDialWhileFounded(t *testing.T) {
 	}
 }
 
-// TestRaftOfStrangers asks whether a node takes Raft connections for another incarnation, from
-// another cluster, and from none.
-func TestRaftOfStrangers(t *testing.T) {
+// TestRaftConnectionsOfStrangers asks whether a node accepts Raft connections for another
+// incarnation, from another cluster, and from none.
+func TestRaftConnectionsOfStrangers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.write(c.leader(), "a")
 	n := c.nodes["n1"]
@@ -297,7 +296,7 @@ func TestRaftOfStrangers(t *testing.T) {
 		t.Errorf("a node with data ends for what a stranger says: %v", err)
 	default:
 	}
-	// One that waits to be taken into a cluster takes nothing but what is meant for it.
+	// A node that waits to join accepts only connections meant for it.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -316,8 +315,8 @@ func TestRaftOfStrangers(t *testing.T) {
 	}
 }
 
-// TestNodesOfOneArchitecture gives a founder another processor architecture, takes it back, and
-// gives it again: it takes part only between.
+// TestNodesOfOneArchitecture gives a founder another processor architecture, then the right one,
+// then the other again: it takes part only in between.
 func TestNodesOfOneArchitecture(t *testing.T) {
 	checkGoroutines(t)
 	arch := "abacus"
@@ -330,7 +329,7 @@ func TestNodesOfOneArchitecture(t *testing.T) {
 	c.write(c.nodes["n1"], "without")
 	c.ready("n2")
 	foreign := c.nodes["n3"]
-	if s := foreign.Status(); s.Ready || foreign.mayCampaign() || len(c.toys["n3"].groups()) > 0 {
+	if s := foreign.Status(); s.Ready || foreign.mayCampaign() || len(c.toys["n3"].batches()) > 0 {
 		t.Errorf("a node of another architecture takes part: %+v", s)
 	}
 	c.close("n3")
@@ -348,7 +347,7 @@ func TestNodesOfOneArchitecture(t *testing.T) {
 		return lead.link("n3").foreign.Load() && !lead.admitted("n3")
 	})
 	c.write(lead, "again without")
-	if got := c.toys["n3"].groups(); slices.Contains(got, "again without") {
+	if got := c.toys["n3"].batches(); slices.Contains(got, "again without") {
 		t.Errorf("the node got %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-// This file holds the tests of a cluster in good health, of takeover, and of restarts.
+// Tests of a healthy cluster, of takeover, and of restarts.
 
 package cluster
 
@@ -22,12 +22,12 @@ func TestWriteAndReadOnEveryNode(t *testing.T) {
 			for _, w := range c.members {
 				for _, r := range c.members {
 					k++
-					group := fmt.Sprintf("g%d", k)
-					if got, want := c.write(c.nodes[w.ID], group),
-						fmt.Sprintf("%d:%s", k, group); got != want {
+					batch := fmt.Sprintf("g%d", k)
+					if got, want := c.write(c.nodes[w.ID], batch),
+						fmt.Sprintf("%d:%s", k, batch); got != want {
 						t.Fatalf("reply %q, want %q", got, want)
 					}
-					if got := c.read(c.nodes[r.ID], group); got != "1" {
+					if got := c.read(c.nodes[r.ID], batch); got != "1" {
 						t.Fatalf("written on %s, read on %s: %q", w.ID, r.ID, got)
 					}
 				}
@@ -55,15 +55,15 @@ func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
 			go func() {
 				defer wg.Done()
 				for i := range each {
-					group := fmt.Sprintf("%s-%d-%d", n.cfg.ID, caller, i)
-					reply, err := n.write(context.Background(), []byte(group), 1)
-					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
-						t.Errorf("write %s: %q %v", group, reply, err)
+					batch := fmt.Sprintf("%s-%d-%d", n.cfg.ID, caller, i)
+					reply, err := n.write(context.Background(), []byte(batch), 1)
+					if err != nil || !strings.HasSuffix(string(reply), ":"+batch) {
+						t.Errorf("write %s: %q %v", batch, reply, err)
 						return
 					}
-					if got, err := n.read(context.Background(), []byte(group)); err != nil ||
+					if got, err := n.read(context.Background(), []byte(batch)); err != nil ||
 						string(got) != "1" {
-						t.Errorf("read %s: %q %v", group, got, err)
+						t.Errorf("read %s: %q %v", batch, got, err)
 						return
 					}
 				}
@@ -95,14 +95,14 @@ func TestTakeoverLosesNoAcknowledgedWrite(t *testing.T) {
 						return
 					default:
 					}
-					group := fmt.Sprintf("%s-%d-%d", id, caller, i)
-					_, err := n.write(context.Background(), []byte(group), 1)
+					batch := fmt.Sprintf("%s-%d-%d", id, caller, i)
+					_, err := n.write(context.Background(), []byte(batch), 1)
 					mu.Lock()
 					switch {
 					case err == nil:
-						acked[group] = true
+						acked[batch] = true
 					case errors.Is(err, ErrUnknown):
-						unsure[group] = true
+						unsure[batch] = true
 					case !errors.Is(err, ErrNotRun):
 						t.Errorf("write: %v", err)
 					}
@@ -262,8 +262,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestForwardedReplyTooLarge reads more than a node that does not lead passes on: trying again
-// would not help.
+// TestForwardedReplyTooLarge reads more than a follower forwards: retrying would not help.
 func TestForwardedReplyTooLarge(t *testing.T) {
 	const most = 1 << 20
 	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply = most })
@@ -287,8 +286,8 @@ func TestForwardedReplyTooLarge(t *testing.T) {
 	}
 }
 
-// TestManyLargeForwardedReads reads more at once, on a node that does not lead, than one frame
-// brings back: what was left out comes with the next.
+// TestManyLargeForwardedReads reads more at once, on a follower, than one frame returns: the rest
+// comes with the next.
 func TestManyLargeForwardedReads(t *testing.T) {
 	const readers, word = 40, 1 << 16
 	c := newCluster(t, 3, func(cfg *Config) { cfg.batchReply, cfg.readReplies = 3*word, word })
@@ -308,8 +307,8 @@ func TestManyLargeForwardedReads(t *testing.T) {
 	all.Wait()
 }
 
-// TestMemberCatchesUpSoon keeps a follower away for long enough that Raft alone would leave it
-// behind for seconds more.
+// TestMemberCatchesUpSoon isolates a follower for so long that Raft alone would leave it behind for
+// seconds more.
 func TestMemberCatchesUpSoon(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: takes 6 s, and -short was given")

@@ -1,5 +1,5 @@
-// This file holds the tests of a node's end as others see it: which requests they send again, and
-// when they stand for election.
+// Tests of a node's end as others see it: which requests they send again, and when they stand for
+// election.
 
 package cluster
 
@@ -33,12 +33,12 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 						return
 					default:
 					}
-					group := fmt.Sprintf("%d-%d-%d", round, i, k)
-					if _, err := n.write(t.Context(), []byte(group), 1); err != nil {
+					batch := fmt.Sprintf("%d-%d-%d", round, i, k)
+					if _, err := n.write(t.Context(), []byte(batch), 1); err != nil {
 						t.Errorf("round %d, a write on %s failed: %v", round, n.cfg.ID, err)
 						return
 					}
-					mine = append(mine, group)
+					mine = append(mine, batch)
 					acked.Add(1)
 				}
 			}()
@@ -57,10 +57,10 @@ func TestStoppingLeaderFailsNoWrite(t *testing.T) {
 		c.reopen(lead.cfg.ID)
 		c.ready(lead.cfg.ID)
 		list := c.converged()
-		for _, group := range all {
-			if first := slices.Index(list, group); first < 0 ||
-				slices.Contains(list[first+1:], group) {
-				t.Fatalf("round %d: %s ran not once", round, group)
+		for _, batch := range all {
+			if first := slices.Index(list, batch); first < 0 ||
+				slices.Contains(list[first+1:], batch) {
+				t.Fatalf("round %d: %s ran not once", round, batch)
 			}
 		}
 	}
@@ -130,8 +130,8 @@ func TestCloseDrains(t *testing.T) {
 	if h, err := readHello(r); err != nil || h.refusal != "" {
 		t.Fatal(h, err)
 	}
-	request := func(id uint64, group string) []byte {
-		return endFrame(appendRequests(beginFrame(0), 1, [][]byte{[]byte(group)}), frameWrite, 0,
+	request := func(id uint64, batch string) []byte {
+		return endFrame(appendRequests(beginFrame(0), 1, [][]byte{[]byte(batch)}), frameWrite, 0,
 			id)
 	}
 	second := request(2, "second")
@@ -158,7 +158,7 @@ func TestCloseDrains(t *testing.T) {
 	}
 }
 
-// TestElectionRank: those who may follow a leader look at its silence one after the other.
+// TestElectionRank: the possible successors of a leader check its silence one after the other.
 func TestElectionRank(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead := c.leader().cfg.ID

@@ -1,5 +1,4 @@
-// This file holds the tests of the forwarding protocol's bytes and handshake, and their fuzz
-// targets.
+// Tests of the forwarding protocol's bytes and handshake, and their fuzz targets.
 
 package cluster
 
@@ -60,12 +59,12 @@ func TestFrameRefusals(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{
-		"no groups":           appendRequests(nil, 1, nil),
+		"no batches":          appendRequests(nil, 1, nil),
 		"fewer requests":      appendRequests(nil, 1, [][]byte{{1}, {2}}),
 		"too many requests":   appendRequests(nil, MaxBatchRequests+1, [][]byte{{1}}),
 		"too many bytes":      appendRequests(nil, 2, [][]byte{make([]byte, maxEntryBytes), {2}}),
 		"bytes behind":        append(appendRequests(nil, 1, [][]byte{{1}}), 0),
-		"a group that ends":   appendRequests(nil, 1, [][]byte{{1, 2}})[:4],
+		"a batch that ends":   appendRequests(nil, 1, [][]byte{{1, 2}})[:4],
 		"an impossible count": {1, 0xff, 0xff, 0xff, 0xff, 0x7f, 1},
 	} {
 		if _, err := decodeRequests(b); err == nil {
@@ -74,8 +73,8 @@ func TestFrameRefusals(t *testing.T) {
 	}
 }
 
-// TestLargeRepliesAreToldApart: a reply past the limit costs no other batch of its frame its own.
-func TestLargeRepliesAreToldApart(t *testing.T) {
+// TestLargeRepliesAreSeparate: a reply past the limit costs no other batch of its frame its reply.
+func TestLargeRepliesAreSeparate(t *testing.T) {
 	payload := appendReplies(nil, [][]byte{[]byte("12345"), []byte("123456"), {}, []byte("1")}, 0,
 		5)
 	got, err := decodeReplies(payload)
@@ -123,7 +122,8 @@ func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendRequests(nil, 2, [][]byte{[]byte("a"), []byte("bc")}))
 	f.Add(appendWork(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 1, 5),
 		[]uint64{1, 300}))
-	f.Add(appendHello(nil, hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", ""}))
+	f.Add(appendHello(nil,
+		hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", ""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
 			again := appendRequests(nil, q.count, q.batches)

@@ -1,4 +1,4 @@
-// This file holds tests of the peer port: strangers on it, and names of peers.
+// Tests of the peer port: strangers on it, and names of peers.
 
 package cluster
 
@@ -51,9 +51,9 @@ func dialFrom(t *testing.T, host string, m *mux, say ...byte) net.Conn {
 	return conn
 }
 
-// TestStrangersKeepNobodyOut opens more connections than the peer port has room for: some say
-// nothing, some the first byte alone. The oldest of them go, a member that has come before stays,
-// and one that comes then is served.
+// TestStrangersKeepNobodyOut opens more connections than the peer port admits: some send nothing,
+// some the first byte alone. The oldest of them are closed, an earlier member stays, and a later
+// one is served.
 func TestStrangersKeepNobodyOut(t *testing.T) {
 	checkGoroutines(t)
 	m := startMux(t)
@@ -83,7 +83,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// nameServer answers lookups one by one, as the test says.
+// nameServer answers lookups as the test decides.
 type nameServer struct {
 	mu      sync.Mutex
 	addrs   []string

@@ -1,4 +1,4 @@
-// This file holds the tests of certainty: links cut, nodes paused, calls given up.
+// Tests of certainty with links cut, nodes paused and calls canceled.
 
 package cluster
 
@@ -64,8 +64,8 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	}
 }
 
-// TestReadsAcrossPartitions reads on every node while leaders are cut off and joined again: a read
-// that began after a write was acknowledged has to see it.
+// TestReadsAcrossPartitions reads on every node while leaders are isolated and healed: a read that
+// began after a write was acknowledged must see it.
 func TestReadsAcrossPartitions(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	var mu sync.Mutex
@@ -153,7 +153,7 @@ func TestReadsAcrossPartitions(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPausedLeaderHoldsNoClient forwards to a leader that stops: writes under way end as unknown,
+// TestPausedLeaderHoldsNoClient forwards to a leader that pauses: writes in flight become unknown,
 // reads go to the new leader.
 func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	c := newCluster(t, 3, nil)
@@ -182,10 +182,9 @@ func TestPausedLeaderHoldsNoClient(t *testing.T) {
 	}
 }
 
-// TestNoClientWaitsForEver: a leader that loses frames and is well otherwise, or a queue that is
-// full, holds nobody: what was sent is unknown, and what is not sent since no frame is answered did
-// not run.
-func TestNoClientWaitsForEver(t *testing.T) {
+// TestNoClientWaitsForever: a leader that loses frames, or a full queue, blocks nobody: what was
+// sent becomes unknown, and what could not be sent did not run.
+func TestNoClientWaitsForever(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.LeaderWait, cfg.ReplyWait = 100*time.Millisecond, time.Second
 	})
@@ -196,11 +195,11 @@ func TestNoClientWaitsForEver(t *testing.T) {
 	for range maxFrames {
 		done := make(chan error, 1)
 		sent = append(sent, done)
-		groups := 1
+		batches := 1
 		if len(sent) > 1 {
-			groups = joinBatches // fewer wait for the answer of the first frame
+			batches = joinBatches // fewer wait for the answer of the first frame
 		}
-		for range groups {
+		for range batches {
 			go func() {
 				_, err := follower.write(context.Background(), []byte("lost"), 1)
 				select {
@@ -318,14 +317,14 @@ func TestTransferUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				group := fmt.Sprintf("%s-%d", id, i)
-				_, err := n.write(context.Background(), []byte(group), 1)
+				batch := fmt.Sprintf("%s-%d", id, i)
+				_, err := n.write(context.Background(), []byte(batch), 1)
 				if errors.Is(err, ErrNotRun) {
 					t.Errorf("write: %v", err) // a leader was there all the time
 				}
 				if err == nil {
 					mu.Lock()
-					acked[group] = true
+					acked[batch] = true
 					mu.Unlock()
 				}
 			}

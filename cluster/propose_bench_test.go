@@ -1,5 +1,4 @@
-// This file holds the measurements behind the tunables: throughput and CPU time a write, by entries
-// in flight.
+// The measurements behind the tunables: throughput and CPU time per write, by entries in flight.
 
 package cluster
 

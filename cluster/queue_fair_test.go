@@ -1,5 +1,5 @@
-// This file holds the tests of fair shares: turns, what is expected of batches, and batches of an
-// entry or a frame that did not run.
+// Tests of fair shares: turns, predicted costs, and batches of an entry or a frame that did not
+// run.
 
 package cluster
 
@@ -25,8 +25,8 @@ const (
 	newCommand   = 3<<40 + 3
 )
 
-// turns has sources ask for heavy work all the time, one batch of each under way, and gives so many
-// turns. It returns the work that each got.
+// turns has flows queue heavy work all the time, one batch each, and gives so many turns. It
+// returns the work of each flow.
 func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint64]uint64 {
 	t.Helper()
 	got := map[uint64]uint64{}
@@ -52,8 +52,8 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 	return got
 }
 
-// However many ask for much, a light batch is in the next entry, and only one turn is taken in
-// between. Turns go round.
+// However many heavy batches wait, a light batch is in the next entry, after at most one turn.
+// Flows take turns.
 func TestTurnsGoRound(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -63,25 +63,25 @@ func TestTurnsGoRound(t *testing.T) {
 	}
 	for id, work := range turns(t, q, want, 200) {
 		if work != 10*want[id] {
-			t.Errorf("source %d did %d units", id, work)
+			t.Errorf("flow %d did %d units", id, work)
 		}
 	}
 }
 
-// Shares are equal in work, not in batches.
+// Shares are equal by work, not by batches.
 func TestSharesAreOfWork(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
 	got := turns(t, q, map[uint64]uint64{1: 10_000_000, 2: 1_000_000, 3: 5_000_000}, 400)
 	for id, work := range got {
 		if diff := int64(work) - int64(got[1]); diff > 10_000_000 || diff < -10_000_000 {
-			t.Errorf("source %d did %d units, and another %d", id, work, got[1])
+			t.Errorf("flow %d did %d units, and another %d", id, work, got[1])
 		}
 	}
 }
 
-// What is known of a command tells a heavy batch of a new connection; of a command that nobody has
-// seen only a strained queue thinks ill.
+// The history of a command predicts a heavy batch of a new connection. A command without history is
+// heavy only in a cautious queue.
 func TestWhatIsExpected(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -106,11 +106,11 @@ func TestWhatIsExpected(t *testing.T) {
 	q.push(debtor)
 	q.charge(debtor, 10_000_000, 0)
 	if q.costs.record(Workload{Command: lightCommand}, 0); !heavy(batchOf(4, lightCommand, 0)) {
-		t.Error("a source that has just had much does not wait")
+		t.Error("a flow that was just served much does not wait")
 	}
 }
 
-// A source that owes nothing is next, however many were there before it: it may ask for little.
+// A flow that owes nothing is next, however many wait: it may ask for little.
 func TestFreshSourceIsNext(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -125,13 +125,13 @@ func TestFreshSourceIsNext(t *testing.T) {
 		t.Fatal("it is light")
 	}
 	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != c {
-		t.Errorf("source %d is next", got[0].workload.Source)
+		t.Errorf("flow %d is next", got[0].workload.Source)
 	}
 }
 
-// Who takes one turn and never comes back is forgotten, sooner or later; who waits is not passed
-// over for ever by newcomers.
-func TestAccountIsBounded(t *testing.T) {
+// A flow that takes one turn and never returns is forgotten eventually; one that waits is not
+// passed over forever by newcomers.
+func TestFlowsAreBounded(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
 	debtor := batchOf(1, heavyCommand, 0)
@@ -145,7 +145,7 @@ func TestAccountIsBounded(t *testing.T) {
 		c := q.takeHeavy(nil, 1)[0]
 		served = served || c.flow.id == 1
 		if q.charge(c, 10_000_000, 0); len(q.fair.finishTags) > maxFlows {
-			t.Fatalf("%d sources are in the account", len(q.fair.finishTags))
+			t.Fatalf("%d flows are remembered", len(q.fair.finishTags))
 		}
 	}
 	if !served {
@@ -153,7 +153,7 @@ func TestAccountIsBounded(t *testing.T) {
 	}
 }
 
-// Turns that are given together are given in order.
+// Calls that are served together are in order.
 func TestTurnsTogether(t *testing.T) {
 	q := newQueue(&costs{})
 	const units = 2 * maxEntryBatches
@@ -219,7 +219,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// A command that does alike whatever its key takes one slot, however many keys there are.
+// A command whose cost does not depend on its key takes one slot, however many keys there are.
 func TestCostsOfOneCommand(t *testing.T) {
 	var c costs
 	for i := range uint64(1000) {
@@ -236,7 +236,7 @@ func TestCostsOfOneCommand(t *testing.T) {
 	}
 }
 
-// A queue that never drains keeps what waits, and no more.
+// A queue that never empties keeps only what waits.
 func TestQueueDoesNotGrow(t *testing.T) {
 	q := newQueue(&costs{})
 	// each fills an entry
@@ -301,8 +301,8 @@ func TestFairGate(t *testing.T) {
 	}
 }
 
-// Small work takes no turn until it is much together.
-func TestFreeWorkIsBounded(t *testing.T) {
+// Small work bypasses the gate until it adds up to much.
+func TestExemptWorkIsBounded(t *testing.T) {
 	var s fairGate
 	done := uint64(0)
 	for range 1000 {
@@ -320,9 +320,9 @@ func TestFreeWorkIsBounded(t *testing.T) {
 	}
 }
 
-// Batches that an entry did not run, as it had done enough, run in a later one: each once, those of
-// one caller in order, through any node.
-func TestGroupsThatDidNotRunRunLater(t *testing.T) {
+// Batches that an entry did not run, because its budget was spent, run in a later one: each once,
+// those of one caller in order, through any node.
+func TestBatchesThatDidNotRunRunLater(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	const callers, rounds = 12, 8
 	var wg sync.WaitGroup
@@ -334,14 +334,14 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 				load := Workload{Source: uint64(k + 1), Command: uint64(k+1) << 33,
 					Shape: uint64(k+1) << 33}
 				for i := range rounds {
-					group := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
-					reply, err := n.Write(context.Background(), load, []byte(group), 1)
-					if err != nil || !strings.HasSuffix(string(reply), ":"+group) {
-						t.Errorf("%s: %q %v", group, reply, err)
+					batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
+					reply, err := n.Write(context.Background(), load, []byte(batch), 1)
+					if err != nil || !strings.HasSuffix(string(reply), ":"+batch) {
+						t.Errorf("%s: %q %v", batch, reply, err)
 					}
 					if reply, err := n.Read(context.Background(), load,
-						[]byte(group)); err != nil || string(reply) != "1" {
-						t.Errorf("reading %s: %q %v", group, reply, err)
+						[]byte(batch)); err != nil || string(reply) != "1" {
+						t.Errorf("reading %s: %q %v", batch, reply, err)
 					}
 				}
 			}()
@@ -350,12 +350,12 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 	wg.Wait()
 	next := map[string]int{}
 	list := c.converged()
-	for _, group := range list {
-		at := strings.LastIndexByte(group, '-')
-		if want := fmt.Sprint(next[group[:at]]); group[at+1:] != want {
-			t.Errorf("%s stands where %s is due", group, want)
+	for _, batch := range list {
+		at := strings.LastIndexByte(batch, '-')
+		if want := fmt.Sprint(next[batch[:at]]); batch[at+1:] != want {
+			t.Errorf("%s stands where %s is due", batch, want)
 		}
-		next[group[:at]]++
+		next[batch[:at]]++
 	}
 	if len(list) != 3*callers*rounds {
 		t.Errorf("%d batches ran, want %d", len(list), 3*callers*rounds)
@@ -369,7 +369,7 @@ func TestGroupsThatDidNotRunRunLater(t *testing.T) {
 	}
 }
 
-// One frame answers for batches that ran and batches that did not.
+// One frame answers batches that ran and batches that did not.
 func TestFrameOfWhichAPartRan(t *testing.T) {
 	a, err := decodeReplies(appendWork(appendReplies(nil, [][]byte{[]byte("ran"), {}}, 3, 10),
 		[]uint64{7, 1 << 40}))

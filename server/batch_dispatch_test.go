@@ -16,13 +16,13 @@ func calls(lines ...string) string {
 	return pipeline(all...)
 }
 
-func TestRuns(t *testing.T) {
+func TestBatches(t *testing.T) {
 	n := start(t, nil)
 	for _, c := range []struct {
-		name  string
-		lines []string
-		want  []string
-		runs  string
+		name    string
+		lines   []string
+		want    []string
+		batches string
 	}{
 		{"writes go together", []string{"SET a 1", "INCR a", "SET b 2"},
 			[]string{"+OK\r\n", ":2\r\n", "+OK\r\n"}, "write 3"},
@@ -91,8 +91,8 @@ func TestRuns(t *testing.T) {
 			for _, w := range c.want {
 				k.want(w)
 			}
-			if runs := n.fake.takeCalls(); runs != c.runs {
-				t.Errorf("runs %q, want %q", runs, c.runs)
+			if batches := n.fake.takeCalls(); batches != c.batches {
+				t.Errorf("batches %q, want %q", batches, c.batches)
 			}
 			if got := k.call("ECHO", "end"); got != "$3\r\nend\r\n" {
 				t.Errorf("after it: %q", got)
@@ -102,7 +102,7 @@ func TestRuns(t *testing.T) {
 }
 
 // Batches have limits: a longer pipeline makes several, and loses nothing.
-func TestRunLimits(t *testing.T) {
+func TestBatchLimits(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	var b strings.Builder
@@ -127,8 +127,8 @@ func TestRunLimits(t *testing.T) {
 	if got := c.call("STRLEN", "c"); got != fmt.Sprintf(":%d\r\n", 3*len(big)) {
 		t.Fatalf("%q", got)
 	}
-	if runs := n.fake.takeCalls(); strings.Contains(runs, "2") || strings.Contains(runs, "3") {
-		t.Fatalf("runs %q are larger than allowed", runs)
+	if batches := n.fake.takeCalls(); strings.ContainsAny(batches, "23") {
+		t.Fatalf("batches %q are larger than allowed", batches)
 	}
 }
 

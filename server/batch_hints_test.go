@@ -10,11 +10,11 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-func TestTries(t *testing.T) {
+func TestDryRuns(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		lines []string // each sent on its own
-		runs  string
+		name    string
+		lines   []string // each sent on its own
+		batches string
 	}{
 		{"a lock that is free is not tried", []string{"SET lock a NX", "SET other a NX", "DEL lock",
 			"SET lock b NX"}, "write 1, write 1, write 1, write 1"},
@@ -47,8 +47,8 @@ func TestTries(t *testing.T) {
 			for _, l := range c.lines {
 				k.call(strings.Fields(l)...)
 			}
-			if runs := n.fake.takeCalls(); runs != c.runs {
-				t.Errorf("runs %q, want %q", runs, c.runs)
+			if batches := n.fake.takeCalls(); batches != c.batches {
+				t.Errorf("batches %q, want %q", batches, c.batches)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestTries(t *testing.T) {
 
 // A pipeline is tried if every write in it probably changes nothing; it is logged from the first
 // write that does.
-func TestTriesOfPipelines(t *testing.T) {
+func TestDryRunsOfPipelines(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	held := calls("SETNX a x", "GET a", "SETNX b x")
@@ -64,9 +64,9 @@ func TestTriesOfPipelines(t *testing.T) {
 	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", ":0\r\n", "$1\r\n1\r\n", ":0\r\n")
 	n.fake.takeCalls()
 	for _, step := range []struct {
-		send string
-		want []string
-		runs string
+		send    string
+		want    []string
+		batches string
 	}{
 		{held, []string{":0\r\n", "$1\r\n1\r\n", ":0\r\n"}, "dry run 3"},
 		{calls("SETNX a x", "INCR c", "SETNX b x"), []string{":0\r\n", ":2\r\n", ":0\r\n"},
@@ -81,8 +81,8 @@ func TestTriesOfPipelines(t *testing.T) {
 	} {
 		c.raw(step.send)
 		c.want(step.want...)
-		if runs := n.fake.takeCalls(); runs != step.runs {
-			t.Errorf("%q: runs %q, want %q", step.send, runs, step.runs)
+		if batches := n.fake.takeCalls(); batches != step.batches {
+			t.Errorf("%q: batches %q, want %q", step.send, batches, step.batches)
 		}
 	}
 	if got := c.call("INFO", "coordd"); !strings.Contains(got, "unlogged_writes:3\r\n") ||
@@ -92,7 +92,7 @@ func TestTriesOfPipelines(t *testing.T) {
 }
 
 // A script's reply does not tell what it did: now and then one is tried, and after hits all are.
-func TestTriesOfScripts(t *testing.T) {
+func TestDryRunsOfScripts(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	look, take := "return redis.call('exists', KEYS[1])", "return redis.call('incr', KEYS[1])"
@@ -120,7 +120,7 @@ func TestTriesOfScripts(t *testing.T) {
 }
 
 // MONITOR needs the log entries of scripts: nothing is tried while it runs.
-func TestTriesBesideMonitor(t *testing.T) {
+func TestNoDryRunsBesideMonitor(t *testing.T) {
 	n := start(t, nil)
 	c, m := n.dial(t), n.dial(t)
 	for range 100 {
@@ -131,8 +131,8 @@ func TestTriesBesideMonitor(t *testing.T) {
 	}
 	m.call("MONITOR")
 	c.call("EVAL", "return redis.call('get', KEYS[1])", "1", "a")
-	if runs := n.fake.takeCalls(); runs != "write 1" {
-		t.Errorf("runs %q", runs)
+	if batches := n.fake.takeCalls(); batches != "write 1" {
+		t.Errorf("batches %q", batches)
 	}
 	if line := m.next(); !strings.Contains(line, `"EVAL"`) {
 		t.Errorf("%q", line)
@@ -143,7 +143,7 @@ func TestTriesBesideMonitor(t *testing.T) {
 }
 
 // An error of a dry run guarantees that nothing ran, as for a read.
-func TestTryFails(t *testing.T) {
+func TestDryRunFails(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	c.raw(calls("SETNX a 1", "SETNX a 1"))
@@ -156,13 +156,13 @@ func TestTryFails(t *testing.T) {
 		"1"); got != "-CLUSTERDOWN the command did not run: no leader\r\n" {
 		t.Errorf("%q", got)
 	}
-	if runs := n.fake.takeCalls(); runs != "dry run 1" {
-		t.Errorf("runs %q", runs)
+	if batches := n.fake.takeCalls(); batches != "dry run 1" {
+		t.Errorf("batches %q", batches)
 	}
 }
 
-// BenchmarkTryHints measures what the hints cost every write, for a free lock.
-func BenchmarkTryHints(b *testing.B) {
+// BenchmarkHints measures what the hints cost every write, for a free lock.
+func BenchmarkHints(b *testing.B) {
 	n := newFake()
 	var t hints
 	args := commandtest.Args("SET", "lock:000000012345", "owner", "NX", "PX", "10000")

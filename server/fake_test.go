@@ -283,12 +283,12 @@ func (f *fakeBackend) run(kind string, batch []byte, write bool) ([]byte, error)
 const fakeWallUs = 1_700_000_000_123_456
 
 // apply applies an entry of batches and delivers its events, as a node does.
-func (f *fakeBackend) apply(groups ...[]byte) ([][]byte, error) {
+func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	f.index++
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
 	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs,
-		Batches: groups}, true)
+		Batches: batches}, true)
 	if err != nil {
 		return nil, err
 	}

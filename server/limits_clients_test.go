@@ -364,7 +364,7 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 }
 
 // Spurious interrupts are harmless.
-func TestNudges(t *testing.T) {
+func TestSpuriousInterrupts(t *testing.T) {
 	n := start(t, byHand)
 	c := n.dial(t)
 	s := n.number(t, c)

@@ -151,7 +151,7 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	}
 	c.want("$3\r\nend\r\n")
 	if got := n.fake.takeCalls(); strings.Count(got, "read") < 3 { // 63 values fit into one
-		t.Errorf("runs %s", got)
+		t.Errorf("batches %s", got)
 	}
 
 	// A batch with writes stops after its share of work.
@@ -162,13 +162,13 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	c.want("$4\r\ndone\r\n", ":2\r\n", "$4\r\ndone\r\n", "$1\r\n3\r\n", "$4\r\ndone\r\n", ":6\r\n",
 		"+PONG\r\n")
 	if got := n.fake.takeCalls(); got != "write 7, write 6, write 4, write 2, write 1" {
-		t.Errorf("runs %s", got)
+		t.Errorf("batches %s", got)
 	}
 }
 
 // Batches with writes start short and grow while their replies are small: a connection's first
 // pipeline of pops of large elements loses none.
-func TestRunsWithWritesGrow(t *testing.T) {
+func TestBatchesWithWritesGrow(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	pings := func(count int) {
@@ -180,7 +180,7 @@ func TestRunsWithWritesGrow(t *testing.T) {
 	}
 	pings(1000)
 	if got := n.fake.takeCalls(); !strings.HasPrefix(got, "write 16, write 32, write 64") {
-		t.Errorf("runs %s", got)
+		t.Errorf("batches %s", got)
 	}
 	pings(5000)
 	n.fake.takeCalls()

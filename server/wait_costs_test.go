@@ -52,7 +52,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 
 // Every command that waits for several keys finds new elements, with the changed keys alone, and
 // with all keys after a change that names none.
-func TestTriesWithTheKeysThatChanged(t *testing.T) {
+func TestRetriesWithTheChangedKeys(t *testing.T) {
 	for _, x := range []struct{ wait, push, reply string }{
 		{"BLPOP a b c 0", "RPUSH b x", "*2\r\n$1\r\nb\r\n$1\r\nx\r\n"},
 		{"BRPOP a b c 0", "RPUSH c x", "*2\r\n$1\r\nc\r\n$1\r\nx\r\n"},

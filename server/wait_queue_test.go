@@ -181,7 +181,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 // Each element costs one attempt, however many wait, and a useless change costs one attempt in
 // all.
-func TestTriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
+func TestRetriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
 	const clients = 300

@@ -60,7 +60,8 @@ func TestRestart(t *testing.T) {
 			if c.after {
 				sample.Fill(t, client, "two")
 			} else {
-				sample.Fill(t, client, "one") // the lock is held, the rest changes, and a snapshot follows
+				// the lock is held, the rest changes, and a snapshot follows
+				sample.Fill(t, client, "one")
 				if err := n.cluster.Snapshot(); err != nil {
 					t.Fatal(err)
 				}
