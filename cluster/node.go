@@ -375,7 +375,7 @@ func (n *Node) Schedule(load Workload, f func()) error {
 // schedule is Schedule for work that counts its cost in units.
 func (n *Node) schedule(load Workload, f func() uint64) error {
 	expected, _ := n.costs.estimate(load)
-	flow := flow{id: load.Source}
+	flow := flow{id: load.Conn}
 	if n.gate.exempt(expected) {
 		units := f()
 		n.costs.record(load, units)

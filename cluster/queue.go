@@ -83,7 +83,7 @@ func newLocalCall(batch []byte, count int, deadline time.Time) *call {
 
 // withWorkload notes the workload of a local call.
 func (c *call) withWorkload(load Workload) *call {
-	c.workload, c.flow = load, flow{id: load.Source}
+	c.workload, c.flow = load, flow{id: load.Conn}
 	return c
 }
 

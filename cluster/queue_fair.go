@@ -35,7 +35,7 @@ const (
 // Workload says which flow a batch belongs to and what it does, as far as the caller knows. It
 // decides when the batch runs, never what it does.
 type Workload struct {
-	Source uint64 // the connection; 0: nobody, never charged
+	Conn uint64 // the connection; 0: nobody, never charged
 	// a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
 	Command uint64
 	Shape   uint64 // a hash of the commands and the first key

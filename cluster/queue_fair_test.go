@@ -13,7 +13,7 @@ import (
 )
 
 func batchOf(id, command uint64, cost uint64) *call {
-	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Source: id,
+	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Conn: id,
 		Command: command, Shape: command})
 	c.work = []uint64{cost} // what it will turn out to do
 	return c
@@ -45,9 +45,9 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 			t.Fatalf("%d heavy calls have their turn together", len(calls))
 		}
 		c := calls[0]
-		got[c.workload.Source] += c.work[0]
+		got[c.workload.Conn] += c.work[0]
 		q.charge(c, c.work[0], 0)
-		q.push(batchOf(c.workload.Source, heavyCommand, costs[c.workload.Source]))
+		q.push(batchOf(c.workload.Conn, heavyCommand, costs[c.workload.Conn]))
 	}
 	return got
 }
@@ -125,7 +125,7 @@ func TestFreshSourceIsNext(t *testing.T) {
 		t.Fatal("it is light")
 	}
 	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != c {
-		t.Errorf("flow %d is next", got[0].workload.Source)
+		t.Errorf("flow %d is next", got[0].workload.Conn)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestBatchesThatDidNotRunRunLater(t *testing.T) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				load := Workload{Source: uint64(k + 1), Command: uint64(k+1) << 33,
+				load := Workload{Conn: uint64(k + 1), Command: uint64(k+1) << 33,
 					Shape: uint64(k+1) << 33}
 				for i := range rounds {
 					batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)

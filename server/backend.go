@@ -14,7 +14,7 @@ import (
 // Workload says which connection sends a batch and what the batch does, so that one busy connection
 // does not delay the others.
 type Workload struct {
-	Source uint64 // the connection; 0: the server itself
+	Conn uint64 // the connection; 0: the server itself
 	// a hash of the command; 0: unknown. Batches with the same hash should cost alike
 	Command uint64
 	Shape   uint64 // a hash of the command and its first key

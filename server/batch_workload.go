@@ -48,7 +48,7 @@ func (load Workload) sized(n int) Workload {
 // workload describes the current batch of count requests.
 func (s *session) workload(count int) Workload {
 	load := s.batch.load.sized(count)
-	load.Source = s.id
+	load.Conn = s.id
 	return load
 }
 
@@ -56,6 +56,6 @@ func (s *session) workload(count int) Workload {
 func (s *session) localWorkload(spec *commands.Spec, args [][]byte) Workload {
 	h := xxhash.Sum64String(spec.FullName()) | 1
 	load := Workload{Command: h, Shape: h}.sized(len(args))
-	load.Source = s.id
+	load.Conn = s.id
 	return load
 }

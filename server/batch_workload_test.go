@@ -63,7 +63,7 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 		"PUBSUB CHANNELS", "SLOWLOG GET", "LATENCY HISTOGRAM", "MEMORY STATS", "ACL CAT",
 	} {
 		a.call(strings.Fields(call)...)
-		if of := shared(); len(of) != 1 || of[0].Source == 0 || of[0].Command == 0 {
+		if of := shared(); len(of) != 1 || of[0].Conn == 0 || of[0].Command == 0 {
 			t.Errorf("%s: %v", call, of)
 		}
 	}
@@ -75,7 +75,7 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 	}
 	a.call("EXEC")
 	b.call("COMMAND", "DOCS")
-	if of := shared(); len(of) != 2 || of[0].Source == of[1].Source ||
+	if of := shared(); len(of) != 2 || of[0].Conn == of[1].Conn ||
 		of[0].Command != of[1].Command {
 		t.Errorf("two connections: %v", of)
 	}

@@ -265,6 +265,6 @@ func TestOwnChangesDoNotEndTracking(t *testing.T) {
 	b.call("SET", "k", "3")
 	a.call("SET", "k", "4")
 	if got := a.call("PING"); got != "+PONG\r\n" {
-		t.Errorf("told of a key that was not read again: %q", got)
+		t.Errorf("notified of a key that was not read again: %q", got)
 	}
 }

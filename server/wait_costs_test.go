@@ -267,7 +267,7 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	}
 	n.tracking.mu.Unlock()
 	if told < 100 {
-		t.Errorf("%d keys were told of", told)
+		t.Errorf("%d keys were invalidated", told)
 	}
 	first := n.all()[0]
 	if got := first.memory.parts[memoryKeys].Load(); got < 10_000 || got > 100_000 {
