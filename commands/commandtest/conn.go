@@ -98,9 +98,9 @@ const RedisMissing = "SKIPPED: redis-server not found"
 // Only the server holds the pipe of its log, so the log ends with it.
 const guardian = `redis-server "$@" & server=$!; exec >/dev/null; cat; kill -9 $server; wait $server`
 
-// StartRedis starts a redis-server without persistence on a unix socket, and stops it with the test.
-// It returns the socket's path, or "" if no redis-server is installed. more are arguments of the
-// server.
+// StartRedis starts a redis-server without persistence on a unix socket, and stops it with the
+// test. It returns the socket's path, or "" if no redis-server is installed. more are arguments of
+// the server.
 func StartRedis(t testing.TB, more ...string) (socket string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -165,8 +165,8 @@ func DialRedis(t testing.TB) *Conn {
 	return c
 }
 
-// watchStart reads the server's log to its end. It reports once: "" when the server is ready, or the
-// log if that ended before.
+// watchStart reads the server's log to its end. It reports once: "" when the server is ready, or
+// the log if that ended before.
 func watchStart(out io.Reader, ready chan<- string) {
 	var log strings.Builder
 	started := false
