@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// A heavy load is what 20 connections ask for, again and again, while a light client takes locks.
+// A heavy load is what 20 connections request repeatedly while a light client takes locks.
 type heavyLoad struct {
 	name  string
 	setup func(c *conn) error // fills an empty database
@@ -144,7 +144,7 @@ type heavyResult struct {
 	refusal           atomic.Value      // the first one's text
 }
 
-// heavy says how many heavy requests were answered, and how many of them with an error.
+// heavy describes how many heavy requests were answered, and how many of them with an error.
 func (r *heavyResult) heavy() string {
 	if n := r.refused.Load(); n > 0 {
 		return fmt.Sprintf("%d %v", r.answered.Load(), r.refusal.Load())
@@ -225,8 +225,8 @@ func (h *heavyResult) loadHeavily(ctx context.Context, port string, r request) e
 	return nil
 }
 
-// takeLocks takes one lock after the other, and returns how long each took, sorted. One that is
-// under way at the end is waited for.
+// takeLocks takes one lock after another, and returns the sorted times. It waits for the one in
+// flight at the end.
 func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 	c, err := dial(port)
 	if err != nil {
@@ -245,7 +245,7 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 			return nil, fmt.Errorf("a light client's SET was answered %s", line)
 		}
 		waits = append(waits, time.Since(begin))
-		time.Sleep(time.Millisecond) // a client that asks for little
+		time.Sleep(time.Millisecond) // a light client
 	}
 	slices.Sort(waits)
 	return waits, nil
@@ -278,7 +278,7 @@ func (r request) and(next request) request {
 // do sends commands and returns the first line of the last one's reply.
 func (c *conn) do(r request) (string, error) {
 	sent := make(chan error, 1)
-	go func() { // a server may answer before it has read everything
+	go func() { // a server may reply before it has read everything
 		_, err := c.Write(r.bytes)
 		sent <- err
 	}()
@@ -370,7 +370,7 @@ func sets(n, members int) func(*conn) error {
 	}
 }
 
-// twoSets makes a and b, which hold the same, and c, which is empty.
+// twoSets makes a and b, which are equal, and c, which is empty.
 func twoSets(n int) func(*conn) error {
 	return func(c *conn) error {
 		if err := filled("SADD", "a", n, one)(c); err != nil {
@@ -392,7 +392,7 @@ func ids(n int) []string {
 	return s
 }
 
-// pending makes a stream of n entries that a group's consumer has and did not acknowledge.
+// pending makes a stream whose n entries are pending for a group's consumer.
 func pending(n int) func(*conn) error {
 	return func(c *conn) error {
 		for chunk := range slices.Chunk(ids(n), 500) {
@@ -417,7 +417,7 @@ func pending(n int) func(*conn) error {
 	}
 }
 
-// must sends a command that is not to fail.
+// must sends a command that must not fail.
 func (c *conn) must(args ...string) error {
 	line, err := c.do(command(args...))
 	if err == nil && line[0] == '-' {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// load is one way of running redis-benchmark, and the ratio that the project wants at least.
+// load is one way of running redis-benchmark, and the minimum ratio that the project wants.
 type load struct {
 	name     string
 	clients  int
@@ -59,7 +59,7 @@ func run(rounds int, heavy bool, only string, work time.Duration) error {
 	return table(rounds, s.redis, s.leader, s.follower)
 }
 
-// table prints a line a load: the median rates and the median ratios of rounds.
+// table prints a line per load: the median rates and the median ratios of rounds.
 func table(rounds int, redis, leader, follower string) error {
 	fmt.Printf("SET lock:__rand_int__ owner NX PX 10000, requests a second, medians of %d rounds\n",
 		rounds)
@@ -88,7 +88,7 @@ func table(rounds int, redis, leader, follower string) error {
 	return nil
 }
 
-// benchmark runs redis-benchmark once and returns requests a second.
+// benchmark runs redis-benchmark once and returns requests per second.
 func benchmark(port string, l load) (float64, error) {
 	out, err := exec.Command("redis-benchmark", "-h", "127.0.0.1", "-p", port, "-c",
 		strconv.Itoa(l.clients),

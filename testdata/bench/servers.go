@@ -95,7 +95,7 @@ func (s *servers) end() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// findLeader waits until a node calls itself master, and gives its port and another's.
+// findLeader waits until a node calls itself master, and returns its port and another one's.
 func findLeader(ports []string) (leader, follower string, err error) {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		for i, p := range ports {
@@ -107,7 +107,7 @@ func findLeader(ports []string) (leader, follower string, err error) {
 	return "", "", errors.New("the cluster has no leader")
 }
 
-// role asks a node for the first word of ROLE; empty if it does not answer.
+// role returns the first word of a node's ROLE; empty if it does not reply.
 func role(port string) string {
 	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Script is one script with the arguments that EVAL gets after it.
+// Script is one script with its arguments for EVAL.
 type Script struct {
 	Source string
 	Args   []string
@@ -37,8 +37,8 @@ func Read(t testing.TB, path string) []Script {
 	return list
 }
 
-// Files returns the files of testdata/scripts; testdata is the way to that from the test's own
-// folder.
+// Files returns the files of testdata/scripts. testdata is its path, relative to the test's
+// directory.
 func Files(t testing.TB, testdata string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testdata, "scripts", "*.lua"))

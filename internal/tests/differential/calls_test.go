@@ -1,4 +1,4 @@
-// What lives here: the random requests of TestDifferential.
+// The random requests of TestDifferential.
 
 package differential
 

@@ -1,5 +1,5 @@
-// What lives here: how TestDifferential compares two replies, and which calls it changes, or does
-// not make, because a test could not tell what their replies are to be.
+// How TestDifferential compares two replies, and which calls it changes, or does not make, because
+// a test could not tell what their replies are to be.
 
 package differential
 

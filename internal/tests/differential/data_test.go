@@ -1,4 +1,4 @@
-// What lives here: the comparison of all data at the end of a round of TestDifferential.
+// The comparison of all data at the end of a round of TestDifferential.
 
 package differential
 

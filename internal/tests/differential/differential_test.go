@@ -1,6 +1,5 @@
-// What lives here: random calls to a machine and to a real redis-server side by side. Replies are
-// compared one by one, and in the end of each round all data. What may differ is in known_test.go
-// alone.
+// Random calls to a machine and to a real redis-server side by side. Replies are compared one by
+// one, and in the end of each round all data. What may differ is in known_test.go alone.
 
 package differential
 

@@ -1,5 +1,5 @@
-// What lives here: what TestDifferential knows of differences between coordd and Redis, each by a
-// line of docs/compatibility.md.
+// What TestDifferential knows of differences between coordd and Redis, each by a line of
+// docs/compatibility.md.
 
 package differential
 

@@ -1,6 +1,6 @@
-// What lives here: calls of commands that are newer than Redis 7.0. In their place TestDifferential
-// gives the real server a script that does what their documentation says, as long as no field of a
-// hash is given a life.
+// Calls of commands that are newer than Redis 7.0. In their place TestDifferential gives the real
+// server a script that does what their documentation says, as long as no field of a hash is given a
+// life.
 
 package differential
 

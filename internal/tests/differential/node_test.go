@@ -1,4 +1,4 @@
-// What lives here: a server of our own for TestDifferentialSessions, whose backend is one machine.
+// A server of our own for TestDifferentialSessions, whose backend is one machine.
 
 package differential
 

@@ -1,4 +1,4 @@
-// What lives here: the values that the calls of TestDifferential are made of.
+// The values that the calls of TestDifferential are made of.
 
 package differential
 

@@ -1,5 +1,5 @@
-// What lives here: what TestDifferential says of a difference, in as few requests as suffice, and
-// in the end of its calls.
+// What TestDifferential says of a difference, in as few requests as suffice, and in the end of its
+// calls.
 
 package differential
 

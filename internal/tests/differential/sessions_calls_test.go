@@ -1,4 +1,4 @@
-// What lives here: the random calls of TestDifferentialSessions, and those that it does not make.
+// The random calls of TestDifferentialSessions, and those that it does not make.
 
 package differential
 

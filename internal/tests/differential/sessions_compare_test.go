@@ -1,4 +1,4 @@
-// What lives here: how TestDifferentialSessions compares what connections were told.
+// How TestDifferentialSessions compares what connections were told.
 
 package differential
 

@@ -1,7 +1,6 @@
-// What lives here: random calls of several connections to a server of our own and to a real
-// redis-server side by side: what TestDifferential, which has a machine without connections, cannot
-// make: transactions step by step, messages and notifications, commands that wait, what connections
-// know.
+// Random calls of several connections to a server of our own and to a real redis-server side by
+// side: what TestDifferential, which has a machine without connections, cannot make: transactions
+// step by step, messages and notifications, commands that wait, what connections know.
 
 package differential
 

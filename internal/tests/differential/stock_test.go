@@ -1,5 +1,5 @@
-// What lives here: what TestDifferential puts into the servers, at the beginning of half of its
-// rounds and now and then, so that random calls find something to work on.
+// What TestDifferential puts into the servers, at the beginning of half of its rounds and now and
+// then, so that random calls find something to work on.
 
 package differential
 

@@ -51,7 +51,7 @@ func commandsDoc(t *commands.Table) (text string, rows int) {
 	b.WriteString(
 		"\n| Command | Arity | Kind | Group | Since | Summary |\n|---|---|---|---|---|---|\n")
 	for _, s := range t.All() {
-		// A container that cannot be called by itself is there by its subcommands alone.
+		// A container that cannot be called itself appears only through its subcommands.
 		if s.Subcommands == nil || s.Handler != nil || s.Local != nil {
 			row(s)
 		}
@@ -62,7 +62,7 @@ func commandsDoc(t *commands.Table) (text string, rows int) {
 	return b.String(), rows
 }
 
-// cell keeps a text from ending its cell: in a table a bar does so between backquotes too.
+// cell escapes bars: in a table they end a cell even between backquotes.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
 func TestCommandsDoc(t *testing.T) {
@@ -77,7 +77,7 @@ func TestCommandsDoc(t *testing.T) {
 	t.Logf("%d commands", rows)
 }
 
-// keep compares a document with what it has to be, or writes it.
+// keep compares a document with the wanted text, or writes that.
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	path := filepath.Join(root, name)

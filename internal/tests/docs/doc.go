@@ -1,2 +1,2 @@
-// Package docs keeps documents in step with what they are made of.
+// Package docs keeps documents in step with the code that they describe.
 package docs

@@ -1,5 +1,5 @@
-// Keeps the documents true where a program can tell: what they link to, the files, functions,
-// tests, flags, variables and make targets that they name, and the walk and the import graph in
+// Keeps the documents true where a program can tell: their links, the files, functions, tests,
+// flags, variables and make targets that they name, and the walk and the import graph in
 // docs/architecture.md.
 
 package docs
@@ -28,7 +28,7 @@ type document struct {
 	text string
 }
 
-// repository is what the documents talk about.
+// repository is what the documents describe.
 type repository struct {
 	files map[string]bool // with directories
 	docs  []document
@@ -142,7 +142,7 @@ func declaredBy(d ast.Decl) (names []string) {
 	return names
 }
 
-// funcName is the name of a function, with the type of its receiver: Machine.Apply.
+// funcName returns the name of a function, with the type of its receiver: Machine.Apply.
 func funcName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name
@@ -162,7 +162,7 @@ func funcName(d *ast.FuncDecl) string {
 	}
 }
 
-// members are the fields of a struct, or the methods of an interface.
+// members returns the fields of a struct, or the methods of an interface.
 func members(typ ast.Expr) (names []string) {
 	var list *ast.FieldList
 	switch x := typ.(type) {
@@ -249,7 +249,7 @@ func (r *repository) own() []document {
 	})
 }
 
-// TestNames holds the names in code spans against the sources.
+// TestNames compares the names in code spans with the sources.
 func TestNames(t *testing.T) {
 	r := load(t)
 	types := map[string]bool{}
@@ -277,8 +277,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// hasFile reports whether a document names a file that exists: by its path from the root or from
-// the document, or by its name alone.
+// hasFile reports whether a document names an existing file: by its path from the root or from the
+// document, or by its name alone.
 func (r *repository) hasFile(d document, name string) bool {
 	if r.files[name] || r.files[path.Join(path.Dir(d.path), name)] {
 		return true
@@ -359,7 +359,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestImportGraph holds the lists in docs/architecture.md against what the packages import.
+// TestImportGraph compares the lists in docs/architecture.md with the imports of the packages.
 func TestImportGraph(t *testing.T) {
 	const (
 		name   = "docs/architecture.md"

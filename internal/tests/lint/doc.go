@@ -1,2 +1,2 @@
-// Package lint holds tests that read the sources: their form, their width and their words.
+// Package lint tests the sources: their form, their width and their words.
 package lint

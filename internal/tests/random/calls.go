@@ -18,8 +18,7 @@ import (
 // SeedVariable names the environment variable that repeats a random test.
 const SeedVariable = "COORDD_TEST_SEED"
 
-// Seed is the seed of a random test: a new one each time, or that of the environment. A test that
-// fails shows it.
+// Seed returns the seed of a random test: a new one, or that of the environment. It logs the seed.
 func Seed(t testing.TB) uint64 {
 	seed := rand.Uint64()
 	if s := os.Getenv(SeedVariable); s != "" {
@@ -39,8 +38,8 @@ type Calls struct {
 	syntax  map[*commands.Spec][]commands.Arg // of all commands
 	Pools   []Pool
 	Shunned []string
-	Strays  int    // one in so many keys is perhaps not of the command's group
-	group   string // of the command under way
+	Strays  int    // one key in so many may not be of the command's group
+	group   string // of the current command
 	Command string // its full name
 	clockMs int64
 	wallUs  int64
@@ -61,7 +60,7 @@ func NewCalls(table *commands.Table, seed uint64) *Calls {
 	for _, s := range g.Specs {
 		args, err := commands.ParseSyntax(s.Syntax)
 		if err != nil {
-			// a mistake in the table; package server's tests tell of all
+			// an error in the table, which package server's tests report
 			panic(s.FullName() + ": " + err.Error())
 		}
 		g.syntax[s] = args
@@ -70,7 +69,7 @@ func NewCalls(table *commands.Table, seed uint64) *Calls {
 	return g
 }
 
-// Stamps moves both clocks on and returns them: the wall clock jumps now and then.
+// Stamps advances both clocks and returns them. Sometimes the wall clock jumps.
 func (g *Calls) Stamps() (clockMs, wallUs int64) {
 	g.clockMs += g.Int64N(300)
 	g.wallUs += g.Int64N(300_000)
@@ -92,7 +91,7 @@ func (g *Calls) Batches() (batches [][]byte) {
 	return batches
 }
 
-// Request makes a call or, more seldom, a transaction, which may watch keys.
+// Request makes a call or, less often, a transaction, which may watch keys.
 func (g *Calls) Request() *commands.Request {
 	q := &commands.Request{Proto: 2 + g.IntN(2)}
 	if g.IntN(10) == 0 {
@@ -113,7 +112,7 @@ func (g *Calls) Request() *commands.Request {
 	return q
 }
 
-// Reads makes a run of calls that change nothing.
+// Reads makes a batch of calls that change nothing.
 func (g *Calls) Reads() []byte {
 	specs := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool {
 		return s.Kind != commands.Read
@@ -126,10 +125,10 @@ func (g *Calls) Reads() []byte {
 	return run
 }
 
-// Call makes a call of one of the specs, now and then a wrong one.
+// Call makes a call of one of the specs, sometimes an invalid one.
 func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	spec := specs[g.IntN(len(specs))]
-	// What removes everything would leave the machines nothing to differ in.
+	// Removing everything would leave the machines nothing to differ in.
 	for strings.HasPrefix(spec.Name, "flush") && g.IntN(30) > 0 {
 		spec = specs[g.IntN(len(specs))]
 	}
@@ -145,7 +144,7 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	return commandtest.Args(words...)
 }
 
-// The pools are small, so that calls meet at the same keys and fields.
+// The pools are small, so that calls share keys and fields.
 var (
 	KeyPool = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1",
 		"x2", "", "key\x00\xff"}
@@ -169,15 +168,14 @@ var (
 	}
 )
 
-// OwnKeys are the keys that the commands of a group are mostly called with, so that they often find
-// what they look for.
+// OwnKeys are the keys that commands of a group usually get, so that they often find a value.
 var OwnKeys = map[string][]string{
 	"string": {"k1", "k2", "k3"}, "bitmap": {"k1", "k2"}, "hash": {"h1", "h2"},
 	"sorted-set": {"z1", "z2"}, "list": {"l1", "l2"},
 	"set": {"s1", "s2"}, "stream": {"x1", "x2"},
 }
 
-// shaPool names the scripts, and one that never was.
+// shaPool names the scripts, and one that never existed.
 var shaPool = func() []string {
 	pool := []string{strings.Repeat("0", 40)}
 	for _, s := range scriptPool {
@@ -186,8 +184,8 @@ var shaPool = func() []string {
 	return pool
 }()
 
-// libraryPool are libraries that meet at their names and functions, DumpPool what FUNCTION DUMP
-// gives of one and of none.
+// libraryPool are libraries that share names and functions. DumpPool is FUNCTION DUMP of one
+// library and of none.
 var (
 	libraryPool = []string{
 		"#!lua name=one\nredis.register_function('f1', function(keys, args) return " +
@@ -207,14 +205,14 @@ var (
 	}
 )
 
-// Pool is the values of a placeholder whose name has a part; or, where the part is the full name of
-// a command and of a placeholder, of that one alone.
+// Pool is the values of placeholders whose name contains a part. If the part is the full name of a
+// command and a placeholder, it is for that one only.
 type Pool struct {
 	Part   string
 	Values []string
 }
 
-// pools are looked through in their order; the first that fits counts.
+// pools are searched in order; the first match counts.
 var pools = []Pool{
 	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
 	{"function", []string{"f1", "f2", "F3", "f4"}},
@@ -231,7 +229,7 @@ var pools = []Pool{
 	{"type", []string{"string", "hash", "zset", "list"}},
 }
 
-// Pick takes one of a pool, and where that is to be shunned mostly another.
+// Pick returns a value of a pool, usually another one than the one to avoid.
 func (g *Calls) Pick(pool []string) string {
 	value := pool[g.IntN(len(pool))]
 	if slices.Contains(g.Shunned, value) && g.IntN(8) > 0 {
@@ -240,7 +238,7 @@ func (g *Calls) Pick(pool []string) string {
 	return value
 }
 
-// value is a value for a placeholder.
+// value returns a value for a placeholder.
 func (g *Calls) value(name string) string {
 	if own := OwnKeys[g.group]; own != nil && strings.Contains(name, "key") &&
 		g.IntN(g.Strays) > 0 {
@@ -254,17 +252,17 @@ func (g *Calls) value(name string) string {
 	return g.Pick(valuePool)
 }
 
-// Words makes words of arguments as Spec.Syntax declares them.
+// Words makes the words of arguments as Spec.Syntax declares them.
 func (g *Calls) Words(args []commands.Arg) []string {
 	var words []string
-	counts := -1 // the place of a word that counts what follows it
+	counts := -1 // the index of a word that counts what follows
 	keys := 0
 	for i := range args {
 		a := &args[i]
 		var more []string
 		n := 0
 		if !a.Optional || g.IntN(3) == 0 {
-			// The syntax cannot say that a number has to be true, and that there are as many ids or
+			// The syntax does not say that a number must be right, or that there are as many ids or
 			// weights as keys. So that is known here.
 			asKeys := keys > 0 && (a.Name == "id" || a.Name == "weight") && g.IntN(20) > 0
 			more, n = g.argument(a, true), 1
@@ -286,7 +284,7 @@ func (g *Calls) Words(args []commands.Arg) []string {
 	return words
 }
 
-// argument makes the words of one argument once.
+// argument makes the words of one argument, once.
 func (g *Calls) argument(a *commands.Arg, token bool) []string {
 	var words []string
 	if a.Token != "" && (token || a.Type == commands.ArgToken) {

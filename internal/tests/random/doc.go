@@ -1,4 +1,4 @@
 // Package random makes the random calls of tests that compare machines, or a machine with a real
-// server. Calls are made from each Spec's own Syntax, so that every command of the table takes part
-// and no second list of commands exists.
+// server. It derives them from each Spec's Syntax, so every command of the table takes part without
+// a second list of commands.
 package random

@@ -1,2 +1,2 @@
-// Package wait has tests wait on conditions, never for a time.
+// Package wait lets tests wait on conditions, never for a time.
 package wait

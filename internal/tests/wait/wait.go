@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// For polls a condition until it holds. It fails the test once limit is over; what names the
+// For polls a condition until it holds. After limit it fails the test, and what names the
 // condition.
 func For(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
