@@ -156,7 +156,33 @@ func TestChargesOfLevels(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes f allocates.
+// A string that grows costs the same in a script, in a transaction and alone: a transaction of
+// SETRANGE took 640 MB on every node for the work of one request.
+func TestStringsThatGrowAreCharged(t *testing.T) {
+	const size = 4 << 20
+	for _, call := range []string{"SETRANGE new 4194303 x", "SETBIT new 33554431 1",
+		"BITFIELD new SET u8 #4194303 1"} {
+		charged := func(script bool) uint64 {
+			r := newTestRun()
+			r.ks.Begin(1, keyspace.NewRevision(0, 1, 0))
+			defer r.ks.End()
+			env := &Env{Keyspace: r.ks, ClockMs: 1, Level: FeatureLevel}
+			r.table.Run(&Call{Env: env, Tx: &Tx{Proto: 2, Script: script},
+				Args: commandtest.Args(strings.Fields(call)...), Out: Discard{}})
+			return env.Work + env.Copied/FreshBytes // as package script charges
+		}
+		lone, script := charged(false), charged(true)
+		if least := uint64(size/bytesSpent + size/FreshBytes); lone < least || lone+9 < script || script+9 < lone {
+			t.Errorf("%s: %d units, in a script %d, want %d at least", call, lone, script, least)
+		}
+		words := strings.Fields(call)
+		if got := newTestRun().charged(LevelBounded, words...); got > size/bytesSpent+100 {
+			t.Errorf("%s: %d units at LevelBounded", call, got)
+		}
+	}
+}
+
+// allocated is how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -83,6 +83,10 @@ func (x *Call) writeAt(e *keyspace.Entry, offset int, part []byte, event string)
 	x.notify(NotifyString, event, x.Args[1])
 }
 
+// FreshBytes is how many bytes of fresh memory cost a unit of work, besides the work of filling
+// them: the system clears its pages first.
+const FreshBytes = 16
+
 // spendWrite adds the work of writing into a string, e or nil, that will have at least size bytes.
 // The string may be copied: at the first write of a request, and when it outgrows its room, which
 // happens once in one write, and once in keyspace.RoomAhead bytes that are added in small steps.
@@ -101,6 +105,9 @@ func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 		bytes += grown + min(n, grown*(n/keyspace.RoomAhead))
 	}
 	x.spendBytes(bytes)
+	if x.Level >= LevelUsers && !x.Tx.Script { // a script pays for fresh memory by Copied
+		x.Spend(max(size-n, 0) / FreshBytes)
+	}
 	if x.Level >= LevelBounded && x.Tx.Script {
 		x.Copied += uint64(bytes)
 		if bytes > x.RoomLeft() {

@@ -158,7 +158,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	// also stops a script whose reply exceeded its budget
 	in.budget.Charge(L, int64(x.Work-before)+1)
 	copied = x.Copied - copied
-	in.budget.Charge(L, int64(copied)/16) // fresh memory, besides the work of copying
+	in.budget.Charge(L, int64(copied)/commands.FreshBytes)
 	in.budget.ChargeBytes(L, 1+int64(copied))
 	if failed != nil {
 		return commands.ErrorLine(failed.Error())
