@@ -3,6 +3,7 @@ package commands
 import (
 	"iter"
 
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
@@ -38,6 +39,16 @@ type Env struct {
 	Called func(db int, args [][]byte)
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
+	// Table is the machine's commands.
+	Table *Table
+	// Users are the machine's; Call.SetUsers changes them.
+	Users *acl.Users
+	// ChangeUsers takes other users, and the names of those that differ.
+	ChangeUsers func(users *acl.Users, changed ...string)
+	// User is who sent the request. nil: it may do everything.
+	User *acl.User
+	// Deny takes what a script was denied, for the ACL LOG of its node.
+	Deny func(d acl.Denial)
 	// DryRun reports whether a command that may write runs on a state that must not change: its
 	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened;
 	// the reply is then void.
@@ -63,6 +74,8 @@ const (
 	// a snapshot replaced everything: any key may have changed
 	StateReplaced
 	ScriptCall // a script calls a command, for MONITOR
+	// users were added, changed or removed
+	UsersChanged
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.
@@ -134,6 +147,12 @@ type Call struct {
 
 	began uint64 // Env.Work when the handler was called
 	meter meter
+}
+
+// SetUsers replaces the machine's users by others. changed are the names of those that differ.
+func (x *Call) SetUsers(users *acl.Users, changed ...string) {
+	x.Users = users
+	x.ChangeUsers(users, changed...)
 }
 
 // DB returns the selected database.

@@ -30,6 +30,7 @@ type Adapter struct {
 	replaying bool
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
+	users     atomic.Pointer[Users]
 	worked    atomic.Uint64 // work of the applied entries
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
@@ -47,6 +48,7 @@ func NewAdapter(
 	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal,
 		m: NewMachine(table)}
 	a.level.Store(a.m.Level())
+	a.users.Store(a.m.Users())
 	return a
 }
 
@@ -80,6 +82,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.applied.Store(log.Index)
 	a.worked.Add(result.Spent)
 	a.level.Store(a.m.Level()) // only this goroutine changes it
+	a.users.Store(a.m.Users())
 	if !a.replaying && len(result.Events) > 0 {
 		a.deliver(result.Events)
 	}
@@ -155,6 +158,9 @@ func (a *Adapter) Epoch() uint64 {
 func (a *Adapter) EntryClock(data []byte) (clockMs, wallUs int64, ok bool) {
 	return entryClock(data)
 }
+
+// Users returns the users as of the newest applied entry. It does not block.
+func (a *Adapter) Users() *Users { return a.users.Load() }
 
 // Level returns the machine's feature level.
 func (a *Adapter) Level() uint64 { return a.level.Load() }
@@ -255,6 +261,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.m = m
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
+	a.users.Store(m.Users())
 	a.mu.Unlock()
 	// Clients were not notified of the changes that came with the snapshot.
 	a.deliver([]commands.Event{{Kind: commands.StateReplaced}})

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
@@ -36,6 +37,9 @@ func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	}
 	info.Index, info.Epoch, info.ClockMs = h.index, h.epoch, h.clockMs
 	in.record() // scripts
+	if h.level >= commands.LevelUsers {
+		in.record() // users
+	}
 	for {
 		record := in.record()
 		if len(record) == 0 {

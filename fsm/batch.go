@@ -15,6 +15,8 @@ import (
 // runner runs the requests of a batch in order and writes their replies.
 type runner struct {
 	table    *commands.Table
+	users    *Users
+	denials  commands.Denials // of the request that runs
 	env      *commands.Env
 	readOnly bool               // commands that may write run dry, see dry_run.go
 	notifies bool               // of readOnly: keyspace notifications are wanted
@@ -75,6 +77,8 @@ func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 
 // acknowledge replies to a change of a setting.
 func (r *runner) acknowledge(err error) {
+	start := len(r.resp.Buf)
+	defer r.tell(start)
 	r.room -= headBytes
 	if err != nil {
 		r.resp.Error(err.Error())
@@ -91,13 +95,27 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		out = &r.resp
 	}
 	r.full = false
+	start := len(r.resp.Buf)
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
 	stop := r.env.Work + r.maxWork()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
+	if err := r.users.enter(r.env, q.User); err != nil {
+		r.room -= headBytes
+		out.Error(err.Error())
+		return
+	}
+	if r.env.User != nil && answer {
+		defer r.tell(start)
+	}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		r.command(x)
+		return
+	}
+	if err := r.permittedWatch(x, q.Watch); err != nil {
+		r.room -= headBytes
+		out.Error(err.Error())
 		return
 	}
 	if r.readOnly && r.mayWrite(q.Cmds) {
@@ -184,6 +202,9 @@ func (r *runner) command(x *commands.Call) {
 			x.Out.Error(tooLarge(writes).Error())
 		}
 	}()
+	if err == nil {
+		err = r.permitted(x, spec)
+	}
 	if r.readOnly && writes {
 		r.beginDryRun()
 	}

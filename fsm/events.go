@@ -165,23 +165,3 @@ func (v *events) notifying() func(commands.NotifyClass, string, int, []byte) {
 	}
 	return v.notifier
 }
-
-// settingNotify is the only setting that all nodes share.
-const settingNotify = "notify-keyspace-events"
-
-// set changes a shared setting, from the next request on.
-func (m *Machine) set(q *commands.Request) error {
-	cmd := q.Cmds[0]
-	if len(cmd) != 2 || string(cmd[0]) != settingNotify {
-		return commands.Error("ERR no such setting")
-	}
-	f, err := commands.ParseNotifyFlags(string(cmd[1]))
-	if err != nil {
-		return commands.Errorf("ERR %v", err)
-	}
-	m.events.notify = f
-	if f != 0 {
-		m.ks.Observe(m.events.observer)
-	}
-	return nil
-}

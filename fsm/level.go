@@ -36,7 +36,10 @@ func (m *Machine) raise(index, level uint64) error {
 	if err := CheckLevel(fmt.Sprintf("log entry %d", index), level); err != nil {
 		return err
 	}
-	m.level = max(m.level, level)
+	if level > m.level {
+		m.level = level
+		m.raiseUsers()
+	}
 	return nil
 }
 

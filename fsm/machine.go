@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/fsm/script"
 )
@@ -16,6 +17,7 @@ type Machine struct {
 	engine *script.Engine
 	epoch  uint64
 	level  uint64
+	users  *Users
 	index  uint64 // of the newest applied entry
 	time   instants
 
@@ -34,6 +36,7 @@ const recentChecks = 4096
 func NewMachine(table *commands.Table) *Machine {
 	return &Machine{
 		table: table, ks: keyspace.New(), level: firstLevel,
+		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
 		engine: script.NewEngine(table), events: newEvents(),
 	}
 }
@@ -101,7 +104,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.events.begin(m.ks)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
-		Keyspace: m.ks, Level: m.level, Scripts: m.engine,
+		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
+		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 	}
 	m.beginTime(env, e)
@@ -111,7 +115,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		result.Work = make([]uint64, 0, len(e.Batches))
 	}
 	position := uint64(0) // of the request in the entry
-	r := runner{table: m.table, env: env}
+	r := runner{table: m.table, env: env, users: m.users}
+	env.Deny = r.deny
 	limits := limitsAt(m.level)
 	for _, batch := range e.Batches {
 		if env.Work >= limits.entry {
@@ -131,8 +136,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			env.Seed = index*(keyspace.MaxPosition+1) + position
 			position++
 			m.events.client = q.Client
+			r.users = m.users // the request before may have changed them
 			if q.Setting {
-				r.acknowledge(m.set(q))
+				r.acknowledge(m.set(&r, q))
 				env.Notify = m.events.notifying()
 				continue
 			}

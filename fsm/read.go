@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/coordd/coordd/commands"
+import (
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+)
 
 // Read runs a batch on the applied state and appends its replies to dst. It changes nothing.
 //
@@ -25,9 +28,12 @@ func (m *Machine) ReadWork(
 ) (replies []byte, work uint64) {
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
+		Table: m.table, Users: m.users.Users, ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
 	late := m.readTime(env, clockMs, wallUs, next)
-	r := runner{table: m.table, env: env, readOnly: true, notifies: m.events.notify != 0}
+	r := runner{table: m.table, env: env, readOnly: true, notifies: m.events.notify != 0,
+		users: m.users}
+	env.Deny = r.deny
 	r.begin(dst, batchWork)
 	var requests commands.RequestReader
 	requests.Reset(batch)
@@ -38,7 +44,7 @@ func (m *Machine) ReadWork(
 			break
 		}
 		if q.Setting {
-			r.resp.Error("ERR a setting is not read by a request")
+			m.readSetting(&r.resp, q.Cmds[0])
 			continue
 		}
 		start := len(r.resp.Buf)

@@ -16,8 +16,8 @@ import (
 
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
-// the scripts and libraries, then one record per key in the keyspace's order: equal machines give
-// equal bytes.
+// the scripts and libraries, from commands.LevelUsers on the third the users, then one record per
+// key in the keyspace's order: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -94,6 +94,7 @@ func readHeader(c *wire.Cursor) header {
 type Snapshot struct {
 	header  []byte
 	scripts []byte
+	users   []byte // nil below commands.LevelUsers
 	keys    *keyspace.Frozen
 }
 
@@ -103,7 +104,11 @@ func (m *Machine) Snapshot() *Snapshot {
 		index: m.index, epoch: m.epoch, clockMs: m.ks.Now(), sum: m.ks.Sum(),
 		notify: uint64(m.events.notify), level: m.level, timeUs: m.time.lastUs,
 	}
-	return &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
+	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
+	if m.level >= commands.LevelUsers {
+		s.users = m.appendUsers(nil)
+	}
+	return s
 }
 
 // WriteTo writes the snapshot file.
@@ -113,6 +118,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out.write(binary.LittleEndian.AppendUint32(nil, snapshotVersion))
 	out.record(s.header)
 	out.record(s.scripts)
+	if s.users != nil {
+		out.record(s.users)
+	}
 	_ = s.keys.Records(func(record []byte) error { // the writer keeps its first error
 		out.record(record)
 		return out.err
@@ -159,6 +167,11 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	}
 	if err := m.engine.Restore(in.record()); err != nil {
 		return nil, in.error(err.Error())
+	}
+	if m.level >= commands.LevelUsers {
+		if err := m.restoreUsers(in.record()); err != nil {
+			return nil, in.error(err.Error())
+		}
 	}
 	for {
 		record := in.record()

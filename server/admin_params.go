@@ -79,6 +79,9 @@ var params = []param{
 	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber {
 		return &s.slowlog.maxLen
 	}),
+	numberParam("acllog-max-len", 0, maxInt64, func(s *Server) atomicNumber {
+		return &s.denials.maxLen
+	}),
 	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber {
 		return &s.latency.threshold
 	}),

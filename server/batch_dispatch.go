@@ -92,6 +92,10 @@ func (s *session) dispatch(args [][]byte) {
 	if s.caching {
 		defer s.cachingPast(spec)
 	}
+	if err := s.admit(spec, args); err != nil {
+		s.refuse(spec, err)
+		return
+	}
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
 		s.refuse(spec,
 			commands.Errorf(
@@ -276,7 +280,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		s.flush()
 	}
 	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.requestClient(),
-		Behind: owed.behind, Cmds: cmds}
+		User: s.userID(), Behind: owed.behind, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
@@ -442,9 +446,10 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 				s.quit = true
 				return
 			}
-			failed = replies[0] == '-'
-			s.learn(p.hint, replies[:n])
-			s.settle(p, replies[:n], share)
+			reply := s.takeDenials(replies[:n])
+			failed = reply[0] == '-'
+			s.learn(p.hint, reply)
+			s.settle(p, reply, share)
 			replies, done = replies[n:], done+1
 		}
 		s.count(p.spec, p.args, failed, share)

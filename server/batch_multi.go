@@ -249,7 +249,10 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 // the bytes of its reply.
 func (s *session) runQueued(q *queued, own int) int {
 	start := len(s.reply.Buf)
+	err := s.admitQueued(q)
 	switch {
+	case err != nil:
+		s.fail(err)
 	case own > maxExecBytes:
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
 	case q.spec.Local != nil:

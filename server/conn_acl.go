@@ -22,7 +22,7 @@ var aclSpecs = []commands.Spec{{
 	Subcommands: []commands.Spec{
 		aclSub(commands.Session, "whoami", 2, "", "Returns the user of the connection.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.BulkString(userDefault)
+				s.w.BulkString(s.userName())
 			}),
 		aclSub(commands.Session, "cat", -2, "[category]",
 			"Lists the command categories, or the commands of one.", aclCat),
@@ -45,7 +45,8 @@ var aclSpecs = []commands.Spec{{
 		aclSub(commands.Admin, "dryrun", -4, "username command [arg [arg ...]]",
 			"Reports whether a user may run a command.", aclDryRun),
 		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]",
-			"Returns an empty list, since no user is denied anything.", aclLog),
+			"Returns what clients of this node were denied, newest first, or clears the list.",
+			aclLog),
 		aclSub(commands.Admin, "load", 2, "", "Returns an error, since there is no ACL file.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.fail(errNoACLFile)
@@ -174,21 +175,4 @@ func aclDryRun(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	s.w.Status("OK")
-}
-
-func aclLog(s *session, _ *commands.Spec, args [][]byte) {
-	switch {
-	case len(args) > 3:
-		s.fail(subcommandSyntax(args))
-		return
-	case len(args) == 3 && is(args[2], "reset"):
-		s.w.Status("OK")
-		return
-	case len(args) == 3:
-		if _, ok := commands.ParseInt(args[2]); !ok {
-			s.fail(commands.ErrNotInteger)
-			return
-		}
-	}
-	s.w.Array(0)
 }

@@ -15,7 +15,8 @@ import (
 
 const (
 	clientFlags = commands.NoScript | commands.Loading | commands.Stale | commands.KeepsCaching
-	userDefault = "default" // the only user
+	// userDefault is the user of connections that have not authenticated.
+	userDefault = "default"
 )
 
 var clientSpecs = []commands.Spec{{
@@ -294,7 +295,7 @@ func (s *session) describe(now time.Time) string {
 		int64(now.Sub(v.used).Seconds()), v.flags, v.db,
 		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
 		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces,
-		waiting, total, v.last, userDefault, v.redirect, v.proto, v.libName, v.libVer)
+		waiting, total, v.last, s.userName(), v.redirect, v.proto, v.libName, v.libVer)
 }
 
 // fd returns the connection's file descriptor, -1 if it has none.
@@ -349,7 +350,8 @@ func (s *session) killOther(c *session) {
 type killFilter struct {
 	id, maxAge  int64   // 0: any
 	addr, laddr *string // nil: any
-	kind        string  // empty: any
+	user        *string
+	kind        string // empty: any
 	skip        *session
 }
 
@@ -359,7 +361,7 @@ func (f *killFilter) matches(c *session) bool {
 		return false
 	case f.addr != nil && c.addr != *f.addr, f.laddr != nil && c.laddr != *f.laddr:
 		return false
-	case f.kind != "" && c.kind() != f.kind:
+	case f.kind != "" && c.kind() != f.kind, f.user != nil && c.userName() != *f.user:
 		return false
 	}
 	return f.maxAge == 0 || int64(time.Since(c.created).Seconds()) >= f.maxAge
@@ -402,9 +404,10 @@ func (f *killFilter) set(s *session, name, arg []byte) (err error) {
 	case is(name, "laddr"):
 		f.laddr = &value
 	case is(name, "user"):
-		if value != userDefault {
+		if users := s.srv.users(); users == nil || users.Get(arg) == nil {
 			return commands.Errorf("ERR No such user '%s'", value)
 		}
+		f.user = &value
 	case is(name, "skipme") && strings.EqualFold(value, "yes"):
 		f.skip = s
 	case is(name, "skipme") && strings.EqualFold(value, "no"):

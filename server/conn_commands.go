@@ -43,7 +43,7 @@ var connectionSpecs = []commands.Spec{
 		Syntax: "[username] password", Summary: "Authenticates the connection.",
 		Complexity: "O(1)",
 		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
-		Local:      &commands.Local{Early: true, Run: serve(auth)},
+		Local:      &commands.Local{Run: serve(auth)},
 	},
 	{
 		Name: "quit", Kind: commands.Session, Arity: -1, Group: "connection", Since: "1.0.0",
@@ -181,30 +181,11 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-const (
-	errNoPassword commands.Error = "ERR AUTH <password> called without any password configured " +
-		"for the default user. Are you sure your configuration is correct?"
-	errWrongPass commands.Error = "WRONGPASS invalid username-password pair or user is disabled."
-	errBadName   commands.Error = "ERR Client names cannot contain spaces, newlines or special " +
-		"characters."
-)
+const errBadName commands.Error = "ERR Client names cannot contain spaces, newlines or special " +
+	"characters."
 
-// auth answers as Redis does without a password: the default user needs none, and there are no
-// others.
-func auth(s *session, _ *commands.Spec, args [][]byte) {
-	switch {
-	case len(args) > 3:
-		s.fail(commands.ErrSyntax)
-	case len(args) == 2:
-		s.fail(errNoPassword)
-	case string(args[1]) != "default":
-		s.fail(errWrongPass)
-	default:
-		s.w.Status("OK")
-	}
-}
-
-// hello keeps the protocol if an option is invalid; a name takes effect immediately, as in Redis.
+// hello keeps the protocol if an option is invalid; a user or a name takes effect immediately, as in
+// Redis.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
 	proto := s.proto
 	if len(args) > 1 {
@@ -223,8 +204,8 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 		left := len(args) - 1 - i
 		switch {
 		case is(args[i], "auth") && left >= 2:
-			if string(args[i+1]) != "default" {
-				s.fail(errWrongPass)
+			if err := s.authenticate(args[0], args[i+1:i+3]); err != nil {
+				s.fail(err)
 				return
 			}
 			i += 2
@@ -237,6 +218,12 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 			i++
 		default:
 			s.fail(commands.Errorf("ERR Syntax error in HELLO option '%s'", args[i]))
+			return
+		}
+	}
+	if users := s.srv.users(); users != nil {
+		if _, err := users.of(s.user.Load()); err != nil {
+			s.fail(errHelloNoAuth)
 			return
 		}
 	}
@@ -289,6 +276,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.redirects = false
 	// noEvict stays, as in Redis 7.0.
 	s.db, s.name, s.stale, s.muted, s.skipping, s.noTouch = 0, "", false, false, false, false
+	s.user.Store(nil)
 	s.setProto(2)
 	s.w.Status("RESET")
 }

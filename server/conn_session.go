@@ -58,7 +58,8 @@ type session struct {
 	skipNext  bool // CLIENT REPLY SKIP: suppress the next command's reply
 	skipping  bool // … this is that command
 	noTouch   bool
-	redirects bool // CLIENT CAPA redirect
+	redirects bool                     // CLIENT CAPA redirect
+	user      atomic.Pointer[identity] // nil: nobody has authenticated
 	name      string
 	libName   string
 	libVer    string

@@ -43,6 +43,7 @@ type fakeBackend struct {
 	replicationGate chan struct{} // if set, Replication waits for it
 	asking          atomic.Int64  // waiting calls of Replication
 	lastBatch       []byte        // of the newest Write
+	users           atomic.Pointer[Users]
 }
 
 func newFake() *fakeBackend {
@@ -71,7 +72,10 @@ func (f *fakeBackend) reset() {
 		Level: commands.FeatureLevel}, false); err != nil {
 		panic(err)
 	}
+	f.users.Store((*Users)(f.machine.Users()))
 }
+
+func (f *fakeBackend) Users() *Users { return f.users.Load() }
 
 // set changes the fake under its lock.
 func (f *fakeBackend) set(change func()) {
@@ -292,6 +296,7 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.users.Store((*Users)(f.machine.Users()))
 	f.deliver(result.Events)
 	return result.Replies, nil
 }

@@ -41,7 +41,7 @@ func (a audience) includes(s *session) bool {
 type parcel struct {
 	number uint64 // in log order
 	audience
-	event   *commands.Event // a Message, ScriptCall or StateReplaced
+	event   *commands.Event // a Message, ScriptCall, StateReplaced or UsersChanged
 	changes []keyChange     // of one entry, for tracking
 	evicted invalidation    // keys that the tracking table had no room for
 	line    []byte          // for monitors

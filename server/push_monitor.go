@@ -5,6 +5,8 @@ package server
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +54,13 @@ func (m *monitors) remove(s *session) {
 func (m *monitors) count(srv *Server) {
 	m.size.Store(int32(len(m.all)))
 	srv.backend.Watch(len(m.all) > 0)
+}
+
+// list returns the sessions that MONITOR.
+func (m *monitors) list() []*session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.all))
 }
 
 // show sends a line to all monitors.

@@ -109,11 +109,11 @@ func (t *patternTable) remove(text string, s *session) {
 }
 
 // each calls f with the subscribers of every pattern.
-func (t *patternTable) each(f func(to subscribers)) {
+func (t *patternTable) each(f func(name string, to subscribers)) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, p := range t.all {
-		f(p.to)
+	for name, p := range t.all {
+		f(name, p.to)
 	}
 }
 

@@ -130,7 +130,7 @@ func pubsubSub(name string, arity int, since, syntax, summary string,
 // subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE with a confirmation for each name,
 // before any of its messages.
 func subscribing(kind subKind) *commands.Local {
-	return &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
+	return &commands.Local{Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
 		if err := s.checkNames(kind, args[1:]); err != nil {
 			s.fail(err)
 			return
@@ -153,6 +153,8 @@ func subscribing(kind subKind) *commands.Local {
 			}
 			s.confirm(subscribeWords[kind], a, kind)
 		}
+		// Whoever changes users from here on finds the subscriptions.
+		s.quit = s.quit || s.admit(spec, args) != nil
 	})}
 }
 

@@ -276,10 +276,10 @@ func (s *Server) Deliver(events []commands.Event) {
 			if watched {
 				take(e)
 			}
-		case commands.StateReplaced:
-			if flushChanges(); subscribed || tracked {
-				take(e)
-			}
+		case commands.StateReplaced, commands.UsersChanged:
+			flushChanges()
+			s.pubsub.delivery.join() // there may be no receivers, but there are sessions
+			take(e)
 		case commands.KeyChanged, commands.DBChanged:
 			if tracked {
 				changes = append(changes, keyChange{key: e.Key, client: e.Client,
@@ -326,6 +326,7 @@ func (s *Server) deliverParcel(p *parcel) {
 			s.pubsub.delivery.limit)
 		t.resetSubscribers()
 		s.monitors.end(t)
+		s.revoke()
 	case p.line != nil:
 		s.monitors.show(t, p.line)
 	case p.changes != nil:
@@ -334,6 +335,9 @@ func (s *Server) deliverParcel(p *parcel) {
 		t.invalidate(&p.evicted)
 	case p.event.Kind == commands.StateReplaced:
 		t.resetSubscribers()
+		s.revoke()
+	case p.event.Kind == commands.UsersChanged:
+		s.revoke()
 	case p.event.Kind == commands.ScriptCall:
 		s.called(t, p.event)
 	default:
@@ -419,15 +423,15 @@ func (t *parcelDelivery) push(c *session, m *message) {
 func (t *parcelDelivery) resetSubscribers() {
 	ps := t.srv.pubsub
 	gone := map[*session]struct{}{}
-	end := func(to subscribers) {
+	end := func(_ string, to subscribers) {
 		for c, after := range to {
 			if t.number > after {
 				gone[c] = struct{}{}
 			}
 		}
 	}
-	ps.channels.each(func(_ string, to subscribers) { end(to) })
-	ps.shards.each(func(_ string, to subscribers) { end(to) })
+	ps.channels.each(end)
+	ps.shards.each(end)
 	ps.patterns.each(end)
 	for c := range gone {
 		c.dismiss()

@@ -108,6 +108,7 @@ type Server struct {
 	replication replicationWatch
 	pause       pause
 	slowlog     slowlog
+	denials     denialLog
 	latency     latency
 	saving      saving
 
@@ -163,6 +164,7 @@ func New(cfg Config) *Server {
 	s.tracking.init()
 	s.slowlog.threshold.Store(slowlogUs)
 	s.slowlog.maxLen.Store(slowlogLen)
+	s.denials.maxLen.Store(denialLogLen)
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])

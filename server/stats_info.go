@@ -278,6 +278,9 @@ func infoStats(t *infoText) {
 	_, keys, items, prefixes := t.srv.tracking.counts()
 	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes",
 		prefixes)
+	for i, what := range [...]string{"auth", "cmd", "key", "channel"} { // as denialReasons
+		t.field("acl_access_denied_"+what, t.srv.denials.counts[i].Load())
+	}
 	t.field("total_error_replies", s.errorReplies.Load())
 	t.field("total_reads_processed", s.reads.Load())
 	t.field("total_writes_processed", s.writes.Load())

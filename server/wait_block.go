@@ -125,7 +125,7 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 		b.until = b.start.Add(time.Duration(min(timeoutMs, 1<<43)) * time.Millisecond)
 	}
 	b.request = commands.Request{DB: s.db, Proto: s.proto, Woken: true, Client: s.requestClient(),
-		Cmds: [][][]byte{args}}
+		User: s.userID(), Cmds: [][][]byte{args}}
 	b.retryWith(again)
 	b.due = map[int32]struct{}{}
 	b.begin(len(args))

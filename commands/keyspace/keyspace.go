@@ -100,6 +100,12 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 // SetRevision sets the revision of the following changes.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
 
+// CurrentRevision returns the revision that changes get now.
+func (ks *Keyspace) CurrentRevision() Revision { return ks.rev }
+
+// Fold folds a change of something beside the keys into the running hash.
+func (ks *Keyspace) Fold(change []byte) { ks.mix(uint64(len(change)), xxhash.Sum64(change)) }
+
 // Edits returns a count that rises with every change and everything handed out for changes. While
 // it stays the same, nothing has changed.
 func (ks *Keyspace) Edits() uint64 { return ks.edits }

@@ -142,7 +142,14 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return errCommandArity
 	case spec.Has(commands.NoScript) || spec.Handler == nil:
 		return errNotFromScript
-	case in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)):
+	}
+	if x.User != nil {
+		if d, denied := x.Denied(spec); denied {
+			x.Deny(d)
+			return commands.DeniedInScript(d)
+		}
+	}
+	if in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)) {
 		return errReadOnlyScript
 	}
 	if in.x.Called != nil && spec.Kind != commands.Admin {
@@ -298,15 +305,21 @@ func redisSetRepl(L *lua.LState) int {
 	return 0
 }
 
-// redisACLCheck reports whether the script's user may call a command. Every user may call all that
-// a script can.
+// redisACLCheck reports whether the script's user may call a command.
 func (in *interpreter) redisACLCheck(L *lua.LState) int {
 	if err := in.readArgs(L); err != "" {
 		raiseReply(L, err)
 	}
-	if spec, _ := in.table.ResolveAt(in.x.Level, in.args); spec == nil {
+	spec, err := in.table.ResolveAt(in.x.Level, in.args)
+	if spec == nil {
 		raiseReply(L, "ERR Invalid command passed to redis.acl_check_cmd()")
 	}
-	L.Push(lua.LTrue)
+	denied := false
+	if in.x.User != nil && err == nil {
+		var units int
+		_, denied, units = spec.Check(in.x.User, in.args)
+		in.budget.Charge(L, int64(units))
+	}
+	L.Push(lua.LBool(!denied))
 	return 1
 }

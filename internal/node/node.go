@@ -40,6 +40,11 @@ type Config struct {
 	JoinUser      string   // empty: the default user
 	JoinPassword  string   // empty: the user needs none
 
+	// FirstUsers are the users of a new cluster, in the form of ACL LIST with hashed passwords. nil:
+	// the default user, who may do everything.
+	FirstUsers []string
+	UsersFile  string // of ACL SAVE and ACL LOAD; empty: none
+
 	DataDir           string
 	LogStore          string // cluster.LogStoreWAL (default) or cluster.LogStoreBolt
 	SnapshotThreshold uint64 // log entries between snapshots
@@ -85,6 +90,8 @@ type Node struct {
 	// closed when cluster is set: until then the node loads its data
 	opened chan struct{}
 	loaded atomic.Pointer[cluster.Node] // cluster, for callers that may come before
+
+	usersKnown atomic.Bool // the machine has caught up with a leader once
 
 	stopOnce sync.Once
 	stop     chan struct{} // closed when a client asked the node to stop, or it was closed

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,7 @@ type soleNode struct {
 	now     func() int64 // the cluster clock, ms
 	wants   fsm.Interest
 	watched bool
+	users   atomic.Pointer[fsm.Users]
 }
 
 // startNode serves clients until the test ends.
@@ -123,7 +125,11 @@ func (n *soleNode) reset(node *node, now func() int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node, n.now = node, now
+	n.users.Store(node.machine.Users())
 }
+
+// Users implements server.Backend.
+func (n *soleNode) Users() *server.Users { return (*server.Users)(n.users.Load()) }
 
 // lock keeps the machine as it is until the answer is called.
 func (n *soleNode) lock() (unlock func()) {
@@ -144,6 +150,7 @@ func (n *soleNode) Write(_ context.Context, _ server.Workload, run []byte, _ int
 	if err != nil {
 		return nil, err
 	}
+	n.users.Store(n.node.machine.Users())
 	n.server.Deliver(result.Events)
 	return result.Replies[0], nil
 }

@@ -1,0 +1,98 @@
+// What the machine tells a session about what it denied: a RESP3 attribute before the reply to the
+// request.
+
+package commands
+
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// Denied is something that a request was not allowed, Count times.
+type Denied struct {
+	Reason  string // command, key or channel
+	Context string // toplevel, multi or lua
+	Object  string // the name of the command, the key or the channel
+	Count   int64
+}
+
+const (
+	// maxDenials bounds the different denials that are told of one request.
+	maxDenials = 16
+	// maxDeniedObject bounds the bytes of a key or channel that are told.
+	maxDeniedObject = 1024
+)
+
+// deniedHead begins the attribute: the only key, whose value is a list of four elements a denial.
+var deniedHead = resp.AppendBulk(resp.AppendHead(nil, resp.Attribute, 1), "denied")
+
+// Denials gathers what a request was denied.
+type Denials []Denied
+
+// Add adds a denial.
+func (l *Denials) Add(reason, context, object string) {
+	d := Denied{Reason: reason, Context: context, Count: 1,
+		Object: object[:min(len(object), maxDeniedObject)]}
+	for i := range *l {
+		known := &(*l)[i]
+		if known.Reason == d.Reason && known.Context == d.Context && known.Object == d.Object {
+			known.Count++
+			return
+		}
+	}
+	if len(*l) < maxDenials {
+		*l = append(*l, d)
+	}
+}
+
+// AppendTo appends the attribute.
+func (l Denials) AppendTo(dst []byte) []byte {
+	dst = append(dst, deniedHead...)
+	dst = resp.AppendHead(dst, resp.Array, int64(4*len(l)))
+	for _, d := range l {
+		dst = resp.AppendBulk(dst, d.Reason)
+		dst = resp.AppendBulk(dst, d.Context)
+		dst = resp.AppendBulk(dst, d.Object)
+		dst = resp.AppendHead(dst, resp.Int, d.Count)
+	}
+	return dst
+}
+
+// CutDenials takes the attribute off a reply that may begin with one.
+func CutDenials(reply []byte) (l Denials, rest []byte) {
+	in, ok := bytes.CutPrefix(reply, deniedHead)
+	if !ok {
+		return nil, reply
+	}
+	list, rest := cutValue(in)
+	n, in, _ := resp.Elements(list)
+	for range n / 4 {
+		var f [4][]byte
+		for i := range f {
+			f[i], in = cutValue(in)
+		}
+		count, _ := ParseInt([]byte(textOf(f[3])))
+		l = append(l, Denied{Reason: textOf(f[0]), Context: textOf(f[1]), Object: textOf(f[2]),
+			Count: count})
+	}
+	return l, rest
+}
+
+// cutValue takes the first value off b.
+func cutValue(b []byte) (value, rest []byte) {
+	n := max(resp.Len(b), 0)
+	return b[:n], b[n:]
+}
+
+// textOf is the text of an encoded bulk string or number.
+func textOf(value []byte) string {
+	head, text, bulk := bytes.Cut(value, []byte("\r\n"))
+	switch {
+	case len(head) < 2:
+		return ""
+	case head[0] == resp.Bulk && bulk:
+		return string(bytes.TrimSuffix(text, []byte("\r\n")))
+	}
+	return string(head[1:])
+}

@@ -1,0 +1,34 @@
+// The names of the settings that a Request with Setting changes, or reads.
+
+package commands
+
+const (
+	// SettingNotify selects the keyspace notifications, as CONFIG SET does.
+	SettingNotify = "notify-keyspace-events"
+
+	// The others are there from LevelUsers on. Passwords are in them as hashes.
+
+	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it. None:
+	// the user needs no password.
+	SettingPassword = "requirepass"
+	// SettingUsers replaces all users by those of the lines that follow, as ACL LOAD does.
+	SettingUsers = "users"
+	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing once
+	// users were changed.
+	SettingFirstUsers = "first-users"
+	// SettingDefaultUser changes the default user by the rules that follow. A node sends it at its
+	// start, without a user, where whoever has the disk asks for it.
+	SettingDefaultUser = "default-user"
+	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision that
+	// created the user.
+	SettingAuth = "auth"
+)
+
+// Errors about users that several parts give.
+const (
+	ErrNoAuth     Error = "NOAUTH Authentication required."
+	ErrWrongPass  Error = "WRONGPASS invalid username-password pair or user is disabled."
+	ErrNoPassword Error = "ERR AUTH <password> called without any password configured for the " +
+		"default user. Are you sure your configuration is correct?"
+	ErrUserGone Error = "NOPERM the user of this connection was removed"
+)

@@ -1,0 +1,93 @@
+// The settings that all nodes share: requests that are no commands.
+
+package fsm
+
+import "github.com/coordd/coordd/commands"
+
+const (
+	errNoSetting   commands.Error = "ERR no such setting"
+	errNotReadable commands.Error = "ERR a setting is not read by a request"
+)
+
+// set changes a setting, from the next request on.
+func (m *Machine) set(r *runner, q *commands.Request) error {
+	words := q.Cmds[0]
+	name, values := string(words[0]), words[1:]
+	if name == commands.SettingNotify && len(values) == 1 {
+		if err := m.mayConfigure(r, q); err != nil {
+			return err
+		}
+		return m.setNotify(string(values[0]))
+	}
+	if m.level < commands.LevelUsers {
+		return errNoSetting
+	}
+	switch {
+	case name == commands.SettingPassword && len(values) <= 1:
+		if err := m.mayConfigure(r, q); err != nil {
+			return err
+		}
+		if len(values) == 0 {
+			return m.setDefaultUser("resetpass", "nopass")
+		}
+		return m.setDefaultUser("resetpass", "#"+string(values[0]))
+	case name == commands.SettingUsers:
+		if err := m.mayCall(r, q, "ACL", "LOAD"); err != nil {
+			return err
+		}
+		return m.replaceUsers(values)
+	case name == commands.SettingFirstUsers && m.users.Changed == 0:
+		return m.replaceUsers(values)
+	case name == commands.SettingFirstUsers:
+		return nil
+	case name == commands.SettingDefaultUser:
+		rules := make([]string, len(values))
+		for i, v := range values {
+			rules[i] = string(v)
+		}
+		return m.setDefaultUser(rules...)
+	}
+	return errNoSetting
+}
+
+func (m *Machine) setNotify(text string) error {
+	f, err := commands.ParseNotifyFlags(text)
+	if err != nil {
+		return commands.Errorf("ERR %v", err)
+	}
+	m.events.notify = f
+	if f != 0 {
+		m.ks.Observe(m.events.observer)
+	}
+	return nil
+}
+
+// mayConfigure fails unless the user of q may change its setting by CONFIG SET.
+func (m *Machine) mayConfigure(r *runner, q *commands.Request) error {
+	return m.mayCall(r, q, "CONFIG", "SET", string(q.Cmds[0][0]), "value")
+}
+
+// mayCall fails unless the user of q may call a command.
+func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error {
+	if err := r.users.enter(r.env, q.User); err != nil || r.env.User == nil {
+		return err
+	}
+	x := &commands.Call{Env: r.env, Tx: &commands.Tx{}}
+	for _, w := range words {
+		x.Args = append(x.Args, []byte(w))
+	}
+	spec, err := m.table.ResolveAt(m.level, x.Args)
+	if err != nil {
+		return err
+	}
+	return r.permitted(x, spec)
+}
+
+// readSetting answers a read of a setting.
+func (m *Machine) readSetting(out *commands.RESP, words [][]byte) {
+	if m.level < commands.LevelUsers || string(words[0]) != commands.SettingAuth {
+		out.Error(errNotReadable.Error())
+		return
+	}
+	m.authenticate(out, words)
+}

@@ -1,0 +1,224 @@
+// The users: who may run a request, and what changes them. All of it is from commands.LevelUsers on;
+// below there is the default user only, who may do everything.
+
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// Users are the users of a machine. Nothing changes them: a machine gets new ones.
+type Users struct {
+	*acl.Users
+	Level   uint64
+	Changed keyspace.Revision // the newest change; 0: nobody has changed them yet
+	// Open: a connection that has not authenticated may do everything.
+	Open bool
+}
+
+func newUsers(users *acl.Users, level uint64, changed keyspace.Revision) *Users {
+	d := users.Default()
+	return &Users{users, level, changed, d.On() && d.NoPass() && d.Full()}
+}
+
+// Users returns the machine's users.
+func (m *Machine) Users() *Users { return m.users }
+
+// raiseUsers takes the machine's new level into account: rules may mean commands that it brings.
+func (m *Machine) raiseUsers() {
+	m.users = newUsers(m.users.In(m.table.Catalog(m.level)), m.level, m.users.Changed)
+}
+
+// changeUsers replaces the users, and folds those with the given names into the running hash.
+func (m *Machine) changeUsers(users *acl.Users, changed ...string) {
+	m.users = newUsers(users, m.level, m.ks.CurrentRevision())
+	var text []byte
+	for _, name := range changed {
+		text = wire.AppendBytes(text[:0], name)
+		if u := users.Get([]byte(name)); u != nil {
+			text = u.AppendTo(text)
+		}
+		m.ks.Fold(text)
+	}
+	m.events.emit(commands.Event{Kind: commands.UsersChanged})
+}
+
+// appendUsers appends the record of a snapshot.
+func (m *Machine) appendUsers(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(m.users.Changed))
+	return m.users.AppendTo(dst)
+}
+
+// restoreUsers reads the record of a snapshot.
+func (m *Machine) restoreUsers(record []byte) error {
+	c := wire.NewCursor(record)
+	changed := keyspace.Revision(c.Uvarint())
+	if c.Failed() {
+		return errUsersRecord
+	}
+	users, err := acl.Restore(m.table.Catalog(m.level), c.Rest())
+	if err != nil {
+		return err
+	}
+	m.users = newUsers(users, m.level, changed)
+	return nil
+}
+
+// errUsersRecord reports that the users in a snapshot cannot be read.
+var errUsersRecord = errors.New("its users are corrupt")
+
+// enter sets the user of a request in the environment. It fails if nobody may send it.
+func (u *Users) enter(env *commands.Env, id commands.UserID) error {
+	env.User = nil
+	if id.Name == nil && u.Open || u.Level < commands.LevelUsers {
+		return nil
+	}
+	user := u.Default()
+	switch {
+	case id.Name != nil:
+		if user = u.Get(id.Name); user == nil || user.Created() != id.Created {
+			return commands.ErrUserGone
+		}
+	case !user.On() || !user.NoPass():
+		return commands.ErrNoAuth
+	}
+	if !user.Full() {
+		env.User = user
+	}
+	return nil
+}
+
+// permitted returns the error for a command that its user may not run, and notes it.
+func (r *runner) permitted(x *commands.Call, spec *commands.Spec) error {
+	if x.User == nil {
+		return nil
+	}
+	d, denied := x.Denied(spec)
+	switch {
+	case !denied:
+		return nil
+	case x.Tx.Multi:
+		r.denials.Add(d.Reason.String(), "multi", d.Object)
+		return commands.DeniedInExec(d)
+	}
+	r.denials.Add(d.Reason.String(), "toplevel", d.Object)
+	return commands.DeniedError(d)
+}
+
+// deny notes what a script was denied.
+func (r *runner) deny(d acl.Denial) { r.denials.Add(d.Reason.String(), "lua", d.Object) }
+
+// permittedWatch returns the error for a transaction that watches keys which its user may not read
+// any more: whether they changed is not for him to know.
+func (r *runner) permittedWatch(x *commands.Call, keys []commands.WatchedKey) error {
+	if x.User == nil || len(keys) == 0 {
+		return nil
+	}
+	x.Args = make([][]byte, 1, 1+len(keys))
+	x.Args[0] = []byte("WATCH")
+	for _, w := range keys {
+		x.Args = append(x.Args, w.Key)
+	}
+	spec, err := r.table.ResolveAt(x.Level, x.Args)
+	if err != nil {
+		return err
+	}
+	return r.permitted(x, spec)
+}
+
+// tell puts what the request was denied before its reply, which begins at start.
+func (r *runner) tell(start int) {
+	if len(r.denials) == 0 {
+		return
+	}
+	before := len(r.resp.Buf)
+	r.resp.Buf = slices.Insert(r.resp.Buf, start, r.denials.AppendTo(nil)...)
+	r.limit += len(r.resp.Buf) - before // it takes no room from replies
+	r.denials = r.denials[:0]
+}
+
+// authenticate answers a read that asks for a user: with the revision that created it, or the error
+// for a wrong password. words are the setting, maybe a name, and the hash of the password.
+func (m *Machine) authenticate(out *commands.RESP, words [][]byte) {
+	name, hash := []byte(acl.DefaultUser), words[len(words)-1]
+	switch {
+	case len(words) == 3:
+		name = words[1]
+	case len(words) != 2:
+		out.Error(commands.ErrSyntax.Error())
+		return
+	case m.users.Default().NoPass():
+		out.Error(commands.ErrNoPassword.Error())
+		return
+	}
+	u := m.users.Get(name)
+	if u == nil || !u.Accepts(hash) {
+		out.Error(commands.ErrWrongPass.Error())
+		return
+	}
+	out.Int(int64(u.Created()))
+}
+
+// setDefaultUser changes the default user by rules.
+func (m *Machine) setDefaultUser(rules ...string) error {
+	words := make([][]byte, len(rules))
+	for i, r := range rules {
+		words[i] = []byte(r)
+	}
+	users, err := m.users.Change([]byte(acl.DefaultUser), 0, words)
+	if err != nil {
+		return commands.Errorf("ERR %v", err)
+	}
+	m.changeUsers(users, acl.DefaultUser)
+	return nil
+}
+
+// replaceUsers replaces all users by those of lines in the form of ACL LIST. A user whose name stays
+// is the same one as before.
+func (m *Machine) replaceUsers(lines [][]byte) error {
+	users := acl.New(m.table.Catalog(m.level))
+	for _, line := range lines {
+		words := bytes.Fields(line)
+		if len(words) < 2 {
+			return commands.ErrSyntax
+		}
+		name, rules := words[1], words[2:]
+		created := uint64(m.ks.CurrentRevision())
+		if u := m.users.Get(name); u != nil {
+			created = u.Created()
+		}
+		if string(name) == acl.DefaultUser {
+			rules = slices.Insert(slices.Clone(rules), 0, []byte("reset"))
+		}
+		var err error
+		if users, err = users.Change(name, created, rules); err != nil {
+			return commands.Errorf("ERR %v", err)
+		}
+	}
+	m.changeUsers(users, differences(m.users.Users, users)...)
+	return nil
+}
+
+// differences returns the names of the users that are not in both sets alike.
+func differences(a, b *acl.Users) (names []string) {
+	for _, u := range a.All() {
+		v := b.Get([]byte(u.Name()))
+		if v == nil || !bytes.Equal(u.AppendTo(nil), v.AppendTo(nil)) {
+			names = append(names, u.Name())
+		}
+	}
+	for _, v := range b.All() {
+		if a.Get([]byte(v.Name())) == nil {
+			names = append(names, v.Name())
+		}
+	}
+	return names
+}

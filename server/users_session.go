@@ -1,0 +1,244 @@
+// The user of a connection: AUTH, and what a user may do. This node decides about the commands that
+// it answers itself and about those that it queues for EXEC. The machine decides about all others,
+// when it runs them.
+
+package server
+
+import (
+	"context"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/commands/keyspace"
+)
+
+// Users are the users as this node has applied them.
+type Users struct {
+	*acl.Users
+	Level   uint64            // feature level of the state: below LevelUsers nothing changes them
+	Changed keyspace.Revision // the newest change; 0: nobody has changed them yet
+	// Open: a connection that has not authenticated may do everything.
+	Open bool
+}
+
+// UsersAwaited stands for the users that this node is about to give a new cluster. Until then nobody
+// may do anything.
+var UsersAwaited = &Users{}
+
+// identity is the user that a session has authenticated as: its name, and the revision that created
+// it, since a later user of that name is another one.
+type identity struct {
+	name    []byte
+	created uint64
+}
+
+const (
+	errHelloNoAuth commands.Error = "NOAUTH HELLO must be called with the client already " +
+		"authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate " +
+		"the client and select the RESP protocol version at the same time"
+	errUsersUnknown commands.Error = "LOADING the command did not run: this node does not know " +
+		"the users yet"
+	errUsersAwaited commands.Error = "LOADING the command did not run: the cluster does not have " +
+		"its first users yet"
+)
+
+// userName is the session's user as others see it.
+func (s *session) userName() string {
+	if id := s.user.Load(); id != nil {
+		return string(id.name)
+	}
+	return userDefault
+}
+
+// userID is the session's user as requests carry it.
+func (s *session) userID() commands.UserID {
+	if id := s.user.Load(); id != nil {
+		return commands.UserID{Name: id.name, Created: id.created}
+	}
+	return commands.UserID{}
+}
+
+// of returns the user of an identity, or an error if there is none: it was removed, or the default
+// user needs a password.
+func (v *Users) of(id *identity) (*acl.User, error) {
+	switch {
+	case v == UsersAwaited:
+		return nil, errUsersAwaited
+	case id == nil:
+		if u := v.Default(); u.On() && u.NoPass() {
+			return u, nil
+		}
+		return nil, commands.ErrNoAuth
+	}
+	u := v.Get(id.name)
+	if u == nil || u.Created() != id.created {
+		return nil, commands.ErrUserGone
+	}
+	return u, nil
+}
+
+// admit returns the error for a command that the session's user may not run, as far as this node
+// decides.
+func (s *session) admit(spec *commands.Spec, args [][]byte) error {
+	users, id := s.srv.users(), s.user.Load()
+	switch {
+	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
+		return nil
+	case users == nil:
+		if touchesNode(spec) {
+			return errUsersUnknown
+		}
+		return nil
+	}
+	u, err := users.of(id)
+	if err != nil {
+		return err
+	}
+	if decidedByMachine(spec) && !s.tx.open {
+		return nil
+	}
+	d, denied, _ := spec.Check(u, args)
+	if !denied {
+		return nil
+	}
+	context := "toplevel"
+	if s.tx.open {
+		context = "multi"
+	}
+	s.deny(refusedCall{reason: d.Reason.String(), context: context, object: d.Object,
+		user: s.userName()}, 1)
+	return commands.DeniedError(d)
+}
+
+// admitQueued is admit for a command of the session that EXEC runs.
+func (s *session) admitQueued(q *queued) error {
+	users, id := s.srv.users(), s.user.Load()
+	if users == nil || users.Open && id == nil || q.spec.Has(commands.NoAuth) {
+		return nil
+	}
+	u, err := users.of(id)
+	if err != nil {
+		return err
+	}
+	if d, denied, _ := q.spec.Check(u, q.args); denied {
+		s.deny(refusedCall{reason: d.Reason.String(), context: "multi", object: d.Object,
+			user: s.userName()}, 1)
+		return commands.DeniedInExec(d)
+	}
+	return nil
+}
+
+// decidedByMachine reports whether the machine runs a command outside of transactions.
+func decidedByMachine(spec *commands.Spec) bool {
+	return spec.Handler != nil && (spec.Local == nil || spec.Local.Raw)
+}
+
+// touchesNode reports whether a command does more than report about the node, so that nobody runs
+// it while the node does not know the users.
+func touchesNode(spec *commands.Spec) bool {
+	if spec.Kind != commands.Admin || spec.Group == "sentinel" {
+		return false
+	}
+	switch spec.FullName() {
+	case "role", "raft|members", "raft|status":
+		return false
+	}
+	return true
+}
+
+// users returns the users that this node knows; nil: it does not know them yet.
+func (s *Server) users() *Users { return s.backend.Users() }
+
+// auth is AUTH: with a password for the default user, or a name and a password.
+func auth(s *session, _ *commands.Spec, args [][]byte) {
+	if len(args) > 3 {
+		s.fail(commands.ErrSyntax)
+		return
+	}
+	if err := s.authenticate(args[0], args[1:]); err != nil {
+		s.fail(err)
+		return
+	}
+	s.w.Status("OK")
+}
+
+// authenticate makes a user the session's. given is a password, or a name and a password; command
+// is the name of the command that gave them.
+func (s *session) authenticate(command []byte, given [][]byte) error {
+	users := s.srv.users()
+	switch {
+	case users == nil:
+		return errUsersUnknown
+	case users == UsersAwaited:
+		return errUsersAwaited
+	case users.Level < commands.LevelUsers:
+		return authenticateFirst(given)
+	}
+	name, words := []byte(userDefault), [][]byte{[]byte(commands.SettingAuth)}
+	if len(given) == 2 {
+		name = given[0]
+		words = append(words, name)
+	}
+	words = append(words, []byte(acl.Hash(given[len(given)-1])))
+	created, err := s.srv.checkPassword(s.id, words)
+	if err == nil {
+		s.user.Store(&identity{name: append([]byte{}, name...), created: created})
+		return nil
+	}
+	if err == commands.ErrWrongPass {
+		context := "toplevel"
+		if s.inExec {
+			context = "multi"
+		}
+		s.deny(refusedCall{reason: "auth", context: context, object: string(command),
+			user: string(name)}, 1)
+	}
+	return err
+}
+
+// authenticateFirst answers below LevelUsers, where there is the default user only.
+func authenticateFirst(given [][]byte) error {
+	switch {
+	case len(given) == 1:
+		return commands.ErrNoPassword
+	case string(given[0]) != userDefault:
+		return commands.ErrWrongPass
+	}
+	return nil
+}
+
+// checkPassword asks the cluster, so that a node that lags takes no password that was changed. While
+// no leader is known, this node's own state answers: whoever may look at the node gets in. It
+// returns the revision that created the user.
+func (s *Server) checkPassword(conn uint64, words [][]byte) (created uint64, err error) {
+	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
+	batch := commands.AppendRequest(nil, &request)
+	load := Workload{Conn: conn}
+	reply, err := s.backend.Read(context.Background(), load, batch)
+	if outcomeOf(err) == NoLeader && err != nil {
+		reply, err = s.backend.ReadLocal(load, batch)
+	}
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(reply), "\r")
+	switch n, ok := commands.ParseInt([]byte(line[min(1, len(line)):])); {
+	case strings.HasPrefix(line, ":") && ok:
+		return uint64(n), nil
+	case line == "-"+string(commands.ErrWrongPass):
+		return 0, commands.ErrWrongPass
+	}
+	return 0, commands.Error(strings.TrimPrefix(line, "-"))
+}
+
+// takeDenials records what the machine denied to a request, and returns the reply that the client
+// gets.
+func (s *session) takeDenials(reply []byte) []byte {
+	denials, reply := commands.CutDenials(reply)
+	for _, d := range denials {
+		s.deny(refusedCall{reason: d.Reason, context: d.Context, object: d.Object,
+			user: s.userName()}, d.Count)
+	}
+	return reply
+}
