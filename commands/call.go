@@ -151,6 +151,7 @@ type Call struct {
 
 // SetUsers replaces the machine's users by others. changed are the names of those that differ.
 func (x *Call) SetUsers(users *acl.Users, changed ...string) {
+	x.Commit()
 	x.Users = users
 	x.ChangeUsers(users, changed...)
 }

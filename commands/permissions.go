@@ -101,11 +101,18 @@ func (t *Table) Catalog(level uint64) *acl.Catalog {
 }
 
 // Check returns what a user lacks for a call whose number of arguments is right; denied is false if
-// it may make the call. units is the work that this took.
+// it may make the call. units is the work done, at most about MaxRequestWork.
 func (s *Spec) Check(u *acl.User, args [][]byte) (d acl.Denial, denied bool, units int) {
 	if u.Full() {
 		return d, false, 0
 	}
+	call := s.aclCall(args)
+	d, denied, units = u.Check(&call, MaxRequestWork)
+	return d, denied, units + keyUseWork*len(call.Keys)
+}
+
+// aclCall returns what rules decide about.
+func (s *Spec) aclCall(args [][]byte) acl.Call {
 	call := acl.Call{Command: s.place, Keys: s.keysOf(args)}
 	if len(args) > 1 {
 		call.FirstArg = args[1]
@@ -116,8 +123,7 @@ func (s *Spec) Check(u *acl.User, args [][]byte) (d acl.Denial, denied bool, uni
 	case AllChannels, AllPatterns:
 		call.Channels, call.Patterns = args[1:], s.Channels == AllPatterns
 	}
-	d, denied, units = u.Check(&call)
-	return d, denied, units + keyUseWork*len(call.Keys)
+	return call
 }
 
 // keyUseWork is what finding a key and its use costs, in units of Env.Work.

@@ -14,6 +14,8 @@ import (
 
 // Errors of SORT.
 const (
+	errSortBy     Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
+	errSortGet    Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	errSortWeight Error = "ERR One or more scores can't be converted into double"
 	errSortSize   Error = "ERR BY and GET go over more than 67108864 bytes"
 )
@@ -71,12 +73,21 @@ type sorting struct {
 	gets        []sortPattern
 	store       []byte
 	storing     bool
-	size        int // bytes looked up
+	size        int  // bytes looked up
+	readsAll    bool // the user may read all keys; known once BY or GET asked
+}
+
+// readsAllKeys reports whether the user may read all keys. BY and GET ask: the data decides which
+// keys they read.
+func (s *sorting) readsAllKeys(x *Call) bool {
+	s.readsAll = s.readsAll || x.readsAllKeys()
+	return s.readsAll
 }
 
 // parse parses the options. store reports whether STORE is one of them.
-func (s *sorting) parse(args [][]byte, store bool) error {
+func (s *sorting) parse(x *Call, store bool) error {
 	s.count = -1
+	args := x.Args[2:]
 	for ; len(args) > 0; args = args[1:] {
 		rest := len(args) - 1
 		switch {
@@ -103,7 +114,13 @@ func (s *sorting) parse(args [][]byte, store bool) error {
 			p := parseSortPattern(args[1])
 			s.by = &p
 			s.unsorted = s.unsorted || p.star < 0 // as on Redis, a later BY does not undo it
+			if p.star >= 0 && !s.readsAllKeys(x) {
+				return errSortBy
+			}
 		case rest >= 1 && isWord(args[0], "GET"):
+			if !s.readsAllKeys(x) {
+				return errSortGet
+			}
 			s.gets = append(s.gets, parseSortPattern(args[1]))
 		default:
 			return ErrSyntax
@@ -467,7 +484,7 @@ func (s *sorting) results(x *Call, elements []weighed) ([]sorted, error) {
 func sortCommand(store bool) Handler {
 	return func(x *Call) error {
 		var s sorting
-		if err := s.parse(x.Args[2:], store); err != nil {
+		if err := s.parse(x, store); err != nil {
 			return err
 		}
 		elements, err := s.run(x)

@@ -4,6 +4,7 @@ package acl
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/coordd/coordd/commands/glob"
 )
@@ -15,11 +16,14 @@ const (
 	DeniedCommand Reason = iota + 1
 	DeniedKey
 	DeniedChannel
+	// DeniedWork says that finding out takes too much work: a call with many keys, of a user with
+	// many patterns.
+	DeniedWork
 )
 
-// String is the reason's name in ACL LOG.
+// String returns the reason as ACL LOG shows it.
 func (r Reason) String() string {
-	return [...]string{"", "command", "key", "channel"}[r]
+	return [...]string{"", "command", "key", "channel", "work"}[r]
 }
 
 // Denial is what a user lacks for a call.
@@ -44,56 +48,72 @@ type Call struct {
 	Patterns bool // the channels are patterns
 }
 
-// Check returns what the user lacks for a call, of the selector that comes closest to allowing it;
-// denied is false if it may make the call. units is the work that this took, in units of 25 ns.
-func (u *User) Check(call *Call) (d Denial, denied bool, units int) {
+// Check returns what the user lacks for a call, by the selector that comes closest to allowing it;
+// denied is false if it may make the call. units is the work done, in units of 25 ns. Beyond most
+// units the check gives up and denies the call.
+func (u *User) Check(call *Call, most int) (d Denial, denied bool, units int) {
 	if u.full || u.catalog.always.has(call.Command) {
-		// of those that everybody may run none has keys or channels
-		return Denial{}, false, 0
+		return Denial{}, false, 0 // commands that are always allowed have neither keys nor channels
 	}
-	d, units = u.root.check(u.catalog, call)
-	for _, s := range u.selectors {
-		if d.Reason == 0 {
-			break
-		}
-		other, took := s.check(u.catalog, call)
-		units += took
-		if other.Reason == 0 || other.Reason > d.Reason ||
-			other.Reason == d.Reason && other.index > d.index {
-			d = other
+	for s := range u.all() {
+		lacks := s.check(u.catalog, call, most, &units)
+		switch {
+		case lacks.Reason == 0:
+			return Denial{}, false, units
+		case units > most:
+			return Denial{Reason: DeniedWork}, true, units
+		case lacks.Reason > d.Reason, lacks.Reason == d.Reason && lacks.index > d.index:
+			d = lacks
 		}
 	}
-	return d, d.Reason != 0, units
+	return d, true, units
 }
 
-// check returns what the selector lacks for a call.
-func (s *selector) check(c *Catalog, call *Call) (d Denial, units int) {
+// ReadsAllKeys reports whether the user may make the call even if it reads any key: by a selector
+// that allows the call and has no restriction on reading keys.
+func (u *User) ReadsAllKeys(call *Call, most int) (ok bool, units int) {
+	for s := range u.all() {
+		if s.readsAllKeys() && s.check(u.catalog, call, most, &units).Reason == 0 {
+			return true, units
+		}
+	}
+	return false, units
+}
+
+func (s *selector) readsAllKeys() bool {
+	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool {
+		return string(k.pattern) == "*" && k.access&Read != 0
+	})
+}
+
+// selectorWork is what a selector costs besides its patterns, in units of 25 ns.
+const selectorWork = 1
+
+// check returns what the selector lacks for a call, and adds the work. It gives up beyond most.
+func (s *selector) check(c *Catalog, call *Call, most int, units *int) Denial {
+	*units += selectorWork
 	if !s.allowed.has(call.Command) &&
 		(call.FirstArg == nil || !s.allowsFirst(call.Command, string(call.FirstArg))) {
-		return Denial{Reason: DeniedCommand, Object: c.commands[call.Command].Name}, selectorWork
+		return Denial{Reason: DeniedCommand, Object: c.commands[call.Command].Name}
 	}
-	units = selectorWork
 	if !s.allKeys {
 		for i, k := range call.Keys {
 			ok, took := s.allowsKey(k)
-			if units += took; !ok {
-				return Denial{DeniedKey, string(k.Name), i}, units
+			if *units += took; !ok || *units > most {
+				return Denial{DeniedKey, string(k.Name), i}
 			}
 		}
 	}
 	if !s.allChannels {
 		for i, name := range call.Channels {
 			ok, took := s.allowsChannel(name, call.Patterns)
-			if units += took; !ok {
-				return Denial{DeniedChannel, string(name), i}, units
+			if *units += took; !ok || *units > most {
+				return Denial{DeniedChannel, string(name), i}
 			}
 		}
 	}
-	return Denial{}, units
+	return Denial{}
 }
-
-// selectorWork is what a selector costs beside its patterns, in units of 25 ns.
-const selectorWork = 1
 
 // allowsKey reports whether a pattern with the rights that the call needs matches the key.
 func (s *selector) allowsKey(k Key) (ok bool, units int) {

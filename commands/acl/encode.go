@@ -42,9 +42,6 @@ func (u *User) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// bytes is the length of the user's encoding.
-func (u *User) bytes() int { return len(u.AppendTo(nil)) }
-
 func appendTexts(dst []byte, texts []string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(texts)))
 	for _, t := range texts {
@@ -92,8 +89,7 @@ func readUser(c *Catalog, in *wire.Cursor) (*User, error) {
 	if in.Failed() || flags&^encodedFlags != 0 {
 		return nil, ErrCorrupt
 	}
-	u.full = u.root.full(c)
-	return u, nil
+	return u.finish(), nil
 }
 
 func readRules(c *Catalog, in *wire.Cursor, s *selector) {

@@ -3,6 +3,7 @@
 package acl
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/coordd/coordd/internal/resp"
@@ -48,19 +49,24 @@ func (e *UnmatchedError) Error() string {
 }
 
 // joinSelectors makes one rule of the arguments that are a selector: those from one that opens a
-// parenthesis to the next that ends with a closing one.
+// parenthesis to the next that ends with a closing one. As in Redis, what another one opens before
+// that replaces what was open.
 func joinSelectors(args [][]byte) (rules []string, err error) {
-	for i := 0; i < len(args); i++ {
-		rule, start := string(args[i]), args[i]
-		if strings.HasPrefix(rule, "(") {
-			for !strings.HasSuffix(rule, ")") {
-				if i++; i == len(args) {
-					return nil, &UnmatchedError{cText(string(start))}
-				}
-				rule += " " + string(args[i])
-			}
+	open := -1
+	for i, a := range args {
+		closes := bytes.HasSuffix(a, []byte(")"))
+		switch {
+		case !closes && bytes.HasPrefix(a, []byte("(")):
+			open = i
+		case open < 0:
+			rules = append(rules, string(a))
+		case closes:
+			rules = append(rules, string(bytes.Join(args[open:i+1], []byte(" "))))
+			open = -1
 		}
-		rules = append(rules, rule)
+	}
+	if open >= 0 {
+		return nil, &UnmatchedError{cText(string(args[open]))}
 	}
 	return rules, nil
 }

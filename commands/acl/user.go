@@ -21,7 +21,9 @@ type User struct {
 	hashes     []string // of the passwords: SHA-256, in lower-case hexadecimal
 	root       *selector
 	selectors  []*selector // besides root
-	full       bool
+
+	full  bool
+	bytes int // of the encoding
 }
 
 // sanitize is whether payloads that the user gives to RESTORE are checked. It is only kept and
@@ -39,6 +41,12 @@ func newUser(c *Catalog, name string, created uint64) *User {
 	return &User{name: name, created: created, catalog: c, root: newSelector(c)}
 }
 
+// finish completes a user that was changed, which nobody else sees yet.
+func (u *User) finish() *User {
+	u.full, u.bytes = u.root.full(u.catalog), len(u.AppendTo(nil))
+	return u
+}
+
 // Name is the user's name.
 func (u *User) Name() string { return u.name }
 
@@ -54,6 +62,12 @@ func (u *User) NoPass() bool { return u.noPass }
 
 // Full reports whether the user may make every call, without a look at its keys and channels.
 func (u *User) Full() bool { return u.full }
+
+// Len is the number of the user's selectors, at least one.
+func (u *User) Len() int { return 1 + len(u.selectors) }
+
+// Bytes is the size of the user's rules.
+func (u *User) Bytes() int { return u.bytes }
 
 // Hash returns a password's hash.
 func Hash(password []byte) string {
@@ -81,8 +95,7 @@ func (u *User) change(rules []string) (*User, error) {
 			return nil, &RuleError{cText(r), err}
 		}
 	}
-	v.full = v.root.full(v.catalog)
-	return &v, nil
+	return v.finish(), nil
 }
 
 // derive returns the user as another catalog understands its rules.
@@ -93,8 +106,7 @@ func (u *User) derive(c *Catalog) *User {
 	for i, s := range u.selectors {
 		v.selectors[i] = s.derive(c)
 	}
-	v.full = v.root.full(c)
-	return &v
+	return v.finish()
 }
 
 // rule changes the user, which nobody else sees yet.

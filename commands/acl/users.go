@@ -18,16 +18,19 @@ const (
 	// MaxUsers bounds the users.
 	MaxUsers = 10_000
 	// maxUserBytes bounds the rules of a user, maxBytes those of all: ACL LIST shows all of them.
-	maxUserBytes = 64 << 10
+	maxUserBytes = 32 << 10
 	maxBytes     = 16 << 20
+	// maxRules bounds the rules that are given at once.
+	maxRules = 4096
 
 	minUserBytes = 6 // of an encoding: lengths and counts of nothing, and the flags
 )
 
 const (
 	errUsers     Error = "Too many users, at most 10000 are allowed"
-	errUserBytes Error = "The rules of a user exceed 65536 bytes"
+	errUserBytes Error = "The rules of a user exceed 32768 bytes"
 	errBytes     Error = "The rules of all users exceed 16777216 bytes"
+	errRules     Error = "Too many rules, at most 4096 are allowed at once"
 )
 
 // Users is an immutable set of users.
@@ -82,6 +85,9 @@ func (s *Users) find(name string) (place int, ok bool) {
 // Change returns the users after ACL SETUSER with rules. The user is created if there is none of
 // that name; created is then its [User.Created]. The errors are Redis's.
 func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, error) {
+	if len(rules) > maxRules {
+		return nil, errRules
+	}
 	joined, err := joinSelectors(rules)
 	if err != nil {
 		return nil, err
@@ -97,7 +103,7 @@ func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, err
 	switch {
 	case len(t.list) > MaxUsers:
 		return nil, errUsers
-	case u.bytes() > maxUserBytes:
+	case u.bytes > maxUserBytes:
 		return nil, errUserBytes
 	case t.bytes > maxBytes:
 		return nil, errBytes
@@ -107,11 +113,11 @@ func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, err
 
 // put returns the set with a user, in place of one with the same name.
 func (s *Users) put(u *User) *Users {
-	t := &Users{catalog: s.catalog, bytes: s.bytes + u.bytes()}
+	t := &Users{catalog: s.catalog, bytes: s.bytes + u.bytes}
 	i, found := s.find(u.name)
 	if found {
 		t.list = slices.Clone(s.list)
-		t.bytes -= s.list[i].bytes()
+		t.bytes -= s.list[i].bytes
 		t.list[i] = u
 	} else {
 		t.list = slices.Insert(slices.Clone(s.list), i, u)
@@ -125,7 +131,7 @@ func (s *Users) Without(name []byte) *Users {
 	if !found {
 		return s
 	}
-	return &Users{catalog: s.catalog, bytes: s.bytes - s.list[i].bytes(),
+	return &Users{catalog: s.catalog, bytes: s.bytes - s.list[i].bytes,
 		list: slices.Delete(slices.Clone(s.list), i, i+1)}
 }
 
@@ -156,7 +162,7 @@ func Restore(c *Catalog, encoded []byte) (*Users, error) {
 		}
 		last = u.name
 		s.list = append(s.list, u)
-		s.bytes += u.bytes()
+		s.bytes += u.bytes
 	}
 	if !in.Done() || s.Default() == nil {
 		return nil, ErrCorrupt
