@@ -172,7 +172,8 @@ func TestStringsThatGrowAreCharged(t *testing.T) {
 			return env.Work + env.Copied/FreshBytes // as package script charges
 		}
 		lone, script := charged(false), charged(true)
-		if least := uint64(size/bytesSpent + size/FreshBytes); lone < least || lone+9 < script || script+9 < lone {
+		least := uint64(size/bytesSpent + size/FreshBytes)
+		if lone < least || lone+9 < script || script+9 < lone {
 			t.Errorf("%s: %d units, in a script %d, want %d at least", call, lone, script, least)
 		}
 		words := strings.Fields(call)
@@ -182,7 +183,7 @@ func TestStringsThatGrowAreCharged(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
