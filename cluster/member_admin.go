@@ -111,7 +111,7 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 		return adminReply{Outcome: outcomeNotRun,
 			Reason: fmt.Sprintf("cannot ask leader %s: %v", id, err)}
 	}
-	conn, reader, h, err := n.greet(addr, streamAdmin)
+	conn, reader, h, err := n.greet(id, addr, streamAdmin)
 	if err != nil {
 		return missed(err), nil
 	}
@@ -132,10 +132,11 @@ func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err 
 	return reply, readAdmin(reader, &reply)
 }
 
-// greet opens a connection to the peer port at addr and exchanges hellos. The caller closes it.
-func (n *Node) greet(addr string, stream byte) (
-	conn net.Conn, reader *bufio.Reader, h hello, err error) {
-	if conn, err = n.mux.open(addr, []byte{stream}, dialTimeout); err != nil {
+// greet opens a connection to the peer port of the node id at addr, or of any node there if id is
+// empty, and exchanges hellos. The caller closes it.
+func (n *Node) greet(id, addr string, kind byte) (
+	conn *stream, reader *bufio.Reader, h hello, err error) {
+	if conn, err = n.mux.open(id, addr, []byte{kind}, dialTimeout); err != nil {
 		return nil, nil, h, err
 	}
 	if err = conn.SetDeadline(time.Now().Add(handshakeTimeout)); err == nil {
@@ -144,6 +145,9 @@ func (n *Node) greet(addr string, stream byte) (
 	reader = bufio.NewReader(conn)
 	if err == nil {
 		h, err = readHello(reader)
+	}
+	if err == nil && !conn.mayBe(h.id) {
+		err = fmt.Errorf("the node at %s says that it is %q: %w", addr, h.id, errNotTheirName)
 	}
 	if err != nil {
 		conn.Close()
@@ -154,7 +158,7 @@ func (n *Node) greet(addr string, stream byte) (
 
 // probe asks the node at addr who it is.
 func (n *Node) probe(addr string) (hello, error) {
-	conn, _, h, err := n.greet(addr, streamForward)
+	conn, _, h, err := n.greet("", addr, streamForward)
 	if err != nil {
 		return h, err
 	}
@@ -182,7 +186,7 @@ func readAdmin(r *bufio.Reader, message any) error {
 }
 
 // serveAdmin answers the question on a connection that another member opened.
-func (n *Node) serveAdmin(conn net.Conn, known func()) {
+func (n *Node) serveAdmin(conn *stream, known func()) {
 	reader := bufio.NewReader(conn)
 	peer, err := n.greetPeer(conn, reader)
 	if err == nil {

@@ -29,9 +29,13 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	c.net.owner[ln.Addr().String()] = id
 	c.net.mu.Unlock()
 	toy := newToy()
-	n, err := Open(Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
+	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
 		PeerListener: ln, Join: join, Clock: c.clocks[id],
-		dial: c.net.dialer(id), Logger: testLogger()}, toy)
+		dial: c.net.dialer(id), Logger: testLogger()}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	n, err := Open(cfg, toy)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 			err), n.stores.close())
 	}
 	n.mux = newMux(ln, cfg.ID, cfg.advertise(ln), cfg.dial, n.logger)
-	n.mux.cluster, n.mux.admit = n.clusterID, n.admit
+	n.mux.cluster, n.mux.admit, n.mux.tls = n.clusterID, n.admit, cfg.TLS
 	if err := n.startRaft(); err != nil {
 		n.mux.Close()
 		return nil, errors.Join(err, n.stores.close())
@@ -167,11 +167,8 @@ func (n *Node) startRaft() error {
 	n.machine.worked = n.logs.growth.applied
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.fatal = n.cfg.Fatal
-	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(
-		&raft.NetworkTransportConfig{
-			Stream: n.mux, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
-			ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
-		}), n: n}
+	transport := &transport{NetworkTransport: n.newTransport(n.mux), n: n}
+	transport.receiveCertified()
 	rc := n.cfg.raftConfig()
 	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
 	if err == nil {
@@ -197,6 +194,13 @@ func (n *Node) startRaft() error {
 		return fmt.Errorf("cannot start Raft on data directory %s: %w", n.cfg.DataDir, err)
 	}
 	return nil
+}
+
+func (n *Node) newTransport(over raft.StreamLayer) *raft.NetworkTransport {
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: over, MaxPool: raftConnectionPool, Timeout: rpcTimeout,
+		ServerAddressProvider: n, Logger: newRaftLogger(n.logger),
+	})
 }
 
 // surveyLog finds out, before Raft starts, which entries will be replayed.

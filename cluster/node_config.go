@@ -46,6 +46,7 @@ type Config struct {
 
 	Clock        Clock        // default SystemClock
 	Logger       *slog.Logger // default: nothing is logged
+	TLS          *PeerTLS     // between nodes; nil: off
 	PeerListener net.Listener // already bound, replaces PeerListen. Open owns it, also on failure
 	// ends the node when it receives what this release cannot read; default: log, and refuse it
 	Fatal func(error)

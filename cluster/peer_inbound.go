@@ -29,7 +29,7 @@ type inbound struct {
 }
 
 // serveForward serves a forwarding connection until it ends.
-func (n *Node) serveForward(conn net.Conn, known func()) {
+func (n *Node) serveForward(conn *stream, known func()) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	peer, err := n.greetPeer(conn, reader)
 	if err != nil {
@@ -58,7 +58,7 @@ func (n *Node) serveForward(conn net.Conn, known func()) {
 }
 
 // greetPeer reads the dialer's hello and answers it.
-func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
+func (n *Node) greetPeer(conn *stream, reader *bufio.Reader) (hello, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return hello{}, err
 	}
@@ -76,6 +76,8 @@ func (n *Node) greetPeer(conn net.Conn, reader *bufio.Reader) (hello, error) {
 		refusal = fmt.Sprintf("both nodes have the id %q", h.id)
 	case h.id == "":
 		refusal = "the node id is empty"
+	case !conn.mayBe(h.id):
+		refusal = fmt.Sprintf("node %q: %v", h.id, errNotTheirName)
 	case n.removal.removed.Load():
 		refusal = n.removal.err.Error()
 	case n.isOtherCluster(h.cluster):

@@ -184,7 +184,7 @@ func (l *link) session(up *bool) error {
 	addr := addrs[l.attempts%len(addrs)]
 	l.attempts++ // the next attempt uses another address, unless this one succeeds
 	l.setAddr("")
-	conn, err := l.n.mux.open(addr, []byte{streamForward}, dialTimeout)
+	conn, err := l.n.mux.open(l.id, addr, []byte{streamForward}, dialTimeout)
 	if err != nil {
 		l.setLost(true)
 		return err

@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +52,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 
 // serveFunc serves a connection that another node opened. It calls known once the node is
 // identified.
-type serveFunc func(conn net.Conn, known func())
+type serveFunc func(conn *stream, known func())
 
 // mux owns the peer port and every connection on it. It is the raft.StreamLayer.
 type mux struct {
@@ -68,6 +70,9 @@ type mux struct {
 	admit    func(incarnation, cluster string) error
 	logger   *slog.Logger
 	warnings *logging.Limited // for what strangers cause
+	tls      *PeerTLS         // nil: off
+	// takes a Raft connection that another node opened over TLS
+	certified func(conn *stream)
 
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -76,7 +81,8 @@ type mux struct {
 	wg           sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // true: Raft's, opened by another node
+	conns map[net.Conn]*stream // as accepted or dialed; nil: not identified yet
+	raft  map[net.Conn]bool    // those of Raft that other nodes opened
 	// unnamed are Raft's connections to other nodes from before the cluster had an id.
 	unnamed map[net.Conn]bool
 	muted   bool // Raft receives nothing from others
@@ -92,7 +98,8 @@ func (a advertised) String() string { return string(a) }
 func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog.Logger) *mux {
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
-		raftConns: make(chan net.Conn), conns: map[net.Conn]bool{}, unnamed: map[net.Conn]bool{},
+		raftConns: make(chan net.Conn), conns: map[net.Conn]*stream{}, raft: map[net.Conn]bool{},
+		unnamed:  map[net.Conn]bool{},
 		warnings: logging.NewLimited(logger), unidentified: halfopen.New(maxUnidentified),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -103,6 +110,9 @@ func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog
 // start begins to accept. Until then connections wait in the kernel.
 func (m *mux) start(forward, admin serveFunc) {
 	m.forward, m.admin = forward, admin
+	if m.tls != nil {
+		m.tls.OnChange(m.verifyAgain)
+	}
 	m.wg.Add(1)
 	go m.acceptLoop()
 }
@@ -134,53 +144,87 @@ func (m *mux) acceptLoop() {
 	}
 }
 
-// greet reads the first byte of a connection and dispatches it.
-func (m *mux) greet(conn net.Conn) {
+// greet reads the first byte of a connection, after a TLS handshake if it begins with one, and
+// dispatches the connection.
+func (m *mux) greet(raw net.Conn) {
 	defer m.wg.Done()
-	known := func() { m.unidentified.Remove(conn) }
+	known := func() { m.unidentified.Remove(raw) }
 	defer known()
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := raw.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later
 		limitUnacked(tcp)
 	}
-	var first [1]byte
-	err := conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	conn := &stream{Conn: raw, raw: raw, m: m}
+	var first byte
+	err := raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err == nil {
-		_, err = io.ReadFull(conn, first[:])
+		first, err = m.receive(conn)
 	}
-	if err == nil && first[0] == streamRaft {
+	if err == nil && first == streamRaft {
 		err = m.checkTarget(conn)
 	}
 	if err == nil {
-		err = conn.SetDeadline(time.Time{})
+		err = raw.SetDeadline(time.Time{})
 	}
 	switch {
 	case err != nil:
-		m.drop(conn)
-	case first[0] == streamRaft:
+		conn.Close()
+	case first == streamRaft && conn.who != nil:
+		known()
+		m.certified(conn)
+	case first == streamRaft:
 		known()
 		select {
-		case m.raftConns <- &trackedConn{conn, m}:
+		case m.raftConns <- conn:
 		case <-m.ctx.Done():
-			m.drop(conn)
+			conn.Close()
 		}
-	case first[0] == streamForward:
+	case first == streamForward:
 		m.forward(conn, known)
-		m.drop(conn)
-	case first[0] == streamAdmin:
+		conn.Close()
+	case first == streamAdmin:
 		m.admin(conn, known)
-		m.drop(conn)
+		conn.Close()
 	default:
-		m.warnings.Warn("connection to the peer port is not from a peer", "from", conn.RemoteAddr(),
-			"first-byte", first[0])
-		m.drop(conn)
+		m.warnings.Warn("connection to the peer port is not from a peer", "from",
+			conn.RemoteAddr(), "first-byte", first)
+		conn.Close()
 	}
 }
+
+// receive reads the first byte that says what a connection carries. TLS begins with another byte.
+func (m *mux) receive(conn *stream) (first byte, err error) {
+	var b [1]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return 0, err
+	}
+	switch secure := b[0] == recordHandshake; {
+	case secure && m.tls == nil:
+		err = errNoPeerTLS
+	case secure:
+		conn.Conn, conn.who, err = m.tls.accept(m.ctx, &replayed{conn.raw, b[:]})
+		if err == nil && !m.identified(conn) {
+			err = net.ErrClosed
+		}
+		if err == nil {
+			_, err = io.ReadFull(conn, b[:])
+		}
+	case m.tls.requires():
+		err = errPlainPeer
+	}
+	if err != nil && m.ctx.Err() == nil {
+		m.warnings.Warn("peer connection refused", "from", conn.raw.RemoteAddr(), "error", err)
+	}
+	return b[0], err
+}
+
+// recordHandshake is the first byte of a TLS connection.
+const recordHandshake = 22
 
 // checkTarget reads which node a Raft connection is meant for, and who opened it. When an address
 // passes to another node, or a node loses its disk, the new node's answers must not count as the
 // old one's.
-func (m *mux) checkTarget(conn net.Conn) error {
+func (m *mux) checkTarget(conn *stream) error {
 	var words [3]string
 	for i := range words {
 		var size [1]byte
@@ -204,10 +248,10 @@ func (m *mux) checkTarget(conn net.Conn) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, tracked := m.conns[conn]; !tracked || m.muted {
+	if _, tracked := m.conns[conn.raw]; !tracked || m.muted {
 		return net.ErrClosed
 	}
-	m.conns[conn] = true
+	m.raft[conn.raw] = true
 	return nil
 }
 
@@ -221,67 +265,92 @@ func (m *mux) mute() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.muted = true
-	for conn, isRaft := range m.conns {
-		if isRaft {
-			conn.Close()
+	for conn := range m.raft {
+		conn.Close()
+	}
+}
+
+// track registers a connection for closing. If the mux is closed, it closes raw and returns false.
+func (m *mux) track(raw net.Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx.Err() != nil {
+		raw.Close()
+		return false
+	}
+	m.conns[raw] = nil
+	return true
+}
+
+// identified notes whose connection it is. It returns false if the mux is closed.
+func (m *mux) identified(conn *stream) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, tracked := m.conns[conn.raw]
+	if tracked {
+		m.conns[conn.raw] = conn
+	}
+	return tracked
+}
+
+func (m *mux) untrack(raw net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.conns, raw)
+	delete(m.raft, raw)
+	delete(m.unnamed, raw)
+}
+
+// verifyAgain closes the connections whose certificate an authority that was replaced had signed.
+func (m *mux) verifyAgain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for raw, conn := range m.conns {
+		if conn == nil {
+			continue
+		}
+		secure, ok := conn.Conn.(*tls.Conn)
+		if !ok {
+			continue
+		}
+		if err := m.tls.Current().Verify(secure.ConnectionState().PeerCertificates,
+			x509.ExtKeyUsageAny); err != nil {
+			m.logger.Warn("closed a connection to a node: its certificate is no longer valid",
+				"address", raw.RemoteAddr(), "error", err)
+			raw.Close()
 		}
 	}
 }
 
-// track registers conn for closing. If the mux is closed, it closes conn and returns false.
-func (m *mux) track(conn net.Conn) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ctx.Err() != nil {
-		conn.Close()
-		return false
-	}
-	m.conns[conn] = false
-	return true
-}
-
-func (m *mux) drop(conn net.Conn) {
-	m.mu.Lock()
-	delete(m.conns, conn)
-	m.mu.Unlock()
-	conn.Close()
-}
-
-// trackedConn unregisters itself from the mux when closed.
-type trackedConn struct {
-	net.Conn
-	m *mux
-}
-
-func (c *trackedConn) Close() error {
-	c.m.mu.Lock()
-	delete(c.m.conns, c.Conn)
-	delete(c.m.unnamed, c.Conn)
-	c.m.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// open dials addr and sends the first bytes. The connection is tracked.
-func (m *mux) open(addr string, first []byte, timeout time.Duration) (net.Conn, error) {
-	conn, err := m.dialAny(addr, min(timeout, dialTimeout))
+// open dials the node id, or whichever node is there if id is empty, at addr, and sends the first
+// bytes. The connection is tracked.
+func (m *mux) open(id, addr string, first []byte, timeout time.Duration) (*stream, error) {
+	raw, err := m.dialAny(addr, min(timeout, dialTimeout))
 	if err != nil {
 		return nil, err
 	}
-	if !m.track(conn) {
+	if !m.track(raw) {
 		return nil, net.ErrClosed
 	}
-	err = conn.SetWriteDeadline(time.Now().Add(handshakeTimeout))
+	conn := &stream{Conn: raw, raw: raw, m: m}
+	err = raw.SetDeadline(time.Now().Add(handshakeTimeout))
+	if err == nil && m.tls.dials() {
+		conn.Conn, conn.who, err = m.tls.dial(m.ctx, raw, id)
+		if err == nil && !m.identified(conn) {
+			err = net.ErrClosed
+		}
+	}
 	if err == nil {
 		_, err = conn.Write(first)
 	}
 	if err == nil {
-		err = conn.SetWriteDeadline(time.Time{})
+		err = raw.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		m.drop(conn)
+		conn.Close()
 		return nil, err
 	}
-	return &trackedConn{conn, m}, nil
+	return conn, nil
 }
 
 // maxReach is how many addresses of one name are tried.
@@ -328,17 +397,20 @@ func (m *mux) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	for _, word := range []string{id, incarnation, cluster} {
 		first = append(append(first, byte(len(word))), word...)
 	}
-	conn, err := m.open(addr, first, timeout)
-	if tracked, ok := conn.(*trackedConn); ok && cluster == "" {
+	conn, err := m.open(id, addr, first, timeout)
+	if err != nil {
+		return nil, err
+	}
+	if cluster == "" {
 		m.mu.Lock()
-		m.unnamed[tracked.Conn] = true
+		m.unnamed[conn.raw] = true
 		m.mu.Unlock()
 		if m.cluster() != "" { // learned meanwhile, and closeUnnamed may have missed this one
 			conn.Close()
 			return nil, errFounded
 		}
 	}
-	return conn, err
+	return conn, nil
 }
 
 // closeUnnamed closes Raft's connections to other nodes from before the cluster had an id: they did
@@ -366,7 +438,7 @@ func (m *mux) Close() error {
 	m.mu.Lock()
 	m.cancel()
 	conns := m.conns
-	m.conns = map[net.Conn]bool{}
+	m.conns = map[net.Conn]*stream{}
 	m.mu.Unlock()
 	err := m.ln.Close()
 	m.resolver.close()

@@ -22,7 +22,7 @@ func startMux(t *testing.T) *mux {
 		t.Fatal(err)
 	}
 	m := newMux(ln, "n1", ln.Addr().String(), dialTCP, testLogger())
-	m.start(func(conn net.Conn, known func()) {
+	m.start(func(conn *stream, known func()) {
 		var b [1]byte
 		if _, err := io.ReadFull(conn, b[:]); err == nil {
 			known()
@@ -169,7 +169,7 @@ func TestNamesOfPeersAreTriedInOrder(t *testing.T) {
 		dialed = append(dialed, addr)
 		return dialTCP(ctx, addr)
 	}
-	conn, err := m.open("peer:"+port, []byte{streamForward}, dialTimeout)
+	conn, err := m.open("", "peer:"+port, []byte{streamForward}, dialTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

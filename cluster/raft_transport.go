@@ -18,7 +18,8 @@ var errGateClosed = errors.New("the leadership ended while the member could not 
 // here for its link instead of failing.
 type transport struct {
 	*raft.NetworkTransport
-	n *Node
+	n         *Node
+	certified *certified // nil: TLS is off
 }
 
 // AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short

@@ -51,18 +51,34 @@ var testCertificates = sync.OnceValue(func() (c struct {
 	return c
 })
 
-// startTLS has the node serve TLS too.
-func (n *node) startTLS(t testing.TB, served chan<- error) {
+// startSecure is start for a node that serves TLS too.
+func startSecure(t testing.TB, change func(*Config)) *node {
+	t.Helper()
+	n := start(t, change)
+	if !*overTLS {
+		n.startTLS(t)
+	}
+	return n
+}
+
+func (n *node) startTLS(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := testCertificates()
+	served := make(chan error, 1)
 	go func() {
 		served <- n.ServeTLS(ln, &tls.Config{Certificates: []tls.Certificate{c.server},
 			ClientCAs: c.pool, ClientAuth: tls.VerifyClientCertIfGiven})
 	}()
+	t.Cleanup(func() {
+		n.Close()
+		if err := <-served; err != nil {
+			t.Errorf("ServeTLS: %v", err)
+		}
+	})
 	n.tls = nodeTLS{ln.Addr().String(), &tls.Config{RootCAs: c.pool}}
 	if *overTLS {
 		n.fake.set(func() {
@@ -108,7 +124,7 @@ func TestPromisesHoldOverTLS(t *testing.T) {
 
 // TestAddressesOverTLS asks for addresses over TLS and without it.
 func TestAddressesOverTLS(t *testing.T) {
-	n := start(t, func(c *Config) { c.Redirect = RedirectMoved })
+	n := startSecure(t, func(c *Config) { c.Redirect = RedirectMoved })
 	n.fake.set(func() {
 		for i, addr := range []string{"10.0.0.1:9001", "db2:9002", ""} {
 			n.fake.st.Members[i].TLSAddr = addr
@@ -162,7 +178,7 @@ func TestAddressesOverTLS(t *testing.T) {
 // TestDisconnectIsNoticedOverTLS: a client says goodbye in a record before it closes, which is
 // unread input of the connection.
 func TestDisconnectIsNoticedOverTLS(t *testing.T) {
-	n := start(t, nil)
+	n := startSecure(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +215,7 @@ func TestDisconnectIsNoticedOverTLS(t *testing.T) {
 // TestCloseAnswersWhatTLSHolds: TLS may have read more records of a client than the session. They
 // count as received when the server closes.
 func TestCloseAnswersWhatTLSHolds(t *testing.T) {
-	n := start(t, nil)
+	n := startSecure(t, nil)
 	raw, err := net.Dial("tcp", n.tls.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +275,7 @@ func (j *joiner) release() error {
 
 // TestRecordsOfOneByte sends requests in records of one byte.
 func TestRecordsOfOneByte(t *testing.T) {
-	n := start(t, nil)
+	n := startSecure(t, nil)
 	conn, err := tls.Dial("tcp", n.tls.addr, n.tls.client)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +296,7 @@ func TestRecordsOfOneByte(t *testing.T) {
 // TestEndsOverTLS: a client over TLS sees the orderly end of a connection, and a client that does
 // not read keeps no session for long.
 func TestEndsOverTLS(t *testing.T) {
-	n := start(t, nil)
+	n := startSecure(t, nil)
 	conn, err := tls.Dial("tcp", n.tls.addr, n.tls.client)
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +341,7 @@ func TestEndsOverTLS(t *testing.T) {
 // TestCertificatesAreCheckedAgain closes the clients whose certificate a new authority does not
 // know.
 func TestCertificatesAreCheckedAgain(t *testing.T) {
-	n := start(t, nil)
+	n := startSecure(t, nil)
 	without := n.dialTLS(t)
 	n.tls.client.Certificates = []tls.Certificate{testCertificates().client}
 	with := n.dialTLS(t)

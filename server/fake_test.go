@@ -330,10 +330,12 @@ func start(t testing.TB, change func(*Config)) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan error, 2)
+	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	n := &node{Server: s, fake: f, addr: ln.Addr().String()}
-	n.startTLS(t, served)
+	if *overTLS {
+		n.startTLS(t)
+	}
 	t.Cleanup(func() {
 		f.set(func() {
 			if f.gate != nil {
@@ -342,10 +344,8 @@ func start(t testing.TB, change func(*Config)) *node {
 			}
 		})
 		s.Close()
-		for range 2 {
-			if err := <-served; err != nil {
-				t.Errorf("Serve: %v", err)
-			}
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
 		}
 	})
 	return n

@@ -33,6 +33,7 @@ func runBackup(ctx context.Context, args []string, getenv func(string) string, s
 	from := flags.String("from", "", "any node of the cluster: host:port or redis://host:port")
 	force := flags.Bool("force", false, "overwrite FILE")
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
+	files := addTLS(flags)
 	names, err := parseArgs(flags, args, "FILE, the backup to write")
 	if err != nil {
 		return err
@@ -45,6 +46,9 @@ func runBackup(ctx context.Context, args []string, getenv func(string) string, s
 		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
 	if err := as.complete(source, getenv); err != nil {
+		return err
+	}
+	if err := useTLS(files, source); err != nil {
 		return err
 	}
 	file := names[0]
@@ -66,7 +70,8 @@ func parseServer(text string) (*redis.Options, error) {
 	if strings.Contains(text, "://") {
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return nil, errors.New("must be host:port or redis://[user@]host:port")
+			return nil, errors.New(
+				"must be host:port or redis://[user@]host:port, rediss:// for TLS")
 		}
 		return o, nil
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +25,8 @@ type config struct {
 	node.Config
 	logLevel, logFormat string
 	joinPasswordFile    string
+	insecurePeers       bool
+	clientAuth          string
 }
 
 // option is one flag with its environment variable. set parses and checks a value.
@@ -31,6 +34,9 @@ type option struct {
 	name, value, usage string
 	set                func(c *config, value string) error
 }
+
+// isSwitch reports whether the flag alone means yes.
+func (o option) isSwitch() bool { return o.value == "no" }
 
 // env returns the option's environment variable: COORDD_DATA_DIR for --data-dir.
 func (o option) env() string {
@@ -41,7 +47,7 @@ var options = []option{
 	{"id", "n1", "name of this node; unique in the cluster, fixed for its data directory", setID},
 	{
 		"listen", "127.0.0.1:6379",
-		"host:port,… for clients; --advertise defaults to the first",
+		"host:port,… for clients; --advertise defaults to the first; empty: none without TLS",
 		setListen,
 	},
 	{"unix-socket", "", "path of a Unix socket for clients; empty: none", setUnixSocket},
@@ -55,6 +61,69 @@ var options = []option{
 		"host:port that clients use to reach this node; default: --listen, with the host of " +
 			"--peer-advertise in place of a wildcard",
 		setAddress(func(c *config) *string { return &c.Advertise }),
+	},
+	{
+		"tls-listen", "",
+		"host:port for clients over TLS; empty: none",
+		setAddress(func(c *config) *string { return &c.TLSListen }),
+	},
+	{
+		"tls-advertise", "",
+		"host:port that clients use to reach this node over TLS; default: --tls-listen, with the " +
+			"host of --peer-advertise in place of a wildcard",
+		setAddress(func(c *config) *string { return &c.TLSAdvertise }),
+	},
+	{
+		"tls-cert", "",
+		"certificate for clients, with its chain; this and all files below: PEM, reloaded when " +
+			"they change and on SIGHUP",
+		setAny(func(c *config) *string { return &c.TLS.Cert }),
+	},
+	{
+		"tls-key", "", "key of --tls-cert",
+		setAny(func(c *config) *string { return &c.TLS.Key }),
+	},
+	{
+		"tls-ca", "",
+		"authorities of the certificates of clients, and of the members that --join asks",
+		setAny(func(c *config) *string { return &c.TLS.CA }),
+	},
+	{
+		"tls-client-auth", "",
+		"whether clients show a certificate of --tls-ca: none, optional or required; default: " +
+			"required with --tls-ca, else none",
+		setClientAuth,
+	},
+	{
+		"peer-tls", "",
+		"TLS between nodes: off; accept: accept both, dial plain text; dial: accept both, dial " +
+			"TLS; required. Default: required with --peer-tls-cert, else off",
+		setPeerTLS,
+	},
+	{
+		"peer-tls-cert", "",
+		"this node's certificate for other nodes, for serving and for dialing; it names the node " +
+			"by the URI coordd://CLUSTER/ID",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.Cert }),
+	},
+	{
+		"peer-tls-key", "", "key of --peer-tls-cert",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.Key }),
+	},
+	{
+		"peer-tls-ca", "", "authorities of the nodes' certificates",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.CA }),
+	},
+	{
+		"peer-tls-name", "",
+		"DNS name in the nodes' certificates, with {id} for a node's id; empty: they have the URI",
+		setPeerName,
+	},
+	{
+		"insecure-peers", "no",
+		"accept nodes without TLS from other machines: whoever reaches the peer port controls " +
+			"the cluster",
+		setYesNo(func(c *config) *bool { return &c.insecurePeers }),
 	},
 	{
 		"peer-listen", "",
@@ -247,8 +316,48 @@ func setSentinelName(c *config, v string) error {
 	return nil
 }
 
+func setYesNo(field func(*config) *bool) func(*config, string) error {
+	return func(c *config, v string) error {
+		if v != "yes" && v != "no" {
+			return errors.New("must be yes or no")
+		}
+		*field(c) = v == "yes"
+		return nil
+	}
+}
+
+// clientAuth are the values of --tls-client-auth.
+var clientAuth = map[string]tls.ClientAuthType{"none": tls.NoClientCert,
+	"optional": tls.VerifyClientCertIfGiven, "required": tls.RequireAndVerifyClientCert}
+
+func setClientAuth(c *config, v string) error {
+	if err := setChoice(func(c *config) *string { return &c.clientAuth }, "", "none", "optional",
+		"required")(c, v); err != nil {
+		return errors.New("must be none, optional or required")
+	}
+	return nil
+}
+
+func setPeerTLS(c *config, v string) error {
+	c.PeerTLS.Mode = cluster.PeerTLSMode(v)
+	switch c.PeerTLS.Mode {
+	case "", cluster.PeerTLSOff, cluster.PeerTLSAccept, cluster.PeerTLSDial,
+		cluster.PeerTLSRequired:
+		return nil
+	}
+	return errors.New("must be off, accept, dial or required")
+}
+
+func setPeerName(c *config, v string) error {
+	c.PeerTLS.Name = v
+	return cluster.CheckPeerName(v)
+}
+
 func setListen(c *config, v string) error {
-	c.ListenAlso = nil
+	c.Listen, c.ListenAlso = "", nil
+	if v == "" {
+		return nil
+	}
 	for i, addr := range strings.Split(v, ",") {
 		addr = strings.TrimSpace(addr)
 		if err := checkAddress(addr); err != nil {
@@ -357,7 +466,7 @@ func setJoin(c *config, v string) error {
 	}
 	for addr := range strings.SplitSeq(v, ",") {
 		addr = strings.TrimSpace(addr)
-		if err := checkAddress(addr); err != nil {
+		if err := checkAddress(strings.TrimPrefix(addr, node.TLSScheme)); err != nil {
 			return fmt.Errorf("%q: %w", shown(addr), err)
 		}
 		c.Join = append(c.Join, addr)
@@ -387,7 +496,11 @@ func parseConfig(args []string, getenv func(string) string) (*config, error) {
 	if _, err := parseArgs(fs, args); err != nil {
 		return nil, err
 	}
-	return readConfig(fs, given, getenv)
+	c, err := readConfig(fs, given, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.checkOpenDoors()
 }
 
 // newFlagSet returns a flag set that prints nothing: the caller reports errors.
@@ -401,9 +514,32 @@ func newFlagSet(name string) *flag.FlagSet {
 func nodeFlags(fs *flag.FlagSet) []*string {
 	given := make([]*string, len(options))
 	for i, o := range options {
+		if o.isSwitch() {
+			given[i] = &o.value
+			fs.Var((*switchFlag)(given[i]), o.name, o.usage)
+			continue
+		}
 		given[i] = fs.String(o.name, o.value, o.usage)
 	}
 	return given
+}
+
+// switchFlag is a flag that may stand alone, which means yes.
+type switchFlag string
+
+// IsBoolFlag lets package flag accept the flag without a value.
+func (*switchFlag) IsBoolFlag() bool { return true }
+
+// String implements flag.Value.
+func (f *switchFlag) String() string { return string(*f) }
+
+// Set implements flag.Value.
+func (f *switchFlag) Set(v string) error {
+	if v == "true" { // the flag alone
+		v = "yes"
+	}
+	*f = switchFlag(v)
+	return nil
 }
 
 // parseArgs parses flags and, between or after them, one other argument for each name, which it
@@ -459,6 +595,9 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 // complete derives options from others and checks that they fit together.
 func (c *config) complete() error {
 	c.Version = versionText()
+	if err := c.completeTLS(); err != nil {
+		return err
+	}
 	if c.LeaderWait == 0 {
 		c.LeaderWait = -1 // no wait; 0 is the node's default
 	}
@@ -495,8 +634,53 @@ func (c *config) completeAddresses() error {
 	if err != nil {
 		return err
 	}
-	c.adviseClients(host)
+	c.Advertise = advised(c.Advertise, c.Listen, host)
+	c.TLSAdvertise = advised(c.TLSAdvertise, c.TLSListen, host)
 	return nil
+}
+
+// completeTLS checks that the options of TLS fit together.
+func (c *config) completeTLS() error {
+	if c.TLSListen != "" && (c.TLS.Cert == "" || c.TLS.Key == "") {
+		return errors.New("--tls-listen requires --tls-cert and --tls-key")
+	}
+	c.TLSClientAuth = clientAuth[c.clientAuth]
+	switch {
+	case c.clientAuth == "" && c.TLS.CA != "":
+		c.TLSClientAuth = tls.RequireAndVerifyClientCert
+	case c.TLSClientAuth != tls.NoClientCert && c.TLS.CA == "":
+		return fmt.Errorf("--tls-client-auth %s requires --tls-ca", c.clientAuth)
+	}
+	p := &c.PeerTLS
+	if p.Mode == "" && p.Files.Cert != "" {
+		p.Mode = cluster.PeerTLSRequired
+	}
+	if p.Mode != "" && p.Mode != cluster.PeerTLSOff &&
+		(p.Files.Cert == "" || p.Files.Key == "" || p.Files.CA == "") {
+		return fmt.Errorf(
+			"--peer-tls %s requires --peer-tls-cert, --peer-tls-key and --peer-tls-ca", p.Mode)
+	}
+	return nil
+}
+
+// checkOpenDoors refuses to run a node that nobody reaches, or that anybody controls.
+func (c *config) checkOpenDoors() error {
+	if c.Listen == "" && c.TLSListen == "" && c.UnixSocket == "" {
+		return errors.New(
+			"no address for clients: set --listen, --tls-listen or --unix-socket")
+	}
+	if host, _, _ := net.SplitHostPort(c.PeerListen); c.PeerTLS.Mode != cluster.PeerTLSRequired &&
+		!c.insecurePeers && !isLoopback(host) {
+		return fmt.Errorf("--peer-listen %s accepts nodes from other machines without TLS, and "+
+			"whoever reaches it controls the cluster: set --peer-tls-cert, --peer-tls-key and "+
+			"--peer-tls-ca, or --insecure-peers", c.PeerListen)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // peerHost returns the host that other nodes use to reach this one.
@@ -531,14 +715,14 @@ func (c *config) completeJoin() error {
 	return c.completeAddresses()
 }
 
-// adviseClients sets the address for clients: --advertise, or --listen with host in place of a
-// wildcard.
-func (c *config) adviseClients(host string) {
-	if c.Advertise != "" {
-		return
+// advised returns the address for clients: the one that was set, or else that of the listener with
+// host in place of a wildcard.
+func advised(set, listen, host string) string {
+	if set != "" || listen == "" {
+		return set
 	}
-	c.Advertise = c.Listen
-	if h, port, _ := net.SplitHostPort(c.Listen); cluster.IsWildcard(h) {
-		c.Advertise = net.JoinHostPort(host, port)
+	if h, port, _ := net.SplitHostPort(listen); cluster.IsWildcard(h) {
+		return net.JoinHostPort(host, port)
 	}
+	return listen
 }

@@ -25,7 +25,33 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--listen 127.0.0.1:99999", code: 1, says: "the port must be"},
 		{args: "", env: map[string]string{"COORDD_LISTEN": " "}, code: 1,
 			says: "must be host:port"},
-		{args: "--listen=", code: 1, says: "must be host:port"},
+		{args: "--listen=", code: 1, says: "no address for clients: set --listen, --tls-listen"},
+		{args: "--tls-listen 127.0.0.1:0 --tls-cert a.crt", code: 1,
+			says: "--tls-listen requires --tls-cert and --tls-key"},
+		{args: "--tls-client-auth perhaps", code: 1, says: "must be none, optional or required"},
+		{args: "--tls-client-auth optional", code: 1, says: "optional requires --tls-ca"},
+		{args: "--peer-tls yes", code: 1, says: "must be off, accept, dial or required"},
+		{args: "--peer-tls accept", code: 1, says: "--peer-tls accept requires --peer-tls-cert"},
+		{args: "--peer-tls-cert a.crt", code: 1, says: "--peer-tls required requires --peer-tls"},
+		{args: "--peer-tls-name example.org", code: 1, says: "must contain {id} once"},
+		{args: "--peer-listen 10.0.0.1:7000", code: 1, says: "or --insecure-peers"},
+		{args: "--peer-listen db1:7000 --insecure-peers=no", code: 1, says: "or --insecure-peers"},
+		{args: "--insecure-peers=perhaps", code: 1, says: "must be yes or no"},
+		{args: "--peer-listen 10.0.0.1:7000 --peer-tls dial --peer-tls-cert a --peer-tls-key b " +
+			"--peer-tls-ca c", code: 1, says: "or --insecure-peers"},
+		{args: "--tls-listen 127.0.0.1:0 --tls-cert no.crt --tls-key no.key", code: 1,
+			says: "client certificate: open no.crt"},
+		{args: "--peer-tls-cert no.crt --peer-tls-key no.key --peer-tls-ca no.ca", code: 1,
+			says: "peer certificate: open no.crt"},
+		{args: "backup --from 127.0.0.1:1 --tls-ca ca.crt file", code: 2,
+			says: "require an address rediss://host:port"},
+		{args: "backup --from rediss://127.0.0.1:1 --tls-ca no.crt file", code: 1,
+			says: "open no.crt"},
+		{args: "certs", code: 2, says: "requires DIR"},
+		{args: "certs --cluster a/b dir", code: 1, says: "must be a name such as prod"},
+		{args: "certs --nodes a/b dir", code: 1, says: "invalid node id"},
+		{args: "certs --clients ../a dir", code: 1, says: "is no name of a file"},
+		{args: "certs --days 0 dir", code: 1, says: "must be from 1 to"},
 		{args: "--id a/b", code: 1, says: "must be 1 to 64 letters"},
 		{args: "--cluster n1", code: 1, says: `"n1" is not id=host:peerport`},
 		{args: "--cluster n1=127.0.0.1:1,n1=127.0.0.1:2", code: 1, says: "appears twice"},
@@ -74,9 +100,8 @@ func TestConfigErrors(t *testing.T) {
 func TestEnvironmentAndFlags(t *testing.T) {
 	env := map[string]string{"COORDD_ID": "n2", "COORDD_LISTEN": "127.0.0.1:7000",
 		"COORDD_CLUSTER": "n1=a:1,n2=b:2"}
-	c, err := parseConfig([]string{"--listen", "127.0.0.1:7001"}, func(k string) string {
-		return env[k]
-	})
+	args := []string{"--listen", "127.0.0.1:7001", "--insecure-peers"}
+	c, err := parseConfig(args, func(k string) string { return env[k] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +121,7 @@ func TestAdvertisedAddresses(t *testing.T) {
 		{"--listen 10.0.0.1:7000,127.0.0.1:7001", "10.0.0.1:7000"},
 		{"--listen [::]:7000 --cluster n1=db1:1,n2=db2:2", "db1:7000"},
 	} {
-		got, err := parseConfig(strings.Fields(c.args), noEnv)
+		got, err := parseConfig(append(strings.Fields(c.args), "--insecure-peers"), noEnv)
 		if err != nil || got.Advertise != c.want {
 			t.Errorf("%s: %+v, %v; want %s", c.args, got, err, c.want)
 		}

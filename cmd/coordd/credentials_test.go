@@ -80,7 +80,7 @@ func TestJoinPassword(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--join", "h:1", "--peer-listen", "h:2", "--join-user", "ops"}
+	args := []string{"--join", "h:1", "--peer-listen", "127.0.0.1:2", "--join-user", "ops"}
 	for _, c := range []struct {
 		args     []string
 		env      string

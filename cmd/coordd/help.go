@@ -17,7 +17,7 @@ type subcommand struct {
 var subcommands = []subcommand{
 	{"dev", "[--port PORT]",
 		"runs a throwaway cluster of three nodes in one process"},
-	{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE]",
+	{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE] " + tlsArgs,
 		"writes the state of a running cluster to FILE"},
 	{"restore", "FILE [--epoch N] [flags]",
 		"creates a node's data directory from FILE; run it for every node, with its flags"},
@@ -25,9 +25,14 @@ var subcommands = []subcommand{
 		"after a majority is lost, or if a log entry cannot be applied: shows what DIR holds, " +
 			"and makes its node the only member of a new cluster"},
 	{"import", "--from ADDR[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME] " +
-		"[--from-password-file FILE] [--to-user NAME] [--to-password-file FILE]",
+		"[--from-password-file FILE] [--to-user NAME] [--to-password-file FILE] " + tlsArgs,
 		"copies keys and functions from a running Redis or Valkey into a running cluster"},
+	{"certs", "DIR [--cluster NAME] [--nodes ID,…] [--hosts HOST,…] [--clients NAME,…] " +
+		"[--days N]",
+		"creates certificates for trying out TLS"},
 }
+
+const tlsArgs = "[--tls-ca FILE] [--tls-cert FILE] [--tls-key FILE]"
 
 // helpRequest is --help for the flag set's command.
 type helpRequest struct{ flags *flag.FlagSet }
@@ -62,7 +67,7 @@ func (h helpRequest) print(w io.Writer) {
 	}
 	fmt.Fprint(w, "  coordd COMMAND --help\n        describes the flags of a command\n"+
 		"  coordd --version\n        prints the version\n\n"+
-		"ADDR is host:port or redis://host:port.\n\n"+
+		"ADDR is host:port, redis://host:port, or rediss://host:port with TLS.\n\n"+
 		"Flags of a node, each with its environment variable:\n\n")
 	h.printFlags(w)
 }

@@ -25,6 +25,7 @@ func runImport(ctx context.Context, args []string, getenv func(string) string, s
 	to := fs.String("to", "", "any node of the cluster: host:port or redis://host:port")
 	fromAs := addCredentials(fs, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
 	toAs := addCredentials(fs, "to-user", "to-password-file", "COORDD_TO_PASSWORD")
+	files := addTLS(fs)
 	var cfg migrate.Config
 	fs.StringVar(&cfg.Match, "match", "", "copy only keys that match the pattern, and no functions")
 	fs.BoolVar(&cfg.Replace, "replace", false, "overwrite keys and function libraries that exist")
@@ -47,6 +48,9 @@ func runImport(ctx context.Context, args []string, getenv func(string) string, s
 		return fmt.Errorf("--to %s: %w", shown(*to), err)
 	}
 	if err := toAs.complete(cfg.To, getenv); err != nil {
+		return err
+	}
+	if err := useTLS(files, cfg.From, cfg.To); err != nil {
 		return err
 	}
 	redis.SetLogger(silent{}) // its lines would repeat the errors returned here

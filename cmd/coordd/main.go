@@ -50,6 +50,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		err = runRestore(args[1:], getenv, stdout, stderr)
 	case len(args) > 0 && args[0] == "recover":
 		err = runRecover(args[1:], getenv, stdout)
+	case len(args) > 0 && args[0] == "certs":
+		err = runCerts(args[1:], stdout)
 	case len(args) > 0 && args[0] == "import":
 		err = runImport(ctx, args[1:], getenv, stdout, stderr)
 	case len(args) == 1 && (args[0] == "--version" || args[0] == "-version"):
@@ -96,6 +98,17 @@ func runNode(ctx context.Context, args []string, getenv func(string) string,
 		return err
 	}
 	go node.ReleaseMemory(ctx)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer func() {
+		signal.Stop(hangups)
+		close(hangups)
+	}()
+	go func() {
+		for range hangups {
+			_ = n.Reload() // it logs
+		}
+	}()
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")

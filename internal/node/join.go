@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// TLSScheme begins an address that is dialed with TLS.
+const TLSScheme = "rediss://"
+
 const (
 	joinPause = 500 * time.Millisecond // between two rounds over the members
 	joinWait  = 20 * time.Second       // for one reply
@@ -68,10 +71,18 @@ func (n *Node) join(ctx context.Context) {
 	n.log.Info("joined the cluster")
 }
 
-// askToJoin asks the member with the client address addr.
+// askToJoin asks the member with the client address addr, over TLS if it is a URL rediss://.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
-		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true})
+	o := &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
+		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true}
+	if host, secure := strings.CutPrefix(addr, TLSScheme); secure {
+		o.Addr = host
+		var err error
+		if o.TLSConfig, err = n.cfg.TLS.Dial(); err != nil {
+			return err
+		}
+	}
+	client := redis.NewClient(o)
 	defer client.Close()
 	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
 }

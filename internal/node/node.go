@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/server"
 )
 
@@ -26,15 +28,20 @@ type Config struct {
 	ID      string // unique in the cluster and fixed for the data directory
 	Version string // of coordd, for INFO and the log
 
-	Listen         string      // host:port for clients
+	Listen         string      // host:port for clients; empty: none
 	ListenAlso     []string    // more of them
 	UnixSocket     string      // path of a Unix socket for clients; empty: none
 	UnixSocketPerm os.FileMode // 0: by the umask
-	Advertise      string      // host:port at which clients reach the node
-	HTTPListen     string      // host:port for /healthz and /readyz; empty: off
+	Advertise      string      // host:port at which clients reach the node; empty: nowhere
+	TLSListen      string      // host:port for clients over TLS; empty: none
+	TLSAdvertise   string      // host:port at which they reach the node
+	TLS            tlsconf.Files
+	TLSClientAuth  tls.ClientAuthType
+	HTTPListen     string // host:port for /healthz and /readyz; empty: off
 
 	PeerListen    string // host:port for the other nodes
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
+	PeerTLS       cluster.PeerTLSConfig
 	Members       []cluster.Member
 	Join          []string // client addresses of members of the cluster to join
 	JoinUser      string   // empty: the default user
@@ -63,7 +70,8 @@ type Config struct {
 	DrainTimeout       time.Duration
 }
 
-// Listeners are sockets that are bound before a node starts. The node binds those that are nil.
+// Listeners are sockets that are bound before a node starts. The node binds those that are nil, if
+// it has an address for them.
 type Listeners struct{ Client, Peer net.Listener }
 
 // Close closes the listeners that are set.
@@ -82,8 +90,10 @@ type Node struct {
 	adapter *fsm.Adapter
 	cluster *cluster.Node
 	server  *server.Server
-	client  net.Listener   // the first listener for clients
-	others  []net.Listener // the other ones
+	client  net.Listener   // the first listener for clients; nil: they use another one
+	others  []net.Listener // more of them
+	secure  net.Listener   // for clients over TLS; nil: none
+	certs   certificates
 	http    *http.Server
 	failed  chan error // what ended the node
 
@@ -118,6 +128,9 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	if err != nil {
 		return nil, err
 	}
+	if err = n.certs.open(&cfg, log); err != nil {
+		return nil, err
+	}
 	// Sockets first: if a port is taken, no file is touched.
 	if err = n.listenForClients(); err != nil {
 		return nil, err
@@ -144,6 +157,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.loaded.Store(n.cluster)
 	close(n.opened)
 	n.follow()
+	n.watchCertificates()
 	log.Info("started", "id", cfg.ID, "listen", n.Addr(), "data_dir", cfg.DataDir, "version",
 		cfg.Version)
 	return n, nil
@@ -151,8 +165,13 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 
 // listenForClients binds the listeners for clients that are not bound yet.
 func (n *Node) listenForClients() (err error) {
-	if n.client == nil {
+	if n.client == nil && n.cfg.Listen != "" {
 		if n.client, err = Listen(n.cfg.Listen); err != nil {
+			return err
+		}
+	}
+	if n.cfg.TLSListen != "" {
+		if n.secure, err = Listen(n.cfg.TLSListen); err != nil {
 			return err
 		}
 	}
@@ -183,13 +202,14 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
+		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, Certificates: n.certs.status,
 	}
 }
 
 func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
 		ID: n.cfg.ID, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
-		ClientAddr:   n.cfg.Advertise,
+		ClientAddr: n.cfg.Advertise, TLSAddr: n.cfg.TLSAdvertise, TLS: n.certs.peer,
 		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
@@ -204,12 +224,22 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 
 // serve starts to accept clients and, if web is given, to answer on HTTP.
 func (n *Node) serve(web net.Listener) {
-	for _, ln := range append([]net.Listener{n.client}, n.others...) {
+	accept := func(serve func() error) {
 		go func() {
-			if err := n.server.Serve(ln); err != nil {
+			if err := serve(); err != nil {
 				n.failed <- fmt.Errorf("serving clients: %w", err)
 			}
 		}()
+	}
+	if n.client != nil {
+		accept(func() error { return n.server.Serve(n.client) })
+	}
+	for _, ln := range n.others {
+		accept(func() error { return n.server.Serve(ln) })
+	}
+	if n.secure != nil {
+		handshake := n.certs.client.Server(n.cfg.TLSClientAuth)
+		accept(func() error { return n.server.ServeTLS(n.secure, handshake) })
 	}
 	if web == nil {
 		return
@@ -245,11 +275,10 @@ func (n *Node) Close() error {
 	if n.http != nil {
 		_ = n.http.Close()
 	}
-	if n.client != nil {
-		_ = n.client.Close()
-	}
-	for _, ln := range n.others {
-		_ = ln.Close()
+	for _, ln := range append([]net.Listener{n.client, n.secure}, n.others...) {
+		if ln != nil {
+			_ = ln.Close()
+		}
 	}
 	if n.cluster != nil {
 		return n.cluster.Close()
@@ -261,7 +290,14 @@ func (n *Node) Close() error {
 func (n *Node) ID() string { return n.cfg.ID }
 
 // Addr returns the first address that the node listens on for clients.
-func (n *Node) Addr() string { return n.client.Addr().String() }
+func (n *Node) Addr() string {
+	for _, ln := range append([]net.Listener{n.client, n.secure}, n.others...) {
+		if ln != nil {
+			return ln.Addr().String()
+		}
+	}
+	return ""
+}
 
 // Failed returns a channel that receives the errors that end the node.
 func (n *Node) Failed() <-chan error { return n.failed }

@@ -144,7 +144,7 @@ func (s *Store) load() (*Loaded, error) {
 	if s.cfg.CA != "" {
 		l.CAs = x509.NewCertPool()
 		if !l.CAs.AppendCertsFromPEM(l.text[2]) {
-			return nil, fmt.Errorf("%s: %w", s.cfg.CA, errors.New("no certificate in PEM"))
+			return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
 		}
 	}
 	if s.cfg.Check != nil {
@@ -258,3 +258,30 @@ func (s *Store) warn(now time.Time) {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Dial returns a configuration for dialing servers by their host names: verified by the authorities
+// of the files, or by the system's if none are named, with the certificate of the files if there is
+// one.
+func (f Files) Dial() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		text, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: %w", f.CA, errNoCertificate)
+		}
+	}
+	if f.Cert != "" || f.Key != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+var errNoCertificate = errors.New("no certificate in PEM")

@@ -292,7 +292,8 @@ func (r *repository) hasFile(d document, name string) bool {
 }
 
 // foreignFlags are flags of other programs that the documents quote.
-var foreignFlags = strings.Fields("appendonly appendfsync check eval scan bigkeys pipe help")
+var foreignFlags = strings.Fields("appendonly appendfsync check eval scan bigkeys pipe help " +
+	"tls cacert cert key")
 
 func TestFlagsAndVariables(t *testing.T) {
 	r := load(t)

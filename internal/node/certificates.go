@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/tlsconf"
+)
+
+// certificates are the node's; nil: TLS is off.
+type certificates struct {
+	client *tlsconf.Store
+	peer   *cluster.PeerTLS
+}
+
+// open loads the certificates.
+func (c *certificates) open(cfg *Config, log *slog.Logger) (err error) {
+	if cfg.TLSListen != "" {
+		c.client, err = tlsconf.Open(tlsconf.Config{Files: cfg.TLS, Name: "client", Logger: log})
+		if err != nil {
+			return err
+		}
+	}
+	c.peer, err = cluster.OpenPeerTLS(cfg.PeerTLS, cfg.ID, log)
+	return err
+}
+
+func (c *certificates) stores() (all []*tlsconf.Store) {
+	if c.client != nil {
+		all = append(all, c.client)
+	}
+	if c.peer != nil {
+		all = append(all, c.peer.Store)
+	}
+	return all
+}
+
+// status returns the state of each certificate.
+func (c *certificates) status() (all []tlsconf.Status) {
+	for _, s := range c.stores() {
+		all = append(all, s.Status())
+	}
+	return all
+}
+
+// watchCertificates reloads certificates when their files change, until the node stops.
+func (n *Node) watchCertificates() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-n.stop; cancel() }()
+	if c := n.certs.client; c != nil && n.cfg.TLSClientAuth != tls.NoClientCert {
+		c.OnChange(func() {
+			n.server.CloseUnverified(func(chain []*x509.Certificate) error {
+				return c.Current().Verify(chain, x509.ExtKeyUsageClientAuth)
+			})
+		})
+	}
+	for _, s := range n.certs.stores() {
+		go s.Watch(ctx)
+	}
+}
+
+// Reload reads the certificates again. Those that cannot be used leave the previous ones in use.
+func (n *Node) Reload() error {
+	var err error
+	for _, s := range n.certs.stores() {
+		err = errors.Join(err, s.Reload())
+	}
+	return err
+}
