@@ -18,9 +18,9 @@ type Denied struct {
 }
 
 const (
-	// maxDenials bounds the different denials that are told of one request.
+	// maxDenials bounds the different denials that one request reports.
 	maxDenials = 16
-	// maxDeniedObject bounds the bytes of a key or channel that are told.
+	// maxDeniedObject bounds the bytes of a key or channel in a denial.
 	maxDeniedObject = 1024
 )
 

@@ -30,7 +30,7 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// However much a script tries, what is told of one request is bounded.
+// However much a script tries, one request reports a bounded number of denials.
 func TestDenialsAreBounded(t *testing.T) {
 	var l Denials
 	for i := range 1000 {

@@ -8,19 +8,19 @@ const (
 
 	// The others are there from LevelUsers on. Passwords are in them as hashes.
 
-	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it. None:
-	// the user needs no password.
+	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it.
+	// None: the user needs no password.
 	SettingPassword = "requirepass"
 	// SettingUsers replaces all users by those of the lines that follow, as ACL LOAD does.
 	SettingUsers = "users"
-	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing once
-	// users were changed.
+	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing
+	// once users were changed.
 	SettingFirstUsers = "first-users"
 	// SettingDefaultUser changes the default user by the rules that follow. A node sends it at its
-	// start, without a user, where whoever has the disk asks for it.
+	// start, without a user, if its operator asks for it.
 	SettingDefaultUser = "default-user"
-	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision that
-	// created the user.
+	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
+	// that created the user.
 	SettingAuth = "auth"
 )
 

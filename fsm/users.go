@@ -1,5 +1,5 @@
-// The users: who may run a request, and what changes them. All of it is from commands.LevelUsers on;
-// below there is the default user only, who may do everything.
+// The users: who may run a request, and what changes them. All of it needs commands.LevelUsers;
+// below there is only the default user, who may do everything.
 
 package fsm
 
@@ -181,8 +181,8 @@ func (m *Machine) setDefaultUser(rules ...string) error {
 	return nil
 }
 
-// replaceUsers replaces all users by those of lines in the form of ACL LIST. A user whose name stays
-// is the same one as before.
+// replaceUsers replaces all users by those of lines in the form of ACL LIST. A user whose name
+// stays is the same one as before.
 func (m *Machine) replaceUsers(lines [][]byte) error {
 	users := acl.New(m.table.Catalog(m.level))
 	for _, line := range lines {

@@ -184,8 +184,8 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 const errBadName commands.Error = "ERR Client names cannot contain spaces, newlines or special " +
 	"characters."
 
-// hello keeps the protocol if an option is invalid; a user or a name takes effect immediately, as in
-// Redis.
+// hello keeps the protocol if an option is invalid. A user or a name takes effect immediately, as
+// in Redis.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
 	proto := s.proto
 	if len(args) > 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/commands/acl"
 )
 
-// revoke ends the sessions that the newest users do not allow to go on. The delivery goroutine calls
-// it, so messages of later entries do not reach them.
+// revoke ends the sessions that the newest users do not allow to go on. The delivery goroutine
+// calls it, so messages of later entries do not reach them.
 func (s *Server) revoke() {
 	users := s.users()
 	if users == nil {

@@ -22,8 +22,8 @@ type Users struct {
 	Open bool
 }
 
-// UsersAwaited stands for the users that this node is about to give a new cluster. Until then nobody
-// may do anything.
+// UsersAwaited stands for the users that this node is about to give a new cluster. Until then
+// nobody may do anything.
 var UsersAwaited = &Users{}
 
 // identity is the user that a session has authenticated as: its name, and the revision that created
@@ -35,8 +35,8 @@ type identity struct {
 
 const (
 	errHelloNoAuth commands.Error = "NOAUTH HELLO must be called with the client already " +
-		"authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate " +
-		"the client and select the RESP protocol version at the same time"
+		"authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to " +
+		"authenticate the client and select the RESP protocol version at the same time"
 	errUsersUnknown commands.Error = "LOADING the command did not run: this node does not know " +
 		"the users yet"
 	errUsersAwaited commands.Error = "LOADING the command did not run: the cluster does not have " +
@@ -208,8 +208,8 @@ func authenticateFirst(given [][]byte) error {
 	return nil
 }
 
-// checkPassword asks the cluster, so that a node that lags takes no password that was changed. While
-// no leader is known, this node's own state answers: whoever may look at the node gets in. It
+// checkPassword asks the cluster, so that a node that lags takes no password that was changed.
+// While no leader is known, this node's own state answers: whoever may look at the node gets in. It
 // returns the revision that created the user.
 func (s *Server) checkPassword(conn uint64, words [][]byte) (created uint64, err error) {
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}

@@ -215,7 +215,8 @@ func TestFieldsAreSwept(t *testing.T) {
 	ks.Observe(func(_ int, e *Entry, c Change) {
 		switch c {
 		case FieldsExpired:
-			notified = append(notified, fmt.Sprintf("%s fields, %d left", e.Key(), e.Collection().Len()))
+			left := e.Collection().Len()
+			notified = append(notified, fmt.Sprintf("%s fields, %d left", e.Key(), left))
 		case Expired:
 			notified = append(notified, e.Key()+" expired")
 		}

@@ -47,8 +47,8 @@ type Config struct {
 	JoinUser      string   // empty: the default user
 	JoinPassword  string   // empty: the user needs none
 
-	// FirstUsers are the users of a new cluster, in the form of ACL LIST with hashed passwords. nil:
-	// the default user, who may do everything.
+	// FirstUsers are the users of a new cluster, in the form of ACL LIST with hashed passwords.
+	// nil: the default user, who may do everything.
 	FirstUsers []string
 	UsersFile  string // of ACL SAVE and ACL LOAD; empty: none
 
