@@ -9,10 +9,7 @@ import (
 	"github.com/coordd/coordd/commands/acl"
 )
 
-const (
-	errUserName    Error = "ERR Usernames can't contain spaces or null characters"
-	errDefaultUser Error = "ERR The 'default' user cannot be removed"
-)
+const errDefaultUser Error = "ERR The 'default' user cannot be removed"
 
 // ACLSubcommands returns the subcommands of ACL that the machine runs.
 func ACLSubcommands() []Spec {
@@ -78,9 +75,6 @@ func (x *Call) spendUser(u *acl.User) {
 
 func aclSetUser(x *Call) error {
 	name, rules := x.Args[2], x.Args[3:]
-	if bytes.ContainsAny(name, " \t\n\v\f\r\x00") {
-		return errUserName
-	}
 	old, size := x.Users.Get(name), 0
 	if old != nil {
 		size = old.Bytes()

@@ -1,6 +1,11 @@
 package acl
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
 
 // testCatalog has a container, and a category that no command is in.
 func testCatalog() *Catalog {
@@ -26,7 +31,7 @@ func change(t *testing.T, s *Users, name string, rules ...string) *Users {
 	}
 	s, err := s.Change([]byte(name), 7, args)
 	if err != nil {
-		t.Fatalf("%q: %v", rules, err)
+		t.Fatalf("%.200q: %v", rules, err)
 	}
 	return s
 }
@@ -52,8 +57,8 @@ func TestDefaultUserIsFull(t *testing.T) {
 	}
 }
 
-// What was encoded and read again is the same user, for this catalog and for another.
-func TestEncoding(t *testing.T) {
+// someUsers have all kinds of rules.
+func someUsers(t *testing.T) *Users {
 	s := New(testCatalog())
 	for i, rules := range [][]string{
 		{}, {"on", ">secret", "#" + Hash([]byte("other")), "skip-sanitize-payload"}, {"reset"},
@@ -61,9 +66,16 @@ func TestEncoding(t *testing.T) {
 		{"+select|0", "+select|1", "+@string", "+config", "-config|set"},
 		{"allkeys", "allchannels"},
 		{"+get", "(+set ~a &b)", "(-@all)", "(+@all ~* &*)"},
+		{`("~\"x" '~y"z' %R~\ +select|0)`, `("+select|'")`},
 	} {
 		s = change(t, s, string(rune('a'+i)), rules...)
 	}
+	return s
+}
+
+// What was encoded and read again is the same user.
+func TestEncoding(t *testing.T) {
+	s := someUsers(t)
 	encoded := s.AppendTo(nil)
 	restored, err := Restore(testCatalog(), encoded)
 	if err != nil {
@@ -82,6 +94,142 @@ func TestEncoding(t *testing.T) {
 	for n := range encoded {
 		if _, err := Restore(testCatalog(), encoded[:n]); err == nil {
 			t.Errorf("%d of %d bytes are taken for users", n, len(encoded))
+		}
+	}
+}
+
+// A file gives back the users that wrote it, who stay the same ones.
+func TestFile(t *testing.T) {
+	s := someUsers(t)
+	loaded, err := s.Replace("f", s.File(), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, want := string(loaded.AppendTo(nil)), string(s.AppendTo(nil)); have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+	loaded, err = s.Replace("f", []byte("user new on\nuser a +get"), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded.Len() != 3 || !loaded.Default().Full() || loaded.Get([]byte("a")).Created() != 7 ||
+		loaded.Get([]byte("new")).Created() != 9 {
+		t.Errorf("%v", loaded.All())
+	}
+}
+
+func TestLimits(t *testing.T) {
+	s := New(testCatalog())
+	refused := func(want Error, name string, rules ...string) {
+		t.Helper()
+		var args [][]byte
+		for _, r := range rules {
+			args = append(args, []byte(r))
+		}
+		_, err := s.Change([]byte(name), 0, args)
+		if rule, ok := err.(*RuleError); ok {
+			err = rule.Err
+		}
+		if err != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	long := strings.Repeat("x", maxPattern)
+	s = change(t, s, "a", "~"+long, "&"+long)
+	refused(errPattern, "a", "~x"+long)
+	refused(errPattern, "a", "&x"+long)
+	s = change(t, s, "a", slices.Repeat([]string{"on"}, maxRules)...)
+	refused(errRules, "a", slices.Repeat([]string{"on"}, maxRules+1)...)
+	refused(errName, "a b")
+
+	var patterns []string // of 1000 bytes, with what they take besides
+	for i := range 31 {
+		patterns = append(patterns, fmt.Sprintf("~%02d%s", i, long[:995]))
+	}
+	s = change(t, s, "b", patterns...)
+	refused(errUserBytes, "b", "~1"+long[1:], "~2"+long[1:])
+
+	many := New(testCatalog())
+	var file strings.Builder
+	for i := range MaxUsers - 1 {
+		fmt.Fprintf(&file, "user u%d\n", i)
+	}
+	many, err := many.Replace("", []byte(file.String()), 0)
+	if err != nil || many.Len() != MaxUsers {
+		t.Fatal(err)
+	}
+	if _, err := many.Change([]byte("more"), 0, nil); err != errUsers {
+		t.Errorf("%v, want %q", err, errUsers)
+	}
+	fmt.Fprintf(&file, "user more\n")
+	if _, err := many.Replace("", []byte(file.String()), 0); err != errUsers {
+		t.Errorf("%v, want %q", err, errUsers)
+	}
+	file.Reset()
+	for i := range maxBytes / maxUserBytes {
+		fmt.Fprintf(&file, "user u%d %s ~%s\n", i, strings.Join(patterns, " "), long[5:])
+	}
+	if _, err := many.Replace("", []byte(file.String()), 0); err != nil {
+		t.Error(err)
+	}
+	for i := range 20 {
+		fmt.Fprintf(&file, "user more%d %s\n", i, strings.Join(patterns, " "))
+	}
+	if _, err := many.Replace("", []byte(file.String()), 0); err != errBytes {
+		t.Errorf("%v, want %q", err, errBytes)
+	}
+}
+
+func TestPasswordsAreHashed(t *testing.T) {
+	rules := HashRules([][]byte{[]byte("on"), []byte(">a"), []byte("<b"), {}, []byte("~>c")})
+	want := []string{"on", "#" + Hash([]byte("a")), "!" + Hash([]byte("b")), "", "~>c"}
+	for i, r := range rules {
+		if string(r) != want[i] {
+			t.Errorf("%s, want %s", r, want[i])
+		}
+	}
+}
+
+func TestRulesThatNobodyCanGet(t *testing.T) {
+	s := New(testCatalog())
+	for rule, ok := range map[string]bool{
+		"on": true, "<nobody": true, "~a": true, "+get|1": true, "(+get ~a)": true, "": true,
+		"secret": false, "(+get >secret)": false, "+nothing": false, "#1": false, "(+get": false,
+	} {
+		err := s.CheckRules([][]byte{[]byte("~*"), []byte("~b"), []byte(rule)})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", rule, err)
+		}
+	}
+}
+
+// What a later level adds to a category is allowed to those who have the category.
+func TestCatalogGrows(t *testing.T) {
+	old := testCatalog()
+	grown := slices.Clone(old.commands)
+	for i := range grown {
+		if grown[i].Name == "" {
+			grown[i] = Command{Name: "mget", Categories: CategoriesOf("read", "string", "fast")}
+		}
+	}
+	s := New(old)
+	for name, rules := range map[string][]string{
+		"future": {"+@all", "-@write"}, "reader": {"+@read"}, "getter": {"+get"},
+		"past": {"+@all", "-@read", "+get"}, "full": {"+@all", "~*", "&*"},
+	} {
+		s = change(t, s, name, rules...)
+	}
+	s = s.In(NewCatalog(grown))
+	mget := Call{Command: old.find("get") + 1}
+	for name, allowed := range map[string]bool{
+		"future": true, "reader": true, "getter": false, "past": false, "full": true,
+	} {
+		u := s.Get([]byte(name))
+		if _, denied, _ := u.Check(&mget, 1000); denied == allowed {
+			t.Errorf("%s: allowed is %v", name, !allowed)
+		}
+		if u.Full() != (name == "full") {
+			t.Errorf("%s: full is %v", name, u.Full())
 		}
 	}
 }

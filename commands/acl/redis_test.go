@@ -6,6 +6,8 @@ package acl
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +21,9 @@ type redis struct {
 	conn *commandtest.Conn
 }
 
-func startRedis(t *testing.T) *redis {
+func startRedis(t *testing.T, more ...string) *redis {
 	t.Helper()
-	socket := commandtest.StartRedis(t)
+	socket := commandtest.StartRedis(t, more...)
 	if socket == "" {
 		t.Skip(commandtest.RedisMissing)
 	}
@@ -178,5 +180,70 @@ func TestRulesAsRedis(t *testing.T) {
 	}
 	if refused < 500 || shown < 1000 {
 		t.Fatalf("%d refused, %d shown: too few", refused, shown)
+	}
+}
+
+// Random files of users. Without a line for the default user the test keeps its rights.
+func TestFilesAsRedis(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startRedis(t, "--aclfile", path)
+	c := r.catalog()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	users, refused, loaded := New(c), 0, 0
+	for n := range 1500 {
+		var file strings.Builder
+		for range rnd.IntN(4) {
+			words := []string{"user", "a"}
+			switch rnd.IntN(30) {
+			case 0:
+				words[0] = "usr"
+			case 1:
+				words = words[:1]
+			}
+			if len(words) == 2 {
+				words[1] = string(rune('a' + rnd.IntN(26)))
+			}
+			for range rnd.IntN(4) {
+				rule := randomRule(rnd, c)
+				for strings.HasPrefix(rule, "(") != strings.HasSuffix(rule, ")") {
+					rule = randomRule(rnd, c) // Redis crashes if a parenthesis is not closed
+				}
+				words = append(words, rule)
+			}
+			file.WriteString(strings.Join(words, " ") + "\n")
+		}
+		if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := r.call("ACL", "LOAD")
+		replaced, err := users.Replace(path, []byte(file.String()), 0)
+		have := "OK"
+		if err != nil {
+			refused++
+			have = "ERR " + err.Error()
+		} else {
+			loaded++
+			users = replaced
+		}
+		if have != want.Text {
+			t.Fatalf("%d: %q: %s, Redis %s", n, file.String(), have, want)
+		}
+		list := r.call("ACL", "LIST")
+		if len(list.Elems) != users.Len() {
+			t.Fatalf("%d: %d users, Redis %d", n, users.Len(), len(list.Elems))
+		}
+		for i, u := range users.All() {
+			if !sameUser(u.String(), list.Elems[i].Text) {
+				t.Fatalf("%d: %s\nRedis: %s", n, u, list.Elems[i].Text)
+			}
+		}
+	}
+	if refused < 100 || loaded < 100 {
+		t.Fatalf("%d refused, %d loaded: too few", refused, loaded)
 	}
 }

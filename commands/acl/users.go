@@ -23,6 +23,9 @@ const (
 	// maxRules bounds the rules that are given at once.
 	maxRules = 4096
 
+	// maxFileBytes bounds a file of users, in which a byte may take four.
+	maxFileBytes = 4 * maxBytes
+
 	minUserBytes = 6 // of an encoding: lengths and counts of nothing, and the flags
 )
 
@@ -31,6 +34,7 @@ const (
 	errUserBytes Error = "The rules of a user exceed 32768 bytes"
 	errBytes     Error = "The rules of all users exceed 16777216 bytes"
 	errRules     Error = "Too many rules, at most 4096 are allowed at once"
+	errName      Error = "Usernames can't contain spaces or null characters"
 )
 
 // Users is an immutable set of users.
@@ -85,7 +89,10 @@ func (s *Users) find(name string) (place int, ok bool) {
 // Change returns the users after ACL SETUSER with rules. The user is created if there is none of
 // that name; created is then its [User.Created]. The errors are Redis's.
 func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, error) {
-	if len(rules) > maxRules {
+	switch {
+	case hasSpace(string(name)):
+		return nil, errName
+	case len(rules) > maxRules:
 		return nil, errRules
 	}
 	joined, err := joinSelectors(rules)
