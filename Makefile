@@ -1,5 +1,6 @@
 # make build         build ./coordd
 # make lint          gofmt, vet, staticcheck, and no function that only tests call, but in internal/resp
+# make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped
 # make bench         compare with redis-server on this machine
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
@@ -10,12 +11,13 @@
 # docs/testing.md describes them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint deps bench soak fuzz clients differential chaos fairness
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -36,6 +38,9 @@ lint:
 	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
 		dead=$$(echo "$$dead" | grep -v '^internal/resp/'); \
 		test -z "$$dead" || { echo "$$dead"; exit 1; }
+
+vulncheck:
+	$(GO) run $(VULNCHECK) ./...
 
 bench: deps
 	$(GO) run ./testdata/bench

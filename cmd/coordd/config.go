@@ -53,7 +53,7 @@ var options = []option{
 	{"unix-socket", "", "path of a Unix socket for clients; empty: none", setUnixSocket},
 	{
 		"unix-socket-perm", "0",
-		"permissions of the Unix socket, octal; 0: set by the umask",
+		"permissions of the Unix socket, octal; 0: 700",
 		setUnixPerm,
 	},
 	{

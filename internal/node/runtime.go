@@ -5,16 +5,22 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 )
 
 // gcPercent lets the heap grow to three times its live size between collections. The collector
 // walks every key: at Go's default of 100 it took a quarter of the cost of a pipelined write.
 const gcPercent = 200
 
-// PrepareProcess sets up the process for a node: timer slack, garbage collector, processors and
-// memory limit. It respects GOGC, GOMAXPROCS and GOMEMLIMIT. It may re-execute the process, so call
-// it first in main.
+// privateMask leaves new files to the process's own user: the libraries that write to the data
+// directory let others read them.
+const privateMask = 0o077
+
+// PrepareProcess sets up the process for a node: file mode mask, timer slack, garbage collector,
+// processors and memory limit. It respects GOGC, GOMAXPROCS and GOMEMLIMIT. It may re-execute the
+// process, so call it first in main.
 func PrepareProcess() {
+	syscall.Umask(privateMask)
 	relax()
 	tune()
 	limitMemory()

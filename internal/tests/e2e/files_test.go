@@ -3,9 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,4 +81,51 @@ func TestTooFewFiles(t *testing.T) {
 		args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
 	p.start()
 	p.waitRefusal("the limit of open files (ulimit -n) is 90, this node needs at least")
+}
+
+// Only the user that runs coordd can read what it writes or connect to its Unix socket, while it
+// runs too, whatever the umask.
+func TestFilesArePrivate(t *testing.T) {
+	dir := t.TempDir()
+	defer syscall.Umask(syscall.Umask(0))
+	path := func(name string) string { return filepath.Join(dir, name) }
+	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", path("data/n1")) },
+		"--snapshot-entries", "64", "--unix-socket", path("socket"))[0]
+	c, ctx := p.client(), context.Background()
+	for range 200 {
+		if err := c.Incr(ctx, "n").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Do(ctx, "RAFT", "SNAPSHOT").Err(); err != nil {
+		t.Fatal(err)
+	}
+	succeed(t, "backup", "--from", p.addr, path("backup"))
+	succeed(t, "restore", path("backup"), "--data-dir", path("restored"), "--cluster",
+		"n1=127.0.0.1:1,n2=127.0.0.1:2")
+	succeed(t, "recover", "--data-dir", path("restored"), "--accept-lost-writes")
+	privateFiles(t, dir, 20)
+}
+
+// privateFiles checks the modes of everything in dir, and that there are at least so many files.
+func privateFiles(t *testing.T, dir string, least int) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		files++
+		if got := info.Mode().Perm(); got&0o077 != 0 {
+			t.Errorf("%s has mode %o", path, got)
+		}
+		return nil
+	})
+	if err != nil || files < least {
+		t.Errorf("%d files, want %d or more: %v", files, least, err)
+	}
 }
