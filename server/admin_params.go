@@ -103,6 +103,12 @@ var params = []param{
 	{name: "tls-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Cert }},
 	{name: "tls-key-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Key }},
 	{name: "tls-ca-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.CA }},
+	{name: "tls-auth-clients-user", frozen: true, get: func(s *Server) string {
+		if s.cfg.TLSUsers {
+			return "CN"
+		}
+		return "off"
+	}},
 	{name: "tls-auth-clients", frozen: true, get: func(s *Server) string {
 		switch s.cfg.TLSClientAuth {
 		case tls.NoClientCert:

@@ -60,18 +60,20 @@ type session struct {
 	noTouch   bool
 	redirects bool                     // CLIENT CAPA redirect
 	user      atomic.Pointer[identity] // nil: nobody has authenticated
-	name      string
-	libName   string
-	libVer    string
-	tx        transaction
-	subs      [subKinds]map[string]struct{} // of this session, as in pubsub
-	batch     batch
-	reply     commands.RESP  // complete replies, not sent yet
-	w         *commands.RESP // receives the current command's own reply
-	last      *commands.Spec // newest command
-	tally     tally
-	clock     time.Time // newest reading: reading it costs as much as a command
-	fails     uint64    // error replies to the session's own commands
+	// the user whom its certificate names; empty: none, or it was tried
+	certifiedAs string
+	name        string
+	libName     string
+	libVer      string
+	tx          transaction
+	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
+	batch       batch
+	reply       commands.RESP  // complete replies, not sent yet
+	w           *commands.RESP // receives the current command's own reply
+	last        *commands.Spec // newest command
+	tally       tally
+	clock       time.Time // newest reading: reading it costs as much as a command
+	fails       uint64    // error replies to the session's own commands
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
@@ -144,6 +146,9 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 		s.unix = true
 		s.laddr = path.Name + ":0"
 		s.addr = s.laddr
+	}
+	if chain := s.certificates(); len(chain) > 0 && srv.cfg.TLSUsers {
+		s.certifiedAs = chain[0].Subject.CommonName
 	}
 	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
@@ -259,6 +264,9 @@ func (s *session) midway() bool {
 // handle runs all received commands and sends their replies.
 func (s *session) handle(cmds [][][]byte) {
 	s.clock = time.Now()
+	if s.certifiedAs != "" {
+		s.authenticateByCertificate()
+	}
 	s.show(len(cmds[0]))
 	for i, args := range cmds {
 		s.more = len(cmds) - 1 - i

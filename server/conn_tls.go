@@ -49,6 +49,23 @@ func (s *session) certificates() []*x509.Certificate {
 	return nil
 }
 
+// authenticateByCertificate makes the user that the client's certificate names the session's, if
+// there is such a user. It waits until this node knows the users.
+func (s *session) authenticateByCertificate() {
+	users := s.srv.users()
+	if users == nil || users == UsersAwaited {
+		return
+	}
+	name := []byte(s.certifiedAs)
+	s.certifiedAs = ""
+	if u := users.Get(name); u != nil && u.On() {
+		s.user.Store(&identity{name: name, created: u.Created()})
+		return
+	}
+	s.srv.warnings.Warn("a client's certificate names no user who is on", "client", s.addr, "user",
+		string(name))
+}
+
 // socket returns the connection below TLS, or the connection itself.
 func socket(conn net.Conn) net.Conn {
 	if t, ok := conn.(*tls.Conn); ok {

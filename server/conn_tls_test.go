@@ -358,3 +358,49 @@ func TestCertificatesAreCheckedAgain(t *testing.T) {
 	with.ended()
 	without.call("PING")
 }
+
+// TestCertificateNamesUser connects with the certificate of a user, before and after the user is
+// there and on.
+func TestCertificateNamesUser(t *testing.T) {
+	n := startSecure(t, func(c *Config) { c.TLSUsers = true })
+	set := func(rules ...string) {
+		t.Helper()
+		now := *n.fake.Users()
+		changed, err := now.Change([]byte("app"), 7, commandtest.Args(rules...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.Users = changed
+		n.fake.users.Store(&now)
+	}
+	connect := func() *client {
+		n.tls.client = n.tls.client.Clone()
+		n.tls.client.Certificates = []tls.Certificate{testCertificates().client}
+		return n.dialTLS(t)
+	}
+	is := func(c *client, user string) {
+		t.Helper()
+		if got := c.call("ACL", "WHOAMI"); !strings.Contains(got, "\r\n"+user+"\r\n") {
+			t.Errorf("%q, want %s", got, user)
+		}
+	}
+	is(connect(), "default")
+	set("on", "~lock:*", "+@all", "-echo")
+	app := connect()
+	is(app, "app")
+	if got := app.call("ECHO", "a"); !strings.HasPrefix(got, "-NOPERM") {
+		t.Errorf("%q", got)
+	}
+	set("off")
+	is(connect(), "default")
+
+	// a node that does not know the users yet answers nothing, and finds the user afterwards
+	set("on")
+	users := n.fake.users.Swap(nil)
+	early := connect()
+	if got := early.call("ECHO", "a"); !strings.HasPrefix(got, "-LOADING") {
+		t.Errorf("%q", got)
+	}
+	n.fake.users.Store(users)
+	is(early, "app")
+}

@@ -46,6 +46,7 @@ type Config struct {
 
 	TLS           tlsconf.Files           // for CONFIG GET
 	TLSClientAuth tls.ClientAuthType      // likewise
+	TLSUsers      bool                    // the CN of a client's certificate names its user
 	Certificates  func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
 
 	cronPeriod, trimAfter time.Duration // shorter in tests

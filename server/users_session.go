@@ -85,6 +85,8 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	switch {
 	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
 		return nil
+	case s.certifiedAs != "": // it is not known whether that user exists
+		return errUsersUnknown
 	case users == nil:
 		if touchesNode(spec) {
 			return errUsersUnknown

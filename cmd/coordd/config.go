@@ -95,6 +95,11 @@ var options = []option{
 		setClientAuth,
 	},
 	{
+		"tls-auth-clients-user", "off",
+		"cn: the common name of a client's certificate names its user, who needs no password; off",
+		setTLSUsers,
+	},
+	{
 		"peer-tls", "",
 		"TLS between nodes: off; accept: accept both, dial plain text; dial: accept both, dial " +
 			"TLS; required. Default: required with --peer-tls-cert, else off",
@@ -334,6 +339,14 @@ func setClientAuth(c *config, v string) error {
 	if err := setChoice(func(c *config) *string { return &c.clientAuth }, "", "none", "optional",
 		"required")(c, v); err != nil {
 		return errors.New("must be none, optional or required")
+	}
+	return nil
+}
+
+func setTLSUsers(c *config, v string) error {
+	c.TLSUsers = strings.EqualFold(v, "cn")
+	if !c.TLSUsers && v != "off" {
+		return errors.New("must be off or cn")
 	}
 	return nil
 }
@@ -650,6 +663,9 @@ func (c *config) completeTLS() error {
 		c.TLSClientAuth = tls.RequireAndVerifyClientCert
 	case c.TLSClientAuth != tls.NoClientCert && c.TLS.CA == "":
 		return fmt.Errorf("--tls-client-auth %s requires --tls-ca", c.clientAuth)
+	}
+	if c.TLSUsers && c.TLSClientAuth == tls.NoClientCert {
+		return errors.New("--tls-auth-clients-user cn requires --tls-ca")
 	}
 	p := &c.PeerTLS
 	if p.Mode == "" && p.Files.Cert != "" {

@@ -30,6 +30,8 @@ func TestConfigErrors(t *testing.T) {
 			says: "--tls-listen requires --tls-cert and --tls-key"},
 		{args: "--tls-client-auth perhaps", code: 1, says: "must be none, optional or required"},
 		{args: "--tls-client-auth optional", code: 1, says: "optional requires --tls-ca"},
+		{args: "--tls-auth-clients-user cn", code: 1, says: "cn requires --tls-ca"},
+		{args: "--tls-auth-clients-user dn", code: 1, says: "must be off or cn"},
 		{args: "--peer-tls yes", code: 1, says: "must be off, accept, dial or required"},
 		{args: "--peer-tls accept", code: 1, says: "--peer-tls accept requires --peer-tls-cert"},
 		{args: "--peer-tls-cert a.crt", code: 1, says: "--peer-tls required requires --peer-tls"},

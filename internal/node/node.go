@@ -37,6 +37,7 @@ type Config struct {
 	TLSAdvertise   string      // host:port at which they reach the node
 	TLS            tlsconf.Files
 	TLSClientAuth  tls.ClientAuthType
+	TLSUsers       bool   // the CN of a client's certificate names its user
 	HTTPListen     string // host:port for /healthz and /readyz; empty: off
 
 	PeerListen    string // host:port for the other nodes
@@ -202,7 +203,8 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
-		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, Certificates: n.certs.status,
+		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
+		Certificates: n.certs.status,
 	}
 }
 
