@@ -16,6 +16,7 @@ import (
 type settings struct {
 	maxClients   atomic.Int64
 	idleTimeout  atomic.Int64              // ns; 0: never
+	protected    atomic.Bool               // protected mode
 	trackLatency atomic.Bool               // keep histograms of commands
 	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
 	output       atomic.Pointer[outputLimits]
@@ -24,6 +25,7 @@ type settings struct {
 func (c *settings) init(cfg Config) {
 	c.maxClients.Store(int64(cfg.MaxClients))
 	c.idleTimeout.Store(int64(cfg.IdleTimeout))
+	c.protected.Store(!cfg.Unprotected)
 	c.trackLatency.Store(true)
 	c.percentiles.Store(&defaultPercentiles)
 	limits := defaultOutputLimits(cfg.MaxSubscriberBytes)

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -51,6 +52,21 @@ func numberParam(name string, low, max int64, in func(*Server) atomicNumber) par
 	}
 }
 
+// switchParam is yes or no.
+func switchParam(name string, in func(*Server) *atomic.Bool) param {
+	return param{
+		name: name,
+		get:  func(s *Server) string { return yesNo(in(s).Load()) },
+		choose: func(text string) (func(*Server), error) {
+			on := strings.EqualFold(text, "yes")
+			if !on && !strings.EqualFold(text, "no") {
+				return nil, commands.Error("argument must be 'yes' or 'no'")
+			}
+			return func(s *Server) { in(s).Store(on) }, nil
+		},
+	}
+}
+
 const maxInt64 = 1<<63 - 1
 
 var params = []param{
@@ -85,9 +101,10 @@ var params = []param{
 	numberParam("latency-monitor-threshold", 0, maxInt64, func(s *Server) atomicNumber {
 		return &s.latency.threshold
 	}),
-	{name: "latency-tracking", get: func(s *Server) string {
-		return yesNo(s.config.trackLatency.Load())
-	}, choose: chooseTracking},
+	switchParam("latency-tracking", func(s *Server) *atomic.Bool {
+		return &s.config.trackLatency
+	}),
+	switchParam("protected-mode", func(s *Server) *atomic.Bool { return &s.config.protected }),
 	{name: "latency-tracking-info-percentiles", get: func(s *Server) string {
 		return percentileText(*s.config.percentiles.Load())
 	}, choose: choosePercentiles},
@@ -149,7 +166,6 @@ var params = []param{
 	fixed("activedefrag", "no"),
 	// There is one user, without a password.
 	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""),
-	fixed("protected-mode", "no"),
 	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"),
 	fixed("slave-read-only", "no"),
 	fixed("replica-priority", "100"), fixed("slave-priority", "100"),
@@ -177,14 +193,6 @@ func yesNo(on bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func chooseTracking(text string) (func(*Server), error) {
-	on := strings.EqualFold(text, "yes")
-	if !on && !strings.EqualFold(text, "no") {
-		return nil, commands.Error("argument must be 'yes' or 'no'")
-	}
-	return func(s *Server) { s.config.trackLatency.Store(on) }, nil
 }
 
 // defaultPercentiles are the initial percentiles of INFO latencystats.

@@ -80,6 +80,9 @@ func (s *session) dispatch(args [][]byte) {
 			s.srv.cfg.MaxRequestBytes))
 		return
 	}
+	if s.unvetted && !s.vetted() {
+		return
+	}
 	spec, err := s.srv.table.Resolve(args)
 	if err != nil {
 		if s.browser(args[0]) {

@@ -41,13 +41,15 @@ type session struct {
 	srv     *Server
 	id      uint64
 	conn    net.Conn
-	unix    bool   // on a Unix socket
-	seesTLS bool   // its client is given the TLS addresses of members
-	addr    string // of the client, host:port
-	laddr   string // of the server
-	created time.Time
-	in      *stream
-	out     output
+	unix    bool // on a Unix socket
+	seesTLS bool // its client is given the TLS addresses of members
+	// from another machine, and protected mode could not decide yet
+	unvetted bool
+	addr     string // of the client, host:port
+	laddr    string // of the server
+	created  time.Time
+	in       *stream
+	out      output
 
 	db        int
 	proto     int  // 2 or 3

@@ -36,6 +36,7 @@ type Config struct {
 	// MaxSubscriberBytes
 	MaxBacklogBytes int64
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
+	Unprotected     bool          // protected mode is off
 	UnixSocket      string        // path of the Unix socket, for CONFIG GET
 	UnixSocketPerm  uint32        // permissions of the Unix socket
 	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
@@ -231,8 +232,19 @@ func (s *Server) serve(ln net.Listener) error {
 	}
 }
 
-// accept starts a session, unless there are too many.
+const errMaxClients commands.Error = "ERR max number of clients reached"
+
+// accept starts a session, unless there are too many or protected mode forbids it.
 func (s *Server) accept(conn net.Conn) {
+	unvetted := outside(conn)
+	if unvetted {
+		denied, known := s.protects()
+		if denied {
+			s.turnAway(conn, errProtected)
+			return
+		}
+		unvetted = !known
+	}
 	s.mu.Lock()
 	if s.closing.Load() {
 		s.mu.Unlock()
@@ -241,14 +253,12 @@ func (s *Server) accept(conn net.Conn) {
 	}
 	if int64(len(s.sessions)) >= s.config.maxClients.Load() {
 		s.mu.Unlock()
-		s.stats.rejected.Add(1)
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		_, _ = conn.Write([]byte("-ERR max number of clients reached\r\n"))
-		_ = socket(conn).Close()
+		s.turnAway(conn, errMaxClients)
 		return
 	}
 	s.nextID++
 	c := newSession(s, s.nextID, conn)
+	c.unvetted = unvetted
 	s.sessions[c.id] = c
 	s.wg.Add(1)
 	s.mu.Unlock()
@@ -260,6 +270,14 @@ func (s *Server) accept(conn net.Conn) {
 		delete(s.sessions, c.id)
 		s.mu.Unlock()
 	}()
+}
+
+// turnAway closes a new connection with an error.
+func (s *Server) turnAway(conn net.Conn, why commands.Error) {
+	s.stats.rejected.Add(1)
+	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	_, _ = conn.Write([]byte("-" + string(why) + "\r\n"))
+	_ = socket(conn).Close() // TLS would wait until the client has read its goodbye
 }
 
 // lastAccepts is how long connections in the backlog are still accepted: closing a listener resets

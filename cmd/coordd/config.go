@@ -244,6 +244,11 @@ var options = []option{
 		setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0),
 	},
 	{
+		"protected-mode", "yes",
+		"no: also serve other machines while the default user needs no password",
+		setProtected,
+	},
+	{
 		"drain-timeout", "5s",
 		"how long a stopping node waits for requests in flight",
 		setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond),
@@ -286,6 +291,13 @@ func setRedirect(c *config, v string) error {
 	var name string
 	err := setChoice(func(*config) *string { return &name }, "forward", "moved", "none")(c, v)
 	c.Redirect = server.Redirect(name)
+	return err
+}
+
+func setProtected(c *config, v string) error {
+	var mode string
+	err := setChoice(func(*config) *string { return &mode }, "yes", "no")(c, v)
+	c.Unprotected = mode == "no"
 	return err
 }
 

@@ -68,6 +68,7 @@ type Config struct {
 	MaxReplyBytes      int
 	MaxClientMemory    server.ClientMemory
 	IdleTimeout        time.Duration // 0: never
+	Unprotected        bool          // protected mode is off
 	DrainTimeout       time.Duration
 }
 
@@ -201,6 +202,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
+		Unprotected:  c.Unprotected,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,

@@ -267,7 +267,7 @@ func startArena(t *testing.T, seed uint64) *arena {
 		p.args = []string{
 			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),
-			"--snapshot-entries", "2000", "--insecure-peers",
+			"--snapshot-entries", "2000", "--insecure-peers", "--protected-mode", "no",
 		}
 		a.ps = append(a.ps, p)
 		t.Cleanup(func() {

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// farListener shows its clients as if they came from another address.
+type farListener struct {
+	net.Listener
+	from net.IP
+}
+
+type farConn struct {
+	*net.TCPConn
+	from net.TCPAddr
+}
+
+func (l *farListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	far := &farConn{conn.(*net.TCPConn), *conn.RemoteAddr().(*net.TCPAddr)}
+	far.from.IP = l.from
+	return far, nil
+}
+
+func (c *farConn) RemoteAddr() net.Addr { return &c.from }
+
+// listenFrom makes the node serve clients that it sees come from an address, and returns where.
+func (n *node) listenFrom(t *testing.T, address string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- n.Serve(&farListener{ln, net.ParseIP(address)}) }()
+	t.Cleanup(func() {
+		n.Retire()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
+
+func dialAt(t *testing.T, addr string) *client {
+	t.Helper()
+	c, err := commandtest.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &client{c, t}
+}
+
+// setPassword sets the password of the default user; "": none.
+func (n *node) setPassword(t *testing.T, password string) {
+	t.Helper()
+	words := commandtest.Args(commands.SettingDefaultUser, "resetpass", "nopass")
+	if password != "" {
+		words[2] = []byte("#" + acl.Hash([]byte(password)))
+	}
+	q := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
+	reply, err := n.fake.run("write", commands.AppendRequest(nil, &q), true)
+	if err != nil || string(reply) != "+OK\r\n" {
+		t.Fatalf("%q, %v", reply, err)
+	}
+}
+
+const deniedReply = "-" + string(errProtected) + "\r\n"
+
+func TestProtectedMode(t *testing.T) {
+	n := start(t, nil)
+	near, far := n.dial(t), n.listenFrom(t, "192.0.2.7")
+	denied := func() {
+		t.Helper()
+		c := dialAt(t, far)
+		c.want(deniedReply)
+		c.ended()
+	}
+	denied()
+	if info := near.call("INFO", "stats"); !strings.Contains(info, "rejected_connections:1\r\n") {
+		t.Error(info)
+	}
+	near.call("CONFIG", "SET", "protected-mode", "no")
+	served := dialAt(t, far)
+	if got := served.call("PING"); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+	near.call("CONFIG", "SET", "protected-mode", "yes")
+	if got := served.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("%s to a connection of before", got)
+	}
+	denied()
+
+	n.setPassword(t, "secret")
+	c := dialAt(t, far)
+	if got := c.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
+		t.Error(got)
+	}
+	if got := c.call("AUTH", "secret"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	n.setPassword(t, "")
+	denied()
+}
+
+// A node that does not know the users yet keeps connections, but nobody from outside may use them.
+func TestProtectedModeBeforeTheUsersAreKnown(t *testing.T) {
+	n := start(t, nil)
+	far := n.listenFrom(t, "192.0.2.7")
+	known := n.fake.users.Load()
+	for _, unknown := range []*Users{nil, UsersAwaited} {
+		n.fake.users.Store(unknown)
+		c := dialAt(t, far)
+		for range 2 {
+			got := c.call("PING") + c.call("GET", "k") + c.call("NOSUCH")
+			if strings.Count(got, "-LOADING ") != 3 {
+				t.Error(got)
+			}
+		}
+		n.fake.users.Store(known)
+		if got := c.call("PING"); got != deniedReply {
+			t.Error(got)
+		}
+		c.ended()
+	}
+
+	n.fake.users.Store(nil)
+	c := dialAt(t, far)
+	c.call("PING")
+	n.setPassword(t, "secret")
+	if got := c.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
+		t.Error(got)
+	}
+}
+
+func TestProtectedModeIsOff(t *testing.T) {
+	n := start(t, func(c *Config) { c.Unprotected = true })
+	n.fake.users.Store(nil)
+	if got := dialAt(t, n.listenFrom(t, "192.0.2.7")).call("PING"); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+}
+
+func TestLoopbackIsNotProtected(t *testing.T) {
+	n := start(t, nil)
+	for _, address := range []string{"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"} {
+		if got := dialAt(t, n.listenFrom(t, address)).call("PING"); got != "+PONG\r\n" {
+			t.Errorf("%s: %s", address, got)
+		}
+	}
+	for _, address := range []string{"10.0.0.1", "::2", "fe80::1", "::ffff:10.0.0.1"} {
+		dialAt(t, n.listenFrom(t, address)).want(deniedReply)
+	}
+}
