@@ -57,7 +57,7 @@ func DeniedInExec(d acl.Denial) error {
 	case acl.DeniedKey:
 		why = "no permission to touch the specified keys"
 	case acl.DeniedChannel:
-		why = "no permission to access one of the channels used as arguments to the command"
+		why = "no permission to access one of the channels used as arguments"
 	default:
 		return errDeniedWork
 	}

@@ -85,6 +85,9 @@ type Local struct {
 	Works bool
 	// Raw commands order their own replies.
 	Raw bool
+	// Rewrite returns the arguments as they may leave the connection: without passwords. nil: as
+	// they are.
+	Rewrite func(c Client, args [][]byte) ([][]byte, error)
 }
 
 // Spec declares a command. Arity is Redis's: the number of arguments with the name, negative for

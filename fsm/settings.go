@@ -31,15 +31,16 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return m.setDefaultUser("resetpass", "nopass")
 		}
 		return m.setDefaultUser("resetpass", "#"+string(values[0]))
-	case name == commands.SettingUsers:
+	case name == commands.SettingUsers && len(values) == 1:
 		if err := m.mayCall(r, q, "ACL", "LOAD"); err != nil {
 			return err
 		}
-		return m.replaceUsers(values)
-	case name == commands.SettingFirstUsers && m.users.Changed == 0:
-		return m.replaceUsers(values)
-	case name == commands.SettingFirstUsers:
-		return nil
+		return m.replaceUsers(values[0])
+	case name == commands.SettingFirstUsers && len(values) == 1:
+		if m.users.Changed != 0 {
+			return nil
+		}
+		return m.replaceUsers(values[0])
 	case name == commands.SettingDefaultUser:
 		rules := make([]string, len(values))
 		for i, v := range values {

@@ -181,27 +181,12 @@ func (m *Machine) setDefaultUser(rules ...string) error {
 	return nil
 }
 
-// replaceUsers replaces all users by those of lines in the form of ACL LIST. A user whose name
-// stays is the same one as before.
-func (m *Machine) replaceUsers(lines [][]byte) error {
-	users := acl.New(m.table.Catalog(m.level))
-	for _, line := range lines {
-		words := bytes.Fields(line)
-		if len(words) < 2 {
-			return commands.ErrSyntax
-		}
-		name, rules := words[1], words[2:]
-		created := uint64(m.ks.CurrentRevision())
-		if u := m.users.Get(name); u != nil {
-			created = u.Created()
-		}
-		if string(name) == acl.DefaultUser {
-			rules = slices.Insert(slices.Clone(rules), 0, []byte("reset"))
-		}
-		var err error
-		if users, err = users.Change(name, created, rules); err != nil {
-			return commands.Errorf("ERR %v", err)
-		}
+// replaceUsers replaces all users by those of a file. A user whose name stays is the same one as
+// before.
+func (m *Machine) replaceUsers(file []byte) error {
+	users, err := m.users.Replace("", file, uint64(m.ks.CurrentRevision()))
+	if err != nil {
+		return commands.Errorf("ERR %v", err)
 	}
 	m.changeUsers(users, differences(m.users.Users, users)...)
 	return nil

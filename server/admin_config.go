@@ -4,6 +4,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -98,19 +99,22 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 		asked = append(asked, p)
 	}
 	changes := make([]func(*Server), len(asked))
+	var shared []setting
+	var first *param // that is shared
 	for i, p := range asked {
 		var err error
 		if changes[i], err = p.change(s.srv, string(args[2*i+1])); err != nil {
 			s.fail(setFailed(p, err.Error()))
 			return
 		}
-	}
-	for i, p := range asked { // at most one can still fail, so it comes first
-		if p.share == nil {
-			continue
+		if p.share != nil {
+			setting, _ := p.share(string(args[2*i+1]))
+			shared, first = append(shared, setting), cmp.Or(first, p)
 		}
-		if err := p.share(s.srv, string(args[2*i+1])); err != nil {
-			s.fail(setFailed(p, err.Error()))
+	}
+	if len(shared) > 0 { // it can still fail, so it comes first
+		if err := s.share(shared); err != nil {
+			s.fail(setFailed(first, err.Error()))
 			return
 		}
 	}
@@ -124,7 +128,8 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 func (p *param) change(s *Server, text string) (func(*Server), error) {
 	switch {
 	case p.share != nil:
-		return func(*Server) {}, p.check(text)
+		_, err := p.share(text)
+		return func(*Server) {}, err
 	case p.choose != nil:
 		return p.choose(text)
 	case p.set == nil:

@@ -22,9 +22,9 @@ type param struct {
 	low, max int64 // of the number for set
 	// in place of set, for values that are not numbers
 	choose func(text string) (apply func(*Server), err error)
-	share  func(*Server, string) error // in place of set: changes the value on all nodes, or fails
-	check  func(text string) error     // with share: validates a value
-	fits   func(*Server, int64) error  // with set: checks beyond low and max
+	// in place of set: the setting of all nodes that text stands for
+	share  func(text string) (setting, error)
+	fits   func(*Server, int64) error // with set: checks beyond low and max
 	frozen bool
 }
 
@@ -108,7 +108,8 @@ var params = []param{
 	{name: "latency-tracking-info-percentiles", get: func(s *Server) string {
 		return percentileText(*s.config.percentiles.Load())
 	}, choose: choosePercentiles},
-	{name: settingNotify, get: notifyText, share: (*Server).setNotify, check: checkNotify},
+	{name: commands.SettingNotify, get: notifyText, share: shareNotify},
+	{name: "requirepass", get: passwordText, share: sharePassword},
 	{name: "port", frozen: true, get: func(s *Server) string {
 		plain, _ := s.ports()
 		return strconv.Itoa(plain)
@@ -140,8 +141,9 @@ var params = []param{
 		return yesNo(s.showsCluster())
 	}},
 	frozen("daemonize", "no"), frozen("supervised", "no"),
-	frozen("io-threads-do-reads", "no"), frozen("aclfile", ""),
+	frozen("io-threads-do-reads", "no"),
 	frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
+	{name: "aclfile", frozen: true, get: func(s *Server) string { return s.cfg.UsersFile }},
 	{name: "unixsocket", frozen: true, get: func(s *Server) string { return s.cfg.UnixSocket }},
 	{name: "unixsocketperm", frozen: true, get: func(s *Server) string {
 		return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8)
@@ -164,8 +166,8 @@ var params = []param{
 	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
 	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
 	fixed("activedefrag", "no"),
-	// There is one user, without a password.
-	fixed("requirepass", ""), fixed("masterauth", ""), fixed("masteruser", ""),
+	// Nodes do not log in to each other as clients.
+	fixed("masterauth", ""), fixed("masteruser", ""),
 	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"),
 	fixed("slave-read-only", "no"),
 	fixed("replica-priority", "100"), fixed("slave-priority", "100"),

@@ -4,48 +4,91 @@
 package server
 
 import (
+	"bytes"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/resp"
 )
-
-// settingNotify selects the keyspace notifications that are sent.
-const settingNotify = "notify-keyspace-events"
 
 // ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the
 // leader.
 const ownDelay = time.Second
 
-// checkNotify validates the flags of keyspace notifications.
-func checkNotify(text string) error {
-	_, err := commands.ParseNotifyFlags(text)
-	return err
+// setting is a value for all nodes.
+type setting struct {
+	words   [][]byte           // of the request
+	applied func(*Server) bool // reports whether this node has it
+	hash    []byte             // of the default user's password; nil: it is none
 }
 
-// setNotify puts the flags of keyspace notifications in the log. The error becomes part of CONFIG
-// SET's own.
-func (s *Server) setNotify(text string) error {
-	want, err := commands.ParseNotifyFlags(text)
+// share puts settings into the log, in the name of the session's user, and waits until this node
+// has applied them.
+func (s *session) share(settings []setting) error {
+	var batch []byte
+	for i := range settings {
+		request := commands.Request{Proto: 2, Setting: true, User: s.userID(),
+			Cmds: [][][]byte{settings[i].words}}
+		batch = commands.AppendRequest(batch, &request)
+	}
+	replies, err := s.srv.backend.Write(context.Background(), Workload{Conn: s.id}, batch,
+		len(settings))
 	if err != nil {
 		return err
 	}
-	request := commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{{[]byte(settingNotify), []byte(text)}}}
-	reply, err := s.backend.Write(context.Background(), Workload{},
-		commands.AppendRequest(nil, &request), 1)
-	if err != nil {
-		return err
+	for len(replies) > 0 {
+		reply := s.takeDenials(replies[:resp.Len(replies)])
+		replies = replies[resp.Len(replies):]
+		if reply[0] == '-' {
+			return commands.Error(bytes.TrimSpace(reply[1:]))
+		}
 	}
-	if reply[0] == '-' {
-		return commands.Error(strings.TrimSpace(string(reply[1:])))
-	}
-	for start := time.Now(); s.backend.Stats().Notify != want && time.Since(start) < ownDelay; {
-		time.Sleep(time.Millisecond)
+	start := time.Now()
+	for i := range settings {
+		for !settings[i].applied(s.srv) && time.Since(start) < ownDelay {
+			time.Sleep(time.Millisecond)
+		}
+		s.knowsPassword(settings[i].hash)
 	}
 	return nil
 }
 
+// shareNotify returns the setting for flags of keyspace notifications.
+func shareNotify(text string) (setting, error) {
+	want, err := commands.ParseNotifyFlags(text)
+	return setting{
+		words:   [][]byte{[]byte(commands.SettingNotify), []byte(text)},
+		applied: func(s *Server) bool { return s.backend.Stats().Notify == want },
+	}, err
+}
+
 // notifyText returns the setting on this node.
 func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }
+
+// sharePassword returns the setting for the default user's password. The password does not leave
+// the session.
+func sharePassword(text string) (setting, error) {
+	words, hash := [][]byte{[]byte(commands.SettingPassword)}, []byte(nil)
+	if text != "" {
+		hash = []byte(acl.Hash([]byte(text)))
+		words = append(words, hash)
+	}
+	return setting{words: words, hash: hash, applied: func(s *Server) bool {
+		users := s.users()
+		if users == nil || users == UsersAwaited {
+			return false
+		}
+		u := users.Default()
+		return u.NoPass() == (hash == nil) && (hash == nil || u.Accepts(hash) || !u.On())
+	}}, nil
+}
+
+// passwordText shows whether there is a password: nobody knows which.
+func passwordText(s *Server) string {
+	if users := s.users(); users != nil && users != UsersAwaited && users.Default().NoPass() {
+		return ""
+	}
+	return string(redactedArg)
+}

@@ -99,6 +99,12 @@ func (s *session) dispatch(args [][]byte) {
 		s.refuse(spec, err)
 		return
 	}
+	if spec.Local != nil && spec.Local.Rewrite != nil {
+		if args, err = spec.Local.Rewrite(s, args); err != nil {
+			s.refuse(spec, err)
+			return
+		}
+	}
 	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
 		s.refuse(spec,
 			commands.Errorf(
@@ -478,6 +484,9 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
+		if p.spec.Local != nil && p.spec.Local.Rewrite != nil {
+			s.hasSetUser(p.args)
+		}
 		if len(reply) > maxBatchBytes && !p.muted {
 			// the session owns it: a large reply is not copied
 			if len(s.reply.Buf) > 0 && s.send() != nil {

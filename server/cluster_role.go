@@ -54,8 +54,11 @@ var serverSpecs = []commands.Spec{
 		Subcommands: []commands.Spec{
 			configSub("get", -3, "parameter [parameter ...]",
 				"Returns parameters by name or pattern.", configGet),
-			configSub("set", -4, "parameter value [parameter value ...]",
-				"Sets parameters until the node stops.", configSet),
+			secret(configSub("set", -4, "parameter value [parameter value ...]",
+				"Sets parameters: those of all nodes for good, others until the node stops.",
+				configSet), func(args [][]byte, i int) bool {
+				return i > 2 && (is(args[i-1], "requirepass") || is(args[i-1], "masterauth"))
+			}),
 			configSub("resetstat", 2, "", "Resets the counters of INFO.", configResetStat),
 			configSub("rewrite", 2, "", "Returns an error, since there is no configuration file.",
 				configRewrite),

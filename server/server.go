@@ -37,6 +37,7 @@ type Config struct {
 	MaxBacklogBytes int64
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
 	Unprotected     bool          // protected mode is off
+	UsersFile       string        // of ACL SAVE and ACL LOAD; empty: none
 	UnixSocket      string        // path of the Unix socket, for CONFIG GET
 	UnixSocketPerm  uint32        // permissions of the Unix socket
 	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s

@@ -41,6 +41,12 @@ func help(s *session, container string, lines []string) {
 	s.w.Status("    Prints this help.")
 }
 
+// secret declares which arguments of a command MONITOR and the slow log hide.
+func secret(spec commands.Spec, hidden func(args [][]byte, i int) bool) commands.Spec {
+	spec.Secret = hidden
+	return spec
+}
+
 // subcommandSyntax returns the error for a subcommand with too many arguments.
 func subcommandSyntax(args [][]byte) error {
 	return commands.SubcommandSyntax(args)

@@ -48,8 +48,6 @@ var Refusals = []Refusal{
 			"INFO"},
 	{"sentinel|is-master-down-by-addr",
 		"internal to Sentinels; nodes elect their leader over the peer port"},
-	{"acl|setuser",
-		"there is one user, default, with all permissions; restrict access at the network"},
 	{"debug|set-active-expire", "the log decides when keys expire, equally on all nodes"},
 	{"debug|*", "unsafe or specific to Redis internals; only SLEEP, OBJECT and HELP are supported"},
 }

@@ -199,6 +199,18 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	return err
 }
 
+// knowsPassword makes a session that has not authenticated one that has, after it has given the
+// default user the password of a hash.
+func (s *session) knowsPassword(hash []byte) {
+	users := s.srv.users()
+	if hash == nil || s.user.Load() != nil || users == nil || users == UsersAwaited {
+		return
+	}
+	if u := users.Default(); !u.NoPass() && u.Accepts(hash) {
+		s.user.Store(&identity{name: []byte(userDefault)})
+	}
+}
+
 // authenticateFirst answers below LevelUsers, where there is the default user only.
 func authenticateFirst(given [][]byte) error {
 	switch {

@@ -1,25 +1,21 @@
-// ACL. There is one user, "default", with no password and all permissions. Queries answer for that
-// user; commands that would create others are refused.
+// ACL. The machine runs the subcommands that show and change users (commands/users.go). Here are
+// those about the connection and the node, and what the session adds to the others.
 
 package server
 
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 )
 
-const errNoACLFile commands.Error = "ERR This Redis instance is not configured to use an ACL " +
-	"file. You may want to specify users via the ACL SETUSER " +
-	"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) " +
-	"in order to store users in the Redis configuration."
-
 var aclSpecs = []commands.Spec{{
 	Name: "acl", Kind: commands.Session, Arity: -2, Group: "server", Since: "6.0.0",
-	Summary: "Reports about users; the only one is default.", Complexity: "That of the subcommand",
-	Subcommands: []commands.Spec{
+	Summary: "Shows and changes users and their rules.", Complexity: "That of the subcommand",
+	Subcommands: slices.Concat(machineACLSpecs(), []commands.Spec{
 		aclSub(commands.Session, "whoami", 2, "", "Returns the user of the connection.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.w.BulkString(s.userName())
@@ -28,33 +24,13 @@ var aclSpecs = []commands.Spec{{
 			"Lists the command categories, or the commands of one.", aclCat),
 		aclSub(commands.Session, "genpass", -2, "[bits:integer]",
 			"Generates a random password, in hexadecimal.", aclGenPass),
-		aclSub(commands.Admin, "list", 2, "", "Lists the users and their permissions.",
-			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.Array(1)
-				s.w.BulkString("user " + userDefault + " on nopass ~* &* +@all")
-			}),
-		aclSub(commands.Admin, "users", 2, "", "Lists the user names.",
-			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.Array(1)
-				s.w.BulkString(userDefault)
-			}),
-		aclSub(commands.Admin, "getuser", 3, "username", "Returns the permissions of a user.",
-			aclGetUser),
-		aclSub(commands.Admin, "deluser", -3, "username [username ...]",
-			"Returns 0, the number of users that can be removed.", aclDelUser),
-		aclSub(commands.Admin, "dryrun", -4, "username command [arg [arg ...]]",
-			"Reports whether a user may run a command.", aclDryRun),
 		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]",
 			"Returns what clients of this node were denied, newest first, or clears the list.",
 			aclLog),
-		aclSub(commands.Admin, "load", 2, "", "Returns an error, since there is no ACL file.",
-			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.fail(errNoACLFile)
-			}),
-		aclSub(commands.Admin, "save", 2, "", "Returns an error, since there is no ACL file.",
-			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.fail(errNoACLFile)
-			}),
+		aclSub(commands.Admin, "load", 2, "",
+			"Replaces all users by those of the node's --users-file.", aclLoad),
+		aclSub(commands.Admin, "save", 2, "", "Writes all users to the node's --users-file.",
+			aclSave),
 		helpSpec("ACL", "6.0.0", "server",
 			"CAT [<category>]",
 			"    List all commands that belong to <category>, or all command categories",
@@ -71,10 +47,52 @@ var aclSpecs = []commands.Spec{{
 			"LOAD", "    Reload users from the ACL file.",
 			"LOG [<count> | RESET]", "    Show the ACL log entries.",
 			"SAVE", "    Save the current config to the ACL file.",
+			"SETUSER <username> <attribute> [<attribute> ...]",
+			"    Create or modify a user with the specified attributes.",
 			"USERS", "    List all the registered usernames.",
 			"WHOAMI", "    Return the current connection username."),
-	},
+	}),
 }}
+
+// machineACLSpecs returns the subcommands that the machine runs, with what the session does first.
+func machineACLSpecs() []commands.Spec {
+	specs := commands.ACLSubcommands()
+	for i := range specs {
+		switch spec := &specs[i]; {
+		case spec.Name == "setuser":
+			spec.Secret = func(_ [][]byte, i int) bool { return i > 1 }
+			spec.Local = &commands.Local{Raw: true,
+				Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
+					s.request(spec, args)
+				}),
+				Rewrite: func(c commands.Client, args [][]byte) ([][]byte, error) {
+					return c.(*session).rewriteSetUser(args)
+				},
+			}
+		case spec.Kind == commands.Read:
+			spec.Local = &commands.Local{Raw: true, Run: serve(showUsers)}
+		}
+	}
+	return specs
+}
+
+// showUsers answers a subcommand that reads the users. Below LevelUsers the machine does not know
+// it, and nothing has changed the users that this node has.
+func showUsers(s *session, spec *commands.Spec, args [][]byte) {
+	users := s.srv.users()
+	if users == nil || users.Level >= commands.LevelUsers {
+		s.request(spec, args)
+		return
+	}
+	s.answer(func() {
+		x := commands.Call{
+			Env: &commands.Env{Table: s.srv.table, Users: users.Users, Level: users.Level},
+			Tx:  &commands.Tx{Proto: s.proto}, Args: args, Out: s.w,
+		}
+		x.Run(spec, nil)
+	})
+	s.count(spec, args, false, 0)
+}
 
 func aclSub(kind commands.Kind, name string, arity int, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
@@ -127,52 +145,4 @@ func aclGenPass(s *session, _ *commands.Spec, args [][]byte) {
 	random := make([]byte, (bits+7)/8)
 	_, _ = rand.Read(random) // never fails
 	s.w.BulkString(hex.EncodeToString(random)[:(bits+3)/4])
-}
-
-func aclGetUser(s *session, _ *commands.Spec, args [][]byte) {
-	if string(args[2]) != userDefault {
-		s.w.Null()
-		return
-	}
-	s.w.Map(6)
-	s.w.BulkString("flags")
-	s.w.Set(2)
-	s.w.BulkString("on")
-	s.w.BulkString("nopass")
-	s.w.BulkString("passwords")
-	s.w.Array(0)
-	for _, pair := range [][2]string{{"commands", "+@all"}, {"keys", "~*"}, {"channels", "&*"}} {
-		s.w.BulkString(pair[0])
-		s.w.BulkString(pair[1])
-	}
-	s.w.BulkString("selectors")
-	s.w.Array(0)
-}
-
-func aclDelUser(s *session, _ *commands.Spec, args [][]byte) {
-	for _, name := range args[2:] {
-		if string(name) == userDefault {
-			s.fail(commands.Error("ERR The 'default' user cannot be removed"))
-			return
-		}
-	}
-	s.w.Int(0)
-}
-
-func aclDryRun(s *session, _ *commands.Spec, args [][]byte) {
-	if string(args[2]) != userDefault {
-		s.fail(commands.Errorf("ERR User '%s' not found", args[2]))
-		return
-	}
-	c := s.srv.table.Get(args[3])
-	if c == nil || (c.Subcommands != nil && len(args) > 4 &&
-		s.srv.table.Subcommand(c, args[4]) == nil) {
-		s.fail(commands.Errorf("ERR Command '%s' not found", args[3]))
-		return
-	}
-	if _, err := s.srv.table.Resolve(args[3:]); err != nil {
-		s.fail(err)
-		return
-	}
-	s.w.Status("OK")
 }

@@ -1,0 +1,126 @@
+// The file of users: ACL SAVE, ACL LOAD, and the first users of a cluster. It has a line for each
+// user, as ACL LIST shows it; passwords may be in clear.
+
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+)
+
+const (
+	errNoUsersFile commands.Error = "ERR This Redis instance is not configured to use an ACL " +
+		"file. You may want to specify users via the ACL SETUSER " +
+		"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file " +
+		"set) in order to store users in the Redis configuration."
+	errUsersSave commands.Error = "ERR There was an error trying to save the ACLs. Please check " +
+		"the server logs for more information"
+)
+
+// maxUsersFile bounds the file, in bytes: all of it becomes one log entry.
+const maxUsersFile = 16 << 20
+
+// ReadUsers reads a file of users and returns its text with hashed passwords. now are the users that
+// it is to replace. The error is Redis's.
+func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, loadError(file, err)
+	}
+	defer f.Close()
+	if text, err = io.ReadAll(io.LimitReader(f, maxUsersFile+1)); err != nil {
+		return nil, loadError(file, err)
+	}
+	users, err := now.Replace(file, text, 1)
+	if err != nil {
+		return nil, err
+	}
+	return users.File(), nil
+}
+
+// loadError is the error for a file that cannot be read, with the system's reason as C writes it.
+func loadError(file string, err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	why := err.Error()
+	return commands.Errorf("Error loading ACLs, opening file '%s': %s%s", file,
+		strings.ToUpper(why[:1]), why[1:])
+}
+
+func aclLoad(s *session, _ *commands.Spec, _ [][]byte) {
+	file, users := s.srv.cfg.UsersFile, s.srv.users()
+	switch {
+	case file == "":
+		s.fail(errNoUsersFile)
+		return
+	case users == nil:
+		s.fail(errUsersUnknown)
+		return
+	}
+	text, err := ReadUsers(file, users.Users)
+	if err != nil {
+		s.fail(commands.Errorf("ERR %v", err))
+		return
+	}
+	before := users.Changed
+	err = s.share([]setting{{
+		words: [][]byte{[]byte(commands.SettingUsers), text},
+		applied: func(s *Server) bool {
+			now := s.users()
+			return now != nil && now.Changed != before
+		},
+	}})
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.w.Status("OK")
+}
+
+func aclSave(s *session, _ *commands.Spec, _ [][]byte) {
+	file := s.srv.cfg.UsersFile
+	if file == "" {
+		s.fail(errNoUsersFile)
+		return
+	}
+	users := s.srv.users()
+	if users == nil || users == UsersAwaited {
+		s.fail(errUsersUnknown)
+		return
+	}
+	if err := replaceFile(file, users.File()); err != nil {
+		s.srv.log.Error("ACL SAVE failed", "file", file, "error", err)
+		s.fail(errUsersSave)
+		return
+	}
+	s.w.Status("OK")
+}
+
+// replaceFile writes a file that only its owner can read, completely or not at all.
+func replaceFile(file string, content []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
