@@ -18,9 +18,9 @@ import (
 // request is a call, a transaction or a script of several, or WATCH.
 type request struct {
 	db     int
-	conn   int // of TestDifferentialSessions: which connection makes the call
+	conn   int // in TestDifferentialSessions: the connection that makes the call
 	multi  bool
-	script bool // each call is that of typingCaller, and one script makes them all
+	script bool // one script makes all calls; each is a call of typingCaller
 	watch  bool
 	calls  [][][]byte
 }
@@ -28,8 +28,8 @@ type request struct {
 // several reports whether the request's reply has one element for each call.
 func (q *request) several() bool { return q.multi || q.script }
 
-// focus gives the commands that a round makes more of than of the others, so that they meet what
-// they made: those of a group, the next one in each round.
+// focus returns the commands that a round prefers, so that they meet each other's data: those of
+// one group, the next one in each round.
 func (d *differential) focus(seed uint64) []*commands.Spec {
 	group := d.groups[seed%uint64(len(d.groups))]
 	return slices.DeleteFunc(slices.Clone(d.g.Specs), func(s *commands.Spec) bool {
@@ -37,8 +37,8 @@ func (d *differential) focus(seed uint64) []*commands.Spec {
 	})
 }
 
-// request makes a random request: a call, a call by a script, a transaction, or a WATCH, which a
-// later transaction ends.
+// request makes a random request: a call, a script, a transaction, or a WATCH that a later
+// transaction ends.
 func (d *differential) request(focus []*commands.Spec) request {
 	q := request{}
 	if d.g.IntN(12) == 0 {
@@ -72,8 +72,7 @@ func (d *differential) request(focus []*commands.Spec) request {
 	q.multi = true
 	for range 1 + d.g.IntN(4) {
 		call := d.call(focus)
-		// A session refuses what it does not know before the transaction begins: the machine does
-		// not see that.
+		// A session refuses unknown commands before the machine sees the transaction.
 		if spec, err := d.table.Resolve(call); err == nil && !spec.Has(commands.NoMulti) {
 			q.calls = append(q.calls, call)
 		}
@@ -84,7 +83,7 @@ func (d *differential) request(focus []*commands.Spec) request {
 // watched are the arguments of WATCH.
 var watched = []commands.Arg{{Name: "key", Multiple: true}}
 
-// many makes a call that fills a key beyond the bounds of small forms.
+// many makes a call that fills a key beyond the compact encodings.
 func (d *differential) many() [][]byte {
 	kinds := []struct {
 		group, name string
@@ -118,8 +117,8 @@ func (d *differential) many() [][]byte {
 	return commandtest.Args(words...)
 }
 
-// The ways in which scripts and functions make a call of their arguments: a command and what
-// follows it, which is no key.
+// callers are the scripts and functions that make a call of their arguments: the command, and what
+// it runs. They take no keys.
 var callers = [][2]string{
 	{"EVAL", "return redis.call(unpack(ARGV))"},
 	{"EVAL", "return redis.pcall(unpack(ARGV))"},
@@ -135,21 +134,21 @@ redis.register_function('call', function(keys, args) return redis.call(unpack(ar
 redis.register_function('try', function(keys, args) return redis.pcall(unpack(args)) end)
 redis.register_function{function_name='look', flags={'no-writes'}, callback=function(keys, args) return redis.call(unpack(args)) end}`
 
-// mappingCaller gets replies of RESP3, typingCaller answers the Lua type of the reply as well.
+// mappingCaller uses RESP3 replies, typingCaller also returns the Lua type of the reply.
 const (
 	mappingCaller = "redis.setresp(3) return redis.call(unpack(ARGV))"
 	typingCaller  = "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then " +
 		"return {'failed', r.err} end return {type(r), r}"
 )
 
-// manyCaller makes several calls, each of which has its number of arguments before it, and answers
-// for each as typingCaller does.
+// manyCaller makes several calls, each preceded by its number of arguments, and returns for each
+// what typingCaller returns.
 const manyCaller = "local out, i = {}, 1 while ARGV[i] do local n = tonumber(ARGV[i]) local r = " +
 	"redis.pcall(unpack(ARGV, i + 1, i + n)) i = i + n + 1 " +
 	"if type(r) == 'table' and r.err then out[#out + 1] = {'failed', r.err} else out[#out + 1] = " +
 	"{type(r), r} end end return out"
 
-// madeByScript is the one call that makes all of a request that is a script.
+// madeByScript is the one call that makes all calls of a request.
 func madeByScript(calls [][][]byte) [][]byte {
 	one := commandtest.Args("EVAL", manyCaller, "0")
 	for _, call := range calls {
@@ -159,7 +158,7 @@ func madeByScript(calls [][][]byte) [][]byte {
 	return one
 }
 
-// call is a random call, sometimes changed at random, sometimes made by a script.
+// call is a random call, sometimes mutated, sometimes made by a script.
 func (d *differential) call(focus []*commands.Spec) [][]byte {
 	call := d.plain(focus)
 	if d.g.IntN(7) > 0 {
@@ -169,7 +168,7 @@ func (d *differential) call(focus []*commands.Spec) [][]byte {
 	return append(commandtest.Args(caller[0], caller[1], "0"), call...)
 }
 
-// plain is a random call, sometimes changed at random.
+// plain is a random call, sometimes mutated.
 func (d *differential) plain(focus []*commands.Spec) [][]byte {
 	specs := d.g.Specs
 	if d.g.IntN(4) > 0 {
@@ -182,7 +181,7 @@ func (d *differential) plain(focus []*commands.Spec) [][]byte {
 	return wholeScan(d.filled(call))
 }
 
-// mutated changes arguments at random: their order, their number, or one of them.
+// mutated changes the order or the number of the arguments, or one of them.
 func (d *differential) mutated(call [][]byte) [][]byte {
 	first := 1 + strings.Count(d.g.Command, "|")
 	n := len(call) - first
@@ -208,7 +207,7 @@ func (d *differential) mutated(call [][]byte) [][]byte {
 	return call
 }
 
-// inner is the call that is made in the end, by a script perhaps.
+// inner is the call itself, without a script that makes it.
 func inner(call [][]byte) [][]byte {
 	if scripted(call) {
 		return call[3:]
@@ -222,12 +221,12 @@ func scripted(call [][]byte) bool {
 		slices.Contains(callers, [2]string{string(call[0]), string(call[1])})
 }
 
-// filled puts values in the places of tokens from the pools.
+// filled replaces the tokens of the pools by random values.
 func (d *differential) filled(call [][]byte) [][]byte {
 	for i, arg := range call {
 		switch token := string(arg); token {
-		case lifeToken, farToken:
-			call[i] = strconv.AppendInt(nil, d.life(call, token == farToken), 10)
+		case ttlToken, farToken:
+			call[i] = strconv.AppendInt(nil, d.ttl(call, token == farToken), 10)
 		case whenToken, whenMsToken:
 			call[i] = strconv.AppendInt(nil, d.when(token == whenMsToken), 10)
 		case nextToken:
@@ -256,34 +255,33 @@ func (d *differential) filled(call [][]byte) [][]byte {
 	return call
 }
 
-// life is a life of 11 days to 300 years, or one that comes near to the end of time. Each is
-// another, so that no two are so near that GT and LT could be answered by which server ran a call
-// first.
-func (d *differential) life(call [][]byte, far bool) int64 {
-	if !givesLife(call) {
+// ttl is a TTL of 11 days to 300 years, or one near the largest time. All differ by so much that
+// the delay between the two servers never decides what GT and LT reply.
+func (d *differential) ttl(call [][]byte, far bool) int64 {
+	if !setsTTL(call) {
 		return 1000
 	}
-	d.lives++
-	const lives = 10007 // a prime number
-	life := 1_000_000 * (1 + int64(d.lives)*7919%lives)
+	d.ttls++
+	const prime = 10007
+	ttl := 1_000_000 * (1 + int64(d.ttls)*7919%prime)
 	if far {
-		life += 9_000_000_000_000_000
+		ttl += 9_000_000_000_000_000
 	}
-	return life
+	return ttl
 }
 
-// when is a time after the year 2100, another each time, for GT and LT.
+// when is a time in 2100, a different one each time, for GT and LT.
 func (d *differential) when(ms bool) int64 {
-	d.lives++
-	seconds := 4_102_444_800 + int64(d.lives)*7919%10007
+	d.ttls++
+	seconds := 4_102_444_800 + int64(d.ttls)*7919%10007
 	if ms {
 		return 1000 * seconds
 	}
 	return seconds
 }
 
-// givesLife reports whether a call sets a life.
-func givesLife(call [][]byte) bool {
+// setsTTL reports whether a call sets a TTL.
+func setsTTL(call [][]byte) bool {
 	return isCommand(call, "expire", "pexpire", "expireat", "pexpireat", "setex", "psetex") ||
 		slices.ContainsFunc(words("ex px exat pxat"), func(word string) bool {
 			return hasWord(call, word)
@@ -307,7 +305,7 @@ func (d *differential) integer() int64 {
 	return int64(d.g.Uint64())
 }
 
-// float is a number with a fraction, written in one of several ways. A double holds it.
+// float is a number with a fraction, in one of several notations. A double holds it.
 func (d *differential) float() []byte {
 	exponent := d.g.IntN(40) - 20
 	if d.g.IntN(6) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// compareData compares all that both servers hold: every key with its type, life and content,
+// compareData compares all data of both servers: every key with its type, TTL and content, and the
 // functions and scripts.
 func (d *differential) compareData() {
 	for db := range databasesUsed {
@@ -43,7 +43,7 @@ var contents = map[string][][]string{
 func (d *differential) both(db int, words ...string) commandtest.Value {
 	q := request{db: db, calls: [][][]byte{commandtest.Args(words...)}}
 	if _, ok := d.send(q); !ok {
-		d.Fatalf("%v is not to be compared", words)
+		d.Fatalf("%v cannot be compared", words)
 	}
 	got, err := commandtest.Parse(d.pending[0].got)
 	if err != nil {

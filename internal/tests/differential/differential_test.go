@@ -1,5 +1,5 @@
-// Random calls to a machine and to a real redis-server side by side. Replies are compared one by
-// one, and in the end of each round all data. What may differ is in known_test.go alone.
+// Random calls to a machine and to redis-server. Each reply is compared, and all data at the end of
+// each round. Only known_test.go says what may differ.
 
 package differential
 
@@ -23,7 +23,7 @@ import (
 // testTable is the table of a node.
 func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
 
-// callsVariable names the environment variable that says how many calls TestDifferential makes.
+// callsVariable is the environment variable with the number of calls of TestDifferential.
 const callsVariable = "COORDD_DIFFERENTIAL"
 
 const (
@@ -35,9 +35,8 @@ const (
 	databasesUsed  = 8 // by their numbers in pools
 )
 
-// TestDifferential makes random calls, valid and wrong ones, alone, in transactions and in scripts,
-// on a machine and on a real redis-server. It fails at the first reply, or piece of data, that
-// differs for no known reason.
+// TestDifferential makes random calls, valid and invalid, alone, in transactions and in scripts, on
+// a machine and on redis-server. Any difference in replies or data without a known reason fails it.
 func TestDifferential(t *testing.T) {
 	d := newDifferential(t)
 	for _, spec := range random.NewCalls(d.table, 0).Specs {
@@ -54,7 +53,7 @@ func TestDifferential(t *testing.T) {
 	d.report()
 }
 
-// callsWanted is how many calls the environment, or the default, says.
+// callsWanted is the number of calls by the environment or the default.
 func callsWanted(t *testing.T) int {
 	calls := defaultCalls
 	if s := os.Getenv(callsVariable); s != "" {
@@ -66,7 +65,7 @@ func callsWanted(t *testing.T) int {
 	return calls
 }
 
-// newDifferential starts a real server, and skips the test where there is none.
+// newDifferential starts a real server, and skips the test if none is installed.
 func newDifferential(t *testing.T) *differential {
 	socket := commandtest.NeedRedis(t)
 	real, err := commandtest.Dial("unix", socket)
@@ -95,19 +94,19 @@ type differential struct {
 	began   time.Time
 	realDB  int // -1: not known
 	proto   int
-	lives   int // were given
-	entries int // of streams were given ids
+	ttls    int // TTLs made so far
+	entries int // ids of stream entries made so far
 	watch   []commands.WatchedKey
 	pending []sent
-	// absolute times, ms: the first word of the first call of the round that gave each
+	// absolute times, ms: the first word of the round's first call with each
 	given   map[int64]*[]byte
-	failure string // of the round: where the servers came apart
+	failure string // the round's first difference
 
 	differences int
 	calls       int
 	unrun       int            // transactions that WATCH stopped
-	seen        map[string]int // calls that were answered without an error, by command
-	// differences, by the line of docs/compatibility.md that tells of them
+	seen        map[string]int // calls without an error, by command
+	// differences, by the line of docs/compatibility.md that documents them
 	excused map[string]int
 }
 
@@ -115,8 +114,8 @@ type differential struct {
 type sent struct {
 	request
 	got   []byte // our reply
-	owed  int    // replies of the real server to read, the last of which counts
-	waits bool   // our command waits; the real server was asked in a transaction, where it cannot
+	owed  int    // replies of the real server to read; the last one counts
+	waits bool   // our command waits; the real server ran it in a transaction, where it cannot
 }
 
 // listCommands finds the specs that the real server has too, and that a machine runs.
@@ -151,8 +150,8 @@ func (d *differential) theirCommands() map[string]bool {
 	return names
 }
 
-// nextSeed is the seed of the next round. It tells the group that comes next, too, so that a
-// round's seed alone repeats it.
+// nextSeed is the seed of the next round. It also selects the next group, so that a round's seed
+// alone repeats it.
 func (d *differential) nextSeed(seed uint64) uint64 {
 	n := uint64(len(d.groups))
 	random := rand.New(rand.NewPCG(seed, 1)).Uint64() >> 1
@@ -168,9 +167,9 @@ func (d *differential) ask(words ...string) []byte {
 	return raw
 }
 
-// round makes random requests, and where the servers come apart finds the few of them that suffice.
+// round makes random requests. If the servers differ, it finds a few requests that suffice.
 func (d *differential) round(seed uint64) {
-	d.g, d.lives, d.entries = random.NewCalls(d.table, seed), 0, 0
+	d.g, d.ttls, d.entries = random.NewCalls(d.table, seed), 0, 0
 	d.g.Specs, d.g.Pools = d.specs, asRandom(differentialPools)
 	if d.g.IntN(4) == 0 {
 		d.g.Specs, d.g.Pools = slices.DeleteFunc(slices.Clone(d.specs),
@@ -209,11 +208,11 @@ func (d *differential) round(seed uint64) {
 		}
 		return again != ""
 	})
-	d.tellFailure(seed, proto, failure, few)
+	d.reportFailure(seed, proto, failure, few)
 }
 
-// play runs requests on servers that are empty, compares replies and all that they left behind, and
-// tells of the first difference.
+// play runs requests on empty servers, compares replies and the final data, and returns the first
+// difference.
 func (d *differential) play(proto int, requests iter.Seq[request]) (failure string) {
 	d.restart(proto)
 	for q := range requests {
@@ -247,13 +246,12 @@ func (d *differential) restart(proto int) {
 	d.ask("HELLO", strconv.Itoa(proto))
 }
 
-// tick moves our clock on.
+// tick advances our clock.
 func (d *differential) tick() {
 	d.node.clockMs = max(d.node.clockMs, time.Since(d.began).Milliseconds()+1)
 }
 
-// sweep makes the real server look at all its keys, so that those past their deadline are gone on
-// both sides.
+// sweep has the real server look at all keys, so that expired ones are gone on both sides.
 func (d *differential) sweep() {
 	d.tick()
 	if _, err := d.node.apply(nil); err != nil {
@@ -266,11 +264,11 @@ func (d *differential) sweep() {
 	d.realDB = databasesUsed - 1
 }
 
-// send runs a request here and hands it to the real server. wait is how long things of it need to
-// expire on both. Requests that cannot be compared are not sent.
+// send runs a request on the machine and sends it to the real server. wait is the time until what
+// it made expires on both. It does not send requests that cannot be compared.
 func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	for _, call := range q.calls {
-		ms, ok := shortLife(inner(call))
+		ms, ok := shortTTL(inner(call))
 		if !ok || (!q.watch && d.uncomparable(q, call)) {
 			return 0, false
 		}
@@ -279,7 +277,7 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	if wait > 0 && q.several() && slices.ContainsFunc(q.calls, func(call [][]byte) bool {
 		return isCommand(inner(call), "dbsize", "memory")
 	}) {
-		return 0, false // they see keys that are past their deadline on the real server
+		return 0, false // on the real server they see expired keys
 	}
 	d.tick()
 	s := sent{request: q}
@@ -288,7 +286,7 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 		wire = resp.AppendCall(wire, call)
 		s.owed++
 	}
-	if q.multi && d.watchBlurred() {
+	if q.multi && d.watchAmbiguous() {
 		say(commandtest.Args("UNWATCH"))
 	}
 	if q.db != d.realDB {
@@ -307,7 +305,7 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	for i, call := range q.calls {
 		theirs[i] = translated(call, d.ownReply(s, i))
 		if isCommand(inner(call), "select") && !q.script {
-			// what a script selects is forgotten behind it
+			// a script's SELECT ends with it
 			d.realDB = -1
 		}
 	}
@@ -370,7 +368,7 @@ func (d *differential) ownReply(s sent, i int) []byte {
 	return v.Elems[i].Append(nil, d.proto)
 }
 
-// receive reads what the real server owes and compares.
+// receive reads the pending replies of the real server and compares them.
 func (d *differential) receive() {
 	for _, s := range d.pending {
 		var want []byte
@@ -387,7 +385,7 @@ func (d *differential) receive() {
 	d.pending = d.pending[:0]
 }
 
-// compare compares the replies to a request, those of a transaction one by one.
+// compare compares the replies to a request, in a transaction one by one.
 func (d *differential) compare(s sent, want []byte) {
 	if !s.several() && !s.waits {
 		d.compareReply(s.calls[0], s.got, want)
@@ -427,7 +425,7 @@ func (d *differential) compare(s sent, want []byte) {
 
 func isNullReply(v commandtest.Value) bool { return v.Null || v.Kind == '_' }
 
-// countSuccess counts a call that was not answered by an error.
+// countSuccess counts a call without an error.
 func (d *differential) countSuccess(call [][]byte) {
 	if spec, err := d.table.Resolve(call); err == nil {
 		d.seen[spec.FullName()]++

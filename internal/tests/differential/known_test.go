@@ -1,5 +1,4 @@
-// What TestDifferential knows of differences between coordd and Redis, each by a line of
-// docs/compatibility.md.
+// The known differences between coordd and Redis. Each names its line in docs/compatibility.md.
 
 package differential
 
@@ -20,8 +19,8 @@ import (
 // known is one deliberate difference.
 type known struct {
 	line string // a part of its line in docs/compatibility.md
-	// excuses reports whether the replies to a command, which are not equal, are the difference.
-	// The name is the full one, a script's own additions are taken off the replies.
+	// excuses reports whether two unequal replies to a command are this difference. name is the
+	// full name; the replies are without what a script adds.
 	excuses func(name string, got, want commandtest.Value) bool
 }
 
@@ -58,9 +57,6 @@ var knownDifferences = []known{
 	{"| `HELP` of", func(name string, got, want commandtest.Value) bool {
 		return strings.HasSuffix(name, "|help") && len(got.Elems) > 0 && len(want.Elems) > 0
 	}},
-	{"| `ACL LOG` |", func(name string, got, want commandtest.Value) bool {
-		return name == "acl|log" && got.Kind == '*' && len(got.Elems) == 0 && want.Kind == '*'
-	}},
 	{"| `FUNCTION DUMP` |", func(name string, got, want commandtest.Value) bool {
 		return name == "function|dump" && got.Kind == '$' && want.Kind == '$'
 	}},
@@ -70,7 +66,7 @@ var knownDifferences = []known{
 var compileError = regexp.MustCompile(
 	`^ERR Error compiling (script \(new function\)|function): user_(script|function):\d+: `)
 
-// plainNumbers is a reply whose numbers are all written in one way.
+// plainNumbers is a reply with its numbers in one notation.
 func plainNumbers(v commandtest.Value) commandtest.Value {
 	if f, err := strconv.ParseFloat(v.Text, 64); err == nil {
 		v.Text = strconv.FormatFloat(f, 'g', -1, 64)
@@ -87,7 +83,7 @@ func isText(v commandtest.Value, text string) bool {
 	return strings.HasPrefix(v.Text, text) && (v.IsError() || v.Kind == '$')
 }
 
-// knownDifference is the line that tells of a difference, or "".
+// knownDifference is the line that documents a difference, or "".
 func (d *differential) knownDifference(call [][]byte, got, want []byte) string {
 	a, b, err := parsePair(got, want)
 	if err != nil {
@@ -107,9 +103,9 @@ func (d *differential) knownDifference(call [][]byte, got, want []byte) string {
 	return ""
 }
 
-// avoidance is a command, or an option word of a command, that calls are not made with.
+// avoidance is a command, or an option of a command, that no call uses.
 type avoidance struct {
-	line string // as in known; "" where nothing differs but that a test cannot see it
+	line string // as in known; "" if only a test cannot compare it
 	name string // full name of the command
 	word string // "": every call
 }
@@ -131,10 +127,10 @@ func avoided(spec *commands.Spec) bool {
 	})
 }
 
-// omission is a kind of calls that are not made, because they would make the two servers' data
-// differ, or their replies in a way that no rule can tell.
+// omission is a kind of call that is not made: it would make the servers' data differ, or their
+// replies in a way that no rule covers.
 type omission struct {
-	line  string // as in known; "" where nothing differs but that a test cannot see it
+	line  string // as in known; "" if only a test cannot compare it
 	omits func(d *differential, q request, call [][]byte) bool
 }
 
@@ -145,7 +141,7 @@ var omissions = []omission{
 	{"| `ZRANGEBYLEX` and kin", func(d *differential, q request, call [][]byte) bool {
 		byName := isCommand(call, "zrangebylex", "zrevrangebylex", "zlexcount", "zremrangebylex") ||
 			hasWord(call, "bylex")
-		// what calls of the same transaction make of the scores is not known
+		// earlier calls of the same transaction may change the scores
 		return byName && (len(q.calls) > 1 || d.mixedScores(q.db, call))
 	}},
 	{"| `SORT` with `ALPHA` |", func(_ *differential, _ request, call [][]byte) bool {
@@ -165,9 +161,9 @@ var omissions = []omission{
 			return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 &&
 				n != math.MinInt64
 		}},
-	{"| `EXPIRETIME`, `PEXPIRETIME`, and", (*differential).givenTwice},
+	{"| `EXPIRETIME`, `PEXPIRETIME`, and", (*differential).repeatsTime},
 	{"", func(_ *differential, _ request, call [][]byte) bool {
-		// an idle time that may be over on one server only
+		// an idle time that may have passed on one server only
 		at := 4
 		if isCommand(call, "xpending") {
 			at = 1 + slices.IndexFunc(call, func(arg []byte) bool {
@@ -187,9 +183,9 @@ var omissions = []omission{
 	}},
 }
 
-// givenTwice reports whether a call compares a time (GT, LT) with those of a key, one of which may
-// be the same: a call of the round has given it before.
-func (d *differential) givenTwice(_ request, call [][]byte) bool {
+// repeatsTime reports whether a call compares its time (GT, LT) with that of a key, which may be
+// the same: an earlier call of the round has set it.
+func (d *differential) repeatsTime(_ request, call [][]byte) bool {
 	for i, arg := range call {
 		unit := int64(0)
 		switch {
@@ -215,7 +211,7 @@ func (d *differential) givenTwice(_ request, call [][]byte) bool {
 	return false
 }
 
-// uncomparable reports whether a call of a request is not to be made.
+// uncomparable reports whether a call of a request cannot be compared.
 func (d *differential) uncomparable(q request, call [][]byte) bool {
 	if newer(inner(call)) && modelled(call) == nil {
 		return true
@@ -230,7 +226,7 @@ func (d *differential) uncomparable(q request, call [][]byte) bool {
 	return slices.ContainsFunc(omissions, func(o omission) bool { return o.omits(d, q, call) })
 }
 
-// argument is an argument of a call, nil where there is none.
+// argument is an argument of a call, or nil.
 func argument(call [][]byte, at int) []byte {
 	if at >= len(call) {
 		return nil
@@ -238,7 +234,7 @@ func argument(call [][]byte, at int) []byte {
 	return call[at]
 }
 
-// zeroCursor reports whether a scan begins at the beginning, or its cursor is none.
+// zeroCursor reports whether a scan starts at the beginning, or its cursor is invalid.
 func zeroCursor(call [][]byte) bool {
 	at := 2
 	if isCommand(call, "scan") {
@@ -248,9 +244,9 @@ func zeroCursor(call [][]byte) bool {
 	return err != nil || n == 0
 }
 
-// More lines that the test goes by.
+// More lines of docs/compatibility.md that the tests rely on.
 const (
-	absentLine = "| `WATCH` of a key that does not exist |" // see watchBlurred
+	absentLine = "| `WATCH` of a key that does not exist |" // see watchAmbiguous
 	mapLine    = "| `pairs`, `next`, cjson's objects |"     // see equalReplies
 	errnoLine  = "| `SORT` of numbers |"                    // see widePools
 )
@@ -276,7 +272,7 @@ func TestKnownDifferencesAreDocumented(t *testing.T) {
 	}
 	for _, line := range lines {
 		if !bytes.Contains(doc, []byte(line)) {
-			t.Errorf("docs/compatibility.md does not tell of %q", line)
+			t.Errorf("docs/compatibility.md lacks %q", line)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Calls of commands that are newer than Redis 7.0. In their place TestDifferential gives the real
-// server a script that does what their documentation says, as long as no field of a hash is given a
-// life.
+// Calls of commands newer than Redis 7.0. The real server runs a script instead that does what the
+// command's documentation says, as long as no field of a hash gets a TTL.
 
 package differential
 
@@ -12,7 +11,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// A script does what a newer command does for the key KEYS[1]. ARGV is what its model gives.
+// Each script does what a newer command does with KEYS[1]. Its model makes ARGV.
 const (
 	hgetdelScript = "local out = {} for i, f in ipairs(ARGV) do local v = redis.pcall('hget', " +
 		"KEYS[1], f) if type(v) == 'table' then return v end " +
@@ -36,14 +35,14 @@ const (
 		"redis.pcall('set', KEYS[1], ARGV[1], unpack(ARGV, 5))"
 )
 
-// model makes the arguments of a script from those of a call behind the key; ok is false where it
-// does not know what the call is to do.
+// model makes the arguments of a script from those that follow the key in a call. ok is false for
+// calls that it does not cover.
 type model struct {
 	script string
 	args   func(rest []string) (args []string, ok bool)
 }
 
-// newerModels are the models by command. Of SET, they are for calls that compare.
+// newerModels are the models by command; SET's is for calls that compare.
 var newerModels = map[string]model{
 	"hgetdel": {hgetdelScript, fieldsModel}, "hgetex": {hgetexScript, fieldsModel},
 	"hsetex": {hsetexScript, hsetexModel},
@@ -90,14 +89,14 @@ func delexModel(rest []string) (args []string, ok bool) {
 			(word == "ifeq" || word == "ifne")
 }
 
-// setModel is for a value, IFEQ or IFNE once, GET, and one of KEEPTTL, EX and PX with a long life.
+// setModel is for a value, IFEQ or IFNE once, GET, and one of KEEPTTL, EX and PX with a long TTL.
 func setModel(rest []string) (args []string, ok bool) {
 	if len(rest) < 3 {
 		return nil, false
 	}
 	value, condition, operand, get := rest[0], "", "", ""
 	var options []string
-	life := false
+	ttl := false
 	for i := 1; i < len(rest); i++ {
 		word := strings.ToLower(rest[i])
 		switch {
@@ -106,14 +105,14 @@ func setModel(rest []string) (args []string, ok bool) {
 			i++
 		case word == "get" && get == "":
 			get, options = word, append(options, word)
-		case word == "keepttl" && !life:
-			life, options = true, append(options, word)
-		case (word == "ex" || word == "px") && !life && i+1 < len(rest):
+		case word == "keepttl" && !ttl:
+			ttl, options = true, append(options, word)
+		case (word == "ex" || word == "px") && !ttl && i+1 < len(rest):
 			n, ok := commands.ParseInt([]byte(rest[i+1]))
 			if !ok || n < 1_000_000 || n > 100_000_000_000 {
 				return nil, false
 			}
-			life, options = true, append(options, word, rest[i+1])
+			ttl, options = true, append(options, word, rest[i+1])
 			i++
 		default:
 			return nil, false
@@ -133,7 +132,7 @@ func newer(call [][]byte) bool {
 	return known && (!isCommand(call, "set") || comparing(call))
 }
 
-// modelled is the call for the real server in place of a newer one; nil where there is none.
+// modelled is the call for the real server in place of a newer one, or nil.
 func modelled(call [][]byte) [][]byte {
 	if scripted(call) || !newer(call) || len(call) < 2 {
 		return nil

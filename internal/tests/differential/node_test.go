@@ -1,4 +1,4 @@
-// A server of our own for TestDifferentialSessions, whose backend is one machine.
+// The server under test of TestDifferentialSessions. Its backend is one machine.
 
 package differential
 
@@ -18,13 +18,13 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// node is a machine with a log of its own.
+// node is a machine with its own log.
 type node struct {
 	table   *commands.Table
 	machine *fsm.Machine
 	index   uint64
 	clockMs int64
-	// the time of day when that was 0; 0: as redis-server's clock shows when it is first asked for
+	// The time of day at clockMs 0. 0: taken from the system's clock when first needed.
 	beganMs int64
 }
 
@@ -38,7 +38,7 @@ func newNode(table *commands.Table) *node {
 	return n
 }
 
-// wallUs is the time of day, which keeps step with the cluster clock as a leader's does.
+// wallUs is the time of day. It advances with the cluster clock, as a leader's does.
 func (n *node) wallUs() int64 {
 	if n.beganMs == 0 {
 		n.beganMs = time.Now().UnixMilli() - n.clockMs
@@ -46,19 +46,19 @@ func (n *node) wallUs() int64 {
 	return (n.beganMs + n.clockMs) * 1000
 }
 
-// apply puts requests through a log entry and returns their replies.
-func (n *node) apply(run []byte) ([]byte, error) {
+// apply applies an entry with a batch and returns its replies.
+func (n *node) apply(batch []byte) ([]byte, error) {
 	n.index++
 	entry := fsm.Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
-	if run != nil {
-		entry.Batches = [][]byte{run}
+	if batch != nil {
+		entry.Batches = [][]byte{batch}
 	}
 	decoded, err := fsm.DecodeEntry(fsm.AppendEntry(nil, &entry))
 	if err != nil {
 		return nil, err
 	}
 	result, err := n.machine.Apply(n.index, decoded, true)
-	if err != nil || run == nil {
+	if err != nil || batch == nil {
 		return nil, err
 	}
 	return result.Replies[0], nil
@@ -66,15 +66,16 @@ func (n *node) apply(run []byte) ([]byte, error) {
 
 // read runs a call that changes nothing.
 func (n *node) read(db int, args [][]byte) commandtest.Value {
-	run := commands.AppendRequest(nil, &commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{args}})
-	v, err := commandtest.Parse(n.machine.Read(nil, run, n.machine.ClockMs(), n.wallUs()))
+	batch := commands.AppendRequest(nil,
+		&commands.Request{DB: db, Proto: 2, Cmds: [][][]byte{args}})
+	v, err := commandtest.Parse(n.machine.Read(nil, batch, n.machine.ClockMs(), n.wallUs()))
 	if err != nil {
 		panic(err)
 	}
 	return v
 }
 
-// lastChange is the revision that last changed a key, as WATCH asks for it.
+// lastChange is the revision that last changed a key, as WATCH reads it.
 func (n *node) lastChange(db int, key []byte) keyspace.Revision {
 	changed, err := strconv.ParseInt(n.read(db, [][]byte{[]byte("WATCH"), key}).Elems[0].Text, 10,
 		64)
@@ -84,9 +85,9 @@ func (n *node) lastChange(db int, key []byte) keyspace.Revision {
 	return keyspace.Revision(changed)
 }
 
-// soleNode is a cluster of one node without a log on disk. What TestDifferentialSessions leaves out
-// (admin commands) has no method here.
-type soleNode struct {
+// singleNode is a cluster of one node without a log on disk. It has no methods for admin commands,
+// which TestDifferentialSessions does not call.
+type singleNode struct {
 	server.Backend
 	server *server.Server
 	addr   string
@@ -100,8 +101,8 @@ type soleNode struct {
 }
 
 // startNode serves clients until the test ends.
-func startNode(t *testing.T, table *commands.Table) *soleNode {
-	n := &soleNode{}
+func startNode(t *testing.T, table *commands.Table) *singleNode {
+	n := &singleNode{}
 	n.reset(newNode(table), func() int64 { return 1 })
 	n.server = server.New(server.Config{Table: table, Backend: n})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -121,7 +122,7 @@ func startNode(t *testing.T, table *commands.Table) *soleNode {
 }
 
 // reset gives the server an empty machine and a clock.
-func (n *soleNode) reset(node *node, now func() int64) {
+func (n *singleNode) reset(node *node, now func() int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node, n.now = node, now
@@ -129,15 +130,16 @@ func (n *soleNode) reset(node *node, now func() int64) {
 }
 
 // Users implements server.Backend.
-func (n *soleNode) Users() *server.Users { return (*server.Users)(n.users.Load()) }
+func (n *singleNode) Users() *server.Users { return (*server.Users)(n.users.Load()) }
 
-// lock keeps the machine as it is until the answer is called.
-func (n *soleNode) lock() (unlock func()) {
+// lock keeps the machine as it is until unlock is called.
+func (n *singleNode) lock() (unlock func()) {
 	n.mu.Lock()
 	return n.mu.Unlock
 }
 
-func (n *soleNode) Write(_ context.Context, _ server.Workload, run []byte, _ int) ([]byte, error) {
+func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte, _ int) ([]byte,
+	error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node.clockMs = max(n.node.clockMs, n.now())
@@ -145,7 +147,7 @@ func (n *soleNode) Write(_ context.Context, _ server.Workload, run []byte, _ int
 	n.node.machine.Observe(n.wants)
 	n.node.machine.Watch(n.watched)
 	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(),
-		Batches: [][]byte{run}}
+		Batches: [][]byte{batch}}
 	result, err := n.node.machine.Apply(n.node.index, entry, true)
 	if err != nil {
 		return nil, err
@@ -155,63 +157,65 @@ func (n *soleNode) Write(_ context.Context, _ server.Workload, run []byte, _ int
 	return result.Replies[0], nil
 }
 
-func (n *soleNode) Schedule(_ server.Workload, f func()) error {
+func (n *singleNode) Schedule(_ server.Workload, f func()) error {
 	f()
 	return nil
 }
 
-func (n *soleNode) Read(_ context.Context, load server.Workload, run []byte) ([]byte, error) {
-	return n.ReadLocal(load, run)
+func (n *singleNode) Read(_ context.Context, load server.Workload, batch []byte) ([]byte, error) {
+	return n.ReadLocal(load, batch)
 }
 
-func (n *soleNode) DryRun(_ context.Context, load server.Workload, run []byte) ([]byte, error) {
-	return n.ReadLocal(load, run)
+func (n *singleNode) DryRun(_ context.Context, load server.Workload, batch []byte) ([]byte, error) {
+	return n.ReadLocal(load, batch)
 }
 
-// Replication implements server.Backend: there is no other node, so nobody else holds anything.
-func (n *soleNode) Replication(context.Context) (server.Replication, error) {
+// Replication implements server.Backend. There is no other node.
+func (n *singleNode) Replication(context.Context) (server.Replication, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return server.Replication{Index: n.node.index}, nil
 }
 
-func (n *soleNode) ReadLocal(_ server.Workload, run []byte) ([]byte, error) {
+func (n *singleNode) ReadLocal(_ server.Workload, batch []byte) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.node.machine.Read(nil, run, n.node.clockMs, n.node.wallUs()), nil
+	return n.node.machine.Read(nil, batch, n.node.clockMs, n.node.wallUs()), nil
 }
 
-func (n *soleNode) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
+func (n *singleNode) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.node.machine.ValueBytes(db, keys), true
 }
 
-func (n *soleNode) Observe(wants func(db int, key string) bool) {
+func (n *singleNode) Observe(wants func(db int, key string) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wants = wants
 }
 
-func (n *soleNode) Watch(on bool) {
+func (n *singleNode) Watch(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.watched = on
 }
 
-func (n *soleNode) Status() server.Status {
+func (n *singleNode) Status() server.Status {
 	return server.Status{
 		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1,
 		Members: []server.Member{{ID: "n1", ClientAddr: n.addr, Voter: true}},
 	}
 }
 
-func (n *soleNode) Stats() server.Stats {
+func (n *singleNode) Stats() server.Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return server.Stats{Notify: n.node.machine.Stats().Notify}
 }
 
-func (n *soleNode) Role() string { return "leader" }
+func (n *singleNode) Role() string { return "leader" }
 
-func (n *soleNode) WatchLeader() (<-chan struct{}, func()) { return make(chan struct{}), func() {} }
+func (n *singleNode) WatchLeader() (<-chan struct{}, func()) {
+	return make(chan struct{}), func() {}
+}

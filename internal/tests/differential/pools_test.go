@@ -10,19 +10,20 @@ import (
 	"strings"
 )
 
-// What a random value is to take the place of, see filled.
+// Tokens that random values replace: see filled.
 const (
-	lifeToken  = "<life>"
+	ttlToken   = "<ttl>"
 	farToken   = "<far>"
 	intToken   = "<int>"
 	floatToken = "<float>"
 	globToken  = "<glob>"
 	textToken  = "<text>"
 	whenToken  = "<when>"
-	// Ids of entries of streams: one that is larger than all that were given, and one of those.
+
 	whenMsToken = "<when ms>"
-	nextToken   = "<next>"
-	entryToken  = "<entry>"
+	// Ids of stream entries: one larger than all before, and one of those.
+	nextToken  = "<next>"
+	entryToken = "<entry>"
 )
 
 // The values that calls are made of.
@@ -36,13 +37,13 @@ var (
 			"0.30000000000000004", "", " 2", floatToken, floatToken, floatToken)
 	scores = words("0 1 2 -1.5 3.25 inf -inf 1e17 1 2 5 x nan", floatToken, floatToken)
 	bounds = words("0 -1 1 5 -inf +inf (1 (3.25 2 (2 x nan inf (inf", floatToken)
-	// Lives are over at once or stay for the whole test.
-	msLives = words("1 2 0 -5 9223372036854775807 -9223372036854775808 x 1.5", lifeToken,
-		lifeToken, lifeToken, farToken)
-	secondLives = words("0 -5 9223372036854775807 9223372036854775 -9223372036854775808 x 1.5",
-		lifeToken, lifeToken, lifeToken, farToken)
-	times = words("0 -1 1 9223372036854775807 9223372036854775 x", lifeToken)
-	// s, ms or far beyond; as ms the first are past
+	// TTLs end at once or outlast the test.
+	msTTLs = words("1 2 0 -5 9223372036854775807 -9223372036854775808 x 1.5", ttlToken,
+		ttlToken, ttlToken, farToken)
+	secondTTLs = words("0 -5 9223372036854775807 9223372036854775 -9223372036854775808 x 1.5",
+		ttlToken, ttlToken, ttlToken, farToken)
+	times = words("0 -1 1 9223372036854775807 9223372036854775 x", ttlToken)
+	// in s, in ms or far beyond; the first are past if taken as ms
 	farTimes = words("4102444800 4102444800000 4102444800000000", whenToken, whenToken,
 		whenMsToken, whenMsToken)
 	members = words("m1 m2 m3 a b c 1 2 17 -5 m1 a m1 a 3.5", "", "\xff\x00",
@@ -119,8 +120,7 @@ var differentialSHAs = func() []string {
 	return names
 }()
 
-// scriptsToRead are the same scripts under names of their own, because the real server would know
-// them afterwards.
+// scriptsToRead are the same scripts with other SHA1s, because the real server caches them.
 var scriptsToRead = func() []string {
 	texts := slices.Clone(scripts)
 	for i := range texts {
@@ -129,7 +129,7 @@ var scriptsToRead = func() []string {
 	return texts
 }()
 
-// seldomRight are values that most calls with them fail for.
+// seldomRight are values that make most calls fail.
 var seldomRight = words(
 	"x nan 1.5 9223372036854775808 -9223372036854775808 9223372036854775807 ( [ * - $ 1-x 16 -5 "+
 		"4294967296", "", "\r\n", "text with spaces", "syntax error")
@@ -182,7 +182,7 @@ var differentialPools = []pool{
 	{"index", numbered},
 	{"milliseconds-timestamp", times}, {"unix", append(farTimes, times...)}, {"timestamp", times},
 	{"min-idle", idles},
-	{"milliseconds", msLives}, {"seconds", secondLives}, {"ms", idles}, {"timeout", timeouts},
+	{"milliseconds", msTTLs}, {"seconds", secondTTLs}, {"ms", idles}, {"timeout", timeouts},
 	{"score", scores}, {"weight", floats}, {"increment", slices.Concat(integers, floats)},
 	{"decrement", integers},
 	{"last-id", streamIDs}, {"lastid", streamIDs}, {"max-deleted-id", streamIDs},
@@ -196,7 +196,7 @@ var differentialPools = []pool{
 	{"db", numbered}, {"value", values},
 }
 
-// widePools have numbers that a double cannot hold as well. They are for calls without SORT: see
+// widePools also have numbers that a double cannot hold. They are for calls without SORT: see
 // errnoLine.
 var widePools = func() []pool {
 	wide := words(
@@ -217,7 +217,7 @@ var widePools = func() []pool {
 	return pools
 }()
 
-// encodings are the types of BITFIELD, and some that are none.
+// encodings are the types of BITFIELD, and some invalid ones.
 var encodings = func() []string {
 	all := words("u64 i65 x5 i0 u0 u i")
 	for n := 1; n <= 64; n++ {
@@ -226,7 +226,7 @@ var encodings = func() []string {
 	return all
 }()
 
-// Bounds by name, and what ZRANGE takes as either.
+// Bounds by name, and what ZRANGE accepts as either.
 var (
 	lexMin = words("- [a (m2 [m1 - ( [ x + [1")
 	lexMax = words("+ [m3 (m2 [m1 + ( [ x - [zz")

@@ -1,5 +1,4 @@
-// What TestDifferential says of a difference, in as few requests as suffice, and in the end of its
-// calls.
+// What TestDifferential reports: a difference, with as few requests as suffice, and a summary.
 
 package differential
 
@@ -14,8 +13,8 @@ import (
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
-// tellFailure reports a round's difference, and the requests that it takes.
-func (d *differential) tellFailure(seed uint64, proto int, failure string, few []request) {
+// reportFailure reports a round's difference and the requests that cause it.
+func (d *differential) reportFailure(seed uint64, proto int, failure string, few []request) {
 	d.differences++
 	var texts []string
 	for _, q := range few {
@@ -26,10 +25,10 @@ func (d *differential) tellFailure(seed uint64, proto int, failure string, few [
 		strings.Join(texts[max(0, len(texts)-20):], "\n"))
 }
 
-// shrinkTime bounds the search for the few requests of a failure.
+// shrinkTime bounds the search for fewer requests.
 const shrinkTime = 15 * time.Second
 
-// shrunk leaves out requests as long as what is left still fails.
+// shrunk removes requests as long as the rest still fails.
 func (d *differential) shrunk(requests []request, fails func([]request) bool) []request {
 	calls := d.calls
 	defer func() { d.calls = calls }()
@@ -76,17 +75,17 @@ func callText(q request) string {
 	return text
 }
 
-// callsPerSuccess is in how many calls at most a command has to succeed once.
+// callsPerSuccess: each command must succeed at least once in so many calls.
 const callsPerSuccess = 20_000
 
-// report says what was compared, and fails for commands that seldom succeeded: their comparison
-// would be worth little.
+// report logs what was compared, and fails for commands that rarely succeeded: comparing only their
+// errors proves little.
 func (d *differential) report() {
 	for line, n := range d.excused {
 		d.Logf("%6d replies differ as docs/compatibility.md says: %s", n, line)
 	}
 	least := 0
-	if d.calls >= 10*defaultCalls { // in fewer it may be by chance
+	if d.calls >= 10*defaultCalls { // in fewer, rare success may be chance
 		least = d.calls / callsPerSuccess
 	}
 	slices.SortStableFunc(d.specs, func(a, b *commands.Spec) int {
@@ -97,14 +96,14 @@ func (d *differential) report() {
 		if i < 10 {
 			d.Logf("%6d calls of %s succeeded", n, spec.FullName())
 		}
-		if spec.Name != "kill" && n < least { // nothing ever runs that SCRIPT KILL could stop
+		if spec.Name != "kill" && n < least { // there is no script for SCRIPT KILL to stop
 			d.Errorf("%d calls of %s succeeded, want at least %d", n, spec.FullName(), least)
 		}
 	}
 	d.Logf("%d calls of %d commands; WATCH stopped %d transactions", d.calls, len(d.specs), d.unrun)
 }
 
-// differs notes a difference, which ends the round.
+// differs records a difference, which ends the round.
 func (d *differential) differs(what string, call [][]byte, got, want []byte) {
 	d.failure = fmt.Sprintf("%s differs\n   call %s\n   got  %.600q\n   want %.600q", what,
 		callText(request{calls: [][][]byte{call}}), got, want)

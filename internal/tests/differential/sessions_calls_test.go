@@ -1,4 +1,4 @@
-// The random calls of TestDifferentialSessions, and those that it does not make.
+// The random calls of TestDifferentialSessions, and those that it leaves out.
 
 package differential
 
@@ -12,8 +12,8 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// sessionSettings give both servers the same parameters; nothing may be slow or idle for too long
-// here.
+// sessionSettings give both servers the same parameters. No call is logged as slow, and no
+// connection is closed as idle.
 var sessionSettings = [][]string{
 	{"CONFIG", "SET", "notify-keyspace-events", "", "maxclients", "1000", "timeout", "0",
 		"slowlog-max-len", "128", "tracking-table-max-keys", "1000000"},
@@ -22,7 +22,7 @@ var sessionSettings = [][]string{
 	{"ACL", "LOG", "RESET"},
 }
 
-// idPrefix begins the places of the ids of connections, which each server numbers by itself.
+// idPrefix begins a placeholder for the id of a connection, which differs between the servers.
 const idPrefix = "<id "
 
 var (
@@ -61,7 +61,7 @@ var (
 )
 
 // sessionAvoided are commands of connections that TestDifferentialSessions does not call, by full
-// name or by its first word; docs/compatibility.md and testdata/sessions tell of them.
+// name or by its first word. docs/compatibility.md and testdata/sessions cover them.
 var sessionAvoided = words(
 	"acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help " +
 		"cluster command command|count command|list command|info " +
@@ -119,7 +119,7 @@ func (s *sessions) request(focus []*commands.Spec) request {
 	case n < 38:
 		call = d.stocked(d.g.IntN(len(stock)))
 	case n < 46:
-		q.conn = max(q.conn, 1) // one connection never waits, so that somebody can go on
+		q.conn = max(q.conn, 1) // one connection never waits, so that the round goes on
 		call = d.filled(d.g.Call(selected(d.specs, blocking)))
 	default:
 		call = d.call(focus)
@@ -137,17 +137,17 @@ func (s *sessions) request(focus []*commands.Spec) request {
 	return q
 }
 
-// selected are those of specs that have something.
+// selected are the specs for which has returns true.
 func selected(specs []*commands.Spec, has func(*commands.Spec) bool) []*commands.Spec {
 	return slices.DeleteFunc(slices.Clone(specs), func(spec *commands.Spec) bool {
 		return !has(spec)
 	})
 }
 
-// named puts a server's ids of connections in their places.
+// named replaces placeholders by the server's ids of connections.
 func (s *sessions) named(side int, call [][]byte) [][]byte {
 	if !isCommand(call, "client") {
-		return call // the text, for the others
+		return call // other commands take the placeholder as text
 	}
 	out := slices.Clone(call)
 	for i, arg := range call {
@@ -159,18 +159,18 @@ func (s *sessions) named(side int, call [][]byte) [][]byte {
 	return out
 }
 
-// mayWait reports whether a call can come to wait.
+// mayWait reports whether a call can wait.
 func (s *sessions) mayWait(p *pair, call [][]byte) bool {
 	spec, err := s.table.Resolve(call)
 	return err == nil && !p.multi && spec.Has(commands.Blocking)
 }
 
-// adapted is the call that a connection makes: nil where it is not to be compared.
+// adapted is the call that a connection makes, or nil if it cannot be compared.
 func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 	unlock := s.own.lock()
 	defer unlock()
 	asked := inner(call)
-	if wait, ok := shortLife(asked); wait > 0 || !ok {
+	if wait, ok := shortTTL(asked); wait > 0 || !ok {
 		return nil
 	}
 	s.watch = nil
@@ -192,25 +192,25 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 		return nil
 	}
 	s.watch = p.watch
-	if isCommand(call, "exec") && (s.watchBlurred() || s.severalWaited()) {
+	if isCommand(call, "exec") && (s.watchAmbiguous() || s.severalWaited()) {
 		return commandtest.Args("DISCARD")
 	}
 	return call
 }
 
-// sessionOmission is a kind of calls that TestDifferentialSessions does not make, as omission.
+// sessionOmission is an omission of TestDifferentialSessions.
 type sessionOmission struct {
 	line  string
 	omits func(s *sessions, p *pair, call [][]byte) bool
 }
 
 var sessionOmissions = []sessionOmission{
-	// In a transaction the other server cannot be told what ours took.
+	// In a transaction the real server cannot be given what ours chose.
 	{"", func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.multi && (isCommand(call, "spop") ||
 			(isCommand(call, "xadd") && entryID(call) > 0))
 	}},
-	// Redis puts messages inside of EXEC's reply.
+	// Redis puts messages inside EXEC's reply.
 	{pushLine, func(_ *sessions, p *pair, call [][]byte) bool {
 		return p.subscribed && (isCommand(call, "multi") || isCommand(call, "xreadgroup") ||
 			strings.Contains(strings.ToLower(string(call[0])), "pop"))
@@ -262,7 +262,7 @@ var sessionOmissions = []sessionOmission{
 		return p.multi && isCommand(call, "client") &&
 			(hasWord(call, "list") || hasWord(call, "unblock"))
 	}},
-	// The real server is told to remove what ours took, and so it tells of another event.
+	// The real server runs SREM instead, which makes a different event.
 	{"", func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "spop") && slices.ContainsFunc(s.pairs, func(p *pair) bool {
 			return p.subscribed
@@ -273,7 +273,7 @@ var sessionOmissions = []sessionOmission{
 			return isCommand(call, "client") && hasWord(call, "pause") &&
 				hasWord(call, "9223372036854775807")
 		}},
-	// It would hold up the test's own connection.
+	// It would delay the test's own connection.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
 		n, ok := commands.ParseInt(argument(call, 2))
 		return isCommand(call, "client") && hasWord(call, "pause") && ok && n > 0
@@ -292,29 +292,29 @@ var sessionOmissions = []sessionOmission{
 	{"| Who is served first", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.mayWait(p, call) && s.meetsOthers(call)
 	}},
-	// A wait that ends by itself while the test goes on.
+	// A wait that times out during the test.
 	{"", func(s *sessions, p *pair, call [][]byte) bool {
 		if !s.mayWait(p, call) {
 			return false
 		}
-		place, unit := len(call)-1, int64(1000)
+		index, unit := len(call)-1, int64(1000)
 		switch {
 		case isCommand(call, "blmpop", "bzmpop"):
-			place = 1
+			index = 1
 		case isCommand(call, "xread", "xreadgroup"):
-			place, unit = 1+slices.IndexFunc(call, func(arg []byte) bool {
+			index, unit = 1+slices.IndexFunc(call, func(arg []byte) bool {
 				return strings.EqualFold(string(arg), "block")
 			}), 1
 		}
-		seconds, err := strconv.ParseFloat(string(argument(call, place)), 64)
+		seconds, err := strconv.ParseFloat(string(argument(call, index)), 64)
 		return err == nil && seconds > 0 && seconds*float64(unit) < 1_000_000
 	}},
-	// Who says nothing cannot be compared.
+	// Without replies there is nothing to compare.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "reply") &&
 			(hasWord(call, "off") || hasWord(call, "skip"))
 	}},
-	// It would close the test's own connection, too.
+	// It would also close the test's own connection.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") &&
 			!hasWord(call, "addr") && !hasWord(call, "laddr") && lastType(call) != "pubsub"
@@ -331,7 +331,7 @@ var sessionOmissions = []sessionOmission{
 	}},
 }
 
-// lastType is the type of clients that a CLIENT KILL closes: of several TYPE the last counts.
+// lastType is the type of clients that a CLIENT KILL closes: the last TYPE counts.
 func lastType(call [][]byte) (name string) {
 	for i, arg := range call[:len(call)-1] {
 		if strings.EqualFold(string(arg), "type") {
@@ -370,8 +370,8 @@ func (s *sessions) redirects(call [][]byte) (targets []*pair) {
 	return targets
 }
 
-// willTrack reports whether a connection may be told of changes of keys when a call of p's runs,
-// which is later in a transaction.
+// willTrack reports whether a connection may track keys when a call of p runs, which in a
+// transaction is later.
 func (s *sessions) willTrack(p *pair) bool {
 	return p.multi || slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
 }
@@ -398,8 +398,8 @@ func (s *sessions) hasSeveral(call [][]byte) bool {
 	if err != nil {
 		return false
 	}
-	places, _ := spec.KeyIndexes(call)
-	return len(places) > 1
+	indexes, _ := spec.KeyIndexes(call)
+	return len(indexes) > 1
 }
 
 // namesTwice reports whether a call has one key twice.
@@ -409,8 +409,8 @@ func (s *sessions) namesTwice(call [][]byte) bool {
 		return false
 	}
 	seen := map[string]bool{}
-	places, _ := spec.KeyIndexes(call)
-	for _, at := range places {
+	indexes, _ := spec.KeyIndexes(call)
+	for _, at := range indexes {
 		if seen[string(call[at])] {
 			return true
 		}
@@ -425,7 +425,7 @@ func database(call [][]byte) int {
 	return n
 }
 
-// reportSessions says what was compared, and fails where too little was.
+// reportSessions logs what was compared, and fails if that is too little.
 func (s *sessions) reportSessions(calls int) {
 	for line, n := range s.excused {
 		s.Logf("%6d replies differ as docs/compatibility.md says: %s", n, line)
@@ -436,10 +436,10 @@ func (s *sessions) reportSessions(calls int) {
 			never = append(never, spec.FullName())
 		}
 	}
-	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages came, %d changes "+
-		"of keys were told, %d connections were closed",
-		s.calls, len(s.local), s.waited, s.told, s.changed, s.closed)
-	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.told < 100 || s.changed < 50 ||
+	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages, %d invalidated "+
+		"keys, %d closed connections",
+		s.calls, len(s.local), s.waited, s.messages, s.changed, s.closed)
+	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.messages < 100 || s.changed < 50 ||
 		s.closed < 50) {
 		s.Errorf("too little was compared; these commands never succeeded: %v", never)
 	}

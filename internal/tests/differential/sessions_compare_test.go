@@ -1,4 +1,4 @@
-// How TestDifferentialSessions compares what connections were told.
+// How TestDifferentialSessions compares what connections receive.
 
 package differential
 
@@ -14,11 +14,11 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
-// More lines that TestDifferentialSessions goes by.
+// More lines of docs/compatibility.md that TestDifferentialSessions relies on.
 const (
 	// see compareStep
 	pushedLine = "| A push to a key that is waited for |"
-	// see compareTold
+	// see compareReceived
 	streamsLine = "| `XREAD`, `XREADGROUP` that waited for several streams, more than one"
 	// see noteState
 	stoppedLine = "| Tracked keys of a client that has gone, or"
@@ -36,7 +36,7 @@ const (
 	cleanLine = "| `CLIENT LIST`, `CLIENT INFO`: the flag `d`"
 )
 
-// compareStep compares what both servers have told.
+// compareStep compares what both servers have sent.
 func (s *sessions) compareStep(asker *pair, call [][]byte) {
 	for i, p := range s.pairs {
 		a, b := p.sides[ours].got, p.sides[theirs].got
@@ -58,15 +58,15 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 			a, b = sortedNames(a), sortedNames(b)
 		}
 		staleA, staleB := invalidated(&a), invalidated(&b)
-		if s.crowded { // a push and the pop of who waits are two changes: see pushedLine
+		if s.contended { // a push and the waiter's pop are two changes: see pushedLine
 			staleA, staleB = slices.Compact(staleA), slices.Compact(staleB)
 		}
 		if s.changed += len(staleB); !slices.Equal(staleA, staleB) {
-			s.differs(fmt.Sprintf("connection %d: which keys have changed", p.number), call,
+			s.differs(fmt.Sprintf("connection %d: invalidated keys", p.number), call,
 				[]byte(fmt.Sprint(staleA)), []byte(fmt.Sprint(staleB)))
 			continue
 		}
-		s.compareTold(p, made, sortedPatterns(slices.Concat(parted(a)...)),
+		s.compareReceived(p, made, sortedPatterns(slices.Concat(parted(a)...)),
 			sortedPatterns(slices.Concat(parted(b)...)))
 		if p.closed[theirs] {
 			s.closed++
@@ -76,8 +76,7 @@ func (s *sessions) compareStep(asker *pair, call [][]byte) {
 	}
 }
 
-// streamAmong reports whether one reply of XREAD tells of one stream, which is among those of the
-// other.
+// streamAmong reports whether one reply to XREAD has a single stream, which is also in the other.
 func streamAmong(one, all commandtest.Value) bool {
 	size := 1 // of a stream's elements: a pair in RESP2, two in RESP3
 	if one.Kind == '%' {
@@ -94,12 +93,12 @@ func streamAmong(one, all commandtest.Value) bool {
 	return false
 }
 
-// changedKeys are the keys of a message that tells of changed keys: "all" where all may have.
+// changedKeys returns the keys of an invalidation message, or "all".
 func changedKeys(v commandtest.Value) (keys []string, ok bool) {
 	switch {
 	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "tracking-redir-broken":
 		// a connection's number follows
-		return []string{"nobody to tell"}, true
+		return []string{"redirection broken"}, true
 	case len(v.Elems) == 2 && v.Kind == '>' && v.Elems[0].Text == "invalidate":
 	case len(v.Elems) == 3 && v.Elems[0].Text == "message" &&
 		v.Elems[1].Text == "__redis__:invalidate" && (v.Elems[2].Kind == '*' || v.Elems[2].Null):
@@ -116,26 +115,26 @@ func changedKeys(v commandtest.Value) (keys []string, ok bool) {
 	return keys, true
 }
 
-// invalidated takes the messages that tell of changed keys out of what was told, and gives the keys
-// in order: see behindLine.
-func invalidated(told *[]commandtest.Value) (keys []string) {
+// invalidated removes the invalidation messages from what was received, and returns their keys in
+// order: see behindLine.
+func invalidated(received *[]commandtest.Value) (keys []string) {
 	var rest []commandtest.Value
-	for _, v := range *told {
+	for _, v := range *received {
 		if more, ok := changedKeys(v); ok {
 			keys = append(keys, more...)
 		} else {
 			rest = append(rest, v)
 		}
 	}
-	*told = rest
+	*received = rest
 	slices.Sort(keys)
 	return keys
 }
 
-// units counts what was told: values, and the keys that have changed.
-func units(told []commandtest.Value) int {
+// units counts what was received: values, and the keys of invalidations.
+func units(received []commandtest.Value) int {
 	n := 0
-	for _, v := range told {
+	for _, v := range received {
 		if keys, ok := changedKeys(v); ok {
 			n += len(keys)
 		} else {
@@ -145,10 +144,10 @@ func units(told []commandtest.Value) int {
 	return n
 }
 
-// parted parts replies from messages: see pushLine.
-func parted(told []commandtest.Value) [][]commandtest.Value {
+// parted separates replies from messages: see pushLine.
+func parted(received []commandtest.Value) [][]commandtest.Value {
 	parts := make([][]commandtest.Value, 2)
-	for _, v := range told {
+	for _, v := range received {
 		i := 0
 		if v.Kind == '>' {
 			i = 1
@@ -158,60 +157,61 @@ func parted(told []commandtest.Value) [][]commandtest.Value {
 	return parts
 }
 
-// sortedPatterns puts the messages that several patterns of a connection let through in order of
-// the patterns: see orderLine.
-func sortedPatterns(told []commandtest.Value) []commandtest.Value {
-	told = slices.Clone(told)
+// sortedPatterns sorts copies of a message that a connection receives for several patterns by
+// pattern: see orderLine.
+func sortedPatterns(received []commandtest.Value) []commandtest.Value {
+	received = slices.Clone(received)
 	same := func(a, b commandtest.Value) bool {
 		return len(a.Elems) == 4 && len(b.Elems) == 4 && a.Elems[0].Text == "pmessage" &&
 			a.Elems[0].Text == b.Elems[0].Text &&
 			a.Elems[2].Text == b.Elems[2].Text && a.Elems[3].Text == b.Elems[3].Text
 	}
-	for from := 0; from < len(told); {
+	for from := 0; from < len(received); {
 		to := from + 1
-		for to < len(told) && same(told[from], told[to]) {
+		for to < len(received) && same(received[from], received[to]) {
 			to++
 		}
-		slices.SortStableFunc(told[from:to], func(a, b commandtest.Value) int {
+		slices.SortStableFunc(received[from:to], func(a, b commandtest.Value) int {
 			return strings.Compare(a.Elems[1].Text, b.Elems[1].Text)
 		})
 		from = to
 	}
-	return told
+	return received
 }
 
-// sortedNames puts the names in what UNSUBSCRIBE and its kin answer in order, since Redis goes
-// through a table: see orderLine.
-func sortedNames(told []commandtest.Value) []commandtest.Value {
-	var places []int
+// sortedNames sorts the names in replies to UNSUBSCRIBE and similar commands, which Redis returns
+// in hash order: see orderLine.
+func sortedNames(received []commandtest.Value) []commandtest.Value {
+	var positions []int
 	var names []commandtest.Value
-	for i, v := range told {
+	for i, v := range received {
 		if len(v.Elems) == 3 && strings.HasSuffix(v.Elems[0].Text, "unsubscribe") {
-			places, names = append(places, i), append(names, v.Elems[1])
+			positions = append(positions, i)
+			names = append(names, v.Elems[1])
 		}
 	}
 	slices.SortFunc(names, func(a, b commandtest.Value) int {
 		return strings.Compare(a.String(), b.String())
 	})
-	told = slices.Clone(told)
-	for i, at := range places {
-		told[at].Elems = []commandtest.Value{told[at].Elems[0], names[i], told[at].Elems[2]}
+	received = slices.Clone(received)
+	for i, at := range positions {
+		v := received[at].Elems
+		received[at].Elems = []commandtest.Value{v[0], names[i], v[2]}
 	}
-	return told
+	return received
 }
 
-// answered reports whether there is a reply among what a waiting connection was told: while it
-// waits, messages alone come.
-func answered(told []commandtest.Value) bool {
-	return slices.ContainsFunc(told, func(v commandtest.Value) bool { return v.Kind != '>' })
+// answered reports whether a waiting connection received a reply: while it waits, it receives only
+// messages.
+func answered(received []commandtest.Value) bool {
+	return slices.ContainsFunc(received, func(v commandtest.Value) bool { return v.Kind != '>' })
 }
 
-// compareTold compares what a connection was told: messages and, where it has made a call, the
-// reply.
-func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value) {
+// compareReceived compares what a connection received: messages and, if it made a call, the reply.
+func (s *sessions) compareReceived(p *pair, call [][]byte, a, b []commandtest.Value) {
 	text := func(all []commandtest.Value) []byte { return []byte(fmt.Sprint(all)) }
 	if len(a) != len(b) {
-		s.differs(fmt.Sprintf("connection %d: what it was told", p.number), orNone(call), text(a),
+		s.differs(fmt.Sprintf("connection %d: what it received", p.number), orNone(call), text(a),
 			text(b))
 		return
 	}
@@ -222,7 +222,7 @@ func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value)
 			if call != nil && x[0] != '-' {
 				s.countSuccess(call)
 			}
-			s.countTold(&a[i])
+			s.countMessage(&a[i])
 		case call == nil || a[i].Kind == '>' || b[i].Kind == '>':
 			s.differs(fmt.Sprintf("connection %d: message", p.number), orNone(call), x, y)
 		case p.woken && isCommand(call, "xread", "xreadgroup") && streamAmong(b[i], a[i]):
@@ -241,9 +241,9 @@ func (s *sessions) compareTold(p *pair, call [][]byte, a, b []commandtest.Value)
 	}
 }
 
-func (s *sessions) countTold(v *commandtest.Value) {
+func (s *sessions) countMessage(v *commandtest.Value) {
 	if len(v.Elems) > 0 && strings.HasSuffix(v.Elems[0].Text, "message") {
-		s.told++
+		s.messages++
 	}
 }
 
@@ -279,7 +279,7 @@ func countsReceivers(v commandtest.Value) bool {
 	return v.Kind == ':' || (len(v.Elems) == 2 && v.Elems[1].Kind == ':')
 }
 
-// verbatim stands before a text of RESP3 whose format is told.
+// verbatim precedes a verbatim string of RESP3.
 const verbatim = "txt:"
 
 // clientFields are the fields of a line of CLIENT LIST.
@@ -296,8 +296,8 @@ func clientFields(line string) map[string]string {
 // addresses.
 var comparedFields = words("id name db sub psub ssub multi flags cmd user redir resp")
 
-// withoutIDs is a reply that tells of connections, with their numbers in the place of the server's
-// ids. named says that the call has asked for them one by one, alone that the reply is an id.
+// withoutIDs is a reply about connections, with their numbers in place of the server's ids. named:
+// the call named the connections. alone: the reply is an id.
 func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) commandtest.Value {
 	numbers := map[string]string{s.control.sides[side].id: "control"}
 	nameOf := func(id string) string {
@@ -319,10 +319,10 @@ func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) 
 				fields["multi"] = ""
 			}
 			if fields["id"] = numbers[fields["id"]]; fields["id"] == "" {
-				continue // it compares the data
+				continue // the connection that compares the data
 			}
-			// The real server's connections are on a unix socket (U); that what they watch has
-			// changed (d) is told by cleanLine.
+			// The real server's connections are on a unix socket (U). For the flag d see
+			// cleanLine.
 			if fields["flags"] = strings.NewReplacer("U", "", "d",
 				"").Replace(fields["flags"]); fields["flags"] == "" {
 				fields["flags"] = "N"
@@ -335,7 +335,7 @@ func (s *sessions) withoutIDs(side int, v commandtest.Value, named, alone bool) 
 			lines = append(lines, strings.Join(kept, " "))
 		}
 		if !named {
-			slices.Sort(lines) // Redis's list begins anywhere
+			slices.Sort(lines) // Redis lists them in any order
 		}
 		v.Text = strings.Join(lines, "\n")
 	}

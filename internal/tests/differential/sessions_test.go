@@ -1,6 +1,6 @@
-// Random calls of several connections to a server of our own and to a real redis-server side by
-// side: what TestDifferential, which has a machine without connections, cannot make: transactions
-// step by step, messages and notifications, commands that wait, what connections know.
+// Random calls on several connections to our server and to redis-server. They cover what
+// TestDifferential, whose machine has no connections, cannot: transactions step by step, messages
+// and notifications, blocking commands, and the state of connections.
 
 package differential
 
@@ -23,12 +23,12 @@ const (
 	sessionShare     = 15
 	sessionsPerRound = 4
 	callsPerSessions = 600 // a round
-	// patience is how long our server may take to tell what the real one has told.
-	patience = 20 * time.Second
+	// stepTimeout bounds the wait for our server to send what the real one has sent.
+	stepTimeout = 20 * time.Second
 )
 
-// TestDifferentialSessions compares replies and messages, all data at the end of each round, and
-// what CLIENT LIST tells.
+// TestDifferentialSessions compares replies and messages, the replies to CLIENT LIST, and all data
+// at the end of each round.
 func TestDifferentialSessions(t *testing.T) {
 	d := newDifferential(t)
 	s := &sessions{differential: d, own: startNode(t, d.table)}
@@ -45,17 +45,18 @@ func TestDifferentialSessions(t *testing.T) {
 // sessions is a run of TestDifferentialSessions.
 type sessions struct {
 	*differential
-	own     *soleNode
+	own     *singleNode
 	local   []*commands.Spec // of package server
 	pairs   []*pair
 	control *pair
-	made    [][]byte // the call under way
-	crowded bool     // others waited when it was made
-	// notified says that there are keyspace notifications in the round.
+	made    [][]byte // the current call
+	// contended: other connections waited when the call was made.
+	contended bool
+	// notified: the round has keyspace notifications.
 	notified bool
 	waited   int // calls that waited
-	told     int // messages
-	changed  int // keys whose change was told
+	messages int
+	changed  int // keys that were invalidated
 	closed   int // connections that were closed
 }
 
@@ -68,12 +69,12 @@ type pair struct {
 	queue  [][][]byte
 	watch  []commands.WatchedKey
 	waits  [][]byte // the call that waits
-	woken  bool     // … did so before the step
+	woken  bool     // a call waited before the step
 	closed [2]bool
-	// subscribed says that the connection may have subscriptions.
+	// subscribed: the connection may have subscriptions.
 	subscribed bool
-	tracking   bool // … may be told of changes of keys
-	stopped    bool // … may have switched that off: see stoppedLine
+	tracking   bool // it may receive invalidations
+	stopped    bool // it may have switched them off: see stoppedLine
 }
 
 // side is one connection of a pair.
@@ -86,10 +87,10 @@ type side struct {
 // The sides of a pair.
 const ours, theirs = 0, 1
 
-// round makes random calls, and where the servers come apart finds the few of them that suffice.
+// round makes random calls. If the servers differ, it finds a few calls that suffice.
 func (s *sessions) round(seed uint64) {
 	d := s.differential
-	d.g, d.lives, d.entries = random.NewCalls(d.table, seed), 0, 0
+	d.g, d.ttls, d.entries = random.NewCalls(d.table, seed), 0, 0
 	d.g.Specs, d.g.Pools, d.g.Strays = d.specs, asRandom(sessionPools), 12
 	if d.g.IntN(4) > 0 {
 		d.g.Shunned = seldomRight
@@ -115,10 +116,10 @@ func (s *sessions) round(seed uint64) {
 		}
 		return again != ""
 	})
-	d.tellFailure(seed, proto, failure, few)
+	d.reportFailure(seed, proto, failure, few)
 }
 
-// play makes calls on servers that are empty, compares, and tells of the first difference.
+// play makes calls on empty servers and returns the first difference.
 func (s *sessions) play(proto int, requests iter.Seq[request]) (failure string) {
 	d := s.differential
 	d.restart(proto)
@@ -196,15 +197,15 @@ func (s *sessions) ask(p *pair, call [][]byte) (replies [2]commandtest.Value) {
 	return replies
 }
 
-// step makes a call on both servers and compares all that comes of it on all connections. A call
-// that cannot be compared is not made.
+// step makes a call on both servers and compares what all connections receive. It skips a call that
+// cannot be compared.
 func (s *sessions) step(p *pair, call [][]byte) {
 	if call == nil {
 		return
 	}
 	s.calls++
 	s.made = call
-	s.crowded = slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
+	s.contended = slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
 	s.send(p, ours, call)
 	mayWait := s.mayWait(p, call)
 	if mayWait {
@@ -222,14 +223,14 @@ func (s *sessions) step(p *pair, call [][]byte) {
 	s.compareStep(p, call)
 }
 
-// send writes a call to one server. Ids of connections are its own.
+// send writes a call to one server, with that server's ids of connections.
 func (s *sessions) send(p *pair, side int, call [][]byte) {
 	if err := p.sides[side].Send(s.named(side, call)); err != nil {
 		s.Fatalf("%s: %v", callText(request{calls: [][][]byte{call}}), err)
 	}
 }
 
-// ownAnswer is our reply to a data command, which messages may precede.
+// ownAnswer is our reply to a data command. Messages may precede it.
 func (s *sessions) ownAnswer(p *pair) []byte {
 	for {
 		v, open := s.receive(p, ours)
@@ -244,10 +245,10 @@ func (s *sessions) ownAnswer(p *pair) []byte {
 
 // receive reads a reply or a message and keeps it. At the end of the stream, open is false.
 func (s *sessions) receive(p *pair, side int) (v commandtest.Value, open bool) {
-	ready, open := p.sides[side].Ready(patience)
+	ready, open := p.sides[side].Ready(stepTimeout)
 	if !ready {
 		if open {
-			s.failure = fmt.Sprintf("connection %d of %s is not answered; after %s", p.number,
+			s.failure = fmt.Sprintf("connection %d of %s: no reply; after %s", p.number,
 				sideNames[side], callText(request{calls: [][][]byte{s.made}}))
 		}
 		return v, false
@@ -265,18 +266,18 @@ func (s *sessions) receive(p *pair, side int) (v commandtest.Value, open bool) {
 
 var sideNames = [...]string{ours: "our server", theirs: "the real server"}
 
-// awaitReplyOrWait returns when a call was answered, or waits in its server.
+// awaitReplyOrWait returns when a call has its reply, or waits in its server.
 func (s *sessions) awaitReplyOrWait(p *pair, side int) {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(stepTimeout); time.Now().Before(end); {
 		if ready, _ := p.sides[side].Ready(100 * time.Microsecond); ready ||
 			s.waiting(side)[p.sides[side].id] {
 			return
 		}
 	}
-	s.Fatalf("connection %d of %s is not answered, and does not wait", p.number, sideNames[side])
+	s.Fatalf("connection %d of %s: no reply, and it does not wait", p.number, sideNames[side])
 }
 
-// waiting gives the ids of the connections that wait.
+// waiting returns the ids of the connections that wait.
 func (s *sessions) waiting(side int) map[string]bool {
 	raw, err := s.control.sides[side].Do(commandtest.Args("CLIENT", "LIST"))
 	if err != nil {
@@ -296,9 +297,8 @@ func (s *sessions) waiting(side int) map[string]bool {
 	return ids
 }
 
-// gather reads all that a call on a connection has brought to any connection: first what the real
-// server has to tell, which has told all of it when it answers anything else; then as much of ours,
-// and what it has too much.
+// gather reads what all connections receive because of a call: first from the real server, which
+// has sent all of it when it answers another call; then as much from ours, and then any excess.
 func (s *sessions) gather(asker *pair, call [][]byte) {
 	waits := s.waiting(theirs)
 	if asker.waits == nil && waits[asker.sides[theirs].id] {
@@ -309,19 +309,19 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 		s.noteState(asker, call)
 	}
 	for _, p := range s.pairs {
-		stays := waits[p.sides[theirs].id]
-		if stays {
-			s.readTold(p)
+		waiting := waits[p.sides[theirs].id]
+		if waiting {
+			s.readPending(p)
 		} else {
 			s.readToMark(p, theirs)
 		}
 		s.readAsMuch(p)
-		if !stays && !p.closed[ours] {
+		if !waiting && !p.closed[ours] {
 			s.readToMark(p, ours)
 		}
 		if s.failure == "" && p.closed[ours] != p.closed[theirs] {
 			s.failure = fmt.Sprintf(
-				"connection %d was closed: by our server %v, by the real one %v; after %s",
+				"connection %d: closed by our server %v, by the real one %v; after %s",
 				p.number, p.closed[ours], p.closed[theirs],
 				callText(request{calls: [][][]byte{call}}))
 		}
@@ -332,17 +332,16 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 	s.compareWaiting(call, waits)
 }
 
-// compareWaiting waits until the connections that wait in the real server are those that wait in
-// ours.
+// compareWaiting waits until the same connections wait in both servers.
 func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(stepTimeout)
 	for {
 		differ := ""
 		waiting := s.waiting(ours)
 		for _, p := range s.pairs {
 			if !p.closed[theirs] && waiting[p.sides[ours].id] != waits[p.sides[theirs].id] {
 				differ = fmt.Sprintf(
-					"connection %d waits in the real server: %v, in ours: %v; after %s",
+					"connection %d: waits in the real server %v, in ours %v; after %s",
 					p.number, waits[p.sides[theirs].id], waiting[p.sides[ours].id],
 					callText(request{calls: [][][]byte{call}}))
 			}
@@ -354,9 +353,9 @@ func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
 	}
 }
 
-// readTold reads what the real server has told a connection that waits: it was told before the
-// control connection had its last answer.
-func (s *sessions) readTold(p *pair) {
+// readPending reads what the real server has sent a connection that waits. It sent that before the
+// last reply to the control connection.
+func (s *sessions) readPending(p *pair) {
 	for {
 		if ready, _ := p.sides[theirs].Ready(100 * time.Microsecond); !ready {
 			return
@@ -365,9 +364,9 @@ func (s *sessions) readTold(p *pair) {
 	}
 }
 
-// readAsMuch reads as much of our server as the real one has told.
+// readAsMuch reads as much from our server as the real one has sent.
 func (s *sessions) readAsMuch(p *pair) {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(stepTimeout)
 	for (units(p.sides[ours].got) < units(p.sides[theirs].got) || p.closed[theirs]) &&
 		time.Now().Before(end) {
 		ready, open := p.sides[ours].Ready(time.Until(end))
@@ -381,17 +380,17 @@ func (s *sessions) readAsMuch(p *pair) {
 	}
 }
 
-// mark is what readToMark asks a server to say.
+// mark is what readToMark has a server echo.
 const mark = "the mark of the test"
 
-// readToMark reads all that a server has told a connection that does not wait.
+// readToMark reads all that a server has sent a connection that does not wait.
 func (s *sessions) readToMark(p *pair, side int) {
 	c := &p.sides[side]
 	question, answer := commandtest.Args("PING", mark), mark
-	if p.multi { // is answered at once and changes nothing
+	if p.multi { // fails at once and changes nothing
 		question, answer = commandtest.Args("WATCH", mark), "ERR WATCH inside MULTI is not allowed"
 	}
-	// where it fails the connection was closed, and what it was told before can still be read
+	// if this fails, the connection is closed, and what it received before can still be read
 	_ = c.Send(question)
 	for {
 		v, open := s.receive(p, side)
@@ -407,7 +406,7 @@ func (s *sessions) readToMark(p *pair, side int) {
 	}
 }
 
-// noteState keeps what a call changed of the state of its connection, by the real server's reply.
+// noteState records how a call changed the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
 	p.stopped = p.stopped ||
@@ -453,7 +452,7 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	}
 }
 
-// noteSelects keeps the database that a transaction has ended in.
+// noteSelects records the database that a transaction ended in.
 func (s *sessions) noteSelects(p *pair, reply commandtest.Value) {
 	for i := range min(len(reply.Elems), len(p.queue)) {
 		if isCommand(p.queue[i], "select") && reply.Elems[i].Text == "OK" {
@@ -479,7 +478,7 @@ func (s *sessions) release() {
 		}
 		if replies[ours].Text != "1" || replies[theirs].Text != "1" {
 			s.failure = fmt.Sprintf(
-				"connection %d waits, but UNBLOCK says %v, on the real server %v", p.number,
+				"connection %d waits, but UNBLOCK returns %v, on the real server %v", p.number,
 				replies[ours], replies[theirs])
 			return
 		}

@@ -1,12 +1,11 @@
-// What TestDifferential puts into the servers, at the beginning of half of its rounds and now and
-// then, so that random calls find something to work on.
+// Data that TestDifferential adds at the start of half of its rounds, and sometimes later, so that
+// random calls find something to work on.
 
 package differential
 
 import "github.com/coordd/coordd/commands/commandtest"
 
-// stock are calls that make a thing of each kind; values in angle brackets are filled in as in
-// other calls.
+// stock are calls that create one value of each kind. Tokens are replaced as in other calls.
 var stock = [][]string{
 	{"FUNCTION", "LOAD", "REPLACE", callingLibrary},
 	{"FUNCTION", "LOAD", "REPLACE",
