@@ -26,8 +26,8 @@ const (
 // maxUsersFile bounds the file, in bytes: all of it becomes one log entry.
 const maxUsersFile = 16 << 20
 
-// ReadUsers reads a file of users and returns its text with hashed passwords. now are the users that
-// it is to replace. The error is Redis's.
+// ReadUsers reads a file of users and returns its text with hashed passwords. now are the users
+// that it replaces. The error is Redis's.
 func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
 	f, err := os.Open(file)
 	if err != nil {

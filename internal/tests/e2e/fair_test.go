@@ -17,7 +17,8 @@ import (
 
 // A node may serve heavyAtMost of the ten heavy requests that wait there while a light one waits,
 // on average over lightCalls. Fair shares serve one turn or two, with two requests each; one call
-// may meet an entry of requests that are not known yet. Without fair shares the node serves all ten.
+// may meet an entry of requests that are not known yet. Without fair shares the node serves all
+// ten.
 const (
 	heavyAtMost = 5
 	lightCalls  = 4
