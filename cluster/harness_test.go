@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -186,7 +187,10 @@ type testCluster struct {
 	toys    map[string]*toy
 	clocks  map[string]*testClock
 	change  func(*Config)
+	ca      *testCA // with -tls
 }
+
+var overTLS = flag.Bool("tls", false, "nodes of the tests dial TLS")
 
 // newCluster opens size nodes n1, n2, … and waits until every one is ready.
 func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
@@ -204,6 +208,9 @@ func openCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 	c := &testCluster{
 		t: t, net: newNetwork(), dir: t.TempDir(), change: change,
 		nodes: map[string]*Node{}, toys: map[string]*toy{}, clocks: map[string]*testClock{},
+	}
+	if *overTLS {
+		c.ca = newCA(t)
 	}
 	lns := map[string]net.Listener{}
 	for i := 1; i <= size; i++ {
@@ -237,6 +244,9 @@ func (c *testCluster) open(id string, ln net.Listener) {
 		if m.ID == id {
 			cfg.PeerListen = m.PeerAddr
 		}
+	}
+	if *overTLS {
+		c.ca.useTLS(PeerTLSDial)(&cfg)
 	}
 	if c.change != nil {
 		c.change(&cfg)

@@ -32,6 +32,9 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
 		PeerListener: ln, Join: join, Clock: c.clocks[id],
 		dial: c.net.dialer(id), Logger: testLogger()}
+	if *overTLS {
+		c.ca.useTLS(PeerTLSDial)(&cfg)
+	}
 	if c.change != nil {
 		c.change(&cfg)
 	}
@@ -151,7 +154,7 @@ func TestRaftConnectionForAnotherNode(t *testing.T) {
 		var answer raft.AppendEntriesResponse
 		// of term 0: it has no effect
 		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax}}
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2")}}
 		addr := raftAddr(to.id, to.incarnation, n1.mux.Addr().String())
 		err := transport.AppendEntries("n1", addr, &old, &answer)
 		var timeout net.Error

@@ -268,6 +268,9 @@ func (n *Node) start() {
 		defer n.completer.Done()
 		n.complete()
 	}()
+	if n.cfg.TLS != nil {
+		n.cfg.TLS.OnChange(n.verifyPeers)
+	}
 	n.mux.start(n.serveForward, n.serveAdmin)
 }
 

@@ -25,7 +25,8 @@ type inbound struct {
 	slots      chan struct{}
 	scheduling bool // the member has abilityScheduling
 
-	retired atomic.Bool // the member was removed: refuse its requests
+	retired  atomic.Bool // the member was removed: refuse its requests
+	renewing atomic.Bool // the member is to connect again
 }
 
 // serveForward serves a forwarding connection until it ends.
@@ -43,7 +44,7 @@ func (n *Node) serveForward(conn *stream, known func()) {
 		slots:      make(chan struct{}, maxInboundFrames),
 		scheduling: peer.abilities&abilityScheduling != 0}
 	n.trackInbound(in, true)
-	if err = in.serve(); n.draining.Load() {
+	if err = in.serve(); n.draining.Load() || in.renewing.Load() {
 		err = in.drain(err)
 	}
 	n.trackInbound(in, false)
@@ -194,6 +195,12 @@ func (n *Node) drainInbounds() {
 	for began := time.Now(); open() > 0 && time.Since(began) < 2*flightWait; {
 		time.Sleep(drainCheck)
 	}
+}
+
+// renew drains the connection, for the member to connect again.
+func (in *inbound) renew() {
+	in.renewing.Store(true)
+	in.interrupt()
 }
 
 // interrupt ends the reading of requests.

@@ -69,6 +69,7 @@ type link struct {
 	inFlight [lastKind + 1]inFlight
 	failure  error // why begun frames fail; nil: errLinkLost
 	drained  bool  // the member said that it runs none of them
+	renewing bool  // connect again once no frame is in flight
 	peer     hello // the member's hello on the newest connection
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
@@ -237,6 +238,7 @@ func (l *link) session(up *bool) error {
 	}
 	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
+	l.renewing = false
 	l.broke = time.Time{}
 	l.mu.Unlock()
 	*up = true
@@ -262,7 +264,9 @@ func (l *link) receive(w *peerConn) error {
 		}
 		switch f.kind {
 		case frameReply:
-			err = l.reply(f)
+			if err = l.reply(f); err == nil && l.renewed() {
+				return errRenewed
+			}
 		case frameTerm:
 			err = l.termAnswer(f)
 		case frameDrained:
@@ -280,6 +284,34 @@ func (l *link) receive(w *peerConn) error {
 		}
 	}
 }
+
+// takes reports whether frames may be sent. The caller holds mu.
+func (l *link) takes() bool { return l.wire != nil && !l.renewing }
+
+// renew has the link connect again, after the frames in flight are answered.
+func (l *link) renew() {
+	l.mu.Lock()
+	l.renewing = true
+	l.mu.Unlock()
+	if l.renewed() {
+		l.mu.Lock()
+		w := l.wire
+		l.mu.Unlock()
+		if w != nil {
+			w.close()
+		}
+	}
+}
+
+// renewed reports whether the link is to connect again now.
+func (l *link) renewed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renewing && len(l.frames) == 0
+}
+
+// errRenewed ends a link that connects again.
+var errRenewed = errors.New("the connection is renewed")
 
 // errMemberStops ends a link whose other end is drained.
 var errMemberStops = errors.New("it is stopping")
@@ -343,7 +375,7 @@ func (l *link) room(kind frameKind) (least int, ready bool) {
 	if l.inFlight[kind].light > 0 {
 		least = joinBatches
 	}
-	return least, l.wire != nil && l.inFlight[kind].light < maxFrames
+	return least, l.takes() && l.inFlight[kind].light < maxFrames
 }
 
 // roomForHeavy reports whether one more frame of a heavy batch of that kind may be sent.
@@ -351,7 +383,7 @@ func (l *link) roomForHeavy(kind frameKind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.inFlight[kind]
-	return l.wire != nil && c.heavy < maxHeavyFrames && c.heavyBytes < maxHeavyBytes
+	return l.takes() && c.heavy < maxHeavyFrames && c.heavyBytes < maxHeavyBytes
 }
 
 // heardSince reports whether the member has answered anything since then.
@@ -403,7 +435,7 @@ func (l *link) forward(kind frameKind, calls []*call) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wire == nil {
+	if !l.takes() {
 		return false
 	}
 	l.frames[id] = f

@@ -5,8 +5,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -110,9 +108,6 @@ func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog
 // start begins to accept. Until then connections wait in the kernel.
 func (m *mux) start(forward, admin serveFunc) {
 	m.forward, m.admin = forward, admin
-	if m.tls != nil {
-		m.tls.OnChange(m.verifyAgain)
-	}
 	m.wg.Add(1)
 	go m.acceptLoop()
 }
@@ -301,22 +296,12 @@ func (m *mux) untrack(raw net.Conn) {
 	delete(m.unnamed, raw)
 }
 
-// verifyAgain closes the connections whose certificate an authority that was replaced had signed.
-func (m *mux) verifyAgain() {
+// closeUnverified closes the connections whose certificate is no longer valid, except some.
+func (m *mux) closeUnverified(except map[net.Conn]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for raw, conn := range m.conns {
-		if conn == nil {
-			continue
-		}
-		secure, ok := conn.Conn.(*tls.Conn)
-		if !ok {
-			continue
-		}
-		if err := m.tls.Current().Verify(secure.ConnectionState().PeerCertificates,
-			x509.ExtKeyUsageAny); err != nil {
-			m.logger.Warn("closed a connection to a node: its certificate is no longer valid",
-				"address", raw.RemoteAddr(), "error", err)
+		if conn != nil && !except[raw] && !conn.verified() {
 			raw.Close()
 		}
 	}

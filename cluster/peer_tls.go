@@ -211,6 +211,51 @@ func (s *stream) Close() error {
 // mayBe reports whether the other end may claim a node's id: without TLS, anybody may.
 func (s *stream) mayBe(id string) bool { return s.who == nil || s.m.tls.names(s.who, id) }
 
+// verified reports whether the authorities in use know the certificate of the other end.
+func (s *stream) verified() bool {
+	secure, ok := s.Conn.(*tls.Conn)
+	return !ok || s.m.tls.Current().Verify(secure.ConnectionState().PeerCertificates,
+		x509.ExtKeyUsageAny) == nil
+}
+
+// verifyPeers ends the connections whose certificate an authority that was replaced had signed.
+// Those that carry requests are drained first: the other node may have a new certificate, and no
+// request is lost while it connects again.
+func (n *Node) verifyPeers() {
+	drained := map[net.Conn]bool{}
+	unverified := func(w *peerConn) bool {
+		if w == nil {
+			return false
+		}
+		conn, ok := w.conn.(*stream)
+		if !ok || conn.verified() {
+			return false
+		}
+		drained[conn.raw] = true
+		return true
+	}
+	n.linksMu.Lock()
+	for in := range n.inbounds {
+		if unverified(in.w) {
+			n.logger.Info("connection renewed: the certificate of the member is no longer valid",
+				"member", in.peer)
+			in.renew()
+		}
+	}
+	for id, l := range n.links {
+		l.mu.Lock()
+		w := l.wire
+		l.mu.Unlock()
+		if unverified(w) {
+			n.logger.Info("connection renewed: the certificate of the member is no longer valid",
+				"member", id)
+			l.renew()
+		}
+	}
+	n.linksMu.Unlock()
+	n.mux.closeUnverified(drained)
+}
+
 // replayed is a connection whose first byte was read before.
 type replayed struct {
 	net.Conn
