@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
 )
@@ -25,6 +27,7 @@ type config struct {
 	node.Config
 	logLevel, logFormat string
 	joinPasswordFile    string
+	defaultPasswordFile string
 	insecurePeers       bool
 	clientAuth          string
 }
@@ -165,6 +168,17 @@ var options = []option{
 		"join-password-file", "",
 		"file with that user's password; COORDD_JOIN_PASSWORD may hold the password instead",
 		setAny(func(c *config) *string { return &c.joinPasswordFile }),
+	},
+	{
+		"users-file", "",
+		"file of users, as ACL SAVE writes it: the users of a new cluster, and the file of ACL " +
+			"SAVE and ACL LOAD",
+		setAny(func(c *config) *string { return &c.UsersFile }),
+	},
+	{
+		"default-password-file", "",
+		"file with the password of the default user of a new cluster; not with --users-file",
+		setAny(func(c *config) *string { return &c.defaultPasswordFile }),
 	},
 	{
 		"http-listen", "",
@@ -620,6 +634,9 @@ func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (
 // complete derives options from others and checks that they fit together.
 func (c *config) complete() error {
 	c.Version = versionText()
+	if err := c.completeUsers(); err != nil {
+		return err
+	}
 	if err := c.completeTLS(); err != nil {
 		return err
 	}
@@ -651,6 +668,30 @@ func (c *config) complete() error {
 		c.PeerAdvertise = c.Members[i].PeerAddr
 	}
 	return c.completeAddresses()
+}
+
+// completeUsers reads the first users of a cluster.
+func (c *config) completeUsers() error {
+	var err error
+	switch {
+	case c.UsersFile != "" && c.defaultPasswordFile != "":
+		return errors.New("--users-file and --default-password-file exclude each other: a file " +
+			"of users has the default user's password too")
+	case c.UsersFile != "":
+		table := commands.NewTable(commands.Specs(), server.Specs())
+		c.FirstUsers, err = server.ReadUsers(c.UsersFile,
+			acl.New(table.Catalog(commands.FeatureLevel)))
+		if err != nil {
+			return fmt.Errorf("--users-file: %w", err)
+		}
+	case c.defaultPasswordFile != "":
+		password, err := passwordIn(c.defaultPasswordFile)
+		if err != nil {
+			return fmt.Errorf("--default-password-file: %w", err)
+		}
+		c.FirstUsers = []byte("user default on #" + acl.Hash([]byte(password)) + " ~* &* +@all\n")
+	}
+	return nil
 }
 
 // completeAddresses checks the peer address and derives the address for clients.

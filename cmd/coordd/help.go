@@ -24,6 +24,9 @@ var subcommands = []subcommand{
 	{"recover", "--data-dir DIR [--before-entry INDEX] [--trace-entries] [--accept-lost-writes]",
 		"after a majority is lost, or if a log entry cannot be applied: shows what DIR holds, " +
 			"and makes its node the only member of a new cluster"},
+	{"reset-default-user", "--data-dir DIR [--password-file FILE]",
+		"lets an administrator who is locked out in again: at the next start of the node of DIR, " +
+			"the default user gets all rights and the password"},
 	{"import", "--from ADDR[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME] " +
 		"[--from-password-file FILE] [--to-user NAME] [--to-password-file FILE] " + tlsArgs,
 		"copies keys and functions from a running Redis or Valkey into a running cluster"},

@@ -50,6 +50,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		err = runRestore(args[1:], getenv, stdout, stderr)
 	case len(args) > 0 && args[0] == "recover":
 		err = runRecover(args[1:], getenv, stdout)
+	case len(args) > 0 && args[0] == "reset-default-user":
+		err = runResetDefaultUser(args[1:], getenv, stdout)
 	case len(args) > 0 && args[0] == "certs":
 		err = runCerts(args[1:], stdout)
 	case len(args) > 0 && args[0] == "import":

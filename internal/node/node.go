@@ -48,9 +48,9 @@ type Config struct {
 	JoinUser      string   // empty: the default user
 	JoinPassword  string   // empty: the user needs none
 
-	// FirstUsers are the users of a new cluster, in the form of ACL LIST with hashed passwords.
-	// nil: the default user, who may do everything.
-	FirstUsers []string
+	// FirstUsers are the users of a new cluster, as a file with hashed passwords. nil: the default
+	// user, who may do everything.
+	FirstUsers []byte
 	UsersFile  string // of ACL SAVE and ACL LOAD; empty: none
 
 	DataDir           string
@@ -202,7 +202,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
-		Unprotected:  c.Unprotected,
+		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
