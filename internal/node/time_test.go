@@ -1,7 +1,7 @@
-package node
+// Tests of the time of day as clients see it: windows that scripts count by TIME, and absolute
+// times.
 
-// This file holds the tests of the time of day as clients see it: windows that scripts count by
-// TIME, and absolute times.
+package node
 
 import (
 	"context"
@@ -20,8 +20,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// slidingWindow is the one of Redis's tutorial, to the microsecond: a call is a member that TIME
-// names.
+// slidingWindow is the limiter of Redis's tutorial, to the microsecond: TIME names a call's member.
 const slidingWindow = `local t = redis.call('TIME')
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, t[1] * 1000000 + t[2] - ARGV[1])
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end

@@ -25,7 +25,7 @@ func TestFailoverAndShutdown(t *testing.T) {
 	}
 	host, port, _ := net.SplitHostPort(others[1].addr)
 	if err := first.client().Do(ctx, "FAILOVER", "TO", host, "1").Err(); err == nil {
-		t.Error("FAILOVER to an address of no node is taken")
+		t.Error("FAILOVER accepts an address of no node")
 	}
 	if err := first.client().Do(ctx, "FAILOVER", "TO", host, port, "TIMEOUT",
 		5000).Err(); err != nil {
@@ -46,7 +46,7 @@ func TestFailoverAndShutdown(t *testing.T) {
 		return rest[0].client().Set(ctx, "before", "x", 0).Err() == nil
 	})
 	if err := now.client().Do(ctx, "SHUTDOWN", "NOSAVE").Err(); err == nil {
-		t.Error("SHUTDOWN was answered")
+		t.Error("SHUTDOWN returned a reply")
 	}
 	select {
 	case <-now.done:
@@ -54,9 +54,9 @@ func TestFailoverAndShutdown(t *testing.T) {
 		t.Fatal("the node did not stop")
 	}
 	if code := now.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("it exited with %d", code)
 	}
-	wait.For(t, 10*time.Second, "the others go on", func() bool {
+	wait.For(t, 10*time.Second, "the others serve", func() bool {
 		return rest[1].client().Get(ctx, "before").Val() == "x"
 	})
 	now.start()
@@ -129,6 +129,6 @@ func TestMonitorShowsScriptsOfItsNode(t *testing.T) {
 	}
 	if strings.Count(shown, " lua] ") != 2 ||
 		!strings.Contains(shown, ` lua] "SET" "k" "`+p.id+`"`) {
-		t.Errorf("it showed\n%s", shown)
+		t.Errorf("got\n%s", shown)
 	}
 }

@@ -174,7 +174,7 @@ func TestRestoreCluster(t *testing.T) {
 		said := succeed(t, append([]string{"restore", file}, p.args...)...)
 		for _, word := range []string{"epoch 1", p.id, "n1, n2, n3"} {
 			if !strings.Contains(said, word) {
-				t.Errorf("restore does not say %q: %s", word, said)
+				t.Errorf("restore does not print %q: %s", word, said)
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func TestRestoreCluster(t *testing.T) {
 			t.Errorf("%s: %d of 4 keys", p.id, n)
 		}
 		if n := c.Exists(ctx, "after:0", "after:19").Val(); n != 0 {
-			t.Errorf("%s has what came after the backup", p.id)
+			t.Errorf("%s has a change from after the backup", p.id)
 		}
 		if got := c.Get(ctx, "one:count").Val(); got != count {
 			t.Errorf("%s: the count is %s, in the backup %s", p.id, got, count)
@@ -231,7 +231,7 @@ func TestRestoreCluster(t *testing.T) {
 	}
 	if ok, err := ps[2].client().SetNX(ctx, "one:lock", "thief",
 		time.Second).Result(); err != nil || ok {
-		t.Errorf("the lock was given away: %v %v", ok, err)
+		t.Errorf("the lock was granted twice: %v %v", ok, err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
 	if said := succeed(t, "backup", "--from", ps[2].addr, again); !strings.Contains(said,
@@ -383,7 +383,7 @@ func TestRestoreRefusals(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(taken); err != nil || len(files) != 1 {
-		t.Error("a directory that was refused was touched:", files, err)
+		t.Error("a refused directory was changed:", files, err)
 	}
 	if code, _, errs := command(t, "restore"); code != 2 ||
 		!strings.Contains(errs, "requires FILE") {
@@ -426,14 +426,14 @@ func TestBackupRefusals(t *testing.T) {
 		}
 	}
 	if after, _ := os.ReadFile(file); !bytes.Equal(before, after) {
-		t.Error("a backup that was refused changed the file")
+		t.Error("a refused backup changed the file")
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(fresh), "*")); len(left) > 0 {
 		t.Error("left over:", left)
 	}
 	succeed(t, "backup", "--from", n.addr, "--force", file)
 	if m := readMachine(t, file); m.Stats().Keys[0] != 0 {
-		t.Error("the file was not written over")
+		t.Error("the file was not overwritten")
 	}
 }
 

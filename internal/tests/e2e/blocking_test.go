@@ -110,7 +110,7 @@ func TestWaitingOnAFollower(t *testing.T) {
 	for _, o := range os[:7] {
 		_ = o.client.Close()
 	}
-	wait.For(t, 10*time.Second, "their end is seen", func() bool {
+	wait.For(t, 10*time.Second, "the server notices their end", func() bool {
 		return rest[0].blocked(look) == 1
 	})
 	if err := push.RPush(ctx, "l", "last").Err(); err != nil {
@@ -154,7 +154,7 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 		select {
 		case got := <-alive:
 			if got.err != nil {
-				t.Fatalf("a client of a node that lives: %v", got.err)
+				t.Fatalf("a client of a live node: %v", got.err)
 			}
 			all = append(all, got.element)
 		case <-deadline:
@@ -167,7 +167,7 @@ func TestLeaderKilledWhileClientsWait(t *testing.T) {
 		t.Errorf("popped %q, pushed %q", all, pushed)
 	}
 	if n, err := push.LLen(context.Background(), "l").Result(); err != nil || n != 0 {
-		t.Errorf("%d are left, %v", n, err)
+		t.Errorf("%d remain, %v", n, err)
 	}
 }
 
@@ -235,11 +235,11 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 		}
 	}
 	if missing > unsure {
-		t.Errorf("%d elements are missing, but only %d pops have an outcome that is not known",
+		t.Errorf("%d elements are missing, but only %d pops have an unknown outcome",
 			missing, unsure)
 	}
 	if len(acked) < 300 {
-		t.Errorf("only %d pushes were acknowledged: this test shows little", len(acked))
+		t.Errorf("only %d pushes were acknowledged: the test proves little", len(acked))
 	}
 	t.Logf("%d pushed, %d popped, %d missing, %d pops unknown, %d pushes unknown", len(acked),
 		len(popped), missing, unsure, len(maybe))
@@ -254,7 +254,7 @@ func receive(t *testing.T, s *redis.PubSub) string {
 	}
 	message, ok := m.(*redis.Message)
 	if !ok {
-		t.Fatalf("%v came, not a message", m)
+		t.Fatalf("got %v, want a message", m)
 	}
 	return message.Channel + " " + message.Payload
 }
@@ -291,7 +291,7 @@ func TestNotificationsOnEveryNode(t *testing.T) {
 				"__keyspace@0__:" + key + " expired", "__keyevent@0__:expired " + key,
 			} {
 				if got := receive(t, s); got != want {
-					t.Errorf("%s was told %q, want %q", ps[i].id, got, want)
+					t.Errorf("%s received %q, want %q", ps[i].id, got, want)
 				}
 			}
 			_ = s.Close()

@@ -356,7 +356,7 @@ func (a *arena) end() {
 	for _, p := range a.ps {
 		select {
 		case <-p.done:
-			a.t.Errorf("%s has ended by itself: %s", p.id, lastLine(p.log.String()))
+			a.t.Errorf("%s exited: %s", p.id, lastLine(p.log.String()))
 			continue
 		default:
 		}
@@ -378,10 +378,10 @@ func (a *arena) end() {
 			}
 		})
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-			a.t.Errorf("%s ended with %d", p.id, code)
+			a.t.Errorf("%s exited with %d", p.id, code)
 		}
 		if pids := processesIn(a.w.hosts[i].namespace); len(pids) > 0 {
-			a.t.Errorf("processes are left in %s: %v", p.in, pids)
+			a.t.Errorf("processes remain in %s: %v", p.in, pids)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.odd {
-		t.Errorf("an error that does not say whether the command ran: %v", err)
+		t.Errorf("the error does not say whether the command ran: %v", err)
 	}
 	history := l.history
 	l.history, l.odd = nil, nil

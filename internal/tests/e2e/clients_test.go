@@ -53,7 +53,7 @@ func TestClientPrograms(t *testing.T) {
 			}
 			if !strings.Contains(out.String(), "\nok ") ||
 				strings.Contains(out.String(), "SKIPPED") {
-				t.Fatal("the program ran no scenario, or not all")
+				t.Fatal("the program ran not all scenarios")
 			}
 		})
 	}

@@ -181,10 +181,10 @@ func (s *seeker) finish(t *testing.T, p *process) {
 	select {
 	case err := <-s.done:
 		if err != nil || !s.ended {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("it exited with %v", err)
 		}
 	case <-time.After(seekerLimit):
-		t.Fatal("it did not end")
+		t.Fatal("it did not exit")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *seeker) finish(t *testing.T, p *process) {
 		}
 	}
 	if s.told != s.role {
-		t.Errorf("it ends at a server whose role is %q, want %q", s.told, s.role)
+		t.Errorf("it ends at a server with the role %q, want %q", s.told, s.role)
 	}
 	t.Logf("%d acknowledged writes are there", len(s.acked))
 }

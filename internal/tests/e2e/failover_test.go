@@ -47,7 +47,7 @@ func (c *rawClient) send(words ...string) {
 func (c *rawClient) still() {
 	c.t.Helper()
 	if got := c.call("PING"); got != "+PONG\r\n" {
-		c.t.Errorf("%q came, where nothing more was due", got)
+		c.t.Errorf("%q arrived, want nothing more", got)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestWaitersOutliveTheirLeader(t *testing.T) {
 		c.still()
 	}
 	if n, err := push.Do(ctx, "EXISTS", "l", "z").Int(); err != nil || n != 0 {
-		t.Errorf("%d of the keys are left, %v", n, err)
+		t.Errorf("%d of the keys remain, %v", n, err)
 	}
 }
 
@@ -176,7 +176,7 @@ func collect(c *rawClient) (got []string, err error) {
 		}
 		lines := strings.Split(string(raw), "\r\n")
 		if len(lines) < 2 {
-			return got, fmt.Errorf("%q is no message", raw)
+			return got, fmt.Errorf("%q is not a message", raw)
 		}
 		m := lines[len(lines)-2]
 		if m == "end" {
@@ -245,7 +245,7 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 			o.check(t, s.name, s.got)
 		}
 		if !slices.Equal(s.got, subs[0].got) {
-			t.Errorf("%s and %s got messages in another order", s.name, subs[0].name)
+			t.Errorf("%s and %s received messages in different orders", s.name, subs[0].name)
 		}
 	}
 	for _, o := range pubs {
@@ -303,6 +303,6 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 		t.Errorf("the next subscriber got %q", got)
 	}
 	if !strings.Contains(n2.log.String(), "closed subscribers: messages to them were lost") {
-		t.Error("the log says nothing of it")
+		t.Error("the log lacks it")
 	}
 }

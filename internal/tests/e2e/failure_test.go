@@ -84,10 +84,10 @@ func (w *writers) finish(t *testing.T, c *redis.Client) {
 	w.stop()
 	w.wg.Wait()
 	for _, err := range w.other {
-		t.Errorf("an error that does not say whether the write ran: %v", err)
+		t.Errorf("the error does not say whether the write ran: %v", err)
 	}
 	if len(w.acked) == 0 {
-		t.Fatal("no write was acknowledged: this test shows nothing")
+		t.Fatal("no write was acknowledged: the test proves nothing")
 	}
 	for chunk := range slices.Chunk(w.acked, 1000) {
 		n, err := c.Exists(context.Background(), chunk...).Result()
@@ -132,7 +132,7 @@ func TestLeaderKilled(t *testing.T) {
 	}
 	after, err := c.PTTL(ctx, "lock").Result()
 	if err != nil || after <= 0 || after >= before {
-		t.Fatalf("the lock's life did not go on: %v before, %v after, %v", before, after, err)
+		t.Fatalf("the lock's TTL did not continue: %v before, %v after, %v", before, after, err)
 	}
 	w.finish(t, c)
 
@@ -175,7 +175,7 @@ func TestAllKilledAtOnce(t *testing.T) {
 	}
 	ttl, err := c.PTTL(ctx, "lock").Result()
 	if err != nil || ttl <= 0 || ttl > 60*time.Second {
-		t.Fatal("the lock's life after the restart:", ttl, err)
+		t.Fatal("the lock's TTL after the restart:", ttl, err)
 	}
 	if v, err := c.EvalSha(ctx, sha, []string{"lock"}).Result(); err != nil || v != "me" {
 		t.Fatal("the loaded script after the restart:", v, err)
@@ -208,7 +208,7 @@ func TestMinorityRefuses(t *testing.T) {
 			t.Fatalf("a minority answered a linearizable read: %v", err)
 		}
 		if httpStatus(last.http, "/readyz") == 200 {
-			t.Error("a node without a majority calls itself ready")
+			t.Error("a node without a majority is ready")
 		}
 		for _, p := range killed {
 			p.start()

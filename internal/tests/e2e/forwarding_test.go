@@ -167,7 +167,7 @@ func (k *talker) talk(round int) error {
 			queue = &messages
 		}
 		if len(*queue) == 0 {
-			return fmt.Errorf("round %d: %.200q came, which is not due", round, raw)
+			return fmt.Errorf("round %d: unexpected reply %.200q", round, raw)
 		}
 		want := (*queue)[0]
 		*queue = (*queue)[1:]

@@ -111,7 +111,7 @@ func halfCommand(b *battle, c *rawClient) {
 		_ = nc.Close()
 	}
 	if got := c.call("EXISTS", "half"); got != ":0\r\n" {
-		b.t.Errorf("half a command has run: %q", got)
+		b.t.Errorf("half a command ran: %q", got)
 	}
 }
 

@@ -126,10 +126,10 @@ func (b *battle) fight(a *attack, p *process, where string) {
 	}
 	if a.closes {
 		if got, err := c.Receive(); err == nil {
-			b.t.Errorf("%s, %s: %.100q came, not the end", a.name, where, got)
+			b.t.Errorf("%s, %s: got %.100q, want the end", a.name, where, got)
 		}
 	} else if got, err := c.Do(commandtest.Args("PING")); err != nil || string(got) != "+PONG\r\n" {
-		b.t.Errorf("%s, %s: behind it PING is answered %.100q, %v", a.name, where, got, err)
+		b.t.Errorf("%s, %s: then PING returns %.100q, %v", a.name, where, got, err)
 	}
 	b.check(a.name + ", " + where)
 }
@@ -138,7 +138,7 @@ func (b *battle) fight(a *attack, p *process, where string) {
 func (a *attack) replies(c *rawClient, where string) {
 	c.t.Helper()
 	if n := len(a.calls); n > 0 && len(a.want) != 1 && len(a.want) != n {
-		c.t.Fatalf("%s: %d replies are wanted of %d calls", a.name, len(a.want), n)
+		c.t.Fatalf("%s: want %d replies to %d calls", a.name, len(a.want), n)
 	}
 	for i := range max(len(a.calls), len(a.want)) {
 		if a.waits {
@@ -179,11 +179,11 @@ func (b *battle) check(after string) {
 			return
 		}
 		if term := b.termOf(c); term != b.term {
-			b.t.Errorf("after %s: %s is in term %s, before in %s", after, b.ps[i].id, term, b.term)
+			b.t.Errorf("after %s: %s is in term %s, was in %s", after, b.ps[i].id, term, b.term)
 		}
 		if peak, ok := b.ps[i].peakMiB(); ok {
 			if b.peak = max(b.peak, peak); peak > maxPeakMiB {
-				b.t.Errorf("after %s: %s has had %d MiB, the bound is %d", after, b.ps[i].id, peak,
+				b.t.Errorf("after %s: %s used %d MiB, the bound is %d", after, b.ps[i].id, peak,
 					maxPeakMiB)
 			}
 		}
@@ -195,7 +195,7 @@ func (b *battle) termOf(c *rawClient) string {
 	_, rest, _ := strings.Cut(c.call("INFO", "coordd"), "\nraft_term:")
 	term, _, _ := strings.Cut(rest, "\r")
 	if term == "" {
-		b.t.Fatal("INFO tells no term")
+		b.t.Fatal("INFO has no term")
 	}
 	return term
 }

@@ -174,11 +174,11 @@ func compareDatabases(t *testing.T, want, got *redis.Client) {
 		}
 		g, w := got.PTTL(ctx, k).Val(), want.PTTL(ctx, k).Val()
 		if (w < 0) != (g < 0) || w > 0 && (g > w+5*time.Second || g < w-30*time.Second) {
-			t.Errorf("%q has %v to live, in the source %v", k, g, w)
+			t.Errorf("%q has the TTL %v, in the source %v", k, g, w)
 		}
 	}
 	if len(keys) == 0 {
-		t.Error("no keys: this shows nothing")
+		t.Error("no keys: the test proves nothing")
 	}
 }
 
@@ -194,7 +194,7 @@ func TestImport(t *testing.T) {
 	for _, line := range []string{"3024 keys of ", "  hash     3\n", "  list     3\n",
 		"  set      3\n", "  stream   4\n", "  string   3008\n", "  zset     3\n"} {
 		if !strings.Contains(said, line) {
-			t.Errorf("without %q: %s", line, said)
+			t.Errorf("output lacks %q: %s", line, said)
 		}
 	}
 	for _, db := range []int{0, 3, 15} {
@@ -236,7 +236,7 @@ func TestImportFunctions(t *testing.T) {
 		t.Helper()
 		if got, gotTwo := do(t, c, "FCALL_RO", "one_f", 0),
 			do(t, c, "FCALL_RO", "two_f", 0); got != one || gotTwo != two {
-			t.Errorf("the functions answer %v and %v, want %v and %v", got, gotTwo, one, two)
+			t.Errorf("the functions return %v and %v, want %v and %v", got, gotTwo, one, two)
 		}
 	}
 	said := succeed(t, "import", "--from", url, "--to", n.addr)
@@ -348,7 +348,7 @@ func TestImportWhileKeysGo(t *testing.T) {
 	said := succeed(t, "import", "--from", "redis://"+addr, "--to", n.addr)
 	t.Log(said)
 	if !strings.Contains(said, " keys expired or were deleted meanwhile\n") {
-		t.Error("no key went meanwhile: this shows nothing")
+		t.Error("no key was deleted meanwhile: the test proves nothing")
 	}
 	kinds := map[string]int{}
 	for i := range each {
@@ -368,7 +368,7 @@ func TestImportWhileKeysGo(t *testing.T) {
 	}
 	for _, kind := range []string{"string", "set", "list", "none"} {
 		if kinds[kind] == 0 {
-			t.Errorf("no %s in the target: this shows nothing", kind)
+			t.Errorf("no %s in the target: the test proves nothing", kind)
 		}
 	}
 }
@@ -395,7 +395,7 @@ func TestImportNamesWhatItCannotCopy(t *testing.T) {
 		`database 0, "z:1": coordd has no type "tree"`, `database 0, "z:2"`,
 		`database 0, "huge:element"`} {
 		if code != 1 || !strings.Contains(out, want) {
-			t.Errorf("exit %d without %q: %s%s", code, want, out, errs)
+			t.Errorf("exit %d, output lacks %q: %s%s", code, want, out, errs)
 		}
 	}
 	if !strings.Contains(errs, "3 keys were not copied") {
@@ -438,14 +438,14 @@ func TestImportThroughFailover(t *testing.T) {
 		}
 	}
 	if runs > 5 {
-		t.Fatal("the import never ended well")
+		t.Fatal("no import succeeded")
 	}
 	c := redis.NewClient(&redis.Options{Addr: rest[1].addr, Protocol: 2})
 	defer c.Close()
 	// what a broken run left expires
 	for _, k := range c.Keys(t.Context(), "coordd:import:*").Val() {
 		if c.PTTL(t.Context(), k).Val() <= 0 {
-			t.Errorf("%s stays for ever", k)
+			t.Errorf("%s is never removed", k)
 		}
 		c.Del(t.Context(), k)
 	}

@@ -88,7 +88,7 @@ func (p *process) refusesDir(level uint64) {
 				"%d, and this one knows levels up to %d",
 			p.dataDir(), level, fsm.FeatureLevel))
 	if !maps.Equal(before, filesOf(p.t, p.dataDir())) {
-		p.t.Errorf("%s refused its data directory, and changed it", p.id)
+		p.t.Errorf("%s refused its data directory, but changed it", p.id)
 	}
 	p.next = true
 	p.start()
@@ -224,7 +224,7 @@ func joinTooOld(t *testing.T, ps []*process) {
 	ps[0].mustRaft("REMOVE", "n5")
 	version, err := os.ReadFile(filepath.Join(p.dataDir(), "VERSION"))
 	if err != nil || bytes.Contains(version, fmt.Append(nil, "level: ", nextLevel)) {
-		t.Errorf("n5 noted a level that it does not know: %s %v", version, err)
+		t.Errorf("n5 stored an unknown level: %s %v", version, err)
 	}
 }
 
@@ -259,7 +259,7 @@ func restoreTooNew(t *testing.T, from *process) {
 		t.Errorf("this release restores it: %v %s, want %s", err, out, want)
 	}
 	if _, err := os.Stat(target); !os.IsNotExist(err) {
-		t.Error("something was written:", err)
+		t.Error("a file was written:", err)
 	}
 	if out, err := exec.Command(next, "restore", file, "--id", "r1", "--data-dir",
 		target).CombinedOutput(); err != nil {

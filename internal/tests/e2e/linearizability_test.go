@@ -196,7 +196,7 @@ func TestLinearizableWhileLeadersDie(t *testing.T) {
 		unlogged += infoNumber(t, p.client(), "coordd", "unlogged_writes")
 	}
 	if unlogged < 10 {
-		t.Errorf("only %d writes of the history were answered without an entry", unlogged)
+		t.Errorf("only %d writes of the history were dry runs", unlogged)
 	}
 	result := porcupine.CheckOperationsTimeout(lockModel(), history, 2*time.Minute)
 	if result != porcupine.Ok {
@@ -215,7 +215,7 @@ func TestLinearizabilityModelBites(t *testing.T) {
 			Output: lockOutput{ok: true}, Return: 3},
 	}
 	if porcupine.CheckOperations(lockModel(), history) {
-		t.Fatal("two holders of one lock pass as linearizable")
+		t.Fatal("a lock with two holders passes as linearizable")
 	}
 }
 

@@ -92,8 +92,8 @@ func (p *process) refusedRaft(want string, args ...any) {
 	}
 }
 
-// handsOver requests a leadership transfer and reports whether it succeeded.
-func (p *process) handsOver(to string) bool {
+// transfers requests a leadership transfer and reports whether it succeeded.
+func (p *process) transfers(to string) bool {
 	_, err := p.raft("TRANSFER", to)
 	return err == nil
 }
@@ -196,7 +196,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	n4.kill()
 	n4.start()
 	c := n4.client()
-	wait.For(t, 10*time.Second, "n4 says it again", func() bool {
+	wait.For(t, 10*time.Second, "n4 logs it again", func() bool {
 		err := c.Get(context.Background(), "x").Err()
 		return err != nil && strings.Contains(err.Error(), "n4 was removed from the cluster")
 	})
@@ -208,7 +208,7 @@ func TestMemberIsReplaced(t *testing.T) {
 	ps := startProcesses(t, 3, patient...)
 	f := newFleet(t)
 	wait.For(t, 20*time.Second, "n3 to follow", func() bool {
-		return ps[2].role() == "slave" || ps[2].handsOver("n1")
+		return ps[2].role() == "slave" || ps[2].transfers("n1")
 	})
 	strict := startStrict(ps[0], ps[1])
 	strict.more(t, 200)

@@ -33,11 +33,11 @@ type network struct {
 	hosts []*host
 	rnd   *rand.Rand // guarded by mu
 
-	mu    sync.Mutex
-	rules map[[2]int]rule // by sender and receiver
-	lines map[[2]int]chan parcelOnWay
-	done  chan struct{}
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	rules  map[[2]int]rule // by sender and receiver
+	queues map[[2]int]chan delayedPacket
+	done   chan struct{}
+	wg     sync.WaitGroup
 }
 
 type host struct {
@@ -53,7 +53,7 @@ type rule struct {
 	delay time.Duration // each, and up to a fifth more or less
 }
 
-type parcelOnWay struct {
+type delayedPacket struct {
 	packet []byte
 	due    time.Time
 }
@@ -83,7 +83,7 @@ func newNetwork(t *testing.T, seed uint64, hosts int) *network {
 	t.Helper()
 	removeLeftNamespaces()
 	w := &network{rnd: rand.New(rand.NewPCG(seed, 1)), rules: map[[2]int]rule{},
-		lines: map[[2]int]chan parcelOnWay{}, done: make(chan struct{})}
+		queues: map[[2]int]chan delayedPacket{}, done: make(chan struct{})}
 	t.Cleanup(w.close)
 	for i := range hosts + 1 {
 		h := &host{name: fmt.Sprint("n", i+1),
@@ -178,7 +178,7 @@ func (w *network) carry(from int) {
 		case lose:
 		case delay > 0:
 			select {
-			case w.line(from, to) <- parcelOnWay{append([]byte(nil), buf[:n]...),
+			case w.queue(from, to) <- delayedPacket{append([]byte(nil), buf[:n]...),
 				time.Now().Add(delay)}:
 			default:
 			}
@@ -208,29 +208,29 @@ func (w *network) fate(from, to int) (lose bool, delay time.Duration) {
 	return w.rnd.Float64() < r.lose, time.Duration(float64(r.delay) * (0.8 + 0.4*w.rnd.Float64()))
 }
 
-// line is the queue of a delayed link; it keeps the order of packets.
-func (w *network) line(from, to int) chan<- parcelOnWay {
+// queue returns the queue of a delayed link. It keeps the order of packets.
+func (w *network) queue(from, to int) chan<- delayedPacket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := [2]int{from, to}
-	line := w.lines[key]
-	if line == nil {
-		line = make(chan parcelOnWay, linkRoom)
-		w.lines[key] = line
+	queue := w.queues[key]
+	if queue == nil {
+		queue = make(chan delayedPacket, linkRoom)
+		w.queues[key] = queue
 		w.wg.Add(1)
 		go func() {
 			defer w.wg.Done()
-			w.deliver(line, to)
+			w.deliver(queue, to)
 		}()
 	}
-	return line
+	return queue
 }
 
-func (w *network) deliver(line <-chan parcelOnWay, to int) {
+func (w *network) deliver(queue <-chan delayedPacket, to int) {
 	for {
-		var p parcelOnWay
+		var p delayedPacket
 		select {
-		case p = <-line:
+		case p = <-queue:
 		case <-w.done:
 			return
 		}

@@ -246,12 +246,12 @@ func (p *process) waitRefusal(want string) {
 	case <-p.done:
 	case <-time.After(20 * time.Second):
 		p.kill()
-		p.t.Fatalf("%s goes on; it should have ended: %s", p.id, want)
+		p.t.Fatalf("%s still runs, want: %s", p.id, want)
 	}
 	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
 	if last := lines[len(lines)-1]; p.cmd.ProcessState.ExitCode() != 1 ||
 		!strings.Contains(last, want) {
-		p.t.Errorf("%s ended with code %d and the line %q, want 1 and %q", p.id,
+		p.t.Errorf("%s exited with code %d and the line %q, want 1 and %q", p.id,
 			p.cmd.ProcessState.ExitCode(), last, want)
 	}
 }

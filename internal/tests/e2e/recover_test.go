@@ -38,7 +38,7 @@ func TestRecover(t *testing.T) {
 	w.wg.Wait()
 	tokens = append(tokens, newFence(t, c, "last"))
 	// What is acknowledged now is on this node too; with writes in flight, that would be uncertain.
-	wait.For(t, 10*time.Second, "the survivor has it all", func() bool {
+	wait.For(t, 10*time.Second, "the survivor has everything", func() bool {
 		conn := left.client().Conn()
 		defer conn.Close()
 		return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "last").Val() == 1
@@ -59,7 +59,7 @@ func TestRecover(t *testing.T) {
 		"log           term ", "snapshot      index ", "epoch 0", "newest write  2", "WARNING",
 		"acknowledged", "a second time", "Nothing was written"} {
 		if !strings.Contains(said, words) {
-			t.Errorf("recover does not say %q: %s", words, said)
+			t.Errorf("recover does not print %q: %s", words, said)
 		}
 	}
 	left.start() // nothing was written: it still waits for a majority
@@ -73,7 +73,7 @@ func TestRecover(t *testing.T) {
 		t.Error(said)
 	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again,
 		"voters        n1, n2, n3") {
-		t.Error("what was there before cannot be read:", again)
+		t.Error("the old data cannot be read:", again)
 	}
 	left.start()
 	left.waitReady()
@@ -110,7 +110,7 @@ func TestRecover(t *testing.T) {
 		t.Errorf("n2 of the old cluster: %v", err)
 	}
 	left.kill()
-	wait.For(t, 20*time.Second, "n4 and n5 go on alone", func() bool {
+	wait.For(t, 20*time.Second, "n4 and n5 serve alone", func() bool {
 		return n4.client().Set(ctx, "alone", 1, 0).Err() == nil
 	})
 	w.finish(t, n4.client())
@@ -170,7 +170,7 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 	}
 	lose(ps[1], ps[2])
 	if err := ps[0].client().Set(ctx, "k", "x", 0).Err(); errorWord(err) == "" {
-		t.Errorf("one of three answers a write with %v", err)
+		t.Errorf("one of three replies %v to a write", err)
 	}
 }
 
@@ -202,6 +202,6 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 	succeed(t, "recover", "--data-dir", dir, "--before-entry", bad, "--accept-lost-writes")
 	_, c = startSingle(t, dir)
 	if got := c.Exists(ctx, "kept", "bad").Val(); got != 1 || c.Exists(ctx, "kept").Val() != 1 {
-		t.Errorf("%d keys are left", got)
+		t.Errorf("%d keys remain", got)
 	}
 }

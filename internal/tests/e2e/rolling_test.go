@@ -115,7 +115,7 @@ func (c *visitor) step(name string, run func() (any, error), want any) bool {
 	began := time.Now()
 	got, err := run()
 	if err == nil && got != want {
-		err = fmt.Errorf("%v was answered where %v was due", got, want)
+		err = fmt.Errorf("got %v, want %v", got, want)
 	}
 	v, now := c.load, time.Now()
 	v.mu.Lock()
@@ -155,12 +155,12 @@ func (v *visitors) finish(t *testing.T, c *redis.Client) {
 	for i := range counters {
 		if n, err := c.Get(context.Background(),
 			fmt.Sprintf("counter:%d", i)).Int64(); err != nil || n != v.added[i].Load() {
-			t.Errorf("counter %d is at %d (%v), %d additions were acknowledged", i, n, err,
+			t.Errorf("counter %d is %d (%v), after %d acknowledged increments", i, n, err,
 				v.added[i].Load())
 		}
 	}
 	if v.acked.Load() == 0 {
-		t.Fatal("nothing was acknowledged: this test shows nothing")
+		t.Fatal("nothing was acknowledged: the test proves nothing")
 	}
 }
 

@@ -101,7 +101,7 @@ func TestFromPlainToTLSUnderLoad(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = conn.Write([]byte("F"))
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("plain text is answered with %d bytes", n)
+		t.Errorf("the reply to plain text has %d bytes", n)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestClientsOverTLS(t *testing.T) {
 			nodes[strings.Index(nodes, p.addr+"@"):strings.Index(nodes, p.addr+"@")+60], "master")
 	})
 	if lead < 0 {
-		t.Fatalf("CLUSTER NODES names no master:\n%s", nodes)
+		t.Fatalf("CLUSTER NODES has no master:\n%s", nodes)
 	}
 	ps[lead].kill()
 	goOn("clients after a failover")
@@ -195,7 +195,7 @@ func TestClientsOverTLS(t *testing.T) {
 		o.MaxRetries, o.ReadTimeout = -1, 10*time.Second
 		c := redis.NewClient(o)
 		if err := c.Ping(ctx).Err(); err == nil {
-			t.Errorf("%s: PING is answered", what)
+			t.Errorf("%s: PING succeeds", what)
 		}
 		_ = c.Close()
 	}

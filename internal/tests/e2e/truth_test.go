@@ -93,7 +93,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 
 	dead := rest[1]
 	dead.kill()
-	wait.For(t, 10*time.Second, "a dead follower to be gone from INFO", func() bool {
+	wait.For(t, 10*time.Second, "INFO drops a dead follower", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "1"
 	})
 	if got := said(leading, "ROLE"); strings.Contains(got,
@@ -119,7 +119,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	dead.start()
 	for _, c := range []*redis.Client{leading, following} {
 		if got := said(c, "WAIT", "2", "14000"); got != "2" {
-			t.Errorf("the third came back: WAIT 2: %s", got)
+			t.Errorf("the third returned: WAIT 2: %s", got)
 		}
 	}
 	wait.For(t, 10*time.Second, "the third in INFO again", func() bool {
@@ -128,7 +128,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 
 	// A follower that hangs does not count as a replica, although its connection is open.
 	rest[0].signal(syscall.SIGSTOP)
-	wait.For(t, 15*time.Second, "a stopped follower to be gone from INFO", func() bool {
+	wait.For(t, 15*time.Second, "INFO drops a stopped follower", func() bool {
 		return infoField(leading, "replication", "connected_slaves") == "1"
 	})
 	rest[0].signal(syscall.SIGCONT)
@@ -138,7 +138,7 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 		p.kill()
 	}
 	if got := said(leading, "WAIT", "2", "100"); got != "1" {
-		t.Errorf("the leader alone is left: WAIT 2 100: %s", got)
+		t.Errorf("the leader alone: WAIT 2 100: %s", got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 			}
 			if n, err := c.Eval(ctx, releaseScript, []string{name}, "thief").Int(); n != 0 ||
 				err != nil {
-				t.Fatalf("a release by another: %v %v", n, err)
+				t.Fatalf("a release by another client: %v %v", n, err)
 			}
 		}
 		logged := infoNumber(t, c, "coordd", "raft_last_log_index") - before
@@ -223,7 +223,7 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		if ok, err := c.SetNX(ctx, name, "next", 300*time.Millisecond).Result(); !ok || err != nil {
 			t.Fatalf("a free lock: %v %v", ok, err)
 		}
-		wait.For(t, 10*time.Second, "the end of the lock's life", func() bool {
+		wait.For(t, 10*time.Second, "the lock expires", func() bool {
 			return c.SetNX(ctx, name, "third", time.Minute).Val()
 		})
 		if d := time.Since(asked); d < 299*time.Millisecond { // the clock counts whole ms
@@ -324,7 +324,7 @@ func TestDeposedLeaderReturnsNothingStale(t *testing.T) {
 			}
 		}
 		if n := infoNumber(t, all[0].c, "coordd", "unlogged_writes"); n < 100 {
-			t.Fatalf("%d writes were answered without the log: the test shows nothing of them", n)
+			t.Fatalf("%d writes skipped the log: the test does not cover them", n)
 		}
 
 		old.pause()             // its earlier replies would be true
@@ -360,7 +360,7 @@ func TestDeposedLeaderReturnsNothingStale(t *testing.T) {
 			case word == "CLUSTERDOWN" && !owed, word == "UNKNOWN" &&
 				(strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try")):
 			default:
-				t.Errorf("round %d, %s asked of the old leader: %q, want %q", round, a.key, got,
+				t.Errorf("round %d, %s on the old leader: %q, want %q", round, a.key, got,
 					a.want)
 			}
 		}

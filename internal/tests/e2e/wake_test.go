@@ -78,7 +78,7 @@ func (w *waker) measure(t *testing.T, on, through *process,
 	for n := range rounds {
 		call := w.round(waiter, act, tag, n)
 		if w.ready != nil {
-			wait.For(t, 10*time.Second, "the wait to begin", func() bool { return w.ready(on) })
+			wait.For(t, 10*time.Second, "the client waits", func() bool { return w.ready(on) })
 		}
 		go func() {
 			if _, err := waiter.Receive(); err != nil {

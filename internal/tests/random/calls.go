@@ -82,11 +82,11 @@ func (g *Calls) Stamps() (clockMs, wallUs int64) {
 // Batches makes the requests of one entry.
 func (g *Calls) Batches() (batches [][]byte) {
 	for range g.IntN(4) {
-		var run []byte
+		var batch []byte
 		for range 1 + g.IntN(6) {
-			run = commands.AppendRequest(run, g.Request())
+			batch = commands.AppendRequest(batch, g.Request())
 		}
-		batches = append(batches, run)
+		batches = append(batches, batch)
 	}
 	return batches
 }
@@ -117,12 +117,12 @@ func (g *Calls) Reads() []byte {
 	specs := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool {
 		return s.Kind != commands.Read
 	})
-	var run []byte
+	var batch []byte
 	for range 1 + g.IntN(4) {
-		run = commands.AppendRequest(run, &commands.Request{Proto: 2 + g.IntN(2),
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2 + g.IntN(2),
 			Cmds: [][][]byte{g.Call(specs)}})
 	}
-	return run
+	return batch
 }
 
 // Call makes a call of one of the specs, sometimes an invalid one.
@@ -153,7 +153,7 @@ var (
 		"text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
 	floatPool  = []string{"0", "1", "-1.5", "3.25", "inf", "-inf", "1e17", "0.1", "nan", "x"}
-	lifePool   = []string{"1", "50", "400", "1000", "20000", "0", "-5", "9223372036854775807"}
+	ttlPool    = []string{"1", "50", "400", "1000", "20000", "0", "-5", "9223372036854775807"}
 	rangePool  = []string{"0", "-1", "1", "5", "-inf", "+inf", "(1", "-", "+", "[a", "(m2"}
 	scriptPool = []string{
 		"return {KEYS, ARGV, redis.call('dbsize')}",
@@ -219,7 +219,7 @@ var pools = []Pool{
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"member", memberPool},
 	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool},
 	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
-	{"second", lifePool}, {"unix", lifePool}, {"timestamp", lifePool}, {"ttl", lifePool},
+	{"second", ttlPool}, {"unix", ttlPool}, {"timestamp", ttlPool}, {"ttl", ttlPool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
 	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool},
 	{"end", rangePool},
