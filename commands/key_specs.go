@@ -131,6 +131,13 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 		return nil, err
 	}
 	parts := s.KeyParts()
+	uses := make([]KeyUse, len(positions))
+	if len(parts) == 1 && parts[0].Vary == nil {
+		for i, position := range positions {
+			uses[i] = KeyUse{position, parts[0].Flags}
+		}
+		return uses, nil
+	}
 	// The first part that has a position decides. A call may have a million.
 	flags := make(map[int]KeyFlag, len(positions))
 	for j := range parts {
@@ -146,7 +153,6 @@ func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
 			}
 		}
 	}
-	uses := make([]KeyUse, len(positions))
 	for i, position := range positions {
 		of, known := flags[position]
 		if !known {

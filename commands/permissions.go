@@ -130,28 +130,39 @@ func (s *Spec) aclCall(args [][]byte) acl.Call {
 const keyUseWork = 4
 
 // keysOf returns the keys of a call with what it does to them. If its arguments contradict the
-// KeySpec there are none: the command refuses such a call itself.
-func (s *Spec) keysOf(args [][]byte) []acl.Key {
+// KeySpec the command refuses the call. Like Redis this still finds keys that no argument counts.
+func (s *Spec) keysOf(args [][]byte) (keys []acl.Key) {
 	if s.Keys.First == 0 && s.Keys.Numkeys == 0 && s.Keys.Find == nil {
 		return nil
 	}
-	uses, err := s.KeyUses(args)
-	if err != nil {
-		return nil
+	if uses, err := s.KeyUses(args); err == nil {
+		keys = make([]acl.Key, 0, len(uses))
+		for _, use := range uses {
+			keys = appendKey(keys, args[use.Index], use.Flags)
+		}
+		return keys
 	}
-	keys := make([]acl.Key, 0, len(uses))
-	for _, use := range uses {
-		if use.Flags&KeyNone != 0 {
-			continue
+	for _, part := range s.KeyParts() {
+		if part.Numkeys {
+			return nil
 		}
-		k := acl.Key{Name: args[use.Index]}
-		if use.Flags&KeyAccess != 0 {
-			k.Access |= acl.Read
+		for _, i := range part.positions(args) {
+			keys = appendKey(keys, args[i], part.Flags)
 		}
-		if use.Flags&(KeyUpdate|KeyInsert|KeyDelete) != 0 {
-			k.Access |= acl.Write
-		}
-		keys = append(keys, k)
 	}
 	return keys
+}
+
+func appendKey(keys []acl.Key, name []byte, flags KeyFlag) []acl.Key {
+	if flags&KeyNone != 0 {
+		return keys
+	}
+	k := acl.Key{Name: name}
+	if flags&KeyAccess != 0 {
+		k.Access |= acl.Read
+	}
+	if flags&(KeyUpdate|KeyInsert|KeyDelete) != 0 {
+		k.Access |= acl.Write
+	}
+	return append(keys, k)
 }

@@ -172,27 +172,28 @@ func aclUsers(x *Call) error {
 func aclDryRun(x *Call) error {
 	u := x.Users.Get(x.Args[2])
 	if u == nil {
-		return Errorf("ERR User '%s' not found", x.Args[2])
+		return Errorf("ERR User '%s' not found", cText(x.Args[2]))
 	}
 	args := x.Args[3:]
 	spec, err := x.Table.ResolveAt(x.Level, args)
 	switch {
 	case spec == nil:
-		return Errorf("ERR Command '%s' not found", args[0])
+		return Errorf("ERR Command '%s' not found", cText(args[0]))
 	case err != nil:
 		return err
 	}
 	d, denied, units := spec.Check(u, args)
 	x.Spend(units)
+	object := string(cText([]byte(d.Object)))
 	switch {
 	case !denied:
 		x.Out.Status("OK")
 	case d.Reason == acl.DeniedCommand:
-		x.Out.BulkString("This user has no permissions to run the '" + d.Object + "' command")
+		x.Out.BulkString("This user has no permissions to run the '" + object + "' command")
 	case d.Reason == acl.DeniedWork:
 		return errDeniedWork
 	default:
-		x.Out.BulkString("This user has no permissions to access the '" + d.Object + "' " +
+		x.Out.BulkString("This user has no permissions to access the '" + object + "' " +
 			d.Reason.String())
 	}
 	return nil

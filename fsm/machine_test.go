@@ -7,5 +7,6 @@ import "github.com/coordd/coordd/commands"
 func newestMachine(table *commands.Table) *Machine {
 	m := NewMachine(table)
 	m.level = FeatureLevel
+	m.raiseUsers()
 	return m
 }
