@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 
 	"github.com/tidwall/redcon"
 
@@ -35,6 +36,8 @@ func (e protocolError) Error() string { return "ERR Protocol error: " + string(e
 
 const (
 	errMultibulkLength protocolError = "invalid multibulk length"
+	errArgsBeforeAuth  protocolError = "unauthenticated multibulk length"
+	errBulkBeforeAuth  protocolError = "unauthenticated bulk length"
 	errBulkLength      protocolError = "invalid bulk length"
 	errBigInline       protocolError = "too big inline request"
 	errBigMultibulk    protocolError = "too big mbulk count string"
@@ -51,8 +54,9 @@ type stream struct {
 	// grow asks to replace the buffer by one of size bytes, larger or smaller. need says that a
 	// command does not fit the current one: then grow waits, and fails if the session must check
 	// its state. lent reports that others wait for the room of the new buffer.
-	grow func(size int, need bool) (lent bool, err error)
-	lent bool // the buffer is for one request, and returned after it
+	grow  func(size int, need bool) (lent bool, err error)
+	small bool // the limits of clients that must authenticate apply
+	lent  bool // the buffer is for one request, and returned after it
 
 	buf              []byte
 	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] is scanned
@@ -92,9 +96,10 @@ func (s *stream) giveBack() {
 
 // take returns all complete commands that were read. They are valid until makeRoom is called. An
 // empty command stands for one that was too large. An error concerns the input after the commands.
+// With small limits it returns one command at a time.
 func (s *stream) take() ([][][]byte, error) {
 	s.cmds = s.cmds[:0]
-	for {
+	for !s.small || len(s.cmds) == 0 {
 		cmd, err := s.next()
 		if err == errIncomplete {
 			return s.cmds, nil
@@ -104,6 +109,7 @@ func (s *stream) take() ([][][]byte, error) {
 		}
 		s.cmds = append(s.cmds, cmd)
 	}
+	return s.cmds, nil
 }
 
 // fill reads once, after makeRoom, and returns the number of bytes.
@@ -143,7 +149,7 @@ func (s *stream) makeRoom() error {
 		size = max(2*size, s.announced())
 	case s.lent && used < minReadBuffer:
 		size = minReadBuffer
-	case full && size < maxReadBuffer:
+	case full && size < maxReadBuffer && !s.small:
 		size *= 2
 	case s.end < size/8 && used == 0 && size > minReadBuffer:
 		size /= 2
@@ -215,7 +221,12 @@ func (s *stream) next() ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !ok || n > maxArgs {
+		switch {
+		case !ok || n > math.MaxInt32:
+			return nil, errMultibulkLength
+		case s.small && n > maxArgsBeforeAuth:
+			return nil, errArgsBeforeAuth
+		case n > maxArgs:
 			return nil, errMultibulkLength
 		}
 		if n <= 0 {
@@ -257,6 +268,9 @@ func (s *stream) argument() error {
 		}
 		if !ok || n < 0 || n > maxBulk {
 			return errBulkLength
+		}
+		if s.small && n > maxBulkBeforeAuth {
+			return errBulkBeforeAuth
 		}
 		s.bulk = int(n) + 2
 		if s.scan-s.start+s.bulk > s.maxBytes {

@@ -45,8 +45,10 @@ type session struct {
 	seesTLS bool // its client is given the TLS addresses of members
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
-	addr     string // of the client, host:port
-	laddr    string // of the server
+	counted  bool        // in Server.unauthenticated
+	trusted  atomic.Bool // it has authenticated once, or shows a certificate that names a user
+	addr     string      // of the client, host:port
+	laddr    string      // of the server
 	created  time.Time
 	in       *stream
 	out      output
@@ -102,7 +104,9 @@ type session struct {
 	sending   atomic.Int64 // bytes of replies being sent
 	// of cron: since when the output exceeds the soft limit; zero: it does not
 	swollen time.Time
-	inHand  int // bytes of replies being put in order
+	// of cron: since when the client must authenticate and has not; zero: it need not
+	unauthenticatedSince time.Time
+	inHand               int // bytes of replies being put in order
 
 	killed        atomic.Bool             // ends soon
 	cut           atomic.Bool             // … without writing anything more
@@ -151,6 +155,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	}
 	if chain := s.certificates(); len(chain) > 0 && srv.cfg.TLSUsers {
 		s.certifiedAs = chain[0].Subject.CommonName
+		s.trusted.Store(true)
 	}
 	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)
@@ -168,6 +173,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 func (s *session) serve() {
 	defer s.end()
 	for !s.quit {
+		s.in.small = s.certifiedAs == "" && s.mustAuthenticate()
 		cmds, err := s.in.take()
 		if len(cmds) > 0 {
 			s.handle(cmds)
@@ -175,6 +181,9 @@ func (s *session) serve() {
 				return
 			}
 			s.refused = false
+			if s.in.small && !s.killed.Load() {
+				continue // there may be more, and other limits apply after AUTH
+			}
 		}
 		if err != nil {
 			s.srv.log.Debug("protocol error", "client", s.addr, "error", err)
@@ -339,6 +348,7 @@ func (s *session) end() {
 	if s.quit && s.subscribed() {
 		s.srv.pubsub.delivery.settle() // messages published before QUIT was answered
 	}
+	s.uncount()
 	s.srv.pubsub.forget(s)
 	s.endMonitor()
 	if s.track.Load() != nil {

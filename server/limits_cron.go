@@ -57,11 +57,14 @@ func (s *Server) cron() {
 	}
 }
 
-// period returns the time between checks, at most a quarter of the timeout.
+// period returns the time between checks, at most a quarter of each timeout.
 func (s *Server) period() time.Duration {
 	period := s.cfg.cronPeriod
-	if idle := time.Duration(s.config.idleTimeout.Load()); idle > 0 {
-		period = min(period, max(idle/4, minCronPeriod))
+	idle := time.Duration(s.config.idleTimeout.Load())
+	for _, timeout := range [...]time.Duration{idle, s.cfg.AuthTimeout} {
+		if timeout > 0 {
+			period = min(period, max(timeout/4, minCronPeriod))
+		}
 	}
 	return period
 }
@@ -80,6 +83,12 @@ func (s *Server) checkIdle(c *session, now time.Time) {
 	if c.tooMuchWaits(now) {
 		s.warnings.Warn("closed a client: soft client-output-buffer-limit exceeded for too long",
 			"client", c.addr)
+		c.kill()
+		return
+	}
+	if s.tooLate(c, now) {
+		s.stats.unauthenticatedClosed.Add(1)
+		s.log.Debug("closed a client that did not authenticate", "client", c.addr)
 		c.kill()
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -37,10 +38,13 @@ type Config struct {
 	MaxBacklogBytes int64
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
 	Unprotected     bool          // protected mode is off
-	UsersFile       string        // of ACL SAVE and ACL LOAD; empty: none
-	UnixSocket      string        // path of the Unix socket, for CONFIG GET
-	UnixSocketPerm  uint32        // permissions of the Unix socket
-	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
+	// after which clients that have not authenticated are closed, if they must; 0: never
+	AuthTimeout        time.Duration
+	MaxUnauthenticated int           // connections that have not authenticated, if they must; 1000
+	UsersFile          string        // of ACL SAVE and ACL LOAD; empty: none
+	UnixSocket         string        // path of the Unix socket, for CONFIG GET
+	UnixSocketPerm     uint32        // permissions of the Unix socket
+	DrainTimeout       time.Duration // how long Close waits for requests in flight; 5 s
 	// large replies of the whole node, until clients have read them; 128 MiB
 	MaxReplyBytes int64
 	// of all connections, before the largest are closed; zero: unlimited
@@ -70,6 +74,9 @@ func (c *Config) setDefaults() {
 	if c.MaxClients == 0 {
 		c.MaxClients = 10000
 	}
+	if c.MaxUnauthenticated == 0 {
+		c.MaxUnauthenticated = 1000
+	}
 	if c.MostClients > 0 {
 		c.MaxClients = min(c.MaxClients, c.MostClients)
 	}
@@ -95,25 +102,27 @@ func (c *Config) setDefaults() {
 
 // Server serves the clients of one node.
 type Server struct {
-	table       *commands.Table
-	backend     Backend
-	log         *slog.Logger
-	cfg         Config
-	started     time.Time
-	runID       string // 40 hexadecimal digits, unique per start
-	pubsub      *pubsub
-	waitQueues  waitQueues
-	tracking    tracking
-	hints       hints
-	stats       stats
-	config      settings
-	monitors    monitors
-	replication replicationWatch
-	pause       pause
-	slowlog     slowlog
-	denials     denialLog
-	latency     latency
-	saving      saving
+	table           *commands.Table
+	backend         Backend
+	log             *slog.Logger
+	cfg             Config
+	started         time.Time
+	runID           string // 40 hexadecimal digits, unique per start
+	pubsub          *pubsub
+	waitQueues      waitQueues
+	tracking        tracking
+	hints           hints
+	stats           stats
+	config          settings
+	monitors        monitors
+	replication     replicationWatch
+	pause           pause
+	slowlog         slowlog
+	denials         denialLog
+	guessing        guessing
+	unauthenticated *halfopen.Set // connections whose clients have not authenticated, but must
+	latency         latency
+	saving          saving
 
 	clientMemory clientMemory
 	intake       intake
@@ -168,6 +177,8 @@ func New(cfg Config) *Server {
 	s.slowlog.threshold.Store(slowlogUs)
 	s.slowlog.maxLen.Store(slowlogLen)
 	s.denials.maxLen.Store(denialLogLen)
+	s.guessing.init()
+	s.unauthenticated = halfopen.New(cfg.MaxUnauthenticated)
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
@@ -264,6 +275,7 @@ func (s *Server) accept(conn net.Conn) {
 	s.wg.Add(1)
 	s.mu.Unlock()
 	s.stats.connections.Add(1)
+	s.countUnauthenticated(c)
 	go func() {
 		defer s.wg.Done()
 		c.serve()

@@ -20,6 +20,7 @@ type stats struct {
 	bytesIn, bytesOut               atomic.Uint64
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
+	unauthenticatedClosed           atomic.Uint64 // clients, for lack of time or room
 	// writes answered by a dry run; dry runs that stopped before a write
 	dryRunHits, dryRunMisses atomic.Uint64
 	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
@@ -73,7 +74,8 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 // reset is CONFIG RESETSTAT.
 func (t *stats) reset() {
 	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn,
-		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.dryRunHits, &t.dryRunMisses} {
+		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unauthenticatedClosed,
+		&t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}
 	for _, c := range t.byCommand {

@@ -7,6 +7,7 @@ package server
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
@@ -182,13 +183,21 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 		name = given[0]
 		words = append(words, name)
 	}
+	key := s.srv.guessing.guesser(s.conn, name)
+	if !s.waitToGuess(key) {
+		s.quit = true
+		return commands.ErrNoAuth
+	}
 	words = append(words, []byte(acl.Hash(given[len(given)-1])))
 	created, err := s.srv.checkPassword(s.id, words)
 	if err == nil {
 		s.user.Store(&identity{name: append([]byte{}, name...), created: created})
+		s.trusted.Store(true)
+		s.uncount()
 		return nil
 	}
 	if err == commands.ErrWrongPass {
+		s.srv.guessing.fail(key, time.Now())
 		context := "toplevel"
 		if s.inExec {
 			context = "multi"
@@ -208,6 +217,7 @@ func (s *session) knowsPassword(hash []byte) {
 	}
 	if u := users.Default(); !u.NoPass() && u.Accepts(hash) {
 		s.user.Store(&identity{name: []byte(userDefault)})
+		s.trusted.Store(true)
 	}
 }
 

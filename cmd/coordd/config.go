@@ -263,6 +263,17 @@ var options = []option{
 		setProtected,
 	},
 	{
+		"auth-timeout", "10s",
+		"time in which a client must authenticate, if it must; 0: no limit",
+		setDuration(func(c *config) *time.Duration { return &c.AuthTimeout }, 0),
+	},
+	{
+		"max-unauthenticated", "1000",
+		"client connections that must authenticate and have not; past it, the oldest of the " +
+			"address with the most is closed",
+		setNumber(func(c *config, n int) { c.MaxUnauthenticated = n }, 1),
+	},
+	{
 		"drain-timeout", "5s",
 		"how long a stopping node waits for requests in flight",
 		setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond),

@@ -69,6 +69,8 @@ type Config struct {
 	MaxClientMemory    server.ClientMemory
 	IdleTimeout        time.Duration // 0: never
 	Unprotected        bool          // protected mode is off
+	AuthTimeout        time.Duration // 0: none
+	MaxUnauthenticated int
 	DrainTimeout       time.Duration
 }
 
@@ -203,6 +205,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
+		AuthTimeout: c.AuthTimeout, MaxUnauthenticated: c.MaxUnauthenticated,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,

@@ -1,0 +1,221 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// Limits before AUTH are Redis's, and end with AUTH, even within what is sent at once.
+func TestLimitsBeforeAuth(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	socket := commandtest.NeedRedis(t, "--requirepass", "pw")
+	auth, bulk := pipeline([]string{"AUTH", "pw"}), strings.Repeat("x", 16385)
+	ten := strings.Fields("DEL a b c d e f g h i")
+	eleven := append(ten[:10:10], "j")
+	for _, input := range []string{
+		"*11\r\n", "*1000000\r\n", "*1048577\r\n", "*3000000000\r\n", "*x\r\n",
+		"*1\r\n$16385\r\n", "*1\r\n$600000000\r\n", "*1\r\n$-1\r\n",
+		"*2\r\n$4\r\nPING\r\n$16385\r\n",
+		pipeline(ten, eleven), pipeline([]string{"PING", bulk[1:]}, []string{"PING", bulk}),
+		"PING " + strings.Repeat("a ", 20) + "\r\n*0\r\n*11\r\n",
+		strings.Repeat("PING\r\n", 20) + "*11\r\n",
+		pipeline([]string{"AUTH", "wrong"}) + pipeline(eleven),
+		auth + pipeline(eleven, []string{"ECHO", bulk}) + "*x\r\n",
+		pipeline([]string{"HELLO", "2", "AUTH", "default", "pw"}, []string{"RESET"}) + "*x\r\n",
+		pipeline([]string{"MULTI"}, []string{"SET", "k", "v"}, []string{"EXEC"}) + auth + "*x\r\n",
+	} {
+		want, own := endOf(t, "unix", socket, input), endOf(t, "tcp", n.addr, input)
+		if strings.Contains(input, "HELLO") { // names and numbers differ
+			want, own = want[strings.Index(want, "+RESET"):], own[strings.Index(own, "+RESET"):]
+		}
+		if own != want {
+			t.Errorf("%.80q: %.300q, Redis %.300q", input, own, want)
+		}
+	}
+}
+
+// endOf returns what a server sends until it closes the connection.
+func endOf(t *testing.T, network, addr, input string) string {
+	t.Helper()
+	c, err := commandtest.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go func() { _ = c.SendRaw([]byte(input)) }()
+	var all strings.Builder
+	for {
+		raw, err := c.Receive()
+		if err != nil {
+			return all.String()
+		}
+		all.Write(raw)
+	}
+}
+
+// The input buffer of a client that must authenticate does not grow with a pipeline.
+func TestBufferBeforeAuth(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	c := n.dial(t)
+	eventually(t, "the session", func() bool { return len(n.all()) == 1 })
+	s := n.all()[0]
+	go c.raw(strings.Repeat("PING\r\n", 50_000))
+	for range 50_000 {
+		c.next()
+	}
+	c.call("PING")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := s.view.queryBytes + s.view.queryFree; got > minReadBuffer {
+		t.Errorf("%d bytes", got)
+	}
+}
+
+// A client that must authenticate has AuthTimeout for it. One that has done so may use RESET.
+func TestAuthTimeout(t *testing.T) {
+	const limit = 40 * time.Millisecond
+	n := start(t, func(c *Config) { c.AuthTimeout = limit })
+	early := n.dial(t)
+	early.call("PING")
+	n.setPassword(t, "pw")
+	in, reset := n.dial(t), n.dial(t)
+	in.call("AUTH", "pw")
+	reset.call("AUTH", "pw")
+	reset.call("RESET")
+	silent, busy := n.dial(t), n.dial(t)
+	_ = busy.SendRaw([]byte(strings.Repeat("PING\r\n", 3) + "*2\r\n$4\r\nAU"))
+	busy.next()
+	busy.next()
+	busy.next()
+	for _, c := range []*client{silent, busy, early} {
+		c.ended()
+	}
+	info := in.call("INFO", "coordd")
+	if !strings.Contains(info, "\r\nunauthenticated_closed:3\r\n") {
+		t.Error(info)
+	}
+	if got := reset.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
+		t.Error(got)
+	}
+}
+
+// Past MaxUnauthenticated the oldest connection of the address with the most ends.
+func TestMaxUnauthenticated(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxUnauthenticated, c.Unprotected = 3, true })
+	n.setPassword(t, "pw")
+	far := n.listenFrom(t, "192.0.2.7")
+	other := n.listenFrom(t, "192.0.2.8")
+	dial := func(addr string) *client {
+		c := dialAt(t, addr)
+		c.call("PING")
+		return c
+	}
+	friend, first, second := dial(other), dial(far), dial(far)
+	third := dial(far)
+	first.ended()
+	if got := second.call("AUTH", "pw"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	fourth := dial(far)
+	dial(far)
+	third.ended()
+	for _, c := range []*client{friend, fourth} {
+		if got := c.call("AUTH", "pw"); got != "+OK\r\n" {
+			t.Error(got)
+		}
+	}
+	info := second.call("INFO", "coordd")
+	if !strings.Contains(info, "\r\nunauthenticated_clients:1\r\nunauthenticated_closed:2\r\n") {
+		t.Error(info)
+	}
+}
+
+// Failures delay the next attempts, more and more; the right password gets in after the delay.
+func TestGuessing(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	c := n.dial(t)
+	for range freeGuesses + 1 {
+		if got := c.call("AUTH", "wrong"); got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+			t.Error(got)
+		}
+	}
+	start := time.Now()
+	if got := n.dial(t).call("AUTH", "default", "pw"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	if took := time.Since(start); took < guessDelay*3/4 {
+		t.Errorf("after %v", took)
+	}
+	c.call("AUTH", "pw")
+	info := c.call("INFO", "all")
+	for _, want := range []string{"acl_access_denied_auth:6\r\n", "auth_delayed:2\r\n"} {
+		if !strings.Contains(info, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// A delayed client that goes, is killed, or whose server stops does not stay.
+func TestDelayedClientsEnd(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	admin := n.dial(t)
+	admin.call("AUTH", "pw")
+	delayed := func() *client {
+		c := n.dial(t)
+		key := n.guessing.guesser(n.all()[0].conn, []byte(acl.DefaultUser))
+		for range 100 {
+			n.guessing.fail(key, time.Now())
+		}
+		before := n.guessing.delayed.Load()
+		_ = c.Send(commandtest.Args("AUTH", "pw"))
+		eventually(t, "the delay", func() bool { return n.guessing.delayed.Load() > before })
+		return c
+	}
+	began := time.Now()
+	_ = delayed().Close()
+	eventually(t, "it is gone", func() bool { return len(n.all()) == 1 })
+	c := delayed()
+	admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.all()[1].id))
+	c.ended()
+	c = delayed()
+	go n.Close()
+	c.want("+OK\r\n")
+	if took := time.Since(began); took >= longestDelay {
+		t.Errorf("after %v", took)
+	}
+}
+
+func TestDelays(t *testing.T) {
+	var g guessing
+	g.init()
+	now, key := time.Unix(1e9, 0), guesser{slot: 1}
+	for range freeGuesses {
+		if d := g.delay(key, now); d != 0 {
+			t.Fatalf("%v", d)
+		}
+		g.fail(key, now)
+	}
+	for i := range 20 {
+		want := min(time.Duration(i)*guessDelay, longestDelay)
+		if d := g.delay(key, now); d != want {
+			t.Fatalf("failure %d: %v, want %v", i, d, want)
+		}
+		g.fail(key, now)
+	}
+	if d := g.delay(guesser{slot: 2}, now); d != 0 {
+		t.Errorf("%v for another", d)
+	}
+	if d := g.delay(key, now.Add(100*time.Second)); d != 0 { // however many have failed
+		t.Errorf("%v later", d)
+	}
+}
