@@ -66,16 +66,7 @@ func TestRecoverAlone(t *testing.T) {
 			for _, m := range c.members {
 				c.close(m.ID)
 			}
-			o := openOffline(t, filepath.Join(c.dir, "n1"), newToy())
-			h, err := o.Contents()
-			if err != nil || h.Node != "n1" || h.Cluster != id ||
-				!slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 ||
-				h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
-				t.Errorf("%+v %v", h, err)
-			}
-			if err := o.Close(); err != nil {
-				t.Error(err)
-			}
+			checkContents(t, filepath.Join(c.dir, "n1"), id)
 			if err := c.recoverAlone("n1"); err != nil {
 				t.Fatal(err)
 			}
@@ -99,67 +90,90 @@ func TestRecoverAlone(t *testing.T) {
 	}
 }
 
+// checkContents checks what a closed member of the cluster holds.
+func checkContents(t *testing.T, dir, cluster string) {
+	t.Helper()
+	o := openOffline(t, dir, newToy())
+	h, err := o.Contents()
+	if err != nil || h.Node != "n1" || h.Cluster != cluster ||
+		!slices.Equal(h.Voters, []string{"n1", "n2", "n3"}) || h.SnapshotIndex == 0 ||
+		h.LastIndex <= h.SnapshotIndex || h.LastEntry == nil {
+		t.Errorf("%+v %v", h, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInterruptedExchange stops the exchange after each of its steps. Open must not take the result
 // for an empty directory, and the next recovery finishes the exchange.
 func TestInterruptedExchange(t *testing.T) {
-	names := []string{versionName, stableName, walName, snapshotsName}
-	for steps := range 2*len(names) + 1 {
+	for steps := range 2*len(exchanged) + 1 {
 		dir := filepath.Join(t.TempDir(), "d[1]*")
 		x := exchangeOf(dir, "7")
-		for at, content := range map[string]string{dir: "old", x.staged: "new"} {
-			for _, name := range names {
-				if err := os.MkdirAll(at, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(at, name), []byte(content),
-					0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := os.MkdirAll(x.kept, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var moves [][2]string
-		for i, name := range names {
-			moves = append(moves, [2]string{filepath.Join(dir, name), filepath.Join(x.kept, name)})
-			if i > 0 {
-				moves = append(moves, [2]string{filepath.Join(x.staged, name),
-					filepath.Join(dir, name)})
-			}
-		}
-		moves = append(moves, [2]string{filepath.Join(x.staged, versionName),
-			filepath.Join(dir, versionName)})
-		for _, move := range moves[:steps] {
-			if err := os.Rename(move[0], move[1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		begun := steps > 0 && steps < len(moves)
+		begun := interruptExchange(t, dir, x, steps)
 		if refuseForeign(dir) == nil {
-			t.Errorf("behind %d steps the directory counts as empty", steps)
+			t.Errorf("after %d steps the directory counts as empty", steps)
 		}
 		if err := finishExchange(dir); err != nil {
-			t.Errorf("behind %d steps: %v", steps, err)
+			t.Errorf("after %d steps: %v", steps, err)
 		}
 		want := "new"
 		if steps == 0 {
 			want = "old"
 		}
-		for _, name := range names {
+		for _, name := range exchanged {
 			got, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil || string(got) != want {
-				t.Errorf("behind %d steps %s is %q %v", steps, name, got, err)
+				t.Errorf("after %d steps %s is %q %v", steps, name, got, err)
 			}
 			if kept, err := os.ReadFile(filepath.Join(x.kept, name)); steps > 0 &&
 				(err != nil || string(kept) != "old") {
-				t.Errorf("behind %d steps what was there before is %q %v", steps, kept, err)
+				t.Errorf("after %d steps the old %s is %q %v", steps, name, kept, err)
 			}
 		}
 		if _, err := os.Stat(x.staged); begun && !os.IsNotExist(err) {
-			t.Errorf("behind %d steps %s is left: %v", steps, x.staged, err)
+			t.Errorf("after %d steps %s remains: %v", steps, x.staged, err)
 		}
 	}
+}
+
+// exchanged are the files that an exchange moves.
+var exchanged = []string{versionName, stableName, walName, snapshotsName}
+
+// interruptExchange makes an old and a new set of files and some of the steps of their exchange. It
+// reports whether the exchange has begun and is not complete.
+func interruptExchange(t *testing.T, dir string, x exchange, steps int) (begun bool) {
+	t.Helper()
+	for at, content := range map[string]string{dir: "old", x.staged: "new", x.kept: ""} {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range exchanged {
+			if content == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(at, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var moves [][2]string
+	for i, name := range exchanged {
+		moves = append(moves, [2]string{filepath.Join(dir, name), filepath.Join(x.kept, name)})
+		if i > 0 {
+			moves = append(moves, [2]string{filepath.Join(x.staged, name),
+				filepath.Join(dir, name)})
+		}
+	}
+	moves = append(moves, [2]string{filepath.Join(x.staged, versionName),
+		filepath.Join(dir, versionName)})
+	for _, move := range moves[:steps] {
+		if err := os.Rename(move[0], move[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return steps > 0 && steps < len(moves)
 }
 
 // TestRecoverBeforeAnEntry leaves out the end of a single node's log, from a given entry on.

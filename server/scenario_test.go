@@ -62,35 +62,8 @@ func TestSpecsAreComplete(t *testing.T) {
 	var check func(c *commands.Spec, path string)
 	check = func(c *commands.Spec, path string) {
 		name := path + c.Name
-		missing := ""
-		for _, f := range [][2]string{{"name", c.Name}, {"group", c.Group}, {"since", c.Since},
-			{"summary", c.Summary}, {"complexity", c.Complexity}} {
-			if f[1] == "" {
-				missing += " " + f[0]
-			}
-		}
-		if missing != "" || c.Arity == 0 {
-			t.Errorf("%s: arity %d, without%s", name, c.Arity, missing)
-		}
-		if c.Local == nil && c.Handler == nil && c.Subcommands == nil {
-			t.Errorf("%s: nobody answers it", name)
-		}
-		first, _, _ := strings.Cut(c.Summary, " ")
-		if !strings.HasSuffix(strings.TrimSuffix(first, ","), "s") ||
-			!strings.HasSuffix(c.Summary, ".") {
-			t.Errorf("%s: the summary %q is no sentence in the third person", name, c.Summary)
-		}
-		if strings.Contains(c.Usage(), ":") && !strings.Contains(c.Usage(), ":port") {
-			t.Errorf("%s: the type of an argument is not known: %s", name, c.Usage())
-		}
-		if blocks := c.Has(commands.Blocking) &&
-			c.Handler != nil; blocks != (c.Waits != commands.NeverWaits) {
-			t.Errorf("%s: Waits is %d beside the flag Blocking: %v", name, c.Waits, blocks)
-		}
-		if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil &&
-			c.Subcommands == nil {
-			t.Errorf("%s: kind %d without a handler", name, c.Kind)
-		}
+		checkDocumentation(t, name, c)
+		checkHandling(t, name, c)
 		for i := range c.Subcommands {
 			check(&c.Subcommands[i], name+"|")
 		}
@@ -101,6 +74,45 @@ func TestSpecsAreComplete(t *testing.T) {
 	}
 	if len(specs) < 25 {
 		t.Error(fmt.Sprint(len(specs), " commands are too few"))
+	}
+}
+
+// checkDocumentation checks the fields that COMMAND DOCS shows.
+func checkDocumentation(t *testing.T, name string, c *commands.Spec) {
+	t.Helper()
+	missing := ""
+	for _, f := range [][2]string{{"name", c.Name}, {"group", c.Group}, {"since", c.Since},
+		{"summary", c.Summary}, {"complexity", c.Complexity}} {
+		if f[1] == "" {
+			missing += " " + f[0]
+		}
+	}
+	if missing != "" || c.Arity == 0 {
+		t.Errorf("%s: arity %d, without%s", name, c.Arity, missing)
+	}
+	first, _, _ := strings.Cut(c.Summary, " ")
+	if !strings.HasSuffix(strings.TrimSuffix(first, ","), "s") ||
+		!strings.HasSuffix(c.Summary, ".") {
+		t.Errorf("%s: the summary %q is not a sentence in the third person", name, c.Summary)
+	}
+	if strings.Contains(c.Usage(), ":") && !strings.Contains(c.Usage(), ":port") {
+		t.Errorf("%s: unknown type of an argument: %s", name, c.Usage())
+	}
+}
+
+// checkHandling checks that something runs the command, and what dispatch knows of it.
+func checkHandling(t *testing.T, name string, c *commands.Spec) {
+	t.Helper()
+	if c.Local == nil && c.Handler == nil && c.Subcommands == nil {
+		t.Errorf("%s: nothing runs it", name)
+	}
+	blocks := c.Has(commands.Blocking) && c.Handler != nil
+	if blocks != (c.Waits != commands.NeverWaits) {
+		t.Errorf("%s: Waits is %d, but the flag Blocking is %v", name, c.Waits, blocks)
+	}
+	if (c.Kind == commands.Read || c.Kind == commands.Write) && c.Handler == nil &&
+		c.Subcommands == nil {
+		t.Errorf("%s: kind %d without a handler", name, c.Kind)
 	}
 }
 

@@ -6,6 +6,7 @@ package keyspace
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +95,50 @@ func (m *ttlModel) check() {
 	}
 }
 
+// change makes a random change of one of so many fields.
+func (m *ttlModel) change(r *rand.Rand, names int) {
+	name := strconv.Itoa(r.IntN(names))
+	value := strings.Repeat("v", r.IntN(3))
+	old, ok := m.alive(name)
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		if m.h.Set([]byte(name), []byte(value)) == ok {
+			m.Fatalf("Set of %q: new is %v", name, ok)
+		}
+		m.fields[name] = ttlModelField{value: value}
+	case 3:
+		if m.h.Update([]byte(name), []byte(value)) == ok {
+			m.Fatalf("Update of %q: new is %v", name, ok)
+		}
+		m.fields[name] = ttlModelField{value, map[bool]int64{true: old.atMs}[ok]}
+	case 4:
+		if m.h.Delete([]byte(name)) != ok {
+			m.Fatalf("Delete of %q is %v", name, !ok)
+		}
+		if ok {
+			delete(m.fields, name)
+		}
+	case 5, 6, 7, 8:
+		if ok {
+			old.atMs = m.ks.now + r.Int64N(30)
+			m.fields[name] = old
+			m.h.SetDeadline(m.ks, []byte(name), old.atMs)
+		}
+	case 9:
+		if ok {
+			old.atMs = 0
+			m.fields[name] = old
+			m.h.SetDeadline(m.ks, []byte(name), 0)
+		}
+	case 10:
+		m.ks.now += r.Int64N(5)
+	case 11:
+		if most, dead := r.IntN(4), m.h.Dead(); m.h.sweep(most) != min(most, dead) {
+			m.Fatalf("a sweep of %d left %d of %d", most, m.h.Dead(), dead)
+		}
+	}
+}
+
 func TestFieldTTLsAgainstModel(t *testing.T) {
 	r := dbRand(t)
 	for _, names := range []int{4, 100, 2 * smallFields} {
@@ -102,46 +147,7 @@ func TestFieldTTLsAgainstModel(t *testing.T) {
 		frozen := m.h.Clone().(*Hash)
 		before := frozen.appendTo(nil)
 		for step := range 4000 {
-			name := strconv.Itoa(r.IntN(names))
-			value := strings.Repeat("v", r.IntN(3))
-			old, ok := m.alive(name)
-			switch r.IntN(12) {
-			case 0, 1, 2:
-				if m.h.Set([]byte(name), []byte(value)) == ok {
-					t.Fatalf("Set of %q: new is %v", name, ok)
-				}
-				m.fields[name] = ttlModelField{value: value}
-			case 3:
-				if m.h.Update([]byte(name), []byte(value)) == ok {
-					t.Fatalf("Update of %q: new is %v", name, ok)
-				}
-				m.fields[name] = ttlModelField{value, map[bool]int64{true: old.atMs}[ok]}
-			case 4:
-				if m.h.Delete([]byte(name)) != ok {
-					t.Fatalf("Delete of %q is %v", name, !ok)
-				}
-				if ok {
-					delete(m.fields, name)
-				}
-			case 5, 6, 7, 8:
-				if ok {
-					old.atMs = ks.now + r.Int64N(30)
-					m.fields[name] = old
-					m.h.SetDeadline(ks, []byte(name), old.atMs)
-				}
-			case 9:
-				if ok {
-					old.atMs = 0
-					m.fields[name] = old
-					m.h.SetDeadline(ks, []byte(name), 0)
-				}
-			case 10:
-				ks.now += r.Int64N(5)
-			case 11:
-				if most, dead := r.IntN(4), m.h.Dead(); m.h.sweep(most) != min(most, dead) {
-					t.Fatalf("a sweep of %d left %d of %d", most, m.h.Dead(), dead)
-				}
-			}
+			m.change(r, names)
 			if step%25 == 0 {
 				m.check()
 			}

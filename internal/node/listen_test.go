@@ -141,19 +141,8 @@ func TestUnixSocket(t *testing.T) {
 		if got, err := c.Incr(ctx, "n").Result(); err != nil || got != int64(i+1) {
 			t.Fatalf("%s: %d, %v", at.addr, got, err)
 		}
-		if at.network == "tcp" {
-			continue
-		}
-		info := c.Do(ctx, "CLIENT", "INFO").Val().(string)
-		if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") ||
-			!strings.Contains(info, " flags=U ") {
-			t.Error(info)
-		}
-		for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700",
-			"timeout": "3600"} {
-			if got := c.ConfigGet(ctx, name).Val()[name]; got != want {
-				t.Errorf("%s is %q", name, got)
-			}
+		if at.network == "unix" {
+			checkUnixClient(t, c, path)
 		}
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
@@ -167,13 +156,29 @@ func TestUnixSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket stays: %v", err)
+		t.Errorf("the socket remains: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := listenUnix(path, 0); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("in the place of a file: %v", err)
+	}
+}
+
+// checkUnixClient checks what a client on the socket sees of it.
+func checkUnixClient(t *testing.T, c *redis.Client, path string) {
+	t.Helper()
+	info := c.Do(t.Context(), "CLIENT", "INFO").Val().(string)
+	if !strings.Contains(info, " addr="+path+":0 laddr="+path+":0 ") ||
+		!strings.Contains(info, " flags=U ") {
+		t.Error(info)
+	}
+	for name, want := range map[string]string{"unixsocket": path, "unixsocketperm": "700",
+		"timeout": "3600"} {
+		if got := c.ConfigGet(t.Context(), name).Val()[name]; got != want {
+			t.Errorf("%s is %q", name, got)
+		}
 	}
 }
 

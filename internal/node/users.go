@@ -18,8 +18,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// resetName is the file in the data directory that asks for a default user with all rights. It holds
-// the hash of the password.
+// resetName is the file in the data directory that asks for a default user with all rights. It
+// holds the hash of the password.
 const resetName = "reset-default-user"
 
 // settlePause is the time between two looks whether the cluster takes users.

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-func TestFields(t *testing.T) {
-	list := [][]byte{[]byte("a"), {}, bytes.Repeat([]byte("b"), 300)}
+func TestNumbers(t *testing.T) {
 	b := append([]byte(nil), 7)
 	b = binary.LittleEndian.AppendUint64(b, math.MaxUint64-1)
 	numbers := []uint64{0, 1, 127, 128, 1<<14 - 1, 1 << 14, 1<<63 - 1, math.MaxUint64}
@@ -24,9 +23,6 @@ func TestFields(t *testing.T) {
 	for _, v := range signed {
 		b = binary.AppendVarint(b, v)
 	}
-	b = AppendBytes(AppendBytes(b, "text"), []byte{})
-	b = AppendBool(AppendBool(b, true), false)
-	b = append(AppendList(b, list), "rest"...)
 
 	c := NewCursor(b)
 	if got := c.Byte(); got != 7 {
@@ -45,6 +41,18 @@ func TestFields(t *testing.T) {
 			t.Errorf("Varint is %d, want %d", got, want)
 		}
 	}
+	if !c.Done() {
+		t.Errorf("%q is left", c.Rest())
+	}
+}
+
+func TestFields(t *testing.T) {
+	list := [][]byte{[]byte("a"), {}, bytes.Repeat([]byte("b"), 300)}
+	b := AppendBytes(AppendBytes(nil, "text"), []byte{})
+	b = AppendBool(AppendBool(b, true), false)
+	b = append(AppendList(b, list), "rest"...)
+
+	c := NewCursor(b)
 	if got := c.Text(); got != "text" {
 		t.Errorf("Text is %q", got)
 	}

@@ -267,17 +267,8 @@ func (d *differential) sweep() {
 // send runs a request on the machine and sends it to the real server. wait is the time until what
 // it made expires on both. It does not send requests that cannot be compared.
 func (d *differential) send(q request) (wait time.Duration, ok bool) {
-	for _, call := range q.calls {
-		ms, ok := shortTTL(inner(call))
-		if !ok || (!q.watch && d.uncomparable(q, call)) {
-			return 0, false
-		}
-		wait = max(wait, ms)
-	}
-	if wait > 0 && q.several() && slices.ContainsFunc(q.calls, func(call [][]byte) bool {
-		return isCommand(inner(call), "dbsize", "memory")
-	}) {
-		return 0, false // on the real server they see expired keys
+	if wait, ok = d.comparable(q); !ok {
+		return 0, false
 	}
 	d.tick()
 	s := sent{request: q}
@@ -324,6 +315,24 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	d.pending = append(d.pending, s)
 	if d.calls++; q.several() {
 		d.calls += len(q.calls) - 1
+	}
+	return wait, true
+}
+
+// comparable reports whether a request can be compared, and returns the time until what it makes
+// expires.
+func (d *differential) comparable(q request) (wait time.Duration, ok bool) {
+	for _, call := range q.calls {
+		ttl, ok := shortTTL(inner(call))
+		if !ok || (!q.watch && d.uncomparable(q, call)) {
+			return 0, false
+		}
+		wait = max(wait, ttl)
+	}
+	if wait > 0 && q.several() && slices.ContainsFunc(q.calls, func(call [][]byte) bool {
+		return isCommand(inner(call), "dbsize", "memory")
+	}) {
+		return 0, false // on the real server they see expired keys
 	}
 	return wait, true
 }

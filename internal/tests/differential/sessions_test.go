@@ -409,15 +409,7 @@ func (s *sessions) readToMark(p *pair, side int) {
 // noteState records how a call changed the state of its connection, by the real server's reply.
 func (s *sessions) noteState(p *pair, call [][]byte) {
 	name := strings.ToLower(string(call[0]))
-	p.stopped = p.stopped ||
-		(p.tracking && (name == "reset" || (name == "client" && hasWord(call, "off"))))
-	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
-	if name == "client" {
-		for _, target := range s.redirects(call) {
-			target.subscribed = true
-		}
-	}
-	p.subscribed = p.subscribed || p.tracking || strings.HasSuffix(name, "subscribe")
+	s.noteMessages(p, name, call)
 	if !p.multi && !slices.Contains(words("multi watch unwatch select reset quit"), name) {
 		return
 	}
@@ -429,8 +421,7 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	case !open:
 	case name == "reset" && v.Text == "RESET":
 		p.multi, p.queue, p.watch, p.db, p.subscribed, p.tracking = false, nil, nil, 0, false, false
-	case p.multi && (name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) ||
-		name == "discard" && !v.IsError()):
+	case p.multi && endsTransaction(name, v):
 		s.noteSelects(p, v)
 		p.multi, p.watch = false, nil // the queue is still needed
 	case v.IsError():
@@ -450,6 +441,25 @@ func (s *sessions) noteState(p *pair, call [][]byte) {
 	case name == "select":
 		p.db = database(call)
 	}
+}
+
+// noteMessages records which messages the connection may receive after a call.
+func (s *sessions) noteMessages(p *pair, name string, call [][]byte) {
+	p.stopped = p.stopped ||
+		(p.tracking && (name == "reset" || (name == "client" && hasWord(call, "off"))))
+	p.tracking = p.tracking || (name == "client" && hasWord(call, "tracking"))
+	if name == "client" {
+		for _, target := range s.redirects(call) {
+			target.subscribed = true
+		}
+	}
+	p.subscribed = p.subscribed || p.tracking || strings.HasSuffix(name, "subscribe")
+}
+
+// endsTransaction reports whether a call with this reply ended its transaction.
+func endsTransaction(name string, v commandtest.Value) bool {
+	return name == "exec" && (!v.IsError() || strings.HasPrefix(v.Text, "EXECABORT")) ||
+		name == "discard" && !v.IsError()
 }
 
 // noteSelects records the database that a transaction ended in.

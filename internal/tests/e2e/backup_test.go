@@ -156,7 +156,7 @@ func TestRestoreCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := []int64{fence(t, c, "one:lock"), newFence(t, c, "before")}
-	life := c.PTTL(ctx, "one:lock").Val()
+	ttl := c.PTTL(ctx, "one:lock").Val()
 	count := c.Get(ctx, "one:count").Val()
 	file := filepath.Join(t.TempDir(), "backup")
 	succeed(t, "backup", "--from", ps[1].addr, file)
@@ -172,11 +172,7 @@ func TestRestoreCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := succeed(t, append([]string{"restore", file}, p.args...)...)
-		for _, word := range []string{"epoch 1", p.id, "n1, n2, n3"} {
-			if !strings.Contains(said, word) {
-				t.Errorf("restore does not print %q: %s", word, said)
-			}
-		}
+		wantWords(t, "restore", said, "epoch 1", p.id, "n1, n2, n3")
 	}
 	restore(ps[0])
 	restore(ps[1])
@@ -184,7 +180,7 @@ func TestRestoreCluster(t *testing.T) {
 		ps[i].start()
 	}
 	ps[0].waitReady()
-	wait.For(t, 20*time.Second, "n3 is told", func() bool {
+	wait.For(t, 20*time.Second, "n3 logs that its cluster was restored", func() bool {
 		return strings.Contains(ps[2].log.String(), "one was restored, recovered or founded again")
 	})
 	if err := ps[2].client().Get(ctx, "after:0").Err(); errorWord(err) != "CLUSTERDOWN" {
@@ -199,18 +195,7 @@ func TestRestoreCluster(t *testing.T) {
 		wait.For(t, 20*time.Second, p.id+" serving", func() bool {
 			return c.Ping(ctx).Err() == nil && c.Exists(ctx, "one:lock").Err() == nil
 		})
-		if n := c.Exists(ctx, "before", "one:lock", "one:hash", "one:zset").Val(); n != 4 {
-			t.Errorf("%s: %d of 4 keys", p.id, n)
-		}
-		if n := c.Exists(ctx, "after:0", "after:19").Val(); n != 0 {
-			t.Errorf("%s has a change from after the backup", p.id)
-		}
-		if got := c.Get(ctx, "one:count").Val(); got != count {
-			t.Errorf("%s: the count is %s, in the backup %s", p.id, got, count)
-		}
-		if left := c.PTTL(ctx, "one:lock").Val(); left <= 0 || left > life {
-			t.Errorf("%s: the lock had %v left and has %v", p.id, life, left)
-		}
+		checkRestored(t, p.id, c, count, ttl)
 		if v, err := c.EvalSha(ctx, sha, []string{"one:count"}).Result(); err != nil || v != count {
 			t.Errorf("%s: the script: %v %v", p.id, v, err)
 		}
@@ -237,6 +222,24 @@ func TestRestoreCluster(t *testing.T) {
 	if said := succeed(t, "backup", "--from", ps[2].addr, again); !strings.Contains(said,
 		"epoch 1") {
 		t.Error(said)
+	}
+}
+
+// checkRestored checks that a node has the data of the backup and nothing later.
+func checkRestored(t *testing.T, id string, c *redis.Client, count string, ttl time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	if n := c.Exists(ctx, "before", "one:lock", "one:hash", "one:zset").Val(); n != 4 {
+		t.Errorf("%s: %d of 4 keys", id, n)
+	}
+	if n := c.Exists(ctx, "after:0", "after:19").Val(); n != 0 {
+		t.Errorf("%s has a change from after the backup", id)
+	}
+	if got := c.Get(ctx, "one:count").Val(); got != count {
+		t.Errorf("%s: the count is %s, in the backup %s", id, got, count)
+	}
+	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > ttl {
+		t.Errorf("%s: the lock's TTL is %v, in the backup %v", id, got, ttl)
 	}
 }
 

@@ -223,17 +223,7 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 	})
 	stop()
 	poppers.Wait()
-	for element, n := range popped {
-		if n > 1 {
-			t.Errorf("%q was popped %d times", element, n)
-		}
-	}
-	missing := 0
-	for _, element := range acked {
-		if popped[element] == 0 {
-			missing++
-		}
-	}
+	missing := missingElements(t, acked, popped)
 	if missing > unsure {
 		t.Errorf("%d elements are missing, but only %d pops have an unknown outcome",
 			missing, unsure)
@@ -243,6 +233,22 @@ func TestLeaderKilledWhileElementsPass(t *testing.T) {
 	}
 	t.Logf("%d pushed, %d popped, %d missing, %d pops unknown, %d pushes unknown", len(acked),
 		len(popped), missing, unsure, len(maybe))
+}
+
+// missingElements counts the pushed elements that were not popped. None may be popped twice.
+func missingElements(t *testing.T, pushed []string, popped map[string]int) (missing int) {
+	t.Helper()
+	for element, n := range popped {
+		if n > 1 {
+			t.Errorf("%q was popped %d times", element, n)
+		}
+	}
+	for _, element := range pushed {
+		if popped[element] == 0 {
+			missing++
+		}
+	}
+	return missing
 }
 
 // receive returns a subscription's next message, as channel and payload.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,23 +42,8 @@ func TestProbesOfManyKeys(t *testing.T) {
 	}
 	p := startProcesses(t, 1)[0]
 	ctx := t.Context()
-	fill := func(from, to int) error {
-		c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Minute})
-		defer c.Close()
-		for i := from; i < to; i += 1000 {
-			if _, err := c.Pipelined(ctx, func(b redis.Pipeliner) error {
-				for k := i; k < i+1000; k++ {
-					b.Set(ctx, fmt.Sprint("key:", k), "v", 0)
-				}
-				return nil
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	began := time.Now()
-	if err := fill(0, probedKeys); err != nil {
+	if err := setKeys(ctx, p, probedKeys); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d keys in %v", probedKeys, time.Since(began).Round(time.Second))
@@ -70,7 +56,7 @@ func TestProbesOfManyKeys(t *testing.T) {
 			}
 		})
 	}
-	work("writes", func() error { return fill(0, 300_000) })
+	work("writes", func() error { return setKeys(ctx, p, 300_000) })
 	work("a snapshot", func() error { _, err := p.raft("SNAPSHOT"); return err })
 	work("a backup", func() error { _, err := p.raft("BACKUP"); return err })
 	work("a walk", func() error {
@@ -99,11 +85,36 @@ func TestProbesOfManyKeys(t *testing.T) {
 	}
 	t.Logf("at work: %d pages, the slowest after %v", asked, worst)
 
+	probeLoading(t, p)
+	if n, err := p.client().DBSize(ctx).Result(); err != nil || n != probedKeys {
+		t.Error(n, err)
+	}
+}
+
+// setKeys writes the first n keys.
+func setKeys(ctx context.Context, p *process, n int) error {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: time.Minute})
+	defer c.Close()
+	for i := 0; i < n; i += 1000 {
+		if _, err := c.Pipelined(ctx, func(b redis.Pipeliner) error {
+			for k := i; k < i+1000; k++ {
+				b.Set(ctx, fmt.Sprint("key:", k), "v", 0)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probeLoading restarts the node and requests both pages until it is ready.
+func probeLoading(t *testing.T, p *process) {
+	t.Helper()
 	p.kill()
 	p.start()
-	began = time.Now()
-	asked, worst = 0, 0
-	loading := 0
+	began := time.Now()
+	asked, worst, loading := 0, time.Duration(0), 0
 	for up := false; ; asked++ {
 		code, body, took := probe(p, "/healthz")
 		switch {
@@ -134,7 +145,4 @@ func TestProbesOfManyKeys(t *testing.T) {
 	}
 	t.Logf("ready %v after the start: %d pages, %d times loading, the slowest after %v",
 		time.Since(began).Round(time.Millisecond), 2*asked, loading, worst)
-	if n, err := p.client().DBSize(ctx).Result(); err != nil || n != probedKeys {
-		t.Error(n, err)
-	}
 }

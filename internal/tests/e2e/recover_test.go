@@ -43,7 +43,7 @@ func TestRecover(t *testing.T) {
 		defer conn.Close()
 		return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "last").Val() == 1
 	})
-	count, life := c.Get(ctx, "one:count").Val(), c.PTTL(ctx, "one:lock").Val()
+	count, ttl := c.Get(ctx, "one:count").Val(), c.PTTL(ctx, "one:lock").Val()
 	for _, p := range ps {
 		p.kill()
 	}
@@ -55,13 +55,9 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := succeed(t, "recover", "--data-dir", dir)
-	for _, words := range []string{"data of node n1", "voters        n1, n2, n3",
+	wantWords(t, "recover", said, "data of node n1", "voters        n1, n2, n3",
 		"log           term ", "snapshot      index ", "epoch 0", "newest write  2", "WARNING",
-		"acknowledged", "a second time", "Nothing was written"} {
-		if !strings.Contains(said, words) {
-			t.Errorf("recover does not print %q: %s", words, said)
-		}
-	}
+		"acknowledged", "a second time", "Nothing was written")
 	left.start() // nothing was written: it still waits for a majority
 	wait.For(t, 20*time.Second, "no majority", func() bool {
 		return errorWord(left.client().Set(ctx, "x", 1, 0).Err()) == "CLUSTERDOWN"
@@ -83,9 +79,9 @@ func TestRecover(t *testing.T) {
 	if got := newFence(t, c, "new"); got <= tokens[2] || got>>53 != 1 {
 		t.Errorf("the token %d after %v", got, tokens)
 	}
-	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > life ||
+	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > ttl ||
 		c.Get(ctx, "one:count").Val() != count || c.Exists(ctx, "last").Val() != 1 {
-		t.Errorf("the lock had %v and has %v; the count %s was %s", life, got,
+		t.Errorf("the lock had %v and has %v; the count %s was %s", ttl, got,
 			c.Get(ctx, "one:count").Val(), count)
 	}
 	w.finish(t, c)
@@ -103,7 +99,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	ps[1].start()
-	wait.For(t, 20*time.Second, "n2 is told", func() bool {
+	wait.For(t, 20*time.Second, "n2 logs that its cluster was recovered", func() bool {
 		return strings.Contains(ps[1].log.String(), "one was restored, recovered or founded again")
 	})
 	if err := ps[1].client().Set(ctx, "x", 1, 0).Err(); errorWord(err) != "CLUSTERDOWN" {
@@ -114,6 +110,16 @@ func TestRecover(t *testing.T) {
 		return n4.client().Set(ctx, "alone", 1, 0).Err() == nil
 	})
 	w.finish(t, n4.client())
+}
+
+// wantWords fails for each text that the output of a subcommand lacks.
+func wantWords(t *testing.T, subcommand, output string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(output, w) {
+			t.Errorf("%s does not print %q: %s", subcommand, w, output)
+		}
+	}
 }
 
 func TestRecoverRefusals(t *testing.T) {

@@ -58,36 +58,8 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	lead, rest := leader(t, ps)
 	leading, following := lead.client(), rest[0].client()
 
-	// As Redisson does: a lock, then WAIT for the number of replicas.
 	for _, c := range []*redis.Client{leading, following} {
-		if err := c.Set(ctx, "lock", "a", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		// 50 ms suffice for both only once they are known to hold the write.
-		for _, line := range [][2]string{
-			{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"},
-			{"WAIT 3 50", "2"},
-		} {
-			words, want := line[0], line[1]
-			var args []any
-			for _, w := range strings.Fields(words) {
-				args = append(args, w)
-			}
-			got := said(c, args...)
-			if got != want && !(want == "at least 1" && (got == "1" || got == "2")) {
-				t.Errorf("all three run: %s through %s: %s, want %s", words, c.Options().Addr, got,
-					want)
-			}
-		}
-		pipe := c.TxPipeline()
-		pipe.Set(ctx, "lock", "b", 0)
-		waited := pipe.Do(ctx, "WAIT", "2", "0")
-		if _, err := pipe.Exec(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if n, _ := waited.Int(); n < 1 || n > 2 {
-			t.Errorf("WAIT in MULTI: %v", waited)
-		}
+		checkWaits(t, c)
 	}
 	checkReplication(t, leading, following, rest)
 
@@ -139,6 +111,40 @@ func TestWhatTheQuorumKnows(t *testing.T) {
 	}
 	if got := said(leading, "WAIT", "2", "100"); got != "1" {
 		t.Errorf("the leader alone: WAIT 2 100: %s", got)
+	}
+}
+
+// checkWaits takes a lock and waits for replicas, as Redisson does, while all three nodes run.
+func checkWaits(t *testing.T, c *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	if err := c.Set(ctx, "lock", "a", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// 50 ms suffice for both only once they are known to hold the write.
+	for _, test := range [][2]string{
+		{"WAIT 1 10000", "at least 1"}, {"WAIT 2 10000", "2"}, {"WAITAOF 1 2 10000", "[1 2]"},
+		{"WAIT 3 50", "2"},
+	} {
+		words, want := test[0], test[1]
+		var args []any
+		for _, w := range strings.Fields(words) {
+			args = append(args, w)
+		}
+		got := said(c, args...)
+		if got != want && !(want == "at least 1" && (got == "1" || got == "2")) {
+			t.Errorf("all three run: %s through %s: %s, want %s", words, c.Options().Addr, got,
+				want)
+		}
+	}
+	pipe := c.TxPipeline()
+	pipe.Set(ctx, "lock", "b", 0)
+	waited := pipe.Do(ctx, "WAIT", "2", "0")
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := waited.Int(); n < 1 || n > 2 {
+		t.Errorf("WAIT in MULTI: %v", waited)
 	}
 }
 
@@ -261,111 +267,129 @@ func (p *process) stopped() bool {
 func TestDeposedLeaderReturnsNothingStale(t *testing.T) {
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
-	const each = 4 // clients of each kind
 	for round := range 2 {
 		old, rest := leader(t, ps)
-		key := func(kind string, i int) string { return fmt.Sprintf("%s:%d:%d", kind, round, i) }
-		type asked struct {
-			key, want string
-			ask       func(c *redis.Client, key string) string
-			c         *redis.Client
-			got       chan string
-		}
-		kinds := map[string]asked{
-			"get": {want: "new", ask: func(c *redis.Client, k string) string {
-				return said(c, "GET", k)
-			}},
-			"ro": {want: "new", ask: func(c *redis.Client, k string) string {
-				return said(c, "EVAL_RO", `return redis.call("GET", KEYS[1])`, "1", k)
-			}},
-			"multi": {want: "[new new]", ask: func(c *redis.Client, k string) string {
-				pipe := c.TxPipeline()
-				a, b := pipe.Get(ctx, k), pipe.Get(ctx, k)
-				if _, err := pipe.Exec(ctx); err != nil {
-					return err.Error()
-				}
-				return fmt.Sprint([]string{a.Val(), b.Val()})
-			}},
-			// it was released
-			"lock": {want: "OK", ask: func(c *redis.Client, k string) string {
-				return said(c, "SET", k, "me", "NX")
-			}},
-			"try": {want: "fresh", ask: func(c *redis.Client, k string) string {
-				return said(c, "EVAL", onlyOld, "1", k)
-			}},
-			"readonly": {want: "old or new", ask: func(c *redis.Client, k string) string {
-				// stale or not, it replies
-				pipe := c.Pipeline()
-				pipe.ReadOnly(ctx)
-				v := pipe.Get(ctx, k)
-				if _, err := pipe.Exec(ctx); err != nil {
-					return err.Error()
-				}
-				return v.Val()
-			}},
-		}
-		var all []asked
-		for kind, a := range kinds {
-			for i := range each {
-				a.key, a.c, a.got = key(kind, i), old.client(), make(chan string, 1)
-				if err := a.c.Set(ctx, a.key, "old", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, a)
-			}
-		}
-		for range 40 { // so that the old leader learns to answer these without the log
-			for _, a := range all {
-				if strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try") {
-					if got := a.ask(a.c, a.key); got == a.want {
-						t.Fatalf("%s before the pause: %s", a.key, got)
-					}
-				}
-			}
-		}
-		if n := infoNumber(t, all[0].c, "coordd", "unlogged_writes"); n < 100 {
-			t.Fatalf("%d writes skipped the log: the test does not cover them", n)
-		}
+		all := leaderRequests(t, old, round)
+		learnDryRuns(t, all)
 
 		old.pause()             // its earlier replies would be true
-		for _, a := range all { // the first half waits in the sockets of the stopped process
-			if a.key[len(a.key)-1]%2 == 0 {
-				go func() { a.got <- a.ask(a.c, a.key) }()
+		for _, r := range all { // the first half waits in the sockets of the stopped process
+			if r.number%2 == 0 {
+				go func() { r.got <- r.send(r.c, r.key) }()
 			}
 		}
 		leader(t, rest)
 		now := rest[0].client()
-		for _, a := range all { // each may be retried: it does not matter how often it ran
+		for _, r := range all { // each may be retried: it does not matter how often it ran
 			wait.For(t, 15*time.Second, "a write without the old leader", func() bool {
-				if strings.HasPrefix(a.key, "lock") {
-					return now.Del(ctx, a.key).Err() == nil
+				if r.kind == "lock" {
+					return now.Del(ctx, r.key).Err() == nil
 				}
-				return now.Set(ctx, a.key, "new", 0).Err() == nil
+				return now.Set(ctx, r.key, "new", 0).Err() == nil
 			})
 		}
 		old.signal(syscall.SIGCONT)
-		for _, a := range all { // the second half arrives while it finds out
-			if a.key[len(a.key)-1]%2 == 1 {
-				go func() { a.got <- a.ask(a.c, a.key) }()
+		for _, r := range all { // the second half arrives before it knows
+			if r.number%2 == 1 {
+				go func() { r.got <- r.send(r.c, r.key) }()
 			}
 		}
-		certain := 0
-		for _, a := range all {
-			got := <-a.got
-			word, _, _ := strings.Cut(got, " ")
-			owed := strings.HasPrefix(a.key, "readonly")
-			switch {
-			case got == a.want, owed && (got == "old" || got == "new"):
-				certain++
-			case word == "CLUSTERDOWN" && !owed, word == "UNKNOWN" &&
-				(strings.HasPrefix(a.key, "lock") || strings.HasPrefix(a.key, "try")):
+		answered := 0
+		for _, r := range all {
+			got := <-r.got
+			switch word, _, _ := strings.Cut(got, " "); {
+			case got == r.want, r.kind == "readonly" && (got == "old" || got == "new"):
+				answered++
+			case word == "CLUSTERDOWN" && r.kind != "readonly", word == "UNKNOWN" && r.writes:
 			default:
-				t.Errorf("round %d, %s on the old leader: %q, want %q", round, a.key, got,
-					a.want)
+				t.Errorf("round %d, %s on the old leader: %q, want %q", round, r.key, got, r.want)
 			}
 		}
-		t.Logf("round %d: %d of %d questions were answered, the others refused", round, certain,
+		t.Logf("round %d: %d of %d requests got a reply, the others an error", round, answered,
 			len(all))
 		old.waitReady()
+	}
+}
+
+// leaderRequest is a request to a leader that is about to be deposed. Meanwhile its key changes from
+// old to new, or the lock is released.
+type leaderRequest struct {
+	kind   string
+	want   string
+	writes bool
+	send   func(c *redis.Client, key string) string
+
+	number int
+	key    string
+	c      *redis.Client
+	got    chan string
+}
+
+var leaderRequestKinds = []leaderRequest{
+	{kind: "get", want: "new", send: func(c *redis.Client, k string) string {
+		return said(c, "GET", k)
+	}},
+	{kind: "ro", want: "new", send: func(c *redis.Client, k string) string {
+		return said(c, "EVAL_RO", `return redis.call("GET", KEYS[1])`, "1", k)
+	}},
+	{kind: "multi", want: "[new new]", send: func(c *redis.Client, k string) string {
+		ctx := context.Background()
+		pipe := c.TxPipeline()
+		a, b := pipe.Get(ctx, k), pipe.Get(ctx, k)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint([]string{a.Val(), b.Val()})
+	}},
+	{kind: "lock", want: "OK", writes: true, send: func(c *redis.Client, k string) string {
+		return said(c, "SET", k, "me", "NX")
+	}},
+	{kind: "try", want: "fresh", writes: true, send: func(c *redis.Client, k string) string {
+		return said(c, "EVAL", onlyOld, "1", k)
+	}},
+	// stale or not, it gets a reply
+	{kind: "readonly", want: "old or new", send: func(c *redis.Client, k string) string {
+		ctx := context.Background()
+		pipe := c.Pipeline()
+		pipe.ReadOnly(ctx)
+		v := pipe.Get(ctx, k)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err.Error()
+		}
+		return v.Val()
+	}},
+}
+
+// leaderRequests makes four requests of each kind, each with its own key and client.
+func leaderRequests(t *testing.T, p *process, round int) (all []leaderRequest) {
+	t.Helper()
+	for _, r := range leaderRequestKinds {
+		for r.number = range 4 {
+			r.key = fmt.Sprintf("%s:%d:%d", r.kind, round, r.number)
+			r.c, r.got = p.client(), make(chan string, 1)
+			if err := r.c.Set(context.Background(), r.key, "old", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// learnDryRuns repeats the writes until the leader answers them by dry runs.
+func learnDryRuns(t *testing.T, all []leaderRequest) {
+	t.Helper()
+	for range 40 {
+		for _, r := range all {
+			if !r.writes {
+				continue
+			}
+			if got := r.send(r.c, r.key); got == r.want {
+				t.Fatalf("%s before the pause: %s", r.key, got)
+			}
+		}
+	}
+	if n := infoNumber(t, all[0].c, "coordd", "unlogged_writes"); n < 100 {
+		t.Fatalf("%d writes skipped the log: the test does not cover them", n)
 	}
 }
