@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
@@ -17,6 +18,7 @@ import (
 type settings struct {
 	maxClients   atomic.Int64
 	idleTimeout  atomic.Int64              // ns; 0: never
+	keepAlive    atomic.Int64              // seconds; 0: never
 	protected    atomic.Bool               // protected mode
 	trackLatency atomic.Bool               // keep histograms of commands
 	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
@@ -26,6 +28,7 @@ type settings struct {
 func (c *settings) init(cfg Config) {
 	c.maxClients.Store(int64(cfg.MaxClients))
 	c.idleTimeout.Store(int64(cfg.IdleTimeout))
+	c.keepAlive.Store(int64(cfg.KeepAlive / time.Second))
 	c.protected.Store(!cfg.Unprotected)
 	c.trackLatency.Store(true)
 	c.percentiles.Store(&defaultPercentiles)

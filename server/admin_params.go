@@ -83,6 +83,9 @@ var params = []param{
 			s.wakeCron()
 		},
 	},
+	numberParam("tcp-keepalive", 0, 1<<31-1, func(s *Server) atomicNumber {
+		return &s.config.keepAlive
+	}),
 	{name: "maxmemory-clients", get: func(s *Server) string {
 		return s.clientMemory.chosen.Load().String()
 	}, choose: chooseClientMemory},

@@ -37,6 +37,7 @@ type Config struct {
 	// MaxSubscriberBytes
 	MaxBacklogBytes int64
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
+	KeepAlive       time.Duration // of silence before TCP asks whether a client is there; 0: never
 	Unprotected     bool          // protected mode is off
 	// after which clients that have not authenticated are closed, if they must; 0: never
 	AuthTimeout        time.Duration
@@ -276,6 +277,7 @@ func (s *Server) accept(conn net.Conn) {
 	s.mu.Unlock()
 	s.stats.connections.Add(1)
 	s.countUnauthenticated(c)
+	s.keepAlive(conn)
 	go func() {
 		defer s.wg.Done()
 		c.serve()

@@ -258,6 +258,12 @@ var options = []option{
 		setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0),
 	},
 	{
+		"tcp-keepalive", "60s",
+		"silence after which TCP asks three times whether a client is still there, in steps of a " +
+			"third of this; 0: never",
+		setKeepAlive,
+	},
+	{
 		"protected-mode", "yes",
 		"no: also serve other machines while the default user needs no password",
 		setProtected,
@@ -316,6 +322,14 @@ func setRedirect(c *config, v string) error {
 	var name string
 	err := setChoice(func(*config) *string { return &name }, "forward", "moved", "none")(c, v)
 	c.Redirect = server.Redirect(name)
+	return err
+}
+
+func setKeepAlive(c *config, v string) error {
+	err := setDuration(func(c *config) *time.Duration { return &c.KeepAlive }, 0)(c, v)
+	if err == nil && c.KeepAlive%time.Second != 0 {
+		err = errors.New("must be whole seconds")
+	}
 	return err
 }
 

@@ -69,6 +69,7 @@ type Config struct {
 	MaxClientMemory    server.ClientMemory
 	IdleTimeout        time.Duration // 0: never
 	Unprotected        bool          // protected mode is off
+	KeepAlive          time.Duration // 0: none
 	AuthTimeout        time.Duration // 0: none
 	MaxUnauthenticated int
 	DrainTimeout       time.Duration
@@ -204,6 +205,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
+		KeepAlive:   c.KeepAlive,
 		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
 		AuthTimeout: c.AuthTimeout, MaxUnauthenticated: c.MaxUnauthenticated,
 		DrainTimeout: c.DrainTimeout,
