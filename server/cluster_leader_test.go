@@ -129,6 +129,7 @@ func TestRedirectCapability(t *testing.T) {
 }
 
 func TestSwitchMaster(t *testing.T) {
+	plainOnly(t)
 	n := start(t, func(c *Config) { c.SentinelName = "locks" })
 	eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
 	c, p := n.dial(t), n.dial(t)

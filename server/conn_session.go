@@ -4,6 +4,7 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -43,6 +44,8 @@ type session struct {
 	conn    net.Conn
 	unix    bool // on a Unix socket
 	seesTLS bool // its client is given the TLS addresses of members
+	// what TLS keeps for the connection
+	tlsBytes int
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
 	counted  bool        // in Server.unauthenticated
@@ -156,6 +159,9 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	if chain := s.certificates(); len(chain) > 0 && srv.cfg.TLSUsers {
 		s.certifiedAs = chain[0].Subject.CommonName
 		s.trusted.Store(true)
+	}
+	if _, ok := conn.(*tls.Conn); ok {
+		s.tlsBytes = tlsBytes
 	}
 	s.memory.of = &srv.clientMemory
 	s.in = newStream(conn, srv.cfg.MaxRequestBytes)

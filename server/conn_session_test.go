@@ -16,6 +16,7 @@ import (
 )
 
 func TestMaxClients(t *testing.T) {
+	plainOnly(t)
 	n := start(t, func(c *Config) { c.MaxClients = 2 })
 	a, b := n.dial(t), n.dial(t)
 	if got := a.call("PING") + b.call("PING"); got != "+PONG\r\n+PONG\r\n" {

@@ -169,6 +169,7 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 // Batches with writes start short and grow while their replies are small: a connection's first
 // pipeline of pops of large elements loses none.
 func TestBatchesWithWritesGrow(t *testing.T) {
+	plainOnly(t)
 	n := start(t, nil)
 	c := n.dial(t)
 	pings := func(count int) {

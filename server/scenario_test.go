@@ -15,6 +15,7 @@ import (
 const scenarioFiles = "../testdata/sessions/*.txt"
 
 func TestScenarios(t *testing.T) {
+	plainOnly(t)
 	n := start(t, nil)
 	commandtest.Run(t, scenarioFiles, commandtest.Server{
 		Reset: func() error { n.fake.reset(); return nil },
