@@ -39,6 +39,7 @@ var functionSpecs = []Spec{
 	},
 	{
 		Name: "function", Kind: Read, Arity: -2, Group: "scripting", Since: "7.0.0",
+		Audit:  AuditName, // LOAD and RESTORE have values
 		Syntax: "subcommand", Summary: "Manages function libraries.",
 		Complexity:  "Depends on subcommand.",
 		Subcommands: functionSubcommands,
@@ -57,6 +58,7 @@ var functionSubcommands = []Spec{
 		Name: "delete", Kind: Write, Arity: 3, Flags: NoScript, Group: "scripting", Since: "7.0.0",
 		Syntax:     "library-name",
 		Summary:    "Deletes a library and its functions.",
+		Audit:      AuditArgs,
 		Complexity: "O(N) with N being the number of libraries.",
 		Handler:    functionDelete,
 	},
@@ -106,7 +108,7 @@ var functionSubcommands = []Spec{
 	},
 	{
 		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting",
-		Since:   "7.0.0",
+		Since: "7.0.0", Audit: AuditNever,
 		Summary: "Lists the subcommands of FUNCTION.", Complexity: "O(1)",
 		Handler: functionHelp,
 	},

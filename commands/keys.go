@@ -123,13 +123,13 @@ var keySpecs = []Spec{
 	{
 		Name: "flushdb", Kind: Write, Arity: -1, Group: "server",
 		OwnCategories: "keyspace dangerous", Since: "1.0.0",
-		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of the database.",
+		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of the database.", Audit: AuditArgs,
 		Complexity: "O(1)", Handler: flushdbCommand,
 	},
 	{
 		Name: "flushall", Kind: Write, Arity: -1, Flags: AnyDB, Group: "server",
 		OwnCategories: "keyspace dangerous", Since: "1.0.0",
-		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of all databases.",
+		Syntax: "[ASYNC | SYNC]", Summary: "Deletes all keys of all databases.", Audit: AuditArgs,
 		Complexity: "O(1)", Handler: flushallCommand,
 	},
 	{

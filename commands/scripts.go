@@ -80,6 +80,7 @@ var scriptSubcommands = []Spec{
 		Name: "flush", Kind: Write, Arity: -2, Flags: NoScript | Unflagged, Group: "scripting",
 		Since: "2.6.0", Syntax: "[ASYNC|SYNC]",
 		Summary:    "Removes all Lua scripts from the cache.",
+		Audit:      AuditArgs,
 		Complexity: "O(N) with N being the number of scripts in cache",
 		Handler:    scriptFlush,
 	},

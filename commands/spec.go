@@ -118,6 +118,9 @@ type Spec struct {
 	Channels Channels
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
+	// Audit says what the audit trail shows of a call. nil: nothing, or for a subcommand what its
+	// container's says.
+	Audit Audit
 	// Local answers Session and Admin commands.
 	Local *Local
 	// Subcommands makes the command a container. Arity is then the container's.

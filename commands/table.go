@@ -51,6 +51,9 @@ func (t *Table) addSubcommands(s *Spec) {
 	for i := range s.Subcommands {
 		sub := &s.Subcommands[i]
 		sub.parent = s.Name
+		if sub.Audit == nil {
+			sub.Audit = s.Audit
+		}
 		m[sub.Name] = sub
 	}
 	t.subs[s] = m

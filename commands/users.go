@@ -26,6 +26,7 @@ func ACLSubcommands() []Spec {
 			Name: "deluser", Kind: Write, Arity: -3, Flags: flags, Level: LevelUsers,
 			Group: "server", Since: "6.0.0", Syntax: "username [username ...]",
 			Summary:    "Deletes users and closes their connections.",
+			Audit:      AuditArgs,
 			Complexity: "O(N) where N is the number of users",
 			Handler:    aclDelUser,
 		},

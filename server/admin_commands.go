@@ -17,6 +17,7 @@ var adminSpecs = []commands.Spec{
 			commands.AllowBusy,
 		Syntax:  "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
 		Summary: "Stops this node, which transfers leadership first.", Complexity: "O(1)",
+		Audit: commands.AuditArgs,
 		Local: &commands.Local{Run: serve(shutdown)},
 	},
 	{
@@ -24,7 +25,8 @@ var adminSpecs = []commands.Spec{
 		Flags:      commands.NoScript | commands.Stale,
 		Syntax:     "[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
 		Summary:    "Transfers leadership to the most up-to-date voter, or to a given node.",
-		Complexity: "O(1)", Local: &commands.Local{Run: serve(failover)},
+		Complexity: "O(1)", Audit: commands.AuditArgs,
+		Local: &commands.Local{Run: serve(failover)},
 	},
 	{
 		Name: "save", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",

@@ -15,6 +15,7 @@ var debugSpecs = []commands.Spec{{
 	Flags:   commands.NoScript | commands.Loading | commands.Stale,
 	Syntax:  "<SLEEP seconds:integer | OBJECT key | HELP>",
 	Summary: "Suspends the connection, or describes the value of a key.", Complexity: "O(1)",
+	Audit:   commands.AuditFirst,
 	Handler: debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
 }}
 

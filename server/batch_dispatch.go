@@ -154,6 +154,7 @@ func (s *session) browser(word []byte) bool {
 // refused EXEC discards the transaction.
 func (s *session) refuse(spec *commands.Spec, err error) {
 	s.countRejected(spec)
+	word := errorWord(err.Error())
 	switch {
 	case spec != nil && spec.Has(commands.RunsQueue):
 		s.flush() // a pending WATCH belongs to the discarded transaction
@@ -165,6 +166,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 	}
 	s.answer(func() { s.w.Error(err.Error()) })
 	s.countError(err.Error())
+	s.auditRefusal(spec, word)
 }
 
 // fail answers a session command with an error.

@@ -51,14 +51,16 @@ var serverSpecs = []commands.Spec{
 	{
 		Name: "config", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.0.0",
 		Summary: "Reads and changes parameters of the node.", Complexity: "That of the subcommand",
+		Audit: commands.AuditArgs,
 		Subcommands: []commands.Spec{
 			configSub("get", -3, "parameter [parameter ...]",
 				"Returns parameters by name or pattern.", configGet),
-			secret(configSub("set", -4, "parameter value [parameter value ...]",
+			audited(auditConfigSet, secret(configSub("set", -4,
+				"parameter value [parameter value ...]",
 				"Sets parameters: those of all nodes for good, others until the node stops.",
 				configSet), func(args [][]byte, i int) bool {
 				return i > 2 && (is(args[i-1], "requirepass") || is(args[i-1], "masterauth"))
-			}),
+			})),
 			configSub("resetstat", 2, "", "Resets the counters of INFO.", configResetStat),
 			configSub("rewrite", 2, "", "Returns an error, since there is no configuration file.",
 				configRewrite),

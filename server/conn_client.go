@@ -70,11 +70,11 @@ var clientSpecs = []commands.Spec{{
 			clientPause),
 		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		adminSub("kill", -3, "2.4.0",
+		audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
 			"<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | "+
 				"[USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | "+
 				"[MAXAGE seconds:integer] ...>>",
-			"Closes connections.", clientKill),
+			"Closes connections.", clientKill)),
 		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
 }}

@@ -35,7 +35,7 @@ var connectionSpecs = []commands.Spec{
 		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax:  "[protover:integer [AUTH username password] [SETNAME clientname]]",
 		Summary: "Starts a session: sets the protocol, the user and the name.", Complexity: "O(1)",
-		Secret: helloSecret, Local: &commands.Local{Run: serve(hello)},
+		Secret: helloSecret, Audit: auditHello, Local: &commands.Local{Run: serve(hello)},
 	},
 	{
 		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0",
@@ -43,6 +43,7 @@ var connectionSpecs = []commands.Spec{
 		Syntax: "[username] password", Summary: "Authenticates the connection.",
 		Complexity: "O(1)",
 		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
+		Audit:      auditAuth,
 		Local:      &commands.Local{Run: serve(auth)},
 	},
 	{

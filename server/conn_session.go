@@ -81,6 +81,7 @@ type session struct {
 	tally       tally
 	clock       time.Time // newest reading: reading it costs as much as a command
 	fails       uint64    // error replies to the session's own commands
+	failure     string    // code word of the newest error reply
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent

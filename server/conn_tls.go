@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
 
@@ -64,8 +65,10 @@ func (s *session) authenticateByCertificate() {
 	s.certifiedAs = ""
 	if u := users.Get(name); u != nil && u.On() {
 		s.user.Store(&identity{name: name, created: u.Created()})
+		s.auditCertificate(name, audit.OK)
 		return
 	}
+	s.auditCertificate(name, "no such user is on")
 	s.srv.warnings.Warn("a client's certificate names no user who is on", "client", s.addr, "user",
 		string(name))
 }

@@ -19,6 +19,7 @@ var monitorSpecs = []commands.Spec{{
 	Flags:      commands.NoScript | commands.Loading | commands.Stale,
 	Summary:    "Streams every command that the clients of this node send.",
 	Complexity: "O(1) for every command",
+	Audit:      commands.AuditName,
 	Local:      &commands.Local{Run: serve(monitor)},
 }}
 

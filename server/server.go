@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tlsconf"
@@ -50,6 +51,8 @@ type Config struct {
 	MaxReplyBytes int64
 	// of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
+
+	Audit *audit.Log // nil: there is no audit trail
 
 	TLS           tlsconf.Files           // for CONFIG GET
 	TLSClientAuth tls.ClientAuthType      // likewise
@@ -253,6 +256,7 @@ func (s *Server) accept(conn net.Conn) {
 	if unvetted {
 		denied, known := s.protects()
 		if denied {
+			s.auditTurnedAway(conn)
 			s.turnAway(conn, errProtected)
 			return
 		}

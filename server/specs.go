@@ -22,13 +22,19 @@ func Specs() []commands.Spec {
 func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
-		Flags:   commands.Loading | commands.Stale,
+		Flags: commands.Loading | commands.Stale, Audit: commands.AuditNever,
 		Summary: "Lists the subcommands of " + container + ".", Complexity: "O(1)",
 		Local: &commands.Local{Early: true,
 			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 				help(s, container, lines)
 			})},
 	}
+}
+
+// audited returns the spec of a subcommand with what the audit trail shows of it.
+func audited(by commands.Audit, spec commands.Spec) commands.Spec {
+	spec.Audit = by
+	return spec
 }
 
 func help(s *session, container string, lines []string) {

@@ -57,6 +57,9 @@ func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took ti
 	}
 	s.srv.slowlog.note(s, spec, args, took)
 	s.srv.latency.note(spec, took)
+	if s.srv.cfg.Audit != nil && spec.Audit != nil {
+		s.audit(spec, args, failed)
+	}
 }
 
 // lap returns the time since the last lap, or since the current commands were read.

@@ -92,4 +92,7 @@ func (t *stats) reset() {
 	t.rates = [3]float64{}
 }
 
-func (s *session) countError(text string) { s.srv.stats.error(text) }
+func (s *session) countError(text string) {
+	s.failure = errorWord(text)
+	s.srv.stats.error(text)
+}

@@ -416,6 +416,9 @@ func infoCoordd(t *infoText) {
 	if st.LogTrouble != "" {
 		t.field("log_trouble", st.LogTrouble)
 	}
+	if t.srv.cfg.Audit != nil {
+		t.field("audit_dropped", t.srv.cfg.Audit.Dropped())
+	}
 	for i, c := range t.srv.cfg.Certificates() {
 		fmt.Fprintf(t, "certificate%d:name=%s,expires=%d,days_left=%d,last_reload=%s\r\n", i, c.Name,
 			c.Expires.Unix(), int(c.Expires.Sub(t.now)/(24*time.Hour)), c.LastReload())

@@ -51,6 +51,7 @@ func (s *session) deny(d refusedCall, count int64) {
 	if i := slices.Index(denialReasons[:], d.reason); i >= 0 {
 		l.counts[i].Add(uint64(count))
 	}
+	s.auditDenial(d, count)
 	s.show(0)
 	client := s.describe(now)
 	l.mu.Lock()

@@ -201,6 +201,22 @@ var options = []option{
 		setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json"),
 	},
 	{
+		"audit-log", "",
+		"file for the audit trail, or stderr; empty: none",
+		setAny(func(c *config) *string { return &c.Audit.File }),
+	},
+	{
+		"audit-log-size", "100",
+		"MiB after which the file is renamed and a new one begun; 0: never, so use SIGHUP " +
+			"after renaming it",
+		setNumber(func(c *config, n int) { c.Audit.MaxMegabytes = n }, 0),
+	},
+	{
+		"audit-log-files", "10",
+		"renamed files to keep; 0: all",
+		setNumber(func(c *config, n int) { c.Audit.Keep = n }, 0),
+	},
+	{
 		"heartbeat-timeout", "400ms",
 		"silence after which a leader counts as dead, the same on every node: a follower " +
 			"stands for election after 1.25 times this, a leader without a majority steps down " +

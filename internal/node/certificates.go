@@ -63,9 +63,13 @@ func (n *Node) watchCertificates() {
 	}
 }
 
-// Reload reads the certificates again. Those that cannot be used leave the previous ones in use.
+// Reload reads the certificates again and reopens the audit log. Certificates that cannot be used
+// leave the previous ones in use.
 func (n *Node) Reload() error {
-	var err error
+	err := n.audit.Reopen()
+	if err != nil {
+		n.log.Error("the audit log stays the one that was open", "error", err)
+	}
 	for _, s := range n.certs.stores() {
 		err = errors.Join(err, s.Reload())
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/server"
 )
@@ -73,6 +74,8 @@ type Config struct {
 	AuthTimeout        time.Duration // 0: none
 	MaxUnauthenticated int
 	DrainTimeout       time.Duration
+
+	Audit audit.Config // where the audit trail goes; its node and logger are this one's
 }
 
 // Listeners are sockets that are bound before a node starts. The node binds those that are nil, if
@@ -95,6 +98,7 @@ type Node struct {
 	adapter *fsm.Adapter
 	cluster *cluster.Node
 	server  *server.Server
+	audit   *audit.Log
 	client  net.Listener   // the first listener for clients; nil: they use another one
 	others  []net.Listener // more of them
 	secure  net.Listener   // for clients over TLS; nil: none
@@ -149,6 +153,10 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 		if web, err = Listen(cfg.HTTPListen); err != nil {
 			return nil, err
 		}
+	}
+	cfg.Audit.Node, cfg.Audit.Logger = cfg.ID, log
+	if n.audit, err = audit.Open(cfg.Audit); err != nil {
+		return nil, err
 	}
 	warnOfFiles(log, cfg.MaxClients, most)
 	deliver := func(events []commands.Event) { n.server.Deliver(events) }
@@ -211,7 +219,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
-		Certificates: n.certs.status,
+		Certificates: n.certs.status, Audit: n.audit,
 	}
 }
 
@@ -281,6 +289,7 @@ func (n *Node) Close() error {
 		}
 		n.server.Close()
 	}
+	n.audit.Close()
 	if n.http != nil {
 		_ = n.http.Close()
 	}

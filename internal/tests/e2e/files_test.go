@@ -90,7 +90,7 @@ func TestFilesArePrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := func(name string) string { return filepath.Join(dir, name) }
 	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", path("data/n1")) },
-		"--snapshot-entries", "64", "--unix-socket", path("socket"))[0]
+		"--snapshot-entries", "64", "--unix-socket", path("socket"), "--audit-log", path("audit"))[0]
 	c, ctx := p.client(), context.Background()
 	for range 200 {
 		if err := c.Incr(ctx, "n").Err(); err != nil {
@@ -104,6 +104,24 @@ func TestFilesArePrivate(t *testing.T) {
 	succeed(t, "restore", path("backup"), "--data-dir", path("restored"), "--cluster",
 		"n1=127.0.0.1:1,n2=127.0.0.1:2")
 	succeed(t, "recover", "--data-dir", path("restored"), "--accept-lost-writes")
+	privateFiles(t, dir, 20)
+
+	if err := os.Rename(path("audit"), path("audit.1")); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	wait.For(t, 5*time.Second, "another audit log", func() bool {
+		_, err := os.Stat(path("audit"))
+		return err == nil
+	})
+	_ = c.Shutdown(ctx)
+	<-p.done
+	for name, want := range map[string]string{"audit.1": "raft|backup", "audit": "shutdown"} {
+		text, err := os.ReadFile(path(name))
+		if err != nil || !strings.Contains(string(text), `"event":"`+want+`","outcome":"ok"`) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
 	privateFiles(t, dir, 20)
 }
 

@@ -1,0 +1,31 @@
+// What the audit trail shows of a call.
+
+package commands
+
+// Audit says which arguments of a call the audit trail shows, given those after the command's name,
+// and whether the trail has the call at all. Values and secrets are never shown.
+type Audit func(args [][]byte) (shown [][]byte, audited bool)
+
+// AuditName shows no argument.
+func AuditName([][]byte) ([][]byte, bool) { return nil, true }
+
+// AuditFirst shows the first argument.
+func AuditFirst(args [][]byte) ([][]byte, bool) { return args[:min(len(args), 1)], true }
+
+// AuditArgs shows all arguments.
+func AuditArgs(args [][]byte) ([][]byte, bool) { return args, true }
+
+// AuditNever keeps a subcommand of an audited container out of the trail.
+func AuditNever([][]byte) ([][]byte, bool) { return nil, false }
+
+// Audited returns the arguments of a call that the audit trail shows, and whether it has the call.
+func (s *Spec) Audited(args [][]byte) (shown [][]byte, audited bool) {
+	if s.Audit == nil {
+		return nil, false
+	}
+	names := 1
+	if s.parent != "" {
+		names = 2
+	}
+	return s.Audit(args[min(len(args), names):])
+}

@@ -1,0 +1,303 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/coordd/coordd/internal/logging"
+)
+
+// Stderr is the Config.File that stands for the standard error stream.
+const Stderr = "stderr"
+
+// fileMode is that of the file: addresses and names of users are private.
+const fileMode = 0o600
+
+// Bounds of what waits in memory and of a line.
+const (
+	maxQueued = 1024 // events
+	maxArgs   = 16   // of an event
+	maxText   = 128  // bytes of one of its strings
+)
+
+// Strangers can cause failures at will: these many are recorded a second, after a burst.
+const (
+	failuresPerSecond = 100
+	failureBurst      = 500
+)
+
+// closeWait bounds how long Close waits for a file that takes no more.
+const closeWait = 2 * time.Second
+
+// Config says where the trail goes.
+type Config struct {
+	File string // or Stderr; empty: there is no trail
+	Node string // named in each line
+	// MaxMegabytes is the size at which the file is renamed and a new one begun. 0: it grows until
+	// somebody else renames it and calls Reopen.
+	MaxMegabytes int
+	Keep         int // renamed files to keep; 0: all
+	Logger       *slog.Logger
+}
+
+// OK is the outcome of a command that succeeded.
+const OK = "ok"
+
+// Event is one line of the trail.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node"`
+	Event   string    `json:"event"`          // the command's full name, or "denied"
+	Args    []string  `json:"args,omitempty"` // never values or secrets
+	Outcome string    `json:"outcome"`        // OK, or the code word of the error
+	// Of a denial: Redis's words in ACL LOG.
+	Reason  string `json:"reason,omitempty"`
+	Context string `json:"context,omitempty"`
+	Object  string `json:"object,omitempty"`
+
+	User       string `json:"user"`
+	Address    string `json:"address"`
+	TLSSubject string `json:"tls_subject,omitempty"`
+	Client     uint64 `json:"client_id"`
+	// Applied is the newest log entry that the node had applied when it answered a write.
+	Applied uint64 `json:"applied_index,omitempty"`
+	Count   int64  `json:"count,omitempty"` // how often, if more than once
+}
+
+// lost is the line that stands for dropped events.
+type lost struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"` // "dropped"
+	Count uint64    `json:"count"`
+}
+
+// Log is an open trail. nil is one that records nothing.
+type Log struct {
+	out      io.Writer
+	node     string
+	file     *lumberjack.Logger // nil: stderr
+	path     string             // as configured
+	warnings *logging.Limited
+	failures *rate.Limiter
+	wake     chan struct{} // a token: there is something to write
+	done     chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex
+	queue   []Event
+	dropped uint64
+	reopen  bool
+	closed  bool
+
+	torn     bool   // of the writer: the newest line is incomplete
+	reported uint64 // of the writer: dropped events that the trail names
+}
+
+// Open opens the trail, or returns nil if none is configured.
+func Open(c Config) (*Log, error) {
+	if c.File == "" {
+		return nil, nil
+	}
+	l := newLog(os.Stderr, c)
+	if c.File != Stderr {
+		l.path = c.File
+		name, err := prepare(c.File)
+		if err != nil {
+			return nil, err
+		}
+		l.file = &lumberjack.Logger{Filename: name, MaxSize: c.MaxMegabytes, MaxBackups: c.Keep}
+		if c.MaxMegabytes == 0 {
+			l.file.MaxSize = math.MaxInt32 // in effect never
+		}
+		l.out = l.file
+	}
+	go l.write()
+	return l, nil
+}
+
+func newLog(out io.Writer, c Config) *Log {
+	return &Log{out: out, node: c.Node, warnings: logging.NewLimited(c.Logger),
+		failures: rate.NewLimiter(failuresPerSecond, failureBurst),
+		wake:     make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// prepare creates the file, or makes an existing one private, and returns its name without links:
+// rotation renames the file, not a link to it.
+func prepare(path string) (string, error) {
+	fail := func(err error) (string, error) {
+		var inner *os.PathError
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
+		return "", fmt.Errorf("cannot open the audit log %s: %w", path, err)
+	}
+	// opening a pipe would wait for its reader
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fail(errors.New("not a regular file"))
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
+	if err != nil {
+		return fail(err)
+	}
+	if err := errors.Join(f.Chmod(fileMode), f.Close()); err != nil {
+		return fail(err)
+	}
+	name, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fail(err)
+	}
+	return name, nil
+}
+
+// Record adds an event, whose time and node it sets. It never waits.
+func (l *Log) Record(e Event) {
+	if l == nil {
+		return
+	}
+	e.Time, e.Node = time.Now().UTC(), l.node
+	e.shorten()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) >= maxQueued || e.Outcome != OK && !l.failures.Allow() {
+		l.dropped++
+	} else {
+		l.queue = append(l.queue, e)
+	}
+	l.rouse()
+}
+
+// rouse makes the writer look.
+func (l *Log) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// shorten bounds what the event holds.
+func (e *Event) shorten() {
+	args := e.Args
+	e.Args = nil
+	for i, a := range args {
+		if i == maxArgs {
+			e.Args = append(e.Args, "…")
+			break
+		}
+		e.Args = append(e.Args, short(a))
+	}
+	for _, text := range []*string{&e.Outcome, &e.Object, &e.User, &e.TLSSubject} {
+		*text = short(*text)
+	}
+}
+
+func short(text string) string {
+	if len(text) > maxText {
+		return text[:maxText] + "…"
+	}
+	return text
+}
+
+// Dropped returns how many events are not in the trail.
+func (l *Log) Dropped() uint64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped
+}
+
+// Reopen makes the next event go to a new file if somebody has renamed the current one.
+func (l *Log) Reopen() error {
+	if l == nil || l.file == nil {
+		return nil
+	}
+	// the new one exists at once, even if nothing happens
+	if _, err := prepare(l.path); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reopen = true
+	l.rouse()
+	return nil
+}
+
+// Close writes what is queued, unless that takes long. Later events are dropped.
+func (l *Log) Close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.rouse()
+	l.mu.Unlock()
+	limit := time.NewTimer(closeWait)
+	defer limit.Stop()
+	select {
+	case <-l.done:
+	case <-limit.C:
+	}
+}
+
+// write is the writer goroutine.
+func (l *Log) write() {
+	defer close(l.done)
+	for range l.wake {
+		l.mu.Lock()
+		events, dropped, reopen, closed := l.queue, l.dropped, l.reopen, l.closed
+		l.queue, l.reopen = nil, false
+		l.mu.Unlock()
+		if reopen {
+			_ = l.file.Close() // the next write opens it
+		}
+		for i := range events {
+			if !l.line(events[i]) {
+				l.mu.Lock()
+				l.dropped++
+				l.mu.Unlock()
+			}
+		}
+		if dropped > l.reported && l.line(lost{time.Now().UTC(), "dropped",
+			dropped - l.reported}) {
+			l.reported = dropped
+		}
+		if closed {
+			if l.file != nil {
+				_ = l.file.Close()
+			}
+			return
+		}
+	}
+}
+
+// line writes one line and reports whether it could.
+func (l *Log) line(v any) bool {
+	var b bytes.Buffer
+	if l.torn {
+		b.WriteByte('\n')
+	}
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	if err == nil {
+		var n int
+		n, err = l.out.Write(b.Bytes())
+		l.torn = err != nil && (n > 0 || l.torn)
+	}
+	if err != nil {
+		l.warnings.Warn("cannot write the audit log", "error", err)
+	}
+	return err == nil
+}

@@ -1,0 +1,282 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+func open(t *testing.T, c Config) *Log {
+	t.Helper()
+	c.Node, c.Logger = "n1", slog.New(slog.DiscardHandler)
+	l, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// events returns the names of the events in a trail, with what was dropped.
+func events(t *testing.T, text string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var e struct {
+			Event string
+			Count int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if e.Event == "dropped" {
+			e.Event += fmt.Sprint(" ", e.Count)
+		}
+		names = append(names, e.Event)
+	}
+	return names
+}
+
+func TestTrail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Config{File: path})
+	l.Record(Event{Event: "acl|setuser", Args: []string{"a\nb", strings.Repeat("x", 200)},
+		Outcome: OK, User: "<root>", Address: "127.0.0.1:1", Client: 7, Applied: 9})
+	l.Close()
+	l.Record(Event{Event: "late"})
+	if l.Dropped() != 1 {
+		t.Error("what comes after Close is not counted as dropped")
+	}
+	text := read(t, path)
+	at := strings.Index(text, `"node"`)
+	want := `"node":"n1","event":"acl|setuser","args":["a\nb","` + strings.Repeat("x", maxText) +
+		`…"],"outcome":"ok","user":"<root>","address":"127.0.0.1:1","client_id":7,` +
+		`"applied_index":9}` + "\n"
+	if text[at:] != want {
+		t.Errorf("%s\nwant %s", text[at:], want)
+	}
+	var e Event
+	if err := json.Unmarshal([]byte(text), &e); err != nil || time.Since(e.Time) > time.Minute {
+		t.Error(e.Time, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != fileMode {
+		t.Error(info.Mode(), err)
+	}
+	var none *Log
+	none.Record(Event{})
+	none.Close()
+	if none.Dropped() != 0 || none.Reopen() != nil {
+		t.Error("a trail that is not configured")
+	}
+}
+
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.log")
+	l := open(t, Config{File: path, MaxMegabytes: 1, Keep: 2})
+	arg := strings.Repeat("x", maxText)
+	args := []string{arg, arg, arg, arg, arg, arg, arg, arg}
+	all := func() []string {
+		files, err := filepath.Glob(filepath.Join(dir, "audit*.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	wait.For(t, 20*time.Second, "three files", func() bool {
+		for range 100 {
+			l.Record(Event{Event: "config|get", Args: args, Outcome: OK})
+		}
+		return len(all()) == 3 && l.Dropped() == 0 || l.Dropped() > 0
+	})
+	l.Close()
+	if l.Dropped() > 0 {
+		t.Error("dropped", l.Dropped())
+	}
+	for _, file := range all() {
+		info, err := os.Stat(file)
+		if err != nil || info.Mode() != fileMode || info.Size() > 1<<20 {
+			t.Error(file, info, err)
+		}
+		events(t, read(t, file))
+	}
+}
+
+func TestReopen(t *testing.T) {
+	dir := t.TempDir()
+	path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
+	l := open(t, Config{File: path})
+	l.Record(Event{Event: "first", Outcome: OK})
+	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
+	if err := os.Rename(path, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path); got != "" {
+		t.Errorf("the new file has %s", got)
+	}
+	l.Record(Event{Event: "second", Outcome: OK})
+	l.Close()
+	if got := events(t, read(t, moved)); fmt.Sprint(got) != "[first]" {
+		t.Error(got)
+	}
+	if got := events(t, read(t, path)); fmt.Sprint(got) != "[second]" {
+		t.Error(got)
+	}
+}
+
+// slowWriter is a file that takes nothing until it is released, or fails.
+type slowWriter struct {
+	mu   sync.Mutex
+	gate chan struct{}
+	fail error
+	got  bytes.Buffer
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	<-w.gate
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fail != nil {
+		_, _ = w.got.Write(b[:5])
+		return 5, w.fail
+	}
+	return w.got.Write(b)
+}
+
+func (w *slowWriter) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got.String()
+}
+
+func TestBounds(t *testing.T) {
+	w := &slowWriter{gate: make(chan struct{})}
+	l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
+	go l.write()
+	for range 2*maxQueued + 2 {
+		l.Record(Event{Event: "flushall", Outcome: OK})
+	}
+	dropped := l.Dropped()
+	if dropped < 1 || dropped > maxQueued+2 {
+		t.Errorf("%d of %d events dropped", dropped, 2*maxQueued+2)
+	}
+	close(w.gate)
+	wait.For(t, 5*time.Second, "the line about dropped events", func() bool {
+		return strings.Contains(w.text(), `"dropped"`)
+	})
+	for range 2 * failureBurst { // strangers leave room
+		l.Record(Event{Event: "auth", Outcome: "WRONGPASS"})
+	}
+	l.Record(Event{Event: "last", Outcome: OK})
+	wait.For(t, 5*time.Second, "the last event", func() bool {
+		return strings.Contains(w.text(), `"last"`)
+	})
+	l.Close()
+	written := map[string]int{}
+	lost := 0
+	for _, name := range events(t, w.text()) {
+		var n int
+		if _, err := fmt.Sscanf(name, "dropped %d", &n); err == nil {
+			name, lost = "dropped", lost+n
+		}
+		written[name]++
+	}
+	if written["flushall"]+written["auth"]+lost != 2*maxQueued+2+2*failureBurst ||
+		lost != int(l.Dropped()) || written["auth"] > failureBurst+failuresPerSecond {
+		t.Errorf("%v and %d lost, of which %d are counted", written, lost, l.Dropped())
+	}
+}
+
+// A line that a full disk cuts short does not spoil the next one.
+func TestWriteFails(t *testing.T) {
+	w := &slowWriter{gate: make(chan struct{}), fail: errors.New("no space left on device")}
+	close(w.gate)
+	l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
+	go l.write()
+	l.Record(Event{Event: "first", Outcome: OK})
+	wait.For(t, 5*time.Second, "a dropped event", func() bool { return l.Dropped() == 1 })
+	w.mu.Lock()
+	w.fail = nil
+	w.mu.Unlock()
+	l.Record(Event{Event: "second", Outcome: OK})
+	l.Close()
+	lines := strings.SplitN(w.text(), "\n", 3)
+	whole := events(t, strings.Join(lines[1:], "\n"))
+	if fmt.Sprint(whole) != "[second dropped 1]" && fmt.Sprint(whole) != "[dropped 1 second]" {
+		t.Errorf("%q", w.text())
+	}
+}
+
+func TestPaths(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{
+		os.WriteFile(at("file"), []byte("kept\n"), 0o600), os.Symlink("file", at("link")),
+		os.Symlink("made", at("dangling")), syscall.Mkfifo(at("pipe"), 0o600),
+		os.Mkdir(at("closed"), 0o500), os.Symlink("loop", at("loop")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for path, want := range map[string]string{
+		dir: "not a regular file", "/dev/null": "not a regular file",
+		at("pipe"): "not a regular file", at("none/audit"): "no such file or directory",
+		at("file/audit"):   "not a directory",
+		at("loop"):         "too many levels of symbolic links",
+		at("closed/audit"): "permission denied",
+		at("link"):         "", at("dangling"): "", "relative": "",
+	} {
+		if want == "permission denied" && os.Getuid() == 0 {
+			continue // root may
+		}
+		l, err := Open(Config{File: path, Logger: slog.New(slog.DiscardHandler)})
+		if want != "" {
+			if err == nil || err.Error() != "cannot open the audit log "+path+": "+want {
+				t.Errorf("%s: %v, want %s", path, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		l.Record(Event{Event: "written", Outcome: OK})
+		l.Close()
+	}
+	for name, want := range map[string]string{"file": "kept\n", "made": "", "relative": ""} {
+		if got := read(t, at(name)); !strings.HasPrefix(got, want) ||
+			!strings.Contains(got, `"written"`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if info, err := os.Lstat(at("link")); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Error("the link was replaced")
+	}
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/audit"
+)
+
+// startAudited starts a node with a trail. The function that it returns ends the trail, and returns
+// its lines without times and client ids.
+func startAudited(t *testing.T) (*node, func() []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit")
+	trail, err := audit.Open(audit.Config{File: path, Node: "n1",
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(trail.Close)
+	n := start(t, func(c *Config) { c.Audit = trail })
+	return n, func() (lines []string) {
+		trail.Close()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var e audit.Event
+			if err := json.Unmarshal([]byte(line), &e); err != nil || e.Time.IsZero() ||
+				e.Node != "n1" || e.Address == "" {
+				t.Errorf("%s: %v", line, err)
+			}
+			shown := strings.Join(append([]string{e.Event}, e.Args...), " ") + ": " + e.Outcome
+			for _, more := range []string{e.Reason, e.Context, e.Object} {
+				if more != "" {
+					shown += " " + more
+				}
+			}
+			if e.Applied > 0 {
+				shown += " indexed"
+			}
+			lines = append(lines, shown+", "+e.User)
+		}
+		return lines
+	}
+}
+
+// TestAudit makes calls and reads what the trail has of them: no line, or those given.
+func TestAudit(t *testing.T) {
+	n, trail := startAudited(t)
+	var want []string
+	c := n.dial(t)
+	for _, test := range []struct {
+		call string
+		want []string
+	}{
+		{"ACL SETUSER alice on >wonderland ~a:* &* +@all -flushdb",
+			[]string{"acl|setuser alice: ok indexed, default"}},
+		{"ACL SETUSER alice >wonder-land nonsense", []string{"acl|setuser: ERR, default"}},
+		{"ACL DELUSER bob carol", []string{"acl|deluser bob carol: ok indexed, default"}},
+		{"PING", nil},
+		{"SET a:1 value", nil},
+		{"HELLO 3", nil},
+		{"AUTH alice queen", []string{"auth alice: WRONGPASS, default"}},
+		{"AUTH nobody queen", []string{"auth nobody: WRONGPASS, default"}},
+		{"FLUSHALL async", []string{"flushall async: ok indexed, default"}},
+		{"FUNCTION LOAD secret-code", []string{"function|load: ERR, default"}},
+		{"FUNCTION DELETE lib", []string{"function|delete lib: ERR, default"}},
+		{"FUNCTION HELP", nil},
+		{"CONFIG SET maxclients 500 timeout 9",
+			[]string{"config|set maxclients timeout: ok, default"}},
+		{"CONFIG SET maxclients many", []string{"config|set maxclients: ERR, default"}},
+		{"CONFIG SET maxclients 500 secret", []string{"config|set maxclients: ERR, default"}},
+		{"CONFIG SET secret maxclients", []string{"config|set: ERR, default"}},
+		{"CONFIG GET save", []string{"config|get save: ok, default"}},
+		{"CONFIG GET", []string{"config: ERR, default"}},
+		{"ACL WHOAMI", []string{"acl|whoami: ok, default"}},
+		{"ACL DRYRUN default SET a secret", []string{"acl|dryrun default: ok, default"}},
+		{"ACL HELP", nil},
+		{"RAFT MEMBERS", nil},
+		{"RAFT REMOVE n3", []string{"raft|remove n3: ok, default"}},
+		{"CLIENT KILL ID 999", []string{"client|kill ID 999: ok, default"}},
+		{"DEBUG SLEEP 0", []string{"debug SLEEP: ok, default"}},
+		{"SCRIPT FLUSH", []string{"script|flush: ok indexed, default"}},
+		{"MULTI", nil},
+		{"FLUSHDB", nil},
+		{"CONFIG RESETSTAT", nil},
+		{"EXEC", []string{"flushdb: ok indexed, default", "config|resetstat: ok, default"}},
+		{"HELLO 2 AUTH alice wonderland", []string{"hello alice: ok, alice"}},
+		{"AUTH alice wonderland", []string{"auth alice: ok, alice"}},
+		{"SET b secret", []string{"denied: NOPERM key toplevel b, alice"}},
+		{"FLUSHDB", []string{"denied: NOPERM command toplevel flushdb, alice"}},
+		{`EVAL "redis.pcall('set','b','secret')" 0`,
+			[]string{"denied: NOPERM key lua b, alice"}},
+		{"SHUTDOWN ABORT", []string{"shutdown ABORT: ERR, alice"}},
+	} {
+		args, err := commandtest.SplitArgs(test.call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.call(texts(args)...)
+		want = append(want, test.want...)
+	}
+	n.setPassword(t, "heart")
+	stranger := n.dial(t)
+	stranger.call("SET", "a", "secret")
+	stranger.call("FLUSHALL")
+	want = append(want, "denied: NOAUTH set, default", "denied: NOAUTH flushall, default")
+	stranger.call("AUTH", "heart")
+	want = append(want, "auth: ok, default")
+	got := trail()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s\n\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if info := c.call("INFO", "coordd"); !strings.Contains(info, "audit_dropped:") {
+		t.Error(info)
+	}
+}
+
+// TestAuditShowsNoSecret checks that no audited call shows an argument that MONITOR hides.
+func TestAuditShowsNoSecret(t *testing.T) {
+	table := commands.NewTable(commands.Specs(), Specs())
+	for _, args := range [][]string{{"AUTH", "secret"}, {"AUTH", "u", "secret"},
+		{"HELLO", "3", "AUTH", "u", "secret"}, {"HELLO", "AUTH", "AUTH", "AUTH", "secret"},
+		{"ACL", "SETUSER", "u", ">secret"}, {"CONFIG", "SET", "requirepass", "secret"},
+		{"CONFIG", "SET", "requirepass", "my", "secret"}, {"FUNCTION", "LOAD", "secret"},
+		{"FUNCTION", "RESTORE", "secret"}} {
+		spec, err := table.Resolve(commandtest.Args(args...))
+		if spec == nil {
+			t.Error(args, err)
+			continue
+		}
+		shown, _ := spec.Audited(commandtest.Args(args...))
+		if all := strings.Join(texts(shown), " "); strings.Contains(all, "secret") {
+			t.Errorf("%v shows %s", args, all)
+		}
+	}
+}
