@@ -1,5 +1,5 @@
 # make build         build ./coordd
-# make lint          gofmt, vet, staticcheck, and no function that only tests call, but in internal/resp
+# make lint          gofmt, vet, staticcheck; no function that only tests call, but in internal/resp
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped
 # make bench         compare with redis-server on this machine

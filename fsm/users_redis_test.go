@@ -1,7 +1,6 @@
-package fsm
+// What random users may do, compared with redis-server: by ACL DRYRUN, for commands that both have.
 
-// What random users may do, compared with a real redis-server: by ACL DRYRUN, for commands that both
-// have.
+package fsm
 
 import (
 	"slices"
@@ -15,7 +14,8 @@ import (
 )
 
 // bothHave returns the commands of the table that a real server has, too.
-func bothHave(t *testing.T, real *commandtest.Conn, specs []*commands.Spec) (both []*commands.Spec) {
+func bothHave(t *testing.T, real *commandtest.Conn,
+	specs []*commands.Spec) (both []*commands.Spec) {
 	t.Helper()
 	for _, s := range specs {
 		raw, err := real.Do(commandtest.Args("COMMAND", "INFO", s.FullName()))

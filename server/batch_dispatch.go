@@ -105,18 +105,11 @@ func (s *session) dispatch(args [][]byte) {
 			return
 		}
 	}
-	if s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed() {
-		s.refuse(spec,
-			commands.Errorf(
-				"ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "+
-					"RESET are allowed in this context", spec.FullName()))
+	if err := s.refusedByMode(spec); err != nil {
+		s.refuse(spec, err)
 		return
 	}
 	if s.monitoring {
-		if keptFromMonitor(spec) {
-			s.refuse(spec, errMonitorData)
-			return
-		}
 		// a command that MONITOR shows to its own client follows its reply
 		_ = s.out.hold(&s.srv.wg)
 	}
@@ -137,6 +130,19 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.request(spec, args)
+}
+
+// refusedByMode returns an error for a command that a subscribed connection of RESP2, or one with
+// MONITOR, may not run.
+func (s *session) refusedByMode(spec *commands.Spec) error {
+	switch {
+	case s.proto == 2 && !spec.Has(commands.SubscribeMode) && s.subscribed():
+		return commands.Errorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / "+
+			"PING / QUIT / RESET are allowed in this context", spec.FullName())
+	case s.monitoring && keptFromMonitor(spec):
+		return errMonitorData
+	}
+	return nil
 }
 
 // browser closes connections that browsers are tricked into opening, as Redis does.

@@ -40,27 +40,7 @@ func main() {
 // run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	stderr io.Writer) int {
-	var err error
-	switch {
-	case len(args) > 0 && args[0] == "dev":
-		err = runDev(ctx, args[1:], stdout, stderr)
-	case len(args) > 0 && args[0] == "backup":
-		err = runBackup(ctx, args[1:], getenv, stdout, stderr)
-	case len(args) > 0 && args[0] == "restore":
-		err = runRestore(args[1:], getenv, stdout, stderr)
-	case len(args) > 0 && args[0] == "recover":
-		err = runRecover(args[1:], getenv, stdout)
-	case len(args) > 0 && args[0] == "reset-default-user":
-		err = runResetDefaultUser(args[1:], getenv, stdout)
-	case len(args) > 0 && args[0] == "certs":
-		err = runCerts(args[1:], stdout)
-	case len(args) > 0 && args[0] == "import":
-		err = runImport(ctx, args[1:], getenv, stdout, stderr)
-	case len(args) == 1 && (args[0] == "--version" || args[0] == "-version"):
-		fmt.Fprintln(stdout, "coordd", versionText())
-	default:
-		err = runNode(ctx, args, getenv, stderr)
-	}
+	err := runSubcommand(ctx, args, getenv, stdout, stderr)
 	var help helpRequest
 	var usage usageError
 	switch {
@@ -75,6 +55,36 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	fmt.Fprintf(stderr, "coordd: %v\n", err)
 	return 1
+}
+
+// runSubcommand runs the subcommand that the first argument names. Without one it runs a node.
+func runSubcommand(ctx context.Context, args []string, getenv func(string) string, stdout,
+	stderr io.Writer) error {
+	if len(args) == 0 {
+		return runNode(ctx, args, getenv, stderr)
+	}
+	switch rest := args[1:]; args[0] {
+	case "dev":
+		return runDev(ctx, rest, stdout, stderr)
+	case "backup":
+		return runBackup(ctx, rest, getenv, stdout, stderr)
+	case "restore":
+		return runRestore(rest, getenv, stdout, stderr)
+	case "recover":
+		return runRecover(rest, getenv, stdout)
+	case "reset-default-user":
+		return runResetDefaultUser(rest, getenv, stdout)
+	case "certs":
+		return runCerts(rest, stdout)
+	case "import":
+		return runImport(ctx, rest, getenv, stdout, stderr)
+	case "--version", "-version":
+		if len(rest) == 0 {
+			_, err := fmt.Fprintln(stdout, "coordd", versionText())
+			return err
+		}
+	}
+	return runNode(ctx, args, getenv, stderr)
 }
 
 func versionText() string {

@@ -27,9 +27,8 @@
 //
 // [AppendCommand] and [AppendCall] append a request: an array of bulk strings. [Value.Append]
 // appends a tree in either version. AppendHead, AppendLine, AppendText and AppendBulk are the
-// pieces. What a reply is in which version is decided by commands.RESP, which writes the replies of
-// commands with these pieces: it knows the limits on replies, which are coordd's and not the
-// protocol's.
+// pieces. commands.RESP writes the replies of commands with them: it decides the form of a reply in
+// each version and knows the limits on replies, which are coordd's and not the protocol's.
 //
 // [Value.String] writes a value on one line, in the notation of the scenario files.
 //

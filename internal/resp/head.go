@@ -40,7 +40,7 @@ type Head struct {
 // IsError reports whether the value is an error.
 func (h Head) IsError() bool { return h.Kind == Error || h.Kind == BulkError }
 
-// kinds tells what a type byte means.
+// kinds says what a type byte means.
 var kinds = [256]struct {
 	known      bool
 	text       bool  // a length, and a string of it, follow

@@ -16,7 +16,7 @@ type Limits struct {
 	Depth    int   // of aggregates inside each other, for Value
 }
 
-// DefaultLimits are those of NewReader: larger than what a server answers that is not broken.
+// DefaultLimits are those of NewReader: larger than what a working server sends.
 var DefaultLimits = Limits{Line: 128 << 20, Text: 1 << 30, Elements: 1 << 24, Depth: 1 << 12}
 
 // Reader reads values from a stream.
@@ -201,7 +201,7 @@ func (r *Reader) value(depth int) (Value, error) {
 	return v, nil
 }
 
-// inside makes the end of the stream inside of a value an error.
+// inside makes the end of the stream inside a value an error.
 func inside(err error, begun bool) error {
 	if begun && errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

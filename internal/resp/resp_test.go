@@ -237,7 +237,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// A large string streams: Head tells its length and Text gives its bytes.
+// A large string streams: Head returns its length and Text its bytes.
 func TestText(t *testing.T) {
 	r := NewReader(strings.NewReader("$5\r\nhello\r\n+OK\r\n"))
 	h, err := r.Head()
@@ -276,7 +276,7 @@ func TestLenDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// flat hides what RESP3 cannot keep: which null it was, and a CR inside of a line.
+// flat hides what RESP3 cannot keep: which null it was, and a CR inside a line.
 var flat = strings.NewReplacer("nil*", "nil", "\r", " ", `\r`, " ")
 
 // FuzzReader reads any bytes in every way: all agree on the first value, or refuse it.

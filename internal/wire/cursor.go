@@ -91,7 +91,7 @@ func (c *Cursor) Text() string { return string(c.Bytes()) }
 func (c *Cursor) Bool() bool { return c.Uvarint() == 1 }
 
 // Count reads the number of elements that follow, each at least minBytes long. A larger number than
-// can follow fails the cursor before anybody allocates for it.
+// can follow fails the cursor before anything is allocated for it.
 func (c *Cursor) Count(minBytes int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.rest)/max(minBytes, 1)) {

@@ -63,8 +63,8 @@ var (
 // sessionAvoided are commands of connections that TestDifferentialSessions does not call, by full
 // name or by its first word. docs/compatibility.md and testdata/sessions cover them.
 var sessionAvoided = words(
-	"acl|cat acl|help acl|genpass acl|load acl|save asking bgrewriteaof bgsave client|help " +
-		"cluster command command|count command|list command|info " +
+	"acl|cat acl|help acl|genpass acl|load acl|save acl|setuser acl|deluser asking bgrewriteaof " +
+		"bgsave client|help cluster command command|count command|list command|info " +
 		"command|docs command|help config|help config|rewrite debug failover info lastsave " +
 		"latency|graph latency|doctor latency|histogram latency|help latency|latest " +
 		"memory module monitor pubsub|help readonly readwrite role save shutdown slowlog|help")

@@ -311,8 +311,8 @@ func TestDeposedLeaderReturnsNothingStale(t *testing.T) {
 	}
 }
 
-// leaderRequest is a request to a leader that is about to be deposed. Meanwhile its key changes from
-// old to new, or the lock is released.
+// leaderRequest is a request to a leader that is about to be deposed. Meanwhile its key changes
+// from old to new, or the lock is released.
 type leaderRequest struct {
 	kind   string
 	want   string

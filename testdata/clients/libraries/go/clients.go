@@ -171,7 +171,7 @@ var rueidisClient = library{"github.com/redis/rueidis", []check{
 		}
 		return nil
 	}},
-	{"pipelined commands of many goroutines come back to who asked",
+	{"replies to pipelined commands reach the goroutines that sent them",
 		func(ctx context.Context) error {
 			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(2)},
 				ForceSingleClient: true, DisableCache: true})

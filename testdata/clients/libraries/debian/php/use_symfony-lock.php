@@ -55,7 +55,7 @@ check(LIBRARY, 'a lease that is over is lost, one that is refreshed is not', fun
     want($first->acquire(), true, 'the first');
     $first->refresh(1);
     usleep(500000);
-    want($second->acquire(), false, 'the second while the lease goes on');
+    want($second->acquire(), false, 'the second while the lease lasts');
     usleep(700000);
     want($second->acquire(), true, 'the second after it');
     try {

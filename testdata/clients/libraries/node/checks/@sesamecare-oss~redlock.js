@@ -23,7 +23,7 @@ checks('@sesamecare-oss/redlock', {
     });
     want([room.most, room.visits], [1, 24], 'most at a time, visits');
   },
-  'using() renews the lease while the work goes on': async () => {
+  'using() renews the lease while the work runs': async () => {
     const resource = unique('resource');
     const { redis, redlock } = connect(0);
     const other = connect(2);
