@@ -248,10 +248,16 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// startArena starts three nodes in the namespaces n1, n2 and n3, each with its own disk.
+// startArena starts three nodes in the namespaces n1, n2 and n3, each with its own disk. With an odd
+// seed they use TLS between each other.
 func startArena(t *testing.T, seed uint64) *arena {
 	t.Helper()
 	a := &arena{t: t, w: newNetwork(t, seed, 3), rnd: rand.New(rand.NewPCG(seed, 2))}
+	between := func(string) []string { return []string{"--insecure-peers"} }
+	if seed%2 == 1 {
+		dir, _ := certsDir(t)
+		between = func(id string) []string { return peerFlags(dir, id, "required") }
+	}
 	var members []string
 	for i, h := range a.w.hosts[:3] {
 		members = append(members, fmt.Sprintf("n%d=%s:7000", i+1, h.addr))
@@ -267,8 +273,9 @@ func startArena(t *testing.T, seed uint64) *arena {
 		p.args = []string{
 			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),
-			"--snapshot-entries", "2000", "--insecure-peers", "--protected-mode", "no",
+			"--snapshot-entries", "2000", "--protected-mode", "no",
 		}
+		p.args = append(p.args, between(p.id)...)
 		a.ps = append(a.ps, p)
 		t.Cleanup(func() {
 			p.kill()
