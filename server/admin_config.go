@@ -32,7 +32,7 @@ func (c *settings) init(cfg Config) {
 	c.protected.Store(!cfg.Unprotected)
 	c.trackLatency.Store(true)
 	c.percentiles.Store(&defaultPercentiles)
-	limits := defaultOutputLimits(cfg.MaxSubscriberBytes)
+	limits := cfg.OutputLimits.in(defaultOutputLimits(cfg.MaxSubscriberBytes))
 	c.output.Store(&limits)
 }
 

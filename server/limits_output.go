@@ -41,17 +41,22 @@ func (l outputLimits) String() string {
 	return b.String()[1:]
 }
 
-// chooseOutputLimits sets the limits of some classes; the others stay.
-func chooseOutputLimits(text string) (func(*Server), error) {
+// OutputLimits is a value of client-output-buffer-limit: the limits of some classes of clients.
+type OutputLimits struct {
+	set    [outputClasses]bool
+	limits outputLimits
+}
+
+// ParseOutputLimits parses any number of classes, each with a hard limit, a soft limit and its
+// seconds, such as "pubsub 32mb 8mb 60".
+func ParseOutputLimits(text string) (o OutputLimits, err error) {
 	var words []string
 	if text != "" { // no change, as in Redis
 		words = strings.Split(text, " ")
 	}
 	if len(words)%4 != 0 {
-		return nil, commands.Error("Wrong number of arguments in buffer limit configuration.")
+		return o, commands.Error("Wrong number of arguments in buffer limit configuration.")
 	}
-	var set [outputClasses]bool
-	var limits outputLimits
 	for ; len(words) > 0; words = words[4:] {
 		class := -1
 		switch strings.ToLower(words[0]) {
@@ -62,28 +67,38 @@ func chooseOutputLimits(text string) (func(*Server), error) {
 		case "pubsub":
 			class = classPubsub
 		default:
-			return nil, commands.Error(
+			return o, commands.Error(
 				"Invalid client class specified in buffer limit configuration.")
 		}
 		hard, ok1 := parseMemory(words[1])
 		soft, ok2 := parseMemory(words[2])
 		seconds, ok3 := commands.ParseInt([]byte(words[3]))
 		if !ok1 || !ok2 || !ok3 || seconds < 0 {
-			return nil, commands.Error(
+			return o, commands.Error(
 				"Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 		}
-		set[class], limits[class] = true, outputLimit{hard, soft, seconds}
+		o.set[class], o.limits[class] = true, outputLimit{hard, soft, seconds}
 	}
-	return func(s *Server) {
-		all := *s.config.output.Load()
-		for class := range all {
-			if set[class] {
-				all[class] = limits[class]
-			}
+	return o, nil
+}
+
+// in returns limits with those of o; the other classes stay.
+func (o OutputLimits) in(limits outputLimits) outputLimits {
+	for class := range limits {
+		if o.set[class] {
+			limits[class] = o.limits[class]
 		}
-		s.config.output.Store(&all)
+	}
+	return limits
+}
+
+func chooseOutputLimits(text string) (func(*Server), error) {
+	o, err := ParseOutputLimits(text)
+	return func(s *Server) {
+		limits := o.in(*s.config.output.Load())
+		s.config.output.Store(&limits)
 		s.wakeCron()
-	}, nil
+	}, err
 }
 
 // outputLimit returns the session's current limit.

@@ -11,6 +11,22 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
+// The flag changes the classes that it names.
+func TestOutputBufferLimitsByFlag(t *testing.T) {
+	n := start(t, func(c *Config) {
+		var err error
+		if c.OutputLimits, err = ParseOutputLimits("normal 1mb 512kb 10"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	const want = "normal 1048576 524288 10 slave 268435456 67108864 60 " +
+		"pubsub 33554432 8388608 60\r\n"
+	got := n.dial(t).call("CONFIG", "GET", "client-output-buffer-limit")
+	if !strings.HasSuffix(got, want) {
+		t.Error(got)
+	}
+}
+
 // The values and errors are Redis 7.0's.
 func TestOutputBufferLimits(t *testing.T) {
 	n := start(t, byHand)

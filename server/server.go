@@ -34,6 +34,8 @@ type Config struct {
 	MostClients        int // … that the limit of open files allows; 0: unlimited
 	MaxRequestBytes    int // of one command, and of one transaction's queue; 32 MiB
 	MaxSubscriberBytes int // messages queued for a slow subscriber before it is closed; 32 MiB
+	// output that may wait for clients of some classes, in place of the defaults
+	OutputLimits OutputLimits
 	// messages queued for all clients, each counted once, before the slowest are closed; 8 times
 	// MaxSubscriberBytes
 	MaxBacklogBytes int64

@@ -264,6 +264,12 @@ var options = []option{
 		setNumber(func(c *config, n int) { c.MaxSubscriberBytes = n }, 1024),
 	},
 	{
+		"client-output-buffer-limit", "",
+		"output that may wait for a client, as class hard soft seconds …, such as " +
+			"\"pubsub 32mb 8mb 60\"; class: normal or pubsub; overrides --max-subscriber-bytes",
+		setOutputLimits,
+	},
+	{
 		"max-reply-bytes", "134217728",
 		"bytes of large replies in memory on this node, at least 64 MiB",
 		setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.MinReplyBytes),
@@ -347,6 +353,14 @@ func setKeepAlive(c *config, v string) error {
 		err = errors.New("must be whole seconds")
 	}
 	return err
+}
+
+func setOutputLimits(c *config, v string) (err error) {
+	c.OutputLimits, err = server.ParseOutputLimits(v)
+	if err != nil {
+		return errors.New("must be class hard soft seconds …, such as \"pubsub 32mb 8mb 60\"")
+	}
+	return nil
 }
 
 func setProtected(c *config, v string) error {

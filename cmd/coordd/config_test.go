@@ -80,6 +80,7 @@ func TestConfigErrors(t *testing.T) {
 			says: "--from redis://…: must be"},
 		{args: "--heartbeat-timeout soon", code: 1, says: "must be a duration"},
 		{args: "--tcp-keepalive 1500ms", code: 1, says: "must be whole seconds"},
+		{args: "--client-output-buffer-limit pubsub", code: 1, says: "class hard soft seconds"},
 		{args: "--protected-mode off", code: 1, says: "must be one of yes, no"},
 		{args: "--log-store tape", code: 1, says: "must be one of wal, bolt"},
 		{args: "--max-request-bytes 99999999999", code: 1, says: "--max-request-bytes"},

@@ -66,6 +66,7 @@ type Config struct {
 	MaxClients         int
 	MaxRequestBytes    int
 	MaxSubscriberBytes int
+	OutputLimits       server.OutputLimits
 	MaxReplyBytes      int
 	MaxClientMemory    server.ClientMemory
 	IdleTimeout        time.Duration // 0: never
@@ -212,6 +213,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		Redirect: c.Redirect, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
+		OutputLimits:  c.OutputLimits,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		KeepAlive:   c.KeepAlive,
 		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
