@@ -7,6 +7,7 @@
 # make clients       run client libraries against a cluster, and write docs/clients.md
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
 # make chaos         network, disk and process faults; as root, ten minutes
+# make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make soak          the slow tests: more failures, longer fuzzing
 # docs/testing.md describes them.
 GO ?= go
@@ -17,7 +18,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -59,6 +60,14 @@ differential: deps
 FUZZTIME ?= 30s
 fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
+
+ATTACKS = TestHostileInput|TestTLSAttacks|TestClaimedIDs|TestDialedNodesAreChecked
+attack:
+	$(GO) test -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
+	$(GO) test -run '^$$' -fuzz '^FuzzBeforeAuth$$' -fuzztime $(FUZZTIME) ./server
+	$(GO) test -run '^$$' -fuzz '^FuzzStream$$' -fuzztime $(FUZZTIME) ./server
+	$(GO) test -run '^$$' -fuzz '^FuzzReadFrame$$' -fuzztime $(FUZZTIME) ./cluster
+	$(GO) test -run '^$$' -fuzz '^FuzzDecodePayloads$$' -fuzztime $(FUZZTIME) ./cluster
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)
