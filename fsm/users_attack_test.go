@@ -1,0 +1,104 @@
+package fsm
+
+// Users who try everything: what a user has no right to, no call reads or changes.
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
+)
+
+// secret is part of every value, member and field of the keys that calls name.
+const secret = "SECRET"
+
+// attacked is a node with keys of all types. Eve may run every command but those that change more
+// than keys.
+func attacked(t *testing.T, rules ...string) *scenarioNode {
+	t.Helper()
+	table := testTable()
+	node := &scenarioNode{table: table, machine: newestMachine(table)}
+	admin := &scenarioSession{node: node, proto: 2}
+	do := func(words ...string) {
+		t.Helper()
+		if raw, err := admin.Do(commandtest.Args(words...)); err != nil || raw[0] == '-' {
+			t.Fatalf("%q: %q, %v", words, raw, err)
+		}
+	}
+	value := func(name string) string { return secret + name }
+	for _, db := range []string{"0", "1", "2"} {
+		do("SELECT", db)
+		for _, key := range []string{"k1", "k2", "k3", "", "key\x00\xff"} {
+			do("SET", key, value(key))
+		}
+		for _, n := range []string{"1", "2"} {
+			do("HSET", "h"+n, value("f1"), value("v1"), value("f2"), value("v2"), "a", value("a"))
+			do("ZADD", "z"+n, n, value("m1"), "2", value("m2"), "3", "a")
+			do("RPUSH", "l"+n, value("e1"), value("e2"), "a")
+			do("SADD", "s"+n, value("m1"), value("m2"), "a")
+			do("XADD", "x"+n, "1-1", value("f"), value("v"))
+			do("XGROUP", "CREATE", "x"+n, value("g"), "0")
+		}
+	}
+	do(append([]string{"ACL", "SETUSER", "eve", "on", "nopass", "+@all", "-flushall", "-flushdb",
+		"-swapdb", "-script", "-function", "-acl"}, rules...)...)
+	return node
+}
+
+// ask runs a request of eve, in the log or, dry, as a read.
+func (n *scenarioNode) ask(q *commands.Request, dry bool) ([]byte, error) {
+	eve := n.machine.Users().Get([]byte("eve"))
+	q.User = commands.UserID{Name: []byte("eve"), Created: eve.Created()}
+	batch := commands.AppendRequest(nil, q)
+	if dry {
+		return n.read(batch)
+	}
+	return n.apply(batch)
+}
+
+func TestRightsHoldAgainstRandomCalls(t *testing.T) {
+	for _, c := range []struct {
+		rules         string
+		reads, writes bool
+	}{
+		{rules: "~own:*"},
+		{rules: "%R~*", reads: true},
+		{rules: "%W~*", writes: true},
+	} {
+		t.Run(c.rules, func(t *testing.T) {
+			g := random.NewCalls(testTable(), random.Seed(t))
+			read, changed, denied := 0, 0, 0
+			var node *scenarioNode
+			var before uint64
+			for n := range 20000 {
+				if n%200 == 0 {
+					node = attacked(t, c.rules)
+					before = node.machine.Sum().Sum
+				}
+				q := g.Request()
+				raw, err := node.ask(q, n%3 == 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				denials, reply := commands.CutDenials(raw)
+				denied += len(denials)
+				if bytes.Contains(reply, []byte(secret)) {
+					if read++; !c.reads {
+						t.Fatalf("%.1000q: %.1000q", q.Cmds, reply)
+					}
+				}
+				if after := node.machine.Sum().Sum; after != before {
+					if changed++; !c.writes {
+						t.Fatalf("%.1000q changed the state: %.1000q", q.Cmds, reply)
+					}
+					before = after
+				}
+			}
+			if (read > 100) != c.reads || (changed > 100) != c.writes || denied < 1000 {
+				t.Errorf("%d read, %d changed, %d denied", read, changed, denied)
+			}
+		})
+	}
+}
