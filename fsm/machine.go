@@ -139,7 +139,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			r.users = m.users // the request before may have changed them
 			if q.Setting {
 				r.acknowledge(m.set(&r, q))
-				env.Notify = m.events.notifying()
+				env.Notify, env.Users = m.events.notifying(), m.users.Users
 				continue
 			}
 			r.run(q, answer)

@@ -144,7 +144,10 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return errNotFromScript
 	}
 	if x.User != nil {
-		if d, denied := x.Denied(spec); denied {
+		before := x.Work
+		d, denied := x.Denied(spec)
+		in.budget.Charge(L, int64(x.Work-before))
+		if denied {
 			x.Deny(d)
 			return commands.DeniedInScript(d)
 		}
