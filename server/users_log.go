@@ -4,6 +4,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ const (
 	// A denial like one of the newest denialsAlike, within denialsApart of it, is counted there.
 	denialsAlike = 10
 	denialsApart = time.Minute
+	// maxDenied bounds what an entry keeps of a name that a client sent, in bytes.
+	maxDenied = 1024
 )
 
 // refusedCall is what a client was not allowed.
@@ -54,6 +57,7 @@ func (s *session) deny(d refusedCall, count int64) {
 	s.auditDenial(d, count)
 	s.show(0)
 	client := s.describe(now)
+	d.object, d.user = beginning(d.object), beginning(d.user)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := denialEntry{refusedCall: d}
@@ -70,6 +74,14 @@ func (s *session) deny(d refusedCall, count int64) {
 		clear(l.entries[most:])
 		l.entries = l.entries[:most]
 	}
+}
+
+// beginning returns what a log entry keeps of a name.
+func beginning(name string) string {
+	if len(name) <= maxDenied {
+		return name
+	}
+	return strings.Clone(name[:maxDenied])
 }
 
 // newest returns n entries, the newest first.

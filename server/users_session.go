@@ -132,9 +132,11 @@ func (s *session) admitQueued(q *queued) error {
 	return nil
 }
 
-// decidedByMachine reports whether the machine runs a command outside of transactions.
+// decidedByMachine reports whether the machine runs a command outside of transactions. DEBUG, of
+// kind Admin, has a handler, but the session answers most of its subcommands.
 func decidedByMachine(spec *commands.Spec) bool {
-	return spec.Handler != nil && (spec.Local == nil || spec.Local.Raw)
+	return spec.Handler != nil && spec.Kind != commands.Admin &&
+		(spec.Local == nil || spec.Local.Raw)
 }
 
 // touchesNode reports whether a command does more than report about the node, so that nobody runs
