@@ -191,9 +191,16 @@ func (s *session) runLocal(l *commands.Local, spec *commands.Spec, args [][]byte
 		return
 	}
 	if !l.Early {
-		s.flush()
+		s.flush() // may take long, and users may lose rights meanwhile
+	}
+	if err := s.admitAgain(spec, args); err != nil {
+		s.refuse(spec, err)
+		return
 	}
 	s.answer(func() { s.runCounted(l, spec, args) })
+	if (spec.Has(commands.PubSub) || s.monitoring) && s.admitAgain(spec, args) != nil {
+		s.quit = true // revoke did not see what it now receives
+	}
 }
 
 const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"

@@ -5,6 +5,9 @@ package server
 import (
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 // DEBUG has a handler, but the session answers most of its subcommands.
@@ -38,5 +41,32 @@ func TestLogOfDenialsKeepsBeginnings(t *testing.T) {
 	}
 	if len(log) > 16<<10 || !strings.Contains(log, long[:maxDenied]) {
 		t.Errorf("%d bytes", len(log))
+	}
+}
+
+// A command behind a slow one in a pipeline is decided when it runs: a subscriber that the node let
+// in after its user lost the channel would stay.
+func TestRightsAreLostBehindASlowCommand(t *testing.T) {
+	for _, words := range [][]string{{"SUBSCRIBE", "ch"}, {"MONITOR"}, {"CONFIG", "GET", "*"}} {
+		n := start(t, nil)
+		n.dial(t).call("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~*", "&*")
+		bob := n.dial(t)
+		bob.call("AUTH", "bob", "secret")
+		begun, gate := make(chan struct{}), make(chan struct{})
+		n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
+		bob.raw(pipeline([]string{"SET", "k", "v"}, words))
+		<-begun
+		n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
+		q := commands.Request{Proto: 2, Cmds: [][][]byte{
+			commandtest.Args("ACL", "SETUSER", "bob", "resetchannels", "-monitor", "-config")}}
+		if reply, err := n.fake.run("write", commands.AppendRequest(nil, &q), true); err != nil ||
+			string(reply) != "+OK\r\n" {
+			t.Fatalf("%q, %v", reply, err)
+		}
+		close(gate)
+		bob.want("+OK\r\n")
+		if got := bob.next(); !strings.HasPrefix(got, "-NOPERM ") {
+			t.Errorf("%s: %q", words[0], got)
+		}
 	}
 }

@@ -83,6 +83,7 @@ func (v *Users) of(id *identity) (*acl.User, error) {
 // decides.
 func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	users, id := s.srv.users(), s.user.Load()
+	s.admittedBy = users
 	switch {
 	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
 		return nil
@@ -112,6 +113,14 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	s.deny(refusedCall{reason: d.Reason.String(), context: context, object: d.Object,
 		user: s.userName()}, 1)
 	return commands.DeniedError(d)
+}
+
+// admitAgain is admit for a command that users of before admitted.
+func (s *session) admitAgain(spec *commands.Spec, args [][]byte) error {
+	if s.srv.users() == s.admittedBy {
+		return nil
+	}
+	return s.admit(spec, args)
 }
 
 // admitQueued is admit for a command of the session that EXEC runs.
