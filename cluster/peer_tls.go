@@ -201,7 +201,7 @@ type stream struct {
 	who      identity // nil: without TLS
 }
 
-// Close closes the connection. TLS would wait for the other end to read its goodbye; the protocols
+// Close closes the connection. TLS could wait for the other end to read an alert; the protocols
 // between nodes know themselves where they end.
 func (s *stream) Close() error {
 	s.m.untrack(s.raw)

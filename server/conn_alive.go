@@ -8,8 +8,8 @@ import (
 )
 
 // clientConnected reports whether the client still has the connection open, as far as the system
-// knows. Unread input hides a disconnect. Over TLS it does not: a client says goodbye before it
-// closes, so there is always some.
+// knows. Unread input hides a disconnect. Over TLS it does not: a client announces the end
+// before it closes, so there is always some.
 func clientConnected(conn net.Conn) bool {
 	under := socket(conn)
 	if under != conn {

@@ -372,7 +372,7 @@ func (s *session) end() {
 	if !s.gone && !s.cut.Load() {
 		s.drainInput()
 	}
-	_ = socket(s.conn).Close() // TLS would wait until the client has read its goodbye
+	_ = socket(s.conn).Close() // TLS could wait until the client has read an alert
 }
 
 // drainInput lets the last replies arrive: closing a connection with unread input resets it, which

@@ -298,7 +298,7 @@ func (s *Server) turnAway(conn net.Conn, why commands.Error) {
 	s.stats.rejected.Add(1)
 	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	_, _ = conn.Write([]byte("-" + string(why) + "\r\n"))
-	_ = socket(conn).Close() // TLS would wait until the client has read its goodbye
+	_ = socket(conn).Close() // TLS could wait until the client has read an alert
 }
 
 // lastAccepts is how long connections in the backlog are still accepted: closing a listener resets

@@ -248,8 +248,8 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// startArena starts three nodes in the namespaces n1, n2 and n3, each with its own disk. With an odd
-// seed they use TLS between each other.
+// startArena starts three nodes in the namespaces n1, n2 and n3, each with its own disk. With an
+// odd seed they use TLS between each other.
 func startArena(t *testing.T, seed uint64) *arena {
 	t.Helper()
 	a := &arena{t: t, w: newNetwork(t, seed, 3), rnd: rand.New(rand.NewPCG(seed, 2))}
