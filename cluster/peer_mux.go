@@ -198,8 +198,8 @@ func (m *mux) receive(conn *stream) (first byte, err error) {
 		err = errNoPeerTLS
 	case secure:
 		conn.Conn, conn.who, err = m.tls.accept(m.ctx, &replayed{conn.raw, b[:]})
-		if err == nil && !m.identified(conn) {
-			err = net.ErrClosed
+		if err == nil {
+			err = m.identified(conn)
 		}
 		if err == nil {
 			_, err = io.ReadFull(conn, b[:])
@@ -277,15 +277,22 @@ func (m *mux) track(raw net.Conn) bool {
 	return true
 }
 
-// identified notes whose connection it is. It returns false if the mux is closed.
-func (m *mux) identified(conn *stream) bool {
+// identified notes whose connection it is. It fails if the mux is closed, or if an authority was
+// replaced during the handshake, in which closeUnverified missed the connection.
+func (m *mux) identified(conn *stream) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	_, tracked := m.conns[conn.raw]
 	if tracked {
 		m.conns[conn.raw] = conn
 	}
-	return tracked
+	m.mu.Unlock()
+	switch {
+	case !tracked:
+		return net.ErrClosed
+	case !conn.verified():
+		return errReplacedCA
+	}
+	return nil
 }
 
 func (m *mux) untrack(raw net.Conn) {
@@ -321,8 +328,8 @@ func (m *mux) open(id, addr string, first []byte, timeout time.Duration) (*strea
 	err = raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err == nil && m.tls.dials() {
 		conn.Conn, conn.who, err = m.tls.dial(m.ctx, raw, id)
-		if err == nil && !m.identified(conn) {
-			err = net.ErrClosed
+		if err == nil {
+			err = m.identified(conn)
 		}
 	}
 	if err == nil {

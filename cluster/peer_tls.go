@@ -104,7 +104,9 @@ func (t *PeerTLS) check(l *tlsconf.Loaded) error {
 			return err
 		}
 	}
-	t.cluster = cluster
+	if t.cluster == "" { // before Open returns: others read it without a lock
+		t.cluster = cluster
+	}
 	return nil
 }
 
@@ -166,6 +168,7 @@ var (
 	errNoPeerTLS    = errors.New("a node dials TLS, and this one has no certificate for nodes")
 	errPlainPeer    = errors.New("a node dials without TLS, and this one requires it")
 	errNotTheirName = errors.New("the certificate does not name that node")
+	errReplacedCA   = errors.New("the authority of its certificate was replaced")
 )
 
 // dial completes a handshake with the node id, or with any node if id is empty.

@@ -429,6 +429,37 @@ func TestReplacedAuthority(t *testing.T) {
 	c.converged()
 }
 
+// TestAuthorityReplacedDuringHandshake replaces the authority when a node that dials has yet to
+// show its certificate: the handshake goes on with the old one.
+func TestAuthorityReplacedDuringHandshake(t *testing.T) {
+	old, fresh := newCA(t), newCA(t)
+	fresh.dir = old.dir
+	c := newCluster(t, 1, old.useTLS(PeerTLSRequired))
+	n := c.nodes["n1"]
+	files := old.files("prod", "n2")
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", n.Status().PeerAddr, &tls.Config{InsecureSkipVerify: true,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			fresh.files("prod", "n1")
+			return &pair, n.cfg.TLS.Reload()
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	h := n.hello("n1", "")
+	h.id = "n2"
+	_, _ = conn.Write(appendHello([]byte{streamForward}, h))
+	if answer, err := readHello(bufio.NewReader(conn)); err == nil ||
+		errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("answered %+v, %v", answer, err)
+	}
+}
+
 // TestOwnCertificate opens certificates that are not the node's, and DNS names in place of URIs.
 func TestOwnCertificate(t *testing.T) {
 	ca, other := newCA(t), newCA(t)

@@ -28,18 +28,30 @@ func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error {
 	return s.serve(tlsconf.NewListener(ln, cfg, s.warnings))
 }
 
-// CloseUnverified closes the connections of clients whose certificate is no longer valid.
+// verifier checks a client's certificate with its chain, leaf first.
+type verifier func(chain []*x509.Certificate) error
+
+// CloseUnverified closes the connections of clients whose certificate is no longer valid. verify
+// also checks those whose handshake is under way, and later ones.
 func (s *Server) CloseUnverified(verify func(chain []*x509.Certificate) error) {
+	s.mu.Lock()
+	s.verify = verify
+	s.mu.Unlock()
 	for _, c := range s.all() {
-		chain := c.certificates()
-		if len(chain) == 0 {
-			continue
-		}
-		if err := verify(chain); err != nil {
-			s.warnings.Warn("closed a client: its certificate is no longer valid", "client", c.addr,
-				"error", err)
-			c.dismiss()
-		}
+		c.verifyAgain(verify)
+	}
+}
+
+// verifyAgain ends the session if the client's certificate is no longer valid.
+func (s *session) verifyAgain(verify verifier) {
+	chain := s.certificates()
+	if verify == nil || len(chain) == 0 {
+		return
+	}
+	if err := verify(chain); err != nil {
+		s.srv.warnings.Warn("closed a client: its certificate is no longer valid", "client", s.addr,
+			"error", err)
+		s.dismiss()
 	}
 }
 

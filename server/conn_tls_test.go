@@ -368,6 +368,27 @@ func TestCertificatesAreCheckedAgain(t *testing.T) {
 	without.call("PING")
 }
 
+// TestAuthorityReplacedDuringHandshake replaces the authority when a client has yet to show its
+// certificate: the handshake goes on with the old one.
+func TestAuthorityReplacedDuringHandshake(t *testing.T) {
+	n := startSecure(t, nil)
+	cfg, shown := n.tls.client.Clone(), testCertificates().client
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		n.CloseUnverified(func([]*x509.Certificate) error { return errors.New("unknown") })
+		return &shown, nil
+	}
+	conn, err := tls.Dial("tcp", n.tls.addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = conn.Write([]byte("PING\r\n"))
+	if reply, err := io.ReadAll(conn); len(reply) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q %v", reply, err)
+	}
+}
+
 // TestCertificateNamesUser connects with the certificate of a user, before and after the user is
 // there and on.
 func TestCertificateNamesUser(t *testing.T) {

@@ -152,6 +152,7 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
+	verify    verifier    // of clients' certificates since an authority was replaced; nil: none was
 	retired   atomic.Bool // accept no more connections
 	closing   atomic.Bool // … and end the existing ones
 	lastReads time.Time   // when reading ends; set before closing
@@ -279,6 +280,7 @@ func (s *Server) accept(conn net.Conn) {
 	c := newSession(s, s.nextID, conn)
 	c.unvetted = unvetted
 	s.sessions[c.id] = c
+	verify := s.verify
 	s.wg.Add(1)
 	s.mu.Unlock()
 	s.stats.connections.Add(1)
@@ -286,6 +288,7 @@ func (s *Server) accept(conn net.Conn) {
 	s.keepAlive(conn)
 	go func() {
 		defer s.wg.Done()
+		c.verifyAgain(verify)
 		c.serve()
 		s.mu.Lock()
 		delete(s.sessions, c.id)

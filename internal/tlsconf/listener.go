@@ -67,6 +67,7 @@ func (l *Listener) run() {
 			continue
 		}
 		if isTimeout(err) { // SetDeadline: no more connections
+			_ = l.Listener.Close() // else they wait in the kernel, unanswered
 			l.wg.Wait()
 		}
 		select {
@@ -109,7 +110,8 @@ func (l *Listener) greet(raw net.Conn) {
 	}
 }
 
-// SetDeadline sets until when connections are accepted; the handshakes of those are completed.
+// SetDeadline sets until when connections are accepted; the handshakes of those are completed. Then
+// the port is closed.
 func (l *Listener) SetDeadline(t time.Time) error {
 	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
 	if !ok {

@@ -41,7 +41,7 @@ type Store struct {
 // Loaded is the content of the files at one time.
 type Loaded struct {
 	Pair tls.Certificate // with its Leaf
-	CAs  *x509.CertPool  // nil: no file was named
+	CAs  *x509.CertPool  // empty if no file was named: nil would be the system's authorities
 	text [3][]byte
 }
 
@@ -141,8 +141,8 @@ func (s *Store) load() (*Loaded, error) {
 	if l.Pair, err = tls.X509KeyPair(l.text[0], l.text[1]); err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", s.cfg.Cert, s.cfg.Key, err)
 	}
+	l.CAs = x509.NewCertPool()
 	if s.cfg.CA != "" {
-		l.CAs = x509.NewCertPool()
 		if !l.CAs.AppendCertsFromPEM(l.text[2]) {
 			return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
 		}

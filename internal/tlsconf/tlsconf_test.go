@@ -136,6 +136,21 @@ func TestOldPairStays(t *testing.T) {
 	}
 }
 
+// TestNoAuthorityTrustsNobody opens files without authorities: the system's do not take their place.
+func TestNoAuthorityTrustsNobody(t *testing.T) {
+	a, f := newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{}))
+	f.CA = ""
+	s, _ := open(t, f)
+	if s.Current().CAs == nil {
+		t.Error("the system's authorities verify clients")
+	}
+	cfg, err := s.Server(tls.RequireAndVerifyClientCert).GetConfigForClient(nil)
+	if err != nil || cfg.ClientCAs == nil {
+		t.Errorf("the system's authorities verify clients: %v", err)
+	}
+}
+
 // TestExpiryIsKnown opens certificates that expire sooner or later.
 func TestExpiryIsKnown(t *testing.T) {
 	a, now := newAuthority(t), time.Now()
@@ -348,6 +363,13 @@ func TestDeadlineLetsHandshakesEnd(t *testing.T) {
 	if err := ln.SetDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	wait.For(t, 5*time.Second, "the port is closed", func() bool {
+		late, err := net.Dial("tcp", ln.Addr().String())
+		if err == nil {
+			_ = late.Close()
+		}
+		return err != nil
+	})
 	cfg := clientOf(t, a, nil)
 	cfg.ServerName = "127.0.0.1"
 	conn := tls.Client(raw, cfg)
