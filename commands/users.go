@@ -66,7 +66,8 @@ const (
 	listedUser   = 1   // its place in the set of all is copied
 	ruleBytes    = 8   // bytes of rules that are one unit, to read and to write
 	ruleSearch   = 64  // bytes of the user's rules that each given one is compared with
-	describeWork = 400 // deriving what a selector shows
+	describeWork = 800 // deriving what a selector shows
+	deriveWork   = 100 // deriving what rules allow
 )
 
 // spendUser charges for describing a user.
@@ -83,7 +84,7 @@ func aclSetUser(x *Call) error {
 	for _, r := range rules {
 		size += len(r)
 	}
-	x.Spend(listedUser*x.Users.Len() + size/ruleBytes + len(rules)*(1+size/ruleSearch))
+	x.Spend(deriveWork + listedUser*x.Users.Len() + size/ruleBytes + len(rules)*(1+size/ruleSearch))
 	users, err := x.Users.Change(name, uint64(x.Keyspace.CurrentRevision()), rules)
 	if err != nil {
 		return Errorf("ERR %v", err)

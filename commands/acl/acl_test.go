@@ -233,3 +233,32 @@ func TestCatalogGrows(t *testing.T) {
 		}
 	}
 }
+
+// A check of many keys with many patterns ends, and denies the call.
+func TestCheckIsBounded(t *testing.T) {
+	var rules []string
+	for i := range 1000 {
+		rules = append(rules, fmt.Sprintf("~key%d*x", i))
+	}
+	s := change(t, New(testCatalog()), "a", append(rules, "+get", "~k")...)
+	call := Call{Command: testCatalog().find("get"), Keys: slices.Repeat([]Key{{Name: []byte("k")}},
+		100_000)}
+	const most = 1_000_000
+	d, denied, units := s.Get([]byte("a")).Check(&call, most)
+	if !denied || d.Reason != DeniedWork || units > most+10_000 {
+		t.Errorf("%v %v after %d units", d, denied, units)
+	}
+	call.Keys = call.Keys[:100]
+	if d, denied, units := s.Get([]byte("a")).Check(&call, most); denied || units < 100_000 {
+		t.Errorf("%v %v after %d units", d, denied, units)
+	}
+}
+
+func BenchmarkDescribe(b *testing.B) {
+	s, _ := New(testCatalog()).Change([]byte("a"), 0,
+		[][]byte{[]byte("+@all"), []byte("-@read"), []byte("-set")})
+	u := s.Get([]byte("a"))
+	for b.Loop() {
+		_ = u.String()
+	}
+}
