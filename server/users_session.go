@@ -90,10 +90,7 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	case s.certifiedAs != "": // it is not known whether that user exists
 		return errUsersUnknown
 	case users == nil:
-		if touchesNode(spec) {
-			return errUsersUnknown
-		}
-		return nil
+		return admitUnknown(spec)
 	}
 	u, err := users.of(id)
 	if err != nil {
@@ -126,8 +123,11 @@ func (s *session) admitAgain(spec *commands.Spec, args [][]byte) error {
 // admitQueued is admit for a command of the session that EXEC runs.
 func (s *session) admitQueued(q *queued) error {
 	users, id := s.srv.users(), s.user.Load()
-	if users == nil || users.Open && id == nil || q.spec.Has(commands.NoAuth) {
+	switch {
+	case users != nil && users.Open && id == nil, q.spec.Has(commands.NoAuth):
 		return nil
+	case users == nil:
+		return admitUnknown(q.spec)
 	}
 	u, err := users.of(id)
 	if err != nil {
@@ -146,6 +146,16 @@ func (s *session) admitQueued(q *queued) error {
 func decidedByMachine(spec *commands.Spec) bool {
 	return spec.Handler != nil && spec.Kind != commands.Admin &&
 		(spec.Local == nil || spec.Local.Raw)
+}
+
+// admitUnknown is admit while the node does not know the users: what reports about the node is
+// served, what changes it or receives messages and keys is not.
+func admitUnknown(spec *commands.Spec) error {
+	if touchesNode(spec) || spec.Channels != commands.NoChannels ||
+		spec.FullName() == "client|tracking" {
+		return errUsersUnknown
+	}
+	return nil
 }
 
 // touchesNode reports whether a command does more than report about the node, so that nobody runs

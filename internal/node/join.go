@@ -32,6 +32,7 @@ func (n *Node) follow() {
 			n.server.DropWaiting(replyError(err))
 		}
 	}()
+	go n.awaitUsers(ctx)
 	go n.settleUsers(ctx)
 	if n.cluster.Status().Joining {
 		go n.join(ctx)

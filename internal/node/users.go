@@ -72,6 +72,18 @@ func (n *Node) settleUsers(ctx context.Context) {
 	}
 }
 
+// awaitUsers returns when the node knows the users: if it loses its leader later, it still knows
+// who may administer it.
+func (n *Node) awaitUsers(ctx context.Context) {
+	for (backend{n}).Users() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settlePause):
+		}
+	}
+}
+
 // propose puts a setting into the log and reports whether it took effect.
 func (n *Node) propose(ctx context.Context, what string, words ...[]byte) bool {
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}

@@ -75,7 +75,7 @@ func (s *Store) Reload() error {
 	defer s.mu.Unlock()
 	l, err := s.load()
 	old := s.now.Load()
-	if err == nil && !l.same(old) && time.Now().After(l.Expires()) {
+	if err == nil && !bytes.Equal(l.text[0], old.text[0]) && time.Now().After(l.Expires()) {
 		err = fmt.Errorf("%s: expired at %s", s.cfg.Cert, stamp(l.Expires()))
 	}
 	if err != nil {

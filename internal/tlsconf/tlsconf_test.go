@@ -136,7 +136,7 @@ func TestOldPairStays(t *testing.T) {
 	}
 }
 
-// TestNoAuthorityTrustsNobody opens files without authorities: the system's do not take their place.
+// TestNoAuthorityTrustsNobody opens files without authorities: the system's do not count.
 func TestNoAuthorityTrustsNobody(t *testing.T) {
 	a, f := newAuthority(t), in(t.TempDir())
 	writePair(t, f, a, issue(t, a, certs.Request{}))

@@ -90,7 +90,8 @@ func TestFilesArePrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := func(name string) string { return filepath.Join(dir, name) }
 	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", path("data/n1")) },
-		"--snapshot-entries", "64", "--unix-socket", path("socket"), "--audit-log", path("audit"))[0]
+		"--snapshot-entries", "64", "--unix-socket", path("socket"),
+		"--audit-log", path("audit"))[0]
 	c, ctx := p.client(), context.Background()
 	for range 200 {
 		if err := c.Incr(ctx, "n").Err(); err != nil {

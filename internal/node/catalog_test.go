@@ -1,0 +1,57 @@
+package node
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/server"
+)
+
+var update = flag.Bool("update", false, "write the golden file of a level above the released ones")
+
+// TestCatalogOfUsers holds the commands that rules of users can name at LevelUsers, with their
+// categories. Every node of that level decides by them: a later release that adds a command to the
+// level, or changes a category, would decide otherwise than its neighbors. New commands have a
+// later Level.
+func TestCatalogOfUsers(t *testing.T) {
+	table := commands.NewTable(commands.Specs(), server.Specs())
+	var text strings.Builder
+	line := func(s *commands.Spec, level uint64) {
+		if max(s.Level, level) > commands.LevelUsers {
+			return
+		}
+		fmt.Fprintf(&text, "%s %s", s.FullName(), strings.Join(s.Categories().Names(), ","))
+		if s.Has(commands.NoAuth) {
+			text.WriteString(" no-auth")
+		}
+		text.WriteByte('\n')
+	}
+	for _, s := range table.All() {
+		line(s, 0)
+		for i := range s.Subcommands {
+			line(&s.Subcommands[i], s.Level)
+		}
+	}
+	const golden = "../../testdata/golden/catalog-level-3.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text.String() != string(want) {
+		for l := range strings.Lines(text.String()) {
+			if !strings.Contains(string(want), l) {
+				t.Errorf("not in %s: %s", golden, l)
+			}
+		}
+		t.Errorf("commands of LevelUsers are not those of %s", golden)
+	}
+}
