@@ -298,6 +298,11 @@ func (m *mux) identified(conn *stream) error {
 func (m *mux) untrack(raw net.Conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forget(raw)
+}
+
+// forget is untrack for a caller that holds mu.
+func (m *mux) forget(raw net.Conn) {
 	delete(m.conns, raw)
 	delete(m.raft, raw)
 	delete(m.unnamed, raw)
@@ -310,6 +315,7 @@ func (m *mux) closeUnverified(except map[net.Conn]bool) {
 	for raw, conn := range m.conns {
 		if conn != nil && !except[raw] && !conn.verified() {
 			raw.Close()
+			m.forget(raw) // Raft closes a connection that it keeps for later when it uses it
 		}
 	}
 }

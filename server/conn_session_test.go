@@ -382,7 +382,7 @@ func BenchmarkPipeline(b *testing.B) {
 	n.fake.set(func() { n.fake.calls = nil })
 	for _, depth := range []int{1, 16} {
 		b.Run(fmt.Sprint(depth), func(b *testing.B) {
-			s := newSession(n.Server, 99, nullConn{})
+			s := unservedSession(n)
 			var cmds [][][]byte
 			for range depth {
 				cmds = append(cmds, [][]byte{[]byte("SET"), []byte("lock:12345"), []byte("owner"),

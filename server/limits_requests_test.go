@@ -11,10 +11,17 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
+// unservedSession returns a session that nothing serves, as accept makes it.
+func unservedSession(n *node) *session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return newSession(n.Server, 99, nullConn{})
+}
+
 // Session replies queued behind a request are sent in pieces, not all at the end of the pipeline.
 func TestAnswersBehindARequestAreBounded(t *testing.T) {
 	n := start(t, nil)
-	s := newSession(n.Server, 99, nullConn{})
+	s := unservedSession(n)
 	s.dispatch([][]byte{[]byte("GET"), []byte("x")})
 	for i := range 500 {
 		s.dispatch([][]byte{[]byte("COMMAND")})
@@ -35,7 +42,7 @@ func TestAnswersBehindARequestAreBounded(t *testing.T) {
 // The session's part of a transaction has a limit of its own.
 func TestAnswersInATransactionAreBounded(t *testing.T) {
 	n := start(t, nil)
-	s := newSession(n.Server, 99, nullConn{})
+	s := unservedSession(n)
 	own := &commands.Spec{Name: "own",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
 			s.w.Bulk(args[1])

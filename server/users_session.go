@@ -90,7 +90,10 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	case s.certifiedAs != "": // it is not known whether that user exists
 		return errUsersUnknown
 	case users == nil:
-		return admitUnknown(spec)
+		if err := admitUnknown(spec); err == nil || !s.awaitUsers() {
+			return err
+		}
+		return s.admit(spec, args)
 	}
 	u, err := users.of(id)
 	if err != nil {
@@ -127,7 +130,10 @@ func (s *session) admitQueued(q *queued) error {
 	case users != nil && users.Open && id == nil, q.spec.Has(commands.NoAuth):
 		return nil
 	case users == nil:
-		return admitUnknown(q.spec)
+		if err := admitUnknown(q.spec); err == nil || !s.awaitUsers() {
+			return err
+		}
+		return s.admitQueued(q)
 	}
 	u, err := users.of(id)
 	if err != nil {
@@ -146,6 +152,26 @@ func (s *session) admitQueued(q *queued) error {
 func decidedByMachine(spec *commands.Spec) bool {
 	return spec.Handler != nil && spec.Kind != commands.Admin &&
 		(spec.Local == nil || spec.Local.Raw)
+}
+
+// A node that has just started hears from the leader within usersWait.
+const (
+	usersWait = 2 * time.Second
+	usersPoll = 5 * time.Millisecond
+)
+
+// awaitUsers waits until the node knows the users, unless it loads its data, which takes longer. It
+// reports whether the node knows them.
+func (s *session) awaitUsers() bool {
+	for until := time.Now().Add(usersWait); time.Now().Before(until); time.Sleep(usersPoll) {
+		if s.srv.users() != nil {
+			return true
+		}
+		if s.killed.Load() || s.srv.closing.Load() || s.srv.backend.Status().Loading {
+			break
+		}
+	}
+	return s.srv.users() != nil
 }
 
 // admitUnknown is admit while the node does not know the users: what reports about the node is

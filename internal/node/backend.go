@@ -72,17 +72,10 @@ func (n backend) Watch(on bool) { n.adapter.Watch(on) }
 // Users implements server.Backend. The users are known once the node has caught up with its leader
 // for the first time.
 func (n backend) Users() *server.Users {
-	users := n.adapter.Users()
 	if !n.usersKnown.Load() {
-		c := n.loaded.Load()
-		if c == nil {
-			return nil
-		}
-		if st := c.Status(); !st.Ready || st.Loading || st.Behind > 0 {
-			return nil
-		}
-		n.usersKnown.Store(true)
+		return nil
 	}
+	users := n.adapter.Users()
 	if users.Changed == 0 && n.cfg.FirstUsers != nil {
 		return server.UsersAwaited
 	}

@@ -22,8 +22,8 @@ import (
 // holds the hash of the password.
 const resetName = "reset-default-user"
 
-// settlePause is the time between two looks whether the cluster takes users.
-const settlePause = 50 * time.Millisecond
+// settlePause is the time between two looks at the state of the node.
+const settlePause = 20 * time.Millisecond
 
 // WriteReset asks the node of a data directory to give the default user all rights and a password,
 // at its next start.
@@ -72,10 +72,18 @@ func (n *Node) settleUsers(ctx context.Context) {
 	}
 }
 
-// awaitUsers returns when the node knows the users: if it loses its leader later, it still knows
-// who may administer it.
+// awaitUsers notes that this node knows the users, once it has applied all that was committed when
+// it first heard from a leader. It still knows them if it loses the leader later.
 func (n *Node) awaitUsers(ctx context.Context) {
-	for (backend{n}).Users() == nil {
+	for heard, target := false, uint64(0); ; {
+		st := n.cluster.Status()
+		if !heard && st.Ready && !st.Loading {
+			heard, target = true, st.Applied+st.Behind
+		}
+		if heard && st.Applied >= target {
+			n.usersKnown.Store(true)
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -257,42 +256,36 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 }
 
 // TestSnapshotClosesSubscribers: a node whose state comes from a snapshot may have missed messages,
-// so its earlier subscribers lose their connections. The cluster is a restored one, whose log
-// starts after a snapshot.
+// so its subscribers lose their connections. The node is paused until the leader has dropped the
+// entries that it lacks.
 func TestSnapshotClosesSubscribers(t *testing.T) {
-	f := newFleet(t)
-	n1 := f.start("n1")
-	ctx := context.Background()
-	if err := n1.client().Set(ctx, "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "backup")
-	succeed(t, "backup", "--from", n1.addr, file)
-	n1.kill()
-	n1.setFlag("--data-dir", n1.dataDir()+"-restored")
-	succeed(t, "restore", file, "--id", "n1", "--data-dir", n1.dataDir())
-	n1.start()
-	n1.waitReady()
-	n1.pause() // accepts no state until there are subscribers
-
-	n2 := f.prepare("n2", n1)
-	n2.start()
-	wait.For(t, 20*time.Second, "n2 to answer", func() bool {
-		return n2.client().Ping(ctx).Err() == nil
-	})
+	n1, followers := leader(t, startProcesses(t, 3))
+	n2, ctx := followers[0], context.Background()
+	n2.waitReady()
 	early := dialRaw(t, n2.addr)
 	if got := early.call("SUBSCRIBE", "c"); !strings.Contains(got, "subscribe") {
 		t.Fatal(got)
 	}
-	n1.signal(syscall.SIGCONT)
+	n2.pause()
+	const keptBytes = 64 << 20 // the log behind a snapshot keeps as much
+	value := strings.Repeat("v", 8<<20)
+	for range keptBytes/len(value) + 2 {
+		if err := n1.client().Set(ctx, "k", value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n1.client().Do(ctx, "RAFT", "SNAPSHOT").Err(); err != nil {
+		t.Fatal(err)
+	}
+	n2.signal(syscall.SIGCONT)
 	if raw, err := early.Receive(); err == nil || err == io.ErrUnexpectedEOF ||
 		errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("a subscriber of a node that got a snapshot: %q %v, want the end of its "+
 			"connection", raw, err)
 	}
 	n2.waitReady()
-	if v, err := n2.client().Get(ctx, "k").Result(); err != nil || v != "v" {
-		t.Fatal(v, err)
+	if v, err := n2.client().Get(ctx, "k").Result(); err != nil || v != value {
+		t.Fatal(len(v), err)
 	}
 	late := dialRaw(t, n2.addr)
 	late.call("SUBSCRIBE", "c")
