@@ -83,7 +83,13 @@ func TestRevocationIsImmediate(t *testing.T) {
 	}
 	for round := range 60 {
 		app := apps[round%3].Conn()
-		// go-redis says HELLO on the first use
+		// Queueing is decided by the users that the node has applied, which may be a moment old.
+		wait.For(t, 10*time.Second, "the node to know of the rights", func() bool {
+			_ = app.Do(ctx, "MULTI").Err()
+			err := app.Do(ctx, "SET", "k:1", "v").Err()
+			_ = app.Do(ctx, "DISCARD").Err()
+			return err == nil
+		})
 		for _, call := range [][]any{{"SET", "k:1", "v"}, {"WATCH", "k:1"}, {"MULTI"},
 			{"SET", "k:1", round}, {"GET", "k:1"}} {
 			if err := app.Do(ctx, call...).Err(); err != nil {
