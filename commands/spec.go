@@ -51,6 +51,10 @@ const (
 	KeepsCaching // leaves CLIENT CACHING in force for the next command
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
 
+	// Discovery marks Admin commands that only show members: a node answers them before it knows
+	// the users.
+	Discovery
+
 	// Administrative commands are those of administrators, like Admin commands, but run in the
 	// machine. COMMAND shows both as admin.
 	Administrative

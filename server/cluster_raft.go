@@ -13,10 +13,8 @@ var raftSpecs = []commands.Spec{{
 	Complexity: "That of the subcommand",
 	Audit:      commands.AuditArgs,
 	Subcommands: []commands.Spec{
-		audited(commands.AuditNever, raftSub("members", 2, "",
-			"Lists the members as the leader knows them.", raftMembers)),
-		audited(commands.AuditNever, raftSub("status", 2, "",
-			"Returns the Raft state of this node and of its leader.", raftStatus)),
+		raftReport("members", "Lists the members as the leader knows them.", raftMembers),
+		raftReport("status", "Returns the Raft state of this node and of its leader.", raftStatus),
 		raftSub("add", 4, "id host:port",
 			"Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
 		raftSub("remove", 3, "id", "Removes a node for good; its id can't be used again.",
@@ -56,6 +54,14 @@ func raftSub(name string, arity int, syntax, summary string,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
 		Local: &commands.Local{Run: serve(run)},
 	}
+}
+
+// raftReport is raftSub for a subcommand that changes nothing.
+func raftReport(name, summary string,
+	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	spec := raftSub(name, 2, "", summary, run)
+	spec.Flags |= commands.Discovery
+	return audited(commands.AuditNever, spec)
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not

@@ -44,6 +44,10 @@ var trackingSpecs = []commands.Spec{
 }
 
 func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
+	if !s.awaitUsers() { // who may learn the names of keys is not known
+		s.fail(errUsersUnknown)
+		return
+	}
 	t, err := s.parseTracking(args[3:])
 	if err != nil {
 		s.fail(err)

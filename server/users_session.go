@@ -175,26 +175,13 @@ func (s *session) awaitUsers() bool {
 }
 
 // admitUnknown is admit while the node does not know the users: what reports about the node is
-// served, what changes it or receives messages and keys is not.
+// served, what changes it or receives messages is not.
 func admitUnknown(spec *commands.Spec) error {
-	if touchesNode(spec) || spec.Channels != commands.NoChannels ||
-		spec.FullName() == "client|tracking" {
+	if spec.Kind == commands.Admin && !spec.Has(commands.Discovery) ||
+		spec.Channels != commands.NoChannels {
 		return errUsersUnknown
 	}
 	return nil
-}
-
-// touchesNode reports whether a command does more than report about the node, so that nobody runs
-// it while the node does not know the users.
-func touchesNode(spec *commands.Spec) bool {
-	if spec.Kind != commands.Admin || spec.Group == "sentinel" {
-		return false
-	}
-	switch spec.FullName() {
-	case "role", "raft|members", "raft|status":
-		return false
-	}
-	return true
 }
 
 // users returns the users that this node knows; nil: it does not know them yet.
