@@ -4,6 +4,7 @@ package server
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -68,5 +69,43 @@ func TestRightsAreLostBehindASlowCommand(t *testing.T) {
 		if got := bob.next(); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s: %q", words[0], got)
 		}
+	}
+}
+
+// A node that does not know the users yet reports about itself, but changes nothing and delivers
+// nothing to anybody. It waits a moment for the users before it refuses.
+func TestUnknownUsers(t *testing.T) {
+	n := start(t, nil)
+	known := n.fake.users.Load()
+	n.fake.users.Store(nil)
+	c := n.dial(t)
+	for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"}, {"SENTINEL", "MASTERS"},
+		{"CLIENT", "ID"}} {
+		if got := c.call(call...); strings.HasPrefix(got, "-") {
+			t.Errorf("%v: %q", call, got)
+		}
+	}
+	// each waits: on connections of their own at the same time
+	var refused sync.WaitGroup
+	for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
+		{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"}} {
+		c := n.dial(t)
+		refused.Go(func() {
+			if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
+				t.Errorf("%v: %q", call, got)
+			}
+		})
+	}
+	refused.Wait()
+	before := n.stats.commands.Load()
+	if err := c.Send(commandtest.Args("SUBSCRIBE", "c")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command arrives", func() bool {
+		return n.stats.commands.Load() > before
+	})
+	n.fake.users.Store(known)
+	if got := c.next(); !strings.Contains(got, "subscribe") {
+		t.Errorf("once the users are known: %q", got)
 	}
 }
