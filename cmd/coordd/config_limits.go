@@ -1,0 +1,42 @@
+// Options that protect a node from its clients.
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/coordd/coordd/server"
+)
+
+func setKeepAlive(c *config, v string) error {
+	err := setDuration(func(c *config) *time.Duration { return &c.KeepAlive }, 0)(c, v)
+	if err == nil && c.KeepAlive%time.Second != 0 {
+		err = errors.New("must be whole seconds")
+	}
+	return err
+}
+
+func setOutputLimits(c *config, v string) (err error) {
+	c.OutputLimits, err = server.ParseOutputLimits(v)
+	if err != nil {
+		return errors.New("must be class hard soft seconds …, such as \"pubsub 32mb 8mb 60\"")
+	}
+	return nil
+}
+
+func setProtected(c *config, v string) error {
+	var mode string
+	err := setChoice(func(*config) *string { return &mode }, "yes", "no")(c, v)
+	c.Unprotected = mode == "no"
+	return err
+}
+
+func setClientMemory(c *config, v string) error {
+	m, err := server.ParseClientMemory(v)
+	if err != nil {
+		return errors.New("must be a size such as 512mb or a percentage such as 10%")
+	}
+	c.MaxClientMemory = m
+	return nil
+}

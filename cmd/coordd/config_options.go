@@ -1,0 +1,308 @@
+// The options of a node: flags and their environment variables.
+
+package main
+
+import (
+	"flag"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/server"
+)
+
+// option is one flag with its environment variable. set parses and checks a value.
+type option struct {
+	name, value, usage string
+	set                func(c *config, value string) error
+}
+
+// isSwitch reports whether the flag alone means yes.
+func (o option) isSwitch() bool { return o.value == "no" }
+
+// env returns the option's environment variable: COORDD_DATA_DIR for --data-dir.
+func (o option) env() string {
+	return "COORDD_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+}
+
+var options = []option{
+	{"id", "n1", "name of this node; unique in the cluster, fixed for its data directory", setID},
+	{
+		"listen", "127.0.0.1:6379",
+		"host:port,… for clients; --advertise defaults to the first; empty: none without TLS",
+		setListen,
+	},
+	{"unix-socket", "", "path of a Unix socket for clients; empty: none", setUnixSocket},
+	{
+		"unix-socket-perm", "0",
+		"permissions of the Unix socket, octal; 0: 700",
+		setUnixPerm,
+	},
+	{
+		"advertise", "",
+		"host:port that clients use to reach this node; default: --listen, with the host of " +
+			"--peer-advertise in place of a wildcard",
+		setAddress(func(c *config) *string { return &c.Advertise }),
+	},
+	{
+		"tls-listen", "",
+		"host:port for clients over TLS; empty: none",
+		setAddress(func(c *config) *string { return &c.TLSListen }),
+	},
+	{
+		"tls-advertise", "",
+		"host:port that clients use to reach this node over TLS; default: --tls-listen, with the " +
+			"host of --peer-advertise in place of a wildcard",
+		setAddress(func(c *config) *string { return &c.TLSAdvertise }),
+	},
+	{
+		"tls-cert", "",
+		"certificate for clients, with its chain; this and all files below: PEM, reloaded when " +
+			"they change and on SIGHUP",
+		setAny(func(c *config) *string { return &c.TLS.Cert }),
+	},
+	{
+		"tls-key", "", "key of --tls-cert",
+		setAny(func(c *config) *string { return &c.TLS.Key }),
+	},
+	{
+		"tls-ca", "",
+		"authorities of the certificates of clients, and of the members that --join asks",
+		setAny(func(c *config) *string { return &c.TLS.CA }),
+	},
+	{
+		"tls-client-auth", "",
+		"whether clients show a certificate of --tls-ca: none, optional or required; default: " +
+			"required with --tls-ca, else none",
+		setClientAuth,
+	},
+	{
+		"tls-auth-clients-user", "off",
+		"cn: the common name of a client's certificate names its user, who needs no password; off",
+		setTLSUsers,
+	},
+	{
+		"peer-tls", "",
+		"TLS between nodes: off; accept: accept both, dial plain text; dial: accept both, dial " +
+			"TLS; required. Default: required with --peer-tls-cert, else off",
+		setPeerTLS,
+	},
+	{
+		"peer-tls-cert", "",
+		"this node's certificate for other nodes, for serving and for dialing; it names the node " +
+			"by the URI coordd://CLUSTER/ID",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.Cert }),
+	},
+	{
+		"peer-tls-key", "", "key of --peer-tls-cert",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.Key }),
+	},
+	{
+		"peer-tls-ca", "", "authorities of the nodes' certificates",
+		setAny(func(c *config) *string { return &c.PeerTLS.Files.CA }),
+	},
+	{
+		"peer-tls-name", "",
+		"DNS name in the nodes' certificates, with {id} for a node's id; empty: they have the URI",
+		setPeerName,
+	},
+	{
+		"insecure-peers", "no",
+		"accept nodes without TLS from other machines: whoever reaches the peer port controls " +
+			"the cluster",
+		setYesNo(func(c *config) *bool { return &c.insecurePeers }),
+	},
+	{
+		"peer-listen", "",
+		"host:port for other nodes; default: this node's address in --cluster",
+		setAddress(func(c *config) *string { return &c.PeerListen }),
+	},
+	{
+		"peer-advertise", "",
+		"host:port that other nodes use to reach this node; default: its address in --cluster",
+		setAddress(func(c *config) *string { return &c.PeerAdvertise }),
+	},
+	{
+		"data-dir", "./coordd-data",
+		"directory of the log and the snapshots; created if missing",
+		setString(func(c *config) *string { return &c.DataDir }),
+	},
+	{
+		"cluster", "",
+		"all nodes as id=host:peerport,…, the same on every node; empty: a single node",
+		setCluster,
+	},
+	{
+		"join", "",
+		"host:port,… of members, for clients, of a cluster to join; ignored once --data-dir " +
+			"belongs to a cluster",
+		setJoin,
+	},
+	{
+		"join-user", "",
+		"user with which to ask the members of --join; default: the default user",
+		setAny(func(c *config) *string { return &c.JoinUser }),
+	},
+	{
+		"join-password-file", "",
+		"file with that user's password; COORDD_JOIN_PASSWORD may hold the password instead",
+		setAny(func(c *config) *string { return &c.joinPasswordFile }),
+	},
+	{
+		"users-file", "",
+		"file of users, as ACL SAVE writes it: the users of a new cluster, and the file of ACL " +
+			"SAVE and ACL LOAD",
+		setAny(func(c *config) *string { return &c.UsersFile }),
+	},
+	{
+		"default-password-file", "",
+		"file with the password of the default user of a new cluster; not with --users-file",
+		setAny(func(c *config) *string { return &c.defaultPasswordFile }),
+	},
+	{
+		"http-listen", "",
+		"host:port for /healthz and /readyz; empty: off",
+		setAddress(func(c *config) *string { return &c.HTTPListen }),
+	},
+	{
+		"log-store", "wal",
+		"log storage: wal, or bolt (slower); fixed for a data directory",
+		setChoice(func(c *config) *string { return &c.LogStore }, "wal", "bolt"),
+	},
+	{
+		"log-level", "info",
+		"debug, info, warn or error",
+		setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error"),
+	},
+	{
+		"log-format", "auto",
+		"text, json, or auto: text on a terminal, json elsewhere",
+		setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json"),
+	},
+	{
+		"audit-log", "",
+		"file for the audit trail, or stderr; empty: none",
+		setAny(func(c *config) *string { return &c.Audit.File }),
+	},
+	{
+		"audit-log-size", "100",
+		"MiB after which the file is renamed and a new one begun; 0: never, so use SIGHUP " +
+			"after renaming it",
+		setNumber(func(c *config, n int) { c.Audit.MaxMegabytes = n }, 0),
+	},
+	{
+		"audit-log-files", "10",
+		"renamed files to keep; 0: all",
+		setNumber(func(c *config, n int) { c.Audit.Keep = n }, 0),
+	},
+	{
+		"heartbeat-timeout", "400ms",
+		"silence after which a leader counts as dead, the same on every node: a follower " +
+			"stands for election after 1.25 times this, a leader without a majority steps down " +
+			"after 0.75 times",
+		setDuration(func(c *config) *time.Duration {
+			return &c.HeartbeatTimeout
+		}, 50*time.Millisecond),
+	},
+	{
+		"leader-wait", "2s",
+		"how long a request waits for a leader before it fails with CLUSTERDOWN",
+		setDuration(func(c *config) *time.Duration { return &c.LeaderWait }, 0),
+	},
+	{
+		"redirect", "forward",
+		"what a follower does with commands. forward: forwards them to the leader. moved: " +
+			"answers commands with keys with MOVED, for cluster clients only. none: forwards " +
+			"them, and CLUSTER reports no cluster",
+		setRedirect,
+	},
+	{
+		"sentinel-name", "mymaster",
+		"master name for Sentinel clients, the same on every node",
+		setSentinelName,
+	},
+	{
+		"snapshot-entries", "65536",
+		"log entries between snapshots; each snapshot truncates the log",
+		setNumber(func(c *config, n int) { c.SnapshotThreshold = uint64(n) }, 64),
+	},
+	{
+		"max-clients", "10000",
+		"limit of client connections",
+		setNumber(func(c *config, n int) { c.MaxClients = n }, 1),
+	},
+	{
+		"maxmemory-clients", "10%",
+		"memory limit of all client connections together, such as 512mb, or a percentage of " +
+			"the process's memory; past it the largest are closed; 0: no limit",
+		setClientMemory,
+	},
+	{
+		"max-subscriber-bytes", "33554432",
+		"bytes of messages queued for a slow subscriber before it is closed",
+		setNumber(func(c *config, n int) { c.MaxSubscriberBytes = n }, 1024),
+	},
+	{
+		"client-output-buffer-limit", "",
+		"output that may wait for a client, as class hard soft seconds …, such as " +
+			"\"pubsub 32mb 8mb 60\"; class: normal or pubsub; overrides --max-subscriber-bytes",
+		setOutputLimits,
+	},
+	{
+		"max-reply-bytes", "134217728",
+		"bytes of large replies in memory on this node, at least 64 MiB",
+		setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.MinReplyBytes),
+	},
+	{
+		"timeout", "0s",
+		"idle time after which a client is closed; 0: never",
+		setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0),
+	},
+	{
+		"tcp-keepalive", "60s",
+		"silence after which TCP asks three times whether a client is still there, in steps of a " +
+			"third of this; 0: never",
+		setKeepAlive,
+	},
+	{
+		"protected-mode", "yes",
+		"no: also serve other machines while the default user needs no password",
+		setProtected,
+	},
+	{
+		"auth-timeout", "10s",
+		"time in which a client must authenticate, if it must; 0: no limit",
+		setDuration(func(c *config) *time.Duration { return &c.AuthTimeout }, 0),
+	},
+	{
+		"max-unauthenticated", "1000",
+		"client connections that must authenticate and have not; past it, the oldest of the " +
+			"address with the most is closed",
+		setNumber(func(c *config, n int) { c.MaxUnauthenticated = n }, 1),
+	},
+	{
+		"drain-timeout", "5s",
+		"how long a stopping node waits for requests in flight",
+		setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond),
+	},
+	{
+		"max-request-bytes", strconv.Itoa(cluster.MaxBatchBytes),
+		"size limit of a command or transaction, at most 32 MiB",
+		setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024),
+	},
+}
+
+// nodeFlags declares the options as flags.
+func nodeFlags(fs *flag.FlagSet) []*string {
+	given := make([]*string, len(options))
+	for i, o := range options {
+		if o.isSwitch() {
+			given[i] = &o.value
+			fs.Var((*switchFlag)(given[i]), o.name, o.usage)
+			continue
+		}
+		given[i] = fs.String(o.name, o.value, o.usage)
+	}
+	return given
+}

@@ -1,0 +1,75 @@
+// Parsing of flags, of a node and of subcommands.
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// shown returns an argument as an error may quote it, without what may be a password.
+func shown(arg string) string {
+	if scheme, _, url := strings.Cut(arg, "://"); url {
+		return scheme + "://…"
+	}
+	if i := strings.LastIndexByte(arg, '@'); i >= 0 {
+		return "…" + arg[i:]
+	}
+	return arg
+}
+
+// usageError is an invalid command line; the process exits with 2.
+type usageError struct{ error }
+
+// newFlagSet returns a flag set that prints nothing: the caller reports errors.
+func newFlagSet(name string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	return fs
+}
+
+// switchFlag is a flag that may stand alone, which means yes.
+type switchFlag string
+
+// IsBoolFlag lets package flag accept the flag without a value.
+func (*switchFlag) IsBoolFlag() bool { return true }
+
+// String implements flag.Value.
+func (f *switchFlag) String() string { return string(*f) }
+
+// Set implements flag.Value.
+func (f *switchFlag) Set(v string) error {
+	if v == "true" { // the flag alone
+		v = "yes"
+	}
+	*f = switchFlag(v)
+	return nil
+}
+
+// parseArgs parses flags and, between or after them, one other argument for each name, which it
+// returns.
+func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, error) {
+	var others []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, helpRequest{fs}
+			}
+			return nil, usageError{err}
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		if len(others) == len(names) {
+			return nil, usageError{fmt.Errorf("unexpected argument %q", shown(fs.Arg(0)))}
+		}
+		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
+	}
+	if len(others) < len(names) {
+		return nil, usageError{fmt.Errorf("%s requires %s", fs.Name(), names[len(others)])}
+	}
+	return others, nil
+}
