@@ -11,44 +11,43 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// tlsAttack is something that strangers do until ctx ends. It returns when it has ended.
-type tlsAttack struct {
-	name string
-	run  func(ctx context.Context, addr string, good *tls.Config)
+// strangers do one thing to a node, many at once.
+type strangers struct {
+	addr   string
+	good   *tls.Config  // of a client with a certificate
+	opened atomic.Int64 // connections, for converse with a completed handshake
 }
 
-// crowd runs what one stranger does, many times at once.
-func crowd(size int, one func(ctx context.Context, addr string, good *tls.Config)) func(
-	context.Context, string, *tls.Config) {
-	return func(ctx context.Context, addr string, good *tls.Config) {
-		var wg sync.WaitGroup
-		for range size {
-			wg.Go(func() { one(ctx, addr, good) })
-		}
-		wg.Wait()
-	}
+// tlsAttack is what each of some strangers does until ctx ends.
+type tlsAttack struct {
+	name string
+	size int
+	run  func(ctx context.Context, s *strangers)
 }
 
 // hold opens TCP connections one after the other, sends something on each, and waits until it is
 // closed.
-func hold(send string) func(context.Context, string, *tls.Config) {
-	return func(ctx context.Context, addr string, _ *tls.Config) {
+func hold(send string) func(context.Context, *strangers) {
+	return func(ctx context.Context, s *strangers) {
 		for ctx.Err() == nil {
 			// from an address of their own, as strangers
 			d := net.Dialer{Timeout: time.Second,
 				LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
-			conn, err := d.DialContext(ctx, "tcp", addr)
+			conn, err := d.DialContext(ctx, "tcp", s.addr)
 			if err != nil {
 				continue
 			}
+			s.opened.Add(1)
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			_, _ = io.WriteString(conn, send)
 			_, _ = io.Copy(io.Discard, conn)
@@ -62,18 +61,21 @@ func hold(send string) func(context.Context, string, *tls.Config) {
 	}
 }
 
-// converse opens TLS connections one after the other and does something on each.
-func converse(good bool, do func(ctx context.Context, conn *tls.Conn)) func(context.Context, string,
-	*tls.Config) {
-	return func(ctx context.Context, addr string, cfg *tls.Config) {
-		if !good {
-			cfg = &tls.Config{InsecureSkipVerify: true}
+// converse opens TLS connections one after the other and does something on each. Without a
+// certificate a handshake succeeds all the same, for the client: the node's refusal comes after it.
+func converse(certificate bool, do func(ctx context.Context, conn *tls.Conn)) func(context.Context,
+	*strangers) {
+	return func(ctx context.Context, s *strangers) {
+		cfg := s.good.Clone()
+		if !certificate {
+			cfg.Certificates = nil
 		}
 		for ctx.Err() == nil {
-			conn, err := tls.Dial("tcp", addr, cfg)
+			conn, err := tls.Dial("tcp", s.addr, cfg)
 			if err != nil {
 				continue
 			}
+			s.opened.Add(1)
 			stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 			do(ctx, conn)
 			stop()
@@ -83,33 +85,49 @@ func converse(good bool, do func(ctx context.Context, conn *tls.Conn)) func(cont
 }
 
 var tlsAttacks = []tlsAttack{
-	{"silent connections", crowd(1000, hold(""))},
-	{"half a record", crowd(1000, hold("\x16\x03\x01\x02\x00\x01"))},
-	{"no TLS", crowd(50, hold("PING\r\n"))},
-	{"a huge record", crowd(50, hold("\x16\x03\x01\xff\xff"+strings.Repeat("x", 70000)))},
-	{"handshakes without a certificate", crowd(4, converse(false,
-		func(context.Context, *tls.Conn) {}))},
-	{"handshakes", crowd(4, converse(true, func(context.Context, *tls.Conn) {}))},
-	{"records of one byte", crowd(4, converse(true, func(ctx context.Context, conn *tls.Conn) {
+	{"silent connections", 1000, hold("")},
+	{"half a record", 1000, hold("\x16\x03\x01\x02\x00\x01")},
+	{"no TLS", 50, hold("PING\r\n")},
+	{"a huge record", 50, hold("\x16\x03\x01\xff\xff" + strings.Repeat("x", 70000))},
+	{"handshakes without a certificate", 4, converse(false, func(context.Context, *tls.Conn) {})},
+	{"handshakes", 4, converse(true, func(context.Context, *tls.Conn) {})},
+	{"records of one byte", 4, converse(true, func(ctx context.Context, conn *tls.Conn) {
 		for _, b := range resp.AppendCommand(nil, "SET", "a", strings.Repeat("x", 1<<14)) {
 			if _, err := conn.Write([]byte{b}); err != nil {
 				return
 			}
 		}
-	}))},
-	{"garbage in a session", crowd(20, converse(true, func(_ context.Context, conn *tls.Conn) {
+	})},
+	{"garbage in a session", 20, converse(true, func(_ context.Context, conn *tls.Conn) {
 		_, _ = io.WriteString(conn, strings.Repeat("\x00\xff*$", 1000)+"\r\n")
 		_, _ = io.Copy(io.Discard, conn)
-	}))},
-	{"clients that do not read", crowd(20, converse(true,
-		func(ctx context.Context, conn *tls.Conn) {
-			for range 100 {
-				if _, err := conn.Write(resp.AppendCommand(nil, "GET", "big")); err != nil {
-					return
-				}
+	})},
+	{"clients that do not read", 20, converse(true, func(ctx context.Context, conn *tls.Conn) {
+		for range 100 {
+			if _, err := conn.Write(resp.AppendCommand(nil, "GET", "big")); err != nil {
+				return
 			}
-			<-ctx.Done()
-		}))},
+		}
+		<-ctx.Done()
+	})},
+}
+
+// begin has strangers attack a node, and returns when each has opened a connection, or as many were
+// opened. end ends them.
+func (a *tlsAttack) begin(t *testing.T, addr string, good *tls.Config) (s *strangers, end func()) {
+	t.Helper()
+	s = &strangers{addr: addr, good: good}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	end = func() { cancel(); wg.Wait() }
+	t.Cleanup(end)
+	for range a.size {
+		wg.Go(func() { a.run(ctx, s) })
+	}
+	wait.For(t, 20*time.Second, "connections of "+a.name, func() bool {
+		return s.opened.Load() >= int64(a.size)
+	})
+	return s, end
 }
 
 // TestTLSAttacks has a client of a node work while strangers do one thing after the other.
@@ -143,9 +161,7 @@ func TestTLSAttacks(t *testing.T) {
 	}
 	idle := measure(time.Second)
 	for _, attack := range tlsAttacks {
-		ctx, cancel := context.WithCancel(background)
-		ended := make(chan struct{})
-		go func() { attack.run(ctx, p.addr, good); close(ended) }()
+		s, end := attack.begin(t, p.addr, good)
 		under := measure(time.Second)
 		// somebody else gets in meanwhile
 		other := redis.NewClient(&redis.Options{Addr: p.addr, TLSConfig: good, MaxRetries: -1,
@@ -154,9 +170,8 @@ func TestTLSAttacks(t *testing.T) {
 			t.Errorf("%s: another client: %v", attack.name, err)
 		}
 		_ = other.Close()
-		cancel()
-		<-ended
-		t.Logf("%s: p99 %v, idle %v", attack.name, under, idle)
+		end()
+		t.Logf("%s: p99 %v, idle %v; %d connections", attack.name, under, idle, s.opened.Load())
 		if under > time.Second { // strangers, clients and the node share the processors
 			t.Errorf("%s: p99 of a client is %v, idle it is %v", attack.name, under, idle)
 		}
