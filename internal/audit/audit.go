@@ -85,10 +85,10 @@ type lost struct {
 
 // Log is an open trail. nil is one that records nothing.
 type Log struct {
-	out      io.Writer
+	out      io.Writer // of the writer
 	node     string
-	file     *lumberjack.Logger // nil: stderr
-	path     string             // as configured
+	file     *lumberjack.Logger // of the writer; nil: stderr
+	path     string             // as configured; empty: stderr
 	warnings *logging.Limited
 	failures *rate.Limiter
 	wake     chan struct{} // a token: there is something to write
@@ -97,7 +97,7 @@ type Log struct {
 	mu      sync.Mutex
 	queue   []Event
 	dropped uint64
-	reopen  bool
+	reopen  string // the name of the file to go on with; empty: the current one
 	closed  bool
 
 	torn     bool   // of the writer: the newest line is incomplete
@@ -218,18 +218,20 @@ func (l *Log) Dropped() uint64 {
 	return l.dropped
 }
 
-// Reopen makes the next event go to a new file if somebody has renamed the current one.
+// Reopen makes the next event go to a new file if somebody has renamed the current one, or made its
+// link lead elsewhere.
 func (l *Log) Reopen() error {
-	if l == nil || l.file == nil {
+	if l == nil || l.path == "" {
 		return nil
 	}
 	// the new one exists at once, even if nothing happens
-	if _, err := prepare(l.path); err != nil {
+	name, err := prepare(l.path)
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reopen = true
+	l.reopen = name
 	l.rouse()
 	return nil
 }
@@ -257,10 +259,15 @@ func (l *Log) write() {
 	for range l.wake {
 		l.mu.Lock()
 		events, dropped, reopen, closed := l.queue, l.dropped, l.reopen, l.closed
-		l.queue, l.reopen = nil, false
+		l.queue, l.reopen = nil, ""
 		l.mu.Unlock()
-		if reopen {
+		if reopen != "" {
 			_ = l.file.Close() // the next write opens it
+		}
+		if reopen != "" && reopen != l.file.Filename { // the link leads to another file now
+			l.file = &lumberjack.Logger{Filename: reopen, MaxSize: l.file.MaxSize,
+				MaxBackups: l.file.MaxBackups}
+			l.out = l.file
 		}
 		for i := range events {
 			if !l.line(events[i]) {

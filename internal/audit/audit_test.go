@@ -149,6 +149,30 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// A link that leads to another file is followed when the trail is opened again.
+func TestReopenFollowsLink(t *testing.T) {
+	dir := t.TempDir()
+	path, first, second := filepath.Join(dir, "audit"), filepath.Join(dir, "a"),
+		filepath.Join(dir, "b")
+	if err := os.Symlink(first, path); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Config{File: path})
+	l.Record(Event{Event: "first", Outcome: OK})
+	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, first) != "" })
+	if err := errors.Join(os.Remove(path), os.Symlink(second, path), l.Reopen()); err != nil {
+		t.Fatal(err)
+	}
+	l.Record(Event{Event: "second", Outcome: OK})
+	l.Close()
+	if got := events(t, read(t, first)); fmt.Sprint(got) != "[first]" {
+		t.Error(got)
+	}
+	if got := events(t, read(t, second)); fmt.Sprint(got) != "[second]" {
+		t.Error(got)
+	}
+}
+
 // slowWriter is a file that takes nothing until it is released, or fails.
 type slowWriter struct {
 	mu   sync.Mutex
