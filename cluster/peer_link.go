@@ -288,18 +288,18 @@ func (l *link) receive(w *peerConn) error {
 // takes reports whether frames may be sent. The caller holds mu.
 func (l *link) takes() bool { return l.wire != nil && !l.renewing }
 
-// renew has the link connect again, after the frames in flight are answered.
+// renew has the link connect again, after the frames in flight are answered or ReplyWait.
 func (l *link) renew() {
 	l.mu.Lock()
 	l.renewing = true
+	w := l.wire
 	l.mu.Unlock()
-	if l.renewed() {
-		l.mu.Lock()
-		w := l.wire
-		l.mu.Unlock()
-		if w != nil {
-			w.close()
-		}
+	switch {
+	case w == nil:
+	case l.renewed():
+		w.close()
+	default:
+		time.AfterFunc(l.n.cfg.ReplyWait, w.close)
 	}
 }
 
