@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // The names in a data directory.
@@ -56,7 +58,7 @@ func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(dir, dirMode), syncDir(filepath.Dir(filepath.Clean(dir))))
+	return errors.Join(os.Chmod(dir, dirMode), files.SyncDir(filepath.Dir(filepath.Clean(dir))))
 }
 
 // tighten makes a node's files in its data directory private: older versions did not, and the
@@ -228,13 +230,5 @@ func writeVersion(dir string, v dirVersion, place func(from, to string) error) e
 	if err := place(tmp.Name(), filepath.Join(dir, versionName)); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return files.SyncDir(dir)
 }

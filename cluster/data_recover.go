@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // Offline is a data directory on which no node runs.
@@ -257,7 +259,7 @@ func (x exchange) run() error {
 			return err
 		}
 		if name == versionName {
-			err = syncDir(x.dir)
+			err = files.SyncDir(x.dir)
 		} else {
 			err = os.Rename(from, filepath.Join(x.dir, name))
 		}
@@ -265,14 +267,14 @@ func (x exchange) run() error {
 			return err
 		}
 	}
-	if err := errors.Join(syncDir(x.kept), syncDir(x.dir)); err != nil {
+	if err := errors.Join(files.SyncDir(x.kept), files.SyncDir(x.dir)); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(x.staged, versionName),
 		filepath.Join(x.dir, versionName)); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(x.staged), syncDir(x.dir))
+	return errors.Join(os.RemoveAll(x.staged), files.SyncDir(x.dir))
 }
 
 // finishExchange finishes an interrupted exchange: the directory has no version file, and a staged

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // currentTermKey is where hashicorp/raft keeps a node's term.
@@ -58,7 +60,7 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 		logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
-	return syncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
+	return files.SyncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
 }
 
 // seed writes term and snapshot.

@@ -19,6 +19,8 @@ import (
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // stores is an opened data directory.
@@ -129,7 +131,7 @@ func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 		// another process may have been first
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := files.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	return open(path)

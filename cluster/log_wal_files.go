@@ -13,6 +13,8 @@ import (
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // zeroAhead is how many bytes after the last entry are zeroed in advance. The first write to a
@@ -63,7 +65,7 @@ func (v osFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return osFile{w.(*os.File)}, nil
 }
 
-func (osFiles) SyncDir(dir string) error { return syncDir(dir) }
+func (osFiles) SyncDir(dir string) error { return files.SyncDir(dir) }
 
 type osFile struct{ *os.File }
 

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/files"
 )
 
 const (
@@ -96,31 +96,10 @@ func aclSave(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(errUsersUnknown)
 		return
 	}
-	if err := replaceFile(file, users.File()); err != nil {
+	if err := files.Replace(file, users.File()); err != nil {
 		s.srv.log.Error("ACL SAVE failed", "file", file, "error", err)
 		s.fail(errUsersSave)
 		return
 	}
 	s.w.Status("OK")
-}
-
-// replaceFile writes a file that only its owner can read, completely or not at all.
-func replaceFile(file string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp") // of mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(content)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/files"
 )
 
 // authorityYears is how long the authorities are valid.
@@ -147,22 +148,12 @@ func (w *certWriter) issue(a *certs.Authority, file string, r certs.Request) err
 	return w.write(file, p)
 }
 
-// write replaces the files of a pair. A node that watches them reads them when both are there.
+// write replaces the files of a pair. The certificate comes last: authority takes it for the sign
+// that both are there.
 func (w *certWriter) write(file string, p certs.Pair) error {
-	for suffix, text := range map[string][]byte{".key": p.Key, ".crt": p.Cert} {
-		path := filepath.Join(w.dir, file+suffix)
-		tmp, err := os.CreateTemp(w.dir, file+".*.tmp") // with mode 0600
-		if err != nil {
-			return err
-		}
-		_, err = tmp.Write(text)
-		if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-			err = os.Rename(tmp.Name(), path)
-		}
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-			return err
-		}
+	path := filepath.Join(w.dir, file)
+	if err := files.Replace(path+".key", p.Key); err != nil {
+		return err
 	}
-	return nil
+	return files.Replace(path+".crt", p.Cert)
 }
