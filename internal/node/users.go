@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/files"
 	"github.com/coordd/coordd/server"
 )
 
@@ -22,8 +23,11 @@ import (
 // holds the hash of the password.
 const resetName = "reset-default-user"
 
-// settlePause is the time between two looks at the state of the node.
-const settlePause = 20 * time.Millisecond
+// Pauses between two looks at the state of the node, and two attempts to change the users.
+const (
+	settlePause    = 20 * time.Millisecond
+	maxSettlePause = 5 * time.Second
+)
 
 // WriteReset asks the node of a data directory to give the default user all rights and a password,
 // at its next start.
@@ -31,44 +35,76 @@ func WriteReset(dir string, password []byte) error {
 	if _, err := os.Stat(filepath.Join(dir, "VERSION")); err != nil {
 		return fmt.Errorf("%s is no data directory: %w", dir, err)
 	}
-	return os.WriteFile(filepath.Join(dir, resetName), []byte(acl.Hash(password)+"\n"), 0o600)
+	return files.Replace(filepath.Join(dir, resetName), []byte(acl.Hash(password)+"\n"))
 }
 
 // settleUsers gives the cluster the users that this node was told to, as soon as it takes them.
 func (n *Node) settleUsers(ctx context.Context) {
+	if n.cfg.FirstUsers != nil {
+		err := n.settle(ctx, []byte(commands.SettingFirstUsers), n.cfg.FirstUsers)
+		if err != nil { // nobody could log in
+			n.failed <- fmt.Errorf("the cluster refused its first users: %w", err)
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		n.resetDefaultUser(ctx)
+	}
+}
+
+// resetDefaultUser does what WriteReset asked for.
+func (n *Node) resetDefaultUser(ctx context.Context) {
 	file := filepath.Join(n.cfg.DataDir, resetName)
 	hash, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.log.Error("the default user is not reset", "error", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
 	}
-	hash = bytes.TrimSpace(hash)
-	reset := len(hash) > 0
-	for reset || n.cfg.FirstUsers != nil {
+	if err == nil {
+		err = n.settle(ctx, []byte(commands.SettingDefaultUser), []byte("reset"), []byte("on"),
+			append([]byte{'#'}, bytes.TrimSpace(hash)...), []byte("~*"), []byte("&*"),
+			[]byte("+@all"))
+	}
+	switch {
+	case ctx.Err() != nil: // the next start does it
+	case err != nil:
+		n.log.Error("the default user is not reset", "error", err)
+	default:
+		n.log.Warn("the default user was reset: it has all rights and the given password")
+		if err := files.Remove(file); err != nil {
+			n.log.Error("the default user will be reset at the next start again", "error", err)
+		}
+	}
+}
+
+// settle puts a setting into the log, as soon as the cluster has users. It tries until the setting
+// took effect or ctx ends; the error is why the cluster refuses it.
+func (n *Node) settle(ctx context.Context, words ...[]byte) error {
+	request := commands.AppendRequest(nil, &commands.Request{
+		Proto: 2, Setting: true, Cmds: [][][]byte{words},
+	})
+	for pause := settlePause; ; {
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(settlePause):
+			return nil
+		case <-time.After(pause):
 		}
-		users := n.adapter.Users()
-		if users.Level < commands.LevelUsers || !n.cluster.Status().Ready {
+		if n.adapter.Users().Level < commands.LevelUsers || !n.cluster.Status().Ready {
 			continue
 		}
-		if users.Changed == 0 && n.cfg.FirstUsers != nil {
-			n.propose(ctx, "first users", []byte(commands.SettingFirstUsers), n.cfg.FirstUsers)
-			continue
+		reply, err := backend{n}.Write(ctx, server.Workload{}, request, 1)
+		refusal, refused := bytes.CutPrefix(bytes.TrimSpace(reply), []byte("-"))
+		var fault *server.Error
+		switch {
+		case err == nil && refused:
+			return errors.New(string(refusal))
+		case err == nil:
+			return nil
+		case errors.As(err, &fault) && fault.Outcome == server.Refused:
+			return err
 		}
-		if !reset {
-			return
-		}
-		if n.propose(ctx, "default user", []byte(commands.SettingDefaultUser), []byte("reset"),
-			[]byte("on"), append([]byte{'#'}, hash...), []byte("~*"), []byte("&*"),
-			[]byte("+@all")) {
-			if err := os.Remove(file); err != nil {
-				n.log.Error("the default user will be reset at the next start again", "error", err)
-			}
-			n.log.Warn("the default user was reset: it has all rights and the given password")
-			return
-		}
+		n.log.Warn("the cluster did not take a change of the users yet", "setting",
+			string(words[0]), "error", err)
+		pause = min(2*pause, maxSettlePause)
 	}
 }
 
@@ -90,17 +126,4 @@ func (n *Node) awaitUsers(ctx context.Context) {
 		case <-time.After(settlePause):
 		}
 	}
-}
-
-// propose puts a setting into the log and reports whether it took effect.
-func (n *Node) propose(ctx context.Context, what string, words ...[]byte) bool {
-	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
-	reply, err := backend{n}.Write(ctx, server.Workload{},
-		commands.AppendRequest(nil, &request), 1)
-	if err == nil && !bytes.HasPrefix(reply, []byte("-")) {
-		return true
-	}
-	n.log.Warn("the cluster did not take the "+what+" yet", "error", err, "reply",
-		string(bytes.TrimSpace(reply)))
-	return false
 }

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// A cluster that refuses its first users would let nobody in: the node ends, and says why.
+func TestRefusedFirstUsersEndTheNode(t *testing.T) {
+	cfg := single(t.TempDir())
+	cfg.FirstUsers = []byte("user default on +nosuchcommand\n")
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	select {
+	case err := <-n.Failed():
+		if !strings.Contains(err.Error(), "first users") ||
+			!strings.Contains(err.Error(), "nosuchcommand") {
+			t.Errorf("the node ends with %q", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the node goes on")
+	}
+}
+
+// A request to reset the default user that the cluster refuses is tried once: it never succeeds,
+// and each try would be a log entry.
+func TestRefusedResetIsTriedOnce(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, resetName)
+	if err := os.WriteFile(file, []byte("no hash\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var logged syncBuffer
+	n, err := Start(single(dir), Listeners{}, slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	wait.For(t, 20*time.Second, "the refusal", func() bool {
+		return strings.Contains(logged.String(), "the default user is not reset")
+	})
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the request is gone: %v", err)
+	}
+	if strings.Contains(logged.String(), "yet") {
+		t.Errorf("it was tried again:\n%s", logged.String())
+	}
+}
