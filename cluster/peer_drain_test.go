@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -175,4 +176,20 @@ func TestElectionRank(t *testing.T) {
 			t.Errorf("the leader has rank %d behind %q", rank, leader)
 		}
 	}
+}
+
+// A member without a valid certificate cannot keep its connection by never answering a frame.
+func TestRenewedLinkEnds(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	l := &link{n: &Node{cfg: Config{ReplyWait: time.Millisecond}},
+		wire: newPeerConn(ours, bufio.NewReader(ours)), frames: map[uint64]*sentFrame{1: {}}}
+	l.renew()
+	if err := theirs.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection is open: %v", err)
+	}
+	<-l.wire.done
 }
