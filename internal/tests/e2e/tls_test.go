@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -109,6 +110,7 @@ func TestFromPlainToTLSUnderLoad(t *testing.T) {
 // the certificates are renewed and the leader is killed.
 func TestClientsOverTLS(t *testing.T) {
 	dir, renew := certsDir(t)
+	otherDir, _ := certsDir(t)
 	ps := startProcessesWith(t, 3, func(p *process) {
 		tlsAddr := p.addr
 		p.setFlag("--listen", "")
@@ -186,18 +188,31 @@ func TestClientsOverTLS(t *testing.T) {
 	ps[lead].start() // with the new certificates, of which it knew nothing before
 	goOn("clients beside a restart")
 
-	// requests over plain text or without a certificate
+	// The same client is refused if it lacks one thing, by a node that serves it otherwise.
 	rest := ps[(lead+1)%3]
-	for what, o := range map[string]*redis.Options{
-		"plain text":     {Addr: rest.addr},
-		"no certificate": {Addr: rest.addr, TLSConfig: &tls.Config{InsecureSkipVerify: true}},
+	own, noCertificate, noAuthority := clientTLS(t, dir), clientTLS(t, dir), clientTLS(t, dir)
+	noCertificate.Certificates = nil
+	noAuthority.RootCAs = x509.NewCertPool()
+	stranger := clientTLS(t, otherDir)
+	stranger.RootCAs = own.RootCAs
+	for what, test := range map[string]struct {
+		cfg  *tls.Config
+		says string
+	}{
+		"its certificate":                      {own, ""},
+		"plain text":                           {nil, "EOF"},
+		"no certificate":                       {noCertificate, "tls: certificate required"},
+		"no authority":                         {noAuthority, "signed by unknown authority"},
+		"a certificate of another's authority": {stranger, "tls: unknown certificate authority"},
 	} {
-		o.MaxRetries, o.ReadTimeout = -1, 10*time.Second
-		c := redis.NewClient(o)
-		if err := c.Ping(ctx).Err(); err == nil {
-			t.Errorf("%s: PING succeeds", what)
-		}
+		c := redis.NewClient(&redis.Options{Addr: rest.addr, TLSConfig: test.cfg, MaxRetries: -1,
+			ReadTimeout: 10 * time.Second})
+		err := c.SetNX(ctx, "lock:last:"+what, 1, 0).Err()
 		_ = c.Close()
+		if test.says == "" && err != nil || test.says != "" && (err == nil ||
+			!strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %v, want %q", what, err, test.says)
+		}
 	}
 }
 

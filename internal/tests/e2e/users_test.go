@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,14 +31,20 @@ const (
 const usersFile = "user default off\nuser admin on >" + adminPassword + " ~* &* +@all\n" +
 	"user app on >" + appPassword + " ~k:* &ch:* +@all -@admin -@dangerous\n"
 
-// startWithUsers starts a cluster whose users come from a file.
-func startWithUsers(t *testing.T, nodes int) (ps []*process, file string) {
+// startWithUsers starts a cluster whose users come from a file, with a change to each process before
+// it starts.
+func startWithUsers(t *testing.T, nodes int, changes ...func(*process)) (ps []*process,
+	file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte(usersFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ps = startProcesses(t, nodes, "--users-file", file)
+	ps = startProcessesWith(t, nodes, func(p *process) {
+		for _, change := range changes {
+			change(p)
+		}
+	}, "--users-file", file)
 	for _, p := range ps {
 		c := as(t, p, "admin", adminPassword)
 		wait.For(t, 20*time.Second, "the first users", func() bool {
@@ -58,7 +65,7 @@ func as(t *testing.T, p *process, user, password string) *redis.Client {
 // wantDenied fails unless an error says that the user may not.
 func wantDenied(t *testing.T, what string, err error) {
 	t.Helper()
-	if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") &&
+	if err == nil || !strings.HasPrefix(err.Error(), "NOPERM ") &&
 		!strings.Contains(err.Error(), "The user executing the script can't") {
 		t.Errorf("%s after the revocation: %v", what, err)
 	}
@@ -81,8 +88,17 @@ func TestRevocationIsImmediate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	const changedRules = "-NOPERM ACLs rules changed between the moment the transaction was " +
+		"accumulated and the EXEC call. This command is no longer allowed for the following " +
+		"reason: no permission to execute the command or subcommand\r\n"
 	for round := range 60 {
 		app := apps[round%3].Conn()
+		tx := dialRaw(t, ps[round%3].addr)
+		calls := []string{"AUTH app " + appPassword, "SET k:1 v", "MULTI", "SET k:1 x", "GET k:1"}
+		want := "*2\r\n" + changedRules + changedRules
+		if round%2 == 0 { // it says nothing about a key that may not be read any more
+			calls, want = slices.Insert(calls, 2, "WATCH k:1"), changedRules
+		}
 		// Queueing is decided by the users that the node has applied, which may be a moment old.
 		wait.For(t, 10*time.Second, "the node to know of the rights", func() bool {
 			_ = app.Do(ctx, "MULTI").Err()
@@ -90,23 +106,24 @@ func TestRevocationIsImmediate(t *testing.T) {
 			_ = app.Do(ctx, "DISCARD").Err()
 			return err == nil
 		})
-		for _, call := range [][]any{{"SET", "k:1", "v"}, {"WATCH", "k:1"}, {"MULTI"},
-			{"SET", "k:1", round}, {"GET", "k:1"}} {
-			if err := app.Do(ctx, call...).Err(); err != nil {
-				t.Fatalf("round %d: %v: %v", round, call, err)
+		for _, call := range calls {
+			if reply := tx.call(strings.Fields(call)...); reply[0] == '-' {
+				t.Fatalf("round %d: %s: %s", round, call, reply)
 			}
 		}
 		set("-set", "-get", "-watch")
-		replies, err := app.Do(ctx, "EXEC").Slice()
-		if err == nil && len(replies) == 2 {
-			t.Errorf("round %d: EXEC queued before: %v", round, replies)
+		if got := tx.call("EXEC"); got != want {
+			t.Errorf("round %d: EXEC: %q, want %q", round, got, want)
+		}
+		if got := admin.Get(ctx, "k:1").Val(); got != "v" {
+			t.Errorf("round %d: EXEC wrote %q", round, got)
 		}
 		wantDenied(t, "GET", app.Do(ctx, "GET", "k:1").Err())
 		wantDenied(t, "SET", app.Do(ctx, "SET", "k:1", "x").Err())
 		wantDenied(t, "EVAL", app.Do(ctx, "EVAL", "return redis.call('get','k:1')", 0).Err())
 		wantDenied(t, "EVAL_RO", app.Do(ctx, "EVAL_RO", "return redis.call('get','k:1')", 0).Err())
 		set("+set", "+get", "+watch")
-		_ = app.Close()
+		_, _ = app.Close(), tx.Close()
 	}
 }
 
@@ -223,7 +240,10 @@ func pipelineUntilDenied(ctx context.Context, c *redis.Client, revoked *atomic.B
 
 // Passwords stay in the session: they are in no file of a node, no log, no backup, no answer.
 func TestPasswordsAreNowhere(t *testing.T) {
-	ps, users := startWithUsers(t, 3)
+	trails := t.TempDir()
+	ps, users := startWithUsers(t, 3, func(p *process) {
+		p.args = append(p.args, "--audit-log", filepath.Join(trails, p.id))
+	})
 	ctx := context.Background()
 	admin := as(t, ps[0], "admin", adminPassword)
 	if err := admin.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err(); err != nil {
@@ -253,7 +273,8 @@ func TestPasswordsAreNowhere(t *testing.T) {
 		{"HELLO", "2", "AUTH", "app", newPassword}, {"HELLO", "2", "AUTH", "admin", adminPassword},
 		{"MULTI"}, {"ACL", "SETUSER", "app", ">" + newPassword}, {"AUTH", "admin", adminPassword},
 		{"EXEC"}, {"CONFIG", "SET", "requirepass", newPassword}, {"CONFIG", "GET", "requirepass"},
-		{"EVAL", "return 1", "0"}, {"ACL", "SAVE"}, {"ACL", "LOAD"},
+		{"AUTH", newPassword}, {"AUTH", "app", newPassword, newPassword}, {"EVAL", "return 1", "0"},
+		{"ACL", "SAVE"}, {"ACL", "LOAD"},
 	} {
 		reply, err := admin.Do(ctx, call...).Text()
 		for _, s := range secrets {
@@ -288,7 +309,14 @@ func TestPasswordsAreNowhere(t *testing.T) {
 		p.stop()
 		seen.WriteString(p.log.String())
 	}
-	roots := []string{file, users}
+	// The node had something to hide: its trail has these calls.
+	trail, err := os.ReadFile(filepath.Join(trails, ps[0].id))
+	for _, event := range []string{"auth", "hello", "acl|setuser", "acl|save", "config|set"} {
+		if !bytes.Contains(trail, []byte(`"event":"`+event+`"`)) {
+			t.Errorf("the audit trail has no %s, %v:\n%s", event, err, trail)
+		}
+	}
+	roots := []string{file, users, trails}
 	for _, p := range ps {
 		roots = append(roots, p.dataDir())
 	}
