@@ -1,14 +1,17 @@
-// How fast passwords can be tried. Each failed AUTH delays the next ones from its address for its
-// user, more and more. Nobody is locked out: the right password gets in after the delay.
+// How fast passwords can be tried. A failed AUTH delays the next one from its address for its user,
+// more with each. Over however many connections they come, they take turns. Nobody is locked out: a
+// right password gets in when its turn comes, and does not delay others.
 
 package server
 
 import (
 	"errors"
 	"hash/maphash"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +26,8 @@ const (
 	longestDelay = 5 * time.Second
 	guessForget  = 10 * time.Second // after which one failure is forgotten
 	guessers     = 10_000           // remembered
+	// guessesAtOnce run at a time while nothing delays them.
+	guessesAtOnce = 16
 	// userSlots bounds what one address occupies. Users in one slot share the delay.
 	userSlots = 64
 )
@@ -34,19 +39,28 @@ type guesser struct {
 	slot uint8
 }
 
+// attempts are those of a guesser.
+type attempts struct {
+	failed  *rate.Limiter // its missing tokens are the failures that count
+	last    time.Time     // the newest failure
+	running int
+	waiting []*session // the first one is next
+}
+
 // guessing remembers who failed to authenticate.
 type guessing struct {
 	seed    maphash.Seed
 	delayed atomic.Uint64 // calls of AUTH
 
-	mu sync.Mutex
-	// guesser → *rate.Limiter, whose missing tokens are the failures that count
-	failed *simplelru.LRU
+	mu   sync.Mutex
+	busy map[guesser]*attempts // some run or wait
+	idle *simplelru.LRU        // guesser → *attempts: the others that failed
 }
 
 func (g *guessing) init() {
 	g.seed = maphash.MakeSeed()
-	g.failed, _ = simplelru.NewLRU(guessers, nil) // fails only without room
+	g.busy = map[guesser]*attempts{}
+	g.idle, _ = simplelru.NewLRU(guessers, nil) // fails only without room
 }
 
 // guesser returns who tries a password for a user. An IPv6 client has a whole /64 to itself.
@@ -63,60 +77,135 @@ func (g *guessing) guesser(conn net.Conn, user []byte) guesser {
 	return key
 }
 
-// delay returns how long an attempt has to wait.
-func (g *guessing) delay(key guesser, now time.Time) time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l, ok := g.failed.Get(key)
-	if !ok {
-		return 0
-	}
-	return delayOf(l.(*rate.Limiter), now)
+func newAttempts() *attempts {
+	return &attempts{failed: rate.NewLimiter(rate.Every(guessForget), freeGuesses)}
 }
 
-func delayOf(l *rate.Limiter, now time.Time) time.Duration {
-	owed := -l.TokensAt(now)
+// delay returns how long after the newest failure the next attempt may begin.
+func (a *attempts) delay(now time.Time) time.Duration {
+	owed := -a.failed.TokensAt(now)
 	return min(max(time.Duration(owed*float64(guessDelay)), 0), longestDelay)
 }
 
-// fail notes a wrong password. Past the longest delay it changes nothing, so that the delay ends
-// soon after the attempts do.
-func (g *guessing) fail(key guesser, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l, ok := g.failed.Get(key)
-	if !ok {
-		l = rate.NewLimiter(rate.Every(guessForget), freeGuesses)
-		g.failed.Add(key, l)
-	}
-	if l := l.(*rate.Limiter); delayOf(l, now) < longestDelay {
-		l.ReserveN(now, 1)
+// fail notes a wrong password. It does not add to the longest delay, so that this ends soon after
+// the attempts do.
+func (a *attempts) fail(now time.Time) {
+	if a.last = now; a.delay(now) < longestDelay {
+		a.failed.ReserveN(now, 1)
 	}
 }
 
-// waitToGuess delays an attempt to authenticate. It returns false if the connection ends.
+// wait returns how long a waiting session waits before it asks again; 0: it is its turn.
+func (a *attempts) wait(s *session, now time.Time) time.Duration {
+	most, delay := guessesAtOnce, a.delay(now)
+	if delay > 0 {
+		most = 1
+	}
+	if s != a.waiting[0] || a.running >= most {
+		return longestDelay // or until it is woken
+	}
+	return max(a.last.Add(delay).Sub(now), 0)
+}
+
+// leave ends a session's wait. Who is next is decided by chance: a client that gives up early and
+// comes again has its chance too, among however many connections of a guesser.
+func (a *attempts) leave(s *session) {
+	i := slices.Index(a.waiting, s)
+	a.waiting = slices.Delete(a.waiting, i, i+1)
+	if n := len(a.waiting); i == 0 && n > 0 {
+		next := rand.IntN(n)
+		a.waiting[0], a.waiting[next] = a.waiting[next], a.waiting[0]
+	}
+}
+
+// begin starts an attempt if it is its turn, or if the session cannot wait; end follows. If not, it
+// returns after which time to call it again, sets the read deadline to it, and may set that to the
+// past.
+func (g *guessing) begin(key guesser, s *session) (wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a, now := g.busy[key], time.Now()
+	if a == nil {
+		if known, ok := g.idle.Get(key); ok {
+			a = known.(*attempts)
+			g.idle.Remove(key)
+		} else {
+			a = newAttempts()
+		}
+		g.busy[key] = a
+	}
+	if !slices.Contains(a.waiting, s) {
+		a.waiting = append(a.waiting, s)
+	}
+	if wait = a.wait(s, now); wait > 0 && !s.srv.closing.Load() {
+		_ = s.conn.SetReadDeadline(now.Add(wait))
+		return wait
+	}
+	a.running++
+	a.leave(s)
+	g.settle(key)
+	return 0
+}
+
+// end ends an attempt.
+func (g *guessing) end(key guesser, failed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.busy[key]
+	a.running--
+	if failed {
+		a.fail(time.Now())
+	}
+	g.settle(key)
+}
+
+// settle wakes the session that is next, or forgets a guesser without failures. The caller holds
+// mu.
+func (g *guessing) settle(key guesser) {
+	a := g.busy[key]
+	switch {
+	case len(a.waiting) > 0:
+		_ = a.waiting[0].conn.SetReadDeadline(past)
+	case a.running == 0:
+		delete(g.busy, key)
+		if !a.last.IsZero() {
+			g.idle.Add(key, a)
+		}
+	}
+}
+
+// abandon ends a session's wait for its attempt.
+func (g *guessing) abandon(key guesser, s *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy[key].leave(s)
+	g.settle(key)
+}
+
+// waitToGuess begins an attempt to authenticate when it is its turn. It returns false if the
+// connection ends.
 func (s *session) waitToGuess(key guesser) bool {
-	d := s.srv.guessing.delay(key, time.Now())
-	if d == 0 {
+	g := &s.srv.guessing
+	wait := g.begin(key, s)
+	if wait == 0 {
 		return true
 	}
-	s.srv.guessing.delayed.Add(1)
+	g.delayed.Add(1)
 	defer func() {
 		_ = s.conn.SetReadDeadline(time.Time{})
 		s.lap() // waiting does not count as the command's time
 	}()
-	for until := time.Now().Add(d); ; {
-		_ = s.conn.SetReadDeadline(until)
-		left := time.Until(until)
-		switch { // after the deadline is set: whoever kills sets an earlier one later
-		case left <= 0 || s.srv.closing.Load():
-			return true
-		case s.killed.Load():
-			return false
-		}
-		if err := s.watchClient(left); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	for ; wait > 0; wait = g.begin(key, s) {
+		// whoever kills does so before it sets the deadline to the past
+		if !s.killed.Load() {
+			err := s.watchClient(wait)
+			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				continue
+			}
 			s.gone = true
-			return false
 		}
+		g.abandon(key, s)
+		return false
 	}
+	return true
 }

@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -74,14 +76,14 @@ func TestBufferBeforeAuth(t *testing.T) {
 	c.call("PING")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got := s.view.queryBytes + s.view.queryFree; got > minReadBuffer {
+	if got := s.view.queryBytes + s.view.queryFree; got == 0 || got > minReadBuffer {
 		t.Errorf("%d bytes", got)
 	}
 }
 
 // A client that must authenticate has AuthTimeout for it. One that has done so may use RESET.
 func TestAuthTimeout(t *testing.T) {
-	const limit = 40 * time.Millisecond
+	const limit = 500 * time.Millisecond
 	n := start(t, func(c *Config) { c.AuthTimeout = limit })
 	early := n.dial(t)
 	early.call("PING")
@@ -157,10 +159,116 @@ func TestGuessing(t *testing.T) {
 	}
 	c.call("AUTH", "pw")
 	info := c.call("INFO", "all")
-	for _, want := range []string{"acl_access_denied_auth:6\r\n", "auth_delayed:2\r\n"} {
+	for _, want := range []string{"acl_access_denied_auth:6\r\n", "auth_delayed:1\r\n"} {
 		if !strings.Contains(info, "\n"+want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// failures makes the test's address one that failed to authenticate as the default user.
+func (n *node) failures(count int) {
+	g := &n.guessing
+	key, a := g.guesser(n.all()[0].conn, []byte(acl.DefaultUser)), newAttempts()
+	for range count {
+		a.fail(time.Now())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.idle.Add(key, a)
+}
+
+// sendAuth sends AUTH on count new connections and waits until all are delayed. The replies that
+// arrive are sent to the channel.
+func (n *node) sendAuth(t *testing.T, count int, password string) <-chan string {
+	t.Helper()
+	replies, before := make(chan string, count), n.guessing.delayed.Load()
+	for range count {
+		c := n.dial(t)
+		if err := c.Send(commandtest.Args("AUTH", password)); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if raw, err := c.Receive(); err == nil {
+				replies <- string(raw)
+			}
+		}()
+	}
+	eventually(t, "the delay", func() bool {
+		return n.guessing.delayed.Load() == before+uint64(count)
+	})
+	return replies
+}
+
+// However many connections a guesser has, it waits for each try. Nor does it help to have others
+// fail until it is forgotten.
+func TestGuessersTakeTurns(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	n.dial(t).call("PING")
+	n.failures(freeGuesses + 1)
+	began := time.Now()
+	replies := n.sendAuth(t, 50, "wrong")
+	n.guessing.mu.Lock()
+	for i := range guessers {
+		n.guessing.idle.Add(i, newAttempts())
+	}
+	n.guessing.mu.Unlock()
+	for i := range 2 { // the second one waits for twice the delay
+		if got := <-replies; got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+			t.Error(got)
+		}
+		took, least := time.Since(began), guessDelay*time.Duration(1+2*i)
+		if took < least*3/4 {
+			t.Errorf("try %d after %v", i, took)
+		}
+	}
+}
+
+// A failure delays those who know the password once, not each of them.
+func TestPasswordsDelayNobody(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	n.dial(t).call("PING")
+	n.failures(freeGuesses + 2)
+	began := time.Now()
+	replies := n.sendAuth(t, 50, "pw")
+	for range 50 {
+		if got := <-replies; got != "+OK\r\n" {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(began); took < guessDelay || took > 8*guessDelay {
+		t.Errorf("after %v", took)
+	}
+}
+
+// While nothing delays a guesser, few of its tries run at a time.
+func TestGuessesAtOnce(t *testing.T) {
+	a, now := newAttempts(), time.Unix(1e9, 0)
+	s := &session{}
+	a.waiting = []*session{s, {}}
+	for a.running = 0; a.running < guessesAtOnce; a.running++ {
+		if d := a.wait(s, now); d != 0 {
+			t.Fatalf("%v with %d running", d, a.running)
+		}
+	}
+	if a.wait(s, now) == 0 {
+		t.Error("one more runs")
+	}
+	a.running = 0
+	if a.wait(a.waiting[1], now) == 0 {
+		t.Error("one runs before its turn")
+	}
+	for range freeGuesses + 1 {
+		a.fail(now)
+	}
+	later := now.Add(longestDelay)
+	if d := a.wait(s, later); d != 0 {
+		t.Errorf("%v", d)
+	}
+	if a.running = 1; a.wait(s, later) == 0 {
+		t.Error("a second one runs")
 	}
 }
 
@@ -172,10 +280,7 @@ func TestDelayedClientsEnd(t *testing.T) {
 	admin.call("AUTH", "pw")
 	delayed := func() *client {
 		c := n.dial(t)
-		key := n.guessing.guesser(n.all()[0].conn, []byte(acl.DefaultUser))
-		for range 100 {
-			n.guessing.fail(key, time.Now())
-		}
+		n.failures(100)
 		before := n.guessing.delayed.Load()
 		_ = c.Send(commandtest.Args("AUTH", "pw"))
 		eventually(t, "the delay", func() bool { return n.guessing.delayed.Load() > before })
@@ -196,26 +301,52 @@ func TestDelayedClientsEnd(t *testing.T) {
 }
 
 func TestDelays(t *testing.T) {
-	var g guessing
-	g.init()
-	now, key := time.Unix(1e9, 0), guesser{slot: 1}
+	a, now := newAttempts(), time.Unix(1e9, 0)
 	for range freeGuesses {
-		if d := g.delay(key, now); d != 0 {
+		if d := a.delay(now); d != 0 {
 			t.Fatalf("%v", d)
 		}
-		g.fail(key, now)
+		a.fail(now)
 	}
 	for i := range 20 {
 		want := min(time.Duration(i)*guessDelay, longestDelay)
-		if d := g.delay(key, now); d != want {
+		if d := a.delay(now); d != want {
 			t.Fatalf("failure %d: %v, want %v", i, d, want)
 		}
-		g.fail(key, now)
+		a.fail(now)
 	}
-	if d := g.delay(guesser{slot: 2}, now); d != 0 {
-		t.Errorf("%v for another", d)
-	}
-	if d := g.delay(key, now.Add(100*time.Second)); d != 0 { // however many have failed
+	if d := a.delay(now.Add(100 * time.Second)); d != 0 { // however many have failed
 		t.Errorf("%v later", d)
+	}
+}
+
+// Connections of one address for one user are one guesser.
+func TestGuessers(t *testing.T) {
+	var g guessing
+	g.init()
+	guesser := func(addr, user string) guesser {
+		from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
+		return g.guesser(&farConn{from: *from}, []byte(user))
+	}
+	for _, pair := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", true},
+		{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", true},
+		{"192.0.2.1:1", "192.0.2.2:1", false},
+		{"[2001:db8::1]:1", "[2001:db8::ffff:0:0:1]:2", true},
+		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
+	} {
+		if (guesser(pair.a, "alice") == guesser(pair.b, "alice")) != pair.same {
+			t.Errorf("%+v", pair)
+		}
+	}
+	slots := map[any]bool{}
+	for i := range 1000 {
+		slots[guesser("192.0.2.1:1", fmt.Sprint(i))] = true
+	}
+	if n := len(slots); n < userSlots/2 || n > userSlots {
+		t.Errorf("%d slots", n)
 	}
 }

@@ -224,6 +224,7 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	}
 	words = append(words, []byte(acl.Hash(given[len(given)-1])))
 	created, err := s.srv.checkPassword(s.id, words)
+	s.srv.guessing.end(key, err == commands.ErrWrongPass)
 	if err == nil {
 		s.user.Store(&identity{name: append([]byte{}, name...), created: created})
 		s.trusted.Store(true)
@@ -231,7 +232,6 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 		return nil
 	}
 	if err == commands.ErrWrongPass {
-		s.srv.guessing.fail(key, time.Now())
 		context := "toplevel"
 		if s.inExec {
 			context = "multi"
