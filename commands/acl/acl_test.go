@@ -2,6 +2,7 @@ package acl
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +24,16 @@ func testCatalog() *Catalog {
 	})
 }
 
+func args(words []string) (args [][]byte) {
+	for _, w := range words {
+		args = append(args, []byte(w))
+	}
+	return args
+}
+
 func change(t *testing.T, s *Users, name string, rules ...string) *Users {
 	t.Helper()
-	var args [][]byte
-	for _, r := range rules {
-		args = append(args, []byte(r))
-	}
-	s, err := s.Change([]byte(name), 7, args)
+	s, err := s.Change([]byte(name), 7, args(rules))
 	if err != nil {
 		t.Fatalf("%.200q: %v", rules, err)
 	}
@@ -98,6 +102,103 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
+// state is all that is known of a user.
+func (u *User) state() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s\n%s %d %t %d", u, u.name, u.created, u.full, u.bytes)
+	for s := range u.all() {
+		fmt.Fprintf(&text, "\n%+v", *s)
+	}
+	return text.String()
+}
+
+// same fails unless two sets of users are equal in everything.
+func same(t *testing.T, what string, have, want *Users) {
+	t.Helper()
+	for i, u := range want.All() {
+		if i >= have.Len() || have.All()[i].state() != u.state() {
+			t.Fatalf("%s: %.2000s\nwant %.2000s", what, have.File(), want.File())
+		}
+	}
+	if have.Len() != want.Len() || have.bytes != want.bytes ||
+		string(have.AppendTo(nil)) != string(want.AppendTo(nil)) {
+		t.Fatalf("%s: %d users of %d bytes, want %d of %d", what, have.Len(), have.bytes,
+			want.Len(), want.bytes)
+	}
+}
+
+// again returns the users after a restart or a file, or as they are. It fails unless all of them
+// are the same.
+func again(t *testing.T, users *Users, rnd *rand.Rand) *Users {
+	t.Helper()
+	restored, err := Restore(users.catalog, users.AppendTo(nil))
+	if err != nil {
+		t.Fatalf("%v: %.2000s", err, users.File())
+	}
+	same(t, "restored", restored, users)
+	loaded, err := users.Replace("", users.File(), 0)
+	if err != nil {
+		t.Fatalf("%v: %.2000s", err, users.File())
+	}
+	same(t, "loaded", loaded, users)
+	return []*Users{users, restored, loaded}[rnd.IntN(3)]
+}
+
+// After every change the users of a snapshot and those of a file are the ones that were written.
+func TestUsersComeBack(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	c := testCatalog()
+	users, changes := New(c), 0
+	for range 30_000 {
+		rules := make([]string, 1+rnd.IntN(4))
+		for i := range rules {
+			rules[i] = randomRule(rnd, c)
+		}
+		if rnd.IntN(20) == 0 {
+			rules[0] = "reset"
+		}
+		changed, err := users.Change([]byte(fmt.Sprint("u", rnd.IntN(2))), 7, args(rules))
+		if err != nil {
+			continue
+		}
+		changes++
+		users = again(t, changed, rnd)
+	}
+	if changes < 5000 {
+		t.Errorf("%d changes: too few", changes)
+	}
+}
+
+// Rules that were overridden in part, and patterns that look like another rule.
+func TestRulesThatAreKept(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for rules, want := range map[string]string{
+		"+@string -@read +get|x -@read":       "+@string -@read",
+		"+get|x -@read +get|x -@read":         "-@read",
+		"+get|x -@write +get|y +get|X":        "+get|x -@write +get|y",
+		"+get|x +@geo -get":                   "+@geo -get",
+		"+select|x -config +@all":             "+@all",
+		"%RW~* ~foo":                          "%RW~* ~foo",
+		"%R~* %W~*":                           "%RW~*",
+		"%R~* %W~* allkeys":                   "~*",
+		"~* (%RW~* ~foo)":                     "~* (%RW~* ~foo)",
+		`("~x)" ~y) ('~(' +get|x) ~z) ("~)")`: `~z) ("~x)" ~y) (~( +get|x) ("~)")`,
+	} {
+		users, err := New(testCatalog()).Change([]byte("u"), 7, args(strings.Split(rules, " ")))
+		if err != nil {
+			t.Errorf("%s: %v", rules, err)
+			continue
+		}
+		again(t, users, rnd)
+		_, have, _ := strings.Cut(string(users.File()), "user u off ")
+		if have = strings.TrimSpace(have); have != want {
+			t.Errorf("%s: %s is kept, want %s", rules, have, want)
+		}
+	}
+}
+
 // A file gives back the users that wrote it, who stay the same ones.
 func TestFile(t *testing.T) {
 	s := someUsers(t)
@@ -122,11 +223,7 @@ func TestLimits(t *testing.T) {
 	s := New(testCatalog())
 	refused := func(want Error, name string, rules ...string) {
 		t.Helper()
-		var args [][]byte
-		for _, r := range rules {
-			args = append(args, []byte(r))
-		}
-		_, err := s.Change([]byte(name), 0, args)
+		_, err := s.Change([]byte(name), 0, args(rules))
 		if rule, ok := err.(*RuleError); ok {
 			err = rule.Err
 		}

@@ -9,7 +9,8 @@
 // ([Users.In]), and a user with +@read may run a command that the new level adds to @read. So the
 // state does not depend on the commands that a release happens to have.
 //
-// Two texts describe a user. [User.Rules] are the rules that it keeps, for snapshots and files.
+// Snapshots and files hold the rules that users keep ([Users.AppendTo], [Users.File]), and give back
+// equal users: rules that are kept are in a form that adding them again does not change.
 // [User.String] is the line of ACL LIST: like Redis 7.0 it derives the shortest categories and
 // commands from what the rules allow.
 //

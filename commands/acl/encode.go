@@ -50,9 +50,14 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return dst
 }
 
-// keptRules are the rules that the selector keeps.
+// keptRules are the rules that the selector keeps, of which keep makes the same selector.
 func (s *selector) keptRules() []string {
 	rules := s.keyRules()
+	for i, k := range s.keys {
+		if k.access == Read|Write && string(k.pattern) == "*" {
+			rules[i] = "%RW~*" // shown like the flag allkeys, but other patterns may follow it
+		}
+	}
 	rules = append(rules, s.channelRules()...)
 	for _, r := range s.rules {
 		rules = append(rules, r.String())
@@ -94,8 +99,22 @@ func readUser(c *Catalog, in *wire.Cursor) (*User, error) {
 
 func readRules(c *Catalog, in *wire.Cursor, s *selector) {
 	for range in.Count(1) {
-		if s.rule(c, in.Text()) != nil {
+		if s.keep(c, in.Text()) != nil {
 			in.Fail()
 		}
 	}
+}
+
+// keep adds one of keptRules. A rule about commands is appended as it is: what it does to the rules
+// before it has been done.
+func (s *selector) keep(c *Catalog, rule string) error {
+	if rule == "" || rule[0] != '+' && rule[0] != '-' {
+		return s.rule(c, rule)
+	}
+	r, err := parseCommandRule(c, rule)
+	if err == nil {
+		s.rules = append(s.rules, r)
+		s.apply(c, r)
+	}
+	return err
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/coordd/coordd/internal/resp"
 )
 
 // FileError says what is wrong with a file of users, in Redis's words.
@@ -137,16 +135,19 @@ func (s *Users) File() []byte {
 	return text
 }
 
-// fileText returns a selector as one rule. Quotes would part its words in another way.
+// fileText returns a selector as one rule. A quote in a word would part the words in another way,
+// and a parenthesis at its end would close the selector.
 func (s *selector) fileText() string {
 	words := s.keptRules()
 	for i, w := range words {
-		if strings.ContainsAny(w, `"'`) {
-			words[i] = resp.Quote(w)
+		if strings.ContainsAny(w, `"'`) || strings.HasSuffix(w, ")") {
+			words[i] = `"` + inQuotes.Replace(w) + `"`
 		}
 	}
 	return "(" + strings.Join(words, " ") + ")"
 }
+
+var inQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // HashRules returns rules with the hashes of the passwords in place of the passwords.
 func HashRules(rules [][]byte) [][]byte {

@@ -83,9 +83,12 @@ func (r commandRule) String() string {
 	return text
 }
 
-// overrides reports whether nothing is left of an earlier rule, whatever the catalog.
-func (r commandRule) overrides(earlier commandRule) bool {
+// overrides reports whether nothing is left of an earlier rule, in every catalog that has what the
+// rules name: a command stays in its categories.
+func (r commandRule) overrides(c *Catalog, earlier commandRule) bool {
 	switch {
+	case r.category && earlier.hasFirst:
+		return r.name == ruleAll || c.reach[categoryNumbers[r.name]].has(c.find(earlier.name))
 	case r.category:
 		return r.name == ruleAll || earlier.category && earlier.name == r.name
 	case earlier.category:
@@ -108,22 +111,13 @@ func (s *selector) clone() *selector {
 	return &t
 }
 
-// derive returns the selector with what its rules allow by another catalog.
-func (s *selector) derive(c *Catalog) *selector {
-	t := *s
-	t.allowed, t.firstArgs, t.future = c.none(), nil, false
-	for _, r := range t.rules {
-		t.apply(c, r)
-	}
-	return &t
-}
-
-// add appends a rule about commands, which the catalog has.
+// add appends a rule about commands, which the catalog has. What is allowed follows from the rules
+// that are left: they set again what an overridden one has set.
 func (s *selector) add(c *Catalog, r commandRule) {
 	if r.hasFirst && s.allowsFirst(c.find(r.name), r.first) {
 		return
 	}
-	s.rules = slices.DeleteFunc(s.rules, r.overrides)
+	s.rules = slices.DeleteFunc(s.rules, func(e commandRule) bool { return r.overrides(c, e) })
 	if !r.category || r.name != ruleAll || r.allow { // nothing is what a selector begins with
 		s.rules = append(s.rules, r)
 	}

@@ -98,17 +98,6 @@ func (u *User) change(rules []string) (*User, error) {
 	return v.finish(), nil
 }
 
-// derive returns the user as another catalog understands its rules.
-func (u *User) derive(c *Catalog) *User {
-	v := *u
-	v.catalog, v.root = c, u.root.derive(c)
-	v.selectors = make([]*selector, len(u.selectors))
-	for i, s := range u.selectors {
-		v.selectors[i] = s.derive(c)
-	}
-	return v.finish()
-}
-
 // rule changes the user, which nobody else sees yet.
 func (u *User) rule(op string) error {
 	switch strings.ToLower(op) {

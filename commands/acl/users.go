@@ -54,11 +54,12 @@ func New(c *Catalog) *Users {
 	return users.put(u)
 }
 
-// In returns the same users with another catalog.
+// In returns the same users with another catalog, which has all commands of the present one. They
+// are those of a snapshot that is read with that catalog.
 func (s *Users) In(c *Catalog) *Users {
-	t := &Users{catalog: c, list: make([]*User, len(s.list)), bytes: s.bytes}
-	for i, u := range s.list {
-		t.list[i] = u.derive(c)
+	t, err := Restore(c, s.AppendTo(nil))
+	if err != nil {
+		panic(err)
 	}
 	return t
 }
@@ -154,7 +155,8 @@ func (s *Users) AppendTo(dst []byte) []byte {
 // ErrCorrupt says that encoded users cannot be read.
 var ErrCorrupt = errors.New("acl: corrupt users")
 
-// Restore returns the users of an encoding that AppendTo made.
+// Restore returns the users of an encoding that AppendTo made. They do not differ in anything from
+// those that were encoded, also after further changes: nodes that restarted agree with the others.
 func Restore(c *Catalog, encoded []byte) (*Users, error) {
 	s := &Users{catalog: c}
 	in := wire.NewCursor(encoded)
