@@ -72,14 +72,22 @@ func machinesAgree(t *testing.T, seed uint64) {
 		if answering.Sum() != silent.Sum() || (restored != nil && restored.Sum() != silent.Sum()) {
 			t.Fatalf("entry %d: the running hashes differ: %s", index, entryText(decoded))
 		}
+		if a, b := answering.ks.Size(), silent.ks.Size(); a != b ||
+			restored != nil && restored.ks.Size() != b {
+			t.Fatalf("entry %d: the data counts %d and %d bytes", index, a, b)
+		}
 	}
 	want := snapshotBytes(t, silent.Snapshot())
 	if !bytes.Equal(want, snapshotBytes(t, answering.Snapshot())) ||
 		!bytes.Equal(want, snapshotBytes(t, restored.Snapshot())) {
 		t.Error("equal machines give different snapshots")
 	}
-	if !bytes.Equal(want, snapshotBytes(t, restore(t, want, table).Snapshot())) {
+	again := restore(t, want, table)
+	if !bytes.Equal(want, snapshotBytes(t, again.Snapshot())) {
 		t.Error("a restored machine gives another snapshot")
+	}
+	if again.ks.Size() != silent.ks.Size() {
+		t.Errorf("the data counts %d bytes, restored %d", silent.ks.Size(), again.ks.Size())
 	}
 	if !bytes.Equal(halfBytes, snapshotBytes(t, half)) {
 		t.Error("a snapshot changed while the machine went on")

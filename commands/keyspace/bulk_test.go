@@ -45,6 +45,7 @@ func zsetOneByOne(all []Scored, large bool) *ZSet {
 // sameZSet compares two sets with different histories.
 func sameZSet(t *testing.T, what string, got, want *ZSet) {
 	t.Helper()
+	countsRight(t, got)
 	if got.Sum() != want.Sum() || string(got.appendTo(nil)) != string(want.appendTo(nil)) ||
 		got.Compact() != want.Compact() {
 		t.Fatalf("%s: %d members and sum %x, want %d and %x", what, got.Len(), got.Sum(),
@@ -132,6 +133,7 @@ func TestSetInBulk(t *testing.T) {
 			s := SetOf(members, false)
 			same := func(what string, got, want *Set) {
 				t.Helper()
+				countsRight(t, got)
 				if got.Sum() != want.Sum() ||
 					string(got.appendTo(nil)) != string(want.appendTo(nil)) ||
 					got.Integers() != want.Integers() {
@@ -209,6 +211,7 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 			g.Acknowledge(p.ID)
 		}
 		g.RemoveConsumer([]byte("goes"))
+		countsRight(t, s)
 		if s.Sum() != one.Sum() || string(s.appendTo(nil)) != string(one.appendTo(nil)) {
 			t.Fatalf("%d %%: the streams differ", share)
 		}

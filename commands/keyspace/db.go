@@ -18,6 +18,7 @@ type DB struct {
 	expiry  *btree.BTreeG[deadline]
 	fields  *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
 	swapped Revision                // of the newest Swap; 0 if there was none
+	bytes   int64                   // what the keys count: see memory_count.go
 }
 
 func newDB(ks *Keyspace, number int) *DB {
@@ -90,6 +91,7 @@ func (db *DB) add(key []byte) *Entry {
 	db.mustWrite()
 	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
 	db.insert(e)
+	db.count(keySize(len(key)) + e.valueSize())
 	db.notify(e, Added)
 	return e
 }
@@ -106,8 +108,10 @@ func (db *DB) edit(key []byte) *Entry {
 func (db *DB) SetString(key, value []byte) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
+	before := e.valueSize()
 	e.coll = nil
 	e.str = append([]byte(nil), value...)
+	db.recount(e, before)
 	db.Changed(e)
 	return e
 }
@@ -117,7 +121,9 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 	e := db.edit(key)
 	// Appending in place is safe under a running snapshot: its slice header ends before the new
 	// bytes.
+	before := e.valueSize()
 	e.str = append(e.str, tail...)
+	db.recount(e, before)
 	e.changed = db.ks.rev
 	db.notify(e, Modified)
 	// not the whole string: it may be long
@@ -130,7 +136,8 @@ func (db *DB) AppendString(key, tail []byte) *Entry {
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
-	e.str, e.coll = nil, c
+	db.count(-e.valueSize())
+	e.str, e.coll = nil, uncounted(c)
 	return e
 }
 
@@ -142,6 +149,9 @@ func (db *DB) Changed(e *Entry) {
 		return
 	}
 	db.schedule(e)
+	if e.coll != nil {
+		db.recount(e, e.valueSize())
+	}
 	e.changed = db.ks.rev
 	db.notify(e, Modified)
 	if e.coll != nil {
@@ -154,6 +164,7 @@ func (db *DB) Changed(e *Entry) {
 // Noted records a change of e, which came from Edit and holds a collection, that WATCH does not
 // count and that wakes no waiters: who has read what of a stream. With wake it wakes them.
 func (db *DB) Noted(e *Entry, wake bool) {
+	db.recount(e, e.valueSize())
 	if wake {
 		db.notify(e, Modified)
 	}
@@ -168,9 +179,11 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	}
 	if e.deadline != 0 {
 		db.expiry.Delete(deadline{e.deadline, e.hash, e})
+		db.count(-deadlineCost)
 	}
 	if atMs != 0 {
 		db.expiry.Set(deadline{atMs, e.hash, e})
+		db.count(deadlineCost)
 	}
 	e.deadline = atMs
 	e.changed = db.ks.rev
@@ -213,6 +226,7 @@ func (db *DB) remove(e *Entry) {
 // drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
 	db.keys.remove(e)
+	db.count(-int(e.Size()))
 	if e.deadline != 0 {
 		db.expiry.Delete(deadline{e.deadline, e.hash, e})
 	}
@@ -227,6 +241,7 @@ func (db *DB) Flush() {
 		db.notify(nil, Flushed)
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
 		db.keys, db.expiry, db.fields = newIndex(db.ks.gen), newExpiry(), newExpiry()
+		db.count(-int(db.bytes))
 	}
 }
 
@@ -300,7 +315,9 @@ func (db *DB) Create(key, value []byte) *Entry {
 		db.expire(e)
 	}
 	e := db.add(key)
+	before := e.valueSize()
 	e.str = append([]byte(nil), value...)
+	db.recount(e, before)
 	db.Changed(e)
 	return e
 }
@@ -310,7 +327,9 @@ func (db *DB) Create(key, value []byte) *Entry {
 func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
 	e := db.add(key)
-	e.str, e.coll = str, unscheduled(coll)
+	before := e.valueSize()
+	e.str, e.coll = str, uncounted(unscheduled(coll))
+	db.recount(e, before)
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)
 }

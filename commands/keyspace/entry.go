@@ -24,6 +24,7 @@ type Collection interface {
 	// Clone returns a copy that can change while this one is read, in constant time or for a small
 	// value.
 	Clone() Collection
+	weigh() *weight
 	// appendTo appends the content as snapshot record fields.
 	appendTo(dst []byte) []byte
 }

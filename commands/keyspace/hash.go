@@ -25,7 +25,8 @@ type Hash struct {
 	small []field
 	large *btree.BTreeG[hashField]
 	sum   uint64
-	ttls  *fieldTTLs // nil: no field has a deadline
+	weight
+	ttls *fieldTTLs // nil: no field has a deadline
 }
 
 type field struct {
@@ -160,11 +161,13 @@ func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 	}
 	if exists {
 		h.sum ^= fieldSum(old)
+		h.bytes -= fieldSize(old)
 		if old.deadline != deadline {
 			h.forget(old)
 		}
 	}
 	h.sum ^= fieldSum(f)
+	h.bytes += fieldSize(f)
 	h.put(f, position, exists)
 	return !exists
 }
@@ -209,6 +212,7 @@ func (h *Hash) Delete(name []byte) bool {
 // remove removes an existing field, at that position of the small form.
 func (h *Hash) remove(f field, position int) {
 	h.sum ^= fieldSum(f)
+	h.bytes -= fieldSize(f)
 	h.forget(f)
 	if h.large != nil {
 		h.large.Delete(hashField{hash: hashOf(f.name), field: f})

@@ -96,6 +96,7 @@ func (m *hashModel) checkSum(t *testing.T, h *Hash) {
 	if h.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built again %x", h.Sum(), rebuilt.Sum())
 	}
+	countsRight(t, h)
 }
 
 func compareHashed(hashA uint64, a string, hashB uint64, b string) int {

@@ -80,9 +80,11 @@ func (h *Hash) SetDeadline(ks *Keyspace, name []byte, atMs int64) {
 		return
 	}
 	h.sum ^= fieldSum(f)
+	h.bytes -= fieldSize(f)
 	h.forget(f)
 	f.deadline = atMs
 	h.sum ^= fieldSum(f)
+	h.bytes += fieldSize(f)
 	if atMs != 0 {
 		if h.ttls == nil {
 			h.ttls = &fieldTTLs{ks: ks, order: btree.NewBTreeGOptions(fieldDeadlineLess,

@@ -84,6 +84,7 @@ func (m *ttlModel) check() {
 		rebuilt.SetDeadline(m.ks, []byte(f.name), f.deadline)
 		return true
 	})
+	countsRight(m.T, m.h)
 	if rebuilt.Sum() != m.h.Sum() || rebuilt.Volatile() != m.h.Volatile() {
 		m.Fatalf("Sum %x and %d volatile, built again %x and %d", m.h.Sum(), m.h.Volatile(),
 			rebuilt.Sum(), rebuilt.Volatile())

@@ -22,6 +22,7 @@ type Keyspace struct {
 	rev      Revision // revision of the command being applied
 	gen      uint64   // rises with every Freeze
 	sum      uint64   // running hash over all changes
+	bytes    int64    // what the data counts: see memory_count.go
 	edits    uint64   // rises before or with every change
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes

@@ -15,6 +15,7 @@ type List struct {
 	head []element
 	mid  *rope // nil: empty
 	tail []element
+	weight
 }
 
 // NewList returns an empty list.
@@ -48,18 +49,20 @@ func (l *List) Sum() uint64 {
 
 // Clone returns a copy that can change while l is read.
 func (l *List) Clone() Collection {
-	return &List{slices.Clone(l.head), l.mid, slices.Clone(l.tail)}
+	return &List{slices.Clone(l.head), l.mid, slices.Clone(l.tail), l.weight}
 }
 
 // PushFront inserts a copy of value at the front.
 func (l *List) PushFront(value []byte) {
 	l.head = slices.Insert(l.head, 0, newElement(value))
+	l.bytes += itemSize(len(value))
 	l.spill()
 }
 
 // PushBack appends a copy of value.
 func (l *List) PushBack(value []byte) {
 	l.tail = append(l.tail, newElement(value))
+	l.bytes += itemSize(len(value))
 	l.spill()
 }
 
@@ -100,6 +103,7 @@ func (l *List) At(i int) string {
 // Set replaces the element at position i, 0 to Len()-1, by a copy of value.
 func (l *List) Set(i int, value []byte) {
 	e := newElement(value)
+	l.bytes += itemSize(len(value)) - itemSize(len(l.At(i)))
 	if i < len(l.head) {
 		l.head[i] = e
 		return
@@ -114,6 +118,7 @@ func (l *List) Set(i int, value []byte) {
 // Insert inserts a copy of value before the element at position i, or at the end if i is Len().
 func (l *List) Insert(i int, value []byte) {
 	e, middle := newElement(value), l.between()
+	l.bytes += itemSize(len(value))
 	switch at := i - len(l.head); {
 	case at < 0:
 		l.head = slices.Insert(l.head, i, e)
@@ -133,8 +138,10 @@ func (l *List) RemoveRange(first, last int) {
 		return min(max(first-base, 0), n), max(min(last+1-base, n), 0)
 	}
 	if from, to := part(0, head); from < to {
+		l.bytes -= itemsSize(l.head[from:to])
 		l.head = slices.Delete(l.head, from, to)
 	}
+	l.bytes -= l.mid.size()
 	if from, to := part(head, middle); to-from == 1 {
 		l.mid = l.mid.without(0, []int{from})
 	} else if from < to {
@@ -142,7 +149,9 @@ func (l *List) RemoveRange(first, last int) {
 		_, behind := rest.split(to - from)
 		l.mid = join(before, behind)
 	}
+	l.bytes += l.mid.size()
 	if from, to := part(head+middle, len(l.tail)); from < to {
+		l.bytes -= itemsSize(l.tail[from:to])
 		l.tail = slices.Delete(l.tail, from, to)
 	}
 	l.refill()
@@ -158,6 +167,7 @@ func (l *List) Remove(positions []int) {
 		l.mid = l.mid.without(head, positions[inMid:inTail])
 	}
 	l.tail = keepOthers(l.tail, head+middle, positions[inTail:])
+	l.bytes = itemsSize(l.head) + l.mid.size() + itemsSize(l.tail)
 	l.refill()
 }
 

@@ -43,6 +43,7 @@ type rope struct {
 	piece       []element
 	count       int
 	height      int // 0 for a leaf
+	bytes       int // of the elements, by itemSize
 	digest      digest
 }
 
@@ -51,13 +52,22 @@ func leaf(piece []element) *rope {
 	if len(piece) == 0 {
 		return nil
 	}
-	return &rope{piece: piece, count: len(piece), digest: digestOf(piece)}
+	return &rope{piece: piece, count: len(piece), bytes: itemsSize(piece),
+		digest: digestOf(piece)}
 }
 
 // link returns a node of two children whose heights differ by at most one.
 func link(l, r *rope) *rope {
 	return &rope{left: l, right: r, count: l.count + r.count, height: max(l.height, r.height) + 1,
-		digest: l.digest.then(r.digest)}
+		bytes: l.bytes + r.bytes, digest: l.digest.then(r.digest)}
+}
+
+// size returns the bytes that a rope's elements count.
+func (t *rope) size() int {
+	if t == nil {
+		return 0
+	}
+	return t.bytes
 }
 
 // balance is link for heights that differ by at most two.

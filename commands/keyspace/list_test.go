@@ -28,6 +28,7 @@ func checkList(t *testing.T, l *List, want []string) {
 		}
 		rebuilt.PushBack([]byte(value))
 	}
+	countsRight(t, l)
 	if l.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built again %x", l.Sum(), rebuilt.Sum())
 	}

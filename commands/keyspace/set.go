@@ -19,6 +19,7 @@ type Set struct {
 	integers []int64  // sorted
 	names    *nameSet // nil: the members are integers
 	sum      uint64
+	weight
 }
 
 // NewSet returns an empty set.
@@ -70,6 +71,12 @@ func integer(member string) (n int64, ok bool) {
 // setSum returns a member's part in Sum.
 func setSum(hash uint64) uint64 { return pairSum(hash, uint64(KindSet)) }
 
+// note adds a member that comes or goes to the sum, and its size to that of all.
+func (s *Set) note(hash uint64, size int) {
+	s.sum ^= setSum(hash)
+	s.bytes += size
+}
+
 // Has reports whether the set has a member.
 func (s *Set) Has(member []byte) bool {
 	if s.names != nil {
@@ -99,7 +106,7 @@ func (s *Set) Add(member []byte) bool {
 			}
 			if len(s.integers) < smallIntegers {
 				s.integers = slices.Insert(s.integers, i, n)
-				s.sum ^= setSum(hash)
+				s.note(hash, memberSize(len(member)))
 				return true
 			}
 		}
@@ -109,7 +116,7 @@ func (s *Set) Add(member []byte) bool {
 		return false
 	}
 	s.names.add(setName{hash, string(member)})
-	s.sum ^= setSum(hash)
+	s.note(hash, memberSize(len(member)))
 	return true
 }
 
@@ -130,7 +137,7 @@ func (s *Set) Remove(member []byte) bool {
 		if !s.names.remove(setName{hash, view(member)}) {
 			return false
 		}
-		s.sum ^= setSum(hash)
+		s.note(hash, -memberSize(len(member)))
 		return true
 	}
 	n, ok := integer(view(member))
@@ -140,7 +147,7 @@ func (s *Set) Remove(member []byte) bool {
 	i, ok := slices.BinarySearch(s.integers, n)
 	if ok {
 		s.integers = slices.Delete(s.integers, i, i+1)
-		s.sum ^= setSum(hash)
+		s.note(hash, -memberSize(len(member)))
 	}
 	return ok
 }

@@ -74,7 +74,7 @@ func SetOf(members []Member, names bool) *Set {
 		for _, m := range members {
 			n, _ := integer(m.Name)
 			s.integers = append(s.integers, n)
-			s.sum ^= setSum(m.Hash)
+			s.note(m.Hash, memberSize(len(m.Name)))
 		}
 		slices.Sort(s.integers)
 		return s
@@ -92,7 +92,7 @@ func SetOf(members []Member, names bool) *Set {
 		} else {
 			s.names.small = append(s.names.small, n)
 		}
-		s.sum ^= setSum(m.Hash)
+		s.note(m.Hash, memberSize(len(m.Name)))
 	}
 	return s
 }
@@ -126,5 +126,7 @@ func (s *Set) RemoveAt(positions []int) {
 		position++
 		return gone[position]
 	})
+	counted := s.counted
 	*s = *SetOf(rest, true)
+	s.counted = counted
 }

@@ -87,6 +87,7 @@ func (m *setModel) check(t *testing.T, s *Set) {
 		}
 		rebuilt.Add([]byte(member))
 	}
+	countsRight(t, s)
 	if s.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built again %x", s.Sum(), rebuilt.Sum())
 	}

@@ -116,6 +116,8 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	db.insert(e)
+	db.recount(e, 0)
+	db.count(int(e.Size()) - e.valueSize())
 	db.schedule(e)
 	return nil
 }

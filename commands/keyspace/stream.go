@@ -21,6 +21,7 @@ type Stream struct {
 	tombstone StreamID
 	added     uint64 // entries ever added
 	sum       uint64 // of entries and groups
+	weight
 }
 
 type owner struct{ _ byte } // not empty: each needs its own address
@@ -145,6 +146,7 @@ func (s *Stream) Add(id StreamID, texts [][]byte) {
 	e := StreamEntry{ID: id, packed: pack(texts)}
 	s.entries.Set(e)
 	s.sum ^= entrySum(e)
+	s.bytes += messageSize(e)
 	s.layOut(id, texts)
 	s.last = id
 	s.added++
@@ -157,11 +159,12 @@ func (s *Stream) Delete(id StreamID) bool {
 		return false
 	}
 	s.sum ^= entrySum(e)
+	s.bytes -= messageSize(e)
 	n := s.nodeOf(id)
 	n.live--
 	n.dead++
 	if n.live == 0 {
-		s.nodes.Delete(n)
+		s.dropNode(n)
 	} else {
 		s.nodes.Set(n)
 	}

@@ -26,6 +26,7 @@ type Group struct {
 	pending   *btree.BTreeG[Pending]  // by id
 	owned     *btree.BTreeG[ownedID]  // also by consumer and id
 	sum       uint64                  // the group's part in the stream's sum
+	bytes     int                     // its part in what the stream counts
 
 	// Hints to the last changes: those of one command are mostly adjacent.
 	pendingHint, comeHint, goneHint btree.PathHint
@@ -109,6 +110,7 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	}
 	s.groups.Set(g)
 	g.mix(g.positionSum())
+	g.count(groupCost + textBytes(len(name)))
 	return g
 }
 
@@ -117,6 +119,7 @@ func (s *Stream) DestroyGroup(name []byte) bool {
 	g, ok := s.groups.Delete(&Group{name: view(name)})
 	if ok {
 		s.sum ^= g.sum
+		s.bytes -= g.bytes
 	}
 	return ok
 }
@@ -155,6 +158,12 @@ func (g *Group) Pending() int { return g.pending.Len() }
 func (g *Group) mix(part uint64) {
 	g.sum ^= part
 	g.stream.sum ^= part
+}
+
+// count adds n bytes to what the group and its stream count.
+func (g *Group) count(n int) {
+	g.bytes += n
+	g.stream.bytes += n
 }
 
 // The parts of a group in the sum: its position, each consumer, each pending entry. A leading
@@ -221,6 +230,7 @@ func (g *Group) See(name []byte, nowMs int64) (created bool) {
 		g.mix(g.consumerSum(c))
 	} else {
 		c.Name = string(name)
+		g.count(consumerSize(c.Name))
 	}
 	c.SeenMs = nowMs
 	g.mix(g.consumerSum(c))
@@ -235,6 +245,7 @@ func (g *Group) RemoveConsumer(name []byte) {
 		return
 	}
 	g.mix(g.consumerSum(c))
+	g.count(-consumerSize(c.Name) - c.Pending*pendingCost)
 	if RebuildCheaper(c.Pending, g.pending.Len()) {
 		g.owned = without(g.owned, ownedLess, c.Pending, func(o ownedID) bool {
 			return o.consumer == c.Name
@@ -318,6 +329,8 @@ func (g *Group) SetPending(p Pending) {
 	old, exists := g.pending.SetHint(p, &g.pendingHint)
 	if exists {
 		g.mix(g.pendingSum(old))
+	} else {
+		g.count(pendingCost)
 	}
 	g.mix(g.pendingSum(p))
 	if exists && old.Consumer == p.Consumer {
@@ -344,6 +357,7 @@ func (g *Group) Acknowledge(id StreamID) bool {
 	p, ok := g.pending.DeleteHint(Pending{ID: id}, &g.pendingHint)
 	if ok {
 		g.mix(g.pendingSum(p))
+		g.count(-pendingCost)
 		g.disown(p)
 	}
 	return ok

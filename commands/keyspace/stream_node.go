@@ -47,9 +47,17 @@ func (s *Stream) layOut(id StreamID, texts [][]byte) {
 	}
 	if !ok || n.size+length >= nodeBytes || n.live+n.dead >= nodeEntries {
 		n = newStreamNode(id, texts)
+		s.bytes += nodeSize(n)
 	}
 	n.add(id, texts)
 	s.nodes.Set(n)
+}
+
+// dropNode removes a node.
+func (s *Stream) dropNode(n streamNode) {
+	if old, ok := s.nodes.Delete(n); ok {
+		s.bytes -= nodeSize(old)
+	}
 }
 
 // listpackFrame is the size of an empty listpack.

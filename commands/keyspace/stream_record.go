@@ -93,8 +93,10 @@ func (s *Stream) readNode(r *reader) {
 		before = e.ID
 		s.entries.Set(e)
 		s.sum ^= entrySum(e)
+		s.bytes += messageSize(e)
 	}
 	s.nodes.Set(n)
+	s.bytes += nodeSize(n)
 	s.last = n.last
 }
 

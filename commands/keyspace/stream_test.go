@@ -272,6 +272,8 @@ func checkRecord(t *testing.T, s *Stream) []byte {
 	if !r.Done() {
 		t.Fatalf("the record of a stream is refused, or %d bytes of it are not read", r.Len())
 	}
+	countsRight(t, s)
+	countsRight(t, restored)
 	if restored.Sum() != s.Sum() {
 		t.Fatalf("Sum is %x, of what was restored %x", s.Sum(), restored.Sum())
 	}

@@ -23,7 +23,7 @@ func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 			for range n.live {
 				size += s.popEntry()
 			}
-			s.nodes.Delete(n)
+			s.dropNode(n)
 			removed += n.live
 			continue
 		}
@@ -104,5 +104,6 @@ func (t *StreamTrim) keeps(length int, first StreamID) bool {
 func (s *Stream) popEntry() int {
 	e, _ := s.entries.PopMin()
 	s.sum ^= entrySum(e)
+	s.bytes -= messageSize(e)
 	return e.Size()
 }

@@ -15,6 +15,7 @@ const RoomAhead = 1 << 20
 // string with zeros. The key must not hold another type.
 func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	e := db.edit(key)
+	before := e.valueSize()
 	if size := offset + len(part); size > len(e.str) {
 		if size > cap(e.str) || !e.own { // another entry may own the bytes past the end
 			grown := make([]byte, len(e.str), size+min(size, RoomAhead))
@@ -29,6 +30,7 @@ func (db *DB) WriteAt(key []byte, offset int, part []byte) *Entry {
 	}
 	e.own = true
 	copy(e.str[offset:], part)
+	db.recount(e, before)
 	e.changed = db.ks.rev
 	db.notify(e, Modified)
 	// not the whole string: it may be long

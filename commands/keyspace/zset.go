@@ -18,6 +18,7 @@ type ZSet struct {
 	members *btree.BTreeG[Member]
 	scores  *btree.BTreeG[Scored]
 	sum     uint64
+	weight
 }
 
 // Scored is a member with its score. The score is never NaN.
@@ -109,11 +110,13 @@ func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	if z.scores == nil && score == 0 {
 		score = 0 // not -0
 	}
+	s := Scored{score, string(name)}
 	if exists {
 		z.sum ^= memberSum(name, old)
+	} else {
+		z.bytes += scoredSize(s.Member)
 	}
 	z.sum ^= memberSum(name, score)
-	s := Scored{score, string(name)}
 	if z.scores != nil {
 		if exists {
 			z.scores.Delete(Scored{old, s.Member})
@@ -148,6 +151,7 @@ func (z *ZSet) Remove(name []byte) bool {
 	}
 	z.sum ^= memberSum(name, score)
 	s := Scored{score, view(name)}
+	z.bytes -= scoredSize(s.Member)
 	if z.scores != nil {
 		z.scores.Delete(s)
 		z.members.Delete(Member{Hash: hashOf(s.Member), Name: s.Member})

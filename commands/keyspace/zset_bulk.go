@@ -108,6 +108,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 	if z.scores == nil {
 		for _, s := range z.small[first : last+1] {
 			z.sum ^= pairSum(hashOf(s.Member), math.Float64bits(s.Score))
+			z.bytes -= scoredSize(s.Member)
 		}
 		z.small = slices.Delete(z.small, first, last+1)
 		return
@@ -121,6 +122,7 @@ func (z *ZSet) RemoveRange(first, last int) {
 		hash := hashOf(s.Member)
 		z.members.Delete(Member{Hash: hash, Name: s.Member})
 		z.sum ^= pairSum(hash, math.Float64bits(s.Score))
+		z.bytes -= scoredSize(s.Member)
 	}
 }
 
@@ -137,17 +139,18 @@ func (z *ZSet) keepOthers(first, last int) {
 			rank++
 			return true
 		})
-		sum := uint64(0)
+		sum, bytes := uint64(0), 0
 		z.members.Scan(func(m Member) bool {
 			if s := (Scored{m.Score, m.Name}); scoredLess(s, low) || scoredLess(high, s) {
 				members.Load(m)
 				sum ^= pairSum(m.Hash, math.Float64bits(m.Score))
+				bytes += scoredSize(m.Name)
 			}
 			return true
 		})
-		z.sum = sum
+		z.sum, z.bytes = sum, bytes
 	} else {
-		z.sum = 0
+		z.sum, z.bytes = 0, 0
 	}
 	z.scores, z.members = scores, members
 }
@@ -198,6 +201,7 @@ func smallZSet(all []Scored) *ZSet {
 			all[i].Score = 0 // not -0: see Add
 		}
 		z.sum ^= pairSum(hashOf(all[i].Member), math.Float64bits(all[i].Score))
+		z.bytes += scoredSize(all[i].Member)
 	}
 	return z
 }
@@ -212,6 +216,7 @@ func largeZSet(all []Scored, members []Member) *ZSet {
 	for _, m := range members {
 		z.members.Load(m)
 		z.sum ^= pairSum(m.Hash, math.Float64bits(m.Score))
+		z.bytes += scoredSize(m.Name)
 	}
 	return z
 }

@@ -64,6 +64,7 @@ func (m zsetModel) check(t *testing.T, z *ZSet) {
 		rebuilt.Add(name, s.Score+1)
 		rebuilt.Add(name, s.Score)
 	}
+	countsRight(t, z)
 	if z.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built again %x", z.Sum(), rebuilt.Sum())
 	}

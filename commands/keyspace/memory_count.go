@@ -1,0 +1,106 @@
+// The count of what the data takes, which maxmemory limits. It is an estimate from the contents
+// alone, the sum of Entry.Size over all keys, so it is the same on every node, at replay and after
+// a restore. Changes keep it up to date: a collection adds up its elements as it adds up their
+// hashes in its Sum, and what records a change of an entry counts the difference.
+
+package keyspace
+
+// Overhead besides that of memory.go, in bytes.
+const (
+	// nodeCost is a node of a stream. Its names come on top.
+	nodeCost = 96
+	// A stream holds its trees from the beginning; the others are little more than their elements.
+	collectionCost = 80
+	streamCost     = 700
+)
+
+// Size returns the bytes that a key with its value counts.
+func (e *Entry) Size() int64 {
+	n := keySize(len(e.key)) + e.valueSize()
+	if e.deadline != 0 {
+		n += deadlineCost
+	}
+	return int64(n)
+}
+
+func keySize(n int) int { return entryCost + textBytes(n) }
+
+// valueSize returns the counted size of the value.
+func (e *Entry) valueSize() int {
+	if e.coll == nil {
+		return textBytes(len(e.str))
+	}
+	return e.coll.weigh().counted
+}
+
+// weight is the part of each collection that counts its bytes.
+type weight struct {
+	bytes   int // of the elements
+	counted int // bytes of all that its database has counted; 0: it is not in one
+}
+
+func (w *weight) weigh() *weight { return w }
+
+// Size returns what the data counts, bytes. What has expired counts until it is swept.
+func (ks *Keyspace) Size() int64 { return ks.bytes }
+
+// count adds n bytes.
+func (db *DB) count(n int) {
+	db.bytes += int64(n)
+	db.ks.bytes += int64(n)
+}
+
+// recount counts what a value has grown by, of which before bytes are counted.
+func (db *DB) recount(e *Entry, before int) {
+	if e.coll != nil {
+		w := e.coll.weigh()
+		w.counted = w.bytes + baseSize(e.coll)
+	}
+	if n := e.valueSize() - before; n != 0 {
+		db.count(n)
+	}
+}
+
+func baseSize(c Collection) int {
+	if c.Kind() == KindStream {
+		return streamCost
+	}
+	return collectionCost
+}
+
+// uncounted returns c as a value that no database has counted, whatever it was cloned from.
+func uncounted(c Collection) Collection {
+	if c != nil {
+		c.weigh().counted = 0
+	}
+	return c
+}
+
+// The sizes of elements.
+
+func fieldSize(f field) int {
+	n := fieldCost + textBytes(len(f.name)) + textBytes(len(f.value))
+	if f.deadline != 0 {
+		n += deadlineCost
+	}
+	return n
+}
+
+func scoredSize(member string) int { return scoredCost + textBytes(len(member)) }
+
+func memberSize(n int) int { return memberCost + textBytes(n) }
+
+func itemSize(n int) int { return itemCost + textBytes(n) }
+
+func itemsSize(piece []element) (n int) {
+	for i := range piece {
+		n += itemSize(len(piece[i].value))
+	}
+	return n
+}
+
+func messageSize(e StreamEntry) int { return messageCost + textBytes(e.Size()) }
+
+func nodeSize(n streamNode) int { return nodeCost + textBytes(len(n.names)) }
+
+func consumerSize(name string) int { return readerCost + textBytes(len(name)) }
