@@ -14,8 +14,8 @@ import (
 
 // runner runs the requests of a batch in order and writes their replies.
 type runner struct {
-	table    *commands.Table
-	users    *Users
+	m        *Machine
+	entered  *Users           // those that env.User is one of
 	denials  commands.Denials // of the request that runs
 	env      *commands.Env
 	readOnly bool               // commands that may write run dry, see dry_run.go
@@ -78,13 +78,13 @@ func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 // acknowledge replies to a change of a setting.
 func (r *runner) acknowledge(err error) {
 	start := len(r.resp.Buf)
-	defer r.tell(start)
 	r.room -= headBytes
 	if err != nil {
 		r.resp.Error(err.Error())
-		return
+	} else {
+		r.resp.Status("OK")
 	}
-	r.resp.Status("OK")
+	r.tell(start)
 }
 
 // run runs one request: a command, or a transaction if none of its watched keys has changed.
@@ -96,17 +96,20 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	}
 	r.full = false
 	start := len(r.resp.Buf)
+	r.perform(q, out)
+	r.tell(start)
+}
+
+// perform is run with the place for the reply.
+func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
 	stop := r.env.Work + r.maxWork()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
-	if err := r.users.enter(r.env, q.User); err != nil {
+	if err := r.enter(q.User); err != nil {
 		r.room -= headBytes
 		out.Error(err.Error())
 		return
-	}
-	if r.env.User != nil && answer {
-		defer r.tell(start)
 	}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
@@ -141,6 +144,11 @@ func (r *runner) run(q *commands.Request, answer bool) {
 			r.room -= len(errTransactionWork) + headBytes
 			continue
 		}
+		if err := r.enterAgain(q.User); err != nil {
+			out.Error(err.Error())
+			r.room -= headBytes
+			continue
+		}
 		x.Args = cmd
 		if r.command(x); r.env.Aborted {
 			return
@@ -171,7 +179,7 @@ func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
 // mayWrite reports whether one of the commands may change anything.
 func (r *runner) mayWrite(cmds [][][]byte) bool {
 	return slices.ContainsFunc(cmds, func(args [][]byte) bool {
-		spec, err := r.table.ResolveAt(r.env.Level, args)
+		spec, err := r.m.table.ResolveAt(r.env.Level, args)
 		return err == nil && spec.Kind == commands.Write
 	})
 }
@@ -184,7 +192,7 @@ func (r *runner) command(x *commands.Call) {
 	r.env.BeginCommand()
 	r.resp.Limit = r.limit
 	x.Room = max(r.room, 1)
-	spec, err := r.table.ResolveAt(x.Level, x.Args)
+	spec, err := r.m.table.ResolveAt(x.Level, x.Args)
 	writes := err == nil && spec.Kind == commands.Write
 	defer func() {
 		p, full := recover(), r.resp.Full

@@ -115,7 +115,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		result.Work = make([]uint64, 0, len(e.Batches))
 	}
 	position := uint64(0) // of the request in the entry
-	r := runner{table: m.table, env: env, users: m.users}
+	r := runner{m: m, env: env}
 	env.Deny = r.deny
 	limits := limitsAt(m.level)
 	for _, batch := range e.Batches {
@@ -136,7 +136,6 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			env.Seed = index*(keyspace.MaxPosition+1) + position
 			position++
 			m.events.client = q.Client
-			r.users = m.users // the request before may have changed them
 			if q.Setting {
 				r.acknowledge(m.set(&r, q))
 				env.Notify, env.Users = m.events.notifying(), m.users.Users

@@ -31,8 +31,7 @@ func (m *Machine) ReadWork(
 		Table: m.table, Users: m.users.Users, ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
 	late := m.readTime(env, clockMs, wallUs, next)
-	r := runner{table: m.table, env: env, readOnly: true, notifies: m.events.notify != 0,
-		users: m.users}
+	r := runner{m: m, env: env, readOnly: true, notifies: m.events.notify != 0}
 	env.Deny = r.deny
 	r.begin(dst, batchWork)
 	var requests commands.RequestReader

@@ -70,7 +70,7 @@ func (m *Machine) mayConfigure(r *runner, q *commands.Request) error {
 
 // mayCall fails unless the user of q may call a command.
 func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error {
-	if err := r.users.enter(r.env, q.User); err != nil || r.env.User == nil {
+	if err := r.enter(q.User); err != nil || r.env.User == nil {
 		return err
 	}
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{}}

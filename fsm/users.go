@@ -75,6 +75,27 @@ func (m *Machine) restoreUsers(record []byte) error {
 // errUsersRecord reports that the users in a snapshot cannot be read.
 var errUsersRecord = errors.New("its users are corrupt")
 
+// enter makes the sender of a request the user of the next commands. It fails if there is none.
+func (r *runner) enter(id commands.UserID) error {
+	if err := r.m.users.enter(r.env, id); err != nil {
+		return err
+	}
+	r.entered = r.m.users
+	return nil
+}
+
+// enterAgain is enter for a transaction that has begun, if one of its commands has changed the
+// users. Who was the default user then needs no password now.
+func (r *runner) enterAgain(id commands.UserID) error {
+	if r.entered == r.m.users {
+		return nil
+	}
+	if id.Name == nil {
+		id.Name = []byte(acl.DefaultUser)
+	}
+	return r.enter(id)
+}
+
 // enter sets the user of a request in the environment. It fails if nobody may send it.
 func (u *Users) enter(env *commands.Env, id commands.UserID) error {
 	env.User = nil
@@ -127,7 +148,7 @@ func (r *runner) permittedWatch(x *commands.Call, keys []commands.WatchedKey) er
 	for _, w := range keys {
 		x.Args = append(x.Args, w.Key)
 	}
-	spec, err := r.table.ResolveAt(x.Level, x.Args)
+	spec, err := r.m.table.ResolveAt(x.Level, x.Args)
 	if err != nil {
 		return err
 	}

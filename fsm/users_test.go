@@ -143,6 +143,55 @@ func TestDenialsAreTold(t *testing.T) {
 	}
 }
 
+// A transaction that changes its own user goes on with the rights that are left, as in Redis.
+func TestTransactionsThatChangeTheirUser(t *testing.T) {
+	const ok, changed, gone = "+OK\r\n", "-NOPERM ACLs rules changed between the moment the " +
+		"transaction was accumulated and the EXEC call. This command is no longer allowed for " +
+		"the following reason: no permission to ", "-NOPERM the user of this connection was " +
+		"removed\r\n"
+	for name, c := range map[string]struct {
+		user, rules string // of the user before
+		calls       []string
+		want        string
+		denied      int
+	}{
+		"takes away": {"me", "~* &* +@all", []string{"ACL SETUSER me -@all", "SET k v"},
+			"*2\r\n" + ok + changed + "execute the command or subcommand\r\n", 1},
+		"takes keys away": {"me", "~* &* +@all", []string{"SET k v",
+			"ACL SETUSER me resetkeys ~a", "SET a v", "SET k w", "GET k"}, "*5\r\n" + ok + ok + ok +
+			changed + "touch the specified keys\r\n" + changed + "touch the specified keys\r\n", 2},
+		"gives": {"me", "+@all", []string{"SET k v", "ACL SETUSER me ~*", "GET k"},
+			"*3\r\n" + changed + "touch the specified keys\r\n" + ok + "$-1\r\n", 1},
+		"removes": {"me", "~* &* +@all", []string{"ACL DELUSER me", "SET k v",
+			"ACL SETUSER me on nopass ~* +@all", "GET k"}, "*4\r\n:1\r\n" + gone + gone + gone, 0},
+		"the default user's": {"", "", []string{"ACL SETUSER default >pw -get", "SET k v", "GET k"},
+			"*3\r\n" + ok + ok + changed + "execute the command or subcommand\r\n", 1},
+	} {
+		u := newUsersTest(t)
+		created := uint64(0)
+		if c.user != "" {
+			u.want(as("", 0, "ACL SETUSER "+c.user+" on nopass "+c.rules), "+OK")
+			created = u.created(c.user)
+		}
+		result, err := u.m.Apply(50, &Entry{ClockMs: 1, Batches: [][]byte{
+			as(c.user, created, c.calls...), as("", 0, "PING")}}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		denials, reply := commands.CutDenials(result.Replies[0])
+		denied := 0
+		for _, d := range denials {
+			denied += int(d.Count)
+		}
+		if string(reply) != c.want || denied != c.denied {
+			t.Errorf("%s: %d denied: %q\nwant %q", name, denied, reply, c.want)
+		}
+		if first, _ := commands.CutDenials(result.Replies[1]); len(first) != 0 {
+			t.Errorf("%s: the next request is told %v", name, first)
+		}
+	}
+}
+
 // Without a name a request is the default user's, as long as that needs no password.
 func TestRequestsWithoutAUser(t *testing.T) {
 	u := newUsersTest(t)

@@ -9,10 +9,10 @@
 // ([Users.In]), and a user with +@read may run a command that the new level adds to @read. So the
 // state does not depend on the commands that a release happens to have.
 //
-// Snapshots and files hold the rules that users keep ([Users.AppendTo], [Users.File]), and give back
-// equal users: rules that are kept are in a form that adding them again does not change.
-// [User.String] is the line of ACL LIST: like Redis 7.0 it derives the shortest categories and
-// commands from what the rules allow.
+// Snapshots and files hold the rules that users keep ([Users.AppendTo], [Users.File]), and give
+// back equal users: the rules that are kept stay the same when they are given again. [User.String]
+// is the line of ACL LIST: like Redis 7.0 it derives the shortest categories and commands from what
+// the rules allow.
 //
 // The package knows nothing of arguments: package commands finds the keys and channels of a call
 // and asks [User.Check].
