@@ -11,7 +11,8 @@ const (
 	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it.
 	// None: the user needs no password.
 	SettingPassword = "requirepass"
-	// SettingUsers replaces all users by those of a file, whose text follows, as ACL LOAD does.
+	// SettingUsers replaces all users by those of a file, whose text follows, as ACL LOAD does. Read,
+	// it is such a text, for ACL SAVE.
 	SettingUsers = "users"
 	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing
 	// once users were changed.
@@ -20,8 +21,10 @@ const (
 	// start, without a user, if its operator asks for it.
 	SettingDefaultUser = "default-user"
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
-	// that created the user.
+	// that created the user, or ErrWrongPass.
 	SettingAuth = "auth"
+	// SettingUser is SettingAuth for a user who needs no password: a certificate names it.
+	SettingUser = "user"
 )
 
 // Errors about users that several parts give.

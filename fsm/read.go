@@ -43,7 +43,7 @@ func (m *Machine) ReadWork(
 			break
 		}
 		if q.Setting {
-			m.readSetting(&r.resp, q.Cmds[0])
+			m.readSetting(&r, q)
 			continue
 		}
 		start := len(r.resp.Buf)

@@ -85,10 +85,27 @@ func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error
 }
 
 // readSetting answers a read of a setting.
-func (m *Machine) readSetting(out *commands.RESP, words [][]byte) {
-	if m.level < commands.LevelUsers || string(words[0]) != commands.SettingAuth {
-		out.Error(errNotReadable.Error())
+func (m *Machine) readSetting(r *runner, q *commands.Request) {
+	name, values := string(q.Cmds[0][0]), q.Cmds[0][1:]
+	created, err := uint64(0), error(errNotReadable)
+	switch {
+	case m.level < commands.LevelUsers:
+	case name == commands.SettingAuth && len(values) > 0 && len(values) <= 2:
+		created, err = m.authenticate(values)
+	case name == commands.SettingUser && len(values) == 1:
+		err = commands.ErrWrongPass
+		if u := m.users.Get(values[0]); u != nil && u.On() {
+			created, err = u.Created(), nil
+		}
+	case name == commands.SettingUsers && len(values) == 0:
+		if err = m.mayCall(r, q, "ACL", "SAVE"); err == nil {
+			r.resp.Bulk(m.users.File())
+			return
+		}
+	}
+	if err != nil {
+		r.acknowledge(err)
 		return
 	}
-	m.authenticate(out, words)
+	r.resp.Int(int64(created))
 }

@@ -166,26 +166,21 @@ func (r *runner) tell(start int) {
 	r.denials = r.denials[:0]
 }
 
-// authenticate answers a read that asks for a user: with the revision that created it, or the error
-// for a wrong password. words are the setting, maybe a name, and the hash of the password.
-func (m *Machine) authenticate(out *commands.RESP, words [][]byte) {
-	name, hash := []byte(acl.DefaultUser), words[len(words)-1]
+// authenticate returns the revision that created a user. given is the hash of the default user's
+// password, or a name and a hash.
+func (m *Machine) authenticate(given [][]byte) (created uint64, err error) {
+	name, hash := []byte(acl.DefaultUser), given[len(given)-1]
 	switch {
-	case len(words) == 3:
-		name = words[1]
-	case len(words) != 2:
-		out.Error(commands.ErrSyntax.Error())
-		return
+	case len(given) == 2:
+		name = given[0]
 	case m.users.Default().NoPass():
-		out.Error(commands.ErrNoPassword.Error())
-		return
+		return 0, commands.ErrNoPassword
 	}
 	u := m.users.Get(name)
 	if u == nil || !u.Accepts(hash) {
-		out.Error(commands.ErrWrongPass.Error())
-		return
+		return 0, commands.ErrWrongPass
 	}
-	out.Int(int64(u.Created()))
+	return u.Created(), nil
 }
 
 // setDefaultUser changes the default user by rules.

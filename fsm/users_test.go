@@ -212,6 +212,11 @@ func TestRequestsWithoutAUser(t *testing.T) {
 		{[]string{commands.SettingAuth, acl.Hash([]byte("no"))}, "-WRONGPASS"},
 		{[]string{commands.SettingAuth, "secret"}, "-WRONGPASS"},
 		{[]string{commands.SettingAuth, "nobody", hash}, "-WRONGPASS"},
+		{[]string{commands.SettingUser, "default"}, ":0\r\n"},
+		{[]string{commands.SettingUser, "nobody"}, "-WRONGPASS"},
+		{[]string{commands.SettingAuth}, "-ERR a setting is not read"},
+		{[]string{commands.SettingUser}, "-ERR a setting is not read"},
+		{[]string{commands.SettingUsers}, "-NOAUTH"},
 		{[]string{commands.SettingPassword, hash}, "-ERR a setting is not read"},
 	} {
 		if got := u.m.Read(nil, settingOf("", 0, c.words...), 1, 1); !strings.HasPrefix(string(got),
@@ -235,6 +240,15 @@ func TestSettingsNeedRights(t *testing.T) {
 	u.want(settingOf("bob", bob, commands.SettingNotify, "KEA"), "-NOPERM")
 	u.want(settingOf("bob", bob, commands.SettingUsers, file), "-NOPERM")
 	u.want(settingOf("ops", ops, commands.SettingNotify, "KEA"), "+OK")
+	read := func(name string, created uint64) string {
+		return string(u.m.Read(nil, settingOf(name, created, commands.SettingUsers), 1, 1))
+	}
+	if got := read("bob", bob); !strings.Contains(got, "'acl|save'") {
+		t.Errorf("bob saves %q", got)
+	}
+	if got := read("ops", ops); !strings.Contains(got, "\r\nuser bob on nopass ~* ") {
+		t.Errorf("ops saves %q", got)
+	}
 	// the first users come once
 	u.want(settingOf("", 0, commands.SettingFirstUsers, "user default on nopass +@all\n"), "+OK")
 	u.want(as("", 0, "GET a"), "-NOAUTH")

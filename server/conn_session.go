@@ -49,7 +49,7 @@ type session struct {
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
 	counted  bool        // in Server.unauthenticated
-	trusted  atomic.Bool // it has authenticated once, or shows a certificate that names a user
+	trusted  atomic.Bool // it has authenticated once
 	addr     string      // of the client, host:port
 	laddr    string      // of the server
 	created  time.Time
@@ -160,7 +160,6 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	}
 	if chain := s.certificates(); len(chain) > 0 && srv.cfg.TLSUsers {
 		s.certifiedAs = chain[0].Subject.CommonName
-		s.trusted.Store(true)
 	}
 	if _, ok := conn.(*tls.Conn); ok {
 		s.tlsBytes = tlsBytes
@@ -180,6 +179,8 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 // serve runs the connection.
 func (s *session) serve() {
 	defer s.end()
+	_ = s.authenticateByCertificate() // if it fails, the next command tries again
+	s.srv.countUnauthenticated(s)
 	for !s.quit {
 		s.in.small = s.certifiedAs == "" && s.mustAuthenticate()
 		cmds, err := s.in.take()
@@ -283,9 +284,6 @@ func (s *session) midway() bool {
 // handle runs all received commands and sends their replies.
 func (s *session) handle(cmds [][][]byte) {
 	s.clock = time.Now()
-	if s.certifiedAs != "" {
-		s.authenticateByCertificate()
-	}
 	s.show(len(cmds[0]))
 	for i, args := range cmds {
 		s.more = len(cmds) - 1 - i

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -67,22 +68,33 @@ func (s *session) certificates() []*x509.Certificate {
 }
 
 // authenticateByCertificate makes the user that the client's certificate names the session's, if
-// there is such a user. It waits until this node knows the users.
-func (s *session) authenticateByCertificate() {
+// there is such a user who is on. It fails while it cannot find out.
+func (s *session) authenticateByCertificate() error {
+	if s.certifiedAs == "" {
+		return nil
+	}
 	users := s.srv.users()
 	if users == nil || users == UsersAwaited {
-		return
+		return errUsersUnknown
 	}
 	name := []byte(s.certifiedAs)
-	s.certifiedAs = ""
-	if u := users.Get(name); u != nil && u.On() {
-		s.user.Store(&identity{name: name, created: u.Created()})
-		s.auditCertificate(name, audit.OK)
-		return
+	created, err := uint64(0), error(commands.ErrWrongPass) // below LevelUsers there is nobody
+	if users.Level >= commands.LevelUsers {
+		created, err = s.srv.askUser(s.id, []byte(commands.SettingUser), name)
 	}
-	s.auditCertificate(name, "no such user is on")
-	s.srv.warnings.Warn("a client's certificate names no user who is on", "client", s.addr, "user",
-		string(name))
+	switch err {
+	case nil:
+		s.become(name, created)
+		s.auditCertificate(name, audit.OK)
+		return nil
+	case commands.ErrWrongPass:
+		s.certifiedAs = ""
+		s.auditCertificate(name, "no such user is on")
+		s.srv.warnings.Warn("a client's certificate names no user who is on", "client", s.addr,
+			"user", string(name))
+		return nil
+	}
+	return err
 }
 
 // socket returns the connection below TLS, or the connection itself.

@@ -400,19 +400,36 @@ func TestAuthorityReplacedDuringHandshake(t *testing.T) {
 	}
 }
 
+// TestSilentClientsWithCertificate has clients with the certificate of a user say nothing: they stay
+// if there is that user.
+func TestSilentClientsWithCertificate(t *testing.T) {
+	n := startSecure(t, func(c *Config) {
+		c.TLSUsers, c.AuthTimeout = true, 100*time.Millisecond
+	})
+	n.setPassword(t, "pw")
+	n.tls.client.Certificates = []tls.Certificate{testCertificates().client}
+	n.fake.setUser(t, "app", "on", "+@all")
+	app := n.dialTLS(t)
+	eventually(t, "app is in", func() bool {
+		return slices.ContainsFunc(n.all(), func(s *session) bool { return s.userName() == "app" })
+	})
+	n.fake.setUser(t, "app", "off")
+	n.dialTLS(t).ended()
+	if got := app.call("PING"); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+	if got := n.stats.unauthenticatedClosed.Load(); got != 1 {
+		t.Errorf("%d closed", got)
+	}
+}
+
 // TestCertificateNamesUser connects with the certificate of a user, before and after the user is
 // there and on.
 func TestCertificateNamesUser(t *testing.T) {
 	n := startSecure(t, func(c *Config) { c.TLSUsers = true })
 	set := func(rules ...string) {
 		t.Helper()
-		now := *n.fake.Users()
-		changed, err := now.Change([]byte("app"), 7, commandtest.Args(rules...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		now.Users = changed
-		n.fake.users.Store(&now)
+		n.fake.setUser(t, "app", rules...)
 	}
 	connect := func() *client {
 		n.tls.client = n.tls.client.Clone()
@@ -432,8 +449,12 @@ func TestCertificateNamesUser(t *testing.T) {
 	if got := app.call("ECHO", "a"); !strings.HasPrefix(got, "-NOPERM") {
 		t.Errorf("%q", got)
 	}
+	before := n.fake.Users()
 	set("off")
 	is(connect(), "default")
+	now := n.fake.users.Swap(before) // a node that lags asks the others
+	is(connect(), "default")
+	n.fake.users.Store(now)
 
 	// a node that does not know the users yet answers nothing, and finds the user afterwards
 	set("on")

@@ -283,6 +283,18 @@ func (f *fakeBackend) run(kind string, batch []byte, write bool) ([]byte, error)
 	return replies[0], nil
 }
 
+// setUser changes a user, as another node does.
+func (f *fakeBackend) setUser(t testing.TB, name string, rules ...string) {
+	t.Helper()
+	words := append([]string{"ACL", "SETUSER", name}, rules...)
+	q := commands.Request{Proto: 2, User: commands.UserID{Name: []byte(userDefault)},
+		Cmds: [][][]byte{commandtest.Args(words...)}}
+	reply, err := f.run("write", commands.AppendRequest(nil, &q), true)
+	if err != nil || string(reply) != "+OK\r\n" {
+		t.Fatalf("%q, %v", reply, err)
+	}
+}
+
 // fakeWallUs is the fake's wall clock.
 const fakeWallUs = 1_700_000_000_123_456
 

@@ -28,7 +28,7 @@ func (s *session) mustAuthenticate() bool {
 // countUnauthenticated counts a new session if its client must authenticate. Past the limit, the
 // oldest connection of the address with the most of them ends.
 func (s *Server) countUnauthenticated(c *session) {
-	if c.certifiedAs != "" || !c.mustAuthenticate() {
+	if !c.mustAuthenticate() {
 		return
 	}
 	c.counted = true

@@ -284,7 +284,6 @@ func (s *Server) accept(conn net.Conn) {
 	s.wg.Add(1)
 	s.mu.Unlock()
 	s.stats.connections.Add(1)
-	s.countUnauthenticated(c)
 	s.keepAlive(conn)
 	go func() {
 		defer s.wg.Done()

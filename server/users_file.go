@@ -4,6 +4,8 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -91,15 +93,37 @@ func aclSave(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(errNoUsersFile)
 		return
 	}
-	users := s.srv.users()
-	if users == nil || users == UsersAwaited {
-		s.fail(errUsersUnknown)
+	text, err := s.usersFile()
+	if err != nil {
+		s.fail(err)
 		return
 	}
-	if err := files.Replace(file, users.File()); err != nil {
+	if err := files.Replace(file, text); err != nil {
 		s.srv.log.Error("ACL SAVE failed", "file", file, "error", err)
 		s.fail(errUsersSave)
 		return
 	}
 	s.w.Status("OK")
+}
+
+// usersFile returns the text of ACL SAVE. This node may lag, so the cluster gives it.
+func (s *session) usersFile() ([]byte, error) {
+	users := s.srv.users()
+	switch {
+	case users == nil || users == UsersAwaited:
+		return nil, errUsersUnknown
+	case users.Level < commands.LevelUsers:
+		return users.File(), nil
+	}
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		User: s.userID(), Cmds: [][][]byte{{[]byte(commands.SettingUsers)}}})
+	reply, err := s.srv.backend.Read(context.Background(), Workload{Conn: s.id}, batch)
+	if err != nil {
+		return nil, err
+	}
+	head, text, _ := bytes.Cut(s.takeDenials(reply), []byte("\r\n"))
+	if head[0] == '-' {
+		return nil, commands.Error(head[1:])
+	}
+	return bytes.TrimSuffix(text, []byte("\r\n")), nil
 }

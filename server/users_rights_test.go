@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -37,8 +36,8 @@ func TestLogOfDenialsKeepsBeginnings(t *testing.T) {
 		bob.call(words...)
 	}
 	log := admin.call("ACL", "LOG")
-	if n := strings.Count(log, "client-info"); n != 4 {
-		t.Errorf("%d entries", n)
+	if entries := strings.Count(log, "client-info"); entries != 4 {
+		t.Errorf("%d entries", entries)
 	}
 	if len(log) > 16<<10 || !strings.Contains(log, long[:maxDenied]) {
 		t.Errorf("%d bytes", len(log))
@@ -58,12 +57,7 @@ func TestRightsAreLostBehindASlowCommand(t *testing.T) {
 		bob.raw(pipeline([]string{"SET", "k", "v"}, words))
 		<-begun
 		n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
-		q := commands.Request{Proto: 2, Cmds: [][][]byte{
-			commandtest.Args("ACL", "SETUSER", "bob", "resetchannels", "-monitor", "-config")}}
-		if reply, err := n.fake.run("write", commands.AppendRequest(nil, &q), true); err != nil ||
-			string(reply) != "+OK\r\n" {
-			t.Fatalf("%q, %v", reply, err)
-		}
+		n.fake.setUser(t, "bob", "resetchannels", "-monitor", "-config")
 		close(gate)
 		bob.want("+OK\r\n")
 		if got := bob.next(); !strings.HasPrefix(got, "-NOPERM ") {

@@ -5,6 +5,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"time"
@@ -82,13 +83,14 @@ func (v *Users) of(id *identity) (*acl.User, error) {
 // admit returns the error for a command that the session's user may not run, as far as this node
 // decides.
 func (s *session) admit(spec *commands.Spec, args [][]byte) error {
+	if err := s.authenticateByCertificate(); err != nil && !spec.Has(commands.NoAuth) {
+		return err
+	}
 	users, id := s.srv.users(), s.user.Load()
 	s.admittedBy = users
 	switch {
 	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
 		return nil
-	case s.certifiedAs != "": // it is not known whether that user exists
-		return errUsersUnknown
 	case users == nil:
 		if err := admitUnknown(spec); err == nil || !s.awaitUsers() {
 			return err
@@ -223,12 +225,10 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 		return commands.ErrNoAuth
 	}
 	words = append(words, []byte(acl.Hash(given[len(given)-1])))
-	created, err := s.srv.checkPassword(s.id, words)
+	created, err := s.srv.askUser(s.id, words...)
 	s.srv.guessing.end(key, err == commands.ErrWrongPass)
 	if err == nil {
-		s.user.Store(&identity{name: append([]byte{}, name...), created: created})
-		s.trusted.Store(true)
-		s.uncount()
+		s.become(name, created)
 		return nil
 	}
 	if err == commands.ErrWrongPass {
@@ -242,6 +242,14 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	return err
 }
 
+// become makes a user the session's.
+func (s *session) become(name []byte, created uint64) {
+	s.user.Store(&identity{name: bytes.Clone(name), created: created})
+	s.trusted.Store(true)
+	s.certifiedAs = ""
+	s.uncount()
+}
+
 // knowsPassword makes a session that has not authenticated one that has, after it has given the
 // default user the password of a hash.
 func (s *session) knowsPassword(hash []byte) {
@@ -250,8 +258,7 @@ func (s *session) knowsPassword(hash []byte) {
 		return
 	}
 	if u := users.Default(); !u.NoPass() && u.Accepts(hash) {
-		s.user.Store(&identity{name: []byte(userDefault)})
-		s.trusted.Store(true)
+		s.become([]byte(userDefault), 0)
 	}
 }
 
@@ -266,10 +273,10 @@ func authenticateFirst(given [][]byte) error {
 	return nil
 }
 
-// checkPassword asks the cluster, so that a node that lags takes no password that was changed.
-// While no leader is known, this node's own state answers: whoever may look at the node gets in. It
-// returns the revision that created the user.
-func (s *Server) checkPassword(conn uint64, words [][]byte) (created uint64, err error) {
+// askUser asks the cluster for a user, so that a node that lags takes no password that was changed.
+// words are a setting that is read. While no leader is known, this node's own state answers: whoever
+// may look at the node gets in. It returns the revision that created the user.
+func (s *Server) askUser(conn uint64, words ...[]byte) (created uint64, err error) {
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
 	batch := commands.AppendRequest(nil, &request)
 	load := Workload{Conn: conn}
