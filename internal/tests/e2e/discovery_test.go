@@ -18,15 +18,21 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// seeker is one program of testdata/clients that writes until its input ends.
-type seeker struct {
+// program is one of testdata/clients that works until its input ends, and prints lines.
+type program struct {
 	name  string
 	needs []string
-	args  []string // the prefix of its keys follows
-	role  string   // expected of the server it ends at, if the program prints that; empty: any
+	args  []string // a name follows, for its keys
 
+	cmd  *exec.Cmd
 	in   io.Closer
 	done chan error
+}
+
+// seeker is a program that writes.
+type seeker struct {
+	program
+	role string // expected of the server it ends at, if the program prints that; empty: any
 
 	mu    sync.Mutex
 	acked []string
@@ -50,7 +56,7 @@ var goSeeker = sync.OnceValues(func() (string, error) {
 })
 
 // goProgram returns the Go program, or none if its requirements are missing.
-func goProgram(t *testing.T, kind string) []string {
+func goProgram(t *testing.T, task, kind string) []string {
 	t.Helper()
 	if slices.ContainsFunc(needGo, lacks) {
 		return nil
@@ -59,38 +65,42 @@ func goProgram(t *testing.T, kind string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{path, kind}
+	return []string{path, task, kind}
 }
 
 func nodeProgram(kind string) []string {
 	return []string{"node", "testdata/clients/node/discover.js", kind}
 }
 
+func newSeeker(name, role string, needs []string, args ...string) *seeker {
+	return &seeker{program: program{name: name, needs: needs, args: args}, role: role}
+}
+
 // clusterSeekers are clients of Redis Cluster.
 func clusterSeekers(t *testing.T) []*seeker {
 	return []*seeker{
-		{name: "go-redis ClusterClient", needs: needGo, args: goProgram(t, "go-redis-cluster")},
-		{name: "rueidis", needs: needGo, args: goProgram(t, "rueidis-cluster")},
-		{name: "ioredis Cluster", needs: needNode, args: nodeProgram("ioredis-cluster")},
-		{name: "node-redis createCluster", needs: needNode, args: nodeProgram("redis-cluster")},
-		{name: "redis-cli -c", needs: []string{"redis-cli"},
-			args: []string{"sh", "testdata/clients/cli/discover.sh"}},
+		newSeeker("go-redis ClusterClient", "", needGo,
+			goProgram(t, "write", "go-redis-cluster")...),
+		newSeeker("rueidis", "", needGo, goProgram(t, "write", "rueidis-cluster")...),
+		newSeeker("ioredis Cluster", "", needNode, nodeProgram("ioredis-cluster")...),
+		newSeeker("node-redis createCluster", "", needNode, nodeProgram("redis-cluster")...),
+		newSeeker("redis-cli -c", "", []string{"redis-cli"}, "sh",
+			"testdata/clients/cli/discover.sh"),
 	}
 }
 
 // sentinelSeekers are clients that ask Sentinels.
 func sentinelSeekers(t *testing.T) []*seeker {
 	return []*seeker{
-		{name: "go-redis FailoverClient", needs: needGo, role: "master",
-			args: goProgram(t, "go-redis-sentinel")},
-		{name: "rueidis Sentinel", needs: needGo, role: "master",
-			args: goProgram(t, "rueidis-sentinel")},
-		{name: "ioredis sentinels", needs: needNode, role: "master",
-			args: nodeProgram("ioredis-sentinel")},
-		{name: "node-redis createSentinel", needs: needNode, role: "master",
-			args: nodeProgram("redis-sentinel")},
-		{name: "redis-py Sentinel", needs: []string{"redis-py"}, role: "master",
-			args: []string{debianPy, "testdata/clients/python/discover.py", "sentinel"}},
+		newSeeker("go-redis FailoverClient", "master", needGo,
+			goProgram(t, "write", "go-redis-sentinel")...),
+		newSeeker("rueidis Sentinel", "master", needGo,
+			goProgram(t, "write", "rueidis-sentinel")...),
+		newSeeker("ioredis sentinels", "master", needNode, nodeProgram("ioredis-sentinel")...),
+		newSeeker("node-redis createSentinel", "master", needNode,
+			nodeProgram("redis-sentinel")...),
+		newSeeker("redis-py Sentinel", "master", []string{"redis-py"}, debianPy,
+			"testdata/clients/python/discover.py", "sentinel"),
 	}
 }
 
@@ -109,11 +119,11 @@ func lacks(need string) bool {
 	return missing(need)
 }
 
-// begin starts the program.
-func (s *seeker) begin(t *testing.T, env []string) {
+// begin starts the program, and has note called for each line that it prints.
+func (p *program) begin(t *testing.T, env []string, note func(line string)) {
 	t.Helper()
-	prefix := strings.ReplaceAll(s.name, " ", "-")
-	cmd := exec.Command(s.args[0], append(slices.Clone(s.args[1:]), prefix)...)
+	name := strings.ReplaceAll(p.name, " ", "-")
+	cmd := exec.Command(p.args[0], append(slices.Clone(p.args[1:]), name)...)
 	cmd.Dir = "../../.."
 	cmd.Env = env
 	in, err := cmd.StdinPipe()
@@ -129,21 +139,35 @@ func (s *seeker) begin(t *testing.T, env []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.in, s.done = in, make(chan error, 1)
+	p.cmd, p.in, p.done = cmd, in, make(chan error, 1)
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			s.note(lines.Text())
+			note(lines.Text())
 		}
-		s.done <- cmd.Wait()
+		p.done <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Process.Kill()
 		if t.Failed() && log.String() != "" {
-			t.Logf("%s: %s", s.name, log)
+			t.Logf("%s: %s", p.name, log)
 		}
 	})
+}
+
+// end ends the program's input and waits for it.
+func (p *program) end(t *testing.T) {
+	t.Helper()
+	_ = p.in.Close()
+	select {
+	case err := <-p.done:
+		if err != nil {
+			t.Errorf("it exited with %v", err)
+		}
+	case <-time.After(seekerLimit):
+		t.Fatal("it did not exit")
+	}
 }
 
 func (s *seeker) note(line string) {
@@ -177,17 +201,12 @@ func (s *seeker) count() int {
 // finish ends the program and checks that the acknowledged writes exist.
 func (s *seeker) finish(t *testing.T, p *process) {
 	t.Helper()
-	_ = s.in.Close()
-	select {
-	case err := <-s.done:
-		if err != nil || !s.ended {
-			t.Errorf("it exited with %v", err)
-		}
-	case <-time.After(seekerLimit):
-		t.Fatal("it did not exit")
-	}
+	s.end(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.ended {
+		t.Error("it exited early")
+	}
 	c := p.client()
 	for chunk := range slices.Chunk(s.acked, 1000) {
 		n, err := c.Exists(context.Background(), chunk...).Result()
@@ -231,7 +250,7 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 			t.Run(s.name, func(t *testing.T) { t.Skipf("SKIPPED: %s not found", s.needs[i]) })
 			continue
 		}
-		s.begin(t, env)
+		s.begin(t, env, s.note)
 		running = append(running, s)
 	}
 	for _, s := range running {
@@ -275,8 +294,9 @@ func TestClientFollowsRedirect(t *testing.T) {
 	}
 	ps := startProcesses(t, 3)
 	old, rest := leader(t, ps)
-	s := &seeker{name: "rueidis redirect", role: "master", args: goProgram(t, "rueidis-redirect")}
-	s.begin(t, append(os.Environ(), "COORDD_ADDRS="+rest[0].addr))
+	s := newSeeker("rueidis redirect", "master", needGo,
+		goProgram(t, "write", "rueidis-redirect")...)
+	s.begin(t, append(os.Environ(), "COORDD_ADDRS="+rest[0].addr), s.note)
 	wait.For(t, seekerLimit, "it to write", func() bool { return s.count() >= acksWanted })
 	ctx := context.Background()
 	if err := old.client().Do(ctx, "FAILOVER").Err(); err != nil {

@@ -1,8 +1,6 @@
 """Writes through a redis-py client that finds the leader by itself, while a test kills leaders; see ../README.md under "Finding the leader".
 
     python3 discover.py sentinel PREFIX
-
-COORDD_ADDRS names the nodes.
 """
 
 import os
@@ -11,7 +9,8 @@ import threading
 import time
 
 import redis
-from redis.sentinel import Sentinel
+
+import finder
 
 WRITERS = 4
 ERROR_PAUSE_S = 0.02
@@ -21,17 +20,13 @@ def main():
     if len(sys.argv) != 3 or sys.argv[1] != "sentinel" or not os.environ.get("COORDD_ADDRS"):
         sys.exit("usage: COORDD_ADDRS=host:port,... discover.py sentinel PREFIX")
     prefix = sys.argv[2]
-    nodes = []
-    for address in os.environ["COORDD_ADDRS"].split(","):
-        host, _, port = address.rpartition(":")
-        nodes.append((host, int(port)))
     lock, stopped = threading.Lock(), threading.Event()
 
     def say(*words):
         with lock:
             print(*words, flush=True)
 
-    c = Sentinel(nodes).master_for("mymaster")
+    c = finder.connect()
 
     def write(i):
         n = 0
