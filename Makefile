@@ -62,12 +62,14 @@ fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
 ATTACKS = TestHostileInput|TestTLSAttacks|TestClaimedIDs|TestDialedNodesAreChecked
+ATTACK_FUZZ = ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake ./server/FuzzStream \
+	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
+	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads
 attack:
 	$(GO) test -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
-	$(GO) test -run '^$$' -fuzz '^FuzzBeforeAuth$$' -fuzztime $(FUZZTIME) ./server
-	$(GO) test -run '^$$' -fuzz '^FuzzStream$$' -fuzztime $(FUZZTIME) ./server
-	$(GO) test -run '^$$' -fuzz '^FuzzReadFrame$$' -fuzztime $(FUZZTIME) ./cluster
-	$(GO) test -run '^$$' -fuzz '^FuzzDecodePayloads$$' -fuzztime $(FUZZTIME) ./cluster
+	for target in $(ATTACK_FUZZ); do \
+		$(GO) test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) $${target%/*} || exit; \
+	done
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)

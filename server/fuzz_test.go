@@ -1,5 +1,5 @@
-// The fuzz target of a whole session: arbitrary client bytes, against a server with a machine.
-// Findings are kept as seeds in testdata/fuzz.
+// The fuzz targets of whole sessions: arbitrary client bytes, against a server with a machine.
+// Findings are kept as seeds in testdata/fuzz. Those of strangers are in fuzz_strangers_test.go.
 
 package server
 
@@ -141,51 +141,4 @@ func (n *node) answersOthers(t *testing.T) {
 	if got := c.next(); got != "+PONG\r\n" && got != "-ERR max number of clients reached\r\n" {
 		t.Fatalf("%q", got)
 	}
-}
-
-// FuzzBeforeAuth sends bytes to a server whose users need a password. Nothing that such a client
-// sends writes or is told what a key holds.
-func FuzzBeforeAuth(f *testing.F) {
-	for _, s := range hostileStreams {
-		f.Add([]byte(s))
-	}
-	for _, s := range []string{
-		"GET secret\r\nSET a b\r\n", "MULTI\r\nGET secret\r\nSET a b\r\nEXEC\r\n",
-		"AUTH a\r\nAUTH default a\r\nHELLO 3 AUTH default a\r\nGET secret\r\n",
-		"RESET\r\nGET secret\r\nREADONLY\r\nGET secret\r\n", "SUBSCRIBE a\r\nMONITOR\r\n",
-		"EVAL \"return redis.call('get','secret')\" 0\r\nFLUSHALL\r\n",
-	} {
-		f.Add([]byte(s))
-	}
-	const hidden = "what-nobody-may-read"
-	f.Fuzz(func(t *testing.T, sent []byte) {
-		if len(sent) > 1<<16 {
-			t.Skip("longer than what a fuzzer can do much with")
-		}
-		n := start(t, nil)
-		n.dial(t).call("SET", "secret", hidden)
-		n.setPassword(t, "5d407c116af320cf6e06aa31")
-		n.fake.set(func() { n.fake.calls = nil })
-		nc, err := net.Dial("tcp", n.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		_ = nc.SetDeadline(time.Now().Add(hangs))
-		go func() {
-			_, _ = nc.Write(sent)
-			_ = nc.(*net.TCPConn).CloseWrite()
-		}()
-		got, _ := io.ReadAll(nc)
-		if strings.Contains(string(got), hidden) {
-			t.Errorf("%q was answered %q", sent, got)
-		}
-		n.fake.set(func() {
-			for _, call := range n.fake.calls {
-				if strings.HasPrefix(call, "write") {
-					t.Errorf("%q wrote", sent)
-				}
-			}
-		})
-	})
 }
