@@ -23,6 +23,7 @@ type settings struct {
 	trackLatency atomic.Bool               // keep histograms of commands
 	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
 	output       atomic.Pointer[outputLimits]
+	rates        atomic.Pointer[rates] // nil: no limits
 }
 
 func (c *settings) init(cfg Config) {
@@ -34,6 +35,7 @@ func (c *settings) init(cfg Config) {
 	c.percentiles.Store(&defaultPercentiles)
 	limits := cfg.OutputLimits.in(defaultOutputLimits(cfg.MaxSubscriberBytes))
 	c.output.Store(&limits)
+	c.rates.Store(newRates(rateLimits{client: cfg.ClientRate, user: cfg.UserRate}))
 }
 
 // maxConfigPatterns bounds the patterns of one CONFIG GET: each is matched with every parameter.

@@ -76,7 +76,8 @@ var params = []param{
 	{
 		name: "timeout", low: 0, max: 1<<31 - 1, // seconds
 		get: func(s *Server) string {
-			return formatInt(s.config.idleTimeout.Load() / int64(time.Second))
+			idle := time.Duration(s.config.idleTimeout.Load())
+			return formatInt(int64((idle + time.Second - 1) / time.Second)) // 0 means never
 		},
 		set: func(s *Server, n int64) {
 			s.config.idleTimeout.Store(n * int64(time.Second))
@@ -160,6 +161,8 @@ var params = []param{
 	{name: "client-output-buffer-limit", get: func(s *Server) string {
 		return s.config.output.Load().String()
 	}, choose: chooseOutputLimits},
+	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),
+	rateParam("coordd-user-rate", func(l *rateLimits) *Rate { return &l.user }),
 
 	// Every write is on disk; nothing else is saved.
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"),
@@ -245,12 +248,19 @@ type ClientMemory struct {
 	Percent int64 // 1 to 100; 0: Bytes applies
 }
 
-// ParseClientMemory parses 0, a size such as 64mb, or a percentage such as 10%.
+// ParseClientMemory parses 0, a size such as 64mb, or a percentage such as 10%. An empty text is 0,
+// as in Redis.
 func ParseClientMemory(text string) (ClientMemory, error) {
+	if text == "" {
+		return ClientMemory{}, nil
+	}
 	if part, found := strings.CutSuffix(text, "%"); found {
 		n, ok := commands.ParseInt([]byte(part))
-		if !ok || n < 0 || n > 100 {
+		switch {
+		case !ok || n < 0:
 			return ClientMemory{}, errMemorySize
+		case n > 100:
+			return ClientMemory{}, errMemoryPercent
 		}
 		return ClientMemory{Percent: n}, nil
 	}
@@ -276,7 +286,10 @@ func (m ClientMemory) String() string {
 	return formatInt(m.Bytes)
 }
 
-const errMemorySize commands.Error = "argument must be a memory or percent value"
+const (
+	errMemorySize    commands.Error = "argument must be a memory or percent value"
+	errMemoryPercent commands.Error = "percentage argument must be less or equal to 100"
+)
 
 func (s *Server) setMaxClients(n int64) { s.config.maxClients.Store(n) }
 

@@ -55,8 +55,9 @@ type stream struct {
 	// command does not fit the current one: then grow waits, and fails if the session must check
 	// its state. lent reports that others wait for the room of the new buffer.
 	grow  func(size int, need bool) (lent bool, err error)
-	small bool // the limits of clients that must authenticate apply
-	lent  bool // the buffer is for one request, and returned after it
+	small bool      // the limits of clients that must authenticate apply
+	most  allowance // of one take
+	lent  bool      // the buffer is for one request, and returned after it
 
 	buf              []byte
 	start, scan, end int  // buf[start:end] is not taken yet, buf[start:scan] is scanned
@@ -64,14 +65,20 @@ type stream struct {
 	count, left      int  // arguments of the current command, and how many are missing
 	bulk             int  // bytes of the current argument with its line end; -1: its head is next
 	skipping         bool // the current command is too large
+	partial          bool // the last take reached a bound: there may be more commands
 
 	cmds  [][][]byte
 	arena [][]byte
 	ahead []byte // read by peek
 }
 
+// allowance bounds the commands that one take returns. The last of them may exceed bytes.
+type allowance struct{ requests, bytes int }
+
+var unlimited = allowance{requests: maxInt, bytes: maxInt}
+
 func newStream(src io.Reader, maxBytes int) *stream {
-	return &stream{src: src, maxBytes: maxBytes, bulk: -1,
+	return &stream{src: src, maxBytes: maxBytes, bulk: -1, most: unlimited,
 		grow: func(size int, _ bool) (bool, error) {
 			return size > maxReadBuffer, nil
 		}}
@@ -94,12 +101,16 @@ func (s *stream) giveBack() {
 	}
 }
 
-// take returns all complete commands that were read. They are valid until makeRoom is called. An
-// empty command stands for one that was too large. An error concerns the input after the commands.
-// With small limits it returns one command at a time.
+// take returns the complete commands that were read, up to a bound: one with small limits, most
+// otherwise. They are valid until makeRoom is called. An empty command stands for one that was too
+// large. An error concerns the input after the commands.
 func (s *stream) take() ([][][]byte, error) {
-	s.cmds = s.cmds[:0]
-	for !s.small || len(s.cmds) == 0 {
+	s.cmds, s.partial = s.cmds[:0], false
+	most := s.most
+	if s.small {
+		most.requests = 1
+	}
+	for from := s.start; len(s.cmds) < most.requests && s.start-from < most.bytes; {
 		cmd, err := s.next()
 		if err == errIncomplete {
 			return s.cmds, nil
@@ -109,6 +120,7 @@ func (s *stream) take() ([][][]byte, error) {
 		}
 		s.cmds = append(s.cmds, cmd)
 	}
+	s.partial = true
 	return s.cmds, nil
 }
 

@@ -104,6 +104,8 @@ type session struct {
 	memory    account
 	turn      turn // of intake
 	spare     int
+	meter     meter        // of the connection
+	meterOf   *rates       // those that meter counts for; nil: there are none
 	answering replyTurn    // of replyRoom
 	load      sessionLoad  // of delivery
 	sending   atomic.Int64 // bytes of replies being sent
@@ -183,15 +185,20 @@ func (s *session) serve() {
 	s.srv.countUnauthenticated(s)
 	for !s.quit {
 		s.in.small = s.certifiedAs == "" && s.mustAuthenticate()
+		s.in.most = s.allowance()
+		from := s.in.start
 		cmds, err := s.in.take()
+		if !s.pay(len(cmds), s.in.start-from) {
+			return
+		}
 		if len(cmds) > 0 {
 			s.handle(cmds)
 			if s.quit || s.refused && s.srv.cutOff() {
 				return
 			}
 			s.refused = false
-			if s.in.small && !s.killed.Load() {
-				continue // there may be more, and other limits apply after AUTH
+			if s.in.partial && !s.killed.Load() {
+				continue // with the limits that apply now: it may have authenticated
 			}
 		}
 		if err != nil {

@@ -31,7 +31,7 @@
 //   - batch_: the command path, transactions, and dry runs of writes
 //   - wait_: blocking commands, WAIT, and CLIENT PAUSE
 //   - push_: subscriptions, client-side caching, MONITOR, and their delivery
-//   - limits_: memory of requests, replies and clients, and who is closed when it runs out
+//   - limits_: memory of requests, replies and clients, who is closed when it runs out, and rates
 //   - stats_: INFO, MEMORY, LATENCY, SLOWLOG, and the health pages
 //   - cluster_: RAFT, CLUSTER, SENTINEL, ROLE, and redirection to the leader
 //   - admin_: CONFIG, DEBUG, SHUTDOWN, FAILOVER, backups and snapshots

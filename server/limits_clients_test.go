@@ -64,7 +64,7 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 			t.Errorf("%s: %q", set, got)
 		}
 	}
-	for _, wrong := range []string{"x", "-1", "101%", "99999999999999999gb"} {
+	for _, wrong := range []string{"x", "-1", "-0%", "99999999999999999gb"} {
 		if got := small.call("CONFIG", "SET", "maxmemory-clients",
 			wrong); got != "-ERR CONFIG SET failed (possibly related to argument "+
 			"'maxmemory-clients') - argument must be a memory or percent value\r\n" {

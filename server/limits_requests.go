@@ -80,6 +80,11 @@ func (s *session) mayGrow(size int, need bool) (lent bool, err error) {
 			return false, errInterrupted
 		}
 	}
+	if t.held == 0 {
+		if err := s.payDebt(); err != nil {
+			return false, err
+		}
+	}
 	more := room - t.held
 	if more > 0 && !in.take(s, more) {
 		if err := s.waitForRoom(t.signal()); err != nil {

@@ -53,6 +53,8 @@ type Config struct {
 	MaxReplyBytes int64
 	// of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
+	ClientRate      Rate // of each connection
+	UserRate        Rate // of all connections of a user together
 
 	Audit *audit.Log // nil: there is no audit trail
 
@@ -61,7 +63,8 @@ type Config struct {
 	TLSUsers      bool                    // the CN of a client's certificate names its user
 	Certificates  func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
 
-	cronPeriod, trimAfter time.Duration // shorter in tests
+	cronPeriod, trimAfter time.Duration    // shorter in tests
+	clock                 func() time.Time // of rates
 }
 
 func (c *Config) setDefaults() {
@@ -100,6 +103,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 5 * time.Second
+	}
+	if c.clock == nil {
+		c.clock = time.Now
 	}
 	if c.cronPeriod == 0 {
 		c.cronPeriod, c.trimAfter = cronPeriod, trimAfter

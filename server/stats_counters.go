@@ -21,6 +21,8 @@ type stats struct {
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
 	unauthenticatedClosed           atomic.Uint64 // clients, for lack of time or room
+	rateDelayed                     atomic.Uint64 // requests of clients above their rates
+	rateDelayedClients              atomic.Int64  // that wait now
 	// writes answered by a dry run; dry runs that stopped before a write
 	dryRunHits, dryRunMisses atomic.Uint64
 	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
@@ -75,7 +77,7 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 func (t *stats) reset() {
 	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn,
 		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unauthenticatedClosed,
-		&t.dryRunHits, &t.dryRunMisses} {
+		&t.rateDelayed, &t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}
 	for _, c := range t.byCommand {

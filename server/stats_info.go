@@ -406,6 +406,8 @@ func infoCoordd(t *infoText) {
 	t.field("unauthenticated_clients", t.srv.unauthenticated.Len())
 	t.field("unauthenticated_closed", t.srv.stats.unauthenticatedClosed.Load())
 	t.field("auth_delayed", t.srv.guessing.delayed.Load())
+	t.field("rate_delayed", t.srv.stats.rateDelayed.Load())
+	t.field("rate_delayed_clients", t.srv.stats.rateDelayedClients.Load())
 	t.field("unlogged_writes", t.srv.stats.dryRunHits.Load())
 	t.field("vain_tries", t.srv.stats.dryRunMisses.Load())
 	t.field("snapshot_index", st.SnapshotIndex)

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -313,6 +314,9 @@ func (s *session) watchClient(d time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
+		if ended, known := endedByPeer(socket(s.conn)); ended && known {
+			return io.EOF
+		}
 		return nil
 	case <-s.srv.ctx.Done():
 		return s.srv.ctx.Err()

@@ -25,6 +25,18 @@ func setOutputLimits(c *config, v string) (err error) {
 	return nil
 }
 
+func setRate(field func(*config) *server.Rate) func(*config, string) error {
+	return func(c *config, v string) error {
+		r, err := server.ParseRate(v)
+		if err != nil {
+			return errors.New("must be requests, bytes (1kb or more) or both, such as " +
+				"1000/s,1mb/s; or 0")
+		}
+		*field(c) = r
+		return nil
+	}
+}
+
 func setProtected(c *config, v string) error {
 	var mode string
 	err := setChoice(func(*config) *string { return &mode }, "yes", "no")(c, v)

@@ -282,6 +282,17 @@ var options = []option{
 		setNumber(func(c *config, n int) { c.MaxUnauthenticated = n }, 1),
 	},
 	{
+		"client-rate", "0",
+		"requests, bytes or both that each connection may send in a second, such as " +
+			"1000/s,1mb/s; what is more waits; 0: no limit",
+		setRate(func(c *config) *server.Rate { return &c.ClientRate }),
+	},
+	{
+		"user-rate", "0",
+		"the same for all connections of a user to this node together",
+		setRate(func(c *config) *server.Rate { return &c.UserRate }),
+	},
+	{
 		"drain-timeout", "5s",
 		"how long a stopping node waits for requests in flight",
 		setDuration(func(c *config) *time.Duration { return &c.DrainTimeout }, time.Millisecond),

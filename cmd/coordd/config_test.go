@@ -8,6 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func noEnv(string) string { return "" }
@@ -80,6 +85,10 @@ func TestConfigErrors(t *testing.T) {
 			says: "--from redis://…: must be"},
 		{args: "--heartbeat-timeout soon", code: 1, says: "must be a duration"},
 		{args: "--tcp-keepalive 1500ms", code: 1, says: "must be whole seconds"},
+		{args: "--client-rate 1000", code: 1, says: "such as 1000/s,1mb/s"},
+		{args: "--user-rate 100b/s", code: 1, says: `--user-rate "100b/s": must be requests`},
+		{args: "--timeout 60", code: 1, says: "must be a duration such as"},
+		{args: "--max-clients 0", code: 1, says: "must be an integer, 1 or more"},
 		{args: "--client-output-buffer-limit pubsub", code: 1, says: "class hard soft seconds"},
 		{args: "--protected-mode off", code: 1, says: "must be one of yes, no"},
 		{args: "--log-store tape", code: 1, says: "must be one of wal, bolt"},
@@ -113,6 +122,99 @@ func TestEnvironmentAndFlags(t *testing.T) {
 	if c.ID != "n2" || c.Listen != "127.0.0.1:7001" || c.Advertise != c.Listen ||
 		c.PeerListen != "b:2" || len(c.Members) != 2 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The limits of clients have flags, environment variables and parameters of CONFIG, which agree.
+func TestLimitsOfClients(t *testing.T) {
+	limits := []struct {
+		parameter, unset                    string
+		flag, value, shows, set, shownAfter string
+	}{
+		{"maxclients", "10000", "max-clients", "321", "321", "123", "123"},
+		{"timeout", "0", "timeout", "1500ms", "2", "300", "300"},
+		{"tcp-keepalive", "60", "tcp-keepalive", "5m", "300", "0", "0"},
+		{"maxmemory-clients", "10%", "maxmemory-clients", "64mb", "67108864", "20%", "20%"},
+		{
+			"client-output-buffer-limit",
+			"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"client-output-buffer-limit", "normal 1mb 1kb 5",
+			"normal 1048576 1024 5 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"pubsub 0 0 0",
+			"normal 1048576 1024 5 slave 268435456 67108864 60 pubsub 0 0 0",
+		},
+		{
+			"client-output-buffer-limit",
+			"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"max-subscriber-bytes", "1048576",
+			"normal 0 0 0 slave 268435456 67108864 60 pubsub 1048576 262144 60",
+			"normal 9mb 0 0",
+			"normal 9437184 0 0 slave 268435456 67108864 60 pubsub 1048576 262144 60",
+		},
+		{"coordd-client-rate", "0", "client-rate", "9000/s,9mb/s", "9000/s,9437184b/s", "7000/s",
+			"7000/s"},
+		{"coordd-user-rate", "0", "user-rate", "9000/s", "9000/s", "0", "0"},
+		{"protected-mode", "yes", "protected-mode", "no", "no", "yes", "yes"},
+	}
+	ask := func(args []string, env map[string]string, f func(*redis.Client)) {
+		dir := t.TempDir()
+		socket := filepath.Join(dir, "socket")
+		ctx, cancel := context.WithCancel(context.Background())
+		args = append(args, "--listen", "", "--unix-socket", socket, "--data-dir",
+			filepath.Join(dir, "data"), "--log-level", "error")
+		var out, errs syncBuffer
+		done := make(chan int, 1)
+		go func() {
+			done <- run(ctx, args, func(k string) string { return env[k] }, &out, &errs)
+		}()
+		c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1})
+		wait.For(t, 20*time.Second, "the node", func() bool {
+			return c.ConfigGet(ctx, "timeout").Err() == nil // not LOADING
+		})
+		f(c)
+		_ = c.Close()
+		cancel()
+		if code := <-done; code != 0 {
+			t.Fatal(code, errs.String())
+		}
+	}
+	get := func(c *redis.Client, parameter, want string) {
+		t.Helper()
+		if got := c.ConfigGet(t.Context(), parameter).Val()[parameter]; got != want {
+			t.Errorf("%s is %q, not %q", parameter, got, want)
+		}
+	}
+	ask(nil, nil, func(c *redis.Client) {
+		for _, l := range limits {
+			get(c, l.parameter, l.unset)
+		}
+	})
+	for _, fromEnv := range []bool{false, true} {
+		for first := 0; first < len(limits); {
+			// those of one parameter need nodes of their own
+			var args []string
+			env := map[string]string{}
+			end := first
+			for seen := ""; end < len(limits) && limits[end].parameter != seen; end++ {
+				l := limits[end]
+				seen = l.parameter
+				if fromEnv {
+					env[option{name: l.flag}.env()] = l.value
+				} else {
+					args = append(args, "--"+l.flag, l.value)
+				}
+			}
+			ask(args, env, func(c *redis.Client) {
+				for _, l := range limits[first:end] {
+					get(c, l.parameter, l.shows)
+					if err := c.ConfigSet(t.Context(), l.parameter, l.set).Err(); err != nil {
+						t.Error(err)
+					}
+					get(c, l.parameter, l.shownAfter)
+				}
+			})
+			first = end
+		}
 	}
 }
 

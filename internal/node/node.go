@@ -69,6 +69,8 @@ type Config struct {
 	OutputLimits       server.OutputLimits
 	MaxReplyBytes      int
 	MaxClientMemory    server.ClientMemory
+	ClientRate         server.Rate   // of each connection
+	UserRate           server.Rate   // of all connections of a user to this node
 	IdleTimeout        time.Duration // 0: never
 	Unprotected        bool          // protected mode is off
 	KeepAlive          time.Duration // 0: none
@@ -213,7 +215,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		Redirect: c.Redirect, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
-		OutputLimits:  c.OutputLimits,
+		OutputLimits: c.OutputLimits, ClientRate: c.ClientRate, UserRate: c.UserRate,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		KeepAlive:   c.KeepAlive,
 		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
