@@ -11,8 +11,8 @@ const (
 	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it.
 	// None: the user needs no password.
 	SettingPassword = "requirepass"
-	// SettingUsers replaces all users by those of a file, whose text follows, as ACL LOAD does. Read,
-	// it is such a text, for ACL SAVE.
+	// SettingUsers replaces all users by those of a file, whose text follows, as ACL LOAD does.
+	// Read, it is such a text, for ACL SAVE.
 	SettingUsers = "users"
 	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing
 	// once users were changed.

@@ -249,7 +249,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 // the bytes of its reply.
 func (s *session) runQueued(q *queued, own int) int {
 	start := len(s.reply.Buf)
-	err := s.admitQueued(q)
+	err := s.admit(q.spec, q.args)
 	switch {
 	case err != nil:
 		s.fail(err)

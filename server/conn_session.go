@@ -69,7 +69,8 @@ type session struct {
 	user      atomic.Pointer[identity] // nil: nobody has authenticated
 	// the user whom its certificate names; empty: none, or it was tried
 	certifiedAs string
-	admittedBy  *Users // those that decided about the newest command; nil: none were known
+	usersUntil  time.Time // how long it waits for the users; zero: it has not waited yet
+	admittedBy  *Users    // those that decided about the newest command; nil: none were known
 	name        string
 	libName     string
 	libVer      string

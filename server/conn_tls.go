@@ -73,12 +73,13 @@ func (s *session) authenticateByCertificate() error {
 	if s.certifiedAs == "" {
 		return nil
 	}
-	users := s.srv.users()
-	if users == nil || users == UsersAwaited {
-		return errUsersUnknown
+	users, err := s.knownUsers()
+	if err != nil {
+		return err
 	}
 	name := []byte(s.certifiedAs)
-	created, err := uint64(0), error(commands.ErrWrongPass) // below LevelUsers there is nobody
+	created := uint64(0)
+	err = commands.ErrWrongPass // below LevelUsers there is nobody
 	if users.Level >= commands.LevelUsers {
 		created, err = s.srv.askUser(s.id, []byte(commands.SettingUser), name)
 	}

@@ -400,8 +400,8 @@ func TestAuthorityReplacedDuringHandshake(t *testing.T) {
 	}
 }
 
-// TestSilentClientsWithCertificate has clients with the certificate of a user say nothing: they stay
-// if there is that user.
+// TestSilentClientsWithCertificate has clients with the certificate of a user say nothing: they
+// stay if there is that user.
 func TestSilentClientsWithCertificate(t *testing.T) {
 	n := startSecure(t, func(c *Config) {
 		c.TLSUsers, c.AuthTimeout = true, 100*time.Millisecond
@@ -459,6 +459,7 @@ func TestCertificateNamesUser(t *testing.T) {
 	// a node that does not know the users yet answers nothing, and finds the user afterwards
 	set("on")
 	users := n.fake.users.Swap(nil)
+	n.fake.set(func() { n.fake.st.Loading = true }) // the client does not wait
 	early := connect()
 	if got := early.call("ECHO", "a"); !strings.HasPrefix(got, "-LOADING") {
 		t.Errorf("%q", got)

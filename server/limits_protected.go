@@ -46,6 +46,9 @@ func (s *Server) protects() (yes, known bool) {
 // been answered.
 func (s *session) vetted() bool {
 	yes, known := s.srv.protects()
+	if !known && s.awaitUsers() {
+		yes, known = s.srv.protects()
+	}
 	switch {
 	case !known:
 		s.refuse(nil, errUsersUnknown)

@@ -118,6 +118,7 @@ func TestProtectedModeBeforeTheUsersAreKnown(t *testing.T) {
 	n := start(t, nil)
 	far := n.listenFrom(t, "192.0.2.7")
 	known := n.fake.users.Load()
+	n.fake.set(func() { n.fake.st.Loading = true }) // clients do not wait
 	for _, unknown := range []*Users{nil, UsersAwaited} {
 		n.fake.users.Store(unknown)
 		c := dialAt(t, far)

@@ -58,13 +58,14 @@ func loadError(file string, err error) error {
 }
 
 func aclLoad(s *session, _ *commands.Spec, _ [][]byte) {
-	file, users := s.srv.cfg.UsersFile, s.srv.users()
-	switch {
-	case file == "":
+	file := s.srv.cfg.UsersFile
+	if file == "" {
 		s.fail(errNoUsersFile)
 		return
-	case users == nil:
-		s.fail(errUsersUnknown)
+	}
+	users, err := s.knownUsers()
+	if err != nil {
+		s.fail(err)
 		return
 	}
 	text, err := ReadUsers(file, users.Users)
@@ -108,10 +109,10 @@ func aclSave(s *session, _ *commands.Spec, _ [][]byte) {
 
 // usersFile returns the text of ACL SAVE. This node may lag, so the cluster gives it.
 func (s *session) usersFile() ([]byte, error) {
-	users := s.srv.users()
+	users, err := s.knownUsers()
 	switch {
-	case users == nil || users == UsersAwaited:
-		return nil, errUsersUnknown
+	case err != nil:
+		return nil, err
 	case users.Level < commands.LevelUsers:
 		return users.File(), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
 )
@@ -82,24 +83,39 @@ func TestUnknownUsers(t *testing.T) {
 	// each waits: on connections of their own at the same time
 	var refused sync.WaitGroup
 	for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
-		{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"}} {
+		{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"},
+		{"AUTH", "default", "any"}} {
 		c := n.dial(t)
 		refused.Go(func() {
 			if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
 				t.Errorf("%v: %q", call, got)
 			}
+			again := time.Now()
+			if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
+				t.Errorf("%v again: %q", call, got)
+			}
+			if took := time.Since(again); took > usersWait/2 { // a connection waits once
+				t.Errorf("%v again: after %v", call, took)
+			}
 		})
 	}
 	refused.Wait()
-	before := n.stats.commands.Load()
-	if err := c.Send(commandtest.Args("SUBSCRIBE", "c")); err != nil {
-		t.Fatal(err)
+	login := n.dial(t)
+	for c, words := range map[*client][]string{c: {"SUBSCRIBE", "c"},
+		login: {"AUTH", "default", "any"}} {
+		before := n.stats.commands.Load()
+		if err := c.Send(commandtest.Args(words...)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the command arrives", func() bool {
+			return n.stats.commands.Load() > before
+		})
 	}
-	eventually(t, "the command arrives", func() bool {
-		return n.stats.commands.Load() > before
-	})
 	n.fake.users.Store(known)
 	if got := c.next(); !strings.Contains(got, "subscribe") {
 		t.Errorf("once the users are known: %q", got)
+	}
+	if got := login.next(); got != "+OK\r\n" {
+		t.Errorf("AUTH, once the users are known: %q", got)
 	}
 }

@@ -25,9 +25,9 @@ func (s *session) hasSetUser(args [][]byte) {
 // rewriteSetUser returns the arguments of ACL SETUSER as they may leave the session, or the error
 // for those that are no rules.
 func (s *session) rewriteSetUser(args [][]byte) ([][]byte, error) {
-	users := s.srv.users()
-	if users == nil || users == UsersAwaited {
-		return nil, errUsersUnknown
+	users, err := s.knownUsers()
+	if err != nil {
+		return nil, err
 	}
 	rules := acl.HashRules(args[3:])
 	if err := users.CheckRules(rules); err != nil {

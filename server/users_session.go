@@ -81,7 +81,7 @@ func (v *Users) of(id *identity) (*acl.User, error) {
 }
 
 // admit returns the error for a command that the session's user may not run, as far as this node
-// decides.
+// decides. In EXEC these are the commands of the session.
 func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	if err := s.authenticateByCertificate(); err != nil && !spec.Has(commands.NoAuth) {
 		return err
@@ -108,13 +108,20 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	if !denied {
 		return nil
 	}
-	context := "toplevel"
-	if s.tx.open {
-		context = "multi"
-	}
-	s.deny(refusedCall{reason: d.Reason.String(), context: context, object: d.Object,
+	s.deny(refusedCall{reason: d.Reason.String(), context: s.context(), object: d.Object,
 		user: s.userName()}, 1)
+	if s.inExec {
+		return commands.DeniedInExec(d)
+	}
 	return commands.DeniedError(d)
+}
+
+// context is where the session denies something, as ACL LOG shows it.
+func (s *session) context() string {
+	if s.tx.open || s.inExec {
+		return "multi"
+	}
+	return "toplevel"
 }
 
 // admitAgain is admit for a command that users of before admitted.
@@ -125,30 +132,6 @@ func (s *session) admitAgain(spec *commands.Spec, args [][]byte) error {
 	return s.admit(spec, args)
 }
 
-// admitQueued is admit for a command of the session that EXEC runs.
-func (s *session) admitQueued(q *queued) error {
-	users, id := s.srv.users(), s.user.Load()
-	switch {
-	case users != nil && users.Open && id == nil, q.spec.Has(commands.NoAuth):
-		return nil
-	case users == nil:
-		if err := admitUnknown(q.spec); err == nil || !s.awaitUsers() {
-			return err
-		}
-		return s.admitQueued(q)
-	}
-	u, err := users.of(id)
-	if err != nil {
-		return err
-	}
-	if d, denied, _ := q.spec.Check(u, q.args); denied {
-		s.deny(refusedCall{reason: d.Reason.String(), context: "multi", object: d.Object,
-			user: s.userName()}, 1)
-		return commands.DeniedInExec(d)
-	}
-	return nil
-}
-
 // decidedByMachine reports whether the machine runs a command outside of transactions. DEBUG, of
 // kind Admin, has a handler, but the session answers most of its subcommands.
 func decidedByMachine(spec *commands.Spec) bool {
@@ -156,7 +139,7 @@ func decidedByMachine(spec *commands.Spec) bool {
 		(spec.Local == nil || spec.Local.Raw)
 }
 
-// A node that has just started hears from the leader within usersWait.
+// A node that has just started hears from the leader within usersWait. A connection waits once.
 const (
 	usersWait = 2 * time.Second
 	usersPoll = 5 * time.Millisecond
@@ -165,15 +148,31 @@ const (
 // awaitUsers waits until the node knows the users, unless it loads its data, which takes longer. It
 // reports whether the node knows them.
 func (s *session) awaitUsers() bool {
-	for until := time.Now().Add(usersWait); time.Now().Before(until); time.Sleep(usersPoll) {
-		if s.srv.users() != nil {
-			return true
+	for s.srv.users() == nil {
+		now := time.Now()
+		if s.usersUntil.IsZero() {
+			s.usersUntil = now.Add(usersWait)
 		}
-		if s.killed.Load() || s.srv.closing.Load() || s.srv.backend.Status().Loading {
-			break
+		if now.After(s.usersUntil) || s.killed.Load() || s.srv.closing.Load() ||
+			s.srv.backend.Status().Loading {
+			return false
 		}
+		time.Sleep(usersPoll)
 	}
-	return s.srv.users() != nil
+	return true
+}
+
+// knownUsers returns the users, or an error if this node does not know them yet.
+func (s *session) knownUsers() (*Users, error) {
+	s.awaitUsers()
+	users := s.srv.users()
+	switch users {
+	case nil:
+		return nil, errUsersUnknown
+	case UsersAwaited:
+		return nil, errUsersAwaited
+	}
+	return users, nil
 }
 
 // admitUnknown is admit while the node does not know the users: what reports about the node is
@@ -205,12 +204,9 @@ func auth(s *session, _ *commands.Spec, args [][]byte) {
 // authenticate makes a user the session's. given is a password, or a name and a password; command
 // is the name of the command that gave them.
 func (s *session) authenticate(command []byte, given [][]byte) error {
-	users := s.srv.users()
-	switch {
-	case users == nil:
-		return errUsersUnknown
-	case users == UsersAwaited:
-		return errUsersAwaited
+	switch users, err := s.knownUsers(); {
+	case err != nil:
+		return err
 	case users.Level < commands.LevelUsers:
 		return authenticateFirst(given)
 	}
@@ -232,11 +228,7 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 		return nil
 	}
 	if err == commands.ErrWrongPass {
-		context := "toplevel"
-		if s.inExec {
-			context = "multi"
-		}
-		s.deny(refusedCall{reason: "auth", context: context, object: string(command),
+		s.deny(refusedCall{reason: "auth", context: s.context(), object: string(command),
 			user: string(name)}, 1)
 	}
 	return err
@@ -274,8 +266,8 @@ func authenticateFirst(given [][]byte) error {
 }
 
 // askUser asks the cluster for a user, so that a node that lags takes no password that was changed.
-// words are a setting that is read. While no leader is known, this node's own state answers: whoever
-// may look at the node gets in. It returns the revision that created the user.
+// words are a setting that is read. While no leader is known, this node's own state answers:
+// whoever may look at the node gets in. It returns the revision that created the user.
 func (s *Server) askUser(conn uint64, words ...[]byte) (created uint64, err error) {
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
 	batch := commands.AppendRequest(nil, &request)
