@@ -64,10 +64,8 @@ func ACLSubcommands() []Spec {
 // What users cost, in units of Env.Work.
 const (
 	listedUser   = 1   // its place in the set of all is copied
-	ruleBytes    = 8   // bytes of rules that are one unit, to read and to write
-	ruleSearch   = 64  // bytes of the user's rules that each given one is compared with
+	ruleBytes    = 8   // bytes of rules that are one unit to write
 	describeWork = 800 // deriving what a selector shows
-	deriveWork   = 100 // deriving what rules allow
 )
 
 // spendUser charges for describing a user.
@@ -77,15 +75,9 @@ func (x *Call) spendUser(u *acl.User) {
 
 func aclSetUser(x *Call) error {
 	name, rules := x.Args[2], x.Args[3:]
-	old, size := x.Users.Get(name), 0
-	if old != nil {
-		size = old.Bytes()
-	}
-	for _, r := range rules {
-		size += len(r)
-	}
-	x.Spend(deriveWork + listedUser*x.Users.Len() + size/ruleBytes + len(rules)*(1+size/ruleSearch))
-	users, err := x.Users.Change(name, uint64(x.Keyspace.CurrentRevision()), rules)
+	old := x.Users.Get(name)
+	users, units, err := x.Users.Change(name, uint64(x.Keyspace.CurrentRevision()), rules)
+	x.Spend(units + listedUser*x.Users.Len())
 	if err != nil {
 		return Errorf("ERR %v", err)
 	}

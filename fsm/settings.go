@@ -28,25 +28,21 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return err
 		}
 		if len(values) == 0 {
-			return m.setDefaultUser("resetpass", "nopass")
+			return m.setDefaultUser(r.env, []byte("resetpass"), []byte("nopass"))
 		}
-		return m.setDefaultUser("resetpass", "#"+string(values[0]))
+		return m.setDefaultUser(r.env, []byte("resetpass"), append([]byte("#"), values[0]...))
 	case name == commands.SettingUsers && len(values) == 1:
 		if err := m.mayCall(r, q, "ACL", "LOAD"); err != nil {
 			return err
 		}
-		return m.replaceUsers(values[0])
+		return m.replaceUsers(r.env, values[0])
 	case name == commands.SettingFirstUsers && len(values) == 1:
 		if m.users.Changed != 0 {
 			return nil
 		}
-		return m.replaceUsers(values[0])
+		return m.replaceUsers(r.env, values[0])
 	case name == commands.SettingDefaultUser:
-		rules := make([]string, len(values))
-		for i, v := range values {
-			rules[i] = string(v)
-		}
-		return m.setDefaultUser(rules...)
+		return m.setDefaultUser(r.env, values...)
 	}
 	return errNoSetting
 }
@@ -88,10 +84,13 @@ func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error
 func (m *Machine) readSetting(r *runner, q *commands.Request) {
 	name, values := string(q.Cmds[0][0]), q.Cmds[0][1:]
 	created, err := uint64(0), error(errNotReadable)
+	if m.level >= commands.LevelUsers {
+		r.env.Work += authWork
+	}
 	switch {
 	case m.level < commands.LevelUsers:
 	case name == commands.SettingAuth && len(values) > 0 && len(values) <= 2:
-		created, err = m.authenticate(values)
+		created, err = m.authenticate(r.env, values)
 	case name == commands.SettingUser && len(values) == 1:
 		err = commands.ErrWrongPass
 		if u := m.users.Get(values[0]); u != nil && u.On() {
@@ -99,6 +98,7 @@ func (m *Machine) readSetting(r *runner, q *commands.Request) {
 		}
 	case name == commands.SettingUsers && len(values) == 0:
 		if err = m.mayCall(r, q, "ACL", "SAVE"); err == nil {
+			r.env.Work += uint64(m.users.Bytes() / fileBytes)
 			r.resp.Bulk(m.users.File())
 			return
 		}

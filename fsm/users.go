@@ -166,9 +166,18 @@ func (r *runner) tell(start int) {
 	r.denials = r.denials[:0]
 }
 
+// What reading a setting costs, in units of commands.Env.Work.
+const (
+	authWork  = 16 // a lookup of a user
+	authBytes = 64 // bytes of a user, with whose other passwords one is compared, that are one unit
+	fileBytes = 8  // bytes of all users that are one unit to write
+)
+
 // authenticate returns the revision that created a user. given is the hash of the default user's
 // password, or a name and a hash.
-func (m *Machine) authenticate(given [][]byte) (created uint64, err error) {
+func (m *Machine) authenticate(
+	env *commands.Env, given [][]byte,
+) (created uint64, err error) {
 	name, hash := []byte(acl.DefaultUser), given[len(given)-1]
 	switch {
 	case len(given) == 2:
@@ -177,6 +186,9 @@ func (m *Machine) authenticate(given [][]byte) (created uint64, err error) {
 		return 0, commands.ErrNoPassword
 	}
 	u := m.users.Get(name)
+	if u != nil {
+		env.Work += uint64(u.Bytes() / authBytes)
+	}
 	if u == nil || !u.Accepts(hash) {
 		return 0, commands.ErrWrongPass
 	}
@@ -184,12 +196,9 @@ func (m *Machine) authenticate(given [][]byte) (created uint64, err error) {
 }
 
 // setDefaultUser changes the default user by rules.
-func (m *Machine) setDefaultUser(rules ...string) error {
-	words := make([][]byte, len(rules))
-	for i, r := range rules {
-		words[i] = []byte(r)
-	}
-	users, err := m.users.Change([]byte(acl.DefaultUser), 0, words)
+func (m *Machine) setDefaultUser(env *commands.Env, rules ...[]byte) error {
+	users, units, err := m.users.Change([]byte(acl.DefaultUser), 0, rules)
+	env.Work += uint64(units + m.users.Len())
 	if err != nil {
 		return commands.Errorf("ERR %v", err)
 	}
@@ -199,8 +208,10 @@ func (m *Machine) setDefaultUser(rules ...string) error {
 
 // replaceUsers replaces all users by those of a file. A user whose name stays is the same one as
 // before.
-func (m *Machine) replaceUsers(file []byte) error {
-	users, err := m.users.Replace("", file, uint64(m.ks.CurrentRevision()))
+func (m *Machine) replaceUsers(env *commands.Env, file []byte) error {
+	users, units, err := m.users.Replace("", file, uint64(m.ks.CurrentRevision()),
+		commands.MaxRequestWork)
+	env.Work += uint64(units)
 	if err != nil {
 		return commands.Errorf("ERR %v", err)
 	}

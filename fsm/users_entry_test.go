@@ -5,7 +5,9 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
@@ -67,7 +69,7 @@ func TestSettingsAndCommandsOfAnEntryChangeTheSameUsers(t *testing.T) {
 func TestScriptsPayForTheirUsersPatterns(t *testing.T) {
 	m := newestMachine(testTable())
 	rules := []string{"ACL", "SETUSER", "bob", "on", "nopass", "+@all"}
-	for i := range 1000 {
+	for i := range 900 {
 		rules = append(rules, fmt.Sprintf("~pattern:%04d", i))
 	}
 	userEntry(t, m, 1, userCall(rules...))
@@ -75,10 +77,90 @@ func TestScriptsPayForTheirUsersPatterns(t *testing.T) {
 	if bob == nil {
 		t.Fatal("there is no bob")
 	}
-	script := userCall("EVAL", `local keys = {} for i = 1, 500 do keys[i] = "pattern:0999" end
+	script := userCall("EVAL", `local keys = {} for i = 1, 500 do keys[i] = "pattern:0899" end
 		for i = 1, 100 do redis.pcall("EXISTS", unpack(keys)) end`, "0")
 	script.User = commands.UserID{Name: []byte("bob"), Created: bob.Created()}
 	if r := userEntry(t, m, 2, script); r.Spent > 2*commands.MaxRequestWork {
 		t.Errorf("%d units of work, a request may do %d", r.Spent, commands.MaxRequestWork)
+	}
+}
+
+// The limits of users agree with those of requests: whatever users there can be, ACL LOAD takes the
+// file of ACL SAVE, and ACL LIST and ACL GETUSER show them.
+func TestAllUsersCanBeShown(t *testing.T) {
+	rules := func(n int, rule string) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, " "+rule, i)
+		}
+		return text.String()
+	}
+	for what, c := range map[string]struct {
+		users int
+		rules string
+	}{
+		"users":           {5200, " +@all -@read -@string +get"},
+		"selectors":       {66, rules(85, "(+@read -@hash ~%d)")},
+		"patterns":        {64, rules(900, "~%03d")},
+		"first arguments": {64, rules(450, "+get|%d")},
+		"bytes":           {3500, rules(1, "~"+strings.Repeat("x", 1020)+"%d")},
+	} {
+		var file strings.Builder
+		for i := range c.users {
+			fmt.Fprintf(&file, "user u%d%s\n", i, c.rules)
+		}
+		m := newestMachine(testTable())
+		load := userCall(commands.SettingFirstUsers, file.String())
+		load.Setting = true
+		began := time.Now()
+		if r := userEntry(t, m, 1, load); !bytes.Equal(r.Replies[0], []byte("+OK\r\n")) {
+			t.Fatalf("%s: %.200q", what, r.Replies[0])
+		} else {
+			t.Logf("%s: loaded with %d units in %v", what, r.Spent, time.Since(began))
+		}
+		load = userCall(commands.SettingUsers, string(m.Users().File()))
+		load.Setting = true
+		if r := userEntry(t, m, 2, load); !bytes.Equal(r.Replies[0], []byte("+OK\r\n")) {
+			t.Errorf("%s: %.200q", what, r.Replies[0])
+		}
+		for _, call := range []commands.Request{userCall("ACL", "LIST"), userCall("ACL", "USERS"),
+			userCall("ACL", "GETUSER", "u0")} {
+			call.Proto = 2
+			began := time.Now()
+			reply, work := m.ReadWork(nil, commands.AppendRequest(nil, &call), 1, 1, nil)
+			if reply[0] != '*' || work > commands.MaxRequestWork {
+				t.Errorf("%s: %s: %.200q, %d units", what, call.Cmds[0], reply, work)
+			}
+			t.Logf("%s: %s: %d bytes with %d units in %v", what, call.Cmds[0], len(reply), work,
+				time.Since(began))
+		}
+	}
+}
+
+// Settings and passwords count as work: an entry ends behind a large one, a batch of reads too.
+func TestSettingsAreWork(t *testing.T) {
+	m := newestMachine(testTable())
+	var file strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&file, "user u%d", i)
+		for k := range 900 {
+			fmt.Fprintf(&file, " ~%03d", k)
+		}
+		file.WriteByte('\n')
+	}
+	load := userCall(commands.SettingUsers, file.String())
+	load.Setting = true
+	r := userEntry(t, m, 1, load, load, load)
+	if r.Spent < entryWork || r.Spent > 2*commands.MaxRequestWork ||
+		bytes.Count(r.Replies[0], []byte("+OK")) != 1 {
+		t.Errorf("%d units, replies %q", r.Spent, r.Replies[0])
+	}
+	auth := userCall(commands.SettingAuth, "nobody", "x")
+	auth.Setting = true
+	auth.Proto = 2
+	batch := bytes.Repeat(commands.AppendRequest(nil, &auth), 200_000)
+	replies, work := m.ReadWork(nil, batch, 1, 1, nil)
+	if n := bytes.Count(replies, []byte("-WRONGPASS")); work < batchWork || n == 0 || n == 200_000 {
+		t.Errorf("%d passwords were tried, with %d units", n, work)
 	}
 }

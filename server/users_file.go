@@ -25,9 +25,6 @@ const (
 		"the server logs for more information"
 )
 
-// maxUsersFile bounds the file, in bytes: all of it becomes one log entry.
-const maxUsersFile = 16 << 20
-
 // ReadUsers reads a file of users and returns its text with hashed passwords. now are the users
 // that it replaces. The error is Redis's.
 func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
@@ -36,10 +33,10 @@ func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
 		return nil, loadError(file, err)
 	}
 	defer f.Close()
-	if text, err = io.ReadAll(io.LimitReader(f, maxUsersFile+1)); err != nil {
+	if text, err = io.ReadAll(io.LimitReader(f, acl.MaxFile+1)); err != nil {
 		return nil, loadError(file, err)
 	}
-	users, err := now.Replace(file, text, 1)
+	users, _, err := now.Replace(file, text, 1, commands.MaxRequestWork)
 	if err != nil {
 		return nil, err
 	}

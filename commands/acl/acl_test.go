@@ -31,9 +31,9 @@ func args(words []string) (args [][]byte) {
 	return args
 }
 
-func change(t *testing.T, s *Users, name string, rules ...string) *Users {
+func change(t testing.TB, s *Users, name string, rules ...string) *Users {
 	t.Helper()
-	s, err := s.Change([]byte(name), 7, args(rules))
+	s, _, err := s.Change([]byte(name), 7, args(rules))
 	if err != nil {
 		t.Fatalf("%.200q: %v", rules, err)
 	}
@@ -85,8 +85,7 @@ func TestEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(restored.AppendTo(nil)) != string(encoded) || restored.bytes != s.bytes ||
-		s.bytes != len(encoded)-1 {
+	if string(restored.AppendTo(nil)) != string(encoded) || restored.bytes != s.bytes {
 		t.Errorf("%d bytes, restored %d, encoded %d", s.bytes, restored.bytes, len(encoded))
 	}
 	for i, u := range restored.All() {
@@ -136,7 +135,7 @@ func again(t *testing.T, users *Users, rnd *rand.Rand) *Users {
 		t.Fatalf("%v: %.2000s", err, users.File())
 	}
 	same(t, "restored", restored, users)
-	loaded, err := users.Replace("", users.File(), 0)
+	loaded, _, err := users.Replace("", users.File(), 0, maxTestWork)
 	if err != nil {
 		t.Fatalf("%v: %.2000s", err, users.File())
 	}
@@ -159,7 +158,7 @@ func TestUsersComeBack(t *testing.T) {
 		if rnd.IntN(20) == 0 {
 			rules[0] = "reset"
 		}
-		changed, err := users.Change([]byte(fmt.Sprint("u", rnd.IntN(2))), 7, args(rules))
+		changed, _, err := users.Change([]byte(fmt.Sprint("u", rnd.IntN(2))), 7, args(rules))
 		if err != nil {
 			continue
 		}
@@ -186,7 +185,7 @@ func TestRulesThatAreKept(t *testing.T) {
 		"~* (%RW~* ~foo)":                     "~* (%RW~* ~foo)",
 		`("~x)" ~y) ('~(' +get|x) ~z) ("~)")`: `~z) ("~x)" ~y) (~( +get|x) ("~)")`,
 	} {
-		users, err := New(testCatalog()).Change([]byte("u"), 7, args(strings.Split(rules, " ")))
+		users, _, err := New(testCatalog()).Change([]byte("u"), 7, args(strings.Split(rules, " ")))
 		if err != nil {
 			t.Errorf("%s: %v", rules, err)
 			continue
@@ -202,14 +201,14 @@ func TestRulesThatAreKept(t *testing.T) {
 // A file gives back the users that wrote it, who stay the same ones.
 func TestFile(t *testing.T) {
 	s := someUsers(t)
-	loaded, err := s.Replace("f", s.File(), 9)
+	loaded, _, err := s.Replace("f", s.File(), 9, maxTestWork)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if have, want := string(loaded.AppendTo(nil)), string(s.AppendTo(nil)); have != want {
 		t.Errorf("%q, want %q", have, want)
 	}
-	loaded, err = s.Replace("f", []byte("user new on\nuser a +get"), 9)
+	loaded, _, err = s.Replace("f", []byte("user new on\nuser a +get"), 9, maxTestWork)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,15 +218,24 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// maxTestWork is commands.MaxRequestWork.
+const maxTestWork = 10_000_000
+
 func TestLimits(t *testing.T) {
 	s := New(testCatalog())
-	refused := func(want Error, name string, rules ...string) {
+	refused := func(want error, name string, rules ...string) {
 		t.Helper()
-		_, err := s.Change([]byte(name), 0, args(rules))
+		_, units, err := s.Change([]byte(name), 0, args(rules))
 		if rule, ok := err.(*RuleError); ok {
 			err = rule.Err
 		}
 		if err != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if units > maxTestWork/10 {
+			t.Errorf("%v: %d units", want, units)
+		}
+		if err := s.CheckRules(args(rules)); (want == errRules) != (err == errRules) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -235,45 +243,117 @@ func TestLimits(t *testing.T) {
 	s = change(t, s, "a", "~"+long, "&"+long)
 	refused(errPattern, "a", "~x"+long)
 	refused(errPattern, "a", "&x"+long)
+	refused(errName, "a b")
+	refused(errUserBytes, strings.Repeat("x", maxUserBytes+1))
+
+	// what is given at once, however it is cut
 	s = change(t, s, "a", slices.Repeat([]string{"on"}, maxRules)...)
 	refused(errRules, "a", slices.Repeat([]string{"on"}, maxRules+1)...)
-	refused(errName, "a b")
+	refused(errRules, "a", "("+strings.Repeat("+get ", maxRules)+"+get)")
+	refused(errRules, "a", "("+strings.Repeat("x", maxGiven)+")")
+	refused(errRules, "a", slices.Repeat([]string{strings.Repeat(" ", 9)}, maxRules/4)...)
+	refused(errRules, "a", "("+strings.Repeat("x", 100<<20)+")")
 
-	var patterns []string // of 1000 bytes, with what they take besides
-	for i := range 31 {
-		patterns = append(patterns, fmt.Sprintf("~%02d%s", i, long[:995]))
-	}
-	s = change(t, s, "b", patterns...)
-	refused(errUserBytes, "b", "~1"+long[1:], "~2"+long[1:])
+	// what a user keeps
+	few := maxUserBytes / selectorBytes
+	s = change(t, s, "b", slices.Repeat([]string{"()"}, few-2)...)
+	refused(errUserBytes, "b", "()", "()")
+	refused(errUserBytes, "c", slices.Repeat([]string{"()"}, maxRules)...)
+	refused(errUserBytes, "c", manyPatterns(maxRules)...)
+	s = change(t, s, "b", append(manyPatterns(900), "clearselectors")...)
+	refused(errUserBytes, "b", append(manyPatterns(900), manyFirstArgs(450)...)...)
+}
 
-	many := New(testCatalog())
-	var file strings.Builder
-	for i := range MaxUsers - 1 {
-		fmt.Fprintf(&file, "user u%d\n", i)
+func manyPatterns(n int) (rules []string) {
+	for i := range n {
+		rules = append(rules, fmt.Sprintf("~%03x", i))
 	}
-	many, err := many.Replace("", []byte(file.String()), 0)
-	if err != nil || many.Len() != MaxUsers {
-		t.Fatal(err)
+	return rules
+}
+
+func manyFirstArgs(n int) (rules []string) {
+	for i := range n {
+		rules = append(rules, fmt.Sprintf("+get|%d", i))
 	}
-	if _, err := many.Change([]byte("more"), 0, nil); err != errUsers {
-		t.Errorf("%v, want %q", err, errUsers)
+	return rules
+}
+
+// The users of a file are bounded in all, and it is not read to its end to find that.
+func TestLimitsOfAll(t *testing.T) {
+	s := New(testCatalog())
+	line := func(name int, rules ...string) string {
+		return fmt.Sprintf("user u%d %s\n", name, strings.Join(rules, " "))
 	}
-	fmt.Fprintf(&file, "user more\n")
-	if _, err := many.Replace("", []byte(file.String()), 0); err != errUsers {
-		t.Errorf("%v, want %q", err, errUsers)
+	for what, c := range map[string]struct {
+		line func(i int) string // of user i
+		fits int
+	}{
+		"users": {func(i int) string { return line(i) }, 8000},
+		"selectors": {func(i int) string {
+			return line(i, slices.Repeat([]string{"()"}, 100)...)
+		}, 80},
+		"patterns": {func(i int) string { return line(i, manyPatterns(900)...) }, 65},
+		"first arguments": {func(i int) string { return line(i, manyFirstArgs(450)...) },
+			65},
+		"bytes": {func(i int) string {
+			return line(i, "&"+strings.Repeat(string(rune('a'+i%26)), maxPattern))
+		}, 3600},
+	} {
+		var file strings.Builder
+		for i := range c.fits {
+			file.WriteString(c.line(i))
+		}
+		full, units, err := s.Replace("", []byte(file.String()), 0, maxTestWork)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		t.Logf("%s: %d units, %d bytes, a file of %d bytes", what, units, full.bytes,
+			len(full.File()))
+		if full.bytes < maxBytes*9/10 {
+			t.Errorf("%s: only %d bytes", what, full.bytes)
+		}
+		if _, _, err := full.Replace("", full.File(), 0, maxTestWork); err != nil {
+			t.Errorf("%s as a file: %v", what, err)
+		}
+		for i := range c.fits / 4 {
+			file.WriteString(c.line(c.fits + i))
+		}
+		if _, _, err := s.Replace("", []byte(file.String()), 0, maxTestWork); err != errBytes {
+			t.Errorf("%s: %v, want %q", what, err, errBytes)
+		}
+		for i := 0; err == nil && i < 1000; i++ {
+			full, _, err = full.Change([]byte(fmt.Sprint("more", i)), 0, nil)
+		}
+		if err != errBytes {
+			t.Errorf("more than %s: %v, want %q", what, err, errBytes)
+		}
 	}
-	file.Reset()
-	for i := range maxBytes / maxUserBytes {
-		fmt.Fprintf(&file, "user u%d %s ~%s\n", i, strings.Join(patterns, " "), long[5:])
-	}
-	if _, err := many.Replace("", []byte(file.String()), 0); err != nil {
-		t.Error(err)
-	}
-	for i := range 20 {
-		fmt.Fprintf(&file, "user more%d %s\n", i, strings.Join(patterns, " "))
-	}
-	if _, err := many.Replace("", []byte(file.String()), 0); err != errBytes {
-		t.Errorf("%v, want %q", err, errBytes)
+	for what, c := range map[string]struct {
+		file string
+		want error
+	}{
+		"a large file":  {strings.Repeat("\n", MaxFile+1), errFile},
+		"empty lines":   {strings.Repeat("\n", MaxFile), errWork},
+		"no users":      {strings.Repeat("x\n", MaxFile/2), errWork},
+		"one user":      {strings.Repeat(line(1, slices.Repeat([]string{"on"}, 2000)...), 99), nil},
+		"errors":        {strings.Repeat("user a (\n", MaxFile/10), errWork},
+		"one long line": {"user a " + strings.Repeat("on ", MaxFile/4), nil},
+		"useless rules": {func() string {
+			var file strings.Builder
+			for i := range 1000 {
+				file.WriteString(line(i, slices.Repeat([]string{"+get|1", "-get"}, 1000)...))
+			}
+			return file.String()
+		}(), errWork},
+	} {
+		_, units, err := s.Replace("", []byte(c.file), 0, maxTestWork)
+		if c.want != nil && err != c.want || err == nil {
+			t.Errorf("%s: %.100v, want %v", what, err, c.want)
+		}
+		if units > maxTestWork*11/10 {
+			t.Errorf("%s: %d units", what, units)
+		}
 	}
 }
 
@@ -334,7 +414,7 @@ func TestCatalogGrows(t *testing.T) {
 // A check of many keys with many patterns ends, and denies the call.
 func TestCheckIsBounded(t *testing.T) {
 	var rules []string
-	for i := range 1000 {
+	for i := range 900 {
 		rules = append(rules, fmt.Sprintf("~key%d*x", i))
 	}
 	s := change(t, New(testCatalog()), "a", append(rules, "+get", "~k")...)
@@ -345,17 +425,55 @@ func TestCheckIsBounded(t *testing.T) {
 	if !denied || d.Reason != DeniedWork || units > most+10_000 {
 		t.Errorf("%v %v after %d units", d, denied, units)
 	}
-	call.Keys = call.Keys[:100]
+	call.Keys = call.Keys[:200]
 	if d, denied, units := s.Get([]byte("a")).Check(&call, most); denied || units < 100_000 {
 		t.Errorf("%v %v after %d units", d, denied, units)
 	}
 }
 
 func BenchmarkDescribe(b *testing.B) {
-	s, _ := New(testCatalog()).Change([]byte("a"), 0,
+	s, _, _ := New(testCatalog()).Change([]byte("a"), 0,
 		[][]byte{[]byte("+@all"), []byte("-@read"), []byte("-set")})
 	u := s.Get([]byte("a"))
 	for b.Loop() {
 		_ = u.String()
+	}
+}
+
+// The time of a unit, which is to be 25 ns at most, for rules that take long.
+func BenchmarkRules(b *testing.B) {
+	many := change(b, New(testCatalog()), "u", manyPatterns(900)...)
+	first := change(b, New(testCatalog()), "u", manyFirstArgs(450)...)
+	var hashes []string
+	for i := range 500 {
+		hashes = append(hashes, "#"+Hash([]byte(fmt.Sprint(i))))
+	}
+	for name, c := range map[string]struct {
+		users *Users
+		rules []string
+	}{
+		"patterns":         {many, manyPatterns(1500)},
+		"one pattern":      {many, slices.Repeat([]string{"~383"}, 2000)},
+		"first arguments":  {first, manyFirstArgs(2000)},
+		"categories":       {first, slices.Repeat([]string{"+@geo", "-@hash"}, 1000)},
+		"commands":         {first, slices.Repeat([]string{"+publish", "-flushall"}, 1000)},
+		"all commands":     {first, slices.Repeat([]string{"+@all", "+get|x"}, 1000)},
+		"passwords":        {many, slices.Repeat(hashes, 4)},
+		"selectors":        {first, slices.Repeat([]string{"(~a)", "clearselectors"}, 1000)},
+		"one selector":     {many, []string{"(" + strings.Join(manyPatterns(2000), " ") + ")"}},
+		"resets":           {many, slices.Repeat([]string{"reset"}, 2000)},
+		"flags":            {many, slices.Repeat([]string{"on"}, 2000)},
+		"nothing":          {many, nil},
+		"selectors of few": {many, slices.Repeat([]string{"()"}, 2000)},
+		"long":             {many, []string{"&" + strings.Repeat("x", maxPattern)}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			done := 0
+			for b.Loop() {
+				_, units, _ := c.users.Change([]byte("u"), 0, args(c.rules))
+				done += units
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/unit")
+		})
 	}
 }

@@ -73,6 +73,7 @@ func (u *User) Check(call *Call, most int) (d Denial, denied bool, units int) {
 // that allows the call and has no restriction on reading keys.
 func (u *User) ReadsAllKeys(call *Call, most int) (ok bool, units int) {
 	for s := range u.all() {
+		units += len(s.keys) / ruleSearched
 		if s.readsAllKeys() && s.check(u.catalog, call, most, &units).Reason == 0 {
 			return true, units
 		}
@@ -86,12 +87,15 @@ func (s *selector) readsAllKeys() bool {
 	})
 }
 
-// selectorWork is what a selector costs besides its patterns, in units of 25 ns.
-const selectorWork = 1
+// What a selector costs besides its patterns, in units of 25 ns.
+const (
+	selectorWork  = 1
+	firstSearched = 4 // first arguments that are one unit
+)
 
 // check returns what the selector lacks for a call, and adds the work. It gives up beyond most.
 func (s *selector) check(c *Catalog, call *Call, most int, units *int) Denial {
-	*units += selectorWork
+	*units += selectorWork + len(s.firstArgs)/firstSearched
 	if !s.allowed.has(call.Command) &&
 		(call.FirstArg == nil || !s.allowsFirst(call.Command, string(call.FirstArg))) {
 		return Denial{Reason: DeniedCommand, Object: c.commands[call.Command].Name}

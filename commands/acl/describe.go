@@ -119,21 +119,23 @@ func (s *selector) commandRules(c *Catalog) []string {
 	rules := []string{rule(commandRule{allow: s.future, category: true, name: ruleAll})}
 	for _, k := range s.fittingCategories(c) {
 		rules = append(rules,
-			rule(commandRule{allow: !s.future, category: true, name: categoryNames[k]}))
+			rule(commandRule{allow: !s.future, category: true, name: categoryNames[k],
+				number: k}))
 	}
+	first := slices.Clone(s.firstArgs)
+	slices.SortStableFunc(first, func(a, b firstArg) int { return a.command - b.command })
 	for number := range c.commands {
 		name, allowed := c.commands[number].Name, s.allowed.has(number)
 		if name == "" {
 			continue
 		}
 		if shown.allowed.has(number) != allowed {
-			rules = append(rules, rule(commandRule{allow: allowed, name: name}))
+			rules = append(rules, rule(commandRule{allow: allowed, name: name,
+				number: number}))
 		}
-		for _, f := range s.firstArgs {
-			if f.command == number && !allowed {
-				rules = append(rules, commandRule{allow: true, name: name, first: f.arg,
-					hasFirst: true}.String())
-			}
+		for ; len(first) > 0 && first[0].command == number; first = first[1:] {
+			rules = append(rules, commandRule{allow: true, name: name, first: first[0].arg,
+				hasFirst: true}.String())
 		}
 	}
 	return rules

@@ -29,97 +29,94 @@ func (e *FileError) add(format string, args ...any) {
 
 // Replace returns the users of a file, which replace all users. Those whose names stay keep their
 // User.Created; it is created of the others. If the file has no default user, that is the one of a
-// new cluster. path is the file's name in errors.
-func (s *Users) Replace(path string, file []byte, created uint64) (*Users, error) {
-	if len(file) > maxFileBytes {
-		return nil, errBytes
+// new cluster. path is the file's name in errors. units is the work done, in units of 25 ns; beyond
+// most the file is refused.
+func (s *Users) Replace(
+	path string, file []byte, created uint64, most int,
+) (t *Users, units int, err error) {
+	if len(file) > MaxFile {
+		return nil, 0, errFile
 	}
-	var list []*User
+	t = &Users{catalog: s.catalog}
 	lines := map[string]bool{}
 	failed := &FileError{}
 	number := 0
 	for line := range bytes.SplitSeq(file, []byte("\n")) {
 		number++
-		text := strings.Trim(string(line), " \t\r\n")
-		if text == "" {
+		if units += lineWork + len(line)/readBytes; units > most {
+			return nil, units, errWork
+		}
+		line = bytes.Trim(line, " \t\r\n")
+		if len(line) == 0 {
 			continue
 		}
-		words := strings.Split(text, " ")
-		if words[0] != "user" || len(words) < 2 {
-			failed.add("%s:%d should start with user keyword followed by the username. ", path,
-				number)
+		place := fmt.Sprintf("%s:%d", path, number)
+		if len(line) > maxUserBytes+maxGiven {
+			failed.add("%s: %s. ", place, errRules)
 			continue
 		}
-		name := words[1]
+		words := bytes.Split(line, []byte(" "))
+		if string(words[0]) != "user" || len(words) < 2 {
+			failed.add("%s should start with user keyword followed by the username. ", place)
+			continue
+		}
+		name := string(words[1])
 		if lines[name] {
 			failed.add("WARNING: Duplicate user '%s' found on line %d. ", name, number)
 			continue
 		}
 		lines[name] = true
 		u := newUser(s.catalog, name, created)
-		if old := s.Get([]byte(name)); old != nil {
+		if old := s.Get(words[1]); old != nil {
 			u.created = old.created
 		}
-		u.applyLine(failed, fmt.Sprintf("%s:%d", path, number), words[2:])
-		list = append(list, u)
+		units += u.giveLine(failed, place, words[2:])
+		if failed.text.Len() > 0 {
+			continue // to tell what else is wrong
+		}
+		t.list = append(t.list, u)
+		if t.bytes += u.bytes; t.bytes > maxBytes {
+			return nil, units, errBytes
+		}
 	}
 	if failed.text.Len() > 0 {
-		return nil, failed
+		return nil, units, failed
 	}
+	slices.SortFunc(t.list, func(a, b *User) int { return strings.Compare(a.name, b.name) })
 	if !lines[DefaultUser] {
-		list = append(list, New(s.catalog).Default())
+		if t = t.put(New(s.catalog).Default()); t.bytes > maxBytes {
+			return nil, units, errBytes
+		}
 	}
-	return newUsers(s.catalog, list)
+	return t, units, nil
 }
 
-// applyLine changes a new user as the rules of a line say. Like Redis it reports all unknown
-// commands, and of the other mistakes the first.
-func (u *User) applyLine(failed *FileError, place string, words []string) {
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
-	}
-	rules, err := joinSelectors(args)
-	if err == nil && len(rules) > maxRules {
-		err = errRules
-	}
+// giveLine gives a new user the rules of a line. Like Redis it reports all unknown commands, and of
+// the other mistakes the first.
+func (u *User) giveLine(failed *FileError, place string, words [][]byte) (units int) {
+	rules, err := splitRules(words)
 	if hasSpace(u.name) {
 		err = errName
 	}
 	if err != nil {
 		failed.add("%s: %s. ", place, strings.TrimSuffix(err.Error(), "."))
-		return
+		return 0
 	}
 	reported := false
-	for _, r := range rules {
-		err := u.rule(r)
+	units = u.give(rules, func(rule string, err error) bool {
 		switch {
 		case errors.Is(err, errUnknown):
-			failed.add("%s: Error in applying operation '%s': %s. ", place, r, err)
-		case err != nil && !reported:
+			failed.add("%s: Error in applying operation '%s': %s. ", place, rule, err)
+		case !reported:
 			reported = true
 			failed.add("%s: %s. ", place, err)
 		}
-	}
+		return true
+	})
 	if u.finish(); u.bytes > maxUserBytes {
 		failed.add("%s: %s. ", place, errUserBytes)
 	}
-}
-
-// newUsers makes a set of users.
-func newUsers(c *Catalog, list []*User) (*Users, error) {
-	slices.SortFunc(list, func(a, b *User) int { return strings.Compare(a.name, b.name) })
-	s := &Users{catalog: c, list: list}
-	for _, u := range list {
-		s.bytes += u.bytes
-	}
-	switch {
-	case len(list) > MaxUsers:
-		return nil, errUsers
-	case s.bytes > maxBytes:
-		return nil, errBytes
-	}
-	return s, nil
+	return units + u.bytes/keptBytes
 }
 
 // File returns all users with the rules that they keep, for a file.
@@ -165,20 +162,17 @@ func HashRules(rules [][]byte) [][]byte {
 // CheckRules returns the error for rules that no user can get. What is left depends on the user: a
 // password that it does not have, a pattern behind that of everything.
 func (s *Users) CheckRules(rules [][]byte) error {
-	if len(rules) > maxRules {
-		return errRules
-	}
-	joined, err := joinSelectors(rules)
+	joined, err := splitRules(rules)
 	if err != nil {
 		return err
 	}
-	u := newUser(s.catalog, "", 0)
-	for _, r := range joined {
-		switch err := u.rule(r); err {
-		case nil, errNoPassword, errAfterAllKeys, errAfterAllChannels:
-		default:
-			return &RuleError{cText(r), err}
+	newUser(s.catalog, "", 0).give(joined, func(rule string, e error) bool {
+		switch e {
+		case errNoPassword, errAfterAllKeys, errAfterAllChannels:
+			return true
 		}
-	}
-	return nil
+		err = &RuleError{cText(rule), e}
+		return false
+	})
+	return err
 }

@@ -48,6 +48,14 @@ func (e *UnmatchedError) Error() string {
 	return "Unmatched parenthesis in acl selector starting at '" + e.Start + "'."
 }
 
+// splitRules returns the rules that arguments are, a selector being one.
+func splitRules(args [][]byte) (rules []string, err error) {
+	if err := checkGiven(args); err != nil {
+		return nil, err
+	}
+	return joinSelectors(args)
+}
+
 // joinSelectors makes one rule of the arguments that are a selector: those from one that opens a
 // parenthesis to the next that ends with a closing one. As in Redis, what another one opens before
 // that replaces what was open.
@@ -153,13 +161,15 @@ func parseCommandRule(c *Catalog, op string) (r commandRule, err error) {
 	r.allow, r.name = op[0] == '+', op[1:]
 	if strings.HasPrefix(r.name, "@") {
 		r.category, r.name = true, strings.ToLower(r.name[1:])
-		if r.name != ruleAll && ParseCategory(r.name) == 0 {
+		if number, ok := categoryNumbers[r.name]; ok {
+			r.number = number
+		} else if r.name != ruleAll {
 			return r, errUnknown
 		}
 		return r, nil
 	}
-	if c.find(r.name) >= 0 {
-		r.name = strings.ToLower(r.name)
+	if r.number = c.find(r.name); r.number >= 0 {
+		r.name, r.family = strings.ToLower(r.name), c.family(r.number)
 		return r, nil
 	}
 	bar := strings.LastIndexByte(r.name, '|')
@@ -167,14 +177,14 @@ func parseCommandRule(c *Catalog, op string) (r commandRule, err error) {
 		return r, errUnknown
 	}
 	r.name, r.first, r.hasFirst = strings.ToLower(r.name[:bar]), r.name[bar+1:], true
-	switch number := c.find(r.name); {
-	case number < 0:
+	switch r.number = c.find(r.name); {
+	case r.number < 0:
 		return r, errUnknown
 	case strings.Contains(r.name, "|"):
 		return r, errFirst
 	case r.first == "" || hasSpace(r.first): // a file of users could not keep the latter
 		return r, errSyntax
-	case c.commands[number].Container:
+	case c.commands[r.number].Container:
 		return r, errUnknown
 	}
 	return r, nil

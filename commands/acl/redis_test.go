@@ -151,7 +151,7 @@ func TestRulesAsRedis(t *testing.T) {
 			rules[i] = randomRule(rnd, c)
 		}
 		want := r.call(append([]string{"ACL", "SETUSER", name}, rules...)...)
-		changed, err := users.Change([]byte(name), 0, commandtest.Args(rules...))
+		changed, _, err := users.Change([]byte(name), 0, commandtest.Args(rules...))
 		have := "OK"
 		if err != nil {
 			refused++
@@ -221,7 +221,7 @@ func TestFilesAsRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := r.call("ACL", "LOAD")
-		replaced, err := users.Replace(path, []byte(file.String()), 0)
+		replaced, _, err := users.Replace(path, []byte(file.String()), 0, maxTestWork)
 		have := "OK"
 		if err != nil {
 			refused++

@@ -62,6 +62,9 @@ type commandRule struct {
 	name     string // in lower case; "all" is the category of everything
 	first    string // a first argument, if hasFirst
 	hasFirst bool
+
+	number int // of the command in the catalog, or of the category
+	family int // of a command: how many it is with its subcommands
 }
 
 // ruleAll is the category of everything.
@@ -87,16 +90,16 @@ func (r commandRule) String() string {
 // rules name: a command stays in its categories.
 func (r commandRule) overrides(c *Catalog, earlier commandRule) bool {
 	switch {
+	case r.category && r.name == ruleAll:
+		return true
 	case r.category && earlier.hasFirst:
-		return r.name == ruleAll || c.reach[categoryNumbers[r.name]].has(c.find(earlier.name))
-	case r.category:
-		return r.name == ruleAll || earlier.category && earlier.name == r.name
-	case earlier.category:
-		return false
+		return c.reach[r.number].has(earlier.number)
+	case r.category || earlier.category:
+		return r.category && r.name == earlier.name && earlier.category
 	case r.hasFirst:
 		return false
 	}
-	return earlier.name == r.name || strings.HasPrefix(earlier.name, r.name+"|")
+	return r.number <= earlier.number && earlier.number < r.number+r.family
 }
 
 // newSelector returns a selector that allows nothing.
@@ -114,7 +117,7 @@ func (s *selector) clone() *selector {
 // add appends a rule about commands, which the catalog has. What is allowed follows from the rules
 // that are left: they set again what an overridden one has set.
 func (s *selector) add(c *Catalog, r commandRule) {
-	if r.hasFirst && s.allowsFirst(c.find(r.name), r.first) {
+	if r.hasFirst && s.allowsFirst(r.number, r.first) {
 		return
 	}
 	s.rules = slices.DeleteFunc(s.rules, func(e commandRule) bool { return r.overrides(c, e) })
@@ -139,15 +142,14 @@ func (s *selector) apply(c *Catalog, r commandRule) {
 		s.future, s.firstArgs = r.allow, nil
 		s.allowed.change(c.all, r.allow)
 	case r.category:
-		commands := c.reach[categoryNumbers[r.name]]
+		commands := c.reach[r.number]
 		s.allowed.change(commands, r.allow)
 		s.forgetFirst(commands.has)
 	case r.hasFirst:
-		s.firstArgs = append(s.firstArgs, firstArg{c.find(r.name), r.first})
+		s.firstArgs = append(s.firstArgs, firstArg{r.number, r.first})
 	default:
-		number := c.find(r.name)
-		c.setCommand(s.allowed, number, r.allow)
-		s.forgetFirst(func(command int) bool { return command == number })
+		c.setCommand(s.allowed, r.number, r.allow)
+		s.forgetFirst(func(command int) bool { return command == r.number })
 	}
 }
 

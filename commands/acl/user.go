@@ -23,7 +23,7 @@ type User struct {
 	selectors  []*selector // besides root
 
 	full  bool
-	bytes int // of the encoding
+	bytes int
 }
 
 // sanitize is whether payloads that the user gives to RESTORE are checked. It is only kept and
@@ -43,7 +43,7 @@ func newUser(c *Catalog, name string, created uint64) *User {
 
 // finish completes a user that was changed, which nobody else sees yet.
 func (u *User) finish() *User {
-	u.full, u.bytes = u.root.full(u.catalog), len(u.AppendTo(nil))
+	u.full, u.bytes = u.root.full(u.catalog), u.weigh()
 	return u
 }
 
@@ -66,7 +66,7 @@ func (u *User) Full() bool { return u.full }
 // Len is the number of the user's selectors, at least one.
 func (u *User) Len() int { return 1 + len(u.selectors) }
 
-// Bytes is the size of the user's rules.
+// Bytes is what the user is counted with: its rules, and what they and its selectors take besides.
 func (u *User) Bytes() int { return u.bytes }
 
 // Hash returns a password's hash.
@@ -86,16 +86,31 @@ func (u *User) Accepts(hash []byte) bool {
 }
 
 // change returns the user as rules change it. An error changes nothing.
-func (u *User) change(rules []string) (*User, error) {
-	v := *u
-	v.hashes, v.selectors = slices.Clone(u.hashes), slices.Clone(u.selectors)
-	v.root = u.root.clone()
+func (u *User) change(rules []string) (v *User, units int, err error) {
+	w := *u
+	w.hashes, w.selectors = slices.Clone(u.hashes), slices.Clone(u.selectors)
+	w.root = u.root.clone()
+	units = w.give(rules, func(rule string, e error) bool {
+		err = &RuleError{cText(rule), e}
+		return false
+	})
+	if units += u.bytes / keptBytes; err != nil {
+		return nil, units, err
+	}
+	v = w.finish()
+	return v, units + v.bytes/keptBytes, nil
+}
+
+// give changes the user, which nobody else sees yet, by rules. refused gets each rule that the user
+// cannot get, and reports whether the next ones are still wanted.
+func (u *User) give(rules []string, refused func(rule string, err error) bool) (units int) {
 	for _, r := range rules {
-		if err := v.rule(r); err != nil {
-			return nil, &RuleError{cText(r), err}
+		units += u.rulesWork(r)
+		if err := u.rule(r); err != nil && !refused(r, err) {
+			break
 		}
 	}
-	return v.finish(), nil
+	return units
 }
 
 // rule changes the user, which nobody else sees yet.

@@ -14,39 +14,18 @@ import (
 // DefaultUser is the name of the user of those who have not authenticated. It always exists.
 const DefaultUser = "default"
 
-const (
-	// MaxUsers bounds the users.
-	MaxUsers = 10_000
-	// maxUserBytes bounds the rules of a user, maxBytes those of all: ACL LIST shows all of them.
-	maxUserBytes = 32 << 10
-	maxBytes     = 16 << 20
-	// maxRules bounds the rules that are given at once.
-	maxRules = 4096
-
-	// maxFileBytes bounds a file of users, in which a byte may take four.
-	maxFileBytes = 4 * maxBytes
-
-	minUserBytes = 6 // of an encoding: lengths and counts of nothing, and the flags
-)
-
-const (
-	errUsers     Error = "Too many users, at most 10000 are allowed"
-	errUserBytes Error = "The rules of a user exceed 32768 bytes"
-	errBytes     Error = "The rules of all users exceed 16777216 bytes"
-	errRules     Error = "Too many rules, at most 4096 are allowed at once"
-	errName      Error = "Usernames can't contain spaces or null characters"
-)
+const errName Error = "Usernames can't contain spaces or null characters"
 
 // Users is an immutable set of users.
 type Users struct {
 	catalog *Catalog
 	list    []*User // by name
-	bytes   int     // of the encodings of all
+	bytes   int     // of all: User.Bytes
 }
 
 // New returns the users of a new cluster: the default user, who may do everything.
 func New(c *Catalog) *Users {
-	u, err := newUser(c, DefaultUser, 0).change([]string{"on", "nopass", "~*", "&*", "+@all"})
+	u, _, err := newUser(c, DefaultUser, 0).change([]string{"on", "nopass", "~*", "&*", "+@all"})
 	if err != nil {
 		panic(err)
 	}
@@ -66,6 +45,9 @@ func (s *Users) In(c *Catalog) *Users {
 
 // Len is the number of users.
 func (s *Users) Len() int { return len(s.list) }
+
+// Bytes is what all users are counted with: the sum of [User.Bytes].
+func (s *Users) Bytes() int { return s.bytes }
 
 // All returns all users in order of name. They must not be changed.
 func (s *Users) All() []*User { return s.list }
@@ -88,35 +70,36 @@ func (s *Users) find(name string) (place int, ok bool) {
 }
 
 // Change returns the users after ACL SETUSER with rules. The user is created if there is none of
-// that name; created is then its [User.Created]. The errors are Redis's.
-func (s *Users) Change(name []byte, created uint64, rules [][]byte) (*Users, error) {
-	switch {
-	case hasSpace(string(name)):
-		return nil, errName
-	case len(rules) > maxRules:
-		return nil, errRules
+// that name; created is then its [User.Created]. The errors are Redis's. units is the work done for
+// the rules, in units of 25 ns.
+func (s *Users) Change(
+	name []byte, created uint64, rules [][]byte,
+) (t *Users, units int, err error) {
+	if len(name) > maxUserBytes {
+		return nil, 0, errUserBytes
 	}
-	joined, err := joinSelectors(rules)
+	if hasSpace(string(name)) {
+		return nil, 0, errName
+	}
+	joined, err := splitRules(rules)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	u := s.Get(name)
 	if u == nil {
 		u = newUser(s.catalog, string(name), created)
 	}
-	if u, err = u.change(joined); err != nil {
-		return nil, err
+	if u, units, err = u.change(joined); err != nil {
+		return nil, units, err
 	}
-	t := s.put(u)
+	t = s.put(u)
 	switch {
-	case len(t.list) > MaxUsers:
-		return nil, errUsers
 	case u.bytes > maxUserBytes:
-		return nil, errUserBytes
+		return nil, units, errUserBytes
 	case t.bytes > maxBytes:
-		return nil, errBytes
+		return nil, units, errBytes
 	}
-	return t, nil
+	return t, units, nil
 }
 
 // put returns the set with a user, in place of one with the same name.
@@ -142,6 +125,9 @@ func (s *Users) Without(name []byte) *Users {
 	return &Users{catalog: s.catalog, bytes: s.bytes - s.list[i].bytes,
 		list: slices.Delete(slices.Clone(s.list), i, i+1)}
 }
+
+// minUserBytes is the least size of an encoding: lengths and counts of nothing, and the flags.
+const minUserBytes = 6
 
 // AppendTo appends the encoding of all users to dst, for snapshots.
 func (s *Users) AppendTo(dst []byte) []byte {
